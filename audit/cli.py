@@ -47,7 +47,7 @@ from audit.corpus.kept import (
 )
 from audit.corpus.make import CorpusTask
 from audit.deid.cases import SpanCase, misses_csv, misses_jsonl, misses_of
-from audit.deid.copies import PREDICTIONS, align_outputs, copies_summary, read_copies
+from audit.deid.copies import PREDICTIONS, align_outputs, read_copies
 from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
 from audit.deid.generative.model import LocalModel
 from audit.deid.given import SPANS, annotated_notes, as_jsonl, notes_to_tag
@@ -1235,7 +1235,7 @@ def deid_score(
         )
     if misses:
         _write_misses(misses, missed)
-    told = copies_summary(copies.sums) if copies else None
+    told = copies.summary() if copies else None
     return _score_told(score, files=files, unknown=unknown, copies=told, exact=exact)
 
 

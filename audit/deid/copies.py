@@ -185,26 +185,18 @@ counterpart for more than the last 5 % of the note; nothing."""
 
 _MAX_TAIL = 0.05
 _MIN_MATCHED = 0.5
+_Pair = tuple[TaggedDocument, TaggedDocument]
 _EDITS = ("n_inserted", "n_deleted", "n_substituted")
-Numbers = Mapping[str, float]
 
 
 @dataclass(frozen=True)
 class Alignment:
     """What a model's output says about a note.
 
-    Attributes
-    ----------
-    status
-        One of `STATUSES`.
-    spans, unaligned
-        On the note, sorted, each once; and those on the copy that have no place in it.
-    copy
-        The output without its tags: to be shown, never to be released.
-    edits
-        How the copy departs from its note, in characters as they are compared: `n_inserted`,
-        `n_deleted`, `n_substituted`, of these `n_inside` tags of the copy, and `n_source_chars`.
-        Differs: counted from this alignment, so they can exceed the least number of edits.
+    `spans` are on the note, sorted, each once; `unaligned` on the copy, without a place in the
+    note; `copy` is the output without its tags, never to be released. `edits` are in characters as
+    they are compared, `n_inside` of them in tags. Differs: counted from this alignment, so they can
+    exceed the least number of edits.
     """
 
     status: str
@@ -242,13 +234,14 @@ def align_output(output: str, source: str, *, labels: Collection[str] = ()) -> A
 def _place(span: Span, blocks: Iterable[Block], *, copy: Folded, source: Folded) -> Span | None:
     """Return where a span of the copy stands in the note; None if it is not there."""
     a, a_end = copy.first[span.start], copy.first[span.end]
-    parts = [
-        (*_part(block, max(a, block.a), min(a_end, block.a_end)), block.is_equal)
-        for block in blocks
-        if block.a < a_end and a < block.a_end
-    ]
-    parts = [part for part in parts if part[0] < part[1]]
-    n_equal = sum(end - start for start, end, is_equal in parts if is_equal)
+    parts, n_equal = [], 0
+    for block in blocks:
+        if block.a < a_end and a < block.a_end:
+            start = min(block.b_end, block.b + max(a - block.a, 0))
+            end = max(block.b, block.b_end - max(block.a_end - a_end, 0))
+            if start < end:
+                parts.append((start, end))
+                n_equal += (end - start) * block.is_equal
     if not parts or n_equal < _MIN_MATCHED * (a_end - a):
         return None
     low, high = parts[0][0], parts[-1][1]
@@ -263,15 +256,6 @@ def _place(span: Span, blocks: Iterable[Block], *, copy: Folded, source: Folded)
                 high += 1
     start, end = source.position[low], source.position[high - 1] + 1
     return Span(start, end, span.label) if end - start <= 2 * span.n_chars + 4 else None
-
-
-def _part(block: Block, low: int, high: int) -> tuple[int, int]:
-    """Return the source's part of a block for characters low to high of the copy, inside it."""
-    if block.a_end - block.a == block.b_end - block.b:  # equal, or replaced one by one
-        return block.b + low - block.a, block.b + high - block.a
-    start = min(block.b_end, block.b + low - block.a)
-    end = block.b_end - min(block.b_end - block.b, block.a_end - high)
-    return start, end
 
 
 def _is_one_kind(char: str, other: str) -> bool:
@@ -291,7 +275,7 @@ def _searched(
     spans: Sequence[Span], places: list[Span | None], *, copy: str, source: str
 ) -> tuple[set[Span], list[Span]]:
     """Seek what has no place, as it is written, between its neighbours' places."""
-    taken = {place for place in places if place}
+    taken = set(filter(None, places))
     unaligned = []
     for i, span in enumerate(spans):
         if places[i]:
@@ -300,11 +284,11 @@ def _searched(
         after = min((place.start for place in places[i + 1 :] if place), default=len(source))
         at = source.find(copy[span.start : span.end], before, after)
         new = Span(at, at + span.n_chars, span.label) if at >= 0 else None
-        if new is None or new in taken:
-            unaligned.append(span)
-        else:
+        if new and new not in taken:
             places[i] = new
             taken.add(new)
+        else:
+            unaligned.append(span)
     return taken, unaligned
 
 
@@ -352,14 +336,8 @@ class Piece(Record):
 class CopyReading:
     """A note read through its copies (`pieces`); `edits` and `census` are of all together.
 
-    Attributes
-    ----------
-    document
-        The note with its spans, which may be nested; spans without a place in it are spurious.
-    tags
-        The same spans as a tagger gives them: none sharing a character with another.
-    status
-        The worst of the windows' statuses, in the order of `STATUSES`.
+    The spans of the document may be nested, those of `tags` are as a tagger gives them; `status` is
+    the worst of the windows'.
     """
 
     document: TaggedDocument
@@ -376,7 +354,7 @@ class CopyReading:
             "doc_id": self.document.doc_id,
             "status": self.status,
             "n_windows": len(self.pieces),
-            "error_rate": _n_edits(self.edits) / n_chars if n_chars else None,
+            "error_rate": sum(self.edits[name] for name in _EDITS) / n_chars if n_chars else None,
             "edits": self.edits,
             "tags": asdict(self.census) | {"n_malformed": self.census.n_malformed},
             "unaligned": list(self.document.unaligned),
@@ -389,10 +367,6 @@ class CopyReading:
 def json_line(record: Mapping[str, Any]) -> bytes:
     """Return a record as a line of UTF-8; half a surrogate pair is written as it is."""
     return (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
-
-
-def _n_edits(numbers: Numbers) -> int:
-    return int(sum(numbers.get(name, 0) for name in _EDITS))
 
 
 @runtime_checkable
@@ -449,59 +423,6 @@ def read_pieces(
     )
 
 
-def numbers_of(line: Mapping[str, Any]) -> Numbers:
-    """Return what is added up over notes, from a line of `copies.jsonl` (`CopyReading.line`)."""
-    rate = line["error_rate"]
-    return {
-        "n_notes": 1,
-        "n_windows": line["n_windows"],
-        f"status {line['status']}": 1,
-        "n_rated": int(rate is not None),
-        "sum_error_rate": rate or 0.0,
-        "n_notes_malformed": int(line["tags"]["n_malformed"] > 0),
-        "n_unaligned": len(line["unaligned"]),
-        **line["edits"],
-        **line["tags"],
-    }
-
-
-def copies_summary(sums: Numbers) -> dict[str, Any]:
-    """Return how faithful copies are, n beside every rate; shares 0-1, null where undefined.
-
-    `faithful` is the share of exact copies, `error_rate` the mean of the notes' character error
-    rates, `pooled_error_rate` that of all characters, `truncated` the share of copies without the
-    end of their note, `malformed` the share of notes with a malformed tag. The statuses are those
-    of `audit.deid.copies`; a note in windows has the worst of its windows.
-    """
-
-    def n_of(name: str) -> int:
-        return int(sums.get(name, 0))
-
-    def share(name: str) -> dict[str, Any]:
-        rate = Rate(n_of(name), n_of("n_notes"))
-        told = {"share": None, "n": rate.n_hits, "of": rate.n_total, "interval": None}
-        if not rate.n_total:
-            return told
-        found = rate.interval()
-        return told | {"share": rate.value, "interval": [found.low, found.high]}
-
-    n_rated, n_chars, n_edits = n_of("n_rated"), n_of("n_source_chars"), _n_edits(sums)
-    return {
-        **{name: n_of(name) for name in ("n_notes", "n_windows")},
-        "statuses": {status: n_of(f"status {status}") for status in STATUSES},
-        "faithful": share(f"status {EXACT}"),
-        "truncated": share(f"status {TRUNCATED}"),
-        "malformed": share("n_notes_malformed"),
-        "error_rate": sums["sum_error_rate"] / n_rated if n_rated else None,
-        "pooled_error_rate": n_edits / n_chars if n_chars else None,
-        "n_edits": n_edits,
-        "n_edits_inside": n_of("n_inside"),
-        "n_characters": n_chars,
-        **{name: n_of(name) for name in ("n_unaligned", "n_malformed")},
-        "tags": {name: n_of(name) for name in asdict(TagCensus())},
-    }
-
-
 COPIES, PREDICTIONS = "copies.jsonl", "predicted.jsonl"
 
 
@@ -548,11 +469,7 @@ def notes_in(path: Path, what: str) -> Iterator[TaggedDocument]:
 
 
 def align_outputs(
-    gold: Path,
-    outputs: Path,
-    *,
-    folder: Path,
-    on_chars: Callable[[float], None] = lambda n: None,
+    gold: Path, outputs: Path, *, folder: Path, on_chars: Callable[[float], None] = lambda n: None
 ) -> int:
     """Write what a model's outputs say of the gold notes: `PREDICTIONS` and `COPIES` of a folder.
 
@@ -585,20 +502,55 @@ def align_outputs(
     return len(written)
 
 
-_Pair = tuple[TaggedDocument, TaggedDocument]
-
-
 @dataclass(frozen=True)
 class Copies:
-    """What is known of the copies of a set: sums for `copies_summary`, notes of exact copies."""
+    """What is known of the copies of a set: what is added up over notes, notes of exact copies."""
 
-    sums: Numbers
+    sums: Mapping[str, float]
     exact: frozenset[str]
 
     def verbatim(self, pairs: Iterable[_Pair]) -> Iterator[_Pair]:
         """Yield notes, gold beside predicted, without the spans of copies that are not exact."""
         for gold, predicted in pairs:
             yield gold, predicted if gold.doc_id in self.exact else gold.with_spans(())
+
+    def summary(self) -> dict[str, Any]:
+        """Return how faithful copies are, n beside every rate; shares 0-1, null where undefined.
+
+        `faithful` is the share of exact copies, `error_rate` the mean of the notes' character error
+        rates, `pooled_error_rate` that of all characters, `truncated` the share of copies without
+        the end of their note, `malformed` the share of notes with a malformed tag. A note in
+        windows has the worst of their statuses.
+        """
+        sums = self.sums
+
+        def share(name: str) -> dict[str, Any]:
+            rate = Rate(int(sums[name]), int(sums["n_notes"]))
+            told = {"share": None, "n": rate.n_hits, "of": rate.n_total, "interval": None}
+            if not rate.n_total:
+                return told
+            found = rate.interval()
+            return told | {"share": rate.value, "interval": [found.low, found.high]}
+
+        def counts(*names: str) -> dict[str, int]:
+            return {name: int(sums[name]) for name in names}
+
+        n_rated, n_chars = sums["n_rated"], sums["n_source_chars"]
+        n_edits = int(sum(sums[name] for name in _EDITS))
+        return {
+            **counts("n_notes", "n_windows"),
+            "statuses": {status: int(sums[f"status {status}"]) for status in STATUSES},
+            "faithful": share(f"status {EXACT}"),
+            "truncated": share(f"status {TRUNCATED}"),
+            "malformed": share("n_notes_malformed"),
+            "error_rate": sums["sum_error_rate"] / n_rated if n_rated else None,
+            "pooled_error_rate": n_edits / n_chars if n_chars else None,
+            "n_edits": n_edits,
+            "n_edits_inside": int(sums["n_inside"]),
+            "n_characters": int(n_chars),
+            **counts("n_unaligned", "n_malformed"),
+            "tags": counts(*asdict(TagCensus())),
+        }
 
 
 def read_copies(folder: Path) -> Copies:
@@ -607,11 +559,18 @@ def read_copies(folder: Path) -> Copies:
     exact = set()
     try:
         with (folder / COPIES).open("rb") as lines:
-            for line in lines:
-                record = json.loads(line.decode("utf-8", "surrogatepass"))
-                sums.update(numbers_of(record))
-                if record["status"] == EXACT:
-                    exact.add(str(record["doc_id"]))
+            for data in lines:
+                line = json.loads(data.decode("utf-8", "surrogatepass"))
+                rate, status = line["error_rate"], line["status"]
+                sums.update(line["edits"] | line["tags"])
+                sums.update({
+                    "n_notes": 1, "n_windows": line["n_windows"], f"status {status}": 1,
+                    "n_rated": int(rate is not None), "sum_error_rate": rate or 0.0,
+                    "n_notes_malformed": int(line["tags"]["n_malformed"] > 0),
+                    "n_unaligned": len(line["unaligned"]),
+                })  # fmt: skip
+                if status == EXACT:
+                    exact.add(str(line["doc_id"]))
     except (OSError, ValueError, KeyError, TypeError):
         raise AuditError("The tagger's copies cannot be read.", where="predicted notes") from None
     return Copies(sums, frozenset(exact))

@@ -175,6 +175,14 @@ def _is_annotated(path: Path) -> bool:
     return path.is_dir() or path.suffix.lower() in (".txt", ".xml", *_CONLL)
 
 
+def whole_note(text: str) -> str:
+    """Return a text that was pasted, or handed in alone; AuditError where it is no note."""
+    found = checked_note({"text": text}, row=1)
+    if isinstance(found, RowNote):
+        raise AuditError(found.what, where="notes")
+    return found.text
+
+
 def notes_to_tag(path: Path) -> NoteSource | AnnotatedNotes:
     """Return the notes of a path: a table as `open_notes` reads it, or annotated notes."""
     return annotated_notes(path) if _is_annotated(path) else open_notes(path)

@@ -63,6 +63,7 @@ _GROUPS = {
     "place": {"hospitals", "contact"}, "contact": {"contact"},
 }  # fmt: skip
 """The groups of rules that tell a kind."""
+_RISKS = {label: place for place, label in enumerate(RISK_ORDER)}
 _N_AROUND = 40
 
 _ENGLISH, _NOT_ENGLISH = (set(_PARTS[name].split("|")) for name in ("ENGLISH", "NOT_ENGLISH"))
@@ -135,10 +136,9 @@ class Release(Record):
     def of(self, document: TaggedDocument) -> Redacted:
         """Return a note with every character of every span replaced.
 
-        A mark is named after its longest span, then by risk. A mask keeps line ends, so that
-        offsets stay.
+        A mask keeps line ends, so that offsets stay.
         """
-        text, marks = document.text, _marks(document)
+        text, marks = document.text, list(_marks(document))
         own = language_of(text)
         words = (own or "en") if self.language == FROM_TEXT else self.language
         if self.mode == MASK:
@@ -182,8 +182,12 @@ class _Mark(NamedTuple):
     after: str
 
 
-def _marks(document: TaggedDocument) -> list[_Mark]:
-    """Return spans joined that share characters; spans that only touch stay apart."""
+def _marks(document: TaggedDocument) -> Iterator[_Mark]:
+    """Yield spans joined that share characters; spans that only touch stay apart.
+
+    A mark is named after its longest span, then by risk.
+    """
+    text = document.text
     groups: list[list[Span]] = []
     reached = 0
     for span in document.spans:
@@ -191,20 +195,13 @@ def _marks(document: TaggedDocument) -> list[_Mark]:
             groups.append([])
         groups[-1].append(span)
         reached = max(reached, span.end)
-    return [_mark(document.text, spans) for spans in groups]
-
-
-def _mark(text: str, spans: Sequence[Span]) -> _Mark:
-    start, end = spans[0].start, max(span.end for span in spans)
-    stretches = (text[start:end], text[max(0, start - _N_AROUND) : start], text[end:][:_N_AROUND])
-    whole = Span(start, end, min(spans, key=_priority).label)
-    labels = tuple(sorted({span.label for span in spans}))
-    return _Mark(whole, labels, text[start:end], *map(folded_text, stretches))
-
-
-def _priority(span: Span) -> tuple[int, int, int, str]:
-    risk = RISK_ORDER.index(span.label) if span.label in RISK_ORDER else len(RISK_ORDER)
-    return -span.n_chars, risk, span.start, span.label
+    for spans in groups:
+        start, end = spans[0].start, max(span.end for span in spans)
+        risks = [(-x.n_chars, _RISKS.get(x.label, len(_RISKS)), x.start, x.label) for x in spans]
+        around = (text[start:end], text[max(0, start - _N_AROUND) : start], text[end:][:_N_AROUND])
+        labels = tuple(sorted({span.label for span in spans}))
+        yield _Mark(Span(start, end, min(risks)[-1]), labels, text[start:end],
+                    *map(folded_text, around))  # fmt: skip
 
 
 def _placeholder(mark: _Mark, language: str) -> str:
@@ -221,7 +218,8 @@ def _kind(mark: _Mark) -> str:
         return _KIND_OF_LABEL.get(label, "")
     if _RE["HOSPITAL"].search(folded):
         return "place"
-    if _is_age(mark):
+    is_cued = _RE["AGE_AFTER"].match(mark.after) or _RE["AGE_BEFORE"].search(mark.before)
+    if _RE["AGE"].search(folded) or (is_cued and re.fullmatch(r"[0-9]{1,3}", folded)):
         return "age"
     is_date = any(_dates(folded, is_japanese=known, is_day_first=False) for known in (True, False))
     if is_date or _RE["WEEKDAY"].fullmatch(folded):
@@ -232,12 +230,6 @@ def _kind(mark: _Mark) -> str:
         return "place"
     is_name = _RE["NAME"].fullmatch(folded) and (folded[0].isascii() or _is_named(mark))
     return "name" if is_name else "other"
-
-
-def _is_age(mark: _Mark) -> bool:
-    is_cued = _RE["AGE_AFTER"].match(mark.after) or _RE["AGE_BEFORE"].search(mark.before)
-    is_number = is_cued and re.fullmatch(r"[0-9]{1,3}", mark.folded)
-    return bool(is_number or _RE["AGE"].search(mark.folded))
 
 
 def _is_named(mark: _Mark) -> bool:
@@ -359,13 +351,6 @@ def _number(written: str | None) -> int | None:
     return None if len(tens) > 1 or len(ones) > 1 else 10 * int(tens or 1) + int(ones or 0)
 
 
-def _is_day_first(texts: Iterable[str]) -> bool:
-    """Whether dates in numbers have the day first, as one of them tells; the month otherwise."""
-    form = r"(?<![0-9A-Za-z./-])([0-9]{1,2})([./-])([0-9]{1,2})\2[0-9]{2,4}"
-    pairs = ((int(m[1]), int(m[3])) for text in texts for m in re.finditer(form, text))
-    return any(12 < first <= 31 and second <= 12 for first, second in pairs)
-
-
 def _what_stood(
     text: str, marks: Sequence[_Mark], *, is_japanese: bool
 ) -> Iterator[tuple[_Mark, str, bool, _Dates]]:
@@ -374,7 +359,9 @@ def _what_stood(
     Last come the dates of which a mark consists that is surely a date.
     """
     found = list(RuleTagger().found(folded_text(text)))
-    is_day_first = not is_japanese and _is_day_first(mark.folded for mark in marks)
+    # Dates in numbers have the day first where one of them tells so.
+    pairs = ((int(m["a"]), int(m["b"])) for one in marks for m in _RE["PAIR"].finditer(one.folded))
+    is_day_first = not is_japanese and any(12 < a <= 31 and b <= 12 for a, b in pairs)
     personal = set(without_clinical(text, [mark.span for mark in marks]))
     for mark in marks:
         kind, span, dates = _kind(mark), mark.span, _Dates()
@@ -403,19 +390,17 @@ def _is_told(mark: _Mark, kind: str) -> bool:
 
 
 def _is_told_date(mark: _Mark, dates: _Dates) -> bool:
-    is_cued = _RE["DAY_AFTER"].match(mark.after) or _RE["DAY_BEFORE"].search(mark.before)
-    if is_cued or all(map(_is_by_form, dates)):
+    """Whether a cue tells that dates are dates, or the form of each; 4-4-4 may be a dose."""
+    if _RE["DAY_AFTER"].match(mark.after) or _RE["DAY_BEFORE"].search(mark.before):
         return True
-    is_year = len(dates) == 1 and dates[0].month is None and dates[0].year is not None
-    return is_year and bool(_RE["YEAR_BEFORE"].search(mark.before))
-
-
-def _is_by_form(one: _Written) -> bool:
-    """Whether the form alone tells that this is a date; 4-4-4 may be a dose."""
-    if _RE["DAY_WORD"].search(one.match[0]):
-        return (one.year, one.month) != (None, None)
-    is_dose = re.fullmatch(r"[0-9]([-./][0-9])+", one.match[0])
-    return not is_dose and None not in (one.year, one.month)
+    known = [(one.year is not None, one.month is not None) for one in dates]
+    if known == [(True, False)] and _RE["YEAR_BEFORE"].search(mark.before):
+        return True
+    return all(
+        any(has) if _RE["DAY_WORD"].search(one.match[0])
+        else all(has) and not re.fullmatch(r"[0-9]([-./][0-9])+", one.match[0])
+        for one, has in zip(dates, known, strict=True)
+    )  # fmt: skip
 
 
 _MAX_YEARS, _LEAST_WEEKS, _MOST_WEEKS = 4, 4, 48
@@ -613,20 +598,29 @@ def _day_of(one: _Written, anchor: date | None) -> date | None:
 
 def _value(role: str, old: str, one: _Written, day: date, pads: bool) -> str:
     """Return the new text of a part of a date; ValueError where an era has none."""
-    if role in ("era", "ey"):
-        return _era_value(role, old, day)
     if role == "mn":
         return _month_name(old, day.month, has_dot=bool(one.match["dot"]))
     if role == "th":
         is_teen = 10 <= day.day % 100 <= 20
         return "th" if is_teen else {1: "st", 2: "nd", 3: "rd"}.get(day.day % 10, "th")
-    number = {"y": day.year, "m": day.month, "d": day.day}[role]
-    if not old.lstrip("'").isascii():
+    numbers, n_digits = {"y": day.year, "m": day.month, "d": day.day}, 1
+    if role in ("era", "ey"):
+        name, letter, numbers["ey"] = era_year(day)
+        if role == "era":
+            written = letter if old.isascii() else name if len(old) == 2 else name[0]
+            return written.lower() if old.islower() else written
+    number, bare = numbers[role], old.lstrip("'")
+    if old == "元":
+        return old if number == 1 else str(number)
+    if not bare.isascii():
         return _kanji(number, is_by_digit=len(old) == 4)
     if role == "y":
-        has_century = len(old.lstrip("'")) == 4
-        return f"{number:04d}" if has_century else old[: len(old) - 2] + f"{number % 100:02d}"
-    return str(number).zfill(2 if _is_padded(one.match, pads) else 1)
+        return f"{number:04d}" if len(bare) == 4 else old[:-2] + f"{number % 100:02d}"
+    if role == "ey":
+        n_digits = len(old) if old[0] == "0" else 1
+    elif _is_padded(one.match, pads):
+        n_digits = 2
+    return str(number).zfill(n_digits)
 
 
 def _is_padded(match: re.Match[str], pads: bool) -> bool:
@@ -637,17 +631,6 @@ def _is_padded(match: re.Match[str], pads: bool) -> bool:
     is_plain = any(len(part) == 1 for part in parts)
     has_zero = any(len(part) == 2 and part[0] == "0" for part in parts)
     return is_packed or has_zero or ((given.get("s") == "-" or pads) and not is_plain)
-
-
-def _era_value(role: str, old: str, day: date) -> str:
-    name, letter, year = era_year(day)
-    if role == "era":
-        written = letter if old.isascii() else name if len(old) == 2 else name[0]
-        return written.lower() if old.islower() else written
-    if old == "元":
-        return old if year == 1 else str(year)
-    return str(year).zfill(len(old) if old[0] == "0" else 1) if old.isascii() else (
-        _kanji(year, is_by_digit=False))  # fmt: skip
 
 
 def _month_name(old: str, month: int, *, has_dot: bool) -> str:

@@ -68,18 +68,9 @@ def _is_day(match: re.Match[str]) -> bool:
     return len(numbers) == 2 and 1 <= min(numbers) <= 12 and 1 <= max(numbers) <= 31
 
 
-def _digits(match: re.Match[str]) -> str:
-    return "".join(filter(str.isdigit, match["value"]))
-
-
-def _is_checked(digits: str, check_digit: Callable[[str], str]) -> bool:
+def _is_checked(match: re.Match[str], check_digit: Callable[[str], str]) -> bool:
+    digits = "".join(filter(str.isdigit, match["value"]))
     return len(set(digits)) > 1 and check_digit(digits[:-1]) == digits[-1]
-
-
-def _is_named(match: re.Match[str]) -> bool:
-    """Whether something is left of the name when all that any hospital may be called is taken."""
-    is_generic = _RE["GENERIC"].fullmatch(match["name"])
-    return not is_generic and not match["name"].endswith(("の", "は", "が", "を", "に", "で", "も"))
 
 
 _CHECKS: dict[str, Callable[[re.Match[str]], bool]] = {
@@ -92,43 +83,37 @@ _CHECKS: dict[str, Callable[[re.Match[str]], bool]] = {
         match[0][:3] != "May" or any(char in "0123456789" for char in match[0])
     ),
     "is_human_age": lambda match: int(match["years"]) <= 120,
-    "is_my_number": lambda match: _is_checked(_digits(match), my_number_check_digit),
-    "is_insurer": lambda match: _is_checked(_digits(match), insurer_check_digit),
-    "has_four_digits": lambda match: len(_digits(match)) >= 4,
-    "is_named": _is_named,
+    "is_my_number": lambda match: _is_checked(match, my_number_check_digit),
+    "is_insurer": lambda match: _is_checked(match, insurer_check_digit),
+    "has_four_digits": lambda match: sum(map(str.isdigit, match["value"])) >= 4,
+    # Whether something is left of the name when all that any hospital may be called is taken.
+    "is_named": lambda match: (
+        not match["name"].endswith(tuple("のはがをにでも"))
+        and not _RE["GENERIC"].fullmatch(match["name"])
+    ),
     "is_named_english": lambda match: any(
         word.strip(".,").lower() not in _ENGLISH_GENERIC for word in match["name"].split()
     ),
 }
-
-
-class Rule(NamedTuple):
-    """A pattern over folded text, and the type of what it finds.
-
-    `check` says whether a match is a find; of `signs`, where given, the text must hold one.
-    """
-
-    label: str
-    weight: int
-    pattern: re.Pattern[str]
-    check: Callable[[re.Match[str]], bool]
-    signs: tuple[str, ...]
+Rule = tuple[str, int, re.Pattern[str], Callable[[re.Match[str]], bool], list[str]]
+"""The type of what a pattern over folded text finds, its weight, the pattern, whether a match is a
+find, and signs of which the text must hold one, where there are any."""
 
 
 def _rule(entry: str, pattern: str) -> Rule:
     _, label, weight, *more = entry.split(" | ")
     options = dict(one.partition(" ")[::2] for one in more)
-    return Rule(
+    return (
         QUASI_IDENTIFIER if label == "quasi" else label,
         {"sure": SURE, "cued": CUED, "shaped": SHAPED, "loose": LOOSE}[weight],
         re.compile(pattern, re.IGNORECASE if "any" in options else 0),
         _CHECKS[options.get("check", "")],
-        tuple(options.get("signs", "").split()),
+        options.get("signs", "").split(),
     )
 
 
-GROUPS: dict[str, tuple[Rule, ...]] = {
-    group: tuple(_rule(*entry) for entry in _TABLE.get(group, ()))
+GROUPS = {
+    group: [_rule(*entry) for entry in _TABLE.get(group, ())]
     for group in ("dates", "numbers", "contact", "hospitals", "names")
 }
 """Rules by group; those for names are no plain patterns (`find_names`)."""
@@ -181,19 +166,18 @@ class RuleTagger:
 
 _VALUES = [re.compile(pattern) for _, pattern in _TABLE["values"]]
 _MAX_MONTH, _MAX_YEAR = 12, 99
-
-
-def _scale(wholes: str, pattern: str, is_before: bool) -> tuple[re.Pattern[str], set[int], bool]:
-    first, dash, last = wholes.partition("-")
-    numbers = range(int(first), int(last) + 1) if dash else map(int, wholes.split())
-    return re.compile(pattern), set(numbers), is_before
-
-
 _FRACTION = _PARTS["ANY_FRACTION"]
+
+
+def _wholes(written: str) -> set[int]:
+    first, dash, last = written.partition("-")
+    return set(range(int(first), int(last) + 1)) if dash else set(map(int, written.split()))
+
+
 _SCALES = [
-    *(_scale(wholes, f"{cue}{_PARTS['NEAR']}{_FRACTION}", True)
+    *((re.compile(f"{cue}{_PARTS['NEAR']}{_FRACTION}"), _wholes(wholes), True)
       for wholes, cue in _TABLE["scales"]),
-    *(_scale(wholes, f"{_FRACTION} ?(?P<cue>{cue})", False)
+    *((re.compile(f"{_FRACTION} ?(?P<cue>{cue})"), _wholes(wholes), False)
       for wholes, cue in _TABLE["scales behind"]),
 ]  # fmt: skip
 """Fractions that a scale tells, its possible wholes, and whether its cue stands before."""
@@ -205,12 +189,9 @@ def without_clinical(text: str, spans: Sequence[Span]) -> list[Span]:
         return []
     folded = folded_text(text)
     clinical = {place for values in _clinical_values(folded) for place in range(*values)}
-
-    def is_clinical(span: Span) -> bool:
-        places = {i for i in range(span.start, span.end) if folded[i].isalnum()}
-        return bool(places) and places <= clinical
-
-    return [span for span in spans if not is_clinical(span)]
+    words = ({i for i in range(span.start, span.end) if folded[i].isalnum()} for span in spans)
+    rows = zip(spans, words, strict=True)
+    return [span for span, places in rows if not places or not places <= clinical]
 
 
 def _clinical_values(folded: str) -> Iterator[tuple[int, int]]:
@@ -254,7 +235,13 @@ def find_names(folded: str) -> Iterator[Found]:
     """Yield the names in a folded text, then the places where a full name stands again."""
     found = list(_names(folded))
     yield from found
-    for name, label in sorted(_parts_of(folded, found).items()):
+    full = [folded[span.start : span.end] for span, _ in found if span.label == IDENTIFIER]
+    names: dict[str, str] = {}
+    for name in full:
+        for part, label in _parts_of(name):
+            names.setdefault(part, label)
+    names |= dict.fromkeys(full, IDENTIFIER)
+    for name, label in sorted(names.items()):
         pattern = rf"\b{re.escape(name)}\b" if name.isascii() else re.escape(name)
         for match in re.finditer(pattern, folded):
             yield Found(Span(*match.span(), label), LOOSE)
@@ -266,9 +253,8 @@ def _names(folded: str) -> Iterator[Found]:
     for name, weight in _ENGLISH_NAMES.items():
         for match in _RE[name].finditer(folded):
             places.append((*_english_trimmed(folded, *match.span("value")), weight))
-    for mention in find_mentions(folded):
-        if not mention.is_placeholder:
-            places.append((mention.name_start, mention.name_end, SHAPED))
+    places += [(mention.name_start, mention.name_end, SHAPED) for mention in find_mentions(folded)
+               if not mention.is_placeholder]  # fmt: skip
     for number, (start, end, weight) in enumerate(places):
         if start < end:
             label = IDENTIFIER if _is_full_name(folded[start:end]) else QUASI_IDENTIFIER
@@ -286,11 +272,10 @@ def _japanese(folded: str) -> Iterator[tuple[int, int, int]]:
             yield *_trimmed(folded, *match.span(group)), CUED
     for match in _RE["JA_TITLED"].finditer(folded):
         start, end = match.span("value")
-        title, blank = match["title"].strip(), folded.find(" ", start, end)
-        if _is_titled(folded[start:end], title):
-            yield start, end, SHAPED
-        elif blank >= 0 and _is_titled(folded[blank + 1 : end], title):
-            yield blank + 1, end, SHAPED
+        for at in dict.fromkeys((start, folded.find(" ", start, end) + 1 or start)):
+            if _is_titled(folded[at:end], match["title"].strip()):
+                yield at, end, SHAPED
+                break
 
 
 def _is_titled(name: str, title: str) -> bool:
@@ -312,8 +297,14 @@ def _is_titled(name: str, title: str) -> bool:
 
 def _english_trimmed(folded: str, start: int, end: int) -> tuple[int, int]:
     """Take words off both ends that are no names."""
+
+    def is_none(match: re.Match[str]) -> bool:
+        word = match[0]
+        is_initial = len(word) == 1 or (len(word) == 2 and word.endswith("."))
+        return not is_initial and word.lower().strip(".'") in _NO_ENGLISH_NAMES
+
     words = re.compile(r"[^\s,]+").finditer(folded, start, end)
-    names = list(takewhile(_is_name, dropwhile(lambda word: not _is_name(word), words)))
+    names = list(takewhile(lambda word: not is_none(word), dropwhile(is_none, words)))
     if not names:
         return start, start
     start, end = names[0].start(), names[-1].end()
@@ -321,12 +312,6 @@ def _english_trimmed(folded: str, start: int, end: int) -> tuple[int, int]:
     if name.endswith("'s"):
         return start, end - 2
     return start, end - (len(name) == 2 and name.endswith("."))  # the stop ends a sentence
-
-
-def _is_name(match: re.Match[str]) -> bool:
-    word = match[0]
-    is_initial = len(word) == 1 or (len(word) == 2 and word.endswith("."))
-    return is_initial or word.lower().strip(".'") not in _NO_ENGLISH_NAMES
 
 
 def _trimmed(folded: str, start: int, end: int) -> tuple[int, int]:
@@ -353,22 +338,14 @@ def _is_full_name(name: str) -> bool:
     return len(name) >= 4 or (is_listed and bool(given)) or given in JAPANESE_KANA_NAMES
 
 
-def _parts_of(folded: str, found: Iterable[Found]) -> dict[str, str]:
-    """Return full names and the parts of them that are looked for again, with their types."""
-    names: dict[str, str] = {}
-    for span, _ in found:
-        if span.label != IDENTIFIER:
-            continue
-        name = folded[span.start : span.end]
-        names[name] = IDENTIFIER
-        parts = re.split(r"[ ・=,]+", name)
-        if name.isascii():
-            own = [part for part in parts if len(part) > 2 and part.lower() not in NO_NAMES]
-        elif len(parts) > 1:
-            names.setdefault("".join(parts), IDENTIFIER)
-            own = [part for part in parts[:1] if len(part) >= 2]
-        else:
-            own = [name[:n] for n in (3, 2) if name[:n] in JAPANESE_SURNAMES][:1]
-        for part in own:
-            names.setdefault(part, QUASI_IDENTIFIER)
-    return names
+def _parts_of(name: str) -> Iterator[tuple[str, str]]:
+    """Yield what a full name is looked for again as, with its type."""
+    parts = re.split(r"[ ・=,]+", name)
+    if name.isascii():
+        own = [part for part in parts if len(part) > 2 and part.lower() not in NO_NAMES]
+    elif len(parts) > 1:
+        yield "".join(parts), IDENTIFIER
+        own = [part for part in parts[:1] if len(part) >= 2]
+    else:
+        own = [name[:n] for n in (3, 2) if name[:n] in JAPANESE_SURNAMES][:1]
+    yield from ((part, QUASI_IDENTIFIER) for part in own)

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 
 from pydantic import Field
 
-from audit.deid.copies import COPIES, CopyingTagger, copies_summary, json_line, numbers_of
+from audit.deid.copies import COPIES, CopyingTagger, json_line, read_copies
 from audit.deid.given import SPANS, AnnotatedNotes
 from audit.deid.release import Redacted, Release
 from audit.deid.tagger import Tagger, checked_tags, tag_checked
@@ -57,18 +57,10 @@ def tag_notes(
 ) -> dict[str, Any]:
     """Tag all notes of a source and return the census.
 
-    Parameters
-    ----------
-    tagger
-        Its answer for a text must not depend on chance.
-    out
-        The folder to make: must not be there, or be empty. It appears when it is whole.
-    keep_outputs
-        Of a tagger that writes copies: keep its text too, which holds all names of the notes.
-    progress, should_stop
-        The unit is characters of notes; of a tagger that writes copies it also moves within a
-        note. What is finished when a person stops stays beside `out` and is taken up by the next
-        run.
+    The tagger's answer for a text must not depend on chance; `keep_outputs` keeps also what one
+    that writes copies wrote, which holds all names. `out` must not be there, or be empty, and
+    appears when it is whole; what is finished when a person stops stays beside it for the next run.
+    Progress is in characters of notes.
     """
 
     def on_bytes(n: int) -> None:
@@ -100,10 +92,14 @@ def tag_notes(
             run.end()
             meter.finish(TAGGING)
         census = run.census(tagger, release.mode)
-        text = json.dumps(census, ensure_ascii=False, indent=1) + "\n"
-        write_whole(folder / CENSUS, text.encode())
+        write_whole(folder / CENSUS, census_file(census))
         (folder / _STATE).unlink()
     return census
+
+
+def census_file(census: Mapping[str, Any]) -> bytes:
+    """Return a census as a file."""
+    return (json.dumps(census, ensure_ascii=False, indent=1) + "\n").encode()
 
 
 class _Share:
@@ -158,14 +154,13 @@ class _State(Record):
     """How far a run is, as `state.json` has it.
 
     `settings` are what it is a run of, `rows` the digest of the rows that are done, `lengths` those
-    of the files, `copies` what `audit.deid.copies` adds up.
+    of the files.
     """
 
     settings: str
     rows: str = ""
     lengths: dict[str, int] = Field(default={})
     counts: dict[str, int] = Field(default={})
-    copies: dict[str, float] = Field(default={})
 
 
 class _Run:
@@ -191,7 +186,7 @@ class _Run:
             file = files.enter_context(os.fdopen(descriptor, "r+b", buffering=1 << 20))
             self._files[name] = file
             file.truncate(file.seek(before.lengths.get(name, 0)))
-        self._counts, self._copies = Counter(before.counts), Counter(before.copies)
+        self._counts = Counter(before.counts)
         self._n_left = self._counts["n_rows"]
         self._rows, self._ids = hashlib.sha256(), set[bytes]()
         self._kept_at = time.monotonic()
@@ -226,9 +221,7 @@ class _Run:
             tags = checked_tags([one.tags for one in found], texts=texts, name=COPIES)
             documents = [one.document for one in found]
             for reading in found:
-                line = reading.line(with_outputs=keep_outputs)
-                self._copies.update(numbers_of(line))
-                self._files[COPIES].write(json_line(line))
+                self._files[COPIES].write(json_line(reading.line(with_outputs=keep_outputs)))
         else:
             tags = tag_checked(tagger, texts) if texts else ()
         for number, one, spans in zip(numbers, documents, tags, strict=True):
@@ -260,7 +253,9 @@ class _Run:
             "spans": by_label(self._counts),
             "sha256": {name: fingerprint(self._folder / name) for name in self._files},
         }
-        return census | ({"copies": copies_summary(self._copies)} if self._copies else {})
+        if COPIES in self._files:
+            census["copies"] = read_copies(self._folder).summary()
+        return census
 
     def _keep(self) -> None:
         """Write down that everything so far is whole."""
@@ -270,7 +265,7 @@ class _Run:
         state = _State(
             settings=self._before.settings, rows=self._rows.hexdigest(),
             lengths={name: file.tell() for name, file in self._files.items()},
-            counts=dict(self._counts), copies=dict(self._copies),
+            counts=dict(self._counts),
         )  # fmt: skip
         write_whole(self._folder / _STATE, state.written())
         self._kept_at = time.monotonic()

@@ -20,14 +20,13 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from audit.deid.copies import COPIES, STATUSES
-from audit.deid.given import SPANS
+from audit.deid.copies import COPIES, STATUSES, json_line
+from audit.deid.given import SPANS, whole_note
 from audit.deid.release import FROM_TEXT, Release, Replacement, language_of
-from audit.deid.tag import CENSUS, REDACTED, by_label, counted
+from audit.deid.tag import CENSUS, REDACTED, by_label, census_file, counted
 from audit.deid.tagger import Tagger, tag_checked
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import flattened, jsonl_line, read_line, write_files
-from audit.notes.read import is_whole
 from audit.notes.spans import TYPES, Span, TaggedDocument, merged, n_overlapping
 from audit.progress import StopQuestion
 from audit.shelf import Shelf, now, one_line, taken, write_whole
@@ -39,6 +38,7 @@ REMOVED, ADDED, UNDONE = "removed", "added", "undone"
 MAX_SPANS = 1_000
 """Of one correction: a single letter "everywhere" is no correction."""
 MAX_TYPED_CHARS = 100_000
+"""Of a text that is tagged in the page."""
 # A Latin letter or an ASCII digit: what a word is made of in the languages that have words.
 _LATIN = "[0-9A-Za-zÀ-ÖØ-öø-ʯᴀ-ᴥᵫ-ᶚḀ-ỿⱠ-ⱻꜢ-ꝯꝱ-ꞇꬰ-ꭚ]"
 
@@ -79,12 +79,9 @@ def corrected(document: TaggedDocument, corrections: Iterable[Correction]) -> Ta
 
 def same_marks(document: TaggedDocument, span: Span) -> tuple[Span, ...]:
     """Return the marks of a note that cover the same text under the same label as one of them."""
-    text = document.text[span.start : span.end]
-    return tuple(
-        one
-        for one in document.spans
-        if one.label == span.label and document.text[one.start : one.end] == text
-    )
+    text = document.text
+    wanted = text[span.start : span.end], span.label
+    return tuple(x for x in document.spans if (text[x.start : x.end], x.label) == wanted)
 
 
 def missing_marks(
@@ -96,12 +93,10 @@ def missing_marks(
     not found in "Annual". White space around it does not count.
     """
     wanted = text.strip()
-    if not wanted:
-        raise AuditError("No text was given.", where="corrections")
-    before = f"(?<!{_LATIN})" if re.match(_LATIN, wanted[0]) else ""
-    behind = f"(?!{_LATIN})" if re.match(_LATIN, wanted[-1]) else ""
+    before = f"(?<!{_LATIN})" if re.match(_LATIN, wanted) else ""
+    behind = f"(?!{_LATIN})" if re.match(_LATIN, wanted[-1:]) else ""
     places = re.finditer(before + re.escape(wanted) + behind, document.text)
-    found = [Span(*place.span(), label) for place in places]
+    found = [Span(*place.span(), label) for place in places] if wanted else []
     if not found:
         raise AuditError(
             "This text does not stand in the note in this way of writing.",
@@ -161,8 +156,6 @@ class OneNote:
 
 def tagged_text(text: str, *, tagger: Tagger, release: Release) -> OneNote:
     """Tag one text at once."""
-    if not text.strip():
-        raise AuditError("The note is empty.", where="notes")
     if len(text) > MAX_TYPED_CHARS:
         raise AuditError(
             "The text has more than {max_typed_chars:,} characters.",
@@ -170,11 +163,7 @@ def tagged_text(text: str, *, tagger: Tagger, release: Release) -> OneNote:
             do="Put it into a file.",
             max_typed_chars=MAX_TYPED_CHARS,
         )
-    if not is_whole(text):
-        raise AuditError(
-            "The note holds a NUL character or bytes outside its encoding.", where="notes"
-        )
-    (spans,) = tag_checked(tagger, [text])
+    (spans,) = tag_checked(tagger, [whole_note(text)])
     return released_note(TaggedDocument("1", text, spans), row=1, release=release)
 
 
@@ -204,18 +193,8 @@ ASKED, INPUT, RESULT, INDEX = "tagged.json", "input", "result", "index.npy"
 class TaggedSet(Record):
     """A set of notes that a tagger was asked to mark, as `tagged.json` has it.
 
-    Attributes
-    ----------
-    title
-        As given, untrusted; may be empty.
-    tagger_id, tagger_digest
-        As in `audit.deid.taggers.KnownTagger`.
-    created
-        ISO time stamp in UTC.
-    census
-        What `tag_notes` counted; None while the set is not whole.
-    path
-        The folder; its name, 12 hexadecimal digits, is the same for the same question.
+    The title is untrusted; the tagger is as in `KnownTagger`; `census` is what `tag_notes` counted,
+    None while the set is not whole; the name of the folder is the same for the same question.
     """
 
     format: Literal[1] = 1
@@ -438,11 +417,10 @@ _OF_TAGGER = ("n_notes_without_spans", "n_replaced", "n_replaced_by_itself", "sp
 
 
 def corrected_census(tagged: TaggedSet, *, index: IntArray, corrections: ByNote) -> dict[str, Any]:
-    """Return the census of a whole set as its notes are handed out.
+    """Return the census of a whole set as its notes are handed out; only corrected ones are read.
 
-    `n_notes_corrected` says how many notes a person changed. Where there are any, the census says
-    under `corrections` how many marks were taken away and added, and under `tagger_alone` what the
-    tagger's own files hold. Only corrected notes are read.
+    Where a person changed notes it says under `corrections` how many marks were taken away and
+    added, and under `tagger_alone` what the tagger's own files hold.
     """
     own = dict(tagged.census or {})
     if not corrections:
@@ -481,11 +459,7 @@ def census_of(note: OneNote, *, release: Release) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class CopyOfNote:
-    """How a copy relates to its note.
-
-    `error_rate` is edited characters over those of the note, None for an empty note; `n_unaligned`
-    marks of the copy have no place in the note; `n_malformed` tags were not well written.
-    """
+    """How a copy relates to its note, as in a line of `copies.jsonl`."""
 
     status: str
     error_rate: float | None
@@ -538,28 +512,17 @@ def exported(notes: Iterable[OneNote], *, form: str, n_notes: int, language: str
         return write_table(("row", "text"), rows, bom=True).encode()
     if form not in (*RELEASED, *PRIVATE):
         raise ValueError(f"{form}: no such form")
-    if export_name(form, n_notes=n_notes).endswith(".zip"):
-        return _zip(notes, form=form, language=language)
-    files = (_files(note, form, language).values() for note in notes)
-    return b"".join(content for own in files for content in own)
-
-
-def census_file(census: Mapping[str, Any]) -> bytes:
-    """Return a census as a file."""
-    return (json.dumps(census, ensure_ascii=False, indent=1) + "\n").encode()
-
-
-def _zip(notes: Iterable[OneNote], *, form: str, language: str) -> bytes:
+    if not export_name(form, n_notes=n_notes).endswith(".zip"):
+        return b"".join(data for note in notes for data in _files(note, form, language).values())
     buffer = io.BytesIO()
     left_out: list[tuple[int, str]] = []
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as folder:
+    with zipfile.ZipFile(buffer, "w") as folder:
 
         def add(files: Mapping[str, bytes]) -> None:
             for name, content in files.items():
                 entry = zipfile.ZipInfo(name, date_time=_TIME)
-                entry.compress_type = zipfile.ZIP_DEFLATED
                 entry.external_attr = 0o600 << 16
-                folder.writestr(entry, content)
+                folder.writestr(entry, content, zipfile.ZIP_DEFLATED)
 
         for note in notes:
             try:
@@ -577,8 +540,7 @@ def _files(note: OneNote, form: str, language: str) -> dict[str, bytes]:
     if form == "text":
         return {f"note-{note.row}.txt": note.released.encode()}
     if form == "jsonl":
-        record = {"row": note.row, "text": note.released}
-        return {"": (json.dumps(record, ensure_ascii=False) + "\n").encode()}
+        return {"": json_line({"row": note.row, "text": note.released})}
     if form == "spans":
         return {"": jsonl_line(document).encode()}
     if form in ("conll", "inline") and n_overlapping(document.spans):

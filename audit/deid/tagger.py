@@ -60,8 +60,8 @@ def checked_tags(
     if len(found) != len(texts):
         raise ValueError(f"{name}: {len(found)} answers for {len(texts)} texts")
     for text, spans in zip(texts, found, strict=True):
-        starts = (*(span.start for span in spans[1:]), len(text))
-        if any(span.end > start for span, start in zip(spans, starts, strict=False)):
+        starts = [*(span.start for span in spans), len(text)]
+        if any(span.end > start for span, start in zip(spans, starts[1:], strict=True)):
             raise ValueError(f"{name}: spans share a character, are out of order or behind a text")
     return found
 
@@ -121,27 +121,26 @@ def from_windows(
     that are both cut off are joined. Of two that disagree, the one with more text of its window
     around it stays.
     """
-    best: dict[Span, tuple[bool, int]] = {}
+    best: dict[Span, int] = {}
     for window, spans in zip(windows, spans_of, strict=True):
         for span in spans:
             # Beyond an end of the note nothing is cut off.
             left = span.start if window.start else n_chars
             right = window.end - window.start - span.end if window.end < n_chars else n_chars
-            margin = min(left, right)
             moved = Span(span.start + window.start, span.end + window.start, span.label)
-            best[moved] = max(best.get(moved, (False, -1)), (margin > 0, margin))
-    order = sorted(best, key=lambda span: (-best[span][1], -span.n_chars, span))
-    whole = without_overlap(span for span in order if best[span][0])
+            best[moved] = max(best.get(moved, 0), left if left < right else right)
+    order = sorted(best, key=lambda span: (-best[span], -span.n_chars, span))
     joined: list[Span] = []
-    cut = (span for span in order if not best[span][0])
-    for span in sorted(cut, key=lambda span: (span.label, span)):
+    for span in sorted(best, key=lambda span: (span.label, span)):
         last = joined[-1] if joined else None
-        if last is not None and last.label == span.label and span.start < last.end:
+        if best[span] > 0:
+            continue
+        if last and last.label == span.label and span.start < last.end:
             joined[-1] = Span(last.start, max(last.end, span.end), span.label)
         else:
             joined.append(span)
     joined.sort(key=lambda span: (-span.n_chars, span))
-    return without_overlap(joined, kept=whole)
+    return without_overlap(joined, kept=without_overlap(span for span in order if best[span] > 0))
 
 
 TAGGER, MODEL = "tagger.json", "model"

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from audit.deid.copies import json_line
 from audit.deid.generative.config import TuningSettings
 from audit.deid.generative.model import check_directory, model_files
-from audit.deid.given import Files, annotated_notes, is_table, notes_lines
+from audit.deid.given import Files, annotated_notes, is_table, notes_lines, whole_note
 from audit.deid.network.config import (
     MAX_SYNTHETIC,
     Material,
@@ -31,7 +31,6 @@ from audit.errors import AuditError
 from audit.foreign import decode_text
 from audit.home import salted_digest
 from audit.notes.read import open_notes, resolve_note_file
-from audit.tables import MAX_FIELD_CHARS
 from audit.task import SHORT, Columns, Contact, Device, Question, Task, queue_of, states_of
 from audit.training.config import LossPoint
 
@@ -42,33 +41,20 @@ second on a CPU that is shared. A tagger that writes copies needs the device alo
 
 @dataclass(frozen=True)
 class NotesToTag:
-    """The notes of a question: handed in, or a file of the list.
+    """The notes of a question: `given`, bytes that `open_notes` reads, or a registered file.
 
-    Parameters
-    ----------
-    source
-        One of those of `audit.deid.tagged.TaggedSet`.
-    given
-        Bytes that `open_notes` reads; None for a registered file.
-    file_id
-        Of a registered file; "" where notes were handed in.
-    columns
-        (field of a note, name of its column), where a person said so.
+    `source` is one of those of `TaggedSet`; `columns` are said where a person did.
     """
 
     source: str
     given: bytes | None = None
     file_id: str = ""
-    columns: tuple[tuple[str, str], ...] = ()
+    columns: Columns = ()
 
 
 def one_text(text: str, *, source: str) -> NotesToTag:
     """Return a text as the only note of a question."""
-    if not text.strip():
-        raise AuditError("The note is empty.", where="notes")
-    if len(text) > MAX_FIELD_CHARS:
-        raise AuditError("The note is longer than 1 MB.", where="notes")
-    return NotesToTag(source, given=json_line({"note_id": "1", "text": text}))
+    return NotesToTag(source, given=json_line({"note_id": "1", "text": whole_note(text)}))
 
 
 def uploaded(files: Files) -> NotesToTag:
@@ -201,8 +187,7 @@ class TaggerTask(Task):
         default=("ja", "en"), description="of the synthetic notes; both without it"
     )
     validation: tuple[Path, ...] = Field(
-        default=(),
-        description="annotated notes to measure on; without it a tenth of the patients",
+        default=(), description="annotated notes to measure on; without it a tenth of the patients"
     )
     start: Path | None = None
     """Directory of the encoder, or of the language model; None: a small network of characters."""
@@ -317,17 +302,18 @@ def _saying(say: Callable[[str], None], *, seconds: float) -> Callable[[LossPoin
 
     Where spans are measured, only points with such a measurement are said.
     """
-    said = [float("-inf")]
+    said = float("-inf")
 
     def tell(point: LossPoint) -> None:
-        if point.loss is None or point.seconds - said[0] < seconds:
+        nonlocal said
+        if point.loss is None or point.seconds - said < seconds:
             return
+        start = f"Step {point.step}: loss {point.loss:.4f}"
         if point.f is not None:
             recall, precision = point.recall or 0.0, point.precision or 0.0
-            say(f"Step {point.step}: loss {point.loss:.4f}, recall {recall:.3f}, precision "
-                f"{precision:.3f}.")  # fmt: skip
+            say(f"{start}, recall {recall:.3f}, precision {precision:.3f}.")
         elif seconds:
-            said[0] = point.seconds
-            say(f"Step {point.step}: loss {point.loss:.4f} nats a token.")
+            said = point.seconds
+            say(f"{start} nats a token.")
 
     return tell

@@ -491,12 +491,7 @@ n_members, n_controls
 first_difference, last_difference
     Standardised mean difference of the ln share of first and of last parts: members' mean less
     controls', by the root of the mean of both variances. Above 0: members are commoner. None where
-    a side has fewer than two known parts, or all are equally common.
-n_unknown_members, n_unknown_controls
-    Names with a part that the generator does not know; it is in no difference.
-pieces, scripts
-    Stratum -> [share of members, share of controls]; a stratum of pieces is "1+2": word pieces of
-    the first and the last part.
+    a side has fewer than two parts that the generator knows, or all are equally common.
 n_unmatched
     Members for whom no control of this kind is within the caliper in both parts.
 pieces_gap, scripts_gap
@@ -507,73 +502,60 @@ is_matched
 
 
 def match_quality(
-    candidates: Candidates,
-    *,
-    count_pieces: CountPieces = characters,
-    pool: NamePool | None = None,
+    candidates: Candidates, *, count_pieces: CountPieces = characters
 ) -> dict[str, Match]:
-    """Compare a list's members with its controls, "all" and by kind; empty where there is no truth.
+    """Compare a list's members with its controls, by kind; planted names are left out."""
+    names = candidates.without_canaries()
+    scripts = [script_of(names.full_name(row)) for row in range(len(names))]
+    pools = [pool_of_script(script) for script in scripts]
+    columns = {role: getattr(names, role) for role in _ROLES}
 
-    Planted names are left out. `pool` gives the shares (None: the generator of each name's script).
-    """
-    candidates = candidates.without_canaries()
-    members = np.array([truth is True for truth in candidates.is_member], dtype=bool)
-    controls = np.array([truth is False for truth in candidates.is_member], dtype=bool)
-    if not members.any() or not controls.any():
-        return {}
-    kinds = np.array(candidates.control_kind)
-    scripts = [script_of(candidates.full_name(row)) for row in range(len(candidates))]
-    pools = [pool or pool_of_script(script) for script in scripts]
-    columns = {role: getattr(candidates, role) for role in _ROLES}
+    def log_share(pool: NamePool | None, role: str, text: str) -> float:
+        shares: Mapping[str, float] = getattr(pool, f"{role}_shares", {})
+        return math.log(shares.get(fold_name(text), math.nan))
+
     counted = (
         [str(count_pieces(role, text)) if text else "0" for text in texts]
         for role, texts in columns.items()
     )
-
-    def log_share(one: NamePool | None, role: str, text: str) -> float:
-        shares: Mapping[str, float] = getattr(one, f"{role}_shares", {})
-        return math.log(shares.get(fold_name(text), math.nan))
-
     log_shares = [
-        [log_share(one, role, text) for one, text in zip(pools, texts, strict=True)]
+        [log_share(pool, role, text) for pool, text in zip(pools, texts, strict=True)]
         for role, texts in columns.items()
     ]
     folded = [fold_name(text) for texts in columns.values() for text in texts]
     facts = _Facts(
         log_share=np.array(log_shares),
         part=np.unique(folded, return_inverse=True)[1].reshape(2, -1),
-        pieces=np.array(list(map("+".join, zip(*counted, strict=True)))),
-        scripts=np.array(scripts),
+        strata=np.array([list(map("+".join, zip(*counted, strict=True))), scripts]),
     )
-    own = np.flatnonzero(members)
-    groups = {"all": controls} | {
-        kind: controls & (kinds == kind) for kind in dict.fromkeys(kinds[controls].tolist())
-    }
+    rows: dict[str, list[int]] = {}
+    for row, (is_member, kind) in enumerate(zip(names.is_member, names.control_kind, strict=True)):
+        if is_member is not None:
+            rows.setdefault(kind, []).append(row)
+    members = rows.pop("", [])
     return {
-        kind: {"kind": kind} | facts.compared(own, np.flatnonzero(group))
-        for kind, group in groups.items()
+        kind: facts.compared(np.array(members), np.array(controls))
+        for kind, controls in (rows if members else {}).items()
     }
 
 
 @dataclass(frozen=True)
 class _Facts:
-    """Of N names: [2, N] ln share of first and last part, [2, N] texts as integers, [N] strata.
+    """Of N names: [2, N] ln share of first and last part, [2, N] texts as integers, [2, N] strata.
 
-    NaN is a part that the generator does not know.
+    NaN is a part that the generator does not know. Strata are by numbers of pieces ("1+2": of the
+    first and the last part), and by script.
     """
 
     log_share: Floats
     part: NDArray[np.int64]
-    pieces: NDArray[np.str_]
-    scripts: NDArray[np.str_]
+    strata: NDArray[np.str_]
 
     def compared(self, members: NDArray[np.int64], controls: NDArray[np.int64]) -> Match:
         """Compare members and some controls, given by their rows."""
         first, last = (_difference(share[members], share[controls]) for share in self.log_share)
         n_members, n_controls = len(members), len(controls)
-        unknown = ~np.isfinite(self.log_share.sum(axis=0))  # [N]
-        pieces, scripts = (_shares(of[members], of[controls]) for of in (self.pieces, self.scripts))
-        gaps = [sum(abs(one - other) for one, other in of.values()) / 2 for of in (pieces, scripts)]
+        gaps = [_gap(of[members], of[controls]) for of in self.strata]
         largest = max(MAX_DIFFERENCE, CHANCE_ERRORS * math.sqrt(1 / n_members + 1 / n_controls))
         largest_gap = max(MAX_SHARE_GAP, CHANCE_NAMES / min(n_members, n_controls)) + 1e-9
         return {
@@ -581,10 +563,6 @@ class _Facts:
             "n_controls": n_controls,
             "first_difference": first,
             "last_difference": last,
-            "n_unknown_members": int(unknown[members].sum()),
-            "n_unknown_controls": int(unknown[controls].sum()),
-            "pieces": pieces,
-            "scripts": scripts,
             "n_unmatched": self._n_unmatched(members, controls),
             "pieces_gap": gaps[0],
             "scripts_gap": gaps[1],
@@ -595,9 +573,8 @@ class _Facts:
     def _n_unmatched(self, members: NDArray[np.int64], controls: NDArray[np.int64]) -> int:
         """Count members without a control of their stratum whose parts are as common, or equal."""
         n_unmatched = 0
-        strata = np.array([self.pieces, self.scripts])
-        for stratum in {(*strata[:, row],) for row in members}:
-            is_here = (strata == np.array(stratum)[:, None]).all(axis=0)
+        for stratum in {(*self.strata[:, row],) for row in members}:
+            is_here = (self.strata == np.array(stratum)[:, None]).all(axis=0)
             ours, theirs = members[is_here[members]], controls[is_here[controls]]
             for start in range(0, len(ours), _BLOCK):
                 own = ours[start : start + _BLOCK]
@@ -616,20 +593,16 @@ def _difference(members: Floats, controls: Floats) -> float | None:
     return float(members.mean() - controls.mean()) / spread if spread > 0 else None
 
 
-def _shares(members: NDArray[np.str_], controls: NDArray[np.str_]) -> dict[str, list[float]]:
+def _gap(members: NDArray[np.str_], controls: NDArray[np.str_]) -> float:
     one, other = Counter(members.tolist()), Counter(controls.tolist())
-    return {
-        key: [one[key] / len(members), other[key] / len(controls)]
-        for key in sorted(one.keys() | other.keys())
-    }
+    apart = (one[key] / len(members) - other[key] / len(controls) for key in sorted(one | other))
+    return sum(map(abs, apart)) / 2
 
 
 def match_sentences(quality: Mapping[str, Match]) -> tuple[Message, ...]:
     """Say it: for each kind of control how alike, and what to do where they are not."""
     notes: list[Message] = []
     for kind, one in quality.items():
-        if kind == "all":
-            continue
         first, last = (
             "?" if value is None else f"{value:+.2f}"
             for value in (one["first_difference"], one["last_difference"])

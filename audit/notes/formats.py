@@ -7,7 +7,9 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass, field
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO
 from urllib.parse import unquote
@@ -31,6 +33,12 @@ from audit.notes.spans import (
 MAX_SPAN_CHARS = 200
 """A tag that is closed later than this is taken as not closed: nothing personal is that long."""
 
+
+def line_of(what: str, number: int) -> Message:
+    """Return the place of a line for a message."""
+    return Message("{subject}, line {number}", subject=what, number=number)
+
+
 _UNKNOWN = re.compile(r"[<＜]\s?[/／]?\s?([^\W\d_][\w-]{0,39})\s?[>＞]")
 
 
@@ -38,20 +46,9 @@ _UNKNOWN = re.compile(r"[<＜]\s?[/／]?\s?([^\W\d_][\w-]{0,39})\s?[>＞]")
 class TagCensus:
     """How many tags of an output were malformed, by kind; `n_tags` pairs were read in all.
 
-    Attributes
-    ----------
-    n_unclosed
-        Opened and never closed: they end at the next tag or at the end of their line.
-    n_stray
-        Closed and never opened: left out.
-    n_crossing
-        Closed under another label than opened: the innermost open tag is closed, under its own.
-    n_nested
-        Inside another tag.
-    n_unknown
-        Of no known label: they stay text.
-    n_empty
-        Around nothing but white space: left out.
+    Unclosed tags end at the next tag or at the end of their line; stray ones were never opened, and
+    are left out as empty ones are; crossing ones are closed under another label than their own;
+    nested ones stand inside another; unknown ones have no known label and stay text.
     """
 
     n_tags: int = 0
@@ -65,8 +62,7 @@ class TagCensus:
     @property
     def n_malformed(self) -> int:
         """All malformed tags together."""
-        n_all: int = sum(astuple(self))
-        return n_all - self.n_tags
+        return int(sum(astuple(self))) - self.n_tags
 
     def __add__(self, other: TagCensus) -> TagCensus:
         """Count two outputs together."""
@@ -124,15 +120,12 @@ def scan_tags(output: str, *, source: str = "", labels: Collection[str] = ()) ->
         elif closed.label != label:
             closed.is_crossing = True
             owed[closed.label] += 1
+            counts["n_crossing"] += 1
     spans = set(_tag_spans(opened, text=text, marks=marks, counts=counts))
     expected = unicodedata.normalize("NFKC", source)
     unknown = (unicodedata.normalize("NFKC", tag[0]) for tag in _UNKNOWN.finditer(text))
-    census = TagCensus(
-        n_tags=len(opened),
-        n_crossing=sum(tag.is_crossing for tag in opened),
-        n_unknown=sum(tag not in expected for tag in unknown),
-        **counts,
-    )
+    n_unknown = sum(tag not in expected for tag in unknown)
+    census = TagCensus(n_tags=len(opened), n_unknown=n_unknown, **counts)
     return ScannedTags(text, tuple(sorted(spans)), census)
 
 
@@ -202,7 +195,7 @@ def _refuse_overlaps(document: TaggedDocument) -> None:
 _BRAT_LINE = re.compile(r"T\S*\t(\S+) (\d{1,12} \d{1,12}(?:;\d{1,12} \d{1,12})*)\t(.*)", re.DOTALL)
 
 
-def read_brat(text: str, *, annotations: str, doc_id: str, what: str) -> TaggedDocument:
+def _read_brat(text: str, *, annotations: str, doc_id: str, what: str) -> TaggedDocument:
     """Read a note and its annotations.
 
     A span with gaps is one span where nothing but white space lies between its parts (brat breaks
@@ -214,7 +207,7 @@ def read_brat(text: str, *, annotations: str, doc_id: str, what: str) -> TaggedD
             spans += _brat_spans(
                 line.removesuffix("\r"),
                 text=text,
-                where=Message("{subject}, line {number}", subject=what, number=number),
+                where=line_of(what, number),
             )
     return tagged(doc_id, text=text, spans=spans)
 
@@ -248,13 +241,11 @@ def _brat_spans(line: str, *, text: str, where: str) -> Iterator[Span]:
         start, end = next_start, next_end
 
 
-def write_brat(document: TaggedDocument) -> tuple[str, str]:
-    """Return a note and its annotations; a line end inside a span is written as a space."""
-    lines = []
+def _brat_lines(document: TaggedDocument) -> Iterator[str]:
+    """Yield a note's annotations; a line end inside a span is written as a space."""
     for i, span in enumerate(document.spans, start=1):
         said = re.sub("[\t\r\n]", " ", document.text[span.start : span.end])
-        lines.append(f"T{i}\t{span.label} {span.start} {span.end}\t{said}\n")
-    return document.text, "".join(lines)
+        yield f"T{i}\t{span.label} {span.start} {span.end}\t{said}\n"
 
 
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -265,12 +256,8 @@ _HEADER = re.compile(r"# (doc_id|patient_id|text) = (.*)")
 _TAG = re.compile(r"O|([BIESLU])-(\S+)")
 
 
-def write_conll(documents: Iterable[TaggedDocument]) -> str:
-    """Return documents as the text of one file, in the scheme BIO; a token has one tag."""
-    return "".join(line for document in documents for line in _conll_lines(document))
-
-
 def _conll_lines(document: TaggedDocument) -> Iterator[str]:
+    """Yield a document in the scheme BIO; a token has one tag."""
     _refuse_overlaps(document)
     yield "-DOCSTART-\tO\n\n"
     yield f"# doc_id = {json.dumps(document.doc_id, ensure_ascii=False)}\n"
@@ -305,7 +292,7 @@ def _shown(token: str) -> str:
     return re.sub(r"[^\S]|[\x7f-\xa0]", lambda space: f"\\u{ord(space[0]):04x}", written)
 
 
-def read_conll(text: str, *, what: str) -> Iterator[TaggedDocument]:
+def _read_conll(text: str, *, what: str) -> Iterator[TaggedDocument]:
     """Yield the documents of a file.
 
     A tag I, E or L that continues nothing begins a span, as in the CoNLL evaluation script.
@@ -313,7 +300,7 @@ def read_conll(text: str, *, what: str) -> Iterator[TaggedDocument]:
     lines: list[tuple[str, str]] | None = None  # of one note, each with its place
     n_notes = 0
     for number, written in enumerate(text.split("\n"), start=1):
-        line, where = written.removesuffix("\r"), f"{what}, line {number}"
+        line, where = written.removesuffix("\r"), line_of(what, number)
         is_start = line.startswith("-DOCSTART-")
         if is_start or (lines is None and line.strip()):
             if lines is not None:
@@ -370,10 +357,9 @@ def _conll_note(lines: Iterable[tuple[str, str]], *, doc_id: str, where: str) ->
 
 
 def _header_value(name: str, value: str) -> str:
-    try:
+    content = None
+    with suppress(ValueError):
         content = json.loads(value)
-    except ValueError:
-        return value
     return content if isinstance(content, str) and (content or name != "doc_id") else value
 
 
@@ -405,7 +391,7 @@ _MAX_MARKS = 500_000  # counted before it is read, for each becomes an object
 _UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def read_i2b2(xml: str, *, doc_id: str, what: str) -> TaggedDocument:
+def _read_i2b2(xml: str, *, doc_id: str, what: str) -> TaggedDocument:
     """Read one note.
 
     A tag's label is its TYPE, or the name of its element where it has none. A file with a document
@@ -433,7 +419,7 @@ def read_i2b2(xml: str, *, doc_id: str, what: str) -> TaggedDocument:
 
 
 def i2b2_text(xml: str, *, what: str) -> str:
-    """Return the text of one note alone: its tags are not looked at. Raises as `read_i2b2`."""
+    """Return the text of one note alone: its tags are not looked at."""
     return _i2b2_parts(xml, what=what)[0]
 
 
@@ -454,7 +440,7 @@ def _i2b2_parts(xml: str, *, what: str) -> tuple[str, Iterable[ElementTree.Eleme
     return text, root.findall("TAGS[1]/*")
 
 
-def write_i2b2(document: TaggedDocument) -> str:
+def _written_i2b2(document: TaggedDocument) -> str:
     """Return a note as XML; carriage returns become `&#13;`, or a reader would drop them."""
     if _UNWRITABLE.search(document.text):
         raise AuditError(
@@ -476,10 +462,6 @@ def write_i2b2(document: TaggedDocument) -> str:
 
 
 _LONE = re.compile("[\ud800-\udfff]")
-_SHAPE = (
-    "A line is a JSON object with `doc_id`, `text` and `spans`; a span has `start`, `end` and "
-    "`label`."
-)
 
 
 def read_jsonl(text: str, *, what: str) -> Iterator[TaggedDocument]:
@@ -490,56 +472,41 @@ def read_jsonl(text: str, *, what: str) -> Iterator[TaggedDocument]:
 
 
 def read_line(line: str, *, what: str, number: int) -> TaggedDocument:
-    """Read one line."""
-    where = Message("{subject}, line {number}", subject=what, number=number)
+    """Read one line of JSONL."""
+    key = "JSON"
     try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        raise AuditError("This line is no JSON object.", where=where, do=_SHAPE) from None
-    if not isinstance(record, dict) or not isinstance(record.get("text"), str):
-        raise AuditError("This line has no `text`.", where=where, do=_SHAPE)
-    if not _is_id(record.get("doc_id")):
-        raise AuditError("This line has no `doc_id`.", where=where, do=_SHAPE)
-    patient, spans = record.get("patient_id"), record.get("spans", [])
-    unaligned = record.get("unaligned", [])
-    if not isinstance(spans, list) or not isinstance(unaligned, list):
-        raise AuditError("`spans` is no list.", where=where, do=_SHAPE)
-    found = [_span_of_json(one, where=f"{where}, span {i}") for i, one in enumerate(spans, start=1)]
-    try:
+        record = _of_kind(json.loads(line), dict)
+        key = "doc_id"
+        doc_id = str(_of_kind(None if record[key] == "" else record[key], int, str))
+        key = "text"
+        text = _of_kind(record[key], str)
+        key = "spans"
+        spans = []
+        for one in _of_kind(record.get(key, []), list):
+            start, end = _of_kind(one["start"], int), _of_kind(one["end"], int)
+            spans.append(Span(start, end, known_label(_of_kind(one["label"], str))))
+        patient = record.get("patient_id")
         return tagged(
-            str(record["doc_id"]),
-            text=record["text"],
-            spans=found,
-            patient_id=str(patient) if _is_id(patient) else None,
-            unaligned=[known_label(str(label)) for label in unaligned],
+            doc_id,
+            text=text,
+            spans=spans,
+            patient_id=str(patient) if type(patient) in (int, str) and patient != "" else None,
+            unaligned=[known_label(str(one)) for one in record.get("unaligned", [])],
         )
-    except ValueError:
+    except (ValueError, LookupError, TypeError, RecursionError):
         raise AuditError(
-            "A span ends behind the text.",
-            where=where,
-            do="Offsets count code points of the text, from 0; `end` is exclusive.",
+            "This line has no `{key}` that can be used.",
+            where=line_of(what, number),
+            do="A line is a JSON object with `doc_id`, `text` and `spans`; a span has `start` "
+            "(from 0), `end` (exclusive, within the text) and a `label` of 1 to 100 characters.",
+            key=key,
         ) from None
 
 
-def _is_id(value: object) -> bool:
-    return type(value) is int or (isinstance(value, str) and bool(value))
-
-
-def _span_of_json(one: object, *, where: str) -> Span:
-    values: list[Any] = []
-    if isinstance(one, dict):
-        values = [one.get(key) for key in ("start", "end", "label")]
-    if list(map(type, values)) != [int, int, str]:
-        raise AuditError("This span lacks `start`, `end` or `label`.", where=where, do=_SHAPE)
-    start, end, label = values
-    try:
-        return Span(start, end, known_label(label))
-    except ValueError:
-        raise AuditError(
-            "This span is empty, begins before the text, or has no usable label.",
-            where=where,
-            do="`start` is at least 0 and below `end`; a label has 1 to 100 characters.",
-        ) from None
+def _of_kind(value: Any, *kinds: type) -> Any:
+    if type(value) not in kinds:
+        raise TypeError
+    return value
 
 
 def jsonl_line(document: TaggedDocument) -> str:
@@ -586,13 +553,9 @@ def read_files(
 ) -> tuple[TaggedDocument, ...]:
     """Read annotated notes from file names and their bytes; `labels` are those of inline tags."""
     texts = {name: _text(content, what=name) for name, content in files.items()}
-    documents = [
-        document
-        for name in sorted(texts)
-        for document in _read_file(name, texts, form=form, labels=tuple(labels))
-    ]
-    _check_ids(documents)
-    return tuple(documents)
+    labels = tuple(labels)
+    found = (_read_file(name, texts, form=form, labels=labels) for name in sorted(texts))
+    return tuple(_each_once(chain.from_iterable(found)))
 
 
 def _read_file(
@@ -603,16 +566,16 @@ def _read_file(
     if form == "jsonl":
         return read_jsonl(text, what=name)
     if form == "conll":
-        return read_conll(text, what=name)
+        return _read_conll(text, what=name)
     if form == "i2b2":
-        return [read_i2b2(text, doc_id=doc_id, what=name)]
+        return [_read_i2b2(text, doc_id=doc_id, what=name)]
     if form == "inline":
         scanned = scan_tags(text, labels=labels)
         return [tagged(doc_id, text=scanned.plain, spans=scanned.spans)]
     if path.suffix.lower() == ".txt":
         beside = str(path.with_suffix(".ann"))
-        annotations = texts.get(beside, "")
-        return [read_brat(text, annotations=annotations, doc_id=doc_id, what=beside)]
+        marks = texts.get(beside, "")
+        return [_read_brat(text, annotations=marks, doc_id=doc_id, what=beside)]
     if str(path.with_suffix(".txt")) not in texts:
         raise AuditError("The .txt file beside this .ann file is missing.", where=name)
     return []
@@ -622,23 +585,24 @@ def write_files(
     documents: Iterable[TaggedDocument], *, form: str, language: str = "en"
 ) -> dict[str, bytes]:
     """Return annotated notes as files: from name to bytes."""
-    documents = list(documents)
-    _check_ids(documents)
-    files: dict[str, str] = {}
-    if form == "jsonl":
-        files["notes.jsonl"] = write_jsonl(documents)
-    elif form == "conll":
-        files["notes.conll"] = write_conll(documents)
-    for document in documents if not files else ():
-        name = file_name(document.doc_id)
-        if form == "brat":
-            files[f"{name}.txt"], files[f"{name}.ann"] = write_brat(document)
-        elif form == "i2b2":
-            files[f"{name}.xml"] = write_i2b2(document)
-        else:
-            files[f"{name}.txt"] = write_tags(document, language=language)
+    files: dict[str, list[str]] = {}
+    for document in _each_once(documents):
+        name = file_name(document.doc_id) if form in ("brat", "i2b2", "inline") else "notes"
+        match form:
+            case "jsonl":
+                written = {"jsonl": jsonl_line(document)}
+            case "conll":
+                written = {"conll": "".join(_conll_lines(document))}
+            case "brat":
+                written = {"txt": document.text, "ann": "".join(_brat_lines(document))}
+            case "i2b2":
+                written = {"xml": _written_i2b2(document)}
+            case _:
+                written = {"txt": write_tags(document, language=language)}
+        for ending, text in written.items():
+            files.setdefault(f"{name}.{ending}", []).append(text)
     try:
-        return {name: text.encode("utf-8") for name, text in files.items()}
+        return {name: "".join(texts).encode("utf-8") for name, texts in files.items()}
     except UnicodeEncodeError:
         raise AuditError(
             "A note holds half a character, which no file of this format can.", do="Choose JSONL."
@@ -683,11 +647,11 @@ def _text(content: bytes, *, what: str) -> str:
         raise AuditError("The file is not UTF-8.", where=what, do="Save it as UTF-8.") from None
 
 
-def _check_ids(documents: Iterable[TaggedDocument]) -> None:
+def _each_once(documents: Iterable[TaggedDocument]) -> Iterator[TaggedDocument]:
     seen: set[str] = set()
     for number, document in enumerate(documents, start=1):
-        where = Message("note {number}", number=number)
-        refuse_twice(document.doc_id, seen, where=where)
+        refuse_twice(document.doc_id, seen, where=Message("note {number}", number=number))
+        yield document
 
 
 GOLD, PREDICTED = "gold notes", "predicted notes"
@@ -743,11 +707,7 @@ def _documents(file: BinaryIO, *, what: str) -> Iterator[tuple[TaggedDocument, t
     seen: set[str] = set()
     for number, line, offset in numbered_lines(file, what=what):
         document = read_line(line, what=what, number=number)
-        refuse_twice(
-            document.doc_id,
-            seen,
-            where=Message("{subject}, line {number}", subject=what, number=number),
-        )
+        refuse_twice(document.doc_id, seen, where=line_of(what, number))
         yield document, (number, offset)
 
 
@@ -759,10 +719,8 @@ def _predicted(file: BinaryIO, place: tuple[int, int], *, gold: TaggedDocument) 
     if document.text != gold.text:
         raise AuditError(
             "The text of this note is not that of the gold file, so offsets mean something else.",
-            where="{predicted}, line {number}",
+            where=line_of(PREDICTED, number),
             do="Give the source text in both files, without any change.",
-            predicted=PREDICTED,
-            number=number,
         )
     return document
 
@@ -781,12 +739,7 @@ def numbered_lines(file: BinaryIO, *, what: str) -> Iterator[tuple[int, str, int
     offset = 0
     for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1):
         if len(line) > MAX_LINE_BYTES:
-            raise AuditError(
-                "This line is longer than 50 MB.",
-                where="{subject}, line {number}",
-                subject=what,
-                number=number,
-            )
+            raise AuditError("This line is longer than 50 MB.", where=line_of(what, number))
         if line.strip():
             yield number, _decoded(line, what, number), offset
         offset += len(line)
@@ -797,11 +750,7 @@ def _decoded(line: bytes, what: str, number: int) -> str:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError:
         raise AuditError(
-            "This line is not UTF-8.",
-            where="{subject}, line {number}",
-            do="Save the file as UTF-8.",
-            subject=what,
-            number=number,
+            "This line is not UTF-8.", where=line_of(what, number), do="Save the file as UTF-8."
         ) from None
 
 

@@ -9,16 +9,18 @@ masked and every other placeholder deleted.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 
 from audit.errors import AuditError, Message
 from audit.foreign import decode_text
 from audit.notes.placeholders import find_name_slot
-from audit.tables import MAX_FIELD_CHARS, MAX_ROWS, RowNote, read_table
+from audit.notes.read import Row, json_records
+from audit.tables import MAX_ROWS, RowNote, read_table
 from audit.text import MAX_NAME_CHARS, NameColumns, find_name_columns, heading_key
 
 MAX_TEXT_CHARS = 100_000
@@ -26,7 +28,10 @@ MAX_TEXT_CHARS = 100_000
 _COLUMNS = {"text": "text", "passageid": "passage_id", "nameid": "name_id"}
 _NO_PLACE = "The text has no place for a full name; left out."
 _EMPTY = "The text is empty; left out."
-_FORMAT = "Write CSV with a column `text`, or one JSON object a line with a key `text`."
+_FORMAT = (
+    "Write CSV with a column `text`, or one JSON object a line with a key `text`; `passage_id`, "
+    "`name_id` and columns of names may stand beside it."
+)
 
 
 @dataclass(frozen=True)
@@ -67,10 +72,6 @@ class Passages:
         return hashlib.sha256(content.encode()).hexdigest()
 
 
-_Row = tuple[int, list[str], dict[str, int], NameColumns]
-"""Number of the row, its cells, and which of them are what."""
-
-
 def read_passages(data: bytes, *, what: str = "passages", file_name: str = "") -> Passages:
     """Read passages from CSV or JSONL.
 
@@ -83,43 +84,27 @@ def read_passages(data: bytes, *, what: str = "passages", file_name: str = "") -
     """
     is_jsonl = file_name.lower().endswith((".jsonl", ".ndjson", ".json"))
     is_jsonl = is_jsonl or data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
-    encoding, rows = (_jsonl_rows if is_jsonl else _csv_rows)(data, what=what)
     passages: list[Passage] = []
     notes: list[RowNote] = []
-    number_of_id: dict[str, int] = {}
-    for number, cells, columns, names in rows:
-        where = Message("{subject}, row {number}", subject=what, number=number)
-        values = {field: cells[column].strip() for field, column in columns.items()}
-        passage_id, text = values.get("passage_id", str(number)), cells[columns["text"]]
-        if not passage_id or len(passage_id) > MAX_NAME_CHARS:
-            raise AuditError(
-                "The passage_id is empty or longer than {max_name_chars} characters.",
-                where=where,
-                max_name_chars=MAX_NAME_CHARS,
-            )
-        owner = _owner(values.get("name_id", ""), cells, names, where=where)
-        if len(text) > MAX_TEXT_CHARS:
-            raise AuditError(
-                "The text is longer than {max_text_chars:,} characters.",
-                where=where,
-                do="Cut it to the sentences around the name.",
-                max_text_chars=MAX_TEXT_CHARS,
-            )
-        twin = number_of_id.setdefault(passage_id, number)
-        if twin != number:
-            raise AuditError(
-                "Rows {twin} and {number} have the same passage_id.",
-                where=what,
-                twin=twin,
-                number=number,
-            )
-        slot = find_name_slot(text)
-        if slot is None:
-            notes.append(RowNote(number, _NO_PLACE if text.strip() else _EMPTY))
-        else:
+    row_of_id: dict[str, int] = {}
+    row = 1
+    try:
+        encoding, rows = (_jsonl_rows if is_jsonl else _csv_rows)(data, what=what)
+        for record in rows:
+            row = record.row
+            passage_id, text, owner = _parts(record)
+            if (twin := row_of_id.setdefault(passage_id, row)) != row:
+                raise ValueError(Message("Row {twin} has the same passage_id.", twin=twin))
+            slot = find_name_slot(text)
+            if slot is None:
+                notes.append(RowNote(row, _NO_PLACE if text.strip() else _EMPTY))
+                continue
             passages.append(
                 Passage(slot.left, slot.roles, slot.separator, slot.right, passage_id, owner)
             )
+    except ValueError as error:
+        where = Message("{subject}, row {number}", subject=what, number=row)
+        raise AuditError(error.args[0], where=where, do=_FORMAT) from None
     if not passages:
         raise AuditError(
             "No text has a place for a full name.",
@@ -129,86 +114,64 @@ def read_passages(data: bytes, *, what: str = "passages", file_name: str = "") -
     return Passages(passages=tuple(passages), notes=tuple(notes), encoding=encoding)
 
 
-def _csv_rows(data: bytes, *, what: str) -> tuple[str, Iterator[_Row]]:
+def _csv_rows(data: bytes, *, what: str) -> tuple[str, Iterable[Row | RowNote]]:
     table = read_table(data, what=what)
-    found = _columns(table.header, where=Message("{subject}, row 1", subject=what))
+    _columns(table.header)
     rows = zip(table.row_numbers, table.rows, strict=True)
-    return table.encoding, ((number, list(cells), *found) for number, cells in rows)
+    return table.encoding, (
+        Row(row, dict(zip(table.header, cells, strict=True))) for row, cells in rows
+    )
 
 
-def _jsonl_rows(data: bytes, *, what: str) -> tuple[str, Iterator[_Row]]:
+def _jsonl_rows(data: bytes, *, what: str) -> tuple[str, Iterable[Row | RowNote]]:
     text, encoding = decode_text(data, what=what)
     text = text.removesuffix("\n")
     if text.count("\n") >= MAX_ROWS:  # before each line becomes an object
         raise AuditError(
             "The file has more than {max_rows:,} lines.", where=what, max_rows=MAX_ROWS
         )
-
-    def row(number: int, line: str) -> _Row:
-        where = Message("{subject}, row {number}", subject=what, number=number)
-        record = _json_record(line, where=where)
-        return number, list(record.values()), *_columns(tuple(record), where=where)
-
-    lines = enumerate(text.split("\n"), start=1)
-    return encoding, (row(number, line) for number, line in lines if line.strip())
+    return encoding, json_records(iter(text.split("\n")))
 
 
-def _json_record(line: str, *, where: str) -> dict[str, str]:
-    if len(line) > MAX_FIELD_CHARS:
-        raise AuditError("The line is longer than 1 MB.", where=where)
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):  # the parser's own text may quote the line
-        raise AuditError("The line is not JSON.", where=where, do=_FORMAT) from None
-    if not isinstance(record, dict):
-        raise AuditError("The line is not a JSON object.", where=where, do=_FORMAT)
-    cells: dict[str, str] = {}
-    for key, value in record.items():
-        if value is None or isinstance(value, str):
-            cells[key] = value or ""
-        elif isinstance(value, int) and not isinstance(value, bool):
-            cells[key] = str(value)
-    if re.search("[\ud800-\udfff]", "".join(cells.values())):
-        raise AuditError("The line holds half a character.", where=where, do=_FORMAT)
-    return cells
-
-
-def _columns(header: Sequence[str], *, where: str) -> tuple[dict[str, int], NameColumns]:
-    columns: dict[str, int] = {}
-    for column, heading in enumerate(header):
-        field = _COLUMNS.get(heading_key(heading))
-        if field in columns:
-            raise AuditError(
-                "Two columns mean {field}.", where=where, do="Keep one of them.", field=field
+def _parts(record: Row | RowNote) -> tuple[str, str, tuple[str, str] | int | None]:
+    """Return a passage's identifier, its text and its owner; ValueError where one is no such."""
+    if isinstance(record, RowNote):
+        raise ValueError(record.what)
+    cells = tuple(record.cells.values())
+    columns, names = _columns(tuple(record.cells))
+    text = cells[columns["text"]]
+    values = {field: cells[column].strip() for field, column in columns.items()}
+    passage_id, name_id = values.get("passage_id", str(record.row)), values.get("name_id", "")
+    written = () if name_id or names.is_empty else tuple(cells[column] for column in names.used)
+    if not passage_id or max(map(len, (passage_id, *written))) > MAX_NAME_CHARS:
+        raise ValueError(
+            Message(
+                "The passage_id is empty, or it or the name is longer than {max_name_chars} "
+                "characters.",
+                max_name_chars=MAX_NAME_CHARS,
             )
-        if field:
-            columns[field] = column
-    if "text" not in columns:
-        raise AuditError("There is no `text`.", where=where, do=_FORMAT)
-    try:
-        return columns, find_name_columns(header)
-    except ValueError as error:
-        raise AuditError(error.args[0], where=where, do="Keep one of them.") from None
-
-
-def _owner(
-    name_id: str, cells: Sequence[str], names: NameColumns, *, where: str
-) -> tuple[str, str] | int | None:
+        )
+    if len(text) > MAX_TEXT_CHARS:
+        raise ValueError(
+            Message(
+                "The text is longer than {max_text_chars:,} characters.",
+                max_text_chars=MAX_TEXT_CHARS,
+            )
+        )
     if name_id:
         if not re.fullmatch("[0-9]{1,9}", name_id):
-            raise AuditError(
-                "The name_id is not a whole number.",
-                where=where,
-                do="It counts the rows of the list of names, from 0.",
-            )
-        return int(name_id)
-    if names.is_empty:
-        return None
-    if any(len(cells[column]) > MAX_NAME_CHARS for column in names.used):
-        raise AuditError(
-            "The name is longer than {max_name_chars} characters.",
-            where=where,
-            max_name_chars=MAX_NAME_CHARS,
+            raise ValueError(Message("The name_id is no row of the list of names, from 0."))
+        return passage_id, text, int(name_id)
+    owner = names.read(cells) if written else ("", "")
+    return passage_id, text, owner if any(owner) else None
+
+
+@functools.lru_cache(maxsize=64)
+def _columns(header: tuple[str, ...]) -> tuple[dict[str, int], NameColumns]:
+    found = [(_COLUMNS.get(heading_key(heading)), i) for i, heading in enumerate(header)]
+    columns = {field: i for field, i in found if field}
+    if "text" not in columns or len(columns) < sum(field is not None for field, _ in found):
+        raise ValueError(
+            Message("There is no `text`, or two columns mean the same of passage and name.")
         )
-    owner = names.read(cells)
-    return owner if any(owner) else None
+    return columns, find_name_columns(header)

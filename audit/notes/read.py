@@ -277,7 +277,7 @@ def _json_record(line: str, *, row: int) -> Row | RowNote:
         return RowNote(row, "The line is not JSON.")
     if not isinstance(found, dict):
         return RowNote(row, "The line is not a JSON object.")
-    cells = {key: value for key, value in found.items() if isinstance(value, str)}
+    cells = {key: value or "" for key, value in found.items() if isinstance(value, str | None)}
     if any(len(cell) > MAX_FIELD_CHARS for cell in cells.values()):
         return RowNote(row, "A text is longer than 1 MB.")
     if not all(map(is_whole, cells.values())):

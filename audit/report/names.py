@@ -426,8 +426,10 @@ def fitting_passages(
     for place, ratio in zip(places, ratios, strict=True):
         if place >= 0:
             owner = passages[place].owner
-            is_own = None if owner is None else bool(owner == name["name_id"])
+            is_own: bool | None = None
             if isinstance(owner, tuple):
                 is_own = own == tuple(map(fold_name, owner))
+            elif owner is not None:
+                is_own = owner == int(name["name_id"])
             found.append(FittingPassage(place, passages[place], float(ratio), is_own))
     return found

@@ -14,7 +14,6 @@ from audit.attack.decisions import (
     critical_score,
     decide,
     held_out_threshold,
-    name_p_values,
     q_values,
     rank_p_values,
     undecided_mask,
@@ -32,16 +31,6 @@ def as_arrays(columns):
 
 def decided(scores, **columns):
     return decide(np.array(scores, float), **as_arrays(columns))
-
-
-def p_values(scores, **columns):
-    return name_p_values(np.array(scores, float), **as_arrays(columns))
-
-
-def test_p_by_hand():
-    # controls 1 2 2 3 (n = 4): as high as 2: three, (1 + 3) / 5; above all: 1 / 5; below all: 1
-    p = rank_p_values([2, 4, 0, math.nan], controls=[3, 1, 2, 2, math.nan])
-    np.testing.assert_allclose(p, [0.8, 0.2, 1.0, math.nan])
 
 
 @quick
@@ -65,17 +54,6 @@ def test_p_of_exchangeable_scores_is_super_uniform(ties):
         assert (p <= level + 1e-9).mean() <= level + 4 * math.sqrt(level / 20_000)
     if not ties:  # and it is exact, not merely timid
         assert (p <= 0.05 + 1e-9).mean() == pytest.approx(0.05, abs=0.007)
-
-
-def test_names_are_compared_with_controls_of_their_own_group():
-    p = p_values(
-        [5.0, 5.0, 5.0],
-        group=[2, 3, 4],
-        control_scores=[1.0, 6.0, 7.0, 4.0, 5.0, math.nan],
-        control_group=[2, 2, 2, 3, 3, 3],
-        min_controls=2,
-    )
-    np.testing.assert_allclose(p, [3 / 4, 2 / 3, math.nan])
 
 
 @pytest.mark.parametrize(("n_controls", "is_judged"), [(200, True), (199, False)])
@@ -106,16 +84,6 @@ def test_q_of_exactly_5_percent_is_not_missed_by_rounding():
     p = np.where(np.arange(25) < 17, 34 / 1000, 1.0)
     assert benjamini_hochberg(p)[0] > 0.05
     assert (q_values(p, is_member=[True] * 25) <= 0.05).sum() == 17
-
-
-def test_critical_score_by_hand():
-    # 99 controls 1..99, five of ten names rejected: p* = .025, r = floor(2.5) = 2: second highest.
-    controls = np.arange(1.0, 100.0)
-    assert critical_score(controls, n_flagged=5, n_tested=10) == 98.0
-    # none rejected: p* = .05 / 10 = .005, r = 0: a hundred controls cannot flag one of ten.
-    assert critical_score(controls, n_flagged=0, n_tested=10) == math.inf
-    # 999 controls could: r = floor(.005 * 1000) = 5, the fifth highest.
-    assert critical_score(np.arange(1.0, 1000.0), n_flagged=0, n_tested=10) == 995.0
 
 
 def test_critical_score_survives_rounding():

@@ -195,19 +195,3 @@ def test_posteriors_of_shards_are_joined_by_block_and_added_by_passage(monkeypat
         [*table[:, MASK, MASK, [0, 1]].diagonal(), *table[:, MASK, MASK, [2, 0]].diagonal()]
     )
     np.testing.assert_allclose(parted.sum_log_p, np.outer(parted.n_inputs, marginals), rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"seed": 2}, {"micro_batch": 25}, {"is_dropout_on": False}, {"n_listed": 1},
-        {"templates": (Template((CLS,), (), (SEP, WORD)),) * 2},
-        {"part_columns": np.array([[0, 1], [2, 4]])},
-    ],
-    ids=lambda changes: next(iter(changes)),
-)  # fmt: skip
-def test_another_setting_is_another_question_in_scenario_2(changes):
-    store = MemoryStore()
-    evidence.collect(source_of(store), posterior_task(), kind="posterior", n_total=100)
-    evidence.collect(source_of(store), posterior_task(**changes), kind="posterior", n_total=100)
-    assert len(store.values) == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from audit.models.load import ModelPair, load_model, load_pair
 from audit.names.candidates import make_candidates
 from audit.names.pools import NamePool
 from tests.models.make_models import SPECIAL, WORDS, make_bert, make_japanese_bert
-from tests.reference_masking import part_scores, studentised
 
 VOCABULARY = Path(__file__).parents[3] / "shared" / "data" / "bert-base-uncased.vocab.txt"
 POOL = NamePool("en_US", ("John", "Anna", "Maryo"), ("Smith", "Jones"), (0.5, 0.3, 0.2), (0.5, 0.5))
@@ -193,40 +191,6 @@ def test_masses_become_products_of_mass_per_document(pair, monkeypatch, found):
             np.testing.assert_allclose(scores[f"{prefix}minimum"][0], minima)
     assert result.n_pieces.tolist() == [2, 3, 2, 2]
     assert result.block_counts.tolist() == [2, 1]
-
-
-def test_scores_by_part_are_those_of_the_masses_of_the_whole_run(pair, monkeypatch, found):
-    result = attack(monkeypatch, pair, GenerationSettings(n_documents=3), found=found).result
-    log_mass = {
-        who: [
-            math.log(shard.mass[:, ids_of(token)[0]].sum() + 0.5)
-            for token in ("john", "smith", "anna", "mary", "jones")
-        ]
-        + [math.log(shard.part_mass.sum() + 0.5)]
-        for who, shard in found.items()
-    }
-    # Of each role the generator knows two, so h - g is centred: mary and smithson are unknown.
-    roles = {"first": ((0, 2, 3), (0, 2)), "last": ((1, 4, 5), (1, 4))}
-    residual, shift = {}, {}
-    for rows, known in roles.values():
-        columns = [[log_mass[who][k] for k in rows] for who in ("hospital", "general")]
-        of_role = studentised(
-            *columns, log_share=[0] * 3, n_pieces=[1] * 3, is_known=[k in known for k in rows]
-        )
-        middle = sum(log_mass["hospital"][k] - log_mass["general"][k] for k in known) / 2
-        for k, value in zip(rows, of_role, strict=True):
-            residual[k] = value
-            shift[k] = log_mass["hospital"][k] - log_mass["general"][k] - middle
-    nothing = (math.nan, math.nan)
-    for row, pair_of in enumerate([(0, 1), (2, 5), None, (3, 4)]):
-        both = [(residual[k], shift[k]) for k in pair_of] if pair_of else [nothing, nothing]
-        for name, value in part_scores(*both).items():
-            assert result.scores[name][0, row] == pytest.approx(value, nan_ok=True), name
-        half = sum(log_mass["hospital"][k] - log_mass["general"][k] for k in pair_of or ())
-        expected = half if pair_of else math.nan
-        assert result.scores["half_log_ratio"][0, row] == pytest.approx(expected, nan_ok=True)
-        by_name = [result.part_residual[c] for c in result.parts.of_name[row] if c >= 0]
-        assert by_name == pytest.approx([residual[k] for k in pair_of or ()])
 
 
 def test_parts_in_one_name_or_several_have_the_mass_once(pair, monkeypatch, found):

@@ -79,33 +79,6 @@ def test_one_step_draws_from_the_conditional(slot, is_remasked):
         assert (ids[:, [0, 2, 4]] == torch.tensor([CLS, WORD, SEP])).all()
 
 
-def test_a_uniform_number_picks_by_the_cumulative_distribution_in_order_of_falling_logit():
-    table = np.broadcast_to(np.array([0.25, 0.625, 0.125]), (2, 4, 4, 3))  # order: 1, 0, 2
-    uniforms = [0.0, 0.6249, 0.6251, 0.8749, 0.8751, 1 - 1e-16]
-    ids = torch.tensor(APART).repeat(len(uniforms), 1)
-    positions = torch.ones(len(uniforms), dtype=torch.int64)
-    step(
-        model_of(table), task_of(), ids, positions=positions,
-        uniforms=torch.tensor(uniforms, dtype=torch.float64),
-    )  # fmt: skip
-    assert ids[:, 1].tolist() == [1, 1, 0, 0, 2, 2]
-
-
-@pytest.mark.parametrize("top_k", [1, 2, 3, 100])
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
-def test_weights_are_exponentials_over_the_top_k_alone(top_k, temperature):
-    logits = {0: 1.0, 1: -0.5, 2: 2.0}
-    table = np.exp(np.broadcast_to([logits[0], logits[1], logits[2]], (2, 4, 4, 3)))
-    task = task_of(n_steps=1, top_k=top_k, temperature=temperature)
-    mass = generate(model_of(table), task, n_documents=1).mass[0]
-    kept = sorted(logits, key=lambda token: -logits[token])[:top_k]
-    total = sum(np.exp(logits[token] / temperature) for token in kept)
-    for token in logits:
-        exact = np.exp(logits[token] / temperature) / total if token in kept else 0.0
-        assert mass[token] == pytest.approx(exact, abs=1e-6)
-    assert not mass[N_TOKENS:].any()
-
-
 def test_the_same_draws_serve_every_model():
     task = task_of()
     one = shard_draws(task, first=100, n_documents=150)
@@ -150,17 +123,3 @@ def test_mass_of_a_part_of_two_pieces_has_its_exact_expectation(pair):
     expectation = expected_pair_mass(table, pair, n_steps=12)
     assert 0 < error < 0.05 * expectation
     assert abs(per_document.mean() - expectation) < 4 * error
-
-
-def test_slot_mass_is_that_of_the_name_slots_alone():
-    # Slot 1 can only hold token 0, slot 3 only token 2.
-    table = np.full((2, 4, 4, 3), 1e-12)
-    table[0, ..., 0] = table[1, ..., 2] = 1.0
-    task = task_of(n_steps=9)
-    found = generate(model_of(table), task, n_documents=150)
-    visits = (shard_draws(task, first=0, n_documents=150)[0] == 1).sum(axis=0)
-    by_block = [*visits[:40], *visits[40:].reshape(-1, 5).sum(axis=1)]
-    assert found.n_slot_visits.tolist() == by_block
-    np.testing.assert_allclose(found.slot_mass[:, 0], by_block, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(found.slot_mass[:, 1:].sum(axis=1), 0, atol=1e-6)
-    np.testing.assert_allclose(found.mass[:, 2], 9 * found.n_documents - by_block, rtol=1e-6)

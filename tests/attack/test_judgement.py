@@ -315,11 +315,3 @@ def test_a_new_score_is_worked_out_and_shown_everywhere(monkeypatch: pytest.Monk
     assert "twice" in report.curve[-1].strata["all"].auc
     assert "twice" in report.measures.strata["all"].ranked(report.fixed_score)
     assert "twice" in score_codes(report)
-
-
-def test_a_verdict_rests_on_a_score_that_reference_controls_have() -> None:
-    for scenario, name in scores.FIXED_SCORE.items():
-        fixed = scores.score_kind(name, scenario=scenario)
-        assert fixed is not None and fixed.needs == "parts"
-        kinds = [kind.name for kind in scores.scores_of(scenario)]
-        assert len(set(kinds)) == len(kinds)

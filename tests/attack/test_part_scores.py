@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.linear_model import LinearRegression
 
 from audit.attack.scores import (
     SCORES,
@@ -87,32 +86,6 @@ def test_residuals_equal_the_slow_reference(n: int, n_unknown: int, roles: int) 
     slow = slow_residuals(hospital, general, parts)
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found, slow, rtol=1e-7, atol=1e-9)
-
-
-def test_residuals_of_100_parts_by_scikit_learn_alone() -> None:
-    """The regression on raw columns: standardising and centring move no fitted value."""
-    parts = parts_of(100, roles=1)
-    hospital, general = evidence(parts)
-    g, s = general, parts.log_share
-    raw = np.stack([g, s, parts.n_pieces, g * g, s * s, g * s], axis=1)
-    residual = hospital - LinearRegression().fit(raw, hospital).predict(raw)
-    size = np.abs(residual)
-    scale = LinearRegression().fit(raw, size).predict(raw) * math.sqrt(math.pi / 2)
-    scale = np.clip(scale, np.median(scale) / 3, np.median(scale) * 5)
-    found = part_residuals(hospital, general, parts=parts)
-    np.testing.assert_allclose(found, residual / scale, rtol=1e-6)
-    assert 0.8 < found.std() < 1.3
-
-
-@pytest.mark.parametrize("n", [100, 30, 8])
-def test_beyond_the_known_parts_a_change_of_the_general_model_is_carried_over(n: int) -> None:
-    parts = parts_of(n, n_unknown=1, roles=1)
-    hospital, general = evidence(parts)
-    general[-1] = general[:-1].min()
-    at_the_edge = part_residuals(hospital, general, parts=parts)[-1]
-    # Rarer to both models by the same: nothing was added to it.
-    hospital[-1], general[-1] = hospital[-1] - 25, general[-1] - 25
-    assert part_residuals(hospital, general, parts=parts)[-1] == pytest.approx(at_the_edge)
 
 
 @pytest.mark.parametrize("n_known", [0, 1])

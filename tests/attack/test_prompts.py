@@ -53,18 +53,6 @@ LAST_FIRST = PassageKind(("last", "first"), ", ", " ")
 # Pieces
 
 
-def test_a_name_without_a_place_in_a_kind_of_passage_is_not_known(bert: Any) -> None:
-    names = make_candidates([("john", ""), ("", "smith"), ("john", "smith")])
-    only_last = PassageKind(("last",), "", " ")
-    pieces = part_pieces(names, kind=only_last, tokenizer=bert)
-    assert pieces.is_known.tolist() == [False, True, True]
-    assert pieces.n_pieces.tolist() == [[0, 0], [1, 0], [1, 0]]
-    both = part_pieces(names, kind=FULL, tokenizer=bert)
-    columns = part_columns([both, pieces], has_between=[False, False])
-    # Beside a first name or alone: smith is read at other masks.
-    assert columns.tolist() == [[NO_PART, NO_PART], [NO_PART, 0], [1, 2]]
-
-
 # Parts
 
 

@@ -206,7 +206,7 @@ def test_controls_can_be_drawn(pair: dict[str, str], tmp_path: Path, capsys: Any
     assert all(row["score"] for row in rows)  # none that the small vocabulary cannot spell
     report = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
     match = report["details"]["match"]
-    assert list(match) == ["all", "easy", "hard"]
+    assert list(match) == ["easy", "hard"]
     assert match["hard"]["pieces_gap"] == match["hard"]["scripts_gap"] == 0
     said = [note["text"] for note in report["notes"] if "Members against" in note["key"]]
     assert len(said) == 2 and "2 members have no control within the caliper" in said[0]

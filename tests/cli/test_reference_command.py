@@ -84,25 +84,6 @@ def test_every_audit_has_its_files_and_the_report_shows_both(
     assert found["references"][0]["digest"][:12] in text
 
 
-def test_canaries_and_roles_come_out_of_a_real_run_and_not_into_its_tables(
-    pair: dict[str, str], tmp_path: Path, capsys: Any
-) -> None:
-    code, out, said = call(capsys, *masked(pair, out=tmp_path / "out"))
-    found = json.loads(out)
-    assert code == 0 and found["canaries"]["english"] in said
-    assert (found["canaries"]["n_planted"], found["canaries"]["n_held_out"]) == (2, 1)
-    assert {"chain_difference", "general_alone"} <= set(found["canaries"]["scores"])
-    (role,) = found["roles"]
-    assert (role["role"], role["n_members"], role["n_controls"]) == ("staff", 2, 2)
-    (tmp_path / "names.csv").write_text(LIST)
-    plain = json.loads(call(capsys, *masked(pair))[1])
-    assert list(found["strata"]) == list(plain["strata"]) == ["all", "easy", "hard"]
-    rules = [one["strata"]["hard"]["rules"]["difference_above_zero"] for one in (found, plain)]
-    assert [sum(rule[key] for key in ("tp", "fn", "fp", "tn")) for rule in rules] == [3, 3]
-    report = json.loads((tmp_path / "out" / "report.json").read_text())
-    assert report["candidates"]["n_members"] == 2 and report["candidates"]["n_canaries"] == 3
-
-
 @pytest.mark.parametrize("wrong", ["absent", "other"])
 def test_a_reference_that_cannot_be_used_is_refused(
     pair: dict[str, str], tmp_path: Path, capsys: Any, wrong: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,7 @@ from audit.deid.copies import (
     CopyingTagger,
     Piece,
     align_outputs,
-    copies_summary,
-    numbers_of,
+    json_line,
     read_copies,
     read_pieces,
 )
@@ -92,18 +90,22 @@ def test_what_is_kept_of_a_copy_and_windows_are_put_together() -> None:
     assert not isinstance(RuleTagger(), CopyingTagger)
 
 
-def test_sums_by_hand() -> None:
-    sums: Counter[str] = Counter()
-    for output in (
+def summary(folder: Path, lines: list[dict[str, Any]]) -> dict[str, Any]:
+    (folder / "copies.jsonl").write_bytes(b"".join(map(json_line, lines)))
+    return read_copies(folder).summary()
+
+
+def test_sums_by_hand(tmp_path: Path) -> None:
+    outputs = (
         "森健一様 52歳",  # exact
         "森健一様  52歳",  # one more space
         "<識別子>森健二</識別子>様 52歳",  # one of eight characters, inside a tag
         "<識別子>森健一様 52歳</連絡先情報></識別子>",  # a crossing
         "森",  # the end is missing
         "",
-    ):
-        sums.update(numbers_of(read(output).line()))
-    told = copies_summary(sums)
+    )
+    lines = [read(output).line() for output in outputs]
+    told = summary(tmp_path, lines)
     shares = {name: (told[name]["n"], told[name]["of"], told[name]["share"])
               for name in ("faithful", "truncated", "malformed")}  # fmt: skip
     assert shares == {"faithful": (2, 6, 2 / 6), "truncated": (1, 6, 1 / 6),
@@ -118,11 +120,10 @@ def test_sums_by_hand() -> None:
         "n_malformed": 2, "tags": {"n_tags": 2, "n_unclosed": 0, "n_stray": 1, "n_crossing": 1,
                                    "n_nested": 0, "n_unknown": 0, "n_empty": 0},
     }  # fmt: skip
-    sums.update(numbers_of(read("x", TaggedDocument("e", "y")).line()))
-    told = copies_summary(sums)
+    told = summary(tmp_path, [*lines, read("x", TaggedDocument("e", "y")).line()])
     assert told["pooled_error_rate"] == pytest.approx(18 / 49)
     assert told["error_rate"] == pytest.approx((17 / 8 + 1) / 7)
-    told = copies_summary({})
+    told = summary(tmp_path, [])
     assert told["faithful"] == {"share": None, "n": 0, "of": 0, "interval": None}
     assert told["error_rate"] is told["pooled_error_rate"] is None
 
@@ -161,7 +162,7 @@ def test_an_edited_copy_counts_in_one_column_only(tmp_path: Path) -> None:
         "edited": [(5, 0, 1), (5, 2, 0)], "edited copies": [3, 1, 1, 5, 2],
     }  # fmt: skip
     listed = [json.loads(line) for line in misses.read_text("utf-8").splitlines()]
-    assert [(one["kind"], one["column"], one["doc_id"]) for one in listed] == [
+    assert [(one["kind"], one["predicted_label"], one["doc_id"]) for one in listed] == [
         ("spurious", "identifier", "d0")
     ]
 

@@ -195,13 +195,14 @@ I2B2 = (
     "\n</TAGS>\n</deIdi2b2>"
 )
 REFUSED = [
-    ("jsonl", "\n[1]", "line 2: This line has no `text`. A line is a JSON object with `doc_id`, "),
-    ("jsonl", "{", "line 1: This line is no JSON object."),
-    ("jsonl", '{"text": "a", "spans": []}', "line 1: This line has no `doc_id`."),
-    ("jsonl", LINE, "line 1: A span ends behind the text. Offsets count code points of the text"),
-    ("jsonl", LINE.replace("2", "0"), "line 1, span 1: This span is empty, begins before the text"),
-    ("jsonl", LINE.replace("2,", "1.0,"), "line 1, span 1: This span lacks `start`, `end` or `la"),
-    ("jsonl", LINE.replace("[{", "{").replace("}]", "}"), "line 1: `spans` is no list."),
+    ("jsonl", "\n[1]", "line 2: This line has no `JSON` that can be used. A line is a JSON"),
+    ("jsonl", "{", "line 1: This line has no `JSON` that can be used."),
+    ("jsonl", '{"doc_id": 1}', "line 1: This line has no `text` that can be used."),
+    ("jsonl", '{"text": "a", "spans": []}', "line 1: This line has no `doc_id` that can be used."),
+    ("jsonl", LINE, "line 1: This line has no `spans` that can be used."),
+    ("jsonl", LINE.replace("2", "0"), "line 1: This line has no `spans` that can be used."),
+    ("jsonl", LINE.replace("2,", "1.0,"), "line 1: This line has no `spans` that can be used."),
+    ("jsonl", LINE.replace("[{", "{").replace("}]", "}"), "line 1: This line has no `spans`"),
     ("jsonl", b"\xff", "a: The file is not UTF-8. Save it as UTF-8."),
     ("jsonl", f"{LINE.replace('2,', '1,')}\n" * 2, "note 2: This note is there twice. Give every"),
     ("conll", "word", "a, line 1: This line of a CoNLL file is not understood. A line is a token"),

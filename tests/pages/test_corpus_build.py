@@ -10,19 +10,9 @@ from audit.access_log import entries
 from audit.jobs import service, table
 from audit.jobs.table import Failure, read_order
 from audit.notes.read import VARIABLE
-from tests.pages.make_corpus import (
-    CORPUS_ID,
-    TITLE,
-    choose_file,
-    write_identified,
-)
+from tests.pages.make_corpus import CORPUS_ID, TITLE, choose_file, write_identified
 from tests.pages.make_trainings import make_corpus_folder
-from tests.pages.screen import (
-    HOSTILE,
-    open_page,
-    parameter,
-    texts,
-)
+from tests.pages.screen import HOSTILE, open_page, parameter, texts
 
 EXAMPLE = "invented notes"
 

@@ -14,12 +14,7 @@ from audit.home import results_dir
 from audit.names.lists import kept_names, kept_passages
 from cache.store import Store
 from tests.pages.make_corpus import CORPUS_ID, keep, made_corpus
-from tests.pages.screen import (
-    downloads,
-    open_page,
-    parameter,
-    texts,
-)
+from tests.pages.screen import downloads, open_page, parameter, texts
 
 FILES = ("corpus_download_names", "corpus_download_passages")
 

@@ -10,9 +10,7 @@ from audit.jobs import service
 from audit.jobs.table import read_order
 from pages.ui import deid_leakage, place
 from tests.experiment.tiny_leakage import tiny_tables
-from tests.pages.screen import (
-    texts,
-)
+from tests.pages.screen import texts
 
 SECTION = """
 import streamlit as st
@@ -61,10 +59,3 @@ def test_the_kept_tables_are_shown_in_both_languages(lang: str, said: str):
     assert said in texts(app)
     assert len(app.get("plotly_chart")) == 1
     assert "2 / 4" in texts(app)
-
-
-def test_the_link_chooses_which_experiment_is_shown():
-    for name, seed in (("a" * 12, 11), ("b" * 12, 12)):
-        LEAKAGE.put(name, tiny_tables(LeakageTask(seed=seed)).files())
-    assert "seed 11" in texts(drawn(lang="en", leakage="a" * 12))
-    assert "seed 12" in texts(drawn(lang="en", leakage="b" * 12))

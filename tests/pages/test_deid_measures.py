@@ -19,11 +19,7 @@ from audit.notes.formats import write_jsonl
 from audit.notes.spans import Span
 from pages.ui import deid_score_cached
 from tests.deid.make_scores import gold_notes, make_score, predicted_notes, quiet
-from tests.pages.screen import (
-    open_page,
-    parameter,
-    texts,
-)
+from tests.pages.screen import open_page, parameter, texts
 
 
 @pytest.fixture(autouse=True)
@@ -146,14 +142,6 @@ def test_a_link_to_a_score_that_is_gone_and_its_removal() -> None:
     assert not app.exception and not SCORES.all()
     assert "Nothing has been measured yet" in texts(app)
     assert entries(1)[0].action == "removed"
-
-
-def test_the_page_in_japanese() -> None:
-    kept()
-    for part in ("spans", "records", "matrix", "misses", "compare"):
-        app = open_page("deid_measures", part=part, lang="ja")
-        assert "識別子（主に氏名）12件のうち4件は、全体または一部がまだ読めます" in texts(app)
-    assert "匿名" not in texts(app)
 
 
 def test_the_published_results_stand_beside_what_the_formulas_give() -> None:

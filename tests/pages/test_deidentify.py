@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
 from audit.deid.tagged import MAX_TYPED_CHARS
-from audit.deid.taggers import tagger_dir
 from audit.home import data_home
 from audit.jobs import service
 from pages.ui.language import words_of
-from tests.pages.screen import (
-    open_page,
-    parameter,
-    texts,
-)
+from tests.pages.screen import open_page, parameter, texts
 
 SAY = words_of("en")
 HOSTILE = "<img src=x onerror=alert(1)> ![p](http://evil.example/p.png) **b** "
@@ -85,30 +78,6 @@ def test_settings_change_the_replacement_and_stand_in_the_link() -> None:
     assert open_notes(mode="blur", tagger="../x", way="?").radio(key="deidentify_mode").value == (
         "placeholder"
     )
-
-
-COUNTS = {"n_gold": 1_200, "n_missed": 300, "n_predicted": 1_000, "n_spurious": 100}
-
-
-@pytest.mark.parametrize("measured", [COUNTS, {"loss": 1.5}, COUNTS | {"n_missed": 1_201}])
-def test_a_trained_tagger_says_what_it_reached_where_its_spans_were_counted(
-    measured: dict[str, float],
-) -> None:
-    kept = tagger_dir("trained/0123456789ab")
-    kept.mkdir(parents=True)
-    facts = {"kind": "token", "digest": "d" * 64, "title": "<b>Ward</b>", "language": "ja",
-             "measured": measured}  # fmt: skip
-    (kept / "tagger.json").write_text(json.dumps(facts))
-    shown = texts(open_notes(tagger="trained/0123456789ab"))
-    assert SAY.text("deidentify_about_token") in shown
-    assert ("900 of 1,200 annotated spans (75.0 %)" in shown) == (measured is COUNTS)
-    assert ("900 of its 1,000 marks" in shown) == (measured is COUNTS)
-
-
-def test_a_note_in_another_language_is_told() -> None:
-    text = "Der Patient: Anna Weber wurde mit Fieber und Husten in die Klinik gebracht."
-    assert SAY.text("deidentify_foreign") in texts(paste(open_notes(), text))
-    assert SAY.text("deidentify_foreign") not in texts(paste(open_notes(), NOTE))
 
 
 def test_a_type_can_be_left_unmarked() -> None:

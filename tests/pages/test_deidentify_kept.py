@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -15,9 +14,7 @@ from audit.deid.taggers import known_taggers
 from audit.deid.tasks import TaggingTask, tagging_task, uploaded
 from audit.jobs import service, table
 from audit.jobs.table import read_order
-from audit.notes.read import VARIABLE
 from audit.task import Contact
-from tests.pages.make_corpus import choose_file
 from tests.pages.screen import parameter, texts
 from tests.pages.test_deidentify import HOSTILE, SAY, open_notes, sides
 
@@ -94,29 +91,6 @@ def test_a_file_that_cannot_be_read_is_refused_and_nothing_is_kept(
     assert not app.exception
     assert why in texts(app) and 'role="alert"' in texts(app)
     assert TAGGED_SETS.all() == () and service.jobs() == ()
-
-
-def test_a_registered_file_is_chosen_by_its_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ward = tmp_path / "ward"
-    ward.mkdir()
-    monkeypatch.setenv(VARIABLE, str(ward))
-    (ward / "Smith.csv").write_text(f"patient_id,body\n1,{NAMED}\n", "utf-8")
-    app = open_notes(way="file")
-    app.button(key="deidentify_go_file").click().run()
-    assert SAY.text("deidentify_file_missing") in texts(app)
-    app = choose_file(app, "Smith")
-    assert "mith" not in parameter(app, "notes")
-    next(s for s in app.selectbox if (s.key or "").startswith("corpus_column_text")).select(
-        "body"
-    ).run()
-    app.button(key="deidentify_go_file").click().run()
-    (job,) = service.active_jobs()
-    order = read_order(job.job_id)
-    assert order["file_id"] == "ward/Smith.csv" and order["columns"] == [["text", "body"]]
-    TaggingTask.answer(order, SILENT)
-    assert TAGGED_SETS.all()[0].census["spans"]["identifier"]["n"] == 1
 
 
 def test_kept_notes_are_hidden_until_names_are_shown_and_each_is_logged_once() -> None:

@@ -9,13 +9,7 @@ import pytest
 from audit.notes.passages import Passage
 from audit.report.report import AuditReport
 from tests.pages.make_reports import MEMBERS, keep, keep_behind, make_inspection, make_report
-from tests.pages.screen import (
-    HOSTILE,
-    open_page,
-    parameter,
-    texts,
-    widget,
-)
+from tests.pages.screen import HOSTILE, open_page, parameter, texts, widget
 
 N = 45
 HOSPITAL = [f"[CLS] text {i} {HOSTILE}" for i in range(N)]

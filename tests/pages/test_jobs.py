@@ -17,12 +17,7 @@ from audit.names.candidates import make_candidates
 from audit.progress import Progress
 from audit.task import Question
 from tests.pages.make_reports import keep, make_report
-from tests.pages.screen import (
-    HOSTILE,
-    links,
-    open_page,
-    texts,
-)
+from tests.pages.screen import HOSTILE, links, open_page, texts
 
 TITLE = "What is running, and what came of it?"
 
@@ -143,17 +138,7 @@ def test_a_done_job_leads_to_its_result() -> None:
     assert f"resume-{job.job_id}" not in [button.key for button in app.button]
 
 
-def test_a_link_to_a_job_marks_it() -> None:
-    jobs = [ask(str(n)) for n in range(2)]
-    shown = texts(open_page("jobs", job=jobs[0].job_id))
-    assert shown.count(" ka-job-chosen") == 1
-    marked = shown.index(" ka-job-chosen")
-    assert jobs[0].job_id in shown[marked : marked + 900]
-
-
-def test_the_demo_button_submits_once_and_leads_to_the_job(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_demo_button_submits_once_and_leads_to_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, Any]] = []
 
     def submit(kind: str, **how: Any) -> Job:

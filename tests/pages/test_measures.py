@@ -9,12 +9,7 @@ import pytest
 from audit.report.report import AuditReport
 from pages.ui.language import words_of
 from tests.pages.make_reports import MEMBERS, keep, make_report
-from tests.pages.screen import (
-    HOSTILE,
-    open_page,
-    parameter,
-    texts,
-)
+from tests.pages.screen import HOSTILE, open_page, parameter, texts
 from tests.report.test_report import LINKING
 
 TABS = ("tables", "threshold", "roc", "mentions", "curve", "linking", "calibration", "compare")

@@ -9,11 +9,7 @@ import pytest
 from audit.report.report import AuditReport
 from pages.ui.language import words_of
 from tests.pages.make_reports import keep, make_reference_reports, make_report, make_special_names
-from tests.pages.screen import (
-    HOSTILE,
-    open_page,
-    texts,
-)
+from tests.pages.screen import HOSTILE, open_page, texts
 
 
 @pytest.fixture(scope="module", params=[1, 2])
@@ -50,15 +46,6 @@ def test_canaries_do_not_stand_in_the_tables(home: Path, special: AuditReport) -
         assert f"{role.flagged.n_hits} / {role.flagged.n_total} ·" in texts(app)
 
 
-def test_the_overview_tells_of_canaries_in_their_own_line(home: Path, special: AuditReport) -> None:
-    keep({"one": special}, directory=home, is_demo=False)
-    app = open_page("measures", audit=special.digest[:12])
-    app.switch_page("../overview.py").run()
-    assert not app.exception
-    assert special.details.canaries.english in texts(app)
-    assert words_of("en").text("kind_planted") in str(app.get("plotly_chart")[0].proto)
-
-
 @pytest.mark.parametrize("tab", ["canaries", "references"])
 def test_an_audit_without_them_says_how_to_come_by_them(home: Path, tab: str) -> None:
     report = make_report(2)
@@ -67,14 +54,6 @@ def test_an_audit_without_them_says_how_to_come_by_them(home: Path, tab: str) ->
     assert words_of("en").html(f"measures_no_{tab}") in texts(app)
     tables = open_page("measures", audit=report.digest[:12], tab="tables")
     assert words_of("en").text("measures_roles") not in texts(tables)
-
-
-def test_unpaired_canaries_are_said_to_be_so(home: Path) -> None:
-    names = make_special_names(24)
-    report = make_report(2, names=names.rows(list(range(len(names) - 1))))
-    keep({"one": report}, directory=home, is_demo=False)
-    app = open_page("measures", audit=report.digest[:12], tab="canaries")
-    assert "24 names were planted and 23 held out" in texts(app)
 
 
 def test_references_are_set_beside_the_own_audit(home: Path) -> None:

@@ -10,10 +10,7 @@ from audit.attack import decisions, verdict
 from audit.attack.question import GenerationSettings
 from audit.stats import MIN_CONTROLS
 from pages.ui.language import words_of
-from tests.pages.screen import (
-    open_page,
-    texts,
-)
+from tests.pages.screen import open_page, texts
 
 
 @pytest.mark.parametrize("language", ["en", "ja"])

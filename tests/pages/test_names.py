@@ -8,13 +8,7 @@ from typing import Any
 from audit.notes.passages import Passage
 from audit.report.report import AuditReport
 from tests.pages.make_reports import MEMBERS, keep, keep_behind, make_inspection, make_report
-from tests.pages.screen import (
-    HOSTILE,
-    open_page,
-    parameter,
-    texts,
-    widget,
-)
+from tests.pages.screen import HOSTILE, open_page, parameter, texts, widget
 
 PASSAGES = (
     Passage("Mr. ", ("first", "last"), " ", f" is 50. {HOSTILE}", "a", MEMBERS[0]),

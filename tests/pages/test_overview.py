@@ -15,14 +15,7 @@ from audit.report.report import AuditReport
 from cache.store import Store
 from pages.ui.language import words_of
 from tests.pages.make_reports import MEMBERS, keep, make_report
-from tests.pages.screen import (
-    HOSTILE,
-    REPOSITORY,
-    downloads,
-    open_page,
-    parameter,
-    texts,
-)
+from tests.pages.screen import HOSTILE, REPOSITORY, downloads, open_page, parameter, texts
 
 RIBBON = '<p class="ka-ribbon"'
 
@@ -32,7 +25,7 @@ def demo_reports() -> dict[str, AuditReport]:
     return {"masked_lm": make_report(2), "generation": make_report(1, leak=1.0)}
 
 
-def test_without_an_audit_the_page_says_how_to_make_the_demo(home: Path) -> None:
+def test_without_an_audit_the_page_says_how_to_make_the_demo() -> None:
     app = open_page("overview")
     assert app.title[0].value == "May this model leave the building?"
     assert "There is no audit on this machine yet" in texts(app)
@@ -42,7 +35,7 @@ def test_without_an_audit_the_page_says_how_to_make_the_demo(home: Path) -> None
 
 
 @pytest.mark.parametrize("page", ["names", "measures", "documents", "report"])
-def test_a_page_of_an_audit_says_what_to_do_without_one(home: Path, page: str) -> None:
+def test_a_page_of_an_audit_says_what_to_do_without_one(page: str) -> None:
     app = open_page(page)
     assert app.title[0].value == words_of("en").text(f"{page}_title")
     assert words_of("en").html("need_audit") in texts(app)
@@ -191,16 +184,3 @@ def test_an_unusable_data_directory_is_said_in_words(monkeypatch: pytest.MonkeyP
     shown = texts(open_page("overview"))
     assert "The results on this machine cannot be read." in shown
     assert HOME_VARIABLE in shown
-
-
-def test_the_session_remembers_the_audit_where_the_address_lost_it(
-    home: Path, demo_reports: dict[str, AuditReport]
-) -> None:
-    keep(demo_reports, directory=home)
-    digest = demo_reports["generation"].digest
-    app = open_page("overview", audit=digest[:12])
-    del app.query_params["audit"]
-    app.run()
-    assert not app.exception
-    assert parameter(app, "audit") == digest[:12]
-    assert f"audit {digest[:12]}" in texts(app)

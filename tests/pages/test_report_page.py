@@ -11,12 +11,7 @@ from audit import access_log
 from audit.home import data_home
 from audit.report.report import AuditReport
 from tests.pages.make_reports import MEMBERS, keep, make_report
-from tests.pages.screen import (
-    HOSTILE,
-    downloads,
-    open_page,
-    texts,
-)
+from tests.pages.screen import HOSTILE, downloads, open_page, texts
 
 
 @pytest.fixture(scope="module")

@@ -11,14 +11,10 @@ from streamlit.testing.v1 import AppTest
 
 from audit import demo
 from audit.attack import evidence as pace
-from audit.attack.question import JAPANESE_PROMPT, AuditRequest, PosteriorSettings
+from audit.attack.question import AuditRequest, PosteriorSettings
 from audit.jobs import service
 from cache.store import Store
-from tests.pages.screen import (
-    open_page,
-    parameter,
-    texts,
-)
+from tests.pages.screen import open_page, parameter, texts
 from tests.pages.test_setup import DEMO
 
 ALL = {**DEMO, "names": "demo-en", "passages": "demo-en"}
@@ -43,7 +39,7 @@ def plan_of(app: AppTest) -> str:
     return texts(app).split("Plan</h2>", 1)[1]
 
 
-def test_without_a_choice_the_page_names_the_missing_cards(home: Path) -> None:
+def test_without_a_choice_the_page_names_the_missing_cards() -> None:
     app = open_page("run", scenario="2")
     assert app.title[0].value.endswith("?")
     shown = texts(app)
@@ -56,9 +52,7 @@ def test_without_a_choice_the_page_names_the_missing_cards(home: Path) -> None:
     assert texts(app).count("<li>Card") == 1
 
 
-def test_the_plan_has_the_digest_of_the_question_and_the_command(
-    home: Path, asked: list[AuditRequest]
-) -> None:
+def test_the_plan_has_the_digest_of_the_question_and_the_command(asked: list[AuditRequest]) -> None:
     app = open_page("run", **ALL)
     digest = demo.DemoTask().request(2).audit_digest()
     plan = plan_of(app)
@@ -71,9 +65,7 @@ def test_the_plan_has_the_digest_of_the_question_and_the_command(
     ]  # fmt: skip
 
 
-def test_start_hands_the_question_over_and_goes_to_the_jobs(
-    home: Path, asked: list[AuditRequest]
-) -> None:
+def test_start_hands_the_question_over_and_goes_to_the_jobs(asked: list[AuditRequest]) -> None:
     app = open_page("run", **ALL)
     app.button(key="start").click().run()
     assert len(asked) == 1
@@ -103,9 +95,7 @@ def test_a_change_of_settings_plans_anew(home: Path, asked: list[AuditRequest]) 
     assert asked[0].device == "cpu"
 
 
-def test_settings_that_no_run_can_have_say_why_and_lose_nothing(
-    home: Path, asked: list[AuditRequest]
-) -> None:
+def test_settings_that_no_run_can_have_say_why_and_lose_nothing(asked: list[AuditRequest]) -> None:
     app = open_page("run", **ALL, scenario="1")
     prompt = next(box for box in app.text_input if box.key.startswith("run_prompt"))
     prompt.set_value("no place for a name").run()
@@ -135,20 +125,3 @@ def test_an_audit_that_is_kept_is_opened_and_one_that_runs_is_shown(
     assert "This audit has been done already" in texts(app)
     assert not [button for button in app.button if button.key == "start"]
     assert [button for button in app.button if button.key == "open_answer"]
-
-
-def test_japanese_names_begin_with_the_japanese_prompt(
-    home: Path, asked: list[AuditRequest]
-) -> None:
-    app = open_page(
-        "run", general="demo:ja/general", hospital="demo:ja/hospital-40", names="demo-ja",
-        scenario="1",
-    )  # fmt: skip
-    app.session_state["language"] = "ja"
-    app.run()
-    assert not app.exception
-    assert app.title[0].value == "攻撃者に何を試させますか？"
-    prompt = next(box for box in app.text_input if box.key.startswith("run_prompt"))
-    assert prompt.value == JAPANESE_PROMPT
-    digest = demo.DemoTask().request(1, language="ja").audit_digest()
-    assert digest[:12] in texts(app)

@@ -11,11 +11,7 @@ from audit.models.registry import VARIABLE
 from audit.names.lists import all_names, all_passages, kept_names
 from cache.store import Store
 from tests.models.make_models import WORDS, make_bert
-from tests.pages.screen import (
-    open_page,
-    parameter,
-    texts,
-)
+from tests.pages.screen import open_page, parameter, texts
 
 DEMO = {"general": "demo:en/general", "hospital": "demo:en/hospital-40"}
 HEADER = "first_name,last_name,is_member\n"
@@ -31,7 +27,7 @@ def table_rows(app: AppTest) -> dict[str, list[str]]:
     return {column: list(values) for column, values in app.dataframe[0].value.items()}
 
 
-def test_an_empty_page_says_what_to_do_next(home: Path) -> None:
+def test_an_empty_page_says_what_to_do_next() -> None:
     app = open_page("setup")
     assert app.title[0].value.endswith("?")
     shown = texts(app)
@@ -42,7 +38,7 @@ def test_an_empty_page_says_what_to_do_next(home: Path) -> None:
     assert not [button for button in app.button if button.key == "go_on"]
 
 
-def test_the_demo_can_be_chosen_by_link_and_leads_to_run(home: Path) -> None:
+def test_the_demo_can_be_chosen_by_link_and_leads_to_run() -> None:
     app = open_page("setup", **DEMO, names="demo-en", passages="demo-en")
     shown = texts(app)
     assert shown.count('ka-step ka-is-ready"') == 4
@@ -54,22 +50,8 @@ def test_the_demo_can_be_chosen_by_link_and_leads_to_run(home: Path) -> None:
     assert {name: parameter(app, name) for name in DEMO} == DEMO
 
 
-def test_a_choice_is_put_into_the_link_and_kept_by_the_session(home: Path) -> None:
-    app = open_page("setup")
-    app.selectbox(key="setup_general").select("demo:en/general").run()
-    app.selectbox(key="setup_names").select("demo-ja").run()
-    assert parameter(app, "general") == "demo:en/general"
-    assert parameter(app, "names") == "demo-ja"
-    app.switch_page("../overview.py").run()
-    app.query_params.clear()
-    app.switch_page("../setup.py").run()
-    assert app.selectbox(key="setup_general").value == "demo:en/general"
-    app.selectbox(key="setup_general").select(None).run()
-    assert "general" not in app.query_params
-
-
 def test_models_that_do_not_fit_and_models_that_are_refused_say_why(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "models"
     make_bert(folder / "one")
@@ -118,7 +100,7 @@ def test_hard_files_are_validated_kept_and_shown_masked(
     assert app.selectbox(key="setup_names").value == code
 
 
-def test_remarks_are_told_by_row_and_refusals_keep_what_was_typed(home: Path) -> None:
+def test_remarks_are_told_by_row_and_refusals_keep_what_was_typed() -> None:
     app = open_page("setup")
     app.text_area(key="names_typed").set_value("Carl Miller").run()
     upload(app, (HEADER + "Anna,Smith,1\n\nAnna,Smith,1\n").encode())

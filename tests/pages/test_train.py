@@ -16,12 +16,7 @@ from audit.training.config import TrainSettings
 from audit.training.kept import MODELS
 from tests.models.make_models import make_bert
 from tests.pages.make_trainings import CORPUS_ID, RUN, make_corpus_folder, make_training
-from tests.pages.screen import (
-    links,
-    open_page,
-    parameter,
-    texts,
-)
+from tests.pages.screen import links, open_page, parameter, texts
 
 PARENT = "models/general"
 

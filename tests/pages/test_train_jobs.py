@@ -5,14 +5,10 @@ from __future__ import annotations
 import pytest
 
 from audit.jobs import service, table
-from audit.jobs.table import Failure, Job
+from audit.jobs.table import Job
 from audit.progress import Progress
 from audit.task import Question
-from tests.pages.screen import (
-    links,
-    open_page,
-    texts,
-)
+from tests.pages.screen import links, open_page, texts
 
 RESULT = "3d3d3d3d3d3d"
 
@@ -58,23 +54,3 @@ def test_what_a_job_does_is_told_in_its_own_words(kind: str, phase: str, said: s
     assert bar.proto.text == said
     assert "&lt;b&gt;ward" in texts(app)
     assert "<b>ward" not in texts(app)
-
-
-def test_a_stopped_corpus_does_not_claim_that_a_part_is_kept() -> None:
-    corpus, training = ask("corpus"), ask("pretrain")
-    for job in (corpus, training):
-        service.cancel(job.job_id)
-    shown = texts(open_page("jobs"))
-    assert "nothing half-made is left" in shown
-    assert "What is finished is kept." in shown
-
-
-def test_a_training_without_memory_is_not_offered_as_an_audit() -> None:
-    job = ask("pretrain")
-    assert table.claim(job.job_id)
-    failure = Failure("Memory ran out.", settings=(("micro_batch", 8),))
-    table.end(job.job_id, state="failed", failure=failure)
-    app = open_page("jobs")
-    labels = [button.label for button in app.button]
-    assert "Resume" in labels
-    assert not any("micro-batch" in label for label in labels)

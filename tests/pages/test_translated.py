@@ -16,10 +16,7 @@ from pages.ui.language import words_of
 from pages.ui.main import SECTIONS
 from tests.models.make_models import WORDS, make_bert
 from tests.pages.make_reports import keep, make_report
-from tests.pages.screen import (
-    open_page,
-    texts,
-)
+from tests.pages.screen import open_page, texts
 
 NOTE = Message("{n_left_out} rows of the passage file were left out.", n_left_out=3)
 NOTE_JA = "文章のファイルから 3 行を除きました。"
@@ -76,7 +73,7 @@ def test_why_a_job_failed() -> None:
     assert FAILURE.do in english
 
 
-def test_a_file_that_is_refused_and_remarks_on_rows(home: Path) -> None:
+def test_a_file_that_is_refused_and_remarks_on_rows() -> None:
     app = open_page("setup", lang="ja")
     app.file_uploader[0].upload("n.csv", b"first_name,last_name\nAnna\n", "text/csv").run()
     assert "氏名のリストの2行目：セルの数が 1 個で、見出しの 2 個と合いません。" in texts(app)
@@ -87,9 +84,7 @@ def test_a_file_that_is_refused_and_remarks_on_rows(home: Path) -> None:
     assert "2行目と同じ氏名のため、除きました。" in shown
 
 
-def test_models_that_are_refused_and_pairs(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_models_that_are_refused_and_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_bert(tmp_path / "models" / "one")
     make_bert(tmp_path / "models" / "other", words=[*WORDS, "more"])
     (tmp_path / "models" / "broken").mkdir()

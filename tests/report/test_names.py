@@ -34,12 +34,7 @@ from audit.report.names import (
 from audit.report.report import AuditReport
 from audit.stats import Rate
 from audit.text import fold_name
-from tests.pages.make_reports import (
-    N_PER_KIND,
-    make_inspection,
-    make_report,
-    make_special_names,
-)
+from tests.pages.make_reports import N_PER_KIND, make_inspection, make_report, make_special_names
 
 ROLES = ("", "patient", "staff <b>")
 MENTIONS = (None, 0, 1, 2, 4, 9, 10, 25)
