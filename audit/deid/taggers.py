@@ -170,6 +170,8 @@ class KnownTagger:
         n_gold, n_missed, n_predicted, n_spurious = (self.measured.get(name) for name in names)
         if n_gold is None or n_predicted is None:
             return None
+        if not (0 <= n_missed <= n_gold and 0 <= n_spurious <= n_predicted):
+            return None
         return {"n_gold": n_gold, "n_found": n_gold - n_missed, "n_predicted": n_predicted,
                 "n_right": n_predicted - n_spurious}  # fmt: skip
 
