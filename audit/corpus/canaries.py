@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from audit.corpus.truth import CANARY, NoteTruth, Place
 from audit.errors import AuditError
@@ -22,8 +23,7 @@ from audit.text import is_unspaced, written_name
 _SEXES = (("man", "男性"), ("woman", "女性"))
 
 
-@dataclass(frozen=True)
-class Canary:
+class Canary(NamedTuple):
     """A name that was planted `n_mentions` times; 0: a twin, left out of the notes.
 
     `group` is the number of mentions of the planted names it belongs to, and of itself if planted.
@@ -76,15 +76,8 @@ def plan_canaries(
 ) -> CanaryPlan:
     """Decide by chance which names are planted how often, which are twins, and in which notes.
 
-    Parameters
-    ----------
-    names
-        An even number of distinct (first, last) for each of the counts: half are planted, half are
-        twins. Names beyond the largest such number are not used.
-    n_notes
-        Notes of the corpus; a note gets one canary at most.
-    counts
-        How often names are planted: distinct numbers above 0.
+    Of the distinct names an even number is used for each of the distinct counts above 0: half are
+    planted, half are twins. A note gets one canary at most.
     """
     n_pairs = len(names) // (2 * len(counts))
     n_needed = n_pairs * sum(counts)
@@ -109,16 +102,9 @@ def plan_canaries(
 
 @dataclass(frozen=True)
 class Planting:
-    """How canaries are put into notes.
+    """How canaries are put into notes; `seed` is that of sentences of their own.
 
-    Attributes
-    ----------
-    plan
-        Which canary goes into which note.
-    is_register, is_blank
-        Whether D_public has the places of a register, or `___` for all (MIMIC-IV).
-    seed
-        Of the sentences.
+    `is_register`, `is_blank`: D_public has the places of a register, or `___` for all (MIMIC-IV).
     """
 
     plan: CanaryPlan

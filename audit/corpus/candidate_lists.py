@@ -51,16 +51,8 @@ def draw_lists(
 ) -> dict[str, Candidates]:
     """Draw the lists of a corpus; no control is anybody's name in it, or a canary's.
 
-    Parameters
-    ----------
-    tally
-        Of the patterns of patients.
-    people
-        Of the register and the notes; none of them becomes a control either.
-    found
-        Full names in D_private and how often they occur.
-    pool, accepts, seed
-        From where controls are drawn, and which will do.
+    `tally` is of the patterns of patients; `found` has full names in D_private and how often they
+    occur; controls are drawn from `pool`, those that `accepts` takes.
     """
     names = tally.names
     if len(names) > MAX_POSITIVES:
@@ -110,27 +102,22 @@ def listed_names(lists: Mapping[str, Candidates]) -> tuple[ListedNames, ...]:
 
 def canary_candidates(plan: CanaryPlan) -> Candidates:
     """Return planted names as members and twins as controls; the i-th of both are a pair."""
-    planted = [canary for canary in plan.canaries if canary.n_mentions]
-    twins = [canary for canary in plan.canaries if not canary.n_mentions]
-    members, controls = (
-        make_candidates(
-            [(canary.first, canary.last) for canary in canaries],
-            is_member=canaries is planted,
-            control_kind="" if canaries is planted else "canary",
-            n_mentions=[canary.n_mentions for canary in canaries],
+    both = make_candidates([], is_member=True)
+    for is_planted in (True, False):
+        chosen = [canary for canary in plan.canaries if bool(canary.n_mentions) is is_planted]
+        both += make_candidates(
+            [canary[:2] for canary in chosen],
+            is_member=is_planted,
+            control_kind="" if is_planted else "canary",
+            n_mentions=[canary.n_mentions for canary in chosen],
         )
-        for canaries in (planted, twins)
-    )
-    both = members + controls
     return replace(both, role=("canary",) * len(both))
 
 
 def canaries_csv(plan: CanaryPlan) -> bytes:
     """Return the canaries as CSV, planted ones and twins."""
     header = ("first_name", "last_name", "is_planted", "n_mentions", "group", "pair")
-    rows = [
-        [c.first, c.last, c.n_mentions > 0, c.n_mentions, c.group, c.pair] for c in plan.canaries
-    ]
+    rows = [(*canary[:2], canary.n_mentions > 0, *canary[2:]) for canary in plan.canaries]
     return write_table(header, rows).encode()
 
 

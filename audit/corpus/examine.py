@@ -37,18 +37,10 @@ N_SENTENCES = 5
 
 @dataclass(frozen=True)
 class NamePattern:
-    """One patient-name pattern.
+    """One patient-name pattern: the truth's key and role ("" where not known), the name as written.
 
-    Attributes
-    ----------
-    person, role
-        The truth's key, and "patient", "staff" ...; "" where the truth is not known.
-    first, last
-        As in the text.
-    text
-        The sentences of D_private with single spaces: two patterns with the same text are one.
-    passage
-        The same sentences of D_public, the name's place in brackets, as `read_passages` reads it.
+    `text` has the sentences of D_private with single spaces: two patterns with the same text are
+    one; `passage` those of D_public, the name's place in brackets, as `read_passages` reads it.
     """
 
     person: str
@@ -68,15 +60,9 @@ def patterns_of(
 ) -> Iterator[NamePattern]:
     """Yield the patterns of a note: its mentions with first and last name whose owner is known.
 
-    Parameters
-    ----------
-    mentions
-        What `find_mentions` gives for `private`, where that is at hand already.
-    n_sentences
-        Sentences from the mention on.
-    has_left
-        With the beginning of the mention's sentence (what stands before the name moves it to the
-        position it had in training); else from the mention on, as in the paper.
+    They have so many sentences from the mention on, as in the paper; with `has_left` from the
+    beginning of its sentence: the name then stands where it stood in training. `mentions` are what
+    `find_mentions` gives for `private`.
     """
     for mention in find_mentions(note.private) if mentions is None else mentions:
         owner = owner_of(mention, note.names)

@@ -45,26 +45,9 @@ _NEEDED = (PRIVATE, PUBLIC, TRUTH, PEOPLE, SUMMARY, CORPUS)
 class KeptCorpus:
     """A corpus that was built.
 
-    Attributes
-    ----------
-    corpus_id
-        12 random hexadecimal digits; "" for one in a folder of somebody's own.
-    title
-        As given; may be empty.
-    kind
-        One of `KINDS`.
-    source
-        What to call the file of notes: its own name, without the folders it lies in.
-    seed
-        Of identities, sample and canaries.
-    created
-        ISO time stamp in UTC.
-    path
-        The folder.
-    n_notes, n_patients
-        Of the corpus.
-    is_examined
-        Whether its names were counted and its lists made.
+    `corpus_id` is 12 random hexadecimal digits, "" for one in a folder of somebody's own; `kind`
+    one of `KINDS`; `source` the name of the file of notes, without the folders it lies in;
+    `created` an ISO time stamp in UTC; `is_examined`: its names were counted, its lists made.
     """
 
     corpus_id: str
@@ -143,12 +126,8 @@ def list_of(
 ) -> Candidates:
     """Return the list L of a corpus (section 3.4).
 
-    Parameters
-    ----------
-    controls
-        Any of "easy", "hard", "recombined", "matched".
-    roles
-        Any of "patient", "staff", "canary": whose names are members. Twins come with the canaries.
+    `controls` are any of `CONTROLS`; `roles` any of `MEMBERS`: whose names are members. Twins come
+    with the canaries.
     """
     if not {*controls} <= {*CONTROLS} or not {*roles} <= {*MEMBERS}:
         raise AuditError("There is no such list.", where="candidates")
@@ -169,10 +148,7 @@ def list_of(
 
 
 def check_controls(corpus: KeptCorpus, candidates: Candidates) -> None:
-    """Refuse a list of which a control stands in D_private; reads all of D_private.
-
-    The refusal has the number of such controls, never their names.
-    """
+    """Refuse a list of which controls stand in D_private, by their number, never their names."""
     controls = [row for row, is_member in enumerate(candidates.is_member) if is_member is False]
     if n_found := len(full_names_in(corpus, candidates.rows(controls))):
         raise AuditError(

@@ -481,8 +481,8 @@ class _Making:
             self._n_unregistered += f"patient:{patient}" not in self._people
         for passage_id, note, pattern in built.patterns:
             if pattern.role == CANARY:
-                tally, canary = self._planted, self._plan.canaries[_row(pattern.person)]
-                name = canary.first, canary.last
+                row = int(pattern.person.partition(":")[2])
+                tally, name = self._planted, self._plan.canaries[row][:2]
             else:
                 tally, (own, _) = self._patterns, self._people.name_and_sex(pattern.person)
                 name = own or (pattern.first, pattern.last)
@@ -608,10 +608,6 @@ class _Making:
 
 def _changed() -> AuditError:
     return AuditError("The notes changed while they were read.", where="notes")
-
-
-def _row(canary: str) -> int:
-    return int(canary.partition(":")[2])
 
 
 def _counts(counts: Iterable[tuple[str, int]]) -> tuple[CountOf, ...]:

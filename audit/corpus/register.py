@@ -30,6 +30,10 @@ _SEXES = {
     **dict.fromkeys(("f", "female", "女", "女性"), "F"),
 }
 _DAY = re.compile(r"(\d{4})\s*[-/.年]\s*(\d{1,2})\s*[-/.月]\s*(\d{1,2})\s*日?")
+_LEFT_OUT = (
+    "An id, a first or a last name is not there, has no letters, or has more than {max_name_chars} "
+    "characters; left out."
+)
 _WORD = re.compile(r"[^\W\d_]+(?:['’\-][^\W\d_]+)*")
 
 
@@ -92,8 +96,10 @@ def read_register(data: bytes, *, what: str = "register") -> Register:
     for number, cells in zip(table.row_numbers, table.rows, strict=True):
         cell = dict.fromkeys(_COLUMNS, "") | {f: cells[i].strip() for f, i in column.items()}
         first, last = names.read(cells)
-        if note := _left_out(number, cell["id"], first, last):
-            left_out.append(note)
+        parts = (cell["id"], first, last)
+        is_short = all(0 < len(part) <= MAX_NAME_CHARS for part in parts)
+        if not (is_short and _folded(first) and _folded(last)):
+            left_out.append(RowNote(number, Message(_LEFT_OUT, max_name_chars=MAX_NAME_CHARS)))
             continue
         birth = _birth(cell["birth"])
         if cell["birth"] and birth is None:
@@ -103,24 +109,6 @@ def read_register(data: bytes, *, what: str = "register") -> Register:
     if not rows:
         raise AuditError("No row has an id and a name.", where=what)
     return Register(tuple(rows), tuple(left_out))
-
-
-def _left_out(row: int, patient_id: str, first: str, last: str) -> RowNote | None:
-    if not patient_id:
-        return RowNote(row, "The patient has no id; left out.")
-    if not (first and last):
-        return RowNote(row, "The patient has no first or no last name; left out.")
-    if max(len(first), len(last), len(patient_id)) > MAX_NAME_CHARS:
-        return RowNote(
-            row,
-            Message(
-                "An id or a name is longer than {max_name_chars} characters; left out.",
-                max_name_chars=MAX_NAME_CHARS,
-            ),
-        )
-    if not (_folded(first) and _folded(last)):
-        return RowNote(row, "A name has no letters; left out.")
-    return None
 
 
 def _birth(text: str) -> date | None:

@@ -1,8 +1,7 @@
-"""Masked-LM pre-training of small models, from nothing or continued, for the demo pairs.
+"""Masked-LM pre-training of small models, from nothing or continued, for demo and experiment.
 
-Comes in: a model, documents as token ids. Goes out: the same model, trained. The recipe follows
-BERT (Devlin et al. 2019): 15 % of the positions are asked for, of which 80 % are masked, 10 %
-replaced at random and 10 % kept.
+Comes in: a model, documents as token ids. Goes out: the same model, trained, as BERT is (Devlin et
+al. 2019).
 """
 
 from __future__ import annotations
@@ -22,31 +21,23 @@ from audit.training.loop import Hardware, Learner
 from audit.training.tokens import Ids, MaskedRows, SpecialIds, masked_rows
 
 __all__ = ["PretrainSettings", "SpecialIds", "pretrain"]
+_MASK_SHARE, _DECAY = 0.15, 0.01
+_BEGINNINGS = np.cumsum([0.25, 0.25])
+"""Of the rows a quarter begin at a document and a quarter at a sentence; the others begin anywhere,
+so that a name is seen at every position."""
 
 
 @dataclass(frozen=True)
 class PretrainSettings:
-    """How to train; the defaults are those of the demo pairs.
+    """How to train: the rate is constant after the warm-up, so that snapshots are models too.
 
-    Attributes
-    ----------
-    learning_rate
-        Constant after `n_warmup` steps, so that snapshots along one run are models of their own.
-    n_tokens_per_row
-        Lengths of training rows, [CLS] and [SEP] included; one is drawn per step.
-    document_start_share, sentence_start_share
-        Shares of rows that begin at a document and at a sentence; the others begin anywhere, so
-        that a name is seen at every position.
+    Of the lengths of rows, [CLS] and [SEP] included, one is drawn per step.
     """
 
     learning_rate: float = 5e-4
     n_rows: int = 64
     n_tokens_per_row: tuple[int, ...] = (32, 64, 96)
     n_warmup: int = 50
-    mask_share: float = 0.15
-    document_start_share: float = 0.25
-    sentence_start_share: float = 0.25
-    weight_decay: float = 0.01
 
     def steps_per_epoch(self, n_tokens: int) -> float:
         """Return how many steps see as many tokens as the corpus has."""
@@ -61,7 +52,7 @@ def pretrain(
     n_steps: int,
     seed: int,
     settings: PretrainSettings | None = None,
-    after_step: Callable[[int, float], None] | None = None,
+    after_step: Callable[[int, float], None] = lambda step, loss: None,
 ) -> float:
     """Train `model` in place and return the mean loss of the last 50 steps, in nats a token.
 
@@ -80,8 +71,7 @@ def pretrain(
     losses: list[float] = []
     for step in range(1, n_steps + 1):
         losses.append(float(learner.step(step)[0]))
-        if after_step is not None:
-            after_step(step, losses[-1])
+        after_step(step, losses[-1])
     model.eval()
     return float(np.mean(losses[-50:]))
 
@@ -100,12 +90,11 @@ class _SmallLearner(Learner):
         settings: PretrainSettings,
         n_steps: int,
     ) -> None:
-        rate, decay = settings.learning_rate, settings.weight_decay
+        rate = settings.learning_rate
         groups = [{"params": list(model.parameters()), "highest_lr": rate}]
-        optimizer = torch.optim.AdamW(groups, lr=rate, weight_decay=decay, fused=True)
         super().__init__(
             model, settings=LoopSettings(), hardware=Hardware("cpu", "float32"), n_steps=n_steps,
-            optimizer=optimizer,
+            optimizer=torch.optim.AdamW(groups, lr=rate, weight_decay=_DECAY, fused=True),
         )  # fmt: skip
         self._rows, self._n_warmup = rows, settings.n_warmup
 
@@ -130,28 +119,22 @@ class _SmallLearner(Learner):
 def _drawn(
     documents: Sequence[Ids], *, special: SpecialIds, settings: PretrainSettings, seed: int
 ) -> Iterator[MaskedRows]:
-    """Yield the rows of each step; the documents are shuffled after each epoch."""
+    """Yield the rows of each step; the documents are shuffled before each epoch."""
     rng = np.random.default_rng([seed, 3])
-    ids = _stream(documents, special=special, rng=rng)
-    n_until_shuffle = settings.steps_per_epoch(len(ids))
+    n_until_shuffle, ids = 0.0, np.empty(0, dtype=np.int64)
     for step in count(1):
         if step > n_until_shuffle:
-            ids = _stream(documents, special=special, rng=rng)
+            order = rng.permutation(len(documents))
+            ids = np.concatenate([np.append(documents[index], special.sep) for index in order])
             n_until_shuffle += settings.steps_per_epoch(len(ids))
         rows = _rows(ids, special=special, settings=settings, rng=rng)
-        yield masked_rows(rows, special=special, share=settings.mask_share, rng=rng)
-
-
-def _stream(documents: Sequence[Ids], *, special: SpecialIds, rng: np.random.Generator) -> Ids:
-    """Shuffle the documents into one stream with [SEP] between."""
-    order = rng.permutation(len(documents))
-    return np.concatenate([np.append(documents[index], special.sep) for index in order])
+        yield masked_rows(rows, special=special, share=_MASK_SHARE, rng=rng)
 
 
 def _rows(
     ids: Ids, *, special: SpecialIds, settings: PretrainSettings, rng: np.random.Generator
 ) -> Ids:
-    """Cut rows [B, L] out of the stream, framed by [CLS] and [SEP]."""
+    """Cut rows [B, L] out of the documents' stream, framed by [CLS] and [SEP]."""
     n_rows, n_inner = settings.n_rows, int(rng.choice(settings.n_tokens_per_row)) - 2
     n_starts = len(ids) - n_inner
     is_end, is_sentence_end = ids[:-1] == special.sep, np.isin(ids[:-1], special.sentence_ends)
@@ -162,7 +145,6 @@ def _rows(
             rng.integers(n_starts, size=n_rows),
         ]
     )
-    shares = np.cumsum([settings.document_start_share, settings.sentence_start_share])
-    kind = np.searchsorted(shares, rng.random(n_rows), side="right")
+    kind = np.searchsorted(_BEGINNINGS, rng.random(n_rows), side="right")
     begin = np.minimum(starts[kind, np.arange(n_rows)], n_starts - 1)
     return special.framed(ids[begin[:, None] + np.arange(n_inner)])

@@ -31,7 +31,7 @@ from audit.names.candidates import Candidates, make_candidates, member_parts
 from audit.names.files import read_names
 from audit.names.lists import all_names, kept_names, kept_passages
 from audit.names.matching import NameIndex, Pair
-from audit.names.pools import NamePool, japanese_pool, popularity, us_pool
+from audit.names.pools import NamePool, popularity, us_pool
 from audit.notes.passages import read_passages
 from audit.shelf import new_identifier
 from cache.store import Store
@@ -204,16 +204,6 @@ def test_kinds_are_those_of_section_3_4_and_people_and_roles_are_counted() -> No
         "patient": ((0, 1), (1, 1), (2, 1)), "staff": ((0, 2), (1, 1)),
     }  # fmt: skip
     assert (len(people), "patient:4" in people, "patient:5" in people) == (3, True, False)
-
-
-def test_japanese_candidates_are_drawn_alike() -> None:
-    pool = japanese_pool()
-    text = f"{pool.last[1]}{pool.first[1]}さん"
-    many = tallied([(first, pool.last[0], "あ。") for first in pool.first[2:]])
-    assert occurring([text], pool, many.members(many.names)) == {(pool.first[1], pool.last[1]): 1}
-    lists = drawn([text], tally=many, people=People([]), pool=pool)
-    names = {name for each in lists.values() for name in zip(each.first, each.last, strict=True)}
-    assert len(names) > len(many) and (pool.first[1], pool.last[1]) not in names
 
 
 @pytest.fixture

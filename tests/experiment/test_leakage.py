@@ -48,7 +48,7 @@ from audit.experiment.leakage import (
     run_leakage,
 )
 from audit.jobs.kinds import KINDS
-from audit.models.inspect import model_digest, trained_name
+from audit.models.inspect import trained_name
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, Span
 from audit.progress import Progress
 from audit.task import Contact
@@ -412,15 +412,6 @@ def test_stopped_in_the_middle_it_goes_on_to_the_same_tables(
     assert run(tmp_path).files() == done.result.files()
     monkeypatch.setattr("audit.training.small.pretrain", None)  # nothing is trained twice
     assert digests(run(tmp_path)) == digests(done.result)
-
-
-@pytest.mark.slow
-def test_another_seed_trains_other_models(done: Done, tmp_path: Path) -> None:
-    other = run(tmp_path, RUN.with_(seed=1, taggers=(), units=()))
-    first, second = ({model_digest(path) for path in folder.glob("*/model")}
-                     for folder in (done.folder, tmp_path))  # fmt: skip
-    assert len(second) == 2 and not first & second
-    assert not digests(other) & digests(done.result)
 
 
 def order_of(*options: str) -> LeakageTask:

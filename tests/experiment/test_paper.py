@@ -47,7 +47,6 @@ from audit.progress import Progress
 from audit.report.published import published_tables
 from audit.report.report import AuditReport
 from audit.stats import wilson
-from audit.training.config import largest_pass
 from cache.store import Store
 from tests.experiment.small_experiment import GENERAL as GENERAL_MODEL
 from tests.experiment.small_experiment import N_NOTES, N_PATIENTS, write_notes
@@ -464,8 +463,3 @@ def test_what_cannot_be_is_said_plainly(
     code, out, err = call(capsys, *given, *SMALL, *wrong)
     assert (code, out) == (2, "")
     assert said in err and "Traceback" not in err
-
-
-@pytest.mark.parametrize(("batch", "rows"), [(64, 32), (48, 24), (7, 7), (37, 1), (1, 1), (0, 1)])
-def test_a_forward_pass_takes_rows_that_divide_the_step(batch: int, rows: int) -> None:
-    assert largest_pass(batch) == rows

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from audit.cli import main
 from audit.corpus.kept import CORPORA
@@ -178,13 +176,6 @@ def test_a_plan_by_hand() -> None:
         make_training_plan(settings, parent=summary(n_positions=11), load=load)
     with pytest.raises(AuditError, match="do not fill a single row"):
         make_training_plan(settings, parent=summary(), load=replace(load, n_tokens=18))
-
-
-@given(st.integers(200, 10**9), st.integers(1, 10**6))
-def test_steps_and_epochs_say_the_same(n_tokens: int, n_steps: int) -> None:
-    load = NotesLoad(1, n_tokens, is_exact=False)
-    plan = make_training_plan(TrainSettings(n_steps=n_steps), parent=summary(), load=load)
-    assert plan.n_epochs * plan.steps_per_epoch == pytest.approx(plan.n_steps)
 
 
 def test_presets_fit_the_model() -> None:

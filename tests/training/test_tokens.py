@@ -175,13 +175,6 @@ def rows_of(tokens: TokenFile, *, n_inner: int, batch: int, seed: int = 0) -> Ro
     return Rows(Stream(tokens, np.arange(len(tokens.ends))), SPECIAL, n_inner, batch, seed)
 
 
-def test_a_stream_by_hand() -> None:
-    stream = Stream(tokens_of([[10, 11], [20], [30, 31, 32]]), np.array([0, 2]))
-    assert len(stream) == 7
-    assert stream.at(np.arange(7)).tolist() == [10, 11, SEP, 30, 31, 32, SEP]
-    assert stream.at(np.array([[6, 0], [3, 2]])).tolist() == [[SEP, 10], [30, SEP]]
-
-
 @settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.integers(1, 30), min_size=3, max_size=30), st.integers(2, 14), st.integers(1, 9),

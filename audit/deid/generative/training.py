@@ -301,14 +301,7 @@ def _order_of(seed: int, epoch: int, n_rows: int) -> list[int]:
 
 def with_adapter(model: Any, lora: Lora, *, seed: int) -> Any:
     """Return the model with a fresh adapter, everything else frozen; it changes no answer yet."""
-    try:
-        peft: Any = importlib.import_module("peft")
-    except ImportError:
-        raise AuditError(
-            "Adapters need the package peft, which is not installed.",
-            where="tuning settings",
-            do="Install peft, or tune all weights.",
-        ) from None
+    peft: Any = importlib.import_module("peft")
     config = peft.LoraConfig(
         task_type="CAUSAL_LM", r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout,
         target_modules=ALL_LINEAR if lora.targets == (ALL_LINEAR,) else list(lora.targets),

@@ -46,6 +46,7 @@ from audit.models.load import pick_device
 from audit.rng import torch_seed
 from audit.training.loop import own_tensors
 
+transformers: Any = importlib.import_module("transformers")
 CHARACTERS, CONFIG, WEIGHTS = "characters.json", "config.json", "model.safetensors"
 CHARACTER_NET = "character_net"
 NO_LIMIT = 1_000_000
@@ -286,7 +287,6 @@ def model_of_encoder(path: Path, *, n_tags: int, seed: int) -> TokenModel:
     folder = _opened(path)
     sizes = [(folder.path / f).stat().st_size for f in folder.files if f.endswith(".safetensors")]
     refuse_without_memory(2 * sum(sizes), where=folder.where())
-    transformers: Any = importlib.import_module("transformers")
     refusal = AuditError(
         "The directory cannot be loaded as an encoder.",
         where=folder.where(),
@@ -342,7 +342,6 @@ def _characters_model(folder: ModelFolder, *, n_tags: int) -> TokenModel:
 
 
 def _encoder_model(folder: ModelFolder, *, n_tags: int) -> TokenModel:
-    transformers: Any = importlib.import_module("transformers")
     config = transformers.AutoConfig.from_pretrained(folder.path, **_SAFE)
     config.num_labels = n_tags
     with torch.random.fork_rng(devices=[]):
@@ -351,7 +350,6 @@ def _encoder_model(folder: ModelFolder, *, n_tags: int) -> TokenModel:
 
 
 def _of_transformers(module: Any, folder: ModelFolder) -> TokenModel:
-    transformers: Any = importlib.import_module("transformers")
     refusal = AuditError(
         "The tokenizer cannot be built from its files.",
         where=folder.where(),

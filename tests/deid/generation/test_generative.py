@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,6 @@ import torch
 from safetensors.torch import load_file
 
 from audit.cli import main
-from audit.deid.copies import COPIES
 from audit.deid.generative import model as greedy
 from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
 from audit.deid.generative.model import (
@@ -35,16 +33,10 @@ from audit.deid.generative.tagger import (
     tokens_at_once,
 )
 from audit.deid.generative.training import CopyLearner, Example
-from audit.deid.given import SPANS
-from audit.deid.release import Release
-from audit.deid.tag import tag_notes
-from audit.deid.taggers import TAGGERS, known_taggers, load_tagger, trained_tagger
+from audit.deid.taggers import known_taggers, trained_tagger
 from audit.deid.tasks import TaggerTask
 from audit.errors import AuditCancelled, AuditError
-from audit.jobs.kinds import task_class
-from audit.notes.read import open_notes
 from audit.notes.spans import TaggedDocument
-from audit.task import Contact
 from audit.training.config import LossPoint, read_losses
 from audit.training.loop import Hardware, Learner
 from tests.deid.generation.tiny_model import (
@@ -114,8 +106,6 @@ def test_every_epoch_has_every_row_once(tmp_path: Path) -> None:
 def test_tuned_on_a_few_notes_it_copies_them_with_their_tags(
     tmp_path: Path, settings: dict[str, object], with_chat: bool
 ) -> None:
-    if "lora" in settings:
-        pytest.importorskip("peft")
     model = write_model(tmp_path / "m", with_chat=with_chat)
     points: list[LossPoint] = []
     asked = order(tmp_path, model, **settings)
@@ -131,7 +121,6 @@ def test_tuned_on_a_few_notes_it_copies_them_with_their_tags(
 
 
 def test_the_folder_is_an_ordinary_model_for_its_owner_alone(tmp_path: Path) -> None:
-    pytest.importorskip("peft")
     model = write_model(tmp_path / "m")
     asked = order(tmp_path, model, **SHORT | {"lora": Lora(dropout=0.1)})
     asked = asked.with_(validation=(tmp_path / "gold.jsonl",))
@@ -164,8 +153,6 @@ def test_the_folder_is_an_ordinary_model_for_its_owner_alone(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("lora", [None, Lora(rank=4, dropout=0.2)])
 def test_stopped_and_gone_on_the_weights_are_the_same(tmp_path: Path, lora: Lora | None) -> None:
-    if lora:
-        pytest.importorskip("peft")
     model = write_model(tmp_path / "m")
     whole, asked = (order(tmp_path, model, out=out, **SHORT | {"lora": lora}) for out in "ab")
     n_steps = tuned(whole).training["n_steps"]
@@ -197,25 +184,7 @@ def test_gradient_checkpointing_two_formats_and_tags_in_english(tmp_path: Path) 
     assert load_generative(asked[0].folder, device="cpu").facts.language == "en"
 
 
-@pytest.mark.slow
-def test_an_adapter_in_bfloat16_with_gradient_checkpointing(tmp_path: Path) -> None:
-    pytest.importorskip("peft")
-    model = write_model(tmp_path / "m")
-    asked = order(tmp_path, model, **LORA | {"n_epochs": 25.0}, precision="bfloat16",
-                  gradient_checkpointing=True)  # fmt: skip
-    told = tuned(asked)
-    points = read_losses(asked.folder)
-    assert points[-1].loss and points[1].loss and points[-1].loss < 0.8 * points[1].loss
-    kinds = [{tensor.dtype for tensor in load_file(one / "model.safetensors").values()}
-             for one in (asked.folder / "model", model)]  # fmt: skip
-    assert kinds[0] == kinds[1]
-    loaded = load_causal(asked.folder / "model", device="cpu", precision="bfloat16")
-    assert loaded.precision == "bfloat16"
-    assert len(tagger_of(loaded, told).tag([documents()[0].text])) == 1
-
-
 def test_what_cannot_be_tuned_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("peft")
     model = write_model(tmp_path / "m")
     asked = order(tmp_path, model, **SHORT)
     none = tmp_path / "none.jsonl"
@@ -226,9 +195,6 @@ def test_what_cannot_be_tuned_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
     ):
         with pytest.raises(AuditError, match=said):
             tuned(wrong)
-    with monkeypatch.context() as patch, pytest.raises(AuditError, match="the package peft"):
-        patch.setitem(sys.modules, "peft", None)
-        tuned(order(tmp_path, model, out="peft", **SHORT | {"lora": Lora()}))
     with monkeypatch.context() as patch, pytest.raises(AuditError, match="no longer a number"):
         patch.setattr(Learner, "step", lambda *_: torch.full((2,), float("nan")))
         tuned(order(tmp_path, model, out="nan", **SHORT))
@@ -323,49 +289,6 @@ def test_a_long_note_is_read_in_windows_and_it_tells_how_far_it_is(
         tagger.read(documents(), should_stop=lambda: True)
 
 
-def test_a_file_of_notes_its_copies_and_a_stop_in_the_middle(
-    folder: Path, tagger: GenerativeTagger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("audit.deid.tag._KEEP_SECONDS", 0.0)
-    lines = [line_of(doc_id=f"n{i}", patient_id=f"p{i % 6}", text=NOTES[i % 4][0] if i % 5 else
-                     "森様\n特記なし。 " + NOTES[i % 3][0]) for i in range(30)]  # fmt: skip
-    (tmp_path / "notes.jsonl").write_text("".join(lines), "utf-8")
-
-    def tag(by: GenerativeTagger, out: str, **more: Any) -> Any:
-        return tag_notes(open_notes(tmp_path / "notes.jsonl"), tagger=by, out=tmp_path / out,
-                         release=Release(), **more)  # fmt: skip
-
-    copies = tag(tagger, "kept", keep_outputs=True)["copies"]
-    told, spans = (
-        [json.loads(line) for line in (tmp_path / "kept" / name).read_text("utf-8").splitlines()]
-        for name in (COPIES, SPANS)
-    )
-    statuses = [line["status"] for line in told]
-    assert copies["n_notes"] == len(told) == 30
-    assert copies["statuses"] == {name: statuses.count(name) for name in copies["statuses"]}
-    assert copies["faithful"]["n"] == statuses.count("exact") >= 12
-    assert copies["error_rate"] == pytest.approx(sum(one["error_rate"] for one in told) / 30)
-    assert copies["n_windows"] == sum(len(one["outputs"]) for one in told) > 30
-    assert [one.get("unaligned", []) for one in spans] == [one["unaligned"] for one in told]
-    tag(tagger, "whole")
-    assert "output" not in (tmp_path / "whole" / COPIES).read_text("utf-8")
-    real, calls = GenerativeTagger.read, list[int]()
-
-    def dying(self: GenerativeTagger, given: Any, **more: Any) -> Any:
-        calls.append(len(given))
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return real(self, given, **more)
-
-    monkeypatch.setattr(GenerativeTagger, "read", dying)
-    with pytest.raises(KeyboardInterrupt):
-        tag(tagger, "parts")
-    tag(load_generative(folder, device="cpu"), "parts")
-    assert calls == [8, 8, 8, 8, 6]  # the batch that was lost, and the rest
-    for path in (tmp_path / "whole").iterdir():
-        assert path.read_bytes() == (tmp_path / "parts" / path.name).read_bytes(), path.name
-
-
 def test_models_and_facts_that_do_not_fit_are_refused(folder: Path, tmp_path: Path) -> None:
     model = write_model(tmp_path / "m", kind="gpt2", n_positions=400)
     loaded = load_causal(model, device="cpu")
@@ -433,26 +356,6 @@ def test_other_notes_settings_or_models_are_another_question(
             asked.with_(**wrong).question()
 
 
-def test_the_job_tunes_a_tagger_that_is_kept(asked: TaggerTask) -> None:
-    question, said = asked.question(), list[str]()
-
-    def contact(*, stop: bool) -> Contact:
-        return Contact(report=lambda *_: None, should_stop=lambda: stop, say=said.append)
-
-    with pytest.raises(AuditCancelled):
-        task_class(question.kind).answer(question.order, contact(stop=True))
-    assert TAGGERS.all() == ()
-    with pytest.raises(AuditError, match="not finished"):
-        trained_tagger(question.order["tagger_id"])
-    (tagger_id,) = task_class(question.kind).answer(question.order, contact(stop=False))
-    kept = trained_tagger(tagger_id)
-    assert (kept.kind, kept.title, kept.points[-1].step) == ("generative", "tiny", 6)
-    assert [one.kind for one in known_taggers()][-1] == "generative"
-    tagger = load_tagger(tagger_id, device="cpu")
-    assert tagger.digest == kept.digest and len(tagger.tag(["森様"])) == 1
-    assert said[-1] == "6 steps on 4 windows of 4 notes."
-
-
 def test_the_command_from_gold_notes_to_the_score_of_copies(
     asked: TaggerTask, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -466,7 +369,9 @@ def test_the_command_from_gold_notes_to_the_score_of_copies(
     tune = ("train", "--kind", "generative", "--gold", gold, "--model", model, "--device", "cpu")
     told = deid(*tune, "--gen-epochs", 70, "--gen-batch", 4, "--gen-micro-batch", 4,
                 "--gen-learning-rate", "3e-3")  # fmt: skip
-    assert told["tagger_id"].startswith("trained/") and told["training"]["n_windows"] == 4
+    kept = trained_tagger(told["tagger_id"])
+    assert (kept.kind, kept.digest, kept.points[-1].step) == ("generative", told["digest"], 70)
+    assert known_taggers()[-1] == kept and told["training"]["n_windows"] == 4
     notes = tmp_path / "notes.jsonl"
     notes.write_text(
         "".join(line_of(doc_id=f"d{i}", text=t) for i, (t, _) in enumerate(NOTES)), "utf-8"
@@ -485,7 +390,6 @@ def test_the_command_from_gold_notes_to_the_score_of_copies(
         assert "--pred, --outputs" in deid("score", "--gold", gold, *sides, code=2)["said"]
     wrong = deid("train", "--kind", "generative", "--gold", gold, code=2)
     assert "Which model" in wrong["said"]
-    pytest.importorskip("peft")
     told = deid(*tune, "--validation", gold, "--out", tmp_path / "o", "--lora", "--lora-rank", 4,
                 "--lora-targets", "q_proj,v_proj", "--gen-epochs", 2)  # fmt: skip
     assert told["tagger_id"] is None
