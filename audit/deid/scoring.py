@@ -245,10 +245,10 @@ class _Run:
             created=now(),
             gold=task.gold,
             predicted=task.predicted,
-            tagger=tagger,
-            gold_digest=gold_digest,
             has_five_types=task.has_five_types,
             label_map=task.label_map,
+            tagger=tagger,
+            gold_digest=gold_digest,
             summary=summary.with_(n_duplicate_spans=self.n_duplicates),
             n_gold_only=pairs.n_gold_only,
             n_predicted_only=pairs.n_predicted_only + n_without_gold,
@@ -307,10 +307,8 @@ class _Run:
         """Return a line of each copy where a tagger writes copies, and one of each note."""
         if isinstance(tagger, CopyingTagger):
             found = tagger.read(notes, should_stop=self.contact.should_stop)
-            return [
-                [json_line(one.line()) for one in found],
-                [_line(one.document) for one in found],
-            ]
+            copies = [json_line(one.line()) for one in found]
+            return [copies, [_line(one.document) for one in found]]
         tags = tag_checked(tagger, [note.text for note in notes])
         return [[_line(note.with_spans(own)) for note, own in zip(notes, tags, strict=True)]]
 

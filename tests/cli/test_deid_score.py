@@ -72,7 +72,7 @@ def test_a_score_by_criterion_and_label(tmp_path, capsys):
 
 
 def test_other_label_sets_are_kept_or_mapped(tmp_path):
-    spans = ((0, 3, "NOMBRE_SUJETO_ASISTENCIA"), (4, 7, "FECHAS"), (8, 9, "ROOM-X"))
+    spans = ((0, 3, "DOCTOR-NAME"), (4, 7, "FECHAS"), (8, 9, "ROOM-X"))
     gold = written(tmp_path / "g", note("1", "Ana hoy 7", *spans))
     sides = ("score", "--gold", gold, "--pred", gold, "--replicates", 2)
     assert set(deid(*sides)["criteria"]["strict"]["labels"]) == {label for *_, label in spans}
@@ -88,19 +88,6 @@ def test_other_label_sets_are_kept_or_mapped(tmp_path):
     table.write_text("[]")
     with pytest.raises(AuditError, match="no JSON object"):
         deid(*sides, "--label-map", table)
-
-
-def test_labels_in_use_belong_to_the_five_types(tmp_path):
-    types = {
-        "PATIENT_NAME": "identifier", "DOCTOR-NAME": "identifier", "FACILITY": "quasi_identifier",
-        "Date of birth": "quasi_identifier", "DATE_OF_BIRTH": "quasi_identifier",
-        "Medical_Record_Number": "linkage_code", "SSN": "personal_id_code",
-        "PHONE-NUMBER": "contact",
-    }  # fmt: skip
-    for label, name in types.items():
-        gold = written(tmp_path / "g", note("1", "Ana", (0, 3, label)))
-        found = deid("score", "--gold", gold, "--pred", gold, "--five-types", "--replicates", 1)
-        assert (list(found["criteria"]["strict"]["labels"]), found["notes"]) == ([name], [])
 
 
 @pytest.mark.parametrize(

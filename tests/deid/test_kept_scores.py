@@ -149,7 +149,7 @@ def test_the_example_comes_with_the_tool() -> None:
 
 def stopping(when: Callable[[], bool]) -> Contact:
     """A contact of somebody who stops the work as soon as something has happened."""
-    return Contact(lambda progress, part: None, when, lambda text: None)
+    return replace(quiet(), should_stop=when)
 
 
 def test_a_stopped_tagging_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
