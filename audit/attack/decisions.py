@@ -269,12 +269,12 @@ def undecided_mask(
 
 
 def held_out_threshold(
-    scores: ArrayLike, is_member: ArrayLike, *, seed: int, max_fpr: float = 0.05
+    scores: ArrayLike, is_member: ArrayLike, *, seed: int
 ) -> tuple[Confusion, list[float]]:
     """Choose a threshold on one half of the names, judge the other half, swap, and pool the counts.
 
     Halves are drawn stratified by truth; the threshold is the lowest control score above which at
-    most `max_fpr` of that half's controls lie (inf without controls). Scores and truth [N].
+    most 5 % of that half's controls lie (inf without controls: nobody is flagged).
     """
     score, member = np.asarray(scores, dtype=np.float64), np.asarray(is_member, dtype=np.bool_)
     rng = np.random.default_rng(seed)
@@ -285,10 +285,8 @@ def held_out_threshold(
     thresholds = []
     for judged in (0, 1):
         controls = np.sort(score[(fold == 1 - judged) & ~member])
-        n_allowed = int(max_fpr * len(controls) + 1e-9)  # 0.05 * 20 may fall just short of 1
-        # Without controls nothing is known and nobody flagged.
-        ladder = [-math.inf, *controls] if len(controls) else [math.inf]
-        thresholds.append(float(ladder[-1 - n_allowed]))
+        n_allowed = int(0.05 * len(controls) + 1e-9)  # 0.05 * 20 may fall just short of 1
+        thresholds.append(float(controls[-1 - n_allowed]) if len(controls) else math.inf)
     is_judged = fold >= 0
     limits = np.array(thresholds)[fold[is_judged]]
     return confusion(score[is_judged] > limits, member[is_judged]), thresholds

@@ -48,16 +48,15 @@ _PRESETS = {
 PRESETS = tuple(_PRESETS)
 
 
-def command_line(
-    request: AuditRequest, *, names: str = "names.csv", passages: str = "passages.jsonl"
-) -> str:
+def command_line(request: AuditRequest, *, passages: str = "passages.jsonl") -> str:
     """Return the command that asks the same question; settings left at their default are left out.
 
-    `names` and `passages` are the files' names, as they are handed out beside the command.
+    `passages` is the name of their file, as it is handed out beside the command.
     """
     words = [
         "python", "-m", "audit", "run", "--scenario", str(request.scenario_number),
-        "--general", str(request.general), "--hospital", str(request.hospital), "--names", names,
+        "--general", str(request.general), "--hospital", str(request.hospital),
+        "--names", "names.csv",
     ]  # fmt: skip
     if request.scenario_number == 2:
         words += ["--passages", passages]

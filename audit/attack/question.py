@@ -76,18 +76,11 @@ class GenerationSettings(Record):
     n_steps: int = _whole("steps", 500, low=1, high=50_000)
     n_tokens: int = _whole("tokens", 32, low=3, high=512)
     top_k: int = _whole("top k", 100, low=1, high=1_000_000)
-    temperature: float = 1.0
+    temperature: float = Field(default=1.0, gt=0)
     # x(0) without special tokens; its first run of [MASK] is where a name is expected.
     prompt: str = DEFAULT_PROMPT
     # Whether the sampled position is set back to [MASK] before the forward pass.
     is_remasked: bool = True
-
-    @field_validator("temperature", mode="before")
-    @classmethod
-    def _above_zero(cls, value: object) -> object:
-        if isinstance(value, int | float) and not (math.isfinite(value) and value > 0):
-            raise AuditError("must be above 0.", where="temperature", do="The paper's is 1.0.")
-        return value
 
     @field_validator("prompt")
     @classmethod
@@ -151,7 +144,7 @@ class AuditRequest(Record):
     """One question; written down it holds names and notes, so keep it private."""
 
     version: Literal[1] = 1
-    scenario_number: int  # 1 or 2 (section 3.1).
+    scenario_number: int = Field(ge=1, le=2, title="scenario")  # Section 3.1.
     general: Path  # Directories of M_general and M_hospital.
     hospital: Path
     # The list L, with or without truth.
@@ -167,8 +160,6 @@ class AuditRequest(Record):
 
     @model_validator(mode="after")
     def _askable(self) -> AuditRequest:
-        if self.scenario_number not in SCENARIOS:
-            raise AuditError("must be 1 or 2.", where="scenario", do="Choose one of the two.")
         if self.scenario_number == 2 and self.passages is None:
             raise AuditError(
                 "Scenario 2 needs the passages of the de-identified notes.",

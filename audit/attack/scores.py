@@ -201,10 +201,10 @@ def part_p_values(residual: FloatArray, *, parts: NameParts) -> FloatArray:
     return np.asarray(np.fmax(*parts.pairs(p)))
 
 
-def shown_blocks(counts: IntArray, *, n_shown: int = 20) -> IntArray:
-    """Return where each of about `n_shown` blocks of equal size begins, for a reader's eye."""
+def shown_blocks(counts: IntArray) -> IntArray:
+    """Return where each of about 20 blocks of equal size begins, for a reader's eye."""
     before = np.cumsum(counts) - counts
-    group = before * n_shown // max(int(counts.sum()), 1)
+    group = before * 20 // max(int(counts.sum()), 1)
     found: IntArray = np.unique(group, return_index=True)[1]
     return found
 

@@ -81,7 +81,7 @@ class Ranked:
     smallest_auc: float
 
 
-def is_leak(p_group: float, p_names: float, *, alpha: float = ALPHA) -> bool:
+def is_leak(p_group: float, p_names: float) -> bool:
     """Whether two routes together find a leak at one error rate.
 
     Where one decides nothing (NaN) the other has the whole rate; else either must reach half of it,
@@ -89,8 +89,8 @@ def is_leak(p_group: float, p_names: float, *, alpha: float = ALPHA) -> bool:
     """
     known = [p for p in (p_group, p_names) if not math.isnan(p)]
     if len(known) < 2:
-        return any(p <= alpha for p in known)
-    return min(known) <= alpha / 2 or max(known) <= alpha
+        return any(p <= ALPHA for p in known)
+    return min(known) <= ALPHA / 2 or max(known) <= ALPHA
 
 
 def members_enough(n_members: int, n_controls: int, *, smallest_auc: float) -> int | None:

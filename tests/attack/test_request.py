@@ -136,7 +136,7 @@ def asked_of(**changes: Any) -> AuditRequest:
 @pytest.mark.parametrize(
     ("make", "changes", "reason"),
     [
-        (asked_of, {"scenario_number": 3}, "scenario: must be 1 or 2"),
+        (asked_of, {"scenario_number": 3}, "scenario: must be a whole number from 1 to 2"),
         (asked_of, {"scenario_number": 2, "passages": None}, "passages: Scenario 2 needs"),
         (asked_of, {"candidates": NAMES.rows([])}, "names: The list has no names"),
         (asked_of, {"dtype": "int8"}, "dtype: is unknown.*float32, bfloat16"),
@@ -146,7 +146,7 @@ def asked_of(**changes: Any) -> AuditRequest:
           for name, where, n in (("n_documents", "documents", 0), ("n_steps", "steps", 0),
                                  ("n_steps", "steps", 2.5), ("n_tokens", "tokens", 2),
                                  ("top_k", "top k", 0))),
-        *((GenerationSettings, {"temperature": t}, "temperature: must be above 0")
+        *((GenerationSettings, {"temperature": t}, "temperature: must be (more than 0|a finite)")
           for t in (0.0, math.nan, math.inf)),
         *((GenerationSettings, {"prompt": p}, r"prompt: has no \[MASK\]") for p in ("[mask]", "")),
         *((PosteriorSettings, {name: n}, f"{where}: must be a whole number")
