@@ -193,18 +193,10 @@ _EDITS = ("n_inserted", "n_deleted", "n_substituted")
 class Alignment:
     """What a model's output says about a note.
 
-    Attributes
-    ----------
-    status
-        One of `STATUSES`.
-    spans, unaligned
-        On the note, sorted, each once; and those on the copy that have no place in it.
-    copy
-        The output without its tags: to be shown, never to be released.
-    edits
-        How the copy departs from its note, in characters as they are compared: `n_inserted`,
-        `n_deleted`, `n_substituted`, of these `n_inside` tags of the copy, and `n_source_chars`.
-        Differs: counted from this alignment, so they can exceed the least number of edits.
+    `spans` are on the note, sorted, each once; `unaligned` on the copy, without a place in the
+    note; `copy` is the output without its tags, never to be released. `edits` are in characters as
+    they are compared, `n_inside` of them in tags. Differs: counted from this alignment, so they can
+    exceed the least number of edits.
     """
 
     status: str
@@ -242,13 +234,14 @@ def align_output(output: str, source: str, *, labels: Collection[str] = ()) -> A
 def _place(span: Span, blocks: Iterable[Block], *, copy: Folded, source: Folded) -> Span | None:
     """Return where a span of the copy stands in the note; None if it is not there."""
     a, a_end = copy.first[span.start], copy.first[span.end]
-    parts = [
-        (*_part(block, max(a, block.a), min(a_end, block.a_end)), block.is_equal)
-        for block in blocks
-        if block.a < a_end and a < block.a_end
-    ]
-    parts = [part for part in parts if part[0] < part[1]]
-    n_equal = sum(end - start for start, end, is_equal in parts if is_equal)
+    parts, n_equal = [], 0
+    for block in blocks:
+        if block.a < a_end and a < block.a_end:
+            start = min(block.b_end, block.b + max(a - block.a, 0))
+            end = max(block.b, block.b_end - max(block.a_end - a_end, 0))
+            if start < end:
+                parts.append((start, end))
+                n_equal += (end - start) * block.is_equal
     if not parts or n_equal < _MIN_MATCHED * (a_end - a):
         return None
     low, high = parts[0][0], parts[-1][1]
@@ -263,15 +256,6 @@ def _place(span: Span, blocks: Iterable[Block], *, copy: Folded, source: Folded)
                 high += 1
     start, end = source.position[low], source.position[high - 1] + 1
     return Span(start, end, span.label) if end - start <= 2 * span.n_chars + 4 else None
-
-
-def _part(block: Block, low: int, high: int) -> tuple[int, int]:
-    """Return the source's part of a block for characters low to high of the copy, inside it."""
-    if block.a_end - block.a == block.b_end - block.b:  # equal, or replaced one by one
-        return block.b + low - block.a, block.b + high - block.a
-    start = min(block.b_end, block.b + low - block.a)
-    end = block.b_end - min(block.b_end - block.b, block.a_end - high)
-    return start, end
 
 
 def _is_one_kind(char: str, other: str) -> bool:
@@ -291,7 +275,7 @@ def _searched(
     spans: Sequence[Span], places: list[Span | None], *, copy: str, source: str
 ) -> tuple[set[Span], list[Span]]:
     """Seek what has no place, as it is written, between its neighbours' places."""
-    taken = {place for place in places if place}
+    taken = set(filter(None, places))
     unaligned = []
     for i, span in enumerate(spans):
         if places[i]:
@@ -300,11 +284,11 @@ def _searched(
         after = min((place.start for place in places[i + 1 :] if place), default=len(source))
         at = source.find(copy[span.start : span.end], before, after)
         new = Span(at, at + span.n_chars, span.label) if at >= 0 else None
-        if new is None or new in taken:
-            unaligned.append(span)
-        else:
+        if new and new not in taken:
             places[i] = new
             taken.add(new)
+        else:
+            unaligned.append(span)
     return taken, unaligned
 
 
@@ -352,14 +336,8 @@ class Piece(Record):
 class CopyReading:
     """A note read through its copies (`pieces`); `edits` and `census` are of all together.
 
-    Attributes
-    ----------
-    document
-        The note with its spans, which may be nested; spans without a place in it are spurious.
-    tags
-        The same spans as a tagger gives them: none sharing a character with another.
-    status
-        The worst of the windows' statuses, in the order of `STATUSES`.
+    The spans of the document may be nested, those of `tags` are as a tagger gives them; `status` is
+    the worst of the windows'.
     """
 
     document: TaggedDocument
@@ -491,11 +469,7 @@ def notes_in(path: Path, what: str) -> Iterator[TaggedDocument]:
 
 
 def align_outputs(
-    gold: Path,
-    outputs: Path,
-    *,
-    folder: Path,
-    on_chars: Callable[[float], None] = lambda n: None,
+    gold: Path, outputs: Path, *, folder: Path, on_chars: Callable[[float], None] = lambda n: None
 ) -> int:
     """Write what a model's outputs say of the gold notes: `PREDICTIONS` and `COPIES` of a folder.
 

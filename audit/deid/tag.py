@@ -57,18 +57,10 @@ def tag_notes(
 ) -> dict[str, Any]:
     """Tag all notes of a source and return the census.
 
-    Parameters
-    ----------
-    tagger
-        Its answer for a text must not depend on chance.
-    out
-        The folder to make: must not be there, or be empty. It appears when it is whole.
-    keep_outputs
-        Of a tagger that writes copies: keep its text too, which holds all names of the notes.
-    progress, should_stop
-        The unit is characters of notes; of a tagger that writes copies it also moves within a
-        note. What is finished when a person stops stays beside `out` and is taken up by the next
-        run.
+    The tagger's answer for a text must not depend on chance; `keep_outputs` keeps also what one
+    that writes copies wrote, which holds all names. `out` must not be there, or be empty, and
+    appears when it is whole; what is finished when a person stops stays beside it for the next run.
+    Progress is in characters of notes.
     """
 
     def on_bytes(n: int) -> None:
@@ -100,10 +92,14 @@ def tag_notes(
             run.end()
             meter.finish(TAGGING)
         census = run.census(tagger, release.mode)
-        text = json.dumps(census, ensure_ascii=False, indent=1) + "\n"
-        write_whole(folder / CENSUS, text.encode())
+        write_whole(folder / CENSUS, census_file(census))
         (folder / _STATE).unlink()
     return census
+
+
+def census_file(census: Mapping[str, Any]) -> bytes:
+    """Return a census as a file."""
+    return (json.dumps(census, ensure_ascii=False, indent=1) + "\n").encode()
 
 
 class _Share:

@@ -23,7 +23,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 from audit.deid.copies import COPIES, STATUSES, json_line
 from audit.deid.given import SPANS, whole_note
 from audit.deid.release import FROM_TEXT, Release, Replacement, language_of
-from audit.deid.tag import CENSUS, REDACTED, by_label, counted
+from audit.deid.tag import CENSUS, REDACTED, by_label, census_file, counted
 from audit.deid.tagger import Tagger, tag_checked
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import flattened, jsonl_line, read_line, write_files
@@ -193,18 +193,8 @@ ASKED, INPUT, RESULT, INDEX = "tagged.json", "input", "result", "index.npy"
 class TaggedSet(Record):
     """A set of notes that a tagger was asked to mark, as `tagged.json` has it.
 
-    Attributes
-    ----------
-    title
-        As given, untrusted; may be empty.
-    tagger_id, tagger_digest
-        As in `audit.deid.taggers.KnownTagger`.
-    created
-        ISO time stamp in UTC.
-    census
-        What `tag_notes` counted; None while the set is not whole.
-    path
-        The folder; its name, 12 hexadecimal digits, is the same for the same question.
+    The title is untrusted; the tagger is as in `KnownTagger`; `census` is what `tag_notes` counted,
+    None while the set is not whole; the name of the folder is the same for the same question.
     """
 
     format: Literal[1] = 1
@@ -427,11 +417,10 @@ _OF_TAGGER = ("n_notes_without_spans", "n_replaced", "n_replaced_by_itself", "sp
 
 
 def corrected_census(tagged: TaggedSet, *, index: IntArray, corrections: ByNote) -> dict[str, Any]:
-    """Return the census of a whole set as its notes are handed out.
+    """Return the census of a whole set as its notes are handed out; only corrected ones are read.
 
-    `n_notes_corrected` says how many notes a person changed. Where there are any, the census says
-    under `corrections` how many marks were taken away and added, and under `tagger_alone` what the
-    tagger's own files hold. Only corrected notes are read.
+    Where a person changed notes it says under `corrections` how many marks were taken away and
+    added, and under `tagger_alone` what the tagger's own files hold.
     """
     own = dict(tagged.census or {})
     if not corrections:
@@ -470,11 +459,7 @@ def census_of(note: OneNote, *, release: Release) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class CopyOfNote:
-    """How a copy relates to its note.
-
-    `error_rate` is edited characters over those of the note, None for an empty note; `n_unaligned`
-    marks of the copy have no place in the note; `n_malformed` tags were not well written.
-    """
+    """How a copy relates to its note, as in a line of `copies.jsonl`."""
 
     status: str
     error_rate: float | None
@@ -547,11 +532,6 @@ def exported(notes: Iterable[OneNote], *, form: str, n_notes: int, language: str
         if left_out:
             add({_LEFT_OUT: write_table(("row", "why"), left_out, bom=True).encode()})
     return buffer.getvalue()
-
-
-def census_file(census: Mapping[str, Any]) -> bytes:
-    """Return a census as a file."""
-    return (json.dumps(census, ensure_ascii=False, indent=1) + "\n").encode()
 
 
 def _files(note: OneNote, form: str, language: str) -> dict[str, bytes]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -283,21 +284,17 @@ def shipped_figures(tagger_id: str) -> tuple[ShippedFigure, ...]:
     found: list[ShippedFigure] = []
     for content, is_by_hand in ((by_hand, True), (how, False)):
         # Figures of another tagger are not this one's.
-        if content.get(digest) == how.get(digest):
-            with suppress(ValueError, KeyError, TypeError):
-                measured = content["held_out"][name]
-                found += [
-                    _figure(measured[language], language, label, is_by_hand=is_by_hand)
-                    for language in LANGUAGES if language in measured for label in LABELS
-                ]  # fmt: skip
+        if content.get(digest) != how.get(digest):
+            continue
+        with suppress(ValueError, KeyError, TypeError):
+            measured = content["held_out"][name]
+            own = []
+            for language in filter(measured.__contains__, LANGUAGES):
+                for label in LABELS:
+                    counted = measured[language]["label_relaxed"][label]
+                    ends = (counted.get("intervals") or {}).get("recall") or (math.nan, math.nan)
+                    share = Estimate(*map(float, (counted["recall"], *ends)))
+                    n_notes, n_gold = int(measured[language]["n_notes"]), int(counted["n_gold"])
+                    own.append(ShippedFigure(is_by_hand, language, label, n_notes, n_gold, share))
+            found += own
     return tuple(found)
-
-
-def _figure(
-    measured: Mapping[str, Any], language: str, label: str, *, is_by_hand: bool
-) -> ShippedFigure:
-    counted = measured["label_relaxed"][label]
-    low, high = (counted.get("intervals") or {}).get("recall") or (float("nan"), float("nan"))
-    found = Estimate(float(counted["recall"]), float(low), float(high))
-    n_notes, n_gold = int(measured["n_notes"]), int(counted["n_gold"])
-    return ShippedFigure(is_by_hand, language, label, n_notes, n_gold, found)

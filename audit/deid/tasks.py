@@ -187,8 +187,7 @@ class TaggerTask(Task):
         default=("ja", "en"), description="of the synthetic notes; both without it"
     )
     validation: tuple[Path, ...] = Field(
-        default=(),
-        description="annotated notes to measure on; without it a tenth of the patients",
+        default=(), description="annotated notes to measure on; without it a tenth of the patients"
     )
     start: Path | None = None
     """Directory of the encoder, or of the language model; None: a small network of characters."""

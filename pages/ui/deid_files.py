@@ -8,13 +8,13 @@ from typing import Any
 
 import streamlit as st
 
+from audit.deid.tag import census_file
 from audit.deid.tagged import (
     EXPORTED_CENSUS,
     MAX_EXPORT_BYTES,
     PRIVATE,
     RELEASED,
     OneNote,
-    census_file,
     export_name,
     exported,
 )

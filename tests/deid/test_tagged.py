@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from audit.deid import tagged as sets
 from audit.deid.release import MODES, Release
 from audit.deid.rules import RuleTagger
-from audit.deid.tag import tag_notes
+from audit.deid.tag import census_file, tag_notes
 from audit.deid.tagged import (
     ADDED,
     REMOVED,
@@ -402,7 +402,7 @@ def test_one_text_is_tagged_at_once_and_corrected_in_the_same_way() -> None:
                   "contact": {"n": 1, "n_characters": 12}},
         "n_notes_corrected": 0,
     }  # fmt: skip
-    assert json.loads(sets.census_file(sets.census_of(found, release=release))) == expected
+    assert json.loads(census_file(sets.census_of(found, release=release))) == expected
     fix = Correction(kind=REMOVED, spans=found.document.spans, who="ann")
     done = sets.released_note(found.document, row=1, release=release, corrections=[fix])
     assert done.released == NOTES[0]
