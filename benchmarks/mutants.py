@@ -27,6 +27,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -119,8 +120,9 @@ def mutants(room: Path, *, n: int, seed: int) -> list[Mutant]:
         node = list(_inside(tree))[number]
         what, new = next(iter(_faults(node)))
         line = node.lineno  # type: ignore[attr-defined]
-        text = ast.unparse(ast.fix_missing_locations(_Put(node, new).visit(tree)))
-        found.append(Mutant(path, line, what, text))
+        with suppress(ValueError):  # of some texts in braces that it cannot write
+            text = ast.unparse(ast.fix_missing_locations(_Put(node, new).visit(tree)))
+            found.append(Mutant(path, line, what, text))
     return found
 
 

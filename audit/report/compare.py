@@ -126,24 +126,14 @@ class AucDifference:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Two audits beside each other.
+    """An audit beside a second one, `other`.
 
-    Attributes
-    ----------
-    other
-        The second audit.
-    names
-        The names that both list: columns of the first audit's table, and the other's with
-        "_other" behind. `kind` is "differs" where the audits contradict each other; `is_flagged`
-        is None where a name has no q; `is_different` where only one audit flags it.
-    n_only_one, n_only_other
-        Names that the other audit does not list (or lists twice).
-    n_kind_differs
-        Controls whose kinds differ; they count as the first audit's.
-    tested, controls
-        Members and unknown names, and listed controls; canaries are counted in neither.
-    settings
-        Parts of the question as text, by what they are called; "" where an audit has none such.
+    `names` are those that both list: columns of the first audit's table, and the other's with
+    "_other" behind. `kind` is "differs" where they contradict each other; `is_flagged` is None
+    where a name has no q; `is_different` where only one audit flags it. `n_only_one` and
+    `n_only_other` names the other audit does not list (or lists twice); controls whose kinds differ
+    count as the first audit's. `tested` are members and unknown names; canaries are counted
+    nowhere. `settings` are parts of the question as text, "" where an audit has none such.
     """
 
     other: AuditReport

@@ -53,13 +53,7 @@ def measures_json(report: AuditReport) -> dict[str, Any]:
 def write_report(
     report: AuditReport, out: Path, *, documents: Mapping[str, Sequence[str]] | None = None
 ) -> tuple[Path, ...]:
-    """Write `names.csv`, `measures.json`, `report.json`, and `documents.csv` in scenario 1.
-
-    Raises
-    ------
-    AuditError
-        If the directory cannot be written.
-    """
+    """Write `names.csv`, `measures.json`, `report.json`, and `documents.csv` in scenario 1."""
     contents = {
         "names.csv": names_csv(report),
         "measures.json": _json(measures_json(report), indent=1),
@@ -146,22 +140,10 @@ def bundle_files(
     seal: str = "",
     only: str = "",
 ) -> dict[str, bytes]:
-    """Return the files by name, in the order of their names.
+    """Return the files by name, in the order of their names; of `only` one that file alone.
 
-    Parameters
-    ----------
-    choice
-        Language, form of the names, sections and sign-off.
-    other
-        The audit of the same pair in the other scenario, if it is kept.
-    references
-        The audits that differ in the reference alone, if there are any; the HTML shows them.
-    documents
-        Generated documents by model; only the full form takes them.
-    seal
-        The access log's, so that it can be told later whether the log was put back; "" for none.
-    only
-        The one file that is wanted; KeyError if there is none of that name.
+    `other`, `references` and `seal` as `report_html` takes them; `documents` are generated ones by
+    model, which only the full form takes. The seal can tell later whether the log was put back.
     """
     shown = report.with_names_as(choice.names)
     sealed = shown.to_json()

@@ -93,16 +93,9 @@ def report_html(
 ) -> str:
     """Return the whole file.
 
-    Parameters
-    ----------
-    choice
-        Language, form of the names, sections and sign-off.
-    other
-        The audit of the same pair in the other scenario, if it is kept: its verdict is printed too.
-    references
-        The audit beside those that differ in the reference alone.
-    seal
-        The access log's; it is printed where the report is signed.
+    `other` is the audit of the same pair in the other scenario, if it is kept; `references` are
+    comparisons with those that differ in the reference alone; `seal` is the access log's, printed
+    where the report is signed.
     """
     words, table = catalogue(choice.language, "report"), report.table
     strongest, kinds = strongest_names(table), kind_scores(table)

@@ -10,8 +10,8 @@ import pytest
 
 from audit.home import results_dir
 from cache.store import Store
+from tests.cli.test_commands import PASSAGES, WORDS, call, generated, masked
 from tests.models.make_models import make_bert
-from tests.test_commands import PASSAGES, WORDS, call, generated, masked
 
 LIST = """first_name,last_name,is_member,control_kind,role,n_mentions
 Mary,Smith,1,,staff,2

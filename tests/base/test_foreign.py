@@ -21,7 +21,7 @@ from audit.deid.network.decode import KINDS
 from audit.errors import AuditCancelled, AuditError
 from audit.foreign import MAX_VALUES, json_value, refusing, zip_members
 from audit.home import HOME_VARIABLE
-from tests.child_bounds import Ended, run_bounded
+from tests.base.child_bounds import Ended, run_bounded
 from tests.models.editing import WEIGHTS, config, edit_json
 from tests.models.make_models import make_bert
 

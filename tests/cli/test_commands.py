@@ -295,7 +295,7 @@ def test_score_refuses_what_it_cannot_read(
 def test_scores_of_a_real_pair_give_the_published_auc(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "clinical_mlm_losses"
+    folder = Path(__file__).resolve().parents[3] / "shared" / "data" / "clinical_mlm_losses"
     if not folder.is_dir():
         pytest.skip("the losses of a real pair are not at hand")
     lines = ["score,is_member"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.base.write_faults import run_with_faults
 from tests.repository import many
-from tests.write_faults import run_with_faults
 
 
 @pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler for the failing disk")

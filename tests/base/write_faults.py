@@ -32,7 +32,7 @@ def run_with_faults(what: str, *, folder: Path, n_tries: int | None = None) -> s
         ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"], check=True
     )
     done = subprocess.run(
-        [sys.executable, "-m", "tests.write_faults", what, str(folder), str(n_tries or 0)],
+        [sys.executable, "-m", "tests.base.write_faults", what, str(folder), str(n_tries or 0)],
         cwd=REPOSITORY, capture_output=True, text=True, check=False,
         env=os.environ | {
             "LD_PRELOAD": str(library), "KART_AUDIT_HOME": str(folder / "home"),

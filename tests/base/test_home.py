@@ -1,0 +1,166 @@
+"""The data directory: outside the checkout, for its owner alone; what is installed beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import platform
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from audit import home
+from audit.errors import AuditError
+from audit.home import CHECKOUT, data_home, installed_packages, results_dir, salted_digest
+
+
+@pytest.fixture
+def chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "data"
+    monkeypatch.setenv("KART_AUDIT_HOME", str(path))
+    return path
+
+
+def modes(path: Path) -> dict[str, int]:
+    return {one.name: stat.S_IMODE(one.stat().st_mode) for one in [path, *path.iterdir()]}
+
+
+def test_the_chosen_directory_is_made_and_kept_for_its_owner_alone(chosen: Path) -> None:
+    wanted = {"data": 0o700, "results": 0o700, "salt": 0o600}
+    before = os.umask(0)
+    try:
+        assert (data_home(), results_dir()) == (chosen, chosen / "results")
+    finally:
+        os.umask(before)
+    assert modes(chosen) == wanted
+    for path, opened in ((chosen, 0o755), (chosen / "results", 0o777), (chosen / "salt", 0o644)):
+        path.chmod(opened)
+    results_dir()
+    assert modes(chosen) == wanted
+
+
+def test_an_empty_directory_is_closed_and_one_that_others_work_in_left_alone(chosen: Path) -> None:
+    chosen.mkdir()
+    chosen.chmod(0o755)
+    data_home()
+    assert modes(chosen) == {"data": 0o700}
+    chosen.chmod(0o755)
+    (chosen / "thesis.txt").write_text("not ours", encoding="utf-8")
+    with pytest.raises(AuditError, match="open to other accounts and holds other things"):
+        data_home()
+    assert modes(chosen)["data"] == 0o755
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"XDG_DATA_HOME": "{home}/xdg"}, "xdg/kart-audit"),
+        ({"XDG_DATA_HOME": ""}, ".local/share/kart-audit"),
+        ({"XDG_DATA_HOME": "relative/path"}, ".local/share/kart-audit"),
+        ({}, ".local/share/kart-audit"),
+        ({"KART_AUDIT_HOME": "~/audits", "XDG_DATA_HOME": "{home}/xdg"}, "audits"),
+    ],
+)
+def test_the_place_follows_the_variables(
+    variables: dict[str, str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("KART_AUDIT_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.format(home=tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert data_home() == tmp_path / expected
+
+
+INSIDE, AROUND = "inside the program's own folder", "has other things in it"
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        (str(CHECKOUT), INSIDE), (str(CHECKOUT / "out/new"), INSIDE), ("{tmp}/link/out", INSIDE),
+        (str(CHECKOUT.parent), AROUND), ("/", AROUND), ("{tmp}", AROUND),
+        ("data", "Give the whole path"), ("{tmp}/file", "cannot be made"),
+    ],
+)  # fmt: skip
+def test_a_place_where_it_cannot_be_is_refused(
+    where: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to(CHECKOUT)
+    (tmp_path / "file").touch()
+    before = stat.S_IMODE(CHECKOUT.parent.stat().st_mode)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KART_AUDIT_HOME", where.format(tmp=tmp_path))
+    with pytest.raises(AuditError, match=said):
+        data_home()
+    assert stat.S_IMODE(CHECKOUT.parent.stat().st_mode) == before
+    assert not (CHECKOUT / "out").exists()
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_a_directory_that_cannot_be_closed_is_refused(
+    chosen: Path, monkeypatch: pytest.MonkeyPatch, is_silent: bool
+) -> None:
+    chosen.mkdir()
+    chosen.chmod(0o755)
+
+    def chmod(path: Path, wanted: int) -> None:
+        if not is_silent:
+            raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "chmod", chmod)
+    with pytest.raises(AuditError, match="cannot be closed to others"):
+        data_home()
+
+
+def test_a_directory_of_another_account_is_refused(
+    chosen: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen.mkdir(mode=0o700)
+    monkeypatch.setattr(home.os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(AuditError, match="belongs to another account"):
+        data_home()
+
+
+def test_the_digest_is_keyed_with_a_salt_of_the_installation(
+    chosen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ThreadPoolExecutor(8) as pool:  # many first starts agree on one salt
+        (digest,) = set(pool.map(salted_digest, ["山田 太郎"] * 32))
+    assert [path.name for path in chosen.iterdir()] == ["salt"]
+    salt = (chosen / "salt").read_bytes()
+    assert len(salt) == 32
+    assert digest == hmac.digest(salt, "山田 太郎".encode(), "sha256").hex()
+    assert digest != hashlib.sha256("山田 太郎".encode()).hexdigest()
+    (chosen / "salt").write_bytes(b"short")
+    with pytest.raises(AuditError, match="salt is damaged"):
+        salted_digest("")
+    monkeypatch.setenv("KART_AUDIT_HOME", str(tmp_path / "other"))
+    assert salted_digest("山田 太郎") != digest
+
+
+def test_versions_are_those_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {package.name: package for package in installed_packages()}
+    assert found["Python"].version == platform.python_version()
+    assert found["numpy"].version == np.__version__
+    assert all(package.version for package in found.values())
+    assert all(0 < len(package.licence) <= 66 for package in found.values())
+    assert "Apache" in found["transformers"].licence
+    monkeypatch.setattr(home, "PACKAGES", ("no-such-package-at-all",))
+    assert installed_packages()[1] == home.Package("no-such-package-at-all", "", "")
+
+
+def test_torch_is_not_imported_for_its_version() -> None:
+    script = (
+        "import sys\n"
+        "from audit.home import installed_packages\n"
+        "assert installed_packages()[1].version\n"
+        "assert not {'torch', 'transformers'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=CHECKOUT, check=True)
