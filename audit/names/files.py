@@ -175,6 +175,10 @@ def _row(first: str, last: str, given: Mapping[str, str], number: int, *, what: 
     is_member = _TRUTH[cell["is_member"]]
     n_mentions = int(cell["n_mentions"].removesuffix(".0")) if cell["n_mentions"] else None
     role, kind = given.get("role", ""), cell["control_kind"]
+    if kind and is_member is not False:
+        raise AuditError(
+            "The name has a control_kind but is no control.", where=where, do="Set is_member to 0."
+        )
     if CANARY in (cell["role"], kind):
         # A canary is known by its role or by its kind; either may be left out of the file.
         if is_member is None or (is_member and not n_mentions) or kind not in ("", CANARY):
@@ -185,10 +189,6 @@ def _row(first: str, last: str, given: Mapping[str, str], number: int, *, what: 
                 "the control_kind is canary or empty.",
             )
         role, kind = CANARY, "" if is_member else CANARY
-    elif kind and is_member is not False:
-        raise AuditError(
-            "The name has a control_kind but is no control.", where=where, do="Set is_member to 0."
-        )
     is_guessed = is_member is False and (not kind or _TRUTH.get(cell["kind_guessed"]) is True)
     return {
         "first": first,

@@ -38,10 +38,10 @@ def test_planted_and_held_out_names_are_known_by_role_or_kind() -> None:
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ("A,B,,,canary,1", "whether it was planted"),
-        ("A,B,1,,canary,", "how often it was planted"),
-        ("A,B,1,,canary,0", "how often it was planted"),
-        ("A,B,0,easy,canary,", "another control_kind"),
+        ("A,B,,,canary,1", "does not fit a canary"),
+        ("A,B,1,,canary,", "does not fit a canary"),
+        ("A,B,1,,canary,0", "does not fit a canary"),
+        ("A,B,0,easy,canary,", "does not fit a canary"),
         ("A,B,1,canary,,2", "is no control"),
     ],
 )
