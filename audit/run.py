@@ -135,7 +135,7 @@ def run_audit(
     pair = load_pair(request.general, request.hospital, device=device, dtype=dtype)
     if dtype != "float32":
         check_rounding(pair, general=request.general, hospital=request.hospital, device=device)
-    names, n_reference = attacks.with_reference(request, pair, pool=pool)
+    names = attacks.with_reference(request, pair, pool=pool)
     task = attacks.task_of(request, pair, names)
     phases = {
         f"{who} model: {_PHASES[kind]}": float(evidence.n_rows(kind, task, n))
@@ -154,7 +154,7 @@ def run_audit(
             )  # fmt: skip
 
         attack = attacks.attack(request, pair, task, names=names, pool=pool, sources=source)
-    report = _report(request, pair, attack, question=question, n_reference=n_reference)
+    report = _report(request, pair, attack, question=question)
     made = {"at": now(), "seconds": round(time.monotonic() - started, 3), "kernels": kernels}
     report = report.changed(made=made | evidence.backend(device))
     # The report last: where it is, everything that belongs to it is there too.
@@ -210,10 +210,10 @@ def _report(
     attack: AttackResult,
     *,
     question: Mapping[str, Any],
-    n_reference: int,
 ) -> AuditReport:
     scenario = request.scenario_number
     listed = with_popularity(request.candidates, pool=pool_for(request.candidates))
+    n_reference = len(attack.n_pieces) - len(listed)
     judged = judge(
         attack, candidates=listed, scenario=scenario, seed=request.seed,
         threshold=request.threshold,

@@ -47,9 +47,7 @@ def main_lead(request: AuditRequest) -> spelling.PassageKind:
     return kinds.most_common(1)[0][0] if kinds else spelling.RUNNING_TEXT
 
 
-def with_reference(
-    request: AuditRequest, pair: ModelPair, *, pool: NamePool
-) -> tuple[Candidates, int]:
+def with_reference(request: AuditRequest, pair: ModelPair, *, pool: NamePool) -> Candidates:
     """Return the listed names followed by reference controls with the same numbers of pieces."""
     listed, kind, tokenizer = request.candidates, main_lead(request), pair.hospital.tokenizer
     pieces = spelling.part_pieces(listed, kind=kind, tokenizer=tokenizer)
@@ -81,7 +79,7 @@ def with_reference(
     for role, alone in (("first", totals(1, listed.first)), ("last", totals(1, listed.last))):
         if alone:
             controls = controls + part_controls(pool, role=role, n_by_pieces=alone, **asked)
-    return with_popularity(listed, pool=pool) + controls, len(controls)
+    return with_popularity(listed, pool=pool) + controls
 
 
 def task_of(

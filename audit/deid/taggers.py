@@ -167,8 +167,11 @@ class KnownTagger:
         `n_predicted` marks `n_right` are an annotated span's. None where spans were not counted.
         """
         names = ("n_gold", "n_missed", "n_predicted", "n_spurious")
-        n_gold, n_missed, n_predicted, n_spurious = (self.measured.get(name) for name in names)
-        if n_gold is None or n_predicted is None:
+        counts: list[Any] = [self.measured.get(name) for name in names]
+        if None in counts:
+            return None
+        n_gold, n_missed, n_predicted, n_spurious = counts
+        if not (0 <= n_missed <= n_gold and 0 <= n_spurious <= n_predicted):
             return None
         return {"n_gold": n_gold, "n_found": n_gold - n_missed, "n_predicted": n_predicted,
                 "n_right": n_predicted - n_spurious}  # fmt: skip

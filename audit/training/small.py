@@ -119,16 +119,22 @@ class _SmallLearner(Learner):
 def _drawn(
     documents: Sequence[Ids], *, special: SpecialIds, settings: PretrainSettings, seed: int
 ) -> Iterator[MaskedRows]:
-    """Yield the rows of each step; the documents are shuffled before each epoch."""
+    """Yield the rows of each step; the documents are shuffled after each epoch."""
     rng = np.random.default_rng([seed, 3])
-    n_until_shuffle, ids = 0.0, np.empty(0, dtype=np.int64)
+    ids = _stream(documents, special=special, rng=rng)
+    n_until_shuffle = settings.steps_per_epoch(len(ids))
     for step in count(1):
         if step > n_until_shuffle:
-            order = rng.permutation(len(documents))
-            ids = np.concatenate([np.append(documents[index], special.sep) for index in order])
+            ids = _stream(documents, special=special, rng=rng)
             n_until_shuffle += settings.steps_per_epoch(len(ids))
         rows = _rows(ids, special=special, settings=settings, rng=rng)
         yield masked_rows(rows, special=special, share=_MASK_SHARE, rng=rng)
+
+
+def _stream(documents: Sequence[Ids], *, special: SpecialIds, rng: np.random.Generator) -> Ids:
+    """Shuffle the documents into one stream with [SEP] between."""
+    order = rng.permutation(len(documents))
+    return np.concatenate([np.append(documents[index], special.sep) for index in order])
 
 
 def _rows(

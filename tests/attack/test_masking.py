@@ -181,7 +181,7 @@ def test_scores_by_part_and_the_error_of_the_fixed_one_are_the_slow_references(
     passages, pool = PASSAGES.passages, us_pool()
     plain = {who[0]: plain_model(folders[who]) for who in folders}
     pair = load_pair(folders["general"], folders["hospital"])
-    names = with_reference(request_of(folders), pair, pool=pool)[0]  # listed ones, then controls
+    names = with_reference(request_of(folders), pair, pool=pool)  # listed ones, then controls
     at, example, of_name = parts_at(names)
     logs = {
         who: [
@@ -352,7 +352,7 @@ def test_names_of_one_part_are_ranked_among_controls_of_one_part(tmp_path: Path)
     assert inspection is not None
     assert found.names["n_pieces"] == [2, 2, 2]
     assert found.names["is_unmatched"] == [False] * 3
-    drawn = with_reference(asked, pair, pool=us_pool())[0].rows(
+    drawn = with_reference(asked, pair, pool=us_pool()).rows(
         range(3, 3 + len(inspection.reference_score))
     )
     is_alone = np.array([not first for first in drawn.first])

@@ -118,7 +118,7 @@ def test_kept_counts_are_whole_shards_or_everything(tmp_path: Path) -> None:
 def test_the_work_is_what_the_run_announces(models: tuple[Path, Path]) -> None:
     request = request_of(models, 2, 100)
     pair = load_pair(request.general, request.hospital)
-    names, _ = with_reference(request, pair, pool=pool_for(request.candidates))
+    names = with_reference(request, pair, pool=pool_for(request.candidates))
     task = attacks.task_of(request, pair, names)
     prepared = prepare(request)
     assert prepared.question == request.question()

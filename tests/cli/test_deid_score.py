@@ -94,7 +94,7 @@ def test_other_label_sets_are_kept_or_mapped(tmp_path):
     ("gold", "pred", "options", "said"),
     [
         ([], [note("1", "Ann.")], (), "predicted notes, line 1: .*not that of the gold"),
-        ([], [note("1", "Ann", (0, 9, "x"))], (), "predicted notes, line 1: .*behind"),
+        ([], [note("1", "Ann", (0, 9, "x"))], (), "predicted notes, line 1: .*spans"),
         ([], [note("1", "Ann")] * 2, (), "twice"),
         ([note("1", "Ann")] * 2, [], (), "twice"),
         ([], [note("3", "zz")], (), "no note in common"),

@@ -75,9 +75,10 @@ def test_a_trained_one_is_kept_listed_loaded_and_forgotten() -> None:
     assert TAGGERS.all() == ()
 
 
-def test_spans_that_were_not_counted_are_no_validation() -> None:
+def test_counts_that_are_not_there_or_cannot_be_are_no_validation() -> None:
     names = ("n_gold", "n_missed", "n_predicted", "n_spurious")
-    for counts, found in (((3, 1, 4, 2), (3, 2, 4, 2)), ((None, None, None, None), None)):
+    none = ((None, None, None, None), (1, 2, 0, 0), (2, -1, 1, 1), (2, 1, 1, 2), (2, 1, 1, -1))
+    for counts, found in (((3, 0, 4, 0), (3, 3, 4, 4)), *((counts, None) for counts in none)):
         measured = dict(zip(names, counts, strict=True))
         one = KnownTagger("a", "token", "", "d", measured=measured)
         assert one.validation == (found and dict(zip(
