@@ -67,7 +67,7 @@ from audit.deid.taggers import (
     load_tagger_folder,
 )
 from audit.deid.tasks import TaggerTask
-from audit.demo import DemoTask, demo_digests, is_demo, report_summary, self_test
+from audit.demo import DemoTask, report_summary, self_test
 from audit.errors import AuditCancelled, AuditError, Message
 from audit.experiment.leakage import (
     FILES,
@@ -114,6 +114,8 @@ from audit.report.html import ReportChoice
 from audit.report.report import (
     AuditReport,
     KeptAudit,
+    demo_digests,
+    is_demo,
     kept_audit,
     other_scenario,
     same_but_reference,

@@ -7,7 +7,6 @@ pair: M_general further trained on the same notes with other names)?
 
 from __future__ import annotations
 
-import functools
 import math
 import time
 from collections.abc import Mapping
@@ -26,18 +25,16 @@ from audit.attack.question import (
 )
 from audit.errors import AuditError
 from audit.home import DEMO_HOSPITAL, results_dir
-from audit.models.inspect import model_digest
 from audit.names.files import read_names
 from audit.notes.passages import read_passages
 from audit.progress import Pace, Progress, ProgressListener
-from audit.report.report import AuditReport
+from audit.report.report import REMEMBERED, AuditReport, demo_digests
 from audit.run import AuditTask, run_audit
 from audit.task import MAX_SEED, Contact, Device, Question, Task, queue_of
 from cache.store import Store
 
 HOSPITAL = "hospital-40"
 EXPOSURES = ("hospital-1.6", "hospital-5", "hospital-20")
-REMEMBERED = "demo/digests"
 
 
 class DemoTask(Task):
@@ -150,27 +147,6 @@ def remember(reports: Mapping[str, AuditReport], *, store: Store) -> None:
     """Note which kept audits are the demo's, so that every screen can say so."""
     known = demo_digests(store)
     store.put_record(REMEMBERED, known | {name: report.digest for name, report in reports.items()})
-
-
-def demo_digests(store: Store) -> dict[str, str]:
-    """Return the digests of the demo's audits by name; empty before the first demo run."""
-    return dict(store.get_record(REMEMBERED) or {})
-
-
-def is_demo(report: AuditReport, *, digests: Mapping[str, str]) -> bool:
-    """Whether an audit is of a made-up hospital: one of the demo's, or of a model shipped for it.
-
-    The shipped model is known by its weights, so that an audit of the demo is known as such while
-    the demo still runs, and when somebody asks it by hand. `digests` are those of `demo_digests`.
-    """
-    return report.digest in digests.values() or report.models["hospital"].digest in _shipped()
-
-
-@functools.cache
-def _shipped() -> frozenset[str]:
-    """Return the digests of all models of the demo hospital."""
-    folders = [folder for folder in DEMO_HOSPITAL.glob("*/models/*") if folder.is_dir()]
-    return frozenset(map(model_digest, folders))
 
 
 def report_summary(report: AuditReport) -> dict[str, Any]:

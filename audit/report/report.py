@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -23,6 +23,8 @@ from audit.attack.decisions import ALPHA, FLAGGED
 from audit.attack.metrics import GENERAL_ALONE
 from audit.attack.verdict import equal_models_record
 from audit.errors import AuditError, Message
+from audit.home import DEMO_HOSPITAL
+from audit.models.inspect import model_digest
 from audit.notes.passages import Passage
 from audit.report.names import NameForm, name_table, number, seen_as
 from audit.stats import Estimate, FloatArray, Rate, wilson
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA = 1
+REMEMBERED = "demo/digests"
+"""Under which key the store holds which audits are the demo's."""
 _PAIR = ("general", "hospital")
 POPULARITY = "popularity"
 LINKED_BY = ("hospital_against_general", "hospital_alone", "general_alone")
@@ -640,6 +644,27 @@ def kept_audit(report: AuditReport, *, is_demo: bool = False) -> KeptAudit:
         report.digest, report.at, report.scenario.number, models["general"].name,
         models["hospital"].name, report.n_names, report.verdict.state, family, is_demo,
     )  # fmt: skip
+
+
+def demo_digests(store: Store) -> dict[str, str]:
+    """Return the digests of the demo's audits by name; empty before the first demo run."""
+    return dict(store.get_record(REMEMBERED) or {})
+
+
+def is_demo(report: AuditReport, *, digests: Mapping[str, str]) -> bool:
+    """Whether an audit is of a made-up hospital: one of the demo's, or of a model shipped for it.
+
+    The shipped model is known by its weights, so that an audit of the demo is known as such while
+    the demo still runs, and when somebody asks it by hand. `digests` are those of `demo_digests`.
+    """
+    return report.digest in digests.values() or report.models["hospital"].digest in _shipped()
+
+
+@cache
+def _shipped() -> frozenset[str]:
+    """Return the digests of all models of the demo hospital."""
+    folders = [folder for folder in DEMO_HOSPITAL.glob("*/models/*") if folder.is_dir()]
+    return frozenset(map(model_digest, folders))
 
 
 def same_but_reference(audit: KeptAudit, *, kept: Sequence[KeptAudit]) -> tuple[KeptAudit, ...]:

@@ -12,7 +12,6 @@ import pandas as pd
 import streamlit as st
 
 from audit.access_log import LogEntry, Verification, entries, log_mark, verify
-from audit.demo import demo_digests, is_demo
 from audit.errors import AuditError
 from audit.home import data_home, results_dir
 from audit.report.compare import (
@@ -27,6 +26,8 @@ from audit.report.report import (
     AuditReport,
     Inspection,
     KeptAudit,
+    demo_digests,
+    is_demo,
     kept_audit,
     kept_inspection,
     same_but_reference,

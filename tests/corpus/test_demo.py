@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from audit.demo import DemoTask, demo_digests, is_demo, remember, report_summary
+from audit.demo import DemoTask, remember, report_summary
 from audit.errors import AuditError
 from audit.home import DEMO_HOSPITAL
 from audit.models.inspect import model_digest
 from audit.models.load import load_pair
 from audit.names.files import read_names
 from audit.notes.passages import read_passages
+from audit.report.report import demo_digests, is_demo
 from audit.run import run_audit
 from benchmarks import demo_hospital as demo_notes
 from benchmarks.demo_hospital import ENGLISH, JAPANESE, Recipe, build_demo

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from audit.demo import demo_digests as known_digests
 from audit.home import DEMO_HOSPITAL, HOME_VARIABLE, results_dir
+from audit.report.report import demo_digests as known_digests
 from cache.store import Store
 
 REPOSITORY = Path(__file__).resolve().parents[2]
