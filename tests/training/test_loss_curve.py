@@ -6,11 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.training.config import (
-    LossCurve,
-    LossPoint,
-    loss_curve,
-)
+from audit.training.config import MOST_DRAWN, LossCurve, LossPoint, loss_curve
 
 
 def point(step: int, loss: float | None, held_out: float | None = None) -> LossPoint:
@@ -42,6 +38,12 @@ def test_the_average_by_hand(values: list[float]) -> None:
         by_hand = sum(w * x for w, x in zip(weights, values, strict=False)) / sum(weights)
         assert smoothed == pytest.approx(by_hand, abs=1e-9)
     assert curve.losses == tuple(values)
+
+
+def test_a_long_training_is_drawn_thinned_and_to_its_end() -> None:
+    curve = loss_curve([point(i, float(i)) for i in range(1, 20_001)], n_steps=20_000)
+    assert curve.steps == tuple(range(40, 20_001, 40)) == tuple(map(int, curve.losses))
+    assert len(curve.smoothed) == MOST_DRAWN
 
 
 @pytest.mark.parametrize(
