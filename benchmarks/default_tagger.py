@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.deid.matching import OPTIMAL
-from audit.deid.network.config import Material, TaggerFacts, TaggerSettings, synthetic
+from audit.deid.network.config import Material, TaggerFacts, TaggerSettings
 from audit.deid.network.model import load_token_tagger
 from audit.deid.network.training import TaggerOrder, predicted, train_tagger
 from audit.deid.rules import RuleTagger
@@ -31,6 +31,7 @@ from audit.notes.formats import jsonl_line
 from audit.notes.spans import Span, TaggedDocument, tagged
 from audit.rng import generator
 from audit.stats import N_REPLICATES
+from benchmarks.synthetic import in_turn
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def measure_again(out: Path) -> dict[str, Any]:
 
 
 def _notes(n: int, *, seed: int, is_held_out: bool = False) -> tuple[TaggedDocument, ...]:
-    return tuple(synthetic(n, seed=seed, languages=LANGUAGES, is_held_out=is_held_out))
+    return tuple(in_turn(n, seed=seed, languages=LANGUAGES, is_held_out=is_held_out))
 
 
 def _put_down(work: Path, *, out: Path, how: dict[str, Any]) -> None:

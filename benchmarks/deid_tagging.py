@@ -21,12 +21,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from audit.deid.network.config import synthetic
 from audit.deid.release import Release
 from audit.deid.tag import tag_notes
 from audit.deid.tagger import tag_checked
 from audit.deid.taggers import load_tagger
 from audit.notes.read import open_notes
+from benchmarks.synthetic import in_turn
 
 N_LONG = 30_000
 SEED = 20
@@ -39,7 +39,7 @@ def peak_megabytes() -> float:
 
 def texts(n: int) -> list[str]:
     """Return synthetic notes of both languages, of held-out styles."""
-    notes = synthetic(n, seed=SEED, languages=("ja", "en"), is_held_out=True)
+    notes = in_turn(n, seed=SEED, languages=("ja", "en"), is_held_out=True)
     return [note.text for note in notes]
 
 

@@ -176,7 +176,15 @@ def training(tree: Tree) -> Iterator[tuple[str, Any]]:
     yield (
         "deid train",
         tree.call(
-            "deid", "train", "--synthetic", "60", "--epochs", "1", "--out", str(out), "--json"
+            "deid",
+            "train",
+            "--gold",
+            str(CHECKOUT / "audit/deid/example/en.jsonl"),
+            "--epochs",
+            "1",
+            "--out",
+            str(out),
+            "--json",
         ),
     )
     yield "tagger weights", _files(out / "model", only=("model.safetensors", "characters.json"))

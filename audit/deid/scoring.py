@@ -24,7 +24,7 @@ from audit.deid.copies import (
     notes_in,
     read_copies,
 )
-from audit.deid.given import clear_given, given_path, keep_notes
+from audit.deid.given import annotated_notes, clear_given, given_path, keep_notes
 from audit.deid.matching import OPTIMAL, Matcher
 from audit.deid.metrics import Pair
 from audit.deid.score import (
@@ -63,7 +63,7 @@ from audit.task import SHORT, Contact, Question, Task, queue_of, states_of
 
 LANGUAGES = ("ja", "en")
 MAX_REPLICATES = 100_000
-N_EXAMPLE, EXAMPLE_SEED = 200, 20261122
+EXAMPLES = Path(__file__).parent / "example"
 ABANDONED_SECONDS = 7 * 86400.0
 _SHORT_BYTES = 5_000_000  # of both sides together: what is counted within minutes
 
@@ -168,12 +168,8 @@ def _state(source: Source) -> list[object]:
 
 def _example(language: str) -> str:
     """Keep the example's notes, invented in styles that no training saw; return their digest."""
-    from audit.deid.synthetic import HELD_OUT_STYLES, synthetic_notes
-
-    notes = synthetic_notes(
-        N_EXAMPLE, seed=EXAMPLE_SEED, language=language, styles=HELD_OUT_STYLES[language]
-    )
-    return keep_notes(tuple(notes)).digest
+    path = EXAMPLES / f"{language}.jsonl"
+    return keep_notes(annotated_notes(path, what="example").all()).digest
 
 
 def _known(tagger_id: str) -> KnownTagger:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -16,12 +16,10 @@ from audit.deid.generative.config import TuningSettings
 from audit.deid.generative.model import check_directory, model_files
 from audit.deid.given import Files, annotated_notes, is_table, notes_lines, whole_note
 from audit.deid.network.config import (
-    MAX_SYNTHETIC,
     Material,
     TaggerSettings,
     file_digests,
     split_off,
-    synthetic,
 )
 from audit.deid.release import Release
 from audit.deid.tag import tag_notes
@@ -173,18 +171,12 @@ class TaggerTask(Task):
     """The training of a token classifier, or the tuning of a causal language model."""
 
     job = "tagger"
-    flags: ClassVar = {"n_synthetic": "--synthetic", "languages": "--language"}
+    flags: ClassVar = {}
 
     settings: TaggerSettings | TuningSettings
     """Which of them says what is trained."""
     gold: tuple[Path, ...] = Field(
         default=(), description="annotated notes: a file or a folder of any format of `deid`"
-    )
-    n_synthetic: int = Field(
-        default=0, ge=0, le=MAX_SYNTHETIC, description="in their place so many synthetic notes"
-    )
-    languages: tuple[Literal["ja", "en"], ...] = Field(
-        default=("ja", "en"), description="of the synthetic notes; both without it"
     )
     validation: tuple[Path, ...] = Field(
         default=(), description="annotated notes to measure on; without it a tenth of the patients"
@@ -202,15 +194,10 @@ class TaggerTask(Task):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if bool(self.gold) == bool(self.n_synthetic):
-            raise AuditError(
-                "Give annotated notes or a number of synthetic ones, one of the two.",
-                where="annotated notes",
-            )
-        if isinstance(self.settings, TuningSettings):
-            if self.start is None or not self.gold:
-                raise AuditError("There are no gold notes to train on.", where="gold notes")
-        elif len(self.gold) > 1 or len(self.validation) > 1:
+        if not self.gold:
+            raise AuditError("There are no gold notes to train on.", where="gold notes")
+        is_one = isinstance(self.settings, TaggerSettings)
+        if is_one and (len(self.gold) > 1 or len(self.validation) > 1):
             raise AuditError(
                 "Give one file or one folder.",
                 where="annotated notes",
@@ -235,7 +222,7 @@ class TaggerTask(Task):
             model = file_digests(self.start)
         notes = [states_of(*files, where="annotated notes") for files in
                  (self.gold, self.validation)]  # fmt: skip
-        about = [self.settings.plain(), notes, self.n_synthetic, self.languages, model]
+        about = [self.settings.plain(), notes, model]
         tagger_id = TRAINED + salted_digest(f"tagger {json.dumps(about, sort_keys=True)}")[:12]
         return self.with_(tagger_id=tagger_id).asked(
             label=self.start.name if self.start else "characters",
@@ -262,17 +249,11 @@ class TaggerTask(Task):
     def _train(self, settings: TaggerSettings, contact: Contact) -> None:
         from audit.deid.network.training import TaggerOrder, in_five_types, train_tagger
 
-        if self.gold:
-            gold = annotated_notes(self.gold[0], what="annotated notes")
-            found, unknown = in_five_types(gold.all())
-            if unknown:
-                contact.say(f"{len(unknown)} labels are none of the five types: their spans are "
-                            "left out.")  # fmt: skip
-        else:
-            found = list(synthetic(
-                self.n_synthetic, seed=settings.seed, languages=self.languages,
-                should_stop=contact.should_stop,
-            ))  # fmt: skip
+        gold = annotated_notes(self.gold[0], what="annotated notes")
+        found, unknown = in_five_types(gold.all())
+        if unknown:
+            contact.say(f"{len(unknown)} labels are none of the five types: their spans are "
+                        "left out.")  # fmt: skip
         if self.validation:
             validation = annotated_notes(self.validation[0], what="annotated notes")
             others, _ = in_five_types(validation.all())
@@ -288,7 +269,6 @@ class TaggerTask(Task):
                 encoder=self.start,
                 title=self.title,
                 device=self.device,
-                about={"synthetic": self.n_synthetic},
             ),
             material,
             progress=contact.listen,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from audit.deid import taggers
-from audit.deid.network.config import Material, synthetic
+from audit.deid.network.config import Material
 from audit.deid.network.training import TaggerOrder, figures_of, predicted, train_tagger
 from audit.deid.tagger import tag_checked
 from audit.deid.taggers import (
@@ -27,6 +27,7 @@ from audit.deid.taggers import (
     trained_tagger,
 )
 from audit.errors import AuditError
+from benchmarks.synthetic import in_turn
 from tests.deid.token.make_notes import SMALL, notes, quick
 
 KEPT = "trained/0123456789ab"
@@ -115,7 +116,7 @@ def test_the_shipped_default_is_small_and_is_the_one_that_was_measured() -> None
 
 @pytest.mark.parametrize("language", ["ja", "en"])
 def test_the_default_reaches_on_new_notes_of_other_styles_what_it_says(language: str) -> None:
-    found = list(synthetic(60, seed=4242, languages=(language,), is_held_out=True))
+    found = list(in_turn(60, seed=4242, languages=(language,), is_held_out=True))
     tagger = load_tagger(DEFAULT, device="cpu")
     figures = figures_of(predicted(found, tag_checked(tagger, [one.text for one in found])))
     said = HOW["held_out"]["default"][language]["strict"]["all"]

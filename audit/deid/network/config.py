@@ -1,10 +1,10 @@
-"""What a tagger is trained on: files of annotated notes, or synthetic ones; torch-free."""
+"""What a tagger is trained on: files of annotated notes; torch-free."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Self
@@ -13,10 +13,9 @@ from pydantic import Field, model_validator
 
 from audit.deid.network.decode import BIO, Scheme, TagScheme
 from audit.deid.tagger import TaggerFile, unreadable
-from audit.errors import AuditCancelled, AuditError
+from audit.errors import AuditError
 from audit.notes.formats import jsonl_line
 from audit.notes.spans import TaggedDocument
-from audit.progress import StopQuestion
 from audit.rng import generator
 from audit.shelf import fingerprint
 from audit.task import Record
@@ -125,9 +124,7 @@ def file_digests(path: Path) -> dict[str, str]:
         raise unreadable(path, error) from None
 
 
-MAX_SYNTHETIC = 1_000_000
 _MOST_VALIDATION = 1000
-_ASK_EVERY = 50
 _WHERE = "annotated notes"
 
 
@@ -156,28 +153,6 @@ class Material:
         for document in (*self.train, *self.validation):
             found.update(jsonl_line(document).encode("utf-8", "surrogatepass"))
         return found.hexdigest()
-
-
-def synthetic(
-    n: int,
-    *,
-    seed: int,
-    languages: Sequence[str],
-    is_held_out: bool = False,
-    should_stop: StopQuestion = lambda: False,
-) -> Iterator[TaggedDocument]:
-    """Yield synthetic notes, as many of each language, in turn; of held-out styles if asked."""
-    from audit.deid.synthetic import HELD_OUT_STYLES, TRAIN_STYLES, synthetic_notes
-
-    styles = HELD_OUT_STYLES if is_held_out else TRAIN_STYLES
-    known = [language for language in languages if language in styles]
-    for number, language in enumerate(known):
-        share = n // len(known) + (number < n % len(known))
-        notes = synthetic_notes(share, seed=seed, language=language, styles=styles[language])
-        for i, note in enumerate(notes):
-            if i % _ASK_EVERY == 0 and should_stop():
-                raise AuditCancelled
-            yield note.named(f"{language}/{note.doc_id}")
 
 
 def split_off(documents: Sequence[TaggedDocument], *, seed: int, share: float = 0.1) -> Material:

@@ -17,10 +17,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid import synthetic
+import benchmarks.synthetic as synthetic
+from audit.deid.given import annotated_notes
 from audit.deid.rules import RuleTagger
-from audit.deid.synthetic import HELD_OUT_STYLES, TRAIN_STYLES, styles_of, synthetic_notes
-from audit.deid.synthetic.grammar import (
+from audit.deid.scoring import EXAMPLES
+from audit.names.people import rules_of
+from audit.notes.formats import jsonl_line
+from audit.notes.spans import (
+    CONTACT,
+    IDENTIFIER,
+    LINKAGE_CODE,
+    PERSONAL_ID_CODE,
+    QUASI_IDENTIFIER,
+    TYPES,
+    Span,
+    TaggedDocument,
+)
+from benchmarks.synthetic import (
+    HELD_OUT_STYLES,
+    TRAIN_STYLES,
+    example,
+    in_turn,
+    styles_of,
+    synthetic_notes,
+)
+from benchmarks.synthetic.grammar import (
     Choice,
     Dice,
     Number,
@@ -33,19 +54,8 @@ from audit.deid.synthetic.grammar import (
     grammar_of,
     template_of,
 )
-from audit.deid.synthetic.notes import surfaced
-from audit.deid.synthetic.people import EnglishCast, JapaneseCast, patient_facts
-from audit.names.people import rules_of
-from audit.notes.spans import (
-    CONTACT,
-    IDENTIFIER,
-    LINKAGE_CODE,
-    PERSONAL_ID_CODE,
-    QUASI_IDENTIFIER,
-    TYPES,
-    Span,
-    TaggedDocument,
-)
+from benchmarks.synthetic.notes import surfaced
+from benchmarks.synthetic.people import EnglishCast, JapaneseCast, patient_facts
 
 LANGUAGES = ("ja", "en")
 CASTS = {"ja": JapaneseCast, "en": EnglishCast}
@@ -83,10 +93,21 @@ def test_the_notes_of_a_seed_are_the_same_in_every_version(
     assert hashlib.sha256(json.dumps(record).encode()).hexdigest()[:16] == digest
 
 
+def test_notes_come_in_turn_and_the_example_is_the_one_that_is_shipped() -> None:
+    made = list(in_turn(5, seed=1, languages=("ja", "en")))
+    assert [one.doc_id[:3] for one in made] == ["ja/", "ja/", "ja/", "en/", "en/"]
+    held_out = list(in_turn(5, seed=1, languages=("ja", "en"), is_held_out=True))
+    assert {one.text for one in held_out}.isdisjoint(one.text for one in made)
+    for language in HELD_OUT_STYLES:
+        shipped = (EXAMPLES / f"{language}.jsonl").read_text(encoding="utf-8")
+        assert shipped == "".join(map(jsonl_line, example(language)))
+        assert annotated_notes(EXAMPLES / f"{language}.jsonl").all() == list(example(language))
+
+
 def test_another_process_gives_the_first_of_more_notes_and_needs_no_large_library() -> None:
     script = (
         "import hashlib, sys\n"
-        "from audit.deid.synthetic import synthetic_notes\n"
+        "from benchmarks.synthetic import synthetic_notes\n"
         "notes = list(synthetic_notes(30, seed=5))\n"
         "assert not {'torch', 'faker', 'transformers', 'streamlit'} & set(sys.modules)\n"
         "print(hashlib.sha256(repr(notes).encode()).hexdigest())\n"

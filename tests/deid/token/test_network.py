@@ -18,7 +18,7 @@ from torch.nn import functional
 from transformers import BertConfig, BertModel
 
 from audit.cli import called, parsed
-from audit.deid.network.config import Material, TaggerFacts, TaggerSettings, split_off, synthetic
+from audit.deid.network.config import Material, TaggerFacts, TaggerSettings, split_off
 from audit.deid.network.decode import characters_of, places_of
 from audit.deid.network.model import load_token_tagger, new_model, rows_of, scores_of
 from audit.deid.network.training import (
@@ -304,12 +304,6 @@ def test_material() -> None:
     assert unknown == ("dose",) and mapped == given.with_spans(
         [Span(4, 9, "identifier"), Span(11, 19, "contact")]
     )
-    made = list(synthetic(5, seed=1, languages=("ja", "en")))
-    assert [one.doc_id[:3] for one in made] == ["ja/", "ja/", "ja/", "en/", "en/"]
-    held_out = list(synthetic(5, seed=1, languages=("ja", "en"), is_held_out=True))
-    assert {one.text for one in held_out}.isdisjoint(one.text for one in made)
-    with pytest.raises(AuditCancelled):
-        list(synthetic(5, seed=1, languages=("ja",), should_stop=lambda: True))
 
 
 def test_figures_by_hand() -> None:
@@ -355,9 +349,9 @@ def test_other_notes_settings_or_places_are_another_question(place: Path) -> Non
     assert (question.kind, question.label) == ("tagger", "characters") and "tagger" in KINDS
     assert wanted(place).question().digest == question.digest
     orders = [wanted(place), wanted(place, validation=(place / "more.jsonl",)),
-              wanted(place, settings=quick(n_epochs=1.0)), wanted(place, out=place / "o"),
-              wanted(place, gold=(), n_synthetic=9)]  # fmt: skip
-    assert len({one.question().digest for one in orders}) == 5
+              wanted(place, settings=quick(n_epochs=1.0)),
+              wanted(place, out=place / "o")]  # fmt: skip
+    assert len({one.question().digest for one in orders}) == 4
     (place / "gold.jsonl").write_text(write_jsonl(notes(25)), "utf-8")
     assert wanted(place).question().digest != question.digest
 
@@ -382,9 +376,8 @@ def test_the_job_trains_a_tagger_that_is_kept_and_says_how_far_it_is(place: Path
 
 @pytest.mark.parametrize(
     "changes",
-    [{"gold": ()}, {"n_synthetic": 5}, {"gold": (), "n_synthetic": -1}, {"title": "x" * 300},
-     {"gold": (), "n_synthetic": 5, "languages": ("fr",)}, {"gold": (Path("none.jsonl"),)},
-     {"start": Path("none")}],
+    [{"gold": ()}, {"title": "x" * 300}, {"gold": (Path("none.jsonl"),)}, {"start": Path("none")},
+     {"gold": (Path("a"), Path("b"))}],
 )  # fmt: skip
 def test_an_order_that_cannot_be_done_is_refused(place: Path, changes: dict[str, Any]) -> None:
     with pytest.raises(AuditError):
@@ -408,11 +401,11 @@ def test_the_command_trains_and_its_taggers_tag(
                       "--device", "cpu")  # fmt: skip
         assert census["tagger"]["digest"] == digest or name == "default"
         assert census["n_notes"] == 24
-    told = deid("train", "--synthetic", 6, "--language", "ja", *fast, "--out", place / "o",
+    told = deid("train", "--gold", place / "gold.jsonl", *fast, "--out", place / "o",
                 "--scheme", "BILOU")  # fmt: skip
-    assert told["tagger_id"] is None and told["training"]["synthetic"] == 6
+    assert told["tagger_id"] is None
     assert told["training"]["settings"]["scheme"] == "BILOU"
-    for words in (("--gold", "a", "--gold", "b"), ("--synthetic", "5", "--batch", "0"),
-                  ("--synthetic", "5", "--kind", "generative")):  # fmt: skip
+    for words in ((), ("--gold", "a", "--gold", "b"), ("--gold", "a", "--batch", "0"),
+                  ("--gold", "a", "--kind", "generative")):  # fmt: skip
         with pytest.raises(AuditError):
             deid("train", *words)

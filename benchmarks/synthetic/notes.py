@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from audit.deid.synthetic.grammar import Dice, Piece, Writer, grammar
-from audit.deid.synthetic.people import WIDE, EnglishCast, JapaneseCast, patient_facts
 from audit.notes.spans import CONTACT, Span, TaggedDocument, tagged
+from benchmarks.synthetic.grammar import Dice, Piece, Writer, grammar
+from benchmarks.synthetic.people import WIDE, EnglishCast, JapaneseCast, patient_facts
 
 _STOPS = (
     *("", "", "", "", "、，", "、，。．", "、，。．", "、,。.", "、 ", "。\n"),

@@ -20,7 +20,6 @@ from pathlib import Path
 from string import ascii_letters, digits
 from typing import ClassVar
 
-from audit.deid.synthetic.grammar import Dice, Piece, words
 from audit.names.people import (
     ENGLISH,
     JAPANESE,
@@ -39,6 +38,7 @@ from audit.names.people import (
 from audit.notes.dates import era_year
 from audit.notes.spans import CONTACT, IDENTIFIER, LINKAGE_CODE, PERSONAL_ID_CODE
 from audit.notes.spans import QUASI_IDENTIFIER as QUASI
+from benchmarks.synthetic.grammar import Dice, Piece, words
 
 Maker = Callable[[Dice], str]
 _LISTED_SHARE, _RARE_SHARE = 0.55, 0.12
