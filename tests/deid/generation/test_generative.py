@@ -350,7 +350,7 @@ def test_other_notes_settings_or_models_are_another_question(
     assert asked.question().digest not in digests
     for wrong, said in (
         ({"gold": (Path("none"),)}, "cannot be read"), ({"start": tmp_path}, "no model directory"),
-        ({"gold": ()}, "Give annotated notes"), ({"start": None}, "gold notes"),
+        ({"gold": ()}, "gold notes"), ({"start": None}, "no model directory"),
     ):  # fmt: skip
         with pytest.raises(AuditError, match=said):
             asked.with_(**wrong).question()
