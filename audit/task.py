@@ -181,11 +181,6 @@ class Task(Record):
         raise AuditError("This job has no settings of its own.", do="Resume it.")
 
     @classmethod
-    def answer(cls, order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
-        """Do what an order of the table says."""
-        return cls.ordered(order).run(contact)
-
-    @classmethod
     def ordered(cls, order: Mapping[str, Any]) -> Self:
         """Return the task of an order of the table."""
         try:

@@ -90,16 +90,16 @@ def test_an_order_becomes_a_kept_corpus_once(tmp_path: Path) -> None:
     assert question.kind in KINDS and question.label == "NOTEEVENTS.csv"
     seen: list[Progress] = []
     with pytest.raises(AuditCancelled):
-        CorpusTask.answer(order, contact([], stop_at=0.1))
+        CorpusTask.ordered(order).run(contact([], stop_at=0.1))
     assert list(CORPORA.home().iterdir()) == []
-    (corpus_id,) = CorpusTask.answer(order, contact(seen))
+    (corpus_id,) = CorpusTask.ordered(order).run(contact(seen))
     corpus = CORPORA.get(corpus_id)
     assert (corpus.title, corpus.n_notes, seen[-1].share) == ("A ward", 23, 1)
     before = (corpus.path / "corpus.json").stat().st_mtime_ns
-    assert CorpusTask.answer(order, contact([])) == (corpus_id,)  # killed after it was made
+    assert CorpusTask.ordered(order).run(contact([])) == (corpus_id,)  # killed after it was made
     assert (corpus.path / "corpus.json").stat().st_mtime_ns == before
     mine = CorpusTask(notes=dummy_notes(tmp_path), out=tmp_path / "mine").question()
-    CorpusTask.answer(mine.order, contact([]))
+    CorpusTask.ordered(mine.order).run(contact([]))
     assert (tmp_path / "mine" / "corpus.json").is_file()
     assert [path.name for path in CORPORA.home().iterdir()] == [corpus_id]
 
@@ -135,7 +135,7 @@ def test_what_killed_jobs_left_is_removed_by_the_next_one_or_when_it_is_settled(
     lock = taken(home / ".0123456789ad.making", is_folder=True)
     assert lock is not None
     question = CorpusTask(notes=dummy_notes(tmp_path, n_patients=1)).question()
-    (corpus_id,) = CorpusTask.answer(question.order, contact([]))
+    (corpus_id,) = CorpusTask.ordered(question.order).run(contact([]))
     assert {path.name for path in home.iterdir()} == {corpus_id, ".0123456789ad.making"}
     lock.release()
     job = table.insert(Question("corpus", "notes", 0, "cpu", "q", (), {}))

@@ -67,7 +67,7 @@ def make_score(
         n_replicates=100,
         **settings,  # type: ignore[arg-type]
     )
-    (score_id,) = ScoreTask.answer(order.question().order, quiet())
+    (score_id,) = ScoreTask.ordered(order.question().order).run(quiet())
     return score_id
 
 

@@ -58,7 +58,7 @@ def order(golds: Sequence[TaggedDocument], **more: object) -> ScoreTask:
 
 
 def answered(task: ScoreTask) -> dict[str, Any]:
-    return content_of(*ScoreTask.answer(task.question().order, quiet()))
+    return content_of(*ScoreTask.ordered(task.question().order).run(quiet()))
 
 
 def test_an_order_is_one_question_and_one_kept_score() -> None:
@@ -73,7 +73,7 @@ def test_an_order_is_one_question_and_one_kept_score() -> None:
     contact = Contact(
         lambda progress, part: seen.append(progress), lambda: False, lambda text: None
     )
-    (score_id,) = ScoreTask.answer(plain, contact)
+    (score_id,) = ScoreTask.ordered(plain).run(contact)
     assert seen[-1].share == 1 and [phase for phase, _ in seen[-1].by_phase] == [
         "reading the gold notes", "tagging the notes", "comparing the spans", "drawing intervals",
     ]  # fmt: skip
@@ -93,7 +93,7 @@ def test_an_order_is_one_question_and_one_kept_score() -> None:
         ("score.json", "patients.npz", "spans.jsonl", "spans.npz"), 0o600
     )
     assert one.path.stat().st_mode & 0o777 == SCORES.home().stat().st_mode & 0o777 == 0o700
-    assert ScoreTask.answer(plain, contact) == (score_id,) and content_of(score_id) == content
+    assert ScoreTask.ordered(plain).run(contact) == (score_id,) and content_of(score_id) == content
     head = one.headline
     assert [(r.n_hits, r.n_total) for r in (head.missed, head.notes, head.readable)] == [
         (4, 12)
@@ -164,21 +164,21 @@ def test_a_stopped_tagging_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(RuleTagger, "tag", counted)
     with pytest.raises(AuditCancelled):
-        ScoreTask.answer(plain, stopping(lambda: len(asked) > 1))
+        ScoreTask.ordered(plain).run(stopping(lambda: len(asked) > 1))
     assert asked == [32, 32]
     making = SCORES.home() / f".{plain['score_id']}.making"
     assert files_of(making) == {"predicted.jsonl": 0o600, "tagged-from.json": 0o600}
     lines = (making / "predicted.jsonl").read_bytes()
     (making / "predicted.jsonl").write_bytes(lines + b'{"doc_id": "half')
-    (score_id,) = ScoreTask.answer(plain, quiet())
+    (score_id,) = ScoreTask.ordered(plain).run(quiet())
     assert asked == [32, 32, 32, 4] and not making.exists()
     whole = content_of(score_id)["summary"]
     SCORES.forget(score_id)
     # What another tagger has left there is not taken for this one's.
     with pytest.raises(AuditCancelled):
-        ScoreTask.answer(plain, stopping(lambda: len(asked) > 4))
+        ScoreTask.ordered(plain).run(stopping(lambda: len(asked) > 4))
     (making / "tagged-from.json").write_text("{}")
-    ScoreTask.answer(plain, quiet())
+    ScoreTask.ordered(plain).run(quiet())
     assert content_of(score_id)["summary"] == whole and asked[4:] == [32, 32, 32, 32, 4]
 
 
@@ -261,7 +261,7 @@ def test_a_tagger_that_writes_copies_is_measured_in_both_ways(
     monkeypatch.setattr(scoring, "load_tagger", lambda tagger_id: copyist)
     task = order(gold_notes(6))
     with pytest.raises(AuditCancelled):
-        ScoreTask.answer(task.question().order, stopping(lambda: copyist.n_read > 3))
+        ScoreTask.ordered(task.question().order).run(stopping(lambda: copyist.n_read > 3))
     content = answered(task)
     assert copyist.n_read == 6
     assert content["copies"]["statuses"]["exact"] == 5 and content["copies"]["n_notes"] == 6

@@ -275,8 +275,8 @@ def test_what_was_answered_is_kept_and_not_done_again(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(leakage, "run_leakage", fake)
     question, contact = ORDER.question(), Contact(lambda *_: None, lambda: False, lambda _: None)
-    assert LeakageTask.answer(question.order, contact) == (leakage_id(ORDER),)
-    assert LeakageTask.answer(question.order, contact) == (leakage_id(ORDER),)
+    assert LeakageTask.ordered(question.order).run(contact) == (leakage_id(ORDER),)
+    assert LeakageTask.ordered(question.order).run(contact) == (leakage_id(ORDER),)
     assert asked == [(ORDER, "arms")]
     kept = LEAKAGE.get(leakage_id(ORDER))
     assert kept.tables.order == ORDER and kept.tables.files() == tiny_tables(ORDER).files()

@@ -112,7 +112,7 @@ def cancelled_after(request: AuditRequest, *, phase: str, share: float) -> Job:
 
     order = service.read_order(job.job_id)
     with pytest.raises(AuditCancelled):
-        AuditTask.answer(order, Contact(report, lambda: has_come[0], lambda _: None))
+        AuditTask.ordered(order).run(Contact(report, lambda: has_come[0], lambda _: None))
     table.end(job.job_id, state="cancelled")
     return service.job(job.job_id)
 
@@ -129,7 +129,7 @@ def test_the_finished_part_of_a_cancelled_job_can_be_looked_at(
     contact = Contact(lambda *_: None, lambda: False, lambda _: None)
     order = service.read_order(part.job_id)
     monkeypatch.setattr("audit.attack.generation.generated_shard", None)  # all shards are kept
-    (digest,) = AuditTask.answer(order, contact)
+    (digest,) = AuditTask.ordered(order).run(contact)
     with Store(results_dir()) as store:
         whole = request_1.with_(generation=request_1.generation.with_(n_documents=200))
         assert same_answer(kept(digest), run_audit(whole, store=store))

@@ -55,14 +55,14 @@ def test_an_upload_becomes_a_set_and_what_was_handed_in_goes() -> None:
     folder = TAGGED_SETS.place(order["tagged_id"])
     assert (folder / INPUT).is_file() and not TAGGED_SETS.get(order["tagged_id"]).is_whole
     seen: list[Progress] = []
-    (tagged_id,) = TaggingTask.answer(order, contact(seen))
+    (tagged_id,) = TaggingTask.ordered(order).run(contact(seen))
     one = TAGGED_SETS.get(tagged_id)
     assert one.is_whole and one.n_notes == 5 and one.title == "Ward" and seen[-1].share == 1
     for phase in {progress.phase.replace(" ", "_") for progress in seen}:
         assert words_of("ja").text(f"jobs_stage_tagging_{phase}")
     assert not (folder / INPUT).exists()
     assert all("高橋健一" not in note.released for note in notes_of(one))
-    assert TaggingTask.answer(order, contact([])) == (tagged_id,)  # killed after it was made
+    assert TaggingTask.ordered(order).run(contact([])) == (tagged_id,)  # killed after it was made
 
 
 def test_a_note_has_a_lane_of_its_own_and_many_notes_wait_their_turn(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_what_makes_another_question(tmp_path: Path) -> None:
     (ward / "notes.csv").write_text(f"id,text,body\n2,{NAMED}+,x\n", "utf-8")
     others.append(tagging_task(file, tagger=RULES, how=HOW).question())
     assert len({one.digest, *(other.digest for other in others)}) == 6
-    (tagged_id,) = TaggingTask.answer(others[-1].order, contact([]))
+    (tagged_id,) = TaggingTask.ordered(others[-1].order).run(contact([]))
     assert TAGGED_SETS.get(tagged_id).source == "registered"
     assert [note.document.doc_id for note in notes_of(TAGGED_SETS.get(tagged_id))] == ["2"]
 
@@ -124,7 +124,7 @@ def test_what_cannot_be_read_is_refused_at_once_and_leaves_nothing(
 @pytest.mark.parametrize("encoded", [b"\xef\xbb\xbf" + NAMED.encode(), NAMED.encode("cp932")])
 def test_texts_of_windows_are_read(encoded: bytes) -> None:
     order = tagging_task(uploaded([("A.TXT", encoded)]), tagger=RULES, how=HOW).question().order
-    TaggingTask.answer(order, contact([]))
+    TaggingTask.ordered(order).run(contact([]))
     (note,) = notes_of(TAGGED_SETS.get(order["tagged_id"]))
     assert note.document.text == NAMED and len(note.document.spans) == 2
 
@@ -135,12 +135,12 @@ def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch: pytest.MonkeyPatc
         .question()
         .order
     )
-    TaggingTask.answer(whole, contact([]))
+    TaggingTask.ordered(whole).run(contact([]))
     monkeypatch.setattr(tag, "_KEEP_SECONDS", 0.0)
     monkeypatch.setattr(tag, "_BATCH_NOTES", 20)
     order = tagging_task(uploaded([("n.jsonl", many(300))]), tagger=RULES, how=HOW).question().order
     with pytest.raises(AuditCancelled):
-        TaggingTask.answer(order, contact([], stop_at=0.4))
+        TaggingTask.ordered(order).run(contact([], stop_at=0.4))
     assert not TAGGED_SETS.get(order["tagged_id"]).is_whole
     n_tagged = 0
 
@@ -151,7 +151,7 @@ def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch: pytest.MonkeyPatc
             return super().tag(texts)
 
     monkeypatch.setattr(tasks, "load_tagger", lambda tagger_id, device: Counting())
-    (tagged_id,) = TaggingTask.answer(order, contact([]))
+    (tagged_id,) = TaggingTask.ordered(order).run(contact([]))
     assert 0 < n_tagged < 300
     spans = [
         TAGGED_SETS.get(one).spans_path.read_bytes() for one in (tagged_id, whole["tagged_id"])
@@ -164,7 +164,7 @@ def test_another_tagger_or_a_lost_input_is_said(monkeypatch: pytest.MonkeyPatch)
     other = RuleTagger(groups=("dates",))
     monkeypatch.setattr(tasks, "load_tagger", lambda tagger_id, device: other)
     with pytest.raises(AuditError, match="not the one that was asked for"):
-        TaggingTask.answer(order, contact([]))
+        TaggingTask.ordered(order).run(contact([]))
     (TAGGED_SETS.place(order["tagged_id"]) / INPUT).unlink()
     with pytest.raises(AuditError, match="handed in are gone"):
-        TaggingTask.answer(order, contact([]))
+        TaggingTask.ordered(order).run(contact([]))

@@ -127,7 +127,7 @@ def test_uploads_are_read_checked_and_asked_for(tmp_path: Path) -> None:
     (job,) = service.active_jobs()
     order = read_order(job.job_id)
     assert order["gold"]["kind"] == "given" and "山田" not in json.dumps(order)
-    ScoreTask.answer(order, quiet())
+    ScoreTask.ordered(order).run(quiet())
     (score,) = SCORES.all()
     assert score.summary.n_documents == 6
     assert all("山田" not in str(line) for line in entries())

@@ -38,7 +38,7 @@ def made(n: int = 9, *, title: str = HOSTILE) -> TaggedSet:
         uploaded([("n.jsonl", notes_of(n))]), tagger=known_taggers()[1],
         how=Release(), title=title,
     ).question()  # fmt: skip
-    (tagged_id,) = TaggingTask.answer(question.order, SILENT)
+    (tagged_id,) = TaggingTask.ordered(question.order).run(SILENT)
     return TAGGED_SETS.get(tagged_id)
 
 
@@ -65,7 +65,7 @@ def test_an_upload_is_a_job_and_then_a_kept_set() -> None:
     shown = open_notes(tagged=unfinished.tagged_id)
     assert SAY.text("deidentify_at_work") in texts(shown)
     table.claim(job.job_id)
-    table.end(job.job_id, state="done", result=TaggingTask.answer(order, SILENT))
+    table.end(job.job_id, state="done", result=TaggingTask.ordered(order).run(SILENT))
     app.run()
     assert not app.exception
     assert SAY.text("deidentify_done") in texts(app)

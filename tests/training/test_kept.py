@@ -259,7 +259,7 @@ def test_a_question_becomes_a_kept_model_and_is_answered_once(parent: Path) -> N
     assert (question.kind, question.label, question.device) == ("pretrain", "general", "cpu")
     order = json.loads(json.dumps(question.order))
     said: list[str] = []
-    (run_id,) = task_class("pretrain").answer(order, contact(said))
+    (run_id,) = task_class("pretrain").ordered(order).run(contact(said))
     (model,) = MODELS.all()
     assert (model.run_id, model.title, model.is_whole) == (run_id, "Ours", True)
     assert model.facts.source == "file" and model.facts.settings == quick()
@@ -268,7 +268,7 @@ def test_a_question_becomes_a_kept_model_and_is_answered_once(parent: Path) -> N
     assert said[-1] == (
         f"Step 12: loss {model.loss:.3f}, held-out loss {model.held_out:.3f} nats a token."
     )
-    assert task_class("pretrain").answer(order, contact(said)) == (run_id,) and len(said) == 4
+    assert task_class("pretrain").ordered(order).run(contact(said)) == (run_id,) and len(said) == 4
 
 
 def test_the_same_question_has_the_same_name_and_others_have_others(parent: Path) -> None:
@@ -302,7 +302,7 @@ def test_a_corpus_of_listed_patients_alone_with_other_names(parent: Path) -> Non
     said: list[str] = []
     for source in ("other_names", "public"):
         order = of_corpus(parent, source=source).question().order
-        PretrainTask.answer(order, contact(said))
+        PretrainTask.ordered(order).run(contact(said))
     nobody = "Every patient is on the candidate list: none was held out, no loss measured."
     assert said == ["Writing the same notes with other names.", nobody, nobody]
     assert (folder / "other_names.jsonl").read_bytes() == (folder / "private.jsonl").read_bytes()
@@ -337,7 +337,7 @@ def test_a_folder_of_notes_has_no_list(parent: Path, tmp_path: Path) -> None:
     (tmp_path / "notes" / "a.txt").write_text("the patient was seen for pain. " * 40)
     (tmp_path / "notes" / "b.txt").write_text("the patient was seen by dr jones. " * 40)
     run = of_file(parent, notes=tmp_path / "notes", out=tmp_path / "o", settings=quick(n_steps=1))
-    PretrainTask.answer(run.question().order, contact([]))
+    PretrainTask.ordered(run.question().order).run(contact([]))
     told = json.loads((tmp_path / "o" / "training.json").read_text())
     assert (told["n_listed_patients"], told["n_documents"]) == (0, 1)
 

@@ -22,7 +22,7 @@ from audit.deid.given import annotated_notes
 from audit.deid.rules import RuleTagger
 from audit.deid.scoring import EXAMPLES
 from audit.names.people import rules_of
-from audit.notes.formats import jsonl_line
+from audit.notes.formats import write_jsonl
 from audit.notes.spans import (
     CONTACT,
     IDENTIFIER,
@@ -100,7 +100,7 @@ def test_notes_come_in_turn_and_the_example_is_the_one_that_is_shipped() -> None
     assert {one.text for one in held_out}.isdisjoint(one.text for one in made)
     for language in HELD_OUT_STYLES:
         shipped = (EXAMPLES / f"{language}.jsonl").read_text(encoding="utf-8")
-        assert shipped == "".join(map(jsonl_line, example(language)))
+        assert shipped == write_jsonl(example(language))
         assert annotated_notes(EXAMPLES / f"{language}.jsonl").all() == list(example(language))
 
 

@@ -364,8 +364,8 @@ def test_the_job_trains_a_tagger_that_is_kept_and_says_how_far_it_is(place: Path
 
     question = wanted(place, validation=(place / "more.jsonl",), title="mine").question()
     with pytest.raises(AuditCancelled):
-        TaggerTask.answer(question.order, contact(stop=True))
-    (tagger_id,) = TaggerTask.answer(question.order, contact(stop=False))
+        TaggerTask.ordered(question.order).run(contact(stop=True))
+    (tagger_id,) = TaggerTask.ordered(question.order).run(contact(stop=False))
     assert [one.tagger_id for one in TAGGERS.all()] == [tagger_id]
     kept = trained_tagger(tagger_id)
     assert (kept.title, kept.training["n_validation_notes"]) == ("mine", 6)
