@@ -96,7 +96,7 @@ from audit.names.controls import with_controls
 from audit.names.files import names_file, read_names
 from audit.names.people import ENGLISH, JAPANESE
 from audit.names.spelling import piece_counter
-from audit.notes.formats import GOLD, PREDICTED, PairedFiles, flattened, write_files
+from audit.notes.formats import GOLD, PREDICTED, Format, PairedFiles, flattened, write_files
 from audit.notes.passages import Passages, read_passages
 from audit.notes.read import FIELDS, open_notes
 from audit.notes.spans import (
@@ -1096,7 +1096,7 @@ def deid_convert(
         Path, "JSONL, i2b2 XML, CoNLL, a text with tags, or a folder of these or of brat"
     ],
     out: Annotated[Path, "a new folder"],
-    to: Literal["jsonl", "brat", "i2b2", "conll", "inline"],
+    to: Format,
 ) -> Result:
     """Write annotated notes in another form."""
     found = annotated_notes(notes).all()

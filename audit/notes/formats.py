@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass, field
 from itertools import chain
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal, get_args
 from urllib.parse import unquote
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape, quoteattr
@@ -527,7 +527,8 @@ def write_jsonl(documents: Iterable[TaggedDocument]) -> str:
     return "".join(map(jsonl_line, documents))
 
 
-FORMATS = ("jsonl", "brat", "i2b2", "conll", "inline")
+Format = Literal["jsonl", "brat", "i2b2", "conll", "inline"]
+FORMATS = get_args(Format)
 
 _FORMAT_OF_ENDING = {
     ".jsonl": "jsonl", ".ann": "brat", ".xml": "i2b2", ".conll": "conll", ".bio": "conll",
