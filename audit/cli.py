@@ -30,7 +30,7 @@ from pydantic_core import PydanticUndefined
 
 from audit.access_log import entries, log_seal, record, verify
 from audit.attack.metrics import plain, score_file
-from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
+from audit.attack.question import AuditRequest, Dtype, GenerationSettings, PosteriorSettings
 from audit.attack.verdict import REASONS
 from audit.corpus.examine import mentions_in, read_examination
 from audit.corpus.kept import (
@@ -363,7 +363,6 @@ def run(
     names: Annotated[Path, "CSV of candidate names"],
     generation: Annotated[Given, FieldsOf(GenerationSettings)],
     posterior: Annotated[Given, FieldsOf(PosteriorSettings)],
-    asked: Annotated[Given, FieldsOf(AuditRequest, only=("threshold", "dtype"))],
     reference: Annotated[
         tuple[str, ...],
         "also with this model in the general model's place, such as one trained on the "
@@ -373,6 +372,7 @@ def run(
     draw_controls: Annotated[int, "draw so many easy and hard controls"] = 0,
     out: Annotated[Path | None, "directory for names.csv, measures.json, report.json"] = None,
     seed: Seed = 0,
+    dtype: Dtype = "float32",
     device: Device = "auto",
 ) -> Result:
     """Audit a pair of models."""
@@ -397,8 +397,8 @@ def run(
         generation=GenerationSettings(**generation),
         posterior=PosteriorSettings(**posterior),
         seed=seed,
+        dtype=dtype,
         device=device,
-        **asked,
     )
     paths = [model_path(one, where="--reference") for one in reference]
     if len(paths) > MAX_REFERENCES:

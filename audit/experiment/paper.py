@@ -21,8 +21,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from audit.attack.decisions import Confusion
-from audit.attack.metrics import GENERAL_ALONE, plain
+from audit.attack.metrics import plain
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
+from audit.attack.scores import GENERAL_ALONE, POPULARITY
 from audit.corpus.examine import Examination, read_examination
 from audit.corpus.kept import CORPORA, list_of, passages_for
 from audit.corpus.make import CorpusTask, make_corpus
@@ -35,7 +36,7 @@ from audit.notes.passages import read_passages
 from audit.progress import Pace, Progress, ProgressListener, StopQuestion
 from audit.report.names import numbers
 from audit.report.published import ATTACKS, PAPER_RULE, PAPER_RULE_ON_GENERAL, published_tables
-from audit.report.report import POPULARITY, AuditReport, Rule, Stratum
+from audit.report.report import AuditReport, Rule, Stratum
 from audit.run import run_audit
 from audit.shelf import private_folder, write_private, write_whole
 from audit.stats import BoolArray, Estimate, Rate, bootstrap_ranking
