@@ -46,7 +46,7 @@ from audit.corpus.kept import (
     passages_for,
 )
 from audit.corpus.make import CorpusTask
-from audit.deid.cases import SpanCase, misses_csv, misses_jsonl, misses_of
+from audit.deid.cases import SpanCase, misses_csv, misses_jsonl
 from audit.deid.copies import PREDICTIONS, align_outputs, read_copies
 from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
 from audit.deid.generative.model import LocalModel
@@ -1212,9 +1212,11 @@ def deid_score(
     unknown: set[str] = set()
     missed: list[SpanCase] = []
 
-    def scored(pairs: Iterable[Pair], *, is_noted: bool = False) -> ScoreSummary:
+    def scored(
+        pairs: Iterable[Pair], *, on_case: Callable[[SpanCase], object] | None = None
+    ) -> ScoreSummary:
         mapped = _mapped(pairs, by=by, unknown=unknown)
-        found = score_pairs(_noting(mapped, missed) if is_noted else mapped, matcher=matcher)
+        found = score_pairs(mapped, matcher=matcher, on_case=on_case)
         return score_summary(found, matcher=matcher, seed=seed, n_replicates=replicates)
 
     with TemporaryDirectory(prefix="kart-score-") as name:
@@ -1224,7 +1226,7 @@ def deid_score(
         copies = read_copies(folder) if outputs else None
         predictions = as_jsonl(pred, folder, what=PREDICTED) if pred else folder / PREDICTIONS
         files = PairedFiles(golds, predictions)
-        score = scored(files, is_noted=misses is not None)
+        score = scored(files, on_case=missed.append if misses else None)
         exact = scored(copies.verbatim(files)) if copies else None
         files.n_predicted_only += n_without_gold
     if unknown and five_types:
@@ -1272,13 +1274,6 @@ def _write_misses(path: Path, missed: list[SpanCase]) -> None:
     text = misses_csv(missed) if is_table else "".join(misses_jsonl(missed))
     # Half a surrogate pair, which is no UTF-8, becomes a question mark.
     write_whole(path, text.encode("utf-8", "replace"))
-
-
-def _noting(pairs: Iterable[Pair], missed: list[SpanCase]) -> Iterator[Pair]:
-    """Pass notes on and list what differs in them."""
-    for gold, predicted in pairs:
-        missed += misses_of(gold, predicted=predicted)
-        yield gold, predicted
 
 
 def _shown(labels: Collection[str]) -> str:
