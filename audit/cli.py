@@ -78,7 +78,6 @@ from audit.experiment.leakage import (
     quick,
 )
 from audit.experiment.paper import (
-    GENERAL_TRAINING,
     TABLES_JSON,
     TABLES_MD,
     TRAINING,
@@ -913,8 +912,7 @@ def _with_pass(given: Given, *, usual: TrainSettings) -> Given:
     return {"micro_batch": largest_pass(given.get("batch", usual.batch))} | given
 
 
-_ROWS = ("n_tokens", "batch", "micro_batch", "precision")
-_GENERAL = ("n_steps", "learning_rate", "head_learning_rate")
+_TRAINED = ("n_tokens", "batch", "micro_batch", "precision", "learning_rate", "from_scratch")
 
 
 def experiment(
@@ -922,10 +920,7 @@ def experiment(
     general: Annotated[str, "directory of M_general"] = "",
     notes: Annotated[Path | None, "notes with placeholders"] = None,
     given: Annotated[Given, FieldsOf(ExperimentTask)],
-    trained: Annotated[
-        Given, FieldsOf(TrainSettings, only=(*_ROWS, "learning_rate", "from_scratch"))
-    ],
-    general_trained: Annotated[Given, FieldsOf(TrainSettings, only=_GENERAL, prefix="general-")],
+    trained: Annotated[Given, FieldsOf(TrainSettings, only=_TRAINED)],
     generation: Annotated[Given, FieldsOf(GenerationSettings, only=("n_documents", "n_steps"))],
     posterior: Annotated[Given, FieldsOf(PosteriorSettings, only=("n_inputs", "n_chain_inputs"))],
     deid: Annotated[
@@ -940,13 +935,10 @@ def experiment(
     if notes is None or not general:
         raise AuditError("Notes and a general model are needed.", where="experiment",
                          do="Give --notes and --general, or --deid.")  # fmt: skip
-    trained = _with_pass(trained, usual=TRAINING)
-    rows = {name: value for name, value in trained.items() if name in _ROWS}
     task = ExperimentTask(
         **given,
         general=model_path(general, where="--general"),
-        training=TRAINING.with_(**trained),
-        general_training=GENERAL_TRAINING.with_(**rows | general_trained),
+        training=TRAINING.with_(**_with_pass(trained, usual=TRAINING)),
         generation=GenerationSettings(**generation),
         posterior=PosteriorSettings(**Given(n_chain_inputs=0) | posterior),
     )
