@@ -46,7 +46,7 @@ from audit.corpus.kept import (
     passages_for,
 )
 from audit.corpus.make import CorpusTask
-from audit.deid.cases import SpanCase, misses_csv, misses_jsonl, misses_of
+from audit.deid.cases import SpanCase, misses_csv, misses_jsonl
 from audit.deid.copies import PREDICTIONS, align_outputs, read_copies
 from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
 from audit.deid.generative.model import LocalModel
@@ -78,7 +78,6 @@ from audit.experiment.leakage import (
     quick,
 )
 from audit.experiment.paper import (
-    GENERAL_TRAINING,
     TABLES_JSON,
     TABLES_MD,
     TRAINING,
@@ -913,8 +912,7 @@ def _with_pass(given: Given, *, usual: TrainSettings) -> Given:
     return {"micro_batch": largest_pass(given.get("batch", usual.batch))} | given
 
 
-_ROWS = ("n_tokens", "batch", "micro_batch", "precision")
-_GENERAL = ("n_steps", "learning_rate", "head_learning_rate")
+_TRAINED = ("n_tokens", "batch", "micro_batch", "precision", "learning_rate", "from_scratch")
 
 
 def experiment(
@@ -922,10 +920,7 @@ def experiment(
     general: Annotated[str, "directory of M_general"] = "",
     notes: Annotated[Path | None, "notes with placeholders"] = None,
     given: Annotated[Given, FieldsOf(ExperimentTask)],
-    trained: Annotated[
-        Given, FieldsOf(TrainSettings, only=(*_ROWS, "learning_rate", "from_scratch"))
-    ],
-    general_trained: Annotated[Given, FieldsOf(TrainSettings, only=_GENERAL, prefix="general-")],
+    trained: Annotated[Given, FieldsOf(TrainSettings, only=_TRAINED)],
     generation: Annotated[Given, FieldsOf(GenerationSettings, only=("n_documents", "n_steps"))],
     posterior: Annotated[Given, FieldsOf(PosteriorSettings, only=("n_inputs", "n_chain_inputs"))],
     deid: Annotated[
@@ -940,13 +935,10 @@ def experiment(
     if notes is None or not general:
         raise AuditError("Notes and a general model are needed.", where="experiment",
                          do="Give --notes and --general, or --deid.")  # fmt: skip
-    trained = _with_pass(trained, usual=TRAINING)
-    rows = {name: value for name, value in trained.items() if name in _ROWS}
     task = ExperimentTask(
         **given,
         general=model_path(general, where="--general"),
-        training=TRAINING.with_(**trained),
-        general_training=GENERAL_TRAINING.with_(**rows | general_trained),
+        training=TRAINING.with_(**_with_pass(trained, usual=TRAINING)),
         generation=GenerationSettings(**generation),
         posterior=PosteriorSettings(**Given(n_chain_inputs=0) | posterior),
     )
@@ -989,23 +981,11 @@ def deid_build(
     translator: Annotated[
         Path | None, "directory of a causal language model that translates into Japanese"
     ] = None,
-    no_template: Annotated[bool, "notes without masks stay as they are"] = False,
-    validation: Annotated[int, "notes; 5000 or less without it"] = -1,
-    test: Annotated[int, "notes; 5000 or less without it"] = -1,
-    train: Annotated[int, "notes; 50000 or less without it"] = -1,
 ) -> Result:  # fmt: skip
     """Make a corpus with names and spans from masked notes."""
-    sizes = (validation, test, train)
-    if len({size < 0 for size in sizes}) > 1:
-        raise AuditError(
-            "Give all three sizes or none, none of them negative.",
-            where="--validation, --test, --train",
-        )
     order = ChainOrder(
         seed=seed,
         locale={"ja": JAPANESE, "en": ENGLISH}[names],
-        has_template=not no_template,
-        sizes=None if validation < 0 else sizes,
         typer=LocalModel(typer) if typer else None,
         translator=LocalModel(translator, max_new_tokens=2048) if translator else None,
     )
@@ -1212,9 +1192,11 @@ def deid_score(
     unknown: set[str] = set()
     missed: list[SpanCase] = []
 
-    def scored(pairs: Iterable[Pair], *, is_noted: bool = False) -> ScoreSummary:
+    def scored(
+        pairs: Iterable[Pair], *, on_case: Callable[[SpanCase], object] | None = None
+    ) -> ScoreSummary:
         mapped = _mapped(pairs, by=by, unknown=unknown)
-        found = score_pairs(_noting(mapped, missed) if is_noted else mapped, matcher=matcher)
+        found = score_pairs(mapped, matcher=matcher, on_case=on_case)
         return score_summary(found, matcher=matcher, seed=seed, n_replicates=replicates)
 
     with TemporaryDirectory(prefix="kart-score-") as name:
@@ -1224,7 +1206,7 @@ def deid_score(
         copies = read_copies(folder) if outputs else None
         predictions = as_jsonl(pred, folder, what=PREDICTED) if pred else folder / PREDICTIONS
         files = PairedFiles(golds, predictions)
-        score = scored(files, is_noted=misses is not None)
+        score = scored(files, on_case=missed.append if misses else None)
         exact = scored(copies.verbatim(files)) if copies else None
         files.n_predicted_only += n_without_gold
     if unknown and five_types:
@@ -1272,13 +1254,6 @@ def _write_misses(path: Path, missed: list[SpanCase]) -> None:
     text = misses_csv(missed) if is_table else "".join(misses_jsonl(missed))
     # Half a surrogate pair, which is no UTF-8, becomes a question mark.
     write_whole(path, text.encode("utf-8", "replace"))
-
-
-def _noting(pairs: Iterable[Pair], missed: list[SpanCase]) -> Iterator[Pair]:
-    """Pass notes on and list what differs in them."""
-    for gold, predicted in pairs:
-        missed += misses_of(gold, predicted=predicted)
-        yield gold, predicted
 
 
 def _shown(labels: Collection[str]) -> str:
