@@ -145,6 +145,9 @@ def fake_report(scenario: int, *, lift: float, digest: str) -> AuditReport:
         listed, {name: np.stack([x, np.zeros(len(x))]) for name, x in values.items()},
         scenario=scenario,
     )  # fmt: skip
+    measures = plain(membership_metrics(measured, seed=0))
+    for one in measures["strata"].values():
+        one["scores"] = {name: one["scores"][name] for name in SCORES[scenario]}
     columns: dict[str, list[Any]] = {
         "role": ["patient"] * N + [""] * (len(score) - N),
         "is_member": [int(kind == "") for kind in KINDS_OF_NAMES],
@@ -156,7 +159,7 @@ def fake_report(scenario: int, *, lift: float, digest: str) -> AuditReport:
     return AuditReport.of(
         digest=digest, question={"seed": 0, "settings": settings}, scenario={"number": scenario},
         models={}, candidates={}, fixed_score=SCORES[scenario][0], columns=list(columns),
-        names=columns, measures=plain(membership_metrics(measured, seed=0)), cohort={}, curve=(),
+        names=columns, measures=measures, cohort={}, curve=(),
         verdict={"state": "leak_found"}, mentions=(), details={}, notes=(), made={},
     )  # fmt: skip
 
