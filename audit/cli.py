@@ -48,7 +48,7 @@ from audit.corpus.kept import (
     passages_for,
 )
 from audit.corpus.make import CorpusTask
-from audit.deid.cases import misses_csv, misses_of
+from audit.deid.cases import SpanCase, misses_csv
 from audit.deid.copies import PREDICTIONS, align_outputs, read_copies
 from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
 from audit.deid.generative.model import LocalModel
@@ -67,7 +67,6 @@ from audit.errors import AuditCancelled, AuditError, Message
 from audit.experiment.leakage import LEAKAGE, LEAKAGE_JSON, LEAKAGE_MD, LeakageTask
 from audit.experiment.leakage import quick as quick_task
 from audit.experiment.paper import (
-    GENERAL_TRAINING,
     TABLES_JSON,
     TABLES_MD,
     TRAINING,
@@ -796,8 +795,7 @@ def _with_pass(given: Given, *, usual: TrainSettings) -> Given:
     return {"micro_batch": largest_pass(given.get("batch", usual.batch))} | given
 
 
-_ROWS = ("n_tokens", "batch", "micro_batch", "precision")
-_GENERAL = ("n_steps", "learning_rate", "head_learning_rate")
+_TRAINED = ("n_tokens", "batch", "micro_batch", "precision", "learning_rate", "from_scratch")
 
 
 def experiment(
@@ -805,21 +803,15 @@ def experiment(
     general: Annotated[str, "directory of M_general"],
     notes: Annotated[Path, "notes with placeholders"],
     given: Annotated[Given, FieldsOf(ExperimentTask)],
-    trained: Annotated[
-        Given, FieldsOf(TrainSettings, only=(*_ROWS, "learning_rate", "from_scratch"))
-    ],
-    general_trained: Annotated[Given, FieldsOf(TrainSettings, only=_GENERAL, prefix="general-")],
+    trained: Annotated[Given, FieldsOf(TrainSettings, only=_TRAINED)],
     generation: Annotated[Given, FieldsOf(GenerationSettings, only=("n_documents", "n_steps"))],
     posterior: Annotated[Given, FieldsOf(PosteriorSettings, only=("n_inputs", "n_chain_inputs"))],
 ) -> Result:
     """Do the experiment of the paper, from notes to tables."""
-    trained = _with_pass(trained, usual=TRAINING)
-    rows = {name: value for name, value in trained.items() if name in _ROWS}
     task = ExperimentTask(
         **given | {"notes": notes},
         general=model_path(general, where="--general"),
-        training=TRAINING.with_(**trained),
-        general_training=GENERAL_TRAINING.with_(**rows | general_trained),
+        training=TRAINING.with_(**_with_pass(trained, usual=TRAINING)),
         generation=GenerationSettings(**generation),
         posterior=PosteriorSettings(**Given(n_chain_inputs=0) | posterior),
     )
@@ -1026,6 +1018,8 @@ def deid_score(
     by = _label_map(label_map, has_five_types=five_types)
     unknown: set[str] = set()
 
+    missed: list[SpanCase] = []
+
     def mapped(pairs: Iterable[Pair]) -> Iterator[Pair]:
         for pair in pairs:
             if by is None:
@@ -1035,8 +1029,10 @@ def deid_score(
             unknown.update(gold.unknown, predicted.unknown)
             yield gold.document, predicted.document
 
-    def scored(pairs: Iterable[Pair]) -> ScoreSummary:
-        found = score_pairs(mapped(pairs), matcher=matcher)
+    def scored(
+        pairs: Iterable[Pair], *, on_case: Callable[[SpanCase], object] | None = None
+    ) -> ScoreSummary:
+        found = score_pairs(mapped(pairs), matcher=matcher, on_case=on_case)
         return score_summary(found, matcher=matcher, seed=seed, n_replicates=replicates)
 
     with TemporaryDirectory(prefix="kart-score-") as name:
@@ -1046,7 +1042,7 @@ def deid_score(
         copies = read_copies(folder) if outputs else None
         predictions = as_jsonl(pred, folder, what=PREDICTED) if pred else folder / PREDICTIONS
         files = PairedFiles(golds, predictions)
-        summary = scored(files)
+        summary = scored(files, on_case=missed.append if misses else None)
         n_predicted_only = files.n_predicted_only + n_without_gold
         exact = scored(copies.verbatim(files)) if copies else None
         if unknown and five_types:
@@ -1058,9 +1054,8 @@ def deid_score(
                 unknown=_first(unknown),
             )
         if misses:
-            cases = (case for g, p in mapped(files) for case in misses_of(g, predicted=p))
             # Half a surrogate pair, which is no UTF-8, becomes a question mark.
-            write_whole(misses, misses_csv(cases).encode("utf-8", "replace"))
+            write_whole(misses, misses_csv(missed).encode("utf-8", "replace"))
     counted = (
         (files.n_gold_only, "notes were not predicted: their spans count as missed."),
         (n_predicted_only, "predicted notes have no gold and were left out."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from audit.errors import AuditCancelled
@@ -116,6 +116,29 @@ class Meter:
         done, total = sum(self._done.values()), sum(self._totals.values())
         left = self._pace.seconds_left(done - self._cached, total=total - self._cached, now=now)
         return Progress(phase, done, total, left)
+
+
+class Stages:
+    """Tells the progress of stages, one after the other, as that of the whole: each counts as one.
+
+    `listener` gets phases such as "hospital model: training"; how long the whole takes nobody
+    knows before, so no time is told.
+    """
+
+    def __init__(self, names: Iterable[str], *, listener: ProgressListener) -> None:
+        self._names, self._listener = list(names), listener
+
+    def of(self, stage: str) -> ProgressListener:
+        """Return the listener of one stage."""
+        return lambda progress: self._tell(f"{stage}: {progress.phase}", stage, progress.share)
+
+    def finish(self, stage: str) -> None:
+        """Count a stage as done."""
+        self._tell(stage, stage, 1.0)
+
+    def _tell(self, phase: str, stage: str, share: float) -> None:
+        done = self._names.index(stage) + share
+        self._listener(Progress(phase, done, len(self._names), None))
 
 
 def duration(seconds: float) -> str:

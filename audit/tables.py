@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from audit.errors import AuditError, Message
 from audit.foreign import decode_text
-from audit.stats import Estimate
+from audit.stats import Estimate, Rate
 from audit.text import heading_key
 
 UNDEFINED = "—"
@@ -71,6 +71,28 @@ def moment(at: str) -> str:
 
 def _signed(text: str) -> str:
     return text.replace("-", "\N{MINUS SIGN}")
+
+
+Cells = Sequence[object]
+
+
+def markdown_table(head: Cells, rows: Iterable[Cells]) -> str:
+    """Return a table of Markdown."""
+    lines = (head, ["---"] * len(head), *rows)
+    return "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in lines)
+
+
+def estimated(of: Estimate, *, digits: int, between: str = "–") -> str:
+    """Return an estimate with its interval in brackets, as a cell; "—" where undefined."""
+    if math.isnan(of.value):
+        return UNDEFINED
+    value, low, high = (decimal(x, digits=digits) for x in (of.value, of.low, of.high))
+    return f"{value} ({low}{between}{high})"
+
+
+def counted(rate: Rate) -> str:
+    """Return a rate as a cell: its counts."""
+    return f"{rate.n_hits} of {rate.n_total}"
 
 
 MAX_HEADER_BYTES = 64 * 1024

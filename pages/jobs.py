@@ -11,9 +11,8 @@ from audit.jobs.table import Job
 from pages.ui import blocks, cached
 from pages.ui.job_card import job_head, progress_text
 from pages.ui.job_line import run_demo_button
-from pages.ui.language import Words
+from pages.ui.language import Words, link, words
 from pages.ui.logged import note
-from pages.ui.place import link, words
 
 N_ENDED = 20
 _ALL = "jobs_all"

@@ -29,9 +29,8 @@ from audit.training.kept import (
     same_training,
 )
 from pages.ui import blocks
-from pages.ui.language import Words
+from pages.ui.language import Words, go_to, link
 from pages.ui.logged import note, who
-from pages.ui.place import go_to, link
 from pages.ui.setup_choice import model_name, refused
 from pages.ui.train_choice import Subject, ask_subject, choice, corpus_name
 from pages.ui.train_jobs import PRETRAIN_JOB_KIND, question_of, run_of
