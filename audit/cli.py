@@ -855,23 +855,11 @@ def deid_build(
     translator: Annotated[
         Path | None, "directory of a causal language model that translates into Japanese"
     ] = None,
-    no_template: Annotated[bool, "notes without masks stay as they are"] = False,
-    validation: Annotated[int, "notes; 5000 or less without it"] = -1,
-    test: Annotated[int, "notes; 5000 or less without it"] = -1,
-    train: Annotated[int, "notes; 50000 or less without it"] = -1,
 ) -> Result:  # fmt: skip
     """Make a corpus with names and spans from masked notes."""
-    sizes = (validation, test, train)
-    if min(sizes) < 0 <= max(sizes):
-        raise AuditError(
-            "Give all three sizes or none, none of them negative.",
-            where="--validation, --test, --train",
-        )
     order = ChainOrder(
         seed=seed,
         locale={"ja": JAPANESE, "en": ENGLISH}[names],
-        has_template=not no_template,
-        sizes=None if validation < 0 else sizes,
         typer=LocalModel(typer) if typer else None,
         translator=LocalModel(translator, max_new_tokens=2048) if translator else None,
     )

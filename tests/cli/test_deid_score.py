@@ -126,15 +126,12 @@ def test_a_corpus_is_built_and_counted_or_refused(tmp_path, capsys):
     rows = [{"id": str(i), "text": f"症例は{40 + i}歳，男性．軽快した．{i}"} for i in range(20)]
     words = ["deid", "build", "--notes", str(written(tmp_path / "n.jsonl", *rows)),
              "--out", str(tmp_path / "o")]  # fmt: skip
-    for options, said in (
-        (("--test", "3"), "all three sizes"), (("--typer", str(tmp_path)), "no model directory"),
-    ):  # fmt: skip
-        assert main([*words, *options]) != 0
-        assert said in capsys.readouterr().err
-    sizes = ("--validation", "3", "--test", "2", "--train", "10", "--names", "en", "--json")
-    assert not main([*words, *sizes])
+    assert main([*words, "--typer", str(tmp_path)]) != 0
+    assert "no model directory" in capsys.readouterr().err
+    words += ["--names", "en", "--json"]
+    assert not main(words)
     told = json.loads(capsys.readouterr().out)
-    assert told["splits"] == {"train": 10, "validation": 3, "test": 2, "rest": 5}
+    assert told["splits"] == {"train": 16, "validation": 2, "test": 2, "rest": 0}
     assert (told["n_templates"], told["locale"], told["leaks"]["is_clean"]) == (20, "en_US", True)
     assert json.loads((tmp_path / "o/summary.json").read_text("utf-8")) == told
-    assert main([*words, *sizes]) != 0, "there is something already"
+    assert main(words) != 0, "there is something already"

@@ -156,7 +156,6 @@ def test_a_stopped_tagging_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch)
         return tag(self, texts)
 
     monkeypatch.setattr(RuleTagger, "tag", counted)
-    monkeypatch.setattr("audit.deid.tag._KEEP_SECONDS", 0.0)
     with pytest.raises(AuditCancelled):
         ScoreTask.ordered(plain).run(stopping(lambda: len(asked) > 0))
     assert asked == [64]
@@ -232,7 +231,6 @@ def test_a_tagger_that_writes_copies_is_measured_in_both_ways(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     copyist = Copyist()
-    monkeypatch.setattr("audit.deid.tag._KEEP_SECONDS", 0.0)
     monkeypatch.setattr(scoring, "load_tagger", lambda tagger_id: copyist)
     task = order(gold_notes(6))
     with pytest.raises(AuditCancelled):
