@@ -287,11 +287,8 @@ def _part_of_all(phase: str, listener: ProgressListener) -> ProgressListener:
 
     def listen(one: Progress) -> None:
         is_training = phase == TRAIN
-        shares = (
-            {TOKENIZE: 1.0, TRAIN: one.share} if is_training else {TOKENIZE: one.share, TRAIN: 0.0}
-        )
-        done = _TOKENIZE_SHARE * shares[TOKENIZE] + (1 - _TOKENIZE_SHARE) * shares[TRAIN]
-        left = one.seconds_left if is_training else None
-        listener(Progress(phase, done, 1.0, left, tuple(shares.items())))
+        before = _TOKENIZE_SHARE if is_training else 0.0
+        done = before + one.share * (1 - _TOKENIZE_SHARE if is_training else _TOKENIZE_SHARE)
+        listener(Progress(phase, done, 1.0, one.seconds_left if is_training else None))
 
     return listen

@@ -241,7 +241,7 @@ def test_the_same_question_and_the_parent_are_found_again(
 
 
 def contact(said: list[str]) -> Contact:
-    return Contact(report=lambda *_: None, should_stop=lambda: False, say=said.append)
+    return Contact(listen=lambda *_: None, should_stop=lambda: False, say=said.append)
 
 
 def of_file(parent: Path, **changes: Any) -> PretrainTask:
