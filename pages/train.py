@@ -10,8 +10,7 @@ from audit.jobs.table import Job
 from audit.training.kept import MODELS, TrainedModel
 from pages.ui import blocks, cached
 from pages.ui.job_card import job_head
-from pages.ui.language import Words
-from pages.ui.place import link, words
+from pages.ui.language import Words, link, words
 from pages.ui.train_jobs import PRETRAIN_JOB_KIND, run_of
 from pages.ui.train_list import draw_list
 from pages.ui.train_plan import draw_new

@@ -165,7 +165,7 @@ class PretrainTask(Task):
     title: str = Field(default="", max_length=200, description="for the list of trained models")
     out: Path | None = Field(
         default=None,
-        description="folder of the training; kept: among the trained models of this installation",
+        description="folder of the training; without it, it is kept among the trained models",
     )
     snapshot_epochs: tuple[Annotated[float, Field(gt=0)], ...] = Field(
         default=(), examples=["1,2,5"], description="epochs after which a copy is kept"

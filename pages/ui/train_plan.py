@@ -26,9 +26,8 @@ from audit.training.kept import (
     preset,
 )
 from pages.ui import blocks
-from pages.ui.language import Words
+from pages.ui.language import Words, go_to
 from pages.ui.logged import note, who
-from pages.ui.place import go_to
 from pages.ui.setup_choice import model_name, refused
 from pages.ui.train_choice import Subject, ask_subject, choice, corpus_name
 from pages.ui.train_jobs import question_of

@@ -204,7 +204,7 @@ def test_the_parent_is_found_again_by_its_weights(
 
 
 def contact(said: list[str]) -> Contact:
-    return Contact(report=lambda *_: None, should_stop=lambda: False, say=said.append)
+    return Contact(listen=lambda *_: None, should_stop=lambda: False, say=said.append)
 
 
 def of_file(parent: Path, **changes: Any) -> PretrainTask:
