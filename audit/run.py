@@ -90,7 +90,8 @@ def run_audit(
     what is finished kept.
     """
     from audit.attack import attacks
-    from audit.models.load import check_rounding, chosen_kernels, load_pair, pick_device
+    from audit.models.forward import exact_kernels
+    from audit.models.load import check_rounding, load_pair, pick_device
 
     question = request.question()
     digest = question_digest(question)
@@ -111,7 +112,9 @@ def run_audit(
     }
     meter = Meter(phases, listener=progress, should_stop=should_stop)
 
-    with chosen_kernels(pair, dtype=dtype, device=device) as kernels:
+    models = [pair.general.model, pair.hospital.model]
+    tokenizer = pair.hospital.tokenizer
+    with exact_kernels(models, tokenizer=tokenizer, device=device, dtype=dtype) as kernels:
 
         def source(who: str, kind: str) -> evidence.Source:
             return evidence.Source(
@@ -211,7 +214,7 @@ def _model_facts(loaded: LoadedModel) -> dict[str, object]:
         "digest": loaded.digest,
         "architecture": loaded.config.architecture,
         "n_parameters": sum(p.numel() for p in loaded.model.parameters()),
-        "notes": [Message(note).plain() for note in loaded.notes],
+        "notes": [],
     }
 
 
