@@ -1022,7 +1022,6 @@ def deid_score(
         predictions = as_jsonl(pred, folder, what=PREDICTED) if pred else folder / PREDICTIONS
         files = PairedFiles(golds, predictions)
         summary = scored(files, on_case=missed.append if misses else None)
-        n_predicted_only = files.n_predicted_only + n_without_gold
         exact = scored(copies.verbatim(files)) if copies else None
     if unknown and five_types:
         raise _of_no_type(unknown)
@@ -1032,7 +1031,10 @@ def deid_score(
     _say_score(summary)
     counted = (
         (files.n_gold_only, "notes were not predicted: their spans count as missed."),
-        (n_predicted_only, "predicted notes have no gold and were left out."),
+        (
+            files.n_predicted_only + n_without_gold,
+            "predicted notes have no gold and were left out.",
+        ),
         (len(unknown), f"labels are not in the map and were kept: {_first(unknown)}"),
     )
     result = summary.plain() | {"notes": [f"{n} {what}" for n, what in counted if n]}
