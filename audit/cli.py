@@ -1007,9 +1007,7 @@ def deid_score(
     unknown: set[str] = set()
     missed: list[SpanCase] = []
 
-    def scored(
-        pairs: Iterable[Pair], *, on_case: Callable[[SpanCase], object] | None = None
-    ) -> ScoreSummary:
+    def scored(pairs: Iterable[Pair], *, on_case: Any = None) -> ScoreSummary:
         mapped = _mapped(pairs, by=by, unknown=unknown)
         found = score_pairs(mapped, matcher=matcher, on_case=on_case)
         return score_summary(found, matcher=matcher, seed=seed, n_replicates=replicates)
@@ -1017,7 +1015,7 @@ def deid_score(
     with TemporaryDirectory(prefix="kart-score-") as name:
         folder = Path(name)
         golds = as_jsonl(gold, folder, what=GOLD)
-        n_without_gold = align_outputs(golds, outputs, folder=folder) if outputs else 0
+        n_alone = align_outputs(golds, outputs, folder=folder) if outputs else 0
         copies = read_copies(folder) if outputs else None
         predictions = as_jsonl(pred, folder, what=PREDICTED) if pred else folder / PREDICTIONS
         files = PairedFiles(golds, predictions)
@@ -1031,10 +1029,7 @@ def deid_score(
     _say_score(summary)
     counted = (
         (files.n_gold_only, "notes were not predicted: their spans count as missed."),
-        (
-            files.n_predicted_only + n_without_gold,
-            "predicted notes have no gold and were left out.",
-        ),
+        (files.n_predicted_only + n_alone, "predicted notes have no gold and were left out."),
         (len(unknown), f"labels are not in the map and were kept: {_first(unknown)}"),
     )
     result = summary.plain() | {"notes": [f"{n} {what}" for n, what in counted if n]}

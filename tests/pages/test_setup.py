@@ -105,7 +105,6 @@ def test_remarks_are_told_by_row_and_refusals_keep_what_was_typed() -> None:
     app.text_area(key="names_typed").set_value("Carl Miller").run()
     upload(app, (HEADER + "Anna,Smith,1\n\nAnna,Smith,1\n").encode())
     shown = texts(app)
-    assert "The row is empty and was left out." in shown
     assert "The name is that of row 2; left out." in shown
     assert "Typed: 1." in shown
     upload(app, (HEADER + "Anna,Smith\n").encode(), name="Anna Smith.csv")
