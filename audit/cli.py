@@ -32,7 +32,7 @@ from audit.access_log import entries, log_seal, record, verify
 from audit.attack.metrics import plain, score_file
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
 from audit.attack.verdict import REASONS
-from audit.corpus.examine import mentions_in, read_examination
+from audit.corpus.examine import read_examination
 from audit.corpus.kept import (
     CORPORA,
     ROLES,
@@ -123,8 +123,8 @@ from audit.report.report import (
 from audit.run import AuditTask
 from audit.shelf import whole_folder, write_private, write_whole
 from audit.stats import N_REPLICATES
-from audit.tables import read_table, write_table
-from audit.task import Columns, Device, Record, Task, queue_of
+from audit.tables import read_table
+from audit.task import Device, Record, Task, queue_of
 from audit.training.config import TrainSettings, largest_pass
 from audit.training.kept import MODEL, MODELS, PretrainTask, snapshot_name
 from cache.store import Store
@@ -726,41 +726,9 @@ def corpus_build(*, given: Annotated[Given, FieldsOf(CorpusTask)]) -> Result:
     return _examined(corpus) | {"folder": str(corpus.path)}
 
 
-def corpus_mentions(
-    *,
-    corpus: CorpusName = "",
-    notes: Annotated[Path | None, "file or folder of notes of which no truth is known"] = None,
-    names: Annotated[bool, "with --notes: the names themselves"] = False,
-    column: Annotated[Columns, "as text=body"] = (),
-    json: bool = False,
-) -> Result:
+def corpus_mentions(*, corpus: CorpusName) -> Result:
     """Say who is named beside an age, and how often."""
-    if names and corpus:
-        raise AuditError(
-            "It goes with --notes.",
-            where="--names",
-            do="The names of a corpus are listed by `corpus candidates`.",
-        )
-    if notes is None or corpus:
-        _one_of(corpus, notes, where="--corpus, --notes")
-        return _examined(find_corpus(corpus))
-    coverage, n_refused, mentions = mentions_in(notes, columns=dict(column), with_names=names)
-    for form, n in coverage.by_form:
-        say(f"{form}: {n:,}")
-    say(f"{coverage.n_mentions:,} mentions in {coverage.n_notes:,} notes.")
-    if names and not json:
-        named = ((one["first"], one["last"]) for one in mentions if not one["is_placeholder"])
-        rows = [(*name, n) for name, n in Counter(named).most_common() if any(name)]
-        sys.stdout.write(write_table(("first", "last", "n_mentions"), rows))
-    return {
-        "n_notes": coverage.n_notes,
-        "n_refused": n_refused,
-        "n_mentions": coverage.n_mentions,
-        "by_form": dict(coverage.by_form),
-        "without_a_mention": dict(coverage.by_reason),
-        "n_left_out": coverage.n_mentions - len(mentions),
-        "mentions": list(mentions),
-    }
+    return _examined(find_corpus(corpus))
 
 
 def corpus_candidates(

@@ -21,7 +21,6 @@ from audit.corpus.truth import (
     PEOPLE,
     PRIVATE,
     PUBLIC,
-    SUMMARY,
     TRUTH,
     json_page,
     unreadable,
@@ -38,7 +37,7 @@ KINDS = ("dummy", "register")
 """Dummy identities in the place of placeholders; or the notes as they are, with a register."""
 _FORMAT = 1
 _WORDS, _NUMBERS = ("title", "kind", "source", "created"), ("seed", "n_notes", "n_patients")
-_NEEDED = (PRIVATE, PUBLIC, TRUTH, PEOPLE, SUMMARY, CORPUS)
+_NEEDED = (PRIVATE, PUBLIC, TRUTH, PEOPLE, CORPUS)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
 """Builds identified notes with a register of patients: D_private as it is, D_public without them.
 
 Comes in: a note, a register. Goes out: where registered names and birth dates stand and whose they
-are, and what was left in doubt. D_public still holds what a register does not know: relatives,
-staff, places, other dates.
+are. D_public still holds what a register does not know: relatives, staff, places, other dates.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from dataclasses import dataclass
 from datetime import date
 from itertools import pairwise
 
-from audit.corpus.truth import Doubt, NoteTruth, Place
-from audit.errors import AuditError, Message
-from audit.tables import RowNote, read_table
+from audit.corpus.truth import NoteTruth, Place
+from audit.errors import AuditError
+from audit.tables import read_table
 from audit.text import MAX_NAME_CHARS, find_name_columns, fold_name, heading_key, is_unspaced
 
 _COLUMNS = {
@@ -30,10 +29,6 @@ _SEXES = {
     **dict.fromkeys(("f", "female", "女", "女性"), "F"),
 }
 _DAY = re.compile(r"(\d{4})\s*[-/.年]\s*(\d{1,2})\s*[-/.月]\s*(\d{1,2})\s*日?")
-_LEFT_OUT = (
-    "An id, a first or a last name is not there, has no letters, or has more than {max_name_chars} "
-    "characters; left out."
-)
 _WORD = re.compile(r"[^\W\d_]+(?:['’\-][^\W\d_]+)*")
 
 
@@ -54,26 +49,15 @@ class RegisterRow:
         return is_unspaced(self.first + self.last)
 
 
-@dataclass(frozen=True)
-class Register:
-    """The patients of a hospital: a patient with several names has several rows.
-
-    `notes` has the rows that were left out, by number, with the reason.
-    """
-
-    rows: tuple[RegisterRow, ...]
-    notes: tuple[RowNote, ...]
-
-    def by_patient(self) -> dict[str, list[RegisterRow]]:
-        """Return the rows of each patient."""
-        found: dict[str, list[RegisterRow]] = {}
-        for row in self.rows:
-            found.setdefault(row.patient_id, []).append(row)
-        return found
+Register = tuple[RegisterRow, ...]
+"""The patients of a hospital: a patient with several names has several rows."""
 
 
 def read_register(data: bytes, *, what: str = "register") -> Register:
-    """Read a register: columns for the patient's id and name; middle name, sex, birth optional."""
+    """Read a register: columns for the patient's id and name; middle name, sex, birth optional.
+
+    Rows without an id, a first and a last name are left out.
+    """
     table = read_table(data, what=what)
     try:
         names = find_name_columns(table.header)
@@ -92,23 +76,16 @@ def read_register(data: bytes, *, what: str = "register") -> Register:
             do="Write patient_id,first_name,last_name,sex,birth_date.",
         )
     rows: list[RegisterRow] = []
-    left_out: list[RowNote] = []
-    for number, cells in zip(table.row_numbers, table.rows, strict=True):
+    for cells in table.rows:
         cell = dict.fromkeys(_COLUMNS, "") | {f: cells[i].strip() for f, i in column.items()}
         first, last = names.read(cells)
-        parts = (cell["id"], first, last)
-        is_short = all(0 < len(part) <= MAX_NAME_CHARS for part in parts)
-        if not (is_short and _folded(first) and _folded(last)):
-            left_out.append(RowNote(number, Message(_LEFT_OUT, max_name_chars=MAX_NAME_CHARS)))
-            continue
-        birth = _birth(cell["birth"])
-        if cell["birth"] and birth is None:
-            left_out.append(RowNote(number, "The birth date is not year-month-day; not used."))
-        sex = _SEXES.get(cell["sex"].casefold(), "")
-        rows.append(RegisterRow(cell["id"], first, cell["middle"], last, sex, birth))
+        is_short = all(0 < len(part) <= MAX_NAME_CHARS for part in (cell["id"], first, last))
+        if is_short and _folded(first) and _folded(last):
+            sex, birth = _SEXES.get(cell["sex"].casefold(), ""), _birth(cell["birth"])
+            rows.append(RegisterRow(cell["id"], first, cell["middle"], last, sex, birth))
     if not rows:
         raise AuditError("No row has an id and a name.", where=what)
-    return Register(tuple(rows), tuple(left_out))
+    return tuple(rows)
 
 
 def _birth(text: str) -> date | None:
@@ -156,11 +133,6 @@ def _birth_forms(day: date) -> list[str]:
 
 _GAP = re.compile(r"\.?\s*,?\s*(?:[^\W\d_]\.?\s+)?")
 _MAX_GAP_CHARS = 6
-_MAX_PARTICLE_CHARS = 3
-_TITLED = re.compile(
-    r"\b(?:Mr|Mrs|Ms|Miss|Drs?|Prof)\.?\s+([A-Z][^\W\d_]+(?:['’\-][^\W\d_]+)*)"
-    r"|([\u4e00-\u9fff々]{1,4})(?=さん|様|氏|先生|医師)"
-)
 _HONORIFIC = r"(?=\s*(?:さん|さま|様|氏|殿|君|くん|ちゃん))"
 _PLACES = {"first": "[FIRST]", "middle": "[MIDDLE]", "last": "[LAST]", "birth": "[DATE]"}
 _UNSPACED_PLACES = {"last": "[姓]", "full": "[氏名]", "birth": "[生年月日]"}
@@ -175,11 +147,12 @@ class MentionFinder:
     """Finds the patients of a register in notes."""
 
     def __init__(self, register: Register) -> None:
-        self.patients = register.by_patient()
+        self.patients: dict[str, list[RegisterRow]] = defaultdict(list)
         # Full names in both orders, by their words or as characters -> who is called so.
         self._spaced: dict[tuple[str, ...], dict[str, None]] = defaultdict(dict)
         self._unspaced: dict[str, dict[str, None]] = defaultdict(dict)
-        for row in register.rows:
+        for row in register:
+            self.patients[row.patient_id].append(row)
             if row.is_unspaced:
                 for between in ("", " ", "\u3000"):
                     self._unspaced[row.last + between + row.first][row.patient_id] = None
@@ -196,33 +169,23 @@ class MentionFinder:
 
         A name that several patients carry is the note's own patient's, else the first one's.
         """
-        words, doubts = _words(text), list[Doubt]()
         taken = bytearray(len(text))
         mentions: list[_Named] = []
-        for parts, ids in self._named(text, words, patient_id, doubts):
+        for parts, ids in self._named(text, patient_id):
             if not any(any(taken[start:stop]) for start, stop, _ in parts):
                 mentions.append((parts, ids))
                 for start, stop, _ in parts:
                     taken[start:stop] = b"\1" * (stop - start)
-        for match in _TITLED.finditer(text):
-            doubts.append(Doubt(*match.span(match.lastindex or 0), "titled"))
-        free = {doubt for doubt in doubts if not any(taken[doubt.start : doubt.stop])}
         places, public = _masked(text, sorted(mentions))
-        return NoteTruth(
-            text, public, places, chart_time=chart_time,
-            doubts=tuple(sorted(free)),
-        )  # fmt: skip
+        return NoteTruth(text, public, places, chart_time=chart_time)
 
-    def _named(
-        self, text: str, words: list[_Word], patient_id: str, doubts: list[Doubt]
-    ) -> Iterator[_Named]:
+    def _named(self, text: str, patient_id: str) -> Iterator[_Named]:
         """Yield all names, the surest first; what they overlap later is not taken."""
+        words = _words(text)
         yield from self._full_names(text, words, patient_id)
         yield from self._unspaced_names(text, patient_id)
         for row in self.patients.get(patient_id, ()):
-            own = _unspaced_parts(text, row, doubts) if row.is_unspaced else (
-                _spaced_parts(text, words, row, doubts)
-            )  # fmt: skip
+            own = _last_names(text, row) if row.is_unspaced else _spaced_parts(text, words, row)
             for parts in (*_births(text, row), *own):
                 yield parts, (patient_id,)
 
@@ -282,17 +245,12 @@ def _births(text: str, row: RegisterRow) -> list[list[_Part]]:
     return [[(match.start(), match.end(), "birth")] for match in found]
 
 
-def _unspaced_parts(text: str, row: RegisterRow, doubts: list[Doubt]) -> list[list[_Part]]:
-    if len(row.first) > 1:
-        alone = re.finditer(re.escape(row.first), text)
-        doubts += [Doubt(match.start(), match.end(), "first_alone") for match in alone]
+def _last_names(text: str, row: RegisterRow) -> list[list[_Part]]:
     found = re.finditer(re.escape(row.last) + _HONORIFIC, text)
     return [[(match.start(), match.end(), "last")] for match in found]
 
 
-def _spaced_parts(
-    text: str, words: list[_Word], row: RegisterRow, doubts: list[Doubt]
-) -> Iterator[list[_Part]]:
+def _spaced_parts(text: str, words: list[_Word], row: RegisterRow) -> Iterator[list[_Part]]:
     parts: list[_Part] = []
     sure: set[_Part] = set()  # written like a name: enough without another part beside it
     for kind, name in (("last", row.last), ("first", row.first), ("middle", row.middle)):
@@ -305,18 +263,10 @@ def _spaced_parts(
                 parts.append((word.start, span[-1].stop, kind))
                 if sum(map(len, wanted)) > 1 and any(one.is_capital for one in span):
                     sure.add(parts[-1])
-        single = {word for word in wanted if len(wanted) > 1 and len(word) > _MAX_PARTICLE_CHARS}
-        doubts += [
-            Doubt(word.start, word.stop, "part_of_name")
-            for word in words
-            if word.folded in single and word.is_capital
-        ]
     for run in _runs(text, sorted(parts, key=lambda part: (part[0], -part[1]))):
         kinds = {kind for _, _, kind in run}
         if {"first", "last"} <= kinds or (kinds != {"middle"} and not sure.isdisjoint(run)):
             yield run
-        else:
-            doubts += [Doubt(start, stop, "lower_case") for start, stop, _ in run]
 
 
 def _runs(text: str, parts: Sequence[_Part]) -> list[list[_Part]]:

@@ -17,7 +17,7 @@ from audit.errors import AuditError, Message
 from audit.home import DEMO_HOSPITAL, salted_digest
 from audit.names.candidates import Candidates
 from audit.names.controls import with_controls
-from audit.names.files import NamesFile, read_names, with_typed
+from audit.names.files import NamesFile, read_names
 from audit.names.spelling import piece_counter
 from audit.notes.passages import Passages, read_passages
 from audit.shelf import MAX_TITLE_CHARS, now, one_line
@@ -232,28 +232,22 @@ def _keep_line(line: Line, digest: str, store: Store) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Draft(NamesFile):
-    """A list that is being made: names of the file or list it starts from, typed ones, controls.
+    """A list that is being made: names of the file or list it starts from, then drawn controls.
 
-    `notes` are on rows of the file, `typed_notes` on typed lines; `encoding` is "" without a file.
+    `encoding` is "" without a file.
     """
 
-    typed_notes: tuple[RowNote, ...]
     n_given: int
-    n_typed: int
     n_drawn: int
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be added to a list.
+    """Which controls are to be added to a list, drawn against its members.
 
-    `typed` has one name a line; `is_typed_member` is the truth of all of them, None: unknown.
-    `n_easy`, `n_hard` and `n_recombined` controls are drawn against the members, with as many word
-    pieces as they have for `model`; None: characters of Han and kana.
+    They have as many word pieces as the members have for `model`; None: characters of Han and kana.
     """
 
-    typed: str = ""
-    is_typed_member: bool | None = None
     n_easy: int = 0
     n_hard: int = 0
     n_recombined: int = 0
@@ -272,10 +266,9 @@ def make_draft(data: bytes | None, *, base: Candidates | None, wanted: Wanted) -
             raise AuditError("The file is larger than 20 MB.", where="names")
         found = read_names(data)
         base, notes, encoding = found.candidates, found.notes, found.encoding
-    listed, typed_notes = with_typed(base, text=wanted.typed, is_member=wanted.is_typed_member)
-    if listed is None:
+    if base is None:
         return None
-    if len(listed) > MAX_NAMES:
+    if len(base) > MAX_NAMES:
         raise AuditError(
             "The list has more than {max_names:,} names.",
             where="names",
@@ -283,13 +276,11 @@ def make_draft(data: bytes | None, *, base: Candidates | None, wanted: Wanted) -
             max_names=MAX_NAMES,
         )
     drawn = with_controls(
-        listed,
+        base,
         n_easy=wanted.n_easy,
         n_hard=wanted.n_hard,
         n_recombined=wanted.n_recombined,
         seed=wanted.seed,
         count_pieces=piece_counter(tokenizer(wanted.model)) if wanted.model else None,
     )
-    n_given = len(base) if base is not None else 0
-    n_typed, n_drawn = len(listed) - n_given, len(drawn) - len(listed)
-    return Draft(drawn, encoding, notes, typed_notes, n_given, n_typed, n_drawn)
+    return Draft(drawn, encoding, notes, len(base), len(drawn) - len(base))

@@ -34,7 +34,6 @@ class ListView:
     candidates: Candidates
     facts: NameFacts
     notes: tuple[RowNote, ...]
-    typed_notes: tuple[RowNote, ...]
     encoding: str
     draft: Draft | None = None
 
@@ -122,7 +121,6 @@ def _names(directory: str, code: str) -> ListView:
         candidates=found.candidates,
         facts=name_facts(found.candidates),
         notes=found.notes,
-        typed_notes=(),
         encoding=found.encoding,
     )
 
@@ -147,7 +145,6 @@ def _new_names(
         candidates=draft.candidates,
         facts=name_facts(draft.candidates),
         notes=base.notes if base and from_base else draft.notes,
-        typed_notes=draft.typed_notes,
         encoding=base.encoding if base and from_base else draft.encoding,
         draft=draft,
     )

@@ -276,60 +276,38 @@ def test_a_list_that_is_handed_out_and_read_again_is_the_same_question() -> None
 CSV = b"first_name,last_name,is_member\nAnna,Smith,1\nBert,Jones,0\nAnna,Smith,1\n"
 
 
-def test_a_file_typed_names_and_controls_come_in_this_order() -> None:
-    for nothing in (Wanted(), Wanted(typed=" \n\n")):
-        assert make_draft(None, base=None, wanted=nothing) is None
-    wanted = Wanted("Carl Miller\nDoe, Jane\nanna smith\n見本 太郎\nCher", True, 3, 2, 1, seed=1)
-    draft = make_draft(CSV, base=None, wanted=wanted)
+def test_a_file_and_controls_come_in_this_order() -> None:
+    assert make_draft(None, base=None, wanted=Wanted()) is None
+    draft = make_draft(CSV, base=None, wanted=Wanted(3, 2, 0, seed=1))
     assert draft is not None
-    assert (draft.n_given, draft.n_typed, draft.n_drawn, draft.encoding) == (2, 4, 6, "UTF-8")
-    assert draft.candidates.first[:6] == ("Anna", "Bert", "Carl", "Jane", "太郎", "")
-    assert draft.candidates.is_member[:6] == (True, False, True, True, True, True)
-    drawn = ("easy",) * 3 + ("hard",) * 2 + ("recombined",)
-    assert draft.candidates.control_kind[6:] == drawn
-    assert draft.candidates.row == (2, 3, *(None,) * 10)
+    assert (draft.n_given, draft.n_drawn, draft.encoding) == (2, 5, "UTF-8")
+    assert draft.candidates.first[:2] == ("Anna", "Bert")
+    assert draft.candidates.control_kind[1:] == ("easy",) * 4 + ("hard",) * 2
+    assert draft.candidates.row == (2, 3, *(None,) * 5)
     assert [note.row for note in draft.notes] == [4]
-    assert [(note.row, str(note.what)) for note in draft.typed_notes] == [
-        (3, "The name is on the list already; left out."),
-        (5, "The name has one part only or could not be split."),
-    ]
     again = read_names(names_file(draft.candidates)).candidates
     assert again.digest() == draft.candidates.digest()
     based = make_draft(None, base=draft.candidates, wanted=Wanted())
     assert based is not None and based.candidates.digest() == draft.candidates.digest()
-    assert (based.n_given, based.n_typed, based.n_drawn, based.encoding) == (12, 0, 0, "")
-
-
-def test_kinds_that_the_list_says_are_kept_and_only_raised_by_members_that_come() -> None:
-    said = (
-        "first_name,last_name,is_member,control_kind,role,n_mentions\n"
-        "Anna,Smith,1,,,\nBert,Zorn,0,hard,,\nUdo,Roth,0,given,,\nIda,Berg,0,easy,,\n"
-        "Eva,Berg,0,,,\nNevah,Was,1,,canary,2\nNeither,Is,0,,canary,\n"
-    )
-    for typed, kinds in (
-        (Wanted("Karl Roth", True), "- hard given easy easy - canary -"),
-        (Wanted("Karl Berg", True), "- hard given hard hard - canary -"),
-        (Wanted("Karl Berg", False), "- hard given easy easy - canary easy"),
-    ):
-        draft = make_draft(said.encode(), base=None, wanted=typed)
-        assert draft is not None
-        assert [kind or "-" for kind in draft.candidates.control_kind] == kinds.split()
+    assert (based.n_given, based.n_drawn, based.encoding) == (7, 0, "")
 
 
 def test_what_cannot_be_put_together_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    for wanted, where, why in (
-        (Wanted("x y\nAnna Smith", False), "typed names, line 2", "another truth"),
-        (Wanted("x " + "y" * 300), "typed names, line 1", "longer than 200"),
-        (Wanted("y" * 200_001), "typed names", "longer than 200,000"),
-    ):
-        with pytest.raises(AuditError, match=why) as refused:
-            make_draft(CSV, base=None, wanted=wanted)
-        assert refused.value.where == where and "Anna" not in str(refused.value)
     with pytest.raises(AuditError, match="larger than 20 MB"):
         make_draft(b"n" * 20_000_001, base=None, wanted=Wanted())
     monkeypatch.setattr("audit.names.lists.MAX_NAMES", 1)
     with pytest.raises(AuditError, match="more than 1 names"):
         make_draft(CSV, base=None, wanted=Wanted())
+
+
+def test_kinds_that_the_list_says_are_kept() -> None:
+    said = (
+        "first_name,last_name,is_member,control_kind,role,n_mentions\n"
+        "Anna,Smith,1,,,\nBert,Zorn,0,hard,,\nUdo,Roth,0,given,,\nIda,Berg,0,easy,,\n"
+        "Eva,Smith,0,,,\nNevah,Was,1,,canary,2\nNeither,Is,0,,canary,\n"
+    )
+    kinds = read_names(said.encode()).candidates.control_kind
+    assert kinds == ("", "hard", "given", "easy", "hard", "", "canary")
 
 
 def test_facts_and_spelling_by_hand(tmp_path: Path) -> None:
