@@ -37,10 +37,8 @@ from audit.corpus.kept import (
     CORPORA,
     ROLES,
     KeptCorpus,
-    check_controls,
     corpus_line,
     find_corpus,
-    full_names_in,
     keep_lists,
     list_of,
     passages_for,
@@ -767,17 +765,6 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, text.replace(" ", "").split(","))))
 
 
-def corpus_check(*, corpus: CorpusName, names: Annotated[Path, "CSV of candidate names"]) -> Result:
-    """Say whether a control of a list occurs in D_private."""
-    found = find_corpus(corpus)
-    candidates = read_names(_bytes(names)).candidates
-    check_controls(found, candidates)
-    members = candidates.rows([i for i, m in enumerate(candidates.is_member) if m is True])
-    n_found = len(full_names_in(found, members)) if len(members) else 0
-    say(f"No control occurs in D_private; {n_found:,} of {len(members):,} members do in full.")
-    return {"n_names": len(candidates), "n_members": len(members), "n_members_in_full": n_found}
-
-
 def corpus_list() -> Result:
     """List the corpora that are kept here."""
     corpora = CORPORA.all()
@@ -1296,6 +1283,6 @@ GROUPS = {
 }
 COMMANDS: tuple[Callable[..., Result], ...] = (
     demo, run, score, selftest, results, jobs, cancel, resume, worker, log, corpus_build,
-    corpus_mentions, corpus_candidates, corpus_check, corpus_list, corpus_forget, pretrain,
+    corpus_mentions, corpus_candidates, corpus_list, corpus_forget, pretrain,
     experiment, deid_score, deid_build, deid_tag, deid_convert, deid_train,
 )  # fmt: skip

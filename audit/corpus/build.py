@@ -40,11 +40,10 @@ class CorpusFile:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._sha256 = hashlib.sha256()
-        self.n_bytes = 0
 
     def write(self, data: bytes) -> None:
         """Append bytes."""
-        self.n_bytes += self._file.write(data)
+        self._file.write(data)
         self._sha256.update(data)
 
     @property

@@ -98,10 +98,6 @@ def _place(written: str, mention: Mention) -> str:
     return between.join(f"[{role.upper()}]" for role in mention.roles)
 
 
-MAX_CATEGORIES = 5_000
-OTHERS = "(others)"
-
-
 class CategoryCount(Record):
     """How often a category occurs, what stands for it, and the row where it occurs first."""
 
@@ -112,13 +108,11 @@ class CategoryCount(Record):
 
 
 class CategoryCounter(dict[tuple[str, str], list[int]]):
-    """Counts (category, kind), with the first row; beyond 5,000 they are counted together."""
+    """Counts (category, kind), with the first row."""
 
     def add(self, category: str, kind: str, *, row: int) -> None:
         """Count a category of a note."""
-        is_new = (category, kind) not in self
-        key = (OTHERS if is_new and len(self) >= MAX_CATEGORIES else category, kind)
-        self.setdefault(key, [0, row])[0] += 1
+        self.setdefault((category, kind), [0, row])[0] += 1
 
     def ranked(self) -> tuple[CategoryCount, ...]:
         """Return the counts, most frequent first, then by name."""

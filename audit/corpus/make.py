@@ -70,7 +70,7 @@ from audit.names.pools import japanese_pool, us_pool
 from audit.notes.mention_words import Mention
 from audit.notes.mentions import examine
 from audit.notes.placeholders import has_marks
-from audit.notes.read import FIELDS, Note, NoteSource, open_notes, resolve_note_file
+from audit.notes.read import FIELDS, Note, NoteSource, open_notes
 from audit.progress import Meter, ProgressListener, StopQuestion
 from audit.rng import generator
 from audit.shelf import MAX_TITLE_CHARS, new_identifier
@@ -91,17 +91,13 @@ class CorpusTask(Task):
         "canary_counts": "--canaries",
     }
 
-    notes: Path | None = Field(
-        default=None,
+    notes: Path = Field(
         description="NOTEEVENTS.csv(.gz), discharge.csv(.gz), CSV, JSONL, Parquet, or a folder of "
-        ".txt",
+        ".txt"
     )
-    file_id: str = ""
-    """In place of a path: the notes' place in the list of `audit.notes.read`."""
     register_file: Path | None = Field(
         default=None, description="CSV of patients: the notes are identified"
     )
-    register_id: str = ""
     columns: Columns = Field(default=(), description="which column holds a field, as text=body")
     seed: int = Field(default=0, ge=0, le=MAX_SEED, description="of all that is drawn")
     title: str = Field(
@@ -127,8 +123,6 @@ class CorpusTask(Task):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if (self.notes is None) == (not self.file_id):
-            raise AuditError("One file or folder of notes is needed.", where="notes")
         names = [name for name, _ in self.columns]
         if set(names) - set(FIELDS) or len(set(names)) != len(names):
             raise AuditError("A column is given for no field, or twice.", where="columns")
@@ -147,7 +141,7 @@ class CorpusTask(Task):
     @property
     def kind(self) -> str:
         """One of `KINDS`: with a register of patients the notes are identified."""
-        return "register" if self.register_file or self.register_id else "dummy"
+        return "register" if self.register_file else "dummy"
 
     @property
     def has_canaries(self) -> bool:
@@ -161,11 +155,13 @@ class CorpusTask(Task):
 
     def question(self) -> Question:
         """Return the question: a title makes no other corpus, but a file that has changed does."""
-        notes, register = paths_of(self)
         asked = self.with_(title="", corpus_id="0" * 12).plain()
-        states = [states_of(notes, where="notes"), states_of(register, where="register")]
+        states = [
+            states_of(self.notes, where="notes"),
+            states_of(self.register_file, where="register"),
+        ]
         # Salted: where notes lie is nobody's business outside this installation.
-        return self.asked(label=notes.name, about=salted_digest(json.dumps([asked, states])))
+        return self.asked(label=self.notes.name, about=salted_digest(json.dumps([asked, states])))
 
     def run(self, contact: Contact) -> tuple[str, ...]:
         """Make the corpus, anew if interrupted; its name is the order's: none is made twice."""
@@ -202,25 +198,18 @@ def make_corpus(
 
     `progress` is told and `should_stop` asked some ten times a second.
     """
-    notes, register = paths_of(order)
-    source = open_notes(notes, columns=dict(order.columns))
-    is_done = {SAMPLE: order.sample, SURVEY: not register, NAMES: order.has_canaries}
+    source = open_notes(order.notes, columns=dict(order.columns))
+    is_done = {
+        SAMPLE: order.sample, SURVEY: order.kind == "dummy", NAMES: order.has_canaries,
+    }  # fmt: skip
     totals = {s: w * source.n_bytes for s, w in _WEIGHTS.items() if is_done.get(s, True)}
     meter = Meter(totals, listener=progress, should_stop=should_stop)
     with corpus_folder(out, names=_FILES) as files:
         making = _Making(order, source, files, meter)
-        making.read(register)
+        making.read()
         making.build()
-        making.finish(name=notes.name)
+        making.finish()
     return out
-
-
-def paths_of(order: CorpusTask) -> tuple[Path, Path | None]:
-    """Return the paths of an order's notes and register."""
-    notes = order.notes or resolve_note_file(order.file_id)
-    if order.kind == "dummy":
-        return notes, None
-    return notes, order.register_file or resolve_note_file(order.register_id)
 
 
 class _Making:
@@ -240,16 +229,16 @@ class _Making:
         self._numbers, self._owners = dict[str, int](), array("I")
         self._n_refused = self._n_passages = 0
 
-    def read(self, register: Path | None) -> None:
+    def read(self) -> None:
         """Find out who the notes are about: what they say, or what the register says."""
         order = self._order
         if order.sample:
             n_notes = sum(isinstance(note, Note) for note in self._rows(SAMPLE))
             drawn = generator(order.seed, "corpus/sample").permutation(n_notes)[: order.sample]
             self._chosen = set(drawn.tolist())
-        if register:
+        if order.register_file:
             try:
-                self._finder = MentionFinder(read_register(register.read_bytes()))
+                self._finder = MentionFinder(read_register(order.register_file.read_bytes()))
             except OSError:
                 raise AuditError(
                     "The file is not there or cannot be read.", where="register"
@@ -390,8 +379,8 @@ class _Making:
                 }  # fmt: skip
                 self._files[PASSAGES].write(json_line(passage))
 
-    def finish(self, *, name: str) -> None:
-        """Draw the lists, and write all that is known at the end; `name` is that of the notes."""
+    def finish(self) -> None:
+        """Draw the lists, and write all that is known at the end."""
         files = self._files
         for record in self._records():
             files[PEOPLE].write(json_line(record))
@@ -409,7 +398,7 @@ class _Making:
         noted = self._patterns.notes(zip(patients.first, patients.last, strict=True))
         files[LISTED].write(listed_bytes(listed_notes(self._owners, noted.union(self._plan.rows))))
         files[EXAMINATION].write(json_page(self._examination(lists).plain()))
-        files[CORPUS].write(self._described(name))
+        files[CORPUS].write(self._described())
         self._meter.finish(LISTS)
 
     def _examination(self, lists: Mapping[str, Candidates]) -> Examination:
@@ -433,12 +422,12 @@ class _Making:
             n_passages=self._n_passages,
         )
 
-    def _described(self, name: str) -> bytes:
+    def _described(self) -> bytes:
         order = self._order
         return describe_corpus(
             title=order.title,
             kind=order.kind,
-            source=name,
+            source=order.notes.name,
             seed=order.seed,
             n_notes=len(self._owners),
             n_patients=len(self._people),
@@ -448,8 +437,6 @@ class _Making:
             canary_counts=order.canary_counts,
             n_canaries=order.n_canaries,
             has_token_rule=order.tokenizer is not None,
-            candidates_sha256=self._files[CANDIDATES].digest,
-            private_bytes=self._files[PRIVATE].n_bytes,
         )
 
 

@@ -85,7 +85,6 @@ def read_names(data: bytes, *, what: str = "names") -> NamesFile:
         left = Message("These columns are not read: {unread}.", unread=", ".join(unread))
         notes.append(RowNote(1, left))
     rows: dict[str, tuple[int, Row]] = {}  # two splits of one written name are one name to a model
-    file_rows: dict[int, int] = {}
     for number, cells in zip(table.row_numbers, table.rows, strict=True):
         first, last = names.read(cells)
         if not first and not last:
@@ -106,14 +105,6 @@ def read_names(data: bytes, *, what: str = "names") -> NamesFile:
         if twin is not row:
             left_out = Message("The name is that of row {number}; left out.", number=twin_number)
             notes.append(RowNote(number, left_out))
-        elif row["row"] and file_rows.setdefault(row["row"], number) != number:
-            raise AuditError(
-                "Rows {first} and {second} have the same file_row.",
-                where=what,
-                do="Correct one of them, or take the column out.",
-                first=file_rows[row["row"]],
-                second=number,
-            )
     if not rows:
         raise AuditError("The file holds no names.", where=what)
     fields = next(iter(rows.values()))[1]

@@ -62,9 +62,9 @@ def ask_order(
     if not is_ready:
         return None
     return CorpusTask(
-        file_id=file.file_id,
+        notes=file.path,
         columns=columns,
-        register_id=register.file_id if register else "",
+        register_file=register.path if register else None,
         seed=seed,
         title=title or "",
         sample=sample,

@@ -120,8 +120,8 @@ def _names(directory: str, code: str) -> ListView:
         line=found.line,
         candidates=found.candidates,
         facts=name_facts(found.candidates),
-        notes=found.notes,
-        encoding=found.encoding,
+        notes=(),
+        encoding="",
     )
 
 
@@ -138,14 +138,13 @@ def _new_names(
     draft = make_draft(_data, base=base.candidates if base else None, wanted=_wanted)
     if draft is None:
         return None
-    from_base = base is not None and _data is None
     return ListView(
         key=key,
         line=lists.list_line(draft.candidates, code=""),
         candidates=draft.candidates,
         facts=name_facts(draft.candidates),
-        notes=base.notes if base and from_base else draft.notes,
-        encoding=base.encoding if base and from_base else draft.encoding,
+        notes=draft.notes,
+        encoding=draft.encoding,
         draft=draft,
     )
 

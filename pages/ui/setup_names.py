@@ -110,8 +110,6 @@ def keep(view: ListView, *, label: str) -> str:
     digest = keep_names(
         view.candidates,
         label=label,
-        notes=view.notes,
-        encoding=view.encoding,
         store=cached.store(),
     )
     st.session_state[_KEPT] = True

@@ -32,7 +32,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_order_survives_json() -> None:
     order = CorpusTask(
-        notes=Path("n.csv"), columns=(("text", "body"),), register_id="notes/r.csv", sample=5,
+        notes=Path("n.csv"), columns=(("text", "body"),), register_file=Path("r.csv"), sample=5,
         canary_counts=(1, 8), tokenizer=Path("model"), title="T",
     )  # fmt: skip
     assert CorpusTask.ordered(json.loads(json.dumps(order.plain()))) == order
@@ -47,8 +47,7 @@ def test_an_order_survives_json() -> None:
 @pytest.mark.parametrize(
     ("choices", "words"),
     [
-        ({"file_id": "a"}, "notes: One file or folder of notes is needed."),
-        ({"notes": None}, "notes: One file or folder of notes is needed."),
+        ({"notes": None}, "notes"),
         ({"kind": "other"}, "kind"),
         ({"columns": (("text", "a"), ("text", "b"))}, "columns: A column is given for no field"),
         ({"columns": (("body", "a"),)}, "columns: A column is given for no field"),
@@ -172,11 +171,6 @@ def test_from_notes_to_a_list_and_passages(
     passages = read_passages((tmp_path / "lists" / "passages.jsonl").read_bytes())
     assert (len(names.candidates), len(passages)) == (written["n_names"], written["n_passages"])
     assert re.fullmatch("[0-9a-f]{12}", written["names"])
-    code, checked, _ = call(
-        capsys, "check", "--corpus", corpus_id, "--names", tmp_path / "lists" / "names.csv",
-        "--json",
-    )  # fmt: skip
-    assert code == 0 and checked["n_members_in_full"] == checked["n_members"]
     assert call(capsys, "forget", corpus_id)[0] == 0
     assert call(capsys, "list", "--json")[1] == {"corpora": []}
     notes, register = register_files(tmp_path)

@@ -18,7 +18,6 @@ from audit.corpus.examine import PatternTally, People, read_examination
 from audit.corpus.kept import (
     CORPORA,
     KeptCorpus,
-    check_controls,
     find_corpus,
     keep_lists,
     list_of,
@@ -34,7 +33,7 @@ from audit.corpus.truth import (
 )
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE, results_dir
-from audit.names.candidates import Candidates, make_candidates, member_parts
+from audit.names.candidates import Candidates, member_parts
 from audit.names.files import read_names
 from audit.names.lists import all_names, kept_names, kept_passages
 from audit.names.matching import NameIndex, Pair
@@ -42,7 +41,7 @@ from audit.names.pools import NamePool, popularity, us_pool
 from audit.notes.passages import read_passages
 from audit.shelf import new_identifier
 from cache.store import Store
-from tests.corpus.make_notes import dummy_notes, lines, made
+from tests.corpus.make_notes import dummy_notes, made
 
 POOL = us_pool()
 MEMBERS = ("patient", "staff", "canary")
@@ -262,21 +261,6 @@ def test_of_many_passages_some_are_drawn(
     some = [passages_for(corpus, list_of(corpus), seed=seed).splitlines() for seed in (0, 0, 1)]
     assert some[0] == some[1] != some[2]
     assert len(some[0]) == 5 and [line for line in whole if line in some[0]] == some[0]
-
-
-def test_a_control_that_occurs_is_refused_with_its_number_only(corpus: KeptCorpus) -> None:
-    person = lines(corpus.path / "people.jsonl")[0]
-    name = (person["first"].upper(), person["last"])
-    controls = make_candidates([name, ("Zq", "Xv")], is_member=False, control_kind="easy")
-    with pytest.raises(AuditError, match="candidates: 1 controls occur") as refused:
-        check_controls(corpus, controls)
-    assert name[1] not in str(refused.value)
-    check_controls(corpus, controls.rows([1]))
-    # A list that was changed by hand is looked at again before it is used.
-    path = corpus.path / "candidates.csv"
-    path.write_text(path.read_text() + f'"easy","{name[0]}","{name[1]}",0,"easy","","",\n')
-    with pytest.raises(AuditError, match="1 controls occur"):
-        list_of(corpus, controls=("easy",), roles=("canary",))
 
 
 def test_a_list_and_its_passages_are_kept_for_an_audit(

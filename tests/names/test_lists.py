@@ -33,7 +33,6 @@ from audit.names.lists import (
     make_draft,
 )
 from audit.notes.passages import read_passages
-from audit.tables import RowNote
 from cache.store import Store
 from pages.ui.setup_facts import name_facts, spelling
 from tests.models.make_models import make_bert
@@ -220,7 +219,6 @@ def test_values_that_cannot_be_understood_are_refused_by_row(
         ("name\n" + "x" * 201 + "\n", "A cell or a name is longer than 200"),
         ("name,m,member\nAnn Lee,,1\nB H,,1\nANN LEE,,0\n", "Rows 2 and 4 hold the same name"),
         ("name,member\nAnn Lee,1\nANN LEE,\n", "Rows 2 and 3 hold the same name"),
-        ("name,file_row\nAnn Lee,7\nBo Hill,7\n", "Rows 2 and 3 have the same file_row"),
         ("PK\x03\x04xlsx", "not a text|CSV|spreadsheet"),
         ("first_name,last_name\nA,B,C\n", "row 2"),
     ],
@@ -343,21 +341,22 @@ def test_a_kept_list_comes_back_and_is_named_by_a_salted_digest(
     members = make_candidates(HOSTILE, is_member=True, n_mentions=[1] * 7 + [None])
     names = members + make_candidates([("Bert", "Yard")], is_member=False, control_kind="easy")
     names += replace(make_candidates([("Q", "R")], is_member=True), role=("canary",))
-    notes = [RowNote(3, "Looks odd.")]
-    digest = keep_names(names, label="  Ward 3 ", notes=notes, encoding="CP932", store=store)
+    digest = keep_names(names, label="  Ward 3 ", store=store)
+    # Older versions kept more beside the columns.
+    kept = store.get_record(f"list/{digest}")
+    store.put_record(f"list/{digest}", kept | {"notes": [[3, "Odd."]], "encoding": "CP932"})
     found = kept_names(digest[:12], store=store)
     assert found.candidates.digest() == names.digest() != digest
-    assert (found.notes, found.encoding) == (tuple(notes), "CP932")
     line = found.line
     assert (line.code, line.label, line.n_names) == (digest[:12], "Ward 3", 10)
     assert (line.n_members, line.n_unknown, line.by_kind) == (8, 0, {"easy": 1, "planted": 1})
     record = str(store.get_record(f"list-line/{digest}"))
     assert not any(part in record for part in ("Bert", "Yard", "Single"))
     # Kept again without a title it keeps the one it has; the newest comes first.
-    other = keep_names(MEMBERS, label="Other", notes=(), encoding="", store=store)
+    other = keep_names(MEMBERS, label="Other", store=store)
     old = store.get_record(f"list-line/{other}")
     store.put_record(f"list-line/{other}", old | {"at": "2001-01-01T00:00:00"})
-    assert keep_names(names, label=" ", notes=(), encoding="", store=store) == digest
+    assert keep_names(names, label=" ", store=store) == digest
     lines = [(one.code, one.label) for one in all_names(store)]
     demos = [("demo-en", ""), ("demo-ja", "")]
     assert lines == [(digest[:12], "Ward 3"), (other[:12], "Other"), *demos]
@@ -365,7 +364,7 @@ def test_a_kept_list_comes_back_and_is_named_by_a_salted_digest(
     assert [one.code for one in all_names(store)] == [other[:12], "demo-en", "demo-ja"]
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "other"))
     with Store(results_dir()) as elsewhere:
-        again = keep_names(names, label="", notes=(), encoding="", store=elsewhere)
+        again = keep_names(names, label="", store=elsewhere)
     assert again != digest
 
 
@@ -383,7 +382,7 @@ def test_an_empty_list_and_one_that_is_too_long_are_refused(
     monkeypatch.setattr("audit.names.lists.MAX_NAMES", 1)
     for names in ([], [("A", "B"), ("C", "D")]):
         with pytest.raises(AuditError, match="A list has 1 to 1 names"):
-            keep_names(make_candidates(names), label="", notes=(), encoding="", store=store)
+            keep_names(make_candidates(names), label="", store=store)
 
 
 PASSAGES = (

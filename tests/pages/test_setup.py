@@ -96,7 +96,7 @@ def test_hard_files_are_validated_kept_and_shown_masked(
     code = parameter(app, "names")
     with Store(home) as store:
         found = kept_names(code, store=store)
-    assert (found.line.label, found.encoding) == ("Ward <3>", encoding)
+    assert found.line.label == "Ward <3>"
     assert app.selectbox(key="setup_names").value == code
 
 
