@@ -80,7 +80,7 @@ _SMALL = {"ャ": "a", "ュ": "u", "ョ": "o"}
 
 def romaji_of(kana: str) -> str:
     """Return a katakana reading in Latin letters: Hepburn as in passports ("オオタ" is "Ota")."""
-    sound_of = dict(zip(words("ja/kana"), words("ja/romaji"), strict=True))
+    sound_of = dict(zip(words("ja/katakana"), words("ja/hepburn"), strict=True))
     sounds: list[str] = []
     is_doubled = False
     for c in kana:
