@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from audit.errors import AuditCancelled
@@ -15,15 +15,13 @@ from audit.errors import AuditCancelled
 class Progress:
     """One report of progress: units done of the whole run, those taken from the store included.
 
-    `phase` is a short English phrase, `seconds_left` None until there is something to judge by;
-    `by_phase` has (phase, share done 0-1) of every phase in the order of the run, if told.
+    `phase` is a short English phrase, `seconds_left` None until there is something to judge by.
     """
 
     phase: str
     done: float
     total: float
     seconds_left: float | None
-    by_phase: tuple[tuple[str, float], ...] = ()
 
     @property
     def share(self) -> float:
@@ -117,8 +115,30 @@ class Meter:
     def _report(self, phase: str, now: float) -> Progress:
         done, total = sum(self._done.values()), sum(self._totals.values())
         left = self._pace.seconds_left(done - self._cached, total=total - self._cached, now=now)
-        shares = tuple((p, self._done[p] / n if n else 1.0) for p, n in self._totals.items())
-        return Progress(phase, done, total, left, shares)
+        return Progress(phase, done, total, left)
+
+
+class Stages:
+    """Tells the progress of stages, one after the other, as that of the whole: each counts as one.
+
+    `listener` gets phases such as "hospital model: training"; how long the whole takes nobody
+    knows before, so no time is told.
+    """
+
+    def __init__(self, names: Iterable[str], *, listener: ProgressListener) -> None:
+        self._names, self._listener = list(names), listener
+
+    def of(self, stage: str) -> ProgressListener:
+        """Return the listener of one stage."""
+        return lambda progress: self._tell(f"{stage}: {progress.phase}", stage, progress.share)
+
+    def finish(self, stage: str) -> None:
+        """Count a stage as done."""
+        self._tell(stage, stage, 1.0)
+
+    def _tell(self, phase: str, stage: str, share: float) -> None:
+        done = self._names.index(stage) + share
+        self._listener(Progress(phase, done, len(self._names), None))
 
 
 def duration(seconds: float) -> str:

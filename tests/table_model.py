@@ -52,7 +52,7 @@ class TableModel(nn.Module):
 
     def __init__(self, table: Floats, *, slots: tuple[int, int]) -> None:
         super().__init__()
-        self.bert = _TableBody(table, slots)
+        self.base_model = _TableBody(table, slots)
         self.cls = nn.Identity()
         self.config = SimpleNamespace(vocab_size=N_VOCABULARY)
 

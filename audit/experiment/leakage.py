@@ -1,9 +1,9 @@
 """Leakage against missed names: where the two systems meet, the attack on de-identified notes.
 
 Comes in: an order. Goes out: tables, on a shelf and as files. For each arm the demo hospital's
-notes are redacted, M_general is trained on them, and the model is attacked; every trained model and
-every audit is kept, so that what was stopped goes on. Undefined numbers are NaN here, null in JSON.
-Torch is imported where models run only.
+notes are redacted, M_general is trained on them, and the model is attacked in scenario 2; every
+trained model and every audit is kept, so that what was stopped goes on. Undefined numbers are NaN
+here, null in JSON. Torch is imported where models run only.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 import copy
 import json
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args
@@ -21,27 +21,19 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple,
 import numpy as np
 from pydantic import Field, model_validator
 
-from audit.attack.question import GenerationSettings, question_digest
+from audit.attack.question import AuditRequest, PosteriorSettings, question_digest
 from audit.deid.matching import CoverageCounts, coverage
 from audit.deid.release import Release
 from audit.deid.tagger import Tagger, tag_checked
 from audit.deid.taggers import known_taggers, load_tagger
-from audit.demo import DemoTask
 from audit.errors import AuditCancelled, AuditError
-from audit.experiment.paper import (
-    BACKWARD,
-    CONTROLS,
-    TOKENS_PER_INPUT,
-    StageProgress,
-    counted,
-    estimated,
-    markdown_table,
-)
 from audit.home import DEMO_HOSPITAL, results_dir
 from audit.models.inspect import MODEL_FOLDER, RUN_FILE, model_digest
+from audit.names.files import read_names
 from audit.notes.formats import read_jsonl
-from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, Span, TaggedDocument, merged
-from audit.progress import Pace, Progress, ProgressListener, StopQuestion
+from audit.notes.passages import read_passages
+from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, Span, TaggedDocument
+from audit.progress import Meter, ProgressListener, Stages, StopQuestion
 from audit.report.compare import auc_difference
 from audit.report.names import numbers
 from audit.report.report import AuditReport, Measured, Number, Part
@@ -49,7 +41,7 @@ from audit.rng import generator
 from audit.run import run_audit
 from audit.shelf import Shelf, private_folder, whole_folder, write_whole
 from audit.stats import NOTHING, BoolArray, Estimate, Rate, bootstrap_ranking
-from audit.tables import decimal, write_table
+from audit.tables import counted, decimal, estimated, markdown_table
 from audit.task import MAX_SEED, Contact, Device, Question, Record, Task, queue_of
 from cache.store import Store
 
@@ -96,7 +88,7 @@ class LeakageTask(Task):
     """What an experiment on leakage against missed names is to be made of."""
 
     job = "leakage"
-    flags: ClassVar = {"taggers": "--tagger", "shares": "--miss", "scenarios": "--scenario"}
+    flags: ClassVar = {"taggers": "--tagger", "shares": "--miss"}
 
     language: Language = Field(default="en", description="of the demo hospital")
     taggers: tuple[str, ...] = Field(
@@ -117,11 +109,7 @@ class LeakageTask(Task):
     epochs: float = Field(
         default=10.0, gt=0, le=1000, description="how often each model reads its notes"
     )
-    scenarios: tuple[Literal[1, 2], ...] = Field(
-        default=(2,), min_length=1, description="the attack; repeatable, 2 unless given"
-    )
-    n_inputs: int = Field(default=2000, ge=1, le=10_000_000, description="of scenario 2")
-    n_documents: int = Field(default=300, ge=1, le=10_000_000, description="of scenario 1")
+    n_inputs: int = Field(default=2000, ge=1, le=10_000_000, description="of the attack")
     seed: int = Field(
         default=0,
         ge=0,
@@ -132,10 +120,8 @@ class LeakageTask(Task):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if any(len(set(x)) != len(x) for x in (self.scenarios, self.taggers, self.units)):
-            raise AuditError(
-                "The same is asked twice, or there are too many.", where="tagger or scenario"
-            )
+        if any(len(set(x)) != len(x) for x in (self.taggers, self.units)):
+            raise AuditError("The same is asked twice, or there are too many.", where="tagger")
         if list(self.shares) != sorted(set(self.shares)):
             raise AuditError(
                 "Shares of missed names are rising numbers above 0 and below 1.", where="shares",
@@ -189,10 +175,10 @@ GROUPS = (ALL, LEFT, CAUGHT)
 class ArmRow(Part):
     """One arm: what was replaced, and how its model was trained.
 
-    `n_mentions`, `n_whole` and `n_part` count mentions of patients, those that are replaced whole
-    and those of which a part is left; `n_staff` and `n_staff_whole` the same of doctors.
-    `other_chars` is the share of the characters outside names that is replaced too. `share` is what
-    was asked for, NaN where nothing was; `loss` is in nats a token.
+    `n_mentions` and `n_whole` count mentions of patients and those that are replaced whole,
+    `n_staff` and `n_staff_whole` the same of doctors. `other_chars` is the share of the characters
+    outside names that is replaced too. `share` is what was asked for, NaN where nothing was; `loss`
+    is in nats a token.
     """
 
     code: str
@@ -202,7 +188,6 @@ class ArmRow(Part):
     tagger_digest: str
     n_mentions: int
     n_whole: int
-    n_part: int
     n_patients: int
     n_exposed: int
     n_staff: int
@@ -226,7 +211,6 @@ class LeakRow(Part):
     """
 
     code: str
-    scenario: int
     controls: str
     group: str
     n_members: int
@@ -238,22 +222,6 @@ class LeakRow(Part):
     minus_perfect: Measured
     flagged: Rate
     digest: str
-
-
-class SplitRow(Part):
-    """Whether a model's scores tell the patients that an arm left from those that it caught.
-
-    `on_perfect` asks the same of the perfectly redacted model, where the two differ in nothing that
-    was trained on; `difference` is the AUC of the arm minus that.
-    """
-
-    code: str
-    scenario: int
-    n_left: int
-    n_caught: int
-    auc: Measured
-    on_perfect: Number
-    difference: Measured
 
 
 class Mention(NamedTuple):
@@ -287,9 +255,14 @@ class HospitalNotes:
         return tuple(document.text for document in self.documents)
 
     @property
+    def folder(self) -> Path:
+        """Where the hospital's files are."""
+        return DEMO_HOSPITAL / self.language
+
+    @property
     def general(self) -> Path:
         """Directory of M_general."""
-        return DEMO_HOSPITAL / self.language / "models" / "general"
+        return self.folder / "models" / "general"
 
 
 def hospital_notes(language: str) -> HospitalNotes:
@@ -297,7 +270,7 @@ def hospital_notes(language: str) -> HospitalNotes:
     text = (DEMO_HOSPITAL / language / "notes.jsonl").read_text(encoding="utf-8")
     documents = tuple(read_jsonl(text, what="demo notes"))
     mentions = tuple(
-        Mention(note, span, int((document.patient_id or "")[1:]))
+        Mention(note, span, _owner(document))
         for note, document in enumerate(documents)
         for span in document.spans
         if span.label == IDENTIFIER
@@ -305,32 +278,13 @@ def hospital_notes(language: str) -> HospitalNotes:
     return HospitalNotes(language, documents, mentions)
 
 
-WHOLE, PART, MISSED = "whole", "part", "missed"
-"""How much of a name is covered by what is replaced."""
+def _owner(document: TaggedDocument) -> int:
+    return int((document.patient_id or "")[1:])
+
+
 _NOTES_PER_BATCH = 64
 Spans = tuple[tuple[Span, ...], ...]
 """Of each note, what is replaced."""
-
-
-@dataclass(frozen=True, eq=False)
-class NameMisses:
-    """What an arm leaves of the names in the notes.
-
-    Attributes
-    ----------
-    mentions
-        Of each mention of a patient, in the order of `HospitalNotes.mentions`: `WHOLE`, `PART` or
-        `MISSED`.
-    is_exposed
-        [patients] Whether anything is left of one of the patient's mentions.
-    coverage
-        Of all names, as `deid score` counts it: patients are `IDENTIFIER`, doctors
-        `QUASI_IDENTIFIER`.
-    """
-
-    mentions: tuple[str, ...]
-    is_exposed: BoolArray
-    coverage: CoverageCounts
 
 
 def replaced_spans(
@@ -391,19 +345,19 @@ def released_texts(notes: HospitalNotes, spans: Spans, *, mode: str, seed: int) 
     )
 
 
-def name_misses(notes: HospitalNotes, spans: Spans) -> NameMisses:
-    """Return which names are left in the notes once the spans are replaced."""
-    pairs = zip(notes.documents, spans, strict=True)
-    counted = sum((coverage(one, predicted=given) for one, given in pairs), CoverageCounts())
-    states = []
-    for mention in notes.mentions:
-        name, replaced = mention.span, merged(spans[mention.note])
-        n = sum(max(0, min(name.end, end) - max(name.start, start)) for start, end in replaced)
-        states.append(WHOLE if n == name.n_chars else PART if n else MISSED)
-    is_exposed = np.zeros(notes.n_patients, dtype=np.bool_)
-    for mention, state in zip(notes.mentions, states, strict=True):
-        is_exposed[mention.owner] |= state != WHOLE
-    return NameMisses(tuple(states), is_exposed, counted)
+def name_misses(notes: HospitalNotes, spans: Spans) -> tuple[BoolArray, CoverageCounts]:
+    """Return of which patients [P] something is left once the spans are replaced, and the counts.
+
+    Names are counted as `deid score` does: patients are `IDENTIFIER`, doctors `QUASI_IDENTIFIER`.
+    """
+    is_exposed, total = np.zeros(notes.n_patients, dtype=np.bool_), CoverageCounts()
+    for document, replaced in zip(notes.documents, spans, strict=True):
+        found = coverage(document, predicted=replaced)
+        n_mentions, n_whole = found.row(IDENTIFIER)[:2]
+        if n_whole < n_mentions:
+            is_exposed[_owner(document)] = True
+        total += found
+    return is_exposed, total
 
 
 ARM_VERSION = 1
@@ -472,14 +426,11 @@ def trained_arm(
     n_tokens = sum(len(document) + 1 for document in documents)
     n_steps = max(1, round(epochs * settings.steps_per_epoch(n_tokens)))
     losses: list[float] = []
-    pace = Pace()
+    meter = Meter({"training": n_steps}, listener=progress, should_stop=should_stop)
 
-    def after_step(step: int, loss: float) -> None:
+    def after_step(_: int, loss: float) -> None:
         losses.append(loss)
-        left = pace.seconds_left(step, total=n_steps, now=time.monotonic())
-        progress(Progress("training", step, n_steps, left))
-        if should_stop():
-            raise AuditCancelled
+        meter.add("training", 1)
 
     with onednn_float32():
         pretrain(
@@ -494,22 +445,30 @@ def trained_arm(
     return run / MODEL_FOLDER, facts
 
 
+CONTROLS = ("easy", "hard")
 FPRS = (0.01, 0.1)
 N_REPLICATES = 2000
 
 
 @dataclass(frozen=True, eq=False)
 class ArmResult:
-    """What came of one arm: its row, which patients [P] it left, the audit of each scenario."""
+    """What came of one arm: its row, which patients [P] it left, its audit."""
 
     row: ArmRow
     is_exposed: BoolArray
-    reports: Mapping[int, AuditReport]
+    report: AuditReport
 
 
-def arm_row(arm: Arm, misses: NameMisses, facts: ArmFacts, *, tagger_digest: str = "") -> ArmRow:
+def arm_row(
+    arm: Arm,
+    *,
+    is_exposed: BoolArray,
+    found: CoverageCounts,
+    facts: ArmFacts,
+    tagger_digest: str = "",
+) -> ArmRow:
     """Return what an arm replaced and how it was trained."""
-    found = misses.coverage
+    n_mentions, n_whole = found.row(IDENTIFIER)[:2]
     n_staff, n_staff_whole = found.row(QUASI_IDENTIFIER)[:2]
     outside = found.n_outside_chars
     return ArmRow(
@@ -518,11 +477,10 @@ def arm_row(arm: Arm, misses: NameMisses, facts: ArmFacts, *, tagger_digest: str
         share=arm.share,
         tagger=arm.tagger,
         tagger_digest=tagger_digest,
-        n_mentions=len(misses.mentions),
-        n_whole=misses.mentions.count(WHOLE),
-        n_part=misses.mentions.count(PART),
-        n_patients=len(misses.is_exposed),
-        n_exposed=int(misses.is_exposed.sum()),
+        n_mentions=n_mentions,
+        n_whole=n_whole,
+        n_patients=len(is_exposed),
+        n_exposed=int(is_exposed.sum()),
         n_staff=n_staff,
         n_staff_whole=n_staff_whole,
         other_chars=found.n_over_chars / outside if outside else 0.0,
@@ -531,42 +489,41 @@ def arm_row(arm: Arm, misses: NameMisses, facts: ArmFacts, *, tagger_digest: str
 
 
 def leak_rows(results: Sequence[ArmResult], *, seed: int) -> Iterator[LeakRow]:
-    """Yield the rows of all arms, scenarios, controls and groups; empty groups are left out."""
-    of_kind = {result.row.kind: result.reports for result in results}
+    """Yield the rows of all arms, controls and groups; empty groups are left out."""
+    of_kind = {result.row.kind: result.report for result in results}
     for result in results:
-        for scenario, report in result.reports.items():
-            score, out = numbers(report.names["score"]), np.array(report.stands_out, dtype=np.bool_)
-            kinds = np.array(report.names["control_kind"], dtype=np.str_)
-            for controls, group in ((c, g) for c in CONTROLS for g in GROUPS):
-                left = result.is_exposed
-                chosen = {ALL: left | True, LEFT: left, CAUGHT: ~left}[group]
-                # Patients are the first names of the list.
-                members, against = np.pad(chosen, (0, len(score) - len(chosen))), kinds == controls
-                if not members.any() or not against.any():
-                    continue
-                rows = members | against
-                ranking = bootstrap_ranking(
-                    score[rows], members[rows], seed=seed, fprs=FPRS, n_replicates=N_REPLICATES
-                )
-                minus_raw, minus_perfect = (
-                    _difference(report, other=of_kind[kind][scenario], rows=rows, is_member=members)
-                    for kind in (RAW, PERFECT)
-                )
-                yield LeakRow(
-                    code=result.row.code,
-                    scenario=scenario,
-                    controls=controls,
-                    group=group,
-                    n_members=int(members.sum()),
-                    n_controls=int(against.sum()),
-                    auc=ranking.auc,
-                    tpr_at_1=dict(ranking.tpr_at_fpr)[FPRS[0]],
-                    tpr_at_10=dict(ranking.tpr_at_fpr)[FPRS[1]],
-                    minus_raw=minus_raw,
-                    minus_perfect=minus_perfect,
-                    flagged=Rate(int(out[members].sum()), int(members.sum())),
-                    digest=report.digest,
-                )
+        report, left = result.report, result.is_exposed
+        score, out = numbers(report.names["score"]), np.array(report.stands_out, dtype=np.bool_)
+        kinds = np.array(report.names["control_kind"], dtype=np.str_)
+        groups = {ALL: left | True, LEFT: left, CAUGHT: ~left}
+        for controls, group in product(CONTROLS, GROUPS):
+            # Patients are the first names of the list.
+            members = np.pad(groups[group], (0, len(score) - len(left)))
+            against = kinds == controls
+            if not members.any() or not against.any():
+                continue
+            rows = members | against
+            ranking = bootstrap_ranking(
+                score[rows], members[rows], seed=seed, fprs=FPRS, n_replicates=N_REPLICATES
+            )
+            minus_raw, minus_perfect = (
+                _difference(report, other=of_kind[kind], rows=rows, is_member=members)
+                for kind in (RAW, PERFECT)
+            )
+            yield LeakRow(
+                code=result.row.code,
+                controls=controls,
+                group=group,
+                n_members=int(members.sum()),
+                n_controls=int(against.sum()),
+                auc=ranking.auc,
+                tpr_at_1=dict(ranking.tpr_at_fpr)[FPRS[0]],
+                tpr_at_10=dict(ranking.tpr_at_fpr)[FPRS[1]],
+                minus_raw=minus_raw,
+                minus_perfect=minus_perfect,
+                flagged=Rate(int(out[members].sum()), int(members.sum())),
+                digest=report.digest,
+            )
 
 
 def _difference(
@@ -577,32 +534,6 @@ def _difference(
         return NOTHING
     one, against = (numbers(each.names["score"])[rows] for each in (report, other))
     return auc_difference(one, other=against, is_member=is_member[rows])[2]
-
-
-def split_rows(results: Sequence[ArmResult], *, seed: int) -> Iterator[SplitRow]:
-    """Yield the rows of the arms that left some patients and caught others."""
-    perfect = next(result.reports for result in results if result.row.kind == PERFECT)
-    for result in results:
-        left = result.is_exposed
-        if left.all() or not left.any():
-            continue
-        for scenario, report in result.reports.items():
-            score, other = (
-                numbers(one.names["score"])[: len(left)] for one in (report, perfect[scenario])
-            )
-            ranking = bootstrap_ranking(
-                score, left, seed=seed, fprs=FPRS, n_replicates=N_REPLICATES
-            )
-            _, on_perfect, difference = auc_difference(score, other=other, is_member=left)
-            yield SplitRow(
-                code=result.row.code, scenario=scenario, n_left=int(left.sum()),
-                n_caught=int((~left).sum()), auc=ranking.auc, on_perfect=on_perfect,
-                difference=difference,
-            )  # fmt: skip
-
-
-_CHARS_PER_TOKEN = {"en": 4.7, "ja": 1.1}
-_TAGGING_COST = {True: 0.2, False: 1.0}  # a character, in tokens of the small model
 
 
 def run_leakage(
@@ -616,12 +547,7 @@ def run_leakage(
 ) -> LeakageTables:
     """Do the whole experiment, or what is left of it; `say` takes a sentence after each arm."""
     notes = hospital_notes(order.language)
-    # The same question about every arm: only the hospital's model differs.
-    demo = DemoTask(
-        n_documents=order.n_documents, n_inputs=order.n_inputs, seed=order.seed,
-        device=order.device,
-    )  # fmt: skip
-    stages = StageProgress(_costs(order, notes), listener=progress)
+    stages = Stages(_stages(order), listener=progress)
     results = []
     for arm in order.arms:
         if should_stop():
@@ -640,17 +566,15 @@ def run_leakage(
             should_stop=should_stop,
         )  # fmt: skip
         stages.finish(arm.code)
-        reports: dict[int, AuditReport] = {}
-        for scenario in order.scenarios:
-            stage = _attack(arm, scenario)
-            reports[scenario] = run_audit(
-                demo.request(scenario, language=order.language).with_(hospital=model), store=store,
-                progress=stages.of(stage), should_stop=should_stop,
-            )  # fmt: skip
-            stages.finish(stage)
-        misses = name_misses(notes, spans)
-        row = arm_row(arm, misses, facts, tagger_digest=tagger.digest if tagger else "")
-        results.append(ArmResult(row, misses.is_exposed, reports))
+        report = run_audit(
+            _request(order, notes, model), store=store, progress=stages.of(_attack(arm)),
+            should_stop=should_stop,
+        )  # fmt: skip
+        stages.finish(_attack(arm))
+        is_exposed, found = name_misses(notes, spans)
+        digest = tagger.digest if tagger else ""
+        row = arm_row(arm, is_exposed=is_exposed, found=found, facts=facts, tagger_digest=digest)
+        results.append(ArmResult(row, is_exposed, report))
         left = f"{row.left.n_hits} of {row.n_mentions} mentions left"
         say(f"{arm.code}: {left}, {row.n_steps} steps, loss {row.loss:.3f}.")
     return LeakageTables(
@@ -659,45 +583,43 @@ def run_leakage(
         n_patients=notes.n_patients,
         arms=tuple(result.row for result in results),
         leaks=tuple(leak_rows(results, seed=order.seed)),
-        splits=tuple(split_rows(results, seed=order.seed)),
     )
 
 
-def _costs(order: LeakageTask, notes: HospitalNotes) -> dict[str, float]:
-    """Return the stages with what each will cost, in tokens of forward passes; an estimate."""
-    n_chars, length = sum(map(len, notes.texts)), GenerationSettings()
-    n_tokens = n_chars / _CHARS_PER_TOKEN[order.language]
-    attacks = {
-        2: TOKENS_PER_INPUT * order.n_inputs,
-        1: float(order.n_documents * length.n_steps * length.n_tokens),
-    }
-    costs: dict[str, float] = {}
+def _request(order: LeakageTask, notes: HospitalNotes, model: Path) -> AuditRequest:
+    """Return the same question about every arm: only the hospital's model differs."""
+    names, passages = (
+        (notes.folder / file).read_bytes() for file in ("names.csv", "passages.jsonl")
+    )
+    return AuditRequest(
+        scenario_number=2,
+        general=notes.general,
+        hospital=model,
+        candidates=read_names(names, what="demo names").candidates,
+        passages=read_passages(passages, what="demo passages", file_name="passages.jsonl"),
+        posterior=PosteriorSettings(n_inputs=order.n_inputs, n_chain_inputs=0),
+        seed=order.seed,
+        device=order.device,
+    )
+
+
+def _stages(order: LeakageTask) -> Iterator[str]:
     for arm in order.arms:
         if arm.kind == TAGGER:
-            costs[_tagging(arm)] = _TAGGING_COST[arm.tagger == "rules"] * n_chars
-        costs[arm.code] = BACKWARD * order.epochs * n_tokens
-        for scenario in order.scenarios:
-            # The first audit runs M_general too; the others take its evidence from the store.
-            costs[_attack(arm, scenario)] = (1 + (arm.kind == RAW)) * attacks[scenario]
-    return costs
+            yield _tagging(arm)
+        yield from (arm.code, _attack(arm))
 
 
 def _tagging(arm: Arm) -> str:
     return f"{arm.code}, tagging"
 
 
-def _attack(arm: Arm, scenario: int) -> str:
-    return f"{arm.code}, scenario {scenario}"
+def _attack(arm: Arm) -> str:
+    return f"{arm.code}, attack"
 
 
-LEAKAGE_JSON, LEAKAGE_MD, LEAKAGE_CSV = FILES = "leakage.json", "leakage.md", "leakage.csv"
-_GROUP_WORDS = {ALL: "all", LEFT: "name left", CAUGHT: "name caught"}
-_HEADER = (
-    "arm", "mentions_left", "mentions", "scenario", "controls", "group", "n_members", "n_controls",
-    "auc", "auc_low", "auc_high", "tpr_at_fpr_1", "tpr_at_fpr_10", "minus_raw", "minus_raw_low",
-    "minus_raw_high", "minus_perfect", "minus_perfect_low", "minus_perfect_high", "flagged",
-    "digest",
-)  # fmt: skip
+LEAKAGE_JSON, LEAKAGE_MD = FILES = "leakage.json", "leakage.md"
+_GROUP_WORDS = {LEFT: "name left", CAUGHT: "name caught"}
 
 
 class LeakageTables(Part):
@@ -709,31 +631,18 @@ class LeakageTables(Part):
     n_patients: int
     arms: tuple[ArmRow, ...]
     leaks: tuple[LeakRow, ...]
-    splits: tuple[SplitRow, ...]
 
-    def of(
-        self, *, scenario: int, controls: str, group: str = ALL
-    ) -> tuple[tuple[ArmRow, LeakRow], ...]:
-        """Return the rows of one attack, one kind of controls and one group of patients."""
-        arms, wanted = {arm.code: arm for arm in self.arms}, (scenario, controls, group)
-        return tuple(
-            (arms[one.code], one)
-            for one in self.leaks
-            if (one.scenario, one.controls, one.group) == wanted
-        )
+    def of(self, *, controls: str, group: str = ALL) -> tuple[tuple[ArmRow, LeakRow], ...]:
+        """Return the rows of one kind of controls and one group of patients."""
+        arms = {arm.code: arm for arm in self.arms}
+        wanted = (one for one in self.leaks if (one.controls, one.group) == (controls, group))
+        return tuple((arms[one.code], one) for one in wanted)
 
-    def split(
-        self, *, scenario: int, controls: str
-    ) -> tuple[tuple[ArmRow, tuple[LeakRow, LeakRow]], ...]:
+    def split(self, *, controls: str) -> tuple[tuple[ArmRow, tuple[LeakRow, LeakRow]], ...]:
         """Return the arms that have patients of both groups, with (left, caught)."""
-        left, caught = (
-            {arm.code: (arm, one) for arm, one in self.of(
-                scenario=scenario, controls=controls, group=group)}
-            for group in (LEFT, CAUGHT)
-        )  # fmt: skip
-        return tuple(
-            (arm, (one, caught[code][1])) for code, (arm, one) in left.items() if code in caught
-        )
+        caught = {arm.code: one for arm, one in self.of(controls=controls, group=CAUGHT)}
+        left = self.of(controls=controls, group=LEFT)
+        return tuple((arm, (one, caught[arm.code])) for arm, one in left if arm.code in caught)
 
     def files(self) -> dict[str, bytes]:
         """Return the contents of the files by name; what is read again comes last."""
@@ -742,82 +651,54 @@ class LeakageTables(Part):
         )
         return {
             LEAKAGE_MD: leakage_markdown(self).encode(),
-            LEAKAGE_CSV: leakage_csv(self).encode(),
             LEAKAGE_JSON: f"{text}\n".encode(),
         }
-
-
-def leakage_csv(tables: LeakageTables) -> str:
-    """Return one line for each arm, scenario, kind of controls and group of patients."""
-    left = {arm.code: arm.left for arm in tables.arms}
-    rows = [
-        (one.code, left[one.code].n_hits, left[one.code].n_total, one.scenario, one.controls,
-         one.group, one.n_members, one.n_controls, *vars(one.auc).values(), one.tpr_at_1.value,
-         one.tpr_at_10.value, *vars(one.minus_raw).values(), *vars(one.minus_perfect).values(),
-         one.flagged.n_hits, one.digest)
-        for one in tables.leaks
-    ]  # fmt: skip
-    return write_table(_HEADER, rows)
 
 
 def leakage_markdown(tables: LeakageTables) -> str:
     """Return the tables with 95 % intervals, as Markdown."""
     order = tables.order
+    divided = {arm.code for arm in tables.arms if 0 < arm.n_exposed < arm.n_patients}
     parts = [
         f"Demo hospital ({order.language}): {tables.n_notes:,} notes, {tables.n_patients} named "
         f"patients; mode {order.mode}, {order.epochs:g} epochs, seed {order.seed}.",
         "**What each arm replaces**",
         markdown_table(
-            ("Arm", "Mentions left", "of them in part", "Patients with a name left",
-             "Doctors left", "Other text replaced", "Steps", "Loss, nats"),
+            ("Arm", "Mentions left", "Patients with a name left", "Doctors left",
+             "Other text replaced", "Steps", "Loss, nats"),
             [
-                (arm.code, f"{counted(arm.left)} ({100 * arm.left.value:.1f} %)", arm.n_part,
+                (arm.code, f"{counted(arm.left)} ({100 * arm.left.value:.1f} %)",
                  f"{arm.n_exposed} of {arm.n_patients}",
                  f"{arm.n_staff - arm.n_staff_whole} of {arm.n_staff}",
                  f"{100 * arm.other_chars:.1f} %", arm.n_steps, decimal(arm.loss, digits=2))
                 for arm in tables.arms
             ],
         ),
-    ]  # fmt: skip
-    for scenario in order.scenarios:
-        parts += [
-            f"**Leakage against missed names: scenario {scenario}, AUC**",
-            markdown_table(
-                ("Arm", "Negatives", "AUC", "TPR at 1 % FPR", "TPR at 10 % FPR", "minus raw",
-                 "minus perfect", "q ≤ 0.05"),
-                [
-                    (row.code, row.controls, *map(_ranged, (row.auc, row.tpr_at_1, row.tpr_at_10)),
-                     *map(_ranged, (row.minus_raw, row.minus_perfect)), counted(row.flagged))
-                    for row in tables.leaks if (row.scenario, row.group) == (scenario, ALL)
-                ],
-            ),
-            f"**Patients whose name was left, and those whose name was caught: scenario "
-            f"{scenario}, AUC**",
-            markdown_table(
-                ("Arm", "Negatives", "Patients", "n", "AUC", "minus raw", "minus perfect",
-                 "q ≤ 0.05"),
-                _groups(tables, scenario=scenario),
-            ),
-        ]  # fmt: skip
-    parts.append(
+        "**Leakage against missed names: scenario 2, AUC**",
+        markdown_table(
+            ("Arm", "Negatives", "AUC", "TPR at 1 % FPR", "TPR at 10 % FPR", "minus raw",
+             "minus perfect", "q ≤ 0.05"),
+            [
+                (row.code, row.controls, *map(_ranged, (row.auc, row.tpr_at_1, row.tpr_at_10)),
+                 *map(_ranged, (row.minus_raw, row.minus_perfect)), counted(row.flagged))
+                for row in tables.leaks if row.group == ALL
+            ],
+        ),
+        "**Patients whose name was left, and those whose name was caught: scenario 2, AUC**",
+        markdown_table(
+            ("Arm", "Negatives", "Patients", "n", "AUC", "minus raw", "minus perfect",
+             "q ≤ 0.05"),
+            [
+                (row.code, row.controls, _GROUP_WORDS[row.group], row.n_members,
+                 *map(_ranged, (row.auc, row.minus_raw, row.minus_perfect)), counted(row.flagged))
+                for row in tables.leaks if row.group != ALL and row.code in divided
+            ],
+        ),
         "In brackets 95 % intervals: bootstrap over names, DeLong for differences on the same "
         "names. One training an arm: the intervals know nothing of another seed. The attacker of "
-        "scenario 2 holds the same passages in all arms, the name's place masked."
-    )
+        "scenario 2 holds the same passages in all arms, the name's place masked.",
+    ]  # fmt: skip
     return "\n\n".join(parts) + "\n"
-
-
-def _groups(tables: LeakageTables, *, scenario: int) -> Iterator[tuple[object, ...]]:
-    splits = [split for split in tables.splits if split.scenario == scenario]
-    codes = {split.code for split in splits}
-    for row in tables.leaks:
-        if row.scenario == scenario and row.group != ALL and row.code in codes:
-            estimates = (_ranged(one) for one in (row.auc, row.minus_raw, row.minus_perfect))
-            who = (row.code, row.controls, _GROUP_WORDS[row.group], row.n_members)
-            yield (*who, *estimates, counted(row.flagged))
-    for split in splits:
-        who = (split.code, "caught patients", _GROUP_WORDS[LEFT], split.n_left)
-        yield (*who, _ranged(split.auc), "", _ranged(split.difference), "")
 
 
 def _ranged(of: Estimate) -> str:
@@ -855,7 +736,11 @@ def leakage_id(order: LeakageTask) -> str:
 
 def _read(folder: Path) -> KeptLeakage:
     path = folder / LEAKAGE_JSON
-    tables = LeakageTables.model_validate_json(path.read_bytes())
+    kept = json.loads(path.read_bytes())
+    for gone in ("scenarios", "n_documents"):  # older versions attacked in scenario 1 too
+        kept["order"].pop(gone, None)
+    kept["leaks"] = [one for one in kept["leaks"] if one.get("scenario", 2) == 2]
+    tables = LeakageTables.model_validate_json(json.dumps(kept))
     return KeptLeakage(folder.name, path.stat().st_mtime, tables)
 
 

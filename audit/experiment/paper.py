@@ -1,28 +1,32 @@
 """The paper's experiment, sections 3 and 4: what is asked, the run from notes to tables, tables.
 
 Comes in: an order and a folder. Goes out: the tables, as a value and as files in the folder:
-`corpus/`, `general/` and `hospital/` (trainings with their snapshots), `tables.json`, `tables.md`.
+`corpus/`, `hospital/` (the training with its snapshots), `tables.json`, `tables.md`.
 Every stage is kept, audits in the store: what was stopped goes on where it was. No table has a
 name. Torch is imported where models run only.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby, product
+from operator import itemgetter
 from pathlib import Path
-from statistics import fmean
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from audit.attack.decisions import Confusion
-from audit.attack.metrics import GENERAL_ALONE, plain
-from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
+from audit.attack.metrics import plain
+from audit.attack.question import (
+    AuditRequest,
+    GenerationSettings,
+    PosteriorSettings,
+    question_digest,
+)
 from audit.corpus.examine import Examination, read_examination
 from audit.corpus.kept import CORPORA, list_of, passages_for
 from audit.corpus.make import CorpusTask, make_corpus
@@ -30,19 +34,18 @@ from audit.corpus.truth import PASSAGES, PRIVATE
 from audit.errors import AuditError
 from audit.home import results_dir
 from audit.models.inspect import inspect_model
-from audit.names.candidates import CANARY
 from audit.notes.passages import read_passages
-from audit.progress import Pace, Progress, ProgressListener, StopQuestion
+from audit.progress import ProgressListener, Stages, StopQuestion
 from audit.report.names import numbers
 from audit.report.published import ATTACKS, PAPER_RULE, PAPER_RULE_ON_GENERAL, published_tables
-from audit.report.report import POPULARITY, AuditReport, Rule, Stratum
+from audit.report.report import AuditReport, Rule, Stratum
 from audit.run import run_audit
 from audit.shelf import private_folder, write_private, write_whole
-from audit.stats import BoolArray, Estimate, Rate, bootstrap_ranking
-from audit.tables import UNDEFINED, decimal
+from audit.stats import BoolArray, Rate
+from audit.tables import UNDEFINED, Cells, counted, decimal, estimated, markdown_table
 from audit.task import MAX_SEED, Columns, Contact, Device, Question, Task, queue_of
-from audit.training.config import TrainSettings, read_losses
-from audit.training.kept import MODEL, MODELS, PretrainTask, snapshot_name
+from audit.training.config import TrainSettings
+from audit.training.kept import PretrainTask, snapshot_name
 from cache.store import Store
 
 SCENARIOS = (2, 1)
@@ -58,36 +61,20 @@ TRAINING = TrainSettings(
 )
 """Of M_hospital: a constant rate, so that snapshots along one run are models of their own; no
 note is held out, since each may hold a member's only mention."""
-GENERAL_TRAINING = TrainSettings(
-    n_steps=1000,
-    schedule="constant",
-    warmup_share=0.05,
-    held_out_share=0.02,
-    evaluate_every=100,
-    checkpoint_every=50,
-)
-"""Of M_general on notes without these names, where there are such."""
 
 
 class ExperimentTask(Task):
     """What an experiment is to be made of."""
 
     job = "experiment"
-    flags: ClassVar = {
-        "columns": "--column", "single_tokens": "--all-names", "canary_counts": "--canaries",
-        "n_canaries": "--canary-names",
-    }  # fmt: skip
+    flags: ClassVar = {"columns": "--column", "single_tokens": "--all-names"}
 
     notes: Path = Field(
         description="notes with placeholders, which become dummy identities (section 3.2)"
     )
     general: Path
-    """Directory of M_general, or of what it is trained from."""
+    """Directory of M_general."""
     out: Path = Field(description="a new folder, or a stopped experiment's")
-    general_notes: Path | None = Field(
-        default=None,
-        description="notes without these names, on which M_general is trained first",
-    )
     columns: Columns = Field(default=(), description="a column of the notes, such as text=body")
     sample: int | None = Field(
         default=None, ge=1, description="notes drawn at random (the paper's 1,000,000)"
@@ -99,13 +86,8 @@ class ExperimentTask(Task):
         description="audit M_hospital after so many",
     )
     training: TrainSettings = TRAINING
-    general_training: TrainSettings = GENERAL_TRAINING
     generation: GenerationSettings = GenerationSettings()
     posterior: PosteriorSettings = PosteriorSettings()
-    canary_counts: tuple[int, ...] = Field(
-        default=(), examples=["1,2,4,8"], description="plant names so many times"
-    )
-    n_canaries: int = Field(default=10, description="names for each number")
     single_tokens: bool = Field(
         default=True,
         description="also names of several tokens; else, as in section 3.4, single ones of "
@@ -122,17 +104,14 @@ class ExperimentTask(Task):
             raise AuditError(
                 "Epochs are rising numbers above 0.", where="epochs", do="For example 1,2,5,10,20."
             )
-        if self.general_training.from_scratch:
-            raise AuditError("M_general is never trained from scratch.", where="from scratch")
         hospital = self.training.with_(seed=self.seed, n_epochs=self.epochs[-1])
         object.__setattr__(self, "training", hospital)
-        object.__setattr__(self, "general_training", self.general_training.with_(seed=self.seed))
         self.corpus()
         return self
 
     def corpus(self) -> CorpusTask:
         """Return the task of D_private, D_public and the candidate list."""
-        same = ("notes", "columns", "seed", "sample", "canary_counts", "n_canaries")
+        same = ("notes", "columns", "seed", "sample")
         return CorpusTask(
             title="Experiment",
             tokenizer=self.general if self.single_tokens else None,
@@ -141,12 +120,12 @@ class ExperimentTask(Task):
 
     def answer_digest(self, *, without: tuple[str, ...] = ()) -> str:
         """Return the digest of all that decides an answer: everything but folder and device."""
-        asked = self.plain() | dict.fromkeys(("device", *without), "")
-        del asked["out"]
-        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+        gone = {"out", "device", *without}
+        asked = {name: value for name, value in self.plain().items() if name not in gone}
+        return question_digest(asked)
 
     def trained_digest(self) -> str:
-        """Return the digest of what decides the corpus and the models; audits have their own."""
+        """Return the digest of what decides the corpus and the model; audits have their own."""
         return self.answer_digest(without=("generation", "posterior"))
 
     def question(self) -> Question:
@@ -168,81 +147,12 @@ class ExperimentTask(Task):
         return tuple(row["digest"] for row in by_stage)
 
 
-CORPUS, GENERAL, HOSPITAL = "corpus", "general model", "hospital model"
-BACKWARD = 3.0
-"""What a training step costs, in forward passes over its tokens."""
-TOKENS_PER_INPUT = 130.0
-"""Of scenario 2."""
-_CORPUS_COST = 1e-4  # of a corpus's byte, in tokens of a forward pass
-_CHARS_PER_TOKEN = 4.3
-_CHAIN_PASSES = 400.0
+CORPUS, HOSPITAL = "corpus", "hospital model"
 
 
 def audit_stage(epochs: float, *, scenario: int) -> str:
     """Return the name of the stage that audits one exposure in one scenario."""
     return f"audit after {epochs:g} epochs, scenario {scenario}"
-
-
-def stage_costs(order: ExperimentTask) -> dict[str, float]:
-    """Return the stages in their order with what each will cost, in tokens of forward passes.
-
-    An estimate from the size of the notes: it only weighs the stages against each other.
-    """
-    notes, training = order.notes, order.general_training
-    try:
-        files = notes.rglob("*.txt") if notes.is_dir() else [notes]
-        n_bytes = sum(file.stat().st_size for file in files)
-    except OSError as error:
-        raise _unreadable(error) from None
-    costs = {CORPUS: 1.0 + _CORPUS_COST * n_bytes}
-    if order.general_notes is not None:
-        costs[GENERAL] = BACKWARD * training.n_steps * training.batch * training.n_tokens
-    costs[HOSPITAL] = BACKWARD * order.epochs[-1] * n_bytes / _CHARS_PER_TOKEN
-    generation, posterior = order.generation, order.posterior
-    of_scenario = {
-        2: TOKENS_PER_INPUT * (posterior.n_inputs + _CHAIN_PASSES * posterior.n_chain_inputs),
-        1: float(generation.n_documents * generation.n_steps * generation.n_tokens),
-    }
-    for scenario in SCENARIOS:
-        for epochs in order.epochs:
-            # The first audit runs M_general too; the others take its evidence from the store.
-            n_models = 2 if epochs == order.epochs[0] else 1
-            costs[audit_stage(epochs, scenario=scenario)] = n_models * of_scenario[scenario]
-    return costs
-
-
-def _unreadable(error: OSError) -> AuditError:
-    return AuditError("Cannot be read ({strerror}).", where="notes", strerror=error.strerror)
-
-
-class StageProgress:
-    """Tells the progress of stages, one after the other, as that of the whole.
-
-    `costs` are by stage, in their order; `listener` gets phases such as "hospital model: training".
-    """
-
-    def __init__(self, costs: Mapping[str, float], *, listener: ProgressListener) -> None:
-        self._costs, self._listener = dict(costs), listener
-        self._pace, self._skipped = Pace(), 0.0
-
-    def of(self, stage: str) -> ProgressListener:
-        """Return the listener of one stage."""
-        return lambda progress: self._tell(f"{stage}: {progress.phase}", stage, progress.share)
-
-    def finish(self, stage: str, *, was_kept: bool = False) -> None:
-        """Count a stage as done; one that was there already says nothing about the pace."""
-        if was_kept:
-            self._skipped += self._costs[stage]
-        self._tell(stage, stage, 1.0)
-
-    def _tell(self, phase: str, stage: str, share: float) -> None:
-        stages, total = list(self._costs), sum(self._costs.values())
-        before = sum(self._costs[one] for one in stages[: stages.index(stage)])
-        done = before + share * self._costs[stage]
-        left = self._pace.seconds_left(
-            done - self._skipped, total=total - self._skipped, now=time.monotonic()
-        )
-        self._listener(Progress(phase, done, total, left))
 
 
 ORDER_FILE = "experiment.json"
@@ -265,31 +175,35 @@ def run_experiment(
     `progress`, `should_stop` and `say` are those of `run_audit`; `say` takes a sentence after each
     stage.
     """
+    from audit.training.masked_lm import train
+
     out, corpus = order.out, order.out / "corpus"
     _take_folder(order)
-    stages = StageProgress(stage_costs(order), listener=progress)
+    stages = Stages(_stages(order), listener=progress)
     # D_private, D_public and the candidate list, once (sections 3.2 and 3.4).
-    is_kept = corpus.is_dir()
-    if not is_kept:
+    if not corpus.is_dir():
         listener = stages.of(CORPUS)
         make_corpus(order.corpus(), out=corpus, progress=listener, should_stop=should_stop)
-    stages.finish(CORPUS, was_kept=is_kept)
+    stages.finish(CORPUS)
     found = read_examination(corpus)
     say(f"Corpus: {found.n_notes} notes, {found.n_positives} members, {found.n_passages} passages.")
-    copies: dict[int, Path] = {}
-    for stage, training in _trainings(order):
-        copies = _train(training, stage, stages=stages, should_stop=should_stop, say=say)
-    exposures, reports = _exposures(order), {}
-    for question in _questions(order, general=training.general):
-        for row in exposures:
-            stage = audit_stage(row["epochs"], scenario=question.scenario_number)
+    trained = train(_training(order), progress=stages.of(HOSPITAL), should_stop=should_stop)
+    stages.finish(HOSPITAL)
+    loss = decimal(trained.loss or math.nan, digits=2)
+    say(f"Hospital model: {trained.n_steps_done} steps, training loss {loss}.")
+    n_tokens, steps_of = trained.facts.n_train_tokens, trained.facts.settings.steps_of_epochs
+    exposures = {epochs: steps_of(epochs, n_train_tokens=n_tokens) for epochs in order.epochs}
+    reports = {}
+    for question in _questions(order):
+        for epochs, step in exposures.items():
+            stage = audit_stage(epochs, scenario=question.scenario_number)
             report = run_audit(
-                question.with_(hospital=copies[row["step"]]), store=store,
+                question.with_(hospital=trained.folder / snapshot_name(step)), store=store,
                 progress=stages.of(stage), should_stop=should_stop,
             )  # fmt: skip
             stages.finish(stage)
             say(f"{stage.capitalize()}: {report.verdict.english}")
-            reports[row["epochs"], question.scenario_number] = report
+            reports[epochs, question.scenario_number] = report
     tables = tables_of(reports, examination=found, exposures=exposures)
     text = json.dumps(tables_json(tables), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
     markdown = tables_markdown(tables)
@@ -297,44 +211,21 @@ def run_experiment(
     return tables
 
 
-def _trainings(order: ExperimentTask) -> Iterator[tuple[str, PretrainTask]]:
-    """Yield what is to be trained: M_general where it is to be, then M_hospital."""
-    general = order.general
-    if order.general_notes is not None:
-        yield GENERAL, PretrainTask(
-            general=general, notes=order.general_notes, out=order.out / "general",
-            settings=order.general_training, title="General", device=order.device,
-        )  # fmt: skip
-        general = order.out / "general" / MODEL
-    yield HOSPITAL, PretrainTask(
-        general=general, notes=order.out / "corpus" / PRIVATE, out=order.out / "hospital",
+def _stages(order: ExperimentTask) -> Iterator[str]:
+    yield from (CORPUS, HOSPITAL)
+    for scenario, epochs in product(SCENARIOS, order.epochs):
+        yield audit_stage(epochs, scenario=scenario)
+
+
+def _training(order: ExperimentTask) -> PretrainTask:
+    return PretrainTask(
+        general=order.general, notes=order.out / "corpus" / PRIVATE, out=order.out / "hospital",
         settings=order.training, title="Hospital", device=order.device,
         snapshot_epochs=order.epochs,
     )  # fmt: skip
 
 
-def _train(
-    training: PretrainTask,
-    stage: str,
-    *,
-    stages: StageProgress,
-    should_stop: StopQuestion,
-    say: Callable[[str], None],
-) -> dict[int, Path]:
-    """Train, or go on; returns the copies by step."""
-    from audit.training.masked_lm import train
-
-    was_whole = (training.folder / MODEL).is_dir()
-    done = train(training, progress=stages.of(stage), should_stop=should_stop)
-    stages.finish(stage, was_kept=was_whole)
-    if done.loss is not None:
-        held = "" if done.held_out is None else f", held-out loss {done.held_out:.2f}"
-        loss = f"training loss {done.loss:.2f}{held}"
-        say(f"{stage.capitalize()}: {done.n_steps_done} steps, {loss}.")
-    return {step: done.folder / snapshot_name(step) for step in done.snapshots}
-
-
-def _questions(order: ExperimentTask, *, general: Path) -> Iterator[AuditRequest]:
+def _questions(order: ExperimentTask) -> Iterator[AuditRequest]:
     """Yield each scenario's question of M_general beside itself."""
     corpus = CORPORA.at(order.out / "corpus")
     candidates = list_of(corpus, controls=CONTROLS)
@@ -342,7 +233,7 @@ def _questions(order: ExperimentTask, *, general: Path) -> Iterator[AuditRequest
     passages = read_passages(data, what="passages", file_name=PASSAGES)
     for scenario in SCENARIOS:
         yield AuditRequest(
-            scenario_number=scenario, general=general, hospital=general,
+            scenario_number=scenario, general=order.general, hospital=order.general,
             candidates=candidates, passages=passages if scenario == 2 else None,
             generation=order.generation, posterior=order.posterior, seed=order.seed,
             device=order.device,
@@ -352,12 +243,14 @@ def _questions(order: ExperimentTask, *, general: Path) -> Iterator[AuditRequest
 def _take_folder(order: ExperimentTask) -> None:
     """Note whose folder this is; refuse one with other things, or of another order."""
     try:
-        states = [path.stat() for path in (order.notes, order.general_notes) if path]
+        state = order.notes.stat()
     except OSError as error:
-        raise _unreadable(error) from None
+        raise AuditError(
+            "Cannot be read ({strerror}).", where="notes", strerror=error.strerror
+        ) from None
     content = {
         "digest": order.trained_digest(),
-        "notes": [[state.st_size, state.st_mtime_ns] for state in states],
+        "notes": [state.st_size, state.st_mtime_ns],
         "order": order.plain(),
     }
     path = private_folder(order.out) / ORDER_FILE
@@ -380,27 +273,7 @@ def _take_folder(order: ExperimentTask) -> None:
         )  # fmt: skip
 
 
-def _exposures(order: ExperimentTask) -> list[Row]:
-    """Return how far M_hospital was each time it was copied; the loss of its last ten steps."""
-    folder = order.out / "hospital"
-    facts, points = MODELS.at(folder).facts, read_losses(folder)
-    rows = []
-    for epochs in order.epochs:
-        step = facts.settings.steps_of_epochs(epochs, n_train_tokens=facts.n_train_tokens)
-        last = [p.loss for p in points if step - 10 < p.step <= step and p.loss is not None]
-        rows.append({"epochs": epochs, "step": step, "loss": fmean(last) if last else math.nan})
-    return rows
-
-
 CONTROLS = ("easy", "hard")
-_SCORES = {
-    1: ("product", "product_log_ratio", "hits"),
-    2: ("mean_log_ratio", "log_ratio", "difference"),
-}
-"""The score fixed beforehand comes first."""
-_BINS = ((1, 1), (2, 2), (3, 4), (5, 9), (10, None), (2, None))
-"""Mentions from and to; the last bin holds every name that is mentioned more than once."""
-_N_REPLICATES = 2000
 ALWAYS = "always_member"
 
 
@@ -408,11 +281,11 @@ def tables_of(
     reports: Mapping[tuple[float, int], AuditReport],
     *,
     examination: Examination,
-    exposures: Sequence[Mapping[str, Any]] = (),
+    exposures: Mapping[float, int] | None = None,
 ) -> Tables:
     """Return the tables of an experiment from its reports by (epochs, number of the scenario).
 
-    `exposures` have epochs, steps done, and the mean loss of the last ten in nats or NaN.
+    `exposures` are the steps that M_hospital had done after so many epochs.
 
     Returns
     -------
@@ -420,9 +293,8 @@ def tables_of(
         Numbers of the corpus and of the attacks; `table1`: M_hospital by the paper's rules;
         `table2`: scenario 1 with M_general in its place (0 epochs); `table3` and `table4`:
         (patterns or mentions, names), the highest first; `always_member`: the trivial guess;
-        `rankings`: how scores and baselines rank members above each kind of controls; `mentions`:
-        members mentioned `low` to `high` times (None: and more) by the score fixed beforehand;
-        `found`: members and controls with q <= 0.05; `canaries`: exposure in bits by that score.
+        `rankings`: how scores and baselines rank members above each kind of controls; `found`:
+        members and controls with q <= 0.05.
     """
     last = {number: reports[epochs, number] for epochs, number in sorted(reports)}
     if set(last) != set(ATTACKS) or any(not report.has_truth for report in last.values()):
@@ -445,18 +317,14 @@ def tables_of(
         "table3": examination.pattern_table,
         "table4": examination.mention_table,
         "rankings": [
-            {**key, "score": score, "is_baseline": found is one.baselines, "auc": found[score].auc}
+            {**key, "score": score, "is_baseline": score in one.baselines, "auc": found.auc}
             for key, report, one in strata
-            for scores, found in (
-                (_SCORES[report.scenario.number], one.scores),
-                ((GENERAL_ALONE, POPULARITY), one.baselines),
-            )
-            for score in scores
+            for score, found in one.ranked(report.fixed_score).items()
         ],
-        "mentions": [row for key, report, _ in strata for row in _by_mentions(key, report)],
         "found": [key | _found(report) for key, report in audits],
-        "canaries": [key | row for key, report in audits for row in _canaries(report)],
-        "exposures": list(exposures),
+        "exposures": [
+            {"epochs": epochs, "step": step} for epochs, step in (exposures or {}).items()
+        ],
         "seed": last[2].question["seed"],
     }
 
@@ -489,79 +357,20 @@ def _rule(key: Row, rules: Mapping[str, Rule], rule: str, model: str) -> Row:
     return {**key, "rule": rule, "model": model, "confusion": counts, "f1": one.f1}
 
 
-def _by_mentions(key: Row, report: AuditReport) -> Iterator[Row]:
-    members, out, kinds = _names(report)
-    score, mentions = numbers(report.names["score"]), numbers(report.names["n_mentions"])
-    for low, high in _BINS:
-        rows = members & (mentions >= low) & (mentions <= (high or np.inf))
-        if rows.any():
-            both = np.concatenate([score[rows], score[kinds == key["controls"]]])
-            ranking = bootstrap_ranking(
-                both, np.arange(len(both)) < rows.sum(), seed=report.question["seed"],
-                n_replicates=_N_REPLICATES,
-            )  # fmt: skip
-            flagged = _share(out, rows)
-            yield {**key, "low": low, "high": high, "auc": ranking.auc, "flagged": flagged}
-
-
 def _found(report: AuditReport) -> Row:
-    members, out, kinds = _names(report)
-    return {
-        "members": _share(out, members),
-        "controls": _share(out, np.isin(kinds, CONTROLS)),
-        "verdict": report.verdict.state,
-        "digest": report.digest,
+    out = np.array(report.stands_out, dtype=np.bool_)
+    groups: dict[str, BoolArray] = {
+        "members": numbers(report.names["is_member"]) == 1,
+        "controls": np.isin(np.array(report.names["control_kind"], dtype=np.str_), CONTROLS),
     }
-
-
-def _share(out: BoolArray, rows: BoolArray) -> Rate:
-    return Rate(int(out[rows].sum()), int(rows.sum()))
-
-
-def _names(report: AuditReport) -> tuple[BoolArray, BoolArray, Any]:
-    """Return [N] is a patient's name, stands out, and kind of control of each name."""
-    names = report.names
-    is_canary = np.array(names["role"], dtype=np.str_) == CANARY
-    members = (numbers(names["is_member"]) == 1) & ~is_canary
-    kinds = np.array(names["control_kind"], dtype=np.str_)
-    return members, np.array(report.stands_out, dtype=np.bool_), kinds
-
-
-def _canaries(report: AuditReport) -> Iterator[Row]:
-    planted = report.details.canaries
-    if planted and (measured := planted.scores.get(report.fixed_score)):
-        for one in measured.groups:
-            yield {
-                "n_mentions": one.n_mentions or 0, "bits": one.bits, "max_bits": measured.max_bits,
-                "found": Rate(one.found.n_hits, one.found.n_total),
-                "above_twin": Rate(one.above_twin.n_hits, one.above_twin.n_total),
-            }  # fmt: skip
+    rates = {who: Rate(int(out[rows].sum()), int(rows.sum())) for who, rows in groups.items()}
+    return {**rates, "verdict": report.verdict.state, "digest": report.digest}
 
 
 _ATTACK_WORDS = {"generation": "Generation", "masked_lm": "Masked LM"}
 _RULE_HEADER = (
     "Epochs", "Negatives", "Attack", "F1", "Accuracy", "Recall", "Precision", "TP", "FN", "FP", "TN"
 )  # fmt: skip
-Cells = Sequence[object]
-
-
-def markdown_table(head: Cells, rows: Iterable[Cells]) -> str:
-    """Return a table of Markdown."""
-    lines = (head, ["---"] * len(head), *rows)
-    return "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in lines)
-
-
-def estimated(of: Estimate, *, digits: int, between: str = "–") -> str:
-    """Return an estimate with its interval in brackets, as a cell; "—" where undefined."""
-    if math.isnan(of.value):
-        return UNDEFINED
-    value, low, high = (decimal(x, digits=digits) for x in (of.value, of.low, of.high))
-    return f"{value} ({low}{between}{high})"
-
-
-def counted(rate: Rate) -> str:
-    """Return a rate as a cell: its counts."""
-    return f"{rate.n_hits} of {rate.n_total}"
 
 
 def tables_json(tables: Tables) -> Tables:
@@ -579,10 +388,7 @@ def tables_markdown(tables: Tables) -> str:
         "**M_hospital along its training**",
         markdown_table(
             ["Epochs on D_private", *(f"{row['epochs']:g}" for row in exposures)],
-            [
-                ["Steps", *(row["step"] for row in exposures)],
-                ["Training loss, nats", *(decimal(row["loss"], digits=2) for row in exposures)],
-            ],
+            [["Steps", *(row["step"] for row in exposures)]],
         ),
         "**Table 1. The paper's rules on M_hospital**",
         markdown_table(_RULE_HEADER, _table1(tables)),
@@ -598,20 +404,6 @@ def tables_markdown(tables: Tables) -> str:
     for attack in ATTACKS.values():
         title = f"**Leakage by epochs: {_ATTACK_WORDS[attack]}, AUC**"
         parts += [title, _table_by_epochs(tables, attack=attack)]
-    for number, attack in ATTACKS.items():
-        score = _SCORES[number][0]
-        title = f"**Leakage by mentions: {_ATTACK_WORDS[attack]}, AUC of `{score}`**"
-        parts += [title, _table_by_mentions(tables, attack=attack)]
-    if tables["canaries"]:
-        head = ("Epochs", "Attack", "Mentions", "Exposure, bits", "At most", "p ≤ 0.05",
-                "Above the twin")  # fmt: skip
-        rows = [
-            (f"{row['epochs']:g}", _ATTACK_WORDS[row["attack"]], row["n_mentions"],
-             estimated(row["bits"], digits=1), f"{row['max_bits']:.1f}", counted(row["found"]),
-             counted(row["above_twin"]))
-            for row in tables["canaries"]
-        ]  # fmt: skip
-        parts += ["**Canaries: names that were planted**", markdown_table(head, rows)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -662,38 +454,16 @@ def _counts(table: Sequence[tuple[int, int]], *, what: str) -> str:
     return markdown_table((what, *(count for count, _ in table), "all"), [row])
 
 
-def _by_line(rows: Iterable[tuple[Mapping[str, Any], Any]]) -> dict[Cells, dict[Any, str]]:
-    """Return AUCs by line (epochs, negatives), and in it by what they belong to."""
-    lines: dict[Cells, dict[Any, str]] = {}
-    for row, column in rows:
-        line = (f"{row['epochs']:g}", row["controls"].capitalize())
-        lines.setdefault(line, {})[column] = estimated(row["auc"], digits=2)
-    return lines
-
-
 def _table_by_epochs(tables: Tables, *, attack: str) -> str:
-    lines = _by_line((row, row["score"]) for row in tables["rankings"] if row["attack"] == attack)
-    found = {
-        f"{row['epochs']:g}": counted(row["members"])
-        for row in tables["found"]
-        if row["attack"] == attack
-    }
-    scores = [f"`{score}`" for score in next(iter(lines.values()))]
-    rows = [(*line, *cells.values(), found[str(line[0])]) for line, cells in lines.items()]
-    return markdown_table(("Epochs", "Negatives", *scores, "Members, q ≤ 0.05"), rows)
-
-
-def _table_by_mentions(tables: Tables, *, attack: str) -> str:
-    found = [row for row in tables["mentions"] if row["attack"] == attack]
-    n_names = {(row["low"], row["high"]): row["flagged"].n_total for row in found}
-    lines = _by_line((row, (row["low"], row["high"])) for row in found)
-    bins = [one for one in _BINS if one in n_names]
-    rows = [(*line, *(cells.get(one, UNDEFINED) for one in bins)) for line, cells in lines.items()]
-    heads = (f"{_bin(*one)} (n = {n_names[one]})" for one in bins)
-    return markdown_table(("Epochs", "Negatives", *heads), rows)
-
-
-def _bin(low: int, high: int | None) -> str:
-    if high == low:
-        return f"{low} mention{'s' if low > 1 else ''}"
-    return f"{low} and more" if high is None else f"{low}–{high}"
+    rankings, found = (
+        [row for row in tables[name] if row["attack"] == attack] for name in ("rankings", "found")
+    )
+    members = {row["epochs"]: counted(row["members"]) for row in found}
+    scores = dict.fromkeys(row["score"] for row in rankings)
+    rows = [
+        (f"{epochs:g}", controls.capitalize(),
+         *(estimated(row["auc"], digits=2) for row in of_line), members[epochs])
+        for (epochs, controls), of_line in groupby(rankings, itemgetter("epochs", "controls"))
+    ]  # fmt: skip
+    head = ("Epochs", "Negatives", *(f"`{score}`" for score in scores), "Members, q ≤ 0.05")
+    return markdown_table(head, rows)

@@ -27,10 +27,9 @@ from audit.jobs.table import Job
 from pages.ui import blocks, cached, charts
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.job_card import job_head, progress_text
-from pages.ui.language import Words
+from pages.ui.language import Words, link
 from pages.ui.logged import note, who
 from pages.ui.measure_choice import choose
-from pages.ui.place import link
 from pages.ui.text import UNDEFINED, decimal, decimal_interval, escaped, percent
 
 Leaks = Sequence[tuple[ArmRow, LeakRow]]
@@ -111,7 +110,7 @@ def _points(
 
 
 CONTROLS = ("easy", "hard")
-_COMMAND = "python -m audit experiment --deid --out results"
+_COMMAND = "python -m audit deid leakage --out results"
 
 
 def draw_leakage(say: Words) -> None:
@@ -149,25 +148,22 @@ def _draw_kept(say: Words, kept: KeptLeakage) -> None:
         label=say.text("deid_leakage_controls"),
         shown=lambda code: say.text(f"deid_leakage_controls_{code}"),
     )
-    for scenario in order.scenarios:
-        st.html(blocks.heading(say.text(f"deid_leakage_scenario_{scenario}")))
-        _draw_scenario(say, view, scenario=scenario, controls=controls)
+    st.html(blocks.heading(say.text("deid_leakage_attacker")))
+    _draw_attack(say, view, controls=controls)
     limits = [say.text(f"deid_leakage_limit_{name}") for name in ("demo", "seed", "passages", "no")]
     st.html(blocks.heading(say.text("deid_leakage_limits")) + blocks.bullet_list(limits))
 
 
-def _draw_scenario(say: Words, view: LeakageTables, *, scenario: int, controls: str) -> None:
-    leaks = view.of(scenario=scenario, controls=controls)
+def _draw_attack(say: Words, view: LeakageTables, *, controls: str) -> None:
+    leaks = view.of(controls=controls)
     keys = ("x", "y", "raw", "perfect", "chance", "mentions", "patients", "tagger")
     words = {key: say.text(f"deid_leakage_{key}") for key in keys} | _tagger_names(say, view)
     alt = say.text("deid_leakage_alt")
-    key = f"deid_leakage_{scenario}_{controls}"
-    st.plotly_chart(
-        leakage_chart(leaks, words=words), config=charts.CONFIG, alt=alt, key=f"{key}_chart"
-    )
+    key = f"deid_leakage_{controls}_chart"
+    st.plotly_chart(leakage_chart(leaks, words=words), config=charts.CONFIG, alt=alt, key=key)
     with st.expander(say.text("as_table")):
         st.html(_arm_table(say, view, leaks))
-    pairs = view.split(scenario=scenario, controls=controls)
+    pairs = view.split(controls=controls)
     if pairs:
         below = say.text("deid_leakage_split_below")
         st.html(blocks.heading(say.text("deid_leakage_split"), below=below))

@@ -14,7 +14,7 @@ from audit.attack import plan
 from audit.attack.question import AuditRequest
 from audit.home import results_dir
 from audit.models import registry
-from audit.models.inspect import trained_dir
+from audit.models.inspect import trained_models
 from audit.models.registry import VARIABLE, RegisteredModel
 from audit.names import lists
 from audit.names.candidates import Candidates
@@ -40,9 +40,7 @@ class ListView:
 
 def models() -> tuple[RegisteredModel, ...]:
     """Return the models that can be chosen; a folder that has changed is seen within seconds."""
-    trained = trained_dir()
-    newest = trained.stat().st_mtime_ns if trained else 0
-    return _models(os.environ.get(VARIABLE, ""), f"{trained} {newest}")
+    return _models(os.environ.get(VARIABLE, ""), str(list(trained_models())))
 
 
 def check(general: Path, hospital: Path) -> registry.PairCheck:

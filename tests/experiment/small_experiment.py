@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from audit.attack.question import GenerationSettings, PosteriorSettings
-from audit.experiment.paper import GENERAL_TRAINING, TRAINING, ExperimentTask
+from audit.experiment.paper import TRAINING, ExperimentTask
 from audit.home import DEMO_HOSPITAL
 from audit.tables import write_table
 
@@ -17,24 +16,19 @@ ROWS = {"batch": 8, "micro_batch": 8, "n_tokens": 32}
 
 
 def write_notes(folder: Path) -> ExperimentTask:
-    """Write notes with placeholders and others without, and return what to make of them."""
+    """Write notes with placeholders, and return what to make of them."""
     rows = [
         (number, number % N_PATIENTS, f"admission note . {NAME} is a {30 + number} year old "
          "female . she was seen for pain . she was given fluids . she went home .")
         for number in range(N_NOTES)
     ]  # fmt: skip
     (folder / "notes.csv").write_text(write_table(("note_id", "patient_id", "text"), rows))
-    others = [{"patient_id": str(n), "text": "the patient was seen for pain . he slept ."}
-              for n in range(30)]  # fmt: skip
-    (folder / "others.jsonl").write_text("".join(json.dumps(line) + "\n" for line in others))
     return ExperimentTask(
         notes=folder / "notes.csv",
         general=GENERAL,
         out=folder / "out",
-        general_notes=folder / "others.jsonl",
         epochs=(1, 20),
         training=TRAINING.with_(learning_rate=2e-3, **ROWS),
-        general_training=GENERAL_TRAINING.with_(n_steps=2, **ROWS),
         generation=GenerationSettings(n_documents=4, n_steps=4),
         posterior=PosteriorSettings(n_inputs=40, n_chain_inputs=0),
         single_tokens=False,

@@ -19,9 +19,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from audit import cli
 from audit.attack import judgement, metrics
 from audit.attack.cohort import cohort_test
-from audit.cli import FieldsOf, leakage_task, main, parsed
 from audit.deid.taggers import known_taggers
 from audit.demo import DemoTask
 from audit.errors import AuditCancelled, AuditError
@@ -29,13 +29,10 @@ from audit.experiment import leakage
 from audit.experiment.leakage import (
     LEAKAGE,
     MENTIONS,
-    MISSED,
-    PART,
     PATIENTS,
     PERFECT,
     RAW,
     TAGGER,
-    WHOLE,
     Arm,
     LeakageTables,
     LeakageTask,
@@ -65,7 +62,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_order_survives_json_and_says_its_arms() -> None:
-    order = LeakageTask(language="ja", taggers=("rules",), shares=(0.2,), scenarios=(2, 1))
+    order = LeakageTask(language="ja", taggers=("rules",), shares=(0.2,))
     assert LeakageTask.ordered(json.loads(json.dumps(order.plain()))) == order
     codes = [arm.code for arm in LeakageTask(taggers=("rules",), shares=(0.01, 0.5)).arms]
     assert codes == [
@@ -85,9 +82,7 @@ def test_an_order_survives_json_and_says_its_arms() -> None:
         ({"shares": (0.0,)}, "shares"), ({"shares": (1.0,)}, "shares"),
         ({"shares": (float("nan"),)}, "shares"), ({"units": ("words",)}, "units"),
         ({"epochs": 0}, "epochs"), ({"epochs": float("inf")}, "epochs"),
-        ({"scenarios": ()}, "scenario"), ({"scenarios": (3,)}, "scenario"),
-        ({"scenarios": (2, 2)}, "tagger or scenario"), ({"n_inputs": 0}, "inputs"),
-        ({"taggers": ("rules", "rules")}, "tagger or scenario"), ({"n_documents": 0}, "documents"),
+        ({"n_inputs": 0}, "inputs"), ({"taggers": ("rules", "rules")}, "tagger"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(wrong: dict[str, Any], where: str) -> None:
@@ -134,15 +129,16 @@ def test_raw_leaves_everything_perfect_nothing_and_a_tagger_what_it_misses() -> 
         replaced_spans(notes, arm=arm, tagger=HalfTagger() if arm == half else None, seed=0)
         for arm in (Arm(RAW), Arm(PERFECT), half)
     )
-    for spans, states, exposed, staff in (
-        (raw, (MISSED,) * 3, (True, True), (1, 0)),
-        (perfect, (WHOLE,) * 3, (False, False), (1, 1)),
-        (tagged, (PART,) * 3, (True, True), (1, 0)),  # "Ann" of "Ann Lee", "A" behind "x "
+    for spans, n_whole, exposed, staff in (
+        (raw, 0, [True, True], (1, 0)),
+        (perfect, 3, [False, False], (1, 1)),
+        (tagged, 0, [True, True], (1, 0)),  # "Ann" of "Ann Lee", "A" behind "x "
+        (((), *perfect[1:]), 2, [True, False], (1, 1)),
     ):
-        found = name_misses(notes, spans)
-        assert (found.mentions, tuple(found.is_exposed)) == (states, exposed)
-        assert found.coverage.row("quasi_identifier")[:2] == staff
-    assert name_misses(notes, tagged).coverage.n_over_chars == 2  # "x " is outside every name
+        is_exposed, found = name_misses(notes, spans)
+        assert (found.row(IDENTIFIER)[:2], is_exposed.tolist()) == ((3, n_whole), exposed)
+        assert found.row(QUASI_IDENTIFIER)[:2] == staff
+    assert name_misses(notes, tagged)[1].n_over_chars == 2  # "x " is outside every name
     assert released_texts(notes, raw, mode="placeholder", seed=0) == notes.texts
     assert released_texts(notes, perfect, mode="placeholder", seed=0) == (
         "[NAME] is ill .", "[NAME] saw dr . [NAME] .", "x [NAME] .",
@@ -169,8 +165,11 @@ def test_shares_are_nested_as_large_as_asked_and_what_stays(unit: str) -> None:
         before = left
     assert left != set(missed_at_random(notes, unit=unit, share=0.5, seed=1))
     spans = replaced_spans(notes, arm=Arm(unit, 0.5), tagger=None, seed=0)
-    states = name_misses(notes, spans).mentions
-    assert {i for i, state in enumerate(states) if state == MISSED} == left
+    is_exposed, found = name_misses(notes, spans)
+    assert {i for i, state in enumerate(is_exposed) if state} == {
+        notes.mentions[i].owner for i in left
+    }
+    assert found.row(IDENTIFIER)[:2] == (len(notes.mentions), len(notes.mentions) - len(left))
     texts = released_texts(notes, spans, mode="mask", seed=0)
     for i, mention in enumerate(notes.mentions):
         name = notes.texts[mention.note][mention.span.start : mention.span.end]
@@ -178,24 +177,22 @@ def test_shares_are_nested_as_large_as_asked_and_what_stays(unit: str) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 14), st.integers(1, 8)), max_size=4))
-def test_how_much_of_a_name_is_left_is_what_counting_characters_says(
-    found: list[tuple[int, int]],
-) -> None:
+def test_a_patient_is_exposed_as_counting_characters_says(found: list[tuple[int, int]]) -> None:
     notes = tiny_notes()
     spans = tuple(
         tuple(sorted({Span(start, min(start + n, len(text)), "contact")
                       for start, n in found if start < len(text)}))
         for text in notes.texts
     )  # fmt: skip
-    misses = name_misses(notes, spans)
-    for mention, state in zip(notes.mentions, misses.mentions, strict=True):
-        covered = {i for span in spans[mention.note] for i in range(span.start, span.end)}
-        n_left = len({*range(mention.span.start, mention.span.end)} - covered)
-        assert state == (
-            WHOLE if not n_left else MISSED if n_left == mention.span.n_chars else PART
-        )
-    # The same mentions as `deid score` counts them.
-    assert misses.coverage.row("identifier")[:2] == (3, misses.mentions.count(WHOLE))
+    left = [
+        mention.owner
+        for mention in notes.mentions
+        if {*range(mention.span.start, mention.span.end)}
+        - {i for span in spans[mention.note] for i in range(span.start, span.end)}
+    ]
+    is_exposed, counts = name_misses(notes, spans)
+    assert is_exposed.tolist() == [owner in left for owner in (0, 1)]
+    assert counts.row(IDENTIFIER)[:2] == (3, 3 - len(left))
 
 
 def test_numbers_of_three_arms_by_hand() -> None:
@@ -219,11 +216,6 @@ def test_numbers_of_three_arms_by_hand() -> None:
     assert math.isnan(rows["raw", "easy", "all"].minus_raw.value)
     assert math.isnan(rows["perfect", "easy", "all"].minus_perfect.value)
     assert (rows["raw", "easy", "all"].flagged.n_hits, caught.flagged.n_hits) == (1, 0)
-    (split,) = tables.splits
-    assert (split.code, split.n_left, split.n_caught) == ("mentions 50 %", 2, 2)
-    assert (split.auc.value, split.on_perfect, split.difference.value) == pytest.approx(
-        (1.0, 0.5, 0.5)
-    )
     arm = tables.arms[2]
     assert (arm.left.n_hits, arm.left.n_total, arm.n_exposed) == (2, 4, 2)
     assert (arm.n_staff, arm.n_staff_whole) == (3, 2)
@@ -238,14 +230,12 @@ def rounded(text: str) -> str:
 def test_files_are_written_as_they_always_were_and_rows_are_found() -> None:
     tables = tiny_tables()
     files = {name: data.decode() for name, data in tables.files().items()}
-    assert list(files) == ["leakage.md", "leakage.csv", "leakage.json"]
-    assert files.pop("leakage.md") == (FOLDER / "leakage.md").read_text(encoding="utf-8")
-    assert rounded(files["leakage.csv"]) == rounded((FOLDER / "leakage.csv").read_text())
-    found = tables.of(scenario=2, controls="hard")
+    assert list(files) == ["leakage.md", "leakage.json"]
+    assert files["leakage.md"] == (FOLDER / "leakage.md").read_text(encoding="utf-8")
+    found = tables.of(controls="hard")
     assert [arm.kind for arm, _ in found] == ["raw", "perfect", "mentions"]
     assert [arm.code for arm, _ in found] == [row.code for _, row in found]
-    assert tables.of(scenario=1, controls="hard") == ()
-    ((arm, (left, caught)),) = tables.split(scenario=2, controls="easy")
+    ((arm, (left, caught)),) = tables.split(controls="easy")
     assert (arm.code, left.group, caught.group) == ("mentions 50 %", "left", "caught")
     assert (left.n_members, caught.n_members) == (2, 2)
 
@@ -284,6 +274,16 @@ def test_what_was_answered_is_kept_and_not_done_again(monkeypatch: pytest.Monkey
     folder = LEAKAGE.place(kept.leakage_id)
     assert {stat.S_IMODE(path.stat().st_mode) for path in (folder, folder.parent)} == {0o700}
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+
+
+def test_tables_of_an_older_version_are_the_same_without_what_is_gone() -> None:
+    """They had attacks in scenario 1 too, splits, and names replaced in part."""
+    older = (FOLDER / "leakage_older.json").read_bytes()
+    assert b'"splits"' in older and b'"scenario": 1' in older and b'"n_part"' in older
+    LEAKAGE.put("0" * 12, {"leakage.json": older})
+    read, made = LEAKAGE.get("0" * 12).tables.files(), tiny_tables().files()
+    assert read.keys() == made.keys()
+    assert all(rounded(read[name].decode()) == rounded(made[name].decode()) for name in made)
 
 
 def test_the_newest_comes_first_and_what_cannot_be_read_is_left_out() -> None:
@@ -374,7 +374,7 @@ def test_every_arm_is_trained_on_its_notes_and_audited_alike(done: Done) -> None
         n, 0, sum(length > 2 for length in lengths), round(0.5 * n),
     ]  # fmt: skip
     two = arms["tagger two"]
-    assert (two.n_part, two.tagger_digest) == (two.left.n_hits, TwoCharacters.digest)
+    assert two.tagger_digest == TwoCharacters.digest
     settings = PretrainSettings(n_rows=4, n_tokens_per_row=(32,))
     for arm in arms.values():
         assert arm.n_steps == max(1, round(0.1 * settings.steps_per_epoch(arm.n_tokens)))
@@ -391,7 +391,7 @@ def test_every_arm_is_trained_on_its_notes_and_audited_alike(done: Done) -> None
     shares = [report.share for report in done.told]
     assert shares == sorted(shares) and shares[-1] == pytest.approx(1.0)
     phases = list(dict.fromkeys(report.phase.partition(":")[0] for report in done.told))
-    assert phases[:5] == ["raw", "raw, scenario 2", "perfect", "perfect, scenario 2",
+    assert phases[:5] == ["raw", "raw, attack", "perfect", "perfect, attack",
                           "tagger two, tagging"]  # fmt: skip
     assert done.said[1].startswith(f"perfect: 0 of {n} mentions left, {arms['perfect'].n_steps} ")
     listed = DemoTask().request(2, language="ja").candidates
@@ -405,7 +405,7 @@ def test_stopped_in_the_middle_it_goes_on_to_the_same_tables(
     done: Done, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = [""]
-    for phase in ("raw: training", "perfect: training", "tagger two, scenario 2"):
+    for phase in ("raw: training", "perfect: training", "tagger two, attack"):
         with pytest.raises(AuditCancelled):
             run(tmp_path, progress=lambda progress: seen.append(progress.phase),
                 should_stop=lambda phase=phase: seen[-1].startswith(phase))  # fmt: skip
@@ -415,16 +415,16 @@ def test_stopped_in_the_middle_it_goes_on_to_the_same_tables(
 
 
 def order_of(*options: str) -> LeakageTask:
-    given_ = parsed(["experiment", "--deid", "--out", "x", *options])
-    return leakage_task(FieldsOf(LeakageTask).chosen(given_), is_quick="quick" in given_)
+    asked = cli.arguments_of(cli.parsed(["deid", "leakage", "--out", "x", *options]))
+    return cli.leakage_task(asked["given"], is_quick="quick" in asked)
 
 
 def test_options_become_an_order() -> None:
-    words = ("--tagger rules --miss 0.2,0.4 --epochs 3 --language ja --mode surrogate --scenario 1 "
+    words = ("--tagger rules --miss 0.2,0.4 --epochs 3 --language ja --mode surrogate "
              "--inputs 7 --seed 2")  # fmt: skip
     assert order_of(*words.split()) == LeakageTask(
         taggers=("rules",), shares=(0.2, 0.4), epochs=3.0, language="ja", mode="surrogate",
-        scenarios=(1,), n_inputs=7, seed=2,
+        n_inputs=7, seed=2,
     )  # fmt: skip
     listed = {tagger.tagger_id for tagger in known_taggers()} & {"rules", "default"}
     assert set(order_of().taggers) == listed >= {"rules"}
@@ -432,19 +432,19 @@ def test_options_become_an_order() -> None:
     assert (short.epochs, len(short.arms)) == (1.0, 2 + len(listed) + 2)
 
 
-def test_one_command_writes_three_private_files(
+def test_one_command_writes_its_private_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leakage, "run_leakage", lambda order, **_: tiny_tables(order))
-    code = main(["experiment", "--deid", "--quick", "--out", str(tmp_path / "out"), "--json"])
+    code = cli.main(["deid", "leakage", "--quick", "--out", str(tmp_path / "out"), "--json"])
     out, err = capsys.readouterr()
     assert code == 0, err
     assert [arm["kind"] for arm in json.loads(out)["arms"]] == ["raw", "perfect", "mentions"]
     assert "| Arm |" in err
     files = sorted((tmp_path / "out").iterdir())
-    assert [path.name for path in files] == ["leakage.csv", "leakage.json", "leakage.md"]
+    assert [path.name for path in files] == ["leakage.json", "leakage.md"]
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
-    main(["jobs", "--json"])
+    cli.main(["jobs", "--json"])
     (job,) = json.loads(capsys.readouterr().out)["jobs"]
     assert (job["kind"], job["state"]) == ("leakage", "done")
 
@@ -452,15 +452,14 @@ def test_one_command_writes_three_private_files(
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (("--deid", "--tagger", "nobody"), "tagger"), (("--deid", "--miss", "0.5,0.1"), "shares"),
-        (("--deid", "--miss", "2"), "shares"), (("--deid", "--epochs", "0"), "epochs"),
-        (("--deid", "--inputs", "0"), "inputs"), ((), "--notes"),
+        (("--tagger", "nobody"), "tagger"), (("--miss", "0.5,0.1"), "shares"),
+        (("--miss", "2"), "shares"), (("--epochs", "0"), "epochs"), (("--inputs", "0"), "inputs"),
     ],
 )  # fmt: skip
 def test_wrong_options_are_told_plainly(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: tuple[str, ...], said: str
 ) -> None:
-    code = main(["experiment", "--out", str(tmp_path), *wrong])
+    code = cli.main(["deid", "leakage", "--out", str(tmp_path), *wrong])
     out, err = capsys.readouterr()
     assert (code, out) == (2, "")
     assert said in err and "Traceback" not in err

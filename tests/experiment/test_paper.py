@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,22 +27,19 @@ from audit.errors import AuditCancelled, AuditError
 from audit.experiment import paper
 from audit.experiment.paper import (
     CORPUS,
-    GENERAL,
     HOSPITAL,
     TRAINING,
     ExperimentTask,
-    StageProgress,
     Tables,
     audit_stage,
     run_experiment,
-    stage_costs,
     tables_json,
     tables_markdown,
     tables_of,
 )
 from audit.jobs.kinds import KINDS
 from audit.models.inspect import model_digest
-from audit.progress import Progress
+from audit.progress import Progress, Stages
 from audit.report.published import published_tables
 from audit.report.report import AuditReport
 from audit.stats import wilson
@@ -55,8 +51,8 @@ FOLDER = Path(__file__).parents[1] / "golden"
 PUBLISHED = json.loads((FOLDER / "kart_tables.json").read_text(encoding="utf-8"))
 ORDER = ExperimentTask(
     notes=Path("/n/notes.csv"), general=Path("/m/general"), out=Path("/o"),
-    general_notes=Path("/n/other.jsonl"), columns=(("text", "body"),), epochs=(0.5, 2, 20),
-    training=TRAINING.with_(batch=32, learning_rate=1e-4), canary_counts=(1, 4), seed=3,
+    columns=(("text", "body"),), epochs=(0.5, 2, 20),
+    training=TRAINING.with_(batch=32, learning_rate=1e-4), seed=3,
     generation=GenerationSettings(n_documents=7), posterior=PosteriorSettings(n_inputs=9),
 )  # fmt: skip
 
@@ -65,9 +61,9 @@ def test_an_order_survives_json_and_its_parts_follow_it() -> None:
     assert ExperimentTask.ordered(json.loads(json.dumps(ORDER.plain()))) == ORDER
     training = ORDER.training
     assert (training.n_epochs, training.schedule, training.held_out_share) == (20, "constant", 0)
-    assert (training.seed, ORDER.general_training.seed, training.batch) == (3, 3, 32)
+    assert (training.seed, training.batch) == (3, 32)
     corpus = ORDER.corpus()
-    assert (corpus.tokenizer, corpus.seed, corpus.canary_counts) == (ORDER.general, 3, (1, 4))
+    assert (corpus.tokenizer, corpus.seed) == (ORDER.general, 3)
     assert (corpus.notes, corpus.columns) == (ORDER.notes, ORDER.columns)
     assert ORDER.with_(single_tokens=False).corpus().tokenizer is None
 
@@ -77,8 +73,6 @@ def test_an_order_survives_json_and_its_parts_follow_it() -> None:
     [
         *(({"epochs": epochs}, "epochs") for epochs in (
             (), (2, 1), (1, 1), (0, 1), (float("nan"),), (1, float("inf")), (True,), ("1",))),
-        ({"canary_counts": (0,)}, "canar"),
-        ({"general_training": TRAINING.with_(from_scratch=True)}, "from scratch"),
         ({"seed": -1}, "seed"),
     ],
 )  # fmt: skip
@@ -112,41 +106,15 @@ def test_what_makes_another_question_and_what_another_training(tmp_path: Path) -
         task.with_(general=tmp_path).question()
 
 
-def test_costs_are_tokens_of_forward_passes(tmp_path: Path) -> None:
-    (tmp_path / "notes.csv").write_bytes(b"x" * 4300)
-    order = ORDER.with_(
-        notes=tmp_path / "notes.csv", epochs=(1, 10), general_notes=None,
-        generation=GenerationSettings(n_documents=3, n_steps=10, n_tokens=32),
-        posterior=PosteriorSettings(n_inputs=100, n_chain_inputs=2),
-    )  # fmt: skip
-    costs = stage_costs(order)
-    assert costs == pytest.approx({
-        CORPUS: 1.43, HOSPITAL: 3 * 10 * 1000,
-        audit_stage(1, scenario=2): 2 * 130 * (100 + 800),
-        audit_stage(10, scenario=2): 130 * (100 + 800),
-        audit_stage(1, scenario=1): 2 * 960, audit_stage(10, scenario=1): 960,
-    })  # fmt: skip
-    assert list(costs)[2:4] == [audit_stage(epochs, scenario=2) for epochs in (1, 10)]
-    assert audit_stage(0.5, scenario=2) == "audit after 0.5 epochs, scenario 2"
-    training = order.general_training
-    more = stage_costs(order.with_(general_notes=tmp_path / "other"))
-    assert more[GENERAL] == 3 * training.n_steps * training.batch * training.n_tokens
-    (tmp_path / "texts" / "deep").mkdir(parents=True)
-    (tmp_path / "texts" / "deep" / "a.txt").write_bytes(b"x" * 4300)
-    assert stage_costs(order.with_(notes=tmp_path / "texts")) == costs
-    with pytest.raises(AuditError, match="notes: Cannot be read"):
-        stage_costs(order.with_(notes=tmp_path / "none.csv"))
-
-
 def test_stages_are_told_as_one_piece_of_work() -> None:
     told: list[Progress] = []
-    progress = StageProgress({"a": 1.0, "b": 3.0}, listener=told.append)
+    progress = Stages("ab", listener=told.append)
     progress.of("a")(Progress("reading", 1, 2, None))
     progress.finish("a")
     progress.of("b")(Progress("training", 1, 3, None))
-    progress.finish("b", was_kept=True)
+    progress.finish("b")
     assert [p.phase for p in told] == ["a: reading", "a", "b: training", "b"]
-    assert [p.share for p in told] == pytest.approx([0.125, 0.25, 0.5, 1.0])
+    assert [p.share for p in told] == pytest.approx([0.25, 0.5, 2 / 3, 1.0])
 
 
 MENTIONS = (25, 7, 3, 2, 2, 1, 1, 1, 1, 1)
@@ -156,7 +124,7 @@ SCORES = {1: ("product", "product_log_ratio", "hits"),
           2: ("mean_log_ratio", "log_ratio", "difference")}  # fmt: skip
 
 
-def fake_report(scenario: int, *, lift: float, digest: str, **details: Any) -> AuditReport:
+def fake_report(scenario: int, *, lift: float, digest: str) -> AuditReport:
     """Return a report, measured by the real measures: members score `lift` more when doubled."""
     rng = np.random.default_rng([0, scenario])
     score = rng.normal(size=len(KINDS_OF_NAMES))
@@ -183,35 +151,15 @@ def fake_report(scenario: int, *, lift: float, digest: str, **details: Any) -> A
         digest=digest, question={"seed": 0, "settings": settings}, scenario={"number": scenario},
         models={}, candidates={}, fixed_score=SCORES[scenario][0], columns=list(columns),
         names=columns, measures=plain(membership_metrics(measured, seed=0)), cohort={}, curve=(),
-        verdict={"state": "leak_found"}, mentions=(), details=details, notes=(), made={},
+        verdict={"state": "leak_found"}, mentions=(), details={}, notes=(), made={},
     )  # fmt: skip
 
 
-def planted() -> dict[str, Any]:
-    bits = {"value": 2.5, "low": 1.0, "high": 3.25}
-    group = {
-        "n_mentions": 4, "n_names": 6, "bits": bits, "found": {**bits, "n_hits": 3, "n_total": 6},
-        "above_twin": {**bits, "n_hits": 5, "n_total": 6}, "above_twin_p": 0.1,
-    }  # fmt: skip
-    measured = {
-        "groups": [group], "all": group, "max_bits": 3.585, "n_held_out": 11, "smallest_p": 0.1,
-        "bits_without_leak": 1.2, "found_from": bits,
-    }  # fmt: skip
-    return {
-        "n_planted": 6, "n_held_out": 11, "is_paired": False, "fixed_score": "mean_log_ratio",
-        "alpha": 0.05, "english": "", "japanese": "", "names": [],
-        "scores": {"mean_log_ratio": measured},
-    }  # fmt: skip
-
-
 REPORTS = {
-    (epochs, scenario): fake_report(
-        scenario, lift=lift, digest=f"e{epochs:g}-{scenario}",
-        **({"canaries": planted()} if (epochs, scenario) == (20.0, 2) else {}),
-    )
+    (epochs, scenario): fake_report(scenario, lift=lift, digest=f"e{epochs:g}-{scenario}")
     for epochs, lift in ((1.0, 0.3), (20.0, 2.0))
     for scenario in (1, 2)
-}  # fmt: skip
+}
 EXAMINATION = cast(
     Examination,
     SimpleNamespace(
@@ -219,13 +167,11 @@ EXAMINATION = cast(
         mention_table=((25, 1), (7, 1), (3, 1), (2, 2), (1, 5)),
     ),
 )  # fmt: skip
-EXPOSURES = [{"epochs": 1.0, "step": 16, "loss": 3.456},
-             {"epochs": 20.0, "step": 320, "loss": math.nan}]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def tables() -> Tables:
-    return tables_of(REPORTS, examination=EXAMINATION, exposures=EXPOSURES)
+    return tables_of(REPORTS, examination=EXAMINATION, exposures={1.0: 16, 20.0: 320})
 
 
 def test_the_tables_are_written_as_they_always_were(tables: Tables) -> None:
@@ -252,27 +198,25 @@ def test_numbers_agree_with_a_second_source(tables: Tables) -> None:
         assert counts["fp"] == (score[row["controls"] == KINDS_OF_NAMES] > 0).sum()
         recall = wilson(counts["tp"] / N, n_total=N)
         assert (counts["recall"]["low"], counts["recall"]["high"]) == (recall.low, recall.high)
-    mentions = np.array([*MENTIONS, *[0] * (len(KINDS_OF_NAMES) - N)])
-    for row in value["mentions"]:
-        scenario = {"generation": 1, "masked_lm": 2}[row["attack"]]
-        score = np.array(REPORTS[row["epochs"], scenario].names["score"])
-        members = (mentions >= row["low"]) & (mentions <= (row["high"] or 99))
-        rows = members | (row["controls"] == KINDS_OF_NAMES)
-        assert row["auc"]["value"] == pytest.approx(roc_auc_score(members[rows], score[rows]))
-        assert row["flagged"]["n_hits"] == (score[members] > 3).sum()
+    for row in value["rankings"]:
+        report = REPORTS[row["epochs"], {"generation": 1, "masked_lm": 2}[row["attack"]]]
+        if row["score"] == report.fixed_score:
+            rows = np.isin(KINDS_OF_NAMES, ["", row["controls"]])
+            score = np.array(report.names["score"])[rows]
+            assert row["auc"]["value"] == pytest.approx(
+                roc_auc_score(KINDS_OF_NAMES[rows] == "", score)
+            )
+    for row in value["found"]:
+        report = REPORTS[row["epochs"], {"generation": 1, "masked_lm": 2}[row["attack"]]]
+        is_out = np.array(report.names["score"]) > 3
+        for who, rows in (("members", KINDS_OF_NAMES == ""), ("controls", KINDS_OF_NAMES != "")):
+            found = row[who]["n_hits"], row[who]["n_total"]
+            assert found == (is_out[rows].sum(), rows.sum())
     for row in value["always_member"]:
         assert (row["confusion"]["fn"], row["confusion"]["tn"]) == (0, 0)
 
 
-def test_canaries_are_no_patients_and_both_scenarios_are_needed() -> None:
-    report = REPORTS[1.0, 2]
-    roles = ["canary", *report.names["role"][1:]]
-    reports = {**REPORTS, (1.0, 2): report.changed(names={**report.names, "role": roles})}
-    found = tables_json(tables_of(reports, examination=EXAMINATION))
-    bins = {row["low"] for row in found["mentions"]
-            if (row["epochs"], row["attack"]) == (1.0, "masked_lm")}  # fmt: skip
-    assert bins == {1, 2, 3, 5}  # nobody with ten mentions or more is left
-    assert found["found"][1]["members"]["n_total"] == N - 1
+def test_both_scenarios_are_needed() -> None:
     with pytest.raises(ValueError, match="each scenario"):
         tables_of({key: one for key, one in REPORTS.items() if key[1] == 2},
                   examination=EXAMINATION)  # fmt: skip
@@ -344,11 +288,11 @@ def test_the_whole_experiment_finds_what_was_trained(done: Done) -> None:
     ]  # fmt: skip
     first, last = (
         row["auc"]["value"] for row in result["rankings"]
-        if (row["attack"], row["controls"], row["score"]) == ("masked_lm", "easy", "mean_log_ratio")
+        if (row["attack"], row["controls"], row["score"]) == ("masked_lm", "easy", "residual")
     )  # fmt: skip
     assert first < last > 0.9
     first, last = result["exposures"]
-    assert last["step"] > 10 * first["step"] > 0 and last["loss"] < first["loss"]
+    assert last["step"] > 10 * first["step"] > 0
     text = (out / "tables.md").read_text()
     people = map(json.loads, (out / "corpus" / "people.jsonl").read_text().splitlines())
     names = {person["last"] for person in people if person.get("last")}
@@ -358,10 +302,11 @@ def test_the_whole_experiment_finds_what_was_trained(done: Done) -> None:
     shares = [report.share for report in done.told]
     assert shares == sorted(shares) and shares[-1] == 1.0
     phases = list(dict.fromkeys(report.phase.partition(":")[0] for report in done.told))
-    assert phases == list(stage_costs(done.order))
+    audits = [audit_stage(e, scenario=scenario) for scenario in (2, 1) for e in (1, 20)]
+    assert phases == [CORPUS, HOSPITAL, *audits]
     assert done.said[0] == "Corpus: 24 notes, 16 members, 24 passages."
-    assert [line.partition(":")[0] for line in done.said[1:4]] == [
-        "General model", "Hospital model", "Audit after 1 epochs, scenario 2",
+    assert [line.partition(":")[0] for line in done.said[1:3]] == [
+        "Hospital model", "Audit after 1 epochs, scenario 2",
     ]  # fmt: skip
 
 
@@ -382,7 +327,6 @@ def test_asked_again_nothing_is_made_twice_and_another_order_is_refused(
         for order, folder, words in (
             (done.order.with_(notes=tmp_path / "none.csv"), full, "notes: Cannot be read"),
             (done.order.with_(seed=5), out, "other notes or settings"),
-            (done.order.with_(general_notes=done.order.notes), out, "other notes or settings"),
             (done.order, full, "something already"),
         ):
             with pytest.raises(AuditError, match=words):
@@ -431,12 +375,11 @@ def given(small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple
 def test_one_command_goes_from_notes_to_tables(
     given: tuple[object, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = call(capsys, *given, *SMALL, "--canaries", "1,3", "--canary-names", 3)
+    code, out, err = call(capsys, *given, *SMALL)
     assert code == 0, err
     tables = json.loads(out)
     assert [row["epochs"] for row in tables["table1"]] == [0.5] * 4
     assert tables["table4"] == [[2, 8], [1, 8]]
-    assert [row["n_mentions"] for row in tables["canaries"]] == [1, 3, 1, 3]
     assert "**Table 1." in err
     (job,) = json.loads(call(capsys, "jobs", "--json")[1])["jobs"]
     assert (job["kind"], job["state"]) == ("experiment", "done")
@@ -451,9 +394,8 @@ def test_one_command_goes_from_notes_to_tables(
     [
         (("--epochs", "2,1"), "epochs"), (("--general", "/nowhere"), "--general"),
         (("--batch", "0"), "batch"), (("--documents", "0"), "documents"),
-        (("--canaries", "0"), "canar"), (("--notes", "/nowhere.csv"), "notes"),
+        (("--notes", "/nowhere.csv"), "notes"),
         (("--epochs", "one"), "--epochs"), (("--column", "text"), "--column"),
-        (("--canaries", "a"), "--canaries"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_said_plainly(

@@ -11,10 +11,8 @@ import numpy as np
 from audit.deid.matching import CoverageCounts
 from audit.experiment.leakage import (
     MENTIONS,
-    MISSED,
     PERFECT,
     RAW,
-    WHOLE,
     Arm,
     ArmFacts,
     ArmResult,
@@ -22,11 +20,9 @@ from audit.experiment.leakage import (
     LeakageTables,
     LeakageTask,
     Mention,
-    NameMisses,
     arm_row,
     hospital_notes,
     leak_rows,
-    split_rows,
 )
 from audit.notes.spans import Span, tagged
 from audit.report.report import AuditReport
@@ -55,17 +51,8 @@ def tiny_notes() -> HospitalNotes:
     return HospitalNotes("en", documents, mentions)
 
 
-def misses(is_exposed: Sequence[bool]) -> NameMisses:
-    """Return the misses of patients with one mention each."""
-    states = tuple(MISSED if left else WHOLE for left in is_exposed)
-    rows = {"quasi_identifier": (3, 2, 30, 20)}
-    return NameMisses(states, np.array(is_exposed), CoverageCounts(rows, 100, 30, 10))
-
-
-def result(
-    arm: Arm, *, is_exposed: Sequence[bool], scores: Sequence[float], scenario: int = 2
-) -> ArmResult:
-    """Return what came of an arm; scores are of patients, two easy and two hard controls."""
+def result(arm: Arm, *, is_exposed: Sequence[bool], scores: Sequence[float]) -> ArmResult:
+    """Return what came of an arm with a mention a patient; scores end with 2 easy, 2 hard ones."""
     n = len(is_exposed)
     columns: dict[str, list[Any]] = {
         "score": list(scores),
@@ -75,14 +62,17 @@ def result(
         "control_kind": [""] * n + ["easy", "easy", "hard", "hard"],
     }
     report = AuditReport.of(
-        digest=arm.code, question={}, scenario={"number": scenario}, models={},
+        digest=arm.code, question={}, scenario={"number": 2}, models={},
         candidates={}, fixed_score="score", columns=list(columns), names=columns,
         measures={"strata": {}}, verdict={"state": "leak_found"},
         cohort={}, curve=(), mentions=(), details={}, notes=(), made={},
     )  # fmt: skip
-    facts = ArmFacts(title="", n_steps=10, n_tokens=100, loss=1.5)
-    row = arm_row(arm, misses(is_exposed), facts)
-    return ArmResult(row, np.array(is_exposed), {scenario: report})
+    counts = {"identifier": (n, n - sum(is_exposed), 0, 0), "quasi_identifier": (3, 2, 30, 20)}
+    row = arm_row(
+        arm, is_exposed=np.array(is_exposed), found=CoverageCounts(counts, 100, 30, 10),
+        facts=ArmFacts(title="", n_steps=10, n_tokens=100, loss=1.5),
+    )  # fmt: skip
+    return ArmResult(row, np.array(is_exposed), report)
 
 
 def three_arms() -> tuple[ArmResult, ...]:
@@ -103,5 +93,4 @@ def tiny_tables(order: LeakageTask | None = None) -> LeakageTables:
     return LeakageTables(
         order=order or LeakageTask(), n_notes=12, n_patients=4,
         arms=tuple(arm.row for arm in arms), leaks=tuple(leak_rows(arms, seed=0)),
-        splits=tuple(split_rows(arms, seed=0)),
     )  # fmt: skip
