@@ -33,7 +33,7 @@ from pydantic_core import PydanticUndefined
 
 from audit.access_log import entries, log_seal, record, verify
 from audit.attack.metrics import plain, score_file
-from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
+from audit.attack.question import AuditRequest, Dtype, GenerationSettings, PosteriorSettings
 from audit.attack.verdict import REASONS
 from audit.corpus.examine import mentions_in, read_examination
 from audit.corpus.kept import (
@@ -398,7 +398,6 @@ def run(
     names: Annotated[Path, "CSV of candidate names"],
     generation: Annotated[Given, FieldsOf(GenerationSettings)],
     posterior: Annotated[Given, FieldsOf(PosteriorSettings)],
-    asked: Annotated[Given, FieldsOf(AuditRequest, only=("threshold", "dtype"))],
     reference: Annotated[
         tuple[str, ...],
         "also with this model in the general model's place, such as one trained on the "
@@ -408,6 +407,7 @@ def run(
     draw_controls: Annotated[int, "draw so many easy and hard controls"] = 0,
     out: Annotated[Path | None, "directory for names.csv, measures.json, report.json"] = None,
     seed: Seed = 0,
+    dtype: Dtype = "float32",
     device: Device = "auto",
 ) -> Result:
     """Audit a pair of models."""
@@ -430,8 +430,8 @@ def run(
         generation=GenerationSettings(**generation),
         posterior=PosteriorSettings(**posterior),
         seed=seed,
+        dtype=dtype,
         device=device,
-        **asked,
     )
     paths = [model_path(one, where="--reference") for one in reference]
     if len(paths) > MAX_REFERENCES:
@@ -1005,22 +1005,13 @@ def deid_score(
         raise AuditError("Choose at least one replicate.", where="--replicates")
     by = _label_map(label_map, has_five_types=five_types)
     unknown: set[str] = set()
-
     missed: list[SpanCase] = []
-
-    def mapped(pairs: Iterable[Pair]) -> Iterator[Pair]:
-        for pair in pairs:
-            if by is None:
-                yield pair
-                continue
-            gold, predicted = (relabelled(document, by=by) for document in pair)
-            unknown.update(gold.unknown, predicted.unknown)
-            yield gold.document, predicted.document
 
     def scored(
         pairs: Iterable[Pair], *, on_case: Callable[[SpanCase], object] | None = None
     ) -> ScoreSummary:
-        found = score_pairs(mapped(pairs), matcher=matcher, on_case=on_case)
+        mapped = _mapped(pairs, by=by, unknown=unknown)
+        found = score_pairs(mapped, matcher=matcher, on_case=on_case)
         return score_summary(found, matcher=matcher, seed=seed, n_replicates=replicates)
 
     with TemporaryDirectory(prefix="kart-score-") as name:
@@ -1031,31 +1022,47 @@ def deid_score(
         predictions = as_jsonl(pred, folder, what=PREDICTED) if pred else folder / PREDICTIONS
         files = PairedFiles(golds, predictions)
         summary = scored(files, on_case=missed.append if misses else None)
-        n_predicted_only = files.n_predicted_only + n_without_gold
         exact = scored(copies.verbatim(files)) if copies else None
-        if unknown and five_types:
-            raise AuditError(
-                "{n_unknown} labels belong to none of the five types: {unknown}",
-                where="--five-types",
-                do="Say what they are with --label-map FILE.json; null leaves a label out.",
-                n_unknown=len(unknown),
-                unknown=_first(unknown),
-            )
-        if misses:
-            # Half a surrogate pair, which is no UTF-8, becomes a question mark.
-            write_whole(misses, misses_csv(missed).encode("utf-8", "replace"))
+    if unknown and five_types:
+        raise _of_no_type(unknown)
+    if misses:
+        # Half a surrogate pair, which is no UTF-8, becomes a question mark.
+        write_whole(misses, misses_csv(missed).encode("utf-8", "replace"))
+    _say_score(summary)
     counted = (
         (files.n_gold_only, "notes were not predicted: their spans count as missed."),
-        (n_predicted_only, "predicted notes have no gold and were left out."),
+        (
+            files.n_predicted_only + n_without_gold,
+            "predicted notes have no gold and were left out.",
+        ),
         (len(unknown), f"labels are not in the map and were kept: {_first(unknown)}"),
     )
-    _say_score(summary)
     result = summary.plain() | {"notes": [f"{n} {what}" for n, what in counted if n]}
     if copies and exact:
         say("Of copies that are exact alone, all others counted as without a span:")
         _say_score(exact)
         result |= {"verbatim": exact.plain(), "copies": copies.summary()}
     return result
+
+
+def _mapped(pairs: Iterable[Pair], *, by: LabelMap | None, unknown: set[str]) -> Iterator[Pair]:
+    for pair in pairs:
+        if by is None:
+            yield pair
+            continue
+        gold, predicted = (relabelled(document, by=by) for document in pair)
+        unknown.update(gold.unknown, predicted.unknown)
+        yield gold.document, predicted.document
+
+
+def _of_no_type(labels: Collection[str]) -> AuditError:
+    return AuditError(
+        "{n_unknown} labels belong to none of the five types: {unknown}",
+        where="--five-types",
+        do="Say what they are with --label-map FILE.json; null leaves a label out.",
+        n_unknown=len(labels),
+        unknown=_first(labels),
+    )
 
 
 def _first(labels: Collection[str]) -> str:
