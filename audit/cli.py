@@ -33,7 +33,7 @@ from pydantic_core import PydanticUndefined
 
 from audit.access_log import entries, log_seal, record, verify
 from audit.attack.metrics import plain, score_file
-from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
+from audit.attack.question import AuditRequest, Dtype, GenerationSettings, PosteriorSettings
 from audit.attack.verdict import REASONS
 from audit.corpus.examine import read_examination
 from audit.corpus.kept import (
@@ -396,7 +396,6 @@ def run(
     names: Annotated[Path, "CSV of candidate names"],
     generation: Annotated[Given, FieldsOf(GenerationSettings)],
     posterior: Annotated[Given, FieldsOf(PosteriorSettings)],
-    asked: Annotated[Given, FieldsOf(AuditRequest, only=("threshold", "dtype"))],
     reference: Annotated[
         tuple[str, ...],
         "also with this model in the general model's place, such as one trained on the "
@@ -406,6 +405,7 @@ def run(
     draw_controls: Annotated[int, "draw so many easy and hard controls"] = 0,
     out: Annotated[Path | None, "directory for names.csv, measures.json, report.json"] = None,
     seed: Seed = 0,
+    dtype: Dtype = "float32",
     device: Device = "auto",
 ) -> Result:
     """Audit a pair of models."""
@@ -428,8 +428,8 @@ def run(
         generation=GenerationSettings(**generation),
         posterior=PosteriorSettings(**posterior),
         seed=seed,
+        dtype=dtype,
         device=device,
-        **asked,
     )
     paths = [model_path(one, where="--reference") for one in reference]
     if len(paths) > MAX_REFERENCES:
@@ -992,7 +992,6 @@ def deid_score(
         predictions = as_jsonl(pred, folder, what=PREDICTED) if pred else folder / PREDICTIONS
         files = PairedFiles(golds, predictions)
         summary = scored(files, on_case=missed.append if misses else None)
-        n_predicted_only = files.n_predicted_only + n_without_gold
         exact = scored(copies.verbatim(files)) if copies else None
     if unknown and five_types:
         raise _of_no_type(unknown)
@@ -1002,7 +1001,10 @@ def deid_score(
     _say_score(summary)
     counted = (
         (files.n_gold_only, "notes were not predicted: their spans count as missed."),
-        (n_predicted_only, "predicted notes have no gold and were left out."),
+        (
+            files.n_predicted_only + n_without_gold,
+            "predicted notes have no gold and were left out.",
+        ),
         (len(unknown), f"labels are not in the map and were kept: {_first(unknown)}"),
     )
     result = summary.plain() | {"notes": [f"{n} {what}" for n, what in counted if n]}

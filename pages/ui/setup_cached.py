@@ -88,12 +88,9 @@ def make_plan(request: AuditRequest, *, names: str, passages: str, passages_file
     files = [registry.signature(path) for path in (request.general, request.hospital)]
     key = repr((
         names, passages, files, request.general, request.hospital, request.scenario_number,
-        request.settings, request.seed, request.threshold, request.dtype, request.device,
+        request.settings, request.seed, request.dtype, request.device, passages_file,
     ))  # fmt: skip
-    ready = _prepared(str(results_dir()), key, _request=request)
-    return plan.make_plan(
-        request, store=cached.store(), prepared=ready, passages_file=passages_file
-    )
+    return _plan(str(results_dir()), key, _request=request, _passages_file=passages_file)
 
 
 def _sha256(data: bytes | None) -> str:
@@ -158,5 +155,5 @@ def _spelt(key: str, model: str, files: str, *, _candidates: Candidates) -> Spel
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)
-def _prepared(directory: str, key: str, *, _request: Any) -> plan.Prepared:
-    return plan.prepare(_request)
+def _plan(directory: str, key: str, *, _request: Any, _passages_file: str) -> plan.Plan:
+    return plan.make_plan(_request, passages_file=_passages_file)
