@@ -28,13 +28,7 @@ from audit.attack.decisions import (
     rank_p_values,
     undecided_mask,
 )
-from audit.attack.scores import (
-    FIXED_SCORE,
-    GENERAL_ALONE,
-    POPULARITY,
-    AttackResult,
-    ScoreKind,
-)
+from audit.attack.scores import FIXED_SCORE, GENERAL_ALONE, POPULARITY, AttackResult, ScoreKind
 from audit.errors import AuditError
 from audit.names.candidates import CANARY, CONTROL_KINDS, Candidates
 from audit.rng import generator
