@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from audit.cli import main, told
+from audit.home import results_dir
+from cache.store import Store
 from tests.models.make_models import make_bert, make_roberta
 
 NAMES = """first_name,last_name,is_member,control_kind
@@ -283,3 +285,69 @@ def test_scores_of_a_real_pair_give_the_published_auc(
     tprs = [round(result["tpr_at_fpr"][k], 4) for k in ("0.1", "0.01", "0.001")]
     assert tprs == [0.8099, 0.6045, 0.3721]
     assert [result[k] for k in ("tp", "fn", "fp", "tn")] == [13701, 282, 1054, 664]
+
+
+LIST = """first_name,last_name,is_member,control_kind,role,n_mentions
+Mary,Smith,1,,staff,2
+John,Brown,1,,staff,1
+Linda,Jones,0,easy,,
+James,Smith,0,hard,,
+"""
+CANARIES = "Mary,Brown,1,,canary,4\nJohn,Smith,1,,canary,1\nLinda,Smith,0,canary,canary,\n"
+
+
+@pytest.fixture
+def reference(pair: dict[str, str], tmp_path: Path) -> str:
+    """A third model; the pair's list has canaries."""
+    (tmp_path / "names.csv").write_text(LIST + CANARIES)
+    return str(make_bert(tmp_path / "reference", seed=3, words=WORDS))
+
+
+def shards() -> set[str]:
+    with Store(results_dir()) as store:
+        return set(store.keys("shard/"))
+
+
+@pytest.mark.parametrize("asked", [masked, generated])
+def test_only_the_references_own_evidence_is_made(
+    pair: dict[str, str], reference: str, capsys: Any, asked: Any
+) -> None:
+    assert call(capsys, *asked(pair))[0] == 0
+    one_pair = len(shards())
+    code, out, said = call(capsys, *asked(pair, reference=reference))
+    assert code == 0 and "Answered before" in said
+    assert len(shards()) == one_pair * 3 // 2  # of three models, not of four
+    found = json.loads(out)
+    (other,) = found["references"]
+    assert other["general"] == "reference" and found["general"] == "general"
+    assert other["digest"] != found["digest"] and other["hospital"] == found["hospital"]
+    score = found["fixed_score"]
+    (pooled,) = [one for one in other["difference"]["aucs"] if one["stratum"] == "all"]
+    aucs = [one["strata"]["all"]["scores"][score]["auc"] for one in (found, other)]
+    assert pooled["difference"]["value"] == pytest.approx(aucs[0] - aucs[1])
+
+
+def test_every_audit_has_its_files_and_the_report_shows_both(
+    pair: dict[str, str], reference: str, tmp_path: Path, capsys: Any
+) -> None:
+    asked = masked(pair, reference=reference, out=tmp_path / "out")
+    code, out, _ = call(capsys, *asked)
+    found = json.loads(out)
+    assert code == 0
+    for folder, audit in (("", found), ("reference-1", found["references"][0])):
+        measures = json.loads((tmp_path / "out" / folder / "measures.json").read_text())
+        assert measures["digest"] == audit["digest"]
+    html = ["results", found["digest"][:12], "--html", "--out", tmp_path / "report"]
+    assert call(capsys, *html)[0] == 0
+    text = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+    assert found["references"][0]["digest"][:12] in text
+
+
+@pytest.mark.parametrize("wrong", ["absent", "other"])
+def test_a_reference_that_cannot_be_used_is_refused(
+    pair: dict[str, str], tmp_path: Path, capsys: Any, wrong: str
+) -> None:
+    make_bert(tmp_path / "other", seed=3, words=[*WORDS, "more"])
+    code, _, said = call(capsys, *masked(pair, reference=tmp_path / wrong))
+    assert code == 2 and "Traceback" not in said
+    assert bool(shards()) == (wrong == "other")  # what is not there is said before anything runs
