@@ -473,7 +473,7 @@ def _beside(report: AuditReport, others: list[AuditReport]) -> list[Result]:
                 "digest": other.digest,
                 "name": other.models["general"].name,
                 "aucs": plain(beside.aucs),
-                "flagged": plain(beside.tested.difference),
+                "flagged": plain(beside.tested),
                 "p": beside.tested.p,
             }
         }
@@ -601,8 +601,7 @@ def _bundle(
 ) -> dict[str, bytes]:
     """Return the files of a report, beside the audits that belong to it."""
     own = kept[report.digest]
-    with Store(results_dir()) as store:
-        other = other_scenario(own, kept=kept.values(), demo=demo_digests(store))
+    other = other_scenario(own, kept=kept.values())
     found = same_but_reference(own, kept=list(kept.values()))
     newest = sorted(found, key=lambda line: line.at, reverse=True)[:MAX_REFERENCES]
     others = [reports[line.digest] for line in newest]
