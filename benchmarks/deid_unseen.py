@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from audit.deid.cases import misses_jsonl, misses_of
+from audit.deid.cases import SpanCase, misses_jsonl
 from audit.deid.metrics import LabelScore, Pair, measured
 from audit.deid.score import Scored, score_pairs
 from audit.deid.tagger import Tagger, tag_checked
@@ -42,12 +42,10 @@ def main() -> None:
         tagger = load_tagger(name)
         for which, language in N_NOTES:
             pairs = _pairs(tagger, which, language)
-            _tell(score_pairs(pairs), title=f"{name} | {which} {language}")
-            if options.misses:
-                listed = (misses_of(gold, predicted=other) for gold, other in pairs)
-                lines += [
-                    f'{{"tagger":"{name}",{x[1:]}' for one in listed for x in misses_jsonl(one)
-                ]
+            cases: list[SpanCase] = []
+            found = score_pairs(pairs, on_case=cases.append)
+            _tell(found, title=f"{name} | {which} {language}")
+            lines += [f'{{"tagger":"{name}",{x[1:]}' for x in misses_jsonl(cases)]
     if options.misses:
         options.misses.write_text("".join(lines), encoding="utf-8")
 

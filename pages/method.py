@@ -16,8 +16,7 @@ from audit.attack.verdict import ILL_MATCHED_BEYOND, NONE_BELOW
 from audit.home import installed_packages
 from audit.stats import MIN_CONTROLS
 from pages.ui import blocks
-from pages.ui.language import Words, words_of
-from pages.ui.place import words
+from pages.ui.language import Words, words, words_of
 from pages.ui.text import UNDEFINED
 
 TERMS = (

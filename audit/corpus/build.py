@@ -112,14 +112,14 @@ class CorpusFile:
 
 @contextmanager
 def corpus_folder(
-    out: Path, *, names: Sequence[str], kept: str = ""
+    out: Path, *, names: Sequence[str], kept: str = "", where: str = "corpus folder"
 ) -> Iterator[dict[str, CorpusFile]]:
     """Write the files of a new folder; it appears when the block ends well.
 
     `kept` is the name of a file that the block itself writes in `audit.shelf.building_folder`: it
     outlasts a block that fails, and is removed when the folder is whole.
     """
-    with whole_folder(out, where="corpus folder", stays=(kept,)) as folder:
+    with whole_folder(out, where=where, stays=(kept,)) as folder:
         with ExitStack() as files:
             yield {name: CorpusFile(files.enter_context(new_file(folder / name))) for name in names}
         if kept:

@@ -141,7 +141,7 @@ class CorpusTask(Task):
     )
     corpus_id: str = Field(default_factory=new_identifier, pattern="^[0-9a-f]{12}$")
     out: Path | None = Field(
-        default=None, description="a new folder; kept: among the corpora of this installation"
+        default=None, description="a new folder; without it, among the corpora of this installation"
     )
 
     @model_validator(mode="after")

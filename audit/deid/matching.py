@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Literal, get_args
 
 import numpy as np
 
-from audit.notes.spans import Span, TaggedDocument, ordered
+from audit.notes.spans import Span, TaggedDocument, merged, ordered
 from audit.stats import BoolArray, IntArray
 
 CRITERIA = ("strict", "relaxed", "label_relaxed")
@@ -45,91 +45,67 @@ def match(
 
     Differs: the paper does not state its matcher; `document_order` is what its tables look like.
     """
-    golds, predictions = sorted(dict.fromkeys(gold)), sorted(dict.fromkeys(predicted))
-    edges = _edges(golds, predictions, criterion=criterion)
-    best: dict[int, int] = {}
-    for part in _components(edges):
-        best |= _best(part, golds=golds, predictions=predictions)
-    in_order: dict[int, int] = {}
-    taken: set[int] = set()
-    for i, candidates in edges.items():
-        if free := [j for j in candidates if j not in taken]:
-            in_order[i] = free[0]
-            taken.add(free[0])
+    golds, predictions = sides = sorted(set(gold)), sorted(set(predicted))
+    ends = [end for _, end in merged([*golds, *predictions])]
+    stretches: defaultdict[int, tuple[list[Span], list[Span]]] = defaultdict(lambda: ([], []))
+    for side, spans in enumerate(sides):
+        for span in spans:
+            stretches[bisect_right(ends, span.start)][side].append(span)
+    best: dict[Span, Span] = {}
+    in_order: dict[Span, Span] = {}
+    for own, others in stretches.values():
+        pairs = [(g, p) for g in own for p in others if _qualifies(g, p, criterion)]
+        best |= _best(pairs)
+        taken: set[Span] = set()
+        for one, other in pairs:
+            if one not in in_order and other not in taken:
+                in_order[one] = other
+                taken.add(other)
     partner = best if matcher == OPTIMAL else in_order
     used = set(partner.values())
     return Matches(
-        pairs=tuple((golds[i], predictions[j]) for i, j in sorted(partner.items())),
-        missed=tuple(span for i, span in enumerate(golds) if i not in partner),
-        spurious=tuple(span for j, span in enumerate(predictions) if j not in used),
-        n_differing=sum(best.get(i) != in_order.get(i) for i in edges),
+        pairs=tuple(sorted(partner.items())),
+        missed=tuple(span for span in golds if span not in partner),
+        spurious=tuple(span for span in predictions if span not in used),
+        n_differing=sum(best.get(span) != in_order.get(span) for span in golds),
     )
 
 
-_Edges = dict[int, list[int]]
-"""From a gold to the predictions that qualify, both by their place in the sorted lists."""
+def _qualifies(gold: Span, predicted: Span, criterion: str) -> bool:
+    if criterion == "strict":
+        return gold == predicted
+    is_label_fit = criterion == "label_relaxed" or gold.label == predicted.label
+    return is_label_fit and gold.overlap(predicted) > 0
 
 
-def _edges(golds: list[Span], predictions: list[Span], *, criterion: str) -> _Edges:
-    starts = [span.start for span in predictions]
-    longest = max((span.n_chars for span in predictions), default=0)
-    edges = {}
-    for i, gold in enumerate(golds):
-        near = range(bisect_left(starts, gold.start - longest), bisect_left(starts, gold.end))
-        edges[i] = [
-            j
-            for j in near
-            if predictions[j].end > gold.start
-            and (criterion == "label_relaxed" or predictions[j].label == gold.label)
-            and (criterion != "strict" or predictions[j] == gold)
-        ]
-    return {i: candidates for i, candidates in edges.items() if candidates}
-
-
-def _components(edges: _Edges) -> Iterator[_Edges]:
-    """Yield the connected components of the overlap graph."""
-    golds_of = defaultdict(list)
-    for i, candidates in edges.items():
-        for j in candidates:
-            golds_of[j].append(i)
-    left = dict(edges)
-    while left:
-        part, waiting = {}, [next(iter(left))]
-        while waiting:
-            i = waiting.pop()
-            if i in left:
-                part[i] = left.pop(i)
-                waiting += (near for j in part[i] for near in golds_of.pop(j, ()))
-        yield dict(sorted(part.items()))
-
-
-def _best(edges: _Edges, *, golds: list[Span], predictions: list[Span]) -> dict[int, int]:
-    """Solve one component: the four aims are the digits of one number, the first the highest.
+def _best(pairs: list[tuple[Span, Span]]) -> dict[Span, Span]:
+    """Choose among pairs: the four aims are the digits of one number, the first the highest.
 
     Every gold may also stay alone, for a weight of 1: then a matching of all golds exists.
     """
-    pairs = [(i, j) for i, candidates in edges.items() for j in candidates]
-    if len(pairs) == 1:
+    if len(pairs) < 2:
         return dict(pairs)
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
-    sides = [(golds[i], predictions[j]) for i, j in pairs]
     aims = [
         (g.label == p.label, g.overlap(p), abs(g.start - p.start) + abs(g.end - p.end))
-        for g, p in sides
+        for g, p in pairs
     ]
     is_same, overlap, shift = np.array(aims, dtype=np.float64).T
-    rows, columns = np.array(pairs).T
-    _, rows = np.unique(rows, return_inverse=True)
-    places, columns = np.unique(columns, return_inverse=True)
-    n = min(len(edges), len(places))
+    golds, predictions = (sorted(set(side)) for side in zip(*pairs, strict=True))
+    n = min(len(golds), len(predictions))
     weights = ((n + 1 + is_same) * (n * overlap.max() + 1) + overlap) * (n * shift.max() + 1)
-    alone = np.arange(len(edges))
-    entries = np.append(rows, alone), np.append(columns, len(places) + alone)
-    graph = csr_array((np.append(weights - shift, np.ones(len(edges))), entries))
-    matched = min_weight_full_bipartite_matching(graph, maximize=True)[1]
-    return {i: int(places[c]) for i, c in zip(edges, matched, strict=True) if c < len(places)}
+    row, column = ({span: i for i, span in enumerate(side)} for side in (golds, predictions))
+    alone = np.arange(len(golds))
+    places = (
+        np.append([row[g] for g, _ in pairs], alone),
+        np.append([column[p] for _, p in pairs], len(predictions) + alone),
+    )
+    graph = csr_array((np.append(weights - shift, np.ones(len(golds))), places))
+    matched = min_weight_full_bipartite_matching(graph, maximize=True)[1].tolist()
+    n_others = len(predictions)
+    return {g: predictions[j] for g, j in zip(golds, matched, strict=True) if j < n_others}
 
 
 MISSED, SPURIOUS = "missed", "spurious"
@@ -172,24 +148,25 @@ class MatchCounts:
 class MatchCounter:
     """Counts what one criterion gives, note by note."""
 
-    def __init__(self) -> None:
+    def __init__(self, criterion: str, *, matcher: str) -> None:
+        self._how = {"criterion": criterion, "matcher": matcher}
         self._cells: Counter[tuple[str, str]] = Counter()
         self._n_differing = 0
         self._patients: dict[tuple[int, str], defaultdict[str, IntArray]] = defaultdict(
             lambda: defaultdict(lambda: _NONE)
         )
 
-    def add(
-        self, found: Matches, *, patient: tuple[int, str], unaligned: Iterable[str] = ()
-    ) -> None:
-        """Count a note; predictions without a place in it (`unaligned` labels) are spurious."""
-        cells = [(gold.label, predicted.label) for gold, predicted in found.pairs]
+    def add(self, gold: TaggedDocument, predicted: TaggedDocument) -> Matches:
+        """Match and count a note; predictions without a place in it are spurious."""
+        found = match(gold.spans, predicted.spans, **self._how)
+        spurious = (*(span.label for span in found.spurious), *predicted.unaligned)
+        cells = [(one.label, other.label) for one, other in found.pairs]
         cells += [(span.label, MISSED) for span in found.missed]
-        cells += [(SPURIOUS, label) for label in (*(s.label for s in found.spurious), *unaligned)]
-        rows = self._patients[patient]
+        cells += [(SPURIOUS, label) for label in spurious]
+        rows = self._patients[gold.patient]
         for key in {ANY, *chain.from_iterable(cells)} - {MISSED, SPURIOUS}:
-            golds = [said for gold, said in cells if gold != SPURIOUS and key in (ANY, gold)]
-            saids = [gold for gold, said in cells if said != MISSED and key in (ANY, said)]
+            golds = [said for row, said in cells if row != SPURIOUS and key in (ANY, row)]
+            saids = [row for row, said in cells if said != MISSED and key in (ANY, said)]
             wrong = golds.count(MISSED), saids.count(SPURIOUS)
             sides = [
                 (len(golds), wrong[0]),
@@ -200,6 +177,7 @@ class MatchCounter:
             rows[key] = rows[key] + np.array([len(golds), len(saids), *wrong, *records])
         self._cells.update(cells)
         self._n_differing += found.n_differing
+        return found
 
     def counts(self) -> MatchCounts:
         """Return what was counted."""

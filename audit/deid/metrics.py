@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from pydantic import ConfigDict
 
 from audit.deid.matching import ANY, COLUMNS, MISSED, SPURIOUS, MatchCounts
-from audit.notes.spans import JAPANESE, TaggedDocument
+from audit.notes.spans import TaggedDocument
 from audit.rng import generator
 from audit.stats import N_REPLICATES, Estimate, FloatArray, Rate, interval, ratio, replicates
 from audit.task import Record
@@ -32,7 +33,13 @@ Pair = tuple[TaggedDocument, TaggedDocument]
 """A note with its golds, and with what was predicted."""
 
 
-class MacroScore(Record):
+class Kept(Record):
+    """A part of a score; what older ones have besides is passed over."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class MacroScore(Kept):
     """Measures 0-1 with their 95 % intervals over patients; None where undefined.
 
     As they are, means over the labels where these are defined.
@@ -74,7 +81,6 @@ class LabelScore(MacroScore):
     n_clean: int
     n_with_either: int
     n_exact: int
-    label_ja: str | None = None
 
     def rate(self, measure: str) -> Rate | None:
         """Return what a measure was counted from; None for F1, which is no share of anything."""
@@ -129,9 +135,7 @@ def measured(
     ]
     *rows, means = (estimates[i : i + 6] for i in range(0, len(estimates), len(MEASURES)))
     lines = {
-        label: LabelScore.of(
-            row, **dict(zip(COLUMNS, n.tolist(), strict=True)), label_ja=JAPANESE.get(label)
-        )
+        label: LabelScore.of(row, **dict(zip(COLUMNS, n.tolist(), strict=True)))
         for label, row, n in zip(counts.labels, rows, sums, strict=True)
     }
     together = lines.pop(ANY)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from audit.deid.cases import INDEX, SPANS, SpanWriter, span_index
+from audit.deid.cases import SPANS, SpanCase, cases_of, read_cases
 from audit.deid.matching import (
     ANY,
     CRITERIA,
@@ -22,24 +21,22 @@ from audit.deid.matching import (
     CoverageCounts,
     MatchCounter,
     MatchCounts,
-    Matches,
     coverage,
-    match,
 )
 from audit.deid.metrics import (
     CriterionScore,
     Difference,
+    Kept,
     LabelScore,
     Pair,
     compare,
     measured,
 )
 from audit.errors import AuditError
-from audit.notes.spans import IDENTIFIER, Span, TaggedDocument, n_overlapping, ordered
+from audit.notes.spans import IDENTIFIER, Span, TaggedDocument, ordered
 from audit.shelf import Shelf
-from audit.stats import N_REPLICATES, Estimate, IntArray, Rate
+from audit.stats import N_REPLICATES, Estimate, Rate
 from audit.task import Record
-from audit.text import fold_name
 
 BLIND = ("strict", "label_relaxed")
 """Criteria that are asked once more with all labels made equal: was it found at all?"""
@@ -53,9 +50,7 @@ class Scored:
     """Counts of a tagger on a set of notes, by name of the criterion.
 
     `blind` has those of `BLIND`, with all labels made equal; `covered` what redaction would take
-    out. `n_duplicates` spans were given twice in one note, on either side, and counted once;
-    `n_overlapping_gold` golds share a character with a gold before them. `seen` has golds by label
-    where texts are `known`: of others and of those the found ones and all.
+    out. `n_duplicates` spans were given twice in one note, on either side, and counted once.
     """
 
     criteria: dict[str, MatchCounts]
@@ -63,27 +58,25 @@ class Scored:
     covered: CoverageCounts
     n_documents: int
     n_duplicates: int
-    n_overlapping_gold: int
-    seen: Mapping[str, IntArray]
 
 
 def score_pairs(
     pairs: Iterable[Pair],
     *,
     matcher: str = OPTIMAL,
-    writer: SpanWriter | None = None,
-    known: Collection[str] = (),
+    on_case: Callable[[SpanCase], object] | None = None,
 ) -> Scored:
     """Score notes, gold beside predicted; neither their order nor that of their spans matters.
 
-    Memory grows with the number of patients, not with the length of the notes. `writer` keeps what
-    became of each span; `known` are texts of training notes, as `forms` gives them. `AuditError`
-    where there is no note, or a label has the name of a margin of the matrix.
+    Memory grows with the number of patients, not with the length of the notes. `on_case` is told
+    what became of each span. `AuditError` where there is no note, or a label has the name of a
+    margin of the matrix.
     """
-    counters, blind = ({name: MatchCounter() for name in names} for names in (CRITERIA, BLIND))
+    counters, blind = (
+        {name: MatchCounter(name, matcher=matcher) for name in names} for names in (CRITERIA, BLIND)
+    )
     covered = CoverageCounts()
-    seen: defaultdict[str, IntArray] = defaultdict(lambda: np.zeros((2, 2), dtype=np.int64))
-    totals = Counter(n_documents=0, n_duplicates=0, n_overlapping_gold=0)
+    n_documents = n_duplicates = 0
     for gold, predicted in pairs:
         spans = *gold.spans, *predicted.spans
         if {*(span.label for span in spans), *predicted.unaligned} & {MISSED, SPURIOUS}:
@@ -91,45 +84,26 @@ def score_pairs(
                 "A label is called `missed` or `spurious`, as the margins of the matrix are.",
                 do="Give the label another name.",
             )
-        found = _count(counters, gold, predicted, matcher=matcher)
-        _count(blind, _blind(gold), _blind(predicted), matcher=matcher)
-        if writer:
-            writer.add(gold, predicted=predicted, found=found.values())
-        for span, form in zip(gold.spans, forms(gold), strict=True) if known else ():
-            is_found = span not in found[HEADLINE_CRITERION].missed
-            seen[span.label][int(form in known)] += (is_found, 1)
+        found = {name: one.add(gold, predicted) for name, one in counters.items()}
+        for one in blind.values():
+            one.add(_blind(gold), _blind(predicted))
+        if on_case:
+            headline, unaligned = found[HEADLINE_CRITERION], predicted.unaligned
+            cases = cases_of(gold, unaligned=unaligned, found=headline, number=n_documents)
+            for case in cases:
+                on_case(case)
         covered += coverage(gold, predicted=predicted.spans)
-        n_duplicates, n_overlaps = (
-            gold.n_duplicates + predicted.n_duplicates,
-            n_overlapping(gold.spans),
-        )
-        totals.update(n_documents=1, n_duplicates=n_duplicates, n_overlapping_gold=n_overlaps)
-    if not totals["n_documents"]:
+        n_documents += 1
+        n_duplicates += gold.n_duplicates + predicted.n_duplicates
+    if not n_documents:
         raise AuditError("There is no note to score.", do="Give files with at least one note.")
     return Scored(
         criteria={name: one.counts() for name, one in counters.items()},
         blind={name: one.counts() for name, one in blind.items()},
         covered=covered,
-        seen=seen,
-        **totals,
+        n_documents=n_documents,
+        n_duplicates=n_duplicates,
     )
-
-
-def _count(
-    counters: Mapping[str, MatchCounter],
-    gold: TaggedDocument,
-    predicted: TaggedDocument,
-    *,
-    matcher: str,
-) -> dict[str, Matches]:
-    """Match a note under each criterion, once, and count what was found."""
-    found = {
-        name: match(gold.spans, predicted.spans, criterion=name, matcher=matcher)
-        for name in counters
-    }
-    for name, counter in counters.items():
-        counter.add(found[name], patient=gold.patient, unaligned=predicted.unaligned)
-    return found
 
 
 def _blind(note: TaggedDocument) -> TaggedDocument:
@@ -138,33 +112,18 @@ def _blind(note: TaggedDocument) -> TaggedDocument:
     return replace(note, spans=tuple(spans), unaligned=unaligned)
 
 
-def forms(note: TaggedDocument) -> list[str]:
-    """Return the texts of the spans of a note, folded: names are told as seen by them."""
-    return [fold_name(note.text[span.start : span.end]) for span in note.spans]
-
-
-class LabelCoverage(Record):
-    """What redaction would take out of the golds of a label; shares 0-1, None where undefined."""
+class LabelCoverage(Kept):
+    """What redaction would take out of the golds of a label."""
 
     n_gold: int
     n_covered_whole: int
-    covered_whole: float | None
     n_gold_chars: int
     n_covered_chars: int
-    covered_chars: float | None
 
     @classmethod
     def of(cls, covered: CoverageCounts, label: str) -> LabelCoverage:
         """Return what was counted of a label."""
-        n_gold, n_whole, n_chars, n_covered = covered.row(label)
-        return cls(
-            n_gold=n_gold,
-            n_covered_whole=n_whole,
-            covered_whole=_share(n_whole, n_gold),
-            n_gold_chars=n_chars,
-            n_covered_chars=n_covered,
-            covered_chars=_share(n_covered, n_chars),
-        )
+        return cls(**dict(zip(cls.model_fields, covered.row(label), strict=True)))
 
     @property
     def whole(self) -> Rate:
@@ -177,17 +136,16 @@ class LabelCoverage(Record):
         return Rate(self.n_covered_chars, self.n_gold_chars)
 
 
-class CoverageScore(Record):
+class CoverageScore(Kept):
     """What redaction would take out, and gold characters that stay, per 1,000 of the notes.
 
-    `over_redaction` is the share of the other characters that is taken out for nothing.
+    `over_redaction` is the share 0-1 of the other characters that is taken out for nothing; None
+    where undefined.
     """
 
     labels: dict[str, LabelCoverage]
     together: LabelCoverage
     n_text_chars: int
-    n_predicted_chars: int
-    n_left_chars: int
     left_per_1000_chars: float | None
     n_over_chars: int
     over_redaction: float | None
@@ -196,53 +154,20 @@ class CoverageScore(Record):
     def of(cls, covered: CoverageCounts) -> CoverageScore:
         """Return what was counted."""
         n_text, n_over = covered.n_text_chars, covered.n_over_chars
-        labels = {
-            label: LabelCoverage.of(covered, label) for label in (ANY, *ordered(covered.rows))
-        }
-        together = labels.pop(ANY)
+        together = LabelCoverage.of(covered, ANY)
         n_left = together.n_gold_chars - together.n_covered_chars
+        n_outside = covered.n_outside_chars
         return cls(
-            labels=labels,
+            labels={x: LabelCoverage.of(covered, x) for x in ordered(covered.rows) if x != ANY},
             together=together,
             n_text_chars=n_text,
-            n_predicted_chars=covered.n_predicted_chars,
-            n_left_chars=n_left,
-            left_per_1000_chars=_share(1000 * n_left, n_text),
+            left_per_1000_chars=1000 * n_left / n_text if n_text else None,
             n_over_chars=n_over,
-            over_redaction=_share(n_over, covered.n_outside_chars),
+            over_redaction=n_over / n_outside if n_outside else None,
         )
 
 
-def _share(n_hits: int, n_total: int) -> float | None:
-    return n_hits / n_total if n_total else None
-
-
-class SeenRecall(Record):
-    """(found, all) golds of a label that stood in the training notes, and of others."""
-
-    label: str
-    seen: tuple[int, int]
-    unseen: tuple[int, int]
-
-
-class SeenScore(Record):
-    """Recall on names that stood in the training notes (`n_forms` different), and on others."""
-
-    n_forms: int
-    labels: tuple[SeenRecall, ...]
-
-    @classmethod
-    def of(cls, scored: Scored, *, n_forms: int) -> SeenScore:
-        """Return what was counted."""
-        rows = [
-            SeenRecall(label=label, seen=tuple(seen.tolist()), unseen=tuple(unseen.tolist()))
-            for label in ordered(scored.seen)
-            for unseen, seen in [scored.seen[label]]
-        ]
-        return cls(n_forms=n_forms, labels=tuple(rows))
-
-
-class ScoreSummary(Record):
+class ScoreSummary(Kept):
     """Measures, confusion matrices and coverage; shares 0-1, None where undefined.
 
     `type_blind` has the criteria of `BLIND` with all labels made equal.
@@ -252,7 +177,6 @@ class ScoreSummary(Record):
     n_documents: int
     n_patients: int
     n_duplicate_spans: int
-    n_overlapping_gold: int
     seed: int
     n_replicates: int
     criteria: dict[str, CriterionScore]
@@ -271,7 +195,6 @@ def score_summary(
         n_documents=scored.n_documents,
         n_patients=len(scored.criteria[HEADLINE_CRITERION].table),
         n_duplicate_spans=scored.n_duplicates,
-        n_overlapping_gold=scored.n_overlapping_gold,
         **how,
         criteria=criteria,
         type_blind={name: measured(one, **how).together for name, one in scored.blind.items()},
@@ -317,10 +240,10 @@ class Headline:
 
 
 SCORE, PATIENTS = "score.json", "patients.npz"
-_NEEDED = (PATIENTS, SPANS, INDEX)
+_NEEDED = (PATIENTS, SPANS)
 
 
-class Score(Record):
+class Score(Kept):
     """A score as it is kept in `score.json`.
 
     `title` and the `name` of the tagger are untrusted text. Two scores with the same `gold_digest`,
@@ -343,7 +266,6 @@ class Score(Record):
     n_predicted_only: int
     unknown_labels: tuple[str, ...]
     n_left_out: int
-    seen: SeenScore | None
     copies: dict[str, Any] | None = None
     verbatim: ScoreSummary | None = None
     score_id: str = Field(default="", exclude=True)
@@ -410,30 +332,19 @@ class ScoresCompared:
     """Two scores side by side.
 
     `lines` has by label, all labels together (`ANY`) first: golds, and differences, first minus
-    second. `first_only` and `second_only` are numbers of cases, in the index of the score that
-    missed them: golds that only one tagger misses; `n_both` golds are missed by both.
+    second. `first_only` and `second_only` are golds that only one tagger misses altogether, as the
+    cases of the score that missed them; `n_both` golds are missed by both.
     """
 
     lines: Mapping[str, tuple[int, tuple[Difference, ...]]]
-    first_only: IntArray
-    second_only: IntArray
+    first_only: tuple[SpanCase, ...]
+    second_only: tuple[SpanCase, ...]
     n_both: int
-
-    @property
-    def p(self) -> float:
-        """Two-sided exact sign test on golds that only one tagger misses; 1 where there is none.
-
-        Differs: golds of one note are taken as independent; `compare` does not.
-        """
-        from scipy.stats import binomtest
-
-        n = len(self.first_only) + len(self.second_only)
-        return float(binomtest(len(self.first_only), n).pvalue) if n else 1.0
 
 
 def compare_scores(first: str, *, second: str, criterion: str) -> ScoresCompared:
     """Compare two kept scores; AuditError if one is not there, or their gold notes differ."""
-    one, other = SCORES.get(first), SCORES.get(second)
+    sides = one, other = SCORES.get(first), SCORES.get(second)
     if one.gold_digest != other.gold_digest:
         raise AuditError(
             "These two scores are not of the same gold notes.",
@@ -442,20 +353,18 @@ def compare_scores(first: str, *, second: str, criterion: str) -> ScoresCompared
         )
     own, others = (patients_of(score_id, criterion=criterion) for score_id in (first, second))
     how = {"seed": one.summary.seed, "n_replicates": one.summary.n_replicates}
-    labels = ordered({*own.labels, *others.labels})
-    missed, also = (span_index(side.path).missed(criterion=criterion) for side in (one, other))
-    only = [
-        np.array(sorted(one[gold] for gold in one.keys() - two.keys()), dtype=np.int64)
-        for one, two in ((missed, also), (also, missed))
-    ]
+    missed, also = (
+        {(x.doc_id, x.gold, x.row): x for x in read_cases(side.path) if x.kind == MISSED}
+        for side in sides
+    )
     return ScoresCompared(
         lines={
             label: (own.row(label)[0], compare(own, others, label=label, **how))
-            for label in sorted(labels, key=bool)
+            for label in (ANY, *ordered({*own.labels, *others.labels} - {ANY}))
         },
-        first_only=only[0],
-        second_only=only[1],
-        n_both=len(missed) - len(only[0]),
+        first_only=tuple(missed[gold] for gold in missed if gold not in also),
+        second_only=tuple(also[gold] for gold in also if gold not in missed),
+        n_both=len(missed.keys() & also.keys()),
     )
 
 
@@ -472,18 +381,6 @@ class PublishedDeid(Record):
     percent: dict[str, dict[str, tuple[float, ...]]]
     records: dict[str, dict[str, tuple[float, ...]]]
     matrix: dict[str, dict[str, int]]
-
-    def recomputed(self, label: str) -> tuple[float, ...]:
-        """Return precision, recall and F1 (0-1) of a label from the matrix with its margins.
-
-        recall = (row sum - missed) / row sum, precision = (column sum - spurious) / column sum, F1
-        from both unrounded. Source: checked against all 15 numbers of the paper's table 3.
-        """
-        n_gold = sum(self.matrix[label].values())
-        n_predicted = sum(row[label] for row in self.matrix.values())
-        recall = (n_gold - self.matrix[label][MISSED]) / n_gold
-        precision = (n_predicted - self.matrix[SPURIOUS][label]) / n_predicted
-        return precision, recall, 2 * precision * recall / (precision + recall)
 
 
 @cache

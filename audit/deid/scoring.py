@@ -8,31 +8,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from itertools import islice
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 from pydantic import Field, model_validator
 
-from audit.deid.cases import SpanWriter
-from audit.deid.copies import (
-    COPIES,
-    PREDICTIONS,
-    CopyingTagger,
-    align_outputs,
-    json_line,
-    notes_in,
-    read_copies,
-)
+from audit.deid.cases import SPANS
+from audit.deid.copies import COPIES, PREDICTIONS, align_outputs, json_line, read_copies
+from audit.deid.given import SPANS as TAGGED_SPANS
 from audit.deid.given import annotated_notes, clear_given, given_path, keep_notes
 from audit.deid.matching import OPTIMAL, Matcher
 from audit.deid.metrics import Pair
+from audit.deid.release import Release
 from audit.deid.score import (
     EXAMPLE,
     FILE,
-    GIVEN,
     GOLD_KINDS,
     OUTPUTS,
+    PATIENTS,
     PREDICTED_KINDS,
     SCORE,
     SCORES,
@@ -41,23 +36,21 @@ from audit.deid.score import (
     Score,
     Scored,
     ScoreSummary,
-    SeenScore,
     Source,
-    forms,
     score_pairs,
     score_summary,
     write_patients,
 )
+from audit.deid.tag import tag_notes
 from audit.deid.tagged import TAGGED_SETS
-from audit.deid.tagger import Tagger, tag_checked
 from audit.deid.taggers import KnownTagger, known_taggers, load_tagger
 from audit.errors import AuditError
 from audit.home import salted_digest
-from audit.notes.formats import GOLD, PREDICTED, PairedFiles, jsonl_line
+from audit.notes.formats import GOLD, PairedFiles, jsonl_line
 from audit.notes.read import resolve_note_file
-from audit.notes.spans import FIVE_TYPES, LabelMap, TaggedDocument, relabelled
-from audit.progress import Meter
-from audit.shelf import new_file, now, one_line, write_whole
+from audit.notes.spans import FIVE_TYPES, LabelMap, relabelled
+from audit.progress import Meter, Progress
+from audit.shelf import building_folder, clear_folder, new_file, now, one_line, write_whole
 from audit.stats import N_REPLICATES
 from audit.task import SHORT, Contact, Question, Task, queue_of, states_of
 
@@ -71,8 +64,7 @@ _SHORT_BYTES = 5_000_000  # of both sides together: what is counted within minut
 class ScoreTask(Task):
     """What is to be scored.
 
-    `training` are notes that the tagger has learned from, for names seen against unseen. With
-    `has_five_types` labels of i2b2 2014, MEDDOCAN and others are mapped to the five types;
+    With `has_five_types` labels of i2b2 2014, MEDDOCAN and others are mapped to the five types;
     `label_map` has more, from a label to another, "" leaves its spans out. `title` is what to call
     the score and makes no other question of it; `score_id` is known once the question is asked.
     """
@@ -81,7 +73,6 @@ class ScoreTask(Task):
 
     gold: Source
     predicted: Source
-    training: Source | None = None
     has_five_types: bool = False
     label_map: dict[str, str] = Field(default_factory=dict)
     matcher: Matcher = OPTIMAL
@@ -93,8 +84,6 @@ class ScoreTask(Task):
     @model_validator(mode="after")
     def _check(self) -> ScoreTask:
         is_known = self.gold.kind in GOLD_KINDS and self.predicted.kind in PREDICTED_KINDS
-        if self.training:
-            is_known = is_known and self.training.kind in (GIVEN, FILE)
         if not is_known or (self.gold.kind == EXAMPLE and self.gold.ref not in LANGUAGES):
             raise ValueError("notes cannot come from there")
         return self
@@ -107,7 +96,7 @@ class ScoreTask(Task):
 
     def question(self) -> Question:
         """Return the question; the same has the same score, whatever its title."""
-        sides = list(filter(None, (self.gold, self.predicted, self.training)))
+        sides = self.gold, self.predicted
         tagger = _known(self.predicted.ref) if self.predicted.kind == TAGGER else None
         about = [
             self.with_(title="", score_id="").plain(),
@@ -130,15 +119,14 @@ class ScoreTask(Task):
         """Measure; returns the identifier of the score. One that is kept is not made again."""
         if SCORES.place(self.score_id).is_dir():
             return (self.score_id,)
-        clear_given(keep=[one.ref for one in (self.gold, self.predicted, self.training) if one])
-        with SCORES.making(self.score_id, stays=(PREDICTIONS, COPIES, TAGGED_FROM)) as folder:
+        clear_given(keep=[self.gold.ref, self.predicted.ref])
+        with SCORES.making(self.score_id) as folder:
             SCORES.clear_abandoned(seconds=ABANDONED_SECONDS)
             run = _Run(self, folder, contact)
-            text = json.dumps(run.score().plain(), ensure_ascii=False) + "\n"
-            write_whole(folder / SCORE, text.encode("utf-8", "surrogatepass"))
-            for name in (GOLD_FILE, PREDICTIONS, COPIES, TAGGED_FROM):
-                (folder / name).unlink(missing_ok=True)
-        run.meter.finish(JUDGING)
+            write_whole(folder / SCORE, json_line(run.score().plain()))
+            clear_folder(folder, but=(SCORE, PATIENTS, SPANS))
+        shutil.rmtree(run.tags, ignore_errors=True)
+        contact.listen(Progress(COMPARING, 1.0, 1.0, None))
         return (self.score_id,)
 
 
@@ -181,61 +169,38 @@ def _known(tagger_id: str) -> KnownTagger:
     )
 
 
-GOLD_FILE = "gold.jsonl"
-TAGGED_FROM = "tagged-from.json"
-"""Which tagger has written the predictions of an earlier run, and of which gold notes."""
-_BATCH_NOTES = 32
-READING, TAGGING, COMPARING, JUDGING = (
-    "reading the gold notes", "tagging the notes", "comparing the spans", "drawing intervals",
-)  # fmt: skip
+COMPARING = "comparing the spans"
 
 
 class _Run:
-    """One way through the notes of both sides, written into the score's folder in one shape."""
+    """One way through the notes of both sides."""
 
     def __init__(self, task: ScoreTask, folder: Path, contact: Contact) -> None:
         self.task, self.folder, self.contact = task, folder, contact
-        is_tagger = task.predicted.kind == TAGGER
         self.gold = _path(task.gold)
-        self.predicted = self.gold if is_tagger else _path(task.predicted)  # it reads as much
+        # What a tagger says of the gold notes: a run that was stopped goes on there.
+        self.tags = building_folder(SCORES.home() / f"{task.score_id}.tags")
         self.unknown: set[str] = set()
-        self.n_left_out = self.n_duplicates = 0
-        size, other = (float(path.stat().st_size) for path in (self.gold, self.predicted))
-        self.meter = Meter(
-            {READING: size, TAGGING: other, COMPARING: size, JUDGING: 0.2 * size},
-            listener=contact.listen,
-            should_stop=contact.should_stop,
-        )
+        self.golds: set[bytes] = set()
+        self.n_left_out = 0
 
     def score(self) -> Score:
-        """Write both sides, match and count them."""
-        task, kind = self.task, self.task.predicted.kind
-        gold_digest = self._write(self.gold, GOLD_FILE, what=GOLD, phase=READING)
-        self.meter.finish(READING)
-        tagger, copies, n_without_gold = {"name": "", "digest": ""}, self.folder, 0
-        if kind == TAGGER:
-            found = load_tagger(task.predicted.ref)
-            tagger = {"name": found.name, "digest": found.digest}
-            self._tag(found, of=json.dumps({"tagger": found.digest, "gold": gold_digest}).encode())
-        elif kind == OUTPUTS:
-            n_without_gold = align_outputs(
-                self.folder / GOLD_FILE, self.predicted, folder=self.folder,
-                on_chars=lambda n: self.meter.add(TAGGING, n),
-            )  # fmt: skip
-        else:
-            self._write(self.predicted, PREDICTIONS, what=PREDICTED, phase=TAGGING)
-            if kind == TAGGED:
-                marked = TAGGED_SETS.get(task.predicted.ref)
-                tagger = {"name": marked.tagger_id, "digest": marked.tagger_digest}
-                copies = self.predicted.parent
-        self.meter.finish(TAGGING)
-        pairs = PairedFiles(self.folder / GOLD_FILE, self.folder / PREDICTIONS)
-        summary, seen = self._compared(pairs)
+        """Ask for the predictions where they are not there yet, match and count both sides."""
+        task, n_without_gold = self.task, 0
+        predicted, copies, tagger = self._predicted()
+        if task.predicted.kind == OUTPUTS:
+            n_without_gold = align_outputs(self.gold, predicted, folder=self.folder)
+            predicted, copies = self.folder / PREDICTIONS, self.folder
+        pairs = PairedFiles(self.gold, predicted)
+        scored = self._spans_kept(pairs)
+        write_patients(self.folder, scored)
+        n_left_out, unknown = self.n_left_out, tuple(sorted(self.unknown))
         told = verbatim = None
         if (copies / COPIES).is_file():
             known = read_copies(copies)
             told = known.summary()
-            verbatim = self._summary(score_pairs(known.verbatim(pairs), matcher=task.matcher))
+            exact = self._mapped(known.verbatim(pairs))
+            verbatim = self._summary(score_pairs(exact, matcher=task.matcher))
         return Score(
             title=one_line(task.title),
             created=now(),
@@ -244,111 +209,71 @@ class _Run:
             has_five_types=task.has_five_types,
             label_map=task.label_map,
             tagger=tagger,
-            gold_digest=gold_digest,
-            summary=summary.with_(n_duplicate_spans=self.n_duplicates),
+            gold_digest=hashlib.sha256(b"".join(sorted(self.golds))).hexdigest(),
+            summary=self._summary(scored),
             n_gold_only=pairs.n_gold_only,
             n_predicted_only=pairs.n_predicted_only + n_without_gold,
-            unknown_labels=tuple(sorted(self.unknown)),
-            n_left_out=self.n_left_out,
-            seen=seen,
+            unknown_labels=unknown,
+            n_left_out=n_left_out,
             copies=told,
             verbatim=verbatim,
         )
 
-    def _write(self, path: Path, name: str, *, what: str, phase: str) -> str:
-        """Write the notes of a file, labels mapped; return the digest of them all, in any order."""
-        by, digests = self.task.mapping, []
-        with new_file(self.folder / name) as out:
-            for given in notes_in(path, what):
-                note = given
-                if by is not None:
-                    mapped = relabelled(given, by=by)
-                    note = mapped.document
-                    self.unknown |= set(mapped.unknown)
-                    self.n_left_out += mapped.n_left_out
-                    self.n_duplicates += note.n_duplicates
-                self.n_duplicates += given.n_duplicates
-                data = _line(note)
-                digests.append(hashlib.sha256(data).digest())
-                self.meter.add(phase, float(out.write(data)))
-        return hashlib.sha256(b"".join(sorted(digests))).hexdigest()
+    def _predicted(self) -> tuple[Path, Path, dict[str, str]]:
+        """Return the predictions, the folder of copies, and which tagger they are of, if known."""
+        source, contact = self.task.predicted, self.contact
+        if source.kind == TAGGER:
+            found = load_tagger(source.ref)
+            if not self.tags.is_dir():
+                tag_notes(
+                    annotated_notes(self.gold, what=GOLD), tagger=found, out=self.tags,
+                    release=Release(), progress=contact.listen, should_stop=contact.should_stop,
+                )  # fmt: skip
+            told = {"name": found.name, "digest": found.digest}
+            return self.tags / TAGGED_SPANS, self.tags, told
+        path = _path(source)
+        if source.kind != TAGGED:
+            return path, self.folder, {"name": "", "digest": ""}
+        marked = TAGGED_SETS.get(source.ref)
+        tagger = {"name": marked.tagger_id, "digest": marked.tagger_digest}
+        return path, path.parent, tagger
 
-    def _tag(self, tagger: Tagger, *, of: bytes) -> None:
-        """Write what a tagger says of the gold's texts; what a run before has written stays.
-
-        That is so if it was `of` the same tagger and gold. Batches depend on the notes alone, so
-        that a run which goes on asks the same. Of a tagger that writes copies of the notes, how
-        faithful each one is goes into `COPIES`.
-        """
-        # The predictions of a note are written last: who finds them finds its copy too.
-        paths, n_notes = [self.folder / PREDICTIONS], _BATCH_NOTES
-        if isinstance(tagger, CopyingTagger):
-            paths, n_notes = [self.folder / COPIES, *paths], tagger.n_notes_at_once
-        place = self.folder / TAGGED_FROM
-        is_same = place.is_file() and place.read_bytes() == of
-        n_done = min(map(_whole_lines, paths)) // n_notes * n_notes if is_same else 0
-        for path in paths:
-            _whole_lines(path, at_most=n_done)
-        write_whole(place, of)
-        notes = islice(notes_in(self.folder / GOLD_FILE, GOLD), n_done, None)
-        while batch := list(islice(notes, n_notes)):
-            lines = self._asked(tagger, batch)
-            for path, own in zip(paths, lines, strict=True):
-                with path.open("ab") as file:
-                    path.chmod(0o600)
-                    file.writelines(own)
-            self.meter.add(TAGGING, float(sum(map(len, lines[-1]))))
-
-    def _asked(self, tagger: Tagger, notes: list[TaggedDocument]) -> list[list[bytes]]:
-        """Return a line of each copy where a tagger writes copies, and one of each note."""
-        if isinstance(tagger, CopyingTagger):
-            found = tagger.read(notes, should_stop=self.contact.should_stop)
-            copies = [json_line(one.line()) for one in found]
-            return [copies, [_line(one.document) for one in found]]
-        tags = tag_checked(tagger, [note.text for note in notes])
-        return [[_line(note.with_spans(own)) for note, own in zip(notes, tags, strict=True)]]
-
-    def _compared(self, pairs: PairedFiles) -> tuple[ScoreSummary, SeenScore | None]:
-        """Count both sides, keeping the cases; recall on names of the training notes and others."""
-        task = self.task
-        notes = notes_in(_path(task.training), "training notes") if task.training else ()
-        known = {form for note in notes for form in forms(note)}
-        writer = SpanWriter(self.folder)
+    def _spans_kept(self, pairs: PairedFiles) -> Scored:
+        """Count both sides, and write what became of each span."""
+        size = float(self.gold.stat().st_size)
+        meter = Meter(
+            {COMPARING: 1.2 * size}, listener=self.contact.listen,
+            should_stop=self.contact.should_stop,
+        )  # fmt: skip
 
         def counted() -> Iterator[Pair]:
-            for gold, predicted in pairs:
+            for gold, predicted in self._mapped(pairs):
                 # Characters are fewer than the bytes that were announced; the end counts the rest.
-                self.meter.add(COMPARING, float(len(gold.text)))
+                meter.add(COMPARING, float(len(gold.text)))
                 yield gold, predicted
 
-        scored = score_pairs(counted(), matcher=task.matcher, writer=writer, known=known)
-        writer.close()
-        self.meter.finish(COMPARING)
-        write_patients(self.folder, scored)
-        seen = SeenScore.of(scored, n_forms=len(known)) if task.training else None
-        return self._summary(scored), seen
+        with new_file(self.folder / SPANS) as file:
+            return score_pairs(
+                counted(), matcher=self.task.matcher,
+                on_case=lambda case: file.write(json_line(asdict(case))),
+            )  # fmt: skip
+
+    def _mapped(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        """Yield notes with their labels mapped; note what was mapped to nothing, and the golds."""
+        by = self.task.mapping
+        for gold, predicted in pairs:
+            pair = gold, predicted
+            if by is not None:
+                one, other = (relabelled(note, by=by) for note in (gold, predicted))
+                pair = one.document, other.document
+                self.unknown.update(one.unknown, other.unknown)
+                self.n_left_out += one.n_left_out + other.n_left_out
+            line = jsonl_line(pair[0]).encode("utf-8", "surrogatepass")
+            self.golds.add(hashlib.sha256(line).digest())
+            yield pair
 
     def _summary(self, scored: Scored) -> ScoreSummary:
         task = self.task
         return score_summary(
             scored, matcher=task.matcher, seed=task.seed, n_replicates=task.n_replicates
         )
-
-
-def _line(note: TaggedDocument) -> bytes:
-    return jsonl_line(note).encode("utf-8", "surrogatepass")
-
-
-def _whole_lines(path: Path, *, at_most: int | None = None) -> int:
-    """Return how many lines an earlier run has written; what is behind them is cut off."""
-    if not path.is_file():
-        return 0
-    n_lines = at = 0
-    with path.open("rb+") as file:
-        for line in file:
-            if n_lines == at_most or not line.endswith(b"}\n"):
-                break
-            n_lines += 1
-            at += len(line)
-        file.truncate(at)
-    return n_lines

@@ -263,15 +263,15 @@ def ask_columns(say: Words, file: NoteFile) -> Columns | None:
         (say.text("corpus_fact_size"), corpus_choice.size_text(file.n_bytes)),
     ]
     rows += [
-        (say.text(f"corpus_field_{field}"), ", ".join(found.taken[field]))
+        (say.text(f"corpus_field_{field}"), ", ".join(found.columns[field]))
         for field in FIELDS
-        if found.taken.get(field)
+        if found.columns.get(field)
     ]
     header = [say.text("setup_column_fact"), say.text("setup_column_value")]
     st.html(blocks.simple_table(header, rows, caption=say.text("corpus_file_caption"), n_text=2))
     if found.kind == "folder":
         return ()
-    is_unclear = not found.has_text or not found.taken.get("patient_id")
+    is_unclear = not found.has_text or not found.columns.get("patient_id")
     if is_unclear:
         which = "corpus_no_patient" if found.has_text else "corpus_no_text"
         st.html(blocks.heading("", below=say.text(which)))

@@ -73,11 +73,6 @@ def ask_predicted(say: Words) -> Side:
     return (Source(kind=kind, ref=code) if code else None), None
 
 
-def ask_training(say: Words) -> Side:
-    """Draw the choice of the notes that the tagger was trained on; it may stay empty."""
-    return _ask_upload(say, "training", below=say.text("deid_measures_training_below"))
-
-
 def labels_table(say: Words, found: GivenNotes) -> str:
     """Return what is in a file that was given, as HTML."""
     rows = [(label, f"{n:,}") for label, n in found.labels[:40]]
@@ -115,7 +110,7 @@ def _ask_upload(say: Words, side: str, *, below: str) -> Side:
     if file is None:
         return None, None
     note_upload(file, what=side)
-    what = {"gold": "gold notes", "training": "training notes"}.get(side, "predicted notes")
+    what = "gold notes" if side == "gold" else "predicted notes"
     try:
         found = given(file.getvalue(), name=file.name, what=what, is_outputs=is_outputs)
     except AuditError as error:
@@ -197,7 +192,7 @@ def draw_ask(say: Words) -> None:
     with st.container(border=True, key="deid_measures_card_labels"):
         place = st.empty()
         mapping = ask_labels(say, found)
-        matcher, seed, training = ask_details(say)
+        matcher, seed = ask_details(say)
         _step(say, place, "3", "labels", is_ready=mapping is not None)
     if gold is None or predicted is None or mapping is None:
         return
@@ -207,7 +202,6 @@ def draw_ask(say: Words) -> None:
         ScoreTask(
             gold=gold,
             predicted=predicted,
-            training=training,
             has_five_types=has_five_types,
             label_map=dict(given_map.labels) if given_map else {},
             matcher=matcher,
@@ -253,8 +247,8 @@ def ask_labels(say: Words, found: list[GivenNotes]) -> tuple[bool, LabelMap | No
     return bool(has_five_types), given
 
 
-def ask_details(say: Words) -> tuple[str, int, Source | None]:
-    """Ask for matcher, seed and training notes, out of the way."""
+def ask_details(say: Words) -> tuple[str, int]:
+    """Ask for matcher and seed, out of the way."""
     with st.expander(say.text("deid_measures_details"), key="deid_measures_details"):
         matcher = st.radio(
             say.text("deid_measures_matcher"),
@@ -266,8 +260,7 @@ def ask_details(say: Words) -> tuple[str, int, Source | None]:
             say.text("deid_measures_seed"), min_value=0, max_value=_MAX_SEED, step=1,
             key="deid_measures_seed",
         )  # fmt: skip
-        training, _ = ask_training(say)
-    return str(matcher or MATCHERS[0]), int(seed or 0), training
+    return str(matcher or MATCHERS[0]), int(seed or 0)
 
 
 def _draw_start(say: Words, order: ScoreTask) -> None:

@@ -10,13 +10,12 @@ from pathlib import PurePosixPath
 
 import streamlit as st
 
-from audit.deid.cases import SpanIndex, span_index
+from audit.deid.cases import SpanCase, read_cases
 from audit.deid.given import GivenNotes, keep_given, keep_outputs
 from audit.deid.score import SCORES, Score, ScoresCompared, compare_scores
 from audit.deid.tagged import TAGGED_SETS, TaggedSet
 from audit.deid.taggers import KnownTagger, known_taggers
 from audit.home import data_home
-from audit.stats import IntArray
 
 
 def scores() -> tuple[Score, ...]:
@@ -25,14 +24,9 @@ def scores() -> tuple[Score, ...]:
     return _scores(str(folder), folder.stat().st_mtime_ns)
 
 
-def index(score_id: str) -> SpanIndex:
-    """Return what finds a score's spans; raises as `span_index`."""
-    return _index(str(data_home()), score_id)
-
-
-def readable(score_id: str) -> IntArray:
-    """Return the numbers of the golds that stay readable, in whole or in part."""
-    return _readable(str(data_home()), score_id)
+def cases(score_id: str) -> tuple[SpanCase, ...]:
+    """Return what became of a score's spans; raises as `read_cases`."""
+    return _cases(str(data_home()), score_id)
 
 
 def compared(first: str, *, second: str, criterion: str) -> ScoresCompared:
@@ -62,14 +56,10 @@ def _scores(folder: str, mark: int) -> tuple[Score, ...]:
     return SCORES.all()
 
 
-@st.cache_resource(show_spinner=False, max_entries=8)
-def _index(home: str, score_id: str) -> SpanIndex:
-    return span_index(SCORES.get(score_id).path)
-
-
-@st.cache_resource(show_spinner=False, max_entries=8)
-def _readable(home: str, score_id: str) -> IntArray:
-    return index(score_id).readable()
+# All spans in context: of 5,000 notes some hundred megabytes.
+@st.cache_resource(show_spinner=False, max_entries=2)
+def _cases(home: str, score_id: str) -> tuple[SpanCase, ...]:
+    return read_cases(SCORES.get(score_id).path)
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)

@@ -9,7 +9,7 @@ from audit.deid.score import Score, ScoresCompared
 from audit.stats import Estimate
 from pages.ui import blocks, linked
 from pages.ui.blocks import Cell
-from pages.ui.deid_score_cached import compared, index, scores
+from pages.ui.deid_score_cached import compared, scores
 from pages.ui.deid_score_report import choose_criterion
 from pages.ui.deid_score_spans import draw_cases
 from pages.ui.deid_score_words import label_name, p_text, score_name
@@ -53,7 +53,6 @@ def draw(say: Words, view: Score) -> None:
                 first=f"{len(found.first_only):,}",
                 second=f"{len(found.second_only):,}",
                 both=f"{found.n_both:,}",
-                p=p_text(found.p),
             ),
         )
     )
@@ -64,8 +63,8 @@ def draw(say: Words, view: Score) -> None:
         shown=lambda code: say.text(f"deid_measures_only_{code}"),
     )
     own = view if who == "first" else other
-    numbers = found.first_only if who == "first" else found.second_only
-    draw_cases(say, index(own.score_id), numbers, key=f"{_PAGER}_{who}", score_id=own.score_id)
+    cases = found.first_only if who == "first" else found.second_only
+    draw_cases(say, cases, key=f"{_PAGER}_{who}", score_id=own.score_id)
 
 
 def difference_table(say: Words, found: ScoresCompared) -> str:

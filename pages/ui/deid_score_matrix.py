@@ -6,12 +6,11 @@ import streamlit as st
 
 from audit.deid.matching import MISSED, SPURIOUS
 from audit.deid.metrics import Matrix
-from audit.deid.score import Score
+from audit.deid.score import HEADLINE_CRITERION, Score
 from pages.ui import blocks, charts, linked
 from pages.ui.blocks import Cell
-from pages.ui.deid_score_cached import index
+from pages.ui.deid_score_cached import cases
 from pages.ui.deid_score_charts import matrix_chart
-from pages.ui.deid_score_report import choose_criterion
 from pages.ui.deid_score_spans import draw_cases
 from pages.ui.deid_score_words import label_name
 from pages.ui.language import Words
@@ -22,30 +21,27 @@ _CELL, _BOX, _VERSION, _PAGER = (
 
 
 def draw(say: Words, view: Score) -> None:
-    """Draw the matrix of a criterion, and the spans of the chosen cell."""
-    criterion = choose_criterion(say)
-    shown = view.summary.criteria[criterion].matrix
-    cells = cells_of(shown)
+    """Draw the matrix, and the spans of the chosen cell."""
+    shown = view.summary.criteria[HEADLINE_CRITERION].matrix
+    filled = cells_of(shown)
     st.html(
         blocks.heading(
             say.text("deid_measures_matrix"), below=say.text("deid_measures_matrix_below")
         )
     )
-    if not cells:
+    if not filled:
         st.html(blocks.heading("", below=say.text("deid_measures_no_spans")))
         return
-    code = _chosen(cells)
+    code = _chosen(filled)
     row, column = _places(code)
     _draw_chart(say, shown, chosen=(row, column))
     with st.expander(say.text("deid_measures_as_table"), key="deid_measures_matrix_table"):
         st.html(matrix_table(say, shown))
-    code = _draw_box(say, shown, cells, code=code)
+    code = _draw_box(say, shown, filled, code=code)
     row, column = _places(code)
-    spans = index(view.score_id)
-    numbers = spans.chosen(
-        criterion=criterion, row=list(shown.rows)[row], column=shown.columns[column]
-    )
-    draw_cases(say, spans, numbers, key=_PAGER, score_id=view.score_id)
+    cell = list(shown.rows)[row], shown.columns[column]
+    found = [case for case in cases(view.score_id) if (case.row, case.column) == cell]
+    draw_cases(say, found, key=_PAGER, score_id=view.score_id)
 
 
 def cells_of(view: Matrix) -> tuple[str, ...]:

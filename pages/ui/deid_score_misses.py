@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import streamlit as st
 
-from audit.deid.cases import MISSES
-from audit.deid.score import HEADLINE_CRITERION, Score
+from audit.deid.cases import MISSES, readable_of
+from audit.deid.score import Score
 from pages.ui import blocks, linked
-from pages.ui.deid_score_cached import index, readable
-from pages.ui.deid_score_report import choose_criterion
+from pages.ui.deid_score_cached import cases
 from pages.ui.deid_score_spans import KIND_CODES, draw_cases
 from pages.ui.deid_score_words import label_name
 from pages.ui.language import Words
@@ -27,23 +25,21 @@ def draw(say: Words, view: Score) -> None:
             say.text("deid_measures_misses"), below=say.text("deid_measures_misses_below")
         )
     )
-    spans = index(view.score_id)
     is_readable = _ask_readable(say)
-    criterion = HEADLINE_CRITERION if is_readable else choose_criterion(say)
     left, right = st.columns([3, 2], gap="large", vertical_alignment="bottom")
     with left:
         kinds = () if is_readable else _ask_kinds(say)
     with right:
         label = _ask_label(say, view)
+    every = cases(view.score_id)
     if is_readable:
-        numbers = readable(view.score_id)
-        if label:
-            numbers = np.intersect1d(numbers, spans.chosen(criterion=criterion, row=label))
+        shown = [case for case in readable_of(every) if label in ("", case.row)]
     else:
-        numbers = spans.chosen(criterion=criterion, kinds=kinds)
-    if label and not is_readable:
-        numbers = spans.of_label(label, among=numbers)
-    draw_cases(say, spans, numbers, key=_PAGER, score_id=view.score_id)
+        shown = [
+            case for case in every
+            if case.kind in kinds and label in ("", case.row, case.column)
+        ]  # fmt: skip
+    draw_cases(say, shown, key=_PAGER, score_id=view.score_id)
 
 
 def show_readable(view: Score) -> None:

@@ -1,4 +1,4 @@
-"""The published results of de-identification, and the same again from the paper's own matrix."""
+"""The published results of de-identification."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pages.ui import blocks
 from pages.ui.blocks import Cell
 from pages.ui.deid_score_words import label_name
 from pages.ui.language import Words
-from pages.ui.text import percent
 
 
 def draw(say: Words) -> None:
@@ -32,15 +31,12 @@ def draw(say: Words) -> None:
 
 
 def entity_table(say: Words, published: PublishedDeid) -> str:
-    """Return precision, recall and F1 as printed, and as recomputed from figure 2."""
+    """Return precision, recall and F1 as printed."""
     groups = [(f"deid_measures_criterion_{name}", name) for name in CRITERIA]
     top = [Cell("", is_number=False), Cell(say.text("deid_measures_n_gold"))]
     top += [Cell(say.text(key), n_columns=3, tone="ka-group", is_number=False) for key, _ in groups]
-    top.append(
-        Cell(say.text("deid_measures_recomputed"), n_columns=3, tone="ka-group", is_number=False)
-    )
     names = [Cell("", is_number=False), Cell("")]
-    for _ in range(len(CRITERIA) + 1):
+    for _ in CRITERIA:
         names += [_measure(say, measure, first=ENTITY[0]) for measure in ENTITY]
     rows = []
     for label in TYPES:
@@ -51,12 +47,8 @@ def entity_table(say: Words, published: PublishedDeid) -> str:
                 Cell(_percent(value), tone="" if i else "ka-first")
                 for i, value in enumerate(published.percent[name][label])
             ]
-        cells += [
-            Cell(percent(value), tone="" if i else "ka-first")
-            for i, value in enumerate(published.recomputed(label))
-        ]
         rows.append(cells)
-    return blocks.table([top, names], rows, caption=say.text("deid_measures_published_caption"))
+    return blocks.table([top, names], rows, caption=say.text("deid_measures_published"))
 
 
 def record_table(say: Words, published: PublishedDeid) -> str:

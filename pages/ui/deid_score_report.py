@@ -10,7 +10,7 @@ import streamlit as st
 from audit.deid.matching import ANY, CRITERIA
 from audit.deid.metrics import ENTITY, RECORD, CriterionScore
 from audit.deid.score import HEADLINE_CRITERION, Score
-from audit.stats import NOTHING, Estimate, Rate
+from audit.stats import NOTHING, Estimate
 from pages.ui import blocks, charts
 from pages.ui.blocks import Cell
 from pages.ui.deid_score_charts import Series, rate_chart
@@ -25,8 +25,6 @@ def draw_more(say: Words, view: Score) -> None:
     """Draw all of it that the score has."""
     _draw_blind(say, view)
     _draw_coverage(say, view)
-    if view.seen is not None:
-        _draw_seen(say, view)
     if view.copies is not None:
         _draw_copies(say, view)
 
@@ -70,25 +68,6 @@ def _draw_coverage(say: Words, view: Score) -> None:
 
 def _number(value: float | None) -> float:
     return math.nan if value is None else value
-
-
-def _draw_seen(say: Words, view: Score) -> None:
-    assert view.seen is not None
-    header = [say.text(f"deid_measures_seen_{key}") for key in ("label", "seen", "unseen")]
-    rows = [
-        (
-            label_name(say, line.label),
-            *(
-                f"{rate_text(r)} · {percent_interval(r.interval())}"
-                for r in (Rate(*line.seen), Rate(*line.unseen))
-            ),
-        )
-        for line in view.seen.labels
-    ]
-    st.html(
-        blocks.heading(say.text("deid_measures_seen"), below=say.text("deid_measures_seen_below"))
-        + blocks.simple_table(header, rows, caption=say.text("deid_measures_seen_caption"))
-    )
 
 
 def _draw_copies(say: Words, view: Score) -> None:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from audit.deid.cases import SAME, SpanCase, SpanIndex, misses_csv
+from audit.deid.cases import SpanCase, misses_csv
 from audit.deid.matching import MISSED, SPURIOUS
-from audit.stats import IntArray
 from pages.ui import blocks, linked
 from pages.ui.deid_score_words import label_name
 from pages.ui.language import Words
@@ -22,16 +21,16 @@ KIND_CODES = {"missed": "missed", "spurious": "spurious", "other label": "other_
 _NOTED = "deid_measures_seen_texts"
 
 
-def draw_cases(say: Words, index: SpanIndex, numbers: IntArray, *, key: str, score_id: str) -> None:
+def draw_cases(say: Words, cases: Sequence[SpanCase], *, key: str, score_id: str) -> None:
     """Draw a page of cases with a pager, and the download of all of them."""
-    n = len(numbers)
+    n = len(cases)
     if not n:
         st.html(blocks.heading("", below=say.text("deid_measures_no_spans")))
         return
     n_pages = -(-n // PER_PAGE)
     at = min(max(1, linked.turned_to(key)), n_pages)
     start = (at - 1) * PER_PAGE
-    shown = numbers[start : start + PER_PAGE]
+    shown = cases[start : start + PER_PAGE]
     place = say.text(
         "deid_measures_shown", first=f"{start + 1:,}", last=f"{start + len(shown):,}", n=f"{n:,}"
     )
@@ -39,21 +38,19 @@ def draw_cases(say: Words, index: SpanIndex, numbers: IntArray, *, key: str, sco
     st.html(blocks.heading("", below=f"{place} {hint}"))
     if is_revealed():
         _note_seen(score_id)
-    cases = tuple(index.cases(shown.tolist()))
-    st.html("".join(case_html(say, case, is_open=is_revealed()) for case in cases))
+    st.html("".join(case_html(say, case, is_open=is_revealed()) for case in shown))
     linked.pager(key, n_pages=n_pages, at=at)
-    draw_download(say, index, numbers, key=key)
+    draw_download(say, cases, key=key)
 
 
-def draw_download(say: Words, index: SpanIndex, numbers: IntArray, *, key: str) -> None:
+def draw_download(say: Words, cases: Sequence[SpanCase], *, key: str) -> None:
     """Draw the button that hands out all differences among the cases as CSV."""
     names, is_open = ("full", True) if is_revealed() else ("masked", False)
-    wanted = numbers.tolist()
     st.download_button(
         say.text(f"deid_measures_csv_{names}"),
         data=logged_export(
-            lambda: cases_csv(index, wanted, is_open=is_open), what="misses", format="csv",
-            names=names, n_spans=len(wanted),
+            lambda: cases_csv(cases, is_open=is_open), what="misses", format="csv",
+            names=names, n_spans=len(cases),
         ),
         file_name="misses.csv",
         mime="text/csv",
@@ -63,15 +60,13 @@ def draw_download(say: Words, index: SpanIndex, numbers: IntArray, *, key: str) 
     )  # fmt: skip
 
 
-def cases_csv(index: SpanIndex, numbers: Sequence[int], *, is_open: bool) -> bytes:
+def cases_csv(cases: Sequence[SpanCase], *, is_open: bool) -> bytes:
     """Return cases as CSV, with a byte order mark; without consent no text and no name of a note.
 
     Pairs that are the same on both sides are no misses, and are left out.
     """
-    cases = (case for case in index.cases(numbers) if case.kind != SAME)
-    if not is_open:
-        cases = (_closed(case) for case in cases)
-    return ("\ufeff" + misses_csv(cases)).encode("utf-8", "surrogatepass")
+    shown = cases if is_open else map(_closed, cases)
+    return ("\ufeff" + misses_csv(shown)).encode("utf-8", "surrogatepass")
 
 
 def case_html(say: Words, case: SpanCase, *, is_open: bool) -> str:

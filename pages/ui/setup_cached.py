@@ -14,7 +14,7 @@ from audit.attack import plan
 from audit.attack.question import AuditRequest
 from audit.home import results_dir
 from audit.models import registry
-from audit.models.inspect import trained_dir
+from audit.models.inspect import trained_models
 from audit.models.registry import VARIABLE, RegisteredModel
 from audit.names import lists
 from audit.names.candidates import Candidates
@@ -41,9 +41,7 @@ class ListView:
 
 def models() -> tuple[RegisteredModel, ...]:
     """Return the models that can be chosen; a folder that has changed is seen within seconds."""
-    trained = trained_dir()
-    newest = trained.stat().st_mtime_ns if trained else 0
-    return _models(os.environ.get(VARIABLE, ""), f"{trained} {newest}")
+    return _models(os.environ.get(VARIABLE, ""), str(list(trained_models())))
 
 
 def check(general: Path, hospital: Path) -> registry.PairCheck:
@@ -91,12 +89,9 @@ def make_plan(request: AuditRequest, *, names: str, passages: str, passages_file
     files = [registry.signature(path) for path in (request.general, request.hospital)]
     key = repr((
         names, passages, files, request.general, request.hospital, request.scenario_number,
-        request.settings, request.seed, request.threshold, request.dtype, request.device,
+        request.settings, request.seed, request.dtype, request.device, passages_file,
     ))  # fmt: skip
-    ready = _prepared(str(results_dir()), key, _request=request)
-    return plan.make_plan(
-        request, store=cached.store(), prepared=ready, passages_file=passages_file
-    )
+    return _plan(str(results_dir()), key, _request=request, _passages_file=passages_file)
 
 
 def _sha256(data: bytes | None) -> str:
@@ -164,5 +159,5 @@ def _spelt(key: str, model: str, files: str, *, _candidates: Candidates) -> Spel
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)
-def _prepared(directory: str, key: str, *, _request: Any) -> plan.Prepared:
-    return plan.prepare(_request)
+def _plan(directory: str, key: str, *, _request: Any, _passages_file: str) -> plan.Plan:
+    return plan.make_plan(_request, passages_file=_passages_file)

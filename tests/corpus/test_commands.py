@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +76,7 @@ def test_what_cannot_be_made_is_refused(choices: dict[str, Any], words: str) -> 
 
 def contact(seen: list[Progress], *, stop_at: float = 2.0) -> Contact:
     return Contact(
-        lambda progress, part: seen.append(progress),
+        lambda progress: seen.append(progress),
         lambda: bool(seen) and seen[-1].share >= stop_at,
         lambda text: None,
     )
@@ -162,20 +161,19 @@ def test_from_notes_to_a_list_and_passages(
         capsys, "build", "--notes", notes, "--title", "Mine", "--canaries", "1,2",
         "--canary-names", 2, "--sample", 20, "--json",
     )  # fmt: skip
-    assert code == 0 and "table 4" in err
+    assert code == 0
     corpus_id = built["corpus"]["corpus_id"]
     assert call(capsys, "list", "--json")[1]["corpora"] == [built["corpus"]]
     code, found, _ = call(capsys, "mentions", "--corpus", corpus_id, "--json")
     assert found["coverage"]["forms"]["is_a"] > 9 and found["canaries"] == [[1, 2], [2, 2]]
     code, written, _ = call(
         capsys, "candidates", "--corpus", built["folder"], "--out", tmp_path / "lists",
-        "--controls", "easy,hard,recombined", "--keep", "--json",
+        "--controls", "easy,hard,recombined", "--json",
     )  # fmt: skip
     assert code == 0 and set(written["by_role"]) == {"canary", "patient"}
     names = read_names((tmp_path / "lists" / "names.csv").read_bytes())
     passages = read_passages((tmp_path / "lists" / "passages.jsonl").read_bytes())
     assert (len(names.candidates), len(passages)) == (written["n_names"], written["n_passages"])
-    assert re.fullmatch("[0-9a-f]{12}", written["names"])
     code, checked, _ = call(
         capsys, "check", "--corpus", corpus_id, "--names", tmp_path / "lists" / "names.csv",
         "--json",
@@ -207,10 +205,9 @@ def test_mentions_of_plain_notes(tmp_path: Path, capsys: pytest.CaptureFixture[s
                      "n_left_out": 0}  # fmt: skip
     _, found, _ = call(capsys, "mentions", "--notes", notes, "--names", "--json")
     assert found["mentions"][0]["last"] == "Quist"
-    assert main(["corpus", "mentions", "--notes", str(notes), "--names"]) == 0
+    assert main(["corpus", "mentions", "--notes", str(notes)]) == 0
     out, err = capsys.readouterr()
-    assert out.replace('"', "").split() == ["first,last,n_mentions", "Ada,Quist,1"]
-    assert "Quist" not in err
+    assert out == "" and "n mentions: 1\nby form: is_a 1\n" in err and "Quist" not in err
 
 
 @pytest.mark.parametrize(
@@ -221,9 +218,8 @@ def test_mentions_of_plain_notes(tmp_path: Path, capsys: pytest.CaptureFixture[s
         (["build", "--notes", "n.csv", "--column", "body"], "no FIELD=NAME"),
         (["build", "--notes", "n.csv", "--canaries", "500"], "notes are needed"),
         (["mentions", "--corpus", "0123456789ab"], "This is not kept here"),
-        (["mentions", "--corpus", "0123456789ab", "--names"], "It goes with --notes"),
         (["mentions", "--notes", "one.txt"], "one text, not a table"),
-        (["candidates", "--corpus", "."], "It is damaged"),
+        (["candidates", "--corpus", ".", "--out", "o"], "It is damaged"),
     ],
 )
 def test_bad_input_is_told_in_words(

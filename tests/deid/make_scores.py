@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from audit.deid.cases import SpanIndex, span_index
+from audit.deid.cases import SpanCase, read_cases
 from audit.deid.given import keep_notes
 from audit.deid.score import SCORES, Source
 from audit.deid.scoring import ScoreTask
@@ -73,7 +73,7 @@ def make_score(
 
 def quiet() -> Contact:
     """A contact to which nobody listens."""
-    return Contact(lambda progress, part: None, lambda: False, lambda text: None)
+    return Contact(lambda progress: None, lambda: False, lambda text: None)
 
 
 def _note(doc_id: str, pieces: Sequence[tuple[str, str]], *, patient: str) -> TaggedDocument:
@@ -91,9 +91,9 @@ def content_of(score_id: str) -> dict[str, Any]:
     return content
 
 
-def index_of(score_id: str) -> SpanIndex:
-    """Return what finds a score's spans."""
-    return span_index(SCORES.place(score_id))
+def kept_cases(score_id: str) -> tuple[SpanCase, ...]:
+    """Return what became of a score's spans."""
+    return read_cases(SCORES.place(score_id))
 
 
 def files_of(folder: Path) -> dict[str, int]:

@@ -107,7 +107,7 @@ def test_two_scores_of_the_same_gold_are_compared() -> None:
     app = open_page("deid_measures", part="compare", score=one, reveal=True)
     shown = texts(app)
     # Names of notes 0, 3, 6 ... against 0, 4, 8 ...: both miss 0 and 12.
-    assert "Only the first misses 6, only the second 4, both 2" in shown
+    assert "only the first misses 6, only the second 4, both 2" in shown
     assert shown.count('class="ka-pair') == 6
 
 
@@ -144,7 +144,7 @@ def test_a_link_to_a_score_that_is_gone_and_its_removal() -> None:
     assert entries(1)[0].action == "removed"
 
 
-def test_the_published_results_stand_beside_what_the_formulas_give() -> None:
+def test_the_published_results_are_shown() -> None:
     shown = texts(open_page("deid_measures"))
     assert "139,149" in shown and "42.64" in shown
-    assert shown.count(">95.7") == 2  # printed and recomputed
+    assert shown.count(">95.7") == 1 and "1,133" in shown
