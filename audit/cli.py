@@ -1113,7 +1113,7 @@ _FROM_SCRATCH = {"learning_rate": 2e-3, "n_tokens": 192, "n_epochs": 3.0}
 _FROM_ENCODER = {"learning_rate": 5e-5, "n_tokens": 512, "overlap": 128, "n_epochs": 3.0}
 _TOKEN_SETTINGS = (
     "n_epochs", "n_tokens", "overlap", "batch", "micro_batch", "learning_rate", "hidden_share",
-    "recall_weight", "scheme",
+    "recall_weight",
 )  # fmt: skip
 
 
