@@ -143,11 +143,6 @@ class Table:
     row_numbers: tuple[int, ...]
     encoding: str
 
-    @property
-    def blank_rows(self) -> tuple[int, ...]:
-        """Numbers of the empty lines between the rows."""
-        return tuple(sorted(set(range(2, max(self.row_numbers, default=1))) - {*self.row_numbers}))
-
 
 def read_table(data: bytes, *, what: str) -> Table:
     """Read an uploaded CSV file: comma, semicolon or tab, every cell as text.
@@ -160,7 +155,7 @@ def read_table(data: bytes, *, what: str) -> Table:
         What to call the file in messages.
     """
     text, encoding = decode_text(data, what=what)
-    delimiter = _delimiter(text, what=what)
+    delimiter = delimiter_of(text, what=what)
     # Counted in the text: a cell of two characters is an object of fifty bytes.
     if text.count(delimiter) > MAX_CELLS or text.count("\n") > _MAX_LINES:
         raise AuditError(
@@ -169,7 +164,7 @@ def read_table(data: bytes, *, what: str) -> Table:
             do="Leave out the columns that are not needed.",
             max_cells=MAX_CELLS,
         )
-    records = _records(text, delimiter, what=what)
+    records = csv_records(io.StringIO(text, newline=""), delimiter, what=what)
     header = _header(next(records, (1, []))[1], what=what)
     rows: list[tuple[str, ...]] = []
     row_numbers: list[int] = []
@@ -195,7 +190,8 @@ def read_table(data: bytes, *, what: str) -> Table:
     return Table(header=header, rows=tuple(rows), row_numbers=tuple(row_numbers), encoding=encoding)
 
 
-def _delimiter(text: str, *, what: str) -> str:
+def delimiter_of(text: str, *, what: str) -> str:
+    """Return what divides the columns, by the first line: comma, semicolon or tab."""
     # Bounded before anything is parsed: a header of a million columns never becomes a list.
     head = text[: MAX_HEADER_BYTES + 1]
     first_line = re.split("[\r\n]", head, maxsplit=1)[0]
@@ -213,20 +209,15 @@ def _delimiter(text: str, *, what: str) -> str:
     return counts[0][1] if counts[0][0] else ","
 
 
-def _records(text: str, delimiter: str, *, what: str) -> Iterator[tuple[int, list[str]]]:
-    # The limit is the whole process's, so it is only ever raised; the length is checked here.
+def csv_records(
+    lines: Iterable[str], delimiter: str, *, what: str
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield number (the header is 1) and cells of each row; a broken quote ends in AuditError."""
+    # The limit is the whole process's, so it is only ever raised.
     csv.field_size_limit(max(csv.field_size_limit(), MAX_FIELD_CHARS))
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     number = 0
     try:
-        for number, record in enumerate(reader, start=1):
-            if any(len(cell) > MAX_FIELD_CHARS for cell in record):
-                raise AuditError(
-                    "A cell is longer than 1 MB.",
-                    where="{subject}, row {number}",
-                    subject=what,
-                    number=number,
-                )
+        for number, record in enumerate(csv.reader(lines, delimiter=delimiter, strict=True), 1):
             yield number, record
     except csv.Error as error:
         # The parser's own text may quote the row.

@@ -22,7 +22,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -34,7 +34,7 @@ from audit.home import HOME_VARIABLE, data_home
 from audit.names.files import read_names
 from audit.notes.passages import read_passages
 from audit.notes.read import Note, open_notes
-from audit.tables import RowNote, Table, read_table
+from audit.tables import Table, read_table
 
 CELLS = (
     "", " ", "NA", "None", "007", "1e5", "=1+1", "@SUM(A1)", "-1", "a,b", "a;b", "a\tb", 'say "x"',
@@ -196,23 +196,9 @@ def try_notes(rng: random.Random, told: Told, folder: Path) -> None:
         return
     read = Counter((one.note_id, one.text) for one in found if isinstance(one, Note))
     known = {note_id for note_id, _ in read}
-    left_out = set(lines_left_out(found))
-    starts, at = [], 2 if is_csv else 1
-    for line in lines:
-        starts.append(range(at, at + line.count(b"\n")))
-        at += line.count(b"\n")
     for n, (note_id, text, _) in enumerate(notes):
         if n not in touched and (note_id, text) not in read:
-            is_named = left_out.intersection(starts[n])
-            told["named as left out" if is_named else "wrong" if note_id in known else "lost"] += 1
-
-
-def lines_left_out(found: Sequence[Note | RowNote]) -> Iterator[int]:
-    """Yield the numbers of the lines that the reader says it left out."""
-    for one in found:
-        if isinstance(one, RowNote):
-            for first, last in re.findall(r"lines? (\d+)(?: to (\d+))? left out", one.what):
-                yield from range(int(first), int(last or first) + 1)
+            told["wrong" if note_id in known else "lost"] += 1
 
 
 def packed(data: bytes, *, rng: random.Random) -> bytes:

@@ -10,8 +10,7 @@ from pages.ui.corpus_build import draw_build
 from pages.ui.corpus_job import JOBS
 from pages.ui.corpus_onward import draw_onward
 from pages.ui.corpus_report import draw_report
-from pages.ui.language import Words
-from pages.ui.place import words
+from pages.ui.language import Words, words
 
 VIEWS = ("kept", "build")
 

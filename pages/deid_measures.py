@@ -19,10 +19,9 @@ from pages.ui.deid_leakage import draw_leakage
 from pages.ui.deid_score_ask import draw_ask
 from pages.ui.deid_score_job import JOBS, show_score
 from pages.ui.deid_score_words import score_name
-from pages.ui.language import Words
+from pages.ui.language import Words, words
 from pages.ui.logged import note
 from pages.ui.measure_choice import choose
-from pages.ui.place import words
 
 VIEWS = ("kept", "new")
 PARTS = ("spans", "records", "matrix", "misses", "compare")

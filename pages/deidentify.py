@@ -9,8 +9,7 @@ from pages.ui import blocks, cached
 from pages.ui.deid_ask import draw_new
 from pages.ui.deid_jobs import JOBS
 from pages.ui.deid_set import draw_kept
-from pages.ui.language import Words
-from pages.ui.place import words
+from pages.ui.language import Words, words
 
 VIEWS = ("new", "kept")
 _VIEW = "deidentify_view"

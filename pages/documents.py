@@ -19,9 +19,9 @@ from audit.report.documents import (
 from audit.report.names import row_of
 from pages.ui import blocks, cached, linked, passage_list, screen_files
 from pages.ui.document_cards import pair_cards
-from pages.ui.language import Words
+from pages.ui.language import Words, words
 from pages.ui.logged import logged_export
-from pages.ui.place import audit_or_reason, words
+from pages.ui.place import audit_or_reason
 from pages.ui.reveal import is_revealed, shown_name
 from pages.ui.text import percent, percent_interval
 

@@ -22,10 +22,10 @@ from pages.ui import (
     measure_threshold,
     paper_table,
 )
-from pages.ui.language import Words
+from pages.ui.language import Words, words
 from pages.ui.measure_choice import choose
 from pages.ui.mention_chart import mention_chart
-from pages.ui.place import audit_or_reason, place, words
+from pages.ui.place import audit_or_reason, place
 from pages.ui.text import decimal, percent, percent_interval
 
 TABS = (

@@ -13,9 +13,9 @@ from audit.report.names import COLUMNS as LISTED
 from audit.report.names import FACETS, Wish, is_number, row_of, select
 from audit.report.report import AuditReport
 from pages.ui import blocks, cached, linked, name_panel, screen_files
-from pages.ui.language import Words
+from pages.ui.language import Words, words
 from pages.ui.logged import logged_export
-from pages.ui.place import audit_or_reason, words
+from pages.ui.place import audit_or_reason
 from pages.ui.reveal import is_revealed
 from pages.ui.text import plain
 

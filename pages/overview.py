@@ -11,9 +11,9 @@ from audit.errors import written
 from audit.report.names import N_STRONGEST, kind_scores, strongest_names
 from audit.report.report import AuditReport, Ranking
 from pages.ui import blocks, cached, charts
-from pages.ui.language import Words
+from pages.ui.language import Words, link, words
 from pages.ui.mention_chart import mention_chart
-from pages.ui.place import Place, link, place, words
+from pages.ui.place import Place, place
 from pages.ui.reveal import is_revealed, shown_name
 from pages.ui.start import recent_audits, start_cards
 from pages.ui.text import day, decimal, decimal_interval, percent, percent_interval, small

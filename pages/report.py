@@ -23,10 +23,10 @@ from audit.report.names import NAME_FORMS
 from audit.report.report import AuditReport
 from pages.ui import blocks, cached
 from pages.ui import language as ui_language
-from pages.ui.language import Words
+from pages.ui.language import Words, words
 from pages.ui.log_view import draw_log
 from pages.ui.logged import logged_export
-from pages.ui.place import Place, audit_or_reason, place, words
+from pages.ui.place import Place, audit_or_reason, place
 from pages.ui.reveal import is_revealed
 from pages.ui.text import plain
 

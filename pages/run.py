@@ -8,8 +8,7 @@ from audit.attack.question import AuditRequest
 from audit.errors import written
 from audit.names.lists import KeptPassages
 from pages.ui import blocks, cached, setup_cached
-from pages.ui.language import Words
-from pages.ui.place import link, words
+from pages.ui.language import Words, link, words
 from pages.ui.setup_cached import ListView
 from pages.ui.setup_choice import Pair, chosen, codes_for_link, keep_pending, pair, refused
 from pages.ui.setup_plan import draw_plan
@@ -116,7 +115,6 @@ def plan_and_start(
         generation=settings.generation,
         posterior=settings.posterior,
         seed=settings.seed,
-        threshold=settings.threshold,
         dtype=settings.dtype,
         device=settings.device,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from pages.ui import blocks, cached
-from pages.ui.place import go_to, words
+from pages.ui.language import go_to, words
 from pages.ui.setup_choice import codes_for_link, is_new, is_unusable, keep_pending, pair
 from pages.ui.setup_models import draw_models
 from pages.ui.setup_names import draw_names, is_new_visit

@@ -10,8 +10,7 @@ from audit.jobs.table import Job
 from audit.training.kept import MODELS, TrainedModel
 from pages.ui import blocks, cached
 from pages.ui.job_card import job_head
-from pages.ui.language import Words
-from pages.ui.place import link, words
+from pages.ui.language import Words, link, words
 from pages.ui.train_jobs import PRETRAIN_JOB_KIND, run_of
 from pages.ui.train_list import draw_list
 from pages.ui.train_plan import draw_new
@@ -29,7 +28,7 @@ def page() -> None:
         draw_shown(say, trainings, active=active)
         if trainings or not active:
             draw_list(say, trainings)
-        draw_new(say, trainings)
+        draw_new(say)
     except cached.AuditError as error:
         st.html(blocks.heading(say.text("no_data"), below=error.written(say.language)))
 

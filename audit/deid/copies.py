@@ -502,12 +502,25 @@ def align_outputs(
     return len(written)
 
 
-@dataclass(frozen=True)
 class Copies:
     """What is known of the copies of a set: what is added up over notes, notes of exact copies."""
 
-    sums: Mapping[str, float]
-    exact: frozenset[str]
+    def __init__(self) -> None:
+        self.sums: Counter[str] = Counter()
+        self.exact: set[str] = set()
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Take in the line of a note's copy."""
+        rate, status = line["error_rate"], line["status"]
+        self.sums.update(line["edits"] | line["tags"])
+        self.sums.update({
+            "n_notes": 1, "n_windows": line["n_windows"], f"status {status}": 1,
+            "n_rated": int(rate is not None), "sum_error_rate": rate or 0.0,
+            "n_notes_malformed": int(line["tags"]["n_malformed"] > 0),
+            "n_unaligned": len(line["unaligned"]),
+        })  # fmt: skip
+        if status == EXACT:
+            self.exact.add(str(line["doc_id"]))
 
     def verbatim(self, pairs: Iterable[_Pair]) -> Iterator[_Pair]:
         """Yield notes, gold beside predicted, without the spans of copies that are not exact."""
@@ -555,22 +568,11 @@ class Copies:
 
 def read_copies(folder: Path) -> Copies:
     """Read the `COPIES` of a folder."""
-    sums: Counter[str] = Counter()
-    exact = set()
+    found = Copies()
     try:
         with (folder / COPIES).open("rb") as lines:
-            for data in lines:
-                line = json.loads(data.decode("utf-8", "surrogatepass"))
-                rate, status = line["error_rate"], line["status"]
-                sums.update(line["edits"] | line["tags"])
-                sums.update({
-                    "n_notes": 1, "n_windows": line["n_windows"], f"status {status}": 1,
-                    "n_rated": int(rate is not None), "sum_error_rate": rate or 0.0,
-                    "n_notes_malformed": int(line["tags"]["n_malformed"] > 0),
-                    "n_unaligned": len(line["unaligned"]),
-                })  # fmt: skip
-                if status == EXACT:
-                    exact.add(str(line["doc_id"]))
+            for line in lines:
+                found.add(json.loads(line.decode("utf-8", "surrogatepass")))
     except (OSError, ValueError, KeyError, TypeError):
         raise AuditError("The tagger's copies cannot be read.", where="predicted notes") from None
-    return Copies(sums, frozenset(exact))
+    return found

@@ -12,10 +12,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, timedelta
 
-from audit.corpus.build import PatientTable
+from audit.corpus.build import PatientTable, facts_of_note, patient_key
 from audit.deid.masks import FAMILY, KINDS, OVER_89, PATIENT, Mark, MaskKind, find_marks, mark_text
 from audit.names.people import (
     JAPANESE,
@@ -26,6 +26,7 @@ from audit.names.people import (
     draw,
     email_of,
     full_form,
+    identity_of,
     label_of,
     name_of,
     prefix_of,
@@ -56,15 +57,6 @@ _JAPANESE_AGE = re.compile(r"([0-9０-９](?<![\d.．].)[0-9０-９]{0,2})(?=\s?
 _JAPANESE_SEX = re.compile(r"男性|女性|男児|女児|男子|女子|性別\s*[:：]\s*[男女]")
 
 
-@dataclass(frozen=True, slots=True)
-class PatientProfile:
-    """What is known about a patient: the profile, and how the notes' dates move."""
-
-    profile: Profile
-    interval: Interval
-    first_day: date
-
-
 @dataclass(slots=True)
 class _Known:
     """What the notes of a patient say; `day` is that of the first note with an age."""
@@ -74,9 +66,15 @@ class _Known:
     day: date | None = None
     sex: str = ""
 
+    def add(self, note: Note) -> None:
+        self.n_notes += 1
+        if self.age is None and (age := age_in(note.text)) is not None:
+            self.age, self.day = age, parsed_day(note.chart_time)
+        self.sex = self.sex or _japanese_sex(note.text)
+
 
 class ProfileTable:
-    """Profiles of every patient of a source."""
+    """What is known about every patient of a source."""
 
     def __init__(self) -> None:
         self._table = PatientTable()
@@ -92,36 +90,35 @@ class ProfileTable:
             return -1
         if place == len(self):
             self._known.append(_Known())
-        known = self._known[place]
-        known.n_notes += 1
-        if known.age is None and (age := age_in(note.text)) is not None:
-            known.age, known.day = age, parsed_day(note.chart_time)
-        known.sex = known.sex or _japanese_sex(note.text)
+        self._known[place].add(note)
         return place
 
     def is_alone(self, place: int) -> bool:
         """Whether a note is the only one of its patient; without one it is."""
         return place < 0 or self._known[place].n_notes == 1
 
-    def profile(self, note: Note, *, seed: int) -> PatientProfile:
-        """Return what is known about the patient of a note; KeyError if no note was taken in."""
-        if not note.patient_id:
-            alone = ProfileTable()
-            alone.add(replace(note, patient_id=owner_of(note)))
-            return alone._profile(owner_of(note), key=owner_of(note), seed=seed)
-        return self._profile(note.patient_id, key=owner_of(note), seed=seed)
-
-    def _profile(self, patient_id: str, *, key: str, seed: int) -> PatientProfile:
-        known, facts = self._known[self._table.place(patient_id)], self._table.facts(patient_id)
+    def context(self, note: Note, *, seed: int, locale: str) -> NoteContext:
+        """Return whose note it is; KeyError if no note of its patient was taken in."""
+        owner = patient_key(note)
+        if note.patient_id:
+            known = self._known[self._table.place(note.patient_id)]
+            facts = self._table.facts(note.patient_id)
+        else:
+            known, facts = _Known(), facts_of_note(note)
+            known.add(note)
         first = facts.first_day or UNDATED
-        interval = interval_for(first, facts.last_day or first, draw=draw(seed, "interval", key))
-        moved = _moved(known.day or first, interval, beyond=date(2010, 1, 1))
-        return PatientProfile(Profile(facts.sex or known.sex, known.age, moved), interval, first)
-
-
-def owner_of(note: Note) -> str:
-    """Return the key of a note's patient; a note without one is a patient of its own."""
-    return f"patient:{note.patient_id}" if note.patient_id else f"note:{note.row}"
+        interval = interval_for(first, facts.last_day or first, draw=draw(seed, "interval", owner))
+        day = _moved(known.day or first, interval, beyond=date(2010, 1, 1))
+        profile = Profile(facts.sex or known.sex, known.age, day)
+        return NoteContext(
+            seed=seed,
+            identity=identity_of(seed, owner, profile, locale=locale),
+            stay=f"{owner}/{note.admission_id}",
+            note=f"{owner}/{note.row}",
+            near=parsed_day(note.chart_time) or first,
+            interval=interval,
+            locale=locale,
+        )
 
 
 def age_in(text: str) -> int | None:

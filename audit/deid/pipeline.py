@@ -11,28 +11,28 @@ Source: paper 002, section 2.1, steps 1 to 6.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import re
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from pydantic import TypeAdapter
 
-from audit.corpus.build import CorpusFile, corpus_folder
-from audit.deid.fill import NoteContext, ProfileTable, filled, owner_of, with_marked_ages
-from audit.deid.masks import has_marks, translated, typed_notes
+from audit.corpus.build import CorpusFile, corpus_folder, patient_key
+from audit.deid.answers import ANSWERS, AnswerFile, Portion
+from audit.deid.copies import json_line
+from audit.deid.fill import ProfileTable, filled, with_marked_ages
+from audit.deid.masks import Answerer, has_marks, translated, typed_notes
+from audit.deid.release import language_of
 from audit.errors import AuditError
-from audit.names.people import JAPANESE, draw, identity_of, namesakes_expected
-from audit.notes.dates import parsed_day
+from audit.names.people import JAPANESE, draw
 from audit.notes.placeholders import has_marks as has_placeholders
 from audit.notes.read import Note, NoteSource
 from audit.notes.spans import IDENTIFIER, TYPES
@@ -45,40 +45,22 @@ _PAPER_EACH, _PAPER_TRAIN = 5_000, 50_000
 _SHARE = 10
 
 
-def split_notes(
-    is_alone: Sequence[bool], *, sizes: tuple[int, int, int] | None = None, seed: int
-) -> bytes:
+def split_notes(is_alone: Sequence[bool], *, seed: int) -> bytes:
     """Return the split of each note, in the source's order, as its place in `SPLITS`.
 
-    `is_alone` says for each note whether its patient has no other: only those are held out. `sizes`
-    are those of validation, test and training; without them the paper's, 5,000 and 5,000 and
-    50,000, or less where there are fewer notes. What is left over is "rest".
+    `is_alone` says for each note whether its patient has no other: only those are held out. Sizes
+    are the paper's, 5,000 for validation and for test and 50,000 to train, or less where there are
+    fewer notes. What is left over is "rest".
     """
-    n_notes, n_alone = len(is_alone), sum(is_alone)
-    each = min(_PAPER_EACH, n_alone // _SHARE)
-    n_validation, n_test, n_train = sizes or (each, each, min(_PAPER_TRAIN, n_notes - 2 * each))
-    n_held_out = n_validation + n_test
-    if n_held_out > n_alone or n_held_out + n_train > n_notes:
-        raise AuditError(
-            (
-                "{n_held_out} notes are to be held out and {n_train} trained on, but there are "
-                "only {n_notes}, and {n_alone} of them are of patients who have a single note."
-            ),
-            where="splits",
-            do="Choose smaller sizes.",
-            n_held_out=n_held_out,
-            n_train=n_train,
-            n_notes=n_notes,
-            n_alone=n_alone,
-        )
-    draws = [draw(seed, "split", str(place)) for place in range(n_notes)]
+    each = min(_PAPER_EACH, sum(is_alone) // _SHARE)
+    draws = [draw(seed, "split", str(place)) for place in range(len(is_alone))]
     order = np.argsort(np.array(draws, dtype=np.uint64), kind="stable")
-    held_out = order[np.take(is_alone, order)][:n_held_out]
-    split = np.full(n_notes, SPLITS.index(REST), dtype=np.uint8)
-    split[held_out[:n_validation]] = SPLITS.index(VALIDATION)
-    split[held_out[n_validation:]] = SPLITS.index(TEST)
+    held_out = order[np.take(is_alone, order)][: 2 * each]
+    split = np.full(len(is_alone), SPLITS.index(REST), dtype=np.uint8)
+    split[held_out[:each]] = SPLITS.index(VALIDATION)
+    split[held_out[each:]] = SPLITS.index(TEST)
     rest = order[split[order] == SPLITS.index(REST)]
-    split[rest[:n_train]] = SPLITS.index(TRAIN)
+    split[rest[:_PAPER_TRAIN]] = SPLITS.index(TRAIN)
     return split.tobytes()
 
 
@@ -202,84 +184,26 @@ class LanguageModel(Protocol):
         """Return an answer for each prompt."""
 
 
-class AskedModel:
-    """A language model that is asked in batches of like length; what it answers is kept.
+def asked(
+    model: LanguageModel, answers: AnswerFile, portion: Callable[..., None], prompts: Sequence[str]
+) -> list[str]:
+    """Return an answer for each prompt, asked in batches of like length, none twice.
 
-    `on_batch` is told after each batch: its share of the prompts of this call, and whether its
-    answers were kept already.
+    `portion` is told after each batch which share of the prompts is done, and whether its answers
+    were kept already.
     """
-
-    def __init__(
-        self,
-        model: LanguageModel,
-        *,
-        answers: AnswerFile,
-        on_batch: Callable[[float, bool], None] = lambda share, is_known: None,
-    ) -> None:
-        self._model, self._answers, self._on_batch = model, answers, on_batch
-
-    def __call__(self, prompts: Sequence[str]) -> list[str]:
-        """Return an answer for each prompt, in the order of the prompts; asks none twice."""
-        order = sorted(set(prompts), key=lambda prompt: (len(prompt), prompt))
-        found: dict[str, str] = {}
-        for start in range(0, len(order), self._model.n_batch):
-            batch = order[start : start + self._model.n_batch]
-            content = json.dumps([self._model.digest, *batch]).encode("ascii")
-            key = hashlib.sha256(content).hexdigest()[:32]
-            answers = self._answers.get(key)
-            is_known = answers is not None
-            if answers is None:
-                answers = self._model(batch)
-                self._answers.add(key, answers)
-            found.update(zip(batch, answers, strict=True))
-            self._on_batch(len(batch) / len(order), is_known)
-        return [found[prompt] for prompt in prompts]
+    order = sorted(set(prompts), key=lambda prompt: (len(prompt), prompt))
+    found: dict[str, str] = {}
+    for start in range(0, len(order), model.n_batch):
+        batch = order[start : start + model.n_batch]
+        texts, is_known = answers.of([model.digest, *batch], partial(model, batch))
+        found.update(zip(batch, texts, strict=True))
+        portion(len(found) / len(order), is_cached=is_known)
+    portion(1.0, is_cached=True)
+    return [found[prompt] for prompt in prompts]
 
 
-class AnswerFile:
-    """Lines `[key, answers]`, private; in memory is where each of them begins.
-
-    What a kill left half written at the end of the file is cut off.
-    """
-
-    def __init__(self, path: Path) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._file = os.fdopen(os.open(path, flags, 0o600), "r+b")
-        self._places: dict[str, int] = {}
-        end = 0
-        for line in self._file:
-            try:
-                key, _ = _ENTRY.validate_json(line)
-            except ValueError:
-                break
-            if not line.endswith(b"\n"):
-                break
-            self._places[key] = end
-            end += len(line)
-        self._file.truncate(end)
-
-    def get(self, key: str) -> list[str] | None:
-        """Return the answers under a key, if they are kept."""
-        if key not in self._places:
-            return None
-        self._file.seek(self._places[key])
-        answers: list[str] = json.loads(self._file.readline())[1]
-        return answers
-
-    def add(self, key: str, answers: Sequence[str]) -> None:
-        """Append answers; a kill after this does not lose them."""
-        self._places[key] = self._file.seek(0, os.SEEK_END)
-        self._file.write(json.dumps([key, list(answers)]).encode("ascii") + b"\n")
-        self._file.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-
-_ENTRY = TypeAdapter(tuple[str, list[str]])
-
-REFUSED, SUMMARY, ANSWERS = "refused.jsonl", "summary.json", "answers.jsonl"
+REFUSED, SUMMARY = "refused.jsonl", "summary.json"
 SPLIT_FILES = {split: f"{split}.jsonl" for split in SPLITS}
 FILES = (*SPLIT_FILES.values(), REFUSED, SUMMARY)
 SURVEY, FILL = "reading who the notes are about", "filling names in"
@@ -290,15 +214,12 @@ _BATCH_NOTES = 32
 class ChainOrder:
     """How a corpus with names is made: by rules and without translation, if nothing is said.
 
-    With `has_template` notes without any mask get a Japanese header and mentions. `sizes` are those
-    of validation, test and training. `typer` and `translator` are language models that are asked
-    what stood at masks, and to translate into Japanese.
+    `typer` and `translator` are language models that are asked what stood at masks, and to
+    translate into Japanese.
     """
 
     seed: int = 0
     locale: str = JAPANESE
-    has_template: bool = True
-    sizes: tuple[int, int, int] | None = None
     typer: LanguageModel | None = None
     translator: LanguageModel | None = None
 
@@ -313,11 +234,11 @@ def build_named(
 ) -> dict[str, Any]:
     """Make a corpus with names and return its summary; the folder, which must be empty, is new.
 
-    The summary has counts, no name and no text of a note. `n_templates` notes without masks got a
-    Japanese header and mentions; `n_restored` masks were no personal information and hold text
+    The summary has counts, no name and no text of a note. `n_templates` Japanese notes without
+    masks got a header and mentions; `n_restored` masks were no personal information and hold text
     again; `unknown` ones stayed, by category, and so did `n_marks_left` typed placeholders of no
     known name; of `n_passages` that were to be translated `n_passages_kept` were left in their
-    language. `namesakes_per_100_000` people share somebody's full name, by the tables of names.
+    language.
 
     `progress` and `should_stop` are asked for each batch of notes and of a model's prompts; the
     unit is bytes of the source. When a person stops, nothing is left but a model's answers.
@@ -350,9 +271,10 @@ class _Chain:
         self._source, self._order, self._files, self._meter = source, order, files, meter
         self._profiles, self._leaks = ProfileTable(), LeakCounter()
         self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._models = [one for one in (order.typer, order.translator) if one]
         owners, ids = array("q"), set[int]()
         self._has_blanks = True  # `___` are masks where no note has a placeholder
-        is_cached = bool(order.typer or order.translator)
+        is_cached = bool(self._models)
         for note in source.read(on_bytes=lambda n: meter.add(SURVEY, n, is_cached=is_cached)):
             if isinstance(note, Note):
                 owners.append(self._profiles.add(note))
@@ -361,33 +283,22 @@ class _Chain:
         if not owners:
             raise AuditError("No row is a note.", where="notes")
         is_alone = [self._profiles.is_alone(owner) for owner in owners]
-        self._split = split_notes(is_alone, sizes=order.sizes, seed=order.seed)
+        self._split = split_notes(is_alone, seed=order.seed)
         self._has_same_ids = len(ids) < len(owners)
 
     def fill(self, answers: AnswerFile, *, n_units: float) -> None:
         """Write all notes; each model has an equal part of the units of a batch."""
-        models = [one for one in (self._order.typer, self._order.translator) if one]
-        units = left = 0.0
-
-        def answered(share: float, is_known: bool) -> None:
-            nonlocal left
-            done = min(left, units * share / len(models))
-            left -= done
-            self._meter.add(FILL, done, is_cached=is_known)
-
-        asked = {id(one): AskedModel(one, answers=answers, on_batch=answered) for one in models}
-        typer, translator = (
-            asked.get(id(one)) for one in (self._order.typer, self._order.translator)
-        )
         notes, n_left = self._notes(), len(self._split)
         while batch := list(islice(notes, _BATCH_NOTES)):
-            units = left = n_units * len(batch) / len(self._split)
             n_left -= len(batch)
             if n_left < 0:
                 raise _changed()
-            texts = self._typed(batch, typer)
-            if translator:
-                done = translated(texts, ask=translator)
+            units = n_units * len(batch) / len(self._split) / max(1, len(self._models))
+            ask = {id(one): partial(asked, one, answers, Portion(self._meter, FILL, units))
+                   for one in self._models}  # fmt: skip
+            texts = self._typed(batch, ask.get(id(self._order.typer)))
+            if self._order.translator:
+                done = translated(texts, ask=ask[id(self._order.translator)])
                 texts = [one.text for one in done]
                 self._counts[""].update(
                     n_passages=sum(one.n_passages for one in done),
@@ -395,7 +306,7 @@ class _Chain:
                 )
             for note, text in zip(batch, texts, strict=True):
                 self._write(note, text)
-            self._meter.add(FILL, left)
+            self._meter.add(FILL, 0.0 if self._models else units)
         if n_left:
             raise _changed()
 
@@ -406,25 +317,29 @@ class _Chain:
                 yield note
             else:
                 self._counts[""]["n_refused"] += 1
-                self._files[REFUSED].write(_line(asdict(note)))
+                self._files[REFUSED].write(json_line(asdict(note)))
 
-    def _typed(self, notes: Sequence[Note], typer: AskedModel | None) -> list[str]:
+    def _typed(self, notes: Sequence[Note], ask: Answerer | None) -> list[str]:
         texts = [note.text for note in notes]
-        found = typed_notes(texts, has_blanks=self._has_blanks, ask=typer)
+        found = typed_notes(texts, has_blanks=self._has_blanks, ask=ask)
         for i, (note, typed) in enumerate(zip(notes, found, strict=True)):
-            if not typed.n_masks and self._order.has_template and not has_marks(note.text):
-                self._counts[""]["n_templates"] += 1
-                key = f"{owner_of(note)}/{note.row}"
-                texts[i] = with_template(note.text, seed=self._order.seed, note=key)
-            else:
-                self._counts["unknown"].update(typed.unknown)
-                self._counts[""]["n_restored"] += typed.n_restored
+            self._counts["unknown"].update(typed.unknown)
+            self._counts[""]["n_restored"] += typed.n_restored
+            if typed.n_masks or has_marks(note.text) or language_of(note.text) != "ja":
                 texts[i] = with_marked_ages(typed.text)
+            else:
+                self._counts[""]["n_templates"] += 1
+                key = f"{patient_key(note)}/{note.row}"
+                texts[i] = with_template(note.text, seed=self._order.seed, note=key)
         return texts
 
     def _write(self, note: Note, text: str) -> None:
         """Fill a note and write it into the file of its split."""
-        done = filled(text, context=self._context(note))
+        try:
+            context = self._profiles.context(note, seed=self._order.seed, locale=self._order.locale)
+        except KeyError:
+            raise _changed() from None
+        done = filled(text, context=context)
         split = SPLITS[self._split[self._counts[""]["n_notes"]]]
         doc_id = f"{note.note_id}#{note.row}" if self._has_same_ids else note.note_id
         self._counts[""].update(n_notes=1, n_marks_left=done.n_left)
@@ -432,27 +347,13 @@ class _Chain:
         self._counts["spans"].update(span.label for span in done.spans)
         self._counts["kinds"].update(span.kind for span in done.spans)
         names = [done.text[s.start : s.end] for s in done.spans if s.label == IDENTIFIER]
-        self._leaks.add(split, patient=owner_of(note), doc_id=doc_id, text=done.text, names=names)
+        self._leaks.add(
+            split, patient=patient_key(note), doc_id=doc_id, text=done.text, names=names
+        )
         patient = {"patient_id": note.patient_id} if note.patient_id else {}
         spans = [asdict(span) for span in done.spans]
         line = {"doc_id": doc_id, "text": done.text, **patient, "spans": spans}
-        self._files[SPLIT_FILES[split]].write(_line(line))
-
-    def _context(self, note: Note) -> NoteContext:
-        seed, owner, locale = self._order.seed, owner_of(note), self._order.locale
-        try:
-            known = self._profiles.profile(note, seed=seed)
-        except KeyError:
-            raise _changed() from None
-        return NoteContext(
-            seed=seed,
-            identity=identity_of(seed, owner, known.profile, locale=locale),
-            stay=f"{owner}/{note.admission_id}",
-            note=f"{owner}/{note.row}",
-            near=parsed_day(note.chart_time) or known.first_day,
-            interval=known.interval,
-            locale=locale,
-        )
+        self._files[SPLIT_FILES[split]].write(json_line(line))
 
     def summary(self) -> dict[str, Any]:
         """Return what was counted, with the SHA-256 of each file."""
@@ -470,14 +371,8 @@ class _Chain:
             "kinds": kinds,
             "splits": {name: self._counts["splits"][name] for name in SPLITS},
             "leaks": self._leaks.check(),
-            "namesakes_per_100_000": round(namesakes_expected(locale=self._order.locale), 3),
             "digests": {name: self._files[name].digest for name in FILES if name != SUMMARY},
         }
-
-
-def _line(record: object) -> bytes:
-    text = json.dumps(record, ensure_ascii=False) + "\n"
-    return text.encode("utf-8", "surrogatepass")
 
 
 def _changed() -> AuditError:

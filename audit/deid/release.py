@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import string
 from calendar import monthrange
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -36,8 +37,7 @@ from audit.notes.spans import (
 )
 from audit.task import MAX_SEED, Record
 
-_DIGITS = "〇一二三四五六七八九"
-_PARTS, _TABLE = pattern_table("release.txt", numbers=f"{_DIGITS}十")
+_PARTS, _TABLE = pattern_table("release.txt", numbers="〇一二三四五六七八九十")
 _RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
 _FORMS = tuple(re.compile(pattern) for _, pattern in _TABLE["written dates"])
 
@@ -46,7 +46,7 @@ MASK_CHAR = "■"
 FROM_TEXT = "text"
 """The language of placeholders that each note decides itself."""
 LANGUAGES = (FROM_TEXT, "ja", "en")
-VERSION = 2
+VERSION = 3
 """Of what takes a mark's place: goes up with every change of a released text."""
 
 _WORDS = {
@@ -221,7 +221,7 @@ def _kind(mark: _Mark) -> str:
     is_cued = _RE["AGE_AFTER"].match(mark.after) or _RE["AGE_BEFORE"].search(mark.before)
     if _RE["AGE"].search(folded) or (is_cued and re.fullmatch(r"[0-9]{1,3}", folded)):
         return "age"
-    is_date = any(_dates(folded, is_japanese=known, is_day_first=False) for known in (True, False))
+    is_date = _RE["DATE_WORDS"].fullmatch(folded) and _RE["DATE_SIGN"].search(folded)
     if is_date or _RE["WEEKDAY"].fullmatch(folded):
         return "date"
     if _RE["SEX"].fullmatch(folded):
@@ -262,7 +262,7 @@ def _english_names() -> frozenset[str]:
     return frozenset((*Provider.first_names, *Provider.last_names))
 
 
-class _Written(NamedTuple):
+class _Date(NamedTuple):
     """A date as it is written, whole or in part, with its western year.
 
     `match` is its place in the folded mark; `roles` say what each of its groups is, those that are
@@ -276,45 +276,34 @@ class _Written(NamedTuple):
     day: int | None
 
 
-_Dates = tuple[_Written, ...]
-
-
-def _dates(folded: str, *, is_japanese: bool, is_day_first: bool) -> _Dates:
-    """Return the dates of which a mark consists; none where anything else stands in it.
-
-    In a Japanese note three short numbers begin with the year, otherwise with day or month.
-    """
-    found: list[_Written] = []
+def _dates(folded: str, *, is_japanese: bool) -> list[_Date]:
+    """Return the dates of which a mark consists; none where anything else stands in it."""
+    found: list[_Date] = []
     at = 0
     while (at := _RE["BETWEEN"].match(folded, at).end()) < len(folded):  # type: ignore[union-attr]
         matches = [match for form in _FORMS if (match := form.match(folded, at))]
-        matches.sort(key=lambda match: -match.end())
-        read = (_read(one, is_japanese=is_japanese, is_day_first=is_day_first) for one in matches)
-        longest = next(filter(None, read), None)
-        if longest is None:
-            return ()
-        found.append(longest)
-        at = longest.match.end()
-    return tuple(found)
+        dates = [one for match in matches if (one := _read(match, is_japanese=is_japanese))]
+        if not dates:
+            return []
+        found.append(max(dates, key=lambda one: one.match.end()))
+        at = found[-1].match.end()
+    return found
 
 
-def _read(match: re.Match[str], *, is_japanese: bool, is_day_first: bool) -> _Written | None:
-    """Return a date, of numbers in the first order in which they are one."""
+def _read(match: re.Match[str], *, is_japanese: bool) -> _Date | None:
+    """Return a date, of numbers in the first order in which they are one.
+
+    In a Japanese note three short numbers begin with the year, otherwise with month or day.
+    """
     given = {name: text for name, text in match.groupdict().items() if text}
-    orders = [""]
-    if "n1" in given:
-        orders = ["dmy", "mdy"] if is_day_first else ["mdy", "dmy"]
-        if "n3" not in given:
-            # 9/92 is a month and a year
-            orders = ["my"] if int(given["n2"]) > 31 else [order[:2] for order in orders]
-        elif len(given["n3"]) < 4 and (is_japanese or int(given["n1"]) > 31):
-            orders = ["ymd"]
-    for order in orders:
-        numbers = dict(zip(("n1", "n2", "n3"), order, strict=False))
+    is_short = len(given.get("n3", "2024")) < 4
+    is_year_first = is_short and (is_japanese or int(given["n1"]) > 31)
+    for order in ("ymd",) if is_year_first else ("mdy", "dmy"):
+        numbers = dict(zip(("n1", "n2", "n3"), order, strict=True))
         roles = {name: numbers.get(name, name) for name in given}
         with suppress(ValueError):
             parts = {roles[name]: text for name, text in given.items()}
-            return _Written(match, roles, *_year_month_day(parts))
+            return _Date(match, roles, *_year_month_day(parts))
     return None
 
 
@@ -325,89 +314,55 @@ _CENTURY = 69  # two digits from here on are of the 1900s, as POSIX has it
 
 def _year_month_day(parts: Mapping[str, str]) -> tuple[int | None, int | None, int | None]:
     """Return what parts of a date say; ValueError where there is no such day."""
-    year, month, day = (_number(parts.get(name)) for name in "ymd")
+    numbers = {role: int(parts[role].replace("元", "1"))
+               for role in ("y", "m", "d", "ey") if role in parts}  # fmt: skip
+    year, month, day = map(numbers.get, "ymd")
     if year is not None and year < 100:
         year += 1900 if year >= _CENTURY else 2000
-    if "ey" in parts:
-        number = 1 if parts["ey"] == "元" else _number(parts["ey"])
+    if "ey" in numbers:
         first = next(first for first, name, letter in ERAS
-                     if parts["era"].upper() in (name, name[0], letter))  # fmt: skip
-        if not number or year not in (None, first.year + number - 1):
+                     if parts["era"] in (name, name[0], letter))  # fmt: skip
+        if not numbers["ey"] or year not in (None, first.year + numbers["ey"] - 1):
             raise ValueError("another year")
-        year = first.year + number - 1
+        year = first.year + numbers["ey"] - 1
     if "mn" in parts:
         month = 1 + [name[:3] for name in _MONTHS].index(parts["mn"][:3].lower())
     date(2024 if year is None else year, 1 if month is None else month, 1 if day is None else day)
     return year, month, day
 
 
-def _number(written: str | None) -> int | None:
-    if written is None:
-        return None
-    digits = written.lstrip("'").translate({ord(c): str(i) for i, c in enumerate(_DIGITS)})
-    tens, ten, ones = digits.partition("十")
-    if not ten:
-        return int(digits)
-    return None if len(tens) > 1 or len(ones) > 1 else 10 * int(tens or 1) + int(ones or 0)
-
-
-def _what_stood(
-    text: str, marks: Sequence[_Mark], *, is_japanese: bool
-) -> Iterator[tuple[_Mark, str, bool, _Dates]]:
-    """Yield marks with the kind of what stood there, and whether a rule or a cue says so.
-
-    Last come the dates of which a mark consists that is surely a date.
-    """
-    found = list(RuleTagger().found(folded_text(text)))
-    # Dates in numbers have the day first where one of them tells so.
-    pairs = ((int(m["a"]), int(m["b"])) for one in marks for m in _RE["PAIR"].finditer(one.folded))
-    is_day_first = not is_japanese and any(12 < a <= 31 and b <= 12 for a, b in pairs)
-    personal = set(without_clinical(text, [mark.span for mark in marks]))
-    for mark in marks:
-        kind, span, dates = _kind(mark), mark.span, _Dates()
-        groups = {group for group, one in found if 2 * span.overlap(one.span) > span.n_chars}
-        is_told = not groups.isdisjoint(_GROUPS.get(kind, ()))
-        if kind == "date" and span in personal:
-            dates = _dates(mark.folded, is_japanese=is_japanese, is_day_first=is_day_first)
-            # A date that nothing tells may still be a number of another kind.
-            dates = dates if is_told or _is_told_date(mark, dates) else ()
-        yield mark, kind, span in personal and (is_told or _is_told(mark, kind)), dates
-
-
-def _is_told(mark: _Mark, kind: str) -> bool:
+def _is_told(mark: _Mark, kind: str, dates: Sequence[_Date]) -> bool:
+    """Whether a cue in the note, or the form, says that a mark is of its kind."""
     folded, before = mark.folded, mark.before
-    n_digits = sum(char.isdigit() for char in folded)
-    if kind == "name":
-        return bool(_RE["NAME"].fullmatch(folded)) and _is_named(mark)
-    if kind == "id":
-        return n_digits > 0 and bool(_RE["ID_BEFORE"].search(before))
-    if kind == "contact":
-        is_cued = n_digits >= 3 and _RE["CONTACT_BEFORE"].search(before)
-        return "@" in mark.text or bool(is_cued or _RE["TELEPHONE"].fullmatch(folded))
-    if kind == "place":
-        return before.endswith("〒") or bool(_RE["HOSPITAL"].search(folded))
+    has_digit = any(char.isdigit() for char in folded)
+    match kind:
+        case "name":
+            return bool(_RE["NAME"].fullmatch(folded)) and _is_named(mark)
+        case "id":
+            return has_digit and bool(_RE["ID_BEFORE"].search(before))
+        case "contact":
+            return "@" in mark.text or bool(_RE["TELEPHONE"].fullmatch(folded))
+        case "place":
+            return before.endswith("〒") or bool(_RE["HOSPITAL"].search(folded))
+        case "date":
+            is_cued = _RE["DAY_AFTER"].match(mark.after) or _RE["DAY_BEFORE"].search(before)
+            return bool(is_cued) or all(map(_is_told_date, dates))
     return kind == "age"
 
 
-def _is_told_date(mark: _Mark, dates: _Dates) -> bool:
-    """Whether a cue tells that dates are dates, or the form of each; 4-4-4 may be a dose."""
-    if _RE["DAY_AFTER"].match(mark.after) or _RE["DAY_BEFORE"].search(mark.before):
-        return True
-    known = [(one.year is not None, one.month is not None) for one in dates]
-    if known == [(True, False)] and _RE["YEAR_BEFORE"].search(mark.before):
-        return True
-    return all(
-        any(has) if _RE["DAY_WORD"].search(one.match[0])
-        else all(has) and not re.fullmatch(r"[0-9]([-./][0-9])+", one.match[0])
-        for one, has in zip(dates, known, strict=True)
-    )  # fmt: skip
+def _is_told_date(one: _Date) -> bool:
+    """Whether the form tells that it is a date; 4-4-4 may be a dose."""
+    has = one.year is not None, one.month is not None
+    if _RE["DAY_WORD"].search(one.match[0]):
+        return any(has)
+    return all(has) and not re.fullmatch(r"[0-9]([-./][0-9])+", one.match[0])
 
 
 _MAX_YEARS, _LEAST_WEEKS, _MOST_WEEKS = 4, 4, 48
 MAX_OFFSET_DAYS = 7 * (_MAX_YEARS * 52 + _MOST_WEEKS)
-_DEFAULT_DAY = date(2022, 7, 2)
 _ADULT = range(20, 90)
 _N_TRIES = 9
+_POOLS = (string.digits, string.ascii_uppercase, string.ascii_lowercase)
 
 
 @dataclass(frozen=True)
@@ -419,14 +374,23 @@ class _Surrogates:
 
     def of(self, text: str, marks: Sequence[_Mark], *, language: str) -> list[str]:
         """Return the texts that take the places of a note's marks."""
-        stood = list(_what_stood(text, marks, is_japanese=language == "ja"))
+        found = list(RuleTagger().found(folded_text(text)))
+        personal = set(without_clinical(text, [mark.span for mark in marks]))
         # Dates move by whole weeks into the past, never whole years: 1 to 4 years, 4 to 48 weeks.
         number, weeks = divmod(self._draw("days", self.patient), _MOST_WEEKS - _LEAST_WEEKS + 1)
         by = timedelta(days=-7 * ((1 + number % _MAX_YEARS) * 52 + _LEAST_WEEKS + weeks))
-        moved = _moved([(mark, dates) for mark, kind, _, dates in stood if kind == "date"], by)
+        stood = []
+        for mark in marks:
+            kind, span = _kind(mark), mark.span
+            dates = _dates(mark.folded, is_japanese=language == "ja") if kind == "date" else []
+            groups = {group for group, one in found if 2 * span.overlap(one.span) > span.n_chars}
+            is_told = not groups.isdisjoint(_GROUPS.get(kind, ())) or _is_told(mark, kind, dates)
+            is_told = is_told and span in personal
+            stood.append((mark, kind if is_told else "", dates if is_told else []))
+        mover = _Mover(by, (one for *_, dates in stood for one in dates))
         new = []
-        for mark, kind, is_told, _ in stood:
-            value = next(moved) if kind == "date" else self._told(mark, kind) if is_told else None
+        for mark, kind, dates in stood:
+            value = mover.moved(mark, dates) if kind == "date" else self._told(mark, kind)
             new.append(_placeholder(mark, language) if value in (None, mark.text) else str(value))
         return new
 
@@ -436,6 +400,8 @@ class _Surrogates:
 
     def _told(self, mark: _Mark, kind: str) -> str | None:
         folded = mark.folded
+        if not kind:
+            return None
         if kind == "name":
             return self._name(folded, is_full=mark.span.label == IDENTIFIER)
         if kind == "age":
@@ -483,22 +449,15 @@ class _Surrogates:
 
     def _code(self, mark: _Mark) -> str:
         """Return digits for digits, of the same width, and letters for letters beside digits."""
-        new = list(mark.text)
-        for word in re.finditer(r"\S+", mark.text):
-            has_digit = any(char.isdigit() for char in word[0])
+        changes = []
+        for word in re.finditer(r"\S*[0-9]\S*", mark.folded):
             for place in range(*word.span()):
-                plain = mark.folded[place]
-                draw = self._draw("code", mark.folded, place, self.patient)
-                if (place, plain) == (0, "0") or not plain.isascii():
-                    continue  # a telephone number stays one
-                if plain.isdigit():
-                    to = ord("0") + draw % 10
-                elif plain.isalpha() and has_digit:
-                    to = ord("A" if plain.isupper() else "a") + draw % 26
-                else:
-                    continue
-                new[place] = chr(ord(new[place]) - ord(plain) + to)
-        return "".join(new)
+                char = mark.folded[place]
+                pool = next((one for one in _POOLS if char in one), "")
+                if pool and (place, char) != (0, "0"):  # a telephone number stays one
+                    draw = self._draw("code", mark.folded, place, self.patient)
+                    changes.append((place, place + 1, pool[draw % len(pool)]))
+        return _rewritten(mark, changes)
 
     def _age(self, mark: _Mark) -> str | None:
         """Return an adult's age in years, moved by at most three; None for any other age."""
@@ -528,109 +487,78 @@ def _rewritten(mark: _Mark, changes: Iterable[tuple[int, int, str]]) -> str:
     )  # fmt: skip
 
 
-def _moved(marks: Sequence[tuple[_Mark, _Dates]], by: timedelta) -> Iterator[str | None]:
-    """Yield the marks of a note with their dates moved; None for one that cannot be.
+class _Mover:
+    """Moves the dates of a note; `anchor` is the last day that was told."""
 
-    A mark without dates, or which a word ties to another year or month, cannot be moved.
-    """
-    resolved = iter(_resolved(marks))
-    pads = any(re.search(r"(?<![0-9])0[1-9](?![0-9])", mark.folded) for mark, _ in marks)
-    for mark, dates in marks:
-        days = [next(resolved) for _ in dates]
+    def __init__(self, by: timedelta, dates: Iterable[_Date]) -> None:
+        self._by = by
+        self._whole = [date(one.year, one.month, one.day) for one in dates
+                       if one.year and one.month and one.day]  # fmt: skip
+        self._anchor = next(iter(self._whole), None)
+
+    def moved(self, mark: _Mark, dates: Sequence[_Date]) -> str | None:
+        """Return a mark with its dates moved; None for one that cannot be.
+
+        That is one without dates, or which a word ties to another year or month.
+        """
         is_tied = _RE["RELATIVE"].search(mark.before[-3:]) or _RE["RELATIVE"].search(mark.text)
-        new = None
-        if dates and None not in days and not is_tied:
-            with suppress(OverflowError, ValueError):
-                new = _rewritten(mark, [
-                    (*one.match.span(group), _value(role, one.match[group], one, day + by, pads))
-                    for one, day in zip(dates, days, strict=True) if day is not None
-                    for group, role in one.roles.items() if role not in ("s", "dot")
-                ])  # fmt: skip
-        yield new
+        changes = []
+        for one in dates:
+            day = self.day_of(one)
+            if day is None:
+                return None
+            self._anchor = day if one.day else self._anchor
+            roles = [pair for pair in one.roles.items() if pair[1] not in ("s", "dot")]
+            try:
+                changes += [
+                    (*one.match.span(group), _value(role, one, one.match[group], day + self._by))
+                    for group, role in roles
+                ]
+            except (OverflowError, ValueError):  # beyond the calendar, or the eras
+                return None
+        return _rewritten(mark, changes) if changes and not is_tied else None
+
+    def day_of(self, one: _Date) -> date | None:
+        """Return a date; of one without a year that next to the anchor.
+
+        A month or a year stands for a whole date in it, if the note has one; else for its middle.
+        """
+        day = one.day or 15
+        if one.year is not None:
+            middle = date(one.year, one.month or 7, day if one.month else 2)
+            inside = (found for found in self._whole if found.year == one.year
+                      and one.month in (None, found.month) and one.day is None)  # fmt: skip
+            return next(inside, middle)
+        if one.month is None and self._anchor is None:
+            return None
+        near = self._anchor or _DEFAULT_DAY
+        months = (divmod(near.year * 12 + near.month - 1 + k, 12) for k in range(-7, 8))
+        days = [date(year, month + 1, day) for year, month in months
+                if one.month in (None, month + 1) and 1 <= year <= 9999
+                and day <= monthrange(year, month + 1)[1]]  # fmt: skip
+        return min(days, key=lambda found: (abs((found - near).days), found), default=None)
 
 
-def _resolved(marks: Sequence[tuple[_Mark, _Dates]]) -> list[date | None]:
-    """Return the day that stands for each date of all marks; None where nothing tells it."""
-    rows = [(one, bool(_RE["BIRTH"].search(mark.before[-20:])) or mark.after.startswith("生"))
-            for mark, dates in marks for one in dates]  # fmt: skip
-    finer = [
-        date(one.year, one.month, one.day) for one, is_birth in rows
-        if not is_birth and one.year is not None and one.month is not None and one.day is not None
-    ]  # fmt: skip
-    anchor = next(iter(finer), None)
-    days: list[date | None] = []
-    for one, is_birth in rows:  # no other date is near a birth
-        day = _day_of(one, anchor)
-        days.append(day)
-        if day is not None and one.day is not None and not is_birth:
-            anchor = day
-            finer.append(day)
-    # What is coarse stands for a finer date inside it, if the note has one; else for its middle.
-    for is_year in (False, True):
-        coarse = [i for i, (one, _) in enumerate(rows)
-                  if one.day is None and (one.month is None) == is_year]  # fmt: skip
-        for i in coarse:
-            middle = days[i]
-            inside = (day for day in finer if middle and day.year == middle.year
-                      and (is_year or day.month == middle.month))  # fmt: skip
-            days[i] = next(inside, middle)
-        finer += [day for i in coarse if (day := days[i]) is not None]
-    return days
+_DEFAULT_DAY = date(2022, 7, 2)
 
 
-def _day_of(one: _Written, anchor: date | None) -> date | None:
-    """Return a date, or the middle of it; of one without a year that which is next to `anchor`."""
-    _, _, year, month, day = one
-    if year is not None:
-        return date(year, 7, 2) if month is None else date(year, month, day or 15)
-    near = anchor or _DEFAULT_DAY
-    if month is not None:
-        months = [(near.year + k, month) for k in range(-4, 5)]
-    elif anchor is not None:
-        first = near.year * 12 + near.month - 1
-        months = [(at // 12, at % 12 + 1) for at in range(first - 2, first + 3)]
-    else:
-        return None
-    day = day or 15
-    days = [date(y, m, day) for y, m in months if 1 <= y <= 9999 and day <= monthrange(y, m)[1]]
-    return min(days, key=lambda found: (abs((found - near).days), found), default=None)
-
-
-def _value(role: str, old: str, one: _Written, day: date, pads: bool) -> str:
+def _value(role: str, one: _Date, old: str, day: date) -> str:
     """Return the new text of a part of a date; ValueError where an era has none."""
     if role == "mn":
         return _month_name(old, day.month, has_dot=bool(one.match["dot"]))
-    if role == "th":
-        is_teen = 10 <= day.day % 100 <= 20
-        return "th" if is_teen else {1: "st", 2: "nd", 3: "rd"}.get(day.day % 10, "th")
-    numbers, n_digits = {"y": day.year, "m": day.month, "d": day.day}, 1
-    if role in ("era", "ey"):
-        name, letter, numbers["ey"] = era_year(day)
-        if role == "era":
-            written = letter if old.isascii() else name if len(old) == 2 else name[0]
-            return written.lower() if old.islower() else written
-    number, bare = numbers[role], old.lstrip("'")
-    if old == "元":
-        return old if number == 1 else str(number)
-    if not bare.isascii():
-        return _kanji(number, is_by_digit=len(old) == 4)
     if role == "y":
-        return f"{number:04d}" if len(bare) == 4 else old[:-2] + f"{number % 100:02d}"
-    if role == "ey":
-        n_digits = len(old) if old[0] == "0" else 1
-    elif _is_padded(one.match, pads):
-        n_digits = 2
-    return str(number).zfill(n_digits)
-
-
-def _is_padded(match: re.Match[str], pads: bool) -> bool:
-    """Whether month and day have two digits, as they are written; `pads` says so of the note."""
-    given = match.groupdict()
-    parts = [text for name in ("m", "d", "n1", "n2") if (text := given.get(name))]
-    is_packed = "s" not in given and match[0].isdigit() and len(match[0]) == 8
-    is_plain = any(len(part) == 1 for part in parts)
-    has_zero = any(len(part) == 2 and part[0] == "0" for part in parts)
-    return is_packed or has_zero or ((given.get("s") == "-" or pads) and not is_plain)
+        return f"{day.year:04d}"[-len(old) :]
+    if role in ("era", "ey"):
+        name, letter, year = era_year(day)
+        if role == "era":
+            return letter if old.isascii() else name[: len(old)]
+        return (
+            "元" if (old, year) == ("元", 1) else str(year).zfill(len(old) if old[0] == "0" else 1)
+        )
+    parts = [one.match[group] for group, of in one.roles.items() if of in ("m", "d")]
+    has_zero = any(part[0] == "0" for part in parts) or "-" in one.match[0]
+    is_padded = min(map(len, parts)) == 2 and (has_zero or one.match[0].isdigit())
+    return str(day.month if role == "m" else day.day).zfill(1 + is_padded)
 
 
 def _month_name(old: str, month: int, *, has_dot: bool) -> str:
@@ -638,11 +566,3 @@ def _month_name(old: str, month: int, *, has_dot: bool) -> str:
     is_short = len(old) <= 4 and (has_dot or old.lower() not in ("may", "june", "july"))
     new = name[:3] if is_short else name
     return new.upper() if old.isupper() else new if old.islower() else new.capitalize()
-
-
-def _kanji(number: int, *, is_by_digit: bool) -> str:
-    tens, ones = divmod(number, 10)
-    digits = f"{number:04d}" if is_by_digit else (
-        ("" if tens < 2 else str(tens)) + "十" * (tens > 0) + (str(ones) if ones else "")
-    )  # fmt: skip
-    return digits.translate({ord("0") + i: char for i, char in enumerate(_DIGITS)})

@@ -7,36 +7,35 @@ registered folders by its identifier, which is compared and never made into a pa
 from __future__ import annotations
 
 import codecs
-import csv
 import gzip
 import importlib
+import io
 import math
 import os
 import re
 import stat
 import zlib
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from audit.errors import AuditError, Message
 from audit.foreign import ARCHIVES, SAVE_AS_UTF8, decode_text, json_value, refusing
 from audit.home import DEMO_HOSPITAL, registered_folders
-from audit.tables import MAX_COLUMNS, MAX_FIELD_CHARS, MAX_HEADER_BYTES, RowNote
+from audit.tables import MAX_COLUMNS, MAX_FIELD_CHARS, RowNote, csv_records, delimiter_of
 from audit.text import heading_key
 
 MAX_LINE_CHARS = 8_000_000
-"""Above this a line is cut and ends with a NUL, which no reader takes for a good row."""
 
-_BLOCK_BYTES = 1 << 20
+_HEAD_BYTES = 1 << 20
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
 # Notes pack five to one; what unpacks to a hundred times its size is made to fill a disk.
 _MAX_RATIO = 100
-_RATIO_SLACK_BYTES = 64 << 20
+_RATIO_SLACK_CHARS = 64 << 20
 _MAX_NUL_SHARE = 0.02
 _FEW_BROKEN = 1000
 _HALF = re.compile("[\ud800-\udfff]")
@@ -44,33 +43,44 @@ _HALF = re.compile("[\ud800-\udfff]")
 ByteListener = Callable[[int], None]
 
 
-def blocks_of(path: Path, *, on_bytes: ByteListener = lambda n: None) -> Iterator[bytes]:
-    """Read a plain or gzip file by blocks; `on_bytes` gets its bytes (packed) since the last."""
+@contextmanager
+def _unpacked(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    """Open a plain or gzip file: as it lies there, and unpacked."""
     try:
         with path.open("rb") as file:
             is_packed = file.read(2) == _GZIP
             file.seek(0)
-            unpacked = gzip.GzipFile(fileobj=file) if is_packed else file
-            n_unpacked = n_reported = 0
-            while block := unpacked.read(_BLOCK_BYTES):
-                n_unpacked += len(block)
-                n_packed = file.tell()
-                if n_unpacked > _MAX_RATIO * n_packed + _RATIO_SLACK_BYTES:
-                    raise AuditError(
-                        "The gzip file unpacks to more than {max_ratio} times its size.",
-                        where="notes",
-                        do="Unpack it yourself if it is what you expect.",
-                        max_ratio=_MAX_RATIO,
-                    )
-                yield block
-                on_bytes(n_packed - n_reported)
-                n_reported = n_packed
-            if file.tell() > n_reported:
-                on_bytes(file.tell() - n_reported)
+            yield file, cast(BinaryIO, gzip.GzipFile(fileobj=file)) if is_packed else file
     except (EOFError, gzip.BadGzipFile, zlib.error):
         raise AuditError("The gzip file is damaged, or ends too early.", where="notes") from None
     except OSError:
         raise AuditError("The file cannot be read.", where="notes") from None
+
+
+def lines_of(path: Path, *, codec: str, on_bytes: ByteListener = lambda n: None) -> Iterator[str]:
+    """Yield the lines of a plain or gzip file, cut at line feeds alone, which stay.
+
+    `on_bytes` gets the bytes of the file as it lies there since the last call.
+    """
+    with _unpacked(path) as (file, unpacked):
+        text = io.TextIOWrapper(unpacked, codec, "surrogateescape", newline="\n")
+        n_chars = n_reported = 0
+        for number, line in enumerate(iter(lambda: text.readline(MAX_LINE_CHARS + 1), ""), start=1):
+            if len(line) > MAX_LINE_CHARS:
+                where = Message("{subject}, line {number}", subject="notes", number=number)
+                raise AuditError("The line is too long.", where=where)
+            n_chars, n_packed = n_chars + len(line), file.tell()
+            if n_chars > _MAX_RATIO * n_packed + _RATIO_SLACK_CHARS:
+                raise AuditError(
+                    "The gzip file unpacks to more than {max_ratio} times its size.",
+                    where="notes",
+                    do="Unpack it yourself if it is what you expect.",
+                    max_ratio=_MAX_RATIO,
+                )
+            yield line
+            if n_packed > n_reported:
+                on_bytes(n_packed - n_reported)
+                n_reported = n_packed
 
 
 def encoding_of(head: bytes, *, what: str) -> str:
@@ -95,50 +105,9 @@ def encoding_of(head: bytes, *, what: str) -> str:
     return "utf-8-sig"
 
 
-def lines_of(blocks: Iterable[bytes], *, codec: str) -> Iterator[str]:
-    """Cut decoded blocks into lines at line feeds; the line feed stays, carriage returns too."""
-    decoder = codecs.getincrementaldecoder(codec)("surrogateescape")
-    pieces: list[str] = []
-    n_kept = 0
-
-    def keep(piece: str) -> None:
-        nonlocal n_kept
-        if n_kept <= MAX_LINE_CHARS:
-            n_kept += len(piece)
-            pieces.append(piece if n_kept <= MAX_LINE_CHARS else piece + "\0")
-
-    for block in blocks:
-        first, *others = decoder.decode(block).split("\n")
-        keep(first)
-        if others:
-            yield "".join(pieces) + "\n"
-            last = others.pop()
-            yield from (line + "\n" for line in others)
-            pieces, n_kept = [], 0
-            keep(last)
-    keep(decoder.decode(b"", final=True))
-    if n_kept:
-        yield "".join(pieces)
-
-
 def is_whole(text: str) -> bool:
     """Whether a text holds no NUL and no half character: a byte that did not fit, half a pair."""
     return "\0" not in text and (text.isascii() or not _HALF.search(text))
-
-
-MAX_RECORD_CHARS = 4 * MAX_FIELD_CHARS
-# Lines that a broken row had swallowed are read again; a file made of broken quotes may not turn
-# that into work without end.
-_REREAD_SHARE = 2
-_REREAD_CHARS = 64_000_000
-
-_BROKEN_LINE = (
-    "A quote is opened and not closed well, or the row is longer than 1 MB; line {first} left out."
-)
-_BROKEN_LINES = (
-    "A quote is opened and not closed well, or the row is longer than 1 MB; lines {first} to "
-    "{last} left out."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,104 +118,39 @@ class Row:
     cells: Mapping[str, str]
 
 
-class CsvRecords:
-    """The rows of a CSV file.
+def _csv_table(lines: Iterator[str]) -> tuple[tuple[str, ...], Iterator[tuple[int, list[str]]]]:
+    """Return the header of a CSV file, and its rows with their numbers."""
+    first = next(lines, "")
+    delimiter = delimiter_of(first, what="notes")
+    records = csv_records(chain([first], lines), delimiter, what="notes")
+    header = tuple(name.strip() for name in next(records)[1])
+    if not any(header):
+        raise AuditError("The first row does not name the columns.", where="notes, row 1")
+    if len(header) > MAX_COLUMNS:
+        raise AuditError(
+            "There are more than {max_columns} columns.",
+            where="notes, row 1",
+            max_columns=MAX_COLUMNS,
+        )
+    return header, records
 
-    A row that cannot be parsed gives up its first line only: the others are read again, so that
-    good rows which an open quote had swallowed are found. What lies between is one refusal with the
-    numbers of its lines.
-    """
 
-    def __init__(self, lines: Iterator[str]) -> None:
-        csv.field_size_limit(max(csv.field_size_limit(), MAX_FIELD_CHARS))
-        first = next(lines, "")
-        if len(first.encode("utf-8", "surrogatepass")) > MAX_HEADER_BYTES:
-            raise AuditError("The header is longer than 64 KB.", where="notes, row 1")
-        unquoted = re.sub('"[^"]*"', "", first)
-        self._delimiter = max(",;\t", key=unquoted.count)
-        self._lines = lines
-        self._queue = deque([first])
-        self._taken: list[str] = []
-        self._n_lines = self._n_chars = self._n_read = self._n_reread = 0
-        self._reader = self._new_reader()
-        self.header = tuple(name.strip() for name in self._next() or ())
-        if not any(self.header):
-            raise AuditError("The first row does not name the columns.", where="notes, row 1")
-        if len(self.header) > MAX_COLUMNS:
-            raise AuditError(
-                "There are more than {max_columns} columns.",
-                where="notes, row 1",
-                max_columns=MAX_COLUMNS,
-            )
-
-    def __iter__(self) -> Iterator[Row | RowNote]:
-        """Go through the rows after the header."""
-        row, broken_at, start = 1, 0, self._n_lines + 1
-        while (cells := self._next()) != ():
-            is_good = cells is not None and len(cells) == len(self.header)
-            if broken_at and is_good:
-                yield _broken(row, broken_at, start - 1)
-                broken_at = 0
-            if not broken_at:
-                row += 1
-                if cells is None:
-                    broken_at = start
-                elif cells != [""]:
-                    yield self._checked(row, cells)
-            start = self._n_lines + 1
-        if broken_at:
-            yield _broken(row, broken_at, self._n_lines)
-
-    def _next(self) -> Sequence[str] | None:
-        # An empty line is [""]; the end is (); a row that cannot be parsed is None.
-        self._taken.clear()
-        self._n_chars = 0
-        try:
-            return next(self._reader) or [""]
-        except StopIteration:
-            return ()
-        except csv.Error:
-            again = self._taken[1:]
-            self._n_reread += sum(map(len, again))
-            if self._n_reread <= _REREAD_CHARS + self._n_read // _REREAD_SHARE:
-                self._queue.extendleft(reversed(again))
-                self._n_lines -= len(again)
-            self._reader = self._new_reader()
-            return None
-
-    def _checked(self, row: int, cells: Sequence[str]) -> Row | RowNote:
-        if len(cells) != len(self.header):
-            return RowNote(
+def _csv_rows(lines: Iterator[str]) -> Iterator[Row | RowNote]:
+    header, records = _csv_table(lines)
+    for row, cells in records:
+        if len(cells) not in (0, len(header)):
+            yield RowNote(
                 row,
                 Message(
                     "The row has {n_cells} cells where the header has {n_header}.",
                     n_cells=len(cells),
-                    n_header=len(self.header),
+                    n_header=len(header),
                 ),
             )
-        if max(map(len, cells)) > MAX_FIELD_CHARS:
-            return RowNote(row, "A cell is longer than 1 MB.")
-        if not all(map(is_whole, cells)):
-            return RowNote(row, "The row holds a NUL character or bytes outside its encoding.")
-        return Row(row, dict(zip(self.header, cells, strict=True)))
-
-    def _new_reader(self) -> Iterator[list[str]]:
-        return csv.reader(self._feed(), delimiter=self._delimiter, strict=True)
-
-    def _feed(self) -> Iterator[str]:
-        while (line := self._queue.popleft() if self._queue else next(self._lines, "")) != "":
-            self._n_lines += 1
-            self._n_chars += len(line)
-            self._n_read += len(line)
-            self._taken.append(line)
-            if self._n_chars > MAX_RECORD_CHARS:
-                raise csv.Error
-            yield line
-
-
-def _broken(row: int, first: int, last: int) -> RowNote:
-    what = _BROKEN_LINE if first == last else _BROKEN_LINES
-    return RowNote(row, Message(what, first=first, last=last))
+        elif not all(map(is_whole, cells)):
+            yield RowNote(row, "The row holds a NUL character or bytes outside its encoding.")
+        elif cells:
+            yield Row(row, dict(zip(header, cells, strict=True)))
 
 
 def json_records(lines: Iterator[str]) -> Iterator[Row | RowNote]:
@@ -264,8 +168,6 @@ def _number_text(written: str) -> str | None:
 
 
 def _json_record(line: str, *, row: int) -> Row | RowNote:
-    if len(line) > MAX_LINE_CHARS:
-        return RowNote(row, "The line is too long.")
     try:
         found = json_value(line, refusal=AuditError("The line is not JSON."), number=_number_text)
     except AuditError:
@@ -318,26 +220,33 @@ class NoteSource:
     """Where notes are read from, with what was found out about it before reading.
 
     `kind` is "csv", "jsonl", "parquet" or "folder"; `codec` "utf-8-sig", "cp932" or "" where there
-    is none; `columns` go from a field of a note to its columns in the order in which they are
-    taken, empty for a folder; `n_bytes` are those of the files as they lie there.
+    is none; all `headings` in order; `columns` go from a field of a note to the headings that are
+    taken for it, of which the first that is filled wins; both empty for a folder. `n_bytes` are
+    those of the files as they lie there.
     """
 
     path: Path
     kind: str
     codec: str
+    headings: tuple[str, ...]
     columns: Mapping[str, tuple[str, ...]]
     n_bytes: int
 
+    @property
+    def has_text(self) -> bool:
+        """Whether it is clear where the notes stand."""
+        return self.kind == "folder" or bool(self.columns["text"])
+
     def read(self, *, on_bytes: ByteListener = lambda n: None) -> Iterator[Note | RowNote]:
-        """Go through the notes and the refusals in their order; `on_bytes` as in `blocks_of`."""
+        """Go through the notes and the refusals in their order; `on_bytes` as in `lines_of`."""
         if self.kind == "folder":
             yield from _folder_notes(self.path, on_bytes=on_bytes)
             return
         if self.kind == "parquet":
             records: Iterable[Row | RowNote] = _parquet_records(self, on_bytes=on_bytes)
         else:
-            lines = lines_of(blocks_of(self.path, on_bytes=on_bytes), codec=self.codec)
-            records = json_records(lines) if self.kind == "jsonl" else CsvRecords(lines)
+            lines = lines_of(self.path, codec=self.codec, on_bytes=on_bytes)
+            records = json_records(lines) if self.kind == "jsonl" else _csv_rows(lines)
         for record in records:
             yield record if isinstance(record, RowNote) else self._note(record)
 
@@ -356,6 +265,14 @@ def open_notes(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteS
     too), or a folder of .txt files, where a folder inside it is a patient. `columns`
     go from a field of a note to its column, for names that are not known.
     """
+    source = columns_of(path, columns=columns)
+    if not source.has_text:
+        raise AuditError("There is no column of texts.", where="notes", do=_FORMAT)
+    return source
+
+
+def columns_of(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteSource:
+    """Find out the same; where there is no column of texts, that is no error."""
     columns = columns or {}
     if unknown := sorted(set(columns) - set(FIELDS)):
         raise AuditError("`{unknown}` is no field of a note.", where="columns", unknown=unknown[0])
@@ -363,12 +280,10 @@ def open_notes(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteS
         n_bytes = sum(size for _, size in _text_files(path))
         if not n_bytes:
             raise AuditError("The folder holds no .txt files.", where="notes")
-        return NoteSource(path, "folder", "", {}, n_bytes)
-    kind, codec, header = _probed(path)
-    taken = _taken(header, wanted=columns)
-    if not taken["text"]:
-        raise AuditError("There is no column of texts.", where="notes", do=_FORMAT)
-    return NoteSource(path, kind, codec, taken, path.stat().st_size)
+        return NoteSource(path, "folder", "", (), {}, n_bytes)
+    kind, codec, headings = _probed(path)
+    taken = _taken(headings, wanted=columns)
+    return NoteSource(path, kind, codec, headings, taken, path.stat().st_size)
 
 
 def _probed(path: Path) -> tuple[str, str, tuple[str, ...]]:
@@ -381,7 +296,8 @@ def _probed(path: Path) -> tuple[str, str, tuple[str, ...]]:
         raise AuditError("This is not a regular file.", where="notes")
     if not state.st_size:
         raise AuditError("The file is empty.", where="notes")
-    head = next(blocks_of(path), b"")
+    with _unpacked(path) as (_, unpacked):
+        head = unpacked.read(_HEAD_BYTES)
     if head.startswith(_PARQUET):
         with _parquet(path) as file, _refusing_damage():
             return "parquet", "", tuple(file.schema_arrow.names)
@@ -391,7 +307,7 @@ def _probed(path: Path) -> tuple[str, str, tuple[str, ...]]:
                 "This is {kind}.", where="notes", do="Unpack it first, or use gzip.", kind=kind
             )
     codec = encoding_of(head, what="notes")
-    lines = lines_of(iter([head]), codec=codec)
+    lines = iter(io.StringIO(head.decode(codec, "surrogateescape"), newline="\n"))
     if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
         rows = (record for record in json_records(lines) if isinstance(record, Row))
         return "jsonl", codec, tuple(dict.fromkeys(name for row in rows for name in row.cells))
@@ -401,7 +317,7 @@ def _probed(path: Path) -> tuple[str, str, tuple[str, ...]]:
             where="notes",
             do="Give the folder that it lies in: each .txt there is a note.",
         )
-    return "csv", codec, CsvRecords(lines).header
+    return "csv", codec, _csv_table(lines)[0]
 
 
 def _taken(header: Sequence[str], *, wanted: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
@@ -513,8 +429,7 @@ _SUFFIXES = {
     ".parquet": "parquet",
 }
 _MAX_DEPTH = 4
-_MAX_ENTRIES = 20_000
-_MAX_FILES = 2_000
+_MAX_FOLDERS = 5_000
 
 
 @dataclass(frozen=True)
@@ -529,24 +444,6 @@ class NoteFile:
     kind: str
     n_bytes: int
     path: Path
-
-
-@dataclass(frozen=True)
-class NoteColumns:
-    """What a file's columns are.
-
-    `kind` as in `NoteSource`; all `headings` in order, none of a folder; `taken` from a field of a
-    note to the headings that are taken for it, of which the first that is filled wins.
-    """
-
-    kind: str
-    headings: tuple[str, ...]
-    taken: Mapping[str, tuple[str, ...]]
-
-    @property
-    def has_text(self) -> bool:
-        """Whether it is clear where the notes stand."""
-        return self.kind == "folder" or bool(self.taken.get("text"))
 
 
 def list_note_files() -> tuple[NoteFile, ...]:
@@ -569,14 +466,6 @@ def resolve_note_file(file_id: str) -> Path:
     return found
 
 
-def columns_of(path: Path) -> NoteColumns:
-    """Return a file's headings and which of them are taken for what."""
-    if path.is_dir():
-        return NoteColumns(open_notes(path).kind, (), {})
-    kind, _, headings = _probed(path)
-    return NoteColumns(kind, headings, _taken(headings, wanted={}))
-
-
 def _example() -> NoteFile:
     path = DEMO_HOSPITAL / "notes.csv"
     return NoteFile(EXAMPLE, "csv", path.stat().st_size, path)
@@ -585,52 +474,41 @@ def _example() -> NoteFile:
 def _found() -> Iterator[NoteFile]:
     """Yield what can be read, in order of name; links are not followed."""
     for label, top in registered_folders(VARIABLE, taken="example", unnamed="notes"):
-        n_seen = n_files = 0
-        waiting = [top]
-        while waiting and n_seen < _MAX_ENTRIES and n_files < _MAX_FILES:
-            folder = waiting.pop()
+        for name, inside, names in islice(os.walk(top), _MAX_FOLDERS):
+            folder = Path(name)
+            parts = (label, *folder.relative_to(top).parts)
             # A folder can be exchanged for a link meanwhile.
             if not Path(os.path.realpath(folder)).is_relative_to(top):
+                inside.clear()
                 continue
-            files, folders = _entries(folder)
-            n_seen += len(files) + len(folders)
-            parts = (label, *folder.relative_to(top).parts)
+            inside[:] = sorted(filter(_is_shown, inside))
+            files = {name: path.stat().st_size for name in sorted(filter(_is_shown, names))
+                     if (path := folder / name).is_file() and not path.is_symlink()}  # fmt: skip
+            tables = [name for name in files if _kind_of(name)]
             texts = [size for name, size in files.items() if _is_text(name)]
-            is_texts = bool(texts) or _holds_patients(folders, files)
-            if is_texts:
-                n_files += 1
+            is_of_patients = (
+                bool(inside)
+                and not tables
+                and all(_holds_texts_alone(folder / name) for name in inside[:20])
+            )
+            if texts or is_of_patients:
                 yield NoteFile("/".join(parts), "folder", sum(texts), folder)
-            elif len(parts) <= _MAX_DEPTH:
-                waiting += reversed(folders)
-            for name, size in files.items():
-                if kind := _kind_of(name):
-                    n_files += 1
-                    yield NoteFile("/".join((*parts, name)), kind, size, folder / name)
+            if texts or is_of_patients or len(parts) > _MAX_DEPTH:
+                inside.clear()
+            for one in tables:
+                file_id = "/".join((*parts, one))
+                yield NoteFile(file_id, _kind_of(one), files[one], folder / one)
 
 
-def _entries(folder: Path) -> tuple[dict[str, int], list[Path]]:
-    """Return the files of a folder with their bytes, and its folders, in order of name."""
-    files: dict[str, int] = {}
-    folders: list[Path] = []
-    with suppress(OSError):  # gone meanwhile, or closed
-        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name)[:_MAX_ENTRIES]:
-            if entry.name.startswith("."):
-                continue
-            if entry.is_file(follow_symlinks=False):
-                files[entry.name] = entry.stat(follow_symlinks=False).st_size
-            elif entry.is_dir(follow_symlinks=False):
-                folders.append(Path(entry.path))
-    return files, folders
+def _holds_texts_alone(folder: Path) -> bool:
+    """Whether a folder may be a patient's."""
+    _, inside, names = next(os.walk(folder), ("", [""], []))
+    shown = list(filter(_is_shown, names))
+    return not any(map(_is_shown, inside)) and bool(shown) and all(map(_is_text, shown))
 
 
-def _holds_patients(folders: Sequence[Path], files: Iterable[str]) -> bool:
-    """Whether the folders are patients: each of the first ones holds texts and nothing else."""
-    if not folders or any(map(_kind_of, files)):
-        return False
-    for inside, deeper in map(_entries, folders[:20]):
-        if deeper or not inside or not all(map(_is_text, inside)):
-            return False
-    return True
+def _is_shown(name: str) -> bool:
+    return not name.startswith(".")
 
 
 def _is_text(name: str) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from audit.attack.metrics import GENERAL_ALONE
+from audit.attack.scores import GENERAL_ALONE
 from audit.report.compare import Comparison
 from audit.report.html import ReportChoice, report_html
 from audit.report.names import name_labels
@@ -103,7 +103,6 @@ def _measures(report: AuditReport) -> Iterator[tuple[Any, ...]]:
 def _judged(one: Stratum) -> Iterator[tuple[str, str, str, Estimate | int]]:
     kinds = [("rule", one.rules), ("baseline_rule", one.baseline_rules), ("held_out", one.held_out)]
     kinds.append(("guess", {"always_member": one.always_member}))
-    kinds.append(("rule", {"free_threshold": one.free} if one.free else {}))
     for kind, rules in kinds:
         for name, rule in rules.items():
             yield kind, name, "f1", rule.f1

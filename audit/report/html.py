@@ -8,7 +8,6 @@ lets nothing run and nothing be fetched, even if something were not.
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -19,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from pydantic import Field
 
-from audit.attack.question import GenerationSettings, PosteriorSettings
+from audit.attack.question import command_line
 from audit.errors import written
 from audit.report.compare import Comparison
 from audit.report.names import (
@@ -111,7 +110,7 @@ def report_html(
         rule_words=lambda rule: words.get(f"rule_{rule}", rule),
         told=partial(written, language=choice.language),
         settings=report.question.get("settings", {}), min_controls=MIN_CONTROLS,
-        command=command_of(report),
+        command=command_line({"scenario": report.scenario.number, **report.question}),
         standing_out=list(strongest[:MAX_NAMES].itertuples()), n_standing_out=len(strongest),
         shown_name=lambda name: shown_name(
             name.number, name.first_name, name.last_name, form=choice.names
@@ -188,22 +187,3 @@ def _ticks(low: float, high: float, is_log: bool) -> list[tuple[float, str]]:
     size *= next(k for k in (1, 2, 5, 10) if (high - low) / (k * size) <= 8)
     first, last = math.ceil(low / size), math.floor(high / size)
     return [(k * size, small(round(k * size, 10))) for k in range(first, last + 1)]
-
-
-def command_of(report: AuditReport) -> str:
-    """Return the command that asks the same question; directories and files are placeholders."""
-    scenario, question = report.scenario.number, report.question
-    parts = ["python", "-m", "audit", "run", "--scenario", str(scenario)]
-    parts += ["--general", "GENERAL", "--hospital", "HOSPITAL", "--names", "names.csv"]
-    parts += ["--passages", "passages.jsonl"] if scenario == 2 else []
-    settings = question.get("settings", {})
-    for key in (*GenerationSettings.model_fields, *PosteriorSettings.model_fields):
-        if key in settings and not key.startswith("is_"):
-            option = key.removeprefix("n_").replace("_", "-")
-            parts += [f"--{option}", str(settings[key])]
-    parts += ["--keep-sampled"] if settings.get("is_remasked") is False else []
-    parts += ["--no-dropout"] if settings.get("is_dropout_on") is False else []
-    for key in ("seed", "dtype", "threshold"):
-        if question.get(key) is not None:
-            parts.append(f"--{key}={question[key]}")
-    return shlex.join([*parts, "--out", "results"])

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, TypeAdapter
 
 from audit.attack.decisions import ALPHA, FLAGGED
-from audit.attack.metrics import GENERAL_ALONE
+from audit.attack.scores import GENERAL_ALONE, POPULARITY
 from audit.attack.verdict import equal_models_record
 from audit.errors import AuditError, Message
 from audit.home import DEMO_HOSPITAL
@@ -37,7 +37,6 @@ SCHEMA = 1
 REMEMBERED = "demo/digests"
 """Under which key the store holds which audits are the demo's."""
 _PAIR = ("general", "hospital")
-POPULARITY = "popularity"
 LINKED_BY = ("hospital_against_general", "hospital_alone", "general_alone")
 """What a passage's names are ranked by; the first one is the attack."""
 
@@ -161,7 +160,6 @@ class Stratum(Part):
     scores: Mapping[str, Ranking]
     baselines: Mapping[str, Ranking]
     held_out: Mapping[str, Rule]
-    free: Rule | None = None
 
     def judged(self, fixed: str) -> Iterator[tuple[str, str, Rule]]:
         """Yield (rule, what it judges, what it reaches) of every yes/no rule, the guess last.
@@ -349,7 +347,6 @@ class RoleLine(Part):
     flagged: Counted
     general_flagged: Counted
     role_controls_flagged: Counted
-    above: Counted | None = None
 
 
 class Linked(Part):

@@ -13,9 +13,8 @@ import numpy as np
 import pandas as pd
 
 from audit.attack.decisions import ALPHA, Confusion, confusion, f1_interval
-from audit.attack.metrics import GENERAL_ALONE
-from audit.attack.scores import GENERAL_SCORE, score_kind
-from audit.report.report import POPULARITY, AuditReport
+from audit.attack.scores import GENERAL_ALONE, GENERAL_SCORE, POPULARITY, score_kind
+from audit.report.report import AuditReport
 from audit.stats import NOTHING, Estimate, FloatArray, Rate, interval, roc_curve, wilson
 
 ALL = "all"

@@ -14,7 +14,7 @@ from audit.corpus.register import read_register
 from audit.corpus.truth import EXAMINATION
 from audit.errors import AuditError
 from audit.home import data_home
-from audit.notes.read import VARIABLE, NoteColumns, NoteFile, columns_of, list_note_files
+from audit.notes.read import VARIABLE, NoteFile, NoteSource, columns_of, list_note_files
 
 Columns = tuple[tuple[str, str], ...]
 """(field of a note, name of its column), where a person said so."""
@@ -25,7 +25,7 @@ def files() -> tuple[NoteFile, ...]:
     return _files(str(data_home()), os.environ.get(VARIABLE, ""))
 
 
-def columns(file: NoteFile) -> NoteColumns:
+def columns(file: NoteFile) -> NoteSource:
     """Return a file's columns; raises as `columns_of`."""
     return _columns(str(file.path), _mark(file.path))
 
@@ -68,7 +68,7 @@ def _files(home: str, folders: str) -> tuple[NoteFile, ...]:
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)
-def _columns(path: str, mark: str) -> NoteColumns:
+def _columns(path: str, mark: str) -> NoteSource:
     return columns_of(Path(path))
 
 

@@ -27,10 +27,9 @@ from audit.jobs.table import Job
 from pages.ui import blocks, cached, charts
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.job_card import job_head, progress_text
-from pages.ui.language import Words
+from pages.ui.language import Words, link
 from pages.ui.logged import note, who
 from pages.ui.measure_choice import choose
-from pages.ui.place import link
 from pages.ui.text import UNDEFINED, decimal, decimal_interval, escaped, percent
 
 Leaks = Sequence[tuple[ArmRow, LeakRow]]
@@ -111,7 +110,7 @@ def _points(
 
 
 CONTROLS = ("easy", "hard")
-_COMMAND = "python -m audit experiment --deid --out results"
+_COMMAND = "python -m audit deid leakage --out results"
 
 
 def draw_leakage(say: Words) -> None:

@@ -44,9 +44,8 @@ from pages.ui.deid_text import (
     draw_note,
     type_word,
 )
-from pages.ui.language import Words
+from pages.ui.language import Words, go_to
 from pages.ui.logged import note, who
-from pages.ui.place import go_to
 from pages.ui.reveal import is_revealed
 from pages.ui.setup_choice import refused
 from pages.ui.text import day, percent

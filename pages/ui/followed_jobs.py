@@ -13,9 +13,8 @@ from audit.jobs.table import Job
 from audit.task import Question
 from pages.ui import blocks
 from pages.ui.job_card import job_head, progress_text
-from pages.ui.language import Words
+from pages.ui.language import Words, link
 from pages.ui.logged import note, who
-from pages.ui.place import link
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from audit.jobs import service
 from audit.jobs.table import Job
 from pages.ui import blocks
 from pages.ui.job_card import stage_text, whole_percent
-from pages.ui.language import Words
+from pages.ui.language import Words, go_to, link
 from pages.ui.logged import note, who
-from pages.ui.place import go_to, link
 
 
 def job_line(words: Words) -> None:

@@ -9,7 +9,7 @@ import streamlit as st
 from audit.access_log import account, record
 from audit.errors import AuditError
 from pages.ui import blocks
-from pages.ui.place import words
+from pages.ui.language import words
 
 _OPENED = "opened_pages"
 _MUST_BE_LOGGED = ("revealed", "exported")

@@ -7,7 +7,7 @@ from pathlib import Path
 import streamlit as st
 
 from audit.report.report import KeptAudit
-from pages.ui import blocks, cached, place
+from pages.ui import blocks, cached, language, place
 from pages.ui.headers import LANGUAGE_SCRIPTS
 from pages.ui.job_line import job_line
 from pages.ui.language import LANGUAGES, Words
@@ -45,8 +45,8 @@ OF_ONE_AUDIT = ("overview", "names", "measures", "documents", "report")
 
 def main() -> None:
     """Draw the sidebar and run the page."""
-    st.session_state.setdefault("language", place.language())
-    words = place.words()
+    st.session_state.setdefault("language", language.language())
+    words = language.words()
     st.set_page_config(page_title=words.text("app"), page_icon=UI / "icon.png", layout="wide")
     st.html(UI / "style.css")
     if not require_login(words):
@@ -90,7 +90,7 @@ def _navigation(words: Words) -> st.Page:
         for icons in SECTIONS.values()
         for name, icon in icons.items()
     }
-    place.keep_pages(pages)
+    language.keep_pages(pages)
     # The first page's own address is "/"; links to "/overview" lead there too.
     alias = st.Page(
         UI.parent / "overview.py",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from audit.attack.metrics import GENERAL_ALONE
+from audit.attack.scores import GENERAL_ALONE
 from audit.report.compare import Comparison
 from audit.report.report import AuditReport, KeptAudit
 from pages.ui import blocks, cached

@@ -25,8 +25,7 @@ from audit.tables import raised
 from pages.ui import blocks, cached, charts, marks
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.document_cards import mark_label
-from pages.ui.language import Words
-from pages.ui.place import link
+from pages.ui.language import Words, link
 from pages.ui.reveal import is_revealed, shown_name, shown_passage
 from pages.ui.text import decimal, escaped, percent, small
 

@@ -8,9 +8,8 @@ import streamlit as st
 from audit.notes.passages import Passage
 from audit.report.documents import PER_PAGE, listed_passages, n_pages, page_number
 from pages.ui import blocks, cached, linked
-from pages.ui.language import Words
+from pages.ui.language import Words, link
 from pages.ui.marks import with_slot
-from pages.ui.place import link
 from pages.ui.reveal import is_revealed, shown_name, shown_passage
 from pages.ui.text import escaped
 

@@ -8,8 +8,7 @@ import streamlit as st
 
 from audit.report.report import KeptAudit
 from pages.ui import blocks
-from pages.ui.language import Words
-from pages.ui.place import link
+from pages.ui.language import Words, link
 from pages.ui.text import day
 
 N_RECENT = 8

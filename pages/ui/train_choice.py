@@ -11,8 +11,7 @@ from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.models.inspect import LABEL
 from audit.models.registry import DEMO_PREFIX, RegisteredModel, find_model
 from pages.ui import blocks, setup_cached
-from pages.ui.language import Words
-from pages.ui.place import link
+from pages.ui.language import Words, link
 from pages.ui.setup_choice import chosen, model_name
 from pages.ui.text import day
 

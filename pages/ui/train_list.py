@@ -8,8 +8,7 @@ import streamlit as st
 
 from audit.training.kept import TrainedModel
 from pages.ui import blocks
-from pages.ui.language import Words
-from pages.ui.place import link
+from pages.ui.language import Words, link
 from pages.ui.text import day, decimal
 from pages.ui.train_names import epochs_text, notes_name, start_name, training_name
 

@@ -70,9 +70,7 @@ def test_an_order_is_one_question_and_one_kept_score() -> None:
     assert (question.kind, question.label, question.device) == ("score", "", SHORT)
     assert ScoreTask.ordered(plain) == task.with_(score_id=plain["score_id"])
     seen: list[Progress] = []
-    contact = Contact(
-        lambda progress, part: seen.append(progress), lambda: False, lambda text: None
-    )
+    contact = Contact(lambda progress: seen.append(progress), lambda: False, lambda text: None)
     (score_id,) = ScoreTask.ordered(plain).run(contact)
     assert (seen[-1].share, {one.phase for one in seen}) == (1, {"comparing the spans"})
     one, content = SCORES.get(score_id), content_of(score_id)
@@ -158,7 +156,6 @@ def test_a_stopped_tagging_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch)
         return tag(self, texts)
 
     monkeypatch.setattr(RuleTagger, "tag", counted)
-    monkeypatch.setattr("audit.deid.tag._KEEP_SECONDS", 0.0)
     with pytest.raises(AuditCancelled):
         ScoreTask.ordered(plain).run(stopping(lambda: len(asked) > 0))
     assert asked == [64]
@@ -234,7 +231,6 @@ def test_a_tagger_that_writes_copies_is_measured_in_both_ways(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     copyist = Copyist()
-    monkeypatch.setattr("audit.deid.tag._KEEP_SECONDS", 0.0)
     monkeypatch.setattr(scoring, "load_tagger", lambda tagger_id: copyist)
     task = order(gold_notes(6))
     with pytest.raises(AuditCancelled):

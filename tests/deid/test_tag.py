@@ -165,25 +165,22 @@ def test_a_run_that_was_killed_goes_on_and_gives_equal_bytes(
     assert not (tmp_path / ".out.making").exists()
 
 
-def test_other_settings_begin_anew_and_other_notes_are_refused(
+def test_answers_are_kept_for_their_own_notes_and_tagger_alone(
     tmp_path: Path, always: None
 ) -> None:
     path = notes_file(tmp_path / "n.jsonl")
     text = path.read_text("utf-8")
-    fewer = "".join(text.splitlines(keepends=True)[:70])
-    fewer += "\n" * (len(text.encode()) - len(fewer.encode()))
-    for changed in (text.replace("p1", "p2"), fewer, None):
+    for number, changed in enumerate((text.replace("健一", "花子"), text[: len(text) // 4], text)):
+        out, mask = tmp_path / f"out{number}", Release(mode="mask")
         Dying.n_left = 1
+        path.write_text(text, "utf-8")
         with pytest.raises(Killed):
-            tag(path, tmp_path / "out", Dying())
-        if changed:
-            path.write_text(changed, "utf-8")
-            with pytest.raises(AuditError, match="changed while"):
-                tag(path, tmp_path / "out")
-            path.write_text(text, "utf-8")
-    for out in ("out", "mask"):
-        tag(path, tmp_path / out, release=Release(mode="mask"))
-    assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "mask")
+            tag(path, out, Dying())
+        path.write_text(changed, "utf-8")
+        dates = RuleTagger(("dates",)) if number else RuleTagger()
+        for folder in (out, tmp_path / f"new{number}"):
+            tag(path, folder, dates, release=mask)
+        assert bytes_of(out) == bytes_of(tmp_path / f"new{number}")
 
 
 def test_surrogates_are_the_same_in_every_note_of_a_patient(tmp_path: Path) -> None:

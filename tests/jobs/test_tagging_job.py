@@ -34,7 +34,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def contact(seen: list[Progress], *, stop_at: float = 2.0) -> Contact:
     return Contact(
-        lambda progress, part: seen.append(progress),
+        lambda progress: seen.append(progress),
         lambda: bool(seen) and seen[-1].share >= stop_at,
         lambda text: None,
     )
@@ -136,7 +136,6 @@ def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch: pytest.MonkeyPatc
         .order
     )
     TaggingTask.ordered(whole).run(contact([]))
-    monkeypatch.setattr(tag, "_KEEP_SECONDS", 0.0)
     monkeypatch.setattr(tag, "_BATCH_NOTES", 20)
     order = tagging_task(uploaded([("n.jsonl", many(300))]), tagger=RULES, how=HOW).question().order
     with pytest.raises(AuditCancelled):

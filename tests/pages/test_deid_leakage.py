@@ -8,16 +8,16 @@ from streamlit.testing.v1 import AppTest
 from audit.experiment.leakage import LEAKAGE, LeakageTask
 from audit.jobs import service
 from audit.jobs.table import read_order
-from pages.ui import deid_leakage, place
+from pages.ui import deid_leakage, language
 from tests.experiment.tiny_leakage import tiny_tables
 from tests.pages.screen import texts
 
 SECTION = """
 import streamlit as st
-from pages.ui import place
+from pages.ui import language
 from pages.ui.deid_leakage import draw_leakage
-place.keep_pages({"jobs": st.Page(lambda: None, title="Jobs", url_path="jobs")})
-draw_leakage(place.words())
+language.keep_pages({"jobs": st.Page(lambda: None, title="Jobs", url_path="jobs")})
+draw_leakage(language.words())
 """
 
 
@@ -25,7 +25,7 @@ draw_leakage(place.words())
 def _locks(monkeypatch: pytest.MonkeyPatch) -> None:
     # The section is drawn without the router, which alone knows other pages.
     monkeypatch.setattr(deid_leakage, "link", lambda *_, **__: None)
-    monkeypatch.setattr(place, "link", lambda *_, **__: None)
+    monkeypatch.setattr(language, "link", lambda *_, **__: None)
 
 
 def drawn(**query: str) -> AppTest:

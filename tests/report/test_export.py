@@ -243,17 +243,6 @@ def test_the_long_table_has_a_line_for_every_measure(scenario: int) -> None:
     assert rows(measures_csv(make_report(2, has_truth=False))) == []
 
 
-def test_a_threshold_of_ones_own_is_a_rule_of_the_long_table() -> None:
-    made = make_report(2)
-    strata = {
-        name: {**one, "free": one["always_member"]}
-        for name, one in made.to_json()["measures"]["strata"].items()
-    }
-    table = rows(measures_csv(made.changed(measures={"strata": strata})))
-    free = [row for row in table if row["name"] == "free_threshold"]
-    assert {row["kind"] for row in free} == {"rule"} and len(free) == 27
-
-
 def test_measures_hold_canaries_and_roles_without_a_name_and_no_other_audit() -> None:
     report = make_report(2, names=make_special_names())
     details = json.loads(bundle_files(report, choice=ReportChoice())["measures.json"])["details"]

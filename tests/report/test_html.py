@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import shlex
 import string
@@ -22,7 +23,6 @@ from audit.report.html import (
     RECOMMENDATIONS,
     ReportChoice,
     SignOff,
-    command_of,
     report_html,
     score_strip,
 )
@@ -241,16 +241,16 @@ def test_only_the_first_names_that_stand_out_are_printed() -> None:
 
 
 QUESTION = {"seed": 3, "dtype": "float32", "candidates": "ab" * 32, "passages": "cd" * 32,
-            "threshold": -0.5, "n_rows_left_out": 7}  # fmt: skip
+            "n_rows_left_out": 7}  # fmt: skip
 ASKED = {
     1: ({"n_documents": 300, "n_steps": 50, "n_tokens": 32, "top_k": 100, "temperature": 0.5,
          "prompt": "service : [MASK] 'x'", "is_remasked": False},
-        "--documents 300 --steps 50 --tokens 32 --top-k 100 --temperature 0.5 --prompt "
-        "\"service : [MASK] 'x'\" --keep-sampled"),
+        "--documents=300 --steps=50 --tokens=32 --top-k=100 --temperature=0.5 "
+        "\"--prompt=service : [MASK] 'x'\" --keep-sampled"),
     2: ({"n_inputs": 2000, "n_chain_inputs": 0, "micro_batch": 32, "max_tokens": 512,
          "is_dropout_on": False},
-        "--passages passages.jsonl --inputs 2000 --chain-inputs 0 --micro-batch 32 "
-        "--max-tokens 512 --no-dropout"),
+        "--passages=passages.jsonl --inputs=2000 --chain-inputs=0 --micro-batch=32 "
+        "--max-tokens=512 --no-dropout"),
 }  # fmt: skip
 
 
@@ -263,10 +263,11 @@ def test_the_command_asks_the_same_question_and_the_run_is_told(scenario: int) -
               "numpy": "2.1", "seconds": 1234.4},
         candidates={"n_names": 1072, "by_kind": {"easy": 24, "hard": 23}, "n_reference": 600},
     )  # fmt: skip
-    words = set(shlex.split(command_of(made)))
-    both = "python -m audit run --general GENERAL --hospital HOSPITAL --names names.csv"
-    more = f"--scenario {scenario} --seed=3 --dtype=float32 --threshold=-0.5 --out results"
-    assert words == set(shlex.split(f"{both} {more} {options}"))
+    both = "python -m audit run --general=GENERAL --hospital=HOSPITAL --names=names.csv"
+    more = f"--scenario={scenario} --seed=3 --dtype=float32 --out=results"
+    page = html.unescape(report_html(made, choice=ReportChoice(language="en", names="masked")))
+    command = page.split("<pre>")[-1].split("</pre>")[0]
+    assert set(shlex.split(command)) == set(shlex.split(f"{both} {more} {options}"))
     text, said = shown(made), catalogue("en", "report")
     kinds = [said["control_kind"].format(kind=said[f"kind_{k}"], n=n)
              for k, n in (("easy", 24), ("hard", 23))]  # fmt: skip

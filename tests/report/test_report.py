@@ -212,9 +212,9 @@ def test_canaries_and_roles_are_the_reports(scenario: int) -> None:
     assert first.smallest_p == pytest.approx(1 / 25) == pytest.approx(2**-first.max_bits)
     assert math.isinf(view.scores["general_alone"].found_from.value)
     assert [one.name_id for one in view.names] == list(range(72, 96))
-    roles = [(line.role, line.n_members, line.n_controls, line.above)
+    roles = [(line.role, line.n_members, line.n_controls)
              for line in report.details.roles]  # fmt: skip
-    assert roles == [("staff", 16, 48, None), ("patient", 8, 48, None)]
+    assert roles == [("staff", 16, 48), ("patient", 8, 48)]
 
 
 def test_a_verdict_is_told_in_two_languages() -> None:

@@ -1,0 +1,70 @@
+"""Answers of models that outlast a run which is stopped or killed: the next one asks the rest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from audit.progress import Meter
+
+ANSWERS = "answers.jsonl"
+
+
+class AnswerFile:
+    """Lines `[key, answer]`, private; in memory is where each of them begins.
+
+    What a kill left half written at the end of the file is cut off.
+    """
+
+    def __init__(self, path: Path) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._file = os.fdopen(os.open(path, flags, 0o600), "r+b")
+        self._places: dict[str, int] = {}
+        end = 0
+        for line in self._file:
+            try:
+                key, _ = json.loads(line)
+            except (ValueError, TypeError):
+                break
+            if not line.endswith(b"\n"):
+                break
+            self._places[key] = end
+            end += len(line)
+        self._file.truncate(end)
+
+    def of(self, question: object, ask: Callable[[], Any]) -> tuple[Any, bool]:
+        """Return the answer to a question, both as JSON has them, and whether it was known.
+
+        What is asked is kept: a kill after this does not lose it.
+        """
+        key = hashlib.sha256(json.dumps(question).encode("ascii")).hexdigest()[:32]
+        if key in self._places:
+            self._file.seek(self._places[key])
+            return json.loads(self._file.readline())[1], True
+        answer = ask()
+        self._places[key] = self._file.seek(0, os.SEEK_END)
+        self._file.write(json.dumps([key, answer]).encode("ascii") + b"\n")
+        self._file.flush()
+        return answer, False
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class Portion:
+    """Counts the units of a batch up to a share of them, 0-1; what was told before counts once."""
+
+    def __init__(self, meter: Meter, phase: str, n_units: float) -> None:
+        self._meter, self._phase, self._n_units, self._done = meter, phase, n_units, 0.0
+
+    def __call__(self, share: float, *, is_cached: bool = False) -> None:
+        """Count what came since the last call."""
+        units = min(1.0, share) * self._n_units - self._done
+        if units > 0:
+            self._done += units
+            self._meter.add(self._phase, units, is_cached=is_cached)
