@@ -29,7 +29,7 @@ MEASURE_COLUMNS = (
     "n_members", "n_controls",
 )  # fmt: skip
 _IN_MEASURES = (
-    "digest", "scenario", "fixed_score", "verdict", "measures", "cohort", "curve", "mentions",
+    "digest", "scenario", "fixed_score", "verdict", "measures", "curve", "mentions",
     "details", "candidates",
 )  # fmt: skip
 _OF_COUNTS = (
@@ -45,7 +45,7 @@ def names_csv(report: AuditReport) -> str:
 
 
 def measures_json(report: AuditReport) -> dict[str, Any]:
-    """Return what `measures.json` holds: verdict, measures, cohort test and curve."""
+    """Return what `measures.json` holds: verdict, measures and curve."""
     kept = report.to_json()
     return {key: kept[key] for key in _IN_MEASURES} | {"notes": [*map(str, report.notes)]}
 
