@@ -191,7 +191,7 @@ def draw_glossary(say: Words) -> None:
 
 
 def draw_provenance(say: Words) -> None:
-    """Draw how to reproduce a result, the data policy, sources, versions and licences."""
+    """Draw how to reproduce a result, the data policy, sources and versions."""
     st.html(section(say, "reproduce", version=max(VERSIONS.values())))
     st.code(COMMANDS, language="bash")
     left, right = st.columns(2, gap="large")
@@ -200,15 +200,12 @@ def draw_provenance(say: Words) -> None:
         st.html(blocks.heading(say.text("method_policy")) + blocks.bullet_list(lines))
         st.html(blocks.heading(say.text("method_sources")) + blocks.bullet_list(SOURCES))
     with right:
-        rows = [
-            (package.name, package.version or UNDEFINED, package.licence or UNDEFINED)
-            for package in installed_packages()
-        ]
-        header = [say.text(f"method_column_{key}") for key in ("package", "version", "licence")]
+        rows = [(name, version or UNDEFINED) for name, version in installed_packages().items()]
+        header = [say.text(f"method_column_{key}") for key in ("package", "version")]
         caption = say.text("method_versions_caption")
         st.html(
             blocks.heading(say.text("method_versions"))
-            + blocks.simple_table(header, rows, caption=caption, n_text=3)
+            + blocks.simple_table(header, rows, caption=caption, n_text=2)
         )
 
 

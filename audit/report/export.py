@@ -23,7 +23,7 @@ from audit.tables import write_table
 from audit.words import catalogue
 
 _IN_MEASURES = (
-    "digest", "scenario", "fixed_score", "verdict", "measures", "cohort", "curve", "mentions",
+    "digest", "scenario", "fixed_score", "verdict", "measures", "curve", "mentions",
     "details", "candidates",
 )  # fmt: skip
 
@@ -36,7 +36,7 @@ def names_csv(report: AuditReport) -> str:
 
 
 def measures_json(report: AuditReport) -> dict[str, Any]:
-    """Return what `measures.json` holds: verdict, measures, cohort test and curve."""
+    """Return what `measures.json` holds: verdict, measures and curve."""
     kept = report.to_json()
     return {key: kept[key] for key in _IN_MEASURES} | {"notes": [*map(str, report.notes)]}
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA = 1
+_NO_LONGER = {"cohort"}
+"""Parts that reports of older versions have, and that are kept with them."""
 REMEMBERED = "demo/digests"
 """Under which key the store holds which audits are the demo's."""
 _PAIR = ("general", "hospital")
@@ -224,18 +226,6 @@ class Verdict(Part):
     def now(self, language: str) -> str:
         """Return what to do now, in a language; "" in reports of older versions."""
         return self.what_now.get("japanese" if language == "ja" else "english", "")
-
-
-class Cohort(Part):
-    """Whether the group ("members" or "unknown") as a whole stands out from reference controls."""
-
-    group: str = ""
-    p: Number = math.nan
-    effect: Number = math.nan
-    n_members: int = 0
-    n_controls: int = 0
-    n_not_scored: int = 0
-    n_unmatched: int = 0
 
 
 class CurveStratum(Part):
@@ -431,7 +421,6 @@ class AuditReport(Part):
     names: Mapping[str, Sequence[Any]]
     measures: Measures
     verdict: Verdict
-    cohort: Cohort
     curve: Sequence[CurvePoint]
     mentions: Sequence[MentionBin]
     details: Details
@@ -451,7 +440,7 @@ class AuditReport(Part):
     def from_json(cls, value: Mapping[str, Any]) -> AuditReport:
         """Read a report that `to_json` wrote; one model compared with itself shows nothing."""
         expected = {field.alias or name for name, field in cls.model_fields.items()}
-        if value.get("schema") != SCHEMA or set(value) != expected:
+        if value.get("schema") != SCHEMA or set(value) - _NO_LONGER != expected:
             raise AuditError(
                 "This result was written by another version (schema {schema}).",
                 do="Run the audit again: its evidence is reused where it still holds.",

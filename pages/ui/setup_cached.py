@@ -34,7 +34,6 @@ class ListView:
     candidates: Candidates
     facts: NameFacts
     notes: tuple[RowNote, ...]
-    typed_notes: tuple[RowNote, ...]
     encoding: str
     draft: Draft | None = None
 
@@ -116,9 +115,8 @@ def _names(directory: str, code: str) -> ListView:
         line=found.line,
         candidates=found.candidates,
         facts=name_facts(found.candidates),
-        notes=found.notes,
-        typed_notes=(),
-        encoding=found.encoding,
+        notes=(),
+        encoding="",
     )
 
 
@@ -135,15 +133,13 @@ def _new_names(
     draft = make_draft(_data, base=base.candidates if base else None, wanted=_wanted)
     if draft is None:
         return None
-    from_base = base is not None and _data is None
     return ListView(
         key=key,
         line=lists.list_line(draft.candidates, code=""),
         candidates=draft.candidates,
         facts=name_facts(draft.candidates),
-        notes=base.notes if base and from_base else draft.notes,
-        typed_notes=draft.typed_notes,
-        encoding=base.encoding if base and from_base else draft.encoding,
+        notes=draft.notes,
+        encoding=draft.encoding,
         draft=draft,
     )
 

@@ -6,7 +6,6 @@ import json
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,8 +15,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from audit.attack import judgement, metrics
-from audit.attack.cohort import cohort_test
+from audit.attack import metrics
 from audit.attack.decisions import Confusion
 from audit.attack.metrics import membership_metrics, plain
 from audit.attack.question import GenerationSettings, PosteriorSettings
@@ -159,7 +157,7 @@ def fake_report(scenario: int, *, lift: float, digest: str) -> AuditReport:
     return AuditReport.of(
         digest=digest, question={"seed": 0, "settings": settings}, scenario={"number": scenario},
         models={}, candidates={}, fixed_score=SCORES[scenario][0], columns=list(columns),
-        names=columns, measures=measures, cohort={}, curve=(),
+        names=columns, measures=measures, curve=(),
         verdict={"state": "leak_found"}, mentions=(), details={}, notes=(), made={},
     )  # fmt: skip
 
@@ -256,7 +254,6 @@ def small() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(judgement, "cohort_test", partial(cohort_test, n_permutations=99))
         patch.setattr(metrics, "N_REPLICATES", 200)
         yield
     torch.set_num_threads(before)

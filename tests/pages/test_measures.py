@@ -99,7 +99,7 @@ def test_a_list_without_truth_says_what_is_missing(home: Path) -> None:
     app = open_page("measures", tab="threshold")
     assert say.html("measures_no_truth") in texts(app) and not app.get("plotly_chart")
     assert app.button(key="measures_use_youden").disabled
-    assert say.html("measures_cohort_unknown") in texts(open_page("measures", tab="calibration"))
+    assert say.html("measures_no_controls_do") in texts(open_page("measures", tab="calibration"))
     assert say.html("measures_no_linking") in texts(open_page("measures", tab="linking"))
     assert say.html("measures_no_other") in texts(open_page("measures", tab="compare"))
 

@@ -94,7 +94,7 @@ def test_the_files_of_a_report_hold_it_for_their_owner_alone(tmp_path: Path) -> 
     whole = json.loads(held["report.json"], parse_constant=refuse)
     assert same_answer(AuditReport.from_json(whole), made)
     measures = json.loads(held["measures.json"], parse_constant=refuse)
-    kept = {"digest", "scenario", "fixed_score", "verdict", "measures", "cohort", "curve",
+    kept = {"digest", "scenario", "fixed_score", "verdict", "measures", "curve",
             "mentions", "details", "candidates", "notes"}  # fmt: skip
     assert measures == measures_json(made) == {key: made.to_json()[key] for key in kept}
     assert held["names.csv"] == names_csv(made)
