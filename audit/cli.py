@@ -33,17 +33,15 @@ from pydantic_core import PydanticUndefined
 
 from audit.access_log import entries, log_seal, record, verify
 from audit.attack.metrics import plain, score_file
-from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
+from audit.attack.question import AuditRequest, Dtype, GenerationSettings, PosteriorSettings
 from audit.attack.verdict import REASONS
-from audit.corpus.examine import mentions_in, read_examination
+from audit.corpus.examine import read_examination
 from audit.corpus.kept import (
     CORPORA,
     ROLES,
     KeptCorpus,
-    check_controls,
     corpus_line,
     find_corpus,
-    full_names_in,
     list_of,
     passages_for,
 )
@@ -109,7 +107,7 @@ from audit.run import AuditTask
 from audit.shelf import whole_folder, write_private, write_whole
 from audit.stats import N_REPLICATES
 from audit.tables import read_table
-from audit.task import Columns, Device, Record, Task
+from audit.task import Device, Record, Task
 from audit.training.config import TrainSettings, largest_pass
 from audit.training.kept import MODEL, MODELS, PretrainTask, snapshot_name
 from cache.store import Store
@@ -398,7 +396,6 @@ def run(
     names: Annotated[Path, "CSV of candidate names"],
     generation: Annotated[Given, FieldsOf(GenerationSettings)],
     posterior: Annotated[Given, FieldsOf(PosteriorSettings)],
-    asked: Annotated[Given, FieldsOf(AuditRequest, only=("threshold", "dtype"))],
     reference: Annotated[
         tuple[str, ...],
         "also with this model in the general model's place, such as one trained on the "
@@ -408,6 +405,7 @@ def run(
     draw_controls: Annotated[int, "draw so many easy and hard controls"] = 0,
     out: Annotated[Path | None, "directory for names.csv, measures.json, report.json"] = None,
     seed: Seed = 0,
+    dtype: Dtype = "float32",
     device: Device = "auto",
 ) -> Result:
     """Audit a pair of models."""
@@ -430,8 +428,8 @@ def run(
         generation=GenerationSettings(**generation),
         posterior=PosteriorSettings(**posterior),
         seed=seed,
+        dtype=dtype,
         device=device,
-        **asked,
     )
     paths = [model_path(one, where="--reference") for one in reference]
     if len(paths) > MAX_REFERENCES:
@@ -444,7 +442,7 @@ def run(
         others.append(_audited(request.with_(general=path), out=folder))
     beside = [
         _summary(other) | {"difference": {
-            "aucs": plain(one.aucs), "flagged": plain(one.tested.difference), "p": one.tested.p,
+            "aucs": plain(one.aucs), "flagged": plain(one.tested), "p": one.tested.p,
         }}
         for other, one in zip(others, compare_references(report, others=others), strict=True)
     ]  # fmt: skip
@@ -579,7 +577,7 @@ def results(
         report, own = reports[chosen[0]], kept[chosen[0]]
         record("exported", audit=report.digest, names=names if html else "full")
         if html:
-            other = other_scenario(own, kept=kept.values(), demo=demo)
+            other = other_scenario(own, kept=kept.values())
             family = same_but_reference(own, kept=list(kept.values()))
             newest = sorted(family, key=attrgetter("at"), reverse=True)
             files = bundle_files(
@@ -668,27 +666,9 @@ def corpus_build(*, given: Annotated[Given, FieldsOf(CorpusTask)]) -> Result:
     return _examined(corpus) | {"folder": str(corpus.path)}
 
 
-def corpus_mentions(
-    *,
-    corpus: CorpusName = "",
-    notes: Annotated[Path | None, "file or folder of notes of which no truth is known"] = None,
-    names: Annotated[bool, "with --notes: the names themselves"] = False,
-    column: Annotated[Columns, "as text=body"] = (),
-) -> Result:
+def corpus_mentions(*, corpus: CorpusName) -> Result:
     """Say who is named beside an age, and how often."""
-    _one_of(corpus, notes, where="--corpus, --notes")
-    if notes is None:
-        return _examined(find_corpus(corpus))
-    coverage, n_refused, mentions = mentions_in(notes, columns=dict(column), with_names=names)
-    return {
-        "n_notes": coverage.n_notes,
-        "n_refused": n_refused,
-        "n_mentions": coverage.n_mentions,
-        "by_form": dict(coverage.by_form),
-        "without_a_mention": dict(coverage.by_reason),
-        "n_left_out": coverage.n_mentions - len(mentions),
-        "mentions": list(mentions),
-    }
+    return _examined(find_corpus(corpus))
 
 
 def corpus_candidates(
@@ -715,16 +695,6 @@ def corpus_candidates(
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, text.replace(" ", "").split(","))))
-
-
-def corpus_check(*, corpus: CorpusName, names: Annotated[Path, "CSV of candidate names"]) -> Result:
-    """Refuse a list of which a control occurs in D_private, and count its members that do."""
-    found = find_corpus(corpus)
-    candidates = read_names(_bytes(names)).candidates
-    check_controls(found, candidates)
-    members = candidates.rows([i for i, m in enumerate(candidates.is_member) if m is True])
-    n_found = len(full_names_in(found, members)) if len(members) else 0
-    return {"n_names": len(candidates), "n_members": len(members), "n_members_in_full": n_found}
 
 
 def corpus_list() -> Result:
@@ -1007,9 +977,7 @@ def deid_score(
     unknown: set[str] = set()
     missed: list[SpanCase] = []
 
-    def scored(
-        pairs: Iterable[Pair], *, on_case: Callable[[SpanCase], object] | None = None
-    ) -> ScoreSummary:
+    def scored(pairs: Iterable[Pair], *, on_case: Any = None) -> ScoreSummary:
         mapped = _mapped(pairs, by=by, unknown=unknown)
         found = score_pairs(mapped, matcher=matcher, on_case=on_case)
         return score_summary(found, matcher=matcher, seed=seed, n_replicates=replicates)
@@ -1017,12 +985,11 @@ def deid_score(
     with TemporaryDirectory(prefix="kart-score-") as name:
         folder = Path(name)
         golds = as_jsonl(gold, folder, what=GOLD)
-        n_without_gold = align_outputs(golds, outputs, folder=folder) if outputs else 0
+        n_alone = align_outputs(golds, outputs, folder=folder) if outputs else 0
         copies = read_copies(folder) if outputs else None
         predictions = as_jsonl(pred, folder, what=PREDICTED) if pred else folder / PREDICTIONS
         files = PairedFiles(golds, predictions)
         summary = scored(files, on_case=missed.append if misses else None)
-        n_predicted_only = files.n_predicted_only + n_without_gold
         exact = scored(copies.verbatim(files)) if copies else None
     if unknown and five_types:
         raise _of_no_type(unknown)
@@ -1032,7 +999,7 @@ def deid_score(
     _say_score(summary)
     counted = (
         (files.n_gold_only, "notes were not predicted: their spans count as missed."),
-        (n_predicted_only, "predicted notes have no gold and were left out."),
+        (files.n_predicted_only + n_alone, "predicted notes have no gold and were left out."),
         (len(unknown), f"labels are not in the map and were kept: {_first(unknown)}"),
     )
     result = summary.plain() | {"notes": [f"{n} {what}" for n, what in counted if n]}
@@ -1093,6 +1060,6 @@ GROUPS = {
 }
 COMMANDS: tuple[Callable[..., Result], ...] = (
     demo, run, score, selftest, results, jobs, cancel, resume, log, corpus_build, corpus_mentions,
-    corpus_candidates, corpus_check, corpus_list, corpus_forget, pretrain, experiment, deid_score,
+    corpus_candidates, corpus_list, corpus_forget, pretrain, experiment, deid_score,
     deid_build, deid_tag, deid_convert, deid_train, deid_leakage,
 )  # fmt: skip

@@ -17,11 +17,10 @@ from audit.attack.question import AuditRequest, question_digest
 from audit.attack.scores import FIXED_SCORE, AttackResult
 from audit.errors import AuditError, Message
 from audit.home import results_dir
-from audit.models.inspect import display_name
 from audit.names import spelling
 from audit.names.candidates import GUESSED_KINDS, Candidates, guessed_kinds
 from audit.names.controls import match_quality, match_sentences
-from audit.names.pools import pool_for, with_popularity
+from audit.names.pools import pool_for
 from audit.progress import Meter, ProgressListener, StopQuestion
 from audit.report.report import (
     AuditReport,
@@ -51,9 +50,8 @@ class AuditTask(Task):
     def question(self) -> Question:
         """Return the question, named as its audit is; reads every byte of both models."""
         asked, digest = self.request, self.request.audit_digest()
-        label = f"{display_name(asked.general)} → {display_name(asked.hospital)}"
         return Question(
-            self.job, label, asked.scenario_number, queue_of(asked.device), digest, (digest,),
+            self.job, asked.label, asked.scenario_number, queue_of(asked.device), digest, (digest,),
             self.plain(),
         )  # fmt: skip
 
@@ -119,7 +117,7 @@ def run_audit(
         def source(who: str, kind: str) -> evidence.Source:
             return evidence.Source(
                 getattr(pair, who), device, dtype, store, meter, f"{who} model: {_PHASES[kind]}",
-                kernels, evidence.light_key(question, who=who, device=device),
+                kernels,
             )  # fmt: skip
 
         attack = attacks.attack(request, pair, task, names=names, pool=pool, sources=source)
@@ -165,7 +163,7 @@ def _inspection(request: AuditRequest, attack: AttackResult) -> Inspection:
         n_per_block=attack.shown_counts,
         hospital=attack.shown["hospital"].astype(np.float32),
         general=attack.shown["general"].astype(np.float32),
-        reference_score=attack.scores[FIXED_SCORE[request.scenario_number]][0, n:],
+        reference_score=attack.scores[FIXED_SCORE][0, n:],
         reference_n_pieces=attack.n_pieces[n:],
         best_passages=rows,
         best_log_ratio=ratios,
@@ -180,13 +178,9 @@ def _report(
     *,
     question: Mapping[str, Any],
 ) -> AuditReport:
-    scenario = request.scenario_number
-    listed = with_popularity(request.candidates, pool=pool_for(request.candidates))
+    listed = attack.listed
     n_reference = len(attack.n_pieces) - len(listed)
-    judged = judge(
-        attack, candidates=listed, scenario=scenario, seed=request.seed,
-        threshold=request.threshold,
-    )  # fmt: skip
+    judged = judge(attack, seed=request.seed)
     quality = match_quality(listed, count_pieces=spelling.piece_counter(pair.hospital.tokenizer))
     details = attack.details | judged.pop("details")
     if quality:
@@ -199,7 +193,7 @@ def _report(
         scenario=asdict(request.scenario),
         models={who: _model_facts(getattr(pair, who)) for who in _WHO},
         candidates=_counts(listed, n_reference),
-        fixed_score=FIXED_SCORE[scenario],
+        fixed_score=FIXED_SCORE,
         columns=list(judged["names"]),
         details=plain(details),
         notes=[note.plain() for note in (*notes, *match_sentences(quality))],

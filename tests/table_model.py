@@ -55,6 +55,7 @@ class TableModel(nn.Module):
         self.base_model = _TableBody(table, slots)
         self.cls = nn.Identity()
         self.config = SimpleNamespace(vocab_size=N_VOCABULARY)
+        self.weight = nn.Parameter(torch.ones(1))  # of no matter, but a model has some
 
 
 def compatible_table(joint: Floats = JOINT) -> Floats:

@@ -34,7 +34,6 @@ class ListView:
     candidates: Candidates
     facts: NameFacts
     notes: tuple[RowNote, ...]
-    typed_notes: tuple[RowNote, ...]
     encoding: str
     draft: Draft | None = None
 
@@ -89,12 +88,9 @@ def make_plan(request: AuditRequest, *, names: str, passages: str, passages_file
     files = [registry.signature(path) for path in (request.general, request.hospital)]
     key = repr((
         names, passages, files, request.general, request.hospital, request.scenario_number,
-        request.settings, request.seed, request.threshold, request.dtype, request.device,
+        request.settings, request.seed, request.dtype, request.device, passages_file,
     ))  # fmt: skip
-    ready = _prepared(str(results_dir()), key, _request=request)
-    return plan.make_plan(
-        request, store=cached.store(), prepared=ready, passages_file=passages_file
-    )
+    return _plan(str(results_dir()), key, _request=request, _passages_file=passages_file)
 
 
 def _sha256(data: bytes | None) -> str:
@@ -119,9 +115,8 @@ def _names(directory: str, code: str) -> ListView:
         line=found.line,
         candidates=found.candidates,
         facts=name_facts(found.candidates),
-        notes=found.notes,
-        typed_notes=(),
-        encoding=found.encoding,
+        notes=(),
+        encoding="",
     )
 
 
@@ -138,15 +133,13 @@ def _new_names(
     draft = make_draft(_data, base=base.candidates if base else None, wanted=_wanted)
     if draft is None:
         return None
-    from_base = base is not None and _data is None
     return ListView(
         key=key,
         line=lists.list_line(draft.candidates, code=""),
         candidates=draft.candidates,
         facts=name_facts(draft.candidates),
-        notes=base.notes if base and from_base else draft.notes,
-        typed_notes=draft.typed_notes,
-        encoding=base.encoding if base and from_base else draft.encoding,
+        notes=draft.notes,
+        encoding=draft.encoding,
         draft=draft,
     )
 
@@ -162,5 +155,5 @@ def _spelt(key: str, model: str, files: str, *, _candidates: Candidates) -> Spel
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)
-def _prepared(directory: str, key: str, *, _request: Any) -> plan.Prepared:
-    return plan.prepare(_request)
+def _plan(directory: str, key: str, *, _request: Any, _passages_file: str) -> plan.Plan:
+    return plan.make_plan(_request, passages_file=_passages_file)

@@ -105,7 +105,6 @@ def test_a_corpus_with_names_and_what_is_said_of_it(tmp_path: Path) -> None:
             "n_shared_patients": 0, "n_shared_notes": 0, "n_shared_texts": 0, "is_clean": True,
             "n_names": 8, "n_seen_names": 0,
         },
-        "namesakes_per_100_000": 1.674,
     }  # fmt: skip
     names: dict[str, set[str]] = {}
     for one in notes:
