@@ -31,7 +31,7 @@ _N_SAMPLED = 200
 """Passages from which rows and their length are taken."""
 _START_SECONDS = 8.0
 """Starting a process, loading two models, judging and writing the report."""
-_PRESETS = {
+PRESETS = {
     "quick": (
         GenerationSettings(n_documents=300),
         PosteriorSettings(n_inputs=2_000, n_chain_inputs=0),
@@ -42,7 +42,7 @@ _PRESETS = {
         PosteriorSettings(n_inputs=30_000, n_chain_inputs=500),
     ),
 }
-PRESETS = tuple(_PRESETS)
+"""Settings of both scenarios by the preset's code."""
 
 
 @dataclass(frozen=True)
@@ -115,14 +115,3 @@ def usual_prompt(candidates: Candidates) -> str:
     """Return the prompt to begin with: the paper's, or for Japanese names the Japanese notes'."""
     is_japanese = pool_for(candidates).locale == "ja_JP"
     return JAPANESE_PROMPT if is_japanese else GenerationSettings().prompt
-
-
-def generation_preset(name: str, *, prompt: str | None = None) -> GenerationSettings:
-    """Return a preset of scenario 1, with another prompt if one is given."""
-    settings = _PRESETS[name][0]
-    return settings if prompt is None else settings.with_(prompt=prompt)
-
-
-def posterior_preset(name: str) -> PosteriorSettings:
-    """Return a preset of scenario 2."""
-    return _PRESETS[name][1]

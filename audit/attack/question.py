@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,8 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
-    BeforeValidator,
-    ConfigDict,
+    AfterValidator,
     Field,
     PlainSerializer,
     field_validator,
@@ -111,33 +109,8 @@ class PosteriorSettings(Record):
     max_tokens: int = _whole("max tokens", 512, low=12, high=4096)
 
 
-class _Listed(Record):
-    """A list by itself: its NaN is written as null."""
-
-    model_config = ConfigDict(allow_inf_nan=True)
-
-    candidates: Candidates
-
-
-def _read_columns(value: object) -> object:
-    """Return the list that `_columns` wrote; anything but plain values passes."""
-    if not isinstance(value, dict):
-        return value
-    try:
-        shares = [math.nan if share is None else share for share in value["popularity"]]
-        columns = json.dumps({"candidates": value | {"popularity": shares}})
-        return _Listed.model_validate_json(columns).candidates
-    except (KeyError, TypeError, ValueError):
-        raise AuditError(
-            "This request cannot be read: it is damaged, or of another version of the program.",
-            do="Ask the question again.",
-        ) from None
-
-
-def _columns(candidates: Candidates) -> dict[str, list[Any]]:
-    columns = {name: list(column) for name, column in vars(candidates).items()}
-    columns["popularity"] = [None if math.isnan(p) else p for p in columns["popularity"]]
-    return columns
+def _columns(candidates: Candidates) -> dict[str, tuple[object, ...]]:
+    return {name: one for name, one in vars(candidates).items() if name != "popularity"}
 
 
 class AuditRequest(Record):
@@ -147,8 +120,10 @@ class AuditRequest(Record):
     scenario_number: int = Field(ge=1, le=2, title="scenario")  # Section 3.1.
     general: Path  # Directories of M_general and M_hospital.
     hospital: Path
-    # The list L, with or without truth.
-    candidates: Annotated[Candidates, BeforeValidator(_read_columns), PlainSerializer(_columns)]
+    # The list L, with or without truth; popularity is looked up anew.
+    candidates: Annotated[
+        Candidates, AfterValidator(Candidates.without_popularity), PlainSerializer(_columns)
+    ]
     passages: Passages | None = None  # Of D_public; needed in scenario 2.
     generation: GenerationSettings = GenerationSettings()
     posterior: PosteriorSettings = PosteriorSettings()
