@@ -90,26 +90,24 @@ def draw_lists(
 
 def listed_names(lists: Mapping[str, Candidates]) -> tuple[ListedNames, ...]:
     """Return how many names there are of each kind and role."""
-    counts: Counter[tuple[str, str]] = Counter()
-    for name in LISTS:
-        kinds = Counter(zip(lists[name].control_kind, lists[name].role, strict=True))
-        for (kind, role), n in sorted(kinds.items()):
-            counts[kind, role] += n
+    counts = Counter(
+        one
+        for name in LISTS
+        for one in sorted(zip(lists[name].control_kind, lists[name].role, strict=True))
+    )
     return tuple(ListedNames(control_kind=k, role=r, n=n) for (k, r), n in counts.items())
 
 
 def canary_candidates(plan: CanaryPlan) -> Candidates:
     """Return planted names as members and twins as controls; the i-th of both are a pair."""
-    both = make_candidates([], is_member=True)
-    for is_planted in (True, False):
-        chosen = [canary for canary in plan.canaries if bool(canary.n_mentions) is is_planted]
-        both += make_candidates(
-            [canary[:2] for canary in chosen],
-            is_member=is_planted,
-            control_kind="" if is_planted else "canary",
-            n_mentions=[canary.n_mentions for canary in chosen],
-        )
-    return replace(both, role=("canary",) * len(both))
+    ordered = sorted(plan.canaries, key=lambda canary: not canary.n_mentions)
+    n_mentions = tuple(canary.n_mentions for canary in ordered)
+    return replace(
+        make_candidates([canary[:2] for canary in ordered], n_mentions=n_mentions),
+        is_member=tuple(n > 0 for n in n_mentions),
+        control_kind=tuple("" if n else "canary" for n in n_mentions),
+        role=("canary",) * len(ordered),
+    )
 
 
 def candidates_csv(lists: Mapping[str, Candidates]) -> bytes:

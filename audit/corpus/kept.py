@@ -26,10 +26,10 @@ from audit.corpus.truth import (
 )
 from audit.errors import AuditError
 from audit.names.candidates import Candidates
-from audit.names.lists import MAX_LABEL_CHARS, MAX_NAMES, keep_names, keep_passages
+from audit.names.lists import MAX_NAMES, keep_names, keep_passages
 from audit.names.matching import pair_of
 from audit.rng import generator
-from audit.shelf import Shelf, is_code, now, one_line
+from audit.shelf import MAX_TITLE_CHARS, Shelf, is_code, now, one_line
 from cache.store import Store
 
 KINDS = ("dummy", "register")
@@ -173,7 +173,7 @@ def keep_lists(
     passages = passages_for(corpus, candidates, seed=corpus.seed)
     label = corpus.title or f"{corpus.source} {corpus.created[:10]}"
     kinds = f" ({', '.join(controls)})" if controls else ""
-    label = label[: MAX_LABEL_CHARS - len(kinds)] + kinds
+    label = label[: MAX_TITLE_CHARS - len(kinds)] + kinds
     names = keep_names(candidates, label=label, store=store)
     if not passages:
         return names[:12], ""

@@ -135,16 +135,16 @@ class _Parts:
         self._pieces = np.array([float(pieces[i]) for i in free])
         self.distance = cache(self._distance)
 
-    def _distance(self, part: str) -> tuple[Floats, bool]:
-        """Return how far each lies from a part, in nats, and whether the generator knows it.
+    def _distance(self, part: str) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return how far each lies from a part, in nats, and whether within the caliper.
 
-        A part that it does not know counts as the rarest that it knows.
+        A part that the generator does not know counts as its rarest, with none in its caliper.
         """
         share = self._shares.get(fold_name(part))
         target = math.log(min(self._shares.values()) if share is None else share)
         far = np.abs(self._log_share - target)
         far += PIECE_NATS * np.abs(self._pieces - (self._count(part) if part else 0))
-        return far, share is not None
+        return far, (far <= CALIPER_NATS) & (share is not None)
 
 
 @dataclass
@@ -205,12 +205,10 @@ class _Draw:
         return self._key(name) not in self.seen and self._accepts(*name)
 
     def _distances(self, row: int) -> dict[str, tuple[Floats, NDArray[np.bool_]]]:
-        """Return by role how far each part is from the member's, and whether within the caliper."""
-        found = {}
-        for role in _ROLES:
-            far, is_known = self._parts[role].distance(getattr(self.members, role)[row])
-            found[role] = far, is_known & (far <= CALIPER_NATS)
-        return found
+        return {
+            role: parts.distance(getattr(self.members, role)[row])
+            for role, parts in self._parts.items()
+        }
 
     def _near(self, row: int) -> Iterator[Option]:
         """Yield some names near a member's, drawn by chance from those within the caliper."""

@@ -566,8 +566,6 @@ def age_on(birth: date, day: date) -> int:
 @functools.lru_cache(maxsize=20_000)
 def identity_of(seed: int, key: str, profile: Profile, *, locale: str) -> Identity:
     """Return the identity of a key: the same for the same seed, key, profile and locale."""
-    if locale not in LOCALES:
-        raise ValueError(f"{locale}: no names of this locale")
     sex = profile.sex or "MF"[draw(seed, "sex", key) & 1]
     birth = _birth(seed, key, profile)
     name = name_of(seed, key, sex=sex, birth_year=birth.year, locale=locale)
