@@ -32,7 +32,6 @@ LISTS = (*MEMBERS, *CONTROLS)
 are in the list "canary"."""
 MAX_POSITIVES = 20_000
 """Names of patients on a list; of more than these, as many are drawn at random."""
-MAX_STAFF = 5_000
 
 _COLUMNS = ("first", "last", "is_member", "control_kind", "role", "sex", "n_mentions")
 _HEADER = ("list", "first_name", "last_name", *_COLUMNS[2:])
@@ -63,19 +62,20 @@ def draw_lists(
         sex=tuple(people.sex_of_name(name) for name in names),
     )
     known = {pair_of(*name) for name in names}
-    there = [(pair, name) for pair, name in people.staff.items() if found[pair]]
-    order = generator(seed, "corpus/staff").permutation(len(there))[:MAX_STAFF]
-    there = [there[row] for row in sorted(order.tolist()) if there[row][0] not in known]
-    chosen = [one for one in there if accepts is None or accepts(*one[1])]
+    will_do = accepts or (lambda *_: True)
+    there = [
+        (name, found[pair]) for pair, name in people.staff.items()
+        if found[pair] and pair not in known and will_do(*name)
+    ]  # fmt: skip
     staff = make_candidates(
-        [name for _, name in chosen], is_member=True, n_mentions=[found[pair] for pair, _ in chosen]
+        [name for name, _ in there], is_member=True, n_mentions=[n for _, n in there]
     )
     staff = replace(with_popularity(staff, pool=pool), role=("staff",) * len(staff))
     canaries = canary_candidates(plan)
     taken = {*found, *people.pairs, *known, *map(pair_of, canaries.first, canaries.last)}
 
     def is_free(first: str, last: str) -> bool:
-        return is_absent(taken, first, last) and (accepts is None or accepts(first, last))
+        return is_absent(taken, first, last) and will_do(first, last)
 
     drawing: dict[str, Any] = {"n": len(names), "seed": seed, "pool": pool, "accepts": is_free}
     return {

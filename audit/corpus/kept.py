@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from audit.corpus.candidate_lists import CONTROLS, MEMBERS, read_candidates
+from audit.corpus.candidate_lists import read_candidates
 from audit.corpus.truth import (
     CANDIDATES,
     CORPUS,
@@ -127,8 +127,6 @@ def list_of(
     `controls` are any of `CONTROLS`; `roles` any of `MEMBERS`: whose names are members. Twins come
     with the canaries.
     """
-    if not {*controls} <= {*CONTROLS} or not {*roles} <= {*MEMBERS}:
-        raise AuditError("There is no such list.", where="candidates")
     candidates = read_candidates(_file_bytes(corpus, CANDIDATES), lists=(*roles, *controls))
     if not any(candidates.is_member):
         raise AuditError(

@@ -107,14 +107,15 @@ def matched_controls(
         turns += rng.permutation(possible).tolist()[: n - len(turns)]
     parts = member_parts(members)
     seen = _folded([*zip(members.first, members.last, strict=True), *exclude])
-    drawn: list[tuple[int, Name, float]] = []
+    drawn: list[tuple[int, Name]] = []
     for of_script, one in pools.items():
         draw = _Draw(members, one, kind, parts, seen, accepts,
                      count_pieces or characters, rng)  # fmt: skip
         draw.take([row for row in turns if script[row] == of_script])
         drawn += draw.drawn
     drawn.sort(key=lambda one: one[0])
-    names, shares = [name for _, name, _ in drawn], [share for *_, share in drawn]
+    shares = [popularity(pools[script[row]], first=f, last=la) for row, (f, la) in drawn]
+    names = [name for _, name in drawn]
     return make_candidates(names, is_member=False, control_kind=kind, popularity=shares)
 
 
@@ -159,7 +160,7 @@ class _Draw:
     accepts: Accepts | None
     count: CountPieces
     rng: np.random.Generator
-    drawn: list[tuple[int, Name, float]] = field(default_factory=list)
+    drawn: list[tuple[int, Name]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Prepare the parts to draw from."""
@@ -195,10 +196,8 @@ class _Draw:
         missing = dict(enumerate(turns))
         for slot, place in zip(*linear_sum_assignment(costs), strict=True):
             if costs[slot, place] < _NOBODY:
-                first, last = name = names[place]
-                self.seen.add(self._key(name))
-                share = popularity(self.pool, first=first, last=last)
-                self.drawn.append((missing.pop(int(slot)), name, share))
+                self.seen.add(self._key(names[place]))
+                self.drawn.append((missing.pop(int(slot)), names[place]))
         return list(missing.values())
 
     def _may_come(self, name: Name) -> bool:

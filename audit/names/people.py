@@ -91,11 +91,6 @@ class PersonName:
     middle: str
     locale: str
 
-    @property
-    def full(self) -> str:
-        """Both parts, as lists of people write them: what namesakes share."""
-        return written(self, "spaced")
-
 
 # Forms that stand for the whole name in text, as many of each as of 20 names have it (our choice:
 # no count of real notes is published).

@@ -94,7 +94,7 @@ def test_people_are_the_same_in_every_version() -> None:
         found[f"places {locale}"] = [
             [value_of(place, n, locale=locale) for n in numbers] for place in PLACES
         ]
-        names = [name_of(3, str(n), sex="F", birth_year=1900 + n, locale=locale).full
+        names = [written(name_of(3, str(n), sex="F", birth_year=1900 + n, locale=locale), "spaced")
                  for n in range(120)]  # fmt: skip
         found[f"names {locale}"] = [names, [full_form(locale, n) for n in numbers]]
     found["places"] = [[value_of(p, n, locale=JAPANESE) for n in numbers] for p in JAPANESE_PLACES]
