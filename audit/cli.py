@@ -442,7 +442,7 @@ def run(
         others.append(_audited(request.with_(general=path), out=folder))
     beside = [
         _summary(other) | {"difference": {
-            "aucs": plain(one.aucs), "flagged": plain(one.tested.difference), "p": one.tested.p,
+            "aucs": plain(one.aucs), "flagged": plain(one.tested), "p": one.tested.p,
         }}
         for other, one in zip(others, compare_references(report, others=others), strict=True)
     ]  # fmt: skip
@@ -577,7 +577,7 @@ def results(
         report, own = reports[chosen[0]], kept[chosen[0]]
         record("exported", audit=report.digest, names=names if html else "full")
         if html:
-            other = other_scenario(own, kept=kept.values(), demo=demo)
+            other = other_scenario(own, kept=kept.values())
             family = same_but_reference(own, kept=list(kept.values()))
             newest = sorted(family, key=attrgetter("at"), reverse=True)
             files = bundle_files(
@@ -977,9 +977,7 @@ def deid_score(
     unknown: set[str] = set()
     missed: list[SpanCase] = []
 
-    def scored(
-        pairs: Iterable[Pair], *, on_case: Callable[[SpanCase], object] | None = None
-    ) -> ScoreSummary:
+    def scored(pairs: Iterable[Pair], *, on_case: Any = None) -> ScoreSummary:
         mapped = _mapped(pairs, by=by, unknown=unknown)
         found = score_pairs(mapped, matcher=matcher, on_case=on_case)
         return score_summary(found, matcher=matcher, seed=seed, n_replicates=replicates)
@@ -987,7 +985,7 @@ def deid_score(
     with TemporaryDirectory(prefix="kart-score-") as name:
         folder = Path(name)
         golds = as_jsonl(gold, folder, what=GOLD)
-        n_without_gold = align_outputs(golds, outputs, folder=folder) if outputs else 0
+        n_alone = align_outputs(golds, outputs, folder=folder) if outputs else 0
         copies = read_copies(folder) if outputs else None
         predictions = as_jsonl(pred, folder, what=PREDICTED) if pred else folder / PREDICTIONS
         files = PairedFiles(golds, predictions)
@@ -1001,10 +999,7 @@ def deid_score(
     _say_score(summary)
     counted = (
         (files.n_gold_only, "notes were not predicted: their spans count as missed."),
-        (
-            files.n_predicted_only + n_without_gold,
-            "predicted notes have no gold and were left out.",
-        ),
+        (files.n_predicted_only + n_alone, "predicted notes have no gold and were left out."),
         (len(unknown), f"labels are not in the map and were kept: {_first(unknown)}"),
     )
     result = summary.plain() | {"notes": [f"{n} {what}" for n, what in counted if n]}

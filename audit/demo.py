@@ -174,7 +174,6 @@ def report_summary(report: AuditReport) -> dict[str, Any]:
         "sentence_ja": report.verdict.japanese,
         "strata": strata,
         "mentions": whole["mentions"],
-        "cohort": whole["cohort"],
         "canaries": whole["details"].get("canaries"),
         "roles": whole["details"].get("roles") or [],
     }

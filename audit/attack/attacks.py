@@ -112,11 +112,7 @@ def attack(
     pool: NamePool,
     sources: Sources,
 ) -> AttackResult:
-    """Take what both models say of names, from `sources`, and score it; `names` as in the task.
-
-    Scenario 1: let both models generate, and look for the names in what comes out. Scenario 2:
-    compare the posteriors of both models on the same masked passages.
-    """
+    """Take what both models say of names, from `sources`, and score it; `names` as in the task."""
     listed, tokenizer = request.candidates, pair.hospital.tokenizer
     pieces = spelling.part_pieces(names, kind=main_lead(request), tokenizer=tokenizer)
     found: dict[str, Any]

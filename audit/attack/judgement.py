@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from audit.attack.cohort import cohort_test, relabelling_test
+from audit.attack.cohort import relabelling_test
 from audit.attack.decisions import NOT_JUDGED, Decisions, decide
 from audit.attack.metrics import (
     by_mentions,
@@ -41,7 +41,7 @@ def judge(attack: AttackResult, *, seed: int) -> dict[str, Any]:
     """Judge the listed names against the reference controls that follow them in the attack.
 
     The parts of a report come back: "names" (columns in the order of names.csv), "measures",
-    "verdict", "cohort", "curve", "mentions", and "details" with "null_check", "canaries" and
+    "verdict", "curve", "mentions", and "details" with "null_check", "canaries" and
     "roles" where the list has what they need. Canaries are decided among themselves; all else is of
     the other names alone. "n_flagged_by_general" counts those tested names that M_general alone
     flags too: names that stand out for another reason than the notes, such as fame or frequency.
@@ -81,7 +81,6 @@ def judge(attack: AttackResult, *, seed: int) -> dict[str, Any]:
         "n_flagged_by_general": int((tested & flag & general_flag).sum()),
         "measures": plain(metrics),
         "verdict": verdict,
-        "cohort": _cohort(patients, seed=seed),
         "curve": _curve(patients),
         "mentions": by_mentions(flag, patients.listed),
         "details": {name: one for name, one in found.items() if one},
@@ -96,19 +95,6 @@ def _null_check(attack: AttackResult) -> dict[str, float] | None:
     score = attack.scores[FIXED_SCORE][0]
     statistic, p = two_sample_ks(score[: len(members)][members], score[len(members) :])
     return {"ks_statistic": statistic, "ks_p": p}
-
-
-def _cohort(attack: AttackResult, *, seed: int) -> dict[str, Any]:
-    """Test whether the names as a group stand out from the reference controls."""
-    n, score, pieces = len(attack.listed), attack.scores[FIXED_SCORE][0], attack.n_pieces
-    group, mask = "members", truth_mask(attack.listed, truth=True)
-    if not mask.any():
-        group, mask = "unknown", truth_mask(attack.listed, truth=None)
-    test = cohort_test(
-        score[:n][mask], control_scores=score[n:], member_n_pieces=pieces[:n][mask],
-        control_n_pieces=pieces[n:], seed=seed,
-    )  # fmt: skip
-    return {"group": group, **plain(test)}
 
 
 def _decisions(attack: AttackResult, score: str) -> Decisions:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from audit.attack import prompts
 from audit.attack.cohort import smallest_detectable_auc
-from audit.attack.evidence import n_rows, seconds_per_work
+from audit.attack.evidence import seconds_per_work
 from audit.attack.question import (
     JAPANESE_PROMPT,
     AuditRequest,
@@ -31,7 +31,7 @@ _N_SAMPLED = 200
 """Passages from which rows and their length are taken."""
 _START_SECONDS = 8.0
 """Starting a process, loading two models, judging and writing the report."""
-_PRESETS = {
+PRESETS = {
     "quick": (
         GenerationSettings(n_documents=300),
         PosteriorSettings(n_inputs=2_000, n_chain_inputs=0),
@@ -42,7 +42,7 @@ _PRESETS = {
         PosteriorSettings(n_inputs=30_000, n_chain_inputs=500),
     ),
 }
-PRESETS = tuple(_PRESETS)
+"""Settings of both scenarios by the preset's code."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def make_plan(request: AuditRequest, *, passages_file: str = "passages.jsonl") -
 
 def _work(request: AuditRequest) -> dict[str, float]:
     """Rows of forward passes x tokens of a row that one model is asked, by kind of evidence."""
-    sizes = {kind: n for kind, (_, n) in request.sizes().items()}
+    sizes = request.sizes()
     if request.scenario_number == 1:
         settings = request.generation
         return {"generation": float(sizes["generation"] * settings.n_steps * settings.n_tokens)}
@@ -108,21 +108,10 @@ def _work(request: AuditRequest) -> dict[str, float]:
         tokenizer=tokenizer(request.hospital), max_tokens=request.posterior.max_tokens,
         n_listed=len(request.candidates), seed=request.seed,
     )  # fmt: skip
-    return {kind: n_rows(kind, task, n) * task.n_tokens for kind, n in sizes.items()}
+    return {kind: task.n_rows(kind, n) * task.n_tokens for kind, n in sizes.items()}
 
 
 def usual_prompt(candidates: Candidates) -> str:
     """Return the prompt to begin with: the paper's, or for Japanese names the Japanese notes'."""
     is_japanese = pool_for(candidates).locale == "ja_JP"
     return JAPANESE_PROMPT if is_japanese else GenerationSettings().prompt
-
-
-def generation_preset(name: str, *, prompt: str | None = None) -> GenerationSettings:
-    """Return a preset of scenario 1, with another prompt if one is given."""
-    settings = _PRESETS[name][0]
-    return settings if prompt is None else settings.with_(prompt=prompt)
-
-
-def posterior_preset(name: str) -> PosteriorSettings:
-    """Return a preset of scenario 2."""
-    return _PRESETS[name][1]

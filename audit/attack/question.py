@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, PlainSerializer, field_validator, model_validator
 
 from audit.errors import AuditError
 from audit.models.inspect import display_name, model_digest
@@ -111,33 +103,8 @@ class PosteriorSettings(Record):
     max_tokens: int = _whole("max tokens", 512, low=12, high=4096)
 
 
-class _Listed(Record):
-    """A list by itself: its NaN is written as null."""
-
-    model_config = ConfigDict(allow_inf_nan=True)
-
-    candidates: Candidates
-
-
-def _read_columns(value: object) -> object:
-    """Return the list that `_columns` wrote; anything but plain values passes."""
-    if not isinstance(value, dict):
-        return value
-    try:
-        shares = [math.nan if share is None else share for share in value["popularity"]]
-        columns = json.dumps({"candidates": value | {"popularity": shares}})
-        return _Listed.model_validate_json(columns).candidates
-    except (KeyError, TypeError, ValueError):
-        raise AuditError(
-            "This request cannot be read: it is damaged, or of another version of the program.",
-            do="Ask the question again.",
-        ) from None
-
-
-def _columns(candidates: Candidates) -> dict[str, list[Any]]:
-    columns = {name: list(column) for name, column in vars(candidates).items()}
-    columns["popularity"] = [None if math.isnan(p) else p for p in columns["popularity"]]
-    return columns
+def _columns(candidates: Candidates) -> dict[str, tuple[object, ...]]:
+    return {name: one for name, one in vars(candidates).items() if name != "popularity"}
 
 
 class AuditRequest(Record):
@@ -147,8 +114,10 @@ class AuditRequest(Record):
     scenario_number: int = Field(ge=1, le=2, title="scenario")  # Section 3.1.
     general: Path  # Directories of M_general and M_hospital.
     hospital: Path
-    # The list L, with or without truth.
-    candidates: Annotated[Candidates, BeforeValidator(_read_columns), PlainSerializer(_columns)]
+    # The list L, with or without truth; popularity is looked up anew.
+    candidates: Annotated[
+        Candidates, AfterValidator(Candidates.without_popularity), PlainSerializer(_columns)
+    ]
     passages: Passages | None = None  # Of D_public; needed in scenario 2.
     generation: GenerationSettings = GenerationSettings()
     posterior: PosteriorSettings = PosteriorSettings()
@@ -189,15 +158,11 @@ class AuditRequest(Record):
         """The settings of the chosen scenario."""
         return self.generation if self.scenario_number == 1 else self.posterior
 
-    def sizes(self) -> dict[str, tuple[str, int]]:
-        """Return by kind of evidence the setting that says how much is made, and its value."""
+    def sizes(self) -> dict[str, int]:
+        """Return how many documents or inputs are made of each kind of evidence."""
         if self.scenario_number == 1:
-            return {"generation": ("n_documents", self.generation.n_documents)}
-        settings = self.posterior
-        return {
-            "posterior": ("n_inputs", settings.n_inputs),
-            "chain": ("n_chain_inputs", settings.n_chain_inputs),
-        }
+            return {"generation": self.generation.n_documents}
+        return {"posterior": self.posterior.n_inputs, "chain": self.posterior.n_chain_inputs}
 
     def question(self, *, digest_of: Callable[[Path], str] = model_digest) -> dict[str, object]:
         """Return everything that determines the answer, as plain values; reads the model files.

@@ -65,13 +65,14 @@ class Candidates:
     role: tuple[str, ...]
     sex: tuple[str, ...]
     n_mentions: tuple[int | None, ...]
-    popularity: tuple[float, ...]
+    popularity: tuple[float, ...] = ()
     row: tuple[int | None, ...] = ()
     is_kind_guessed: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the columns against each other, once."""
-        for name, unknown in (("row", None), ("is_kind_guessed", False)):
+        unknowns = {"popularity": math.nan, "row": None, "is_kind_guessed": False}
+        for name, unknown in unknowns.items():
             if not getattr(self, name):
                 object.__setattr__(self, name, (unknown,) * len(self))
         for row, values in enumerate(zip(*vars(self).values(), strict=True)):

@@ -78,7 +78,7 @@ def read_names(data: bytes, *, what: str = "names") -> NamesFile:
     """
     table = read_table(data, what=what)
     names, columns = _columns(table, what=what)
-    notes = [RowNote(row, "The row is empty and was left out.") for row in table.blank_rows]
+    notes: list[RowNote] = []
     used = names.used.union(columns.values())
     unread = [str(column + 1) for column in range(len(table.header)) if column not in used]
     if unread:

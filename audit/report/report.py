@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA = 1
+_NO_LONGER = {"cohort"}
+"""Parts that reports of older versions have, and that are kept with them."""
 REMEMBERED = "demo/digests"
 """Under which key the store holds which audits are the demo's."""
 _PAIR = ("general", "hospital")
@@ -58,11 +60,6 @@ def estimate(held: Mapping[str, Any] | Estimate | None) -> Estimate:
     if "n_total" not in held:
         return found
     return Share(**vars(found), n_hits=int(held["n_hits"]), n_total=int(held["n_total"]))
-
-
-def _or_nowhere(held: Mapping[str, Any]) -> Estimate:
-    bounds = vars(estimate(held)).values()
-    return Estimate(*(math.inf if math.isnan(bound) else bound for bound in bounds))
 
 
 Number = Annotated[float, BeforeValidator(number)]
@@ -205,8 +202,6 @@ class Verdict(Part):
     n_flagged: int = 0
     n_undecided: int = 0
     n_tested: int = 0
-    auc: Measured | None = None
-    general_auc: Measured | None = None
     smallest_detectable_auc: Number = math.nan
 
     @property
@@ -226,18 +221,6 @@ class Verdict(Part):
     def now(self, language: str) -> str:
         """Return what to do now, in a language; "" in reports of older versions."""
         return self.what_now.get("japanese" if language == "ja" else "english", "")
-
-
-class Cohort(Part):
-    """Whether the group ("members" or "unknown") as a whole stands out from reference controls."""
-
-    group: str = ""
-    p: Number = math.nan
-    effect: Number = math.nan
-    n_members: int = 0
-    n_controls: int = 0
-    n_not_scored: int = 0
-    n_unmatched: int = 0
 
 
 class CurveStratum(Part):
@@ -281,17 +264,12 @@ class ExposureGroup(Part):
 
 
 class ScoreExposure(Part):
-    """Exposure by one score (`audit.attack.metrics.exposure`).
-
-    `found_from`: smallest planted number of mentions from which on half of the names are found;
-    infinite where none is, or a bound is beyond the planted numbers.
-    """
+    """Exposure by one score (`audit.attack.metrics.exposure`)."""
 
     n_held_out: int
     max_bits: float
     smallest_p: float
     bits_without_leak: float
-    found_from: Annotated[Estimate, BeforeValidator(_or_nowhere)]
     whole: ExposureGroup = Field(alias="all")
     groups: Sequence[ExposureGroup]
 
@@ -433,7 +411,6 @@ class AuditReport(Part):
     names: Mapping[str, Sequence[Any]]
     measures: Measures
     verdict: Verdict
-    cohort: Cohort
     curve: Sequence[CurvePoint]
     mentions: Sequence[MentionBin]
     details: Details
@@ -453,7 +430,7 @@ class AuditReport(Part):
     def from_json(cls, value: Mapping[str, Any]) -> AuditReport:
         """Read a report that `to_json` wrote; one model compared with itself shows nothing."""
         expected = {field.alias or name for name, field in cls.model_fields.items()}
-        if value.get("schema") != SCHEMA or set(value) != expected:
+        if value.get("schema") != SCHEMA or set(value) - _NO_LONGER != expected:
             raise AuditError(
                 "This result was written by another version (schema {schema}).",
                 do="Run the audit again: its evidence is reused where it still holds.",
@@ -507,11 +484,6 @@ class AuditReport(Part):
         """Listed controls that stand out, of all of them."""
         flags = self.table.loc[self.table["is_control"], "stands_out"]
         return Rate(int(flags.sum()), len(flags))
-
-    @property
-    def is_log(self) -> bool:
-        """Whether the fixed score is a product of masses (older versions), drawn by its log."""
-        return self.fixed_score == "product"
 
     @property
     def at(self) -> str:
@@ -584,13 +556,10 @@ def best_passages(
 
     K is `n_best`, or P if there are fewer.
     """
-    n_here = min(n_best, len(log_ratio))
-    known = np.where(np.isfinite(log_ratio), log_ratio, -np.inf).T
-    order = np.argsort(-known, axis=1, kind="stable")[:, :n_here]
+    known = np.where(np.isfinite(log_ratio), log_ratio, np.nan).T
+    order = np.argsort(-known, axis=1, kind="stable")[:, :n_best]
     found = np.take_along_axis(known, order, axis=1)
-    is_known = np.isfinite(found)
-    rows = np.where(is_known, order, -1).astype(np.int32)
-    return rows, np.where(is_known, found, np.nan).astype(np.float32)
+    return np.where(np.isnan(found), -1, order).astype(np.int32), found.astype(np.float32)
 
 
 def keep_inspection(digest: str, inspection: Inspection, *, store: Store) -> None:
@@ -687,10 +656,8 @@ def choose_audit(
     return max(shown, key=lambda audit: (audit.digest == headline, audit.at), default=None)
 
 
-def other_scenario(
-    audit: KeptAudit, *, kept: Iterable[KeptAudit], demo: Mapping[str, str]
-) -> KeptAudit | None:
-    """Return the audit of the same pair in the other scenario: the demo's, else the newest."""
+def other_scenario(audit: KeptAudit, *, kept: Iterable[KeptAudit]) -> KeptAudit | None:
+    """Return the newest audit of the same pair in the other scenario."""
     asked = attrgetter("general", "hospital", "n_names", "is_demo")
     partners = (o for o in kept if asked(o) == asked(audit) and o.scenario != audit.scenario)
-    return max(partners, key=lambda o: (o.digest in demo.values(), o.at), default=None)
+    return max(partners, key=attrgetter("at"), default=None)

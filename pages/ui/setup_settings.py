@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import streamlit as st
 
-from audit.attack.plan import PRESETS, generation_preset, posterior_preset, usual_prompt
+from audit.attack.plan import PRESETS, usual_prompt
 from audit.attack.question import (
     DEFAULT_PROMPT,
     SCENARIOS,
@@ -101,8 +101,9 @@ def ask_settings(say: Words, *, scenario: int, candidates: Candidates | None) ->
     )
     st.query_params["preset"] = str(preset)
     prompt = usual_prompt(candidates) if candidates is not None else None
-    generation = generation_preset(str(preset), prompt=prompt)
-    posterior = posterior_preset(str(preset))
+    generation, posterior = PRESETS[str(preset)]
+    if prompt is not None:
+        generation = generation.with_(prompt=prompt)
     with st.expander(say.text("run_details"), key="run_details"):
         st.html(blocks.heading("", below=say.text("run_details_below")))
         is_usual = prompt in (None, DEFAULT_PROMPT)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from audit.attack import judgement, metrics
-from audit.attack.cohort import cohort_test
+from audit.attack import metrics
 from audit.attack.judgement import judge
 from audit.attack.scores import AttackResult, Columns, NameParts, soft_minimum
 from audit.names.candidates import Candidates, make_candidates
@@ -31,7 +29,6 @@ SCORES = {
 @pytest.fixture(scope="module", autouse=True)
 def fewer_replicates():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(judgement, "cohort_test", partial(cohort_test, n_permutations=1999))
         patch.setattr(metrics, "N_REPLICATES", 400)
         yield
 

@@ -10,7 +10,6 @@ import stat
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit import cli
-from audit.attack import judgement, metrics
-from audit.attack.cohort import cohort_test
+from audit.attack import metrics
 from audit.deid.taggers import known_taggers
 from audit.demo import DemoTask
 from audit.errors import AuditCancelled, AuditError
@@ -329,7 +327,6 @@ def small() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(judgement, "cohort_test", partial(cohort_test, n_permutations=99))
         patch.setattr(metrics, "N_REPLICATES", 100)
         patch.setattr(leakage, "N_REPLICATES", 100)
         patch.setattr(leakage, "SETTINGS", {"n_rows": 4, "n_tokens_per_row": (32,)})

@@ -164,7 +164,6 @@ def test_all_columns_are_read_and_what_is_odd_is_noted_by_row() -> None:
     assert guessed_kinds(listed) == {"n": 3, "easy": 2, "hard": 1, "recombined": 0}
     assert [(note.row, str(note.what)) for note in found.notes] == [
         (1, "These columns are not read: 8."),
-        (3, "The row is empty and was left out."),
         (5, "The row has no name and was left out."),
         (7, "The name is that of row 2; left out."),
         (8, "The name holds control, invisible or private characters."),
