@@ -442,7 +442,7 @@ def run(
         others.append(_audited(request.with_(general=path), out=folder))
     beside = [
         _summary(other) | {"difference": {
-            "aucs": plain(one.aucs), "flagged": plain(one.tested.difference), "p": one.tested.p,
+            "aucs": plain(one.aucs), "flagged": plain(one.tested), "p": one.tested.p,
         }}
         for other, one in zip(others, compare_references(report, others=others), strict=True)
     ]  # fmt: skip
@@ -577,7 +577,7 @@ def results(
         report, own = reports[chosen[0]], kept[chosen[0]]
         record("exported", audit=report.digest, names=names if html else "full")
         if html:
-            other = other_scenario(own, kept=kept.values(), demo=demo)
+            other = other_scenario(own, kept=kept.values())
             family = same_but_reference(own, kept=list(kept.values()))
             newest = sorted(family, key=attrgetter("at"), reverse=True)
             files = bundle_files(

@@ -66,7 +66,6 @@ SOURCES = (
     " doi:10.1023/A:1008800423698.",
     "DeLong, DeLong & Clarke-Pearson 1988, doi:10.2307/2531595.",
     "McNemar 1947, doi:10.1007/BF02295996.",
-    "Newcombe 1998, doi:10.1002/(SICI)1097-0258(19981130)17:22<2635::AID-SIM954>3.0.CO;2-C.",
 )
 COMMANDS = """python -m audit run --scenario 2 --general GENERAL_DIR --hospital HOSPITAL_DIR \\
     --names names.csv --passages passages.jsonl --out results

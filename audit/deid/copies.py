@@ -11,7 +11,7 @@ import unicodedata
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import accumulate
@@ -25,12 +25,10 @@ from audit.errors import AuditError, Message
 from audit.notes.formats import (
     GOLD,
     PREDICTED,
-    TagCensus,
     flattened,
     jsonl_line,
+    notes_in,
     numbered_lines,
-    opened,
-    read_line,
     refuse_twice,
     scan_tags,
 )
@@ -203,7 +201,7 @@ class Alignment:
     spans: tuple[Span, ...]
     unaligned: tuple[Span, ...]
     copy: str
-    census: TagCensus
+    n_malformed: int
     edits: Counter[str]
 
 
@@ -226,7 +224,7 @@ def align_output(output: str, source: str, *, labels: Collection[str] = ()) -> A
         spans=tuple(sorted(spans)),
         unaligned=tuple(unaligned),
         copy=scanned.plain,
-        census=scanned.census,
+        n_malformed=scanned.n_malformed,
         edits=_edits(blocks, inside=inside),
     )
 
@@ -334,7 +332,7 @@ class Piece(Record):
 
 @dataclass(frozen=True)
 class CopyReading:
-    """A note read through its copies (`pieces`); `edits` and `census` are of all together.
+    """A note read through its copies (`pieces`); `edits` and `n_malformed` are of all together.
 
     The spans of the document may be nested, those of `tags` are as a tagger gives them; `status` is
     the worst of the windows'.
@@ -344,7 +342,7 @@ class CopyReading:
     tags: Tags
     status: str
     edits: Counter[str]
-    census: TagCensus
+    n_malformed: int
     pieces: Sequence[Piece]
 
     def line(self, *, with_outputs: bool = False) -> dict[str, Any]:
@@ -356,7 +354,7 @@ class CopyReading:
             "n_windows": len(self.pieces),
             "error_rate": sum(self.edits[name] for name in _EDITS) / n_chars if n_chars else None,
             "edits": self.edits,
-            "tags": asdict(self.census) | {"n_malformed": self.census.n_malformed},
+            "tags": {"n_malformed": self.n_malformed},
             "unaligned": list(self.document.unaligned),
         }
         if with_outputs:
@@ -418,7 +416,7 @@ def read_pieces(
         tags=tags,
         status=max(statuses or [EMPTY if note.text.strip() else EXACT], key=STATUSES.index),
         edits=edits,
-        census=sum((one.census for one in found), TagCensus()),
+        n_malformed=sum(one.n_malformed for one in found),
         pieces=pieces,
     )
 
@@ -461,13 +459,6 @@ class OutputLine(Record):
             ) from None
 
 
-def notes_in(path: Path, what: str) -> Iterator[TaggedDocument]:
-    """Yield the notes of a JSONL file, one in memory at a time."""
-    with opened(path, what) as file:
-        for number, line, _ in numbered_lines(file, what=what):
-            yield read_line(line, what=what, number=number)
-
-
 def align_outputs(gold: Path, outputs: Path, *, folder: Path) -> int:
     """Write what a model's outputs say of the gold notes: `PREDICTIONS` and `COPIES` of a folder.
 
@@ -477,12 +468,11 @@ def align_outputs(gold: Path, outputs: Path, *, folder: Path) -> int:
     labels = {span.label for note in notes_in(gold, GOLD) for span in note.spans}
     written: dict[str, tuple[Message, OutputLine]] = {}
     seen: set[str] = set()
-    with opened(outputs, PREDICTED) as file:
-        for number, line, _ in numbered_lines(file, what=PREDICTED):
-            where = Message("{predicted}, line {number}", predicted=PREDICTED, number=number)
-            one = OutputLine.of(line, where=where)
-            refuse_twice(str(one.doc_id), seen, where=where)
-            written[str(one.doc_id)] = where, one
+    for number, line in numbered_lines(outputs, PREDICTED):
+        where = Message("{predicted}, line {number}", predicted=PREDICTED, number=number)
+        one = OutputLine.of(line, where=where)
+        refuse_twice(str(one.doc_id), seen, where=where)
+        written[str(one.doc_id)] = where, one
     with new_file(folder / PREDICTIONS) as predictions, new_file(folder / COPIES) as copies:
         for note in notes_in(gold, GOLD):
             if note.doc_id in written:
@@ -559,7 +549,6 @@ class Copies:
             "n_edits_inside": int(sums["n_inside"]),
             "n_characters": int(n_chars),
             **counts("n_unaligned", "n_malformed"),
-            "tags": counts(*asdict(TagCensus())),
         }
 
 

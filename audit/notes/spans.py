@@ -164,17 +164,12 @@ these label sets do not tell a full name from a surname.
 
 def folded(label: str) -> str:
     """Return the form in which labels are compared: NFKC, no case, words joined by underscores."""
-    return "_".join(unicodedata.normalize("NFKC", label).casefold().split())
-
-
-def _joined(key: str) -> str:
-    return key.replace("-", "_")
+    return "_".join(unicodedata.normalize("NFKC", label).casefold().replace("-", " ").split())
 
 
 def known_label(label: str) -> str:
     """Return the English name of one of the five types; any other label as it is, in one piece."""
-    name = NAMES.get(_joined(folded(label)))
-    return name or "_".join(label.split())
+    return NAMES.get(folded(label)) or "_".join(label.split())
 
 
 @dataclass(frozen=True)
@@ -186,8 +181,7 @@ class LabelMap:
     def of(self, label: str) -> str | None:
         """Return what a label becomes; None where the map does not know it."""
         name = known_label(label)
-        key = folded(label)
-        return name if name in TYPES else self.labels.get(key, self.labels.get(_joined(key)))
+        return name if name in TYPES else self.labels.get(folded(label))
 
 
 FIVE_TYPES = LabelMap(FOREIGN)

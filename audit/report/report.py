@@ -207,8 +207,6 @@ class Verdict(Part):
     n_flagged: int = 0
     n_undecided: int = 0
     n_tested: int = 0
-    auc: Measured | None = None
-    general_auc: Measured | None = None
     smallest_detectable_auc: Number = math.nan
 
     @property
@@ -498,11 +496,6 @@ class AuditReport(Part):
         return Rate(int(flags.sum()), len(flags))
 
     @property
-    def is_log(self) -> bool:
-        """Whether the fixed score is a product of masses (older versions), drawn by its log."""
-        return self.fixed_score == "product"
-
-    @property
     def at(self) -> str:
         """When it was made; "" where it does not say."""
         return str(self.made.get("at", ""))
@@ -573,13 +566,10 @@ def best_passages(
 
     K is `n_best`, or P if there are fewer.
     """
-    n_here = min(n_best, len(log_ratio))
-    known = np.where(np.isfinite(log_ratio), log_ratio, -np.inf).T
-    order = np.argsort(-known, axis=1, kind="stable")[:, :n_here]
+    known = np.where(np.isfinite(log_ratio), log_ratio, np.nan).T
+    order = np.argsort(-known, axis=1, kind="stable")[:, :n_best]
     found = np.take_along_axis(known, order, axis=1)
-    is_known = np.isfinite(found)
-    rows = np.where(is_known, order, -1).astype(np.int32)
-    return rows, np.where(is_known, found, np.nan).astype(np.float32)
+    return np.where(np.isnan(found), -1, order).astype(np.int32), found.astype(np.float32)
 
 
 def keep_inspection(digest: str, inspection: Inspection, *, store: Store) -> None:
@@ -676,10 +666,8 @@ def choose_audit(
     return max(shown, key=lambda audit: (audit.digest == headline, audit.at), default=None)
 
 
-def other_scenario(
-    audit: KeptAudit, *, kept: Iterable[KeptAudit], demo: Mapping[str, str]
-) -> KeptAudit | None:
-    """Return the audit of the same pair in the other scenario: the demo's, else the newest."""
+def other_scenario(audit: KeptAudit, *, kept: Iterable[KeptAudit]) -> KeptAudit | None:
+    """Return the newest audit of the same pair in the other scenario."""
     asked = attrgetter("general", "hospital", "n_names", "is_demo")
     partners = (o for o in kept if asked(o) == asked(audit) and o.scenario != audit.scenario)
-    return max(partners, key=lambda o: (o.digest in demo.values(), o.at), default=None)
+    return max(partners, key=attrgetter("at"), default=None)

@@ -96,8 +96,8 @@ def _differences(say: Words, found: Sequence[Comparison]) -> str:
             (
                 which,
                 say.text("measures_references_share"),
-                percent(one.tested.difference.value),
-                percent_interval(one.tested.difference),
+                f"{one.tested.only_one} / {one.tested.only_other}",
+                UNDEFINED,
                 p_value(one.tested.p),
             )
         )

@@ -80,7 +80,7 @@ def test_a_report_survives_json_and_back() -> None:
     back = AuditReport.from_json(json.loads(json.dumps(value, allow_nan=False)))
     assert back.to_json() == value
     assert same_answer(report_of(), back)
-    assert (back.n_names, back.at, back.is_log) == (2, "2020-01-01", True)
+    assert (back.n_names, back.at) == (2, "2020-01-01")
     assert same_answer(report_of(), report_of(made={"at": "2030-12-31", "seconds": 5}))
     assert not same_answer(report_of(), report_of(details={"ks": 0.5}))
     # An older version's report is read, and given back as it was.
@@ -278,11 +278,10 @@ def test_the_other_scenario_is_of_the_same_pair_and_the_demo_stands_beside_no_ow
     foreign = line("e", scenario=1, hospital="x", at="2026-03-01")
     made_up = line("f", scenario=1, at="2026-05-01", is_demo=True)
     kept = [OLD, NEW, one, two, foreign, made_up]
-    assert other_scenario(OLD, kept=kept, demo={}) == two
-    assert other_scenario(OLD, kept=kept, demo={"generation": one.digest}) == one
-    assert other_scenario(foreign, kept=kept, demo={}) is None
-    assert other_scenario(OLD, kept=[OLD, made_up], demo={}) is None
-    assert other_scenario(DEMO, kept=[DEMO, one, made_up], demo={}) == made_up
+    assert other_scenario(OLD, kept=kept) == two
+    assert other_scenario(foreign, kept=kept) is None
+    assert other_scenario(OLD, kept=[OLD, made_up]) is None
+    assert other_scenario(DEMO, kept=[DEMO, one, made_up]) == made_up
 
 
 def test_a_line_says_what_the_report_says_and_a_family_differs_in_the_general_model() -> None:
