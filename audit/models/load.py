@@ -37,19 +37,10 @@ from audit.models.tokenizer import build_tokenizer, refuse_unlike
 
 def pick_device(wanted: str) -> str:
     """Return the device to run on."""
-    if wanted not in ("auto", "cpu", "cuda"):
-        raise AuditError("is unknown.", where="device", do="Choose auto, cpu or cuda.")
     is_there = wanted != "cpu" and torch.cuda.is_available()
     if wanted == "cuda" and not is_there:
         raise AuditError("No CUDA device is available.", where="device", do="Choose auto or cpu.")
     return "cuda" if is_there else "cpu"
-
-
-_CLASSES = {
-    "bert": ("BertConfig", "BertForMaskedLM"),
-    "roberta": ("RobertaConfig", "RobertaForMaskedLM"),
-    "distilbert": ("DistilBertConfig", "DistilBertForMaskedLM"),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,12 +138,12 @@ def _build(
     config: ModelConfig, *, weights: dict[str, Tensor], dtype: torch.dtype, where: str
 ) -> nn.Module:
     """Make the module and copy the weights into its own memory."""
-    config_class, model_class = (getattr(transformers, c) for c in _CLASSES[config.architecture])
-    settings = config_class(**config.settings, attn_implementation="sdpa", use_cache=False)
-    settings.architectures = [model_class.__name__]
+    settings = transformers.AutoConfig.for_model(
+        config.architecture, **config.settings, attn_implementation="sdpa", use_cache=False
+    )
     # The module is born with random weights; the caller's random numbers stay untouched.
     with torch.random.fork_rng(devices=[]):
-        model: nn.Module = model_class(settings).to(dtype)
+        model: nn.Module = transformers.AutoModelForMaskedLM.from_config(settings).to(dtype)
     try:
         model.load_state_dict(weights, strict=True)
     except RuntimeError:

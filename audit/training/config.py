@@ -219,12 +219,10 @@ def read_losses(run_dir: Path) -> tuple[LossPoint, ...]:
 
 def append_point(run_dir: Path, point: LossPoint) -> None:
     """Add a point at the end of the log."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-    descriptor = os.open(run_dir / LOSSES, flags, 0o600)
-    try:
-        os.write(descriptor, point.written() + b"\n")
-    finally:
-        os.close(descriptor)
+    with open(
+        run_dir / LOSSES, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)
+    ) as file:
+        file.write(point.written() + b"\n")
 
 
 def cut_log(run_dir: Path, *, step: int) -> None:
