@@ -147,6 +147,18 @@ class TrainSettings(ScheduledSettings):
         """Tokens of notes in a row: all but [CLS] and [SEP]."""
         return self.n_tokens - 2
 
+    def refuse_longer(self, n_positions: int) -> None:
+        """Refuse rows that are longer than a model holds."""
+        if self.n_tokens > n_positions:
+            raise AuditError(
+                "Rows of {n_tokens} tokens are longer than the {n_positions} that this model "
+                "holds.",
+                where=WHERE,
+                do="Set `n_tokens` lower.",
+                n_tokens=self.n_tokens,
+                n_positions=n_positions,
+            )
+
     def n_rows(self, n_train_tokens: int) -> int:
         """Return how many rows an epoch has."""
         return n_train_tokens // self.n_inner

@@ -32,11 +32,10 @@ from audit.task import Record
 from audit.training.config import LoopSettings, LossPoint, append_point, cut_log, point_every
 
 TRAINING = "training.json"
-_CHECKPOINTS, _STEP, _N_KEPT = "checkpoint", re.compile(r"step-(\d+)"), 2
+_CHECKPOINTS, _N_KEPT = "checkpoint", 2
 _WEIGHTS, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 _MOST_SECONDS = 600.0
 """Longest time between two checkpoints: slow machines lose no hours."""
-_RESULTS = ("model", "tagger.json")
 _PLACE = ("device", "precision", "kernels")
 _FAST_BFLOAT16 = re.compile(r"^flags.*\b(?:avx512_bf16|amx_bf16)\b", re.MULTILINE)
 _CPU_FACTS = Path("/proc/cpuinfo")
@@ -347,8 +346,7 @@ class Learner(ABC):
     def _checkpoints(self) -> list[Path]:
         """Return the checkpoints, the newest first."""
         found = (self.folder / _CHECKPOINTS).glob("step-*")
-        steps = {int(m[1]): one for one in found if (m := _STEP.fullmatch(one.name))}
-        return [steps[step] for step in sorted(steps, reverse=True)]
+        return sorted(found, key=lambda one: -int(one.name.removeprefix("step-")))
 
 
 def _refuse_no_number(is_number: bool) -> None:
@@ -365,7 +363,7 @@ def _claim(folder: Path, facts: Mapping[str, Any], *, result: str) -> None:
 
     When its result is there, it may be asked for on other hardware.
     """
-    if not any((folder / name).exists() for name in (TRAINING, *_RESULTS)):
+    if not any((folder / name).exists() for name in (TRAINING, result)):
         text = json.dumps(facts, ensure_ascii=True, indent=1, allow_nan=False)
         write_whole(folder / TRAINING, text.encode("ascii"))
         return
