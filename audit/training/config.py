@@ -8,7 +8,6 @@ baseline: the loss of always answering with the words' frequencies, whatever sta
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -231,9 +230,9 @@ def read_losses(run_dir: Path) -> tuple[LossPoint, ...]:
 
 def append_point(run_dir: Path, point: LossPoint) -> None:
     """Add a point at the end of the log."""
-    with open(
-        run_dir / LOSSES, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)
-    ) as file:
+    path = run_dir / LOSSES
+    path.touch(mode=0o600)
+    with path.open("ab") as file:
         file.write(point.written() + b"\n")
 
 
