@@ -237,8 +237,8 @@ class PretrainTask(Task):
     @classmethod
     def kept(cls, question: Question) -> tuple[str, ...]:
         """Return the identifier of a kept model whose training was asked the same and is over."""
-        run_id, is_own = question.order["run_id"], question.order["out"] is None
-        return (run_id,) if is_own and (MODELS.place(run_id) / MODEL).is_dir() else ()
+        run_id, is_own = question.order.get("run_id", ""), not question.order.get("out")
+        return (run_id,) if is_own and (MODELS.home() / run_id / MODEL).is_dir() else ()
 
     def _identity(self) -> object:
         """Return what tells the notes apart: a kept corpus never changes, a file may."""
