@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from audit.deid.copies import json_line
 from audit.deid.generative.config import TuningSettings
 from audit.deid.generative.model import check_directory, model_files
-from audit.deid.given import Files, annotated_notes, is_table, notes_lines, whole_note
+from audit.deid.given import Files, annotated_notes, notes_lines, whole_note
 from audit.deid.network.config import (
     Material,
     TaggerSettings,
@@ -59,9 +59,9 @@ def uploaded(files: Files) -> NotesToTag:
     """Return uploaded files, (name, bytes) of each, as the notes of a question.
 
     One .jsonl or .csv has a note in each row; of .txt, i2b2 .xml and brat files, or a .zip of
-    them, each is a note. Of a name only the ending decides.
+    them, each is a note.
     """
-    if is_table(files):
+    if len(files) == 1 and files[0][0].lower().endswith((".jsonl", ".csv")):
         return NotesToTag("uploaded", given=files[0][1])
     if len(files) == 1 and files[0][0].lower().endswith(".txt"):
         text, _ = decode_text(files[0][1], what="notes")
