@@ -1066,7 +1066,7 @@ def _say_copies(copies: Result | None) -> None:
             f"{name} {copies[name]['n']} of {copies[name]['of']}"
             for name in ("faithful", "truncated", "malformed")
         )
-        say(f"Copies: {shares}; mean character error rate {copies['error_rate'] or 0:.4f}; "
+        say(f"Copies: {shares}; character error rate {copies['pooled_error_rate'] or 0:.4f}; "
             f"{copies['n_unaligned']} tagged spans without a place in their note.")  # fmt: skip
 
 
