@@ -994,9 +994,8 @@ def deid_build(
     say(f"{summary['n_notes']} notes with {n_spans} values; "
         f"{n_unknown} masks were not understood and stayed.")  # fmt: skip
     leaks = summary["leaks"]
-    if not leaks["is_clean"]:
-        say(f"Splits share {leaks['n_shared_patients']} patients and "
-            f"{leaks['n_shared_texts']} texts.")  # fmt: skip
+    if leaks["n_shared_texts"]:
+        say(f"Splits share {leaks['n_shared_texts']} texts.")
     return summary
 
 
@@ -1009,13 +1008,7 @@ def deid_tag(
     ],
     out: Annotated[Path, "a new folder"],
     mode: Literal["placeholder", "surrogate", "mask"] = "placeholder",
-    language: Annotated[
-        Literal["text", "ja", "en"], "of the placeholders: text for that of each note (default)"
-    ] = "text",
     seed: Annotated[int, "of the surrogates"] = 0,
-    keep_outputs: Annotated[
-        bool, "of a model that writes copies: keep them too (hold the text of notes)"
-    ] = False,
     device: Device = "auto",
 ) -> Result:
     """Find personal information in notes and take it out."""
@@ -1024,8 +1017,7 @@ def deid_tag(
         notes_to_tag(notes),
         tagger=_tagger(tagger, device=device),
         out=out,
-        release=Release(mode=mode, language=language, seed=seed),
-        keep_outputs=keep_outputs,
+        release=Release(mode=mode, seed=seed),
         progress=progress_line(),
     )
     n_spans = sum(entry["n"] for entry in census["spans"].values())
@@ -1037,8 +1029,6 @@ def deid_tag(
         say(f"{n_foreign} notes are neither in Japanese nor in English: the taggers that are "
             "shipped know\nno other language and miss most of what stands in such "
             "notes.")  # fmt: skip
-    if census["n_replaced_by_itself"]:
-        say(f"{census['n_replaced_by_itself']} replacements are equal to what they replace.")
     _say_copies(census.get("copies"))
     say(f"{SPANS} holds the notes as they were; {REDACTED} holds what a tagger left of them,\n"
         "with all that it missed: measure it with `deid score` before anything is given "

@@ -1,7 +1,6 @@
 """A model's own texts beside the gold notes: its tags brought back to the notes, one by one.
 
-`{"doc_id", "output"}` a line; or, where a note was read in windows, `{"doc_id", "outputs":
-[{"start", "end", "output"}]}` as in the `copies.jsonl` of `deid tag --keep-outputs`. Torch-free.
+`{"doc_id", "output"}` a line. Torch-free.
 """
 
 from __future__ import annotations
@@ -318,10 +317,8 @@ ShareListener = Callable[[float], None]
 """Told which share of a call is done, 0-1."""
 
 
-class Piece(Record):
+class Piece(NamedTuple):
     """What a model wrote about the characters `start` to `end` (exclusive) of a note."""
-
-    model_config = ConfigDict(extra="ignore")
 
     start: int
     end: int
@@ -343,10 +340,10 @@ class CopyReading:
     census: TagCensus
     pieces: Sequence[Piece]
 
-    def line(self, *, with_outputs: bool = False) -> dict[str, Any]:
-        """Return what is kept of a note; outputs hold the note's text and names."""
+    def line(self) -> dict[str, Any]:
+        """Return what is kept of a note, without its text."""
         n_chars = self.edits["n_source_chars"]
-        line: dict[str, Any] = {
+        return {
             "doc_id": self.document.doc_id,
             "status": self.status,
             "error_rate": sum(self.edits[name] for name in _EDITS) / n_chars if n_chars else None,
@@ -354,9 +351,6 @@ class CopyReading:
             "tags": asdict(self.census) | {"n_malformed": self.census.n_malformed},
             "unaligned": list(self.document.unaligned),
         }
-        if with_outputs:
-            line["outputs"] = [one.plain() for one in self.pieces]
-        return line
 
 
 def json_line(record: Mapping[str, Any]) -> bytes:
@@ -422,38 +416,12 @@ COPIES, PREDICTIONS = "copies.jsonl", "predicted.jsonl"
 
 
 class OutputLine(Record):
-    """What a model wrote about a note: all of it, or window by window."""
+    """What a model wrote about a note."""
 
     model_config = ConfigDict(extra="ignore")
 
     doc_id: Annotated[str, Field(min_length=1)] | int
-    output: str | None = None
-    outputs: tuple[Piece, ...] | None = None
-
-    @classmethod
-    def of(cls, line: bytes | str, *, where: str) -> OutputLine:
-        """Read a line of a file."""
-        found = cls.read(line, where=where)
-        if found.output is None and found.outputs is None:
-            raise AuditError(
-                "This line has no `output`.",
-                where=where,
-                do="A line is a JSON object with `doc_id` and `output`.",
-            )
-        return found
-
-    def on(self, note: TaggedDocument, *, where: str, labels: Collection[str]) -> CopyReading:
-        """Bring its spans to its note; AuditError where a window does not fit it."""
-        whole = (Piece(start=0, end=len(note.text), output=self.output or ""),)
-        pieces = self.outputs if self.outputs is not None else whole if note.text else ()
-        try:
-            return read_pieces(note, pieces, labels=labels)
-        except ValueError:
-            raise AuditError(
-                "The windows of this line do not fit its note.",
-                where=where,
-                do="Give each window `start`, `end` and `output`, in the order of the note.",
-            ) from None
+    output: str
 
 
 def notes_in(path: Path, what: str) -> Iterator[TaggedDocument]:
@@ -472,19 +440,20 @@ def align_outputs(
     """
     # Tags of the gold's labels are known, whatever they are called.
     labels = {span.label for note in notes_in(gold, GOLD) for span in note.spans}
-    written: dict[str, tuple[Message, OutputLine]] = {}
+    written: dict[str, str] = {}
     seen: set[str] = set()
     with opened(outputs, PREDICTED) as file:
         for number, line, _ in numbered_lines(file, what=PREDICTED):
             where = Message("{predicted}, line {number}", predicted=PREDICTED, number=number)
-            one = OutputLine.of(line, where=where)
+            one = OutputLine.read(line, where=where)
             refuse_twice(str(one.doc_id), seen, where=where)
-            written[str(one.doc_id)] = where, one
+            written[str(one.doc_id)] = one.output
     with new_file(folder / PREDICTIONS) as predictions, new_file(folder / COPIES) as copies:
         for note in notes_in(gold, GOLD):
             if note.doc_id in written:
-                where, one = written.pop(note.doc_id)
-                reading = one.on(note, where=where, labels=labels)
+                output = written.pop(note.doc_id)
+                pieces = [Piece(0, len(note.text), output)] if note.text else []
+                reading = read_pieces(note, pieces, labels=labels)
                 predictions.write(jsonl_line(reading.document).encode("utf-8", "surrogatepass"))
                 copies.write(json_line(reading.line()))
             on_chars(float(len(note.text)))

@@ -254,7 +254,7 @@ def keep_outputs(content: bytes, *, what: str) -> GivenNotes:
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             where = Message("{subject}, line {number}", subject=what, number=number)
-            OutputLine.of(line, where=where)
+            OutputLine.read(line, where=where)
             n_notes += 1
     if not n_notes:
         raise AuditError("There is no note in it.", where=what)

@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 
 from audit.deid.copies import json_line
 from audit.deid.given import SPANS, whole_note
-from audit.deid.release import FROM_TEXT, Release, Replacement, language_of
+from audit.deid.release import Release, Replacement, language_of
 from audit.deid.tag import CENSUS, REDACTED, by_label, census_file, counted
 from audit.deid.tagger import Tagger, tag_checked
 from audit.errors import AuditCancelled, AuditError
@@ -446,10 +446,10 @@ def export_name(form: str, *, n_notes: int) -> str:
     return "redacted-texts.zip" if form == "text" and n_notes != 1 else _FILES[form]
 
 
-def exported(notes: Iterable[OneNote], *, form: str, n_notes: int, language: str) -> bytes:
+def exported(notes: Iterable[OneNote], *, form: str, n_notes: int) -> bytes:
     """Return the file of a form of `RELEASED` or `PRIVATE`; one text is a file, several are a zip.
 
-    The notes stand in the order of their rows; `language` is that of inline tags.
+    The notes stand in the order of their rows; inline tags are in the language of each.
     """
     if form == "csv":
         rows = [(note.row, note.released) for note in notes]
@@ -457,7 +457,7 @@ def exported(notes: Iterable[OneNote], *, form: str, n_notes: int, language: str
     if form not in (*RELEASED, *PRIVATE):
         raise ValueError(f"{form}: no such form")
     if not export_name(form, n_notes=n_notes).endswith(".zip"):
-        return b"".join(data for note in notes for data in _files(note, form, language).values())
+        return b"".join(data for note in notes for data in _files(note, form).values())
     buffer = io.BytesIO()
     left_out: list[tuple[int, str]] = []
     with zipfile.ZipFile(buffer, "w") as folder:
@@ -470,7 +470,7 @@ def exported(notes: Iterable[OneNote], *, form: str, n_notes: int, language: str
 
         for note in notes:
             try:
-                add(_files(note, form, language))
+                add(_files(note, form))
             except AuditError as error:
                 left_out.append((note.row, error.what))
         if left_out:
@@ -478,7 +478,7 @@ def exported(notes: Iterable[OneNote], *, form: str, n_notes: int, language: str
     return buffer.getvalue()
 
 
-def _files(note: OneNote, form: str, language: str) -> dict[str, bytes]:
+def _files(note: OneNote, form: str) -> dict[str, bytes]:
     """Return the files of a note in a form: from name to bytes."""
     document = note.document
     if form == "text":
@@ -489,5 +489,4 @@ def _files(note: OneNote, form: str, language: str) -> dict[str, bytes]:
         return {"": jsonl_line(document).encode()}
     if form in ("conll", "inline") and n_overlapping(document.spans):
         document = flattened(document)
-    own = language_of(document.text) if language == FROM_TEXT else language
-    return write_files([document], form=form, language=own)
+    return write_files([document], form=form, language=language_of(document.text) or "en")

@@ -83,8 +83,8 @@ def _census(path: str, tagged_id: str, created: str, corrections: str, own: str)
 
 
 RARE_FACTS = (
-    ("refused", "n_refused"), ("unchanged", "n_replaced_by_itself"),
-    ("corrected", "n_notes_corrected"), ("foreign", "n_notes_of_no_language"),
+    ("refused", "n_refused"), ("corrected", "n_notes_corrected"),
+    ("foreign", "n_notes_of_no_language"),
 )  # fmt: skip
 """Facts that are only shown where there is something to say -> their fields of the census."""
 
@@ -339,7 +339,6 @@ def draw_onward(say: Words, tagged: TaggedSet, *, is_corrected: bool) -> None:
         n_notes=tagged.n_notes,
         n_bytes=tagged.spans_path.stat().st_size,
         census=cached_census(tagged),
-        language=tagged.how.language,
         is_private_allowed=is_revealed(),
     )
     draw_files(say, what, key="deidentify_set")

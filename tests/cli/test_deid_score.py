@@ -134,6 +134,10 @@ def test_a_corpus_is_built_and_counted_or_refused(tmp_path, capsys):
     assert not main(words)
     told = json.loads(capsys.readouterr().out)
     assert told["splits"] == {"train": 16, "validation": 2, "test": 2, "rest": 0}
-    assert (told["n_templates"], told["locale"], told["leaks"]["is_clean"]) == (20, "en_US", True)
+    assert (told["n_templates"], told["locale"], told["leaks"]["n_shared_texts"]) == (
+        20,
+        "en_US",
+        0,
+    )
     assert json.loads((tmp_path / "o/summary.json").read_text("utf-8")) == told
     assert main(words) != 0, "there is something already"

@@ -63,21 +63,19 @@ def test_what_is_kept_of_a_copy_and_windows_are_put_together() -> None:
         "doc_id": "d", "status": "exact", "error_rate": 0.0,
         "edits": edits | {"n_source_chars": 8}, "tags": tags | {"n_tags": 2}, "unaligned": [],
     }  # fmt: skip
-    pieces = [Piece(start=0, end=5, output="<識別子>森健一</識別子>様 "),
-              Piece(start=3, end=8, output="様 <準識別子>52歳")]  # fmt: skip
+    pieces = [Piece(0, 5, "<識別子>森健一</識別子>様 "),
+              Piece(3, 8, "様 <準識別子>52歳")]  # fmt: skip
     reading = read_pieces(NOTE, pieces)
     assert reading.tags == reading.document.spans == (NAME, AGE)
-    assert reading.line(with_outputs=True) == {
+    assert reading.line() == {
         "doc_id": "d", "status": "exact", "error_rate": 0.0,
         "edits": edits | {"n_source_chars": 10}, "unaligned": [],
         "tags": tags | {"n_tags": 2, "n_unclosed": 1, "n_malformed": 1},
-        "outputs": [{"start": 0, "end": 5, "output": pieces[0].output},
-                    {"start": 3, "end": 8, "output": pieces[1].output}],
     }  # fmt: skip
-    worst = read_pieces(NOTE, [pieces[0], Piece(start=3, end=8, output="森")])
+    worst = read_pieces(NOTE, [pieces[0], Piece(3, 8, "森")])
     assert (worst.status, worst.tags) == ("truncated", (NAME,))
     assert worst.line()["error_rate"] == 0.5
-    for wrong in ([Piece(start=3, end=9, output="")], pieces[::-1]):
+    for wrong in ([Piece(3, 9, "")], pieces[::-1]):
         with pytest.raises(ValueError, match="behind the note"):
             read_pieces(NOTE, wrong)
     assert read_pieces(TaggedDocument("d", ""), []).line()["error_rate"] is None
@@ -165,19 +163,9 @@ def test_an_edited_copy_counts_in_one_column_only(tmp_path: Path) -> None:
     ]
 
 
-def test_windows_of_a_kept_copy_are_scored_as_the_tagger_read_them(tmp_path: Path) -> None:
+def test_outputs_become_predictions_and_exact_copies_stand_alone(tmp_path: Path) -> None:
     note = documents()[0]
-    pieces = [
-        {"start": 0, "end": 8, "output": "氏名:<識別子>足立志保</識別子> "},
-        {"start": 7, "end": len(note.text), "output": " 番号:<連結符号>53662</連結符号>"},
-    ]
-    path = tmp_path / "o.jsonl"
-    path.write_text(
-        line_of(doc_id="d0", outputs=pieces, status="exact")
-        + line_of(doc_id="d1", output="")
-        + line_of(doc_id="x", output="y"),
-        "utf-8",
-    )
+    path = outputs_file(tmp_path / "o.jsonl", {"d0": FAITHFUL["d0"], "d1": "", "x": "y"})
     gold = write_gold(tmp_path / "gold.jsonl")
     chars: list[float] = []
     assert align_outputs(gold, path, folder=tmp_path, on_chars=chars.append) == 1
@@ -214,18 +202,13 @@ def test_outputs_without_gold_are_counted_and_labels_of_the_gold_are_tags(tmp_pa
     ("text", "match"),
     [
         ("{}\n", "doc_id"),
-        (line_of(doc_id="d0"), "no `output`"),
+        (line_of(doc_id="d0"), "output"),
         ("[]\n", "line 1: cannot be taken"),
         (line_of(doc_id="", output="x"), "doc_id"),
         (line_of(doc_id="d0", output="x") * 2, "twice"),
         (line_of(doc_id="zz", output="x"), "no note in common"),
-        (line_of(doc_id="d0", outputs=[{"start": 3, "end": 1, "output": ""}]), "windows of this"),
-        (line_of(doc_id="d0", outputs=[{"start": 3, "end": 99, "output": ""}]), "windows of this"),
-        ('{"doc_id": "d0", "outputs": [{"start": 0, "end": 1e400, "output": ""}]}', "s.0.end"),
-        (line_of(doc_id="d0", outputs=[{"start": 0, "end": 1, "output": None}]), "0.output"),
-        (line_of(doc_id="d0", outputs=[{"start": False, "end": 1, "output": ""}]), "0.start"),
     ],
-    ids=range(11),
+    ids=range(6),
 )  # fmt: skip
 def test_what_is_no_file_of_outputs_is_said(tmp_path: Path, text: str, match: str) -> None:
     path = tmp_path / "o.jsonl"

@@ -211,7 +211,7 @@ def test_any_note_is_read_alone_and_corrected_and_the_taggers_own_stay(
     assert list(notes_of(one)) == [note_at(one, n, index=index) for n in range(3)]
     assert one.spans_path.read_bytes() == own
     assert note_at(one, 1, index=index, corrections={}).document.spans == ()
-    data = sets.exported(notes_of(one), form="brat", n_notes=3, language="ja")
+    data = sets.exported(notes_of(one), form="brat", n_notes=3)
     with zipfile.ZipFile(io.BytesIO(data)) as folder:
         assert b"quasi_identifier 0 2" in folder.read("d1.ann")
 
@@ -254,7 +254,7 @@ def test_the_census_counts_what_is_handed_out_and_keeps_what_the_tagger_found(ma
     census = sets.corrected_census(one, index=index, corrections=sets.corrections_of(one))
     assert census == {
         **{name: value for name, value in own.items() if name != "sha256"},
-        "n_notes_without_spans": 1, "n_replaced": 5, "n_replaced_by_itself": 0,
+        "n_notes_without_spans": 1, "n_replaced": 5,
         "spans": {LABEL: {"n": 1, "n_characters": 4}, QUASI: {"n": 3, "n_characters": 13},
                   "contact": {"n": 1, "n_characters": 12}},
         "n_notes_corrected": 2,
@@ -306,7 +306,7 @@ def test_what_is_damaged_is_refused_and_making_an_index_can_be_stopped(make: Any
 @pytest.mark.parametrize("form", sets.PRIVATE)
 def test_spans_come_back_from_every_format(make: Any, form: str) -> None:
     notes = list(notes_of(make()))
-    data = sets.exported(notes, form=form, n_notes=3, language="ja")
+    data = sets.exported(notes, form=form, n_notes=3)
     name = sets.export_name(form, n_notes=3)
     files = {name: data}
     if name.endswith(".zip"):
@@ -320,7 +320,7 @@ def test_spans_come_back_from_every_format(make: Any, form: str) -> None:
 
 def test_released_texts_hold_no_name_and_no_formula(make: Any) -> None:
     notes = list(notes_of(make()))
-    files = {form: sets.exported(notes, form=form, n_notes=3, language="ja")
+    files = {form: sets.exported(notes, form=form, n_notes=3)
              for form in ("csv", "jsonl", "text")}  # fmt: skip
     rows = list(csv.reader(io.StringIO(files["csv"].decode("utf-8-sig"))))
     texts = [note.released for note in notes]
@@ -334,22 +334,22 @@ def test_released_texts_hold_no_name_and_no_formula(make: Any) -> None:
         assert {(one.date_time[0], one.external_attr >> 16) for one in folder.infolist()} == {
             (1980, 0o600)
         }
-    assert sets.exported(notes[:1], form="text", n_notes=1, language="ja") == texts[0].encode()
+    assert sets.exported(notes[:1], form="text", n_notes=1) == texts[0].encode()
     names = [sets.export_name("text", n_notes=n) for n in (1, 2)]
     assert names == ["redacted.txt", "redacted-texts.zip"]
     with pytest.raises(ValueError, match="no such form"):
-        sets.exported(notes, form="pdf", n_notes=2, language="ja")
+        sets.exported(notes, form="pdf", n_notes=2)
 
 
 def test_what_a_format_cannot_say_is_listed() -> None:
     spans = [Span(3, 5, LABEL), Span(4, 6, QUASI)]
     notes = [sets.released_note(tagged(str(i), text=text, spans=spans), row=i, release=Release())
              for i, text in enumerate(("氏名：高橋健一", "bell \x07 氏名：高橋健一"))]  # fmt: skip
-    data = sets.exported(notes, form="i2b2", n_notes=2, language="ja")
+    data = sets.exported(notes, form="i2b2", n_notes=2)
     with zipfile.ZipFile(io.BytesIO(data)) as folder:
         assert folder.namelist() == ["0.xml", "left_out.csv"]
         assert "control character" in folder.read("left_out.csv").decode("utf-8-sig")
-    data = sets.exported(notes[:1], form="inline", n_notes=1, language="text")
+    data = sets.exported(notes[:1], form="inline", n_notes=1)
     with zipfile.ZipFile(io.BytesIO(data)) as folder:
         assert folder.read("0.txt").decode() == (
             "氏名：<識別子>高橋</識別子><準識別子>健</準識別子>一"
@@ -357,12 +357,12 @@ def test_what_a_format_cannot_say_is_listed() -> None:
 
 
 def test_one_text_is_tagged_at_once_and_corrected_in_the_same_way() -> None:
-    release = Release(language="en")
+    release = Release()
     found = sets.tagged_text(NOTES[0], tagger=RuleTagger(), release=release)
-    assert found.released == "氏名：[NAME]　[DATE] 受診。\n電話 [CONTACT]。"
+    assert found.released == "氏名：【氏名】　【日付】 受診。\n電話 【連絡先】。"
     expected = {
         "n_notes": 1, "n_characters": len(NOTES[0]), "n_notes_without_spans": 0, "n_replaced": 3,
-        "n_replaced_by_itself": 0, "n_notes_of_no_language": 0,
+         "n_notes_of_no_language": 0,
         "spans": {LABEL: {"n": 1, "n_characters": 4}, QUASI: {"n": 1, "n_characters": 9},
                   "contact": {"n": 1, "n_characters": 12}},
         "n_notes_corrected": 0,
