@@ -4,8 +4,9 @@ A command is a function of `COMMANDS`, named "group_command" or "command". Its p
 options, those before the star without a flag; its docstring is its help. A parameter that is
 annotated with `FieldsOf` takes the fields of a task, or of settings, that were given.
 
-The same calls as the pages. With `--json` one JSON object goes to stdout; progress and words go to
-stderr. Exit code 0, or 2 with one plain paragraph for bad input, or 130 after Ctrl-C.
+The same calls as the pages. A command returns values of JSON: with `--json` they go to stdout as
+one object, otherwise `told` writes them for a person to stderr, where progress and sentences go
+too. Exit code 0, or 2 with one plain paragraph for bad input, or 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -17,36 +18,35 @@ import sys
 import time
 from argparse import SUPPRESS, ArgumentParser
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
+import pandas as pd
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from audit.access_log import entries, log_seal, record, verify
 from audit.attack.metrics import plain, score_file
-from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
+from audit.attack.question import AuditRequest, Dtype, GenerationSettings, PosteriorSettings
 from audit.attack.verdict import REASONS
-from audit.corpus.examine import mentions_in, read_examination
+from audit.corpus.examine import read_examination
 from audit.corpus.kept import (
     CORPORA,
     ROLES,
     KeptCorpus,
-    check_controls,
     corpus_line,
     find_corpus,
-    full_names_in,
-    keep_lists,
     list_of,
     passages_for,
 )
 from audit.corpus.make import CorpusTask
-from audit.deid.cases import SpanCase, misses_csv, misses_jsonl
+from audit.deid.cases import SpanCase, misses_csv
 from audit.deid.copies import PREDICTIONS, align_outputs, read_copies
 from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
 from audit.deid.generative.model import LocalModel
@@ -57,26 +57,13 @@ from audit.deid.pipeline import ChainOrder, build_named
 from audit.deid.release import Release
 from audit.deid.score import ScoreSummary, score_pairs, score_summary
 from audit.deid.tag import REDACTED, tag_notes
-from audit.deid.tagger import TAGGER, Tagger
-from audit.deid.taggers import (
-    DEFAULT,
-    RULES,
-    TRAINED,
-    known_taggers,
-    load_tagger,
-    load_tagger_folder,
-)
+from audit.deid.tagger import TAGGER
+from audit.deid.taggers import DEFAULT, RULES, load_tagger, load_tagger_folder
 from audit.deid.tasks import TaggerTask
 from audit.demo import DemoTask, report_summary, self_test
 from audit.errors import AuditCancelled, AuditError, Message
-from audit.experiment.leakage import (
-    FILES,
-    LEAKAGE,
-    LEAKAGE_JSON,
-    LEAKAGE_MD,
-    LeakageTask,
-    quick,
-)
+from audit.experiment.leakage import LEAKAGE, LEAKAGE_JSON, LEAKAGE_MD, LeakageTask
+from audit.experiment.leakage import quick as quick_task
 from audit.experiment.paper import (
     TABLES_JSON,
     TABLES_MD,
@@ -86,9 +73,7 @@ from audit.experiment.paper import (
 from audit.foreign import decode_text
 from audit.home import DEMO_HOSPITAL, results_dir, stay_offline
 from audit.jobs import service
-from audit.jobs.here import answer_here, waits_for_text
-from audit.jobs.table import Job
-from audit.jobs.worker import work
+from audit.jobs.here import answer_here
 from audit.models.registry import model_path, tokenizer
 from audit.names.candidates import GUESSED_KINDS, guessed_kinds
 from audit.names.controls import with_controls
@@ -106,13 +91,12 @@ from audit.notes.spans import (
     read_label_map,
     relabelled,
 )
-from audit.progress import duration, progress_line, say
+from audit.progress import progress_line, say
 from audit.report.compare import MAX_REFERENCES, compare_references
 from audit.report.export import SEAL, bundle_files, write_report
 from audit.report.html import ReportChoice
 from audit.report.report import (
     AuditReport,
-    KeptAudit,
     demo_digests,
     is_demo,
     kept_audit,
@@ -122,8 +106,8 @@ from audit.report.report import (
 from audit.run import AuditTask
 from audit.shelf import whole_folder, write_private, write_whole
 from audit.stats import N_REPLICATES
-from audit.tables import read_table, write_table
-from audit.task import Columns, Device, Record, Task, queue_of
+from audit.tables import read_table
+from audit.task import Device, Record, Task
 from audit.training.config import TrainSettings, largest_pass
 from audit.training.kept import MODEL, MODELS, PretrainTask, snapshot_name
 from cache.store import Store
@@ -131,8 +115,6 @@ from cache.store import Store
 Given: TypeAlias = dict[str, Any]
 """Option -> value, of those that were given: the others have the default of what takes them."""
 Result: TypeAlias = dict[str, Any]
-_KEPT = "kept"
-"""In place of a folder: what is made is kept on this installation."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -149,7 +131,58 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     if given["json"]:
         sys.stdout.write(json.dumps(result, ensure_ascii=False, allow_nan=False) + "\n")
+    else:
+        say("\n".join(told(result)))
     return int(result.get("exit_code", 0))
+
+
+_MAX_ROWS = 60
+_SHOWN = {
+    "jobs": ("job_id", "created", "state", "share", "stage", "kind", "scenario", "label", "device",
+             "n_before"),
+    "audits": ("digest", "at", "scenario", "general", "hospital", "n_names", "verdict", "is_demo"),
+    "criteria": ("precision", "recall", "f1", "complete", "clean", "exact", "n_gold",
+                 "n_predicted"),
+}  # fmt: skip
+"""What a table shows of long records."""
+
+
+def told(result: Result) -> Iterator[str]:
+    """Yield a result as a person reads it: values by name, and tables of what is alike.
+
+    What is nested deeper is for `--json`.
+    """
+    for name, value in result.items():
+        title = name.replace("_", " ")
+        if records := _records(value):
+            yield f"{title}:\n{_table(records, columns=_SHOWN.get(name, ()))}"
+        elif isinstance(value, Mapping):
+            yield f"{title}: {', '.join(f'{key} {_cell(one)}' for key, one in value.items())}"
+        elif isinstance(value, list | tuple):
+            yield f"{title}: {'; '.join(map(_cell, value))}"
+        elif value not in (None, ""):
+            yield f"{title}: {_cell(value)}"
+
+
+def _records(value: Any) -> list[Mapping[str, Any]]:
+    """Return the rows of a value that is a table: a list of records, or records by a name."""
+    if isinstance(value, Mapping):
+        return [{"": key} | one for key, one in value.items() if isinstance(one, dict)]
+    rows = value if isinstance(value, list | tuple) else ()
+    return [one for one in rows if isinstance(one, Mapping)]
+
+
+def _cell(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _table(records: Sequence[Mapping[str, Any]], *, columns: Sequence[str] = ()) -> str:
+    flat = [name for name, one in records[0].items() if pd.api.types.is_scalar(one)]
+    frame = pd.DataFrame(records, columns=list(columns or flat))
+    text: str = frame.to_string(
+        index=False, na_rep="", float_format="{:.4g}".format, max_rows=_MAX_ROWS
+    )
+    return text
 
 
 @dataclass(frozen=True)
@@ -164,15 +197,24 @@ class FieldsOf:
     only: Collection[str] = ()
     prefix: str = ""
 
-    def fields(self) -> dict[str, FieldInfo]:
-        """Return the fields by the names that their values have among what was given."""
+    def options(self) -> Iterator[tuple[str, str, FieldInfo]]:
+        """Yield name, flag, and kind of each option."""
         known = self.record.model_fields
         only = self.only or [name for name in known if known[name].description] or known
-        return {self.prefix + name: known[name] for name in known if name in only}
+        for name in filter(only.__contains__, known):
+            flag = "--" + self.prefix + re.sub("^(n|is|has)_", "", name).replace("_", "-")
+            yield name, self.record.flags.get(name, flag), known[name]
 
-    def chosen(self, given: Given) -> Given:
-        """Return the values of the record's fields that were given."""
-        return {n.removeprefix(self.prefix): given[n] for n in self.fields() if n in given}
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a command: a parameter's own, or a field that a parameter takes."""
+
+    parameter: str
+    field_name: str
+    dest: str
+    flag: str
+    field: FieldInfo
 
 
 def parser() -> ArgumentParser:
@@ -188,12 +230,12 @@ def parser() -> ArgumentParser:
         group, _, name = command.__name__.rpartition("_")
         about = (command.__doc__ or "").partition("\n")[0]
         one = groups[group].add_parser(name, help=about, argument_default=SUPPRESS)
-        known: set[str] = set()
-        for field_name, flag, field in _options_of(command):
-            if field_name not in known:
-                known.add(field_name)
-                named: Given = {"dest": field_name} if flag.startswith("--") else {}
-                one.add_argument(flag, help=field.description, **named, **_how(field, flag=flag))
+        known: dict[str, Option] = {}
+        for option in _options(command):
+            known.setdefault(option.dest, option)
+        for option in known.values():
+            named: Given = {"dest": option.dest} if option.flag.startswith("--") else {}
+            one.add_argument(option.flag, help=option.field.description, **named, **_how(option))
         one.add_argument(
             "--json", action="store_true", default=False, help="print one JSON object on stdout"
         )
@@ -203,17 +245,20 @@ def parser() -> ArgumentParser:
 
 def called(given: Given) -> Result:
     """Call the command that was parsed and return its result."""
-    command = given["command"]
-    hints = get_type_hints(command, include_extras=True)
-    arguments = {}
-    for name in inspect.signature(command).parameters:
-        marks = get_args(hints[name])
-        if marks and isinstance(marks[-1], FieldsOf):
-            arguments[name] = marks[-1].chosen(given)
-        elif name in given:
-            arguments[name] = given[name]
-    result: Result = command(**arguments)
+    result: Result = given["command"](**arguments_of(given))
     return result
+
+
+def arguments_of(given: Given) -> Given:
+    """Return what the command that was parsed is called with."""
+    arguments: Given = {}
+    for option in _options(given["command"]):
+        if option.field_name:
+            arguments.setdefault(option.parameter, {})
+        if option.dest in given:
+            into = arguments[option.parameter] if option.field_name else arguments
+            into[option.field_name or option.parameter] = given[option.dest]
+    return arguments
 
 
 def parsed(arguments: Sequence[object] | None = None) -> Given:
@@ -223,38 +268,34 @@ def parsed(arguments: Sequence[object] | None = None) -> Given:
     return {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
 
 
-def _options_of(command: Callable[..., Any]) -> Iterator[tuple[str, str, FieldInfo]]:
-    """Yield name, flag, and kind of each option of a command."""
+def _options(command: Callable[..., Any]) -> Iterator[Option]:
     hints = get_type_hints(command, include_extras=True)
     for name, parameter in inspect.signature(command).parameters.items():
         kind, mark = get_args(hints[name]) if _is(hints[name], Annotated) else (hints[name], None)
         if isinstance(mark, FieldsOf):
-            for field_name, field in mark.fields().items():
-                own = field_name.removeprefix(mark.prefix)
-                flag = "--" + mark.prefix + re.sub("^(n|is|has)_", "", own).replace("_", "-")
-                yield field_name, mark.record.flags.get(own, flag), field
-        elif name != "json":
+            for field_name, flag, field in mark.options():
+                yield Option(name, field_name, mark.prefix + field_name, flag, field)
+        else:
             is_bare = parameter.default is parameter.empty
             default = PydanticUndefined if is_bare else parameter.default
             is_flag = parameter.kind is parameter.KEYWORD_ONLY
             flag = f"--{name.replace('_', '-')}" if is_flag else name
-            yield name, flag, FieldInfo(annotation=kind, default=default, description=mark)
+            field = FieldInfo(annotation=kind, default=default, description=mark)
+            yield Option(name, "", name, flag, field)
 
 
-def _how(field: FieldInfo, *, flag: str) -> dict[str, Any]:
+def _how(option: Option) -> dict[str, Any]:
     """Return how the values of an option are read: from its type, and its examples."""
-    kind = _without_none(field.annotation)
+    field, kind = option.field, _without_none(option.field.annotation)
     if kind is bool:
         return {"action": "store_false" if field.default else "store_true"}
-    if kind is Path and flag == "--out":
-        return {"type": _kept_or_place, "required": field.is_required()}
-    if not flag.startswith("--"):
+    if not option.flag.startswith("--"):
         return _reader(kind) | ({} if field.is_required() else {"nargs": "?"})
     if not _is(kind, tuple):
         return _reader(kind) | {"required": field.is_required()}
     one = _without_none(get_args(kind)[0])
     if field.examples:
-        return {"type": _listed(one, flag=flag), "metavar": field.examples[0]}
+        return {"type": _listed(one, flag=option.flag), "metavar": field.examples[0]}
     return _reader(one) | {"action": "append"}
 
 
@@ -283,10 +324,6 @@ def _without_none(kind: Any) -> Any:
 
 def _place(text: str) -> Path:
     return Path(text).expanduser().absolute()
-
-
-def _kept_or_place(text: str) -> Path | None:
-    return None if text == _KEPT else _place(text)
 
 
 def _column(text: str) -> tuple[str, str]:
@@ -330,8 +367,6 @@ def _answered(task: Task) -> tuple[str, ...]:
 
 def _bytes(path: Path) -> bytes:
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise AuditError("The file is too large.", where=path.name, do="At most 200 MB.")
         return path.read_bytes()
     except OSError as error:
         raise AuditError(
@@ -339,7 +374,6 @@ def _bytes(path: Path) -> bytes:
         ) from None
 
 
-MAX_FILE_BYTES = 200_000_000
 Seed = Annotated[int, "of all that is drawn"]
 
 
@@ -362,7 +396,6 @@ def run(
     names: Annotated[Path, "CSV of candidate names"],
     generation: Annotated[Given, FieldsOf(GenerationSettings)],
     posterior: Annotated[Given, FieldsOf(PosteriorSettings)],
-    asked: Annotated[Given, FieldsOf(AuditRequest, only=("threshold", "dtype"))],
     reference: Annotated[
         tuple[str, ...],
         "also with this model in the general model's place, such as one trained on the "
@@ -372,13 +405,12 @@ def run(
     draw_controls: Annotated[int, "draw so many easy and hard controls"] = 0,
     out: Annotated[Path | None, "directory for names.csv, measures.json, report.json"] = None,
     seed: Seed = 0,
+    dtype: Dtype = "float32",
     device: Device = "auto",
 ) -> Result:
     """Audit a pair of models."""
     listed = read_names(_bytes(names), what="names")
-    say(f"{len(listed.candidates)} names read ({listed.encoding}).")
-    for note in listed.notes:
-        say(f"names, row {note.row}: {note.what}")
+    _say_read(listed, len(listed.candidates), what="names")
     candidates = listed.candidates
     if draw_controls:
         spelt = piece_counter(tokenizer(model_path(hospital, where="--hospital")))
@@ -396,8 +428,8 @@ def run(
         generation=GenerationSettings(**generation),
         posterior=PosteriorSettings(**posterior),
         seed=seed,
+        dtype=dtype,
         device=device,
-        **asked,
     )
     paths = [model_path(one, where="--reference") for one in reference]
     if len(paths) > MAX_REFERENCES:
@@ -408,15 +440,24 @@ def run(
         say(f"The same audit with reference {number} in the general model's place.")
         folder = out / f"reference-{number}" if out else None
         others.append(_audited(request.with_(general=path), out=folder))
-    beside = {"references": _beside(report, others)} if others else {}
-    return _summary(report) | beside
+    beside = [
+        _summary(other) | {"difference": {
+            "aucs": plain(one.aucs), "flagged": plain(one.tested), "p": one.tested.p,
+        }}
+        for other, one in zip(others, compare_references(report, others=others), strict=True)
+    ]  # fmt: skip
+    return _summary(report) | ({"references": beside} if beside else {})
+
+
+def _say_read(listed: Any, n: int, *, what: str) -> None:
+    say(f"{n} {what} read ({listed.encoding}).")
+    for note in listed.notes[:20]:
+        say(f"{what}, row {note.row}: {note.what}")
 
 
 def _passages(path: Path) -> Passages:
     passages = read_passages(_bytes(path), what="passages", file_name=path.name)
-    say(f"{len(passages)} passages read ({passages.encoding}).")
-    for note in passages.notes[:20]:
-        say(f"passages, row {note.row}: {note.what}")
+    _say_read(passages, len(passages), what="passages")
     return passages
 
 
@@ -431,12 +472,14 @@ def _audited(request: AuditRequest, *, out: Path | None) -> AuditReport:
         say(f"Reason: {REASONS.get(code, code)}")
     if now := report.verdict.now("en"):
         say(f"What now: {now}")
-    for note in report.notes:
-        say(f"Note: {note}")
+    for name, stratum in report.measures.shown.items():
+        auc = stratum.scores[report.fixed_score].auc
+        say(f"AUC {auc.value:.3f} ({auc.low:.3f} to {auc.high:.3f}), {name} controls, "
+            f"{stratum.n_members} members, {stratum.n_controls} controls")  # fmt: skip
     if planted := report.details.canaries:
         say(planted.english)
     if out:
-        _say_written(write_report(report, out, documents=documents))
+        write_report(report, out, documents=documents)
     return report
 
 
@@ -447,38 +490,8 @@ def _report(digest: str, *, store: Store) -> AuditReport:
     return AuditReport.from_json(kept)
 
 
-def _say_written(paths: Iterable[Path]) -> None:
-    for path in paths:
-        say(f"Written: {path.name}")
-
-
 def _summary(report: AuditReport) -> Result:
-    told = {"notes": list(report.notes), "made": dict(report.made)}
-    return report_summary(report) | told
-
-
-def _beside(report: AuditReport, others: list[AuditReport]) -> list[Result]:
-    """Return each reference's audit, and this one's differences from it, paired by name."""
-    found = compare_references(report, others=others)
-    for one in (report, *(beside.other for beside in found)):
-        for name, stratum in one.measures.shown.items():
-            auc = stratum.scores[one.fixed_score].auc
-            say(f"{one.models['general'].name}: AUC {auc.value:.3f} ({auc.low:.3f} to "
-                f"{auc.high:.3f}), {name} controls, {stratum.n_members} members, "
-                f"{stratum.n_controls} controls")  # fmt: skip
-    return [
-        _summary(other)
-        | {
-            "difference": {
-                "digest": other.digest,
-                "name": other.models["general"].name,
-                "aucs": plain(beside.aucs),
-                "flagged": plain(beside.tested.difference),
-                "p": beside.tested.p,
-            }
-        }
-        for other, beside in zip(others, found, strict=True)
-    ]
+    return report_summary(report) | {"notes": list(report.notes), "made": dict(report.made)}
 
 
 _TRUTH = {"1": True, "0": False, "1.0": True, "0.0": False, "true": True, "false": False}
@@ -510,12 +523,7 @@ def score(
                 where="scores, row {number}",
                 number=number,
             ) from None
-    result = score_file(values, truth, threshold=threshold, seed=seed)
-    say(f"AUC {result['auc']:.6f} ({result['auc_low']:.3f} to {result['auc_high']:.3f})")
-    tprs: Any = result["tpr_at_fpr"]
-    for fpr, tpr in tprs.items():
-        say(f"TPR at FPR <= {fpr}: {'not resolvable' if tpr is None else f'{tpr:.4f}'}")
-    return result
+    return score_file(values, truth, threshold=threshold, seed=seed)
 
 
 def selftest(
@@ -529,8 +537,6 @@ def selftest(
         checks = self_test(
             directory, store=store, seed=seed, device=device, progress=progress_line()
         )
-    for check in checks:
-        say(f"{'passed' if check.has_passed else 'FAILED'}  {check.name}: {check.found}")
     is_right = all(check.has_passed for check in checks)
     say(f"{'This installation can be trusted' if is_right else 'Do not trust this installation'}.")
     return {
@@ -563,57 +569,35 @@ def results(
                 do="Give more of its digits; `python -m audit results` lists all.",
             n_chosen=len(chosen))  # fmt: skip
         documents = store.get_record(f"documents/{chosen[0]}") if digest else None
-    lines = {
+    kept = {
         name: kept_audit(report, is_demo=is_demo(report, digests=demo))
         for name, report in reports.items()
     }
     if out and digest:
-        report = reports[chosen[0]]
+        report, own = reports[chosen[0]], kept[chosen[0]]
         record("exported", audit=report.digest, names=names if html else "full")
-        files = {SEAL: f"{log_seal()}\n".encode("ascii")}
         if html:
-            choice = ReportChoice(
-                language=language, names=names, is_demo=lines[report.digest].is_demo
+            other = other_scenario(own, kept=kept.values())
+            family = same_but_reference(own, kept=list(kept.values()))
+            newest = sorted(family, key=attrgetter("at"), reverse=True)
+            files = bundle_files(
+                report,
+                choice=ReportChoice(language=language, names=names, is_demo=own.is_demo),
+                other=reports[other.digest] if other else None,
+                references=compare_references(report, others=[reports[o.digest] for o in newest]),
+                documents=documents,
+                seal=log_seal(),
             )
-            files = _bundle(report, choice, kept=lines, reports=reports, documents=documents)
         else:
-            _say_written(write_report(report, out, documents=documents))
-        _say_written(write_private(files, out))
+            write_report(report, out, documents=documents)
+            files = {SEAL: f"{log_seal()}\n".encode("ascii")}
+        write_private(files, out)
     rows = []
-    for line in sorted((lines[one] for one in chosen), key=lambda line: line.at):
-        told = asdict(line)
-        verdict = told.pop("state")
-        del told["family"]
-        rows.append({**told, "verdict": verdict})
-        say(f"{line.digest[:12]}  {line.at}  scenario {line.scenario}  {line.general} -> "
-            f"{line.hospital}  {line.n_names} names  {verdict}"
-            f"{'  (made-up hospital)' if line.is_demo else ''}")  # fmt: skip
+    for line in sorted(map(kept.__getitem__, chosen), key=attrgetter("at")):
+        row = asdict(line)
+        del row["family"]
+        rows.append(row | {"verdict": row.pop("state")})
     return {"audits": rows}
-
-
-def _bundle(
-    report: AuditReport,
-    choice: ReportChoice,
-    *,
-    kept: dict[str, KeptAudit],
-    reports: dict[str, AuditReport],
-    documents: Any,
-) -> dict[str, bytes]:
-    """Return the files of a report, beside the audits that belong to it."""
-    own = kept[report.digest]
-    with Store(results_dir()) as store:
-        other = other_scenario(own, kept=kept.values(), demo=demo_digests(store))
-    found = same_but_reference(own, kept=list(kept.values()))
-    newest = sorted(found, key=lambda line: line.at, reverse=True)[:MAX_REFERENCES]
-    others = [reports[line.digest] for line in newest]
-    return bundle_files(
-        report,
-        choice=choice,
-        other=reports[other.digest] if other else None,
-        references=compare_references(report, others=others),
-        documents=documents,
-        seal=log_seal(),
-    )
 
 
 _WATCH_SECONDS = 1.0
@@ -625,60 +609,27 @@ def jobs(*, watch: Annotated[bool, "until nothing waits or runs any more"] = Fal
     while True:
         service.recover()
         found = service.jobs()
-        active = [job for job in found if job.is_active]
+        active = [asdict(job) | {"stage": job.stage} for job in found if job.is_active]
         if not (watch and active):
-            return {"jobs": [_told(job) for job in reversed(found)][::-1]}
-        for job in reversed(active):
-            _told(job)
+            return {"jobs": [asdict(job) | {"stage": job.stage} for job in found]}
+        say(_table(active, columns=_SHOWN["jobs"]))
         time.sleep(_WATCH_SECONDS)
 
 
 def cancel(job: JobId) -> Result:
     """Stop a job; what is finished is kept."""
-    return _told(service.cancel(job))
+    return asdict(service.cancel(job))
 
 
 def resume(job: JobId) -> Result:
     """Let a job go on where it stopped, in the background."""
-    return _told(service.resume(job))
-
-
-def worker(*, device: Device = "auto") -> Result:
-    """Do the jobs of a device here, until none has come for some minutes."""
-    queue = queue_of(device)
-    if not work(queue):
-        say(f"There is a worker for {queue} already.")
-    return {"device": queue}
-
-
-def _told(job: Job) -> Result:
-    """Say a job's line and return the job as plain values."""
-    is_running = job.state == "running"
-    wait = service.waits_for(job)
-    parts = (
-        job.job_id,
-        job.created,
-        job.state + (f"  {100 * job.share:.0f} %" if is_running else "")
-        + ("" if job.seconds_left is None else f", {duration(job.seconds_left)} left"),
-        job.phase if is_running else "",
-        f"scenario {job.scenario}" if job.scenario else job.kind,
-        job.label,
-        job.device,
-        f"waits for {waits_for_text(wait)}" if wait else "",
-        " ".join(digest[:12] for digest in job.result),
-        job.failure.what if job.failure else "",
-    )  # fmt: skip
-    say("  ".join(part for part in parts if part))
-    told = asdict(job) | {"part": dict(job.part), "stage": job.stage}
-    if job.failure:
-        told["failure"]["settings"] = dict(job.failure.settings)
-    return told
+    return asdict(service.resume(job))
 
 
 _REASONS = {
-    "changed": "it was changed, or is no line of this log",
-    "order": "it does not follow the line before it: a line is missing, moved, or added",
-    "unfinished": "it was never finished; the next line that is written takes its place",
+    "changed": "The line was changed, or is no line of this log.",
+    "order": "The line does not follow the one before it: one is missing, moved, or added.",
+    "unfinished": "The line was never finished; the next that is written takes its place.",
     "missing": "Lines at the end are missing.",
     "head": "The head, which says how many lines there are, is missing or does not fit.",
     "seal": "It does not hold what the seal says it held: it was put back to an older state, or "
@@ -696,21 +647,11 @@ def log(
     """Say whether the access log is whole (exit code 1 where it is not), or show its lines."""
     if what == "show":
         found = entries(limit, audit=audit)
-        for entry in reversed(found):
-            counts = " ".join(f"{key}={value}" for key, value in entry.counts.items())
-            parts = (str(entry.number), entry.at, entry.who, entry.action, entry.audit or "-")
-            say("  ".join(filter(None, (*parts, counts))))
         return {"entries": [e.model_dump(exclude={"previous", "mac"}) for e in found]}
     result = verify(seal)
     now = log_seal() if result.is_intact else ""
-    if result.is_intact:
-        say(f"The access log is whole: {result.n_lines} lines.")
-        say("It holds what the seal says." if seal else f"Its seal: {now}")
-    elif result.first_bad_line is None:
-        say(f"The access log is NOT whole. {_REASONS[result.reason]}")
-    else:
-        say(f"The access log is NOT whole: line {result.first_bad_line} does not fit; "
-            f"{_REASONS[result.reason]}.")  # fmt: skip
+    why = _REASONS.get(result.reason, "")
+    say(f"The access log is {'whole' if result.is_intact else 'NOT whole'}. {why}")
     return asdict(result) | {"seal": now, "exit_code": int(not result.is_intact)}
 
 
@@ -725,103 +666,45 @@ def corpus_build(*, given: Annotated[Given, FieldsOf(CorpusTask)]) -> Result:
     return _examined(corpus) | {"folder": str(corpus.path)}
 
 
-def corpus_mentions(
-    *,
-    corpus: CorpusName = "",
-    notes: Annotated[Path | None, "file or folder of notes of which no truth is known"] = None,
-    names: Annotated[bool, "with --notes: the names themselves"] = False,
-    column: Annotated[Columns, "as text=body"] = (),
-    json: bool = False,
-) -> Result:
+def corpus_mentions(*, corpus: CorpusName) -> Result:
     """Say who is named beside an age, and how often."""
-    if names and corpus:
-        raise AuditError(
-            "It goes with --notes.",
-            where="--names",
-            do="The names of a corpus are listed by `corpus candidates`.",
-        )
-    if notes is None or corpus:
-        _one_of(corpus, notes, where="--corpus, --notes")
-        return _examined(find_corpus(corpus))
-    coverage, n_refused, mentions = mentions_in(notes, columns=dict(column), with_names=names)
-    for form, n in coverage.by_form:
-        say(f"{form}: {n:,}")
-    say(f"{coverage.n_mentions:,} mentions in {coverage.n_notes:,} notes.")
-    if names and not json:
-        named = ((one["first"], one["last"]) for one in mentions if not one["is_placeholder"])
-        rows = [(*name, n) for name, n in Counter(named).most_common() if any(name)]
-        sys.stdout.write(write_table(("first", "last", "n_mentions"), rows))
-    return {
-        "n_notes": coverage.n_notes,
-        "n_refused": n_refused,
-        "n_mentions": coverage.n_mentions,
-        "by_form": dict(coverage.by_form),
-        "without_a_mention": dict(coverage.by_reason),
-        "n_left_out": coverage.n_mentions - len(mentions),
-        "mentions": list(mentions),
-    }
+    return _examined(find_corpus(corpus))
 
 
 def corpus_candidates(
     *,
     corpus: CorpusName,
-    out: Annotated[Path | None, "folder for names.csv and passages.jsonl"] = None,
+    out: Annotated[Path, "folder for names.csv and passages.jsonl"],
     controls: Annotated[str, "kinds with commas between: easy,hard,recombined"] = "easy,hard",
     roles: Annotated[str, "roles of members with commas between"] = ",".join(ROLES),
-    keep: Annotated[bool, "for the pages too"] = False,
 ) -> Result:
-    """Write the list of names and the passages, or keep them for the pages, or both."""
+    """Write the list of names and the passages."""
     found = find_corpus(corpus)
-    asked = {"controls": _words(controls), "roles": _words(roles)}
-    candidates = list_of(found, **asked)
+    candidates = list_of(found, controls=_words(controls), roles=_words(roles))
     passages = passages_for(found, candidates, seed=found.seed)
-    n_members = sum(m is True for m in candidates.is_member)
-    n_passages = passages.count(b"\n")
-    result: Result = {
+    files = {"names.csv": names_file(candidates), "passages.jsonl": passages}
+    return {
         "n_names": len(candidates),
-        "n_members": n_members,
+        "n_members": sum(m is True for m in candidates.is_member),
         "by_kind": dict(sorted(Counter(filter(None, candidates.control_kind)).items())),
         "by_role": dict(sorted(Counter(filter(None, candidates.role)).items())),
-        "n_passages": n_passages,
+        "n_passages": passages.count(b"\n"),
+        "files": [str(path) for path in write_private(files, out)],
     }
-    if out is not None:
-        files = {"names.csv": names_file(candidates), "passages.jsonl": passages}
-        result["files"] = [str(path) for path in write_private(files, out)]
-    if keep:
-        with Store(results_dir()) as store:
-            result["names"], result["passages"] = keep_lists(found, **asked, store=store)
-    say(f"{len(candidates):,} names, {n_members:,} of them in the notes; {n_passages:,} passages.")
-    return result
 
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, text.replace(" ", "").split(","))))
 
 
-def corpus_check(*, corpus: CorpusName, names: Annotated[Path, "CSV of candidate names"]) -> Result:
-    """Say whether a control of a list occurs in D_private."""
-    found = find_corpus(corpus)
-    candidates = read_names(_bytes(names)).candidates
-    check_controls(found, candidates)
-    members = candidates.rows([i for i, m in enumerate(candidates.is_member) if m is True])
-    n_found = len(full_names_in(found, members)) if len(members) else 0
-    say(f"No control occurs in D_private; {n_found:,} of {len(members):,} members do in full.")
-    return {"n_names": len(candidates), "n_members": len(members), "n_members_in_full": n_found}
-
-
 def corpus_list() -> Result:
     """List the corpora that are kept here."""
-    corpora = CORPORA.all()
-    for one in corpora:
-        say(f"{one.corpus_id}  {one.created}  {one.kind}  {one.n_notes:,} notes  "
-            f"{one.title or one.source}")  # fmt: skip
-    return {"corpora": [corpus_line(one) for one in corpora]}
+    return {"corpora": [corpus_line(one) for one in CORPORA.all()]}
 
 
 def corpus_forget(corpus: Annotated[str, "its identifier"]) -> Result:
     """Remove a kept corpus with all of its files."""
     CORPORA.forget(corpus)
-    say("Removed.")
     return {"forgotten": corpus}
 
 
@@ -831,28 +714,9 @@ def _one_of(*given: object, where: str) -> None:
 
 
 def _examined(corpus: KeptCorpus) -> Result:
-    """Say what was counted in a corpus, and return it as plain values."""
+    """Return what was counted in a corpus as plain values."""
     found = read_examination(corpus.path)
     coverage = found.coverage
-    kinds = [
-        (f"{c.control_kind or c.role}{' twins' if c.control_kind == 'canary' else ''}", c.n)
-        for c in found.candidates
-    ]
-    unknown = [(count.category, count.n) for count in found.unknown[:20]]
-    for line in (
-        f"{found.n_notes:,} notes, {found.n_patients:,} patients; "
-        f"{found.n_refused:,} rows refused.",
-        f"Placeholders not understood: {_counts(unknown)}.",
-        f"{coverage.n_mentions:,} mentions ({_counts(coverage.by_form)}); "
-        f"{coverage.n_elsewhere:,} names of patients stand elsewhere.",
-        f"{found.n_positives:,} names, {found.n_patterns:,} patterns, "
-        f"{found.n_occurrences:,} occurrences.",
-        f"Patterns per name (table 3): {_counts(found.pattern_table)}",
-        f"Occurrences per name (table 4): {_counts(found.mention_table)}",
-        f"Candidates: {_counts(kinds)}.",
-        f"The corpus: {corpus.corpus_id or corpus.path}",
-    ):
-        say(line)
     counted = coverage.plain() | {
         "forms": dict(coverage.by_form),
         "reasons": dict(coverage.by_reason),
@@ -860,13 +724,12 @@ def _examined(corpus: KeptCorpus) -> Result:
         "n_mentions": coverage.n_mentions,
         "n_elsewhere": coverage.n_elsewhere,
     }
-    whole = {"coverage": counted, "n_patterns": found.n_patterns, "corpus": corpus_line(corpus)}
-    del (told := found.plain())["format"]
-    return told | whole | {"n_occurrences": found.n_occurrences}
-
-
-def _counts(pairs: Iterable[tuple[object, int]]) -> str:
-    return ", ".join(f"{name}: {n:,}" for name, n in pairs) or "none"
+    return found.plain() | {
+        "coverage": counted,
+        "n_patterns": found.n_patterns,
+        "n_occurrences": found.n_occurrences,
+        "corpus": corpus_line(corpus),
+    }
 
 
 def pretrain(
@@ -884,7 +747,7 @@ def pretrain(
     (run_id,) = _answered(task)
     folder = task.with_(run_id=run_id).folder
     found = MODELS.at(folder)
-    told = {
+    return found.facts.plain() | {
         "run_id": run_id,
         "model": str(folder / MODEL),
         "n_steps": found.n_steps_done,
@@ -893,18 +756,8 @@ def pretrain(
         "held_out_loss_before": found.first_held_out,
         "held_out_loss": found.held_out,
         "unigram_loss": found.facts.unigram_loss,
+        "snapshots": {str(step): str(folder / snapshot_name(step)) for step in found.snapshots},
     }
-    _say_values(told)
-    snapshots = {str(step): str(folder / snapshot_name(step)) for step in found.snapshots}
-    return found.facts.plain() | told | {"snapshots": snapshots}
-
-
-def _say_values(values: Given) -> None:
-    """Say the figures and texts of a result, one a line; those that are undefined are left out."""
-    for name, value in values.items():
-        if isinstance(value, str | int | float):
-            shown = f"{value:.4g}" if isinstance(value, float) else value
-            say(f"{name.replace('_', ' ')}: {shown}")
 
 
 def _with_pass(given: Given, *, usual: TrainSettings) -> Given:
@@ -917,26 +770,16 @@ _TRAINED = ("n_tokens", "batch", "micro_batch", "precision", "learning_rate", "f
 
 def experiment(
     *,
-    general: Annotated[str, "directory of M_general"] = "",
-    notes: Annotated[Path | None, "notes with placeholders"] = None,
+    general: Annotated[str, "directory of M_general"],
+    notes: Annotated[Path, "notes with placeholders"],
     given: Annotated[Given, FieldsOf(ExperimentTask)],
     trained: Annotated[Given, FieldsOf(TrainSettings, only=_TRAINED)],
     generation: Annotated[Given, FieldsOf(GenerationSettings, only=("n_documents", "n_steps"))],
     posterior: Annotated[Given, FieldsOf(PosteriorSettings, only=("n_inputs", "n_chain_inputs"))],
-    deid: Annotated[
-        bool, "attack models of the demo hospital's notes, raw and de-identified"
-    ] = False,
-    leaked: Annotated[Given, FieldsOf(LeakageTask)],
-    quick: Annotated[bool, "with --deid: fewer arms and epochs, done in minutes"] = False,
 ) -> Result:
-    """Do the experiment of the paper, or with --deid on leakage, from notes to tables."""
-    if deid:
-        return _leakage(leakage_task(leaked, is_quick=quick), out=given["out"])
-    if notes is None or not general:
-        raise AuditError("Notes and a general model are needed.", where="experiment",
-                         do="Give --notes and --general, or --deid.")  # fmt: skip
+    """Do the experiment of the paper, from notes to tables."""
     task = ExperimentTask(
-        **given,
+        **given | {"notes": notes},
         general=model_path(general, where="--general"),
         training=TRAINING.with_(**_with_pass(trained, usual=TRAINING)),
         generation=GenerationSettings(**generation),
@@ -944,28 +787,29 @@ def experiment(
     )
     _answered(task)
     say((task.out / TABLES_MD).read_text(encoding="utf-8"))
-    say(f"Written: {TABLES_JSON}, {TABLES_MD}")
     result: Result = json.loads((task.out / TABLES_JSON).read_text(encoding="utf-8"))
     return result
 
 
-def _leakage(task: LeakageTask, *, out: Path) -> Result:
-    (kept_as,) = _answered(task)
+def deid_leakage(
+    *,
+    out: Annotated[Path, "folder for the tables"],
+    given: Annotated[Given, FieldsOf(LeakageTask)],
+    quick: Annotated[bool, "fewer arms and epochs, done in minutes"] = False,
+) -> Result:
+    """Attack models of the demo hospital's notes, raw and de-identified."""
+    (kept_as,) = _answered(leakage_task(given, is_quick=quick))
     files = LEAKAGE.get(kept_as).tables.files()
     write_private(files, out)
     say(files[LEAKAGE_MD].decode())
-    say(f"Written: {', '.join(FILES)}; kept as {kept_as}")
     result: Result = json.loads(files[LEAKAGE_JSON])
-    return result
+    return result | {"kept_as": kept_as}
 
 
 def leakage_task(given: Given, *, is_quick: bool) -> LeakageTask:
     """Return the task that options ask for; without a tagger, with those that are shipped."""
-    known = {tagger.tagger_id for tagger in known_taggers()}
-    usual = LeakageTask(taggers=tuple(one for one in (RULES, DEFAULT) if one in known))
-    if "epochs" in given:
-        given |= {"epochs": given["epochs"][-1]}
-    return (quick(usual) if is_quick else usual).with_(**given)
+    usual = LeakageTask(taggers=(RULES, DEFAULT))
+    return (quick_task(usual) if is_quick else usual).with_(**given)
 
 
 def deid_build(
@@ -989,14 +833,7 @@ def deid_build(
         typer=LocalModel(typer) if typer else None,
         translator=LocalModel(translator, max_new_tokens=2048) if translator else None,
     )
-    summary = build_named(open_notes(notes), out=out, order=order, progress=progress_line())
-    n_spans, n_unknown = sum(summary["n_spans"].values()), sum(summary["unknown"].values())
-    say(f"{summary['n_notes']} notes with {n_spans} values; "
-        f"{n_unknown} masks were not understood and stayed.")  # fmt: skip
-    leaks = summary["leaks"]
-    if leaks["n_shared_texts"]:
-        say(f"Splits share {leaks['n_shared_texts']} texts.")
-    return summary
+    return build_named(open_notes(notes), out=out, order=order, progress=progress_line())
 
 
 def deid_tag(
@@ -1012,52 +849,24 @@ def deid_tag(
     device: Device = "auto",
 ) -> Result:
     """Find personal information in notes and take it out."""
-    started = time.monotonic()
+    is_folder = tagger not in (RULES, DEFAULT) and (Path(tagger) / TAGGER).is_file()
+    found = (load_tagger_folder(Path(tagger), device=device) if is_folder
+             else load_tagger(tagger, device=device))  # fmt: skip
     census = tag_notes(
         notes_to_tag(notes),
-        tagger=_tagger(tagger, device=device),
+        tagger=found,
         out=out,
         release=Release(mode=mode, seed=seed),
         progress=progress_line(),
     )
-    n_spans = sum(entry["n"] for entry in census["spans"].values())
-    seconds = time.monotonic() - started
-    say(f"{n_spans} spans in {census['n_notes']} notes, in {seconds:.1f} s.")
-    if census["n_refused"]:
-        say(f"{census['n_refused']} rows are no notes and were left out.")
     if n_foreign := census["n_notes_of_no_language"]:
         say(f"{n_foreign} notes are neither in Japanese nor in English: the taggers that are "
             "shipped know\nno other language and miss most of what stands in such "
             "notes.")  # fmt: skip
-    _say_copies(census.get("copies"))
     say(f"{SPANS} holds the notes as they were; {REDACTED} holds what a tagger left of them,\n"
         "with all that it missed: measure it with `deid score` before anything is given "
         "away.")  # fmt: skip
     return census
-
-
-def _tagger(name: str, *, device: Device) -> Tagger:
-    """Return the tagger that is meant: an identifier comes before a folder of that name."""
-    if name in (RULES, DEFAULT) or name.startswith(TRAINED):
-        return load_tagger(name, device=device)
-    if not (Path(name) / TAGGER).is_file():
-        raise AuditError(
-            "There is no such tagger.",
-            where="--tagger",
-            do="Give rules, default, trained/ID, or a folder with tagger.json.",
-        )
-    return load_tagger_folder(Path(name), device=device)
-
-
-def _say_copies(copies: Result | None) -> None:
-    """Say how faithful a model's copies are, n beside every rate."""
-    if copies and copies["n_notes"]:
-        shares = ", ".join(
-            f"{name} {copies[name]['n']} of {copies[name]['of']}"
-            for name in ("faithful", "truncated", "malformed")
-        )
-        say(f"Copies: {shares}; character error rate {copies['pooled_error_rate'] or 0:.4f}; "
-            f"{copies['n_unaligned']} tagged spans without a place in their note.")  # fmt: skip
 
 
 def deid_convert(
@@ -1068,7 +877,7 @@ def deid_convert(
     out: Annotated[Path, "a new folder"],
     to: Format,
 ) -> Result:
-    """Write annotated notes in another form."""
+    """Write annotated notes in another form; of spans that overlap the longest stay whole."""
     found = annotated_notes(notes).all()
     is_flat = to in ("conll", "inline")
     crossed = [is_flat and n_overlapping(note.spans) > 0 for note in found]
@@ -1078,31 +887,21 @@ def deid_convert(
     )
     with whole_folder(out, where="--out") as folder:
         n_files = len(write_private(dict(files), folder))
-    say(f"{len(found)} notes in {n_files} files.")
-    if any(crossed):
-        say(f"{sum(crossed)} notes had spans that overlap: the longest stay whole.")
-    n_patients = sum(note.patient_id is not None for note in found)
-    if n_patients and to in ("brat", "i2b2", "inline"):
-        say(f"{n_patients} notes belong to a patient, which this form does not say.")
     return {"n_notes": len(found), "n_files": n_files, "n_flattened": sum(crossed)}
 
 
-_FROM_SCRATCH = {"learning_rate": 2e-3, "n_tokens": 192, "n_epochs": 3.0}
-_FROM_ENCODER = {"learning_rate": 5e-5, "n_tokens": 512, "overlap": 128, "n_epochs": 3.0}
-_TOKEN_SETTINGS = (
-    "n_epochs", "n_tokens", "overlap", "batch", "micro_batch", "learning_rate", "hidden_share",
-    "recall_weight", "scheme",
-)  # fmt: skip
+_FROM_SCRATCH = {"learning_rate": 2e-3, "n_tokens": 192}
+_FROM_ENCODER = {"learning_rate": 5e-5, "n_tokens": 512, "overlap": 128}
 
 
 def deid_train(
     *,
     kind: Literal["token", "generative"] = "token",
     given: Annotated[Given, FieldsOf(TaggerTask)],
-    encoder: Annotated[Path | None, "directory of an encoder to start from"] = None,
-    scratch: Annotated[bool, "a small network of characters (the default)"] = False,
-    trained: Annotated[Given, FieldsOf(TaggerSettings, only=_TOKEN_SETTINGS)],
-    train_seed: Annotated[int, "of weights, order and noise"] = 0,
+    encoder: Annotated[
+        Path | None, "directory of an encoder to start from; without it a small network"
+    ] = None,
+    trained: Annotated[Given, FieldsOf(TaggerSettings)],
     model: Annotated[Path | None, "generative: directory of a causal language model"] = None,
     tuned: Annotated[Given, FieldsOf(TuningSettings, prefix="gen-")],
     lora: Annotated[
@@ -1111,44 +910,37 @@ def deid_train(
     adapted: Annotated[Given, FieldsOf(Lora, prefix="lora-")],
 ) -> Result:
     """Train a tagger; goes on where it stopped."""
-    if encoder and scratch:
-        _one_of(encoder, scratch, where="--encoder, --scratch")
-    facts_of: type[GenerativeFacts] | type[TaggerFacts] = TaggerFacts
     settings: TaggerSettings | TuningSettings
     if kind == "generative":
         if model is None:
             raise AuditError("Which model shall be tuned?", where="--model", do="Give a directory.")
         settings = TuningSettings(**tuned, lora=Lora(**adapted) if lora else None)
-        facts_of = GenerativeFacts
     else:
-        settings = _token_settings(trained, seed=train_seed, is_from_scratch=encoder is None)
+        settings = _token_settings(trained, usual=_FROM_ENCODER if encoder else _FROM_SCRATCH)
     task = TaggerTask(settings=settings, start=model or encoder, **given)
     (tagger_id,) = _answered(task)
     folder = task.with_(tagger_id=tagger_id).folder
-    facts: Any = facts_of.of_folder(folder)
-    _say_values(facts.training | facts.measured)
-    say(f"The tagger: {folder if task.out else tagger_id}")
+    facts_of: Any = GenerativeFacts if kind == "generative" else TaggerFacts
+    facts = facts_of.of_folder(folder)
     return {
         "tagger_id": None if task.out else tagger_id,
         "directory": str(folder),
         "digest": facts.digest(),
         "measured": dict(facts.measured),
         "training": dict(facts.training),
-    } | ({} if kind == "generative" else {"bias": facts.bias})
+    }
 
 
-def _token_settings(given: Given, *, seed: int, is_from_scratch: bool) -> TaggerSettings:
+def _token_settings(given: Given, *, usual: Given) -> TaggerSettings:
     """Return the settings that options say, the others as they suit what is trained."""
-    values: Given = dict(_FROM_SCRATCH if is_from_scratch else _FROM_ENCODER)
-    usual = TaggerSettings()
+    values, plain_ones = dict(usual), TaggerSettings()
     if "batch" in given:
-        values["micro_batch"] = min(given["batch"], usual.micro_batch)
+        values["micro_batch"] = min(given["batch"], plain_ones.micro_batch)
     if "n_tokens" in given:
-        values["overlap"] = min(values.get("overlap", usual.overlap), given["n_tokens"] // 4)
-    return TaggerSettings(**values | given, seed=seed)
+        values["overlap"] = min(usual.get("overlap", plain_ones.overlap), given["n_tokens"] // 4)
+    return TaggerSettings(**values | given)
 
 
-_MAX_REPLICATES = 100_000
 _MAX_SHOWN = 20
 
 
@@ -1168,94 +960,47 @@ def deid_score(
     label_map: Annotated[Path | None, "JSON object from label to type"] = None,
     replicates: Annotated[int, "of the bootstrap"] = N_REPLICATES,
     seed: Seed = 0,
-    misses: Annotated[
-        Path | None, "write every miss: FILE.csv or FILE.jsonl (holds text of notes)"
-    ] = None,
+    misses: Annotated[Path | None, "write every miss: a CSV (holds text of notes)"] = None,
 ) -> Result:
     """Measure predicted spans against gold spans."""
     _one_of(pred, outputs, where="--pred, --outputs")
-    if not 1 <= replicates <= _MAX_REPLICATES:
-        raise AuditError("Choose 1 to 100,000 replicates.", where="--replicates")
-    if misses and misses.suffix.lower() not in (".csv", ".jsonl"):
-        raise AuditError("The name of the file ends in .csv or .jsonl.", where="--misses")
+    if replicates < 1:
+        raise AuditError("Choose at least one replicate.", where="--replicates")
     by = _label_map(label_map, has_five_types=five_types)
     unknown: set[str] = set()
     missed: list[SpanCase] = []
 
-    def scored(
-        pairs: Iterable[Pair], *, on_case: Callable[[SpanCase], object] | None = None
-    ) -> ScoreSummary:
+    def scored(pairs: Iterable[Pair], *, on_case: Any = None) -> ScoreSummary:
         mapped = _mapped(pairs, by=by, unknown=unknown)
         found = score_pairs(mapped, matcher=matcher, on_case=on_case)
         return score_summary(found, matcher=matcher, seed=seed, n_replicates=replicates)
 
     with TemporaryDirectory(prefix="kart-score-") as name:
-        golds = as_jsonl(gold, Path(name), what=GOLD)
         folder = Path(name)
-        n_without_gold = align_outputs(golds, outputs, folder=folder) if outputs else 0
+        golds = as_jsonl(gold, folder, what=GOLD)
+        n_alone = align_outputs(golds, outputs, folder=folder) if outputs else 0
         copies = read_copies(folder) if outputs else None
         predictions = as_jsonl(pred, folder, what=PREDICTED) if pred else folder / PREDICTIONS
         files = PairedFiles(golds, predictions)
-        score = scored(files, on_case=missed.append if misses else None)
+        summary = scored(files, on_case=missed.append if misses else None)
         exact = scored(copies.verbatim(files)) if copies else None
-        files.n_predicted_only += n_without_gold
     if unknown and five_types:
-        raise AuditError(
-            "{n_unknown} labels belong to none of the five types: {unknown}",
-            where="--five-types",
-            do="Say what they are with --label-map FILE.json; null leaves a label out.",
-            n_unknown=len(unknown),
-            unknown=_shown(unknown),
-        )
+        raise _of_no_type(unknown)
     if misses:
-        _write_misses(misses, missed)
-    told = copies.summary() if copies else None
-    return _score_told(score, files=files, unknown=unknown, copies=told, exact=exact)
-
-
-def _score_told(
-    score: ScoreSummary,
-    *,
-    files: PairedFiles,
-    unknown: set[str],
-    copies: Result | None,
-    exact: ScoreSummary | None,
-) -> Result:
+        # Half a surrogate pair, which is no UTF-8, becomes a question mark.
+        write_whole(misses, misses_csv(missed).encode("utf-8", "replace"))
+    _say_score(summary)
     counted = (
         (files.n_gold_only, "notes were not predicted: their spans count as missed."),
-        (files.n_predicted_only, "predicted notes have no gold and were left out."),
-        (len(unknown), f"labels are not in the map and were kept: {_shown(unknown)}"),
+        (files.n_predicted_only + n_alone, "predicted notes have no gold and were left out."),
+        (len(unknown), f"labels are not in the map and were kept: {_first(unknown)}"),
     )
-    notes = [f"{n} {what}" for n, what in counted if n]
-    for note in notes:
-        say(note)
-    _say_score(score)
-    result = score.plain() | {"notes": notes}
-    if exact:
-        result |= {"verbatim": exact.plain(), "copies": copies}
-        _say_copies(copies)
+    result = summary.plain() | {"notes": [f"{n} {what}" for n, what in counted if n]}
+    if copies and exact:
         say("Of copies that are exact alone, all others counted as without a span:")
         _say_score(exact)
+        result |= {"verbatim": exact.plain(), "copies": copies.summary()}
     return result
-
-
-def _write_misses(path: Path, missed: list[SpanCase]) -> None:
-    is_table = path.suffix.lower() == ".csv"
-    text = misses_csv(missed) if is_table else "".join(misses_jsonl(missed))
-    # Half a surrogate pair, which is no UTF-8, becomes a question mark.
-    write_whole(path, text.encode("utf-8", "replace"))
-
-
-def _shown(labels: Collection[str]) -> str:
-    return ", ".join(sorted(labels)[:_MAX_SHOWN]) + (" ..." if len(labels) > _MAX_SHOWN else "")
-
-
-def _label_map(path: Path | None, *, has_five_types: bool) -> LabelMap | None:
-    if path is None:
-        return FIVE_TYPES if has_five_types else None
-    text, _ = decode_text(_bytes(path), what="--label-map")
-    given = read_label_map(text, what="--label-map")
-    return LabelMap({**FIVE_TYPES.labels, **given.labels}) if has_five_types else given
 
 
 def _mapped(pairs: Iterable[Pair], *, by: LabelMap | None, unknown: set[str]) -> Iterator[Pair]:
@@ -1268,23 +1013,38 @@ def _mapped(pairs: Iterable[Pair], *, by: LabelMap | None, unknown: set[str]) ->
         yield gold.document, predicted.document
 
 
-_COLUMNS = ("precision", "recall", "f1", "complete", "clean", "exact", "n_gold", "n_predicted")
+def _of_no_type(labels: Collection[str]) -> AuditError:
+    return AuditError(
+        "{n_unknown} labels belong to none of the five types: {unknown}",
+        where="--five-types",
+        do="Say what they are with --label-map FILE.json; null leaves a label out.",
+        n_unknown=len(labels),
+        unknown=_first(labels),
+    )
+
+
+def _first(labels: Collection[str]) -> str:
+    return ", ".join(sorted(labels)[:_MAX_SHOWN]) + (" ..." if len(labels) > _MAX_SHOWN else "")
+
+
+def _label_map(path: Path | None, *, has_five_types: bool) -> LabelMap | None:
+    if path is None:
+        return FIVE_TYPES if has_five_types else None
+    text, _ = decode_text(_bytes(path), what="--label-map")
+    given = read_label_map(text, what="--label-map")
+    return LabelMap({**FIVE_TYPES.labels, **given.labels}) if has_five_types else given
 
 
 def _say_score(summary: ScoreSummary) -> None:
-    say(f"{summary.n_documents} notes of {summary.n_patients} patients.")
     is_named = IDENTIFIER in summary.coverage.labels
     covered = summary.coverage.labels[IDENTIFIER] if is_named else summary.coverage.together
     n_readable = covered.n_gold - covered.n_covered_whole
     what = "identifiers" if is_named else "personal items"
     say(f"{n_readable} of {covered.n_gold} {what} are still readable, in whole or in part.")
     for criterion, one in summary.criteria.items():
-        say(f"{criterion:<28}" + "".join(f"{name:>12}" for name in _COLUMNS)[1:])
-        for label, entry in (*one.labels.items(), ("all labels", one.together)):
-            cells = (getattr(entry, name) for name in _COLUMNS)
-            shown = (f"{x:.4f}" if isinstance(x, float) else "n/a" if x is None else x
-                     for x in cells)  # fmt: skip
-            say(f"  {label:<26}" + "".join(f"{cell:>12}" for cell in shown)[1:])
+        labels = (*one.labels.items(), ("all labels", one.together))
+        rows = [{criterion: label} | entry.plain() for label, entry in labels]
+        say(_table(rows, columns=(criterion, *_SHOWN["criteria"])))
 
 
 GROUPS = {
@@ -1292,7 +1052,7 @@ GROUPS = {
     "deid": "de-identification: make a corpus, train a tagger, tag notes, measure a tagger",
 }
 COMMANDS: tuple[Callable[..., Result], ...] = (
-    demo, run, score, selftest, results, jobs, cancel, resume, worker, log, corpus_build,
-    corpus_mentions, corpus_candidates, corpus_check, corpus_list, corpus_forget, pretrain,
-    experiment, deid_score, deid_build, deid_tag, deid_convert, deid_train,
+    demo, run, score, selftest, results, jobs, cancel, resume, log, corpus_build, corpus_mentions,
+    corpus_candidates, corpus_list, corpus_forget, pretrain, experiment, deid_score,
+    deid_build, deid_tag, deid_convert, deid_train, deid_leakage,
 )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -124,10 +124,7 @@ class DemoTask(Task):
             """Tell the progress of one of the audits as that of all."""
             done = len(digests) + progress.share
             left = pace.seconds_left(done, total=len(requests), now=time.monotonic())
-            whole = replace(
-                progress, done=done, total=len(requests), seconds_left=left, by_phase=()
-            )
-            contact.listen(whole)
+            contact.listen(Progress(progress.phase, done, len(requests), left))
 
         with Store(results_dir()) as store:
             for name, request in requests.items():
@@ -177,7 +174,6 @@ def report_summary(report: AuditReport) -> dict[str, Any]:
         "sentence_ja": report.verdict.japanese,
         "strata": strata,
         "mentions": whole["mentions"],
-        "cohort": whole["cohort"],
         "canaries": whole["details"].get("canaries"),
         "roles": whole["details"].get("roles") or [],
     }

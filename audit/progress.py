@@ -15,15 +15,13 @@ from audit.errors import AuditCancelled
 class Progress:
     """One report of progress: units done of the whole run, those taken from the store included.
 
-    `phase` is a short English phrase, `seconds_left` None until there is something to judge by;
-    `by_phase` has (phase, share done 0-1) of every phase in the order of the run, if told.
+    `phase` is a short English phrase, `seconds_left` None until there is something to judge by.
     """
 
     phase: str
     done: float
     total: float
     seconds_left: float | None
-    by_phase: tuple[tuple[str, float], ...] = ()
 
     @property
     def share(self) -> float:
@@ -117,8 +115,7 @@ class Meter:
     def _report(self, phase: str, now: float) -> Progress:
         done, total = sum(self._done.values()), sum(self._totals.values())
         left = self._pace.seconds_left(done - self._cached, total=total - self._cached, now=now)
-        shares = tuple((p, self._done[p] / n if n else 1.0) for p, n in self._totals.items())
-        return Progress(phase, done, total, left, shares)
+        return Progress(phase, done, total, left)
 
 
 class Stages:

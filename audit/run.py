@@ -17,12 +17,11 @@ from audit.attack.question import AuditRequest, question_digest
 from audit.attack.scores import FIXED_SCORE, AttackResult
 from audit.errors import AuditError, Message
 from audit.home import results_dir
-from audit.models.inspect import display_name
 from audit.names import spelling
 from audit.names.candidates import GUESSED_KINDS, Candidates, guessed_kinds
 from audit.names.controls import match_quality, match_sentences
-from audit.names.pools import pool_for, with_popularity
-from audit.progress import Meter, Progress, ProgressListener, StopQuestion
+from audit.names.pools import pool_for
+from audit.progress import Meter, ProgressListener, StopQuestion
 from audit.report.report import (
     AuditReport,
     Inspection,
@@ -31,7 +30,7 @@ from audit.report.report import (
     kept_inspection,
 )
 from audit.shelf import now
-from audit.task import Contact, Part, Question, Setting, Task, queue_of
+from audit.task import Contact, Question, Task, queue_of
 from cache.store import Store
 
 if TYPE_CHECKING:
@@ -51,9 +50,8 @@ class AuditTask(Task):
     def question(self) -> Question:
         """Return the question, named as its audit is; reads every byte of both models."""
         asked, digest = self.request, self.request.audit_digest()
-        label = f"{display_name(asked.general)} → {display_name(asked.hospital)}"
         return Question(
-            self.job, label, asked.scenario_number, queue_of(asked.device), digest, (digest,),
+            self.job, asked.label, asked.scenario_number, queue_of(asked.device), digest, (digest,),
             self.plain(),
         )  # fmt: skip
 
@@ -64,50 +62,16 @@ class AuditTask(Task):
             is_kept = all(kept_report(one, store=store) for one in question.audits)
         return question.audits if is_kept else ()
 
-    def with_less_memory(self) -> dict[str, Setting]:
-        """Return half of the micro-batch, in scenario 2."""
-        micro_batch = self.request.posterior.micro_batch
-        is_less = self.request.scenario_number == 2 and micro_batch > 1
-        return {"micro_batch": micro_batch // 2} if is_less else {}
-
-    def with_settings(self, settings: Mapping[str, Setting]) -> AuditTask:
-        """Return the audit with other settings of its scenario, or another dtype, device, seed."""
-        asked = self.request
-        own = {name: v for name, v in settings.items() if name in type(asked.settings).model_fields}
-        rest = {name: v for name, v in settings.items() if name not in own}
-        if not rest.keys() <= {"dtype", "device", "seed"}:
-            raise AuditError("There is no such setting.", where=", ".join(sorted(rest)))
-        which = "generation" if asked.scenario_number == 1 else "posterior"
-        changed = asked.with_(**{which: asked.settings.with_(**own)}, **rest)
-        return self.with_(request=changed)
-
     def run(self, contact: Contact) -> tuple[str, ...]:
         """Answer the question; returns the digest of its audit."""
         with Store(results_dir()) as store:
             report = run_audit(
                 self.request,
                 store=store,
-                progress=lambda p: contact.report(p, finished_part(self.request, p)),
+                progress=contact.listen,
                 should_stop=contact.should_stop,
             )
         return (report.digest,)
-
-
-def finished_part(request: AuditRequest, progress: Progress) -> Part:
-    """Return how many inputs or documents both models have finished, as settings of a question.
-
-    Only whole shards are kept. M_general comes first, so M_hospital's share is what both have.
-    """
-    from audit.models.load import pick_device
-
-    shares, found = dict(progress.by_phase), []
-    n_shards = evidence.shard_sizes(pick_device(request.device))
-    for kind, (name, n_total) in request.sizes().items():
-        share, n_shard = shares.get(f"hospital model: {_PHASES[kind]}", 0.0), n_shards[kind]
-        # A share is a fraction of floats: a whole shard may be told as one unit less.
-        n = n_total if share >= 1 else int(share * n_total + 1e-6) // n_shard * n_shard
-        found.append((name, n))
-    return tuple(found) if found[0][1] else ()
 
 
 def run_audit(
@@ -124,7 +88,8 @@ def run_audit(
     what is finished kept.
     """
     from audit.attack import attacks
-    from audit.models.load import check_rounding, chosen_kernels, load_pair, pick_device
+    from audit.models.forward import exact_kernels
+    from audit.models.load import check_rounding, load_pair, pick_device
 
     question = request.question()
     digest = question_digest(question)
@@ -145,12 +110,14 @@ def run_audit(
     }
     meter = Meter(phases, listener=progress, should_stop=should_stop)
 
-    with chosen_kernels(pair, dtype=dtype, device=device) as kernels:
+    models = [pair.general.model, pair.hospital.model]
+    tokenizer = pair.hospital.tokenizer
+    with exact_kernels(models, tokenizer=tokenizer, device=device, dtype=dtype) as kernels:
 
         def source(who: str, kind: str) -> evidence.Source:
             return evidence.Source(
                 getattr(pair, who), device, dtype, store, meter, f"{who} model: {_PHASES[kind]}",
-                kernels, evidence.light_key(question, who=who, device=device),
+                kernels,
             )  # fmt: skip
 
         attack = attacks.attack(request, pair, task, names=names, pool=pool, sources=source)
@@ -196,7 +163,7 @@ def _inspection(request: AuditRequest, attack: AttackResult) -> Inspection:
         n_per_block=attack.shown_counts,
         hospital=attack.shown["hospital"].astype(np.float32),
         general=attack.shown["general"].astype(np.float32),
-        reference_score=attack.scores[FIXED_SCORE[request.scenario_number]][0, n:],
+        reference_score=attack.scores[FIXED_SCORE][0, n:],
         reference_n_pieces=attack.n_pieces[n:],
         best_passages=rows,
         best_log_ratio=ratios,
@@ -211,13 +178,9 @@ def _report(
     *,
     question: Mapping[str, Any],
 ) -> AuditReport:
-    scenario = request.scenario_number
-    listed = with_popularity(request.candidates, pool=pool_for(request.candidates))
+    listed = attack.listed
     n_reference = len(attack.n_pieces) - len(listed)
-    judged = judge(
-        attack, candidates=listed, scenario=scenario, seed=request.seed,
-        threshold=request.threshold,
-    )  # fmt: skip
+    judged = judge(attack, seed=request.seed)
     quality = match_quality(listed, count_pieces=spelling.piece_counter(pair.hospital.tokenizer))
     details = attack.details | judged.pop("details")
     if quality:
@@ -230,7 +193,7 @@ def _report(
         scenario=asdict(request.scenario),
         models={who: _model_facts(getattr(pair, who)) for who in _WHO},
         candidates=_counts(listed, n_reference),
-        fixed_score=FIXED_SCORE[scenario],
+        fixed_score=FIXED_SCORE,
         columns=list(judged["names"]),
         details=plain(details),
         notes=[note.plain() for note in (*notes, *match_sentences(quality))],
@@ -245,7 +208,7 @@ def _model_facts(loaded: LoadedModel) -> dict[str, object]:
         "digest": loaded.digest,
         "architecture": loaded.config.architecture,
         "n_parameters": sum(p.numel() for p in loaded.model.parameters()),
-        "notes": [Message(note).plain() for note in loaded.notes],
+        "notes": [],
     }
 
 

@@ -143,11 +143,6 @@ class Table:
     row_numbers: tuple[int, ...]
     encoding: str
 
-    @property
-    def blank_rows(self) -> tuple[int, ...]:
-        """Numbers of the empty lines between the rows."""
-        return tuple(sorted(set(range(2, max(self.row_numbers, default=1))) - {*self.row_numbers}))
-
 
 def read_table(data: bytes, *, what: str) -> Table:
     """Read an uploaded CSV file: comma, semicolon or tab, every cell as text.

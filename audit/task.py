@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from audit.errors import AuditError, Message
-from audit.progress import Progress
+from audit.progress import ProgressListener, StopQuestion
 
 Device = Literal["auto", "cpu", "cuda"]
 Columns = tuple[tuple[str, str], ...]
@@ -80,32 +80,13 @@ class Record(BaseModel):
         )
 
 
-Setting = int | float | str | bool
-Part = tuple[tuple[str, int], ...]
-"""(setting, value) of the question that the finished shards answer already; see `Job.part`."""
-
-
 @dataclass(frozen=True)
 class Contact:
-    """What work calls while it goes on.
+    """What work calls while it goes on; `say` takes a sentence for who sits at a command line."""
 
-    Attributes
-    ----------
-    report
-        Takes progress and the part that is finished.
-    should_stop
-        Whether somebody wants it to end.
-    say
-        Takes a sentence for the person at the command line.
-    """
-
-    report: Callable[[Progress, Part], None]
-    should_stop: Callable[[], bool]
+    listen: ProgressListener
+    should_stop: StopQuestion
     say: Callable[[str], None]
-
-    def listen(self, progress: Progress) -> None:
-        """Take progress of work that has no finished part."""
-        self.report(progress, ())
 
 
 @dataclass(frozen=True)
@@ -171,14 +152,6 @@ class Task(Record):
     @classmethod
     def clear_abandoned(cls) -> None:
         """Remove what killed processes of this kind left of private things."""
-
-    def with_less_memory(self) -> dict[str, Setting]:
-        """Return the settings with which the work needs less memory; empty where none does."""
-        return {}
-
-    def with_settings(self, settings: Mapping[str, Setting]) -> Self:
-        """Return the task with other settings of its own."""
-        raise AuditError("This job has no settings of its own.", do="Resume it.")
 
     @classmethod
     def ordered(cls, order: Mapping[str, Any]) -> Self:

@@ -1,16 +1,17 @@
 """The rate and memory of making a corpus, beside `wc` and `gzip` of the same file.
 
-    python benchmarks/corpus_build.py --megabytes 100 --workers 1 2 --directory DIR --json FILE
+    python benchmarks/corpus_build.py --megabytes 100 --directory DIR --json FILE
 
 Writes a synthetic NOTEEVENTS.csv of the given size (lengths and placeholders as in MIMIC-III: some
 2,000 characters and 6 placeholders a note), then times `wc`, `gzip`, and all that `corpus build`
-does (build, examination, lists) without and with canaries, each in a process of its own for each
-number of workers. What 2.08 million notes would take is the rate carried forward, not measured.
+does (build, examination, lists) without and with canaries, each in a process of its own. What 2.08
+million notes would take is the rate carried forward, not measured.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import resource
 import shutil
@@ -53,28 +54,23 @@ def main() -> None:
     """Generate, time, print."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--megabytes", type=int, default=100)
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--one", nargs=2, metavar=("WHAT", "WORKERS"), help=argparse.SUPPRESS)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     notes = options.directory / "NOTEEVENTS.csv"
     if options.one:
-        what, n_workers = options.one
-        counts = (1, 2, 4, 8) if what == "canaries" else ()
-        out = options.directory / "out"
-        print(json.dumps(made(notes, out, n_workers=int(n_workers), counts=counts)))
+        counts = (1, 2, 4, 8) if options.one == "canaries" else ()
+        print(json.dumps(made(notes, options.directory / "out", counts=counts)))
         return
     options.directory.mkdir(parents=True, exist_ok=True)
     n_notes = write_notes(notes, n_bytes=options.megabytes * 1_000_000)
     rows = [{"what": "wc", **timed(["wc", str(notes)])}]
     rows.append({"what": "gzip -6", **timed(["gzip", "-6", "-c", str(notes)])})
     for what in ("corpus", "canaries"):
-        for n_workers in options.workers:
-            command = [sys.executable, __file__, "--directory", str(options.directory)]
-            command += ["--one", what, str(n_workers)]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            rows.append({"what": f"{what}, {n_workers} worker(s)", **json.loads(done.stdout)})
+        command = [sys.executable, __file__, "--directory", str(options.directory), "--one", what]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        rows.append({"what": what, **json.loads(done.stdout)})
     for row in rows:
         row["megabytes_per_second"] = round(notes.stat().st_size / 1e6 / row["seconds"], 1)
         row["minutes_for_mimic_extrapolated"] = round(
@@ -119,41 +115,21 @@ def timed(command: list[str]) -> dict[str, Any]:
     }
 
 
-def made(notes: Path, out: Path, *, n_workers: int, counts: tuple[int, ...]) -> dict[str, Any]:
+def made(notes: Path, out: Path, *, counts: tuple[int, ...]) -> dict[str, Any]:
     """Make a corpus in this process; return seconds, peak memory and what was found."""
     shutil.rmtree(out, ignore_errors=True)
-    order = CorpusTask(notes=notes, seed=1, n_workers=n_workers, canary_counts=counts)
     start = time.perf_counter()
-    make_corpus(order, out=out)
+    make_corpus(CorpusTask(notes=notes, seed=1, canary_counts=counts), out=out)
+    seconds, used = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF)
     found = read_examination(out)
     return {
-        **used(time.perf_counter() - start, n_workers=n_workers),
+        "seconds": round(seconds, 2),
+        "cpu_seconds": round(cpu_seconds(used), 2),
+        "peak_mb": round(used.ru_maxrss / 1024),
         "n_notes": found.n_notes,
         "n_mentions": found.coverage.n_mentions,
         "n_passages": found.n_passages,
-        "private": fingerprint(out),
-    }
-
-
-def fingerprint(out: Path) -> str:
-    """Return the SHA-256 of D_private as the corpus's own summary has it."""
-    digest: str = json.loads((out / "summary.json").read_bytes())["digests"]["private.jsonl"]
-    return digest
-
-
-def used(seconds: float, *, n_workers: int) -> dict[str, Any]:
-    """Return seconds, those of all cores, and peak memory of this process and its largest worker.
-
-    Where other programs use the cores too, the seconds of the cores are what can be compared.
-    """
-    own, workers = (
-        resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    )
-    return {
-        "seconds": round(seconds, 2),
-        "cpu_seconds": round(cpu_seconds(own) + cpu_seconds(workers), 2),
-        "peak_mb": round(own.ru_maxrss / 1024),
-        "peak_mb_largest_worker": round(workers.ru_maxrss / 1024) if n_workers > 1 else 0,
+        "private": hashlib.sha256((out / "private.jsonl").read_bytes()).hexdigest(),
     }
 
 

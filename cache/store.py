@@ -20,7 +20,6 @@ import sqlite3
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeVar
 
@@ -41,7 +40,7 @@ from cache.payload import (
     unseal,
 )
 
-__all__ = ["JSON", "Health", "Store", "StoreError", "Stored", "content_key", "private_database"]
+__all__ = ["JSON", "Store", "StoreError", "Stored", "content_key", "private_database"]
 
 T = TypeVar("T")
 DATABASE = "cache.db"
@@ -72,20 +71,6 @@ class StoreError(AuditError):
     """The directory of results cannot be read or written; the text says why, in plain words."""
 
 
-@dataclass(frozen=True)
-class Health:
-    """What a check found, in numbers of values.
-
-    Whole after it; damaged and moved aside, the index included; whole and listed only now;
-    left-overs of killed writers, removed.
-    """
-
-    n_values: int
-    n_quarantined: int
-    n_adopted: int
-    n_removed: int
-
-
 class Store:
     """Arrays and JSON by key in one directory, for any number of processes and threads.
 
@@ -97,8 +82,6 @@ class Store:
     def __init__(self, directory: Path) -> None:
         self.directory = Path(directory).resolve()
         self.n_corrupt = 0
-        # One value, since any thread may close or open again while another uses it.
-        self._opened: tuple[Any, int] = (None, -1)
         with self._told():
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self.directory.stat().st_mode & 0o077:
@@ -106,6 +89,12 @@ class Store:
             if (self.directory / DATABASE).exists():
                 with self._locked():
                     self._move_old()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open between two calls."""
 
     def put(
         self, key: str, *, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, JSON]
@@ -131,7 +120,8 @@ class Store:
                 return None if payload is None else _opened(payload, key)
             except CorruptValueError:
                 with self._locked():
-                    self._keep_if_whole(path, key)
+                    if _read(path) == payload:  # no other writer has been here
+                        self._move_aside(path)
                 return None
 
     def put_record(self, key: str, record: JSON) -> None:
@@ -148,34 +138,6 @@ class Store:
         with self._told(), self._locked():
             listed = self._indexed(lambda index: _keys(index, prefix))
         return tuple(sorted(key for key in listed if self._path(key).exists()))
-
-    def check(self) -> Health:
-        """Read every value, move the damaged ones aside, tidy up after killed writers."""
-        n_before, n_removed = self.n_corrupt, 0
-        with self._told(), self._locked():
-            listed = set(self._indexed(lambda index: _keys(index, "")))
-            whole = set()
-            for path in self._files():
-                if path.suffix == _PARTIAL:
-                    path.unlink()
-                    n_removed += 1
-                elif self._keep_if_whole(path, self._key(path)):
-                    whole.add(self._key(path))
-            self._make_index()
-        n_quarantined = self.n_corrupt - n_before
-        return Health(len(whole), n_quarantined, len(whole - listed), n_removed)
-
-    def close(self) -> None:
-        """Close this thread's connection; the next call opens it again."""
-        (index, _), self._opened = self._opened, (None, -1)
-        if index is not None:
-            index.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -205,83 +167,53 @@ class Store:
 
     def _indexed(self, operation: Callable[[Any], T]) -> T:
         """Ask the index, made anew where it is missing or damaged; the caller holds the lock."""
+        folder = self.directory / _INDEX
         for is_last in (False, True):
             try:
-                return operation(self._current())
+                if not (folder / DATABASE).exists():
+                    self._make_index()
+                with closing(_open_index(folder)) as index:
+                    return operation(index)
             except _DAMAGE as error:
                 name = getattr(error, "sqlite_errorname", None) or ""
                 if is_last or name.removeprefix("SQLITE_").startswith(_MACHINE):
                     raise
-                self.n_corrupt += 1
-                self._move_aside(self.directory / _INDEX)
+                self._move_aside(folder)
         raise AssertionError("unreachable")
 
-    def _current(self) -> Any:
-        database = self.directory / _INDEX / DATABASE
-        if not database.exists():
-            self._make_index()
-        inode = database.stat().st_ino
-        index, opened = self._opened
-        if inode != opened:  # closed, or another process has made it anew
-            self.close()
-            index = _open_index(database.parent)
-            self._opened = index, inode
-        return index
-
     def _make_index(self) -> None:
-        folder = self.directory / _INDEX
+        folder, values = self.directory / _INDEX, self.directory / _VALUES
         making = folder.with_suffix(".making")
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(mode=0o700)
         with closing(_open_index(making)) as index, index.transact():
-            for path in self._files():
-                if path.suffix == _ENDING:
-                    index.set(self._key(path), 1)
+            for path in sorted(values.rglob(f"*{_ENDING}")):
+                index.set(path.relative_to(values).with_suffix("").as_posix(), 1)
         shutil.rmtree(folder, ignore_errors=True)
         making.rename(folder)
 
     def _move_old(self) -> None:
         """Give values of the old layout their new names; the newest of a key is the last."""
-        paths = [path for path in self.directory.glob(f"{_OLD_FOLDERS}/*") if path.is_file()]
+        paths = self.directory.glob(f"{_OLD_FOLDERS}/*{_ENDING}")
         for path in sorted(paths, key=lambda path: path.stat().st_mtime_ns):
             try:
                 new = self._path(unseal(path.read_bytes())[0])
             except ValueError:
-                self.n_corrupt += path.suffix == _ENDING
                 self._move_aside(path)
                 continue
             _made_folders(new, top=self.directory)
             path.rename(new)
-        shutil.rmtree(self.directory / _INDEX, ignore_errors=True)
-        for path in (*self.directory.glob(_OLD_FOLDERS), *self.directory.glob(f"{DATABASE}?*")):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        (self.directory / DATABASE).unlink()
+        for folder in (*self.directory.glob(_OLD_FOLDERS), self.directory / _INDEX):
+            shutil.rmtree(folder, ignore_errors=True)
+        for file in sorted(self.directory.glob(f"{DATABASE}*"), reverse=True):
+            file.unlink()  # what says that this is an old store is the last
 
     def _path(self, key: str) -> Path:
         check_key(key)
         return self.directory / _VALUES / f"{key}{_ENDING}"
 
-    def _key(self, path: Path) -> str:
-        return path.relative_to(self.directory / _VALUES).with_suffix("").as_posix()
-
-    def _files(self) -> list[Path]:
-        """Return the files of all values, whole or cut off."""
-        paths = (self.directory / _VALUES).rglob("*")
-        return sorted(path for path in paths if path.suffix in (_ENDING, _PARTIAL))
-
-    def _keep_if_whole(self, path: Path, key: str) -> bool:
-        # Read again: another writer may have been here.
-        try:
-            payload = _read(path)
-            if payload is not None:
-                _opened(payload, key)
-            return payload is not None
-        except CorruptValueError:
-            self.n_corrupt += 1
-            self._move_aside(path)
-            return False
-
     def _move_aside(self, path: Path) -> None:
+        self.n_corrupt += 1
         aside = self.directory / "quarantine"
         aside.mkdir(mode=0o700, exist_ok=True)
         path.rename(aside / f"{secrets.token_hex(8)}-{path.name}")

@@ -12,7 +12,7 @@ from pages.ui import blocks, cached
 from pages.ui.job_card import job_head, progress_text
 from pages.ui.job_line import run_demo_button
 from pages.ui.language import Words, link, words
-from pages.ui.logged import note, who
+from pages.ui.logged import note
 
 N_ENDED = 20
 _ALL = "jobs_all"
@@ -33,15 +33,20 @@ def page() -> None:
         service.recover()
         chosen = st.query_params.get("job", "")
         n_ended = None if st.session_state.get(_ALL) else N_ENDED
-        board = service.board(n_ended=n_ended, chosen=chosen)
+        jobs = service.jobs()
         st.html(blocks.heading("", below=say.text("jobs_below")))
         if refusal := st.session_state.pop(_REFUSAL, ""):
             st.html(blocks.heading(say.text("jobs_refused"), below=refusal))
-        if not board.active and not board.ended:
+        if not jobs:
             draw_nothing(say)
             return
-        draw_active(say, board.active, chosen=chosen)
-        draw_ended(say, board, chosen=chosen)
+        active = sorted((j for j in jobs if j.is_active), key=lambda j: (j.device, j.n_before))
+        draw_active(say, tuple(active), chosen=chosen)
+        ended = [job for job in jobs if not job.is_active]
+        shown = [
+            j for n, j in enumerate(ended) if n_ended is None or n < n_ended or j.job_id == chosen
+        ]
+        draw_ended(say, shown, n_hidden=len(ended) - len(shown), chosen=chosen)
     except cached.AuditError as error:
         st.html(blocks.heading(say.text("no_data"), below=error.written(say.language)))
 
@@ -99,18 +104,16 @@ def draw_cancel(say: Words, job: Job) -> None:
             do(lambda: service.cancel(job.job_id), action="cancelled")
 
 
-def draw_ended(say: Words, board: service.Board, *, chosen: str) -> None:
+def draw_ended(say: Words, ended: list[Job], *, n_hidden: int, chosen: str) -> None:
     """Draw the jobs that ended, the newest first."""
-    if not board.ended:
+    if not ended:
         return
     st.html(blocks.heading(say.text("jobs_ended"), below=say.text("jobs_ended_below")))
-    for job in board.ended:
+    for job in ended:
         with st.container(border=True, key=f"job-{job.job_id}"):
             st.html(job_head(say, job, is_chosen=job.job_id == chosen))
             draw_actions(say, job)
-    if board.n_hidden and st.button(
-        say.text("jobs_show_all", n=board.n_hidden), key="jobs_show_all_button"
-    ):
+    if n_hidden and st.button(say.text("jobs_show_all", n=n_hidden), key="jobs_show_all_button"):
         st.session_state[_ALL] = True
         st.rerun()
 
@@ -120,8 +123,10 @@ def draw_actions(say: Words, job: Job) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         if job.result:
             draw_result(say, job)
-        elif service.can_resume(job):
-            draw_ways_on(say, job)
+        elif service.can_resume(job) and st.button(
+            say.text("jobs_resume"), key=f"resume-{job.job_id}"
+        ):
+            do(lambda: service.resume(job.job_id), action="resumed")
         if st.button(
             say.text("jobs_forget"), key=f"forget-{job.job_id}", type="tertiary",
             help=say.text("jobs_forget_why"),
@@ -139,23 +144,6 @@ def draw_result(say: Words, job: Job) -> None:
         link(page, label=label, icon=icon, **{code: job.result[0]})
     else:
         link("overview", label=say.text("jobs_open"), audit=job.result[0], icon=icon)
-
-
-def draw_ways_on(say: Words, job: Job) -> None:
-    """Draw how a job without a result can go on."""
-    settings = dict(job.failure.settings) if job.failure else {}
-    if job.kind == "audit" and "micro_batch" in settings and st.button(
-        say.text("jobs_retry_micro_batch", value=settings["micro_batch"]),
-        key=f"retry-{job.job_id}", type="primary", help=say.text("jobs_retry_why"),
-    ):  # fmt: skip
-        do(lambda: service.retry_with(job.job_id, owner=who(), **settings), action="ran")
-    if st.button(say.text("jobs_resume"), key=f"resume-{job.job_id}"):
-        do(lambda: service.resume(job.job_id), action="resumed")
-    if (n := service.finished_part(job)) and st.button(
-        say.text("jobs_part", n=f"{n:,}"), key=f"part-{job.job_id}",
-        help=say.text("jobs_part_why"),
-    ):  # fmt: skip
-        do(lambda: service.submit_part(job.job_id, owner=who()), action="ran")
 
 
 def do(change: Callable[[], Job], *, action: str) -> None:

@@ -233,18 +233,7 @@ def draw_linking(say: Words, report: AuditReport) -> None:
 
 
 def draw_calibration(say: Words, report: AuditReport) -> None:
-    """Draw the p-values of the listed controls, and say what the test of the whole group found."""
-    cohort = report.cohort
-    st.html(blocks.heading(say.text(f"measures_cohort_{cohort.group}")))
-    sentence = say.text(
-        "measures_cohort",
-        effect=percent(cohort.effect),
-        members=cohort.n_members,
-        controls=cohort.n_controls,
-        p=measure_tables.p_value(cohort.p),
-        left_out=cohort.n_not_scored + cohort.n_unmatched,
-    )
-    st.html(blocks.heading("", below=sentence))
+    """Draw the p-values of the listed controls."""
     st.html(blocks.heading(say.text("measures_qq"), below=say.text("measures_qq_below")))
     found = calibration(report)
     if found is None:

@@ -66,7 +66,6 @@ SOURCES = (
     " doi:10.1023/A:1008800423698.",
     "DeLong, DeLong & Clarke-Pearson 1988, doi:10.2307/2531595.",
     "McNemar 1947, doi:10.1007/BF02295996.",
-    "Newcombe 1998, doi:10.1002/(SICI)1097-0258(19981130)17:22<2635::AID-SIM954>3.0.CO;2-C.",
 )
 COMMANDS = """python -m audit run --scenario 2 --general GENERAL_DIR --hospital HOSPITAL_DIR \\
     --names names.csv --passages passages.jsonl --out results
@@ -192,7 +191,7 @@ def draw_glossary(say: Words) -> None:
 
 
 def draw_provenance(say: Words) -> None:
-    """Draw how to reproduce a result, the data policy, sources, versions and licences."""
+    """Draw how to reproduce a result, the data policy, sources and versions."""
     st.html(section(say, "reproduce", version=max(VERSIONS.values())))
     st.code(COMMANDS, language="bash")
     left, right = st.columns(2, gap="large")
@@ -201,15 +200,12 @@ def draw_provenance(say: Words) -> None:
         st.html(blocks.heading(say.text("method_policy")) + blocks.bullet_list(lines))
         st.html(blocks.heading(say.text("method_sources")) + blocks.bullet_list(SOURCES))
     with right:
-        rows = [
-            (package.name, package.version or UNDEFINED, package.licence or UNDEFINED)
-            for package in installed_packages()
-        ]
-        header = [say.text(f"method_column_{key}") for key in ("package", "version", "licence")]
+        rows = [(name, version or UNDEFINED) for name, version in installed_packages().items()]
+        header = [say.text(f"method_column_{key}") for key in ("package", "version")]
         caption = say.text("method_versions_caption")
         st.html(
             blocks.heading(say.text("method_versions"))
-            + blocks.simple_table(header, rows, caption=caption, n_text=3)
+            + blocks.simple_table(header, rows, caption=caption, n_text=2)
         )
 
 

@@ -31,7 +31,6 @@ FACET_TITLES = {
     "decision": "names_facet_decision",
     "certainty": "names_facet_certainty",
     "mentions": "names_facet_mentions",
-    "script": "names_facet_script",
     "role": "names_facet_role",
 }
 COLUMNS = (
@@ -64,7 +63,7 @@ def draw(say: Words, report: AuditReport) -> None:
     side, main = st.columns([1.2, 4], gap="medium")
     with side:
         wish = draw_wish(say)
-        counts_place = st.container()
+        draw_facets(say, table)
     wish = Wish(
         chosen={facet: tuple(st.session_state.get(f"names_{facet}") or ()) for facet in FACETS},
         text=wish.text,
@@ -72,9 +71,7 @@ def draw(say: Words, report: AuditReport) -> None:
         is_descending=wish.is_descending,
         is_revealed=is_revealed(),
     )
-    found, counts = select(table, wish=wish)
-    with counts_place:
-        draw_facets(say, table, counts)
+    found = select(table, wish=wish)
     with main:
         draw_table(say, report, found, wish=wish)
     chosen = row_of(table, st.session_state.get("names_chosen", ""))
@@ -159,8 +156,8 @@ def draw_wish(say: Words) -> Wish:
     return Wish(text=text or "", sort=sort or "score", is_descending=order != "asc")
 
 
-def draw_facets(say: Words, table: pd.DataFrame, counts: Mapping[str, Mapping[str, int]]) -> None:
-    """Draw the facets that divide this list, each choice with the names it would leave."""
+def draw_facets(say: Words, table: pd.DataFrame) -> None:
+    """Draw the facets that divide this list, each choice with its names."""
     for facet, title in FACET_TITLES.items():
         codes = choices(table, facet)
         if len(codes) > 1:
@@ -168,7 +165,7 @@ def draw_facets(say: Words, table: pd.DataFrame, counts: Mapping[str, Mapping[st
                 code: say.text(
                     "kind_n",
                     kind=plain(code_words(say, table, facet=facet, code=code)),
-                    n=counts[facet][code],
+                    n=int((table[facet] == code).sum()),
                 )
                 for code in codes
             }

@@ -176,7 +176,6 @@ def draw_scores(say: Words, report: AuditReport) -> None:
         kinds,
         labels=labels,
         axis=say.text(f"axis_{report.fixed_score}"),
-        is_log=report.is_log,
     )
     st.plotly_chart(figure, config=charts.CONFIG, alt=say.text("scores_alt"), key="scores")
     with st.expander(say.text("as_table")):

@@ -209,10 +209,10 @@ def draw_downloads(
             **more,
         )
 
-    def files(only: str = "") -> dict[str, bytes]:
+    def files() -> dict[str, bytes]:
         return bundle_files(
             report, choice=choice, other=other, references=references, documents=documents,
-            seal=log_seal(), only=only,
+            seal=log_seal(),
         )  # fmt: skip
 
     st.html(blocks.heading(say.text("report_downloads"), below=say.text("report_zip_below")))
@@ -224,7 +224,7 @@ def draw_downloads(
         type="primary",
     )
     for key, (file, mime) in FILES.items():
-        button(key, lambda file=file: files(file)[file], f"{name}-{file}", mime)
+        button(key, lambda file=file: files()[file], f"{name}-{file}", mime)
 
 
 def restore(digest: str, *, language: str) -> None:

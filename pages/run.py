@@ -115,7 +115,6 @@ def plan_and_start(
         generation=settings.generation,
         posterior=settings.posterior,
         seed=settings.seed,
-        threshold=settings.threshold,
         dtype=settings.dtype,
         device=settings.device,
     )

@@ -28,7 +28,7 @@ def page() -> None:
         draw_shown(say, trainings, active=active)
         if trainings or not active:
             draw_list(say, trainings)
-        draw_new(say, trainings)
+        draw_new(say)
     except cached.AuditError as error:
         st.html(blocks.heading(say.text("no_data"), below=error.written(say.language)))
 

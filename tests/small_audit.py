@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from audit import run
-from audit.attack import evidence, generation, judgement, metrics, posterior
-from audit.attack.cohort import cohort_test
+from audit.attack import evidence, generation, metrics, posterior
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
 from audit.names.candidates import make_candidates
 from audit.names.pools import us_pool
@@ -46,7 +44,6 @@ def same_answer(one: AuditReport, other: AuditReport) -> bool:
 def make_small() -> None:
     """Make shards, and what follows the evidence, small enough for a test."""
     evidence.INPUTS_PER_SHARD = 200
-    judgement.cohort_test = partial(cohort_test, n_permutations=99)
     metrics.N_REPLICATES = 200
 
 
@@ -54,7 +51,7 @@ def make_small() -> None:
 def small():
     with pytest.MonkeyPatch.context() as patch:
         for module, name in (
-            (evidence, "INPUTS_PER_SHARD"), (judgement, "cohort_test"), (metrics, "N_REPLICATES"),
+            (evidence, "INPUTS_PER_SHARD"), (metrics, "N_REPLICATES"),
         ):  # fmt: skip
             patch.setattr(module, name, getattr(module, name))  # put back at the end
         make_small()

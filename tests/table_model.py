@@ -52,9 +52,10 @@ class TableModel(nn.Module):
 
     def __init__(self, table: Floats, *, slots: tuple[int, int]) -> None:
         super().__init__()
-        self.bert = _TableBody(table, slots)
+        self.base_model = _TableBody(table, slots)
         self.cls = nn.Identity()
         self.config = SimpleNamespace(vocab_size=N_VOCABULARY)
+        self.weight = nn.Parameter(torch.ones(1))  # of no matter, but a model has some
 
 
 def compatible_table(joint: Floats = JOINT) -> Floats:

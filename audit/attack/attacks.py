@@ -112,11 +112,7 @@ def attack(
     pool: NamePool,
     sources: Sources,
 ) -> AttackResult:
-    """Take what both models say of names, from `sources`, and score it; `names` as in the task.
-
-    Scenario 1: let both models generate, and look for the names in what comes out. Scenario 2:
-    compare the posteriors of both models on the same masked passages.
-    """
+    """Take what both models say of names, from `sources`, and score it; `names` as in the task."""
     listed, tokenizer = request.candidates, pair.hospital.tokenizer
     pieces = spelling.part_pieces(names, kind=main_lead(request), tokenizer=tokenizer)
     found: dict[str, Any]
@@ -152,6 +148,8 @@ def attack(
         return product[:, : len(listed)]
 
     return AttackResult(
+        listed=names.rows(range(len(listed))),
+        scenario=request.scenario_number,
         scores=scored(len(counts), with_errors=True) | chain,
         n_pieces=pieces.n_pieces.sum(axis=1),
         parts=parts,
@@ -192,7 +190,7 @@ def _generated(
         mass = _part_masses(found, task, pieces, columns)
         sums |= {f"{who}_mass": mass, f"{who}_hits": hits, f"{who}_full_hits": full_hits}
         counted = count_lexicon_names(texts, candidates=listed, **lexicon)
-        details[who] = _quality(found, task) | {"name_counts": vars(counted)}
+        details[who] = {"name_counts": vars(counted)}
         documents[who] = texts
     return {
         "sums": sums, "counts": found.n_documents, "chain": {}, "details": details,
@@ -252,11 +250,8 @@ def _generation_task(
             do="Shorten it, or ask for more tokens.",
         n_inner=len(inner) + 2, n_tokens=settings.n_tokens)  # fmt: skip
     ids = [tokenizer.cls_token_id, *inner, *[mask] * n_free, tokenizer.sep_token_id]
-    first = ids.index(mask)
-    end = next(i for i in range(first, len(ids)) if ids[i] != mask)
     return GenerationTask(
         prompt=tuple(ids),
-        name_slots=tuple(range(first, end)),
         mask_id=mask,
         multi_piece_parts=tuple(sorted({part for _, _, part in _spelled(pieces) if part[1:]})),
         seed=request.seed,
@@ -288,20 +283,6 @@ def _part_masses(
             found.part_mass[:, place[part]] if part[1:] else found.mass[:, part[0]]
         )
     return mass
-
-
-def _quality(found: GeneratedShard, task: GenerationTask) -> dict[str, object]:
-    """Return how good the documents are: masks left, duplicates, visits of the name slots."""
-    n_documents = len(found.documents)
-    n_left = int((found.documents == task.mask_id).sum())
-    return {
-        "n_documents": n_documents,
-        "n_masks_left": n_left,
-        "masks_left_per_document": n_left / n_documents,
-        "n_distinct_documents": len(np.unique(found.documents, axis=0)),
-        "name_slot_visits_per_document": float(found.n_slot_visits.sum()) / n_documents,
-        "name_slot_mass_per_document": float(found.slot_mass.sum()) / n_documents,
-    }
 
 
 def owner_rows(passages: Sequence[Passage], *, candidates: Candidates) -> list[int | None]:

@@ -1,10 +1,9 @@
-"""The group as a whole: whether it stands out, and what its list could have shown at all."""
+"""Members as a group: whether they stand out, and what their list could have shown at all."""
 
 from __future__ import annotations
 
 import math
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
@@ -19,69 +18,6 @@ _Z_POWER = NormalDist().inv_cdf(POWER)
 _MIN_STRATUM = 20
 """Reference parts from which a stratum of word pieces or popularity is one of its own."""
 _CELLS_PER_CHUNK = 1_000_000  # ranks held at once while permuting
-
-
-def cohort_test(
-    member_scores: FloatArray,
-    *,
-    control_scores: FloatArray,
-    member_n_pieces: IntArray,
-    control_n_pieces: IntArray,
-    seed: int,
-    n_permutations: int = 9999,
-) -> dict[str, Any]:
-    """Test by permutation whether the group [M] ranks higher than its controls [C].
-
-    Ranks are taken, and labels permuted, among names of the same number of word pieces; the sum
-    of ranks over (n + 1) weighs the lengths. p = (1 + #) / (1 + n_permutations), one-sided; the
-    effect is the share of pairs of equal length in which the group's name scores higher, ties
-    one half, an AUC stratified by length; both NaN where no group can be compared.
-    Source: van Elteren 1960 (stratified rank sum); Phipson & Smyth 2010 (the two ones),
-    doi:10.2202/1544-6115.1585.
-    """
-    from scipy.stats import rankdata
-
-    scores, lengths = (member_scores, control_scores), (member_n_pieces, control_n_pieces)
-    n_scored = sum(int((~np.isnan(x)).sum()) for x in scores)
-    rng = np.random.default_rng(seed)
-    permuted, observed, n_wins, n_pairs = np.zeros(n_permutations), 0.0, 0.0, 0
-    compared = np.zeros(2, dtype=np.int64)
-    for length in np.unique(lengths[0]):
-        group, others = (
-            x[(of == length) & ~np.isnan(x)] for x, of in zip(scores, lengths, strict=True)
-        )
-        m, n = len(group), len(others)
-        if not m or not n:
-            continue
-        ranks = rankdata(np.concatenate([group, others]))
-        rank_sum, weight = float(ranks[:m].sum()), 1 / (m + n + 1)
-        observed += weight * rank_sum
-        permuted += weight * _permuted_sums(ranks, m, rng=rng, n_permutations=n_permutations)
-        n_wins += rank_sum - m * (m + 1) / 2
-        n_pairs += m * n
-        compared += m, n
-    # Equal statistics of different labellings may differ in the last bits.
-    n_as_high = int((permuted >= observed - 1e-9 * observed).sum())
-    return {
-        "p": (1 + n_as_high) / (1 + n_permutations) if n_pairs else math.nan,
-        "effect": n_wins / n_pairs if n_pairs else math.nan,
-        "n_members": int(compared[0]),
-        "n_controls": int(compared[1]),
-        "n_not_scored": sum(map(len, scores)) - n_scored,
-        "n_unmatched": n_scored - int(compared.sum()),
-        "n_permutations": n_permutations,
-    }
-
-
-def _permuted_sums(
-    ranks: FloatArray, n_members: int, *, rng: np.random.Generator, n_permutations: int
-) -> FloatArray:
-    """The group's sum of ranks under random labels [n_permutations]."""
-    # Sorted: the order of the rows in the file must not matter.
-    ranks = np.sort(ranks)
-    shapes = [(n_rows, len(ranks)) for n_rows in _chunks(n_permutations, width=len(ranks))]
-    shuffled = (rng.permuted(np.broadcast_to(ranks, shape), axis=1) for shape in shapes)
-    return np.concatenate([some[:, :n_members].sum(axis=1) for some in shuffled])
 
 
 def _chunks(n_rows: int, *, width: int) -> list[int]:

@@ -268,9 +268,7 @@ def undecided_mask(
     return np.asarray(~is_clear & ~np.isnan(scores) & np.isfinite(threshold))
 
 
-def held_out_threshold(
-    scores: ArrayLike, is_member: ArrayLike, *, seed: int
-) -> tuple[Confusion, list[float]]:
+def held_out_threshold(scores: ArrayLike, is_member: ArrayLike, *, seed: int) -> Confusion:
     """Choose a threshold on one half of the names, judge the other half, swap, and pool the counts.
 
     Halves are drawn stratified by truth; the threshold is the lowest control score above which at
@@ -289,7 +287,7 @@ def held_out_threshold(
         thresholds.append(float(controls[-1 - n_allowed]) if len(controls) else math.inf)
     is_judged = fold >= 0
     limits = np.array(thresholds)[fold[is_judged]]
-    return confusion(score[is_judged] > limits, member[is_judged]), thresholds
+    return confusion(score[is_judged] > limits, member[is_judged])
 
 
 def _sorted_scored(scores: ArrayLike) -> FloatArray:

@@ -3,8 +3,8 @@
 A shard's key holds everything that determines its bytes: the version of the code that makes it, the
 model, the task, the shard's place and size, the number type, the device's kind and the libraries.
 Evidence is kept per model, so that M_general's is made once for every hospital model it is compared
-with. Beside the shards lie notes of how much is there and how fast it was made, for plans. Torch is
-imported where evidence is made, so that a plan needs none.
+with. Beside the shards lies a note of how fast they were made, for plans. Torch is imported where
+evidence is made, so that a plan needs none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import platform
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -32,23 +31,19 @@ if TYPE_CHECKING:
     from audit.attack.generation import GenerationTask
     from audit.models.load import LoadedModel
 
-SIZES = ("n_documents", "n_inputs", "n_chain_inputs")
-"""Settings that say how much is made and not what."""
 INPUTS_PER_SHARD = 1000
 CHAIN_INPUTS_PER_SHARD = 100
 DOCUMENTS_PER_SHARD = {"cpu": 100, "cuda": 2000}
 """Documents that are generated side by side; on a GPU thousands of chains fill the device."""
 _MIN_SECONDS = 0.05
+"""Shards that took less say nothing of the pace."""
 
 AnyTask: TypeAlias = "PosteriorTask | GenerationTask"
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where evidence comes from: a model on a device, a store, a meter.
-
-    Plans find what is kept under `light_key`; "": not noted.
-    """
+    """Where evidence comes from: a model on a device, a store, a meter."""
 
     loaded: LoadedModel
     device: str
@@ -57,7 +52,6 @@ class Source:
     meter: Meter
     phase: str
     kernels: str = "default"
-    light_key: str = ""
 
 
 def shard_sizes(device: str) -> dict[str, int]:
@@ -100,9 +94,7 @@ def collect(source: Source, task: AnyTask, *, kind: str, n_total: int) -> Any:
         else:
             place = {"shard": shard, "first": first, "n": n_here}
             found.append(_made(source, task, kind, place, key=key))
-            note_made(source.store, source.light_key, kind, n_made=first + n_here, n_shard=n_shard)
     source.meter.finish(source.phase)
-    note_made(source.store, source.light_key, kind, n_made=n_total, n_shard=n_shard)
     joined = {
         name: (np.sum if name.startswith("passage_") else np.concatenate)(
             [arrays[name] for arrays in found], axis=0
@@ -148,7 +140,7 @@ def _made(
     arrays = dict(vars(found))
     source.store.put(key, arrays=arrays, meta={"kind": kind})
     seconds = time.monotonic() - started
-    if source.light_key and seconds >= _MIN_SECONDS:
+    if seconds >= _MIN_SECONDS:
         n_parameters = sum(p.numel() for p in source.loaded.model.parameters())
         note_pace(
             source.store, kind, device=source.device, dtype=source.dtype,
@@ -174,41 +166,6 @@ def backend(device: str) -> dict[str, str]:
         "transformers": transformers.__version__,
         "numpy": np.__version__,
     }
-
-
-def light_key(question: Mapping[str, Any], *, who: str, device: str) -> str:
-    """Return a digest of what determines one model's evidence, its amount left out.
-
-    Lighter than a shard's own key, which needs the tokenizer and the number of threads: what it
-    says is kept can, after a change of those, have to be made again. `question` as
-    `AuditRequest.question` has it, `who` is "general" or "hospital", `device` "cpu" or "cuda".
-    """
-    names = ("evidence_version", "scenario", "candidates", "passages", "seed", "dtype", "name_pool")
-    return _digest({name: question.get(name) for name in names} | {
-        "model": question[who],
-        "settings": {k: v for k, v in dict(question["settings"]).items() if k not in SIZES},
-        "device": device,
-        "libraries": [version(name) for name in ("torch", "transformers", "numpy")],
-    })  # fmt: skip
-
-
-def note_made(store: Store, key: str, kind: str, *, n_made: int, n_shard: int) -> None:
-    """Note that `n_made` units are kept, in shards of `n_shard`; fewer than before change nothing.
-
-    `key` is a `light_key`; "" where the question is not known, and then nothing is noted.
-    """
-    if not key:
-        return
-    known = store.get_record(f"made/{key}/{kind}") or {}
-    if n_made > int(known.get("n_made", 0)):
-        store.put_record(f"made/{key}/{kind}", {"n_made": n_made, "n_shard": n_shard})
-
-
-def n_made(store: Store, key: str, kind: str, *, n_wanted: int) -> int:
-    """Return how many of the wanted units need not be made again: whole shards, or all of them."""
-    known = store.get_record(f"made/{key}/{kind}") or {}
-    n, n_shard = int(known.get("n_made", 0)), max(1, int(known.get("n_shard", 1)))
-    return n if n == n_wanted else min(n, n_wanted) // n_shard * n_shard
 
 
 def note_pace(store: Store, kind: str, *, device: str, dtype: str, seconds_per_work: float) -> None:

@@ -37,7 +37,6 @@ class GenerationTask:
 
     # [L] token ids of x(0), special tokens included; every [MASK] in it is sampled.
     prompt: tuple[int, ...]
-    name_slots: tuple[int, ...]  # Positions where a name is expected: the first run of masks.
     mask_id: int
     # Q parts of several word pieces, each a tuple of ids.
     multi_piece_parts: tuple[tuple[int, ...], ...]
@@ -65,13 +64,11 @@ class GeneratedShard:
     n_documents: IntArray  # [b] documents of each block.
     documents: IntArray  # [B, L] token ids after the last step.
     # [b, V] renormalised top-k probability of each token, summed over documents, steps and all
-    # sampled positions, or the name slots alone.
+    # sampled positions.
     mass: FloatArray
-    slot_mass: FloatArray
     # [b, Q] the same for parts of several pieces: the probability of the piece that completes the
     # part where its neighbours stand in place.
     part_mass: FloatArray
-    n_slot_visits: IntArray  # [b] how often a name slot was sampled.
 
 
 def shard_draws(
@@ -117,16 +114,12 @@ def generated_shard(
         for at, number in zip(*drawn, strict=True):
             step(model, task, state, positions=at, uniforms=number, tally=tally)
             tick(n)
-    is_slot = np.isin(positions, task.name_slots).sum(axis=0)  # [B]
     n_documents_of = np.bincount(blocks)
-    mass, slot_mass = _floats(tally.mass, 2, len(n_documents_of), n_vocabulary)
     return GeneratedShard(
         n_documents=n_documents_of,
         documents=state.cpu().numpy().astype(np.int64),
-        mass=mass,
-        slot_mass=slot_mass,
-        part_mass=_floats(tally.parts, len(mass), len(task.multi_piece_parts)),
-        n_slot_visits=np.bincount(blocks, weights=is_slot).astype(np.int64),
+        mass=_floats(tally.mass, len(n_documents_of), n_vocabulary),
+        part_mass=_floats(tally.parts, len(n_documents_of), len(task.multi_piece_parts)),
     )
 
 
@@ -159,7 +152,7 @@ def step(
 
 
 class _Tally:
-    """Integer sums of probability mass by block: over all positions, name slots, and parts."""
+    """Integer sums of probability mass by block: of tokens, and of parts of several pieces."""
 
     def __init__(
         self, task: GenerationTask, *, blocks: IntArray, n_vocabulary: int, device: str
@@ -167,23 +160,20 @@ class _Tally:
         n_blocks, parts = int(blocks[-1]) + 1, task.multi_piece_parts
         self._n_vocabulary, self._n_parts = n_vocabulary, len(parts)
         self._block = torch.from_numpy(blocks).to(device)  # [B]
-        self._slots = torch.tensor(task.name_slots, device=device)
         of_length = {n: [i for i, part in enumerate(parts) if len(part) == n]
                      for n in sorted(set(map(len, parts)))}  # fmt: skip
         self._groups = [
             [torch.tensor(x, device=device) for x in (index, [parts[i] for i in index])]
             for index in of_length.values()
         ]
-        self.mass = torch.zeros((2, n_blocks * n_vocabulary), dtype=torch.int64, device=device)
+        self.mass = torch.zeros(n_blocks * n_vocabulary, dtype=torch.int64, device=device)
         self.parts = torch.zeros(n_blocks * self._n_parts, dtype=torch.int64, device=device)
 
     def add(self, state: Tensor, positions: Tensor, tokens: Tensor, weights: Tensor) -> None:
         """Add one step: `weights` [B, k] of `tokens` [B, k] at `positions` [B]."""
         mass = (weights.double() * FIXED_POINT).round().long()
         where = (self._block.unsqueeze(dim=1) * self._n_vocabulary + tokens).flatten()
-        in_slot = torch.isin(positions, self._slots).unsqueeze(dim=1)
-        for sums, added in zip(self.mass, (mass, mass * in_slot), strict=True):
-            sums.index_add_(0, where, added.flatten())
+        self.mass.index_add_(0, where, mass.flatten())
         for index, parts in self._groups:  # [q], [q, length]
             self._add_parts(state, positions, tokens, mass, index, parts)
 

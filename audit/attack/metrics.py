@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,14 @@ from audit.attack.decisions import (
     f1_interval,
     held_out_threshold,
     rank_p_values,
+    undecided_mask,
+)
+from audit.attack.scores import (
+    FIXED_SCORE,
+    GENERAL_ALONE,
+    POPULARITY,
+    AttackResult,
+    ScoreKind,
 )
 from audit.errors import AuditError
 from audit.names.candidates import CANARY, CONTROL_KINDS, Candidates
@@ -52,8 +60,6 @@ N_REPLICATES = 2000
 _DRAWN_NAMES = 2_000_000
 """Names drawn at most for the interval of any other ranking: 2,000 replicates up to 1,000 names,
 200 for 10,000, which keeps a list of 10,000 names and ten rankings within some seconds."""
-GENERAL_ALONE = "general_alone"
-"""Name of the baseline that ranks by M_general alone."""
 MAX_ROLES = 12
 """Roles that are measured: those with most members."""
 MIN_HELD_OUT = 19
@@ -91,141 +97,94 @@ def plain(value: object) -> Any:
     return plain({one.name: getattr(value, one.name) for one in fields(value)} | more)
 
 
-@dataclass(frozen=True, eq=False)
-class ScoredNames:
-    """N names of a list with what attacks and baselines say of each; higher = more member-like."""
-
-    is_member: tuple[bool | None, ...]  # None: unknown, left out of every measure and counted.
-    control_kind: tuple[str, ...]  # One of `LISTED_KINDS` for controls; "" for others.
-    scores: Mapping[str, FloatArray]  # Name of formula -> [N]; NaN: not scored.
-    rules: Mapping[str, BoolArray]  # Name of rule -> [N] decisions.
-    baselines: Mapping[str, FloatArray]
-    baseline_rules: Mapping[str, BoolArray]
-    fixed_score: str  # The one of `scores` chosen beforehand.
-    # Name of rule -> [N], True where Monte-Carlo error covers its threshold.
-    undecided: Mapping[str, BoolArray] = field(default_factory=dict)
-    # [N, 2] columns of each name's first and last part (-1: none): names that share one are no
-    # independent draws. None: no two share any.
-    parts: IntArray | None = None
-
-    def strata(self) -> dict[str, tuple[IntArray, BoolArray]]:
-        """Return rows and their truth by kind of controls: "all", then each kind on the list.
-
-        Without members or without controls there are none.
-        """
-        truth = np.array([one is True for one in self.is_member], dtype=np.bool_)
-        kinds = np.array(self.control_kind, dtype=np.str_)
-        controls = {kind: kinds == kind for kind in LISTED_KINDS if (kinds == kind).any()}
-        if not truth.any() or not controls:
-            return {}
-        rows = {
-            kind: np.flatnonzero(truth | of_kind)
-            for kind, of_kind in ({"all": kinds != ""} | controls).items()
-        }
-        return {kind: (some, truth[some]) for kind, some in rows.items()}
-
-
-def membership_metrics(
-    names: ScoredNames, *, seed: int, threshold: float | None = None
-) -> dict[str, Any]:
+def membership_metrics(attack: AttackResult, *, seed: int) -> dict[str, Any]:
     """Measure every score, rule and baseline in every stratum of controls; `plain` writes it.
 
-    `threshold`, if given, is applied to the fixed score (strictly greater). The same `seed` draws
-    the same number of names for every ranking of a stratum; intervals of others than the fixed
-    score and M_general alone use fewer replicates on long lists (the number is part of the result).
+    Strata are "all", then each kind of controls on the list; there are none without members or
+    without controls. The same `seed` draws the same number of names for every ranking of a stratum;
+    intervals of others than the fixed score and M_general alone use fewer replicates on long lists
+    (the number is part of the result).
     """
-    strata = {
-        kind: _stratum(names, rows, truth, seed=seed, threshold=threshold)
-        for kind, (rows, truth) in names.strata().items()
-    }
     return {
-        "fixed_score": names.fixed_score,
-        "n_unknown": names.is_member.count(None),
-        "seed": seed,
-        "strata": strata,
+        "strata": {
+            kind: _stratum(attack, rows, truth, seed=seed)
+            for kind, (rows, truth) in _strata(attack.listed).items()
+        }
     }
+
+
+def _strata(names: Candidates) -> dict[str, tuple[IntArray, BoolArray]]:
+    """Rows and their truth by kind of controls."""
+    truth = truth_mask(names, truth=True)
+    kinds = np.array(names.control_kind, dtype=np.str_)
+    kinds[kinds == "reference"] = "given"
+    controls = {kind: kinds == kind for kind in LISTED_KINDS if (kinds == kind).any()}
+    if not truth.any() or not controls:
+        return {}
+    masks = {kind: truth | of_kind for kind, of_kind in ({"all": kinds != ""} | controls).items()}
+    return {kind: (np.flatnonzero(mask), truth[mask]) for kind, mask in masks.items()}
 
 
 def _stratum(
-    names: ScoredNames, rows: IntArray, truth: BoolArray, *, seed: int, threshold: float | None
+    attack: AttackResult, rows: IntArray, truth: BoolArray, *, seed: int
 ) -> dict[str, object]:
     """Measure the given rows."""
-
-    def rule(counts: Confusion, **more: object) -> dict[str, object]:
-        """What a yes/no rule reaches; `n_not_scored` names are not counted."""
-        return dict.fromkeys(("n_undecided", "all_right", "all_wrong")) | {
-            "confusion": counts, "f1": f1_interval(counts, seed=seed), "n_not_scored": 0,
-            "thresholds": (),
-        } | more  # fmt: skip
-
-    def flagged(name: str, flag: BoolArray) -> dict[str, object]:
-        counts = confusion(flag[rows], truth)
-        if name not in names.undecided:
-            return rule(counts)
-        # Every undecided name judged rightly, and wrongly: the attack's best and worst case.
-        is_open = names.undecided[name][rows]
-        right, wrong = (np.where(is_open, to, flag[rows]) for to in (truth, ~truth))
-        return rule(
-            counts, n_undecided=int(is_open.sum()), all_right=confusion(right, truth),
-            all_wrong=confusion(wrong, truth),
-        )  # fmt: skip
-
-    def ranking(name: str, score: FloatArray) -> RankingIntervals:
-        is_headline = name in (names.fixed_score, GENERAL_ALONE)
-        n_fewer = max(200, min(N_REPLICATES, _DRAWN_NAMES // len(rows)))
-        return bootstrap_ranking(
-            score[rows],
-            truth,
-            seed=seed,
-            clusters=() if names.parts is None else tuple(names.parts[rows].T),
-            n_replicates=N_REPLICATES if is_headline else n_fewer,
+    columns = {name: column[rows] for name, column in attack.rankings().items()}
+    n_fewer = max(200, min(N_REPLICATES, _DRAWN_NAMES // len(rows)))
+    rankings = {
+        name: bootstrap_ranking(
+            column, truth, seed=seed, clusters=tuple(attack.parts.of_name[rows].T),
+            n_replicates=N_REPLICATES if name in (FIXED_SCORE, GENERAL_ALONE) else n_fewer,
         )
+        for name, column in columns.items()
+    }  # fmt: skip
 
-    def at(score: FloatArray, counts: Confusion, thresholds: list[float]) -> dict[str, object]:
-        n_not_scored = int(np.isnan(score[rows]).sum())
-        return rule(counts, n_not_scored=n_not_scored, thresholds=thresholds)
+    def reached(counts: Confusion) -> dict[str, object]:
+        return {"confusion": counts, "f1": f1_interval(counts, seed=seed)}
 
-    fixed = names.scores[names.fixed_score]
+    def rule(kind: ScoreKind) -> dict[str, object]:
+        """What the paper's rule reaches; with undecided names all judged rightly, and wrongly."""
+        value, error = attack.scores[kind.name][:, rows]
+        flag, threshold = value > 0, np.zeros(len(rows))
+        told = reached(confusion(flag, truth))
+        if kind.is_count:
+            return told
+        n_blocks = len(attack.block_counts)
+        is_open = undecided_mask(
+            value, standard_error=error, threshold=threshold, n_blocks=n_blocks
+        )
+        right, wrong = (np.where(is_open, to, flag) for to in (truth, ~truth))
+        return told | {
+            "n_undecided": int(is_open.sum()),
+            "all_right": confusion(right, truth),
+            "all_wrong": confusion(wrong, truth),
+        }
+
+    baselines = {name: rankings.pop(name) for name in (GENERAL_ALONE, POPULARITY)}
     return {
         "n_members": int(truth.sum()),
         "n_controls": int((~truth).sum()),
-        "always_member": rule(confusion(np.ones_like(truth), truth)),
-        "rules": {name: flagged(name, flag) for name, flag in names.rules.items()},
+        "always_member": reached(confusion(np.ones_like(truth), truth)),
+        "rules": {kind.rule: rule(kind) for kind in attack.kinds if kind.rule},
         "baseline_rules": {
-            name: flagged(name, flag) for name, flag in names.baseline_rules.items()
+            kind.general_rule: rule(kind) for kind in attack.kinds if kind.general_rule
         },
-        "scores": {name: ranking(name, score) for name, score in names.scores.items()},
-        "baselines": {name: ranking(name, score) for name, score in names.baselines.items()},
+        "scores": rankings,
+        "baselines": baselines,
         "held_out": {
-            name: at(score, *held_out_threshold(score[rows], truth, seed=seed))
-            for name, score in {**names.baselines, **names.scores}.items()
+            name: reached(held_out_threshold(column, truth, seed=seed))
+            for name, column in columns.items()
         },
-        "free": None
-        if threshold is None
-        else at(fixed, _above(fixed[rows], truth, threshold), [threshold]),
     }
 
 
-def _above(score: FloatArray, truth: BoolArray, threshold: float) -> Confusion:
-    is_scored = ~np.isnan(score)
-    return confusion(score[is_scored] > threshold, truth[is_scored])
-
-
-def quick_measures(names: ScoredNames) -> dict[str, Any]:
-    """Return AUCs and rule counts by stratum, without intervals."""
+def quick_measures(attack: AttackResult) -> dict[str, Any]:
+    """Return AUCs by stratum, without intervals."""
+    columns = attack.rankings()
     return {
-        kind: plain({
-            "auc": {
-                name: auc(column[rows], truth)
-                for name, column in (*names.scores.items(), *names.baselines.items())
-            },
-            "rules": {
-                name: confusion(flag[rows], truth)
-                for name, flag in (*names.rules.items(), *names.baseline_rules.items())
-            },
-        })
-        for kind, (rows, truth) in names.strata().items()
-    }  # fmt: skip
+        kind: {"auc": plain({name: auc(column[rows], truth) for name, column in columns.items()})}
+        for kind, (rows, truth) in _strata(attack.listed).items()
+    }
 
 
 def truth_mask(candidates: Candidates, *, truth: bool | None) -> BoolArray:
@@ -234,48 +193,38 @@ def truth_mask(candidates: Candidates, *, truth: bool | None) -> BoolArray:
 
 
 def measures_by_role(
-    candidates: Candidates,
-    *,
-    scores: Sequence[FloatArray],
-    flags: Sequence[BoolArray],
-    parts: IntArray | None = None,
-    threshold: float | None = None,
+    attack: AttackResult, flag: BoolArray, *, general_flag: BoolArray
 ) -> list[dict[str, Any]]:
     """Measure each role's members against all listed controls, so that roles can be compared.
 
-    `candidates` are N names without canaries; `scores` and `flags` (q <= 0.05) [N] are those of
-    the attack and of M_general alone, `parts` [N, 2] as in `ScoredNames`, `threshold` is free
-    or None. Roles with most members come first, then by name; [] where no member has one.
-    Median mentions stand beside them, for a role that is mentioned more often is easier to
-    find.
+    The list is without canaries; flags [N] (q <= 0.05) are of the attack and of M_general alone.
+    Roles with most members come first, then by name; [] where no member has one. Median mentions
+    stand beside them, for a role that is mentioned more often is easier to find.
     """
-    roles = np.array(candidates.role, dtype=np.str_)
-    members, controls = (truth_mask(candidates, truth=truth) for truth in (True, False))
+    listed = attack.listed
+    score, general = (attack.listed_scores(name) for name in (FIXED_SCORE, attack.general_score))
+    roles = np.array(listed.role, dtype=np.str_)
+    members, controls = (truth_mask(listed, truth=truth) for truth in (True, False))
+    n_mentions = _mentions(listed)
     counts = Counter(roles[members].tolist())
     if not any(counts):
         return []
     found = []
     for role in sorted(counts, key=lambda role: (-counts[role], role))[:MAX_ROLES]:
         mine, own = members & (roles == role), controls & (roles == role)
-        rows = mine | controls
-        clusters = () if parts is None else tuple(parts[rows].T)
-        mentions = [n for n, is_mine in zip(candidates.n_mentions, mine, strict=True)
-                    if is_mine and n is not None]  # fmt: skip
-        aucs = [auc_interval(one[rows], mine[rows], clusters=clusters) for one in scores]
-        above = None if threshold is None else _flagged(mine, scores[0] > threshold, scores[0])
+        rows, known = mine | controls, n_mentions[mine & ~np.isnan(n_mentions)]
+        clusters = tuple(attack.parts.of_name[: len(listed)][rows].T)
+        aucs = [auc_interval(x[rows], mine[rows], clusters=clusters) for x in (score, general)]
         found.append(plain({
             "role": role,
             "n_members": counts[role],
             "n_controls": int(controls.sum()),
-            "n_not_scored": int(np.isnan(scores[0][rows]).sum()),
-            "n_role_controls": int(own.sum()),
-            "median_mentions": float(np.median(mentions)) if mentions else math.nan,
+            "median_mentions": float(np.median(known)) if len(known) else math.nan,
             "auc": aucs[0],
             "general_auc": aucs[1],
-            "flagged": _flagged(mine, flags[0], scores[0]),
-            "general_flagged": _flagged(mine, flags[1], scores[1]),
-            "role_controls_flagged": _flagged(own, flags[0], scores[0]),
-            "above": above,
+            "flagged": _flagged(mine, flag, score),
+            "general_flagged": _flagged(mine, general_flag, general),
+            "role_controls_flagged": _flagged(own, flag, score),
         }))  # fmt: skip
     return found
 
@@ -286,24 +235,20 @@ def _flagged(who: BoolArray, flag: BoolArray, score: FloatArray) -> Rate:
     return Rate(int((flag & scored).sum()), int(scored.sum()))
 
 
-def by_mentions(
-    score: FloatArray, flag: BoolArray, candidates: Candidates
-) -> list[dict[str, object]]:
+def _mentions(names: Candidates) -> FloatArray:
+    """Mentions [N]; NaN where not known."""
+    return np.array([math.nan if n is None else n for n in names.n_mentions], dtype=float)
+
+
+def by_mentions(flag: BoolArray, candidates: Candidates) -> list[dict[str, object]]:
     """Return detection against the number of mentions: how many members of each bin are flagged."""
-    mentions = np.array([math.nan if n is None else n for n in candidates.n_mentions], dtype=float)
-    members, controls = (truth_mask(candidates, truth=truth) for truth in (True, False))
+    mentions, members = _mentions(candidates), truth_mask(candidates, truth=True)
     found = []
     for low, high in MENTION_BINS:
         rows = members & (mentions >= low) & (mentions <= (high or math.inf))
-        if rows.any():
-            found.append(plain({
-                "from": low,
-                "to": high,
-                "n_names": int(rows.sum()),
-                "flagged": Rate(int(flag[rows].sum()), int(rows.sum())),
-                "median_score": float(np.nanmedian(score[rows])),
-                "auc": auc(score[rows | controls], rows[rows | controls]),
-            }))  # fmt: skip
+        if n_names := int(rows.sum()):
+            flagged = plain(Rate(int(flag[rows].sum()), n_names))
+            found.append({"from": low, "to": high, "n_names": n_names, "flagged": flagged})
     return found
 
 
@@ -353,11 +298,10 @@ def exposure(
         return {
             "n_mentions": count,
             "n_names": len(scored),
-            "n_not_scored": len(rows) - len(scored),
             "bits": _mean_bits(bits, count=count or 0, seed=seed, n_held_out=n_held_out),
             "found": Rate(int((p[scored] <= ALPHA).sum()), len(scored)),
             "above_twin": above,
-            "above_twin_p": _binomial_tail(above),
+            "above_twin_p": _binomial_tail(above.n_hits, len(pairs)),
         }
 
     groups = [group(np.flatnonzero(counts == n), n) for n in np.unique(counts).tolist()]
@@ -393,11 +337,9 @@ def _mean_bits(bits: FloatArray, *, count: int, seed: int, n_held_out: int) -> E
     return Estimate(float(bits.mean()), float(low), float(high))
 
 
-def _binomial_tail(rate: Rate) -> float:
+def _binomial_tail(n_hits: int, n: int) -> float:
     """Chance of as many hits or more at one half."""
-    n = rate.n_total
-    ways: int = sum(math.comb(n, k) for k in range(rate.n_hits, n + 1))
-    return float(ways / 2**n) if n else math.nan
+    return sum(math.comb(n, k) for k in range(n_hits, n + 1)) / 2**n if n else math.nan
 
 
 def _found_from(groups: Sequence[Mapping[str, Any]], *, seed: int) -> Estimate:
@@ -420,25 +362,24 @@ def _found_from(groups: Sequence[Mapping[str, Any]], *, seed: int) -> Estimate:
     return Estimate(first_half(hits / totals), float(low), float(high))
 
 
-def exposure_record(
-    scores: Mapping[str, FloatArray], candidates: Candidates, *, fixed: str, seed: int
-) -> dict[str, Any] | None:
+def exposure_record(attack: AttackResult, *, seed: int) -> dict[str, Any] | None:
     """Return what the canaries show, as plain values; None for a list without planted names.
 
-    `scores`, M_general alone among them, hold the listed names first [N or more]. "scores" of
-    the result is empty where no held-out name is scored: then nothing can be ranked.
+    "scores" is empty where no held-out name is scored: then nothing can be ranked.
     """
-    canaries = [row for row in range(len(candidates)) if candidates.is_canary(row)]
-    planted = [row for row in canaries if candidates.is_member[row]]
-    held_out = [row for row in canaries if not candidates.is_member[row]]
+    listed = attack.listed
+    canaries = [row for row in range(len(listed)) if listed.is_canary(row)]
+    planted = [row for row in canaries if listed.is_member[row]]
+    held_out = [row for row in canaries if not listed.is_member[row]]
     if not planted:
         return None
-    counts = [int(candidates.n_mentions[row] or 0) for row in planted]
+    counts = [int(listed.n_mentions[row] or 0) for row in planted]
     found = {
         name: exposure(column[planted], n_mentions=counts, held_out=column[held_out], seed=seed)
-        for name, column in scores.items()
+        for name, column in attack.rankings().items()
+        if name != POPULARITY
     }
-    is_paired, score = len(planted) == len(held_out), scores[fixed]
+    is_paired, score = len(planted) == len(held_out), attack.listed_scores(FIXED_SCORE)
     p = rank_p_values(score[planted], controls=score[held_out])
     columns = {
         "name_id": planted,
@@ -446,21 +387,22 @@ def exposure_record(
         "score": score[planted].tolist(),
         "bits": exposure_bits(p).tolist(),
         "p": p.tolist(),
-        "twin_id": held_out if is_paired else [None] * len(planted),
         "twin_score": score[held_out].tolist() if is_paired else [None] * len(planted),
     }
-    rows = zip(*columns.values(), strict=True) if found[fixed] else ()
+    rows = zip(*columns.values(), strict=True) if found[FIXED_SCORE] else ()
     record = {
         "n_planted": len(planted),
         "n_held_out": len(held_out),
         "is_paired": is_paired,
-        "fixed_score": fixed,
+        "fixed_score": FIXED_SCORE,
         "alpha": ALPHA,
         "scores": {name: one for name, one in found.items() if one},
         "names": plain([dict(zip(columns, row, strict=True)) for row in rows]),
     }
-    languages = {"english": catalogue("en", "canaries"), "japanese": catalogue("ja", "canaries")}
-    return record | {name: _sentence(record, words) for name, words in languages.items()}
+    return record | {
+        language: _sentence(record, catalogue(code, "canaries"))
+        for language, code in (("english", "en"), ("japanese", "ja"))
+    }
 
 
 def _sentence(record: Mapping[str, Any], words: Mapping[str, str]) -> str:
@@ -513,7 +455,8 @@ def score_file(
         told[f"auc{end}"] = area[name]
         told[f"tpr_at_fpr{end}"] = {fpr: tpr[name] for fpr, tpr in tprs.items()}
     if threshold is not None:
-        counts = _above(score, member, threshold)
+        is_scored = ~np.isnan(score)
+        counts = confusion(score[is_scored] > threshold, member[is_scored])
         rates = {name: getattr(counts, name).value for name in ("accuracy", "precision", "recall")}
         told |= plain({"threshold": threshold, **vars(counts), "f1": counts.f1, **rates})
     return told

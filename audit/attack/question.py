@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
-    BeforeValidator,
-    ConfigDict,
+    AfterValidator,
     Field,
     PlainSerializer,
     field_validator,
@@ -20,11 +19,11 @@ from pydantic import (
 )
 
 from audit.errors import AuditError
-from audit.models.inspect import model_digest
+from audit.models.inspect import display_name, model_digest
 from audit.names.candidates import Candidates
 from audit.names.pools import pool_for
 from audit.notes.passages import Passage, Passages
-from audit.task import Record
+from audit.task import Device, Record
 
 VERSIONS = {"generation": 2, "posterior": 2, "chain": 2}
 """Of the code that makes each kind of evidence, raised whenever a change of it moves a number:
@@ -52,8 +51,7 @@ SCENARIOS = {
     2: Scenario(2, knowledge="L", anonymization="id", resource="{ D_public }", target=_TARGET),
 }
 
-DTYPES = ("float32", "bfloat16")
-DEVICES = ("auto", "cpu", "cuda")
+Dtype = Literal["float32", "bfloat16"]
 _MASKS = " [MASK]" * 5
 DEFAULT_PROMPT = f"service :{_MASKS} is a [MASK] year old"
 """Appendix B; masks fill the prompt up to `n_tokens`."""
@@ -111,33 +109,8 @@ class PosteriorSettings(Record):
     max_tokens: int = _whole("max tokens", 512, low=12, high=4096)
 
 
-class _Listed(Record):
-    """A list by itself: its NaN is written as null."""
-
-    model_config = ConfigDict(allow_inf_nan=True)
-
-    candidates: Candidates
-
-
-def _read_columns(value: object) -> object:
-    """Return the list that `_columns` wrote; anything but plain values passes."""
-    if not isinstance(value, dict):
-        return value
-    try:
-        shares = [math.nan if share is None else share for share in value["popularity"]]
-        columns = json.dumps({"candidates": value | {"popularity": shares}})
-        return _Listed.model_validate_json(columns).candidates
-    except (KeyError, TypeError, ValueError):
-        raise AuditError(
-            "This request cannot be read: it is damaged, or of another version of the program.",
-            do="Ask the question again.",
-        ) from None
-
-
-def _columns(candidates: Candidates) -> dict[str, list[Any]]:
-    columns = {name: list(column) for name, column in vars(candidates).items()}
-    columns["popularity"] = [None if math.isnan(p) else p for p in columns["popularity"]]
-    return columns
+def _columns(candidates: Candidates) -> dict[str, tuple[object, ...]]:
+    return {name: one for name, one in vars(candidates).items() if name != "popularity"}
 
 
 class AuditRequest(Record):
@@ -147,16 +120,16 @@ class AuditRequest(Record):
     scenario_number: int = Field(ge=1, le=2, title="scenario")  # Section 3.1.
     general: Path  # Directories of M_general and M_hospital.
     hospital: Path
-    # The list L, with or without truth.
-    candidates: Annotated[Candidates, BeforeValidator(_read_columns), PlainSerializer(_columns)]
+    # The list L, with or without truth; popularity is looked up anew.
+    candidates: Annotated[
+        Candidates, AfterValidator(Candidates.without_popularity), PlainSerializer(_columns)
+    ]
     passages: Passages | None = None  # Of D_public; needed in scenario 2.
     generation: GenerationSettings = GenerationSettings()
     posterior: PosteriorSettings = PosteriorSettings()
     seed: int = _whole("seed", 0, low=0, high=2**63 - 1)
-    # A free threshold on the fixed score, judged beside the others; None: none.
-    threshold: float | None = None
-    dtype: str = "float32"  # Numbers of the forward pass: "float32" or "bfloat16".
-    device: str = "auto"  # "auto", "cpu" or "cuda"; no part of the question.
+    dtype: Dtype = "float32"  # Numbers of the forward pass.
+    device: Device = "auto"  # No part of the question.
 
     @model_validator(mode="after")
     def _askable(self) -> AuditRequest:
@@ -168,20 +141,17 @@ class AuditRequest(Record):
             )
         if not len(self.candidates):
             raise AuditError("The list has no names.", where="names", do="Give at least one name.")
-        for where, value, known in (
-            ("dtype", self.dtype, DTYPES),
-            ("device", self.device, DEVICES),
-        ):
-            if value not in known:
-                raise AuditError(
-                    "is unknown.", where=where, do="Choose one of {known}.", known=", ".join(known)
-                )
         return self
 
     @property
     def scenario(self) -> Scenario:
         """The KART tuple."""
         return SCENARIOS[self.scenario_number]
+
+    @property
+    def label(self) -> str:
+        """The pair's directories, for the screen."""
+        return f"{display_name(self.general)} → {display_name(self.hospital)}"
 
     @property
     def shown_passages(self) -> tuple[Passage, ...]:
@@ -225,13 +195,13 @@ class AuditRequest(Record):
             "n_rows_left_out": len(passages.notes) if passages else 0,
             "settings": self.settings.plain(),
             "seed": self.seed,
-            "threshold": self.threshold,
+            "threshold": None,  # of audits kept before, which could have one of their own
             "dtype": self.dtype,
         }
 
-    def audit_digest(self, *, digest_of: Callable[[Path], str] = model_digest) -> str:
+    def audit_digest(self) -> str:
         """Return the digest that names the audit; raises as `question`."""
-        return question_digest(self.question(digest_of=digest_of))
+        return question_digest(self.question())
 
 
 def equal_models() -> AuditError:
@@ -247,3 +217,28 @@ def question_digest(question: Mapping[str, object]) -> str:
     """Return the digest that names an audit."""
     text = json.dumps(question, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def command_line(
+    question: Mapping[str, Any],
+    *,
+    general: str = "GENERAL",
+    hospital: str = "HOSPITAL",
+    passages: str = "passages.jsonl",
+    device: str = "auto",
+) -> str:
+    """Return the command that asks a question (as `AuditRequest.question` has it)."""
+    number, given = question["scenario"], question.get("settings", {})
+    settings = GenerationSettings if number == 1 else PosteriorSettings
+    options = {"scenario": number, "general": general, "hospital": hospital, "names": "names.csv"}
+    if number == 2:
+        options["passages"] = passages
+    flags = [flag for name, flag in settings.flags.items() if given.get(name) is False]
+    for name in settings.model_fields:
+        if name in given and name not in settings.flags:
+            options[name.removeprefix("n_").replace("_", "-")] = given[name]
+    options |= {name: question[name] for name in ("seed", "dtype") if name in question}
+    options |= {} if device == "auto" else {"device": device}
+    options["out"] = "results"
+    words = [f"--{name}={value}" for name, value in options.items()]
+    return shlex.join(["python", "-m", "audit", "run", *words, *flags])

@@ -368,10 +368,13 @@ SCORES: tuple[ScoreKind, ...] = (
 )  # fmt: skip
 """Every score, in the order of names.csv."""
 
-FIXED_SCORE = {1: "residual", 2: "residual"}
-"""The score decided on beforehand for each scenario, for names and for the group (decisions.md)."""
+FIXED_SCORE = "residual"
+"""The score decided on beforehand, for names and for the group (decisions.md)."""
 GENERAL_SCORE = {1: "general_product", 2: "general_mean_log"}
 """The same attack with M_general alone."""
+GENERAL_ALONE = "general_alone"
+"""What measures call it."""
+POPULARITY = "popularity"
 
 
 def scores_of(scenario: int) -> tuple[ScoreKind, ...]:
@@ -444,6 +447,8 @@ def jackknife(
 class AttackResult:
     """Scores of N listed names followed by R reference controls."""
 
+    listed: Candidates
+    scenario: int
     # Name of a score -> its values and standard errors [2, N + R]; of those that need "listed" or
     # "chain" [2, N] only.
     scores: Columns
@@ -465,18 +470,42 @@ class AttackResult:
     # [P, N] mean of ln p_hospital - ln p_general by passage; P = 0 in scenario 1.
     passage_log_ratio: FloatArray | None = None
 
-    def of_rows(self, rows: IntArray, *, n_listed: int) -> AttackResult:
+    @property
+    def kinds(self) -> list[ScoreKind]:
+        """The scores that this attack has."""
+        return [kind for kind in scores_of(self.scenario) if kind.name in self.scores]
+
+    @property
+    def general_score(self) -> str:
+        """Name of the score of M_general alone."""
+        return GENERAL_SCORE[self.scenario]
+
+    def listed_scores(self, name: str) -> FloatArray:
+        """One score of the listed names [N]."""
+        return self.scores[name][0, : len(self.listed)]
+
+    def rankings(self) -> dict[str, FloatArray]:
+        """Return all that listed names [N] are ranked by: scores, M_general alone, popularity."""
+        found = {kind.name: self.listed_scores(kind.name) for kind in self.kinds if kind.is_ranked}
+        return found | {
+            GENERAL_ALONE: self.listed_scores(self.general_score),
+            POPULARITY: np.array(self.listed.popularity),
+        }
+
+    def of_rows(self, rows: IntArray) -> AttackResult:
         """Return what judgement needs of some listed names, all reference controls after them."""
-        whole = np.concatenate([rows, np.arange(n_listed, len(self.n_pieces))])
+        n = len(self.listed)
+        whole = np.concatenate([rows, np.arange(n, len(self.n_pieces))])
 
         def some(scores: Columns) -> Columns:
             return {
-                name: score[:, rows if score.shape[1] == n_listed else whole]
+                name: score[:, rows if score.shape[1] == n else whole]
                 for name, score in scores.items()
             }
 
         return replace(
             self,
+            listed=self.listed.rows(rows.tolist()),
             scores=some(self.scores),
             n_pieces=self.n_pieces[whole],
             parts=replace(self.parts, of_name=self.parts.of_name[whole]),

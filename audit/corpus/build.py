@@ -8,23 +8,16 @@ Source: Nakamura et al., section 3.2.
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
-import os
 import re
-import threading
-from array import array
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import BinaryIO
 
 from audit.corpus.truth import NoteTruth, Place
-from audit.errors import AuditError
 from audit.names.people import (
     Facts,
     Patient,
@@ -40,56 +33,6 @@ from audit.notes.placeholders import BLANK, NAME_KINDS, Placeholder, find_placeh
 from audit.notes.read import Note
 from audit.shelf import new_file, whole_folder
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-_AHEAD = 3
-_WORK: list[Callable[[Any], Any]] = []
-
-
-def in_order(
-    work: Callable[[Item], Result], items: Iterable[Item], *, n_workers: int
-) -> Iterator[Result]:
-    """Map `work` over items in so many processes; one: this one."""
-    if n_workers == 1:
-        yield from map(work, items)
-        return
-    pool = ProcessPoolExecutor(
-        n_workers, multiprocessing.get_context("spawn"), initializer=_start, initargs=(work,)
-    )
-    waiting: deque[Future[Result]] = deque()
-    try:
-        for item in items:
-            waiting.append(pool.submit(_do, item))
-            if len(waiting) >= _AHEAD * n_workers:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    except BrokenProcessPool:
-        raise AuditError(
-            "A worker process was ended from outside.",
-            where="corpus",
-            do="There may be too little memory; try with fewer workers.",
-        ) from None
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _start(work: Callable[[Any], Any]) -> None:
-    _WORK[:] = [work]
-    # A worker whose parent was killed would wait for work for ever.
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _do(item: Any) -> Any:
-    return _WORK[0](item)
-
-
-def _end_with_parent() -> None:
-    if parent := multiprocessing.parent_process():
-        parent.join()
-        os._exit(1)
-
 
 class CorpusFile:
     """A file that is being written, and the SHA-256 of what is in it."""
@@ -97,11 +40,10 @@ class CorpusFile:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._sha256 = hashlib.sha256()
-        self.n_bytes = 0
 
     def write(self, data: bytes) -> None:
         """Append bytes."""
-        self.n_bytes += self._file.write(data)
+        self._file.write(data)
         self._sha256.update(data)
 
     @property
@@ -251,10 +193,8 @@ def dummy_people(patients: PatientTable, *, seed: int) -> Iterator[dict[str, obj
         }  # fmt: skip
 
 
-MAX_PATIENTS = 2_000_000
-
 # Votes: a field of the note counts more than a description, that more than a pronoun.
-_TITLE, _MAX_PRONOUN, _MAX_VOTES = 5, 3, 2**30
+_TITLE, _MAX_PRONOUN = 5, 3
 _SEX_WORDS = (
     (40, re.compile(r"(?:Sex|SEX|Gender):\s*([MFmf])")),
     (10, re.compile(
@@ -266,62 +206,57 @@ _MALE = frozenset({"male", "man", "gentleman", "boy", "m", "M"})
 _TEXT_DATE = re.compile(r"\[\*\*(\d{4})(?:-(\d{1,2})-(\d{1,2}))?\*\*\]")
 
 
+@dataclass(slots=True)
+class _Told:
+    """What the notes of a patient have told so far; `place` counts patients by their first note."""
+
+    place: int
+    votes: int = 0
+    first: date = date.max
+    last: date = date.min
+
+    def add(self, note: Note) -> None:
+        days = _days(note)
+        self.votes += _votes(note.text)
+        self.first, self.last = min([self.first, *days]), max([self.last, *days])
+
+    def facts(self) -> Facts:
+        sex = "M" if self.votes > 0 else "F" if self.votes < 0 else ""
+        days = (self.first, self.last) if self.first <= self.last else (None, None)
+        return Facts(sex, *days)
+
+
 class PatientTable:
-    """Facts about every patient of a source."""
+    """Facts about every patient of a source, in the order of their first notes."""
 
     def __init__(self) -> None:
-        self._places: dict[str, int] = {}
-        self._votes, self._first, self._last = array("i"), array("i"), array("i")
-
-    def __len__(self) -> int:
-        return len(self._places)
+        self._told: dict[str, _Told] = {}
 
     def __iter__(self) -> Iterator[str]:
-        """Go through the patients in the order of their first note."""
-        return iter(self._places)
+        return iter(self._told)
 
     def add(self, note: Note) -> int | None:
-        """Take in a note and return its patient's place, from 0 in the order of first notes."""
+        """Take in a note and return its patient's place; None for a note without a patient."""
         if not note.patient_id:
             return None
-        place = self._places.setdefault(note.patient_id, len(self._places))
-        if place == len(self._votes):
-            if place == MAX_PATIENTS:
-                raise AuditError(
-                    "There are more than {max_patients:,} patients.",
-                    where="notes",
-                    max_patients=MAX_PATIENTS,
-                )
-            for column in (self._votes, self._first, self._last):
-                column.append(0)
-        votes = self._votes[place] + _votes(note.text)
-        self._votes[place] = max(-_MAX_VOTES, min(_MAX_VOTES, votes))
-        for day in _days(note):
-            number = day.toordinal()
-            self._first[place] = min(self._first[place] or number, number)
-            self._last[place] = max(self._last[place], number)
-        return place
+        told = self._told.setdefault(note.patient_id, _Told(len(self._told)))
+        told.add(note)
+        return told.place
 
     def place(self, patient_id: str) -> int:
         """Return a patient's place; KeyError where no note of the patient was taken in."""
-        return self._places[patient_id]
+        return self._told[patient_id].place
 
     def facts(self, patient_id: str) -> Facts:
         """Return what is known about a patient."""
-        place = self._places[patient_id]
-        days = (column[place] for column in (self._first, self._last))
-        first, last = (date.fromordinal(day) if day else None for day in days)
-        return Facts(_sex(self._votes[place]), first, last)
+        return self._told[patient_id].facts()
 
 
 def facts_of_note(note: Note) -> Facts:
     """Return what one note says about its patient."""
-    days = _days(note)
-    return Facts(_sex(_votes(note.text)), min(days, default=None), max(days, default=None))
-
-
-def _sex(votes: int) -> str:
-    return "M" if votes > 0 else "F" if votes < 0 else ""
+    told = _Told(0)
+    told.add(note)
+    return told.facts()
 
 
 def _votes(text: str) -> int:

@@ -24,17 +24,11 @@ _SEXES = (("man", "男性"), ("woman", "女性"))
 
 
 class Canary(NamedTuple):
-    """A name that was planted `n_mentions` times; 0: a twin, left out of the notes.
-
-    `group` is the number of mentions of the planted names it belongs to, and of itself if planted.
-    `pair` numbers the pairs of a planted name and its twin.
-    """
+    """A name that was planted `n_mentions` times; 0: the twin of the one before, left out."""
 
     first: str
     last: str
     n_mentions: int
-    group: int
-    pair: int
 
 
 @dataclass(frozen=True)
@@ -62,7 +56,7 @@ def absent_names(
     drawn = draw_names(pool, n=n, seed=seed, accepts=will_do, purpose="canaries")
     if len(drawn) < n:
         raise AuditError(
-            ("Only {n_drawn:,} names are left that nobody carries; {n:,} are needed."),
+            "Only {n_drawn:,} names are left that nobody carries; {n:,} are needed.",
             where="canaries",
             do="Plant fewer names.",
             n_drawn=len(drawn),
@@ -83,7 +77,7 @@ def plan_canaries(
     n_needed = n_pairs * sum(counts)
     if n_needed > n_notes:
         raise AuditError(
-            ("{n_needed:,} notes are needed, one for each mention; there are {n_notes:,}."),
+            "{n_needed:,} notes are needed, one for each mention; there are {n_notes:,}.",
             where="canaries",
             do="Plant fewer names, or each less often.",
             n_needed=n_needed,
@@ -92,9 +86,9 @@ def plan_canaries(
     order = generator(seed, "canaries/names").permutation(len(names))[: 2 * n_pairs * len(counts)]
     canaries = []
     for place, index in enumerate(order.tolist()):
-        group = counts[place // 2 % len(counts)]
+        n_mentions = 0 if place % 2 else counts[place // 2 % len(counts)]
         first, last = names[index]
-        canaries.append(Canary(first, last, 0 if place % 2 else group, group, place // 2))
+        canaries.append(Canary(first, last, n_mentions))
     rows = [row for row, canary in enumerate(canaries) for _ in range(canary.n_mentions)]
     chosen = generator(seed, "canaries/notes").permutation(n_notes)[:n_needed].tolist()
     return CanaryPlan(tuple(canaries), dict(zip(chosen, rows, strict=True)))
@@ -125,9 +119,9 @@ class Planting:
         name = written_name(canary.first, canary.last)
         mask = self._mask(row, is_japanese=is_unspaced(name))
         start, stop, behind = self._where(truth.private, index, is_japanese=is_unspaced(name))
-        places = truth.inserted or ()
+        places = truth.inserted
         # What a canary replaces holds no placeholder: it lies as far from the last one in both.
-        shift = next((p.source_stop - p.stop for p in reversed(places) if p.stop <= start), 0)
+        shift = truth.in_public(start) - start
         n_longer = len(name + behind) - (stop - start)
         n_public_longer = len(mask + behind) - (stop - start)
 

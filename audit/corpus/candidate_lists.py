@@ -3,8 +3,7 @@
 Comes in: what was counted in a corpus. Goes out: lists of names, and the same as a file.
 
 Source: Nakamura et al., section 3.4. Differs: controls are left out if their full name occurs
-anywhere, in either order or with one word between; two more kinds are drawn, of two members' parts,
-and ones that match the members in popularity.
+anywhere, in either order or with one word between; one more kind is drawn, of two members' parts.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from audit.tables import read_table, write_table
 from audit.text import fold_name, written_name
 
 MEMBERS = ("patient", "staff", "canary")
-CONTROLS = ("easy", "hard", "recombined", "matched")
+CONTROLS = ("easy", "hard", "recombined")
 LISTS = (*MEMBERS, *CONTROLS)
 """Lists of `candidates.csv`: names in D_private by role, then controls by kind; twins of canaries
 are in the list "canary"."""
@@ -64,7 +63,7 @@ def draw_lists(
         sex=tuple(people.sex_of_name(name) for name in names),
     )
     known = {pair_of(*name) for name in names}
-    there = [(pair, name) for pair, name in people.staff() if found[pair]]
+    there = [(pair, name) for pair, name in people.staff.items() if found[pair]]
     order = generator(seed, "corpus/staff").permutation(len(there))[:MAX_STAFF]
     there = [there[row] for row in sorted(order.tolist()) if there[row][0] not in known]
     chosen = [one for one in there if accepts is None or accepts(*one[1])]
@@ -86,7 +85,6 @@ def draw_lists(
         "easy": matched_controls(positives, kind="easy", **drawing),
         "hard": matched_controls(positives, kind="hard", **drawing),
         "recombined": recombined_controls(positives, **drawing),
-        "matched": matched_controls(positives, **drawing),
     }
 
 
@@ -96,7 +94,7 @@ def listed_names(lists: Mapping[str, Candidates]) -> tuple[ListedNames, ...]:
     for name in LISTS:
         kinds = Counter(zip(lists[name].control_kind, lists[name].role, strict=True))
         for (kind, role), n in sorted(kinds.items()):
-            counts[kind if name in MEMBERS else name, role] += n
+            counts[kind, role] += n
     return tuple(ListedNames(control_kind=k, role=r, n=n) for (k, r), n in counts.items())
 
 
@@ -112,13 +110,6 @@ def canary_candidates(plan: CanaryPlan) -> Candidates:
             n_mentions=[canary.n_mentions for canary in chosen],
         )
     return replace(both, role=("canary",) * len(both))
-
-
-def canaries_csv(plan: CanaryPlan) -> bytes:
-    """Return the canaries as CSV, planted ones and twins."""
-    header = ("first_name", "last_name", "is_planted", "n_mentions", "group", "pair")
-    rows = [(*canary[:2], canary.n_mentions > 0, *canary[2:]) for canary in plan.canaries]
-    return write_table(header, rows).encode()
 
 
 def candidates_csv(lists: Mapping[str, Candidates]) -> bytes:

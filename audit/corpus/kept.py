@@ -6,7 +6,6 @@ D_private, passages of D_public. Torch-free.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +20,6 @@ from audit.corpus.truth import (
     PEOPLE,
     PRIVATE,
     PUBLIC,
-    SUMMARY,
     TRUTH,
     json_page,
     unreadable,
@@ -29,7 +27,7 @@ from audit.corpus.truth import (
 from audit.errors import AuditError
 from audit.names.candidates import Candidates
 from audit.names.lists import MAX_LABEL_CHARS, MAX_NAMES, keep_names, keep_passages
-from audit.names.matching import NameIndex, Pair, pair_of
+from audit.names.matching import pair_of
 from audit.rng import generator
 from audit.shelf import Shelf, is_code, now, one_line
 from cache.store import Store
@@ -38,7 +36,7 @@ KINDS = ("dummy", "register")
 """Dummy identities in the place of placeholders; or the notes as they are, with a register."""
 _FORMAT = 1
 _WORDS, _NUMBERS = ("title", "kind", "source", "created"), ("seed", "n_notes", "n_patients")
-_NEEDED = (PRIVATE, PUBLIC, TRUTH, PEOPLE, SUMMARY, CORPUS)
+_NEEDED = (PRIVATE, PUBLIC, TRUTH, PEOPLE, CORPUS)
 
 
 @dataclass(frozen=True)
@@ -131,43 +129,14 @@ def list_of(
     """
     if not {*controls} <= {*CONTROLS} or not {*roles} <= {*MEMBERS}:
         raise AuditError("There is no such list.", where="candidates")
-    data = _file_bytes(corpus, CANDIDATES)
-    candidates = read_candidates(data, lists=(*roles, *controls))
+    candidates = read_candidates(_file_bytes(corpus, CANDIDATES), lists=(*roles, *controls))
     if not any(candidates.is_member):
         raise AuditError(
             "No patient is named in these notes in a way that was understood.",
             where="candidates",
             do="Look at the examination of the corpus: names that stand elsewhere are counted.",
         )
-    settings = json.loads(_file_bytes(corpus, CORPUS)).get("settings", {})
-    drawn = settings.get("candidates_sha256"), settings.get("private_bytes")
-    n_bytes = (corpus.path / PRIVATE).stat().st_size
-    if drawn != (hashlib.sha256(data).hexdigest(), n_bytes):  # not as they were drawn together
-        check_controls(corpus, candidates)
     return candidates
-
-
-def check_controls(corpus: KeptCorpus, candidates: Candidates) -> None:
-    """Refuse a list of which controls stand in D_private, by their number, never their names."""
-    controls = [row for row, is_member in enumerate(candidates.is_member) if is_member is False]
-    if n_found := len(full_names_in(corpus, candidates.rows(controls))):
-        raise AuditError(
-            "{n_found:,} controls occur in D_private: they are no controls.",
-            where="candidates",
-            do="Take them off the list, or draw the controls again.",
-            n_found=n_found,
-        )
-
-
-def full_names_in(corpus: KeptCorpus, names: Candidates) -> set[Pair]:
-    """Return which of the names stand in D_private, first and last name side by side."""
-    index = NameIndex(firsts=filter(None, names.first), lasts=filter(None, names.last))
-    wanted = set(map(pair_of, names.first, names.last))
-    found: set[Pair] = set()
-    with (corpus.path / PRIVATE).open("rb") as lines:
-        for line in lines:
-            found |= wanted & index.count(str(json.loads(line)["text"])).keys()
-    return found
 
 
 def passages_for(corpus: KeptCorpus, candidates: Candidates, *, seed: int = 0) -> bytes:
@@ -205,7 +174,7 @@ def keep_lists(
     label = corpus.title or f"{corpus.source} {corpus.created[:10]}"
     kinds = f" ({', '.join(controls)})" if controls else ""
     label = label[: MAX_LABEL_CHARS - len(kinds)] + kinds
-    names = keep_names(candidates, label=label, notes=(), encoding="UTF-8", store=store)
+    names = keep_names(candidates, label=label, store=store)
     if not passages:
         return names[:12], ""
     kept = keep_passages(passages, file_name="passages.jsonl", label=label, store=store)

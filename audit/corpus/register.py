@@ -1,8 +1,7 @@
 """Builds identified notes with a register of patients: D_private as it is, D_public without them.
 
-Comes in: a note, a register. Goes out: where registered names and birth dates stand and whose they
-are, and what was left in doubt. D_public still holds what a register does not know: relatives,
-staff, places, other dates.
+Comes in: a note, a register. Goes out: where registered names stand and whose they are. D_public
+still holds what a register does not know: relatives, staff, places, dates.
 """
 
 from __future__ import annotations
@@ -11,42 +10,35 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date
 from itertools import pairwise
 
-from audit.corpus.truth import Doubt, NoteTruth, Place
-from audit.errors import AuditError, Message
-from audit.tables import RowNote, read_table
+from audit.corpus.truth import NoteTruth, Place
+from audit.errors import AuditError
+from audit.names.matching import Lexicon
+from audit.tables import read_table
 from audit.text import MAX_NAME_CHARS, find_name_columns, fold_name, heading_key, is_unspaced
 
 _COLUMNS = {
     "id": {"patientid", "subjectid", "mrn", "id", "患者id", "患者番号"},
     "middle": {"middlename", "middle", "middleinitial", "secondname"},
     "sex": {"sex", "gender", "性別"},
-    "birth": {"birthdate", "dateofbirth", "dob", "birthday", "生年月日"},
 }
 _SEXES = {
     **dict.fromkeys(("m", "male", "男", "男性"), "M"),
     **dict.fromkeys(("f", "female", "女", "女性"), "F"),
 }
-_DAY = re.compile(r"(\d{4})\s*[-/.年]\s*(\d{1,2})\s*[-/.月]\s*(\d{1,2})\s*日?")
-_LEFT_OUT = (
-    "An id, a first or a last name is not there, has no letters, or has more than {max_name_chars} "
-    "characters; left out."
-)
 _WORD = re.compile(r"[^\W\d_]+(?:['’\-][^\W\d_]+)*")
 
 
 @dataclass(frozen=True)
 class RegisterRow:
-    """One row of the register: name parts as written, sex "M", "F" or "", birth date or None."""
+    """One row of the register: name parts as written, sex "M", "F" or ""."""
 
     patient_id: str
     first: str
     middle: str
     last: str
     sex: str
-    birth: date | None
 
     @property
     def is_unspaced(self) -> bool:
@@ -54,26 +46,15 @@ class RegisterRow:
         return is_unspaced(self.first + self.last)
 
 
-@dataclass(frozen=True)
-class Register:
-    """The patients of a hospital: a patient with several names has several rows.
-
-    `notes` has the rows that were left out, by number, with the reason.
-    """
-
-    rows: tuple[RegisterRow, ...]
-    notes: tuple[RowNote, ...]
-
-    def by_patient(self) -> dict[str, list[RegisterRow]]:
-        """Return the rows of each patient."""
-        found: dict[str, list[RegisterRow]] = {}
-        for row in self.rows:
-            found.setdefault(row.patient_id, []).append(row)
-        return found
+Register = tuple[RegisterRow, ...]
+"""The patients of a hospital: a patient with several names has several rows."""
 
 
 def read_register(data: bytes, *, what: str = "register") -> Register:
-    """Read a register: columns for the patient's id and name; middle name, sex, birth optional."""
+    """Read a register: columns for the patient's id and name; middle name, sex optional.
+
+    Rows without an id, a first and a last name are left out.
+    """
     table = read_table(data, what=what)
     try:
         names = find_name_columns(table.header)
@@ -89,33 +70,19 @@ def read_register(data: bytes, *, what: str = "register") -> Register:
         raise AuditError(
             "There is no column for the patient's id, or none for the name.",
             where=what,
-            do="Write patient_id,first_name,last_name,sex,birth_date.",
+            do="Write patient_id,first_name,last_name,sex.",
         )
     rows: list[RegisterRow] = []
-    left_out: list[RowNote] = []
-    for number, cells in zip(table.row_numbers, table.rows, strict=True):
+    for cells in table.rows:
         cell = dict.fromkeys(_COLUMNS, "") | {f: cells[i].strip() for f, i in column.items()}
         first, last = names.read(cells)
-        parts = (cell["id"], first, last)
-        is_short = all(0 < len(part) <= MAX_NAME_CHARS for part in parts)
-        if not (is_short and _folded(first) and _folded(last)):
-            left_out.append(RowNote(number, Message(_LEFT_OUT, max_name_chars=MAX_NAME_CHARS)))
-            continue
-        birth = _birth(cell["birth"])
-        if cell["birth"] and birth is None:
-            left_out.append(RowNote(number, "The birth date is not year-month-day; not used."))
-        sex = _SEXES.get(cell["sex"].casefold(), "")
-        rows.append(RegisterRow(cell["id"], first, cell["middle"], last, sex, birth))
+        is_short = all(0 < len(part) <= MAX_NAME_CHARS for part in (cell["id"], first, last))
+        if is_short and _folded(first) and _folded(last):
+            sex = _SEXES.get(cell["sex"].casefold(), "")
+            rows.append(RegisterRow(cell["id"], first, cell["middle"], last, sex))
     if not rows:
         raise AuditError("No row has an id and a name.", where=what)
-    return Register(tuple(rows), tuple(left_out))
-
-
-def _birth(text: str) -> date | None:
-    try:
-        return date(*map(int, match.groups())) if (match := _DAY.match(text)) else None
-    except ValueError:
-        return None
+    return tuple(rows)
 
 
 @dataclass(frozen=True)
@@ -144,29 +111,14 @@ def _folded(name: str) -> tuple[str, ...]:
     return tuple(word.folded for word in _words(name))
 
 
-def _birth_forms(day: date) -> list[str]:
-    """Return the forms in which a birth date is looked for, longest first."""
-    year, month, number = day.year, day.month, day.day
-    forms = {f"{year}年{month}月{number}日", f"{year}年{month:02d}月{number:02d}日"}
-    for mark in "-/.":
-        for m, d in ((f"{month:02d}", f"{number:02d}"), (str(month), str(number))):
-            forms |= {mark.join((str(year), m, d)), mark.join((m, d, str(year)))}
-    return sorted(forms, key=lambda form: (-len(form), form))
-
-
 _GAP = re.compile(r"\.?\s*,?\s*(?:[^\W\d_]\.?\s+)?")
 _MAX_GAP_CHARS = 6
-_MAX_PARTICLE_CHARS = 3
-_TITLED = re.compile(
-    r"\b(?:Mr|Mrs|Ms|Miss|Drs?|Prof)\.?\s+([A-Z][^\W\d_]+(?:['’\-][^\W\d_]+)*)"
-    r"|([\u4e00-\u9fff々]{1,4})(?=さん|様|氏|先生|医師)"
-)
 _HONORIFIC = r"(?=\s*(?:さん|さま|様|氏|殿|君|くん|ちゃん))"
-_PLACES = {"first": "[FIRST]", "middle": "[MIDDLE]", "last": "[LAST]", "birth": "[DATE]"}
-_UNSPACED_PLACES = {"last": "[姓]", "full": "[氏名]", "birth": "[生年月日]"}
+_PLACES = {"first": "[FIRST]", "middle": "[MIDDLE]", "last": "[LAST]"}
+_UNSPACED_PLACES = {"last": "[姓]", "full": "[氏名]"}
 
 _Part = tuple[int, int, str]
-"""Start and stop of a part of a name; "first", "middle", "last", "full" or "birth"."""
+"""Start and stop of a part of a name; "first", "middle", "last" or "full"."""
 _Named = tuple[Sequence[_Part], Sequence[str]]
 """The parts of one name, in order, and the ids of who is called so."""
 
@@ -175,79 +127,54 @@ class MentionFinder:
     """Finds the patients of a register in notes."""
 
     def __init__(self, register: Register) -> None:
-        self.patients = register.by_patient()
+        self.patients: dict[str, list[RegisterRow]] = defaultdict(list)
         # Full names in both orders, by their words or as characters -> who is called so.
-        self._spaced: dict[tuple[str, ...], dict[str, None]] = defaultdict(dict)
-        self._unspaced: dict[str, dict[str, None]] = defaultdict(dict)
-        for row in register.rows:
+        spaced: dict[tuple[str, ...], dict[str, None]] = defaultdict(dict)
+        unspaced: dict[str, dict[str, None]] = defaultdict(dict)
+        for row in register:
+            self.patients[row.patient_id].append(row)
             if row.is_unspaced:
                 for between in ("", " ", "\u3000"):
-                    self._unspaced[row.last + between + row.first][row.patient_id] = None
+                    unspaced[row.last + between + row.first][row.patient_id] = None
             else:
                 first, last = _folded(row.first), _folded(row.last)
                 for name in ((*first, *last), (*last, *first)):
-                    self._spaced[name][row.patient_id] = None
-        self._starts = {name[0] for name in (*self._spaced, *self._unspaced)}
-        self._n_words = max(map(len, self._spaced), default=0)
-        self._lengths = sorted({len(name) for name in self._unspaced}, reverse=True)
+                    spaced[name][row.patient_id] = None
+        self._spaced, self._unspaced = Lexicon(spaced), Lexicon(unspaced)
 
     def truth(self, text: str, *, patient_id: str, chart_time: str = "") -> NoteTruth:
         """Return a note of this patient ("" or unknown: others only) with places in D_public.
 
         A name that several patients carry is the note's own patient's, else the first one's.
         """
-        words, doubts = _words(text), list[Doubt]()
         taken = bytearray(len(text))
         mentions: list[_Named] = []
-        for parts, ids in self._named(text, words, patient_id, doubts):
+        for parts, ids in self._named(text, patient_id):
             if not any(any(taken[start:stop]) for start, stop, _ in parts):
                 mentions.append((parts, ids))
                 for start, stop, _ in parts:
                     taken[start:stop] = b"\1" * (stop - start)
-        for match in _TITLED.finditer(text):
-            doubts.append(Doubt(*match.span(match.lastindex or 0), "titled"))
-        free = {doubt for doubt in doubts if not any(taken[doubt.start : doubt.stop])}
         places, public = _masked(text, sorted(mentions))
-        return NoteTruth(
-            text, public, places, chart_time=chart_time,
-            doubts=tuple(sorted(free)),
-        )  # fmt: skip
+        return NoteTruth(text, public, places, chart_time=chart_time)
 
-    def _named(
-        self, text: str, words: list[_Word], patient_id: str, doubts: list[Doubt]
-    ) -> Iterator[_Named]:
+    def _named(self, text: str, patient_id: str) -> Iterator[_Named]:
         """Yield all names, the surest first; what they overlap later is not taken."""
-        yield from self._full_names(text, words, patient_id)
-        yield from self._unspaced_names(text, patient_id)
+        words = _words(text)
+        folded = tuple(word.folded for word in words)
+        for start, stop, ids in sorted(self._spaced.find(folded), key=_longest_first):
+            # The own patient's names are found part by part, so that the parts are known.
+            if patient_id not in ids and _is_joined(text, words[start:stop]):
+                yield [(words[start].start, words[stop - 1].stop, "full")], tuple(ids)
+        for start, stop, ids in sorted(self._unspaced.find(text), key=_longest_first):
+            yield [(start, stop, "full")], (patient_id,) if patient_id in ids else tuple(ids)
         for row in self.patients.get(patient_id, ()):
-            own = _unspaced_parts(text, row, doubts) if row.is_unspaced else (
-                _spaced_parts(text, words, row, doubts)
-            )  # fmt: skip
-            for parts in (*_births(text, row), *own):
+            own = _last_names(text, row) if row.is_unspaced else _spaced_parts(text, words, row)
+            for parts in own:
                 yield parts, (patient_id,)
 
-    def _full_names(self, text: str, words: list[_Word], patient_id: str) -> Iterator[_Named]:
-        for index, word in enumerate(words):
-            if word.folded not in self._starts:
-                continue
-            for n in range(min(self._n_words, len(words) - index), 1, -1):
-                span = words[index : index + n]
-                ids = self._spaced.get(tuple(one.folded for one in span), {})
-                # The own patient's names are found part by part, so that the parts are known.
-                if ids and patient_id not in ids and _is_joined(text, span):
-                    yield [(span[0].start, span[-1].stop, "full")], tuple(ids)
-                    break
 
-    def _unspaced_names(self, text: str, patient_id: str) -> Iterator[_Named]:
-        done = 0
-        for start, character in enumerate(text if self._unspaced else ""):
-            if start < done or character not in self._starts:
-                continue
-            for length in self._lengths:
-                if ids := self._unspaced.get(text[start : start + length]):
-                    done = start + length
-                    yield [(start, done, "full")], (patient_id,) if patient_id in ids else [*ids]
-                    break
+def _longest_first(found: tuple[int, int, object]) -> tuple[int, int]:
+    return found[0], -found[1]
 
 
 def _masked(text: str, mentions: Sequence[_Named]) -> tuple[tuple[Place, ...], str]:
@@ -265,7 +192,7 @@ def _masked(text: str, mentions: Sequence[_Named]) -> tuple[tuple[Place, ...], s
             Place(
                 start, stop, len(public), len(public) + len(mask),
                 category="+".join(each for _, _, each in own), kind=kind, role="patient",
-                identity=keys[0], value=value, group=-1 if kind == "birth" else group,
+                identity=keys[0], value=value, group=group,
                 namesakes=tuple(keys[1:]),
             )
         )  # fmt: skip
@@ -274,49 +201,26 @@ def _masked(text: str, mentions: Sequence[_Named]) -> tuple[tuple[Place, ...], s
     return tuple(places), public + text[done:]
 
 
-def _births(text: str, row: RegisterRow) -> list[list[_Part]]:
-    if row.birth is None:
-        return []
-    forms = "|".join(map(re.escape, _birth_forms(row.birth)))
-    found = re.finditer(rf"(?<!\d)(?:{forms})(?!\d)", text)
-    return [[(match.start(), match.end(), "birth")] for match in found]
-
-
-def _unspaced_parts(text: str, row: RegisterRow, doubts: list[Doubt]) -> list[list[_Part]]:
-    if len(row.first) > 1:
-        alone = re.finditer(re.escape(row.first), text)
-        doubts += [Doubt(match.start(), match.end(), "first_alone") for match in alone]
+def _last_names(text: str, row: RegisterRow) -> list[list[_Part]]:
     found = re.finditer(re.escape(row.last) + _HONORIFIC, text)
     return [[(match.start(), match.end(), "last")] for match in found]
 
 
-def _spaced_parts(
-    text: str, words: list[_Word], row: RegisterRow, doubts: list[Doubt]
-) -> Iterator[list[_Part]]:
+def _spaced_parts(text: str, words: list[_Word], row: RegisterRow) -> Iterator[list[_Part]]:
     parts: list[_Part] = []
     sure: set[_Part] = set()  # written like a name: enough without another part beside it
+    folded = tuple(word.folded for word in words)
     for kind, name in (("last", row.last), ("first", row.first), ("middle", row.middle)):
         wanted = _folded(name)
-        for index, word in enumerate(words if wanted else ()):
-            if word.folded != wanted[0]:
-                continue
-            span = words[index : index + len(wanted)]
-            if tuple(one.folded for one in span) == wanted and _is_joined(text, span):
-                parts.append((word.start, span[-1].stop, kind))
+        for start, stop, _ in Lexicon({wanted: kind} if wanted else {}).find(folded):
+            if _is_joined(text, span := words[start:stop]):
+                parts.append((span[0].start, span[-1].stop, kind))
                 if sum(map(len, wanted)) > 1 and any(one.is_capital for one in span):
                     sure.add(parts[-1])
-        single = {word for word in wanted if len(wanted) > 1 and len(word) > _MAX_PARTICLE_CHARS}
-        doubts += [
-            Doubt(word.start, word.stop, "part_of_name")
-            for word in words
-            if word.folded in single and word.is_capital
-        ]
     for run in _runs(text, sorted(parts, key=lambda part: (part[0], -part[1]))):
         kinds = {kind for _, _, kind in run}
         if {"first", "last"} <= kinds or (kinds != {"middle"} and not sure.isdisjoint(run)):
             yield run
-        else:
-            doubts += [Doubt(start, stop, "lower_case") for start, stop, _ in run]
 
 
 def _runs(text: str, parts: Sequence[_Part]) -> list[list[_Part]]:

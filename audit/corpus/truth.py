@@ -9,21 +9,20 @@ import hashlib
 import json
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from audit.errors import AuditError
 
 PRIVATE, PUBLIC, TRUTH = "private.jsonl", "public.jsonl", "truth.jsonl"
-PEOPLE, REFUSED, SUMMARY = "people.jsonl", "refused.jsonl", "summary.json"
-CANDIDATES, PASSAGES, CANARIES = "candidates.csv", "passages.jsonl", "canaries.csv"
-EXAMINATION, LISTED, CORPUS = "examination.json", "listed.json", "corpus.json"
-DOUBTFUL = "doubtful.jsonl"
+PEOPLE, REFUSED, CORPUS = "people.jsonl", "refused.jsonl", "corpus.json"
+CANDIDATES, PASSAGES = "candidates.csv", "passages.jsonl"
+EXAMINATION, LISTED = "examination.json", "listed.json"
 
 CANARY = "canary"
 """Role of a planted name; the person is "canary:ROW", the row of the list of canaries."""
@@ -72,19 +71,6 @@ class Place:
         return dict(list(vars(self).items())[:n_fields])
 
 
-class Doubt(NamedTuple):
-    """A place of an identified note that looks like a name and was left as it is.
-
-    `why`: "lower_case" (a part of the patient's name, written like a common word), "part_of_name"
-    (one word of several), "first_alone" (of a name written without spaces), "titled" (after a
-    title, not in the register).
-    """
-
-    start: int
-    stop: int
-    why: str
-
-
 @dataclass(frozen=True)
 class NoteTruth:
     """A note in both corpora.
@@ -92,31 +78,25 @@ class NoteTruth:
     Attributes
     ----------
     private, public
-        The text with names and with placeholders; the same text where only one is at hand.
+        The text with names and with placeholders.
     inserted
-        Where the two differ, in order; None where the truth is not known: then a mention belongs
-        to whom it names.
+        Where the two differ, in order.
     left, n_malformed
         Placeholders that stayed in both, and openings `[**` that are never closed.
     chart_time
         Of the note in D_private.
-    doubts
-        In order, each once.
     """
 
     private: str
     public: str
-    inserted: tuple[Place, ...] | None = None
+    inserted: tuple[Place, ...] = ()
     left: tuple[Place, ...] = ()
     n_malformed: int = 0
     chart_time: str = ""
-    doubts: tuple[Doubt, ...] = ()
 
     @cached_property
-    def names(self) -> tuple[Place, ...] | None:
+    def names(self) -> tuple[Place, ...]:
         """The names in `private`, in order: what one person's group holds is one name."""
-        if self.inserted is None:
-            return None
         names: dict[tuple[int, str], Place] = {}
         for place in self.inserted:
             if place.group >= 0:
@@ -126,11 +106,10 @@ class NoteTruth:
 
     def in_public(self, at: int, *, is_end: bool = False) -> int:
         """Return the offset in D_public of one in D_private; of a place its beginning or end."""
-        places = self.inserted or ()
-        n_before = (bisect_left if is_end else bisect_right)(places, at, key=_START)
+        n_before = (bisect_left if is_end else bisect_right)(self.inserted, at, key=_START)
         if not n_before:
             return at
-        place = places[n_before - 1]
+        place = self.inserted[n_before - 1]
         if at >= place.stop:
             return place.source_stop + at - place.stop
         return place.source_stop if is_end else place.source_start
@@ -226,6 +205,13 @@ class ListedNotes:
     def free_share(self) -> float:
         """Share of the patients that may be held out; 0 without any patient."""
         return 1 - self.n_listed_patients / self.n_patients if self.n_patients else 0.0
+
+
+def listed_notes(owners: Sequence[int], notes: Iterable[int]) -> ListedNotes:
+    """Return what is listed; `owners` has the number of each note's patient, or its own."""
+    rising = array("I", sorted({*notes}))
+    n_listed = len({owners[note] for note in rising})
+    return ListedNotes(len(owners), len({*owners}), n_listed, rising)
 
 
 def listed_bytes(listed: ListedNotes) -> bytes:

@@ -10,7 +10,7 @@ import unicodedata
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import accumulate
@@ -24,12 +24,10 @@ from audit.errors import AuditError, Message
 from audit.notes.formats import (
     GOLD,
     PREDICTED,
-    TagCensus,
     flattened,
     jsonl_line,
+    notes_in,
     numbered_lines,
-    opened,
-    read_line,
     refuse_twice,
     scan_tags,
 )
@@ -201,7 +199,7 @@ class Alignment:
     spans: tuple[Span, ...]
     unaligned: tuple[Span, ...]
     copy: str
-    census: TagCensus
+    n_malformed: int
     edits: Counter[str]
 
 
@@ -223,7 +221,7 @@ def align_output(output: str, source: str, *, labels: Collection[str] = ()) -> A
         spans=tuple(sorted(spans)),
         unaligned=tuple(unaligned),
         copy=scanned.plain,
-        census=scanned.census,
+        n_malformed=scanned.n_malformed,
         edits=_edits(blocks),
     )
 
@@ -327,7 +325,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class CopyReading:
-    """A note read through its copies (`pieces`); `edits` and `census` are of all together.
+    """A note read through its copies (`pieces`); `edits` and `n_malformed` are of all together.
 
     The spans of the document may be nested, those of `tags` are as a tagger gives them; `status` is
     the worst of the windows'.
@@ -337,7 +335,7 @@ class CopyReading:
     tags: Tags
     status: str
     edits: Counter[str]
-    census: TagCensus
+    n_malformed: int
     pieces: Sequence[Piece]
 
     def line(self) -> dict[str, Any]:
@@ -348,7 +346,7 @@ class CopyReading:
             "status": self.status,
             "error_rate": sum(self.edits[name] for name in _EDITS) / n_chars if n_chars else None,
             "edits": self.edits,
-            "tags": asdict(self.census) | {"n_malformed": self.census.n_malformed},
+            "tags": {"n_malformed": self.n_malformed},
             "unaligned": list(self.document.unaligned),
         }
 
@@ -407,7 +405,7 @@ def read_pieces(
         tags=tags,
         status=max(statuses or [EMPTY if note.text.strip() else EXACT], key=STATUSES.index),
         edits=edits,
-        census=sum((one.census for one in found), TagCensus()),
+        n_malformed=sum(one.n_malformed for one in found),
         pieces=pieces,
     )
 
@@ -424,13 +422,6 @@ class OutputLine(Record):
     output: str
 
 
-def notes_in(path: Path, what: str) -> Iterator[TaggedDocument]:
-    """Yield the notes of a JSONL file, one in memory at a time."""
-    with opened(path, what) as file:
-        for number, line, _ in numbered_lines(file, what=what):
-            yield read_line(line, what=what, number=number)
-
-
 def align_outputs(
     gold: Path, outputs: Path, *, folder: Path, on_chars: Callable[[float], None] = lambda n: None
 ) -> int:
@@ -442,12 +433,11 @@ def align_outputs(
     labels = {span.label for note in notes_in(gold, GOLD) for span in note.spans}
     written: dict[str, str] = {}
     seen: set[str] = set()
-    with opened(outputs, PREDICTED) as file:
-        for number, line, _ in numbered_lines(file, what=PREDICTED):
-            where = Message("{predicted}, line {number}", predicted=PREDICTED, number=number)
-            one = OutputLine.read(line, where=where)
-            refuse_twice(str(one.doc_id), seen, where=where)
-            written[str(one.doc_id)] = one.output
+    for number, line in numbered_lines(outputs, PREDICTED):
+        where = Message("{predicted}, line {number}", predicted=PREDICTED, number=number)
+        one = OutputLine.read(line, where=where)
+        refuse_twice(str(one.doc_id), seen, where=where)
+        written[str(one.doc_id)] = one.output
     with new_file(folder / PREDICTIONS) as predictions, new_file(folder / COPIES) as copies:
         for note in notes_in(gold, GOLD):
             if note.doc_id in written:
@@ -516,7 +506,6 @@ class Copies:
             "pooled_error_rate": sum(sums[name] for name in _EDITS) / n_chars if n_chars else None,
             "n_unaligned": sums["n_unaligned"],
             "n_malformed": sums["n_malformed"],
-            "tags": {name: sums[name] for name in asdict(TagCensus())},
         }
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from unicodedata import normalize
 
 _FOLD = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _FOLD |= dict.fromkeys(map(ord, "\u3000\u00a0\u2002\u2003\u2009\u202f\t"), ord(" "))
 _FOLD |= dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\uff70"), ord("-"))
-_FOLD |= {ord("⼀"): ord("一"), ord("⽉"): ord("月"), ord("⽇"): ord("日"), ord("⽣"): ord("生")}
-_FOLD |= {ord("⽐"): ord("比"), ord("⼈"): ord("人"), ord("⽒"): ord("氏"), ord("⼥"): ord("女")}
+_FOLD |= {code: ord(normalize("NFKC", chr(code))) for code in range(0x2F00, 0x2FD6)}
 
 HAN = r"\u3005\u3006\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaffヶ"
 KATA = "ァ-ヴー"

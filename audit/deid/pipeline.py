@@ -32,7 +32,7 @@ from audit.deid.fill import ProfileTable, filled, with_marked_ages
 from audit.deid.masks import Answerer, has_marks, translated, typed_notes
 from audit.deid.release import language_of
 from audit.errors import AuditError
-from audit.names.people import JAPANESE, draw, namesakes_expected
+from audit.names.people import JAPANESE, draw
 from audit.notes.placeholders import has_marks as has_placeholders
 from audit.notes.read import Note, NoteSource
 from audit.notes.spans import IDENTIFIER, TYPES
@@ -233,7 +233,7 @@ def build_named(
     masks got a header and mentions; `n_restored` masks were no personal information and hold text
     again; `unknown` ones stayed, by category, and so did `n_marks_left` typed placeholders of no
     known name; of `n_passages` that were to be translated `n_passages_kept` were left in their
-    language. `namesakes_per_100_000` people share somebody's full name, by the tables of names.
+    language.
 
     `progress` and `should_stop` are asked for each batch of notes and of a model's prompts; the
     unit is bytes of the source. When a person stops, nothing is left but a model's answers.
@@ -364,7 +364,6 @@ class _Chain:
             "kinds": kinds,
             "splits": {name: self._counts["splits"][name] for name in SPLITS},
             "leaks": self._leaks.check(),
-            "namesakes_per_100_000": round(namesakes_expected(locale=self._order.locale), 3),
             "digests": {name: self._files[name].digest for name in FILES if name != SUMMARY},
         }
 

@@ -23,7 +23,7 @@ def answer(job: Job) -> None:
     except AuditCancelled:
         table.end(job.job_id, state="cancelled")
     except (AuditError, MemoryError) as error:
-        table.end(job.job_id, state="failed", failure=failure_of(error, job=job))
+        table.end(job.job_id, state="failed", failure=failure_of(error))
     else:
         table.end(job.job_id, state="done", result=result)
         forget_order(job.job_id)

@@ -16,8 +16,8 @@ from audit.jobs.service import (
     recover_device,
     settle,
 )
-from audit.jobs.table import COMMAND, WORKER, Job, Wait, forget_order, table_contact
-from audit.progress import Progress, ProgressListener, duration
+from audit.jobs.table import COMMAND, WORKER, Job, forget_order, table_contact
+from audit.progress import Progress, ProgressListener
 from audit.shelf import Lock, new_identifier
 from audit.task import Question
 
@@ -65,7 +65,7 @@ def _answered(job: Job, *, progress: ProgressListener, say: Say) -> tuple[str, .
         table.end(job.job_id, state="cancelled")
         raise
     except (AuditError, MemoryError) as error:
-        table.end(job.job_id, state="failed", failure=failure_of(error, job=job))
+        table.end(job.job_id, state="failed", failure=failure_of(error))
         raise
     finally:
         table.end(job.job_id, state="interrupted")  # does nothing where it ended above
@@ -92,28 +92,9 @@ def _await_turn(job: Job, *, say: Say) -> Lock:
             raise AuditCancelled
         if now.n_before != said:
             said = now.n_before
-            if (wait := table.waits_for(now)) is not None:
-                say(waiting_line(wait, job=now))
+            say(f"Waiting for {said} other job(s) on {now.device}. This is job {now.job_id}; "
+                "`python -m audit jobs` lists them.")  # fmt: skip
         time.sleep(POLL_SECONDS)
-
-
-def waiting_line(wait: Wait, *, job: Job) -> str:
-    """Return what a command says of a job that waits."""
-    return (
-        f"Waiting for {waits_for_text(wait)}. This is job {job.job_id}; `python -m audit jobs` "
-        "lists them."
-    )
-
-
-def waits_for_text(wait: Wait) -> str:
-    """Return how many jobs come first on a device, which is the first, and how long they take."""
-    first = wait.first
-    least = "" if wait.is_all else "at least "
-    left = "not known yet" if wait.seconds is None else f"{least}about {duration(wait.seconds)}"
-    return (
-        f"{wait.n_more + 1} other job(s) on {first.device}, first {first.kind} {first.label} "
-        f"({first.job_id}); its turn comes in: {left}"
-    )
 
 
 def _claimed(job: Job) -> Lock | None:

@@ -8,12 +8,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from audit.errors import AuditError, Message
 from audit.jobs import table
-from audit.jobs.kinds import task_class, task_of
+from audit.jobs.kinds import task_class
 from audit.jobs.locks import (
     QUEUES,
     device_lock,
@@ -28,13 +27,12 @@ from audit.jobs.table import (
     WORKER,
     Failure,
     Job,
-    Wait,
     forget_order,
     has_order,
     read_order,
 )
 from audit.shelf import Lock
-from audit.task import Question, Setting
+from audit.task import Question
 
 WORKER_MODULE = "audit.jobs.worker"
 _MAX_LOG_BYTES = 1_000_000  # where a worker cannot live, another is started each second
@@ -82,8 +80,10 @@ _DIED = (
     "The system stopped this process {n} times, most often because memory ran out; everything "
     "finished before is kept."
 )
-_SMALLER = "Try a smaller micro-batch; that is a new question, and begins anew."
-_FREE = "Free memory on this machine, then resume."
+_FREE = (
+    "Free memory on this machine, then resume; or ask anew with a smaller micro-batch, which is "
+    "another question."
+)
 
 
 def recover() -> None:
@@ -152,14 +152,6 @@ def leave_to_command(job: Job) -> bool:
     return False
 
 
-def smaller_batch(job: Job) -> tuple[tuple[str, Setting], ...]:
-    """Return the setting with which a job needs less memory; empty where there is none."""
-    try:
-        return tuple(task_of(job).with_less_memory().items())
-    except AuditError:
-        return ()
-
-
 def _settle(job: Job) -> None:
     with suppress(AuditError, OSError):
         task_class(job.kind).clear_abandoned()
@@ -171,26 +163,15 @@ def _settle(job: Job) -> None:
     elif job.n_attempts < MAX_ATTEMPTS:
         table.put_back(job.job_id)
     else:
-        table.end(job.job_id, state="failed", failure=died(job))
+        failure = Failure(Message(_DIED, n=job.n_attempts), do=_FREE)
+        table.end(job.job_id, state="failed", failure=failure)
 
 
-def died(job: Job) -> Failure:
-    """Return the cause that is told of a job whose process was stopped again and again."""
-    settings = smaller_batch(job)
-    do = _SMALLER if settings else _FREE
-    return Failure(Message(_DIED, n=job.n_attempts), do=do, settings=settings)
-
-
-def failure_of(error: Exception, *, job: Job) -> Failure:
+def failure_of(error: AuditError | MemoryError) -> Failure:
     """Return what is told of a job that ended with this error."""
     if isinstance(error, AuditError):
-        settings = smaller_batch(job) if error.where == "micro-batch" else ()
-        return Failure(error.what, error.where, error.do, settings)
-    if not isinstance(error, MemoryError):
-        return Failure(str(error))
-    settings = smaller_batch(job)
-    do = _SMALLER if settings else _FREE
-    return Failure("Memory ran out; everything finished before is kept.", "", do, settings)
+        return Failure(error.what, error.where, error.do)
+    return Failure("Memory ran out; everything finished before is kept.", do=_FREE)
 
 
 _NO_JOB = "There is no such job."
@@ -245,36 +226,6 @@ def resume(job_id: str) -> Job:
     return job(job_id)
 
 
-def retry_with(job_id: str, *, owner: str = "", **settings: Setting) -> Job:
-    """Ask a job's question with other settings, which is a new question.
-
-    Raises
-    ------
-    AuditError
-        If the job was no audit, or there is no such setting.
-    """
-    return ask(task_of(job(job_id)).with_settings(settings).question(), owner=owner)
-
-
-def submit_part(job_id: str, *, owner: str = "") -> Job:
-    """Ask for the part of a job's question that its finished shards answer already.
-
-    Raises
-    ------
-    AuditError
-        If nothing of it is finished.
-    """
-    part = dict(job(job_id).part)
-    if not part:
-        raise AuditError("No part of this job is finished yet.", do="Resume it.")
-    return retry_with(job_id, owner=owner, **part)
-
-
-def finished_part(job: Job) -> int:
-    """Return how many inputs or documents both models have finished."""
-    return job.part[0][1] if job.part else 0
-
-
 def jobs() -> tuple[Job, ...]:
     """Return all jobs, the one asked last first."""
     return table.every_job()
@@ -283,35 +234,6 @@ def jobs() -> tuple[Job, ...]:
 def active_jobs() -> tuple[Job, ...]:
     """Return the jobs that wait or run, the one asked last first."""
     return table.every_job(is_active=True)
-
-
-@dataclass(frozen=True)
-class Board:
-    """What a screen shows of the jobs.
-
-    Attributes
-    ----------
-    active
-        Those that run or wait, in the order in which they will run.
-    ended
-        The newest of those that ended, the newest first.
-    n_hidden
-        How many more have ended.
-    """
-
-    active: tuple[Job, ...]
-    ended: tuple[Job, ...]
-    n_hidden: int
-
-
-def board(*, n_ended: int | None = None, chosen: str = "") -> Board:
-    """Return the jobs as a screen shows them; a chosen one is among them if it exists."""
-    found = table.every_job()
-    active = sorted((j for j in found if j.is_active), key=lambda j: (j.device, j.n_before))
-    ended = [j for j in found if not j.is_active]
-    shown = ended if n_ended is None else ended[:n_ended]
-    shown += [j for j in ended if j.job_id == chosen and j not in shown]
-    return Board(tuple(active), tuple(shown), len(ended) - len(shown))
 
 
 def active_job(digest: str) -> Job | None:
@@ -333,11 +255,6 @@ def job(job_id: str) -> Job:
         do = "`python -m audit jobs` lists all."
         raise AuditError(what, where="job", do=do, n_found=len(found))
     return found[0]
-
-
-def waits_for(job: Job) -> Wait | None:
-    """Return what a job waits for, and about how long; None where it waits for nothing."""
-    return table.waits_for(job)
 
 
 def can_resume(job: Job) -> bool:

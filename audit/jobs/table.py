@@ -7,8 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from audit.errors import AuditError, Message
 from audit.jobs.locks import jobs_dir, table_lock, unusable
 from audit.progress import Progress, ProgressListener
 from audit.shelf import is_code, new_identifier, now, whole_file
-from audit.task import Contact, Part, Question, Setting
+from audit.task import Contact, Question
 from cache.store import private_database
 
 ACTIVE = ("queued", "running")
@@ -28,51 +27,22 @@ LOADING, FINISHING = "loading", "finishing"
 
 
 @dataclass(frozen=True)
-class Wait:
-    """What a job waits for.
-
-    Attributes
-    ----------
-    first
-        The job that runs, or runs next.
-    n_more
-        How many more come before it.
-    seconds
-        About how long all of them take from now; None where nothing can be said.
-    is_all
-        Whether the seconds are those of all of them, not of some.
-    """
-
-    first: Job
-    n_more: int
-    seconds: float | None
-    is_all: bool
-
-
-@dataclass(frozen=True)
 class Failure:
-    """Why a job failed, in the words of an `AuditError`, and what may help.
-
-    `settings` are pairs of a setting and a value with which another try may go well; that is a new
-    question.
-    """
+    """Why a job failed, in the words of an `AuditError`."""
 
     what: str
     where: str = ""
     do: str = ""
-    settings: tuple[tuple[str, Setting], ...] = ()
 
-    def plain(self) -> dict[str, Any]:
-        """Return it as values of JSON, the sentences with their keys and values."""
-        parts = {"what": self.what, "where": self.where, "do": self.do}
-        told = {name: Message(part).plain() for name, part in parts.items()}
-        return told | {"settings": self.settings}
+    def written(self) -> str:
+        """Return it as JSON, the sentences with their keys and values."""
+        return json.dumps({name: Message(part).plain() for name, part in asdict(self).items()})
 
     @classmethod
-    def read(cls, plain: Mapping[str, Any]) -> Failure:
-        """Return what `plain` wrote."""
-        what, where, do = (Message.read(plain[name]) for name in ("what", "where", "do"))
-        return cls(what, where, do, tuple((name, value) for name, value in plain["settings"]))
+    def read(cls, text: str) -> Failure:
+        """Return what `written` wrote."""
+        kept = json.loads(text)
+        return cls(*(Message.read(kept[name]) for name in ("what", "where", "do")))
 
 
 @dataclass(frozen=True)
@@ -101,7 +71,7 @@ class Job:
         Share done, 0-1.
     seconds_left
         None where nothing can be said yet.
-    created, started, finished, updated
+    created, started, finished
         ISO time stamps in UTC; "" where there is none.
     n_attempts
         How often it was started.
@@ -115,8 +85,6 @@ class Job:
         Digests of the audits that came of it; of a corpus or a training its identifier.
     owner
         Who asked, as the screen knows them.
-    part
-        (setting, value) of the question that its finished shards answer already; empty: none.
     n_before
         Jobs on the same device that come first; 0 unless it waits.
     """
@@ -134,14 +102,12 @@ class Job:
     created: str
     started: str
     finished: str
-    updated: str
     n_attempts: int
     is_cancel_wanted: bool
     runner: str
     failure: Failure | None
     result: tuple[str, ...]
     owner: str
-    part: tuple[tuple[str, int], ...]
     n_before: int
 
     @property
@@ -210,6 +176,8 @@ FILE = "jobs.sqlite3"
 _VERSION = 1
 _BUSY_SECONDS = 20
 _ACTIVE, _RESUMABLE = str(ACTIVE), str(RESUMABLE)
+_UNUSED = ("updated", "part")
+"""Columns that older versions fill."""
 _COLUMNS = """
     job_id text primary key, kind text not null, label text not null, scenario integer not null,
     device text not null, question text not null, state text not null, phase text not null,
@@ -245,8 +213,8 @@ def insert(
         job_id=job_id, kind=question.kind, label=question.label, scenario=question.scenario,
         device=question.device, question=question.digest, state="done" if result else "queued",
         phase="", share=float(bool(result)), seconds_left=None, created=now(), started="",
-        finished=now() if result else "", updated=now(), n_attempts=0, is_cancel_wanted=0,
-        runner=runner, failure="", result=json.dumps(result), owner=owner, part="{}",
+        finished=now() if result else "", n_attempts=0, is_cancel_wanted=0, runner=runner,
+        failure="", result=json.dumps(result), owner=owner, **dict.fromkeys(_UNUSED, ""),
     )  # fmt: skip
     places = ", ".join(f":{name}" for name in values)
     n_added = _done(
@@ -301,34 +269,6 @@ def with_prefix(prefix: str) -> tuple[Job, ...]:
     return _select("substr(job_id, 1, ?) = ?", len(prefix), prefix)
 
 
-def waits_for(job: Job) -> Wait | None:
-    """Return what a waiting job waits for; None where its turn has come."""
-    before = _select(
-        f"device = ? and state in {_ACTIVE} and (state = 'running' or turn < "
-        "(select turn from jobs where job_id = ?)) order by state = 'queued', turn",
-        job.device, job.job_id,
-    ) if job.state == "queued" else ()  # fmt: skip
-    if not before:
-        return None
-    known = [s for s in map(_seconds_left, before) if s is not None]
-    return Wait(
-        before[0], len(before) - 1, sum(known) if known else None, len(known) == len(before)
-    )
-
-
-def _seconds_left(job: Job) -> float | None:
-    if job.state == "running":
-        return job.seconds_left
-    for last in _select(
-        "kind = ? and label = ? and scenario = ? and state = 'done' and started != '' "
-        "order by finished desc limit 1",
-        job.kind, job.label, job.scenario,
-    ):  # fmt: skip
-        started, finished = map(datetime.fromisoformat, (last.started, last.finished))
-        return max((finished - started).total_seconds(), 1.0)
-    return None
-
-
 def claim(job_id: str) -> bool:
     """Say that a waiting job runs now; False where it no longer waits."""
     return _change(
@@ -339,16 +279,15 @@ def claim(job_id: str) -> bool:
     )
 
 
-def note_progress(job_id: str, progress: Progress, part: Part = ()) -> None:
+def note_progress(job_id: str, progress: Progress) -> None:
     """Say how far a running job has come."""
     _change(
         job_id,
         "state = 'running'",
-        "phase = :phase, share = :share, seconds_left = :left, part = :part",
+        "phase = :phase, share = :share, seconds_left = :left",
         phase=FINISHING if progress.share >= 1 else progress.phase,
         share=progress.share,
         left=progress.seconds_left,
-        part=json.dumps(dict(part)),
     )
 
 
@@ -375,7 +314,7 @@ def end(
         "failure = :failure, share = case when :state = 'done' then 1 else share end",
         state=state,
         result=json.dumps(result),
-        failure=json.dumps(failure.plain()) if failure else "",
+        failure=failure.written() if failure else "",
     )
 
 
@@ -409,7 +348,7 @@ def forget(job_id: str) -> bool:
 
 
 def _change(job_id: str, where: str, change: str, **values: Any) -> bool:
-    query = f"update jobs set {change}, updated = :now where job_id = :job_id and {where}"
+    query = f"update jobs set {change} where job_id = :job_id and {where}"
     return _done(query, values | {"job_id": job_id, "now": now()}) > 0
 
 
@@ -430,17 +369,12 @@ def _select(where: str, *values: str | int) -> tuple[Job, ...]:
 
 
 def _job(row: dict[str, Any]) -> Job:
-    del row["turn"]
-    failure = Failure.read(json.loads(row["failure"])) if row["failure"] else None
-    return Job(
-        **row
-        | {
-            "is_cancel_wanted": bool(row["is_cancel_wanted"]),
-            "failure": failure,
-            "result": tuple(json.loads(row["result"])),
-            "part": tuple(json.loads(row["part"]).items()),
-        }
-    )
+    row |= {
+        "is_cancel_wanted": bool(row["is_cancel_wanted"]),
+        "failure": Failure.read(row["failure"]) if row["failure"] else None,
+        "result": tuple(json.loads(row["result"])),
+    }
+    return Job(**{field.name: row[field.name] for field in fields(Job)})
 
 
 @contextmanager
@@ -495,18 +429,16 @@ def table_contact(
 ) -> Contact:
     """Return a contact that writes to the table of jobs, some times a second, and reads from it."""
     written = asked = 0.0
-    phase, is_wanted = "", False
+    told, is_wanted = "", False
 
-    def report(progress: Progress, part: Part) -> None:
-        nonlocal written, phase
+    def listen(progress: Progress) -> None:
+        nonlocal written, told
         listener(progress)
-        moment = time.monotonic()
-        is_other = phase != (FINISHING if progress.share >= 1 else progress.phase)
-        if is_other or moment - written >= WRITE_SECONDS:
-            written = moment
-            phase = FINISHING if progress.share >= 1 else progress.phase
+        moment, phase = time.monotonic(), FINISHING if progress.share >= 1 else progress.phase
+        if told != phase or moment - written >= WRITE_SECONDS:
+            written, told = moment, phase
             with suppress(AuditError):  # a busy table or a full disk ends no work of hours
-                note_progress(job_id, progress, part)
+                note_progress(job_id, progress)
 
     def should_stop() -> bool:
         nonlocal asked, is_wanted
@@ -517,4 +449,4 @@ def table_contact(
                 is_wanted = is_cancel_wanted(job_id)
         return is_wanted
 
-    return Contact(report, should_stop, say)
+    return Contact(listen, should_stop, say)

@@ -13,21 +13,12 @@ from torch import Tensor, nn
 from audit.errors import AuditError
 
 
-def body_of(model: nn.Module) -> nn.Module:
-    """Return the encoder below the masked-LM head."""
-    for name in ("bert", "roberta", "distilbert"):
-        body = getattr(model, name, None)
-        if isinstance(body, nn.Module):
-            return body
-    raise ValueError(f"no encoder of BERT, RoBERTa or DistilBERT in {type(model).__name__}")
-
-
 def logits_at(model: nn.Module, ids: Tensor, *, positions: Tensor) -> Tensor:
     """Return logits [B, M, V] at `positions` [B, M] of `ids` [B, L], rows without padding."""
-    hidden = body_of(model)(input_ids=ids).last_hidden_state  # [B, L, H]
+    head: Any = model
+    hidden = head.base_model(input_ids=ids).last_hidden_state  # [B, L, H]
     rows = torch.arange(ids.shape[0], device=ids.device).unsqueeze(dim=1)  # [B, 1]
     hidden = hidden[rows, positions]  # [B, M, H]
-    head: Any = model
     if hasattr(model, "cls"):  # BERT
         logits: Tensor = head.cls(hidden)
     elif hasattr(model, "lm_head"):  # RoBERTa
@@ -75,17 +66,19 @@ def plain_float32(device: str) -> Iterator[None]:
 
 
 @contextmanager
-def exact_kernels(models: Sequence[nn.Module], *, ids: Tensor, mask_id: int) -> Iterator[str]:
-    """Choose the kernels of float32 evidence on a CPU; yields "onednn" or "default".
+def exact_kernels(
+    models: Sequence[nn.Module], *, tokenizer: Any, device: str, dtype: str
+) -> Iterator[str]:
+    """Choose the kernels of evidence and keep to them; yields "onednn" or "default".
 
-    oneDNN on AMD processors, if it moves no distribution of these very models, asked at the masks
-    of `ids` [B, L], by more than `MAX_KERNEL_VARIATION`; PyTorch's default otherwise. The choice
-    depends on processor and models alone, never on a clock, so a resumed run makes it again.
+    oneDNN for float32 on AMD processors, if it moves no distribution of these very models by more
+    than `MAX_KERNEL_VARIATION`; PyTorch's default otherwise. The choice depends on processor and
+    models alone, never on a clock, so a resumed run makes it again.
     """
-    if _is_amd() and ids.device.type == "cpu":
-        before = [_distributions(model, ids, mask_id) for model in models]
+    if dtype == "float32" and device == "cpu" and _is_amd():
+        before = [_distributions(model, tokenizer) for model in models]
         with onednn_float32():
-            after = [_distributions(model, ids, mask_id) for model in models]
+            after = [_distributions(model, tokenizer) for model in models]
             if max(map(_variation, before, after)) <= MAX_KERNEL_VARIATION:
                 yield "onednn"
                 return
@@ -93,10 +86,10 @@ def exact_kernels(models: Sequence[nn.Module], *, ids: Tensor, mask_id: int) -> 
 
 
 def refuse_changed_distributions(
-    exact: nn.Module, rounded: nn.Module, *, ids: Tensor, mask_id: int, name: str
+    exact: nn.Module, rounded: nn.Module, *, tokenizer: Any, name: str
 ) -> None:
-    """Compare a rounded model with its float32 self at the masks of rows `ids` [B, L]."""
-    moved = _variation(*(_distributions(model, ids, mask_id) for model in (exact, rounded)))
+    """Compare a rounded model with its float32 self on the same device."""
+    moved = _variation(*(_distributions(model, tokenizer) for model in (exact, rounded)))
     if not moved <= MAX_TOTAL_VARIATION:
         raise AuditError(
             (
@@ -110,9 +103,15 @@ def refuse_changed_distributions(
         )
 
 
-def _distributions(model: nn.Module, ids: Tensor, mask_id: int) -> Tensor:
-    """Return distributions [B, M, V] at the masks of rows that have equally many."""
-    positions = (ids == mask_id).nonzero()[:, 1].view(len(ids), -1)
+def _distributions(model: nn.Module, tokenizer: Any) -> Tensor:
+    """Return distributions [4, 8, V] at masks among the first tokens of the vocabulary."""
+    special, mask = set(tokenizer.all_special_ids), tokenizer.mask_token_id
+    plain = [i for i in range(len(tokenizer)) if i not in special][:32] or [0]
+    rows = [
+        [mask if k % 2 else plain[(row + k) % len(plain)] for k in range(16)] for row in range(4)
+    ]
+    ids = torch.tensor(rows, device=next(model.parameters()).device)
+    positions = torch.arange(1, 16, 2, device=ids.device).expand(4, -1)
     with torch.inference_mode():
         return torch.softmax(logits_at(model, ids, positions=positions).float(), dim=-1)
 
@@ -126,13 +125,3 @@ def _is_amd() -> bool:
         return "AuthenticAMD" in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
-
-
-def trial_rows(tokenizer: Any, *, device: str) -> Tensor:
-    """Return rows [4, 16] of masks among the first tokens of the vocabulary, to compare kernels."""
-    special, mask = set(tokenizer.all_special_ids), tokenizer.mask_token_id
-    plain = [i for i in range(len(tokenizer)) if i not in special][:32] or [0]
-    rows = [
-        [mask if k % 2 else plain[(row + k) % len(plain)] for k in range(16)] for row in range(4)
-    ]
-    return torch.tensor(rows, device=device)

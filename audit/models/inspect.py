@@ -10,17 +10,16 @@ import hashlib
 import json
 import math
 import re
-import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from safetensors import safe_open
 
-from audit.errors import AuditError, Message
+from audit.errors import AuditError
 from audit.foreign import json_value, refusing
 from audit.home import data_home
 from audit.shelf import fingerprint
@@ -31,30 +30,17 @@ LABEL = "trained"
 MODEL_FOLDER = "model"
 RUN_FILE = "training.json"
 _MAX_RUN_BYTES = 1_000_000
-_MAX_RUNS = 5_000
 _COPY_FILE = "Copy the file again from where the model was saved."
-
-
-def trained_dir() -> Path | None:
-    """Return the folder of the trained models; None where there is none, or no data directory."""
-    with suppress(AuditError):  # whoever needs the data directory says why
-        folder = data_home() / "models"
-        return folder if folder.is_dir() else None
-    return None
 
 
 def trained_models() -> Iterator[tuple[str, Path]]:
     """Yield identifier and directory of every model whose training has written one, by name."""
-    folder = trained_dir()
-    try:
-        runs = sorted(folder.iterdir())[:_MAX_RUNS] if folder else []
-    except OSError:
-        return
-    for run in runs:
-        directory = run / MODEL_FOLDER
-        is_plain = not run.is_symlink() and not directory.is_symlink()
-        if is_plain and (directory / "config.json").is_file():
-            yield f"{LABEL}/{run.name}", directory
+    with suppress(AuditError, OSError):  # whoever needs the data directory says why
+        for run in sorted((data_home() / "models").iterdir()):
+            directory = run / MODEL_FOLDER
+            is_plain = not run.is_symlink() and not directory.is_symlink()
+            if is_plain and (directory / "config.json").is_file():
+                yield f"{LABEL}/{run.name}", directory
 
 
 def trained_name(directory: Path) -> str:
@@ -69,7 +55,7 @@ def trained_name(directory: Path) -> str:
     name = directory.parent.name
     with suppress(AuditError, OSError), record.open("rb") as file:
         title = parse_json(file.read(_MAX_RUN_BYTES), where=name).get("title")
-        name = (" ".join(title.split()) if isinstance(title, str) else "") or name
+        name = " ".join(str(title or "").split()) or name
     return f"{name} ({directory.name})" if is_copy else name
 
 
@@ -94,28 +80,23 @@ def _refuse_more(n: int, *, than: int) -> None:
 
 _MAX_ENTRIES = 10_000
 _CODE_SUFFIXES = {".py", ".pyc", ".pyd", ".so", ".dll", ".dylib"}
-_UNSAFE_WEIGHTS = {
-    ".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".h5", ".msgpack", ".joblib", ".npy",
-    ".npz", ".onnx", ".gguf", ".tflite", ".ot", ".pdparams", ".index", ".data-00000-of-00001",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class ModelFolder:
     """A checked directory and the plain files in it.
 
-    `path` has links resolved; `name` is what the model is called in messages and results; `files`
-    may be opened; `unsafe` are pickled and other foreign weight files, which never are.
+    `path` has links resolved; `name` is what the model is called in messages and results. Of the
+    `files` only those are opened that the model needs, and no pickle among them.
     """
 
     path: Path
     name: str
     files: tuple[str, ...]
-    unsafe: tuple[str, ...]
 
     def where(self, file: str = "") -> str:
         """Return the place for a message: the model's name and a file in it."""
-        return f"{self.name}/{file}" if file else self.name
+        return f"{self.name}/{_plain(file)}" if file else self.name
 
     def read(self, file: str, *, max_bytes: int) -> bytes:
         """Read one small file whole."""
@@ -158,30 +139,23 @@ def open_folder(path: Path) -> ModelFolder:
     """Look at every entry of a model directory without opening any."""
     try:
         root = path.resolve(strict=True)
-        if not root.is_dir():
-            raise AuditError("This is not a directory.", where=path.name)
         name = display_name(root)
         entries = sorted(root.iterdir())
         with _at(name):
             _refuse_more(len(entries), than=_MAX_ENTRIES)
-        files = [one.name for one in entries if _is_file(one, name=name)]
+            files = tuple(one.name for one in entries if _is_file(one))
     except (OSError, ValueError, RuntimeError) as fault:
         raise unreadable(fault, where=path.name) from None
-    safe: list[str] = []
-    unsafe: list[str] = []
+    folder = ModelFolder(root, name, files)
     for file in files:
-        suffix = Path(file).suffix.lower()
-        if suffix in _CODE_SUFFIXES:
+        if Path(file).suffix.lower() in _CODE_SUFFIXES:
             raise AuditError(
                 "The directory holds program code; a model that needs code of its own is not "
                 "loaded.",
-                where="{name}/{file}",
-                name=name,
-                file=_plain(file),
+                where=folder.where(file),
                 do="Remove it if the model is a plain BERT, RoBERTa or DistilBERT.",
             )
-        (unsafe if suffix in _UNSAFE_WEIGHTS else safe).append(file)
-    return ModelFolder(root, name, tuple(safe), tuple(unsafe))
+    return folder
 
 
 def display_name(root: Path) -> str:
@@ -196,24 +170,20 @@ def _is_snapshot(root: Path) -> bool:
     return root.parent.name == "snapshots" and root.parent.parent.name.startswith("models--")
 
 
-def _is_file(entry: Path, *, name: str) -> bool:
+def _is_file(entry: Path) -> bool:
     """Whether the entry is a file to be opened; directories are not, all else is refused."""
-    what, do, root = "", "", entry.parent
-    if entry.is_symlink():
-        # Snapshots of a Hugging Face cache link into the blobs of the same model.
-        home = root.parent.parent if _is_snapshot(root) else root
-        try:
-            if not entry.resolve(strict=True).is_relative_to(home):
-                what = "This is a link that leads out of the model's directory."
-                do = "Replace the link by a copy of the file."
-        except (OSError, RuntimeError):
-            what = "This is a link that leads nowhere."
-    mode = 0 if what else entry.stat().st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        what = what or "This is neither a file nor a directory."
-        place = f"{name}/{_plain(entry.name)}"
-        raise AuditError(what, where=place, do=do)
-    return stat.S_ISREG(mode)
+    root = entry.parent
+    # Snapshots of a Hugging Face cache link into the blobs of the same model.
+    home = root.parent.parent if _is_snapshot(root) else root
+    is_own = not entry.is_symlink() or entry.resolve().is_relative_to(home)
+    if not is_own or not (entry.is_file() or entry.is_dir()):
+        raise AuditError(
+            "{file} is a link that leads out of the model's directory or nowhere, or neither a "
+            "file nor a directory.",
+            do="Replace a link by a copy of the file.",
+            file=_plain(entry.name),
+        )
+    return entry.is_file()
 
 
 def _plain(name: str) -> str:
@@ -230,13 +200,12 @@ MAX_VOCABULARY = 1_000_000
 _MAX_CONFIG_BYTES = 1_000_000
 _ATTENTION_KEYS = ("attn_implementation", "experts_implementation")
 _PLAIN_ATTENTION = (None, "eager", "sdpa")
+_SAME_CONFIG = "Check that this is the config.json that was saved with the model."
 _CODE_KEYS = {"auto_map", "trust_remote_code", "custom_pipelines", "quantization_config"}
-_MAX_DEPTH = 16
 
 Activation = Literal[
     "gelu", "gelu_new", "gelu_python", "gelu_fast", "gelu_pytorch_tanh", "relu", "silu", "swish"
 ]
-Scalar = bool | int | float | str | None
 Id = Annotated[int, Field(ge=0, le=MAX_VOCABULARY)]
 VocabularySize = Annotated[int, Field(ge=1, le=MAX_VOCABULARY)]
 Layers = Annotated[int, Field(ge=1, le=200)]
@@ -269,12 +238,19 @@ class ModelConfig(BaseModel):
     n_position_rows: int = Field(default=512, ge=2, le=131_072, alias="max_position_embeddings")
     pad_token_id: Id | None = 0
     is_tied: bool = Field(default=True, alias="tie_word_embeddings")
-    _settings: dict[str, Scalar] = PrivateAttr(default_factory=dict)
+    settings: dict[str, Any]
+    """All of it as it is written, under the names that transformers uses."""
 
-    @property
-    def settings(self) -> Mapping[str, Scalar]:
-        """All of it as it is written, under the names that transformers uses."""
-        return self._settings
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        is_inside = self.pad_token_id is None or self.pad_token_id < self.vocab_size
+        if self.hidden_size % self.n_heads or not is_inside or self.n_positions < 2:
+            raise AuditError(
+                "Its settings contradict one another: width and heads, padding token and "
+                "vocabulary, or the number of positions.",
+                do=_SAME_CONFIG,
+            )
+        return self
 
     @property
     def n_positions(self) -> int:
@@ -316,7 +292,7 @@ class _DistilBert(ModelConfig):
     sinusoidal_pos_embds: bool = False
 
 
-_CONFIGS: dict[object, type[ModelConfig]] = {
+_CONFIGS: dict[str, type[ModelConfig]] = {
     kind.architecture: kind for kind in (_Bert, _Roberta, _DistilBert)
 }
 # Settings that change the arithmetic and have one value here: another one is refused, not ignored.
@@ -330,70 +306,64 @@ _ONLY: dict[str, object] = {
 }
 
 
-def refuse_code_keys(value: object, *, where: str, _depth: int = 0) -> None:
+def _entries(value: object) -> Iterator[tuple[str, Any]]:
+    """Yield every key and value of the objects in a value of JSON, however deep."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            yield from one.items()
+            one = list(one.values())
+        waiting += one if isinstance(one, list) else ()
+
+
+def refuse_code_keys(value: object, *, where: str) -> None:
     """Refuse settings through which a file could have code loaded.
 
     That is: `auto_map`, `trust_remote_code`, quantisation, any "kernel" key, or an attention or
     experts implementation that transformers does not ship.
     """
-    if _depth > _MAX_DEPTH:
-        raise AuditError("Its settings are nested too deeply.", where=where)
-    inner = value if isinstance(value, list) else ()
-    if isinstance(value, dict):
-        inner = list(value.values())
-        for key, item in value.items():
-            name = str(key).lower()
-            is_attention = any(part in name for part in _ATTENTION_KEYS)
-            is_foreign = is_attention and item not in _PLAIN_ATTENTION
-            if name in _CODE_KEYS or "kernel" in name or is_foreign:
-                raise AuditError(
-                    "The setting {key} can load code or change the arithmetic; such a model is not "
-                    "loaded.",
-                    where=where,
-                    do="Remove the setting if the model is a plain BERT, RoBERTa or DistilBERT.",
-                    key=_shown(key),
-                )
-    for item in inner:
-        refuse_code_keys(item, where=where, _depth=_depth + 1)
+    for key, item in _entries(value):
+        name = key.lower()
+        is_attention = any(part in name for part in _ATTENTION_KEYS)
+        is_foreign = is_attention and item not in _PLAIN_ATTENTION
+        if name in _CODE_KEYS or "kernel" in name or is_foreign:
+            raise AuditError(
+                "The setting {key} can load code or change the arithmetic; such a model is not "
+                "loaded.",
+                where=where,
+                do="Remove the setting if the model is a plain BERT, RoBERTa or DistilBERT.",
+                key=_shown(key),
+            )
 
 
 def parse_config(raw: Mapping[str, object], *, where: str) -> ModelConfig:
     """Check a parsed `config.json` against the allow-list and its bounds."""
-    refuse_code_keys(dict(raw), where=where)
-    kind = raw.get("model_type")
-    if kind is None:
-        # Configurations from before 2020 have no model_type; the class name says the same.
-        named = re.match(r"\['(Bert|Roberta|DistilBert)For", str(raw.get("architectures")))
-        kind = named[1].lower() if named else None
+    refuse_code_keys(raw, where=where)
+    kind = _CONFIGS.get(str(raw.get("model_type")))
     with _at(where):
-        if not isinstance(kind, str) or kind not in _CONFIGS:
+        if kind is None:
             raise AuditError(
                 "Models of the kind {kind} cannot be audited.",
                 do="The kinds that can: BERT, RoBERTa and DistilBERT.",
-                kind=_shown(kind),
+                kind=_shown(raw.get("model_type")),
             )
         wrong = [key for key, only in _ONLY.items() if raw.get(key) not in (only, None)]
+        written = {
+            key: raw.get(key, field.default)
+            for name, field in kind.model_fields.items()
+            if (key := field.alias or name) != "settings"
+        }
         try:
-            config = _CONFIGS[kind].model_validate(raw)
+            config = kind.model_validate(written | {"settings": written})
         except ValidationError as error:
             wrong += [str(error.errors(include_input=False)[0]["loc"][0])]
         if wrong:
             raise AuditError(
                 "The setting {key} = {raw} is not supported or out of bounds.",
-                do="Check that this is the config.json that was saved with the model.",
+                do=_SAME_CONFIG,
                 key=wrong[0],
                 raw=_shown(raw[wrong[0]]),
-            )
-        for name, field in _CONFIGS[kind].model_fields.items():
-            key = field.alias or name
-            config._settings[key] = raw.get(key, field.default)  # type: ignore[assignment]
-        is_split = config.hidden_size % config.n_heads == 0
-        is_inside = config.pad_token_id is None or config.pad_token_id < config.vocab_size
-        if not is_split or not is_inside or config.n_positions < 2:
-            raise AuditError(
-                "Its settings contradict one another: width and heads, padding token and "
-                "vocabulary, or the number of positions.",
-                do="Check that this is the config.json that was saved with the model.",
             )
     return config
 
@@ -482,25 +452,16 @@ def expected_shapes(config: ModelConfig) -> dict[str, Shape]:
 
 
 SINGLE_FILE = "model.safetensors"
-INDEX_FILE = "model.safetensors.index.json"
+_INDEX_FILE = "model.safetensors.index.json"
 
 # A tensor takes some 150 bytes of a header.
 _MAX_HEADER_BYTES = 4_000_000
-_MAX_INDEX_BYTES = 4_000_000
-_MAX_TENSORS = 20_000
-_MAX_SHARDS = 200
 _FLOATS = ("F16", "BF16", "F32", "F64")
+_Header = dict[str, tuple[str, Shape]]
 
 
-class _TensorHeader(NamedTuple):
-    """One tensor as a file announces it; `dtype` as in the format: "F32", ..."""
-
-    dtype: str
-    shape: Shape
-
-
-def _read_header(path: Path) -> dict[str, _TensorHeader]:
-    """Read the header of one safetensors file; the library checks it against the file."""
+def _read_header(path: Path) -> _Header:
+    """Read each tensor's number type ("F32", ...) and shape; the library checks them."""
     broken = AuditError("This is not a whole safetensors file.", do=_COPY_FILE)
     try:
         with path.open("rb") as start:
@@ -510,114 +471,57 @@ def _read_header(path: Path) -> dict[str, _TensorHeader]:
         raise unreadable(fault, where="") from None
     with refusing(broken), safe_open(path, framework="numpy") as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-        return {
-            name: _TensorHeader(one.get_dtype(), tuple(one.get_shape()))
-            for name, one in slices.items()
-        }
+        return {name: (one.get_dtype(), tuple(one.get_shape())) for name, one in slices.items()}
 
 
-def _weights(folder: ModelFolder) -> tuple[list[str], dict[str, _TensorHeader]]:
-    """Return the files of the weights and the headers of all tensors in them."""
-    with _at(folder.name):
-        _refuse_other_weights(folder)
-    files, places = [SINGLE_FILE], None
-    disagree = AuditError(
-        "The shard index does not fit the shards: one is missing, or holds other tensors.",
-        where=folder.where(INDEX_FILE),
-        do="Copy the model again from where it was saved, all shards of one saving.",
-    )
-    if INDEX_FILE in folder.files:
-        places = folder.json(INDEX_FILE, max_bytes=_MAX_INDEX_BYTES).get("weight_map")
-        files = sorted(set(map(str, places.values()))) if isinstance(places, dict) else []
-        if not 0 < len(files) <= _MAX_SHARDS or not {*files} <= {*folder.files}:
-            raise disagree
-    tensors: dict[str, _TensorHeader] = {}
-    found: dict[str, str] = {}
-    n_tensors = 0
-    for file in files:
-        with _at(folder.where(file)):
-            header = _read_header(folder.path / file)
-            n_tensors += len(header)
-            _refuse_more(n_tensors, than=_MAX_TENSORS)
-        tensors |= header
-        found |= dict.fromkeys(header, file)
-    if places is not None and (n_tensors > len(found) or found != places):
-        raise disagree
-    return files, tensors
-
-
-def _refuse_other_weights(folder: ModelFolder) -> None:
-    n_kinds = (SINGLE_FILE in folder.files) + (INDEX_FILE in folder.files)
+def _tensors(folder: ModelFolder) -> _Header:
+    """Return number type and shape of the weights' tensors, by today's names."""
     if any(file.startswith("adapter_") for file in folder.files):
         raise AuditError(
             "The directory holds an adapter; without it the model is another one.",
+            where=folder.name,
             do="Merge the adapter into the model and save that.",
         )
-    if n_kinds == 2:
+    if SINGLE_FILE not in folder.files or _INDEX_FILE in folder.files:
         raise AuditError(
-            "There are two sets of weights: {single_file} and {index_file}.",
-            do="Keep the one that is meant.",
-            single_file=SINGLE_FILE,
-            index_file=INDEX_FILE,
-        )
-    if n_kinds == 0 and folder.unsafe:
-        raise AuditError(
-            "The weights are there only in a form that can run code or is not read ({unsafe}).",
-            do="Convert them to safetensors on a machine that may run the model's code: "
-            "load with transformers, then save_pretrained.",
-            unsafe=", ".join(folder.unsafe[:3]),
-        )
-    if n_kinds == 0:
-        raise AuditError(
-            "There are no weights ({single_file}).",
-            do="Choose the directory into which the model was saved.",
+            "The weights are not in one file {single_file}.",
+            where=folder.name,
+            do="Choose the directory into which the model was saved. Shards and forms that can run "
+            "code are not read: load them with transformers on a machine that may run the model's "
+            "code, then save_pretrained into one file.",
             single_file=SINGLE_FILE,
         )
+    with _at(folder.where(SINGLE_FILE)):
+        stored = _read_header(folder.path / SINGLE_FILE)
+        found = {current_name(name): tensor for name, tensor in stored.items()}
+        if len(found) != len(stored):
+            raise AuditError("A tensor is there under its old and its new name.")
+    return found
 
 
-def _check_tensors(stored: Mapping[str, _TensorHeader], *, config: ModelConfig) -> None:
+def _check_tensors(found: _Header, *, config: ModelConfig) -> None:
     """Check the announced tensors against the configuration."""
-    found = {current_name(name): tensor for name, tensor in stored.items()}
-    if len(found) != len(stored):
-        raise AuditError("A tensor is there under its old and its new name.")
     expected, twins = expected_shapes(config), same_tensors(config)
-    is_of_head = (not name.startswith(f"{config.architecture}.") for name in expected)
-    if not found.keys() & {name for name, is_it in zip(expected, is_of_head, strict=True) if is_it}:
+    if not any(name in found for name in expected if not name.startswith(config.architecture)):
         raise AuditError(
             "The model has no masked-language-model head, so it gives no word a probability.",
             do="Use the checkpoint that was saved as ...ForMaskedLM or ...ForPreTraining.",
         )
     twins |= {other: one for one, other in twins.items()}
-    missing = [name for name in expected if name not in found and twins.get(name) not in found]
-    if missing:
+    wrong = [name for name in expected if name not in found and twins.get(name) not in found]
+    for name, (dtype, shape) in sorted(found.items()):
+        is_right = shape == expected.get(name) and dtype in _FLOATS
+        if not is_right and not (name not in expected and _KNOWN_EXTRA.fullmatch(name)):
+            wrong.append(name)
+    if wrong:
         raise AuditError(
-            '{n_missing} tensors are missing (first: "{missing}"); they would be filled with '
-            "random numbers.",
-            do="Copy the model again, or save it as ...ForMaskedLM.",
-            n_missing=len(missing),
-            missing=missing[0],
+            "{n} tensors are missing, unknown, or of another shape or number type than config.json "
+            'promises (first: "{name}").',
+            do="Check that config.json belongs to these weights, and save them unquantised as "
+            "...ForMaskedLM.",
+            n=len(wrong),
+            name=_plain(wrong[0]),
         )
-    extra = sorted(found.keys() - expected.keys())
-    if unknown := [name for name in extra if not _KNOWN_EXTRA.fullmatch(name)]:
-        raise AuditError(
-            "The files hold {n_unknown} tensors that a {architecture} masked language model does "
-            'not have (first: "{unknown}").',
-            do="Check that config.json belongs to these weights.",
-            n_unknown=len(unknown),
-            architecture=config.architecture,
-            unknown=_plain(unknown[0]),
-        )
-    for name in (name for name in expected if name in found):
-        if found[name].shape != expected[name] or found[name].dtype not in _FLOATS:
-            raise AuditError(
-                'The tensor "{name}" holds {dtype} numbers in the shape {shape}; config.json '
-                "promises {promised}, of 16, 32 or 64 bit floating point.",
-                do="Check that config.json belongs to these weights, and save them unquantised.",
-                name=name,
-                dtype=found[name].dtype,
-                shape=str([*found[name].shape]),
-                promised=str([*expected[name]]),
-            )
 
 
 CONFIG_FILE = "tokenizer_config.json"
@@ -626,7 +530,6 @@ _LEGACY_FILES = ("added_tokens.json", "special_tokens_map.json")
 _ALL_FILES = ("vocab.txt", "vocab.json", "merges.txt", FAST_FILE, *_LEGACY_FILES)
 
 _MAX_TOKENIZER_BYTES = 32_000_000
-_MAX_TOKENIZER_CONFIG_BYTES = 8_000_000
 _MAX_ADDED = 10_000
 _JAPANESE = "BertJapaneseTokenizer"
 _ANY_MODEL = ("WordPiece", "BPE", "WordLevel")
@@ -657,7 +560,7 @@ _COMPONENTS = {
     "Strip", "Replace", "Nmt", "Prepend", "BertPreTokenizer", "Whitespace", "WhitespaceSplit",
     "ByteLevel", "Punctuation", "Digits", "Split", "UnicodeScripts", "Metaspace",
     "BertProcessing", "RobertaProcessing", "TemplateProcessing", "WordPiece", "BPEDecoder",
-    "ByteFallback", "Fuse", "CTC", None,
+    "ByteFallback", "Fuse", "CTC", "None",
 }  # fmt: skip
 # Not mecab_option, a command line: it can name files anywhere.
 _MECAB = {"mecab_dic", "normalize_text", "do_lower_case"}
@@ -686,23 +589,18 @@ class TokenizerFiles:
 
 def _tokenizer_files(folder: ModelFolder, *, named: str) -> TokenizerFiles:
     """Read a tokenizer; `named` is its class where its own configuration names none."""
-    raw: dict[str, object] = {}
-    where = folder.where(CONFIG_FILE)
-    if CONFIG_FILE in folder.files:
-        raw = folder.json(CONFIG_FILE, max_bytes=_MAX_TOKENIZER_CONFIG_BYTES)
-    refuse_code_keys(raw, where=where)
-    settings = {key: value for key, value in raw.items() if key in _SETTINGS}
-    with _at(where):
+    present = {
+        file: folder.read(file, max_bytes=_MAX_TOKENIZER_BYTES)
+        for file in (CONFIG_FILE, *_ALL_FILES)
+        if file in folder.files
+    }
+    with _at(folder.where(CONFIG_FILE)):
+        raw = _settings(present.pop(CONFIG_FILE, b"{}"))
+        settings = {key: value for key, value in raw.items() if key in _SETTINGS}
         kind = _tokenizer_class(str(raw.get("tokenizer_class") or named))
-        _refuse_many_added(*settings.values())
         if kind == _JAPANESE:
             _check_japanese(settings)
         added = _table_of_added(settings.get("added_tokens_decoder"))
-    present = {
-        file: folder.read(file, max_bytes=_MAX_TOKENIZER_BYTES)
-        for file in _ALL_FILES
-        if file in folder.files
-    }
     is_fast = FAST_FILE in present and kind != _JAPANESE
     needed = (FAST_FILE,) if is_fast else _CLASSES[kind][0]
     if missing := [file for file in needed if file not in present]:
@@ -722,10 +620,18 @@ def _tokenizer_files(folder: ModelFolder, *, named: str) -> TokenizerFiles:
     return TokenizerFiles(kind, settings, used, present, declared | added)
 
 
-def _refuse_many_added(*tables: object) -> None:
+def _settings(data: bytes) -> dict[str, object]:
+    """Parse settings that load no code and hold no table that transformers works long on."""
+    raw = parse_json(data, where="")
+    refuse_code_keys(raw, where="")
+    _refuse_many_added(raw)
+    return raw
+
+
+def _refuse_many_added(value: object) -> None:
     # transformers adds them one by one, and takes the longer the more there are.
-    for table in tables:
-        _refuse_more(len(table) if isinstance(table, list | dict) else 0, than=_MAX_ADDED)
+    for _, one in (("", value), *_entries(value)):
+        _refuse_more(len(one) if isinstance(one, list | dict) else 0, than=_MAX_ADDED)
 
 
 def _tokenizer_class(named: str) -> str:
@@ -745,9 +651,8 @@ def _check_japanese(settings: Mapping[str, object]) -> None:
     mecab = settings.get("mecab_kwargs") or {}
     if isinstance(mecab, dict) and {key for key, value in mecab.items() if value} <= _MECAB:
         mecab = mecab.get("mecab_dic", "unidic_lite")
-    chosen = {**settings, "mecab_kwargs": mecab}
     for key, values in _JAPANESE_SETTINGS.items():
-        if chosen.get(key, values[0]) not in values:
+        if {**settings, "mecab_kwargs": mecab}.get(key, values[0]) not in values:
             raise AuditError(
                 "This {key} is not supported.",
                 do="Supported: {values}.",
@@ -775,33 +680,34 @@ def _declared(file: str, data: bytes, *, kind: str) -> dict[int, str]:
             text = data.decode("utf-8").removesuffix("\n")
         lines = text.split("\n") if text and file == "vocab.txt" else []
         return {i: line.removesuffix("\r") for i, line in enumerate(lines)}
-    raw = parse_json(data, where="")
-    if file == "special_tokens_map.json":
-        refuse_code_keys(raw, where="")
-        _refuse_many_added(*raw.values())
-        return {}
     if file == FAST_FILE:
-        return _by_id(_fast_vocabulary(raw, kind=kind)) | _added_to_fast(raw.get("added_tokens"))
-    if file == "added_tokens.json":
-        _refuse_many_added(raw)
-    return _by_id(raw)
+        return _declared_fast(parse_json(data, where=""), kind=kind)
+    if file in _LEGACY_FILES:
+        raw = _settings(data)
+        return _by_id(raw) if file == "added_tokens.json" else {}
+    return _by_id(parse_json(data, where=""))
 
 
 def _by_id(vocab: object) -> dict[int, str]:
-    ids: dict[Any, str] = {}
-    for token, i in vocab.items() if isinstance(vocab, dict) else [("", None)]:
-        if type(i) is not int or i < 0 or i in ids:
-            raise AuditError("The vocabulary does not give each token its own number.")
-        ids[i] = str(token)
+    tokens: Any = vocab if isinstance(vocab, dict) else {"": None}
+    ids: dict[int, str] = {i: token for token, i in tokens.items() if type(i) is int and i >= 0}
+    if len(ids) < len(tokens):
+        raise AuditError("The vocabulary does not give each token its own number.")
     return ids
 
 
-def _fast_vocabulary(raw: Mapping[str, object], *, kind: str) -> object:
-    """Return the vocabulary of tokenizer.json, of which every part is known and harmless."""
-    for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
-        _check_component(raw.get(part))
-    model: Any = raw.get("model")
-    model = model if isinstance(model, dict) else {}
+def _declared_fast(raw: Mapping[str, Any], *, kind: str) -> dict[int, str]:
+    """Return the tokens of tokenizer.json, of which every part is known and harmless."""
+    parts = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
+    for key, value in _entries([{part: raw.get(part)} for part in parts]):
+        if key == "Regex" or (key == "type" and str(value) not in _COMPONENTS):
+            raise AuditError(
+                "The tokenizer uses a part that is not supported (a pattern or an unknown "
+                "component).",
+                do="Supported are the tokenizers of BERT, DistilBERT and RoBERTa.",
+            )
+    model, added = raw.get("model") or {}, raw.get("added_tokens") or []
+    _refuse_many_added(added)
     # Files from before 2021 have no type: only byte-pair models have merges.
     written = model.get("type") or ("BPE" if "merges" in model else "WordPiece")
     if written not in _CLASSES[kind][1] or model.get("dropout"):
@@ -811,28 +717,7 @@ def _fast_vocabulary(raw: Mapping[str, object], *, kind: str) -> object:
             do="Check tokenizer_class in tokenizer_config.json.",
             kind=kind,
         )
-    return model.get("vocab")
-
-
-def _check_component(component: object, *, _depth: int = 0) -> None:
-    inner: Any = component if isinstance(component, list) else ()
-    if isinstance(component, dict):
-        inner, kind = component.values(), component.get("type")
-        is_known = isinstance(kind, str | None) and kind in _COMPONENTS
-        if _depth > 8 or "Regex" in component or not is_known:
-            raise AuditError(
-                "The tokenizer uses a part that is not supported (a pattern or an unknown "
-                "component).",
-                do="Supported are the tokenizers of BERT, DistilBERT and RoBERTa.",
-            )
-    for item in inner:
-        _check_component(item, _depth=_depth + 1)
-
-
-def _added_to_fast(added: object) -> dict[int, str]:
-    _refuse_many_added(added)
-    entries = [one for one in added if isinstance(one, dict)] if isinstance(added, list) else []
-    return {one["id"]: str(one.get("content")) for one in entries if type(one.get("id")) is int}
+    return _by_id(model.get("vocab")) | {int(one["id"]): str(one["content"]) for one in added}
 
 
 _DIGEST_VERSION = 1
@@ -840,31 +725,46 @@ _DIGEST_VERSION = 1
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """A model directory whose files passed every check that needs no weight.
-
-    `notes` are what the reader should know, in sentences.
-    """
+    """A model directory whose files passed every check that needs no weight."""
 
     folder: ModelFolder
     config: ModelConfig
-    weight_files: Sequence[str]
     tokenizer: TokenizerFiles
-    notes: tuple[Message, ...]
+
+    @property
+    def weights(self) -> Path:
+        """The file of the weights."""
+        return self.folder.path / SINGLE_FILE
+
+    def digest(self, weights: str) -> str:
+        """Return the model's digest from that of its weights, both SHA-256 in hexadecimal."""
+        files = {
+            name: hashlib.sha256(data).hexdigest() for name, data in self.tokenizer.present.items()
+        }
+        content = {
+            "version": _DIGEST_VERSION,
+            "architecture": self.config.architecture,
+            "config": self.config.settings,
+            "tokenizer": self.tokenizer.kind,
+            "tokenizer_settings": self.tokenizer.settings,
+            "tokenizer_files": files,
+            "weights": {SINGLE_FILE: weights},
+        }
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 @dataclass(frozen=True)
 class ModelSummary:
     """What a list of models shows of one.
 
-    `n_parameters` counts tied numbers once; `tokenizer` is its class; `notes` are what the reader
-    should know, in sentences.
+    `n_parameters` counts tied numbers once; `tokenizer` is its class.
     """
 
     name: str
     config: ModelConfig
     n_parameters: int
     tokenizer: str
-    notes: tuple[Message, ...]
 
 
 def read_model_files(path: Path) -> ModelFiles:
@@ -879,16 +779,10 @@ def read_model_files(path: Path) -> ModelFiles:
     ):
         raw = folder.json("config.json", max_bytes=_MAX_CONFIG_BYTES)
         config = parse_config(raw, where=folder.where("config.json"))
-        weight_files, tensors = _weights(folder)
         with _at(folder.name):
-            _check_tensors(tensors, config=config)
+            _check_tensors(_tensors(folder), config=config)
         named = str(raw.get("tokenizer_class") or _DEFAULT_CLASS[config.architecture])
-        tokenizer = _tokenizer_files(folder, named=named)
-        notes: tuple[Message, ...] = ()
-        if unread := folder.unsafe:
-            shown = ", ".join(unread[:5]) + (", …" if len(unread) > 5 else "")
-            notes = (Message("Not opened: {shown}.", shown=shown),)
-        return ModelFiles(folder, config, weight_files, tokenizer, notes)
+        return ModelFiles(folder, config, _tokenizer_files(folder, named=named))
 
 
 def inspect_model(path: Path) -> ModelSummary:
@@ -896,13 +790,8 @@ def inspect_model(path: Path) -> ModelSummary:
     files = read_model_files(path)
     twice = same_tensors(files.config)
     sizes = {name: math.prod(shape) for name, shape in expected_shapes(files.config).items()}
-    return ModelSummary(
-        name=files.folder.name,
-        config=files.config,
-        n_parameters=sum(n for name, n in sizes.items() if name not in twice),
-        tokenizer=files.tokenizer.kind,
-        notes=files.notes,
-    )
+    n_parameters = sum(n for name, n in sizes.items() if name not in twice)
+    return ModelSummary(files.folder.name, files.config, n_parameters, files.tokenizer.kind)
 
 
 def model_digest(path: Path) -> str:
@@ -912,28 +801,7 @@ def model_digest(path: Path) -> str:
     the weights. Where it was saved, by which version and from which name changes nothing.
     """
     files = read_model_files(path)
-    weights: dict[str, str] = {}
-    for file in files.weight_files:
-        try:
-            weights[file] = fingerprint(files.folder.path / file)
-        except OSError as fault:
-            raise unreadable(fault, where=files.folder.where(file)) from None
-    return combined_digest(files, weights=weights)
-
-
-def combined_digest(files: ModelFiles, *, weights: Mapping[str, str]) -> str:
-    """Return the model's digest from the digests of its weight files."""
-    tokenizer = files.tokenizer
-    content = {
-        "version": _DIGEST_VERSION,
-        "architecture": files.config.architecture,
-        "config": dict(files.config.settings),
-        "tokenizer": tokenizer.kind,
-        "tokenizer_settings": dict(tokenizer.settings),
-        "tokenizer_files": {
-            name: hashlib.sha256(data).hexdigest() for name, data in tokenizer.present.items()
-        },
-        "weights": dict(weights),
-    }
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
+    try:
+        return files.digest(fingerprint(files.weights))
+    except OSError as fault:
+        raise unreadable(fault, where=files.folder.where(SINGLE_FILE)) from None

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,23 +21,18 @@ from torch import Tensor, nn
 
 from audit.errors import AuditError, Message
 from audit.foreign import refuse_without_memory, refusing
-from audit.models.forward import exact_kernels, refuse_changed_distributions, trial_rows
+from audit.models.forward import refuse_changed_distributions
 from audit.models.inspect import (
+    SINGLE_FILE,
     ModelConfig,
     ModelFiles,
-    combined_digest,
     current_name,
     expected_shapes,
     read_model_files,
     same_tensors,
     unreadable,
 )
-from audit.models.tokenizer import (
-    build_tokenizer,
-    tokenizer_differences,
-    tokenizer_notes,
-    unlike_tokenizers,
-)
+from audit.models.tokenizer import build_tokenizer, refuse_unlike
 
 
 def pick_device(wanted: str) -> str:
@@ -78,7 +72,6 @@ class LoadedModel:
     digest: str
     config: ModelConfig
     name: str
-    notes: tuple[str, ...] = ()
 
     @property
     def n_positions(self) -> int:
@@ -96,49 +89,35 @@ def load_model(path: Path, *, device: str = "cpu", dtype: str = "float32") -> Lo
     name = files.folder.name
     _refuse_without_memory(files, dtype=DTYPES[dtype])
     tokenizer = build_tokenizer(files.tokenizer, config=files.config, name=name)
-    weights, digests = _read_weights(files, dtype=DTYPES[dtype])
+    weights, digest = _read_weights(files, dtype=DTYPES[dtype])
     _fill_same(weights, config=files.config, where=name)
     model = _build(files.config, weights=weights, dtype=DTYPES[dtype], where=name)
-    return LoadedModel(
-        model=_moved(model, device=device),
-        tokenizer=tokenizer,
-        digest=combined_digest(files, weights=digests),
-        config=files.config,
-        name=name,
-        notes=files.notes + tokenizer_notes(tokenizer, files=files.tokenizer),
-    )
+    return LoadedModel(_moved(model, device=device), tokenizer, digest, files.config, name)
 
 
 def _refuse_without_memory(files: ModelFiles, *, dtype: torch.dtype) -> None:
     n_weights = sum(map(math.prod, expected_shapes(files.config).values())) * dtype.itemsize
-    n_file = max((files.folder.path / file).stat().st_size for file in files.weight_files)
+    n_file = files.weights.stat().st_size
     refuse_without_memory(n_weights + max(n_weights, 2 * n_file), where=files.folder.name)
 
 
-def _read_weights(
-    files: ModelFiles, *, dtype: torch.dtype
-) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read every expected tensor, finite and in `dtype`; also the files' digests."""
-    expected = expected_shapes(files.config)
-    weights: dict[str, Tensor] = {}
-    digests: dict[str, str] = {}
-    for file in files.weight_files:
-        where = files.folder.where(file)
-        # Read, not mapped: a mapped file can change, or end the process, while it is in use.
-        try:
-            data = (files.folder.path / file).read_bytes()
-        except OSError as fault:
-            raise unreadable(fault, where=where) from None
-        digests[file] = hashlib.sha256(data).hexdigest()
-        with refusing(_changed(where)):
-            tensors = load_tensors(data)
-        del data
-        for stored_name, tensor in tensors.items():
-            name = current_name(stored_name)
-            if name in expected:
-                weights[name] = tensor.to(dtype)
-                _refuse_non_finite(weights[name], name=name, where=where)
-    return weights, digests
+def _read_weights(files: ModelFiles, *, dtype: torch.dtype) -> tuple[dict[str, Tensor], str]:
+    """Read every expected tensor, finite and in `dtype`; also the model's digest."""
+    expected, where = expected_shapes(files.config), files.folder.where(SINGLE_FILE)
+    # Read, not mapped: a mapped file can change, or end the process, while it is in use.
+    try:
+        data = files.weights.read_bytes()
+    except OSError as fault:
+        raise unreadable(fault, where=where) from None
+    digest = files.digest(hashlib.sha256(data).hexdigest())
+    with refusing(_changed(where)):
+        tensors = load_tensors(data)
+    del data
+    found = {current_name(name): tensor for name, tensor in tensors.items()}
+    weights = {name: tensor.to(dtype) for name, tensor in found.items() if name in expected}
+    for name, tensor in weights.items():
+        _refuse_non_finite(tensor, name=name, where=where)
+    return weights, digest
 
 
 def _refuse_non_finite(tensor: Tensor, *, name: str, where: str) -> None:
@@ -207,11 +186,13 @@ def _changed(where: str) -> AuditError:
 def _moved(model: nn.Module, *, device: str) -> nn.Module:
     try:
         return model.to(torch.device(device))
-    except torch.OutOfMemoryError:
-        what = "The device {device} has not enough memory for the model."
-    except (RuntimeError, AssertionError):
-        what = "The device {device} is not available."
-    raise AuditError(what, where="device", do="Use another one, or cpu.", device=repr(device[:20]))
+    except (RuntimeError, AssertionError):  # out of memory, too
+        raise AuditError(
+            "The device {device} is not available, or has not enough memory for the model.",
+            where="device",
+            do="Use another one, or cpu.",
+            device=repr(device[:20]),
+        ) from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,10 +207,8 @@ class ModelPair:
 
     def __post_init__(self) -> None:
         """Refuse two models whose numbers would not speak of the same tokens."""
-        differences = tokenizer_differences(self.general.tokenizer, self.hospital.tokenizer)
-        if differences:
-            names = Message("{one} and {other}", one=self.general.name, other=self.hospital.name)
-            raise unlike_tokenizers(differences, where=names)
+        one, other = self.general, self.hospital
+        refuse_unlike(one.tokenizer, other.tokenizer, names=(one.name, other.name))
 
     @property
     def n_positions(self) -> int:
@@ -240,46 +219,21 @@ class ModelPair:
     def notes(self) -> tuple[Message, ...]:
         """What the reader of a result should know of this pair, in sentences."""
         configs = self.general.config, self.hospital.config
-        one, other = map(_shape, configs)
-        rates = [(config.hidden_dropout, config.attention_dropout) for config in configs]
-        lengths = [config.n_positions for config in configs]
+        shapes = [[getattr(config, name) for name in _SHARED] for config in configs]
         notes = []
-        if one != other or rates[0] != rates[1]:
-            notes.append(
-                Message(
-                    "The models differ in shape or dropout ({one}; {other}), so they cannot share "
-                    "dropout masks.",
-                    one=one,
-                    other=other,
-                )
-            )
-        for side, both in zip(("general", "hospital"), rates, strict=True):
-            if not any(both):
+        if shapes[0] != shapes[1]:
+            text = "The models differ in shape or dropout, so they cannot share dropout masks."
+            notes.append(Message(text))
+        for side, config in zip(("general", "hospital"), configs, strict=True):
+            if not config.hidden_dropout and not config.attention_dropout:
                 text = "The {side} model has no dropout: repeated passes are all alike."
                 notes.append(Message(text, side=side))
-        if lengths[0] != lengths[1]:
-            notes.append(
-                Message(
-                    "The models take inputs of different length ({n_general} and {n_hospital} "
-                    "tokens); the shorter one counts.",
-                    n_general=lengths[0],
-                    n_hospital=lengths[1],
-                )
-            )
         return tuple(notes)
 
 
-def _shape(config: ModelConfig) -> Message:
-    return Message(
-        "{architecture}, {n_layers} layers, {hidden_size} wide, {n_heads} heads, dropout "
-        "{hidden:g} and {attention:g}",
-        architecture=config.architecture,
-        n_layers=config.n_layers,
-        hidden_size=config.hidden_size,
-        n_heads=config.n_heads,
-        hidden=config.hidden_dropout,
-        attention=config.attention_dropout,
-    )
+_SHARED = (
+    "architecture", "n_layers", "hidden_size", "n_heads", "hidden_dropout", "attention_dropout",
+)  # fmt: skip
 
 
 def load_pair(
@@ -291,22 +245,8 @@ def load_pair(
 
 def check_rounding(pair: ModelPair, *, general: Path, hospital: Path, device: str) -> None:
     """Refuse a number type that changes what the user's own models, in these folders, say."""
-    tokenizer = pair.hospital.tokenizer
-    ids = trial_rows(tokenizer, device=device)
     for path, rounded in ((general, pair.general), (hospital, pair.hospital)):
         exact = load_model(path, device=device).model
         refuse_changed_distributions(
-            exact, rounded.model, ids=ids, mask_id=tokenizer.mask_token_id, name=rounded.name
+            exact, rounded.model, tokenizer=pair.hospital.tokenizer, name=rounded.name
         )
-
-
-def chosen_kernels(pair: ModelPair, *, dtype: str, device: str) -> AbstractContextManager[str]:
-    """Return a context in which the run's kernels are in force; it gives their name."""
-    if dtype != "float32":
-        return nullcontext("default")
-    tokenizer = pair.hospital.tokenizer
-    return exact_kernels(
-        [pair.general.model, pair.hospital.model],
-        ids=trial_rows(tokenizer, device=device),
-        mask_id=tokenizer.mask_token_id,
-    )

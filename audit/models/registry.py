@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -29,12 +30,8 @@ from audit.models.inspect import (
 VARIABLE = "KART_AUDIT_MODELS"
 """Environment variable that names the registered folders, separated as in PATH."""
 
-QUICK_BYTES = 64_000_000
-"""Weights up to this size are digested without being asked to."""
-
 _MAX_DEPTH = 4
 _MAX_DIRECTORIES = 5_000
-_MAX_TEXT = 4_096
 
 
 @dataclass(frozen=True)
@@ -59,17 +56,12 @@ def list_models() -> tuple[RegisteredModel, ...]:
 
 def model_path(text: str, *, where: str = "model") -> Path:
     """Return the directory that a person named on the command line, in the option `where`."""
-    if not text.strip() or len(text) > _MAX_TEXT or "\x00" in text:
-        raise AuditError("This is not a path.", where=where, do="Name a model's directory.")
-    try:
+    with suppress(OSError, RuntimeError, ValueError):  # of a path that cannot be followed
         path = Path(text).expanduser()
-        if path.is_dir():
+        if text.strip() and path.is_dir():
             return path.resolve()
-        problem = "This is not a directory." if path.exists() else "There is no such directory."
-    except (OSError, RuntimeError):
-        problem = "This is not a path that can be followed."
     raise AuditError(
-        problem,
+        "There is no such directory.",
         where=where,
         do="Name a directory on this machine; nothing is downloaded from a hub.",
     )
@@ -102,7 +94,6 @@ def _found() -> Iterator[tuple[str, Path]]:
 
 Signature = tuple[tuple[str, int, int], ...]
 """Name, size in bytes and time of the last change in nanoseconds of each file."""
-_DIGESTED: set[tuple[Path, Signature]] = set()
 
 
 def signature(path: Path) -> Signature:
@@ -121,17 +112,9 @@ def known_digest(path: Path) -> str:
     return _known_digest(path, signature(path))
 
 
-def is_quick(path: Path) -> bool:
-    """Whether the digest comes at once: the weights are small, or it is known already."""
-    files = signature(path)
-    return (path, files) in _DIGESTED or sum(size for _, size, _ in files) <= QUICK_BYTES
-
-
 @functools.lru_cache(maxsize=64)
 def _known_digest(path: Path, files: Signature) -> str:
-    digest = model_digest(path)
-    _DIGESTED.add((path, files))
-    return digest
+    return model_digest(path)
 
 
 def tokenizer(path: Path) -> Any:
@@ -156,30 +139,15 @@ _TRAITS = (
 
 
 @dataclass(frozen=True)
-class Trait:
-    """One fact of both models; `code` names it: "architecture", "n_layers" ..."""
-
-    code: str
-    general: str | int | float
-    hospital: str | int | float
-
-    @property
-    def is_different(self) -> bool:
-        """Whether the two models differ in it."""
-        return self.general != self.hospital
-
-
-@dataclass(frozen=True)
 class PairCheck:
     """What can be said of two models before their weights are read.
 
-    `traits` are facts of both; `tokenizer_differences` what their tokenizers differ in, empty where
-    they split every text alike; `refusal` says why the pair would be refused, "" where it would
-    not; `is_one_directory` whether both are the same directory.
+    `traits` has facts of both, the general model's first, by code: "architecture", "n_layers" ...;
+    `refusal` says why the pair would be refused, "" where it would not; `is_one_directory` whether
+    both are the same directory.
     """
 
-    traits: tuple[Trait, ...]
-    tokenizer_differences: tuple[str, ...]
+    traits: Mapping[str, tuple[str | int | float, ...]]
     refusal: Message
     is_one_directory: bool
 
@@ -202,21 +170,17 @@ def find_model(model_id: str, *, among: tuple[RegisteredModel, ...]) -> Register
 
 def check_pair(general: Path, hospital: Path) -> PairCheck:
     """Compare two models by their configurations and tokenizers."""
-    from audit.models.tokenizer import tokenizer_differences, unlike_tokenizers
+    from audit.models.tokenizer import refuse_unlike
 
     both = one, other = inspect_model(general), inspect_model(hospital)
-    traits = tuple(
-        Trait(code, *(getattr(s if code in _OF_SUMMARY else s.config, code) for s in both))
+    traits = {
+        code: tuple(getattr(s if code in _OF_SUMMARY else s.config, code) for s in both)
         for code in _TRAITS
-    )
+    }
     refusal = Message("")
-    differences: tuple[str, ...] = ()
     try:
-        differences = tokenizer_differences(tokenizer(general), tokenizer(hospital))
+        refuse_unlike(tokenizer(general), tokenizer(hospital), names=(one.name, other.name))
     except AuditError as error:
         refusal = error.message
-    if differences:
-        names = Message("{one} and {other}", one=one.name, other=other.name)
-        refusal = unlike_tokenizers(differences, where=names).message
     is_one = os.path.realpath(general) == os.path.realpath(hospital)
-    return PairCheck(traits, differences, refusal, is_one)
+    return PairCheck(traits, refusal, is_one)

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,40 +42,33 @@ _SLOW_SETTINGS = (
 def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) -> Any:
     """Build the tokenizer and hold it to what its files declare and to the model's embedding."""
     tokenizer = _from_private_copy(files, where=name)
-    numbers = set(tokenizer.get_vocab().values())
-    highest, n_invented = max(numbers, default=0), len(numbers - files.declared.keys())
-    tokens = {role: getattr(tokenizer, f"{role}_token") for role in _SPECIAL_ROLES}
-    held = {role: files.declared.get(getattr(tokenizer, f"{role}_token_id")) for role in tokens}
-    lacking = [role for role, one in tokens.items() if one is None or held[role] != str(one)]
-    # RoBERTa counts its positions from the padding token's number.
-    is_shifted = config.architecture == "roberta" and tokenizer.pad_token_id != config.pad_token_id
-    if highest >= config.vocab_size:
-        what = Message(
-            "The tokenizer numbers its tokens up to {highest}, but the model has only {vocab_size} "
-            "embeddings.",
-            highest=highest,
-            vocab_size=config.vocab_size,
-        )
-    elif lacking:
-        what = Message(
-            "The tokenizer has no {lacking} token in its vocabulary.", lacking=lacking[0]
-        )
-    elif is_shifted:
-        what = Message(
+    numbers, n_embeddings = set(tokenizer.get_vocab().values()), config.vocab_size
+    lacking = [
+        role
+        for role in _SPECIAL_ROLES
+        if files.declared.get(getattr(tokenizer, f"{role}_token_id"))
+        != str(getattr(tokenizer, f"{role}_token"))
+    ]
+    pads = tokenizer.pad_token_id, config.pad_token_id
+    told = (
+        (lacking, Message("The tokenizer has no {lacking} token in its vocabulary.",
+                          lacking=[*lacking, ""][0])),
+        # RoBERTa counts its positions from the padding token's number.
+        (config.architecture == "roberta" and pads[0] != pads[1], Message(
             "The padding token is {own} in the tokenizer and {promised} in config.json.",
-            own=tokenizer.pad_token_id,
-            promised=config.pad_token_id,
-        )
-    elif n_invented:
-        what = Message(
-            "The tokenizer has {n_invented} entries that its files do not hold.",
-            n_invented=n_invented,
-        )
-    else:
-        return tokenizer
-    raise AuditError(
-        what, where=name, do="Copy all files of the tokenizer that was saved with this model."
-    )
+            own=pads[0], promised=pads[1])),
+        (max(numbers, default=0) >= n_embeddings or numbers - files.declared.keys(), Message(
+            "The tokenizer has tokens that its files or the model's {n} embeddings do not hold.",
+            n=n_embeddings)),
+    )  # fmt: skip
+    for is_so, what in told:
+        if is_so:
+            raise AuditError(
+                what,
+                where=name,
+                do="Copy all files of the tokenizer that was saved with this model.",
+            )
+    return tokenizer
 
 
 def _from_private_copy(files: TokenizerFiles, *, where: str) -> Any:
@@ -115,37 +108,6 @@ def _from_private_copy(files: TokenizerFiles, *, where: str) -> Any:
     return tokenizer
 
 
-def tokenizer_notes(tokenizer: Any, *, files: TokenizerFiles) -> tuple[str, ...]:
-    """Return what the reader should know of how this tokenizer treats text, in sentences."""
-    notes = []
-    if FAST_FILE in files.used:
-        saved = _backend_state(Tokenizer.from_str(files.used[FAST_FILE].decode("utf-8")))
-        built = _backend_state(tokenizer.backend_tokenizer)
-        if any(saved[part] != built[part] for part in ("normalizer", "pre_tokenizer")):
-            notes.append(
-                "tokenizer.json and tokenizer_config.json treat capitals, accents or word "
-                "boundaries differently; the latter is followed, as transformers does."
-            )
-    elif files.kind in ("BertTokenizer", "DistilBertTokenizer"):
-        n_capital = sum(t != t.lower() and not t.startswith("[") for t in files.declared.values())
-        if "do_lower_case" not in files.settings and n_capital:
-            notes.append(
-                Message(
-                    (
-                        "Nothing says whether text is lower-cased; transformers does it, and "
-                        "then {n_capital} entries of the vocabulary with capitals are never "
-                        "used."
-                    ),
-                    n_capital=n_capital,
-                )
-            )
-    return tuple(notes)
-
-
-def _backend_state(backend: Any) -> Any:
-    return json.loads(backend.to_str())
-
-
 def tokenizer_settings(tokenizer: Any) -> Mapping[str, object]:
     """Return everything but the vocabulary that decides how a tokenizer splits text."""
     settings: dict[str, object] = {
@@ -160,7 +122,7 @@ def tokenizer_settings(tokenizer: Any) -> Mapping[str, object]:
         mecab = {"mecab_dic": "unidic_lite", **(tokenizer.mecab_kwargs or {})}
         chosen = {name: getattr(tokenizer, name) for name in _SLOW_SETTINGS}
         return settings | chosen | {name: v for name, v in mecab.items() if v is not None}
-    state = _backend_state(tokenizer.backend_tokenizer)
+    state = json.loads(tokenizer.backend_tokenizer.to_str())
     model = {key: value for key, value in state["model"].items() if key != "vocab"}
     merges = json.dumps(model.pop("merges", []))
     settings["merges"] = hashlib.sha256(merges.encode("ascii")).hexdigest()
@@ -172,31 +134,29 @@ def tokenizer_settings(tokenizer: Any) -> Mapping[str, object]:
     return settings
 
 
-def tokenizer_differences(one: Any, other: Any) -> tuple[str, ...]:
-    """Say how two tokenizers differ; empty where they split every text alike.
+def refuse_unlike(one: Any, other: Any, *, names: tuple[str, str]) -> None:
+    """Refuse two models, called `names`, whose tokenizers do not split every text alike.
 
     Contents are compared, not files: one model may ship vocab.txt and the other the same
     vocabulary in tokenizer.json.
     """
     first, second = one.get_vocab(), other.get_vocab()
     n_entries = sum(first.get(token) != second.get(token) for token in first.keys() | second.keys())
-    differences = (
-        [Message("{n_entries} entries of the vocabulary", n_entries=n_entries)] if n_entries else []
-    )
     settings, others = tokenizer_settings(one), tokenizer_settings(other)
-    names = sorted(settings.keys() | others.keys())
-    return (*differences, *(name for name in names if settings.get(name) != others.get(name)))
-
-
-def unlike_tokenizers(differences: Sequence[str], *, where: str) -> AuditError:
-    """Return the refusal of a pair whose tokenizers differ."""
-    n_more = len(differences) - _MAX_SHOWN
-    known = "The two models have different tokenizers: {differences}."
-    longer = "The two models have different tokenizers: {differences}; and {n_more} more."
-    return AuditError(
-        longer if n_more > 0 else known,
-        differences=differences[:_MAX_SHOWN],
-        n_more=n_more,
-        where=where,
-        do="Choose as general model the one that the hospital's training started from.",
-    )
+    found = [
+        *(
+            [Message("{n_entries} entries of the vocabulary", n_entries=n_entries)]
+            * bool(n_entries)
+        ),
+        *(name for name in sorted({*settings, *others}) if settings.get(name) != others.get(name)),
+    ]
+    if found:
+        known = "The two models have different tokenizers: {differences}."
+        longer = "The two models have different tokenizers: {differences}; and {n_more} more."
+        raise AuditError(
+            longer if len(found) > _MAX_SHOWN else known,
+            where=Message("{one} and {other}", one=names[0], other=names[1]),
+            do="Choose as general model the one that the hospital's training started from.",
+            differences=found[:_MAX_SHOWN],
+            n_more=len(found) - _MAX_SHOWN,
+        )

@@ -51,8 +51,8 @@ class Candidates:
         Share of people who carry the name according to the name generator, 0-1; NaN where the
         generator does not know it.
     row
-        The name's row in the auditor's own file, as a spreadsheet counts; None where it was typed,
-        drawn, or taken from a corpus.
+        The name's row in the auditor's own file, as a spreadsheet counts; None where it was drawn
+        or taken from a corpus.
     is_kind_guessed
         Whether the list does not say the control's kind: it is then worked out from the members on
         the list, and "given" where there are none.
@@ -65,13 +65,14 @@ class Candidates:
     role: tuple[str, ...]
     sex: tuple[str, ...]
     n_mentions: tuple[int | None, ...]
-    popularity: tuple[float, ...]
+    popularity: tuple[float, ...] = ()
     row: tuple[int | None, ...] = ()
     is_kind_guessed: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the columns against each other, once."""
-        for name, unknown in (("row", None), ("is_kind_guessed", False)):
+        unknowns = {"popularity": math.nan, "row": None, "is_kind_guessed": False}
+        for name, unknown in unknowns.items():
             if not getattr(self, name):
                 object.__setattr__(self, name, (unknown,) * len(self))
         for row, values in enumerate(zip(*vars(self).values(), strict=True)):
@@ -205,21 +206,17 @@ def guessed_kinds(candidates: Candidates) -> dict[str, int]:
     return {"n": counts.total(), **{kind: counts[kind] for kind in SHARED}} if counts else {}
 
 
-def with_kinds(candidates: Candidates, *, has_new_members: bool = False) -> Candidates:
-    """Return the list with those kinds worked out that it does not say itself.
-
-    What it says stays; only where members have come since (`has_new_members`) an easy control that
-    shares a part with one of them becomes hard, and so on: members that come never undo a kind.
-    """
+def with_kinds(candidates: Candidates) -> Candidates:
+    """Return the list with those kinds worked out that it does not say itself."""
     parts = member_parts(candidates)
-    kinds = list(candidates.control_kind)
-    for row, kind in enumerate(kinds if parts else ()):
-        is_guessed = candidates.is_kind_guessed[row]
-        first, last = candidates.first[row], candidates.last[row]
-        if is_guessed or (has_new_members and kind in SHARED):
-            found = control_kind_against(parts, first=first, last=last)
-            kinds[row] = found if is_guessed else max(kind, found, key=SHARED.index)
-    return replace(candidates, control_kind=tuple(kinds))
+    names = zip(candidates.first, candidates.last, strict=True)
+    kinds = tuple(
+        control_kind_against(parts, first=first, last=last) if parts and is_guessed else kind
+        for (first, last), kind, is_guessed in zip(
+            names, candidates.control_kind, candidates.is_kind_guessed, strict=True
+        )
+    )
+    return replace(candidates, control_kind=kinds)
 
 
 def control_kind_against(parts: frozenset[str], *, first: str, last: str) -> str:

@@ -1,7 +1,7 @@
 """Controls: names that are not in the notes; matched ones are as common and as long as a member's.
 
 With matched controls no model tells members from controls by how common or how long their names
-are. Who has no name within the caliper gets the nearest; `match_quality` counts them.
+are. Who has no name within the caliper gets the nearest.
 
 Source: Nakamura et al., section 3.4 (easy and hard). Differs: matched by optimal assignment
 (Rosenbaum 1989, doi:10.1080/01621459.1989.10478868), where the paper draws by popularity alone;
@@ -11,9 +11,8 @@ that leaves easy controls rarer than members, whose parts are the commonest ones
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import islice
 from typing import Any
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.errors import AuditError, Message
-from audit.names.candidates import Candidates, control_kind_against, make_candidates, member_parts
+from audit.names.candidates import Candidates, make_candidates, member_parts
 from audit.names.pools import (
     NamePool,
     japanese_pool,
@@ -67,9 +66,9 @@ def characters(_: str, part: str) -> int:
 def matched_controls(
     members: Candidates,
     *,
+    kind: str,
     n: int,
     seed: int,
-    kind: str = "",
     pool: NamePool | None = None,
     exclude: Iterable[Name] = (),
     accepts: Accepts | None = None,
@@ -85,7 +84,7 @@ def matched_controls(
         Rows that are no members, or planted, are passed over.
     kind
         "easy": neither part is a part of any member's name. "hard": exactly one is; it is this
-        member's own, the first or the last by chance. "": any name that is no member's.
+        member's own, the first or the last by chance.
     pool
         Where to draw from, for members in its script; None: for each script its own.
     exclude
@@ -110,15 +109,13 @@ def matched_controls(
     seen = _folded([*zip(members.first, members.last, strict=True), *exclude])
     drawn: list[tuple[int, Name, float]] = []
     for of_script, one in pools.items():
-        draw = _Draw(members, one, kind, parts if kind else frozenset(), seen, accepts,
+        draw = _Draw(members, one, kind, parts, seen, accepts,
                      count_pieces or characters, rng)  # fmt: skip
         draw.take([row for row in turns if script[row] == of_script])
         drawn += draw.drawn
     drawn.sort(key=lambda one: one[0])
     names, shares = [name for _, name, _ in drawn], [share for *_, share in drawn]
-    kinds = tuple(kind or control_kind_against(parts, first=f, last=la) for f, la in names)
-    controls = make_candidates(names, is_member=False, control_kind="easy", popularity=shares)
-    return replace(controls, control_kind=kinds)
+    return make_candidates(names, is_member=False, control_kind=kind, popularity=shares)
 
 
 class _Parts:
@@ -481,7 +478,6 @@ MAX_SHARE_GAP = 0.1
 """Largest part of the names that may lie in other strata of pieces, or of script."""
 CHANCE_ERRORS, CHANCE_NAMES = 2.0, 3
 """Small groups may differ by chance: by this many standard errors of the difference, or names."""
-_BLOCK = 64  # members compared with all controls at a time
 
 Match = dict[str, Any]
 """How alike members and the controls of one kind are, as plain values: what a report keeps.
@@ -492,10 +488,9 @@ first_difference, last_difference
     Standardised mean difference of the ln share of first and of last parts: members' mean less
     controls', by the root of the mean of both variances. Above 0: members are commoner. None where
     a side has fewer than two parts that the generator knows, or all are equally common.
-n_unmatched
-    Members for whom no control of this kind is within the caliper in both parts.
 pieces_gap, scripts_gap
-    Share of controls that would have to have other numbers of pieces, or be in another script.
+    Share of controls that would have to have other numbers of pieces ("1+2": of the first and the
+    last part), or be in another script.
 is_matched
     Whether no known difference is larger than it may be; None is no difference.
 """
@@ -505,98 +500,59 @@ def match_quality(
     candidates: Candidates, *, count_pieces: CountPieces = characters
 ) -> dict[str, Match]:
     """Compare a list's members with its controls, by kind; planted names are left out."""
+    import pandas as pd
+
     names = candidates.without_canaries()
     scripts = [script_of(names.full_name(row)) for row in range(len(names))]
     pools = [pool_of_script(script) for script in scripts]
-    columns = {role: getattr(names, role) for role in _ROLES}
-
-    def log_share(pool: NamePool | None, role: str, text: str) -> float:
-        shares: Mapping[str, float] = getattr(pool, f"{role}_shares", {})
-        return math.log(shares.get(fold_name(text), math.nan))
-
-    counted = (
-        [str(count_pieces(role, text)) if text else "0" for text in texts]
-        for role, texts in columns.items()
-    )
-    log_shares = [
-        [log_share(pool, role, text) for pool, text in zip(pools, texts, strict=True)]
-        for role, texts in columns.items()
-    ]
-    folded = [fold_name(text) for texts in columns.values() for text in texts]
-    facts = _Facts(
-        log_share=np.array(log_shares),
-        part=np.unique(folded, return_inverse=True)[1].reshape(2, -1),
-        strata=np.array([list(map("+".join, zip(*counted, strict=True))), scripts]),
-    )
-    rows: dict[str, list[int]] = {}
-    for row, (is_member, kind) in enumerate(zip(names.is_member, names.control_kind, strict=True)):
-        if is_member is not None:
-            rows.setdefault(kind, []).append(row)
-    members = rows.pop("", [])
+    columns: dict[str, list[Any]] = {"scripts": scripts}
+    for role in _ROLES:
+        shares = [getattr(pool, f"{role}_shares", {}) for pool in pools]
+        texts = getattr(names, role)
+        columns[role] = [
+            math.log(known.get(fold_name(text), math.nan))
+            for known, text in zip(shares, texts, strict=True)
+        ]
+        columns[f"{role}_pieces"] = [count_pieces(role, text) if text else 0 for text in texts]
+    columns["pieces"] = list(zip(*(columns[f"{role}_pieces"] for role in _ROLES), strict=True))
+    table = pd.DataFrame(columns)
+    truth, kinds = pd.Series(names.is_member, dtype=object), pd.Series(names.control_kind)
+    members = table[truth.eq(True)]
     return {
-        kind: facts.compared(np.array(members), np.array(controls))
-        for kind, controls in (rows if members else {}).items()
+        kind: _compared(members, table[kinds.eq(kind)])
+        for kind in (kinds[kinds.ne("")].unique() if len(members) else ())
     }
 
 
-@dataclass(frozen=True)
-class _Facts:
-    """Of N names: [2, N] ln share of first and last part, [2, N] texts as integers, [2, N] strata.
-
-    NaN is a part that the generator does not know. Strata are by numbers of pieces ("1+2": of the
-    first and the last part), and by script.
-    """
-
-    log_share: Floats
-    part: NDArray[np.int64]
-    strata: NDArray[np.str_]
-
-    def compared(self, members: NDArray[np.int64], controls: NDArray[np.int64]) -> Match:
-        """Compare members and some controls, given by their rows."""
-        first, last = (_difference(share[members], share[controls]) for share in self.log_share)
-        n_members, n_controls = len(members), len(controls)
-        gaps = [_gap(of[members], of[controls]) for of in self.strata]
-        largest = max(MAX_DIFFERENCE, CHANCE_ERRORS * math.sqrt(1 / n_members + 1 / n_controls))
-        largest_gap = max(MAX_SHARE_GAP, CHANCE_NAMES / min(n_members, n_controls)) + 1e-9
-        return {
-            "n_members": n_members,
-            "n_controls": n_controls,
-            "first_difference": first,
-            "last_difference": last,
-            "n_unmatched": self._n_unmatched(members, controls),
-            "pieces_gap": gaps[0],
-            "scripts_gap": gaps[1],
-            "is_matched": max(abs(first or 0), abs(last or 0)) <= largest
-            and max(gaps) <= largest_gap,
-        }
-
-    def _n_unmatched(self, members: NDArray[np.int64], controls: NDArray[np.int64]) -> int:
-        """Count members without a control of their stratum whose parts are as common, or equal."""
-        n_unmatched = 0
-        for stratum in {(*self.strata[:, row],) for row in members}:
-            is_here = (self.strata == np.array(stratum)[:, None]).all(axis=0)
-            ours, theirs = members[is_here[members]], controls[is_here[controls]]
-            for start in range(0, len(ours), _BLOCK):
-                own = ours[start : start + _BLOCK]
-                gap = np.abs(self.log_share[:, own, None] - self.log_share[:, None, theirs])
-                is_equal = self.part[:, own, None] == self.part[:, None, theirs]
-                is_like = (gap <= CALIPER_NATS + 1e-9) | is_equal  # [2, members, controls]
-                n_unmatched += int((~is_like.all(axis=0).any(axis=1)).sum())
-        return n_unmatched
+def _compared(members: Any, controls: Any) -> Match:
+    """Compare two tables of names."""
+    first, last = (_difference(members[role], controls[role]) for role in _ROLES)
+    gaps = {what: _gap(members[what], controls[what]) for what in ("pieces", "scripts")}
+    n_members, n_controls = len(members), len(controls)
+    largest = max(MAX_DIFFERENCE, CHANCE_ERRORS * math.sqrt(1 / n_members + 1 / n_controls))
+    largest_gap = max(MAX_SHARE_GAP, CHANCE_NAMES / min(n_members, n_controls)) + 1e-9
+    return {
+        "n_members": n_members,
+        "n_controls": n_controls,
+        "first_difference": first,
+        "last_difference": last,
+        "pieces_gap": gaps["pieces"],
+        "scripts_gap": gaps["scripts"],
+        "is_matched": max(abs(first or 0), abs(last or 0)) <= largest
+        and max(gaps.values()) <= largest_gap,
+    }
 
 
-def _difference(members: Floats, controls: Floats) -> float | None:
-    members, controls = members[~np.isnan(members)], controls[~np.isnan(controls)]
-    if len(members) < 2 or len(controls) < 2:
+def _difference(members: Any, controls: Any) -> float | None:
+    if min(members.count(), controls.count()) < 2:
         return None
-    spread = math.sqrt((members.var(ddof=1) + controls.var(ddof=1)) / 2)
+    spread = math.sqrt((members.var() + controls.var()) / 2)
     return float(members.mean() - controls.mean()) / spread if spread > 0 else None
 
 
-def _gap(members: NDArray[np.str_], controls: NDArray[np.str_]) -> float:
-    one, other = Counter(members.tolist()), Counter(controls.tolist())
-    apart = (one[key] / len(members) - other[key] / len(controls) for key in sorted(one | other))
-    return sum(map(abs, apart)) / 2
+def _gap(members: Any, controls: Any) -> float:
+    shares = (one.value_counts(normalize=True) for one in (members, controls))
+    return float(next(shares).sub(next(shares), fill_value=0).abs().sum()) / 2
 
 
 def match_sentences(quality: Mapping[str, Match]) -> tuple[Message, ...]:
@@ -611,15 +567,12 @@ def match_sentences(quality: Mapping[str, Match]) -> tuple[Message, ...]:
             Message(
                 "Members against {kind} controls: their names are commoner by {first} (first part) "
                 "and {last} (last part) standard deviations; {value:.0f} % have other numbers of "
-                "word pieces, {value_2:.0f} % another script; {n_unmatched} of {n_members} members "
-                "have no control within the caliper.",
+                "word pieces, {value_2:.0f} % another script.",
                 kind=kind,
                 first=first,
                 last=last,
                 value=100 * one["pieces_gap"],
                 value_2=100 * one["scripts_gap"],
-                n_unmatched=one["n_unmatched"],
-                n_members=one["n_members"],
             )
         )
         if not one["is_matched"]:

@@ -6,11 +6,11 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from audit.errors import AuditError, Message
-from audit.names.candidates import CANARY, CONTROL_KINDS, Candidates, make_candidates, with_kinds
+from audit.names.candidates import CANARY, CONTROL_KINDS, Candidates, with_kinds
 from audit.tables import RowNote, Table, read_table, write_table
 from audit.text import (
     MAX_NAME_CHARS,
@@ -18,7 +18,6 @@ from audit.text import (
     find_name_columns,
     fold_name,
     heading_key,
-    split_name,
     written_name,
 )
 
@@ -48,9 +47,7 @@ _FORMS = {
     ),
 }
 """Of a column: the form of its cells, and what to do where one has another."""
-TOO_LONG = "A cell or a name is longer than {max_name_chars} characters."
 _HIDDEN_CATEGORIES = ("Cc", "Cf", "Co")
-_ONE_PART = "The name has one part only or could not be split."
 
 
 @dataclass(frozen=True)
@@ -81,14 +78,13 @@ def read_names(data: bytes, *, what: str = "names") -> NamesFile:
     """
     table = read_table(data, what=what)
     names, columns = _columns(table, what=what)
-    notes = [RowNote(row, "The row is empty and was left out.") for row in table.blank_rows]
+    notes: list[RowNote] = []
     used = names.used.union(columns.values())
     unread = [str(column + 1) for column in range(len(table.header)) if column not in used]
     if unread:
         left = Message("These columns are not read: {unread}.", unread=", ".join(unread))
         notes.append(RowNote(1, left))
     rows: dict[str, tuple[int, Row]] = {}  # two splits of one written name are one name to a model
-    file_rows: dict[int, int] = {}
     for number, cells in zip(table.row_numbers, table.rows, strict=True):
         first, last = names.read(cells)
         if not first and not last:
@@ -109,14 +105,6 @@ def read_names(data: bytes, *, what: str = "names") -> NamesFile:
         if twin is not row:
             left_out = Message("The name is that of row {number}; left out.", number=twin_number)
             notes.append(RowNote(number, left_out))
-        elif row["row"] and file_rows.setdefault(row["row"], number) != number:
-            raise AuditError(
-                "Rows {first} and {second} have the same file_row.",
-                where=what,
-                do="Correct one of them, or take the column out.",
-                first=file_rows[row["row"]],
-                second=number,
-            )
     if not rows:
         raise AuditError("The file holds no names.", where=what)
     fields = next(iter(rows.values()))[1]
@@ -167,7 +155,11 @@ def _columns(table: Table, *, what: str) -> tuple[NameColumns, dict[str, int]]:
 def _row(first: str, last: str, given: Mapping[str, str], number: int, *, what: str) -> Row:
     where = Message("{subject}, row {number}", subject=what, number=number)
     if max(map(len, (first, last, *given.values()))) > MAX_NAME_CHARS:
-        raise AuditError(TOO_LONG, where=where, max_name_chars=MAX_NAME_CHARS)
+        raise AuditError(
+            "A cell or a name is longer than {max_name_chars} characters.",
+            where=where,
+            max_name_chars=MAX_NAME_CHARS,
+        )
     cell = {field: fold_name(given.get(field, "")) for field in _COLUMNS}
     for field, (form, do) in _FORMS.items():
         if not re.fullmatch(form, cell[field]):
@@ -210,56 +202,7 @@ def _oddities(first: str, last: str, number: int) -> Iterator[RowNote]:
     if "\ufffd" in first + last:
         yield RowNote(number, "The name holds a sign for a letter that was lost.")
     if not first or not last:
-        yield RowNote(number, _ONE_PART)
-
-
-MAX_TYPED_CHARS = 200_000
-
-
-def with_typed(
-    given: Candidates | None, *, text: str, is_member: bool | None
-) -> tuple[Candidates | None, tuple[RowNote, ...]]:
-    """Return a list with typed names after it, and what a reader should know of the lines.
-
-    `text` has one name a line, "First Last", "Last, First" or "姓 名"; `is_member` is the truth of
-    all of them, None: unknown.
-    """
-    if len(text) > MAX_TYPED_CHARS:
-        raise AuditError(
-            "is longer than {max_typed_chars:,} characters.",
-            where="typed names",
-            do="Upload a file instead.",
-            max_typed_chars=MAX_TYPED_CHARS,
-        )
-    given = make_candidates([]) if given is None else given
-    truth_of = {fold_name(given.full_name(i)): truth for i, truth in enumerate(given.is_member)}
-    names: list[tuple[str, str]] = []
-    notes: list[RowNote] = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        first, last = split_name(line)
-        where = Message("typed names, line {number}", number=number)
-        key = fold_name(written_name(first, last))
-        if max(len(first), len(last)) > MAX_NAME_CHARS:
-            raise AuditError(TOO_LONG, where=where, max_name_chars=MAX_NAME_CHARS)
-        if truth_of.get(key, is_member) is not is_member:
-            raise AuditError(
-                "The name is on the list with another truth.", where=where,
-                do="Take it out here, or correct the file.",
-            )  # fmt: skip
-        if key in truth_of:
-            notes.append(RowNote(number, "The name is on the list already; left out."))
-        elif key:
-            truth_of[key] = is_member
-            names.append((first, last))
-            if not first or not last:
-                notes.append(RowNote(number, _ONE_PART))
-    if not names:
-        return given if len(given) else None, tuple(notes)
-    is_control = is_member is False
-    typed = make_candidates(names, is_member=is_member, control_kind="given" if is_control else "")
-    typed = replace(typed, is_kind_guessed=(is_control,) * len(names))
-    joined = given.without_popularity() + typed
-    return with_kinds(joined, has_new_members=is_member is True), tuple(notes)
+        yield RowNote(number, "The name has one part only or could not be split.")
 
 
 # White space that no spreadsheet drops and that reading names strips: the cell is no formula, and

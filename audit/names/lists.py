@@ -6,23 +6,23 @@ import hashlib
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from audit.errors import AuditError, Message
+from audit.errors import AuditError
 from audit.home import DEMO_HOSPITAL, salted_digest
 from audit.names.candidates import Candidates
 from audit.names.controls import with_controls
-from audit.names.files import NamesFile, read_names, with_typed
+from audit.names.files import NamesFile, read_names
 from audit.names.spelling import piece_counter
 from audit.notes.passages import Passages, read_passages
 from audit.shelf import MAX_TITLE_CHARS, now, one_line
 from audit.tables import RowNote
-from cache.store import JSON, Store
+from cache.store import Store
 
 MAX_NAMES = 50_000
 MAX_LABEL_CHARS = MAX_TITLE_CHARS
@@ -65,10 +65,11 @@ class PassageLine:
 
 
 @dataclass(frozen=True, eq=False)
-class KeptNames(NamesFile):
-    """A kept list of names, with what was said of its file's rows."""
+class KeptNames:
+    """A kept list of names."""
 
     line: ListLine
+    candidates: Candidates
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,9 +104,7 @@ def passage_line(passages: Passages, *, code: str, label: str = "", at: str = ""
     return PassageLine(code, label, at, len(passages), n_left_out, passages.has_owners)
 
 
-def keep_names(
-    candidates: Candidates, *, label: str, notes: Sequence[RowNote], encoding: str, store: Store
-) -> str:
+def keep_names(candidates: Candidates, *, label: str, store: Store) -> str:
     """Keep a list of names and return its salted digest, 64 hexadecimal digits.
 
     A list that is kept again without a title keeps the one it has. Popularity is left out: it
@@ -116,8 +115,7 @@ def keep_names(
     candidates = candidates.without_popularity()
     digest = salted_digest(candidates.digest())
     columns = {name: column for name, column in vars(candidates).items() if name != "popularity"}
-    of_rows: list[JSON] = [[note.row, Message(note.what).plain()] for note in notes]
-    store.put_record(f"list/{digest}", {"columns": columns, "notes": of_rows, "encoding": encoding})
+    store.put_record(f"list/{digest}", {"columns": columns})
     line = list_line(candidates, code=digest[:12], label=one_line(label), at=now())
     return _keep_line(line, digest, store)
 
@@ -125,14 +123,12 @@ def keep_names(
 def kept_names(code: str, *, store: Store) -> KeptNames:
     """Return the list that a link names, by its digest, 12 digits of it, or the demo's code."""
     if code in DEMO:
-        found = read_names(_demo_file(code, "names.csv"), what="demo names")
-        line = list_line(found.candidates, code=code)
-        return KeptNames(found.candidates, found.encoding, found.notes, line)
+        found = read_names(_demo_file(code, "names.csv"), what="demo names").candidates
+        return KeptNames(list_line(found, code=code), found)
     line, record = _kept(code, ListLine, store, store.get_record)
     columns = {name: tuple(column) for name, column in record["columns"].items()}
     columns["popularity"] = (math.nan,) * len(columns["first"])
-    notes = tuple(RowNote(int(row), Message.read(what)) for row, what in record["notes"])
-    return KeptNames(Candidates(**columns), record["encoding"], notes, line)
+    return KeptNames(line, Candidates(**columns))
 
 
 def all_names(store: Store) -> tuple[ListLine, ...]:
@@ -232,28 +228,22 @@ def _keep_line(line: Line, digest: str, store: Store) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Draft(NamesFile):
-    """A list that is being made: names of the file or list it starts from, typed ones, controls.
+    """A list that is being made: names of the file or list it starts from, then drawn controls.
 
-    `notes` are on rows of the file, `typed_notes` on typed lines; `encoding` is "" without a file.
+    `encoding` is "" without a file.
     """
 
-    typed_notes: tuple[RowNote, ...]
     n_given: int
-    n_typed: int
     n_drawn: int
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be added to a list.
+    """Which controls are to be added to a list, drawn against its members.
 
-    `typed` has one name a line; `is_typed_member` is the truth of all of them, None: unknown.
-    `n_easy`, `n_hard` and `n_recombined` controls are drawn against the members, with as many word
-    pieces as they have for `model`; None: characters of Han and kana.
+    They have as many word pieces as the members have for `model`; None: characters of Han and kana.
     """
 
-    typed: str = ""
-    is_typed_member: bool | None = None
     n_easy: int = 0
     n_hard: int = 0
     n_recombined: int = 0
@@ -272,10 +262,9 @@ def make_draft(data: bytes | None, *, base: Candidates | None, wanted: Wanted) -
             raise AuditError("The file is larger than 20 MB.", where="names")
         found = read_names(data)
         base, notes, encoding = found.candidates, found.notes, found.encoding
-    listed, typed_notes = with_typed(base, text=wanted.typed, is_member=wanted.is_typed_member)
-    if listed is None:
+    if base is None:
         return None
-    if len(listed) > MAX_NAMES:
+    if len(base) > MAX_NAMES:
         raise AuditError(
             "The list has more than {max_names:,} names.",
             where="names",
@@ -283,13 +272,11 @@ def make_draft(data: bytes | None, *, base: Candidates | None, wanted: Wanted) -
             max_names=MAX_NAMES,
         )
     drawn = with_controls(
-        listed,
+        base,
         n_easy=wanted.n_easy,
         n_hard=wanted.n_hard,
         n_recombined=wanted.n_recombined,
         seed=wanted.seed,
         count_pieces=piece_counter(tokenizer(wanted.model)) if wanted.model else None,
     )
-    n_given = len(base) if base is not None else 0
-    n_typed, n_drawn = len(listed) - n_given, len(drawn) - len(listed)
-    return Draft(drawn, encoding, notes, typed_notes, n_given, n_typed, n_drawn)
+    return Draft(drawn, encoding, notes, len(base), len(drawn) - len(base))

@@ -144,7 +144,7 @@ _PARTS = ("full", "first", "last", "either")
 T = TypeVar("T")
 
 
-class _Lexicon(Generic[T]):
+class Lexicon(Generic[T]):
     """What is known of sequences (of words, or of characters), found by their first member."""
 
     def __init__(self, known: Mapping[Any, T]) -> None:
@@ -193,7 +193,7 @@ class PartIndex:
                 if sequence:
                     found[is_run].setdefault(sequence, {}).setdefault(part, []).append(row)
         self._words, self._runs = (
-            _Lexicon({sequence: _terms(rows) for sequence, rows in one.items()}) for one in found
+            Lexicon({sequence: _terms(rows) for sequence, rows in one.items()}) for one in found
         )
         self._has_runs = bool(found[True])
 
@@ -236,7 +236,7 @@ class NameIndex:
     def __init__(self, *, firsts: Iterable[str], lasts: Iterable[str]) -> None:
         firsts, lasts = set(firsts), set(lasts)
         self._first, self._last = (
-            _Lexicon({run: run for part in parts if not is_unspaced(part)
+            Lexicon({run: run for part in parts if not is_unspaced(part)
                       if (run := tuple(words(part)))})
             for parts in (firsts, lasts)
         )  # fmt: skip

@@ -14,16 +14,14 @@ import hashlib
 import re
 import unicodedata
 from bisect import bisect_right
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
-from itertools import accumulate, product
+from itertools import accumulate
 from operator import mul
 from pathlib import Path
 from typing import Any
 
-from audit.names.pools import us_pool
 from audit.notes.dates import FIRST_DAY, Interval, interval_for
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER
 
@@ -59,23 +57,11 @@ def rules_of(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield name, tuple(each.replace("\\n", "\n") for each in found if each)
 
 
-@functools.cache
-def words_of(path: Path) -> tuple[str, ...]:
-    """Return the words of a list: a file without comment lines, where _ is a blank.
-
-    Where there is no such file it is a rule of the `values.txt` beside it.
-    """
-    if not path.exists():
-        return dict(rules_of(path.with_name("values.txt").read_text("utf-8")))[path.stem]
-    lines = path.read_text("utf-8").splitlines()
-    kept = (word for line in lines if not line.startswith("#") for word in line.split())
-    return tuple(word.replace("_", " ") for word in kept)
-
-
-def readings_of(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the names, or halves of names, of a list, each with its kana."""
-    words = words_of(path)
-    return zip(words[::2], words[1::2], strict=True)
+def _listed(name: str) -> Iterator[NamePart]:
+    """Yield the names of a list, each with its kana and in Latin letters."""
+    lines = (_FOLDER / "ja" / f"{name}.txt").read_text("utf-8").splitlines()
+    words = " ".join(line for line in lines if not line.startswith("#")).split()
+    return map(NamePart, words[::3], words[1::3], words[2::3])
 
 
 _RULES = dict(rules_of((_FOLDER / "values.txt").read_text("utf-8")))
@@ -123,29 +109,33 @@ FORMS = (
 )
 
 
+# Of {s}urname, {g}iven name and {m}iddle initial; forms that stand for the whole name else.
+_WRITTEN = {
+    JAPANESE: {
+        **{"joined": "{s.written}{g.written}", "wide": "{s.written}\u3000{g.written}"},
+        **{"initials": "{s.romaji[0]}.{g.romaji[0]}.", "": "{s.written} {g.written}"},
+    },
+    ENGLISH: {
+        **{"middle": "{g.written} {m} {s.written}", "": "{g.written} {s.written}"},
+        **{"initials": "{g.romaji[0]}.{m}{s.romaji[0]}."},
+    },
+}
+_IN_BOTH = {
+    **{"surname": "{s.written}", "given": "{g.written}"},
+    **{"romaji": "{g.romaji} {s.romaji}", "reversed": "{s.romaji}, {g.romaji}"},
+}
+
+
 def written(name: PersonName, form: str) -> str:
     """Return a name in one of `FORMS`; English names have no kana, they stay as they are."""
-    surname, given = name.surname, name.given
     if form not in FORMS:
         raise ValueError(f"{form}: no such form of a name")
-    if form in ("surname", "given"):
-        return surname.written if form == "surname" else given.written
-    if form == "romaji":
-        return f"{given.romaji} {surname.romaji}"
-    if form == "reversed":
-        return f"{surname.romaji}, {given.romaji}"
+    if form in _KANA and name.locale == JAPANESE:
+        return f"{name.surname.kana} {name.given.kana}".translate(_KANA[form])
     middle = f"{name.middle}." if name.middle else ""
-    if name.locale != JAPANESE:
-        if form == "initials":
-            return f"{given.romaji[0]}.{middle}{surname.romaji[0]}."
-        between = f" {middle} " if form == "middle" and middle else " "
-        return given.written + between + surname.written
-    if form == "initials":
-        return f"{surname.romaji[0]}.{given.romaji[0]}."
-    if form in _KANA:
-        return f"{surname.kana} {given.kana}".translate(_KANA[form])
-    gap = {"joined": "", "wide": "\u3000"}.get(form, " ")
-    return surname.written + gap + given.written
+    forms = _WRITTEN[name.locale] | _IN_BOTH
+    pattern = forms.get(form if middle or form != "middle" else "", forms[""])
+    return pattern.format(s=name.surname, g=name.given, m=middle)
 
 
 def label_of(form: str) -> str:
@@ -171,39 +161,6 @@ _KANA: dict[str, dict[int, Any]] = {
     "half_kana": _half_width(),
     "hiragana": {code: code - 0x60 for code in range(ord("ァ"), ord("ヶ") + 1)},
 }
-_ROMAJI = dict(zip(_RULES["kana"], _RULES["romaji"], strict=True))
-_SMALL = {"ャ": "a", "ュ": "u", "ョ": "o"}
-
-
-def romaji_of(kana: str) -> str:
-    """Return a katakana reading in Latin letters: Hepburn as in passports ("オオタ" is "Ota")."""
-    sounds: list[str] = []
-    is_doubled = False
-    for c in kana:
-        if c == "ッ":
-            is_doubled = True
-        elif c in _SMALL and sounds and sounds[-1].endswith("i"):
-            stem = sounds.pop()[:-1]
-            sounds.append(stem + ("" if stem.endswith(("sh", "ch", "j")) else "y") + _SMALL[c])
-        elif c in _ROMAJI:
-            sound = _ROMAJI[c]
-            doubled = "t" if sound.startswith("ch") else sound[0]
-            sounds.append(doubled + sound if is_doubled else sound)
-            is_doubled = False
-        else:
-            raise ValueError("a reading holds a character that is no katakana of a name")
-    # A long o or u is written once, but a final "o" of its own stays: セノオ is "Senoo".
-    text = ""
-    for place, sound in enumerate(sounds):
-        after = sounds[place + 1 : place + 2]
-        if sound == "u" and text.endswith(("o", "u")) and after != ["e"]:
-            continue  # イノウエ is "Inoue"
-        if sound == "o" and text.endswith("o") and after:
-            continue
-        if sound[0] in "bmp" and text.endswith("n"):
-            text = text[:-1] + "m"
-        text += sound
-    return text.capitalize()
 
 
 class NameTable:
@@ -234,9 +191,9 @@ def surnames() -> NameTable:
     weights = {NamePart(*names): float(n) for names, n in Provider.last_name_pairs.items()}
     n_faker, least = len(weights), min(weights.values())
     known = {part.written for part in weights}
-    for rank, (name, kana) in enumerate(readings_of(_FOLDER / "ja/surnames.txt"), n_faker + 1):
-        if name not in known:
-            weights[NamePart(name, kana, romaji_of(kana))] = least * n_faker / rank
+    for rank, part in enumerate(_listed("surnames"), n_faker + 1):
+        if part.written not in known:
+            weights[part] = least * n_faker / rank
     return NameTable(weights)
 
 
@@ -247,8 +204,8 @@ def given_names(sex: str, time: str) -> NameTable:
 
     pairs = Provider.first_name_male_pairs if sex == "M" else Provider.first_name_female_pairs
     parts = {names[0]: NamePart(*names) for names in pairs}
-    for name, kana in readings_of(_FOLDER / f"ja/{'male' if sex == 'M' else 'female'}_{time}.txt"):
-        parts.setdefault(name, NamePart(name, kana, romaji_of(kana)))
+    for part in _listed(f"{'male' if sex == 'M' else 'female'}_{time}"):
+        parts.setdefault(part.written, part)
     return NameTable(dict.fromkeys(parts.values(), 1.0))
 
 
@@ -302,25 +259,6 @@ def prefix_of(sex: str, number: int, *, is_before_last_name: bool) -> str:
     titles = ("Mr.",) if sex == "M" else ("Mrs.", "Ms.")
     choices = _RULES["particles"] if is_before_last_name else titles
     return choices[number % len(choices)]
-
-
-def namesakes_expected(*, locale: str) -> float:
-    """Return how many of 100,000 people of all ages share a person's full name, on average.
-
-    The chance that two people drawn apart have the same name, times 100,000. Sexes count half
-    each, times of birth as drawn ages have them in 2015.
-    """
-    pool = us_pool()
-    given: dict[str, float] = dict(zip(pool.first, pool.first_share, strict=True))
-    last = pool.last_share
-    if locale == JAPANESE:
-        times = Counter(time_of(2015 - age) for age in range(_YOUNGEST, _OLDEST_LISTED))
-        given, last = defaultdict(float), surnames().shares
-        for sex, (time, n) in product("MF", times.items()):
-            table = given_names(sex, time)
-            for part, share in zip(table.names, table.shares, strict=True):
-                given[part.written] += share * n / times.total() / 2
-    return 100_000 * sum(share**2 for share in given.values()) * sum(s**2 for s in last)
 
 
 # Numbers of hospitals and public bodies

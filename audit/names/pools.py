@@ -38,14 +38,6 @@ class NamePool:
     first_share: tuple[float, ...]
     last_share: tuple[float, ...]
 
-    def __post_init__(self) -> None:
-        """Check names against shares."""
-        for names, shares in ((self.first, self.first_share), (self.last, self.last_share)):
-            if not len(names) == len(shares) == len({fold_name(name) for name in names}):
-                raise ValueError("names are not distinct, or as many as shares")
-            if min(shares) <= 0 or abs(math.fsum(shares) - 1) > 1e-9:
-                raise ValueError("shares are not positive, or do not sum to 1")
-
     @functools.cached_property
     def first_shares(self) -> dict[str, float]:
         """Share of each first name, by the form in which names are compared."""

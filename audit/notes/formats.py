@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO, Literal, get_args
+from typing import Any, Literal, get_args
 from urllib.parse import unquote
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape, quoteattr
@@ -43,39 +44,17 @@ _UNKNOWN = re.compile(r"[<＜]\s?[/／]?\s?([^\W\d_][\w-]{0,39})\s?[>＞]")
 
 
 @dataclass(frozen=True)
-class TagCensus:
-    """How many tags of an output were malformed, by kind; `n_tags` pairs were read in all.
-
-    Unclosed tags end at the next tag or at the end of their line; stray ones were never opened, and
-    are left out as empty ones are; crossing ones are closed under another label than their own;
-    nested ones stand inside another; unknown ones have no known label and stay text.
-    """
-
-    n_tags: int = 0
-    n_unclosed: int = 0
-    n_stray: int = 0
-    n_crossing: int = 0
-    n_nested: int = 0
-    n_unknown: int = 0
-    n_empty: int = 0
-
-    @property
-    def n_malformed(self) -> int:
-        """All malformed tags together."""
-        return int(sum(astuple(self))) - self.n_tags
-
-    def __add__(self, other: TagCensus) -> TagCensus:
-        """Count two outputs together."""
-        return TagCensus(*map(sum, zip(astuple(self), astuple(other), strict=True)))
-
-
-@dataclass(frozen=True)
 class ScannedTags:
-    """An output without its tags, the spans on it, and the census. Spans may be nested."""
+    """An output without its tags, the spans on it, which may be nested, and what was malformed.
+
+    Malformed are unclosed tags (they end at the next tag or at the end of their line), stray ones,
+    which were never opened, crossing ones, which are closed under another label, nested ones, those
+    of no known label, which stay text, and empty ones.
+    """
 
     plain: str
     spans: tuple[Span, ...]
-    census: TagCensus
+    n_malformed: int
 
 
 @dataclass
@@ -98,7 +77,7 @@ def scan_tags(output: str, *, source: str = "", labels: Collection[str] = ()) ->
     opened: list[_Tag] = []
     stack: list[_Tag] = []
     marks: list[int] = []  # where tags stood in the plain text
-    counts: Counter[str] = Counter()
+    n_malformed = 0
     owed: Counter[str] = Counter()  # labels of which the other half of a crossing was counted
     for said, slash, name in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=False):
         at += len(said)
@@ -111,7 +90,7 @@ def scan_tags(output: str, *, source: str = "", labels: Collection[str] = ()) ->
         while stack and at - stack[-1].start > MAX_SPAN_CHARS:
             stack.pop()
         if not stack:
-            counts["n_stray"] += 1
+            n_malformed += 1
             continue
         closed = stack.pop()
         closed.end = at
@@ -120,13 +99,12 @@ def scan_tags(output: str, *, source: str = "", labels: Collection[str] = ()) ->
         elif closed.label != label:
             closed.is_crossing = True
             owed[closed.label] += 1
-            counts["n_crossing"] += 1
-    spans = set(_tag_spans(opened, text=text, marks=marks, counts=counts))
+            n_malformed += 1
+    spans, n_more = _tag_spans(opened, text=text, marks=marks)
     expected = unicodedata.normalize("NFKC", source)
     unknown = (unicodedata.normalize("NFKC", tag[0]) for tag in _UNKNOWN.finditer(text))
     n_unknown = sum(tag not in expected for tag in unknown)
-    census = TagCensus(n_tags=len(opened), n_unknown=n_unknown, **counts)
-    return ScannedTags(text, tuple(sorted(spans)), census)
+    return ScannedTags(text, tuple(sorted(spans)), n_malformed + n_more + n_unknown)
 
 
 def _tag_pattern(labels: Iterable[str]) -> re.Pattern[str]:
@@ -136,29 +114,27 @@ def _tag_pattern(labels: Iterable[str]) -> re.Pattern[str]:
     return re.compile(rf"[<＜]\s*([/／]?)\s*({names})\s*[>＞]", re.IGNORECASE)
 
 
-def _tag_spans(
-    opened: list[_Tag], *, text: str, marks: list[int], counts: Counter[str]
-) -> Iterator[Span]:
-    """Yield the span of each tag that holds text, and count what is malformed."""
-    reached = 0  # end of the closed tags so far
-    following = iter([*marks, len(text)])
-    after = 0
+def _tag_spans(opened: list[_Tag], *, text: str, marks: list[int]) -> tuple[set[Span], int]:
+    """Return the span of each tag that holds text, and how many are malformed."""
+    spans: set[Span] = set()
+    n_malformed = reached = 0  # end of the closed tags so far
+    marks = [*marks, len(text) + 1]
     for tag in opened:
-        while after <= tag.start and after < len(text):
-            after = next(following)
         end = tag.end
         if end is None:
-            counts["n_unclosed"] += 1
+            n_malformed += 1
             line_end = text.find("\n", tag.start)
+            after = marks[bisect_right(marks, tag.start)]
             ends = (after, len(text) if line_end < 0 else line_end, tag.start + MAX_SPAN_CHARS)
             end = min(ends)
         else:
-            counts["n_nested"] += tag.start < reached and not tag.is_crossing
+            n_malformed += tag.start < reached and not tag.is_crossing
             reached = max(reached, end)
         if text[tag.start : end].strip():
-            yield Span(tag.start, end, tag.label)
+            spans.add(Span(tag.start, end, tag.label))
         else:
-            counts["n_empty"] += 1
+            n_malformed += 1
+    return spans, n_malformed
 
 
 def write_tags(document: TaggedDocument, *, language: str = "ja") -> str:
@@ -544,19 +520,14 @@ def guess_format(names: Iterable[str]) -> str:
     )
 
 
-def read_files(
-    files: Mapping[str, bytes], *, form: str, labels: Iterable[str] = ()
-) -> tuple[TaggedDocument, ...]:
-    """Read annotated notes from file names and their bytes; `labels` are those of inline tags."""
+def read_files(files: Mapping[str, bytes], *, form: str) -> tuple[TaggedDocument, ...]:
+    """Read annotated notes from file names and their bytes."""
     texts = {name: _text(content, what=name) for name, content in files.items()}
-    labels = tuple(labels)
-    found = (_read_file(name, texts, form=form, labels=labels) for name in sorted(texts))
+    found = (_read_file(name, texts, form=form) for name in sorted(texts))
     return tuple(_each_once(chain.from_iterable(found)))
 
 
-def _read_file(
-    name: str, texts: Mapping[str, str], *, form: str, labels: Collection[str]
-) -> Iterable[TaggedDocument]:
+def _read_file(name: str, texts: Mapping[str, str], *, form: str) -> Iterable[TaggedDocument]:
     text, path = texts[name], PurePath(name)
     doc_id = unquote(path.stem)
     if form == "jsonl":
@@ -566,7 +537,7 @@ def _read_file(
     if form == "i2b2":
         return [_read_i2b2(text, doc_id=doc_id, what=name)]
     if form == "inline":
-        scanned = scan_tags(text, labels=labels)
+        scanned = scan_tags(text)
         return [tagged(doc_id, text=scanned.plain, spans=scanned.spans)]
     if path.suffix.lower() == ".txt":
         beside = str(path.with_suffix(".ann"))
@@ -627,13 +598,14 @@ def flattened(document: TaggedDocument) -> TaggedDocument:
 
 def file_name(doc_id: str) -> str:
     """Return the name of a note's file without its ending; what no file is called is escaped."""
-    name = ""
-    for c in doc_id:
-        escaped = (f"%{byte:02X}" for byte in c.encode("utf-8", errors="replace"))
-        name += c if c.isalnum() or c in "-_ " else "".join(escaped)
+    name = re.sub(r"[^\w \-]", _escaped, doc_id)
     if len(name.encode()) > _MAX_NAME_BYTES:
         raise AuditError("The name of a note is too long for a file.", do="Choose JSONL or CoNLL.")
     return name
+
+
+def _escaped(character: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in character[0].encode("utf-8", errors="replace"))
 
 
 def _text(content: bytes, *, what: str) -> str:
@@ -651,7 +623,6 @@ def _each_once(documents: Iterable[TaggedDocument]) -> Iterator[TaggedDocument]:
 
 
 GOLD, PREDICTED = "gold notes", "predicted notes"
-MAX_LINE_BYTES = 50_000_000
 
 
 @dataclass
@@ -669,52 +640,48 @@ class PairedFiles:
 
     def __iter__(self) -> Iterator[tuple[TaggedDocument, TaggedDocument]]:
         """Yield (gold, predicted) in the order of the gold file."""
-        with opened(self.gold, GOLD) as golds, opened(self.predicted, PREDICTED) as predictions:
-            places = {one.doc_id: place for one, place in _documents(predictions, what=PREDICTED)}
-            n_predicted, n_gold, self.n_gold_only = len(places), 0, 0
-            for gold, _ in _documents(golds, what=GOLD):
-                n_gold += 1
-                if gold.doc_id in places:
-                    yield gold, _predicted(predictions, places.pop(gold.doc_id), gold=gold)
-                else:
-                    self.n_gold_only += 1
-                    yield gold, gold.with_spans(())
-            self.n_predicted_only = len(places)
-            if not n_gold:
+        predicted = {one.doc_id: (where, one) for where, one in _placed(self.predicted, PREDICTED)}
+        n_predicted, n_gold, self.n_gold_only = len(predicted), 0, 0
+        for _, gold in _placed(self.gold, GOLD):
+            n_gold += 1
+            if gold.doc_id not in predicted:
+                self.n_gold_only += 1
+                yield gold, gold.with_spans(())
+                continue
+            where, found = predicted.pop(gold.doc_id)
+            if found.text != gold.text:
                 raise AuditError(
-                    "There is no note to score.",
-                    where="gold notes",
-                    do="Give files with at least one note.",
+                    "The text of this note is not that of the gold file, so offsets mean something "
+                    "else.",
+                    where=where,
+                    do="Give the source text in both files, without any change.",
                 )
-            if n_predicted and n_gold == self.n_gold_only:
-                raise AuditError(
-                    "The two files have no note in common.",
-                    where="predicted notes",
-                    do="Give every note the same `doc_id` in both files.",
-                )
+            yield gold, found
+        self.n_predicted_only = len(predicted)
+        if not n_gold:
+            raise AuditError(
+                "There is no note to score.", where=GOLD, do="Give files with at least one note."
+            )
+        if n_predicted and n_gold == self.n_gold_only:
+            raise AuditError(
+                "The two files have no note in common.",
+                where=PREDICTED,
+                do="Give every note the same `doc_id` in both files.",
+            )
 
 
-def _documents(file: BinaryIO, *, what: str) -> Iterator[tuple[TaggedDocument, tuple[int, int]]]:
-    """Yield each note, with the number of its line and where in the file that begins."""
+def notes_in(path: Path, what: str) -> Iterator[TaggedDocument]:
+    """Yield the notes of a JSONL file, one in memory at a time."""
+    return (note for _, note in _placed(path, what))
+
+
+def _placed(path: Path, what: str) -> Iterator[tuple[Message, TaggedDocument]]:
+    """Yield the place and the note of each line."""
     seen: set[str] = set()
-    for number, line, offset in numbered_lines(file, what=what):
-        document = read_line(line, what=what, number=number)
-        refuse_twice(document.doc_id, seen, where=line_of(what, number))
-        yield document, (number, offset)
-
-
-def _predicted(file: BinaryIO, place: tuple[int, int], *, gold: TaggedDocument) -> TaggedDocument:
-    number, offset = place
-    file.seek(offset)
-    line = _decoded(file.readline(), PREDICTED, number)
-    document = read_line(line, what=PREDICTED, number=number)
-    if document.text != gold.text:
-        raise AuditError(
-            "The text of this note is not that of the gold file, so offsets mean something else.",
-            where=line_of(PREDICTED, number),
-            do="Give the source text in both files, without any change.",
-        )
-    return document
+    for number, line in numbered_lines(path, what):
+        note, where = read_line(line, what=what, number=number), line_of(what, number)
+        refuse_twice(note.doc_id, seen, where=where)
+        yield where, note
 
 
 def refuse_twice(doc_id: str, seen: set[str], *, where: str) -> None:
@@ -726,30 +693,18 @@ def refuse_twice(doc_id: str, seen: set[str], *, where: str) -> None:
     seen.add(doc_id)
 
 
-def numbered_lines(file: BinaryIO, *, what: str) -> Iterator[tuple[int, str, int]]:
-    """Yield each line that is not blank: its number from 1, its text, where it begins in bytes."""
-    offset = 0
-    for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1):
-        if len(line) > MAX_LINE_BYTES:
-            raise AuditError("This line is longer than 50 MB.", where=line_of(what, number))
-        if line.strip():
-            yield number, _decoded(line, what, number), offset
-        offset += len(line)
-
-
-def _decoded(line: bytes, what: str, number: int) -> str:
+def numbered_lines(path: Path, what: str) -> Iterator[tuple[int, str]]:
+    """Yield number, from 1, and text of each line of a file that is not blank."""
+    number = 0
     try:
-        return line.decode("utf-8-sig" if number == 1 else "utf-8")
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield number, line.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise AuditError(
             "This line is not UTF-8.", where=line_of(what, number), do="Save the file as UTF-8."
         ) from None
-
-
-def opened(path: Path, what: str) -> BinaryIO:
-    """Open a file to be read."""
-    try:
-        return path.open("rb")
     except OSError as error:
         raise AuditError(
             "Cannot be read ({strerror}).", where=what, strerror=error.strerror

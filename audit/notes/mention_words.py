@@ -21,8 +21,8 @@ ENGLISH_FORMS = (
     *("after_comma", "after_named", "after_direct", "after_bracket"),
 )
 """By what stands between name and age: "X is a 70-year-old", "X is 70 years old", "X, a 70-year-
-old", "X, 70 yo M", "X (70 yo M)", "X - 70 yo M", "X 70 yo M"; and with the age first: "man, X,",
-"man named X", "70-year-old X", "man (X)"."""
+old", "X, 70 yo M", "X (70 yo M)", "X - 70 yo M", "X 70 yo M". The last four, with the age first,
+are sought no more: kept corpora have counts of them."""
 JAPANESE_FORMS = ("ja_is", "ja_bracket", "ja_comma", "ja_after", "ja_fields")
 """Xは70歳男性, X(70歳,男性), X、70歳、男性, 70歳男性のX, 氏名:X 年齢:70歳."""
 FORMS = ENGLISH_FORMS + JAPANESE_FORMS
@@ -122,13 +122,10 @@ NO_END = _LISTS["no_end"]
 """Words whose full stop ends no sentence."""
 OWNERS = _LISTS["owners"]
 """What makes the name behind it somebody else's: "the son of", "referred by", "a friend of"."""
-THINGS = _LISTS["things"]
-"""What an age without a sex may be of."""
 COPULAS = _LISTS["copulas"]
 ARTICLES = _LISTS["articles"]
 ADVERBS = _LISTS["adverbs"]
 AS = _LISTS["as"]
-NAMED = _LISTS["named"]
 RELATIVES = _LISTS["relatives"]
 GENERIC = _LISTS["generic"]
 NO_NAMES = _LISTS["no_names"]
@@ -136,10 +133,6 @@ SHOUTED_NO_NAMES = _LISTS["shouted_no_names"]
 """Abbreviations: no names in capitals ("TIA"), but names in small letters ("Tia")."""
 SELDOM_NAMES = _LISTS["seldom_names"]
 """No names alone, but beside a name: "James White", "Christian Jones"."""
-SELDOM_FIRST_NAMES = _LISTS["seldom_first_names"]
-"""Those of them that are first names."""
-PLACE_WORDS = _LISTS["place_words"]
-"""What stands before a place: "in Boston, John is" is no "Boston, John"."""
 JAPANESE_SURNAMES = _LISTS["japanese_surnames"]
 """Family names, for telling where one ends; a name need not be here to be found."""
 JAPANESE_KANA_NAMES = _LISTS["japanese_kana_names"]
@@ -199,11 +192,6 @@ class Token(NamedTuple):
         return self.kind == "word" and self.folded in PARTICLES
 
     @property
-    def is_plain_word(self) -> bool:
-        """Whether a word of three letters at least is on no list: "smith" in "mr. smith"."""
-        return self.kind == "word" and len(self.text) > 2 and self.folded not in _NO_PART
-
-    @property
     def is_seldom_name(self) -> bool:
         """Whether it is a name only beside another: White, Christian."""
         return self.is_capitalized and self.folded in SELDOM_NAMES
@@ -242,14 +230,6 @@ def tokens_before(text: str, *, at: int) -> list[Token]:
         if close >= 0 and text.find("[**", first, close) < 0:
             first = close + 3
     return _tokens(text, first, at)
-
-
-def tokens_after(text: str, *, at: int) -> list[Token]:
-    """Return the tokens of the characters from `at` on, in order."""
-    end = min(len(text), at + WINDOW_CHARS // 2)
-    while end < len(text) and text[end - 1].isalnum() and end - at < WINDOW_CHARS:
-        end += 1
-    return _tokens(text, at, end)
 
 
 @functools.lru_cache(maxsize=4096)

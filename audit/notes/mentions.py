@@ -24,26 +24,20 @@ from audit.notes.mention_words import (
     FEMALE,
     GENERIC,
     MALE,
-    NAMED,
     OWNERS,
-    PLACE_WORDS,
     RELATIVES,
-    SELDOM_FIRST_NAMES,
     SHORT_SEX,
     STAFF_TITLES,
     SUFFIXES,
-    THINGS,
     FoundName,
     Mention,
     Token,
     Unnamed,
-    tokens_after,
     tokens_before,
     word_set,
 )
 from audit.notes.mentions_ja import find_japanese
 
-MAX_YEARS = 120
 _REACH_CHARS = 110
 
 _UNITS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -51,9 +45,9 @@ _TEENS = ("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen
           "eighteen", "nineteen")  # fmt: skip
 _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 _NUMBERS = {word: n for n, word in enumerate((*_UNITS, *_TEENS), start=1)}
-_NUMBERS |= {word: 10 * n for n, word in enumerate(_TENS, start=2)} | {"hundred": 100}
+_NUMBERS |= {word: 10 * n for n, word in enumerate(_TENS, start=2)}
 _IN_WORDS = (
-    rf"(?:{'|'.join(_TENS)})(?:[-\s]{{1,2}}(?:{'|'.join(_UNITS)}))?|(?:one[-\s])?hundred"
+    rf"(?:{'|'.join(_TENS)})(?:[-\s]{{1,2}}(?:{'|'.join(_UNITS)}))?"
     rf"|{'|'.join([*_TEENS, *_UNITS])}"
 )
 _SEX = "|".join(sorted((word for word in MALE | FEMALE if len(word) > 2), key=len, reverse=True))
@@ -75,10 +69,9 @@ _WORDS = re.compile(
 )
 _MAYBE_OLD = re.compile(r"[oO](?:[lL][dD]\b|(?<=[yY/.][oO])\b)")
 _AGED = re.compile(r"(?:(?<!\w)aged|,\sage:?)\s{1,3}\Z", re.IGNORECASE)
-_RANGE = re.compile(r"\s?(?:to|and|[-\u2013])\s?\d")
 _LONGEST_IN_WORDS = 45
 _YEARS_OF = {"y": 1.0, "m": 1 / 12, "w": 7 / 365.25, "d": 1 / 365.25}
-_DESCRIPTION = re.compile(r"[^\W\d_][\w'’./]{0,40}|\d+|[^\s\w]|\n\s*\n")
+_DESCRIPTION = re.compile(r"[^\W\d_][\w'’./]{0,40}|\d+|[^\s\w]")
 # What follows these is not a description of the person any more.
 _ENDS = word_set(
     """
@@ -92,7 +85,7 @@ _PEOPLE = word_set("patient pt infant child baby adult adolescent")
 
 @dataclass(frozen=True)
 class Age:
-    """An age and the sex that goes with it; `is_short` for "70M", `is_aged` for "aged 70".
+    """An age and the sex that goes with it; `is_aged` for "aged 70".
 
     The description ("man", "male patient") ends at `description_end`: `end` where no sex follows.
     """
@@ -102,12 +95,11 @@ class Age:
     description_end: int
     years: float
     sex: str
-    is_short: bool
     is_aged: bool
 
 
 def find_ages(text: str) -> Iterator[Age]:
-    """Yield the ages of people in a text, in order; those above 120 years are none."""
+    """Yield the ages of people in a text, in order."""
     found = {match.start(): match for match in _IN_DIGITS.finditer(text)}
     for hit in _MAYBE_OLD.finditer(text):
         first = max(0, hit.start() - _LONGEST_IN_WORDS)
@@ -116,17 +108,11 @@ def find_ages(text: str) -> Iterator[Age]:
                 found.setdefault(match.start(), match)
     for start, match in sorted(found.items()):
         is_bare, end = match["nothing"] is not None, match.end()
-        if is_bare and (
-            not _AGED.search(text, max(0, start - 8), start) or _RANGE.match(text, end)
-        ):
+        if is_bare and not _AGED.search(text, max(0, start - 8), start):
             continue
         years = _years(match["number"], match["unit"] or "y")
-        if years > MAX_YEARS:
-            continue
-        is_short = not is_bare and end == match.end("number")
-        end += match[0][-1:] in "oO" and text[end : end + 1] == "."  # y.o.
         sex, description_end = _sex_after(text, at=end)
-        yield Age(start, end, description_end, years, sex, is_short, is_aged=is_bare)
+        yield Age(start, end, description_end, years, sex, is_aged=is_bare)
 
 
 def _years(number: str, unit: str) -> float:
@@ -139,7 +125,6 @@ def _years(number: str, unit: str) -> float:
         years = float(whole) + (int(above) / int(below) if int(below) else 0.0)
     else:
         years = float(sum(_NUMBERS[word] for word in re.split(r"[-\s]+", number)))
-        years = 100.0 if "hundred" in number else years
     return years * _YEARS_OF[unit[0].lower()]
 
 
@@ -154,17 +139,15 @@ def _sex_of(word: str) -> str:
 def _sex_after(text: str, *, at: int) -> tuple[str, int]:
     """Return the sex that is said after an age, and where the description ends (`at`: not said)."""
     sex, end = "", at
-    for count, match in enumerate(_DESCRIPTION.finditer(text, at, at + _REACH_CHARS)):
+    for match in _DESCRIPTION.finditer(text, at, at + _REACH_CHARS):
         said = match[0].rstrip(".")
         word = said.lower()
         if sex:
             is_more = word in _PEOPLE and not text[end : match.start()].strip()
             return sex, match.end() if is_more else end
-        if match[0] in '.;:()"[' or match[0].startswith("\n") or word in _ENDS:
+        if match[0] in '.;:()"[' or word in _ENDS:
             break
-        sex = (
-            SHORT_SEX.get(word.upper(), "") if count == 0 and word in ("m", "f") else _sex_of(said)
-        )
+        sex = _sex_of(said)
         end = match.start() + len(said) if sex else at
     return sex, end
 
@@ -173,7 +156,6 @@ _STUB = re.compile(r"(?:\w|(\w)\1+|abc\w*|xyz\w*)\Z", re.IGNORECASE)
 _MAX_ITEMS = 7
 _WRAPPED_CHARS = 40  # a line this long was broken by its length, not by its meaning
 _OPENERS = ".:;(-–—*•\"'["
-_CLOSERS = {'"': '"', "”": "“", "'": "'", ")": "("}
 _MODIFIERS = 12  # tokens at most between "a" and the age
 _ASIDE = 16  # tokens at most in brackets or between commas
 _LINKS = COPULAS | {"as", "be"}
@@ -191,11 +173,11 @@ class _Name(FoundName):
     @property
     def is_stub(self) -> bool:
         """Whether letters stand in the name's place: "A", "XX", "ABC"."""
-        return not self.is_placeholder and bool(_STUB.match(self.last or self.first))
+        return bool(_STUB.match(self.last or self.first))
 
     @property
     def is_strong(self) -> bool:
-        return self.is_full or bool(self.title) or self.is_placeholder
+        return self.is_full or bool(self.title)
 
 
 def _words(items: Sequence[Token]) -> list[Token]:
@@ -231,7 +213,7 @@ def _name(
 def _first_and_last(items: Sequence[Token], *, title: str) -> tuple[str, str]:
     texts = [item.text for item in items]
     particles = [n for n, item in enumerate(items) if n and item.is_particle]
-    if particles and particles[0] < len(items) - 1:
+    if particles:
         return texts[0], " ".join(texts[particles[0] :])
     is_joined = items[0].is_particle and (bool(title) or texts[0].islower())
     if is_joined and len(items) > 1:  # "Mr. De Luca", but "Al Roe"
@@ -241,17 +223,10 @@ def _first_and_last(items: Sequence[Token], *, title: str) -> tuple[str, str]:
 
 def _placeholder_roles(items: Sequence[Token], *, title: str) -> tuple[str, ...]:
     roles = [item.role if item.kind == "placeholder" else "blank" for item in _words(items)]
-    roles = [role for role in roles if role != "initial"]
-    if "full" in roles:
-        return ("full",)
     if roles == ["blank"]:
         return ("last",) if title else ("full",)
-    named = [role for role in roles if role in ("first", "last")]
-    if len(set(named)) == 2:
-        return tuple(dict.fromkeys(named))
-    if named and len(roles) == 1:
-        return (named[0],)
-    return ("last", "first") if named == ["last"] and roles[0] == "last" else ("first", "last")
+    named = tuple(dict.fromkeys(role for role in roles if role in ("first", "last", "full")))
+    return ("full",) if "full" in named else named or ("first", "last")
 
 
 class _Beside:
@@ -263,39 +238,17 @@ class _Beside:
     def name_before(self, last: int) -> _Name | None:
         """Return the name whose last token is `tokens[last]`; None where there is none."""
         tokens = self.tokens
-        if last > 1 and tokens[last].folded in SUFFIXES and tokens[last].text[0].isupper():
+        if last > 1 and tokens[last].folded in SUFFIXES:
             last -= 2 if tokens[last - 1].text == "," else 1
         items, title = self._collected(last)
-        items = items if title else _without_heading(items)
         if not items or not (title or _words(items)):  # an initial alone, but not "Mr. A"
             return None
         first_token = tokens.index(items[0])
         if not title and first_token > 0 and tokens[first_token - 1].text == ",":
-            family = self._family_before(first_token - 2, given=items)
+            family = self._family_before(first_token - 2)
             if family:
                 return _name(family, items, first_token=tokens.index(family[0]))
         return _name(items, title=title, first_token=first_token)
-
-    def name_from(self, at: int) -> tuple[_Name | None, int]:
-        """Return the name whose first token is `tokens[at]`, and the index behind it."""
-        title, index = "", at
-        items: list[Token] = []
-        if self.tokens[index:] and self.tokens[index].is_title:
-            title, index = self.tokens[index].folded, index + 1
-        for token in self.tokens[index:]:
-            is_inner = len(items) == 1 and token.kind == "line"
-            is_part = token.may_be_part(self.known) or (bool(items) and token.is_particle)
-            if len(items) == _MAX_ITEMS or not (is_part or is_inner):
-                break
-            items += [] if is_inner else [token]
-            index += 1
-        while items and items[-1].is_particle:
-            items, index = items[:-1], index - 1
-        if len(items) > 1 and items[-1].folded in SUFFIXES:
-            items = items[:-1]
-        if not _words(items):
-            return None, index
-        return _name(items, title=title, first_token=at), index
 
     def subject_at(self, index: int, *, form: str) -> tuple[_Name | None, int]:
         """Return the name that ends at a token, or before an aside in brackets or commas."""
@@ -305,9 +258,7 @@ class _Beside:
         if tokens[index].text in (")", "]"):
             opened = self._back_to(index - 1, "([")
             if opened > 0:
-                outer, inner = self.name_before(opened - 1), self.name_before(index - 1)
-                is_inside = inner is not None and inner.first_token > opened and outer is None
-                return (inner if is_inside else outer), opened - 1
+                return self.name_before(opened - 1), opened - 1
         if tokens[index].text != ",":
             return self.name_before(index), index
         index = self.skipped(index - 1)
@@ -351,16 +302,12 @@ class _Beside:
             token = self.tokens[index]
             if items and token.is_title:
                 return items[::-1], token.folded
-            if items and token.text in _CLOSERS:
-                index = self._before_nickname(index)
-                continue
             if token.kind == "line" and items and self._goes_on(index, items):
                 index -= 1
                 continue
             if token.kind == "line" or not (
                 token.may_be_part(self.known)
                 or (items and token.is_particle)
-                or self._is_lower_behind_title(index)
                 or self._is_seldom_name_here(index, items)
             ):
                 break
@@ -368,16 +315,8 @@ class _Beside:
             index -= 1
         return items[::-1], ""
 
-    def _before_nickname(self, index: int) -> int:
-        for back in (index - 2, index - 3):
-            if back >= 0 and self.tokens[back].text == _CLOSERS[self.tokens[index].text]:
-                return back - 1
-        return -1
-
     def _goes_on(self, index: int, items: Sequence[Token]) -> bool:
-        """Whether a name may go on before a line break: the line is full, or ends with a title."""
-        if index and self.tokens[index - 1].is_title:
-            return True
+        """Whether a name may go on before a line break: the line is full."""
         at = self.tokens[index].start
         line_start = self.text.rfind("\n", max(0, at - 200), at)
         return len(_words(items)) < 2 and at - max(line_start, 0) >= _WRAPPED_CHARS
@@ -389,53 +328,32 @@ class _Beside:
             return token.is_capitalized
         if not token.is_seldom_name:
             return False
-        if before is None:
-            return len(_words(items)) == 1
         if not items:
-            return before.may_be_part(self.known) or before.folded in SELDOM_FIRST_NAMES
-        is_first = token.folded in SELDOM_FIRST_NAMES and (before.text == "," or before.is_title)
-        is_led = before.folded in ("patient", "pt") or is_first
-        return len(_words(items)) == 1 and (self._begins_clause(index) or is_led)
+            return before is not None and before.may_be_part(self.known)
+        return len(_words(items)) == 1
 
-    def _is_lower_behind_title(self, index: int) -> bool:
-        if not index or not self.tokens[index].is_plain_word:
-            return False
-        before = self.tokens[index - 1]
-        is_second = index > 1 and before.text.islower() and before.is_plain_word
-        return before.is_title or (is_second and self.tokens[index - 2].is_title)
-
-    def _family_before(self, index: int, *, given: Sequence[Token]) -> list[Token]:
+    def _family_before(self, index: int) -> list[Token]:
         """Return the family name before "," of "Last, First"; empty where it is no such pair."""
-        words = _words(given)
-        is_other = bool(words) and words[0].kind == "placeholder" and words[0].role != "first"
-        if is_other or len(words) > 1 + all(word.is_capitals for word in words):
-            return []
         family: list[Token] = []
         while index >= 0 and len(family) < 4:
             token = self.tokens[index]
             is_part = token.may_be_part(self.known) or token.is_particle
-            is_part = is_part or (not family and token.is_seldom_name)
             if not is_part or token.kind == "initial":
                 break
             family.insert(0, token)
             index -= 1
-        while family and family[0].is_particle and family[0].text.islower():
-            family.pop(0)
-        words = [item for item in family if not item.is_particle]
-        if not words or len(words) > 2 or (len(words) == 1 and words[0].is_adverb):
-            return []
-        is_given = words[0].kind == "placeholder" and words[0].role not in ("last", "blank")
-        return family if not is_given and self._may_begin(self.tokens.index(family[0])) else []
+        has_name = any(not item.is_particle for item in family)
+        return family if has_name and self._may_begin(self.tokens.index(family[0])) else []
 
     def _may_begin(self, first_token: int) -> bool:
-        """Whether "Last, First" may begin here: after a mark or word, but not "in Boston, John"."""
+        """Whether "Last, First" may begin here: after a mark or a word."""
         if self._begins_clause(first_token):
             return True
         before = self.tokens[first_token - 1]
         if before.text == "," and first_token > 1:
             before = self.tokens[first_token - 2]
             return before.kind == "word" and before.text[0].islower()
-        return before.kind == "word" and before.folded not in PLACE_WORDS
+        return before.kind == "word"
 
     def _begins_clause(self, first_token: int) -> bool:
         """Whether nothing, a line break or a mark other than a comma stands before a token."""
@@ -452,19 +370,6 @@ class _Beside:
             if token.kind == "mark" and token.text in marks:
                 return back
         return -1
-
-
-def _without_heading(items: list[Token]) -> list[Token]:
-    """Drop what stands before the name on its line: "HPI John Smith", "Sadly John Smith"."""
-    words = [item for item in items if item.kind == "word" and not item.is_particle]
-    if words and not words[-1].is_capitals:
-        headings = [w for w in words if w.is_capitals and len(w.text) > 2]
-        if headings and (len(words) > 2 or len(headings[-1].text) > 3):
-            items = items[items.index(headings[-1]) + 1 :]
-            words = [item for item in items if item.kind == "word" and not item.is_particle]
-    if len(words) > 2 and (words[0].is_adverb or words[0].folded in ADVERBS):
-        items = items[items.index(words[0]) + 1 :]
-    return items
 
 
 def find_mentions(text: str, *, known: Collection[str] = ()) -> tuple[Mention, ...]:
@@ -493,50 +398,43 @@ def _subject(text: str, age: Age, known: Collection[str]) -> Mention | Unnamed:
     link = _link(before, age)
     reason, span = "none", (age.start, age.start)
     if link is not None:
-        form, index, sex = link
-        sex = age.sex or sex
+        form, index = link
         name, index = before.subject_at(index, form=form)
         if name is not None:
-            reason = _refusal(before, name, form=form, age=age, sex=sex)
+            reason = _refusal(before, name, form=form, sex=age.sex)
             if not reason:
-                return _mention(name, age, form=form, sex=sex)
+                return _mention(name, age, form=form)
         elif index >= 0:
             reason, span = _no_name(before.tokens, index)
-    after = _after(text, age, known) if reason in ("generic", "none", "unclear") else None
-    return after or Unnamed(age.start, age.description_end, *span, reason)
+    return Unnamed(age.start, age.description_end, *span, reason)
 
 
-def _refusal(before: _Beside, name: _Name, *, form: str, age: Age, sex: str) -> str:
+def _refusal(before: _Beside, name: _Name, *, form: str, sex: str) -> str:
     """Return why a name before an age is not its subject; "" where it is."""
     if before.has_relative_before(name):
         return "relative"
     if name.is_stub:
         return "stub"
+    if form in _SENTENCES and before.is_owner(name):
+        return "unclear"
+    return "" if _will_do(name, form=form, sex=sex) else "unclear"
+
+
+def _will_do(name: _Name, *, form: str, sex: str) -> bool:
     if form in _SENTENCES:
-        next_word = re.match(r"[ \n-]*(\w*)", before.text[age.end : age.end + 30])
-        is_thing = not sex and next_word is not None and next_word[1].lower() in THINGS
-        if before.is_owner(name) or is_thing or name.last.endswith(("'s", "’s")):
-            return "unclear"
-    return "" if _will_do(name, form=form, age=age, sex=sex) else "unclear"
-
-
-def _will_do(name: _Name, *, form: str, age: Age, sex: str) -> bool:
-    if form in _SENTENCES and not age.is_short:
         is_short = form == "is_a" and name.is_capitals and len(name.last) < 4
         return name.is_strong or (bool(sex) and not is_short)
     if name.title in STAFF_TITLES and form not in _SENTENCES:
         return False  # "seen by Dr. Jones, 45 yo man with"
-    if form in ("dash", "direct") and name.is_capitals and not (name.title or name.is_placeholder):
-        return name.roles == ("last", "first")  # headings are capitals too
     return name.is_strong
 
 
-def _link(before: _Beside, age: Age) -> tuple[str, int, str] | None:
-    """Return the form, the index of the subject's last token, and a sex said on the way."""
+def _link(before: _Beside, age: Age) -> tuple[str, int] | None:
+    """Return the form, and the index of the subject's last token."""
     tokens, index = before.tokens, len(before.tokens) - 1
     while age.is_aged and index >= 0 and tokens[index].folded in (":", "age", "aged"):
         index -= 1
-    article, sex = _article(before, index)
+    article = _article(before, index)
     has_article = article is not None and tokens[article].folded in ARTICLES
     if article is not None:
         index = article - has_article
@@ -549,37 +447,35 @@ def _link(before: _Beside, age: Age) -> tuple[str, int, str] | None:
             index = before.skipped(index - 1)
         while index >= 0 and tokens[index].folded in {"who", "that"} | _DASHES:
             index -= 1
-        return ("is_a" if has_article else "is_old"), index, sex
+        return ("is_a" if has_article else "is_old"), index
     if mark in (",", "("):
         after_comma = "appositive" if has_article else "comma"
-        return (after_comma if mark == "," else "bracket"), index - 1, sex
+        return (after_comma if mark == "," else "bracket"), index - 1
     if mark in _DASHES:
         while index >= 0 and tokens[index].text in _DASHES:
             index -= 1
-        return "dash", index, sex
-    return None if has_article or tokens[-1].kind == "line" else ("direct", index, sex)
+        return "dash", index
+    return None if has_article else ("direct", index)
 
 
-def _article(before: _Beside, index: int) -> tuple[int | None, str]:
+def _article(before: _Beside, index: int) -> int | None:
     """Return the index of the article before an age, or of the verb where there is none."""
-    sex = ""
     for back in range(index, max(-1, index - _MODIFIERS), -1):
         token = before.tokens[back]
         if token.kind == "line" or token.text in (",", "-", "'"):
             continue
         if token.kind == "initial" and token.folded == "a":  # "JOHN SMITH IS A 70 YEAR OLD"
-            return back, sex
+            return back
         if token.kind != "word" or token.may_be_name(before.known):
             break
         if token.folded in ARTICLES or token.folded in COPULAS:
-            return back, sex
-        sex = sex or _sex_of(token.text)
-    return None, ""
+            return back
+    return None
 
 
 def _no_name(tokens: Sequence[Token], index: int) -> tuple[str, tuple[int, int]]:
     token = tokens[index]
-    if token.folded.removesuffix("'s") in RELATIVES:
+    if token.folded in RELATIVES:
         return "relative", (token.start, token.start)
     if token.folded in GENERIC:
         start = index
@@ -590,47 +486,6 @@ def _no_name(tokens: Sequence[Token], index: int) -> tuple[str, tuple[int, int]]
     return ("unclear" if is_unclear else "none"), (token.start, token.start)
 
 
-def _after(text: str, age: Age, known: Collection[str]) -> Mention | None:
-    """Find the name behind an age: "a 70-year-old man, John Smith,", "70-year-old Mr. Smith"."""
-    name, _ = _Beside(text, tokens_after(text, at=age.end), known).name_from(0)
-    if name is not None and name.title and name.title not in STAFF_TITLES and not name.is_stub:
-        sex = "" if age.description_end > name.name_start else age.sex
-        return _mention(name, age, form="after_direct", sex=sex)
-    tokens = tokens_after(text, at=age.description_end)
-    form, index = _link_after(tokens)
-    name, behind = _Beside(text, tokens, known).name_from(index)
-    if name is None or name.is_stub or name.title in STAFF_TITLES:
-        return None
-    is_shouted = name.is_capitals and text[age.start : age.description_end].isupper()
-    is_plain = (name.is_full or bool(name.title)) and not is_shouted
-    is_ended = not tokens[behind:] or _may_follow(tokens[behind], name)
-    is_it = is_ended and (is_plain or form == "after_named")
-    return _mention(name, age, form=form, sex=age.sex) if is_it else None
-
-
-def _link_after(tokens: Sequence[Token]) -> tuple[str, int]:
-    index, form = 0, "after_direct"
-    while tokens[index:] and tokens[index].kind == "line":
-        index += 1
-    if tokens[index:] and tokens[index].text in (",", "(", *_DASHES):
-        form = "after_bracket" if tokens[index].text == "(" else "after_comma"
-        index += 1
-    words = [token.folded for token in tokens[index : index + 4]]
-    if words and words[0] in NAMED:
-        return "after_named", index + 1
-    if words == ["by", "the", "name", "of"]:
-        return "after_named", index + 4
-    return form, index
-
-
-def _may_follow(token: Token, name: _Name) -> bool:
-    if token.kind in ("number", "initial", "placeholder") or token.text == "'":
-        return False
-    if token.kind == "word":
-        return not token.text[0].isupper() or name.is_capitals
-    return not name.last.endswith(("'s", "’s"))
-
-
-def _mention(name: _Name, age: Age, *, form: str, sex: str) -> Mention:
+def _mention(name: _Name, age: Age, *, form: str) -> Mention:
     place = {"start": age.start, "end": age.description_end}
-    return Mention.of(name, **place, age_years=age.years, sex=sex, form=form)
+    return Mention.of(name, **place, age_years=age.years, sex=age.sex, form=form)

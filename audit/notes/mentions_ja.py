@@ -13,7 +13,6 @@ import unicodedata
 from collections.abc import Iterator
 
 from audit.notes.mention_words import (
-    JAPANESE_KANA_NAMES,
     JAPANESE_NO_NAMES,
     JAPANESE_SURNAMES,
     FoundName,
@@ -53,7 +52,7 @@ _SEX_AFTER = re.compile(
 )
 _BEFORE = re.compile(
     rf"(?:(?<![^\s。．.、，,：:；;「『（(【】\]］・はのがも{_INFLECTED}])|(?<=患者)|^)(?:{_NAME}){_HONOUR}{_READING}"
-    rf"(?P<link>[ \u3000]?(?:[はが](?P<aside>[^\s。．.、，,はが]{{2,15}}[のなるたい])?"
+    rf"(?P<link>[ \u3000]?(?:[はが](?:[^\s。．.、，,はが]{{2,15}}[のなるたい])?"
     rf"|[（(\[［](?:[{_KANA} ]{{2,20}}[、，,])?|[、，,・／/]|[ \u3000])[ \u3000]?)"
     rf"(?:(?P<sex>{_SEX})[、，,・／/ \u3000]{{1,2}})?(?:満|現在|当時)?\Z"
 )
@@ -75,7 +74,6 @@ _NO_NAME_CHARS = frozenset(
     "病症癌炎痛腫瘍術院科血圧胃肝腎肺腸膵胆脳膚診療検査退発熱初再転移死亡期時後前年週齢性例者歴剤"
     "欲低悪嘔吐咳痰眩倦怠黄疸浮喀頭眼腹胸背腰脚薬投与始約均計数最各該群式型量率値右左側部位指摘有無認的係員師業際"
 )
-_GIVEN_ENDS = frozenset("子郎美代江香恵雄夫男介助彦太也哉樹枝")
 _COMMON = tuple(word for word in JAPANESE_NO_NAMES if len(word) > 1)
 _GENERIC = re.compile(
     r"(?:患者|症例[０-９0-9Ａ-ＺA-Z]{0,2}|本例|自験例|本症例)(?:は|、|，|：|:|】)?[ \u3000]?\Z"
@@ -87,8 +85,6 @@ def find_japanese(text: str) -> Iterator[Mention | Unnamed]:
     if not any(sign in text for sign in _SIGNS):
         return
     for match in _AGE.finditer(text):
-        if match["number"] and match["unit"] != "代" and _years(match["number"]) > 120:
-            continue
         sex = _SEX_AFTER.match(text, match.end()) or _SEX_FIELD.match(text, match.end())
         end = sex.end() if sex else match.end()
         found = _before(match, end, sex["sex"] if sex else "")
@@ -103,14 +99,10 @@ def find_japanese(text: str) -> Iterator[Mention | Unnamed]:
 
 def split_japanese(name: str) -> tuple[str, str]:
     """Split a name written without a space into (first, last), by the list and by its length."""
-    for mark in ("\u3000", " "):
-        if mark in name:
-            last, _, first = name.partition(mark)
-            return first.strip(), last
-    for mark in "・＝=":
-        if mark in name:
-            first, _, last = name.rpartition(mark)
-            return first, last
+    if found := re.fullmatch("(.*?)[\u3000 ] *(.*)", name):
+        return found[2], found[1]
+    if found := re.fullmatch("(.*)[・＝=](.*)", name):
+        return found[1], found[2]
     han = re.match(rf"[{_HAN}]+", name)
     n_han = han.end() if han else 0
     if n_han < len(name) or len(name) < 2:  # kana: the given name begins there at the latest
@@ -139,7 +131,7 @@ def _before(age: re.Match[str], end: int, sex: str) -> Mention | Unnamed | None:
             match = _BEFORE.search(text, match.start() + 1, at)
         if match is None:
             return None
-        if _follows_relative(text, match.start()):
+        if _RELATIVE.search(text, max(0, match.start() - 6), match.start()):
             return Unnamed(at, end, at, at, "relative")
         form = _FORMS.get(match["link"].strip()[:1], "ja_comma")
     return _mention(match, age, form=form, start=at, end=end, sex=sex or match["sex"] or "")
@@ -150,20 +142,11 @@ def _after(age: re.Match[str], end: int, sex: str) -> Mention | None:
     match = _AFTER.match(text, end, min(len(text), end + _WINDOW_CHARS))
     if match is None or not _is_name(match, has_sex=True):
         return None
-    is_listed = match["name"] and any(match["name"][:n] in JAPANESE_SURNAMES for n in (1, 2, 3))
-    if not (is_listed or match["honour"] or match["slots"]) and text[match.end() :][:1] in "をにで":
-        return None  # "67歳女性、食欲低下を主訴に"
     return _mention(match, age, form="ja_after", start=age.start(), end=end, sex=sex)
-
-
-def _follows_relative(text: str, at: int) -> bool:
-    return _RELATIVE.search(text, max(0, at - 6), at) is not None
 
 
 def _unnamed(age: re.Match[str], end: int, generic: re.Match[str] | None) -> Unnamed:
     at = age.start()
-    if _follows_relative(age.string, at):
-        return Unnamed(at, end, at, at, "relative")
     if generic:
         return Unnamed(at, end, generic.start(), at, "generic")
     return Unnamed(at, end, at, at, "none")
@@ -178,52 +161,18 @@ def _is_name(match: re.Match[str], *, has_sex: bool) -> bool:
         return False
     if honour or len(bare) < len(name):
         return len(bare) > 1 or bool(honour)
-    if any(_is_given(bare[n:]) for n in (1, 2, 3) if bare[:n] in JAPANESE_SURNAMES):
-        is_short = bare[0] not in JAPANESE_SURNAMES or len(bare) < 5
-        return is_short and (len(bare) > 2 or has_sex)
-    if _NO_NAME_CHARS & set(bare) or not has_sex:
-        return False
-    family, kana = _before_kana(bare)
-    if kana:
-        return len(family) < 4 and _in_hiragana(kana) in JAPANESE_KANA_NAMES
-    is_usual = bare[-1] in _GIVEN_ENDS and 4 <= len(bare) <= 6
-    return is_usual or (3 <= len(bare) <= 5 and not _is_in_clause(match))
-
-
-def _is_given(rest: str) -> bool:
-    """Whether what stands behind a family name on the list can be a given name."""
-    _, kana = _before_kana(rest)
-    if kana == rest:
-        return _in_hiragana(kana) in JAPANESE_KANA_NAMES or 2 <= len(kana) <= 3
-    return len(rest) < 4
-
-
-def _before_kana(name: str) -> tuple[str, str]:
-    kanji = re.match(rf"[{_HAN}]*", name)
-    end = kanji.end() if kanji else 0
-    return name[:end], name[end:]
-
-
-def _in_hiragana(kana: str) -> str:
-    return "".join(chr(ord(c) - 0x60) if "ァ" <= c <= "ヶ" else c for c in kana)
-
-
-def _is_in_clause(match: re.Match[str]) -> bool:
-    """Whether a name follows an inflected word ("ある…は"), or is far from its age."""
-    before = match.string[max(0, match.start() - 1) : match.start()]
-    return bool(before and before in _INFLECTED) or bool(match.groupdict().get("aside"))
+    if any(bare[:n] in JAPANESE_SURNAMES and len(bare) - n < 4 for n in (1, 2, 3)):
+        return len(bare) > 2 or has_sex
+    return has_sex and not _NO_NAME_CHARS & set(bare) and 3 <= len(bare) <= 5
 
 
 def _slot_roles(slots: str) -> tuple[str, ...]:
-    parts = re.findall(_SLOT, slots)
-    roles = [placeholder_role(part) for part in parts]
-    if roles in (["full"], ["blank"]):
+    roles = tuple(map(placeholder_role, re.findall(_SLOT, slots)))
+    if roles in (("full",), ("blank",)):
         return ("full",)
-    if sorted(roles) == ["first", "last"]:
-        return tuple(roles)
-    if roles == ["blank", "blank"]:
+    if roles == ("blank", "blank"):
         return ("last", "first")
-    return tuple(roles) if len(roles) == 1 and roles[0] in ("first", "last") else ()
+    return roles if {"first", "last"}.issuperset(roles) and len(set(roles)) == len(roles) else ()
 
 
 def _mention(

@@ -60,32 +60,6 @@ class Flags:
         n = self.only_one + self.only_other
         return float(binomtest(self.only_one, n).pvalue) if n else 1.0
 
-    @property
-    def difference(self) -> Estimate:
-        """Share flagged by the first minus share flagged by the second audit, with its interval.
-
-        Source: Newcombe 1998, method 10, doi:10.1002/(SICI)1097-0258(19981130)17:22<2635::
-        AID-SIM954>3.0.CO;2-C: Wilson intervals of both shares, joined with the correlation of the
-        pairs.
-        """
-        a, b, c, d = self.both, self.only_one, self.only_other, self.neither
-        n = self.n_names
-        if not n:
-            return NOTHING
-        one, other = wilson((a + b) / n, n_total=n), wilson((a + c) / n, n_total=n)
-        margins = (a + b) * (c + d) * (a + c) * (b + d)
-        excess = float(a * d - b * c)
-        excess = max(excess - n / 2, 0.0) if excess > 0 else excess
-        phi = excess / math.sqrt(margins) if margins else 0.0
-
-        def reach(down: float, up: float) -> float:
-            return math.sqrt(max(down**2 - 2 * phi * down * up + up**2, 0.0))
-
-        value = (b - c) / n
-        below = reach(one.value - one.low, other.high - other.value)
-        above = reach(other.value - other.low, one.high - one.value)
-        return Estimate(value, max(-1.0, value - below), min(1.0, value + above))
-
 
 def auc_difference(
     one: FloatArray, *, other: FloatArray, is_member: BoolArray
@@ -140,7 +114,6 @@ class Comparison:
     names: pd.DataFrame
     n_only_one: int
     n_only_other: int
-    n_kind_differs: int
     tested: Flags
     controls: Flags
     aucs: tuple[AucDifference, ...]
@@ -158,8 +131,6 @@ def compare_audits(one: AuditReport, *, other: AuditReport) -> Comparison:
         _listed_once(other), left_index=True, right_index=True, suffixes=("", "_other"), sort=False
     )
     kinds = list(zip(names["kind"], names["kind_other"], strict=True))
-    both_controls = names["is_control"] & names["is_control_other"]
-    differs = both_controls & (names["kind"] != names["kind_other"])
     names["kind"] = [_joined(*pair) for pair in kinds]
     names["is_control"] = ~names["kind"].isin((*ASKED, "canary", "differs"))
     flagged = names["is_flagged"], names["is_flagged_other"]
@@ -170,7 +141,6 @@ def compare_audits(one: AuditReport, *, other: AuditReport) -> Comparison:
         names=names,
         n_only_one=one.n_names - len(names),
         n_only_other=other.n_names - len(names),
-        n_kind_differs=int(differs.sum()),
         tested=_flags(names[names["kind"].isin(("member", "unknown"))]),
         controls=_flags(names[names["is_control"]]),
         aucs=tuple(_aucs(names)),

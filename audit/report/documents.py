@@ -5,7 +5,7 @@ Comes in: an audit's documents, its table of names, its passages. Torch-free.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -168,17 +168,19 @@ def select_documents(view: DocumentView, *, wish: DocumentWish) -> Rows:
     """
     if wish.group not in FILTERS:
         raise ValueError("there is no such filter")
-    one, other = view.models
+
+    def either(holds: Callable[[ModelDocuments], Flags]) -> Flags:
+        return holds(view.hospital) | holds(view.general)
+
     fits = np.ones(len(view), dtype=np.bool_)
     if wish.group == "none":
-        fits = ~(one.has["candidate"] | other.has["candidate"])
+        fits = ~either(lambda model: model.has["candidate"])
     elif wish.group != "all":
-        fits = one.has[wish.group] | other.has[wish.group]
+        fits = either(lambda model: model.has[wish.group])
     if (name_id := wish.name_id) is not None:
-        fits = fits & (holds_name(one, name_id=name_id) | holds_name(other, name_id=name_id))
+        fits = fits & either(lambda model: holds_name(model, name_id=name_id))
     if text := fold_name(wish.text):
-        in_one, in_other = (each.holds(text, is_revealed=wish.is_revealed) for each in view.models)
-        fits = fits & (in_one | in_other)
+        fits = fits & either(lambda model: model.holds(text, is_revealed=wish.is_revealed))
     return np.flatnonzero(fits)
 
 

@@ -10,30 +10,21 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from audit.attack.metrics import GENERAL_ALONE
 from audit.report.compare import Comparison
 from audit.report.html import ReportChoice, report_html
 from audit.report.names import name_labels
-from audit.report.report import AuditReport, Stratum
+from audit.report.report import AuditReport
 from audit.shelf import write_private
-from audit.stats import Estimate
 from audit.tables import write_table
 from audit.words import catalogue
 
-MEASURE_COLUMNS = (
-    "controls", "kind", "name", "measure", "value", "low", "high", "n_hits", "n_total",
-    "n_members", "n_controls",
-)  # fmt: skip
 _IN_MEASURES = (
-    "digest", "scenario", "fixed_score", "verdict", "measures", "cohort", "curve", "mentions",
+    "digest", "scenario", "fixed_score", "verdict", "measures", "curve", "mentions",
     "details", "candidates",
-)  # fmt: skip
-_OF_COUNTS = (
-    "recall", "false_positive_rate", "precision", "accuracy", "tp", "fn", "fp", "tn",
 )  # fmt: skip
 
 
@@ -45,7 +36,7 @@ def names_csv(report: AuditReport) -> str:
 
 
 def measures_json(report: AuditReport) -> dict[str, Any]:
-    """Return what `measures.json` holds: verdict, measures, cohort test and curve."""
+    """Return what `measures.json` holds: verdict, measures and curve."""
     kept = report.to_json()
     return {key: kept[key] for key in _IN_MEASURES} | {"notes": [*map(str, report.notes)]}
 
@@ -65,58 +56,30 @@ def write_report(
 
 
 def measures_csv(report: AuditReport) -> str:
-    """Return every rule, score and baseline with intervals and counts, as CSV.
-
-    `kind` is "rule", "baseline_rule", "guess", "held_out", "score" or "baseline"; `measure` of a
-    score is "auc" or "tpr_at_fpr_0.01", of a rule a rate, "f1", or a count. Members of one role
-    have the kind "role"; planted names stand beside the controls "canary", and their measures end
-    with how often they were planted, or "all".
-    """
+    """Return every figure of `measures.json` that has an interval, named by its place there."""
+    columns = ("value", "low", "high", "n_hits", "n_total")
     lines = (
-        (*what, getattr(found, "value", found),
-         *(getattr(found, key, None) for key in ("low", "high", "n_hits", "n_total")), *sizes)
-        for *what, found, sizes in _measures(report)
-    )  # fmt: skip
-    return write_table(MEASURE_COLUMNS, lines)
+        (" / ".join(place), *(found.get(column) for column in columns))
+        for place, found in _with_interval(measures_json(report))
+    )
+    return write_table(("measure", *columns), lines)
 
 
-def _measures(report: AuditReport) -> Iterator[tuple[Any, ...]]:
-    """Yield (controls, kind, name, measure, what was found, sizes of both groups)."""
-    for controls, one in report.measures.strata.items():
-        sizes = (one.n_members, one.n_controls)
-        yield from ((controls, *line, sizes) for line in (*_judged(one), *_ranked(one)))
-    for role in report.details.roles:
-        sizes = (role.n_members, role.n_controls)
-        for measure in ("auc", "general_auc", "flagged", "general_flagged"):
-            yield "all", "role", role.role, measure, getattr(role, measure), sizes
-    planted = report.details.canaries
-    for score, measured in planted.scores.items() if planted else ():
-        kind = "baseline" if score == GENERAL_ALONE else "score"
-        for group in (*measured.groups, measured.whole):
-            times, sizes = group.n_mentions or "all", (group.n_names, measured.n_held_out)
-            found = {"exposure_bits": group.bits, "found": group.found,
-                     "above_twin": group.above_twin}  # fmt: skip
-            for measure, one_found in found.items():
-                yield "canary", kind, score, f"{measure}_{times}", one_found, sizes
+def _with_interval(part: Any, *place: str) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
+    """Yield the figures of a part with their places; records of a list by what they are of."""
+    if isinstance(part, list):
+        part = {_of(one): one for one in part if isinstance(one, Mapping)}
+    if isinstance(part, Mapping):
+        if "low" in part:
+            yield place, part
+        else:
+            for name, inner in part.items():
+                yield from _with_interval(inner, *place, name)
 
 
-def _judged(one: Stratum) -> Iterator[tuple[str, str, str, Estimate | int]]:
-    kinds = [("rule", one.rules), ("baseline_rule", one.baseline_rules), ("held_out", one.held_out)]
-    kinds.append(("guess", {"always_member": one.always_member}))
-    kinds.append(("rule", {"free_threshold": one.free} if one.free else {}))
-    for kind, rules in kinds:
-        for name, rule in rules.items():
-            yield kind, name, "f1", rule.f1
-            for measure in _OF_COUNTS:
-                yield kind, name, measure, getattr(rule.confusion, measure)
-
-
-def _ranked(one: Stratum) -> Iterator[tuple[str, str, str, Estimate]]:
-    for kind, rankings in (("score", one.scores), ("baseline", one.baselines)):
-        for name, ranking in rankings.items():
-            yield kind, name, "auc", ranking.auc
-            for fpr, tpr in ranking.tpr_at_fpr.items():
-                yield kind, name, f"tpr_at_fpr_{fpr}", tpr
+def _of(record: Mapping[str, Any]) -> str:
+    names = (str(record[key]) for key in ("role", "n", "from", "n_mentions") if key in record)
+    return next(names, "")
 
 
 MANIFEST = "MANIFEST.sha256"
@@ -138,9 +101,8 @@ def bundle_files(
     references: Sequence[Comparison] = (),
     documents: Mapping[str, Sequence[str]] | None = None,
     seal: str = "",
-    only: str = "",
 ) -> dict[str, bytes]:
-    """Return the files by name, in the order of their names; of `only` one that file alone.
+    """Return the files by name, in the order of their names, the manifest last.
 
     `other`, `references` and `seal` as `report_html` takes them; `documents` are generated ones by
     model, which only the full form takes. The seal can tell later whether the log was put back.
@@ -149,25 +111,23 @@ def bundle_files(
     sealed = shown.to_json()
     if seal:
         sealed = sealed | {"made": sealed["made"] | {"log_seal": seal}}
-    makers: dict[str, Callable[[], str]] = {
-        "report.html": lambda: report_html(
+    texts = {
+        "report.html": report_html(
             report, choice=choice, other=other, references=references, seal=seal
         ),
-        "names.csv": lambda: _MARK + names_csv(shown),
-        "measures.csv": lambda: measures_csv(report),
-        "measures.json": lambda: _json(measures_json(shown), sort_keys=True),
-        "report.json": lambda: _json(sealed, sort_keys=True),
+        "names.csv": _MARK + names_csv(shown),
+        "measures.csv": measures_csv(shown),
+        "measures.json": _json(measures_json(shown), sort_keys=True),
+        "report.json": _json(sealed, sort_keys=True),
     }
     if seal:
-        makers[SEAL] = lambda: f"{seal}\n"
+        texts[SEAL] = f"{seal}\n"
     if choice.names == "full":
-        makers["names_key.csv"] = lambda: _MARK + _names_key(report)
+        texts["names_key.csv"] = _MARK + _names_key(report)
         if documents:
-            makers["documents.csv"] = lambda: _MARK + _documents(documents)
-    makers["README.txt"] = lambda: _readme(report, choice=choice, there={*makers, MANIFEST})
-    if only:
-        return {only: makers[only]().encode("utf-8")}
-    files = {name: make().encode("utf-8") for name, make in sorted(makers.items())}
+            texts["documents.csv"] = _MARK + _documents(documents)
+    texts["README.txt"] = _readme(report, choice=choice, there={*texts, MANIFEST})
+    files = {name: text.encode("utf-8") for name, text in sorted(texts.items())}
     lines = (f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in files.items())
     return files | {MANIFEST: "".join(lines).encode("ascii")}  # as `sha256sum` checks it
 

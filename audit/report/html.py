@@ -8,7 +8,6 @@ lets nothing run and nothing be fetched, even if something were not.
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -19,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from pydantic import Field
 
-from audit.attack.question import GenerationSettings, PosteriorSettings
+from audit.attack.question import command_line
 from audit.errors import written
 from audit.report.compare import Comparison
 from audit.report.names import (
@@ -39,7 +38,6 @@ from audit.tables import (
     moment,
     percent,
     percent_interval,
-    raised,
     small,
 )
 from audit.task import Record
@@ -111,7 +109,7 @@ def report_html(
         rule_words=lambda rule: words.get(f"rule_{rule}", rule),
         told=partial(written, language=choice.language),
         settings=report.question.get("settings", {}), min_controls=MIN_CONTROLS,
-        command=command_of(report),
+        command=command_line({"scenario": report.scenario.number, **report.question}),
         standing_out=list(strongest[:MAX_NAMES].itertuples()), n_standing_out=len(strongest),
         shown_name=lambda name: shown_name(
             name.number, name.first_name, name.last_name, form=choice.names
@@ -119,7 +117,7 @@ def report_html(
         n_not_scored=int(table["score"].isna().sum()),
         n_undecided=int(table["is_undecided"].sum()),
         n_unmatched=int(table["is_unmatched"].sum()),
-        kinds=kinds, scores=score_strip(kinds, is_log=report.is_log), max_dots=MAX_DOTS,
+        kinds=kinds, scores=score_strip(kinds), max_dots=MAX_DOTS,
     )  # fmt: skip
 
 
@@ -141,28 +139,20 @@ def _templates() -> Environment:
     return found
 
 
-def score_strip(kinds: Sequence[KindScores], *, is_log: bool) -> dict[str, Any] | None:
+def score_strip(kinds: Sequence[KindScores]) -> dict[str, Any] | None:
     """Return where the scores of each kind are drawn, as shares of an axis; None without any.
 
-    With `is_log` they are drawn by their logarithm, and zeros a decade below the rest. Dots have
-    heights by their order: the same scores give the same picture.
+    Dots have heights by their order: the same scores give the same picture.
     """
     kinds = [kind for kind in kinds if kind.scores]
     if not kinds:
         return None
     scores = np.concatenate([kind.scores for kind in kinds])
-    if is_log:
-        logs = np.log10(scores[scores > 0]) if scores.max() > 0 else np.zeros(1)
-        low, high = math.floor(logs.min()) - (scores.min() <= 0), math.ceil(logs.max())
-        high = max(high, low + 1)
-    else:
-        margin = 0.03 * (np.ptp(scores) or 1.0)
-        low, high = scores.min() - margin, scores.max() + margin
+    margin = 0.03 * (np.ptp(scores) or 1.0)
+    low, width = scores.min() - margin, np.ptp(scores) + 2 * margin
 
     def place(score: float) -> float:
-        if is_log:
-            score = math.log10(score) if score > 0 else low
-        return float((score - low) / (high - low))
+        return float((score - low) / width)
 
     rows = []
     for kind in kinds:
@@ -176,34 +166,13 @@ def score_strip(kinds: Sequence[KindScores], *, is_log: bool) -> dict[str, Any] 
                 "dots": [(place(score), 28 * ((i * _GOLDEN) % 1 - 0.5)) for i, score in drawn],
             }
         )
-    ticks = [((value - low) / (high - low), text) for value, text in _ticks(low, high, is_log)]
+    ticks = [(place(value), small(value)) for value in _ticks(low, low + width)]
     return {"rows": rows, "ticks": ticks, "behind": [(x, x, "faint") for x, _ in ticks]}
 
 
-def _ticks(low: float, high: float, is_log: bool) -> list[tuple[float, str]]:
-    if is_log:
-        step = max(1, math.ceil((high - low) / 8))
-        return [(k, f"10{raised(k)}") for k in range(math.ceil(low), math.floor(high) + 1, step)]
+def _ticks(low: float, high: float) -> list[float]:
+    """Return eight or fewer round numbers between two numbers."""
     size = 10.0 ** math.floor(math.log10((high - low) / 4))
     size *= next(k for k in (1, 2, 5, 10) if (high - low) / (k * size) <= 8)
     first, last = math.ceil(low / size), math.floor(high / size)
-    return [(k * size, small(round(k * size, 10))) for k in range(first, last + 1)]
-
-
-def command_of(report: AuditReport) -> str:
-    """Return the command that asks the same question; directories and files are placeholders."""
-    scenario, question = report.scenario.number, report.question
-    parts = ["python", "-m", "audit", "run", "--scenario", str(scenario)]
-    parts += ["--general", "GENERAL", "--hospital", "HOSPITAL", "--names", "names.csv"]
-    parts += ["--passages", "passages.jsonl"] if scenario == 2 else []
-    settings = question.get("settings", {})
-    for key in (*GenerationSettings.model_fields, *PosteriorSettings.model_fields):
-        if key in settings and not key.startswith("is_"):
-            option = key.removeprefix("n_").replace("_", "-")
-            parts += [f"--{option}", str(settings[key])]
-    parts += ["--keep-sampled"] if settings.get("is_remasked") is False else []
-    parts += ["--no-dropout"] if settings.get("is_dropout_on") is False else []
-    for key in ("seed", "dtype", "threshold"):
-        if question.get(key) is not None:
-            parts.append(f"--{key}={question[key]}")
-    return shlex.join([*parts, "--out", "results"])
+    return [round(k * size, 10) for k in range(first, last + 1)]

@@ -21,7 +21,7 @@ from audit.attack.scores import jackknife
 from audit.names.candidates import CANARY, is_canary
 from audit.notes.passages import Passage
 from audit.stats import Z_95, Estimate, FloatArray, Rate
-from audit.text import fold_name, is_unspaced, script_of, written_name
+from audit.text import fold_name, is_unspaced, written_name
 
 NameForm = Literal["masked", "pseudonyms", "full"]
 NAME_FORMS: tuple[NameForm, ...] = ("masked", "pseudonyms", "full")
@@ -37,8 +37,7 @@ ASKED = ("member", "unknown", "planted")
 DECISION_CODES = tuple(word.replace(" ", "_") for word in DECISIONS)
 MENTION_BINS = ("unknown", "0", "1", "2", "3-4", "5-9", "10up")
 CERTAINTIES = ("clear", "undecided")
-SCRIPTS = ("latin", "japanese", "other")
-FACETS = ("kind", "decision", "certainty", "mentions", "script", "role")
+FACETS = ("kind", "decision", "certainty", "mentions", "role")
 _MENTION_STARTS = (0, 1, 2, 3, 5, 10)
 _EVIDENCE = {
     1: ("hospital_product", "general_product"),
@@ -90,7 +89,6 @@ COLUMNS = (
     Column("stands_out", "flag", "what every count of such names is made of"),
     Column("certainty", "facet", "one of CERTAINTIES"),
     Column("mentions", "facet", "one of MENTION_BINS"),
-    Column("script", "facet", "one of SCRIPTS"),
     Column("role", "facet", "code of the role: r0, r1, ... or none"),
     Column("hospital", "number", "evidence of M_hospital (product of masses, or probability)"),
     Column("general", "number", "the same of M_general"),
@@ -139,7 +137,6 @@ def name_table(
     roles = sorted(set(names["role"]) - {""})
     code_of = {"": "none"} | {word: f"r{place}" for place, word in enumerate(roles)}
     bins = np.searchsorted(_MENTION_STARTS, n_mentions, side="right")
-    parts = zip(table["first_name"], table["last_name"], strict=True)
     facets: dict[str, tuple[Any, tuple[str, ...]]] = {
         "kind": (kinds, KINDS),
         "decision": ([word.replace(" ", "_") for word in words], DECISION_CODES),
@@ -147,7 +144,6 @@ def name_table(
         "mentions": (
             np.array(MENTION_BINS)[np.where(np.isnan(n_mentions), 0, bins)], MENTION_BINS,
         ),
-        "script": ([script(first + last) for first, last in parts], SCRIPTS),
         "role": ([code_of[word] for word in names["role"]], tuple(code_of.values())),
     }  # fmt: skip
     table |= {
@@ -186,11 +182,6 @@ def name_kinds(names: Mapping[str, Sequence[Any]]) -> list[str]:
         member = "planted" if is_canary(truth, control_kind=kind, role=role) else "member"
         kinds.append("unknown" if truth is None else member if truth else kind)
     return kinds
-
-
-def script(text: str) -> str:
-    """Return the script of a name: "japanese" (Han, kana), "latin" or "other"."""
-    return script_of(text).replace("han_kana", "japanese")
 
 
 def masked_name(first: str, last: str) -> str:
@@ -277,28 +268,19 @@ class Wish:
     is_revealed: bool = False
 
 
-def select(table: pd.DataFrame, *, wish: Wish) -> tuple[pd.DataFrame, dict[str, dict[str, int]]]:
-    """Return the names that fit a wish in its order, and how many each further choice would leave.
+def select(table: pd.DataFrame, *, wish: Wish) -> pd.DataFrame:
+    """Return the names that fit a wish, in its order.
 
-    The numbers are by facet and code, if that code alone were chosen there, everything else as it
-    is. Codes that do not occur are left out, as if they had not been wished for. ValueError if the
+    Codes that do not occur are left out, as if they had not been wished for. ValueError if the
     column to sort by is none of `NUMBERS`.
     """
     if wish.sort not in NUMBERS:
         raise ValueError("there is no such column to sort by")
-    fits = pd.DataFrame({"text": _fits_text(table, wish)}, index=table.index)
-    for facet in FACETS:
-        known = set(wish.chosen.get(facet, ())) & set(table[facet].cat.categories)
-        fits[facet] = table[facet].isin(known) if known else True
-    counts = {
-        facet: table.loc[fits.drop(columns=facet).all(axis=1), facet]
-        .value_counts(sort=False)
-        .to_dict()
-        for facet in FACETS
-    }
-    found = table[fits.all(axis=1)]
-    found = found.sort_values(wish.sort, ascending=not wish.is_descending, kind="stable")
-    return found, counts
+    fits = _fits_text(table, wish)
+    for facet, codes in wish.chosen.items():
+        if known := set(codes) & set(table[facet].cat.categories):
+            fits = fits & table[facet].isin(known)
+    return table[fits].sort_values(wish.sort, ascending=not wish.is_descending, kind="stable")
 
 
 def is_number(text: str) -> bool:
@@ -314,20 +296,19 @@ def row_of(table: pd.DataFrame, name_id: str) -> int | None:
     return rows[0] if rows else None
 
 
-def _fits_text(table: pd.DataFrame, wish: Wish) -> Any:
-    """Return which names [N] hold a text, in whichever order it is typed; or True for all."""
+def _fits_text(table: pd.DataFrame, wish: Wish) -> pd.Series:
+    """Return which names [N] hold all words of a text, in whichever order they are typed."""
     wanted = fold_name(wish.text)
     if found := _NUMBER.fullmatch(wanted):
         letters = (found[1] or "pl").upper()
         return table["number"].isin([f"{letter}-{int(found[2]):04d}" for letter in letters])
     if not wanted or not wish.is_revealed:
-        return not wanted
-    return [
-        wanted in fold_name("\n".join(
-            (written_name(first, last), f"{first} {last}", f"{last} {first}", f"{last}, {first}")
-        ))
-        for first, last in zip(table["first_name"], table["last_name"], strict=True)
-    ]  # fmt: skip
+        return pd.Series(not wanted, index=table.index)
+    parts = zip(table["first_name"], table["last_name"], strict=True)
+    names = [fold_name(f"{written_name(first, last)} {first} {last}") for first, last in parts]
+    words = wanted.replace(",", " ").split()
+    fits = [all(word in name for word in words) for name in names]
+    return pd.Series(fits, index=table.index)
 
 
 N_BINS = 40
@@ -340,20 +321,16 @@ class AmongControls:
     Attributes
     ----------
     edges, counts
-        [k + 1] and [k]: the histogram of the controls' scores; with `is_log` edges are log10.
-    n_at_zero
-        With `is_log` the controls whose score is 0, which has no logarithm.
+        [k + 1] and [k]: the histogram of the controls' scores.
     position, threshold
-        The name's score and the score above which it is flagged, on the axis of the edges; -inf:
-        a score of 0 where `is_log`; NaN: not scored; inf: no score is high enough.
+        The name's score, NaN where it has none, and the score above which it is flagged; inf: no
+        score is high enough.
     below
         Controls with a lower score, of those compared.
     """
 
     edges: FloatArray
     counts: NDArray[np.int64]
-    n_at_zero: int
-    is_log: bool
     position: float
     threshold: float
     below: Rate
@@ -388,9 +365,7 @@ def block_mean(evidence: NDArray[np.float32], *, n_per_block: NDArray[np.int64])
     return Estimate(value, value - half, value + half)
 
 
-def among_controls(
-    score: float, *, threshold: float, controls: FloatArray, is_log: bool
-) -> AmongControls | None:
+def among_controls(score: float, *, threshold: float, controls: FloatArray) -> AmongControls | None:
     """Return a score's place among reference controls of as many word pieces; None without any.
 
     So the p-value compares it too (`audit.attack.decisions.name_p_values`).
@@ -398,23 +373,10 @@ def among_controls(
     pool = controls[~np.isnan(controls)]
     if not len(pool):
         return None
-    drawn = np.array([score, threshold, *pool])
-    if is_log:
-        with np.errstate(divide="ignore"):
-            drawn = np.log10(np.maximum(drawn, 0.0))
-    shown, within = drawn[2:][np.isfinite(drawn[2:])], drawn[np.isfinite(drawn)]
-    low, high = (within.min(), within.max()) if len(within) else (0.0, 1.0)
-    bounds = (low, high) if low < high else (low - 0.5, high + 0.5)
-    counts, edges = np.histogram(shown, bins=N_BINS, range=bounds)
-    return AmongControls(
-        edges=edges,
-        counts=counts.astype(np.int64),
-        n_at_zero=int((drawn[2:] == -math.inf).sum()) if is_log else 0,
-        is_log=is_log,
-        position=float(drawn[0]),
-        threshold=float(drawn[1]),
-        below=Rate(int((pool < score).sum()), len(pool)),
-    )
+    within = [one for one in (score, threshold, *pool) if math.isfinite(one)]
+    counts, edges = np.histogram(pool, bins=N_BINS, range=(min(within), max(within)))
+    below = Rate(int((pool < score).sum()), len(pool))
+    return AmongControls(edges, counts.astype(np.int64), score, threshold, below)
 
 
 def fitting_passages(

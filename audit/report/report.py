@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, TypeAdapter
 
 from audit.attack.decisions import ALPHA, FLAGGED
-from audit.attack.metrics import GENERAL_ALONE
+from audit.attack.scores import GENERAL_ALONE, POPULARITY
 from audit.attack.verdict import equal_models_record
 from audit.errors import AuditError, Message
 from audit.home import DEMO_HOSPITAL
@@ -34,10 +34,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA = 1
+_NO_LONGER = {"cohort"}
+"""Parts that reports of older versions have, and that are kept with them."""
 REMEMBERED = "demo/digests"
 """Under which key the store holds which audits are the demo's."""
 _PAIR = ("general", "hospital")
-POPULARITY = "popularity"
 LINKED_BY = ("hospital_against_general", "hospital_alone", "general_alone")
 """What a passage's names are ranked by; the first one is the attack."""
 
@@ -161,7 +162,6 @@ class Stratum(Part):
     scores: Mapping[str, Ranking]
     baselines: Mapping[str, Ranking]
     held_out: Mapping[str, Rule]
-    free: Rule | None = None
 
     def judged(self, fixed: str) -> Iterator[tuple[str, str, Rule]]:
         """Yield (rule, what it judges, what it reaches) of every yes/no rule, the guess last.
@@ -207,8 +207,6 @@ class Verdict(Part):
     n_flagged: int = 0
     n_undecided: int = 0
     n_tested: int = 0
-    auc: Measured | None = None
-    general_auc: Measured | None = None
     smallest_detectable_auc: Number = math.nan
 
     @property
@@ -228,18 +226,6 @@ class Verdict(Part):
     def now(self, language: str) -> str:
         """Return what to do now, in a language; "" in reports of older versions."""
         return self.what_now.get("japanese" if language == "ja" else "english", "")
-
-
-class Cohort(Part):
-    """Whether the group ("members" or "unknown") as a whole stands out from reference controls."""
-
-    group: str = ""
-    p: Number = math.nan
-    effect: Number = math.nan
-    n_members: int = 0
-    n_controls: int = 0
-    n_not_scored: int = 0
-    n_unmatched: int = 0
 
 
 class CurveStratum(Part):
@@ -349,7 +335,6 @@ class RoleLine(Part):
     flagged: Counted
     general_flagged: Counted
     role_controls_flagged: Counted
-    above: Counted | None = None
 
 
 class Linked(Part):
@@ -436,7 +421,6 @@ class AuditReport(Part):
     names: Mapping[str, Sequence[Any]]
     measures: Measures
     verdict: Verdict
-    cohort: Cohort
     curve: Sequence[CurvePoint]
     mentions: Sequence[MentionBin]
     details: Details
@@ -456,7 +440,7 @@ class AuditReport(Part):
     def from_json(cls, value: Mapping[str, Any]) -> AuditReport:
         """Read a report that `to_json` wrote; one model compared with itself shows nothing."""
         expected = {field.alias or name for name, field in cls.model_fields.items()}
-        if value.get("schema") != SCHEMA or set(value) != expected:
+        if value.get("schema") != SCHEMA or set(value) - _NO_LONGER != expected:
             raise AuditError(
                 "This result was written by another version (schema {schema}).",
                 do="Run the audit again: its evidence is reused where it still holds.",
@@ -510,11 +494,6 @@ class AuditReport(Part):
         """Listed controls that stand out, of all of them."""
         flags = self.table.loc[self.table["is_control"], "stands_out"]
         return Rate(int(flags.sum()), len(flags))
-
-    @property
-    def is_log(self) -> bool:
-        """Whether the fixed score is a product of masses (older versions), drawn by its log."""
-        return self.fixed_score == "product"
 
     @property
     def at(self) -> str:
@@ -587,13 +566,10 @@ def best_passages(
 
     K is `n_best`, or P if there are fewer.
     """
-    n_here = min(n_best, len(log_ratio))
-    known = np.where(np.isfinite(log_ratio), log_ratio, -np.inf).T
-    order = np.argsort(-known, axis=1, kind="stable")[:, :n_here]
+    known = np.where(np.isfinite(log_ratio), log_ratio, np.nan).T
+    order = np.argsort(-known, axis=1, kind="stable")[:, :n_best]
     found = np.take_along_axis(known, order, axis=1)
-    is_known = np.isfinite(found)
-    rows = np.where(is_known, order, -1).astype(np.int32)
-    return rows, np.where(is_known, found, np.nan).astype(np.float32)
+    return np.where(np.isnan(found), -1, order).astype(np.int32), found.astype(np.float32)
 
 
 def keep_inspection(digest: str, inspection: Inspection, *, store: Store) -> None:
@@ -690,10 +666,8 @@ def choose_audit(
     return max(shown, key=lambda audit: (audit.digest == headline, audit.at), default=None)
 
 
-def other_scenario(
-    audit: KeptAudit, *, kept: Iterable[KeptAudit], demo: Mapping[str, str]
-) -> KeptAudit | None:
-    """Return the audit of the same pair in the other scenario: the demo's, else the newest."""
+def other_scenario(audit: KeptAudit, *, kept: Iterable[KeptAudit]) -> KeptAudit | None:
+    """Return the newest audit of the same pair in the other scenario."""
     asked = attrgetter("general", "hospital", "n_names", "is_demo")
     partners = (o for o in kept if asked(o) == asked(audit) and o.scenario != audit.scenario)
-    return max(partners, key=lambda o: (o.digest in demo.values(), o.at), default=None)
+    return max(partners, key=attrgetter("at"), default=None)

@@ -1,4 +1,4 @@
-"""One score over a list: its threshold, its ROC with a band, its volcano, and p-values of controls.
+"""One score over a list: its threshold, its ROC with a band, and p-values of controls.
 
 Few points for any list. Undefined numbers are NaN. Torch-free.
 """
@@ -13,9 +13,8 @@ import numpy as np
 import pandas as pd
 
 from audit.attack.decisions import ALPHA, Confusion, confusion, f1_interval
-from audit.attack.metrics import GENERAL_ALONE
-from audit.attack.scores import GENERAL_SCORE, score_kind
-from audit.report.report import POPULARITY, AuditReport
+from audit.attack.scores import GENERAL_ALONE, GENERAL_SCORE, POPULARITY, score_kind
+from audit.report.report import AuditReport
 from audit.stats import NOTHING, Estimate, FloatArray, Rate, interval, roc_curve, wilson
 
 ALL = "all"
@@ -29,8 +28,6 @@ _FIRST = ("fdr", "fpr", "youden", "paper")
 _N_REPLICATES = 2000
 _N_POINTS = 120
 _N_P_VALUES = 300
-_GRID = (150, 100)
-"""Columns and rows of the grid to which a volcano's points are thinned."""
 
 
 @dataclass(frozen=True)
@@ -44,18 +41,10 @@ class ScoreAxis:
     low: float
     high: float
 
-    def place(self, scores: FloatArray) -> FloatArray:
-        """Return where scores [N] are drawn; NaN and infinite ones are NaN."""
-        finite = np.where(np.isfinite(scores), scores, math.nan)
-        if not self.is_log:
-            return finite
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(finite <= 0, self.low, np.log10(finite))
-
     def place_of(self, threshold: float) -> float:
         """Return where a threshold is drawn, held inside the axis."""
-        if math.isfinite(threshold):
-            threshold = float(self.place(np.array([threshold]))[0])
+        if self.is_log and math.isfinite(threshold):
+            threshold = math.log10(threshold) if threshold > 0 else self.low
         return min(max(self.low, threshold), self.high)
 
     def score_at(self, place: float) -> float:
@@ -72,10 +61,10 @@ class RankedNames:
     Attributes
     ----------
     names
-        A row each: "value" (the score, NaN where not scored), "is_member", "kind" ("member",
-        "unknown" or "control"), "q" of the score that was fixed beforehand, and with that score
-        "critical": the score above which a tested name stands out (infinite where no leak is
-        found, or none is high enough; NaN where not judged, and for controls).
+        A row each: "value" (the score, NaN where not scored), "is_member", "q" of the score that
+        was fixed beforehand, and with that score "critical": the score above which a tested name
+        stands out (infinite where no leak is found, or none is high enough; NaN where not judged,
+        and for controls).
     axis
         Where the scores are drawn.
     """
@@ -131,7 +120,6 @@ def ranked_names(report: AuditReport, *, score: str, stratum: str = ALL) -> Rank
     found = pd.DataFrame({
         "value": names[column],
         "is_member": names["kind"] == "member",
-        "kind": names["kind"].astype(object).mask(names["is_control"], "control"),
         "q": names["q"],
         "critical": names["threshold"].where(is_judged),
     })  # fmt: skip
@@ -276,31 +264,8 @@ def _few_counts(n: int) -> np.ndarray:
     """Numbers of controls from 0 to n at which the curve is read: all of few, else spread out."""
     if n <= _N_POINTS:
         return np.arange(n + 1)
-    spread = np.concatenate([np.linspace(0, n, _N_POINTS // 2), np.geomspace(1, n, _N_POINTS // 2)])
-    return np.unique(np.concatenate([[0, n], np.round(spread)]).astype(int))
-
-
-def volcano(report: AuditReport, *, score: str) -> pd.DataFrame:
-    """Return every name that has a score and a q: "kind", place on the score's axis, -log10 q.
-
-    Names of a kind that would be drawn on top of each other are one row; "n_names" counts them.
-    """
-    ranked = ranked_names(report, score=score)
-    with np.errstate(divide="ignore"):
-        y = -np.log10(ranked.names["q"])
-    kinds = pd.Categorical(ranked.names["kind"], ("control", "unknown", "member"))
-    x = ranked.axis.place(ranked.names["value"].to_numpy())
-    points = pd.DataFrame({"kind": kinds, "x": x, "y": y})[np.isfinite(x + y)]
-    steps = (ranked.axis.high - ranked.axis.low) / _GRID[0], points["y"].max() / _GRID[1] or 1.0
-    cells = [np.floor(points[key] / step) for key, step in zip("xy", steps, strict=True)]
-    grouped = points.groupby(["kind", *cells], observed=True)
-    thin = grouped.agg(x=("x", "first"), y=("y", "first"), n_names=("x", "size"))
-    return thin.droplevel([1, 2]).reset_index()
-
-
-def fdr_line() -> float:
-    """Return where q = 0.05 stands on a volcano's axis."""
-    return -math.log10(ALPHA)
+    spread = np.linspace(0, n, _N_POINTS // 2), np.geomspace(1, n, _N_POINTS // 2)
+    return np.unique(np.concatenate(spread).round().astype(int))
 
 
 @dataclass(frozen=True, eq=False)

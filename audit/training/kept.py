@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -16,11 +15,11 @@ from pydantic import Field, model_validator
 
 from audit.corpus.kept import CORPORA
 from audit.corpus.other_names import write_other_names
-from audit.corpus.truth import PRIVATE, listed_file, read_listed
+from audit.corpus.truth import PRIVATE, listed_file, read_listed, unreadable
 from audit.errors import AuditError
 from audit.home import salted_digest
 from audit.models.inspect import ModelSummary, inspect_model, model_digest
-from audit.models.registry import RegisteredModel, is_quick, known_digest, tokenizer
+from audit.models.registry import RegisteredModel, known_digest, tokenizer
 from audit.shelf import Shelf
 from audit.task import (
     MAX_SEED,
@@ -166,7 +165,7 @@ class PretrainTask(Task):
     title: str = Field(default="", max_length=200, description="for the list of trained models")
     out: Path | None = Field(
         default=None,
-        description="folder of the training; kept: among the trained models of this installation",
+        description="folder of the training; without it, it is kept among the trained models",
     )
     snapshot_epochs: tuple[Annotated[float, Field(gt=0)], ...] = Field(
         default=(), examples=["1,2,5"], description="epochs after which a copy is kept"
@@ -231,6 +230,12 @@ class PretrainTask(Task):
             about=[run_id, None if self.out is None else str(self.out)],
         )
 
+    @classmethod
+    def kept(cls, question: Question) -> tuple[str, ...]:
+        """Return the identifier of a kept model whose training was asked the same and is over."""
+        run_id, is_own = question.order["run_id"], question.order["out"] is None
+        return (run_id,) if is_own and (MODELS.place(run_id) / MODEL).is_dir() else ()
+
     def _identity(self) -> object:
         """Return what tells the notes apart: a kept corpus never changes, a file may."""
         if self.notes is not None:
@@ -268,8 +273,6 @@ SAMPLE_BYTES = 1_000_000
 """What is read of a file to judge how many tokens all of it has."""
 
 _SMALL_WIDTH = 256
-_MIN_SECONDS = 2.0
-_SIZE_RATIO = 3.0
 
 
 @dataclass(frozen=True)
@@ -288,19 +291,11 @@ class NotesLoad:
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What a training will take.
+    """What a training will take; in `steps_per_epoch` every token is seen once."""
 
-    `n_train_tokens` are those that are trained on (of held-out patients none), `n_rows` and
-    `steps_per_epoch` are of one epoch; `seconds` is None where nothing like it was ever measured.
-    """
-
-    load: NotesLoad
-    n_train_tokens: int
-    n_rows: int
     n_steps: int
     n_epochs: float
     steps_per_epoch: float
-    seconds: float | None
 
 
 def preset(code: str, *, parent: ModelSummary, n_tokens: int) -> TrainSettings:
@@ -338,30 +333,18 @@ def notes_load(path: Path, *, n_notes: int, model: Path) -> NotesLoad:
         with path.open("rb") as file:
             lines, is_exact = file.readlines(SAMPLE_BYTES), not file.read(1)
         prepared = [prepared_sentences(str(json.loads(line)["text"])) for line in lines]
-        n_bytes = path.stat().st_size
-    except OSError as error:
-        raise AuditError(
-            "The notes cannot be read ({strerror}).",
-            where="corpus",
-            do="Build it again.",
-            strerror=error.strerror,
-        ) from None
-    except (ValueError, KeyError, TypeError):
-        raise AuditError("The notes are damaged.", where="corpus", do="Build it again.") from None
+    except (OSError, ValueError, KeyError, TypeError):
+        raise unreadable() from None
     found = [split(one, add_special_tokens=False, verbose=False) for one in prepared if one]
     n_tokens = sum(1 + sum(map(len, one["input_ids"])) for one in found)
     if is_exact:
         return NotesLoad(len(found), n_tokens, is_exact=True, free_share=free)
-    n_tokens = round(n_tokens * n_bytes / sum(map(len, lines)))
+    n_tokens = round(n_tokens * path.stat().st_size / sum(map(len, lines)))
     return NotesLoad(n_notes, n_tokens, is_exact=False, free_share=free)
 
 
 def make_training_plan(
-    settings: TrainSettings,
-    *,
-    parent: ModelSummary,
-    load: NotesLoad,
-    seconds_per_work: float | None = None,
+    settings: TrainSettings, *, parent: ModelSummary, load: NotesLoad
 ) -> TrainingPlan:
     """Return what a training will take."""
     if settings.n_tokens > parent.config.n_positions:
@@ -379,64 +362,12 @@ def make_training_plan(
             where="corpus",
             do="Choose shorter rows or more notes.",
         )
-    work = _work(settings, n_steps=n_steps, n_parameters=parent.n_parameters)
-    return TrainingPlan(
-        load, n_train, n_rows, n_steps, settings.epochs(n_steps, n_train_tokens=n_train),
-        n_rows / settings.batch, None if seconds_per_work is None else seconds_per_work * work,
-    )  # fmt: skip
-
-
-def _work(settings: TrainSettings, *, n_steps: int, n_parameters: int) -> int:
-    return n_steps * settings.batch * settings.n_tokens * n_parameters
-
-
-def measured_pace(
-    models: Iterable[TrainedModel], *, device: str, n_parameters: int
-) -> float | None:
-    """Return the seconds that a token times a parameter took in the newest like training.
-
-    Like: on the same kind of device, with a model of at most three times or a third of the size.
-    None where there is no such training.
-    """
-    for model in models:
-        last = model.points[-1:]
-        is_like = model.is_whole and model.facts.device.partition(":")[0] == device
-        if not is_like or not last or last[0].seconds < _MIN_SECONDS:
-            continue
-        with suppress(AuditError):
-            n = inspect_model(model.folder / MODEL).n_parameters
-            if 1 / _SIZE_RATIO <= n / n_parameters <= _SIZE_RATIO:
-                work = _work(model.facts.settings, n_steps=last[0].step, n_parameters=n)
-                return last[0].seconds / work
-    return None
-
-
-def _is_parent(facts: TrainingFacts, path: Path, *, name: str) -> bool:
-    """Whether a training started from a model; of a large one no digest is read, but its name."""
-    return known_digest(path) == facts.parent_digest if is_quick(path) else name == facts.parent
-
-
-def same_training(
-    models: Iterable[TrainedModel],
-    *,
-    parent: Path,
-    corpus_id: str,
-    source: str,
-    settings: TrainSettings,
-) -> TrainedModel | None:
-    """Return the kept training that was asked the same, the newest first; None without one."""
-    name, asked = inspect_model(parent).name, (corpus_id, source, settings.decisive())
-    for model in models:
-        facts = model.facts
-        is_asked = asked == (facts.corpus_id, facts.source, facts.settings.decisive())
-        if is_asked and _is_parent(facts, parent, name=name):
-            return model
-    return None
+    n_epochs = settings.epochs(n_steps, n_train_tokens=n_train)
+    return TrainingPlan(n_steps, n_epochs, n_rows / settings.batch)
 
 
 def parent_of(model: TrainedModel, *, among: Iterable[RegisteredModel]) -> RegisteredModel | None:
     """Return the general model that a training started from, if it is still in the list."""
     facts = model.facts
     alike = (one for one in among if one.summary is not None and one.summary.name == facts.parent)
-    found = [one for one in alike if _is_parent(facts, one.path, name=facts.parent)]
-    return min(found, key=lambda one: not is_quick(one.path), default=None)
+    return next((one for one in alike if known_digest(one.path) == facts.parent_digest), None)

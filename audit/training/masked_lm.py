@@ -22,11 +22,11 @@ from torch.nn import functional
 
 from audit.corpus.truth import read_listed
 from audit.errors import AuditError
-from audit.models.forward import body_of, exact_kernels, logits_at, trial_rows
+from audit.models.forward import exact_kernels, logits_at
 from audit.models.inspect import CONFIG_FILE, SINGLE_FILE, expected_shapes, read_model_files
 from audit.models.load import LoadedModel, load_model, pick_device
 from audit.notes.read import open_notes
-from audit.progress import Progress, ProgressListener, StopQuestion
+from audit.progress import ProgressListener, StopQuestion
 from audit.rng import generator, torch_seed
 from audit.shelf import alone, now, whole_folder, write_whole
 from audit.training.config import WHERE, TrainSettings
@@ -48,7 +48,6 @@ from audit.training.loop import (
     pick_precision,
 )
 from audit.training.tokens import (
-    TOKENIZE,
     HeldOut,
     Ids,
     MaskedRows,
@@ -62,8 +61,6 @@ from audit.training.tokens import (
     tokenized,
 )
 
-TRAIN = Learner.phase
-_TOKENIZE_SHARE = 0.05
 _EPSILON = 1e-6  # BERT's; PyTorch's own is 1e-8
 _CONFIG = "config.json"
 _MAX_BYTES = 64_000_000
@@ -90,7 +87,8 @@ class MaskedLearner(Learner):
         copies: Sequence[int] = (),
         parent: Path = Path(),
     ) -> None:
-        in_body = {id(parameter) for parameter in body_of(model).parameters()}
+        plain: Any = model
+        in_body = {id(parameter) for parameter in plain.base_model.parameters()}
         rates = (settings.learning_rate, settings.head_learning_rate or settings.learning_rate)
         optimizer = adamw(
             model, settings, rate_of=lambda one: rates[id(one) not in in_body], eps=_EPSILON,
@@ -146,22 +144,6 @@ class MaskedLearner(Learner):
         if self.hardware.device == "cpu":
             return tensor
         return tensor.pin_memory().to(self.hardware.device, non_blocking=True)
-
-
-@contextmanager
-def in_force(general: LoadedModel, *, device: str, precision: str) -> Iterator[Hardware]:
-    """Choose kernels for a training that starts from `general`, and keep to them.
-
-    They are asked of the general model, also where the training goes on from a checkpoint: so the
-    same are chosen again.
-    """
-    if precision != "float32":
-        yield Hardware(device, precision)
-        return
-    ids = trial_rows(general.tokenizer, device=device)
-    mask_id = general.tokenizer.mask_token_id
-    with exact_kernels([general.model], ids=ids, mask_id=mask_id) as kernels:
-        yield Hardware(device, precision, kernels)
 
 
 @contextmanager
@@ -235,15 +217,19 @@ def train(
             open_notes(task.notes_file, columns=dict(task.columns)),
             general.tokenizer,
             store=(task.notes_file.parent if task.corpus_id else folder) / "tokens",
-            progress=_part_of_all(TOKENIZE, progress),
+            progress=progress,
             should_stop=should_stop,
         )
         precision = pick_precision(settings.precision, device=device, is_cpu_asked=True)
-        with in_force(general, device=device, precision=precision) as hardware:
+        # They are asked of the general model, also where the training goes on from a checkpoint.
+        with exact_kernels(
+            [general.model], tokenizer=general.tokenizer, device=device, dtype=precision
+        ) as kernels:
+            hardware = Hardware(device, precision, kernels)
             facts, learner = _prepared(task, general, tokens=tokens, hardware=hardware)
             learner.complete(
-                folder, facts.plain(), result=MODEL, progress=_part_of_all(TRAIN, progress),
-                should_stop=should_stop, on_point=on_point,
+                folder, facts.plain(), result=MODEL, progress=progress, should_stop=should_stop,
+                on_point=on_point,
             )  # fmt: skip
     return MODELS.at(folder)
 
@@ -280,18 +266,3 @@ def _prepared(
         held_out=measured, copies=snapshots, parent=task.general,
     )  # fmt: skip
     return facts, learner
-
-
-def _part_of_all(phase: str, listener: ProgressListener) -> ProgressListener:
-    """Return a listener that tells one phase as a part of the whole training."""
-
-    def listen(one: Progress) -> None:
-        is_training = phase == TRAIN
-        shares = (
-            {TOKENIZE: 1.0, TRAIN: one.share} if is_training else {TOKENIZE: one.share, TRAIN: 0.0}
-        )
-        done = _TOKENIZE_SHARE * shares[TOKENIZE] + (1 - _TOKENIZE_SHARE) * shares[TRAIN]
-        left = one.seconds_left if is_training else None
-        listener(Progress(phase, done, 1.0, left, tuple(shares.items())))
-
-    return listen

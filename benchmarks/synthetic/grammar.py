@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from audit.names.people import draw, rules_of, words_of
+from audit.names.people import draw, rules_of
 
 T = TypeVar("T")
 _FOLDER = Path(__file__).resolve().parent
@@ -160,9 +160,18 @@ def grammar(language: str) -> Grammar:
     return grammar_of(path.read_text("utf-8") for path in paths)
 
 
+@functools.cache
 def words(name: str) -> tuple[str, ...]:
-    """Return a list of words by language and name, as "ja/towns"."""
-    return words_of(_FOLDER / f"{name}.txt")
+    """Return a list of words by language and name, as "ja/towns"; in a file, _ is a blank.
+
+    Where there is no such file it is a rule of the `values.txt` beside it.
+    """
+    path = _FOLDER / f"{name}.txt"
+    if not path.exists():
+        return dict(rules_of(path.with_name("values.txt").read_text("utf-8")))[path.stem]
+    lines = path.read_text("utf-8").splitlines()
+    kept = (word for line in lines if not line.startswith("#") for word in line.split())
+    return tuple(word.replace("_", " ") for word in kept)
 
 
 _MAX_DEPTH = 40

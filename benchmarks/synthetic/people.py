@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from itertools import accumulate
-from pathlib import Path
 from string import ascii_letters, digits
 from typing import ClassVar
 
@@ -28,9 +27,7 @@ from audit.names.people import (
     full_form,
     label_of,
     licence_number,
-    readings_of,
     record_number,
-    romaji_of,
     time_of,
     value_of,
     written,
@@ -78,13 +75,49 @@ def _composed(kind: str, dice: Dice) -> tuple[str, str]:
             return first[0] + last[0], first[1] + last[1]
 
 
+_SMALL = {"ャ": "a", "ュ": "u", "ョ": "o"}
+
+
+def romaji_of(kana: str) -> str:
+    """Return a katakana reading in Latin letters: Hepburn as in passports ("オオタ" is "Ota")."""
+    sound_of = dict(zip(words("ja/katakana"), words("ja/hepburn"), strict=True))
+    sounds: list[str] = []
+    is_doubled = False
+    for c in kana:
+        if c == "ッ":
+            is_doubled = True
+        elif c in _SMALL and sounds and sounds[-1].endswith("i"):
+            stem = sounds.pop()[:-1]
+            sounds.append(stem + ("" if stem.endswith(("sh", "ch", "j")) else "y") + _SMALL[c])
+        elif c in sound_of:
+            sound = sound_of[c]
+            doubled = "t" if sound.startswith("ch") else sound[0]
+            sounds.append(doubled + sound if is_doubled else sound)
+            is_doubled = False
+        else:
+            raise ValueError("a reading holds a character that is no katakana of a name")
+    # A long o or u is written once, but a final "o" of its own stays: セノオ is "Senoo".
+    text = ""
+    for place, sound in enumerate(sounds):
+        after = sounds[place + 1 : place + 2]
+        if sound == "u" and text.endswith(("o", "u")) and after != ["e"]:
+            continue  # イノウエ is "Inoue"
+        if sound == "o" and text.endswith("o") and after:
+            continue
+        if sound[0] in "bmp" and text.endswith("n"):
+            text = text[:-1] + "m"
+        text += sound
+    return text.capitalize()
+
+
 def _part(text: str, kana: str) -> NamePart:
     return NamePart(text, kana, romaji_of(kana))
 
 
 @functools.cache
 def _readings(name: str) -> tuple[tuple[str, str], ...]:
-    return tuple(readings_of(Path(__file__).with_name("ja") / f"{name}.txt"))
+    listed = words(f"ja/{name}")
+    return tuple(zip(listed[::2], listed[1::2], strict=True))
 
 
 @functools.cache

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
 import streamlit as st
 
 from audit.access_log import LogEntry, Verification, entries, log_mark, verify
@@ -37,7 +36,6 @@ from audit.report.threshold import (
     RocView,
     ranked_names,
     roc_view,
-    volcano,
 )
 from audit.text import written_name
 from cache.store import Store
@@ -116,11 +114,6 @@ def roc(digest: str, *, score: str, stratum: str) -> RocView:
     return _roc(str(results_dir()), digest, score, stratum)
 
 
-def volcano_names(digest: str, *, score: str) -> pd.DataFrame:
-    """Return an audit's names for a volcano chart; raises as `ranked`."""
-    return _volcano(str(results_dir()), digest, score)
-
-
 def comparison(digest: str, *, other: str) -> Comparison:
     """Return two kept audits paired by name; raises as `kept_audits`."""
     return _comparison(str(results_dir()), digest, other)
@@ -191,11 +184,6 @@ def _ranked(directory: str, digest: str, score: str, stratum: str) -> RankedName
 @st.cache_resource(show_spinner=False, max_entries=64)
 def _roc(directory: str, digest: str, score: str, stratum: str) -> RocView:
     return roc_view(_ranked(directory, digest, score, stratum))
-
-
-@st.cache_resource(show_spinner=False, max_entries=16)
-def _volcano(directory: str, digest: str, score: str) -> pd.DataFrame:
-    return volcano(_kept_report(directory, digest), score=score)
 
 
 @st.cache_resource(show_spinner=False, max_entries=4)

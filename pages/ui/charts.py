@@ -15,7 +15,6 @@ import plotly.graph_objects as go
 from audit.report.names import KindScores
 from audit.report.report import MentionBin
 from audit.stats import Estimate
-from audit.tables import raised
 from pages.ui.text import escaped
 
 RUST, GREY = "#C4552F", "#7D8590"
@@ -25,18 +24,14 @@ _GOLDEN = 0.618033988749895
 
 
 def scores_by_kind(
-    kinds: Sequence[KindScores], *, labels: Mapping[str, str], axis: str, is_log: bool
+    kinds: Sequence[KindScores], *, labels: Mapping[str, str], axis: str
 ) -> go.Figure:
-    """Return one dot per name, a row per kind of names, with the median as a bar.
-
-    With `is_log` scores are drawn by their logarithm, and zeros one decade below the rest.
-    """
-    place, ticks = _log_places(kinds) if is_log else (dict[float, float](), None)
+    """Return one dot per name, a row per kind of names, with the median as a bar."""
     figure = go.Figure()
     names = [escaped(labels[kind.kind]) for kind in kinds]
     for row, kind in enumerate(kinds):
         is_member = kind.kind in ("member", "unknown", "planted")
-        xs = [place.get(score, score) for score in kind.scores]
+        xs = list(kind.scores)
         figure.add_scatter(
             x=xs,
             # Dots are spread by their order: the same picture each time, and no two rows alike.
@@ -48,8 +43,7 @@ def scores_by_kind(
                 "opacity": 0.75,
                 "symbol": "circle" if is_member else "circle-open",
             },
-            hovertemplate="%{customdata:.3g}<extra></extra>",
-            customdata=list(kind.scores),
+            hovertemplate="%{x:.3g}<extra></extra>",
             showlegend=False,
         )
         if xs:
@@ -67,8 +61,6 @@ def scores_by_kind(
         zeroline=False, automargin=True,
     )  # fmt: skip
     figure.update_xaxes(title=axis, zeroline=False, gridcolor=LINE)
-    if ticks:
-        figure.update_xaxes(tickvals=list(ticks), ticktext=list(ticks.values()))
     return _finished(figure, height=90 + 85 * len(kinds))
 
 
@@ -115,22 +107,6 @@ def leak_by_mentions(
     )
     figure.update_xaxes(title=words["x"], showgrid=False, type="category")
     return _finished(figure, height=345)
-
-
-def _log_places(kinds: Sequence[KindScores]) -> tuple[dict[float, float], dict[float, str]]:
-    """Return where each score is drawn, and the ticks of whole decades (with 0 at the far left)."""
-    scores = {score for kind in kinds for score in kind.scores}
-    logs = {score: math.log10(score) for score in scores if score > 0}
-    if not logs:
-        return dict.fromkeys(scores, 0.0), {0.0: "0"}
-    low, high = math.floor(min(logs.values())), math.ceil(max(logs.values()))
-    step = max(1, math.ceil((high - low) / 6))
-    ticks = {float(k): "1" if k == 0 else f"10{raised(k)}" for k in range(high, low - 1, -step)}
-    if len(logs) < len(scores):
-        zero = float(low - step)
-        logs |= {score: zero for score in scores if score <= 0}
-        ticks[zero] = "0"
-    return logs, ticks
 
 
 def _finished(figure: go.Figure, *, height: int) -> go.Figure:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import streamlit as st
 
 from audit.corpus.kept import KINDS
-from audit.corpus.make import LANGUAGES, MAX_CANARIES, MAX_WORKERS, CorpusTask
+from audit.corpus.make import MAX_CANARIES, CorpusTask
 from audit.corpus.preview import Survey
 from audit.errors import AuditError
 from audit.models.registry import RegisteredModel
@@ -56,7 +54,7 @@ def ask_order(
     with right:
         counts, n_canaries = _ask_canaries(say)
         sample = _ask_sample(say)
-    tokenizer, language, n_workers = _ask_more(say)
+    tokenizer = _ask_more(say)
     is_ready = kind == "dummy" or register is not None
     state = say.text("setup_ready" if is_ready else "setup_missing")
     with place.container():
@@ -64,16 +62,14 @@ def ask_order(
     if not is_ready:
         return None
     return CorpusTask(
-        file_id=file.file_id,
+        notes=file.path,
         columns=columns,
-        register_id=register.file_id if register else "",
+        register_file=register.path if register else None,
         seed=seed,
-        n_workers=n_workers,
         title=title or "",
         sample=sample,
         canary_counts=counts,
         n_canaries=n_canaries,
-        language=language,
         tokenizer=tokenizer.path if tokenizer else None,
     )
 
@@ -160,11 +156,10 @@ def _ask_sample(say: Words) -> int | None:
     return _number(say, "n_sample", low=1, high=100_000_000, usual=1_000_000)
 
 
-def _ask_more(say: Words) -> tuple[RegisteredModel | None, str, int]:
+def _ask_more(say: Words) -> RegisteredModel | None:
     with st.expander(say.text("corpus_more"), key="corpus_more"):
         models = {one.model_id: one for one in setup_cached.models() if not one.refusal}
-        first, second, third = st.columns(3)
-        code = first.selectbox(
+        code = st.selectbox(
             say.text("corpus_tokenizer"),
             list(models),
             index=None,
@@ -173,17 +168,7 @@ def _ask_more(say: Words) -> tuple[RegisteredModel | None, str, int]:
             placeholder=say.text("corpus_tokenizer_none"),
             help=say.text("corpus_tokenizer_help"),
         )
-        language = second.selectbox(
-            say.text("corpus_language"),
-            LANGUAGES,
-            format_func=lambda code: say.text(f"corpus_language_{code}"),
-            key="corpus_language",
-            help=say.text("corpus_language_help"),
-        )
-        with third:
-            n_cores = min(MAX_WORKERS, os.cpu_count() or 1)
-            n_workers = _number(say, "n_workers", low=1, high=n_cores, usual=1)
-    return models.get(code or ""), language, n_workers
+    return models.get(code or "")
 
 
 def _number(say: Words, field: str, *, low: int, high: int, usual: int) -> int:

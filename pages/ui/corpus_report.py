@@ -70,7 +70,6 @@ def draw_report(say: Words, corpus: KeptCorpus) -> None:
         draw_tables(say, found)
     with names:
         draw_candidates(say, found)
-        draw_carriers(say, found)
     with left:
         draw_left(say, corpus, found)
 
@@ -100,9 +99,7 @@ def draw_facts(say: Words, corpus: KeptCorpus, found: Examination) -> None:
 
 def n_unknown(found: Examination) -> int:
     """Return how many places were not understood and left as they were."""
-    return (
-        sum(one.n for one in found.unknown) + found.n_malformed + sum(one.n for one in found.doubts)
-    )
+    return sum(one.n for one in found.unknown) + found.n_malformed
 
 
 def draw_cards(say: Words, found: Examination) -> None:
@@ -232,31 +229,9 @@ def draw_candidates(say: Words, found: Examination) -> None:
         st.html(blocks.simple_table(header, rows, caption=caption))
 
 
-def draw_carriers(say: Words, found: Examination) -> None:
-    """Draw how many people carry the names of the list."""
-    if not found.carriers:
-        return
-    st.html(blocks.heading(say.text("corpus_carriers"), below=say.text("corpus_carriers_below")))
-    roles = [role for role, _ in found.carriers]
-    tables = [dict(table) for _, table in found.carriers]
-    counts = sorted({count for table in tables for count in table})
-    rows = [
-        (f"{count:,}", *(f"{table.get(count, 0):,}" for table in tables))
-        for count in counts[:_MAX_ROWS]
-    ]
-    header = [say.text("corpus_column_people"), *(role_name(say, role) for role in roles)]
-    caption = say.text("corpus_carriers_caption")
-    st.html(blocks.simple_table(header, rows, caption=caption))
-
-
 def draw_left(say: Words, corpus: KeptCorpus, found: Examination) -> None:
     """Draw what was inserted by category, what was not understood, and which rows were refused."""
-    if corpus.kind == "register":
-        st.html(blocks.heading(say.text("corpus_doubts"), below=say.text("corpus_doubts_below")))
-        rows = [(say.text(f"corpus_doubt_{one.what}"), f"{one.n:,}") for one in found.doubts]
-        header = [say.text("corpus_column_reason"), say.text("corpus_column_places")]
-        st.html(blocks.simple_table(header, rows, caption=say.text("corpus_doubts_caption")))
-    else:
+    if corpus.kind == "dummy":
         is_all = not found.unknown and not found.n_malformed
         below = say.text("corpus_unknown_none" if is_all else "corpus_unknown_below")
         st.html(blocks.heading(say.text("corpus_unknown"), below=below))

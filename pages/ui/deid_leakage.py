@@ -110,7 +110,7 @@ def _points(
 
 
 CONTROLS = ("easy", "hard")
-_COMMAND = "python -m audit experiment --deid --out results"
+_COMMAND = "python -m audit deid leakage --out results"
 
 
 def draw_leakage(say: Words) -> None:

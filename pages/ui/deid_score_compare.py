@@ -12,7 +12,7 @@ from pages.ui.blocks import Cell
 from pages.ui.deid_score_cached import compared, scores
 from pages.ui.deid_score_report import choose_criterion
 from pages.ui.deid_score_spans import draw_cases
-from pages.ui.deid_score_words import label_name, p_text, score_name
+from pages.ui.deid_score_words import label_name, score_name
 from pages.ui.language import Words
 from pages.ui.measure_choice import choose
 from pages.ui.text import UNDEFINED, decimal, decimal_interval
@@ -83,7 +83,7 @@ def _row(say: Words, label: str, n_gold: int, differences: tuple[Difference, ...
     for one in differences:
         estimate = one.estimate
         interval = decimal_interval(_points(estimate), digits=1)
-        below = f"{interval} · p {p_text(one.p)}" if interval != UNDEFINED else ""
+        below = interval if interval != UNDEFINED else ""
         cells.append(Cell(_signed(100 * estimate.value), below))
     return cells
 

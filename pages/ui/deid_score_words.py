@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from audit.deid.metrics import LabelScore
 from audit.deid.score import Score
 from audit.notes.spans import TYPES
@@ -79,13 +77,6 @@ def unbroken_interval(estimate: Estimate) -> str:
         return ""
     # A line may end behind a dash, also before a space that is not to be broken.
     return text.replace(" ", "\N{NO-BREAK SPACE}").replace("–", "–\N{WORD JOINER}")
-
-
-def p_text(p: float) -> str:
-    """Return a p-value; what 1,000 random draws cannot tell apart is one bound."""
-    if math.isnan(p):
-        return UNDEFINED
-    return f"{p:.3f}" if p > 0.001 else "≤ 0.001"
 
 
 def rate_text(rate: Rate) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from audit.errors import AuditError, written
-from audit.jobs import service
-from audit.jobs.table import COMMAND, FINISHING, Job, Wait
+from audit.jobs.table import COMMAND, FINISHING, Job
 from audit.task import SHORT
 from pages.ui.language import Words
 from pages.ui.text import day, escaped
@@ -69,19 +68,6 @@ def _known_text(say: Words, *keys: str) -> str:
     return say.text(next(key for key in keys if key in say.sentences))
 
 
-def waiting(say: Words, wait: Wait) -> str:
-    """Return for what a job waits and about how long, in words; untrusted text."""
-    what = " ".join(filter(None, (_what(say, wait.first), wait.first.label)))
-    if wait.n_more:
-        waits = say.text("jobs_waits_for_more", what=what, n=wait.n_more)
-    else:
-        waits = say.text("jobs_waits_for", what=what)
-    if wait.seconds is None:
-        return waits + say.text("jobs_wait_unknown")
-    left = time_left(say, wait.seconds)
-    return waits + say.text("jobs_wait_all" if wait.is_all else "jobs_wait_some", left=left)
-
-
 def _facts(say: Words, job: Job) -> list[str]:
     on = say.text("jobs_beside") if job.device == SHORT else say.text("jobs_on", device=job.device)
     facts = [on, say.text("jobs_asked", at=day(job.created))]
@@ -101,14 +87,6 @@ def _facts(say: Words, job: Job) -> list[str]:
     return facts
 
 
-def _why_waiting(say: Words, job: Job) -> str:
-    try:
-        wait = service.waits_for(job)
-    except AuditError:
-        return ""  # the page says why
-    return "" if wait is None else waiting(say, wait)
-
-
 def _reasons(say: Words, job: Job) -> str:
     if job.failure is not None:
         what, where = job.failure.what, job.failure.where
@@ -121,5 +99,5 @@ def _reasons(say: Words, job: Job) -> str:
         of = "_corpus" if job.kind == "corpus" else ""
         lines = [say.text(f"jobs_{job.state}_why{of}")]
     else:
-        lines = [_why_waiting(say, job)]
+        lines = []
     return "".join(f'<p class="ka-job-why">{escaped(line)}</p>' for line in lines if line)

@@ -1,4 +1,4 @@
-"""Charts of the Measures page: ROC, volcano, AUC by inputs, ranks of passages, p-values.
+"""Charts of the Measures page: ROC, AUC by inputs, ranks of passages, p-values.
 
 Values in, plotly figures out, with the colours of `charts`: rust is the attack, grey all else.
 """
@@ -8,11 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-import pandas as pd
 import plotly.graph_objects as go
 
 from audit.report.report import CurvePoint, Linking
-from audit.report.threshold import Calibration, RocView, ScoreAxis
+from audit.report.threshold import Calibration, RocView
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.text import escaped
 
@@ -70,55 +69,6 @@ def roc_chart(
     for update, title in ((figure.update_xaxes, words["x"]), (figure.update_yaxes, words["y"])):
         update(title=title, gridcolor=LINE, zeroline=False, type="log" if is_log else "linear")
         update(tickformat=".3~g" if is_log else ".1f", **({"dtick": 1} if is_log else {}))
-    return _finished(figure, height=430)
-
-
-def volcano_chart(
-    points: pd.DataFrame,
-    *,
-    labels: Mapping[str, str],
-    axis: ScoreAxis,
-    threshold: float,
-    line: float,
-    words: Mapping[str, str],
-) -> go.Figure:
-    """Return names by score and -log10 q, with the line of q = 0.05 and that of the threshold.
-
-    `threshold` is a place on the axis, `line` the height of the q line.
-    """
-    figure = go.Figure()
-    for kind, of_kind in points.groupby("kind", observed=True):
-        is_control = kind == "control"
-        figure.add_scatter(
-            x=of_kind["x"].tolist(),
-            y=of_kind["y"].tolist(),
-            customdata=of_kind["n_names"].tolist(),
-            mode="markers",
-            name=escaped(labels[str(kind)]),
-            marker={
-                "color": GREY if is_control else RUST,
-                "symbol": "circle-open" if is_control else "circle",
-                "size": 7,
-                "opacity": 0.75,
-            },
-            hovertemplate="%{x:.3g} · %{y:.2f} (n = %{customdata})<extra></extra>",
-        )
-    figure.add_hline(
-        y=line, line={"color": GREY, "dash": "dot", "width": 2},
-        annotation={"text": escaped(words["line"]), "font": {"size": 12}},
-        annotation_position="top left",
-    )  # fmt: skip
-    figure.add_vline(
-        x=threshold, line={"color": RUST, "width": 2},
-        annotation={"text": escaped(words["threshold"]), "font": {"size": 12}},
-        annotation_position="top right",
-    )  # fmt: skip
-    figure.update_xaxes(
-        title=words["x"], gridcolor=LINE, zeroline=False, range=[axis.low, axis.high]
-    )
-    if axis.is_log:
-        figure.update_xaxes(**_decades(axis))
-    figure.update_yaxes(title=words["y"], gridcolor=LINE, zeroline=False, rangemode="tozero")
     return _finished(figure, height=430)
 
 
@@ -219,14 +169,6 @@ def _band(
             line={"width": 0, "shape": "hv"}, fillcolor=colour, hoverinfo="skip",
             showlegend=False,
         )  # fmt: skip
-
-
-def _decades(axis: ScoreAxis) -> dict[str, list[object]]:
-    """Ticks of a logarithmic axis: whole powers of ten, and 0 at its lower end."""
-    places = range(math.ceil(axis.low) + 1, math.floor(axis.high) + 1)
-    step = max(1, len(places) // 6)
-    shown = [k for k in places if (k - places[-1]) % step == 0]
-    return {"tickvals": [axis.low, *shown], "ticktext": ["0", *(f"1e{k}" for k in shown)]}
 
 
 def _finished(figure: go.Figure, *, height: int) -> go.Figure:

@@ -13,11 +13,11 @@ from pages.ui.measure_choice import choose
 from pages.ui.measure_tables import p_value
 from pages.ui.place import place
 from pages.ui.reveal import shown_name
-from pages.ui.text import day, decimal, decimal_interval, percent, percent_interval
+from pages.ui.text import day, decimal, decimal_interval
 
 _NAMED_SETTINGS = (
     "general_name", "hospital_name", "scenario", "general", "hospital", "candidates", "passages",
-    "seed", "threshold", "dtype", "n_inputs", "n_chain_inputs", "is_dropout_on", "micro_batch",
+    "seed", "dtype", "n_inputs", "n_chain_inputs", "is_dropout_on", "micro_batch",
     "max_tokens", "n_documents", "n_steps", "n_tokens", "top_k", "temperature", "prompt",
     "is_remasked", "evidence_version", "name_pool", "n_rows_left_out", "fixed_score", "n_names",
 )  # fmt: skip
@@ -53,9 +53,6 @@ def draw(say: Words, audit: KeptAudit) -> None:
     )
     if found.names.empty:
         return
-    if found.n_kind_differs:
-        below = say.text("measures_kinds_differ", n=found.n_kind_differs)
-        st.html(blocks.heading("", below=below))
     _draw_flags(say, found)
     _draw_aucs(say, found)
     _draw_names(say, found)
@@ -77,21 +74,17 @@ def _draw_flags(say: Words, found: Comparison) -> None:
     rows = []
     for key, flags in (("measures_tested", found.tested), ("measures_controls", found.controls)):
         if flags.n_names:
-            difference = flags.difference
             rows.append(
                 (
                     say.text(key),
                     *map(str, (flags.both, flags.only_one, flags.only_other, flags.neither)),
-                    percent(difference.value),
-                    percent_interval(difference),
                     p_value(flags.p),
                 )
             )
-    keys = ("both", "only_one", "only_other", "neither", "difference")
+    keys = ("both", "only_one", "only_other", "neither")
     header = [
         say.text("column_kind"),
         *(say.text(f"measures_flagged_{key}") for key in keys),
-        say.text("column_interval"),
         say.text("measures_mcnemar"),
     ]
     st.html(blocks.simple_table(header, rows, caption=say.text("measures_flags_caption")))

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 import streamlit as st
 
-from audit.attack.metrics import GENERAL_ALONE
+from audit.attack.scores import GENERAL_ALONE
 from audit.report.report import (
     AuditReport,
     Exposure,

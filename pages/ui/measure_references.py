@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from audit.attack.metrics import GENERAL_ALONE
+from audit.attack.scores import GENERAL_ALONE
 from audit.report.compare import Comparison
 from audit.report.report import AuditReport, KeptAudit
 from pages.ui import blocks, cached
@@ -96,8 +96,8 @@ def _differences(say: Words, found: Sequence[Comparison]) -> str:
             (
                 which,
                 say.text("measures_references_share"),
-                percent(one.tested.difference.value),
-                percent_interval(one.tested.difference),
+                f"{one.tested.only_one} / {one.tested.only_other}",
+                UNDEFINED,
                 p_value(one.tested.p),
             )
         )

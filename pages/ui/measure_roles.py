@@ -19,8 +19,6 @@ def draw(say: Words, audit: KeptAudit) -> None:
         return
     st.html(blocks.heading(say.text("measures_roles"), below=say.text("measures_roles_below")))
     keys = ["role", "members", "mentions", "auc", "general_auc", "flagged", "general_flagged"]
-    if any(line.above is not None for line in lines):
-        keys.append("above")
     if any(line.role_controls_flagged.n_total for line in lines):
         keys.append("own_controls")
     head = [
@@ -48,11 +46,11 @@ def _cell(say: Words, line: RoleLine, key: str) -> blocks.Cell:
         "general_flagged": line.general_flagged,
         "own_controls": line.role_controls_flagged,
     }
-    return _rate(rates.get(key, line.above))
+    return _rate(rates[key])
 
 
-def _rate(rate: Share | None) -> blocks.Cell:
-    if rate is None or not rate.n_total:
+def _rate(rate: Share) -> blocks.Cell:
+    if not rate.n_total:
         return blocks.Cell(UNDEFINED)
     text = f"{rate.n_hits} / {rate.n_total} · {percent(rate.value)}"
     return blocks.Cell(text, _some(percent_interval(rate)))

@@ -12,7 +12,6 @@ from audit.report.threshold import (
     Reached,
     ScoreAxis,
     at_threshold,
-    fdr_line,
     first_threshold,
     read_threshold,
     useful_thresholds,
@@ -52,7 +51,7 @@ def panel(say: Words, digest: str, *, score: str, stratum: str) -> None:
                 key=_PREVALENCE,
             )
             st.html(measure_tables.threshold_rates(say, view, counts=view.counts))
-    _draw_charts(say, digest, names=names, view=view)
+    _draw_roc(say, digest, names=names, view=view)
 
 
 def _begin(axis: ScoreAxis, *, useful: dict[str, float], owner: tuple[str, str]) -> None:
@@ -98,67 +97,26 @@ def _inputs(say: Words, axis: ScoreAxis, *, useful: dict[str, float]) -> None:
     )
 
 
-def _draw_charts(say: Words, digest: str, *, names: RankedNames, view: Reached) -> None:
-    left, right = st.columns(2, gap="large")
-    with left:
-        _draw_volcano(say, digest, names=names, view=view)
-    with right:
-        if view.counts is None:
-            why = say.text("measures_no_truth_do")
-            st.html(blocks.heading(say.text("measures_no_truth"), below=why))
-            return
-        curve = cached.roc(digest, score=names.score, stratum=names.stratum)
-        at = (view.counts.false_positive_rate.value, view.counts.recall.value)
-        texts = {key: say.sentences[f"measures_roc_{key}"] for key in ("x", "y", "chance", "at")}
-        figure = measure_charts.roc_chart(
-            [curve],
-            labels=[measure_tables.score_name(say, names.score)],
-            words=texts,
-            is_log=False,
-            at=at,
-        )
-        st.html(blocks.heading(say.text("measures_roc_here")))
-        alt = say.text("measures_roc_here_alt")
-        st.plotly_chart(figure, config=charts.CONFIG, alt=alt, key="measures_roc_at")
-        with st.expander(say.text("as_table")):
-            st.html(measure_tables.roc_table(say, curve))
-
-
-def _draw_volcano(say: Words, digest: str, *, names: RankedNames, view: Reached) -> None:
-    points = cached.volcano_names(digest, score=names.score)
-    score = measure_tables.score_name(say, names.score)
-    labels = {
-        "member": say.text("kind_member"),
-        "unknown": say.text("kind_unknown"),
-        "control": say.text("measures_controls"),
-    }
-    words = {
-        "x": say.text("measures_axis_log", score=score) if names.axis.is_log else score,
-        **{key: say.text(f"measures_volcano_{key}") for key in ("y", "line", "threshold")},
-    }
-    figure = measure_charts.volcano_chart(
-        points,
-        labels=labels,
-        axis=names.axis,
-        threshold=names.axis.place_of(view.threshold),
-        line=fdr_line(),
-        words=words,
+def _draw_roc(say: Words, digest: str, *, names: RankedNames, view: Reached) -> None:
+    if view.counts is None:
+        why = say.text("measures_no_truth_do")
+        st.html(blocks.heading(say.text("measures_no_truth"), below=why))
+        return
+    curve = cached.roc(digest, score=names.score, stratum=names.stratum)
+    at = (view.counts.false_positive_rate.value, view.counts.recall.value)
+    texts = {key: say.sentences[f"measures_roc_{key}"] for key in ("x", "y", "chance", "at")}
+    figure = measure_charts.roc_chart(
+        [curve],
+        labels=[measure_tables.score_name(say, names.score)],
+        words=texts,
+        is_log=False,
+        at=at,
     )
-    st.html(blocks.heading(say.text("measures_volcano")))
-    alt = say.text("measures_volcano_alt")
-    st.plotly_chart(figure, config=charts.CONFIG, alt=alt, key="measures_volcano")
+    st.html(blocks.heading(say.text("measures_roc_here")))
+    alt = say.text("measures_roc_here_alt")
+    st.plotly_chart(figure, config=charts.CONFIG, alt=alt, key="measures_roc_at")
     with st.expander(say.text("as_table")):
-        st.dataframe(
-            {
-                words["x"]: points["x"],
-                words["y"]: points["y"],
-                say.text("column_n"): points["n_names"],
-                say.text("column_kind"): [labels[kind] for kind in points["kind"]],
-            },
-            hide_index=True,
-            key="measures_volcano_table",
-            alt=alt,
-        )
+        st.html(measure_tables.roc_table(say, curve))
 
 
 def _set(threshold: float, axis: ScoreAxis) -> None:

@@ -21,7 +21,6 @@ from audit.report.names import (
 )
 from audit.report.report import AuditReport, Inspection
 from audit.stats import Estimate
-from audit.tables import raised
 from pages.ui import blocks, cached, charts, marks
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.document_cards import mark_label
@@ -102,20 +101,8 @@ def among_histogram(among: AmongControls, *, words: Mapping[str, str]) -> go.Fig
     edges, counts = among.edges.tolist(), among.counts.tolist()
     width = edges[1] - edges[0]
     centres = [(one + two) / 2 for one, two in pairwise(edges)]
-    zero = edges[0] - 2.5 * width
     top = max([*counts, 1]) * 1.3
     figure = go.Figure()
-    if among.n_at_zero:
-        # A bar of zeros may be far higher than the rest: it is cut, and its number stands on it.
-        centres, counts = [zero, *centres], [min(among.n_at_zero, top * 0.85), *counts]
-        is_cut = among.n_at_zero > counts[0]
-        figure.add_annotation(
-            x=zero,
-            y=counts[0],
-            text=f"{among.n_at_zero} ↑" if is_cut else str(among.n_at_zero),
-            showarrow=False,
-            yanchor="bottom",
-        )
     figure.add_bar(
         x=centres,
         y=counts,
@@ -127,18 +114,14 @@ def among_histogram(among: AmongControls, *, words: Mapping[str, str]) -> go.Fig
         _line(figure, among.threshold, top=top * 0.8, colour=GREY, dash="dash", width=2)
         _note(figure, among.threshold, y=top * 0.8, text=words["threshold"], centres=centres)
     if not math.isnan(among.position):
-        place = among.position if math.isfinite(among.position) else zero
-        _line(figure, place, top=top * 0.93, colour=RUST, dash="solid", width=3)
-        _note(figure, place, y=top * 0.93, text=words["name"], centres=centres, is_bold=True)
+        _line(figure, among.position, top=top * 0.93, colour=RUST, dash="solid", width=3)
+        _note(
+            figure, among.position, y=top * 0.93, text=words["name"], centres=centres, is_bold=True
+        )
     figure.update_xaxes(title=escaped(words["x"]), zeroline=False, showgrid=False)
     figure.update_yaxes(
         title=escaped(words["y"]), gridcolor=LINE, zeroline=False, range=[0, top * 1.08]
     )
-    if among.is_log:
-        ticks = _decades(edges[0], edges[-1])
-        if among.n_at_zero or among.position == -math.inf:
-            ticks = {zero: "0", **ticks}
-        figure.update_xaxes(tickvals=list(ticks), ticktext=list(ticks.values()))
     return _finished(figure, height=330)
 
 
@@ -172,16 +155,6 @@ def _note(
         xshift=-7 if is_right else 7,
         yanchor="bottom",
     )
-
-
-def _decades(low: float, high: float) -> dict[float, str]:
-    first, last = math.ceil(low), math.floor(high)
-    step = max(1, math.ceil((last - first) / _MAX_TICKS))
-    return {float(k): _power(k) for k in range(first, last + 1, step)}
-
-
-def _power(exponent: int) -> str:
-    return f"10{raised(exponent)}" if exponent else "1"
 
 
 def _log_tick(values: Sequence[float]) -> int:
@@ -301,7 +274,6 @@ def draw_among(say: Words, name: pd.Series, inspection: Inspection, *, report: A
         name["score"],
         threshold=name["threshold"],
         controls=inspection.reference_score[inspection.reference_n_pieces == name["n_pieces"]],
-        is_log=report.is_log,
     )
     if among is None:
         st.html(blocks.heading(say.text("names_among_title"), below=say.text("names_among_none")))
@@ -333,13 +305,9 @@ def draw_among(say: Words, name: pd.Series, inspection: Inspection, *, report: A
 
 
 def _histogram_rows(among: AmongControls) -> list[tuple[str, str, str]]:
-    def place(edge: float) -> str:
-        return small(10**edge) if among.is_log else decimal(edge)
-
-    zero = [("0", "0", str(among.n_at_zero))] if among.n_at_zero else []
     edges = among.edges.tolist()
-    return zero + [
-        (place(low), place(high), str(n))
+    return [
+        (decimal(low), decimal(high), str(n))
         for (low, high), n in zip(pairwise(edges), among.counts.tolist(), strict=True)
         if n
     ]

@@ -43,7 +43,7 @@ def place() -> Place:
     audit = choose_audit(wanted, kept=kept, demo=demo)
     if audit:
         st.session_state[_AUDIT] = audit.digest
-    other = other_scenario(audit, kept=kept, demo=demo) if audit else None
+    other = other_scenario(audit, kept=kept) if audit else None
     return Place(kept, n_unreadable, audit, other)
 
 

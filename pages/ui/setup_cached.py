@@ -14,7 +14,7 @@ from audit.attack import plan
 from audit.attack.question import AuditRequest
 from audit.home import results_dir
 from audit.models import registry
-from audit.models.inspect import trained_dir
+from audit.models.inspect import trained_models
 from audit.models.registry import VARIABLE, RegisteredModel
 from audit.names import lists
 from audit.names.candidates import Candidates
@@ -34,16 +34,13 @@ class ListView:
     candidates: Candidates
     facts: NameFacts
     notes: tuple[RowNote, ...]
-    typed_notes: tuple[RowNote, ...]
     encoding: str
     draft: Draft | None = None
 
 
 def models() -> tuple[RegisteredModel, ...]:
     """Return the models that can be chosen; a folder that has changed is seen within seconds."""
-    trained = trained_dir()
-    newest = trained.stat().st_mtime_ns if trained else 0
-    return _models(os.environ.get(VARIABLE, ""), f"{trained} {newest}")
+    return _models(os.environ.get(VARIABLE, ""), str(list(trained_models())))
 
 
 def check(general: Path, hospital: Path) -> registry.PairCheck:
@@ -91,12 +88,9 @@ def make_plan(request: AuditRequest, *, names: str, passages: str, passages_file
     files = [registry.signature(path) for path in (request.general, request.hospital)]
     key = repr((
         names, passages, files, request.general, request.hospital, request.scenario_number,
-        request.settings, request.seed, request.threshold, request.dtype, request.device,
+        request.settings, request.seed, request.dtype, request.device, passages_file,
     ))  # fmt: skip
-    ready = _prepared(str(results_dir()), key, _request=request)
-    return plan.make_plan(
-        request, store=cached.store(), prepared=ready, passages_file=passages_file
-    )
+    return _plan(str(results_dir()), key, _request=request, _passages_file=passages_file)
 
 
 def _sha256(data: bytes | None) -> str:
@@ -121,9 +115,8 @@ def _names(directory: str, code: str) -> ListView:
         line=found.line,
         candidates=found.candidates,
         facts=name_facts(found.candidates),
-        notes=found.notes,
-        typed_notes=(),
-        encoding=found.encoding,
+        notes=(),
+        encoding="",
     )
 
 
@@ -140,15 +133,13 @@ def _new_names(
     draft = make_draft(_data, base=base.candidates if base else None, wanted=_wanted)
     if draft is None:
         return None
-    from_base = base is not None and _data is None
     return ListView(
         key=key,
         line=lists.list_line(draft.candidates, code=""),
         candidates=draft.candidates,
         facts=name_facts(draft.candidates),
-        notes=base.notes if base and from_base else draft.notes,
-        typed_notes=draft.typed_notes,
-        encoding=base.encoding if base and from_base else draft.encoding,
+        notes=draft.notes,
+        encoding=draft.encoding,
         draft=draft,
     )
 
@@ -164,5 +155,5 @@ def _spelt(key: str, model: str, files: str, *, _candidates: Candidates) -> Spel
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)
-def _prepared(directory: str, key: str, *, _request: Any) -> plan.Prepared:
-    return plan.prepare(_request)
+def _plan(directory: str, key: str, *, _request: Any, _passages_file: str) -> plan.Plan:
+    return plan.make_plan(_request, passages_file=_passages_file)

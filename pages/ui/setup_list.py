@@ -74,7 +74,6 @@ def draw_list(say: Words, view: ListView, *, key: str, hospital: RegisteredModel
         below = written(Message(GUESSED_KINDS, **kinds), say.language)
         st.html(f'<p class="ka-refused">{escaped(below)}</p>')
     draw_notes(say, view.notes, title="setup_notes", key=f"{key}_notes")
-    draw_notes(say, view.typed_notes, title="setup_typed_notes", key=f"{key}_typed_notes")
     spelling = spelt(say, view, hospital=hospital)
     label = say.text("setup_look")
     with st.expander(label, key=f"{key}_look", expanded=key == "draft"):

@@ -5,13 +5,12 @@ from __future__ import annotations
 import streamlit as st
 
 from audit.errors import AuditError, written
-from audit.models.registry import VARIABLE, PairCheck, RegisteredModel, is_quick, known_digest
+from audit.models.registry import VARIABLE, PairCheck, RegisteredModel, known_digest
 from pages.ui import blocks, setup_cached
 from pages.ui.language import Words
 from pages.ui.setup_choice import Pair, model_name, picker, refused, step
 
 _LETTERS = {"general": "A", "hospital": "B"}
-_MAX_DIFFERENCES = 20
 
 
 def draw_models(say: Words, pair: Pair) -> bool:
@@ -56,26 +55,20 @@ def draw_model(say: Words, field: str, *, model: RegisteredModel | None) -> None
         (say.text("setup_trait_n_parameters"), f"{facts.n_parameters:,}"),
         (say.text("setup_trait_n_positions"), f"{facts.config.n_positions:,}"),
         (say.text("setup_trait_tokenizer"), facts.tokenizer),
-        (say.text("setup_digest"), digest_of(say, field, model=model)),
+        (say.text("setup_digest"), digest_of(say, model)),
     ]
     header = [say.text("setup_column_fact"), say.text("setup_column_value")]
     st.html(blocks.simple_table(header, rows, caption=say.text("setup_model_caption"), n_text=2))
-    if facts.notes:
-        st.html(blocks.bullet_list(written(one, say.language) for one in facts.notes))
 
 
-def digest_of(say: Words, field: str, *, model: RegisteredModel) -> str:
-    """Return the first digits of a model's digest; large weights are read when asked to."""
+def digest_of(say: Words, model: RegisteredModel) -> str:
+    """Return the first digits of a model's digest; "" where it cannot be read any more."""
     try:
-        if is_quick(model.path):
+        with st.spinner(say.text("setup_digest_wait")):
             return known_digest(model.path)[:12]
-        label = say.text("setup_digest_make")
-        if st.button(label, key=f"setup_digest_{field}", icon=":material/fingerprint:"):
-            with st.spinner(say.text("setup_digest_wait")):
-                return known_digest(model.path)[:12]
     except AuditError as error:
         refused(say, error)
-    return say.text("setup_digest_later")
+        return ""
 
 
 def draw_folders(say: Words) -> None:
@@ -106,26 +99,21 @@ def draw_pair(say: Words, found: PairCheck) -> None:
         st.html(blocks.heading(say.text("setup_pair_same"), below=say.text("setup_pair_same_do")))
     else:
         st.html(blocks.heading(say.text("setup_pair_fits"), below=say.text("setup_pair_below")))
-    n_different = sum(trait.is_different for trait in found.traits)
-    label = say.text("setup_differences", n=n_different)
+    different = {code for code, values in found.traits.items() if len(set(values)) > 1}
+    label = say.text("setup_differences", n=len(different))
     with st.expander(label, key="differences", expanded=bool(found.refusal)):
-        traits = sorted(found.traits, key=lambda trait: not trait.is_different)
         rows = [
             (
-                say.text(f"setup_trait_{trait.code}"),
-                shown_trait(trait.general),
-                shown_trait(trait.hospital),
-                say.text("setup_differs" if trait.is_different else "setup_equal"),
+                say.text(f"setup_trait_{code}"),
+                *map(shown_trait, found.traits[code]),
+                say.text("setup_differs" if code in different else "setup_equal"),
             )
-            for trait in traits
+            for code in sorted(found.traits, key=lambda code: code not in different)
         ]
         columns = ("fact", "general", "hospital", "compared")
         header = [say.text(f"setup_column_{column}") for column in columns]
         caption = say.text("setup_pair_caption")
         st.html(blocks.simple_table(header, rows, caption=caption, n_text=4))
-        if found.tokenizer_differences:
-            shown = found.tokenizer_differences[:_MAX_DIFFERENCES]
-            st.html(blocks.bullet_list(written(one, say.language) for one in shown))
 
 
 def shown_trait(value: str | float) -> str:

@@ -1,4 +1,4 @@
-"""Card C: the list of names, chosen or made here from a file, typed lines and drawn controls."""
+"""Card C: the list of names, chosen or made here from a file and drawn controls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from pages.ui.setup_choice import (
 )
 from pages.ui.setup_list import draw_list
 
-TRUTHS = {"unknown": None, "member": True, "control": False}
 DRAWN = ("easy", "hard", "recombined")
 _MAX_UPLOAD_MB = 20
 _KEPT, _ROUND = "names_kept", "names_round"
@@ -111,8 +110,6 @@ def keep(view: ListView, *, label: str) -> str:
     digest = keep_names(
         view.candidates,
         label=label,
-        notes=view.notes,
-        encoding=view.encoding,
         store=cached.store(),
     )
     st.session_state[_KEPT] = True
@@ -129,7 +126,7 @@ def start_afresh() -> None:
     if not st.session_state.pop(_KEPT, False):
         return
     st.session_state[_ROUND] = st.session_state.get(_ROUND, 0) + 1
-    st.session_state["names_typed"] = st.session_state["setup_list_title"] = ""
+    st.session_state["setup_list_title"] = ""
     st.session_state["names_from_chosen"] = False
     for kind in DRAWN:
         st.session_state[f"names_draw_{kind}"] = 0
@@ -138,7 +135,7 @@ def start_afresh() -> None:
 def draft_line(say: Words, view: ListView) -> str:
     """Return where a new list's names came from, as a sentence."""
     assert view.draft is not None
-    counts = {"given": view.draft.n_given, "typed": view.draft.n_typed, "drawn": view.draft.n_drawn}
+    counts = {"given": view.draft.n_given, "drawn": view.draft.n_drawn}
     return say.text("setup_draft_line", **counts)
 
 
@@ -171,23 +168,7 @@ def ask_file(say: Words, *, base: ListView | None) -> tuple[bytes | None, str]:
 
 
 def ask_more(say: Words, *, hospital: RegisteredModel | None) -> Wanted:
-    """Ask for typed names and for controls to draw, spelt in as many pieces by this model."""
-    typed = st.text_area(
-        say.text("setup_typed"),
-        key="names_typed",
-        height=120,
-        help=say.text("setup_typed_help"),
-        placeholder=say.text("setup_typed_example"),
-        persist_state="session",
-    )
-    truth = st.radio(
-        say.text("setup_typed_truth"),
-        list(TRUTHS),
-        format_func=lambda code: say.text(f"setup_truth_{code}"),
-        key="names_typed_truth",
-        horizontal=True,
-        persist_state="session",
-    )
+    """Ask for controls to draw, spelt in as many pieces by this model."""
     st.html(blocks.heading("", below=say.text("setup_draw_below")))
     numbers = {}
     for kind, column in zip(DRAWN, st.columns(len(DRAWN)), strict=True):
@@ -201,8 +182,6 @@ def ask_more(say: Words, *, hospital: RegisteredModel | None) -> Wanted:
             persist_state="session",
         )
     return Wanted(
-        typed=typed or "",
-        is_typed_member=TRUTHS[truth or "unknown"],
         n_easy=int(numbers["easy"]),
         n_hard=int(numbers["hard"]),
         n_recombined=int(numbers["recombined"]),

@@ -6,12 +6,12 @@ import math
 
 import streamlit as st
 
-from audit.attack.plan import Part, Plan
+from audit.attack.plan import Plan
 from audit.attack.question import AuditRequest
 from audit.errors import AuditError
 from audit.names.files import names_file
 from audit.names.lists import KeptPassages
-from pages.ui import blocks
+from pages.ui import blocks, cached
 from pages.ui.language import Words, go_to, link
 from pages.ui.logged import logged_export, note, who
 from pages.ui.setup_cached import ListView
@@ -23,8 +23,8 @@ def draw_plan(
     say: Words, plan: Plan, request: AuditRequest, *, names: ListView, passages: KeptPassages | None
 ) -> None:
     """Draw what the audit will take, and the button."""
-    draw_facts(say, plan, names=names, passages=passages)
-    if plan.is_answered:
+    draw_facts(say, plan, request, names=names, passages=passages)
+    if plan.is_answered(cached.store()):
         st.html(blocks.heading(say.text("run_answered"), below=say.text("run_answered_below")))
         if st.button(say.text("run_open"), key="open_answer", type="primary"):
             go_to("overview", audit=plan.digest)
@@ -33,10 +33,12 @@ def draw_plan(
     draw_command(say, plan, names=names, passages=passages)
 
 
-def draw_facts(say: Words, plan: Plan, *, names: ListView, passages: KeptPassages | None) -> None:
+def draw_facts(
+    say: Words, plan: Plan, request: AuditRequest, *, names: ListView, passages: KeptPassages | None
+) -> None:
     """Draw the plan as a table."""
     rows = [
-        (say.text("run_plan_pair"), " → ".join(part.name for part in plan.parts)),
+        (say.text("run_plan_pair"), request.label),
         (say.text("run_plan_names"), names_line(say, names)),
     ]
     if passages:
@@ -47,7 +49,7 @@ def draw_facts(say: Words, plan: Plan, *, names: ListView, passages: KeptPassage
         )
         rows.append((say.text("run_plan_passages"), text))
     rows.append((say.text("run_plan_device"), say.text(f"run_device_{plan.device}")))
-    rows += [(say.text(f"run_plan_{part.who}"), part_line(say, plan, part)) for part in plan.parts]
+    rows.append((say.text("run_plan_todo"), todo_line(say, request)))
     rows.append((say.text("run_plan_power"), power_line(say, plan)))
     rows.append((say.text("run_plan_time"), time_line(say, plan)))
     rows.append((say.text("run_plan_digest"), plan.digest[:12]))
@@ -61,42 +63,38 @@ def names_line(say: Words, names: ListView) -> str:
     return say.text("setup_names_line", name=name, n=names.line.n_names)
 
 
-def part_line(say: Words, plan: Plan, part: Part) -> str:
-    """Return what one model has to do, and how much of it is kept."""
-    unit = "chain" if part.n_chain else plan.unit
-    todo = say.text(f"run_todo_{unit}", n=f"{part.n_units:,}", n_chain=f"{part.n_chain:,}")
-    if plan.is_answered:
-        return todo
-    if part.n_kept >= part.n_units and part.n_chain_kept >= part.n_chain:
-        return f"{todo} {say.text('run_kept_all')}"
-    if part.n_kept or part.n_chain_kept:
-        n, n_chain = f"{part.n_kept:,}", f"{part.n_chain_kept:,}"
-        return f"{todo} {say.text(f'run_kept_{unit}', n=n, n_chain=n_chain)}"
-    return todo
+def todo_line(say: Words, request: AuditRequest) -> str:
+    """Return what each model is asked for."""
+    if request.scenario_number == 1:
+        return say.text("run_todo_documents", n=f"{request.generation.n_documents:,}")
+    n, n_chain = request.posterior.n_inputs, request.posterior.n_chain_inputs
+    unit = "chain" if n_chain else "inputs"
+    return say.text(f"run_todo_{unit}", n=f"{n:,}", n_chain=f"{n_chain:,}")
 
 
 def power_line(say: Words, plan: Plan) -> str:
     """Return what the list could show, and what would be enough."""
-    power = plan.power
-    if math.isnan(power.smallest_auc):
+    if math.isnan(plan.smallest_auc):
         return say.text("run_power_none")
-    share = percent(min(power.smallest_auc, 1.0))
-    if power.n_enough is None:
+    share = percent(min(plan.smallest_auc, 1.0))
+    if plan.n_enough is None:
         return say.text("run_power_enough", share=share)
-    return say.text("run_power_more", share=share, n=power.n_enough)
+    return say.text("run_power_more", share=share, n=plan.n_enough)
 
 
 def time_line(say: Words, plan: Plan) -> str:
     """Return the expected time, or that nothing is known."""
-    if plan.is_answered:
+    store = cached.store()
+    if plan.is_answered(store):
         return say.text("run_time_none")
-    if plan.seconds is None:
+    seconds = plan.seconds(store)
+    if math.isnan(seconds):
         return say.text("run_time_unknown")
-    if plan.seconds < 90:
-        return say.text("run_time_seconds", n=10 * math.ceil(plan.seconds / 10))
-    if plan.seconds < 5400:
-        return say.text("run_time_minutes", n=math.ceil(plan.seconds / 60))
-    return say.text("run_time_hours", n=f"{plan.seconds / 3600:.1f}")
+    if seconds < 90:
+        return say.text("run_time_seconds", n=10 * math.ceil(seconds / 10))
+    if seconds < 5400:
+        return say.text("run_time_minutes", n=math.ceil(seconds / 60))
+    return say.text("run_time_hours", n=f"{seconds / 3600:.1f}")
 
 
 def draw_start(say: Words, plan: Plan, request: AuditRequest) -> None:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, get_args
 
 import streamlit as st
 
-from audit.attack.plan import PRESETS, generation_preset, posterior_preset, usual_prompt
+from audit.attack.plan import PRESETS, usual_prompt
 from audit.attack.question import (
     DEFAULT_PROMPT,
-    DEVICES,
-    DTYPES,
     SCENARIOS,
+    Dtype,
     GenerationSettings,
     PosteriorSettings,
     Scenario,
 )
 from audit.names.candidates import Candidates
+from audit.task import Device
 from pages.ui import blocks
 from pages.ui.language import Words
 from pages.ui.text import escaped
@@ -32,9 +33,8 @@ class Settings:
     generation: GenerationSettings
     posterior: PosteriorSettings
     seed: int
-    threshold: float | None
-    dtype: str
-    device: str
+    dtype: Dtype
+    device: Device
 
 
 def ask_scenario(say: Words, *, usual: int) -> int:
@@ -101,8 +101,9 @@ def ask_settings(say: Words, *, scenario: int, candidates: Candidates | None) ->
     )
     st.query_params["preset"] = str(preset)
     prompt = usual_prompt(candidates) if candidates is not None else None
-    generation = generation_preset(str(preset), prompt=prompt)
-    posterior = posterior_preset(str(preset))
+    generation, posterior = PRESETS[str(preset)]
+    if prompt is not None:
+        generation = generation.with_(prompt=prompt)
     with st.expander(say.text("run_details"), key="run_details"):
         st.html(blocks.heading("", below=say.text("run_details_below")))
         is_usual = prompt in (None, DEFAULT_PROMPT)
@@ -195,22 +196,13 @@ class Asked:
         left, right = st.columns(2)
         with left:
             seed = self.number("seed", 0, low=0)
-            threshold = st.number_input(
-                self.say.text("run_set_threshold"),
-                value=None,
-                format="%g",
-                help=self.say.text("run_help_threshold"),
-                key=f"run_threshold_{self.where}",
-                persist_state="session",
-            )
         with right:
-            dtype = self.choice("dtype", DTYPES)
-            device = self.choice("device", DEVICES)
+            dtype: Any = self.choice("dtype", get_args(Dtype))
+            device: Any = self.choice("device", get_args(Device))
         return Settings(
             generation=generation,
             posterior=posterior,
             seed=seed,
-            threshold=None if threshold is None else float(threshold),
             dtype=dtype,
             device=device,
         )

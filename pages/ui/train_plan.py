@@ -20,20 +20,17 @@ from audit.training.config import PRECISIONS, SCHEDULES, TrainSettings
 from audit.training.kept import (
     PRESETS,
     NotesLoad,
-    TrainedModel,
     TrainingPlan,
     make_training_plan,
-    measured_pace,
     notes_load,
     preset,
-    same_training,
 )
 from pages.ui import blocks
-from pages.ui.language import Words, go_to, link
+from pages.ui.language import Words, go_to
 from pages.ui.logged import note, who
 from pages.ui.setup_choice import model_name, refused
 from pages.ui.train_choice import Subject, ask_subject, choice, corpus_name
-from pages.ui.train_jobs import PRETRAIN_JOB_KIND, question_of, run_of
+from pages.ui.train_jobs import question_of
 from pages.ui.train_names import epochs_text, start_name
 
 FILES = {"private": "private.jsonl", "public": "public.jsonl", "other_names": "private.jsonl"}
@@ -209,7 +206,7 @@ class Asked:
 MANY_EPOCHS, FEW_EPOCHS = 50, 0.5
 
 
-def draw_new(say: Words, trainings: tuple[TrainedModel, ...]) -> None:
+def draw_new(say: Words) -> None:
     """Draw what can be trained, how, what that takes, and the button that starts it."""
     st.html(blocks.heading(say.text("train_new"), below=say.text("train_new_below")))
     left, right = st.columns([3, 2], gap="large")
@@ -232,25 +229,20 @@ def draw_new(say: Words, trainings: tuple[TrainedModel, ...]) -> None:
             settings, device = ask_settings(say, preset=code, usual=usual)
         with right, st.container(border=True, key="train_plan"):
             st.html(blocks.heading(say.text("train_plan")))
-            queue = queue_of(device)
-            n = parent.summary.n_parameters
-            pace = measured_pace(trainings, device=queue, n_parameters=n)
-            plan = make_training_plan(
-                settings, parent=parent.summary, load=load, seconds_per_work=pace
-            )
-            draw_plan(say, plan, subject, settings, queue=queue)
+            plan = make_training_plan(settings, parent=parent.summary, load=load)
+            draw_plan(say, plan, subject, settings, load=load, queue=queue_of(device))
             draw_start(
-                say, subject, settings, trainings=trainings, title=title, device=device, plan=plan
+                say, subject, settings, title=title, device=device, plan=plan, n_notes=load.n_notes
             )
     except AuditError as error:
         refused(say, error)
 
 
 def draw_plan(
-    say: Words, plan: TrainingPlan, subject: Subject, settings: TrainSettings, *, queue: str
-) -> None:
+    say: Words, plan: TrainingPlan, subject: Subject, settings: TrainSettings, *, load: NotesLoad,
+    queue: str,
+) -> None:  # fmt: skip
     """Draw the plan as a table, and what to think of it."""
-    load = plan.load
     about = "train_plan_tokens" if load.is_exact else "train_plan_tokens_about"
     source = say.text(f"train_source_{subject.source}")
     length = say.text(
@@ -272,7 +264,6 @@ def draw_plan(
         (say.text("train_plan_length"), length),
         (say.text("train_fact_how"), shape),
         (say.text("train_plan_device"), say.text(f"train_device_{queue}")),
-        (say.text("train_plan_time"), time_line(say, plan.seconds)),
     ]  # fmt: skip
     header = [say.text("train_column_fact"), say.text("train_column_value")]
     caption = say.text("train_plan_caption")
@@ -283,47 +274,11 @@ def draw_plan(
         st.html(blocks.heading("", below=say.text("train_few")))
 
 
-def is_running(model: TrainedModel) -> bool:
-    """Whether a job works on a training just now."""
-    active = [job for job in service.active_jobs() if job.kind == PRETRAIN_JOB_KIND]
-    return any(run_of(job.job_id) == model.run_id for job in active)
-
-
-def time_line(say: Words, seconds: float | None) -> str:
-    """Return the expected time, or that nothing is known."""
-    if seconds is None:
-        return say.text("train_time_unknown")
-    if seconds < 90:
-        return say.text("train_time_seconds", n=10 * max(1, math.ceil(seconds / 10)))
-    if seconds < 5400:
-        return say.text("train_time_minutes", n=math.ceil(seconds / 60))
-    return say.text("train_time_hours", n=f"{seconds / 3600:,.1f}")
-
-
 def draw_start(
-    say: Words,
-    subject: Subject,
-    settings: TrainSettings,
-    *,
-    trainings: tuple[TrainedModel, ...],
-    title: str,
-    device: str,
-    plan: TrainingPlan,
-) -> None:
-    """Draw the button that starts the training, or what is known of the same question."""
-    same = same_training(
-        trainings, parent=subject.parent.path, corpus_id=subject.corpus.corpus_id,
-        source=subject.source, settings=settings,
-    )  # fmt: skip
-    if same is not None and same.is_whole:
-        st.html(blocks.heading(say.text("train_done"), below=say.text("train_done_below")))
-        link("train", label=say.text("train_open"), run=same.run_id)
-        return
-    if same is not None and is_running(same):
-        st.html(blocks.heading(say.text("train_active"), below=say.text("train_active_below")))
-        return
-    if same is not None:
-        st.html(blocks.heading("", below=say.text("train_goes_on", n=f"{same.n_steps_done:,}")))
+    say: Words, subject: Subject, settings: TrainSettings, *, title: str, device: str,
+    plan: TrainingPlan, n_notes: int,
+) -> None:  # fmt: skip
+    """Draw the button that starts the training, or leads to the one that was asked the same."""
     if not st.button(
         say.text("train_start"), key="train_start", type="primary", icon=":material/play_arrow:",
         width="stretch",
@@ -332,7 +287,7 @@ def draw_start(
     with st.spinner(say.text("train_starting")):
         job = service.ask(question_of(subject, settings, title=title, device=device), owner=who())
     note("ran", kind=job.kind, job=job.job_id, device=job.device, n_steps=plan.n_steps,
-         n_notes=plan.load.n_notes)  # fmt: skip
+         n_notes=n_notes)  # fmt: skip
     if job.result:
         go_to("train", run=job.result[0])
     go_to("train", job=job.job_id)

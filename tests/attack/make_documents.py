@@ -15,7 +15,7 @@ TABLES = {"compatible": compatible_table(), "incompatible": random_table(3)}
 
 
 def task_of(prompt: tuple[int, ...] = APART, **changes) -> GenerationTask:
-    settings = {"name_slots": (1,), "multi_piece_parts": (), "n_steps": 10, "top_k": N_TOKENS}
+    settings = {"multi_piece_parts": (), "n_steps": 10, "top_k": N_TOKENS}
     task = GenerationTask(prompt=prompt, mask_id=MASK, seed=5, **settings)
     return replace(task, **changes)
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from audit.attack import judgement, metrics
-from audit.attack.cohort import cohort_test
+from audit.attack import metrics
 from audit.attack.judgement import judge
 from audit.attack.scores import AttackResult, Columns, NameParts, soft_minimum
 from audit.names.candidates import Candidates, make_candidates
@@ -31,25 +29,28 @@ SCORES = {
 @pytest.fixture(scope="module", autouse=True)
 def fewer_replicates():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(judgement, "cohort_test", partial(cohort_test, n_permutations=1999))
         patch.setattr(metrics, "N_REPLICATES", 400)
         yield
 
 
 def given_attack(
+    listed: Candidates,
     scores: Columns,
     *,
-    n_reference: int,
+    scenario: int = 2,
+    n_reference: int = 0,
     by_part: np.ndarray | None = None,
     counts: Sequence[int] = (*[100] * 9, 50),
     after: Callable[[int], Columns] | None = None,
 ) -> AttackResult:
-    """An attack whose scores are given.
+    """An attack of a list whose scores are given.
 
     Every name has two parts of its own, each with the evidence that `residual` is made of.
     """
-    residual = scores["residual"][0]
+    residual = scores.get("residual", next(iter(scores.values())))[0]
     return AttackResult(
+        listed=listed,
+        scenario=scenario,
         scores=scores,
         n_pieces=np.full(len(residual), 2),
         parts=own_parts(len(residual) - n_reference, n_reference),
@@ -108,8 +109,8 @@ def table(
         return result
 
     return given_attack(
-        after(10), n_reference=N_REFERENCE, by_part=(by_part + effect * is_member).ravel(),
-        after=after,
+        candidates, after(10), scenario=scenario, n_reference=N_REFERENCE,
+        by_part=(by_part + effect * is_member).ravel(), after=after,
     )  # fmt: skip
 
 
@@ -124,7 +125,5 @@ def own_parts(n: int, n_reference: int) -> NameParts:
     )  # fmt: skip
 
 
-def judged(
-    attack: AttackResult, candidates: Candidates, scenario: int, threshold: float | None = None
-) -> dict[str, Any]:
-    return judge(attack, candidates=candidates, scenario=scenario, seed=0, threshold=threshold)
+def judged(attack: AttackResult) -> dict[str, Any]:
+    return judge(attack, seed=0)

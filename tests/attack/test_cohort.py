@@ -1,106 +1,16 @@
-"""The cohort test and what a list could have shown."""
+"""What a list could have shown, and the relabelling test of its members as a group."""
 
 from __future__ import annotations
 
 import math
-from itertools import permutations
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
-from audit.attack.cohort import cohort_test, relabelling_test, smallest_detectable_auc
+from audit.attack.cohort import relabelling_test, smallest_detectable_auc
 from audit.attack.scores import NameParts
 from audit.names.candidates import Candidates, make_candidates
-from audit.stats import auc
-
-quick = settings(deadline=None, max_examples=25)
-
-
-def cohort(members, **columns):
-    arrays = {name: np.asarray(x) for name, x in columns.items() if not isinstance(x, int)}
-    numbers = {name: x for name, x in columns.items() if isinstance(x, int)}
-    return SimpleNamespace(**cohort_test(np.asarray(members, float), **arrays, **numbers))
-
-
-def one_length(members, controls, **settings_):
-    return cohort(
-        members,
-        control_scores=controls,
-        member_n_pieces=[2] * len(members),
-        control_n_pieces=[2] * len(controls),
-        **settings_,
-    )
-
-
-def test_two_lengths_are_permuted_within_themselves():
-    # Every labelling within the lengths, by hand: 2 pieces 1 of 3, 3 pieces 1 of 2.
-    members, lengths = np.array([3.0, 10.0]), np.array([2, 3])
-    controls, control_lengths = np.array([2.0, 1.0, 20.0]), np.array([2, 2, 3])
-    sums = [a[0] / 4 + b[0] / 3 for a in permutations([3, 2, 1]) for b in permutations([1, 2])]
-    share = np.mean(np.array(sums) >= 3 / 4 + 1 / 3 - 1e-9)
-    result = cohort(
-        members,
-        control_scores=controls,
-        member_n_pieces=lengths,
-        control_n_pieces=control_lengths,
-        seed=2,
-    )
-    assert result.p == pytest.approx(share, abs=0.02)
-    assert result.effect == pytest.approx(2 / 3)  # two of the three pairs of equal length
-
-
-@quick
-@given(
-    st.lists(st.integers(-4, 4), min_size=1, max_size=15),
-    st.lists(st.integers(-4, 4), min_size=1, max_size=15),
-)
-def test_effect_of_one_length_is_the_auc(members, controls):
-    result = one_length(members, controls, seed=1, n_permutations=9)
-    truth = [1] * len(members) + [0] * len(controls)
-    assert result.effect == pytest.approx(auc(members + controls, truth))
-    assert 0.1 <= result.p <= 1
-
-
-def test_p_is_near_mann_whitneys():
-    rng = np.random.default_rng(8)
-    members, controls = rng.normal(size=60) + 0.3, rng.normal(size=80)
-    expected = stats.mannwhitneyu(members, controls, alternative="greater").pvalue
-    assert one_length(members, controls, seed=1).p == pytest.approx(expected, abs=0.01)
-
-
-def test_p_is_uniform_where_nothing_leaks():
-    rng = np.random.default_rng(5)
-    p = [
-        one_length(rng.normal(size=20), rng.normal(size=20), seed=s, n_permutations=199).p
-        for s in range(300)
-    ]
-    assert stats.kstest(p, "uniform").pvalue > 0.01
-    assert np.mean(np.array(p) <= 0.05) <= 0.09
-
-
-def test_order_of_rows_never_matters():
-    rng = np.random.default_rng(6)
-    members, controls = np.round(rng.normal(size=25), 1), np.round(rng.normal(size=30), 1)
-    first = one_length(members, controls, seed=4, n_permutations=299)
-    assert one_length(members[::-1], controls[::-1], seed=4, n_permutations=299) == first
-
-
-def test_names_left_out_are_counted():
-    result = cohort(
-        [1.0, math.nan, 3.0],
-        control_scores=[0.5, 2.0, math.nan],
-        member_n_pieces=[2, 2, 5],
-        control_n_pieces=[2, 3, 2],
-        seed=1,
-        n_permutations=9,
-    )
-    assert (result.n_members, result.n_controls) == (1, 1)
-    assert (result.n_not_scored, result.n_unmatched) == (2, 2)
-
 
 # --- what a list could have shown -----------------------------------------------------------
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from audit.attack.decisions import (
+    Confusion,
     critical_score,
     decide,
     held_out_threshold,
@@ -169,17 +170,20 @@ def test_held_out_threshold_of_two_halves_by_hand():
     # 40 controls 0..39, 20 a half: one may be passed, so each threshold is its half's second
     # highest. The 10 members are above every control: all found.
     scores = np.concatenate([np.arange(40.0), np.arange(10) + 100.0])
-    counts, thresholds = held_out_threshold(scores, np.arange(50) >= 40, seed=1)
+    is_member = np.arange(50) >= 40
+    counts = held_out_threshold(scores, is_member, seed=1)
     assert (counts.tp, counts.fn) == (10, 0)
     assert counts.n_controls == 40
-    assert all(30 <= t < 39 for t in thresholds)
+    assert counts.fp <= 9  # a threshold lies from 30 to 38
+    nobody = held_out_threshold(scores, np.ones(50, dtype=bool), seed=1)
+    assert nobody == Confusion(0, 50, 0, 0)  # without controls nobody is flagged
 
 
 def test_held_out_false_positive_rate_is_near_5_percent_on_average():
     rng = np.random.default_rng(0)
     is_member = np.arange(260) < 130
     rates = [
-        held_out_threshold(rng.normal(size=260), is_member, seed=s)[0].false_positive_rate
+        held_out_threshold(rng.normal(size=260), is_member, seed=s).false_positive_rate
         for s in range(200)
     ]
     # 65 controls a half, 3 may be passed: the expected rate outside is 4 / 66 = .0606.

@@ -28,7 +28,7 @@ from tests.table_model import (
 )
 
 TASK = GenerationTask(
-    prompt=SIDE_BY_SIDE, name_slots=(1, 2), mask_id=MASK, multi_piece_parts=((0, 1),), seed=3,
+    prompt=SIDE_BY_SIDE, mask_id=MASK, multi_piece_parts=((0, 1),), seed=3,
     n_steps=5, top_k=3,
 )  # fmt: skip
 
@@ -45,11 +45,8 @@ class MemoryStore:
     def put(self, key, *, arrays, meta):
         self.values[key] = SimpleNamespace(arrays=dict(arrays), meta=dict(meta))
 
-    def get_record(self, key):
-        return self.values.get(key)
-
     def put_record(self, key, record):
-        self.values[key] = record
+        """The pace, of no matter here."""
 
 
 def source_of(store: MemoryStore, *, digest: str = "one", total: float = 1e9, **changes):
@@ -97,7 +94,7 @@ def test_more_documents_reuse_the_full_shards_that_exist(made):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"prompt": (CLS, MASK, MASK, SEP, SEP)}, {"name_slots": (1,)}, {"multi_piece_parts": ()},
+        {"prompt": (CLS, MASK, MASK, SEP, SEP)}, {"multi_piece_parts": ()},
         {"seed": 4}, {"n_steps": 6}, {"top_k": 2}, {"temperature": 0.5}, {"is_remasked": False},
     ],
     ids=lambda changes: next(iter(changes)),

@@ -40,7 +40,7 @@ def test_twins_are_compared_pair_by_pair_as_scipy_does() -> None:
     twins = np.array([1.0, 2.0, 3.0, 0.0, 0.0])
     (group,) = measured(scores, n_mentions=[1] * 5, held_out=twins)["groups"]
     above = group["above_twin"]
-    assert (above["n_hits"], above["n_total"], group["n_not_scored"]) == (3, 4, 1)
+    assert (above["n_hits"], above["n_total"], group["n_names"]) == (3, 4, 4)
     expected = stats.binomtest(3, 4, alternative="greater").pvalue
     assert group["above_twin_p"] == pytest.approx(expected)
 

@@ -29,7 +29,6 @@ __all__ = ["one_thread"]
 class SlowDocument:
     tokens: list[int]
     mass: dict[int, float]
-    slot_mass: dict[int, float]
     part_mass: list[float]
 
 
@@ -43,7 +42,7 @@ def fits(part: tuple[int, ...], tokens: list[int], *, start: int, but: int) -> b
 def slow_document(
     model: nn.Module, task: GenerationTask, positions: list[int], uniforms: list[float]
 ) -> SlowDocument:
-    document = SlowDocument(list(task.prompt), {}, {}, [0.0] * len(task.multi_piece_parts))
+    document = SlowDocument(list(task.prompt), {}, [0.0] * len(task.multi_piece_parts))
     tokens = document.tokens
     for position, uniform in zip(positions, uniforms, strict=True):
         if task.is_remasked:
@@ -55,8 +54,6 @@ def slow_document(
         weights = torch.softmax(logits[ranked] / task.temperature, dim=0).tolist()
         for token, weight in zip(ranked, weights, strict=True):
             document.mass[token] = document.mass.get(token, 0.0) + weight
-            if position in task.name_slots:
-                document.slot_mass[token] = document.slot_mass.get(token, 0.0) + weight
         for number, part in enumerate(task.multi_piece_parts):
             chances = [
                 weights[ranked.index(piece)]
@@ -84,12 +81,11 @@ def assert_equals_slow_loop(
     for block, (end, size) in enumerate(zip(ends, found.n_documents, strict=True)):
         assert size == (1 if end <= 40 else min(5, n_documents - ends[block - 1]))
         documents = slow[end - size : end]
-        for sums, name in ((found.mass, "mass"), (found.slot_mass, "slot_mass")):
-            plain = np.zeros(n_vocabulary)
-            for document in documents:
-                for token, weight in getattr(document, name).items():
-                    plain[token] += weight
-            np.testing.assert_allclose(sums[block], plain, rtol=0, atol=atol)
+        plain = np.zeros(n_vocabulary)
+        for document in documents:
+            for token, weight in document.mass.items():
+                plain[token] += weight
+        np.testing.assert_allclose(found.mass[block], plain, rtol=0, atol=atol)
         parts = np.sum([document.part_mass for document in documents], axis=0)
         np.testing.assert_allclose(found.part_mass[block], parts, rtol=0, atol=atol)
     return found
@@ -102,7 +98,7 @@ def test_table_documents_equal_a_loop_over_documents(top_k, is_remasked, tempera
     parts = ((0, 1), (2, 2), (1, 2, WORD), (CLS, 0), (SEP, 0), (0, SEP))
     task = task_of(
         SIDE_BY_SIDE, n_steps=11, top_k=top_k, is_remasked=is_remasked, temperature=temperature,
-        multi_piece_parts=parts, name_slots=(1,),
+        multi_piece_parts=parts,
     )  # fmt: skip
     found = assert_equals_slow_loop(
         model_of(TABLES["incompatible"], SIDE_BY_SIDE), task,
@@ -116,8 +112,7 @@ def test_table_documents_equal_a_loop_over_documents(top_k, is_remasked, tempera
 def test_a_part_at_the_edge_of_the_document_is_not_found_beyond_it():
     # No special tokens: slots are the first and the last position.
     table = np.broadcast_to(np.array([0.8, 0.1, 0.1]), (2, 4, 4, 3))
-    task = task_of((MASK, MASK), n_steps=8, name_slots=(0, 1),
-                   multi_piece_parts=((0, 0), (0, 0, 0)))  # fmt: skip
+    task = task_of((MASK, MASK), n_steps=8, multi_piece_parts=((0, 0), (0, 0, 0)))
     found = assert_equals_slow_loop(
         TableModel(table, slots=(0, 1)), task, n_documents=60, n_vocabulary=N_VOCABULARY, atol=1e-9
     )
@@ -139,7 +134,7 @@ def bert(tmp_path_factory):
     mask, smith, son, plural = ids(["[MASK]", "smith", "##son", "##s"])
     prompt = (*ids(["[CLS]", "mr"]), mask, mask, mask, ids("was"), mask, mask, ids("[SEP]"))
     task = GenerationTask(
-        prompt=prompt, name_slots=(2, 3, 4), mask_id=mask, seed=1, n_steps=15, top_k=20,
+        prompt=prompt, mask_id=mask, seed=1, n_steps=15, top_k=20,
         multi_piece_parts=((smith, son, plural), *product(range(5, 37, 2), repeat=2)),
     )  # fmt: skip
     return Bert(loaded.model, task, len(loaded.tokenizer))

@@ -77,9 +77,7 @@ def blank(task: GenerationTask, *, of_hospital: bool) -> GeneratedShard:
         n_documents=np.array([1]),
         documents=np.array([task.prompt]),
         mass=np.full((1, 40_000), 1.0 + of_hospital),
-        slot_mass=np.zeros((1, 40_000)),
         part_mass=np.full((1, len(task.multi_piece_parts)), 1.0 + of_hospital),
-        n_slot_visits=np.zeros(1, dtype=np.int64),
     )
 
 
@@ -102,7 +100,6 @@ def test_the_default_prompt_is_that_of_the_paper(tmp_path, monkeypatch):
     )
     assert len(task.prompt) == 32
     assert task.prompt[:3] == (101, 2326, 1024)
-    assert task.name_slots == (3, 4, 5, 6, 7)
     assert (task.n_steps, task.top_k, task.temperature) == (500, 100, 1.0)
     assert task.is_remasked
     assert GenerationSettings().n_documents == 10_000
@@ -110,18 +107,17 @@ def test_the_default_prompt_is_that_of_the_paper(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("prompt", "expected", "slots"),
+    ("prompt", "expected"),
     [
-        ("mr [MASK][MASK] was", "[CLS] mr [MASK] [MASK] was [MASK] [MASK] [SEP]", (2, 3)),
-        ("[MASK]", "[CLS] [MASK] [MASK] [MASK] [MASK] [MASK] [MASK] [SEP]", (1, 2, 3, 4, 5, 6)),
-        ("a [MASK] was seen by [MASK]", "[CLS] a [MASK] was seen by [MASK] [SEP]", (2,)),
-        ("a MR Smithson [MASK] ,", "[CLS] a mr smith ##son [MASK] , [SEP]", (5,)),
+        ("mr [MASK][MASK] was", "[CLS] mr [MASK] [MASK] was [MASK] [MASK] [SEP]"),
+        ("[MASK]", "[CLS] [MASK] [MASK] [MASK] [MASK] [MASK] [MASK] [SEP]"),
+        ("a [MASK] was seen by [MASK]", "[CLS] a [MASK] was seen by [MASK] [SEP]"),
+        ("a MR Smithson [MASK] ,", "[CLS] a mr smith ##son [MASK] , [SEP]"),
     ],
 )
-def test_a_prompt_is_filled_with_masks(pair, monkeypatch, prompt, expected, slots):
+def test_a_prompt_is_filled_with_masks(pair, monkeypatch, prompt, expected):
     task = attack(monkeypatch, pair, GenerationSettings(prompt=prompt, n_tokens=8)).task
     assert list(task.prompt) == ids_of(expected)
-    assert task.name_slots == slots
 
 
 def test_a_prompt_that_is_too_long_is_refused(pair, monkeypatch):
@@ -165,9 +161,7 @@ def found(monkeypatch) -> dict[str, GeneratedShard]:
             n_documents=np.array([2, 1]),
             documents=np.array([ids_of(text) for text in texts]),
             mass=rng.random((2, size)),
-            slot_mass=rng.random((2, size)),
             part_mass=rng.random((2, 1)),
-            n_slot_visits=np.array([6, 4]),
         )
         for who, texts in DOCUMENTS.items()
     }
@@ -236,15 +230,9 @@ def test_hits_are_shares_of_documents_and_reference_controls_have_none(pair, mon
         np.testing.assert_allclose(result.scores[name][0], shares, err_msg=name)
 
 
-def test_quality_and_name_counts_are_reported_for_both_models(pair, monkeypatch, found):
+def test_name_counts_are_reported_for_both_models(pair, monkeypatch, found):
     result = attack(monkeypatch, pair, GenerationSettings(n_documents=3), found=found).result
     general, hospital = result.details["general"], result.details["hospital"]
-    assert [d["n_documents"] for d in (general, hospital)] == [3, 3]
-    assert [d["n_masks_left"] for d in (general, hospital)] == [2, 2]
-    assert [d["n_distinct_documents"] for d in (general, hospital)] == [2, 3]
-    assert general["masks_left_per_document"] == 2 / 3
-    assert general["name_slot_visits_per_document"] == 10 / 3
-    assert general["name_slot_mass_per_document"] == found["general"].slot_mass.sum() / 3
     # Names of one piece only: "maryo" has two.
     assert general["name_counts"] == {
         "first": 3, "last": 2, "first_last": 0, "last_first": 2, "listed": 2, "n_documents": 3,

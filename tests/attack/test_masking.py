@@ -288,7 +288,6 @@ def test_without_truth_there_are_p_and_q_and_no_confusion_table(
     assert list(found.curve) == []
     assert list(found.mentions) == []
     assert set(found.names["is_member"]) == {None}
-    assert found.cohort.group == "unknown"
     assert "null_check" not in found.details
     for column in ("p_value", "q_value"):
         assert np.isfinite(np.delete(numbers(found, column), [12, 13])).all()

@@ -24,15 +24,16 @@ from sklearn.metrics import (
 from audit.attack.decisions import Confusion, confusion, f1_interval, held_out_threshold
 from audit.attack.metrics import (
     MAX_ROLES,
-    ScoredNames,
     measures_by_role,
     membership_metrics,
     plain,
     score_file,
 )
+from audit.attack.scores import AttackResult
 from audit.errors import AuditError
 from audit.names.candidates import Candidates, make_candidates
 from audit.stats import auc
+from tests.attack.planted_table import given_attack
 from tests.scored_lists import quick, tpr_at_fpr
 
 LOSSES = Path(__file__).parents[3] / "shared" / "data" / "clinical_mlm_losses"
@@ -121,85 +122,72 @@ def test_f1_interval_contains_f1_up_to_the_bootstraps_own_bias(table: Confusion)
 # --- a whole list (all of its numbers: test_judgement.py) ---
 
 
-def a_list(
-    n_members: int = 40, n_easy: int = 40, n_hard: int = 30, n_unknown: int = 3
-) -> ScoredNames:
+def a_list(n_members: int = 40, n_easy: int = 40, n_hard: int = 30) -> AttackResult:
     rng = np.random.default_rng(0)
-    truth = (True,) * n_members + (False,) * (n_easy + n_hard) + (None,) * n_unknown
-    kinds = ("",) * n_members + ("easy",) * n_easy + ("hard",) * n_hard + ("",) * n_unknown
-    n = len(truth)
-    score = rng.normal(size=n) + np.array([t is True for t in truth])
-    return ScoredNames(
-        is_member=truth,
-        control_kind=kinds,
-        scores={"mean_log_ratio": score, "difference": rng.normal(size=n)},
-        rules={"paper": score > 0.5},
-        baselines={"general_alone": rng.normal(size=n), "popularity": rng.normal(size=n)},
-        baseline_rules={"paper_general": rng.normal(size=n) > 0},
-        fixed_score="mean_log_ratio",
-        undecided={"paper": np.abs(score - 0.5) < 0.2},
+    listed = make_candidates([("F", "L")] * n_members, is_member=True)
+    for kind, n in (("easy", n_easy), ("hard", n_hard)):
+        listed += make_candidates([("G", "M")] * n, is_member=False, control_kind=kind)
+    listed += make_candidates([("Una", "Known")] * 3)
+    score = rng.normal(size=len(listed)) + [one is True for one in listed.is_member]
+    listed = replace(listed, popularity=tuple(rng.random(len(listed)).tolist()))
+    values = {"residual": score, "difference": score - 0.5,
+              "general_mean_log": rng.normal(size=len(listed))}  # fmt: skip
+    return scored_by(listed, values, error=0.1)
+
+
+def scored_by(listed: Candidates, values: dict[str, np.ndarray], *, error: float) -> AttackResult:
+    return given_attack(
+        listed, {name: np.stack([x, np.full(len(x), error)]) for name, x in values.items()}
     )
 
 
 def test_every_ranking_is_that_of_its_own_rows() -> None:
-    names = a_list()
-    metrics = membership_metrics(names, seed=1)
-    assert (list(metrics["strata"]), metrics["n_unknown"]) == (["all", "easy", "hard"], 3)
-    for kind, stratum in metrics["strata"].items():
+    attack = a_list()
+    strata = membership_metrics(attack, seed=1)["strata"]
+    assert list(strata) == ["all", "easy", "hard"]
+    for kind, stratum in strata.items():
         rows = np.array(
             [
                 t is True or (t is False and kind in ("all", k))
-                for t, k in zip(names.is_member, names.control_kind, strict=True)
+                for t, k in zip(attack.listed.is_member, attack.listed.control_kind, strict=True)
             ]
         )
-        truth = np.array([t is True for t in names.is_member])[rows]
+        truth = np.array([t is True for t in attack.listed.is_member])[rows]
         assert (stratum["n_members"], stratum["n_controls"]) == (40, (~truth).sum())
-        for name, column in {**names.scores, **names.baselines}.items():
+        assert list(stratum["scores"]) == ["difference", "residual"]
+        for name, column in attack.rankings().items():
             ranking = {**stratum["scores"], **stratum["baselines"]}[name]
             assert ranking.auc.value == auc(column[rows], truth)
             assert ranking.auc.low < ranking.auc.value < ranking.auc.high
             assert dict(ranking.tpr_at_fpr)[0.1].value == tpr_at_fpr(column[rows], truth, fpr=0.1)
-            held_out = stratum["held_out"][name]
             expected = held_out_threshold(column[rows], truth, seed=1)
-            assert (held_out["confusion"], held_out["thresholds"]) == expected
+            assert stratum["held_out"][name]["confusion"] == expected
 
 
 def test_rules_and_undecided_names_are_counted_by_hand() -> None:
-    names = ScoredNames(
-        is_member=(True, True, True, False, False, None),
-        control_kind=("", "", "", "given", "given", ""),
-        scores={"score": np.array([3.0, 2.0, 1.0, 2.5, 0.0, 9.0])},
-        rules={"paper": np.array([True, True, False, True, False, True])},
-        baselines={},
-        baseline_rules={"paper_general": np.array([True] * 6)},
-        fixed_score="score",
-        undecided={"paper": np.array([False, True, True, False, True, True])},
-    )
-    metrics = membership_metrics(names, seed=1, threshold=2.0)
-    assert list(metrics["strata"]) == ["all", "given"]
-    stratum = metrics["strata"]["all"]
-    rule, general = stratum["rules"]["paper"], stratum["baseline_rules"]["paper_general"]
+    listed = make_candidates([("F", "L")] * 3, is_member=True)
+    listed += make_candidates([("G", "M")] * 2, is_member=False, control_kind="given")
+    listed += make_candidates([("Una", "Known")])
+    # Errors of 0.1 and ten blocks: what lies within 0.226 of zero is undecided.
+    value = np.array([3.0, 0.2, -0.1, 2.5, -0.2, 0.1])
+    attack = scored_by(listed, dict.fromkeys(("residual", "difference", "general_mean_log"), value),
+                   error=0.1)  # fmt: skip
+    strata = membership_metrics(attack, seed=1)["strata"]
+    assert list(strata) == ["all", "given"]
+    rule = strata["all"]["rules"]["difference_above_zero"]
     assert (rule["confusion"], rule["n_undecided"]) == (Confusion(tp=2, fn=1, fp=1, tn=1), 3)
-    # Undecided: members 1, 2 and control 4.
     assert rule["all_right"] == Confusion(tp=3, fn=0, fp=1, tn=1)
     assert rule["all_wrong"] == Confusion(tp=1, fn=2, fp=2, tn=0)
-    assert (general["confusion"], general["n_undecided"]) == (Confusion(3, 0, 2, 0), None)
-    assert stratum["always_member"]["confusion"] == Confusion(3, 0, 2, 0)
-    # Strictly greater than 2: the member at 2 is not flagged.
-    free = stratum["free"]
-    assert (free["confusion"], free["thresholds"]) == (Confusion(tp=1, fn=2, fp=1, tn=1), [2.0])
+    assert strata["all"]["always_member"]["confusion"] == Confusion(3, 0, 2, 0)
 
 
 def test_unscored_names_are_left_out_of_scores_and_counted() -> None:
-    names = a_list()
-    score = names.scores["mean_log_ratio"].copy()
-    score[[0, 50]] = math.nan  # one member, one easy control
-    names = replace(names, scores={"mean_log_ratio": score})
-    stratum = membership_metrics(names, seed=1, threshold=0.0)["strata"]["all"]
-    ranking, free = stratum["scores"]["mean_log_ratio"], stratum["free"]
+    attack = a_list()
+    attack.scores["residual"][0, [0, 50]] = math.nan  # one member, one easy control
+    stratum = membership_metrics(attack, seed=1)["strata"]["all"]
+    ranking, held_out = stratum["scores"]["residual"], stratum["held_out"]["residual"]
     assert (ranking.n_members, ranking.n_controls, ranking.n_not_scored) == (39, 69, 2)
-    assert (free["n_not_scored"], free["confusion"].n_members) == (2, 39)
-    assert stratum["held_out"]["mean_log_ratio"]["n_not_scored"] == 2
+    assert (held_out["confusion"].n_members, held_out["confusion"].n_controls) == (39, 69)
 
 
 def test_long_lists_have_fewer_replicates_but_for_the_two_that_are_read_first() -> None:
@@ -208,7 +196,7 @@ def test_long_lists_have_fewer_replicates_but_for_the_two_that_are_read_first() 
         name: one.n_replicates for name, one in (stratum["scores"] | stratum["baselines"]).items()
     }
     assert n_of == {
-        "mean_log_ratio": 2000, "difference": 500, "general_alone": 2000, "popularity": 500,
+        "residual": 2000, "difference": 500, "general_alone": 2000, "popularity": 500,
     }  # fmt: skip
 
 
@@ -229,27 +217,27 @@ def names_of(roles: list[str], *, n_controls: int = 4) -> Candidates:
     return replace(listed, role=(*roles, *[""] * n_controls))
 
 
-def measured(names: Candidates, score: np.ndarray, **more: Any) -> list[dict[str, Any]]:
-    scores = (score, -score)
-    return measures_by_role(names, scores=scores, flags=[one > 2 for one in scores], **more)
+def measured(names: Candidates, score: np.ndarray) -> list[dict[str, Any]]:
+    attack = scored_by(names, {"residual": score, "general_mean_log": -score}, error=0.1)
+    return measures_by_role(attack, score > 2, general_flag=-score > 2)
 
 
 def test_each_role_is_ranked_against_the_same_controls_by_hand() -> None:
     names = names_of(["patient", "staff", "patient", "staff", "patient"])
     names = replace(names, role=(*names.role[:5], "staff", "", "", ""))
     score = np.array([9.0, 1.5, 3.0, 0.5, math.nan, 2.5, 1.0, 0.0, 2.0])
-    patient, staff = measured(names, score, threshold=1.2)
-    counts = ("role", "n_members", "n_controls", "n_not_scored", "n_role_controls")
-    assert [patient[key] for key in counts] == ["patient", 3, 4, 1, 0]
-    assert [staff[key] for key in counts] == ["staff", 2, 4, 0, 1]
+    patient, staff = measured(names, score)
+    counts = ("role", "n_members", "n_controls")
+    assert [patient[key] for key in counts] == ["patient", 3, 4]
+    assert [staff[key] for key in counts] == ["staff", 2, 4]
     assert (patient["median_mentions"], staff["median_mentions"]) == (3, 3)
     # 1.5 beats 0 and 1, 0.5 beats 0: 3 of 8 pairs.
     aucs = [[role[key]["value"] for key in ("auc", "general_auc")] for role in (patient, staff)]
     assert aucs == [[1.0, 0.0], pytest.approx([3 / 8, 5 / 8])]
-    rates = ("flagged", "role_controls_flagged", "above", "general_flagged")
+    rates = ("flagged", "role_controls_flagged", "general_flagged")
     of_role = [[(role[key]["n_hits"], role[key]["n_total"]) for key in rates]
                for role in (patient, staff)]  # fmt: skip
-    assert of_role == [[(2, 2), (0, 0), (2, 2), (0, 2)], [(0, 2), (1, 1), (1, 2), (0, 2)]]
+    assert of_role == [[(2, 2), (0, 0), (0, 2)], [(0, 2), (1, 1), (0, 2)]]
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-5, 5)), min_size=2, max_size=12))

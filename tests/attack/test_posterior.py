@@ -17,7 +17,6 @@ from scipy import stats
 
 from audit.attack.posterior import PosteriorShard, chain_shard, draw_inputs, posterior_shard
 from audit.attack.prompts import PosteriorTask, Template, layouts, n_chain_rows, n_rows
-from audit.models.forward import body_of
 from audit.models.load import load_model
 from audit.notes.passages import Passage
 from tests.attack.make_posterior import NAMES, PASSAGES, RIGHT, plain_pieces, plain_task, task_of
@@ -156,7 +155,7 @@ class Table(torch.nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.bert = TableBody()
+        self.base_model = TableBody()
         self.cls = torch.nn.Identity()
 
 
@@ -283,7 +282,7 @@ def test_no_two_inputs_share_their_masks(folder: Path, kind: str, micro_batch: i
     def keep(_: Any, __: Any, output: Any) -> None:
         seen.extend(row.numpy().tobytes() for row in output.last_hidden_state[:, 0])
 
-    handle = body_of(model).register_forward_hook(keep)
+    handle = model.base_model.register_forward_hook(keep)
     for shard in (0, 1):
         run(model, task, 30, shard=shard, kind=kind)
     handle.remove()

@@ -73,7 +73,7 @@ def test_every_part_of_a_question_changes_its_digest_and_nothing_else_does(
         *({"passages": one} for one in (other, None) if scenario == 1),
     ]  # fmt: skip
     changed: list[dict[str, Any]] = [
-        {"seed": 1}, {"threshold": 0.0}, {"threshold": 0.5}, {"dtype": "bfloat16"},
+        {"seed": 1}, {"dtype": "bfloat16"},
         {"candidates": NAMES.rows([1, 0, 2])}, {"candidates": NAMES.rows([0])},
         {"scenario_number": 3 - scenario}, {"hospital": folders["other"]},
         {"general": folders["hospital"], "hospital": folders["general"]},
@@ -109,13 +109,11 @@ def test_every_column_of_a_list_changes_its_digest() -> None:
 
 
 def test_a_question_is_plain_json_without_names_or_paths(folders: dict[str, Path]) -> None:
-    asked = request_of(folders, 2, threshold=0.5)
+    asked = request_of(folders, 2)
     question = asked.question()
     text = json.dumps(question)
     assert not any(secret in text for secret in ("Mary", "Smith", "well", str(folders["other"])))
-    assert [question[key] for key in ("scenario", "n_rows_left_out", "seed", "threshold")] == [
-        2, 1, 0, 0.5,
-    ]  # fmt: skip
+    assert [question[key] for key in ("scenario", "n_rows_left_out", "seed")] == [2, 1, 0]
     assert question["settings"] == PosteriorSettings().plain()
     assert (asked.scenario.number, asked.scenario.resource) == (2, "{ D_public }")
 
@@ -139,8 +137,8 @@ def asked_of(**changes: Any) -> AuditRequest:
         (asked_of, {"scenario_number": 3}, "scenario: must be a whole number from 1 to 2"),
         (asked_of, {"scenario_number": 2, "passages": None}, "passages: Scenario 2 needs"),
         (asked_of, {"candidates": NAMES.rows([])}, "names: The list has no names"),
-        (asked_of, {"dtype": "int8"}, "dtype: is unknown.*float32, bfloat16"),
-        (asked_of, {"device": "tpu"}, "device: is unknown.*auto, cpu, cuda"),
+        (asked_of, {"dtype": "int8"}, "dtype: must be 'float32' or 'bfloat16'"),
+        (asked_of, {"device": "tpu"}, "device: must be 'auto', 'cpu' or 'cuda'"),
         *((asked_of, {"seed": n}, "seed: must be a whole number") for n in (-1, 2**63, True, 1.0)),
         *((GenerationSettings, {name: n}, f"{where}: must be a whole number")
           for name, where, n in (("n_documents", "documents", 0), ("n_steps", "steps", 0),
@@ -168,7 +166,7 @@ def test_what_cannot_be_asked_is_refused(
 def full_request(**changes: Any) -> AuditRequest:
     asked = asked_of(
         scenario=2, generation=GenerationSettings(n_documents=7, temperature=0.5),
-        posterior=PosteriorSettings(n_inputs=9, is_dropout_on=False), seed=2**62, threshold=0.1,
+        posterior=PosteriorSettings(n_inputs=9, is_dropout_on=False), seed=2**62,
         dtype="bfloat16", device="cpu",
     )  # fmt: skip
     return asked.with_(**changes)
@@ -182,7 +180,7 @@ def through_file(request: AuditRequest) -> AuditRequest:
     "changes",
     [
         {},
-        {"scenario_number": 1, "passages": None, "threshold": None, "device": "auto"},
+        {"scenario_number": 1, "passages": None, "device": "auto"},
         {"passages": read_passages(b'{"text": "[NAME] x", "name_id": 1}', file_name="a.jsonl")},
     ],
 )
@@ -195,11 +193,10 @@ def test_a_request_comes_back_as_it_was(changes: dict[str, Any]) -> None:
 
 @given(
     names=st.lists(st.tuples(st.text(min_size=1), st.text()), min_size=1, max_size=5),
-    popularity=st.floats(0, 1) | st.just(math.nan),
 )
 @settings(max_examples=50, deadline=None)
-def test_any_name_comes_back(names: list[tuple[str, str]], popularity: float) -> None:
-    candidates = make_candidates(names, popularity=[popularity] * len(names))
+def test_any_name_comes_back(names: list[tuple[str, str]]) -> None:
+    candidates = make_candidates(names)
     assert repr(through_file(full_request(candidates=candidates)).candidates) == repr(candidates)
 
 
@@ -207,7 +204,7 @@ def test_any_name_comes_back(names: list[tuple[str, str]], popularity: float) ->
     ("path", "value"),
     [
         ("version", 2), ("extra", 1), ("general", None), ("device", "tpu"),
-        ("scenario_number", True), ("threshold", "0"), ("dtype", ["float32"]),
+        ("scenario_number", True), ("threshold", 0.5), ("dtype", ["float32"]),
         ("candidates.first", ["Mary"]), ("candidates.first.0", 3), ("candidates.is_member.0", 1),
         ("candidates.n_mentions.0", 1.5), ("candidates.extra", []),
         ("candidates.popularity", None), ("passages.notes.0", {"row": 1}),

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit import access_log
-from audit.cli import log
+from audit.cli import log, told
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE, data_home
 from tests.repository import REPOSITORY
@@ -269,9 +269,7 @@ def test_the_command_checks_a_log_against_a_seal(
     old = state(folder)
     access_log.record("exported", n_names=2)
     seal = str(log("verify")["seal"])
-    assert f"Its seal: {seal}" in capsys.readouterr().err
     assert log("verify", seal=seal + "\n")["exit_code"] == 0
-    assert "holds what the seal says" in capsys.readouterr().err
     for name in ("head.json", "log.jsonl"):
         (folder / name).write_bytes(old[name])
     assert log("verify", seal=seal)["exit_code"] == 1
@@ -293,15 +291,15 @@ def test_the_command_says_whether_the_log_is_whole_and_shows_it(
 ) -> None:
     access_log.record("exported", who="anna", audit=DIGEST, n_names=3)
     assert log("verify")["exit_code"] == 0
-    assert "is whole: 1 lines" in capsys.readouterr().err
+    assert "log is whole" in capsys.readouterr().err
     shown = log("show", limit=5)
     assert shown["entries"][0]["counts"] == {"n_names": 3}
-    assert "anna  exported  abababababab  n_names=3" in capsys.readouterr().err
+    assert all(word in "\n".join(told(shown)) for word in ("anna", "exported", "ab" * 6))
     lines = folder / "log.jsonl"
     fields = json.loads(lines.read_bytes())
     lines.write_text(json.dumps(fields | {"who": "bert"}) + "\n")
     assert log("verify")["exit_code"] == 1
-    assert "NOT whole: line 1 does not fit" in capsys.readouterr().err
+    assert "NOT whole. The line was changed" in capsys.readouterr().err
 
 
 def test_the_mark_changes_with_the_log(folder: Path) -> None:

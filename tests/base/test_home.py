@@ -146,21 +146,18 @@ def test_the_digest_is_keyed_with_a_salt_of_the_installation(
 
 
 def test_versions_are_those_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {package.name: package for package in installed_packages()}
-    assert found["Python"].version == platform.python_version()
-    assert found["numpy"].version == np.__version__
-    assert all(package.version for package in found.values())
-    assert all(0 < len(package.licence) <= 66 for package in found.values())
-    assert "Apache" in found["transformers"].licence
+    found = installed_packages()
+    assert (found["Python"], found["numpy"]) == (platform.python_version(), np.__version__)
+    assert all(found.values())
     monkeypatch.setattr(home, "PACKAGES", ("no-such-package-at-all",))
-    assert installed_packages()[1] == home.Package("no-such-package-at-all", "", "")
+    assert installed_packages()["no-such-package-at-all"] == ""
 
 
 def test_torch_is_not_imported_for_its_version() -> None:
     script = (
         "import sys\n"
         "from audit.home import installed_packages\n"
-        "assert installed_packages()[1].version\n"
+        "assert all(installed_packages().values())\n"
         "assert not {'torch', 'transformers'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", script], cwd=CHECKOUT, check=True)

@@ -98,13 +98,6 @@ def test_nothing_is_said_of_the_time_left_before_three_percent(clock):
     assert seen[29].seconds_left == pytest.approx(9700)
 
 
-def test_every_phase_has_its_own_share(clock):
-    meter, seen = meter_of({"a": 4.0, "b": 0.0, "c": 10.0})
-    clock.now += 1
-    meter.add("a", 3)
-    assert seen[-1].by_phase == (("a", 0.75), ("b", 1.0), ("c", 0.0))
-
-
 def test_units_out_of_the_store_do_not_shorten_the_time_left(clock):
     meter, seen = meter_of({"a": 1000.0})
     meter.add("a", 900, is_cached=True)

@@ -48,7 +48,6 @@ def test_row_numbers_are_records_as_a_spreadsheet_counts_them(end: str) -> None:
         read_table(text.encode(), what="names")
     table = read_table((text + ",3").encode(), what="names")
     assert table.row_numbers == (2, 4, 5)
-    assert table.blank_rows == (3,)
     assert table.rows[0] == (f"two{end}lines", "1")
 
 

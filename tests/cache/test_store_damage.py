@@ -18,7 +18,7 @@ import diskcache
 import pytest
 
 from cache.payload import seal
-from cache.store import Health, Store, StoreError
+from cache.store import Store, StoreError
 from tests.cache.make_store import contents, quick_disk, store, the_file, value_files
 from tests.cache.make_values import is_right, key_of, put
 from tests.repository import many
@@ -26,39 +26,23 @@ from tests.repository import many
 __all__ = ["quick_disk", "store"]
 
 
-def test_a_damaged_value_is_moved_aside_counted_and_made_again(store: Store) -> None:
-    put(store, 1)
-    path = the_file(store)
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-    assert is_right(store, 1) is None
-    assert store.n_corrupt == 1
-    assert store.keys() == ()
-    assert [p.read_bytes() for p in (store.directory / "quarantine").iterdir()] == [bytes(data)]
-    put(store, 1)
-    assert is_right(store, 1)
-    assert store.n_corrupt == 1
-
-
-def test_values_that_changed_places_are_not_served(store: Store) -> None:
+def test_what_is_damaged_or_of_another_key_is_moved_aside_and_made_again(store: Store) -> None:
     put(store, 1)
     first = the_file(store)
     put(store, 2)
     (second,) = set(value_files(store.directory)) - {first}
-    kept = first.read_bytes()
-    first.write_bytes(second.read_bytes())
-    second.write_bytes(kept)
-    assert [is_right(store, n) for n in (1, 2)] == [None, None]
-    assert store.n_corrupt == 2
-
-
-def test_a_value_with_a_right_seal_and_no_sense_is_moved_aside(store: Store) -> None:
-    put(store, 1)
-    the_file(store).write_bytes(seal(key_of(1), b"no archive"))
-    assert store.get(key_of(1)) is None
-    assert store.n_corrupt == 1
-    assert store.keys() == ()
+    whole, other = first.read_bytes(), second.read_bytes()
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 1
+    aside = set()
+    for n, data in enumerate((bytes(flipped), other, seal(key_of(1), b"no archive")), start=1):
+        first.write_bytes(data)
+        assert is_right(store, 1) is None
+        assert store.n_corrupt == n and store.keys() == (key_of(2),)
+        aside.add(data)
+        assert {p.read_bytes() for p in (store.directory / "quarantine").iterdir()} == aside
+        put(store, 1)
+        assert is_right(store, 1) and first.read_bytes() == whole
 
 
 def database(store: Store) -> Path:
@@ -89,7 +73,6 @@ def test_a_pickle_in_a_row_is_never_run(store: Store, tmp_path: Path, what: str)
     tamper(store, f"UPDATE Cache SET {what} = ? WHERE rowid = 2", pickle.dumps(Canary(canary)))
     assert store.keys() == tuple(sorted((key_of(1), key_of(2))))
     put(store, 3)
-    assert store.check() == Health(3, n_quarantined=0, n_adopted=0, n_removed=0)
     assert all(is_right(store, n) for n in (1, 2, 3))
     assert store.n_corrupt == (what != "mode = 4, value")
     assert not canary.exists()
@@ -117,7 +100,6 @@ def test_a_row_removes_no_file_elsewhere(store: Store, tmp_path: Path, form: str
     tamper(store, "UPDATE Cache SET filename = ?", name)
     the_file(store).unlink()
     put(store, 1)  # over the old row
-    store.check()
     assert is_right(store, 1) and store.keys() == (key_of(1),)
     assert outside.read_bytes() == b"secret"
 
@@ -149,13 +131,12 @@ def test_a_link_or_a_pipe_in_place_of_a_value_is_not_read(store: Store, tmp_path
 )
 def test_foreign_settings_change_nothing(store: Store, name: str, value: Any) -> None:
     put(store, 1)
-    store.close()
     tamper(store, "INSERT OR REPLACE INTO Settings VALUES (?, ?)", name, value)
     put(store, 2)
     assert store.keys() == tuple(sorted((key_of(1), key_of(2))))
     assert store.n_corrupt == (name not in ("eviction_policy", "size_limit", "count"))
-    index, _ = store._opened
-    assert (index.eviction_policy, index.size_limit) == ("none", 2**60)
+    limits = store._indexed(lambda index: (index.eviction_policy, index.size_limit))
+    assert limits == ("none", 2**60)
 
 
 def test_no_key_is_evicted_and_none_expires(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,20 +148,13 @@ def test_no_key_is_evicted_and_none_expires(store: Store, monkeypatch: pytest.Mo
     assert len(store.keys()) == 30
 
 
-def test_every_key_is_on_the_disk_before_its_value(store: Store) -> None:
-    for _ in range(2):  # the second connection too, as every thread makes its own
+def test_the_index_is_synchronous_not_mapped_and_closed_to_others(store: Store) -> None:
+    for mode in (0o600, 0o644):
         put(store, 1)
+        database(store).chmod(mode)
         assert store._indexed(lambda index: index._sql("PRAGMA synchronous").fetchall()) == [(2,)]
         assert store._indexed(lambda index: index._sql("PRAGMA mmap_size").fetchall()) == [(0,)]
-        store.close()
-
-
-def test_an_index_open_to_others_is_closed(store: Store) -> None:
-    put(store, 1)
-    store.close()
-    database(store).chmod(0o644)
-    store.keys()
-    assert stat.S_IMODE(database(store).stat().st_mode) == 0o600
+        assert stat.S_IMODE(database(store).stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("n_before", range(2))
@@ -202,7 +176,7 @@ def test_a_write_that_fails_leaves_nothing_behind(
         with pytest.raises(StoreError, match="full"):
             store.put_record("audit/1", "new")
     assert store.get_record("audit/1") == ("new" if n_before else "old")
-    assert store.check().n_removed == 0
+    assert not [*store.directory.rglob("*.part")]
 
 
 def test_a_directory_with_a_variable_in_its_name_is_refused(
@@ -272,7 +246,6 @@ def test_mutated_stores_serve_no_wrong_value(tmp_path: Path, quick_disk: None) -
         with Store(directory) as store:
             served += [is_right(store, n) for n in range(n_values)]
             store.keys()
-            store.check()
             for n in range(n_values):
                 put(store, n)
             assert all(is_right(store, n) for n in range(n_values))
@@ -284,59 +257,21 @@ def test_mutated_stores_serve_no_wrong_value(tmp_path: Path, quick_disk: None) -
     assert n_corrupt > n_stores / 2
 
 
-def test_a_lost_index_is_made_again_from_the_values(store: Store) -> None:
-    for n in range(5):
-        put(store, n)
-    before = contents(store)
-    store.close()
-    database(store).write_bytes(b"not a database" * 500)
-    assert all(is_right(store, n) for n in range(5))
-    assert store.keys() == tuple(sorted(before))
-    assert store.n_corrupt == 1
-    assert contents(store) == before
-    assert len(value_files(store.directory)) == 5
-
-
-def test_an_index_made_again_is_noticed_by_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_an_index_is_made_again_from_the_values(tmp_path: Path, is_lost: bool) -> None:
     with Store(tmp_path / "results") as one, Store(tmp_path / "results") as two:
-        put(one, 1)
-        two.close()
+        for n in range(5):
+            put(one, n)
+        before = contents(one)
         for path in (one.directory / "index").glob("cache.db*"):
-            path.write_bytes(b"not a database" * 500)
-        assert is_right(two, 1)
-        put(two, 2)
-        assert is_right(one, 2)
-        put(one, 3)
-        assert all(is_right(two, n) for n in (1, 2, 3))
-
-
-def test_a_check_lists_what_a_killed_writer_left(store: Store) -> None:
-    for n in (1, 2, 3):
-        put(store, n)
-    tamper(store, "DELETE FROM Cache WHERE key = ?", key_of(1))
-    value_files(store.directory)[0].with_suffix(".part").write_bytes(b"cut off")
-    assert len(store.keys()) == 2 and is_right(store, 1)
-    assert store.check() == Health(n_values=3, n_quarantined=0, n_adopted=1, n_removed=1)
-    assert len(store.keys()) == 3
-    assert store.check() == Health(n_values=3, n_quarantined=0, n_adopted=0, n_removed=0)
-
-
-def test_a_check_finds_damage_that_nobody_asked_for(store: Store) -> None:
-    put(store, 1)
-    put(store, 2)
-    value_files(store.directory)[0].write_bytes(b"damaged")
-    assert store.check() == Health(n_values=1, n_quarantined=1, n_adopted=0, n_removed=0)
-
-
-def test_a_removed_index_is_made_again_from_the_values(store: Store) -> None:
-    for n in range(5):
-        put(store, n)
-    before = contents(store)
-    store.close()
-    database(store).unlink()
-    assert store.keys() == tuple(sorted(before))
-    assert all(is_right(store, n) for n in range(5))
-    assert contents(store) == before
+            path.unlink() if is_lost else path.write_bytes(b"not a database" * 500)
+        assert all(is_right(two, n) for n in range(5))
+        assert two.keys() == one.keys() == tuple(sorted(before))
+        assert two.n_corrupt == (not is_lost) and contents(two) == before
+        put(two, 5)
+        put(one, 6)
+        assert all(is_right(one, n) and is_right(two, n) for n in range(7))
+        assert len(one.keys()) == 7
 
 
 def test_making_the_index_again_goes_on_where_it_was_cut_off(
@@ -345,7 +280,6 @@ def test_making_the_index_again_goes_on_where_it_was_cut_off(
     for n in range(5):
         put(store, n)
     before = contents(store)
-    store.close()
     database(store).write_bytes(b"not a database" * 500)
     real, n_left = diskcache.Cache.set, [2]
 
@@ -366,7 +300,6 @@ def test_making_the_index_again_goes_on_where_it_was_cut_off(
 
 def test_a_file_in_the_place_of_the_directory_is_said_in_words(store: Store) -> None:
     put(store, 1)
-    store.close()
     shutil.rmtree(store.directory)
     store.directory.write_bytes(b"")
     with pytest.raises(StoreError, match="cannot be read or written"):

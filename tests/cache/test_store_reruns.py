@@ -93,33 +93,3 @@ def test_reruns_beside_jobs_see_every_value(tmp_path: Path, quick_disk: None) ->
         assert min(sessions.n_reruns) > 0
         assert shown.n_corrupt == 0
         assert not (shown.directory / "quarantine").exists()
-
-
-def test_a_store_closed_in_one_thread_serves_the_others(tmp_path: Path, quick_disk: None) -> None:
-    with Store(tmp_path / "results") as shown:
-        for n in range(8):
-            put(shown, n)
-        wrong: list[str] = []
-        end = time.monotonic() + many(2)
-
-        def read(rng: random.Random) -> None:
-            while time.monotonic() < end:
-                try:
-                    if is_right(shown, rng.randrange(8)) is not True:
-                        wrong.append("not served")
-                except StoreError as error:
-                    wrong.append(str(error))
-
-        def close() -> None:
-            while time.monotonic() < end:
-                shown.close()
-
-        threads = [threading.Thread(target=read, args=(random.Random(n),)) for n in range(3)]
-        threads.append(threading.Thread(target=close))
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert wrong == []
-        assert shown.n_corrupt == 0
-        assert not (shown.directory / "quarantine").exists()

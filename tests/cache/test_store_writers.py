@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cache.store import Health, Store, StoreError
+from cache.store import Store, StoreError
 from tests.cache.make_store import contents, quick_disk, store, value_files
 from tests.cache.make_values import is_right, put
 from tests.repository import REPOSITORY
@@ -67,7 +67,6 @@ def test_a_killed_writer_costs_nothing_but_the_value_in_flight(
             assert False not in found
             n_found.append(found.count(True))
             assert found == sorted(found, key=lambda right: right is None)  # no holes
-            store.check()
             for n in range(n_values):
                 put(store, n)
             assert contents(store) == expected
@@ -89,7 +88,7 @@ def test_writers_of_the_same_keys_do_not_harm_each_other(tmp_path: Path, quick_d
             assert writer.returncode == 0
         assert wrong == []
         assert all(is_right(store, n) for n in range(n_values))
-        assert store.check() == Health(n_values, n_quarantined=0, n_adopted=0, n_removed=0)
+        assert len(store.keys()) == n_values
         assert store.n_corrupt == 0
 
 

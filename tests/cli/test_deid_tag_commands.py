@@ -48,10 +48,7 @@ def test_tag_then_score_then_the_list_of_misses(tmp_path, gold, capsys):
     )  # fmt: skip
     assert stat.S_IMODE(misses.stat().st_mode) == 0o600
     said = capsys.readouterr().err
-    assert "高橋" not in said and "みぎわ" not in said and "3 spans in 1 notes" in said
-    lines = tmp_path / "misses.jsonl"
-    deid("score", "--gold", gold, "--pred", pred, "--misses", lines, "--replicates", 20)
-    assert json.loads(lines.read_text("utf-8"))["gold_text"] == "みぎわ町"
+    assert "高橋" not in said and "みぎわ" not in said
 
 
 @pytest.mark.parametrize(
@@ -92,8 +89,6 @@ def test_placeholders_follow_the_note_and_other_languages_are_told(tmp_path, cap
 def test_files_that_cannot_be_used(tmp_path, gold):
     with pytest.raises(AuditError, match="not there"):
         deid("tag", "--notes", tmp_path / "no.jsonl", "--out", tmp_path / "out")
-    with pytest.raises(AuditError, match=r"\.csv or \.jsonl"):
-        deid("score", "--gold", gold, "--pred", gold, "--misses", tmp_path / "a.txt")
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"doc_id": "a", "text": "other", "spans": []}\n')
     with pytest.raises(AuditError):

@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -71,10 +70,6 @@ def texts(corpus: KeptCorpus, file: str) -> dict[int, str]:
     return {line["row"]: line["text"] for line in lines(corpus.path / f"{file}.jsonl")}
 
 
-def summary(corpus: KeptCorpus) -> dict[str, Any]:
-    return json.loads((corpus.path / "summary.json").read_bytes())
-
-
 def built(what: str, folder: Path) -> KeptCorpus:
     """Make one of the corpora whose bytes are written down."""
     if what == "hard rows":
@@ -96,8 +91,7 @@ def built(what: str, folder: Path) -> KeptCorpus:
     else:
         path, choices = EXAMPLE, {"seed": 3, "title": " A  ward ", **CANARIES}
         if what == "sample":
-            choices = {"seed": 1, "sample": 40, "has_left": True, "n_sentences": 2,
-                       "language": "ja"}  # fmt: skip
+            choices = {"seed": 1, "sample": 40}
     return made(folder / "corpus", path, **choices)
 
 
@@ -107,9 +101,8 @@ def digests(corpus: KeptCorpus) -> dict[str, str]:
     found = {}
     for path in corpus.path.iterdir():
         data = path.read_bytes()
-        if path.name in ("corpus.json", "summary.json"):
-            said = {k: v for k, v in json.loads(data).items() if k not in ("created", "faker")}
-            data = json.dumps(said).encode()
+        if path.name == "corpus.json":
+            data = json.dumps(json.loads(data) | {"created": ""}).encode()
         found[path.name] = hashlib.sha256(data).hexdigest()[:16]
     return dict(sorted(found.items()))
 
@@ -143,9 +136,10 @@ def test_every_byte_is_what_it_was_and_the_truth_stands_where_it_says(
     corpus = built(what, tmp_path)
     assert digests(corpus) == GOLDEN[what]
     kinds = check_truth(corpus)
-    said = summary(corpus)
-    n_planted = sum(map(int, names_of(corpus, "canary").n_mentions))
-    assert sum(kinds.values()) == said["n_inserted"] + n_planted
+    found = read_examination(corpus.path)
+    if corpus.kind == "dummy":
+        n_planted = sum(map(int, names_of(corpus, "canary").n_mentions))
+        assert sum(kinds.values()) == sum(one.n for one in found.inserted) + n_planted
     assert {path.stat().st_mode & 0o777 for path in corpus.path.iterdir()} == {0o600}
     assert corpus.path.stat().st_mode & 0o777 == 0o700
     if what == "hard rows":
@@ -165,15 +159,6 @@ def test_the_example_notes_are_mimics_with_every_kind_of_placeholder() -> None:
     assert {place.kind for place in found} >= {*CATEGORIES.values()}
 
 
-def test_workers_change_no_byte(
-    notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("audit.corpus.make._BATCH_NOTES", 7)
-    one = made(tmp_path / "1", notes, seed=1, **CANARIES)
-    two = made(tmp_path / "2", notes, seed=1, n_workers=2, **CANARIES)
-    assert contents(one.path) == contents(two.path)
-
-
 def test_the_examination_counts_what_is_there(notes: Path, tmp_path: Path) -> None:
     corpus = made(tmp_path / "c", notes, seed=1)
     found = read_examination(corpus.path)
@@ -188,8 +173,7 @@ def test_the_examination_counts_what_is_there(notes: Path, tmp_path: Path) -> No
         {"category": "Spaceship", "kind": "unknown", "n": 1, "first_row": 24}
     ]
     counts = {(each.control_kind, each.role): each.n for each in found.candidates}
-    assert counts["", "patient"] == counts["easy", ""] == counts["matched", ""] == 6
-    assert dict(found.carriers)["patient"] == ((1, 6),)
+    assert counts["", "patient"] == counts["easy", ""] == counts["hard", ""] == 6
     members = names_of(corpus, "patient")
     assert (members.n_mentions, members.sex) == ((1, 2, 3, 4, 5, 6), ("M",) * 6)
     passages = read_passages((corpus.path / "passages.jsonl").read_bytes(), file_name="p.jsonl")
@@ -225,7 +209,7 @@ def test_controls_stand_nowhere_and_canaries_as_often_as_planned(
     before, after = (texts(each, "public") for each in (plain, corpus))
     assert sum(before[row] != after[row] for row in before) == 9
     assert not [name for name in full_names(canaries) if name in " ".join(after.values())]
-    controls = names_of(corpus, "easy", "hard", "recombined", "matched")
+    controls = names_of(corpus, "easy", "hard", "recombined")
     assert len(controls) > 12
     assert not [name for name in full_names(controls) if name.lower() in text.lower()]
     staff = names_of(corpus, "staff")
@@ -255,19 +239,13 @@ def test_identified_notes_with_a_register(tmp_path: Path) -> None:
     assert full_names(members) == ["Anna Sandoval", "Boris Youngblood"]
     assert (found.mention_table, members.sex) == (((2, 1), (1, 1)), ("F", "M"))
     assert (found.n_patients, found.n_named_patients) == (4, 2)
-    said = summary(corpus)
-    counts = {"n_notes": 5, "n_unregistered": 0, "n_others": 1, "n_registered": 4, "n_named": 3}
-    assert {name: said[name] for name in counts} == counts
-    assert said["forms"] == {"first": 1, "first+last": 3, "last": 2}
     assert set(lines(corpus.path / "public.jsonl")[0]) == {"row", "category", "text"}
     public = texts(corpus, "public").values()
     assert not [
         text for text in public if re.search("anna|sandoval|youngblood|overton", text, re.I)
     ]
-    people = {line["patient_id"]: line for line in lines(corpus.path / "people.jsonl")}
-    counts = ("n_notes_named", "n_mentions", "n_full_names", "n_in_notes_of_others")
-    assert [[people[who][name] for name in counts] for who in "134"] == [
-        [2, 2, 2, 0], [1, 2, 0, 1], [0, 0, 0, 0],
+    assert [each["names"][0][0] for each in lines(corpus.path / "people.jsonl")] == [
+        "Anna", "Boris", "Carla", "Nobody",
     ]  # fmt: skip
     japanese = built("japanese register", tmp_path / "home")
     assert full_names(names_of(japanese, "patient")) == ["見本太郎", "鈴木花子"]
@@ -292,7 +270,7 @@ def test_the_single_token_rule_leaves_names_out(tmp_path: Path, notes: Path) -> 
     kept = {(f.lower(), last.lower()) for f, last in zip(members.first, members.last, strict=True)}
     assert kept == {name for name in people if set(name) <= set(words)}
     assert read_examination(corpus.path).n_not_one_token == 6 - len(kept) > 0
-    for name in full_names(names_of(corpus, "easy", "hard", "recombined", "matched")):
+    for name in full_names(names_of(corpus, "easy", "hard", "recombined")):
         assert set(name.lower().split()) <= set(words)
 
 
@@ -351,19 +329,6 @@ with corpus_folder(Path(sys.argv[1]), names=["private.jsonl"]) as files:
     print("writing", flush=True)
     sys.stdin.read()
 """
-WITH_WORKERS = """
-import sys, time, multiprocessing
-from pathlib import Path
-from audit.corpus.make import CorpusTask, make_corpus
-def told(report):
-    pids = [child.pid for child in multiprocessing.active_children()]
-    if pids:
-        print(*pids, flush=True)
-        time.sleep(60)
-if __name__ == "__main__":
-    make_corpus(CorpusTask(notes=Path(sys.argv[1]), n_workers=2), out=Path(sys.argv[2]),
-                progress=told)
-"""
 
 
 def started(tmp_path: Path, script: str, *arguments: Path) -> subprocess.Popen[bytes]:
@@ -388,25 +353,3 @@ def test_a_killed_build_is_not_taken_for_a_corpus(notes: Path, tmp_path: Path) -
         CORPORA.at(out)
     assert made(out, notes, seed=1).n_notes == 23
     assert list(out.parent.iterdir()) == [out]
-
-
-def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
-    # Many small batches, so that there are workers while progress is told.
-    rows = [note_row(i, patient=i, text="word " * 20_000) for i in range(60)]
-    notes = write_notes(tmp_path / "n.csv", rows)
-    with started(tmp_path, WITH_WORKERS, notes, tmp_path / "out") as process:
-        assert process.stdout
-        pids = [int(pid) for pid in process.stdout.readline().split()]
-        process.send_signal(signal.SIGKILL)
-    assert pids
-    deadline = time.monotonic() + 30
-    while any(map(is_running, pids)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not any(map(is_running, pids))
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +31,8 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_order_survives_json() -> None:
     order = CorpusTask(
-        notes=Path("n.csv"), columns=(("text", "body"),), register_id="notes/r.csv", sample=5,
-        canary_counts=(1, 8), tokenizer=Path("model"), title="T", has_left=True,
+        notes=Path("n.csv"), columns=(("text", "body"),), register_file=Path("r.csv"), sample=5,
+        canary_counts=(1, 8), tokenizer=Path("model"), title="T",
     )  # fmt: skip
     assert CorpusTask.ordered(json.loads(json.dumps(order.plain()))) == order
     assert (order.kind, order.has_canaries) == ("register", True)
@@ -47,15 +46,12 @@ def test_an_order_survives_json() -> None:
 @pytest.mark.parametrize(
     ("choices", "words"),
     [
-        ({"file_id": "a"}, "notes: One file or folder of notes is needed."),
-        ({"notes": None}, "notes: One file or folder of notes is needed."),
+        ({"notes": None}, "notes"),
         ({"kind": "other"}, "kind"),
         ({"columns": (("text", "a"), ("text", "b"))}, "columns: A column is given for no field"),
         ({"columns": (("body", "a"),)}, "columns: A column is given for no field"),
         ({"seed": -1}, "seed"),
         ({"seed": True}, "seed"),
-        ({"n_workers": 0}, "workers"),
-        ({"n_workers": 65}, "workers"),
         ({"sample": 0}, "sample"),
         ({"canary_counts": (1, 1)}, "canaries: The numbers of mentions are not distinct"),
         ({"canary_counts": (0,)}, "canary"),
@@ -63,8 +59,6 @@ def test_an_order_survives_json() -> None:
         ({"canary_counts": tuple(range(1, 14))}, "canary"),
         ({"n_canaries": -1}, "canaries"),
         ({"n_canaries": 1001}, "canaries"),
-        ({"n_sentences": 51}, "sentences"),
-        ({"language": "fr"}, "language"),
         ({"title": "t" * 81}, "title"),
         ({"corpus_id": "../../etc"}, "corpus_id"),
     ],
@@ -77,7 +71,7 @@ def test_what_cannot_be_made_is_refused(choices: dict[str, Any], words: str) -> 
 
 def contact(seen: list[Progress], *, stop_at: float = 2.0) -> Contact:
     return Contact(
-        lambda progress, part: seen.append(progress),
+        lambda progress: seen.append(progress),
         lambda: bool(seen) and seen[-1].share >= stop_at,
         lambda text: None,
     )
@@ -107,7 +101,7 @@ def test_an_order_becomes_a_kept_corpus_once(tmp_path: Path) -> None:
 def test_what_makes_another_question(tmp_path: Path) -> None:
     notes, register = register_files(tmp_path)
     one = CorpusTask(notes=notes).question()
-    same = CorpusTask(notes=notes, title="T", n_workers=2).question()
+    same = CorpusTask(notes=notes, title="T").question()
     assert one.digest == same.digest and one.order["corpus_id"] != same.order["corpus_id"]
     changed: list[dict[str, Any]] = [
         {"seed": 1}, {"canary_counts": (1,)}, {"out": tmp_path / "o"}, {"register_file": register},
@@ -162,55 +156,25 @@ def test_from_notes_to_a_list_and_passages(
         capsys, "build", "--notes", notes, "--title", "Mine", "--canaries", "1,2",
         "--canary-names", 2, "--sample", 20, "--json",
     )  # fmt: skip
-    assert code == 0 and "table 4" in err
+    assert code == 0
     corpus_id = built["corpus"]["corpus_id"]
     assert call(capsys, "list", "--json")[1]["corpora"] == [built["corpus"]]
     code, found, _ = call(capsys, "mentions", "--corpus", corpus_id, "--json")
     assert found["coverage"]["forms"]["is_a"] > 9 and found["canaries"] == [[1, 2], [2, 2]]
     code, written, _ = call(
         capsys, "candidates", "--corpus", built["folder"], "--out", tmp_path / "lists",
-        "--controls", "easy,hard,recombined", "--keep", "--json",
+        "--controls", "easy,hard,recombined", "--json",
     )  # fmt: skip
     assert code == 0 and set(written["by_role"]) == {"canary", "patient"}
     names = read_names((tmp_path / "lists" / "names.csv").read_bytes())
     passages = read_passages((tmp_path / "lists" / "passages.jsonl").read_bytes())
     assert (len(names.candidates), len(passages)) == (written["n_names"], written["n_passages"])
-    assert re.fullmatch("[0-9a-f]{12}", written["names"])
-    code, checked, _ = call(
-        capsys, "check", "--corpus", corpus_id, "--names", tmp_path / "lists" / "names.csv",
-        "--json",
-    )  # fmt: skip
-    assert code == 0 and checked["n_members_in_full"] == checked["n_members"]
     assert call(capsys, "forget", corpus_id)[0] == 0
     assert call(capsys, "list", "--json")[1] == {"corpora": []}
     notes, register = register_files(tmp_path)
-    code, found, err = call(
-        capsys, "build", "--notes", notes, "--register", register, "--left", "--json"
-    )
+    code, found, err = call(capsys, "build", "--notes", notes, "--register", register, "--json")
     assert (code, found["corpus"]["kind"], found["n_positives"]) == (0, "register", 2)
     assert "Sandoval" not in err
-
-
-def test_mentions_of_plain_notes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    notes = tmp_path / "n.jsonl"
-    texts = ["Seen: Ada Quist is a 42 year old woman.", "The patient is a 3 day old boy."]
-    notes.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts) + "{bad\n")
-    _, found, err = call(capsys, "mentions", "--notes", notes, "--json")
-    assert "Quist" not in json.dumps(found) + err
-    (mention,) = found.pop("mentions")
-    assert texts[0][mention.pop("name_start") : mention.pop("name_end")] == "Ada Quist"
-    assert {name: mention[name] for name in ("row", "note_id", "form", "age_years", "is_full")} == {
-        "row": 1, "note_id": "1", "form": "is_a", "age_years": 42.0, "is_full": True,
-    }  # fmt: skip
-    assert found.pop("without_a_mention")["generic"] == 1
-    assert found == {"n_notes": 2, "n_refused": 1, "n_mentions": 1, "by_form": {"is_a": 1},
-                     "n_left_out": 0}  # fmt: skip
-    _, found, _ = call(capsys, "mentions", "--notes", notes, "--names", "--json")
-    assert found["mentions"][0]["last"] == "Quist"
-    assert main(["corpus", "mentions", "--notes", str(notes), "--names"]) == 0
-    out, err = capsys.readouterr()
-    assert out.replace('"', "").split() == ["first,last,n_mentions", "Ada,Quist,1"]
-    assert "Quist" not in err
 
 
 @pytest.mark.parametrize(
@@ -221,9 +185,8 @@ def test_mentions_of_plain_notes(tmp_path: Path, capsys: pytest.CaptureFixture[s
         (["build", "--notes", "n.csv", "--column", "body"], "no FIELD=NAME"),
         (["build", "--notes", "n.csv", "--canaries", "500"], "notes are needed"),
         (["mentions", "--corpus", "0123456789ab"], "This is not kept here"),
-        (["mentions", "--corpus", "0123456789ab", "--names"], "It goes with --notes"),
-        (["mentions", "--notes", "one.txt"], "one text, not a table"),
-        (["candidates", "--corpus", "."], "It is damaged"),
+        (["build", "--notes", "one.txt"], "one text, not a table"),
+        (["candidates", "--corpus", ".", "--out", "o"], "It is damaged"),
     ],
 )
 def test_bad_input_is_told_in_words(

@@ -73,7 +73,7 @@ def make_score(
 
 def quiet() -> Contact:
     """A contact to which nobody listens."""
-    return Contact(lambda progress, part: None, lambda: False, lambda text: None)
+    return Contact(lambda progress: None, lambda: False, lambda text: None)
 
 
 def _note(doc_id: str, pieces: Sequence[tuple[str, str]], *, patient: str) -> TaggedDocument:

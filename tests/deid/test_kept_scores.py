@@ -70,9 +70,7 @@ def test_an_order_is_one_question_and_one_kept_score() -> None:
     assert (question.kind, question.label, question.device) == ("score", "", SHORT)
     assert ScoreTask.ordered(plain) == task.with_(score_id=plain["score_id"])
     seen: list[Progress] = []
-    contact = Contact(
-        lambda progress, part: seen.append(progress), lambda: False, lambda text: None
-    )
+    contact = Contact(lambda progress: seen.append(progress), lambda: False, lambda text: None)
     (score_id,) = ScoreTask.ordered(plain).run(contact)
     assert (seen[-1].share, {one.phase for one in seen}) == (1, {"comparing the spans"})
     one, content = SCORES.get(score_id), content_of(score_id)

@@ -11,7 +11,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from audit.notes.formats import TagCensus, scan_tags
+from audit.notes.formats import scan_tags
 from audit.notes.spans import TYPES, Span, TaggedDocument, tagged
 
 SETS = ("unseen", "unseen_second")
@@ -33,7 +33,7 @@ def unseen(name: str, language: str) -> tuple[TaggedDocument, ...]:
     for part in re.split(r"^### ", text, flags=re.MULTILINE)[1:]:
         title, _, body = part.partition("\n")
         scanned = scan_tags(body.rstrip("\n"))
-        assert scanned.census == TagCensus(n_tags=len(scanned.spans)), title
+        assert scanned.n_malformed == 0, title
         notes.append(tagged(title, text=scanned.plain, spans=scanned.spans))
     return tuple(notes)
 

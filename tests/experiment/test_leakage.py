@@ -10,7 +10,6 @@ import stat
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.attack import judgement, metrics
-from audit.attack.cohort import cohort_test
-from audit.cli import FieldsOf, leakage_task, main, parsed
+from audit import cli
+from audit.attack import metrics
 from audit.deid.taggers import known_taggers
 from audit.demo import DemoTask
 from audit.errors import AuditCancelled, AuditError
@@ -329,7 +327,6 @@ def small() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(judgement, "cohort_test", partial(cohort_test, n_permutations=99))
         patch.setattr(metrics, "N_REPLICATES", 100)
         patch.setattr(leakage, "N_REPLICATES", 100)
         patch.setattr(leakage, "SETTINGS", {"n_rows": 4, "n_tokens_per_row": (32,)})
@@ -415,8 +412,8 @@ def test_stopped_in_the_middle_it_goes_on_to_the_same_tables(
 
 
 def order_of(*options: str) -> LeakageTask:
-    given_ = parsed(["experiment", "--deid", "--out", "x", *options])
-    return leakage_task(FieldsOf(LeakageTask).chosen(given_), is_quick="quick" in given_)
+    asked = cli.arguments_of(cli.parsed(["deid", "leakage", "--out", "x", *options]))
+    return cli.leakage_task(asked["given"], is_quick="quick" in asked)
 
 
 def test_options_become_an_order() -> None:
@@ -436,7 +433,7 @@ def test_one_command_writes_its_private_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leakage, "run_leakage", lambda order, **_: tiny_tables(order))
-    code = main(["experiment", "--deid", "--quick", "--out", str(tmp_path / "out"), "--json"])
+    code = cli.main(["deid", "leakage", "--quick", "--out", str(tmp_path / "out"), "--json"])
     out, err = capsys.readouterr()
     assert code == 0, err
     assert [arm["kind"] for arm in json.loads(out)["arms"]] == ["raw", "perfect", "mentions"]
@@ -444,7 +441,7 @@ def test_one_command_writes_its_private_files(
     files = sorted((tmp_path / "out").iterdir())
     assert [path.name for path in files] == ["leakage.json", "leakage.md"]
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
-    main(["jobs", "--json"])
+    cli.main(["jobs", "--json"])
     (job,) = json.loads(capsys.readouterr().out)["jobs"]
     assert (job["kind"], job["state"]) == ("leakage", "done")
 
@@ -452,15 +449,14 @@ def test_one_command_writes_its_private_files(
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (("--deid", "--tagger", "nobody"), "tagger"), (("--deid", "--miss", "0.5,0.1"), "shares"),
-        (("--deid", "--miss", "2"), "shares"), (("--deid", "--epochs", "0"), "epochs"),
-        (("--deid", "--inputs", "0"), "inputs"), ((), "--notes"),
+        (("--tagger", "nobody"), "tagger"), (("--miss", "0.5,0.1"), "shares"),
+        (("--miss", "2"), "shares"), (("--epochs", "0"), "epochs"), (("--inputs", "0"), "inputs"),
     ],
 )  # fmt: skip
 def test_wrong_options_are_told_plainly(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: tuple[str, ...], said: str
 ) -> None:
-    code = main(["experiment", "--out", str(tmp_path), *wrong])
+    code = cli.main(["deid", "leakage", "--out", str(tmp_path), *wrong])
     out, err = capsys.readouterr()
     assert (code, out) == (2, "")
     assert said in err and "Traceback" not in err

@@ -65,7 +65,7 @@ def result(arm: Arm, *, is_exposed: Sequence[bool], scores: Sequence[float]) -> 
         digest=arm.code, question={}, scenario={"number": 2}, models={},
         candidates={}, fixed_score="score", columns=list(columns), names=columns,
         measures={"strata": {}}, verdict={"state": "leak_found"},
-        cohort={}, curve=(), mentions=(), details={}, notes=(), made={},
+        curve=(), mentions=(), details={}, notes=(), made={},
     )  # fmt: skip
     counts = {"identifier": (n, n - sum(is_exposed), 0, 0), "quasi_identifier": (3, 2, 30, 20)}
     row = arm_row(

@@ -15,7 +15,7 @@ from audit.errors import AuditCancelled, AuditError
 from audit.home import data_home
 from audit.jobs import child
 from audit.progress import Progress
-from audit.task import Contact, Setting, Task
+from audit.task import Contact, Task
 from cache.store import Store
 from tests.cache.make_values import do_not_wait_for_the_disk, is_right, put
 from tests.jobs import fake_jobs  # noqa: F401 (makes the kinds known)
@@ -34,10 +34,6 @@ class _Fake(Task):
     path: Path = Field(default=Path(), strict=False)
     n: int = 0
     is_held: bool = False
-    micro_batch: int = 1
-
-    def with_less_memory(self) -> dict[str, Setting]:
-        return {"micro_batch": self.micro_batch // 2} if self.micro_batch > 1 else {}
 
 
 class Count(_Fake):
@@ -50,13 +46,12 @@ class Count(_Fake):
         for i in range(len(self.path.read_text().splitlines()), self.n):
             while (self.path.parent / "hold").exists() or self.is_held:
                 time.sleep(0.01)
-                progress = Progress("general model: documents", i, self.n, 9.0)
-                contact.report(progress, (("n_documents", i),))
+                contact.listen(Progress("general model: documents", i, self.n, 9.0))
                 if contact.should_stop():
                     raise AuditCancelled
             with self.path.open("a") as file:
                 file.write(f"{i} {os.getpid()}\n")
-            contact.report(Progress("general model: documents", i + 1, self.n, None), ())
+            contact.listen(Progress("general model: documents", i + 1, self.n, None))
             if contact.should_stop():
                 raise AuditCancelled
         return (f"{self.n:064d}",)
@@ -79,7 +74,7 @@ class Shards(Task):
                 if is_right(store, n) is None:
                     put(store, n)
                     time.sleep(0.02)
-                contact.report(Progress("general model: documents", n, len(numbers), None), ())
+                contact.listen(Progress("general model: documents", n, len(numbers), None))
         return (f"{self.first:064d}",)
 
 

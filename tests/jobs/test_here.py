@@ -83,7 +83,7 @@ def test_a_command_waits_for_the_device_and_says_so(home: Path, tmp_path: Path) 
     until_state(first, "running")
     command = Command(counting(tmp_path / "b", digest="b"))
     until(lambda: command.said)
-    assert command.said[0].startswith("Waiting for 1 other job(s) on cpu, first count ")
+    assert command.said[0].startswith("Waiting for 1 other job(s) on cpu. This is job ")
     (tmp_path / "hold").unlink()
     command.wait()
     assert command.result is not None

@@ -14,14 +14,12 @@ from typing import Any
 
 import pytest
 
-from audit.cli import main
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE
 from audit.jobs import service, table
 from audit.jobs import table as orders
-from audit.jobs.here import waiting_line
 from audit.jobs.locks import device_lock, jobs_dir
-from audit.jobs.table import Failure, Job, Wait
+from audit.jobs.table import Failure, Job
 from audit.progress import Progress
 from audit.task import Question, queue_of
 
@@ -58,11 +56,10 @@ def test_a_job_goes_through_its_states() -> None:
     running = service.job(job.job_id)
     assert (running.state, running.stage, running.n_attempts) == ("running", "loading", 1)
     progress = Progress("hospital model: chain", 1, 2, 7.5)
-    table.note_progress(job.job_id, progress, part=(("n_inputs", 1000),))
+    table.note_progress(job.job_id, progress)
     running = service.job(job.job_id)
     assert (running.stage, running.share, running.seconds_left) == ("hospital_chain", 0.5, 7.5)
-    assert service.finished_part(running) == 1000
-    failure = Failure("It broke.", "here", "Mend it.", (("micro_batch", 4),))
+    failure = Failure("It broke.", "here", "Mend it.")
     assert table.end(job.job_id, state="failed", failure=failure)
     assert not table.end(job.job_id, state="done", result=("x",))
     failed = service.job(job.job_id)
@@ -99,53 +96,7 @@ def test_turns_are_by_asking_and_a_resumed_job_is_the_last() -> None:
     found = table.oldest_queued("cpu")
     assert found is not None
     assert found.job_id == b.job_id
-    board = service.board()
-    assert [j.job_id for j in board.active] == [
-        b.job_id, c.job_id, a.job_id, elsewhere.job_id,
-    ]  # fmt: skip
-
-
-def test_how_long_a_job_waits_is_told_from_those_before_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(service, "recover", lambda: None)
-    earlier = add("earlier", label="x")
-    first, second, third = add("a"), add("b", label="x"), add("c")
-    clock = iter(f"2026-01-01T00:{minute:02}:00+00:00" for minute in range(60))
-    monkeypatch.setattr(table, "now", lambda: next(clock))
-    table.claim(earlier.job_id)
-    table.end(earlier.job_id, state="done", result=("x",))  # a minute later
-    table.claim(first.job_id)
-    assert table.waits_for(service.job(third.job_id)) == Wait(
-        service.job(first.job_id), n_more=1, seconds=60.0, is_all=False
-    )
-    table.note_progress(first.job_id, Progress("chain", 1, 2, 600.0))
-    waiting = service.job(third.job_id)
-    assert table.waits_for(waiting) == Wait(
-        service.job(first.job_id), n_more=1, seconds=660.0, is_all=True
-    )
-    assert table.waits_for(service.job(first.job_id)) is None
-    assert waiting_line(table.waits_for(waiting), job=waiting).startswith(
-        "Waiting for 2 other job(s) on cpu, first audit a → b "
-    )
-    assert "its turn comes in: about 11 min 0 s." in waiting_line(
-        table.waits_for(waiting), job=waiting
-    )
-    main(["jobs"])
-    assert "waits for 2 other job(s) on cpu, first audit a → b " in capsys.readouterr().err
-    beside = add("d", device="short")
-    assert table.waits_for(beside) is None
-    assert second.n_before == 1 + 1
-
-
-def test_the_board_shows_the_newest_that_ended_and_the_chosen_one() -> None:
-    jobs = [add(str(n)) for n in range(5)]
-    for job in jobs:
-        table.end(job.job_id, state="done", result=("d",))
-    board = service.board(n_ended=2, chosen=jobs[0].job_id)
-    assert [j.job_id for j in board.ended] == [jobs[i].job_id for i in (4, 3, 0)]
-    assert board.n_hidden == 2
-    assert service.board().n_hidden == 0
+    assert [j.job_id for j in service.jobs()] == [one.job_id for one in (a, elsewhere, c, b)]
 
 
 def test_cancelling_asks_what_runs_and_ends_what_waits() -> None:
@@ -232,7 +183,7 @@ def test_hundreds_of_jobs_are_listed_fast() -> None:
         add(str(n), result=("d",))
     add("last")
     start = time.perf_counter()
-    assert len(service.board(n_ended=20).ended) == 20
+    assert len(service.jobs()) == 301
     assert service.active_jobs()[0].question == "last"
     assert time.perf_counter() - start < 0.5
 

@@ -34,7 +34,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def contact(seen: list[Progress], *, stop_at: float = 2.0) -> Contact:
     return Contact(
-        lambda progress, part: seen.append(progress),
+        lambda progress: seen.append(progress),
         lambda: bool(seen) and seen[-1].share >= stop_at,
         lambda text: None,
     )

@@ -104,7 +104,7 @@ def test_what_was_cancelled_goes_on_where_it_stopped(home: Path, tmp_path: Path)
     (tmp_path / "hold").touch()
     job = service.ask(counting(path, n=4))
     until_state(job, "running")
-    until(lambda: service.finished_part(service.job(job.job_id)) == 2)
+    until(lambda: service.job(job.job_id).share == 0.5)
     service.cancel(job.job_id)
     until_state(job, "cancelled")
     (tmp_path / "hold").unlink()
@@ -174,20 +174,17 @@ def test_a_dead_job_that_was_to_stop_is_cancelled(home: Path, tmp_path: Path) ->
 
 
 def test_a_job_that_dies_three_times_fails_with_a_plain_cause(home: Path, tmp_path: Path) -> None:
-    job = service.ask(question("die", micro_batch=32))
+    job = service.ask(question("die"))
     failed = until_state(job, "failed", "done")
     assert failed.n_attempts == len(processes("child")) == 3
     assert failed.failure is not None
     assert "memory ran out" in failed.failure.what
-    assert failed.failure.settings == (("micro_batch", 16),)
 
 
 def test_an_error_for_people_is_told_with_the_setting_to_try(home: Path) -> None:
-    refused = service.ask(question("refuse", micro_batch=8))
+    refused = service.ask(question("refuse"))
     failed = until_state(refused, "failed", "done")
-    assert failed.failure == Failure(
-        "Memory ran out.", "micro-batch", "Try less.", (("micro_batch", 4),)
-    )
+    assert failed.failure == Failure("Memory ran out.", "micro-batch", "Try less.")
     assert failed.n_attempts == 1
 
 
@@ -339,7 +336,7 @@ def test_short_work_runs_beside_what_takes_hours(home: Path, tmp_path: Path) -> 
     long = service.ask(counting(tmp_path / "a", digest="a", is_held=True))
     until_state(long, "running")
     short = service.ask(counting(tmp_path / "b", digest="b", device=SHORT))
-    assert service.waits_for(short) is None
+    assert short.n_before == 0
     until_state(short, "done")
     assert service.job(long.job_id).state == "running"
     service.cancel(long.job_id)

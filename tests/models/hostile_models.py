@@ -33,23 +33,11 @@ def _only_pickle(name: str) -> Spoil:
     return lambda folder: (remove(WEIGHTS)(folder), write_pickle(folder, name))
 
 
-def _index(file: str, *, keep: bool = False) -> Spoil:
-    def spoil(folder: Path) -> None:
-        names = load_file(folder / WEIGHTS)
-        (folder.parent / "outside.safetensors").write_bytes((folder / WEIGHTS).read_bytes())
-        if not keep:
-            (folder / WEIGHTS).rename(folder / "model-1.safetensors")
-        write_pickle(folder, "x.bin")
-        index = {"metadata": {}, "weight_map": dict.fromkeys(names, file)}
-        (folder / INDEX).write_text(json.dumps(index), encoding="utf-8")
-
-    return spoil
-
-
-def _disagreeing_index(folder: Path) -> None:
-    _index("model-1.safetensors")(folder)
-    index = json.loads((folder / INDEX).read_text("utf-8"))
-    index["weight_map"].pop(EMBEDDING)
+def _shards(folder: Path) -> None:
+    names = load_file(folder / WEIGHTS)
+    (folder / WEIGHTS).rename(folder / "model-1.safetensors")
+    write_pickle(folder, "x.bin")
+    index = {"metadata": {}, "weight_map": dict.fromkeys(names, "x.bin")}
     (folder / INDEX).write_text(json.dumps(index), encoding="utf-8")
 
 
@@ -148,11 +136,8 @@ BEFORE_LOADING: dict[str, Spoil] = {
     "pickle_only": _only_pickle("pytorch_model.bin"),
     "no_weights": remove(WEIGHTS),
     "pickle_named_safetensors": lambda f: write_pickle(f, WEIGHTS),
-    "index_names_pickle": _index("x.bin"),
-    "index_leads_out": _index("../outside.safetensors"),
-    "index_lists_nothing": lambda f: (remove(WEIGHTS)(f), write(INDEX, "{}")(f)),
-    "index_disagrees": _disagreeing_index,
-    "index_and_single_file": _index(WEIGHTS, keep=True),
+    "shards": _shards,
+    "index_and_single_file": write(INDEX, "{}"),
     "adapter": write("adapter_config.json", "{}"),
     "python_file": write("modeling_x.py", "raise SystemExit"),
     "shared_library": write("kernel.so", b"\x7fELF"),
@@ -209,16 +194,12 @@ BEFORE_LOADING: dict[str, Spoil] = {
     "key_of_5000_digits": tokenizer_config(added_tokens_decoder={"1" * 5000: {"content": "a"}}),
     "key_of_other_digits": tokenizer_config(added_tokens_decoder={"²": {"content": "a"}}),
     "class_is_a_list": tokenizer_config(tokenizer_class=["a"] * 500),
-    "settings_are_deep": tokenizer_config(
-        extra_special_tokens=[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]
-    ),
     "many_added": tokenizer_config(additional_special_tokens=["a"] * 10_001),
     "many_added_in_fast": _fast(added_tokens=[{}] * 10_001),
     "many_words": write("vocab.txt", b"\n" * 1_000_001),
     "many_entries": lambda f: [(f / f"{n}.txt").touch() for n in range(10_000)],
     "map_loads_code": write("special_tokens_map.json", '{"auto_map": 1}'),
     "added_twice": write("added_tokens.json", '{"a": 1, "b": 1}'),
-    "deep_part": _fast(decoder=_nested(12)),
     "added_not_table": tokenizer_config(added_tokens_decoder=[1]),
 }
 """Refused without a look at the weights."""
@@ -239,6 +220,10 @@ WHILE_LOADING: dict[str, Spoil] = {
     "side_of_wrong_kind": tokenizer_config(padding_side=5),
     "length_of_wrong_kind": tokenizer_config(model_max_length=[1]),
     "added_in_parts": _fast(added_tokens=[{"id": 0, "content": "[PAD]", "special": True}]),
+    "deep_part": _fast(decoder=_nested(200)),
+    "settings_are_deep": tokenizer_config(
+        extra_special_tokens=[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]
+    ),
     "settings_of_wrong_kind": tokenizer_config(mask_token=[1]),
 }
 """Refused when weights and tokenizer are read."""

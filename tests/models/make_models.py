@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+import pytest
 import torch
 import transformers
 
@@ -143,3 +145,21 @@ def _write_wordpiece(folder: Path, *, words: Sequence[str]) -> None:
 
 def _write_json(path: Path, content: object) -> None:
     path.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+
+
+MAKERS: dict[str, Callable[..., Path]] = {
+    "bert": make_bert,
+    "roberta": make_roberta,
+    "distilbert": make_distilbert,
+    "japanese": make_japanese_bert,
+}
+
+
+@pytest.fixture(scope="session")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_bert(tmp_path_factory.mktemp("good") / "model")
+
+
+@pytest.fixture
+def copy(good: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(good, tmp_path / "model"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 import shutil
 import subprocess
 import sys
@@ -19,63 +18,28 @@ from hypothesis import strategies as st
 from audit.errors import AuditError
 from audit.models.inspect import expected_shapes, inspect_model, model_digest, parse_config
 from tests.models.editing import WEIGHTS, canary, edit_json, write_pickle
-from tests.models.hostile_models import BEFORE_LOADING
-from tests.models.make_models import make_bert, make_distilbert, make_japanese_bert, make_roberta
+from tests.models.make_models import MAKERS, copy, good
 
-REFUSALS = dict(
-    line.split("\t")
-    for line in Path(__file__).with_name("refusals.txt").read_text("utf-8").splitlines()
-)
-MAKERS: dict[str, Callable[[Path], Path]] = {
-    "bert": make_bert,
-    "roberta": make_roberta,
-    "distilbert": make_distilbert,
-}
+__all__ = ["copy", "good"]
 
 
-@pytest.fixture(scope="module")
-def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_bert(tmp_path_factory.mktemp("good") / "model")
-
-
-@pytest.fixture
-def copy(good: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(good, tmp_path / "model"))
-
-
-@pytest.mark.parametrize("case", BEFORE_LOADING)
-def test_a_hostile_folder_is_refused_with_its_reason(case: str, copy: Path) -> None:
-    BEFORE_LOADING[case](copy)
-    with pytest.raises(AuditError) as refused:
-        inspect_model(copy)
-    assert str(refused.value) == REFUSALS[case]
-    assert not canary(copy).exists()
-
-
-def test_the_canary_of_these_tests_works(copy: Path) -> None:
-    write_pickle(copy, "x.bin")
-    pickle.loads((copy / "x.bin").read_bytes())
-    assert canary(copy).exists()
-
-
-@pytest.mark.parametrize("architecture", MAKERS)
-def test_a_summary_says_what_transformers_says(architecture: str, tmp_path: Path) -> None:
-    folder = MAKERS[architecture](tmp_path / "model")
-    found = inspect_model(folder)
-    model = transformers.AutoModelForMaskedLM.from_pretrained(folder)
-    written = model.config
-    assert (found.name, found.notes, found.tokenizer) == (
-        "model", (), {"bert": "BertTokenizer", "roberta": "RobertaTokenizer",
-                      "distilbert": "DistilBertTokenizer"}[architecture],
-    )  # fmt: skip
-    assert found.n_parameters == sum(p.numel() for p in model.parameters())
-    config = found.config
-    assert (config.architecture, config.n_layers, config.hidden_size, config.vocab_size) == (
-        architecture, written.num_hidden_layers, written.hidden_size, written.vocab_size,
-    )  # fmt: skip
+@pytest.mark.parametrize("kind", MAKERS)
+def test_a_summary_says_what_transformers_says(kind: str, tmp_path: Path) -> None:
+    folder = MAKERS[kind](tmp_path / "model")
+    found, model = inspect_model(folder), transformers.AutoModelForMaskedLM.from_pretrained(folder)
+    config, written = found.config, model.config
+    architecture = "bert" if kind == "japanese" else kind
     # RoBERTa uses two rows less than its position table has.
     rows = json.loads((folder / "config.json").read_text())["max_position_embeddings"]
-    assert found.config.n_positions == 64 == rows - 2 * (architecture == "roberta")
+    assert (
+        found.name, found.tokenizer, found.n_parameters, config.architecture, config.n_layers,
+        config.hidden_size, config.vocab_size, config.n_positions,
+    ) == (
+        "model", {"bert": "BertTokenizer", "roberta": "RobertaTokenizer", "japanese":
+                  "BertJapaneseTokenizer", "distilbert": "DistilBertTokenizer"}[kind],
+        sum(p.numel() for p in model.parameters()), architecture, written.num_hidden_layers,
+        written.hidden_size, written.vocab_size, rows - 2 * (kind == "roberta"),
+    )  # fmt: skip
 
 
 @given(
@@ -130,26 +94,15 @@ def test_any_setting_is_either_in_bounds_or_refused(key: str, value: object) -> 
     assert config.hidden_size % config.n_heads == 0 and 0 <= config.hidden_dropout < 1
 
 
-def test_what_is_not_opened_is_named(copy: Path) -> None:
-    for name in ("pytorch_model.bin", "optimizer.pt", "a.npy", "b.npy", "c.npy", "d.npy"):
-        write_pickle(copy, name)
-    assert inspect_model(copy).notes == (
-        "Not opened: a.npy, b.npy, c.npy, d.npy, optimizer.pt, ….",
-    )
-    assert not canary(copy).exists()
-
-
 def test_harmless_settings_and_files_are_accepted(copy: Path) -> None:
     edit_json(copy, "config.json", _attn_implementation="sdpa", pruned_heads={}, label2id={"a": 0})
-    # A configuration from before 2020 has its kind in the class name only.
-    written = json.loads((copy / "config.json").read_text())
-    del written["model_type"]
-    (copy / "config.json").write_text(json.dumps(written))
+    for name in ("pytorch_model.bin", "optimizer.pt"):
+        write_pickle(copy, name)
     (copy / "README.md").write_text("a model")
     (copy / "runs").mkdir()
     (copy / "runs" / "x.py").write_text("never opened")
-    found = inspect_model(copy)
-    assert (found.config.architecture, found.notes) == ("bert", ())
+    assert inspect_model(copy).config.architecture == "bert"
+    assert not canary(copy).exists()
 
 
 def test_a_snapshot_of_a_hub_cache_may_link_into_its_own_blobs(good: Path, tmp_path: Path) -> None:
@@ -165,13 +118,15 @@ def test_a_snapshot_of_a_hub_cache_may_link_into_its_own_blobs(good: Path, tmp_p
     (home / "blobs" / WEIGHTS).rename(tmp_path / "models--other" / WEIGHTS)
     (snapshot / WEIGHTS).unlink()
     (snapshot / WEIGHTS).symlink_to(tmp_path / "models--other" / WEIGHTS)
-    with pytest.raises(AuditError, match=r"models--clinic--bert/model\.safetensors: .* leads out"):
+    with pytest.raises(
+        AuditError, match=r"models--clinic--bert: model\.safetensors is a link that"
+    ):
         inspect_model(snapshot)
 
 
 def test_what_is_no_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    for name, said in (("gone", "cannot be read"), ("file", "This is not a directory.")):
+    for name, said in (("gone", "cannot be read"), ("file", "Not a directory")):
         with pytest.raises(AuditError, match=said):
             inspect_model(tmp_path / name)
 
@@ -225,10 +180,6 @@ def test_the_digest_stays_what_it_was_in_kept_results(tmp_path: Path) -> None:
     assert model_digest(tmp_path) == (
         "0bc3a589df54ccfd21a0143edff19efa275a892146944dd5a4c3249995460183"
     )
-
-
-def test_a_japanese_tokenizer_is_recognised(tmp_path: Path) -> None:
-    assert inspect_model(make_japanese_bert(tmp_path / "m")).tokenizer == "BertJapaneseTokenizer"
 
 
 def test_inspection_needs_neither_torch_nor_transformers(good: Path) -> None:

@@ -16,39 +16,27 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from audit.errors import AuditError
-from audit.models.inspect import model_digest
+from audit.models.inspect import inspect_model, model_digest
 from audit.models.load import LoadedModel, load_model, load_pair, pick_device
-from audit.models.tokenizer import tokenizer_differences
 from tests.models.editing import WEIGHTS, canary, edit_json, write_pickle
 from tests.models.hostile_models import BEFORE_LOADING, EMBEDDING, WHILE_LOADING
 from tests.models.make_models import (
+    MAKERS,
     WORDS,
+    copy,
+    good,
     make_bert,
     make_distilbert,
     make_japanese_bert,
     make_roberta,
 )
-from tests.models.test_files import REFUSALS
 
-MAKERS: dict[str, Callable[..., Path]] = {
-    "bert": make_bert,
-    "roberta": make_roberta,
-    "distilbert": make_distilbert,
-    "japanese": make_japanese_bert,
-}
 SENTENCES = ("The patient John Smiths was seen by Dr. Jones.", "患者山田花子は受診した。")
-PICKLED = ("pickle_only", "pickle_named_safetensors", "index_names_pickle")
-CASES = {name: BEFORE_LOADING[name] for name in PICKLED} | WHILE_LOADING
-
-
-@pytest.fixture(scope="module")
-def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_bert(tmp_path_factory.mktemp("good") / "model")
-
-
-@pytest.fixture
-def copy(good: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(good, tmp_path / "model"))
+REFUSALS = dict(
+    line.split("\t")
+    for line in Path(__file__).with_name("refusals.txt").read_text("utf-8").splitlines()
+)
+__all__ = ["copy", "good"]
 
 
 def logits_of(model: Any, tokenizer: Any, sentence: str = SENTENCES[0]) -> torch.Tensor:
@@ -72,20 +60,28 @@ def rewrite(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / WEIGHTS)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_hostile_folder_is_not_loaded(
+@pytest.mark.parametrize("case", REFUSALS)
+def test_a_hostile_folder_is_refused_with_its_reason(
     case: str, copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a pickle was opened")
 
-    CASES[case](copy)
+    (BEFORE_LOADING | WHILE_LOADING)[case](copy)
     for library, name in ((torch, "load"), (pickle, "load"), (pickle, "loads")):
         monkeypatch.setattr(library, name, refuse)
-    with pytest.raises(AuditError) as refused:
-        load_model(copy)
-    assert str(refused.value) == REFUSALS[case]
+    for read in (load_model, *([inspect_model] if case in BEFORE_LOADING else ())):
+        with pytest.raises(AuditError) as refused:
+            read(copy)
+        assert str(refused.value) == REFUSALS[case]
     assert not canary(copy).exists()
+
+
+def test_every_hostile_folder_has_its_reason_and_the_canary_works(copy: Path) -> None:
+    assert REFUSALS.keys() == BEFORE_LOADING.keys() | WHILE_LOADING.keys()
+    write_pickle(copy, "x.bin")
+    pickle.loads((copy / "x.bin").read_bytes())
+    assert canary(copy).exists()
 
 
 @pytest.mark.parametrize("kind", MAKERS)
@@ -97,7 +93,7 @@ def test_logits_and_tokens_equal_those_of_transformers(kind: str, tmp_path: Path
         assert tokenizer(sentence)["input_ids"] == loaded.tokenizer(sentence)["input_ids"]
         expected = logits_of(model, tokenizer, sentence)
         assert torch.equal(logits_of(loaded.model, loaded.tokenizer, sentence), expected)
-    assert (loaded.name, loaded.notes, loaded.n_positions) == ("model", (), 64)
+    assert (loaded.name, loaded.n_positions) == ("model", 64)
     assert loaded.config.architecture == ("bert" if kind == "japanese" else kind)
     assert loaded.digest == model_digest(folder)
     assert not loaded.model.training
@@ -107,10 +103,6 @@ def test_logits_and_tokens_equal_those_of_transformers(kind: str, tmp_path: Path
     assert loaded.model(input_ids=ids[:, :64]).logits.shape[:2] == (1, 64)
     with pytest.raises((IndexError, RuntimeError)):
         loaded.model(input_ids=ids)
-    (folder / WEIGHTS).unlink()
-    model.save_pretrained(folder, max_shard_size="8KB")
-    assert len(list(folder.glob("model-*.safetensors"))) > 1
-    assert torch.equal(own_logits(load_model(folder)), logits_of(model, tokenizer))
 
 
 def test_a_checkpoint_of_pretraining_is_loaded(copy: Path) -> None:
@@ -121,7 +113,6 @@ def test_a_checkpoint_of_pretraining_is_loaded(copy: Path) -> None:
     tokens = loaded.tokenizer(SENTENCES[0], return_tensors="pt")
     with torch.inference_mode():
         assert torch.equal(own_logits(loaded), model(**tokens).prediction_logits)
-    assert loaded.notes == ()
 
 
 def test_names_of_old_checkpoints_are_understood(copy: Path) -> None:
@@ -185,7 +176,7 @@ def test_numbers_are_held_in_the_kind_asked_for_or_refused(copy: Path) -> None:
     known = "float32, bfloat16, float16, float64"
     assert str(refused.value) == f"dtype: Unknown kind of numbers; known: {known}."
     for device in ("abacus", "cuda:99"):
-        with pytest.raises(AuditError, match=f"'{device}' is not available. Use another one, or"):
+        with pytest.raises(AuditError, match=f"'{device}' is not available, or has not"):
             load_model(copy, device=device)
 
 
@@ -209,7 +200,7 @@ def test_a_loaded_model_stands_apart_from_its_files(copy: Path) -> None:
     write_pickle(copy, "training_args.bin")
     again = load_model(copy)
     assert torch.equal(own_logits(again), before)
-    assert again.notes == ("Not opened: training_args.bin.",) and not canary(copy).exists()
+    assert not canary(copy).exists()
     n_bytes = (copy / WEIGHTS).stat().st_size
     with (copy / WEIGHTS).open("r+b") as file:
         file.write(b"\x3f" * n_bytes)
@@ -244,23 +235,7 @@ def test_vocabularies_are_read_in_any_form(copy: Path) -> None:
         edit_json(copy, "tokenizer_config.json", tokenizer_class=kind)
         fast = load_model(copy)
         assert fast.tokenizer(SENTENCES[0])["input_ids"] == plain(SENTENCES[0])["input_ids"]
-        assert (fast.tokenizer.get_vocab(), fast.notes) == (plain.get_vocab(), ())
-    edit_json(copy, "tokenizer_config.json", tokenizer_class="BertTokenizer", do_lower_case=False)
-    assert load_model(copy).notes == (
-        "tokenizer.json and tokenizer_config.json treat capitals, accents or word boundaries "
-        "differently; the latter is followed, as transformers does.",
-    )
-
-
-def test_capitals_that_no_setting_explains_are_noted(copy: Path) -> None:
-    (copy / "tokenizer_config.json").unlink()
-    assert load_model(copy).notes == ()
-    text = (copy / "vocab.txt").read_text().replace("john", "John").replace("mary", "Mary")
-    (copy / "vocab.txt").write_text(text)
-    assert load_model(copy).notes == (
-        "Nothing says whether text is lower-cased; transformers does it, and then 2 entries of the "
-        "vocabulary with capitals are never used.",
-    )
+        assert fast.tokenizer.get_vocab() == plain.get_vocab()
 
 
 def test_roberta_needs_its_merges_and_its_padding(tmp_path: Path) -> None:
@@ -328,16 +303,13 @@ def test_a_pair_with_different_tokenizers_is_refused(
     kind: str, make: Callable[[Path], Path], said: str, tmp_path: Path
 ) -> None:
     general, hospital = MAKERS[kind](tmp_path / "general"), make(tmp_path / "hospital")
-    with pytest.raises(AuditError) as refused:
-        load_pair(general, hospital)
-    assert str(refused.value).startswith(
-        "general and hospital: The two models have different tokenizers: "
-    )
     advice = " Choose as general model the one that the hospital's training started from."
-    assert str(refused.value).endswith(said + advice)
-    one, other = load_model(general).tokenizer, load_model(hospital).tokenizer
-    assert tokenizer_differences(one, one) == ()
-    assert tokenizer_differences(one, other) == tokenizer_differences(other, one) != ()
+    for one, other in ((general, hospital), (hospital, general)):
+        with pytest.raises(AuditError) as refused:
+            load_pair(one, other)
+        told = str(refused.value)
+        begin = f"{one.name} and {other.name}: The two models have different tokenizers: "
+        assert told.startswith(begin) and told.endswith(said + advice)
 
 
 def test_what_two_models_differ_in_is_noted(good: Path, tmp_path: Path) -> None:
@@ -345,15 +317,10 @@ def test_what_two_models_differ_in_is_noted(good: Path, tmp_path: Path) -> None:
         return load_pair(good, folder).notes
 
     short = make_bert(tmp_path / "a", n_layers=1, hidden_size=8, n_positions=32)
-    assert notes(short) == (
-        "The models differ in shape or dropout (bert, 2 layers, 16 wide, 2 heads, dropout 0.1 and "
-        "0.1; bert, 1 layers, 8 wide, 2 heads, dropout 0.1 and 0.1), so they cannot share dropout "
-        "masks.",
-        "The models take inputs of different length (64 and 32 tokens); the shorter one counts.",
-    )
+    told = ("The models differ in shape or dropout, so they cannot share dropout masks.",)
+    assert notes(short) == notes(make_distilbert(tmp_path / "b")) == told
+    assert notes(make_bert(tmp_path / "c", dropout=0.2)) == told
     assert load_pair(good, short).n_positions == 32
-    assert "; distilbert, 2 layers, " in notes(make_distilbert(tmp_path / "b"))[0]
-    assert "dropout 0.2 and 0.2), so" in notes(make_bert(tmp_path / "c", dropout=0.2))[0]
     still = make_bert(tmp_path / "d", dropout=0)
     assert load_pair(still, still).notes == tuple(
         f"The {side} model has no dropout: repeated passes are all alike."

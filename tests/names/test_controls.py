@@ -120,12 +120,6 @@ def test_popularity_is_the_product_of_the_shares_of_the_pool_that_fits() -> None
     assert with_popularity(japanese).popularity == (popularity(JA, first="明美", last="佐藤"),)
     assert pool.digest() == replace(pool).digest()
     assert pool.digest() != replace(pool, first_share=(0.25, 0.75)).digest()
-    for change in (
-        {"first": ("Ann", "ANN")}, {"first_share": (1.0,)}, {"first_share": (0.5, 0.4)},
-        {"last_share": (1.0, 0.0)},
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match="shares"):
-            replace(pool, **change)  # type: ignore[arg-type]
 
 
 # Draws
@@ -171,7 +165,6 @@ DIGESTS = {
     "part": "f9b9f927b049",
     "matched easy": "b2e307ef2ab6",
     "matched hard": "04642c9f826a",
-    "matched ": "4ca16482820c",
 }
 
 
@@ -192,7 +185,7 @@ def test_draws_are_the_same_in_every_version() -> None:
                           count_pieces=one_piece, seed=2)
         ),
     }  # fmt: skip
-    for kind in ("easy", "hard", ""):
+    for kind in ("easy", "hard"):
         one = matched_controls(listed, n=150, seed=5, kind=kind, count_pieces=count_pieces)
         found[f"matched {kind}"] = [pairs(one), one.control_kind]
     digests = {
@@ -399,23 +392,21 @@ def test_every_control_fulfils_its_definition(
         assert n_rounds * scripts[script] <= k <= n_rounds * scripts[script] + rest
 
 
-def test_who_has_no_match_is_counted_and_gets_the_nearest_or_nobody() -> None:
+def test_who_has_no_match_gets_the_nearest_or_nobody() -> None:
     # Unknown to the generator: as rare as its rarest, and never within the caliper.
     zzyx = as_members([("Zzyx", "Qwrt")])
     unknown = matched_controls(zzyx, n=3, seed=0, kind="easy")
     rarest = min(US.last_share)
     assert all(US.last_shares[la.lower()] < 1.5 * rarest for la in unknown.last)
-    assert match_quality(zzyx + unknown)["easy"]["n_unmatched"] == 1
     # Half known: the other half stays as it is.
     half = as_members([("Zzyx", US.last[100])])
     drawn = matched_controls(half, n=3, seed=0, kind="hard")
     assert drawn.first == ("Zzyx",) * 3
-    assert match_quality(half + drawn)["hard"]["n_unmatched"] == 0
     # No generator writes Cyrillic.
     other = as_members([("Анна", "Иванова"), ("Mary", "Allen")])
     drawn = matched_controls(other, n=4, seed=0, kind="easy")
     assert [script_of(f + la) for f, la in pairs(drawn)] == ["latin"] * 4
-    assert len(matched_controls(other.rows([0]), n=4, seed=0)) == 0
+    assert len(matched_controls(other.rows([0]), n=4, seed=0, kind="easy")) == 0
     whole = as_members([("", "山田太郎"), ("", "佐藤花子")])
     easy, hard = (matched_controls(whole, n=4, seed=0, kind=kind) for kind in ("easy", "hard"))
     assert [script_of(f + la) for f, la in pairs(easy)] == ["han_kana"] * 4 and len(hard) == 0
@@ -431,7 +422,7 @@ def test_names_that_a_model_cannot_spell_never_come() -> None:
         return 1 if part < "K" else 1_000_000
 
     adam = as_members([("Adam", "Hill")])
-    drawn = matched_controls(adam, n=30, seed=0, count_pieces=spelt)
+    drawn = matched_controls(adam, n=30, seed=0, kind="easy", count_pieces=spelt)
     assert len(drawn) == 30
     assert max(drawn.first + drawn.last) < "K"
 
@@ -484,15 +475,12 @@ def test_the_quality_of_a_match_by_hand() -> None:
         "n_members": 2, "n_controls": 3,
         "first_difference": pytest.approx((ours.mean() - theirs.mean()) / pooled),
         "last_difference": pytest.approx((lasts.mean() - math.log(last["moss"])) / spread),
-        "n_unmatched": 2, "pieces_gap": pytest.approx(0.5), "scripts_gap": 0.0,
+        "pieces_gap": pytest.approx(0.5), "scripts_gap": 0.0,
         "is_matched": False,
     }  # fmt: skip
-    assert (found["hard"]["n_unmatched"], found["hard"]["pieces_gap"]) == (2, 0.5)
+    assert found["hard"]["pieces_gap"] == 0.5
     alone = match_quality(listed([("Mary", "Smith")], easy=[("Amy", "Moss")]))["easy"]
     assert (alone["first_difference"], alone["last_difference"]) == (None, None)
-    # A part is as common as itself, even where the generator does not know it.
-    near = listed([("Zyx", US.last[100]), ("Wvu", US.last[100])], hard=[("ZYX", US.last[101])])
-    assert match_quality(near)["hard"]["n_unmatched"] == 1
 
 
 def test_scripts_are_strata_and_planted_names_are_left_out() -> None:
@@ -518,7 +506,7 @@ def test_ill_matched_lists_are_called_so_and_drawn_ones_are_not() -> None:
     assert match_sentences(ill) == (
         "Members against given controls: their names are commoner by +1.18 (first part) and +1.93 "
         "(last part) standard deviations; 0 % have other numbers of word pieces, 0 % another "
-        "script; 85 of 100 members have no control within the caliper.",
+        "script.",
         "The given controls are not matched with the members, so that a model can tell them apart "
         "without any leak; draw controls for this list, or read the figures that are adjusted for "
         "popularity and length.",

@@ -33,7 +33,6 @@ from audit.names.lists import (
     make_draft,
 )
 from audit.notes.passages import read_passages
-from audit.tables import RowNote
 from cache.store import Store
 from pages.ui.setup_facts import name_facts, spelling
 from tests.models.make_models import make_bert
@@ -165,7 +164,6 @@ def test_all_columns_are_read_and_what_is_odd_is_noted_by_row() -> None:
     assert guessed_kinds(listed) == {"n": 3, "easy": 2, "hard": 1, "recombined": 0}
     assert [(note.row, str(note.what)) for note in found.notes] == [
         (1, "These columns are not read: 8."),
-        (3, "The row is empty and was left out."),
         (5, "The row has no name and was left out."),
         (7, "The name is that of row 2; left out."),
         (8, "The name holds control, invisible or private characters."),
@@ -220,7 +218,6 @@ def test_values_that_cannot_be_understood_are_refused_by_row(
         ("name\n" + "x" * 201 + "\n", "A cell or a name is longer than 200"),
         ("name,m,member\nAnn Lee,,1\nB H,,1\nANN LEE,,0\n", "Rows 2 and 4 hold the same name"),
         ("name,member\nAnn Lee,1\nANN LEE,\n", "Rows 2 and 3 hold the same name"),
-        ("name,file_row\nAnn Lee,7\nBo Hill,7\n", "Rows 2 and 3 have the same file_row"),
         ("PK\x03\x04xlsx", "not a text|CSV|spreadsheet"),
         ("first_name,last_name\nA,B,C\n", "row 2"),
     ],
@@ -276,60 +273,38 @@ def test_a_list_that_is_handed_out_and_read_again_is_the_same_question() -> None
 CSV = b"first_name,last_name,is_member\nAnna,Smith,1\nBert,Jones,0\nAnna,Smith,1\n"
 
 
-def test_a_file_typed_names_and_controls_come_in_this_order() -> None:
-    for nothing in (Wanted(), Wanted(typed=" \n\n")):
-        assert make_draft(None, base=None, wanted=nothing) is None
-    wanted = Wanted("Carl Miller\nDoe, Jane\nanna smith\n見本 太郎\nCher", True, 3, 2, 1, seed=1)
-    draft = make_draft(CSV, base=None, wanted=wanted)
+def test_a_file_and_controls_come_in_this_order() -> None:
+    assert make_draft(None, base=None, wanted=Wanted()) is None
+    draft = make_draft(CSV, base=None, wanted=Wanted(3, 2, 0, seed=1))
     assert draft is not None
-    assert (draft.n_given, draft.n_typed, draft.n_drawn, draft.encoding) == (2, 4, 6, "UTF-8")
-    assert draft.candidates.first[:6] == ("Anna", "Bert", "Carl", "Jane", "太郎", "")
-    assert draft.candidates.is_member[:6] == (True, False, True, True, True, True)
-    drawn = ("easy",) * 3 + ("hard",) * 2 + ("recombined",)
-    assert draft.candidates.control_kind[6:] == drawn
-    assert draft.candidates.row == (2, 3, *(None,) * 10)
+    assert (draft.n_given, draft.n_drawn, draft.encoding) == (2, 5, "UTF-8")
+    assert draft.candidates.first[:2] == ("Anna", "Bert")
+    assert draft.candidates.control_kind[1:] == ("easy",) * 4 + ("hard",) * 2
+    assert draft.candidates.row == (2, 3, *(None,) * 5)
     assert [note.row for note in draft.notes] == [4]
-    assert [(note.row, str(note.what)) for note in draft.typed_notes] == [
-        (3, "The name is on the list already; left out."),
-        (5, "The name has one part only or could not be split."),
-    ]
     again = read_names(names_file(draft.candidates)).candidates
     assert again.digest() == draft.candidates.digest()
     based = make_draft(None, base=draft.candidates, wanted=Wanted())
     assert based is not None and based.candidates.digest() == draft.candidates.digest()
-    assert (based.n_given, based.n_typed, based.n_drawn, based.encoding) == (12, 0, 0, "")
-
-
-def test_kinds_that_the_list_says_are_kept_and_only_raised_by_members_that_come() -> None:
-    said = (
-        "first_name,last_name,is_member,control_kind,role,n_mentions\n"
-        "Anna,Smith,1,,,\nBert,Zorn,0,hard,,\nUdo,Roth,0,given,,\nIda,Berg,0,easy,,\n"
-        "Eva,Berg,0,,,\nNevah,Was,1,,canary,2\nNeither,Is,0,,canary,\n"
-    )
-    for typed, kinds in (
-        (Wanted("Karl Roth", True), "- hard given easy easy - canary -"),
-        (Wanted("Karl Berg", True), "- hard given hard hard - canary -"),
-        (Wanted("Karl Berg", False), "- hard given easy easy - canary easy"),
-    ):
-        draft = make_draft(said.encode(), base=None, wanted=typed)
-        assert draft is not None
-        assert [kind or "-" for kind in draft.candidates.control_kind] == kinds.split()
+    assert (based.n_given, based.n_drawn, based.encoding) == (7, 0, "")
 
 
 def test_what_cannot_be_put_together_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    for wanted, where, why in (
-        (Wanted("x y\nAnna Smith", False), "typed names, line 2", "another truth"),
-        (Wanted("x " + "y" * 300), "typed names, line 1", "longer than 200"),
-        (Wanted("y" * 200_001), "typed names", "longer than 200,000"),
-    ):
-        with pytest.raises(AuditError, match=why) as refused:
-            make_draft(CSV, base=None, wanted=wanted)
-        assert refused.value.where == where and "Anna" not in str(refused.value)
     with pytest.raises(AuditError, match="larger than 20 MB"):
         make_draft(b"n" * 20_000_001, base=None, wanted=Wanted())
     monkeypatch.setattr("audit.names.lists.MAX_NAMES", 1)
     with pytest.raises(AuditError, match="more than 1 names"):
         make_draft(CSV, base=None, wanted=Wanted())
+
+
+def test_kinds_that_the_list_says_are_kept() -> None:
+    said = (
+        "first_name,last_name,is_member,control_kind,role,n_mentions\n"
+        "Anna,Smith,1,,,\nBert,Zorn,0,hard,,\nUdo,Roth,0,given,,\nIda,Berg,0,easy,,\n"
+        "Eva,Smith,0,,,\nNevah,Was,1,,canary,2\nNeither,Is,0,,canary,\n"
+    )
+    kinds = read_names(said.encode()).candidates.control_kind
+    assert kinds == ("", "hard", "given", "easy", "hard", "", "canary")
 
 
 def test_facts_and_spelling_by_hand(tmp_path: Path) -> None:
@@ -365,21 +340,22 @@ def test_a_kept_list_comes_back_and_is_named_by_a_salted_digest(
     members = make_candidates(HOSTILE, is_member=True, n_mentions=[1] * 7 + [None])
     names = members + make_candidates([("Bert", "Yard")], is_member=False, control_kind="easy")
     names += replace(make_candidates([("Q", "R")], is_member=True), role=("canary",))
-    notes = [RowNote(3, "Looks odd.")]
-    digest = keep_names(names, label="  Ward 3 ", notes=notes, encoding="CP932", store=store)
+    digest = keep_names(names, label="  Ward 3 ", store=store)
+    # Older versions kept more beside the columns.
+    kept = store.get_record(f"list/{digest}")
+    store.put_record(f"list/{digest}", kept | {"notes": [[3, "Odd."]], "encoding": "CP932"})
     found = kept_names(digest[:12], store=store)
     assert found.candidates.digest() == names.digest() != digest
-    assert (found.notes, found.encoding) == (tuple(notes), "CP932")
     line = found.line
     assert (line.code, line.label, line.n_names) == (digest[:12], "Ward 3", 10)
     assert (line.n_members, line.n_unknown, line.by_kind) == (8, 0, {"easy": 1, "planted": 1})
     record = str(store.get_record(f"list-line/{digest}"))
     assert not any(part in record for part in ("Bert", "Yard", "Single"))
     # Kept again without a title it keeps the one it has; the newest comes first.
-    other = keep_names(MEMBERS, label="Other", notes=(), encoding="", store=store)
+    other = keep_names(MEMBERS, label="Other", store=store)
     old = store.get_record(f"list-line/{other}")
     store.put_record(f"list-line/{other}", old | {"at": "2001-01-01T00:00:00"})
-    assert keep_names(names, label=" ", notes=(), encoding="", store=store) == digest
+    assert keep_names(names, label=" ", store=store) == digest
     lines = [(one.code, one.label) for one in all_names(store)]
     demos = [("demo-en", ""), ("demo-ja", "")]
     assert lines == [(digest[:12], "Ward 3"), (other[:12], "Other"), *demos]
@@ -387,7 +363,7 @@ def test_a_kept_list_comes_back_and_is_named_by_a_salted_digest(
     assert [one.code for one in all_names(store)] == [other[:12], "demo-en", "demo-ja"]
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "other"))
     with Store(results_dir()) as elsewhere:
-        again = keep_names(names, label="", notes=(), encoding="", store=elsewhere)
+        again = keep_names(names, label="", store=elsewhere)
     assert again != digest
 
 
@@ -405,7 +381,7 @@ def test_an_empty_list_and_one_that_is_too_long_are_refused(
     monkeypatch.setattr("audit.names.lists.MAX_NAMES", 1)
     for names in ([], [("A", "B"), ("C", "D")]):
         with pytest.raises(AuditError, match="A list has 1 to 1 names"):
-            keep_names(make_candidates(names), label="", notes=(), encoding="", store=store)
+            keep_names(make_candidates(names), label="", store=store)
 
 
 PASSAGES = (

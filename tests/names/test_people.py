@@ -36,17 +36,16 @@ from audit.names.people import (
     label_of,
     my_number_check_digit,
     name_of,
-    namesakes_expected,
     patient_of,
     person_of,
     prefix_of,
-    romaji_of,
     surnames,
     time_of,
     value_of,
     written,
 )
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER
+from benchmarks.synthetic.people import romaji_of
 
 OWN = (
     *("postcode", "address", "telephone", "email", "hospital", "record_number", "my_number"),
@@ -164,17 +163,6 @@ def test_japanese_names_are_as_common_as_faker_has_them_and_have_a_reading() -> 
             half = unicodedata.normalize("NFKC", written(name, "half_kana"))
             assert half == written(name, "kana") == f"{part.kana} {part.kana}"
             assert part.romaji.isascii()
-
-
-def test_namesakes_are_as_many_as_expected() -> None:
-    assert all(1 <= namesakes_expected(locale=locale) <= 9 for locale in LOCALES)
-    n, profile = 6000, Profile("", None, date(2015, 7, 1))
-    listed = (identity_of(2, f"listed:{i}", profile, locale=JAPANESE) for i in range(n))
-    names = Counter(one.name.full for one in listed)
-    pairs = sum(k * (k - 1) // 2 for k in names.values())
-    expected = n * (n - 1) / 2 * namesakes_expected(locale=JAPANESE) / 100_000
-    # Pairs are nearly Poisson; some are correlated, hence six standard deviations.
-    assert abs(pairs - expected) < 6 * expected**0.5
 
 
 DAYS = st.dates(date(2000, 1, 1), date(2019, 12, 31))

@@ -95,7 +95,11 @@ def test_inline_tags_come_back_or_are_refused(document, language):
         said = [document.text[s.start : s.end] for s in document.spans]
         assert "reads as a tag" in error.what and any(not text.strip() for text in said)
         return
-    assert read_files(files, form="inline", labels=LABELS) == (same(document, "inline"),)
+    (written,) = files.values()
+    scanned = scan_tags(written.decode(), labels=LABELS)
+    assert (scanned.plain, scanned.spans) == (document.text, document.spans)
+    if {span.label for span in document.spans} <= {*TYPES}:
+        assert read_files(files, form="inline") == (same(document, "inline"),)
 
 
 @settings(max_examples=150, deadline=None)
@@ -178,13 +182,10 @@ def test_tags_of_a_tired_model_are_read_and_counted():
         (0, 4, "identifier"), (5, 8, "quasi_identifier"), (9, 16, "contact"), (17, 18, "PER"),
         (18, 19, "contact"), (18, 19, "identifier"),
     ]  # fmt: skip
-    census = {"n_tags": 7, "n_unclosed": 0, "n_stray": 0, "n_crossing": 2, "n_nested": 0,
-              "n_unknown": 1, "n_empty": 1}  # fmt: skip
-    assert vars(scanned.census) == census and scanned.census.n_malformed == 4
-    assert vars(scanned.census + scanned.census) == {key: 2 * n for key, n in census.items()}
+    assert scanned.n_malformed == 4
     long = scan_tags("<identifier>" + "a" * 201 + "</identifier>")
     assert long.spans == (Span(0, 200, "identifier"),)
-    assert (long.census.n_unclosed, long.census.n_stray) == (1, 1)
+    assert long.n_malformed == 2
 
 
 LINE = '{"doc_id": 1, "text": "a", "spans": [{"start": 0, "end": 2, "label": "x"}]}'
@@ -320,13 +321,12 @@ def test_two_files_are_paired_by_their_notes(tmp_path: Path) -> None:
             b"\n\xff",
             "predicted notes, line 2: This line is not UTF-8. Save the file as UTF-8.",
         ),
-        (gold, b" " * 50_000_001, "predicted notes, line 1: This line is longer than 50 MB."),
     ):
         with pytest.raises(AuditError) as refused:
             list(paired(one, other))  # type: ignore[arg-type]
         assert str(refused.value).startswith(said)
     with pytest.raises(
-        AuditError, match=r"gold notes: Cannot be read \(No such file or directory\)"
+        AuditError, match=r"predicted notes: Cannot be read \(No such file or directory\)"
     ):
         list(PairedFiles(tmp_path / "gone", tmp_path / "gone"))
 
@@ -399,15 +399,13 @@ def test_folders_are_patients_and_one_file_is_a_note(tmp_path: Path) -> None:
     assert len(rows) == 5
 
 
-def test_overlaps_are_flattened_and_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_overlaps_are_flattened(tmp_path: Path) -> None:
     spans = [Span(0, end, "x") for end in (7, 3)]
     (tmp_path / "n.jsonl").write_text(jsonl_line(tagged("a", text="Ann Lee", spans=spans)))
     done = deid(
         "convert", "--notes", tmp_path / "n.jsonl", "--to", "conll", "--out", tmp_path / "b"
     )
-    assert done["n_flattened"] == 1 and "1 notes had spans that overlap" in capsys.readouterr().err
+    assert done["n_flattened"] == 1
 
 
 @pytest.mark.parametrize(

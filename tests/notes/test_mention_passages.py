@@ -10,6 +10,7 @@ from audit.corpus.examine import (
     MENTIONS_PER_NAME,
     PATTERNS_PER_NAME,
     MentionCoverage,
+    NamePattern,
     PatternTally,
     Tally,
     patterns_of,
@@ -51,16 +52,18 @@ def paired() -> NoteTruth:
 
 
 def coverage_of(*notes: NoteTruth) -> MentionCoverage:
-    total = Tally()
+    tally = Tally()
     for note in notes:
-        tally = Tally()
         tally.add_mentions(note, tuple(examine(note.private)))
-        total.merge(tally)
-    return total.coverage()
+    return tally.coverage()
+
+
+def patterns(note: NoteTruth) -> list[NamePattern]:
+    return list(patterns_of(note, find_mentions(note.private)))
 
 
 def test_a_passage_is_that_of_the_public_note() -> None:
-    (pattern,) = patterns_of(paired())
+    (pattern,) = patterns(paired())
     assert (pattern.first, pattern.last, pattern.role) == ("John", "Smith", "patient")
     assert pattern.text.startswith("John K. Smith is a") and pattern.text.endswith("Lee agrees.")
     right = (
@@ -68,16 +71,12 @@ def test_a_passage_is_that_of_the_public_note() -> None:
         "He takes aspirin 81 mg q.d. with food. Dr. agrees."
     )
     assert pattern.passage == f"[FIRST] [LAST]{right}"
-    (with_left,) = patterns_of(paired(), has_left=True)
-    assert with_left.passage == f"HPI: [FIRST] [LAST]{right}"
 
 
 def test_the_truth_says_whose_a_name_is() -> None:
-    (pattern,) = patterns_of(paired())
+    (pattern,) = patterns(paired())
     assert (pattern.first, pattern.last, pattern.person) == ("John", "Smith", "patient:1")
-    assert list(patterns_of(NoteTruth(PRIVATE, PRIVATE, ()))) == []
-    unknown = NoteTruth(PRIVATE, PRIVATE)
-    assert [(p.first, p.last, p.role) for p in patterns_of(unknown)] == [("John", "Smith", "")]
+    assert patterns(NoteTruth(PRIVATE, PRIVATE)) == []
 
 
 def read_lines(path: Path) -> list[dict[str, object]]:
@@ -101,10 +100,10 @@ def test_patterns_of_a_built_corpus_are_their_patients(tmp_path: Path) -> None:
         NoteTruth(str(a["text"]), str(b["text"]), places_of(t))
         for a, b, t in zip(private, public, truth, strict=True)
     ]
-    patterns = [pattern for pair in pairs for pattern in patterns_of(pair)]
+    found = [pattern for pair in pairs for pattern in patterns(pair)]
     by_key = {p["identity"]: (p["first"], p["last"]) for p in people}
-    assert [by_key[p.person] for p in patterns] == [(p.first, p.last) for p in patterns]
-    assert {p.passage.partition("]")[2].partition("]")[2] for p in patterns} == {
+    assert [by_key[p.person] for p in found] == [(p.first, p.last) for p in found]
+    assert {p.passage.partition("]")[2].partition("]")[2] for p in found} == {
         " is a year old lady. Seen . Ok. Ms. is well."
     }
     total = coverage_of(*pairs)
@@ -131,7 +130,7 @@ def test_patterns_of_registered_patients() -> None:
     record = {"note_id": "n", "patient_id": "p1", "mentions": mentions}
     pair = NoteTruth(private, public, places_of(record))
     assert [name.identity for name in pair.names or ()] == ["patient:p1", "patient:p9"]
-    (pattern,) = patterns_of(pair)
+    (pattern,) = patterns(pair)
     assert (pattern.person, pattern.first, pattern.last) == ("patient:p1", "Jane", "Roe")
     assert pattern.passage.endswith("] is a 45-year-old lady, born . Her sister called.")
 
@@ -159,7 +158,12 @@ def test_the_demo_corpus_gives_tables_3_and_4_of_the_paper() -> None:
     known = {fold_name(part) for name in names for part in name}
     tally = PatternTally()
     for note in hospital.notes:
-        for pattern in patterns_of(NoteTruth(note, note), find_mentions(note, known=known)):
+        found = find_mentions(note, known=known)
+        places = tuple(
+            Place(m.name_start, m.name_end, m.name_start, m.name_end, "", "full", "patient",
+                  group=number) for number, m in enumerate(found)
+        )  # fmt: skip
+        for pattern in patterns_of(NoteTruth(note, note, places), found):
             tally.add((pattern.first, pattern.last), pattern.text, note=0)
     assert {*tally.names} == set(names)
     assert dict(tally.pattern_table) == dict(PATTERNS_PER_NAME)

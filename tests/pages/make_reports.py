@@ -104,11 +104,10 @@ def make_report(
         if formula != "residual" and (scenario == 1 or formula.endswith("posterior")):
             value = np.where(value < -1, 0.0, np.exp(value) * 1e-4)
         scores[formula] = np.stack([value, np.full(n + N_REFERENCE, 0.05)])
-    attack = given_attack(scores, n_reference=N_REFERENCE, counts=[50] * 20)
-    judged = judge(
-        attack, candidates=names, scenario=scenario, seed=0,
-        threshold=None,
-    )  # fmt: skip
+    attack = given_attack(
+        names, scores, scenario=scenario, n_reference=N_REFERENCE, counts=[50] * 20
+    )
+    judged = judge(attack, seed=0)
     judged.pop("n_flagged_by_general")
     judged["details"].pop("null_check", None)
     text = f"{scenario} {leak} {has_truth} {hospital} {at}" + general.removeprefix("general")
@@ -118,7 +117,7 @@ def make_report(
         scenario=asdict(SCENARIOS[scenario]),
         models={"general": {"name": general}, "hospital": {"name": hospital}},
         candidates={"n_names": n, "n_reference": N_REFERENCE},
-        fixed_score=FIXED_SCORE[scenario],
+        fixed_score=FIXED_SCORE,
         columns=list(judged["names"]),
         notes=list(notes),
         made={"at": at},

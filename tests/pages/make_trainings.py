@@ -31,7 +31,6 @@ def make_corpus_folder(
         (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     for name in ("truth.jsonl", "people.jsonl"):
         (folder / name).write_text("")
-    (folder / "summary.json").write_text("{}")
     content = describe_corpus(
         title=title, kind="dummy", source="notes.csv", seed=0, n_notes=n_notes, n_patients=10
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from audit.access_log import entries
+from audit.home import DEMO_HOSPITAL
 from audit.jobs import service, table
 from audit.jobs.table import Failure, read_order
 from audit.notes.read import VARIABLE
@@ -86,7 +87,7 @@ def test_identified_notes_are_not_shown_until_names_are_revealed(folder: Path) -
     assert noted == [{"what": "note", "row": 2}]
     app.button(key="corpus_build").click().run()
     order = read_order(service.active_jobs()[0].job_id)
-    assert order["register_id"] == "ward/people.csv"
+    assert order["register_file"].endswith("/ward/people.csv")
 
 
 def test_the_button_asks_for_a_job_with_the_settings_and_shows_it() -> None:
@@ -102,7 +103,12 @@ def test_the_button_asks_for_a_job_with_the_settings_and_shows_it() -> None:
     assert not app.exception
     (job,) = service.active_jobs()
     order = read_order(job.job_id)
-    wanted = {"file_id": "example/notes.csv", "seed": 11, "title": "Ward <i>4</i>", "sample": 100}
+    wanted = {
+        "notes": str(DEMO_HOSPITAL / "notes.csv"),
+        "seed": 11,
+        "title": "Ward <i>4</i>",
+        "sample": 100,
+    }
     assert wanted.items() <= order.items()
     assert (order["canary_counts"], order["n_canaries"]) == ([1, 2, 4, 8], 3)
     assert not [b for b in app.button if b.key == "corpus_build"]

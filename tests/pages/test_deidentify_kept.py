@@ -18,7 +18,7 @@ from audit.task import Contact
 from tests.pages.screen import parameter, texts
 from tests.pages.test_deidentify import HOSTILE, SAY, open_notes, sides
 
-SILENT = Contact(lambda progress, part: None, lambda: False, lambda text: None)
+SILENT = Contact(lambda progress: None, lambda: False, lambda text: None)
 MARKUP = "<img src=x onerror=alert(1)> **b** [l](/x) "
 NAMED = "氏名：高橋健一　2024年5月3日 受診。"
 

@@ -17,7 +17,7 @@ from audit.names.candidates import make_candidates
 from audit.progress import Progress
 from audit.task import Question
 from tests.pages.make_reports import keep, make_report
-from tests.pages.screen import HOSTILE, links, open_page, texts
+from tests.pages.screen import links, open_page, texts
 
 TITLE = "What is running, and what came of it?"
 
@@ -34,10 +34,10 @@ def ask(digest: str = "a", *, label: str = "general → hospital", kind: str = "
     )
 
 
-def run(job: Job, *, share: float = 0.25, part: tuple[tuple[str, int], ...] = ()) -> None:
+def run(job: Job, *, share: float = 0.25) -> None:
     assert table.claim(job.job_id)
     progress = Progress("hospital model: documents", share, 1.0, 400.0)
-    table.note_progress(job.job_id, progress, part=part)
+    table.note_progress(job.job_id, progress)
 
 
 def progress(app: AppTest) -> list[tuple[float, str]]:
@@ -71,28 +71,6 @@ def test_what_runs_and_waits_is_shown_with_its_progress() -> None:
     assert "Mary" not in shown
 
 
-def test_what_waits_says_for_what_and_how_long() -> None:
-    first, second, third = ask("a", label=HOSTILE), ask("b", kind="demo"), ask("c", kind="demo")
-    shown = texts(open_page("jobs"))
-    whole = "Audit, scenario 1 ![x](http://evil.example/p.png)&lt;img src=x&gt;"
-    assert f"Waits until this has ended: {whole}. How long that takes is not known yet." in shown
-    run(first)
-    shown = texts(open_page("jobs"))
-    assert f"Waits until this has ended: {whole}. Until its turn: about 7 min left." in shown
-    known = "Until its turn: about 7 min left for what is known, then others"
-    assert f"Waits until this has ended: {whole}, and 1 more after it. {known}" in shown
-    assert shown.count("Waits until") == 2
-    app = open_page("jobs")
-    app.radio(key="language").set_value("ja").run()
-    shown = texts(app)
-    assert "の終了を待っています" in shown and "順番まで残り約 7 分。" in shown
-    table.end(first.job_id, state="done", result=("a",))
-    assert "Waits until" in texts(open_page("jobs"))
-    assert service.waits_for(service.job(second.job_id)) is None
-    wait = service.waits_for(service.job(third.job_id))
-    assert wait is not None and (wait.first.job_id, wait.n_more) == (second.job_id, 0)
-
-
 def test_a_job_is_cancelled_by_its_button_and_can_be_resumed_and_removed() -> None:
     job = ask()
     app = open_page("jobs")
@@ -113,17 +91,17 @@ def test_a_job_is_cancelled_by_its_button_and_can_be_resumed_and_removed() -> No
     assert done == [(what, job.job_id) for what in ("cancelled", "resumed", "cancelled")]
 
 
-def test_a_failed_job_says_why_and_offers_the_setting_to_try() -> None:
+def test_a_failed_job_says_why_and_can_be_resumed() -> None:
     job = ask()
     run(job)
-    failure = Failure("Memory ran out.", "micro-batch", "Try less.", (("micro_batch", 16),))
+    failure = Failure("Memory ran out.", "micro-batch", "Try less.")
     table.end(job.job_id, state="failed", failure=failure)
     app = open_page("jobs")
     shown = texts(app)
     assert "micro-batch: Memory ran out." in shown
     assert "Try less." in shown
     assert "25 % done" in shown
-    assert "Try again with a micro-batch of 16" in labels(app)
+    assert "Resume" in labels(app)
 
 
 def test_a_done_job_leads_to_its_result() -> None:

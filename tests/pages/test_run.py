@@ -59,7 +59,7 @@ def test_the_plan_has_the_digest_of_the_question_and_the_command(asked: list[Aud
     assert digest[:12] in plan
     assert "Demo hospital, invented · 390 names" in plan
     assert "Known after the first seconds of the run" in plan
-    assert "--inputs 2000" in app.code[0].value
+    assert "--inputs=2000" in app.code[0].value
     assert [button.proto.label for button in app.get("download_button")] == [
         "Download this list of names", "Download these passages",
     ]  # fmt: skip
@@ -87,7 +87,7 @@ def test_a_change_of_settings_plans_anew(home: Path, asked: list[AuditRequest]) 
     assert parameter(app, "preset") == "paper"
     box = next(box for box in app.number_input if box.key.startswith("run_micro_batch"))
     box.set_value(8).run()
-    assert "--micro-batch 8" in app.code[0].value
+    assert "--micro-batch=8" in app.code[0].value
     device = next(box for box in app.selectbox if box.key.startswith("run_device"))
     device.select("cpu").run()
     app.button(key="start").click().run()

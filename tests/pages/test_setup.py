@@ -96,23 +96,19 @@ def test_hard_files_are_validated_kept_and_shown_masked(
     code = parameter(app, "names")
     with Store(home) as store:
         found = kept_names(code, store=store)
-    assert (found.line.label, found.encoding) == ("Ward <3>", encoding)
+    assert found.line.label == "Ward <3>"
     assert app.selectbox(key="setup_names").value == code
 
 
-def test_remarks_are_told_by_row_and_refusals_keep_what_was_typed() -> None:
+def test_remarks_and_refusals_are_told_by_row() -> None:
     app = open_page("setup")
-    app.text_area(key="names_typed").set_value("Carl Miller").run()
     upload(app, (HEADER + "Anna,Smith,1\n\nAnna,Smith,1\n").encode())
     shown = texts(app)
-    assert "The row is empty and was left out." in shown
     assert "The name is that of row 2; left out." in shown
-    assert "Typed: 1." in shown
     upload(app, (HEADER + "Anna,Smith\n").encode(), name="Anna Smith.csv")
     shown = texts(app)
     assert "names, row 2: The row has 2 cells where the header has 3." in shown
     assert "Anna" not in shown
-    assert app.text_area(key="names_typed").value == "Carl Miller"
     assert not [button for button in app.button if button.key == "keep_names"]
 
 
@@ -164,19 +160,18 @@ def test_a_guessed_kind_of_control_is_said_and_kept_with_the_list(home: Path) ->
     assert said not in texts(upload(open_page("setup", **DEMO), stated))
 
 
-def test_typed_names_and_drawn_controls_become_a_list(home: Path) -> None:
+def test_a_file_and_drawn_controls_become_a_list(home: Path) -> None:
     app = open_page("setup", **DEMO)
     app.number_input(key="names_draw_easy").set_value(5).run()
-    app.text_area(key="names_typed").set_value("Mary Smith\nLee, Ann\n").run()
+    upload(app, b"name\nMary Smith\nAnn Lee\n")
     assert "Controls are drawn against members, and the list has none." in texts(app)
-    app.radio(key="names_typed_truth").set_value("member").run()
+    upload(app, (HEADER + "Mary,Smith,1\nAnn,Lee,1\n").encode())
     app.number_input(key="names_draw_hard").set_value(4).run()
     app.button(key="keep_names").click().run()
     assert not app.exception
     with Store(home) as store:
         line = all_names(store)[0]
     assert (line.n_members, line.by_kind) == (2, {"easy": 5, "hard": 4})
-    assert app.text_area(key="names_typed").value == ""
     assert app.number_input(key="names_draw_easy").value == 0
     fresh = open_page("setup", **DEMO, names=line.code)
     assert "Everything is ready for scenario 1" in texts(fresh)

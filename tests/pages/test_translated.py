@@ -31,8 +31,8 @@ def made_job() -> Job:
     return Job(
         job_id="0123456789ab", kind="audit", label="a → b", scenario=2, device="cpu",
         question="", state="failed", phase="", share=0.5, seconds_left=None,
-        created="2026-01-01T00:00:00", started="", finished="", updated="", n_attempts=1,
-        is_cancel_wanted=False, runner=WORKER, failure=FAILURE, result=(), owner="", part=(),
+        created="2026-01-01T00:00:00", started="", finished="", n_attempts=1,
+        is_cancel_wanted=False, runner=WORKER, failure=FAILURE, result=(), owner="",
         n_before=0,
     )  # fmt: skip
 

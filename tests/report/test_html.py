@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import shlex
 import string
@@ -22,7 +23,6 @@ from audit.report.html import (
     RECOMMENDATIONS,
     ReportChoice,
     SignOff,
-    command_of,
     report_html,
     score_strip,
 )
@@ -136,10 +136,10 @@ def test_names_are_in_it_only_in_the_full_form(report: AuditReport) -> None:
 
 def test_the_numbers_are_the_reports(report: AuditReport) -> None:
     text, verdict = shown(report), report.verdict
-    assert verdict.auc is not None and verdict.general_auc is not None
+    attack, general = (report.headline("all")[who].auc for who in ("attack", "general_alone"))
     told = [
-        f"{verdict.auc.value:.3f}", f"{verdict.auc.low:.3f} – {verdict.auc.high:.3f}",
-        f"{verdict.general_auc.value:.3f}", f"{verdict.n_flagged} of {verdict.n_tested}",
+        f"{attack.value:.3f}", f"{attack.low:.3f} – {attack.high:.3f}",
+        f"{general.value:.3f}", f"{verdict.n_flagged} of {verdict.n_tested}",
         report.digest, f"{report.candidates.n_reference}", report.models["hospital"].name,
     ]  # fmt: skip
     for name, stratum in report.measures.shown.items():
@@ -187,7 +187,7 @@ def test_references_and_the_other_scenario_stand_beside_it(report: AuditReport) 
     told = ["on-other-names", words["references_differences"],
             *(f"{one.value:+.3f}"[1:] for one in aucs),
             decimal(third.measures.strata["hard"].scores[third.fixed_score].auc.value),
-            percent(third.verdict.flagged.value)]  # fmt: skip
+            f"{view[0].tested.only_one} / {view[0].tested.only_other}|p = "]  # fmt: skip
     assert [one for one in told if one not in text] == []
 
 
@@ -241,16 +241,16 @@ def test_only_the_first_names_that_stand_out_are_printed() -> None:
 
 
 QUESTION = {"seed": 3, "dtype": "float32", "candidates": "ab" * 32, "passages": "cd" * 32,
-            "threshold": -0.5, "n_rows_left_out": 7}  # fmt: skip
+            "n_rows_left_out": 7}  # fmt: skip
 ASKED = {
     1: ({"n_documents": 300, "n_steps": 50, "n_tokens": 32, "top_k": 100, "temperature": 0.5,
          "prompt": "service : [MASK] 'x'", "is_remasked": False},
-        "--documents 300 --steps 50 --tokens 32 --top-k 100 --temperature 0.5 --prompt "
-        "\"service : [MASK] 'x'\" --keep-sampled"),
+        "--documents=300 --steps=50 --tokens=32 --top-k=100 --temperature=0.5 "
+        "\"--prompt=service : [MASK] 'x'\" --keep-sampled"),
     2: ({"n_inputs": 2000, "n_chain_inputs": 0, "micro_batch": 32, "max_tokens": 512,
          "is_dropout_on": False},
-        "--passages passages.jsonl --inputs 2000 --chain-inputs 0 --micro-batch 32 "
-        "--max-tokens 512 --no-dropout"),
+        "--passages=passages.jsonl --inputs=2000 --chain-inputs=0 --micro-batch=32 "
+        "--max-tokens=512 --no-dropout"),
 }  # fmt: skip
 
 
@@ -263,10 +263,11 @@ def test_the_command_asks_the_same_question_and_the_run_is_told(scenario: int) -
               "numpy": "2.1", "seconds": 1234.4},
         candidates={"n_names": 1072, "by_kind": {"easy": 24, "hard": 23}, "n_reference": 600},
     )  # fmt: skip
-    words = set(shlex.split(command_of(made)))
-    both = "python -m audit run --general GENERAL --hospital HOSPITAL --names names.csv"
-    more = f"--scenario {scenario} --seed=3 --dtype=float32 --threshold=-0.5 --out results"
-    assert words == set(shlex.split(f"{both} {more} {options}"))
+    both = "python -m audit run --general=GENERAL --hospital=HOSPITAL --names=names.csv"
+    more = f"--scenario={scenario} --seed=3 --dtype=float32 --out=results"
+    page = html.unescape(report_html(made, choice=ReportChoice(language="en", names="masked")))
+    command = page.split("<pre>")[-1].split("</pre>")[0]
+    assert set(shlex.split(command)) == set(shlex.split(f"{both} {more} {options}"))
     text, said = shown(made), catalogue("en", "report")
     kinds = [said["control_kind"].format(kind=said[f"kind_{k}"], n=n)
              for k, n in (("easy", 24), ("hard", 23))]  # fmt: skip
@@ -388,25 +389,22 @@ def test_the_scores_of_a_kind_are_drawn_with_their_middle_half_and_median() -> N
 
 
 @pytest.mark.parametrize(
-    ("scores", "is_log", "dots", "ticks"),
+    ("scores", "dots", "ticks"),
     [
-        # Zeros stand a decade below the smallest logarithm.
-        ((0.0, 0.01, 1.0), True, [0, 1 / 3, 1], ["10⁻³", "10⁻²", "10⁻¹", "10⁰"]),
-        ((1.0,), True, [0], ["10⁰", "10¹"]),
-        ((0.0, 1.0), False, [3 / 106, 103 / 106], ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
-        ((2.0, 2.0), False, [0.5, 0.5], ["1.97", "1.98", "1.99", "2", "2.01", "2.02"]),
-        (tuple(map(float, range(401))), False, [], ["0", "100", "200", "300", "400"]),
+        ((0.0, 1.0), [3 / 106, 103 / 106], ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
+        ((2.0, 2.0), [0.5, 0.5], ["1.97", "1.98", "1.99", "2", "2.01", "2.02"]),
+        (tuple(map(float, range(401))), [], ["0", "100", "200", "300", "400"]),
     ],
 )
 def test_the_axis_of_scores_holds_them(
-    scores: tuple[float, ...], is_log: bool, dots: list[float], ticks: list[str]
+    scores: tuple[float, ...], dots: list[float], ticks: list[str]
 ) -> None:
     kinds = [KindScores("member", scores, 0), KindScores("easy", (), 2)]
-    found = score_strip(kinds, is_log=is_log)
+    found = score_strip(kinds)
     assert found is not None
     (row,) = found["rows"]
     assert (row["kind"], row["n"], row["is_asked"]) == ("member", len(scores), True)
     assert [share for share, _ in row["dots"]] == pytest.approx(dots)
     assert all(-14 <= y <= 14 for _, y in row["dots"])
     assert [text for _, text in found["ticks"]] == ticks
-    assert score_strip(kinds[1:], is_log=is_log) is None
+    assert score_strip(kinds[1:]) is None

@@ -15,7 +15,6 @@ from audit.report.threshold import (
     ScoreAxis,
     at_threshold,
     calibration,
-    fdr_line,
     first_threshold,
     predictive_value,
     ranked_names,
@@ -24,7 +23,6 @@ from audit.report.threshold import (
     score_codes,
     strata_of,
     useful_thresholds,
-    volcano,
 )
 from audit.stats import Estimate, Rate, bootstrap_ranking
 from tests.pages.make_reports import N_PER_KIND, make_report, make_special_names
@@ -41,7 +39,6 @@ def named(
     names = pd.DataFrame({
         "value": np.array(values, dtype=float),
         "is_member": members,
-        "kind": np.where(members, "member", "control"),
         "q": q or [1.0] * len(values),
         "critical": np.where(members, critical, math.nan),
     })  # fmt: skip
@@ -158,10 +155,9 @@ def test_a_list_without_truth_has_counts_of_flagged_names_only() -> None:
 
 def test_a_logarithmic_axis_has_a_place_for_zero_and_comes_back() -> None:
     axis = ScoreAxis(is_log=True, low=-5.0, high=0.0)
-    places = axis.place(np.array([0.01, 0.0, math.nan, math.inf]))
-    assert places == pytest.approx([-2.0, -5.0, math.nan, math.nan], nan_ok=True)
+    assert [axis.place_of(score) for score in (0.01, 0.0, -1.0, 2.0)] == [-2.0, -5.0, -5.0, 0.0]
     assert (axis.score_at(-2.0), axis.score_at(-5.0)) == (pytest.approx(0.01), 0.0)
-    assert (axis.place_of(math.inf), axis.place_of(-3.0)) == (0.0, -5.0)
+    assert (axis.place_of(math.inf), axis.place_of(-math.inf)) == (0.0, -5.0)
     plain = ScoreAxis(is_log=False, low=-1, high=3)
     assert (plain.score_at(0.5), plain.place_of(2.5)) == (0.5, 2.5)
 
@@ -215,25 +211,6 @@ def test_the_band_is_that_of_a_bootstrap_over_names() -> None:
         )
     sure = roc_view(named([5, 6, 7, 1, 2, 3], [True] * 3 + [False] * 3))
     assert sure.tpr.tolist() == [1, 1, 1, 1] and sure.low[0] < 0.5  # not called certain
-
-
-def test_a_volcano_holds_every_patient_and_control_once_and_few_points() -> None:
-    report = make_report(2, names=make_special_names(4))
-    found, shown = volcano(report, score="mean_log_ratio"), report.table
-    assert found["kind"].unique().tolist() == ["control", "member"]
-    for kind, rows in (("member", shown[:24]), ("control", shown[24:72])):
-        of_kind = found[found["kind"] == kind]
-        assert of_kind["n_names"].sum() == len(rows)
-        points = set(zip(rows["mean_log_ratio"], -np.log10(rows["q"]), strict=True))
-        assert set(zip(of_kind["x"], of_kind["y"], strict=True)) <= points
-    assert fdr_line() == pytest.approx(-math.log10(0.05))
-    same = {**report.names, "q_value": [0.01] * 80, "mean_log_ratio": [1.0] * 79 + [None]}
-    thin = volcano(report.changed(names=same), score="mean_log_ratio")
-    assert thin.to_numpy().tolist() == [["control", 1.0, 2.0, 48], ["member", 1.0, 2.0, 24]]
-    every = {**same, "mean_log_ratio": [*range(79), None], "q_value": [0.1, 0.01, *[1] * 77, None]}
-    wide = volcano(report.changed(names=every), score="mean_log_ratio")
-    assert wide["n_names"].tolist() == [1] * 72
-    assert wide["x"].tolist() == [*range(24, 72), *range(24)]
 
 
 def test_the_controls_p_values_by_hand() -> None:

@@ -338,12 +338,11 @@ def test_progress_is_told_by_phase_to_the_end(tmp_path: Path) -> None:
     told: list[Any] = []
     points: list[LossPoint] = []
     train(make_order(tmp_path), progress=told.append, on_point=points.append)
-    assert told[-1].by_phase == (("tokenizing the notes", 1.0), ("training", 1.0))
-    assert (told[0].phase, told[-1].phase) == ("tokenizing the notes", "training")
-    assert told[-1].share == pytest.approx(1.0)
-    assert [p.done for p in told] == sorted(p.done for p in told)
-    ends = [p.done for p in told if p.phase == "tokenizing the notes"]
-    assert max(ends) == pytest.approx(0.05)
+    phases = [p.phase for p in told]
+    assert list(dict.fromkeys(phases)) == ["tokenizing the notes", "training"]
+    for phase in set(phases):
+        shares = [p.share for p in told if p.phase == phase]
+        assert shares == sorted(shares) and shares[-1] == pytest.approx(1.0)
     assert tuple(points) == read_losses(tmp_path / "run")
 
 

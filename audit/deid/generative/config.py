@@ -6,7 +6,7 @@ A tagger is a folder with `tagger.json` and `model/`, an ordinary causal languag
 from __future__ import annotations
 
 import math
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from pydantic import Field
 
@@ -15,15 +15,14 @@ from audit.task import Record
 from audit.training.config import Rate, Rows, ScheduledSettings, Share
 
 GROWTH = 2.0
-"""Tokens of an answer for one of its note, where no training has measured it."""
+"""Tokens of an answer for one of its note, at most."""
 Language = Literal["ja", "en"]
 LANGUAGES = get_args(Language)
-ALL_LINEAR = "all-linear"
 _FULL_RATE, _LORA_RATE = 2e-5, 2e-4
 
 
 class Lora(Record):
-    """A low-rank adapter beside frozen weights.
+    """A low-rank adapter beside frozen weights, of all linear modules but the output layer.
 
     Source: Hu et al. 2021, LoRA (arXiv 2106.09685).
     """
@@ -33,10 +32,6 @@ class Lora(Record):
         default=32.0, ge=1e-3, le=1e4, description="the adapter counts alpha / rank times"
     )
     dropout: float = Field(default=0.05, ge=0, le=0.9, description="of the adapter's input")
-    targets: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
-        default=(ALL_LINEAR,), min_length=1, examples=["q_proj,v_proj"],
-        description="modules that get an adapter; all-linear: all but the output layer",
-    )  # fmt: skip
 
 
 class TuningSettings(ScheduledSettings):
@@ -93,7 +88,7 @@ class GenerativeFacts(TaggerFile):
     """Digest of the model's files."""
     n_note_tokens: int = Field(default=1_000_000, ge=1)
     growth: float = Field(default=GROWTH, ge=1)
-    """Longest window of a note, and tokens of an answer for one of its note, as in `model.Room`."""
+    """Tokens of the longest window that was learned from; of an answer for one of its note."""
     max_tokens: int = Field(default=32_768, ge=1)
     """Prompt, note and copy together."""
     overlap: int = Field(default=200, ge=0)

@@ -11,7 +11,6 @@ import importlib
 import json
 import math
 import re
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +28,6 @@ WHERE = "language model"
 STORED = "stored"
 """The precision of a model in the type of number in which its files have it."""
 _MOST_TOKENS = 32_768
-_ASK_SECONDS = 0.2
 _NOT_OF_THE_MODEL = {".md", ".txt", ".gitattributes", ".png", ".jpg"}
 _KEPT_TEXTS = {"merges.txt", "vocab.txt"}
 
@@ -200,7 +198,7 @@ def generated(
         Of a batch at most, prompts and answers with their padding; one prompt is always taken.
         Where memory runs out, halves are tried.
     on_share
-        Told some times a second which share of all answers' limits was written or not needed.
+        Told with every token which share of all answers' limits was written or not needed.
     """
     torch: Any = importlib.import_module("torch")
     answers: list[list[int]] = [[] for _ in asked]
@@ -245,22 +243,17 @@ def _one_batch(
     """Answer rows together; each ends at its own limit."""
     torch: Any = importlib.import_module("torch")
     n_prompt, n_most = max(len(row.prompt) for row in rows), max(row.n_answer for row in rows)
-    pad = loaded.tokenizer.pad_token_id
-    pad = stops[0] if pad is None else pad
+    pad = loaded.tokenizer.pad_token_id or 0
     ids = torch.full((len(rows), n_prompt), pad, dtype=torch.long)
     attended = torch.zeros_like(ids)
     for i, row in enumerate(rows):
         ids[i, n_prompt - len(row.prompt) :] = torch.tensor(row.prompt)
         attended[i, n_prompt - len(row.prompt) :] = 1
     limits = torch.tensor([row.n_answer for row in rows], device=loaded.device)
-    asked_at = time.monotonic()
 
     def is_over(input_ids: Any, scores: object, **_: object) -> Any:
-        nonlocal asked_at
         n_written = input_ids.shape[1] - n_prompt
-        if time.monotonic() - asked_at > _ASK_SECONDS:
-            asked_at = time.monotonic()
-            told(n_written / n_most)
+        told(n_written / n_most)
         return limits <= n_written
 
     with torch.inference_mode():
@@ -331,28 +324,13 @@ _LEAST_TOKENS = 16
 _SHRINK = 0.8
 
 
-@dataclass(frozen=True)
-class Room:
-    """How long a note and its answer may be.
-
-    Attributes
-    ----------
-    n_note
-        Tokens of a window at most.
-    growth
-        Tokens of an answer for one of its note, `SPARE` not counted.
-    """
-
-    n_note: int
-    growth: float = GROWTH
-
-    def n_answer(self, n_note: int) -> int:
-        """Return how many tokens an answer may have for so many of its note."""
-        return math.ceil(self.growth * n_note) + SPARE
+def answer_tokens(n_note: int, *, growth: float = GROWTH) -> int:
+    """Return how many tokens an answer may have for so many of its note."""
+    return math.ceil(growth * n_note) + SPARE
 
 
-def room_in(n_context: int, *, n_frame: int, growth: float = GROWTH) -> Room:
-    """Return the room in a context of so many tokens."""
+def room_in(n_context: int, *, n_frame: int, growth: float = GROWTH) -> int:
+    """Return how many tokens a note may have in a context of so many."""
     n_note = math.floor((n_context - n_frame - SPARE - 1) / (1 + growth))
     if n_note < _LEAST_TOKENS:
         raise AuditError(
@@ -361,29 +339,29 @@ def room_in(n_context: int, *, n_frame: int, growth: float = GROWTH) -> Room:
             do="Take a model with a longer context, or set `max_tokens` higher.",
             n_context=n_context,
         )
-    return Room(n_note, growth)
+    return n_note
 
 
 def pieces_of(
-    text: str, *, n_tokens: Callable[[str], int], room: Room, overlap: int
+    text: str, *, n_tokens: Callable[[str], int], most: int, overlap: int
 ) -> tuple[Window, ...]:
     """Cut a note into windows that fit; one window where it fits whole.
 
     Parameters
     ----------
     n_tokens
-        Counts the tokens of a text.
+        Counts the tokens of a text; a window has `most` of them.
     overlap
         Characters, as in `windows_of`; less where windows are short.
     """
     size = len(text)
     windows = windows_of(text, size=size, overlap=0)
     n_longest = n_tokens(text)
-    while n_longest > room.n_note:
+    while n_longest > most:
         if size == 1:
             raise AuditError("A character of a note has more tokens than a window.")
         is_whole = size == len(text)
-        size = max(1, size * room.n_note // n_longest if is_whole else int(size * _SHRINK))
+        size = max(1, size * most // n_longest if is_whole else int(size * _SHRINK))
         windows = windows_of(text, size=size, overlap=min(overlap, size // 4))
         n_longest = max(n_tokens(text[one.start : one.end]) for one in windows)
     return windows

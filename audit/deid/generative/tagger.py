@@ -9,11 +9,8 @@ Source: paper 002, section 2.3.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import torch
 
 from audit.deid.copies import CopyReading, Piece, ShareListener, read_pieces
 from audit.deid.generative.config import GenerativeFacts
@@ -21,8 +18,8 @@ from audit.deid.generative.model import (
     Asked,
     CausalModel,
     Frame,
-    Room,
     answer_text,
+    answer_tokens,
     frame_of,
     generated,
     load_causal,
@@ -35,8 +32,8 @@ from audit.errors import AuditError
 from audit.notes.spans import TaggedDocument
 from audit.progress import StopQuestion
 
-_CPU_TOKENS = 16_384
-_MEMORY_SHARE = 0.5
+_TOKENS_AT_ONCE = {"cpu": 16_384, "cuda": 32_768}
+"""Of a batch, prompts and answers; where memory runs out, halves of it are tried."""
 _NOTES_AT_ONCE = {"cpu": 8, "cuda": 64}
 
 
@@ -44,14 +41,13 @@ _NOTES_AT_ONCE = {"cpu": 8, "cuda": 64}
 class GenerativeTagger:
     """A tagger whose model is loaded.
 
-    `frame` stands around a note, `room` says how long it may be.
+    `frame` stands around a note of `n_note` tokens at most.
     """
 
     loaded: CausalModel
     facts: GenerativeFacts
     frame: Frame
-    room: Room
-    n_tokens_at_once: int
+    n_note: int
 
     name = "generative"
 
@@ -90,17 +86,19 @@ class GenerativeTagger:
                 Piece(one.start, one.end, note.text[one.start : one.end])
                 for one in pieces_of(
                     note.text, n_tokens=lambda text: len(text_ids(tokenizer, text)),
-                    room=self.room, overlap=self.facts.overlap,
+                    most=self.n_note, overlap=self.facts.overlap,
                 )
             ]
             for note in notes
         ]  # fmt: skip
         places = [(own, i) for own in pieces for i, one in enumerate(own) if one.output.strip()]
         ids = [text_ids(tokenizer, own[i].output) for own, i in places]
-        asked = [Asked(self.frame.prompt(one), self.room.n_answer(len(one))) for one in ids]
+        growth = self.facts.growth
+        asked = [Asked(self.frame.prompt(x), answer_tokens(len(x), growth=growth)) for x in ids]
         answers = generated(
-            self.loaded, asked, stops=self.frame.stops, n_tokens=self.n_tokens_at_once,
-            should_stop=should_stop, on_share=on_share,
+            self.loaded, asked, stops=self.frame.stops,
+            n_tokens=_TOKENS_AT_ONCE[self.loaded.device], should_stop=should_stop,
+            on_share=on_share,
         )  # fmt: skip
         for (own, i), answer in zip(places, answers, strict=True):
             own[i] = own[i]._replace(output=answer_text(tokenizer, answer))
@@ -129,29 +127,5 @@ def tagger_of(loaded: CausalModel, facts: GenerativeFacts) -> GenerativeTagger:
     """Return the tagger of a model that is loaded."""
     frame = frame_of(loaded.tokenizer, language=facts.language)
     n_context = min(loaded.n_context, facts.max_tokens)
-    room = room_in(n_context, n_frame=frame.n_tokens, growth=facts.growth)
-    room = replace(room, n_note=min(room.n_note, facts.n_note_tokens))
-    return GenerativeTagger(loaded, facts, frame, room, tokens_at_once(loaded))
-
-
-def tokens_at_once(loaded: CausalModel) -> int:
-    """Return how many tokens a batch may have: by the memory that the device leaves to the cache.
-
-    It follows from the device and the model alone, so that a run that goes on makes the same
-    batches.
-    """
-    if loaded.device == "cpu":
-        return _CPU_TOKENS
-    n_model = sum(one.numel() * one.element_size() for one in loaded.model.parameters())
-    free = torch.cuda.get_device_properties(0).total_memory - n_model
-    return max(1, int(_MEMORY_SHARE * max(0, free) / cache_bytes(loaded.model)))
-
-
-def cache_bytes(model: Any) -> int:
-    """Return the bytes that keys and values of one token take."""
-    config = model.config
-    n_heads = config.num_attention_heads
-    n_kept = getattr(config, "num_key_value_heads", None) or n_heads
-    width = getattr(config, "head_dim", None) or config.hidden_size // n_heads
-    n_bytes = next(model.parameters()).element_size()
-    return int(2 * config.num_hidden_layers * n_kept * width * n_bytes)
+    n_note = room_in(n_context, n_frame=frame.n_tokens, growth=facts.growth)
+    return GenerativeTagger(loaded, facts, frame, min(n_note, facts.n_note_tokens))

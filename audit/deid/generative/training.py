@@ -25,13 +25,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from audit.deid.generative.config import ALL_LINEAR, GenerativeFacts, Lora, TuningSettings
+from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
 from audit.deid.generative.model import (
-    SPARE,
     CausalModel,
     Frame,
-    Room,
-    answer_text,
     directory_digest,
     frame_of,
     load_causal,
@@ -55,7 +52,6 @@ if TYPE_CHECKING:
     from audit.deid.tasks import TaggerTask
 
 Ids = npt.NDArray[np.int32]
-_MOST_GROWTH, _LEAST_GROWTH, _MARGIN = 4.0, 1.2, 1.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,18 +73,17 @@ class Examples:
 
     Attributes
     ----------
-    room
-        For tagging: the longest window that was seen, and how much longer answers were.
+    n_longest
+        Tokens of the longest window that was seen.
     labels
         That occur.
     counts
         `n_notes` that were read, `n_windows` of them; `n_left_out` windows more cannot be written
-        with tags, or their answer does not fit; `n_changed` have an answer which the tokenizer does
-        not give back as it was; `n_cut` spans are cut by the edge of a window.
+        with tags, or their answer does not fit.
     """
 
     rows: tuple[Example, ...]
-    room: Room
+    n_longest: int
     labels: tuple[str, ...]
     counts: Mapping[str, int]
 
@@ -108,7 +103,7 @@ def examples_of(
     *,
     tokenizer: Any,
     frame: Frame,
-    room: Room,
+    most: int,
     n_context: int,
     overlap: int,
     language: str,
@@ -120,18 +115,16 @@ def examples_of(
     """
     rows: list[Example] = []
     labels: set[str] = set()
-    n_notes = n_left_out = n_changed = n_cut = n_longest = 0
-    growth = _LEAST_GROWTH
+    n_notes = n_left_out = n_longest = 0
     for document in documents:
         n_notes += 1
         flat = flattened(document)
         labels.update(span.label for span in flat.spans)
         for window in pieces_of(
-            flat.text, n_tokens=lambda text: len(text_ids(tokenizer, text)), room=room,
+            flat.text, n_tokens=lambda text: len(text_ids(tokenizer, text)), most=most,
             overlap=overlap,
         ):  # fmt: skip
-            part, n = _part(flat, window)
-            n_cut += n
+            part = _part(flat, window)
             try:
                 written = write_tags(part, language=language)
             except AuditError:
@@ -143,9 +136,7 @@ def examples_of(
             if not note or row.n_tokens > n_context:
                 n_left_out += 1
                 continue
-            n_changed += answer_text(tokenizer, copy) != written
             n_longest = max(n_longest, len(note))
-            growth = max(growth, _MARGIN * (len(copy) - SPARE) / len(note))
             rows.append(row)
     if not rows:
         raise AuditError(
@@ -153,22 +144,19 @@ def examples_of(
             where="gold notes",
             do="Give notes with spans that inline tags can say.",
         )
-    counts = {"n_notes": n_notes, "n_windows": len(rows), "n_left_out": n_left_out,
-              "n_changed": n_changed, "n_cut": n_cut}  # fmt: skip
-    seen = Room(n_longest, min(growth, _MOST_GROWTH))
-    return Examples(tuple(rows), seen, ordered(labels), counts)
+    counts = {"n_notes": n_notes, "n_windows": len(rows), "n_left_out": n_left_out}
+    return Examples(tuple(rows), n_longest, ordered(labels), counts)
 
 
-def _part(document: TaggedDocument, window: Window) -> tuple[TaggedDocument, int]:
-    """Return a window as a note of its own, and how many spans its edges cut."""
-    spans, n_cut = [], 0
+def _part(document: TaggedDocument, window: Window) -> TaggedDocument:
+    """Return a window as a note of its own."""
+    spans = []
     for span in document.spans:
         start, end = max(span.start, window.start), min(span.end, window.end)
         if start < end and document.text[start:end].strip():
-            n_cut += end - start < span.n_chars
             spans.append(Span(start - window.start, end - window.start, span.label))
     text = document.text[window.start : window.end]
-    return tagged(document.doc_id, text=text, spans=spans), n_cut
+    return tagged(document.doc_id, text=text, spans=spans)
 
 
 IGNORED = -100
@@ -304,23 +292,14 @@ def with_adapter(model: Any, lora: Lora, *, seed: int) -> Any:
     peft: Any = importlib.import_module("peft")
     config = peft.LoraConfig(
         task_type="CAUSAL_LM", r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout,
-        target_modules=ALL_LINEAR if lora.targets == (ALL_LINEAR,) else list(lora.targets),
-        bias="none",
+        target_modules="all-linear", bias="none",
     )  # fmt: skip
     device = next(model.parameters()).device
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of models whose layers are stored transposed
         torch.manual_seed(torch_seed(seed, "adapter"))
-        try:
-            return peft.get_peft_model(model, config)
-        except ValueError:
-            raise AuditError(
-                "The model has no module of these names to put an adapter beside.",
-                where="tuning settings",
-                do="Name others, or choose {all_linear}.",
-                all_linear=ALL_LINEAR,
-            ) from None
+        return peft.get_peft_model(model, config)
 
 
 _VERSION = 1
@@ -383,7 +362,7 @@ def _examples(
         (note for path in paths for note in annotated_notes(path, what=what).all()),
         tokenizer=loaded.tokenizer,
         frame=frame,
-        room=room_in(n_context, n_frame=frame.n_tokens),
+        most=room_in(n_context, n_frame=frame.n_tokens),
         n_context=n_context,
         overlap=settings.overlap,
         language=settings.language,
@@ -407,8 +386,7 @@ def _facts(
         title=title,
         model=directory_digest(out / MODEL),
         labels=examples.labels,
-        n_note_tokens=examples.room.n_note,
-        growth=examples.room.growth,
+        n_note_tokens=examples.n_longest,
         max_tokens=min(loaded.n_context, settings.max_tokens),
         overlap=settings.overlap,
         language=settings.language,

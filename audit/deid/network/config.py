@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from audit.deid.network.decode import BIO, Scheme, TagScheme
+from audit.deid.network.decode import TagScheme
 from audit.deid.tagger import TaggerFile, unreadable
 from audit.errors import AuditError
 from audit.notes.formats import jsonl_line
@@ -34,10 +34,6 @@ class Shape(Record):
         default=(1, 2, 4, 8, 16, 32, 1, 1), min_length=1, max_length=64
     )
     """Of each layer: how far its neighbours stand; their sum is how far a character sees."""
-    n_characters: int = Field(default=2000, ge=1)
-    """Most characters of the vocabulary; the rest is unknown, with its kind."""
-    n_times: int = Field(default=5, ge=1)
-    """How often a character must occur in the notes to be in it."""
 
 
 class TaggerSettings(LoopSettings):
@@ -68,7 +64,6 @@ class TaggerSettings(LoopSettings):
     """The beta of the F measure by which weights and bias are chosen."""
     biases: tuple[float, ...] = Field(default=(0.0, 0.5, 1.0, 1.5, 2.0, 3.0), min_length=1)
     """What may be added to the scores of all tags but O; the best is chosen."""
-    scheme: Scheme = Field(default="BIO", description="of tags")
 
     @model_validator(mode="after")
     def _check_rows(self) -> Self:
@@ -94,7 +89,7 @@ class TaggerFacts(TaggerFile):
     kind = "token"
     decisive = ("labels", "scheme", "n_tokens", "overlap", "bias", "files")
 
-    scheme: Scheme = BIO
+    scheme: Literal["BIO"] = "BIO"
     n_tokens: int = Field(ge=8, le=32_768)
     """Of a row, special ones included."""
     overlap: int = Field(ge=0)
@@ -113,7 +108,7 @@ class TaggerFacts(TaggerFile):
     @property
     def tag_scheme(self) -> TagScheme:
         """Its tags."""
-        return TagScheme(self.labels, self.scheme)
+        return TagScheme(self.labels)
 
 
 def file_digests(path: Path) -> dict[str, str]:

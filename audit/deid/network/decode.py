@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,6 @@ from numpy.typing import NDArray
 from audit.errors import AuditError
 from audit.notes.spans import Span
 
-BIO: Literal["BIO"] = "BIO"
-BILOU: Literal["BILOU"] = "BILOU"
-Scheme = Literal["BIO", "BILOU"]
-SCHEMES = get_args(Scheme)
 OUTSIDE = 0
 
 Run = tuple[int, int, str]
@@ -40,64 +36,45 @@ equal where it has no place."""
 
 @dataclass(frozen=True)
 class TagScheme:
-    """The tags of some labels, each once: number 0 is O, then those of each label in turn."""
+    """The tags of some labels, each once: O, then B and I of each label in turn."""
 
     labels: tuple[str, ...]
-    kind: Scheme = BIO
-
-    def __post_init__(self) -> None:
-        """Check the labels, once."""
-        if not self.labels or len(set(self.labels)) != len(self.labels):
-            raise ValueError("the labels are empty, or one is there twice")
-
-    @property
-    def _parts(self) -> str:
-        return "BI" if self.kind == BIO else "BILU"
 
     @cached_property
     def tags(self) -> tuple[str, ...]:
         """The names of all tags, by number."""
-        return ("O", *(f"{part}-{label}" for label in self.labels for part in self._parts))
+        return ("O", *(f"{part}-{label}" for label in self.labels for part in "BI"))
 
     @cached_property
     def may_follow(self) -> NDArray[np.bool_]:
         """Whether a tag [row] may stand before another [column], [T, T].
 
-        A text begins as after O, and ends as before O.
+        A text begins as after O.
         """
-
-        def may(one: str, other: str) -> bool:
-            if other[0] in "IL":
-                return one[0] in "BI" and one[2:] == other[2:]
-            return self.kind == BIO or one[0] in "OLU"
-
-        return np.array([[may(one, other) for other in self.tags] for one in self.tags])
+        return np.array([
+            [other[0] != "I" or one[1:] == other[1:] for other in self.tags] for one in self.tags
+        ])  # fmt: skip
 
     def encode(self, runs: Iterable[Run], *, n_tokens: int) -> NDArray[np.int64]:
         """Return the tags [n_tokens] of runs that share no token."""
         found = np.zeros(n_tokens, dtype=np.int64)
         for first, end, label in runs:
-            begin = 1 + len(self._parts) * self.labels.index(label)
+            begin = 1 + 2 * self.labels.index(label)
             found[first:end] = begin + 1
             found[first] = begin
-            if self.kind == BILOU:
-                found[end - 1] = begin + (3 if end - first == 1 else 2)
         return found
 
     def decode(self, tags: NDArray[np.integer]) -> list[Run]:
         """Return the runs of tags that follow the scheme, in order."""
         found: list[Run] = []
         for at in np.flatnonzero(tags).tolist():
-            label, part = divmod(int(tags[at]) - 1, len(self._parts))
-            if part in (0, 3):
-                found.append((at, at + 1, self.labels[label]))
-            elif found:
-                found[-1] = (found[-1][0], at + 1, found[-1][2])
+            label, is_inside = divmod(int(tags[at]) - 1, 2)
+            first = found.pop()[0] if is_inside else at
+            found.append((first, at + 1, self.labels[label]))
         return found
 
 
 _NEVER = -1e30
-_MAX_CELLS = 400_000
 
 
 def side_by_side(lengths: Sequence[int], *, most: float) -> list[list[int]]:
@@ -129,29 +106,27 @@ def best_tags(
     bias
         Added to the score of every tag but O: above 0 more is found, right or wrong.
     """
-    found: list[NDArray[np.uint8]] = [np.zeros(0, dtype=np.uint8)] * len(scores)
     cost = np.where(scheme.may_follow, 0.0, _NEVER)  # [from, to]
-    for group in side_by_side([len(one) for one in scores], most=_MAX_CELLS):
-        lengths = np.array([len(scores[i]) for i in group])
-        if not lengths[0]:
-            continue
-        padded = np.zeros((lengths[0], len(group), len(cost)))
-        for place, i in enumerate(group):
-            padded[: len(scores[i]), place] = scores[i]
-        padded[:, :, OUTSIDE + 1 :] += bias
-        total = padded[0] + cost[OUTSIDE]
-        came_from = np.zeros(padded.shape, dtype=np.uint8)
-        for step in range(1, len(padded)):
-            n_alive = int(np.searchsorted(-lengths, -step, side="left"))
-            ways = total[:n_alive, None, :] + cost.T  # [texts, to, from]
-            came_from[step, :n_alive] = ways.argmax(axis=2)
-            total[:n_alive] = ways.max(axis=2) + padded[step, :n_alive]
-        last = (total + cost[:, OUTSIDE]).argmax(axis=1)
-        for place, i in enumerate(group):
-            tags = found[i] = np.full(lengths[place], last[place], dtype=np.uint8)
-            for step in range(len(tags) - 1, 0, -1):
-                tags[step - 1] = came_from[step, place, tags[step]]
-    return found
+    return [_best_tags(one, cost=cost, bias=bias) for one in scores]
+
+
+def _best_tags(scores: Scores, *, cost: NDArray[np.float64], bias: float) -> NDArray[np.uint8]:
+    tags = np.zeros(len(scores), dtype=np.uint8)
+    if not len(scores):
+        return tags
+    worth = scores.astype(np.float64)
+    worth[:, OUTSIDE + 1 :] += bias
+    came_from = np.zeros(worth.shape, dtype=np.uint8)
+    total = worth[0] + cost[OUTSIDE]
+    ways = cost.T.copy()  # [to, from]
+    for step in range(1, len(worth)):
+        reached = ways + total
+        came_from[step] = reached.argmax(axis=1)
+        total = reached.max(axis=1) + worth[step]
+    tags[-1] = total.argmax()
+    for step in range(len(tags) - 1, 0, -1):
+        tags[step - 1] = came_from[step, tags[step]]
+    return tags
 
 
 def places_of(tokens: Tokens) -> Ids:
@@ -245,13 +220,13 @@ class TokenizerReader:
         for text, ids, offsets in zip(
             whole, read["input_ids"], read["offset_mapping"], strict=True
         ):
-            starts, ends = np.array(offsets, dtype=np.int64).reshape(-1, 2).T.copy()
-            is_blank = np.array([char.isspace() for char in text] + [False])
-            for i in np.flatnonzero((starts < ends) & (is_blank[starts] | is_blank[ends - 1])):
-                part = text[starts[i] : ends[i]]
-                starts[i] += len(part) - len(part.lstrip())
-                ends[i] = max(starts[i], ends[i] - (len(part) - len(part.rstrip())))
-            found.append(_tokens(ids, starts, ends))
+            signs = np.flatnonzero([not char.isspace() for char in text] + [True])
+            first, behind = np.searchsorted(
+                signs, np.array(offsets, dtype=np.int64).reshape(-1, 2).T
+            )
+            is_placed = first < behind  # a sign stands in it
+            starts, ends = signs[first], signs[behind - 1] + 1
+            found.append(_tokens(ids, starts * is_placed, ends * is_placed))
         return found
 
 
@@ -283,11 +258,6 @@ class Characters:
     prefix: ClassVar[tuple[int, ...]] = (1,)
     suffix: ClassVar[tuple[int, ...]] = (2,)
     unknown_id: ClassVar[int] = 3
-
-    def __post_init__(self) -> None:
-        """Check the vocabulary, once."""
-        if len(set(self.known)) != len(self.known) or any(plain(c) != c for c in self.known):
-            raise ValueError("a character is there twice or not in its plain form")
 
     @property
     def n_ids(self) -> int:

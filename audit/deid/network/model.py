@@ -59,13 +59,6 @@ _MAX_CELLS = {"cpu": 4096, "cuda": 65_536}
 """Tokens of a batch, padding included: larger ones were slower on a CPU, and took more memory."""
 
 
-@dataclass(frozen=True, eq=False)
-class NetOutput:
-    """Scores [B, L, T], under the name that models of transformers use."""
-
-    logits: Tensor
-
-
 class CharacterNet(nn.Module):
     """Scores every character for every tag; what stands in the padding changes nothing."""
 
@@ -86,15 +79,14 @@ class CharacterNet(nn.Module):
         """How many characters to either side a score depends on."""
         return sum(self.shape.dilations)
 
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor
-    ) -> NetOutput:
-        """Return the scores of rows; all arguments are [B, L]."""
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> Any:
+        """Return the scores [B, L, T] of rows as transformers does; all arguments are [B, L]."""
         is_text = attention_mask.unsqueeze(dim=2).to(self.ids.weight.dtype)  # [B, L, 1]
         hidden = (self.ids(input_ids) + self.kinds(token_type_ids)) * is_text
         for layer in self.layers:
             hidden = hidden + layer(hidden, is_text)
-        return NetOutput(self.head(self.norm(hidden)))
+        scores = self.head(self.norm(hidden))
+        return transformers.modeling_outputs.TokenClassifierOutput(logits=scores)
 
 
 class _Layer(nn.Module):
@@ -180,8 +172,6 @@ class Row(NamedTuple):
 
 def rows_of(note: int, *, n_tokens: int, size: int, overlap: int) -> list[Row]:
     """Cut a note of `n_tokens` into rows of at most `size` that share `overlap` tokens."""
-    if not 0 <= 2 * overlap <= size or size < 1:
-        raise ValueError(f"rows of {size} tokens cannot overlap by {overlap}")
     rows: list[Row] = []
     start = first = 0
     while first < n_tokens:

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ from audit.notes.spans import FIVE_TYPES, TYPES, TaggedDocument, relabelled
 from audit.progress import ProgressListener, StopQuestion
 from audit.rng import generator
 from audit.shelf import alone, now, whole_folder, write_whole
-from audit.task import Record
+from audit.training.config import read_losses
 from audit.training.loop import (
     VERSIONS,
     Hardware,
@@ -70,8 +71,10 @@ LEARNED = np.dtype([("id", np.int32), ("kind", np.uint8), ("tag", np.int8), ("sp
 Lesson = NDArray[np.void]
 """A note that is learned from, each token a `LEARNED` with its tag and the number of its span."""
 _READ_AT_ONCE = 256
+_MOST_CHARACTERS, _MIN_TIMES = 2000, 5
+"""Of a vocabulary, and how often each stands in the notes; the rest is unknown, with its kind."""
 _LONG_ROW = 1024
-_BEST, _WEIGHTS, _STATE = "best", "model.safetensors", "state.json"
+_BEST, _WEIGHTS = "best", "model.safetensors"
 _VERSION = 1
 
 
@@ -149,21 +152,15 @@ def figures_of(pairs: Iterable[Pair], *, beta: float = 1.0) -> dict[str, Any]:
     Counts are of the strict criterion (same place and same type); shares of nothing are None; `f`
     is the F measure with `beta` (van Rijsbergen 1979), 0 where nothing is right.
     """
-    criterion = "strict"
-    row = dict(zip(COLUMNS, score_pairs(pairs).criteria[criterion].row(ANY), strict=True))
-    n_gold, n_predicted, n_missed, n_spurious = (
-        row[name] for name in ("n_gold", "n_predicted", "n_missed", "n_spurious")
-    )
-    precision = (n_predicted - n_spurious) / n_predicted if n_predicted else None
-    recall = (n_gold - n_missed) / n_gold if n_gold else None
+    row = dict(zip(COLUMNS, score_pairs(pairs).criteria["strict"].row(ANY), strict=True))
+    n_gold, n_predicted = row["n_gold"], row["n_predicted"]
+    precision = (n_predicted - row["n_spurious"]) / n_predicted if n_predicted else None
+    recall = (n_gold - row["n_missed"]) / n_gold if n_gold else None
     weighted = beta**2 * (precision or 0.0) + (recall or 0.0)
     both = (1 + beta**2) * (precision or 0.0) * (recall or 0.0)
     return {
-        "criterion": criterion,
-        "n_gold": n_gold,
-        "n_predicted": n_predicted,
-        "n_missed": n_missed,
-        "n_spurious": n_spurious,
+        "criterion": "strict",
+        **{name: row[name] for name in ("n_gold", "n_predicted", "n_missed", "n_spurious")},
         "beta": beta,
         "precision": precision,
         "recall": recall,
@@ -212,14 +209,6 @@ class TaggerOrder:
     about: Mapping[str, Any] = field(default_factory=dict)
 
 
-class _Best(Record):
-    """Step and F of the best weights so far."""
-
-    step: int
-    f: float
-    key: str
-
-
 class TokenLearner(Learner):
     """A token classifier, its lessons and notes to measure it on; the best weights are kept.
 
@@ -232,7 +221,7 @@ class TokenLearner(Learner):
 
     def __init__(self, order: TaggerOrder, material: Material, *, device: str) -> None:
         settings, self.order = order.settings, order
-        self.scheme = TagScheme(TYPES, settings.scheme)
+        self.scheme = TagScheme(TYPES)
         self.token_model = model = _model(order, material, n_tags=len(self.scheme.tags))
         size = min(settings.n_tokens, model.n_positions)
         self.size, self.overlap = size, settings.overlap
@@ -326,13 +315,9 @@ class TokenLearner(Learner):
         if step not in self._measured_at:
             return {}
         found = self._examined(self.token_model, biases=(0.0,))[1]
-        best = self._best()
-        # A best of this step or later was written just before a kill: it is made again.
-        if best is None or best.step >= step or found["f"] > best.f:
+        if found["f"] > self._best()[1]:
             with whole_folder(folder, replaces=True) as partial:
                 save_file(own_tensors(self.model.state_dict()), partial / _WEIGHTS)
-                best = _Best(step=step, f=found["f"], key=self.facts["key"])
-                write_whole(partial / _STATE, best.written())
         return {name: found[name] for name in ("precision", "recall", "f")}
 
     def _examined(
@@ -348,15 +333,15 @@ class TokenLearner(Learner):
             tried.append((bias, figures_of(pairs, beta=self.settings.recall_weight)))
         return max(tried, key=lambda one: (one[1]["f"], -abs(one[0])))
 
-    def _best(self) -> _Best | None:
-        try:
-            return _Best.read((self.folder / _BEST / _STATE).read_bytes(), where=_BEST)
-        except (OSError, AuditError):
-            return None
+    def _best(self) -> tuple[int, float]:
+        """Return step and F of the best weights so far, the first of equals."""
+        measured = [(point.step, point.f) for point in read_losses(self.folder)]
+        return max(((step, f) for step, f in measured if f is not None), key=itemgetter(1),
+                   default=(0, -1.0))  # fmt: skip
 
     def finish(self) -> None:
         """Write the best weights, choose the bias with the very ones that were written."""
-        order, out, best = self.order, self.folder, self._best()
+        order, out = self.order, self.folder
         weights = load_file(out / _BEST / _WEIGHTS, device=self.hardware.device)
         self.model.load_state_dict(weights)
         with whole_folder(out / MODEL, replaces=True) as partial:
@@ -365,10 +350,9 @@ class TokenLearner(Learner):
         model = load_model_folder(out / MODEL, n_tags=n_tags, device=device)
         bias, figures = self._examined(model, biases=self.settings.biases)
         facts = TaggerFacts(
-            title=order.title, labels=self.scheme.labels, scheme=self.scheme.kind,
-            n_tokens=self.size, overlap=self.overlap, bias=bias, files=file_digests(out / MODEL),
-            created=now(), measured=figures,
-            training={**self.facts, **order.about, "best_step": best.step if best else None},
+            title=order.title, labels=self.scheme.labels, n_tokens=self.size, overlap=self.overlap,
+            bias=bias, files=file_digests(out / MODEL), created=now(), measured=figures,
+            training={**self.facts, **order.about, "best_step": self._best()[0]},
         )  # fmt: skip
         write_whole(out / TAGGER, facts.file())
 
@@ -378,7 +362,7 @@ def _model(order: TaggerOrder, material: Material, *, n_tags: int) -> TokenModel
     if order.encoder is not None:
         return model_of_encoder(order.encoder, n_tags=n_tags, seed=seed)
     texts = (document.text for document in material.train)
-    reader = characters_of(texts, n_most=shape.n_characters, n_times=shape.n_times)
+    reader = characters_of(texts, n_most=_MOST_CHARACTERS, n_times=_MIN_TIMES)
     return new_model(reader, shape=shape, n_tags=n_tags, seed=seed)
 
 

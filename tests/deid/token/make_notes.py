@@ -13,7 +13,7 @@ from audit.notes.spans import CONTACT, IDENTIFIER, LINKAGE_CODE, Span, TaggedDoc
 
 SURNAMES = ["山田", "鈴木", "高橋", "中村", "小林", "吉川", "森田", "池上"]
 GIVEN = ["太郎", "花子", "健一", "美咲", "直樹", "由美"]
-SMALL = Shape(width=32, dilations=(1, 2, 4, 1), n_characters=300, n_times=1)
+SMALL = Shape(width=32, dilations=(1, 2, 4, 1))
 
 
 def quick(**changes) -> TaggerSettings:

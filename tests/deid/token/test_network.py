@@ -66,9 +66,6 @@ def test_every_token_counts_in_one_row(n_tokens: int, sizes: tuple[int, int]) ->
         # What counts has half the overlap beside it, but at the ends of the note.
         assert row.start == 0 or row.first - row.start >= overlap // 2
         assert row.end == n_tokens or row.end - row.last == overlap // 2
-    for wrong in ((4, 3), (0, 0), (4, -1)):
-        with pytest.raises(ValueError, match="overlap"):
-            rows_of(0, n_tokens=9, size=wrong[0], overlap=wrong[1])
 
 
 def test_padding_batches_and_rows_change_no_score() -> None:
@@ -247,17 +244,17 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("scheme", "is_halved"), [("BIO", False), ("BILOU", True)])
+@pytest.mark.parametrize("is_halved", [False, True])
 def test_an_encoder_with_a_fast_tokenizer_is_trained_and_loaded_again(
-    encoder: Path, tmp_path: Path, scheme: str, is_halved: bool
+    encoder: Path, tmp_path: Path, is_halved: bool
 ) -> None:
     out = tmp_path / "tagger"
-    settings = quick(scheme=scheme, n_epochs=1.0, n_tokens=512, overlap=16)
+    settings = quick(n_epochs=1.0, n_tokens=512, overlap=16)
     with pytest.raises(AuditError, match="Rows of 16 tokens are too short for this overlap"):
         train_tagger(order(out, encoder=encoder, settings=quick(n_tokens=16)), NOTES)
     asked = order(out, encoder=encoder, settings=settings, is_halved=is_halved)
     facts = train_tagger(asked, NOTES)
-    assert (facts.n_tokens, facts.overlap, facts.scheme) == (40, 16, scheme)
+    assert (facts.n_tokens, facts.overlap, facts.scheme) == (40, 16, "BIO")
     assert facts.training["encoder"] == "bert" and facts.training["shape"] is None
     weights = load_file(out / "model" / "model.safetensors")
     assert {one.dtype for one in weights.values()} == {torch.half if is_halved else torch.float}
@@ -324,7 +321,7 @@ def test_settings_are_checked_and_come_back() -> None:
     rates = [TaggerSettings().rate_factor(step, n_steps=100) for step in range(1, 101)]
     by_hand = [k / 10 for k in range(1, 11)] + [(101 - k) / 91 for k in range(11, 101)]
     assert rates == pytest.approx(by_hand) and TaggerSettings().highest_rate == 5e-5
-    for wrong in ({"batch": 0}, {"scheme": "x"}, {"learning_rate": float("nan")}, {"overlap": 17},
+    for wrong in ({"batch": 0}, {"learning_rate": float("nan")}, {"overlap": 17},
                   {"hidden_share": 1.0}, {"biases": ()}, {"recall_weight": 0}):  # fmt: skip
         with pytest.raises(AuditError, match=r"must be|overlap|least"):
             quick(**wrong)
@@ -360,7 +357,7 @@ def test_the_job_trains_a_tagger_that_is_kept_and_says_how_far_it_is(place: Path
     said: list[str] = []
 
     def contact(*, stop: bool) -> Contact:
-        return Contact(report=lambda *_: None, should_stop=lambda: stop, say=said.append)
+        return Contact(listen=lambda *_: None, should_stop=lambda: stop, say=said.append)
 
     question = wanted(place, validation=(place / "more.jsonl",), title="mine").question()
     with pytest.raises(AuditCancelled):
@@ -384,16 +381,13 @@ def test_an_order_that_cannot_be_done_is_refused(place: Path, changes: dict[str,
         wanted(place, **changes).question()
 
 
-def test_the_command_trains_and_its_taggers_tag(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_trains_and_its_taggers_tag(place: Path) -> None:
     def deid(*words: object) -> dict[str, Any]:
         return dict(called(parsed(["deid", *words])))  # type: ignore[list-item]
 
     fast = ("--epochs", "0.5", "--tokens", "32", "--batch", "8", "--device", "cpu")
     told = deid("train", "--gold", place / "gold.jsonl", *fast, "--title", "mine")
     assert told["tagger_id"].startswith("trained/") and told["training"]["n_notes"] == 22
-    assert told["tagger_id"] in capsys.readouterr().err
     taggers = {told["tagger_id"]: told["digest"], told["directory"]: told["digest"], "default": ""}
     for number, (name, digest) in enumerate(taggers.items()):
         out = place / f"out-{number}"
@@ -401,10 +395,8 @@ def test_the_command_trains_and_its_taggers_tag(
                       "--device", "cpu")  # fmt: skip
         assert census["tagger"]["digest"] == digest or name == "default"
         assert census["n_notes"] == 24
-    told = deid("train", "--gold", place / "gold.jsonl", *fast, "--out", place / "o",
-                "--scheme", "BILOU")  # fmt: skip
+    told = deid("train", "--gold", place / "gold.jsonl", *fast, "--out", place / "o")
     assert told["tagger_id"] is None
-    assert told["training"]["settings"]["scheme"] == "BILOU"
     for words in ((), ("--gold", "a", "--gold", "b"), ("--gold", "a", "--batch", "0"),
                   ("--gold", "a", "--kind", "generative")):  # fmt: skip
         with pytest.raises(AuditError):

@@ -13,8 +13,8 @@ from pages.ui.job_card import stage_text
 from pages.ui.language import words_of
 
 JOB = Job(
-    "0" * 12, "pretrain", "", 0, "cpu", "", "running", "", 0.1, None, "", "", "", "", 1, False,
-    "worker", None, (), "", (), 0,
+    "0" * 12, "pretrain", "", 0, "cpu", "", "running", "", 0.1, None, "", "", "", 1, False,
+    "worker", None, (), "", 0,
 )  # fmt: skip
 
 
