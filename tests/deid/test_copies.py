@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -135,7 +136,7 @@ def score(tmp_path: Path, outputs: Path, **more: Any) -> dict[str, Any]:
 
 def test_an_edited_copy_counts_in_one_column_only(tmp_path: Path) -> None:
     outputs = FAITHFUL | {"d0": "はい。" + FAITHFUL["d0"] + "<識別子>高橋</識別子>"}
-    misses = tmp_path / "misses.jsonl"
+    misses = tmp_path / "misses.csv"
     edited = outputs_file(tmp_path / "o.jsonl", outputs)
     faithful = outputs_file(tmp_path / "f.jsonl", FAITHFUL)
     counts = {}
@@ -152,7 +153,7 @@ def test_an_edited_copy_counts_in_one_column_only(tmp_path: Path) -> None:
         "faithful": [(5, 0, 0), (5, 0, 0)], "faithful copies": [4, 0, 0],
         "edited": [(5, 0, 1), (5, 2, 0)], "edited copies": [3, 1, 1],
     }  # fmt: skip
-    listed = [json.loads(line) for line in misses.read_text("utf-8").splitlines()]
+    listed = list(csv.DictReader(misses.read_text("utf-8-sig").splitlines()))
     assert [(one["kind"], one["predicted_label"], one["doc_id"]) for one in listed] == [
         ("spurious", "identifier", "d0")
     ]
