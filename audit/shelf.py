@@ -134,6 +134,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
+        to_disk(path.parent)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
@@ -204,7 +205,7 @@ def whole_folder(
             elif out.exists():
                 shutil.rmtree(out)
             building.rename(out)
-            _to_disk(out.parent)
+            to_disk(out.parent)
     except OSError as error:
         raise unwritable(error, where=where) from None
 
@@ -250,11 +251,12 @@ def _is_filled(path: Path) -> bool:
 def _seal(folder: Path) -> None:
     for path in folder.rglob("*"):
         path.chmod(0o700 if path.is_dir() else 0o600)
-        _to_disk(path)
-    _to_disk(folder)
+        to_disk(path)
+    to_disk(folder)
 
 
-def _to_disk(path: Path) -> None:
+def to_disk(path: Path) -> None:
+    """Wait until a file, or the list of a folder, is on the disk; raises `OSError`."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -31,8 +31,6 @@ JSON: TypeAlias = "Mapping[str, JSON] | Sequence[JSON] | str | float | int | boo
 _MAGIC = b"kartaud1"
 _N_HEADER_BYTES = len(_MAGIC) + 32 + 4
 _KEY = re.compile(r"[a-z][a-z0-9_-]{0,31}(/[A-Za-z0-9_-]{1,128}){1,3}")
-_ARRAY_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-_KIND = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _META = "meta.json"
 # Booleans, integers, floats, complex numbers and fixed-width text: all that numpy writes plainly.
 _DTYPE_KINDS = "biufcSU"
@@ -85,8 +83,6 @@ def canonical_json(value: JSON) -> bytes:
 
 def content_key(kind: str, parts: Mapping[str, JSON]) -> str:
     """Return "kind/SHA-256" of everything that determines a value; `kind` is a short word."""
-    if not _KIND.fullmatch(kind):
-        raise ValueError("a kind is one short lower-case word")
     content = canonical_json({"kind": kind, "parts": parts})
     return f"{kind}/{hashlib.sha256(content).hexdigest()}"
 
@@ -95,9 +91,9 @@ def encode(*, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, JSON]) -> b
     """Return arrays and JSON as one zip archive; equal content gives equal bytes.
 
     Equal bytes are promised for one version of zlib; `decode` reads those of every version. Raises
-    `TypeError` for objects, records and what is no JSON, `ValueError` for no plain name.
+    `TypeError` for objects, records and what is no JSON.
     """
-    members = {f"{name}.npy": _as_npy(name, array) for name, array in arrays.items()}
+    members = {f"{name}.npy": _as_npy(array) for name, array in arrays.items()}
     members[_META] = canonical_json(meta)
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as zipped:
@@ -148,12 +144,10 @@ def unseal(payload: bytes) -> tuple[str, memoryview]:
     return name.decode("ascii", errors="replace"), view[_N_HEADER_BYTES + n_key_bytes :]
 
 
-def _as_npy(name: str, array: NDArray[Any]) -> bytes:
-    if not _ARRAY_NAME.fullmatch(name):
-        raise ValueError("the name of an array is a plain identifier")
+def _as_npy(array: NDArray[Any]) -> bytes:
     plain = np.asarray(array)
     if plain.dtype.kind not in _DTYPE_KINDS:
-        raise TypeError(f"array {name}: type {plain.dtype} cannot be stored without pickle")
+        raise TypeError(f"numbers of type {plain.dtype} cannot be stored without pickle")
     # Memory order and byte order are no part of the content.
     plain = plain.astype(plain.dtype.newbyteorder("<"), order="C", copy=False)
     out = io.BytesIO()

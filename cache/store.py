@@ -28,6 +28,7 @@ from diskcache.core import DEFAULT_SETTINGS, METADATA
 from numpy.typing import NDArray
 
 from audit.errors import AuditError
+from audit.shelf import to_disk, whole_file
 from cache.payload import (
     JSON,
     CorruptValueError,
@@ -44,7 +45,7 @@ __all__ = ["JSON", "Store", "StoreError", "Stored", "content_key", "private_data
 
 T = TypeVar("T")
 DATABASE = "cache.db"
-_VALUES, _INDEX, _ENDING, _PARTIAL = "values", "index", ".val", ".part"
+_VALUES, _INDEX, _ENDING = "values", "index", ".val"
 _OLD_FOLDERS = "[0-9a-f][0-9a-f]"
 """Until version 1.0 values had random names, in folders beside the index."""
 # What diskcache raises over a damaged database is of many kinds, since it trusts what it reads.
@@ -109,7 +110,9 @@ class Store:
             if _read(path) != payload:
                 if not path.exists():  # listed first: a file that is not listed is never seen
                     self._indexed(lambda index: index.set(key, 1))
-                _write_whole(path, payload, top=self.directory)
+                _make_folder(path.parent)
+                with whole_file(path) as file:
+                    file.write(payload)
 
     def get(self, key: str) -> Stored | None:
         """Return what was put under a key, or None if it has to be computed (again)."""
@@ -201,7 +204,7 @@ class Store:
             except ValueError:
                 self._move_aside(path)
                 continue
-            _made_folders(new, top=self.directory)
+            _make_folder(new.parent)
             path.rename(new)
         for folder in (*self.directory.glob(_OLD_FOLDERS), self.directory / _INDEX):
             shutil.rmtree(folder, ignore_errors=True)
@@ -296,33 +299,9 @@ def _opened(payload: bytes, key: str) -> Stored:
     return decode(body)
 
 
-def _made_folders(path: Path, *, top: Path) -> list[Path]:
-    """Make the folders above a file; return those whose lists change, nearest first."""
-    folders = [top / folder for folder in path.relative_to(top).parents]
-    is_new = not path.parent.exists()
-    for folder in reversed(folders):
-        folder.mkdir(mode=0o700, exist_ok=True)
-    return folders if is_new else folders[:1]
-
-
-def _write_whole(path: Path, payload: bytes, *, top: Path) -> None:
-    folders = _made_folders(path, top=top)
-    partial = path.with_suffix(_PARTIAL)
-    partial.unlink(missing_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with os.fdopen(os.open(partial, flags, 0o600), "wb") as handle:
-            handle.write(payload)
-            handle.flush()
-            os.fsync(handle.fileno())
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-    # A file's name is on the disk only when its folder is.
-    for folder in folders:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+def _make_folder(path: Path) -> None:
+    """Make a folder, with those above it, whose names are on the disk for good."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(mode=0o700)
+        to_disk(folder.parent)

@@ -600,7 +600,8 @@ def _tokenizer_files(folder: ModelFolder, *, named: str) -> TokenizerFiles:
         kind = _tokenizer_class(str(raw.get("tokenizer_class") or named))
         if kind == _JAPANESE:
             _check_japanese(settings)
-        added = _table_of_added(settings.get("added_tokens_decoder"))
+        decoder: Any = settings.get("added_tokens_decoder") or {}
+        added = {int(i): str(token["content"]) for i, token in decoder.items()}
     is_fast = FAST_FILE in present and kind != _JAPANESE
     needed = (FAST_FILE,) if is_fast else _CLASSES[kind][0]
     if missing := [file for file in needed if file not in present]:
@@ -659,16 +660,6 @@ def _check_japanese(settings: Mapping[str, object]) -> None:
                 key=key,
                 values=", ".join(values),
             )
-
-
-def _table_of_added(decoder: object) -> dict[int, str]:
-    """Return the tokens of `added_tokens_decoder`."""
-    table: Any = {} if decoder is None else decoder
-    if not isinstance(table, dict) or not all(
-        re.fullmatch("[0-9]{1,9}", key) and isinstance(token, dict) for key, token in table.items()
-    ):
-        raise AuditError("added_tokens_decoder is not a table of tokens.")
-    return {int(key): str(token.get("content")) for key, token in table.items()}
 
 
 def _declared(file: str, data: bytes, *, kind: str) -> dict[int, str]:

@@ -113,17 +113,21 @@ class TrainedModel:
     @property
     def loss(self) -> float | None:
         """The last mean loss of training."""
-        return next((p.loss for p in reversed(self.points) if p.loss is not None), None)
+        return self._told("loss")[-1]
 
     @property
     def held_out(self) -> float | None:
         """The last held-out loss."""
-        return next((p.held_out for p in reversed(self.points) if p.held_out is not None), None)
+        return self._told("held_out")[-1]
 
     @property
     def first_held_out(self) -> float | None:
         """The held-out loss of the model it started from."""
-        return next((p.held_out for p in self.points if p.held_out is not None), None)
+        return self._told("held_out")[0]
+
+    def _told(self, field: str) -> list[float | None]:
+        values = (getattr(point, field) for point in self.points)
+        return [value for value in values if value is not None] or [None]
 
 
 def _training_in(folder: Path) -> TrainedModel:
@@ -261,9 +265,7 @@ class PretrainTask(Task):
             write_other_names(self.corpus_id, seed=seed, should_stop=stop)
         found = train(self, progress=contact.listen, should_stop=contact.should_stop, on_point=tell)
         if self.settings.held_out_share and found.held_out is None:
-            contact.say(
-                "Every patient is on the candidate list: none was held out, no loss measured."
-            )
+            contact.say("No patient could be held out, so no loss was measured.")
         return (self.run_id,)
 
 

@@ -333,20 +333,17 @@ class Learner(ABC):
 
     def _resumed(self) -> CheckpointState:
         """Take the newest readable checkpoint; that before the first step where there is none."""
-        parameters = trained_parameters(self.model)
-        shapes = {name: one.shape for name, one in parameters.items()}
-        found = self._checkpoints()
+        parameters, found = trained_parameters(self.model), self._checkpoints()
         for path in found:
             try:
                 state = CheckpointState.read((path / _STATE).read_bytes(), where=_CHECKPOINTS)
                 weights, moments = load_file(path / _WEIGHTS), load_file(path / _OPTIMIZER)
             except (AuditError, OSError, ValueError, SafetensorError):
                 continue
-            if (self._key, shapes) != (state.key, {k: one.shape for k, one in weights.items()}):
+            if state.key != self._key:
                 continue
             for name, parameter in parameters.items():
                 parameter.data.copy_(weights[name])
-            self.optimizer.state.clear()
             for place, value in moments.items():
                 name, _, kind = place.partition("|")
                 kept = value.to(parameters[name].device, copy=True)
@@ -385,12 +382,10 @@ def _claim(folder: Path, facts: Mapping[str, Any], *, result: str) -> None:
         text = json.dumps(facts, ensure_ascii=True, indent=1, allow_nan=False)
         write_whole(folder / TRAINING, text.encode("ascii"))
         return
-    try:
-        before = json.loads((folder / TRAINING).read_bytes())
-        is_this = before["key"] == facts["key"]
-    except (OSError, ValueError, KeyError, TypeError):
-        before, is_this = {}, False
-    if not is_this:
+    before: dict[str, Any] = {}
+    with suppress(OSError, ValueError, TypeError):
+        before = dict(json.loads((folder / TRAINING).read_bytes()))
+    if before.get("key") != facts["key"]:
         raise AuditError(
             "The folder holds another training: other notes, another model or other settings.",
             where="out",

@@ -1,27 +1,26 @@
 """Masked-LM pre-training of small models, from nothing or continued, for demo and experiment.
 
 Comes in: a model, documents as token ids. Goes out: the same model, trained, as BERT is (Devlin et
-al. 2019).
+al. 2019). Rows, masks and dropout are drawn one after the other, so there are no checkpoints to go
+on from, as in `loop`: the shipped models were made in this way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, islice
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
 
 from audit.models.forward import logits_at
-from audit.training.config import LoopSettings
-from audit.training.loop import Hardware, Learner
 from audit.training.tokens import Ids, MaskedRows, SpecialIds, masked_rows
 
 __all__ = ["PretrainSettings", "SpecialIds", "pretrain"]
-_MASK_SHARE, _DECAY = 0.15, 0.01
+_MASK_SHARE, _DECAY, _CLIP = 0.15, 0.01, 1.0
 _BEGINNINGS = np.cumsum([0.25, 0.25])
 """Of the rows a quarter begin at a document and a quarter at a sentence; the others begin anywhere,
 so that a name is seen at every position."""
@@ -66,54 +65,25 @@ def pretrain(
     """
     settings = settings or PretrainSettings()
     torch.manual_seed(seed)
-    rows = _drawn(documents, special=special, settings=settings, seed=seed)
-    learner = _SmallLearner(model, rows, settings=settings, n_steps=n_steps)
+    rate = settings.learning_rate
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=_DECAY, fused=True)
+    drawn = _drawn(documents, special=special, settings=settings, seed=seed)
     losses: list[float] = []
-    for step in range(1, n_steps + 1):
-        losses.append(float(learner.step(step)[0]))
+    model.train()
+    for step, rows in enumerate(islice(drawn, n_steps), start=1):
+        ids, positions, targets = map(torch.from_numpy, (rows.ids, rows.positions, rows.targets))
+        logits = logits_at(model, ids, positions=positions)
+        loss = functional.cross_entropy(logits.flatten(end_dim=1), targets.flatten())
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(model.parameters(), _CLIP)
+        optimizer.param_groups[0]["lr"] = rate * min(1.0, step / max(1, settings.n_warmup))
+        optimizer.step()
+        losses.append(float(loss.detach()))
         after_step(step, losses[-1])
+        model.train()
     model.eval()
     return float(np.mean(losses[-50:]))
-
-
-class _SmallLearner(Learner):
-    """Differs from other trainings: rows, masks and dropout are drawn one after the other.
-
-    So it takes steps of the loop and no checkpoints; the shipped models were made in this way.
-    """
-
-    def __init__(
-        self,
-        model: nn.Module,
-        rows: Iterator[MaskedRows],
-        *,
-        settings: PretrainSettings,
-        n_steps: int,
-    ) -> None:
-        rate = settings.learning_rate
-        groups = [{"params": list(model.parameters()), "highest_lr": rate}]
-        super().__init__(
-            model, settings=LoopSettings(), hardware=Hardware("cpu", "float32"), n_steps=n_steps,
-            optimizer=torch.optim.AdamW(groups, lr=rate, weight_decay=_DECAY, fused=True),
-        )  # fmt: skip
-        self._rows, self._n_warmup = rows, settings.n_warmup
-
-    def factor(self, step: int) -> float:
-        """Return the share of the learning rate: it rises and stays."""
-        return min(1.0, step / max(1, self._n_warmup))
-
-    def draw(self, step: int, number: int) -> None:
-        """Go on with the draws of the step before."""
-
-    def passes(self, step: int) -> tuple[MaskedRows]:
-        """Return the masked rows of a step."""
-        return (next(self._rows),)
-
-    def loss(self, rows: MaskedRows) -> Tensor:
-        """Return the mean loss, in nats a token."""
-        ids, positions, targets = map(torch.from_numpy, (rows.ids, rows.positions, rows.targets))
-        logits = logits_at(self.model, ids, positions=positions)
-        return functional.cross_entropy(logits.flatten(end_dim=1), targets.flatten())
 
 
 def _drawn(

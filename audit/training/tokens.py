@@ -340,12 +340,6 @@ def split_notes(
         return Split(everything, everything[:0])
     positions = np.array([] if listed is None else listed.notes, dtype=np.int64)
     kept = np.unique(tokens.groups[tokens.documents_at(positions)])
-    if n_groups < 2 and not len(kept):
-        raise AuditError(
-            "All notes are of one patient, so none can be held out.",
-            where="notes",
-            do="Set `held_out_share` to 0.",
-        )
     n_held_out = min(n_groups - 1, max(1, round(share * n_groups)))
     order = generator(seed, "held-out patients").permutation(n_groups)
     chosen = order[~np.isin(order, kept)][:n_held_out]
