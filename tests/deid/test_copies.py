@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +140,7 @@ def score(tmp_path: Path, outputs: Path, **more: Any) -> dict[str, Any]:
 
 def test_an_edited_copy_counts_in_one_column_only(tmp_path: Path) -> None:
     outputs = FAITHFUL | {"d0": "はい。" + FAITHFUL["d0"] + "<識別子>高橋</識別子>"}
-    misses = tmp_path / "misses.jsonl"
+    misses = tmp_path / "misses.csv"
     edited = outputs_file(tmp_path / "o.jsonl", outputs)
     faithful = outputs_file(tmp_path / "f.jsonl", FAITHFUL)
     counts = {}
@@ -158,7 +158,7 @@ def test_an_edited_copy_counts_in_one_column_only(tmp_path: Path) -> None:
         "faithful": [(5, 0, 0), (5, 0, 0)], "faithful copies": [4, 0, 0, 0, 0],
         "edited": [(5, 0, 1), (5, 2, 0)], "edited copies": [3, 1, 1, 5, 2],
     }  # fmt: skip
-    listed = [json.loads(line) for line in misses.read_text("utf-8").splitlines()]
+    listed = csv.DictReader(misses.read_text("utf-8").splitlines())
     assert [(one["kind"], one["predicted_label"], one["doc_id"]) for one in listed] == [
         ("spurious", "identifier", "d0")
     ]
