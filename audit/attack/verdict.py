@@ -20,11 +20,7 @@ from audit.stats import MIN_NAMES, NOTHING, Estimate
 from audit.words import catalogue
 
 State = Literal[
-    "leak_found",
-    "none_found_at_this_power",
-    "not_enough_evidence",
-    "ill_matched",
-    "not_compared",
+    "leak_found", "none_found_at_this_power", "not_enough_evidence", "ill_matched", "not_compared"
 ]
 
 NONE_BELOW = 0.6
@@ -55,13 +51,7 @@ REASONS = {
 """Reason codes of a verdict, and what each means."""
 
 _LANGUAGES = {"english": catalogue("en", "verdict"), "japanese": catalogue("ja", "verdict")}
-_NOTES = (
-    "auc_unusable",
-    "no_truth",
-    "general_separates",
-    "general_missing",
-    "members_rank_lower",
-)
+_NOTES = ("auc_unusable", "no_truth", "general_separates", "general_missing", "members_rank_lower")
 """Reasons that need a sentence of their own; the others are told by the numbers."""
 
 

@@ -459,9 +459,7 @@ class OutputLine(Record):
             ) from None
 
 
-def align_outputs(
-    gold: Path, outputs: Path, *, folder: Path, on_chars: Callable[[float], None] = lambda n: None
-) -> int:
+def align_outputs(gold: Path, outputs: Path, *, folder: Path) -> int:
     """Write what a model's outputs say of the gold notes: `PREDICTIONS` and `COPIES` of a folder.
 
     Returns how many outputs are of no gold note: these cannot be judged.
@@ -482,7 +480,6 @@ def align_outputs(
                 reading = one.on(note, where=where, labels=labels)
                 predictions.write(jsonl_line(reading.document).encode("utf-8", "surrogatepass"))
                 copies.write(json_line(reading.line()))
-            on_chars(float(len(note.text)))
     if seen and len(written) == len(seen):
         raise AuditError(
             "The two files have no note in common.",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from audit.errors import AuditError
@@ -78,10 +78,6 @@ class TaggedDocument:
     def with_spans(self, spans: Iterable[Span]) -> TaggedDocument:
         """Return the note with other spans."""
         return tagged(self.doc_id, text=self.text, spans=spans, patient_id=self.patient_id)
-
-    def named(self, doc_id: str) -> TaggedDocument:
-        """Return the note under another name."""
-        return replace(self, doc_id=doc_id)
 
 
 def tagged(

@@ -234,7 +234,6 @@ def test_what_a_format_cannot_say_is_not_written():
     for document, form, said in (
         (crossing, "conll", "Spans of a note overlap, and this format has one label for each"),
         (crossing, "inline", "Spans of a note overlap"),
-        (odd, "inline", "A label holds a bracket or a slash"),
         (odd, "i2b2", "A note holds a control character, for which XML has no form. Choose"),
         (half, "brat", "A note holds half a character, which no file of this format can."),
         (
