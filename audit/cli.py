@@ -34,7 +34,6 @@ from pydantic_core import PydanticUndefined
 from audit.access_log import entries, log_seal, record, verify
 from audit.attack.metrics import plain, score_file
 from audit.attack.question import AuditRequest, Dtype, GenerationSettings, PosteriorSettings
-from audit.attack.verdict import REASONS
 from audit.corpus.examine import read_examination
 from audit.corpus.kept import (
     CORPORA,
@@ -110,6 +109,7 @@ from audit.tables import read_table
 from audit.task import Device, Record, Task
 from audit.training.config import TrainSettings, largest_pass
 from audit.training.kept import MODEL, MODELS, PretrainTask, snapshot_name
+from audit.words import catalogue
 from cache.store import Store
 
 Given: TypeAlias = dict[str, Any]
@@ -468,8 +468,9 @@ def _audited(request: AuditRequest, *, out: Path | None) -> AuditReport:
         report = _report(digest, store=store)
         documents = store.get_record(f"documents/{digest}") or {}
     say(report.verdict.english)
+    words = catalogue("en", "report")
     for code in report.verdict.reasons:
-        say(f"Reason: {REASONS.get(code, code)}")
+        say(f"Reason: {words.get(f'reason_{code}', code)}")
     if now := report.verdict.now("en"):
         say(f"What now: {now}")
     for name, stratum in report.measures.shown.items():
@@ -845,13 +846,7 @@ def deid_tag(
     ],
     out: Annotated[Path, "a new folder"],
     mode: Literal["placeholder", "surrogate", "mask"] = "placeholder",
-    language: Annotated[
-        Literal["text", "ja", "en"], "of the placeholders: text for that of each note (default)"
-    ] = "text",
     seed: Annotated[int, "of the surrogates"] = 0,
-    keep_outputs: Annotated[
-        bool, "of a model that writes copies: keep them too (hold the text of notes)"
-    ] = False,
     device: Device = "auto",
 ) -> Result:
     """Find personal information in notes and take it out."""
@@ -862,8 +857,7 @@ def deid_tag(
         notes_to_tag(notes),
         tagger=found,
         out=out,
-        release=Release(mode=mode, language=language, seed=seed),
-        keep_outputs=keep_outputs,
+        release=Release(mode=mode, seed=seed),
         progress=progress_line(),
     )
     if n_foreign := census["n_notes_of_no_language"]:

@@ -103,8 +103,8 @@ def run_audit(
     names = attacks.with_reference(request, pair, pool=pool)
     task = attacks.task_of(request, pair, names)
     phases = {
-        f"{who} model: {_PHASES[kind]}": float(evidence.n_rows(kind, task, n))
-        for kind, (_, n) in request.sizes().items()
+        f"{who} model: {_PHASES[kind]}": float(task.n_rows(kind, n))
+        for kind, n in request.sizes().items()
         for who in _WHO
         if n
     }

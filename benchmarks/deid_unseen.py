@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from audit.deid.cases import SpanCase, misses_jsonl
+from audit.deid.cases import SAME, SpanCase
 from audit.deid.metrics import LabelScore, Pair, measured
 from audit.deid.score import Scored, score_pairs
 from audit.deid.tagger import Tagger, tag_checked
@@ -45,7 +45,8 @@ def main() -> None:
             cases: list[SpanCase] = []
             found = score_pairs(pairs, on_case=cases.append)
             _tell(found, title=f"{name} | {which} {language}")
-            lines += [f'{{"tagger":"{name}",{x[1:]}' for x in misses_jsonl(cases)]
+            misses = [{"tagger": name, **one.listed()} for one in cases if one.kind != SAME]
+            lines += [json.dumps(one, ensure_ascii=False) + "\n" for one in misses]
     if options.misses:
         options.misses.write_text("".join(lines), encoding="utf-8")
 

@@ -190,7 +190,7 @@ def _generated(
         mass = _part_masses(found, task, pieces, columns)
         sums |= {f"{who}_mass": mass, f"{who}_hits": hits, f"{who}_full_hits": full_hits}
         counted = count_lexicon_names(texts, candidates=listed, **lexicon)
-        details[who] = {"name_counts": vars(counted)}
+        details[who] = {"name_counts": counted}
         documents[who] = texts
     return {
         "sums": sums, "counts": found.n_documents, "chain": {}, "details": details,

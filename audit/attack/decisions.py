@@ -75,8 +75,6 @@ class Confusion:
 def confusion(flagged: ArrayLike, is_member: ArrayLike) -> Confusion:
     """Count decisions [N] against truth [N], both booleans."""
     flag, member = np.asarray(flagged, dtype=np.bool_), np.asarray(is_member, dtype=np.bool_)
-    if flag.ndim != 1 or flag.shape != member.shape:
-        raise ValueError(f"decisions {flag.shape} and truth {member.shape}: two columns are needed")
     cells = (flag & member, ~flag & member, flag & ~member, ~flag & ~member)
     return Confusion(*(int(cell.sum()) for cell in cells))
 

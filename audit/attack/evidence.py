@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from audit.attack import prompts
 from audit.attack.prompts import PosteriorTask
 from audit.attack.question import VERSIONS
 from audit.errors import AuditError
@@ -54,22 +53,6 @@ class Source:
     kernels: str = "default"
 
 
-def shard_sizes(device: str) -> dict[str, int]:
-    """Return the documents or inputs of a shard by kind of evidence; `device` may have a number."""
-    return {
-        "generation": DOCUMENTS_PER_SHARD[device.partition(":")[0]],
-        "posterior": INPUTS_PER_SHARD,
-        "chain": CHAIN_INPUTS_PER_SHARD,
-    }
-
-
-def n_rows(kind: str, task: AnyTask, n: int) -> int:
-    """Return about how many rows of forward passes `n` documents or inputs take."""
-    if isinstance(task, prompts.PosteriorTask):
-        return (prompts.n_chain_rows if kind == "chain" else prompts.n_rows)(task, n_inputs=n)
-    return n * task.n_steps
-
-
 def collect(source: Source, task: AnyTask, *, kind: str, n_total: int) -> Any:
     """Return one model's evidence, all shards together: a `GeneratedShard` or `PosteriorShard`.
 
@@ -78,7 +61,11 @@ def collect(source: Source, task: AnyTask, *, kind: str, n_total: int) -> Any:
     """
     from audit.attack import generation, posterior
 
-    n_shard = shard_sizes(source.device)[kind]
+    n_shard = {
+        "generation": DOCUMENTS_PER_SHARD[source.device.partition(":")[0]],
+        "posterior": INPUTS_PER_SHARD,
+        "chain": CHAIN_INPUTS_PER_SHARD,
+    }[kind]
     prefix = {
         "version": VERSIONS[kind], "kind": kind, "model": source.loaded.digest,
         "task": _digest(asdict(task)), "n_shard": n_shard, "dtype": source.dtype,
@@ -90,7 +77,7 @@ def collect(source: Source, task: AnyTask, *, kind: str, n_total: int) -> Any:
         key = f"shard/{_digest({**prefix, 'shard': shard, 'n_here': n_here})}"
         if (stored := source.store.get(key)) is not None:
             found.append(stored.arrays)
-            source.meter.add(source.phase, n_rows(kind, task, n_here), is_cached=True)
+            source.meter.add(source.phase, task.n_rows(kind, n_here), is_cached=True)
         else:
             place = {"shard": shard, "first": first, "n": n_here}
             found.append(_made(source, task, kind, place, key=key))
@@ -118,7 +105,7 @@ def _made(
         "posterior": posterior.posterior_shard,
         "chain": posterior.chain_shard,
     }
-    n_all = n_left = n_rows(kind, task, place["n"])
+    n_all = n_left = task.n_rows(kind, place["n"])
 
     def tick(n_done: int) -> None:  # no more, and at the end no less, than was announced
         nonlocal n_left

@@ -51,6 +51,10 @@ class GenerationTask:
         """Tokens of a document."""
         return float(len(self.prompt))
 
+    def n_rows(self, kind: str, n: int) -> int:
+        """Return how many rows of forward passes `n` documents take."""
+        return n * self.n_steps
+
     @property
     def sampled_positions(self) -> IntArray:
         """Positions that are [MASK] in x(0)."""

@@ -28,13 +28,7 @@ from audit.attack.decisions import (
     rank_p_values,
     undecided_mask,
 )
-from audit.attack.scores import (
-    FIXED_SCORE,
-    GENERAL_ALONE,
-    POPULARITY,
-    AttackResult,
-    ScoreKind,
-)
+from audit.attack.scores import FIXED_SCORE, GENERAL_ALONE, POPULARITY, AttackResult, ScoreKind
 from audit.errors import AuditError
 from audit.names.candidates import CANARY, CONTROL_KINDS, Candidates
 from audit.rng import generator
@@ -278,9 +272,7 @@ def exposure(
     "all" and "groups" (by number of mentions): `bits`, the mean exposure with its bootstrap
     interval over names; `found`, names with p <= 0.05; `above_twin`, pairs in which the planted
     name scores above its twin (ties count for the twin) with the exact one-sided binomial
-    p-value. `found_from`: the smallest planted number of mentions from which on at least half
-    of the names are found, the shares made to rise; infinite where none reaches it; its
-    interval comes from draws of the shares (beta, Jeffreys' prior).
+    p-value.
     """
     score, others = (np.asarray(column, dtype=np.float64) for column in (scores, held_out))
     n_held_out = int((~np.isnan(others)).sum())
@@ -310,7 +302,6 @@ def exposure(
         "max_bits": math.log2(1 + n_held_out),
         "smallest_p": 1 / (1 + n_held_out),
         "bits_without_leak": bits_without_leak(n_held_out),
-        "found_from": _found_from(groups, seed=seed),
         "all": group(np.arange(len(score)), None),
         "groups": groups,
     }))  # fmt: skip
@@ -340,26 +331,6 @@ def _mean_bits(bits: FloatArray, *, count: int, seed: int, n_held_out: int) -> E
 def _binomial_tail(n_hits: int, n: int) -> float:
     """Chance of as many hits or more at one half."""
     return sum(math.comb(n, k) for k in range(n_hits, n + 1)) / 2**n if n else math.nan
-
-
-def _found_from(groups: Sequence[Mapping[str, Any]], *, seed: int) -> Estimate:
-    from scipy.optimize import isotonic_regression
-
-    scored = [group for group in groups if group["n_names"]]
-    if not scored:
-        return NOTHING
-    hits, totals = np.array([list(vars(group["found"]).values()) for group in scored], float).T
-
-    def first_half(shares: FloatArray) -> float:
-        reached = isotonic_regression(shares, weights=totals).x >= 0.5 - 1e-12
-        return float(scored[reached.argmax()]["n_mentions"]) if reached.any() else math.inf
-
-    # Drawing names again would never move a share of 0 or 1.
-    rng = generator(seed, "exposure/from")
-    drawn = rng.beta(hits + 0.5, totals - hits + 0.5, size=(N_DRAWN, len(scored)))
-    ends = np.sort([first_half(shares) for shares in drawn])
-    low, high = ends[[int(0.025 * N_DRAWN), int(0.975 * N_DRAWN)]]
-    return Estimate(first_half(hits / totals), float(low), float(high))
 
 
 def exposure_record(attack: AttackResult, *, seed: int) -> dict[str, Any] | None:
@@ -415,12 +386,10 @@ def _sentence(record: Mapping[str, Any], words: Mapping[str, str]) -> str:
         found, n_ranks = whole["found"], 1 + n_held_out
         general = scores[GENERAL_ALONE]["all"]["found"] if GENERAL_ALONE in scores else nothing
         by_chance = int(record["alpha"] * n_ranks + 1e-9) / n_ranks  # ranks with p <= alpha
-        count = measured["found_from"]["value"]
         text = words["found"].format(
             k=found["n_hits"], n=found["n_total"], k_general=general["n_hits"],
             n_general=general["n_total"], chance=f"{found['n_total'] * by_chance:.1f}",
         )  # fmt: skip
-        text += words["nowhere" if count is None else "from"].format(count=f"{count or 0:g}")
     if n := whole["above_twin"]["n_total"]:
         p = whole["above_twin_p"]
         said = f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from audit.attack import prompts
 from audit.attack.cohort import smallest_detectable_auc
-from audit.attack.evidence import n_rows, seconds_per_work
+from audit.attack.evidence import seconds_per_work
 from audit.attack.question import (
     JAPANESE_PROMPT,
     AuditRequest,
@@ -98,7 +98,7 @@ def make_plan(request: AuditRequest, *, passages_file: str = "passages.jsonl") -
 
 def _work(request: AuditRequest) -> dict[str, float]:
     """Rows of forward passes x tokens of a row that one model is asked, by kind of evidence."""
-    sizes = {kind: n for kind, (_, n) in request.sizes().items()}
+    sizes = request.sizes()
     if request.scenario_number == 1:
         settings = request.generation
         return {"generation": float(sizes["generation"] * settings.n_steps * settings.n_tokens)}
@@ -108,7 +108,7 @@ def _work(request: AuditRequest) -> dict[str, float]:
         tokenizer=tokenizer(request.hospital), max_tokens=request.posterior.max_tokens,
         n_listed=len(request.candidates), seed=request.seed,
     )  # fmt: skip
-    return {kind: n_rows(kind, task, n) * task.n_tokens for kind, n in sizes.items()}
+    return {kind: task.n_rows(kind, n) * task.n_tokens for kind, n in sizes.items()}
 
 
 def usual_prompt(candidates: Candidates) -> str:

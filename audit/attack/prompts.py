@@ -154,6 +154,15 @@ class PosteriorTask:
         """Mean tokens of a passage."""
         return float(np.mean([len(t.left) + len(t.right) for t in self.templates]))
 
+    def n_rows(self, kind: str, n: int) -> int:
+        """Return about how many rows of forward passes `n` inputs take."""
+        if kind == "chain":
+            variants = (variants_of(pieces, n_names=self.n_listed) for pieces in self.pieces)
+            return n * max(sum(len(one.fills) for one in of_kind) for of_kind in variants)
+        kinds, n_passages = np.unique(self.kind_of_passage, return_counts=True)
+        n_layouts = [len(layouts(self, kind)) for kind in kinds.tolist()]
+        return int(n * float((n_passages / n_passages.sum()) @ np.array(n_layouts)))
+
 
 def posterior_task(
     names: Candidates, passages: Sequence[Passage], *, tokenizer: Any, max_tokens: int, **how: Any
@@ -234,13 +243,6 @@ def _layout(
     )
 
 
-def n_rows(task: PosteriorTask, *, n_inputs: int) -> int:
-    """Return about how many rows `n_inputs` inputs take, for progress."""
-    kinds, n = np.unique(task.kind_of_passage, return_counts=True)
-    n_layouts = [len(layouts(task, kind)) for kind in kinds.tolist()]
-    return int(n_inputs * float((n / n.sum()) @ np.array(n_layouts)))
-
-
 @dataclass(frozen=True)
 class Variants:
     """What to run for C names with the same numbers of pieces (a, b), and what to read there.
@@ -278,11 +280,3 @@ def variants_of(pieces: PartPieces, *, n_names: int) -> Iterator[Variants]:
             for m in range(ids.shape[1])
         ]
         yield Variants(names, (a, b), fills, np.concatenate(reads, axis=1))
-
-
-def n_chain_rows(task: PosteriorTask, *, n_inputs: int) -> int:
-    """Return about how many rows `n_inputs` inputs take, for progress."""
-    return n_inputs * max(
-        sum(len(one.fills) for one in variants_of(pieces, n_names=task.n_listed))
-        for pieces in task.pieces
-    )

@@ -10,13 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    PlainSerializer,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, PlainSerializer, field_validator, model_validator
 
 from audit.errors import AuditError
 from audit.models.inspect import display_name, model_digest
@@ -164,15 +158,11 @@ class AuditRequest(Record):
         """The settings of the chosen scenario."""
         return self.generation if self.scenario_number == 1 else self.posterior
 
-    def sizes(self) -> dict[str, tuple[str, int]]:
-        """Return by kind of evidence the setting that says how much is made, and its value."""
+    def sizes(self) -> dict[str, int]:
+        """Return how many documents or inputs are made of each kind of evidence."""
         if self.scenario_number == 1:
-            return {"generation": ("n_documents", self.generation.n_documents)}
-        settings = self.posterior
-        return {
-            "posterior": ("n_inputs", settings.n_inputs),
-            "chain": ("n_chain_inputs", settings.n_chain_inputs),
-        }
+            return {"generation": self.generation.n_documents}
+        return {"posterior": self.posterior.n_inputs, "chain": self.posterior.n_chain_inputs}
 
     def question(self, *, digest_of: Callable[[Path], str] = model_digest) -> dict[str, object]:
         """Return everything that determines the answer, as plain values; reads the model files.

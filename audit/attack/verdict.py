@@ -20,11 +20,7 @@ from audit.stats import MIN_NAMES, NOTHING, Estimate
 from audit.words import catalogue
 
 State = Literal[
-    "leak_found",
-    "none_found_at_this_power",
-    "not_enough_evidence",
-    "ill_matched",
-    "not_compared",
+    "leak_found", "none_found_at_this_power", "not_enough_evidence", "ill_matched", "not_compared"
 ]
 
 NONE_BELOW = 0.6
@@ -38,30 +34,8 @@ NO_OVERLAP_BEYOND = 0.3
 """Where M_general alone is off one half by more than this, members and controls hardly overlap in
 what it says of them: an adjustment for it is an extrapolation, and the group decides nothing."""
 
-REASONS = {
-    "group_stands_out": "Members rank above controls by more than chance explains.",
-    "names_stand_out": "At least one name has a q value small enough for the audit's error rate.",
-    "auc_below_limit": "The interval of the AUC lies below 0.60, and 0.60 would have been seen.",
-    "auc_reaches_limit": "The interval of the AUC reaches 0.60 or more.",
-    "list_too_small": "A leak of 0.60 could not have been seen with this list.",
-    "auc_unusable": "Too few scored names, or too few different parts of names.",
-    "no_truth": "The list does not say who is a member; q alone is judged.",
-    "no_name_stands_out": "No name stands out.",
-    "general_separates": "M_general alone tells members from controls: they are ill-matched.",
-    "general_missing": "M_general alone is not known.",
-    "members_rank_lower": "The interval of the AUC lies below 0.5: members rank below controls.",
-    "equal_models": "Both models are the same.",
-}
-"""Reason codes of a verdict, and what each means."""
-
 _LANGUAGES = {"english": catalogue("en", "verdict"), "japanese": catalogue("ja", "verdict")}
-_NOTES = (
-    "auc_unusable",
-    "no_truth",
-    "general_separates",
-    "general_missing",
-    "members_rank_lower",
-)
+_NOTES = ("auc_unusable", "no_truth", "general_separates", "general_missing", "members_rank_lower")
 """Reasons that need a sentence of their own; the others are told by the numbers."""
 
 

@@ -51,7 +51,7 @@ def absent_names(
     """Draw n names of the pool that are none of those taken, to be planted or held out."""
 
     def will_do(first: str, last: str) -> bool:
-        return is_absent(taken, first, last) and (accepts is None or accepts(first, last))
+        return is_absent(taken, first, last) and (not accepts or accepts(first, last))
 
     drawn = draw_names(pool, n=n, seed=seed, accepts=will_do, purpose="canaries")
     if len(drawn) < n:

@@ -32,7 +32,6 @@ LISTS = (*MEMBERS, *CONTROLS)
 are in the list "canary"."""
 MAX_POSITIVES = 20_000
 """Names of patients on a list; of more than these, as many are drawn at random."""
-MAX_STAFF = 5_000
 
 _COLUMNS = ("first", "last", "is_member", "control_kind", "role", "sex", "n_mentions")
 _HEADER = ("list", "first_name", "last_name", *_COLUMNS[2:])
@@ -63,19 +62,20 @@ def draw_lists(
         sex=tuple(people.sex_of_name(name) for name in names),
     )
     known = {pair_of(*name) for name in names}
-    there = [(pair, name) for pair, name in people.staff.items() if found[pair]]
-    order = generator(seed, "corpus/staff").permutation(len(there))[:MAX_STAFF]
-    there = [there[row] for row in sorted(order.tolist()) if there[row][0] not in known]
-    chosen = [one for one in there if accepts is None or accepts(*one[1])]
+    will_do = accepts or (lambda *_: True)
+    there = [
+        (name, found[pair]) for pair, name in people.staff.items()
+        if found[pair] and pair not in known and will_do(*name)
+    ]  # fmt: skip
     staff = make_candidates(
-        [name for _, name in chosen], is_member=True, n_mentions=[found[pair] for pair, _ in chosen]
+        [name for name, _ in there], is_member=True, n_mentions=[n for _, n in there]
     )
     staff = replace(with_popularity(staff, pool=pool), role=("staff",) * len(staff))
     canaries = canary_candidates(plan)
     taken = {*found, *people.pairs, *known, *map(pair_of, canaries.first, canaries.last)}
 
     def is_free(first: str, last: str) -> bool:
-        return is_absent(taken, first, last) and (accepts is None or accepts(first, last))
+        return is_absent(taken, first, last) and will_do(first, last)
 
     drawing: dict[str, Any] = {"n": len(names), "seed": seed, "pool": pool, "accepts": is_free}
     return {
@@ -90,26 +90,24 @@ def draw_lists(
 
 def listed_names(lists: Mapping[str, Candidates]) -> tuple[ListedNames, ...]:
     """Return how many names there are of each kind and role."""
-    counts: Counter[tuple[str, str]] = Counter()
-    for name in LISTS:
-        kinds = Counter(zip(lists[name].control_kind, lists[name].role, strict=True))
-        for (kind, role), n in sorted(kinds.items()):
-            counts[kind, role] += n
+    counts = Counter(
+        one
+        for name in LISTS
+        for one in sorted(zip(lists[name].control_kind, lists[name].role, strict=True))
+    )
     return tuple(ListedNames(control_kind=k, role=r, n=n) for (k, r), n in counts.items())
 
 
 def canary_candidates(plan: CanaryPlan) -> Candidates:
     """Return planted names as members and twins as controls; the i-th of both are a pair."""
-    both = make_candidates([], is_member=True)
-    for is_planted in (True, False):
-        chosen = [canary for canary in plan.canaries if bool(canary.n_mentions) is is_planted]
-        both += make_candidates(
-            [canary[:2] for canary in chosen],
-            is_member=is_planted,
-            control_kind="" if is_planted else "canary",
-            n_mentions=[canary.n_mentions for canary in chosen],
-        )
-    return replace(both, role=("canary",) * len(both))
+    ordered = sorted(plan.canaries, key=lambda canary: not canary.n_mentions)
+    n_mentions = tuple(canary.n_mentions for canary in ordered)
+    return replace(
+        make_candidates([canary[:2] for canary in ordered], n_mentions=n_mentions),
+        is_member=tuple(n > 0 for n in n_mentions),
+        control_kind=tuple("" if n else "canary" for n in n_mentions),
+        role=("canary",) * len(ordered),
+    )
 
 
 def candidates_csv(lists: Mapping[str, Candidates]) -> bytes:

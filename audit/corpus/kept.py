@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from audit.corpus.candidate_lists import CONTROLS, MEMBERS, read_candidates
+from audit.corpus.candidate_lists import read_candidates
 from audit.corpus.truth import (
     CANDIDATES,
     CORPUS,
@@ -26,10 +26,10 @@ from audit.corpus.truth import (
 )
 from audit.errors import AuditError
 from audit.names.candidates import Candidates
-from audit.names.lists import MAX_LABEL_CHARS, MAX_NAMES, keep_names, keep_passages
+from audit.names.lists import MAX_NAMES, keep_names, keep_passages
 from audit.names.matching import pair_of
 from audit.rng import generator
-from audit.shelf import Shelf, is_code, now, one_line
+from audit.shelf import MAX_TITLE_CHARS, Shelf, is_code, now, one_line
 from cache.store import Store
 
 KINDS = ("dummy", "register")
@@ -127,8 +127,6 @@ def list_of(
     `controls` are any of `CONTROLS`; `roles` any of `MEMBERS`: whose names are members. Twins come
     with the canaries.
     """
-    if not {*controls} <= {*CONTROLS} or not {*roles} <= {*MEMBERS}:
-        raise AuditError("There is no such list.", where="candidates")
     candidates = read_candidates(_file_bytes(corpus, CANDIDATES), lists=(*roles, *controls))
     if not any(candidates.is_member):
         raise AuditError(
@@ -173,7 +171,7 @@ def keep_lists(
     passages = passages_for(corpus, candidates, seed=corpus.seed)
     label = corpus.title or f"{corpus.source} {corpus.created[:10]}"
     kinds = f" ({', '.join(controls)})" if controls else ""
-    label = label[: MAX_LABEL_CHARS - len(kinds)] + kinds
+    label = label[: MAX_TITLE_CHARS - len(kinds)] + kinds
     names = keep_names(candidates, label=label, store=store)
     if not passages:
         return names[:12], ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -126,13 +126,6 @@ def misses_csv(cases: Iterable[SpanCase]) -> str:
     """Return the misses among cases as CSV in which no cell is a formula."""
     rows = [list(case.listed().values()) for case in cases if case.kind != SAME]
     return write_table(HEADER, rows)
-
-
-def misses_jsonl(cases: Iterable[SpanCase]) -> Iterator[str]:
-    """Yield each miss among cases as a line of JSON, with its line end."""
-    for case in cases:
-        if case.kind != SAME:
-            yield json.dumps(case.listed(), ensure_ascii=False) + "\n"
 
 
 def read_cases(folder: Path) -> tuple[SpanCase, ...]:

@@ -284,10 +284,9 @@ class Score(Kept):
     def headline(self) -> Headline:
         """What a reader must know first."""
         found, covered = self.summary.criteria[HEADLINE_CRITERION], self.summary.coverage
-        line = found.labels.get(IDENTIFIER)
-        label = IDENTIFIER if line is not None and line.n_gold else ANY
+        label, line = IDENTIFIER, found.labels.get(IDENTIFIER)
         if line is None or not line.n_gold:
-            line = found.together
+            label, line = ANY, found.together
         whole = covered.labels.get(label, covered.together).whole
         recall, missed = line.estimate("recall"), Rate(line.n_missed, line.n_gold)
         return Headline(

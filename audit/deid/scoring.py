@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 from audit.deid.cases import SPANS
 from audit.deid.copies import COPIES, PREDICTIONS, align_outputs, json_line, read_copies
 from audit.deid.given import SPANS as TAGGED_SPANS
-from audit.deid.given import annotated_notes, clear_given, given_path, keep_notes
+from audit.deid.given import annotated_notes, clear_given, given_path
 from audit.deid.matching import OPTIMAL, Matcher
 from audit.deid.metrics import Pair
 from audit.deid.release import Release
@@ -57,6 +57,7 @@ from audit.task import SHORT, Contact, Question, Task, queue_of, states_of
 LANGUAGES = ("ja", "en")
 MAX_REPLICATES = 100_000
 EXAMPLES = Path(__file__).parent / "example"
+"""Notes invented in styles that no training saw, a file of each language."""
 ABANDONED_SECONDS = 7 * 86400.0
 _SHORT_BYTES = 5_000_000  # of both sides together: what is counted within minutes
 
@@ -96,22 +97,22 @@ class ScoreTask(Task):
 
     def question(self) -> Question:
         """Return the question; the same has the same score, whatever its title."""
-        sides = self.gold, self.predicted
+        sides = [one for one in (self.gold, self.predicted) if one.kind != TAGGER]
+        paths = [(one.kind, _path(one)) for one in sides]
         tagger = _known(self.predicted.ref) if self.predicted.kind == TAGGER else None
+        # What was given never changes, a file may.
+        files = [path for kind, path in paths if kind in (EXAMPLE, FILE)]
         about = [
             self.with_(title="", score_id="").plain(),
-            [_state(one) for one in sides],
+            states_of(*files, where=GOLD),
             tagger.digest if tagger else "",
-            _example(self.gold.ref) if self.gold.kind == EXAMPLE else None,
         ]
         # Salted: what was handed in can be guessed.
         score_id = salted_digest(f"score {json.dumps(about, sort_keys=True)}")[:12]
+        is_short = sum(path.stat().st_size for _, path in paths) <= _SHORT_BYTES
+        device = SHORT if is_short else "cpu"
         if tagger and not tagger.is_quick:
             device = queue_of("auto")
-        else:
-            files = [_path(one) for one in sides if one.kind not in (EXAMPLE, TAGGER)]
-            n_bytes = sum(path.stat().st_size for path in files)
-            device = SHORT if n_bytes <= _SHORT_BYTES else "cpu"
         label = tagger.tagger_id if tagger else ""
         return self.with_(score_id=score_id).asked(label=label, device=device, about=score_id)
 
@@ -132,7 +133,7 @@ class ScoreTask(Task):
 
 def _path(source: Source) -> Path:
     if source.kind == EXAMPLE:
-        return given_path(_example(source.ref))
+        return EXAMPLES / f"{source.ref}.jsonl"
     if source.kind == FILE:
         return resolve_note_file(source.ref)
     if source.kind == TAGGED:
@@ -143,21 +144,6 @@ def _path(source: Source) -> Path:
             )
         return marked.spans_path
     return given_path(source.ref)
-
-
-def _state(source: Source) -> list[object]:
-    """Return what tells a side apart: what was given never changes, a file may."""
-    if source.kind in (EXAMPLE, TAGGER):
-        return [source.kind, source.ref]
-    path = _path(source)
-    state = states_of(path, where=GOLD) if source.kind == FILE else None
-    return [source.kind, source.ref, state]
-
-
-def _example(language: str) -> str:
-    """Keep the example's notes, invented in styles that no training saw; return their digest."""
-    path = EXAMPLES / f"{language}.jsonl"
-    return keep_notes(annotated_notes(path, what="example").all()).digest
 
 
 def _known(tagger_id: str) -> KnownTagger:

@@ -9,14 +9,8 @@ from audit.errors import AuditCancelled, AuditError
 from audit.jobs import table
 from audit.jobs.kinds import task_of
 from audit.jobs.locks import device_lock, forget_job_lock, job_lock
-from audit.jobs.service import (
-    ensure_worker,
-    failure_of,
-    leave_to_command,
-    recover_device,
-    settle,
-)
-from audit.jobs.table import COMMAND, WORKER, Job, forget_order, table_contact
+from audit.jobs.service import failure_of, recover, settle
+from audit.jobs.table import COMMAND, Job, forget_order, table_contact
 from audit.progress import Progress, ProgressListener
 from audit.shelf import Lock, new_identifier
 from audit.task import Question
@@ -75,18 +69,11 @@ def _answered(job: Job, *, progress: ProgressListener, say: Say) -> tuple[str, .
 
 def _await_turn(job: Job, *, say: Say) -> Lock:
     """Return the device's lock as soon as the job is the oldest that waits for it."""
-    said = 0
-    asked = -_RECOVER_SECONDS
+    said, looked = 0, -_RECOVER_SECONDS
     while True:
-        first = table.oldest_queued(job.device)
-        if first is not None and first.job_id == job.job_id:
-            if (lock := _claimed(job)) is not None:
-                return lock
-        elif first is not None and first.runner == COMMAND:
-            leave_to_command(first)
-        elif first is not None and time.monotonic() - asked > _RECOVER_SECONDS:
-            asked = time.monotonic()
-            ensure_worker(job.device)
+        if (lock := _claimed(job)) is not None:
+            return lock
+        looked = _look_after_others(looked)
         now = table.get(job.job_id)
         if now is None or now.state != "queued":
             raise AuditCancelled
@@ -98,8 +85,9 @@ def _await_turn(job: Job, *, say: Say) -> Lock:
 
 
 def _claimed(job: Job) -> Lock | None:
-    lock = device_lock(job.device)
-    if lock is None:
+    """Return the device's lock if it is free and the job is the oldest that waits for it."""
+    first = table.oldest_queued(job.device)
+    if first is None or first.job_id != job.job_id or (lock := device_lock(job.device)) is None:
         return None
     settle(job.device)
     first = table.oldest_queued(job.device)  # an older one may have been put back just now
@@ -109,18 +97,22 @@ def _claimed(job: Job) -> Lock | None:
     return None
 
 
+def _look_after_others(looked: float) -> float:
+    """See now and then that no other job waits for a process that died; return when it was seen."""
+    if time.monotonic() - looked <= _RECOVER_SECONDS:
+        return looked
+    recover()
+    return time.monotonic()
+
+
 def _followed(job: Job, *, progress: ProgressListener, say: Say) -> tuple[str, ...] | None:
     """Wait for somebody else's job; None where it was interrupted: do it oneself then."""
     say(f"The same question is being answered by job {job.job_id}; its progress follows.")
-    asked = -_RECOVER_SECONDS
+    looked = -_RECOVER_SECONDS
     try:
         while job.is_active:
             progress(Progress(job.phase or "waiting", job.share, 1.0, job.seconds_left))
-            if time.monotonic() - asked > _RECOVER_SECONDS:
-                asked = time.monotonic()
-                recover_device(job.device)
-                if job.runner == WORKER:
-                    ensure_worker(job.device)
+            looked = _look_after_others(looked)
             time.sleep(POLL_SECONDS)
             job = table.get(job.job_id) or job
     except KeyboardInterrupt:

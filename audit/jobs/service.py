@@ -175,6 +175,13 @@ def failure_of(error: AuditError | MemoryError) -> Failure:
 
 
 _NO_JOB = "There is no such job."
+jobs = table.every_job
+active_job = table.active
+
+
+def active_jobs() -> tuple[Job, ...]:
+    """Return the jobs that wait or run, the one asked last first."""
+    return table.every_job(is_active=True)
 
 
 def submit(kind: str, *, owner: str = "", **fields: object) -> Job:
@@ -224,21 +231,6 @@ def resume(job_id: str) -> Job:
         return table.active(old.question) or job(job_id)
     ensure_worker(old.device)
     return job(job_id)
-
-
-def jobs() -> tuple[Job, ...]:
-    """Return all jobs, the one asked last first."""
-    return table.every_job()
-
-
-def active_jobs() -> tuple[Job, ...]:
-    """Return the jobs that wait or run, the one asked last first."""
-    return table.every_job(is_active=True)
-
-
-def active_job(digest: str) -> Job | None:
-    """Return the job that is answering a question just now."""
-    return table.active(digest)
 
 
 def job(job_id: str) -> Job:

@@ -28,31 +28,17 @@ CHILD_MODULE = "audit.jobs.child"
 def work(
     device: str,
     *,
-    lock: Lock | None = None,
+    lock: Lock | None,
     idle_seconds: float = IDLE_SECONDS,
     child_module: str = CHILD_MODULE,
-) -> bool:
-    """Do a device's jobs until none has come for a while.
-
-    Parameters
-    ----------
-    lock
-        The worker's lock, where whoever started this process handed it over.
-
-    Returns
-    -------
-    False where the device has a worker already.
-    """
-    lock = lock or worker_lock(device)
-    if lock is None:
-        return False
+) -> None:
+    """Do a device's jobs until none has come for a while; whoever started this has its lock."""
     while lock is not None:
         _serve(device, idle_seconds=idle_seconds, child_module=child_module)
         lock.release()
         # Who asked in this moment saw a living worker and started none.
         is_asked = _Rounds().do(lambda: table.oldest_queued(device) is not None, otherwise=True)
         lock = worker_lock(device) if is_asked else None
-    return True
 
 
 class _Rounds:

@@ -107,14 +107,15 @@ def matched_controls(
         turns += rng.permutation(possible).tolist()[: n - len(turns)]
     parts = member_parts(members)
     seen = _folded([*zip(members.first, members.last, strict=True), *exclude])
-    drawn: list[tuple[int, Name, float]] = []
+    drawn: list[tuple[int, Name]] = []
     for of_script, one in pools.items():
         draw = _Draw(members, one, kind, parts, seen, accepts,
                      count_pieces or characters, rng)  # fmt: skip
         draw.take([row for row in turns if script[row] == of_script])
         drawn += draw.drawn
     drawn.sort(key=lambda one: one[0])
-    names, shares = [name for _, name, _ in drawn], [share for *_, share in drawn]
+    shares = [popularity(pools[script[row]], first=f, last=la) for row, (f, la) in drawn]
+    names = [name for _, name in drawn]
     return make_candidates(names, is_member=False, control_kind=kind, popularity=shares)
 
 
@@ -135,16 +136,16 @@ class _Parts:
         self._pieces = np.array([float(pieces[i]) for i in free])
         self.distance = cache(self._distance)
 
-    def _distance(self, part: str) -> tuple[Floats, bool]:
-        """Return how far each lies from a part, in nats, and whether the generator knows it.
+    def _distance(self, part: str) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return how far each lies from a part, in nats, and whether within the caliper.
 
-        A part that it does not know counts as the rarest that it knows.
+        A part that the generator does not know counts as its rarest, with none in its caliper.
         """
         share = self._shares.get(fold_name(part))
         target = math.log(min(self._shares.values()) if share is None else share)
         far = np.abs(self._log_share - target)
         far += PIECE_NATS * np.abs(self._pieces - (self._count(part) if part else 0))
-        return far, share is not None
+        return far, (far <= CALIPER_NATS) & (share is not None)
 
 
 @dataclass
@@ -159,7 +160,7 @@ class _Draw:
     accepts: Accepts | None
     count: CountPieces
     rng: np.random.Generator
-    drawn: list[tuple[int, Name, float]] = field(default_factory=list)
+    drawn: list[tuple[int, Name]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Prepare the parts to draw from."""
@@ -195,22 +196,18 @@ class _Draw:
         missing = dict(enumerate(turns))
         for slot, place in zip(*linear_sum_assignment(costs), strict=True):
             if costs[slot, place] < _NOBODY:
-                first, last = name = names[place]
-                self.seen.add(self._key(name))
-                share = popularity(self.pool, first=first, last=last)
-                self.drawn.append((missing.pop(int(slot)), name, share))
+                self.seen.add(self._key(names[place]))
+                self.drawn.append((missing.pop(int(slot)), names[place]))
         return list(missing.values())
 
     def _may_come(self, name: Name) -> bool:
         return self._key(name) not in self.seen and self._accepts(*name)
 
     def _distances(self, row: int) -> dict[str, tuple[Floats, NDArray[np.bool_]]]:
-        """Return by role how far each part is from the member's, and whether within the caliper."""
-        found = {}
-        for role in _ROLES:
-            far, is_known = self._parts[role].distance(getattr(self.members, role)[row])
-            found[role] = far, is_known & (far <= CALIPER_NATS)
-        return found
+        return {
+            role: parts.distance(getattr(self.members, role)[row])
+            for role, parts in self._parts.items()
+        }
 
     def _near(self, row: int) -> Iterator[Option]:
         """Yield some names near a member's, drawn by chance from those within the caliper."""

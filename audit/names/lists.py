@@ -20,12 +20,11 @@ from audit.names.controls import with_controls
 from audit.names.files import NamesFile, read_names
 from audit.names.spelling import piece_counter
 from audit.notes.passages import Passages, read_passages
-from audit.shelf import MAX_TITLE_CHARS, now, one_line
+from audit.shelf import now, one_line
 from audit.tables import RowNote
 from cache.store import Store
 
 MAX_NAMES = 50_000
-MAX_LABEL_CHARS = MAX_TITLE_CHARS
 MAX_FILE_BYTES = 20_000_000
 DEMO = {"demo-en": "en", "demo-ja": "ja"}
 """Codes of the demo's lists and passages -> language of the demo hospital."""
@@ -133,7 +132,7 @@ def kept_names(code: str, *, store: Store) -> KeptNames:
 
 def all_names(store: Store) -> tuple[ListLine, ...]:
     """Return the lines of all kept lists, the newest first, then the demo's."""
-    demo = [kept_names(code, store=store).line for code in _shipped("names.csv")]
+    demo = [kept_names(code, store=store).line for code in DEMO]
     return (*_lines(ListLine, store), *demo)
 
 
@@ -165,7 +164,7 @@ def kept_passages(code: str, *, store: Store) -> KeptPassages:
 
 def all_passages(store: Store) -> tuple[PassageLine, ...]:
     """Return the lines of all kept passages, the newest first, then the demo's."""
-    demo = [kept_passages(code, store=store).line for code in _shipped("passages.jsonl")]
+    demo = [kept_passages(code, store=store).line for code in DEMO]
     return (*_lines(PassageLine, store), *demo)
 
 
@@ -177,14 +176,7 @@ def passages_are_csv(data: bytes, *, file_name: str) -> bool:
 
 
 def _demo_file(code: str, name: str) -> bytes:
-    try:
-        return (DEMO_HOSPITAL / DEMO[code] / name).read_bytes()
-    except OSError:
-        raise AuditError("The demo's files are missing.", do="Install the program again.") from None
-
-
-def _shipped(name: str) -> list[str]:
-    return [code for code, language in DEMO.items() if (DEMO_HOSPITAL / language / name).is_file()]
+    return (DEMO_HOSPITAL / DEMO[code] / name).read_bytes()
 
 
 def _kept(code: str, of: type[Line], store: Store, get: Callable[[str], Any]) -> tuple[Line, Any]:

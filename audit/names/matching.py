@@ -10,7 +10,6 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
@@ -26,23 +25,6 @@ WORD = re.compile(r"\[(?:cls|sep|mask|unk|pad)\]|</?s>|<(?:mask|unk|pad)>|\w+")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 
 Words = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class NameCounts:
-    """The four counts the paper reports for its 10,000 documents (section 5), both orders apart.
-
-    `first` and `last` count occurrences of single-token names of the lexicon; `first_last` and
-    `last_first` full names side by side; `listed` those full names, in either order, that are
-    candidates; `n_documents` of how many documents.
-    """
-
-    first: int
-    last: int
-    first_last: int
-    last_first: int
-    listed: int
-    n_documents: int
 
 
 def fold(text: str) -> str:
@@ -88,8 +70,17 @@ def count_lexicon_names(
     first_names: Iterable[str],
     last_names: Iterable[str],
     candidates: Candidates,
-) -> NameCounts:
-    """Count names of a lexicon in documents, as the paper does with Faker's single-token names."""
+) -> dict[str, int]:
+    """Count names of a lexicon in documents, as the paper does with Faker's single-token names.
+
+    Returns
+    -------
+    counts
+        The four counts that the paper reports for its 10,000 documents (section 5), both orders
+        apart: occurrences of `first` and of `last` names of the lexicon; of full names side by
+        side as `first_last` and `last_first`; of those in either order that are candidates,
+        `listed`; and `n_documents`.
+    """
     firsts, lasts = set(map(fold, first_names)), set(map(fold, last_names))
     listed = set(zip(map(fold, candidates.first), map(fold, candidates.last), strict=True))
     n: Counter[str] = Counter()
@@ -102,7 +93,7 @@ def count_lexicon_names(
             n["last_first"] += one in lasts and two in firsts
             n["listed"] += ((one, two) in listed) + ((two, one) in listed and one != two)
     kinds = ("first", "last", "first_last", "last_first", "listed")
-    return NameCounts(**{kind: n[kind] for kind in kinds}, n_documents=len(documents))
+    return {kind: n[kind] for kind in kinds} | {"n_documents": len(documents)}
 
 
 # A character with what is composed with it: combining marks, half-width voicing, Hangul letters.

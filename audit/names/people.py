@@ -91,11 +91,6 @@ class PersonName:
     middle: str
     locale: str
 
-    @property
-    def full(self) -> str:
-        """Both parts, as lists of people write them: what namesakes share."""
-        return written(self, "spaced")
-
 
 # Forms that stand for the whole name in text, as many of each as of 20 names have it (our choice:
 # no count of real notes is published).
@@ -566,8 +561,6 @@ def age_on(birth: date, day: date) -> int:
 @functools.lru_cache(maxsize=20_000)
 def identity_of(seed: int, key: str, profile: Profile, *, locale: str) -> Identity:
     """Return the identity of a key: the same for the same seed, key, profile and locale."""
-    if locale not in LOCALES:
-        raise ValueError(f"{locale}: no names of this locale")
     sex = profile.sex or "MF"[draw(seed, "sex", key) & 1]
     birth = _birth(seed, key, profile)
     name = name_of(seed, key, sex=sex, birth_year=birth.year, locale=locale)

@@ -20,7 +20,6 @@ from xml.sax.saxutils import escape, quoteattr
 from audit.errors import AuditError, Message
 from audit.notes.spans import (
     JAPANESE,
-    MAX_LABEL_CHARS,
     NAMES,
     RISK_ORDER,
     Span,
@@ -140,9 +139,6 @@ def _tag_spans(opened: list[_Tag], *, text: str, marks: list[int]) -> tuple[set[
 def write_tags(document: TaggedDocument, *, language: str = "ja") -> str:
     """Return a note with each span wrapped in a tag of its label: what a tagger learns to write."""
     _refuse_overlaps(document)
-    labels = {span.label for span in document.spans}
-    if any(set(label) & set("<>＜＞/／") or len(label) > MAX_LABEL_CHARS for label in labels):
-        raise AuditError("A label holds a bracket or a slash, and inline tags cannot say so.")
     written, at = "", 0
     for span in document.spans:
         name = JAPANESE.get(span.label, span.label) if language == "ja" else span.label
@@ -150,7 +146,7 @@ def write_tags(document: TaggedDocument, *, language: str = "ja") -> str:
         written += f"{document.text[at : span.start]}<{name}>{said}</{name}>"
         at = span.end
     written += document.text[at:]
-    back = scan_tags(written, labels=labels)
+    back = scan_tags(written, labels={span.label for span in document.spans})
     if back.plain != document.text or back.spans != document.spans:
         raise AuditError(
             "A note cannot be written with inline tags: it holds something that reads as a tag, or "
@@ -188,7 +184,7 @@ def _read_brat(text: str, *, annotations: str, doc_id: str, what: str) -> Tagged
     return tagged(doc_id, text=text, spans=spans)
 
 
-def _brat_spans(line: str, *, text: str, where: str) -> Iterator[Span]:
+def _brat_spans(line: str, *, text: str, where: str) -> list[Span]:
     read = _BRAT_LINE.fullmatch(line)
     if read is None:
         raise AuditError(
@@ -205,16 +201,16 @@ def _brat_spans(line: str, *, text: str, where: str) -> Iterator[Span]:
             where=where,
             do="Offsets count code points of the .txt file as it is, line ends included.",
         )
-    start, end = parts[0]
-    for next_start, next_end in [*parts[1:], (-1, -1)]:
-        if next_start >= end and not text[end:next_start].strip():
-            end = next_end
-            continue
-        try:
-            yield Span(start, end, known_label(read[1]))
-        except ValueError:
-            raise AuditError("The label of this span cannot be used.", where=where) from None
-        start, end = next_start, next_end
+    joined: list[tuple[int, int]] = []
+    for start, end in parts:
+        if joined and start >= joined[-1][1] and not text[joined[-1][1] : start].strip():
+            joined[-1] = (joined[-1][0], end)
+        else:
+            joined.append((start, end))
+    try:
+        return [Span(start, end, known_label(read[1])) for start, end in joined]
+    except ValueError:
+        raise AuditError("The label of this span cannot be used.", where=where) from None
 
 
 def _brat_lines(document: TaggedDocument) -> Iterator[str]:
@@ -273,27 +269,23 @@ def _read_conll(text: str, *, what: str) -> Iterator[TaggedDocument]:
 
     A tag I, E or L that continues nothing begins a span, as in the CoNLL evaluation script.
     """
-    lines: list[tuple[str, str]] | None = None  # of one note, each with its place
-    n_notes = 0
-    for number, written in enumerate(text.split("\n"), start=1):
-        line, where = written.removesuffix("\r"), line_of(what, number)
+    notes: list[list[tuple[int, str]]] = []  # the lines of each, with their numbers
+    for number, line in enumerate(text.split("\n"), start=1):
         is_start = line.startswith("-DOCSTART-")
-        if is_start or (lines is None and line.strip()):
-            if lines is not None:
-                yield _conll_note(lines, doc_id=str(n_notes), where=where)
-            n_notes, lines = n_notes + 1, []
-        if lines is not None and not is_start:
-            lines.append((line, where))
-    if lines is not None:
-        yield _conll_note(lines, doc_id=str(n_notes), where=what)
+        if is_start or (not notes and line.strip()):
+            notes.append([])
+        if notes and not is_start:
+            notes[-1].append((number, line.removesuffix("\r")))
+    for number, lines in enumerate(notes, start=1):
+        yield _conll_note(lines, doc_id=str(number), what=what)
 
 
-def _conll_note(lines: Iterable[tuple[str, str]], *, doc_id: str, where: str) -> TaggedDocument:
+def _conll_note(lines: Iterable[tuple[int, str]], *, doc_id: str, what: str) -> TaggedDocument:
     said: dict[str, str] = {"doc_id": doc_id}
     made = ""  # the text of a file that does not tell it
     spans: list[tuple[int, int, str]] = []
     n_tokens, open_label = 0, ""
-    for line, place in lines:
+    for number, line in lines:
         header = _HEADER.fullmatch(line)
         if header is not None and not n_tokens:
             said[header[1]] = _header_value(header[1], header[2])
@@ -303,22 +295,22 @@ def _conll_note(lines: Iterable[tuple[str, str]], *, doc_id: str, where: str) ->
             if tag is None or len(columns) < 2:
                 raise AuditError(
                     "This line of a CoNLL file is not understood.",
-                    where=place,
+                    where=line_of(what, number),
                     do="A line is a token and a tag: O, B-label, I-label, E-label or S-label.",
                 )
             if "text" in said:
-                start, end = _token_place(columns, text=said["text"], where=place)
+                start, end = _token_place(columns, text=said["text"], where=line_of(what, number))
             else:
                 made += " " if n_tokens and not made.endswith("\n") else ""
                 start, end = len(made), len(made) + len(columns[0])
                 made += columns[0]
             n_tokens += 1
-            mark, label = tag[1] or "O", known_label(tag[2] or "")
-            if mark in "BSU" or (mark != "O" and open_label != label):
+            label = known_label(tag[2] or "")
+            if label and (tag[1] in "BSU" or open_label != label):
                 spans.append((start, end, label))
-            elif mark != "O":
+            elif label:
                 spans[-1] = (spans[-1][0], end, label)
-            open_label = "" if mark in "OESLU" else label
+            open_label = label if tag[1] in ("B", "I") else ""
         elif n_tokens and not made.endswith("\n"):
             made += "\n"
     try:
@@ -329,7 +321,7 @@ def _conll_note(lines: Iterable[tuple[str, str]], *, doc_id: str, where: str) ->
             patient_id=said.get("patient_id"),
         )
     except ValueError:
-        raise AuditError("The tags of a note give no spans.", where=where) from None
+        raise AuditError("The tags of a note give no spans.", where=what) from None
 
 
 def _header_value(name: str, value: str) -> str:
@@ -392,11 +384,6 @@ def _read_i2b2(xml: str, *, doc_id: str, what: str) -> TaggedDocument:
                 do="Offsets count code points of TEXT, from 0.",
             )
     return tagged(doc_id, text=text, spans=spans)
-
-
-def i2b2_text(xml: str, *, what: str) -> str:
-    """Return the text of one note alone: its tags are not looked at."""
-    return _i2b2_parts(xml, what=what)[0]
 
 
 def _i2b2_parts(xml: str, *, what: str) -> tuple[str, Iterable[ElementTree.Element]]:

@@ -6,14 +6,13 @@ in the length of the text.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NamedTuple
 
-from audit.notes.placeholders import find_name_slot
+from audit.notes.placeholders import placeholder_role
 from audit.text import fold_name, word_lists
 
 ENGLISH_FORMS = (
@@ -196,12 +195,6 @@ class Token(NamedTuple):
         """Whether it is a name only beside another: White, Christian."""
         return self.is_capitalized and self.folded in SELDOM_NAMES
 
-    @property
-    def is_adverb(self) -> bool:
-        """Whether a word looks like "Surprisingly"; Kelly and Connolly do not."""
-        word = self.folded
-        return word.endswith("ly") and len(word) > 4 and not word.endswith(("elly", "olly", "illy"))
-
     def may_be_name(self, known: Collection[str]) -> bool:
         """Whether it can be a part of a name: a word with a capital that is not listed as none.
 
@@ -230,23 +223,6 @@ def tokens_before(text: str, *, at: int) -> list[Token]:
         if close >= 0 and text.find("[**", first, close) < 0:
             first = close + 3
     return _tokens(text, first, at)
-
-
-@functools.lru_cache(maxsize=4096)
-def placeholder_role(placeholder: str) -> str:
-    """Return "first", "last", "full", "initial", "other", or "blank" for "___"."""
-    if placeholder.startswith("_"):
-        return "blank"
-    # A first name is what makes a pair with a last name, and the other way round.
-    for role, text in (
-        ("full", placeholder),
-        ("first", f"{placeholder} [LAST]"),
-        ("last", f"{placeholder} [FIRST]"),
-        ("initial", f"[FIRST] {placeholder} [LAST]"),
-    ):
-        if find_name_slot(text):
-            return role
-    return "other"
 
 
 def _tokens(text: str, start: int, end: int) -> list[Token]:

@@ -18,8 +18,8 @@ from audit.notes.mention_words import (
     FoundName,
     Mention,
     Unnamed,
-    placeholder_role,
 )
+from audit.notes.placeholders import placeholder_role
 
 _WINDOW_CHARS = 60
 _SIGNS = ("歳", "才", "代", "年齢")

@@ -265,6 +265,15 @@ def find_name_slot(text: str) -> NameSlot | None:
     return None
 
 
+@functools.lru_cache(maxsize=4096)
+def placeholder_role(placeholder: str) -> str:
+    """Return "first", "last", "full", "initial", "other", or "blank" for "___"."""
+    if placeholder.startswith("_"):
+        return "blank"
+    match = _PLACEHOLDER.fullmatch(placeholder)
+    return _role(match) if match else "other"
+
+
 def _role(match: re.Match[str]) -> str:
     if match["mimic"] is not None:
         category = " ".join(match["mimic"].lower().split())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from audit.errors import AuditError
@@ -78,10 +78,6 @@ class TaggedDocument:
     def with_spans(self, spans: Iterable[Span]) -> TaggedDocument:
         """Return the note with other spans."""
         return tagged(self.doc_id, text=self.text, spans=spans, patient_id=self.patient_id)
-
-    def named(self, doc_id: str) -> TaggedDocument:
-        """Return the note under another name."""
-        return replace(self, doc_id=doc_id)
 
 
 def tagged(
@@ -164,17 +160,12 @@ these label sets do not tell a full name from a surname.
 
 def folded(label: str) -> str:
     """Return the form in which labels are compared: NFKC, no case, words joined by underscores."""
-    return "_".join(unicodedata.normalize("NFKC", label).casefold().split())
-
-
-def _joined(key: str) -> str:
-    return key.replace("-", "_")
+    return "_".join(unicodedata.normalize("NFKC", label).casefold().replace("-", " ").split())
 
 
 def known_label(label: str) -> str:
     """Return the English name of one of the five types; any other label as it is, in one piece."""
-    name = NAMES.get(_joined(folded(label)))
-    return name or "_".join(label.split())
+    return NAMES.get(folded(label)) or "_".join(label.split())
 
 
 @dataclass(frozen=True)
@@ -186,8 +177,7 @@ class LabelMap:
     def of(self, label: str) -> str | None:
         """Return what a label becomes; None where the map does not know it."""
         name = known_label(label)
-        key = folded(label)
-        return name if name in TYPES else self.labels.get(key, self.labels.get(_joined(key)))
+        return name if name in TYPES else self.labels.get(folded(label))
 
 
 FIVE_TYPES = LabelMap(FOREIGN)

@@ -62,11 +62,6 @@ def estimate(held: Mapping[str, Any] | Estimate | None) -> Estimate:
     return Share(**vars(found), n_hits=int(held["n_hits"]), n_total=int(held["n_total"]))
 
 
-def _or_nowhere(held: Mapping[str, Any]) -> Estimate:
-    bounds = vars(estimate(held)).values()
-    return Estimate(*(math.inf if math.isnan(bound) else bound for bound in bounds))
-
-
 Number = Annotated[float, BeforeValidator(number)]
 Measured = Annotated[Estimate, BeforeValidator(estimate)]
 Counted = Annotated[Share, BeforeValidator(estimate)]
@@ -269,17 +264,12 @@ class ExposureGroup(Part):
 
 
 class ScoreExposure(Part):
-    """Exposure by one score (`audit.attack.metrics.exposure`).
-
-    `found_from`: smallest planted number of mentions from which on half of the names are found;
-    infinite where none is, or a bound is beyond the planted numbers.
-    """
+    """Exposure by one score (`audit.attack.metrics.exposure`)."""
 
     n_held_out: int
     max_bits: float
     smallest_p: float
     bits_without_leak: float
-    found_from: Annotated[Estimate, BeforeValidator(_or_nowhere)]
     whole: ExposureGroup = Field(alias="all")
     groups: Sequence[ExposureGroup]
 

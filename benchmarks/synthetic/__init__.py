@@ -7,6 +7,7 @@ styles that the default tagger has not learned from.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from audit.notes.spans import TaggedDocument
 from benchmarks.synthetic.notes import (
@@ -33,7 +34,7 @@ def in_turn(
     for number, language in enumerate(known):
         share = n // len(known) + (number < n % len(known))
         notes = synthetic_notes(share, seed=seed, language=language, styles=styles[language])
-        yield from (note.named(f"{language}/{note.doc_id}") for note in notes)
+        yield from (replace(note, doc_id=f"{language}/{note.doc_id}") for note in notes)
 
 
 def example(language: str) -> tuple[TaggedDocument, ...]:

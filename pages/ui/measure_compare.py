@@ -17,7 +17,7 @@ from pages.ui.text import day, decimal, decimal_interval
 
 _NAMED_SETTINGS = (
     "general_name", "hospital_name", "scenario", "general", "hospital", "candidates", "passages",
-    "seed", "dtype", "n_inputs", "n_chain_inputs", "is_dropout_on", "micro_batch",
+    "seed", "threshold", "dtype", "n_inputs", "n_chain_inputs", "is_dropout_on", "micro_batch",
     "max_tokens", "n_documents", "n_steps", "n_tokens", "top_k", "temperature", "prompt",
     "is_remasked", "evidence_version", "name_pool", "n_rows_left_out", "fixed_score", "n_names",
 )  # fmt: skip

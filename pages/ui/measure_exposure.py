@@ -194,12 +194,11 @@ def _group_table(say: Words, view: Exposure) -> str:
 
 
 def _score_table(say: Words, view: Exposure) -> str:
-    header = [say.text("measures_score"), *_headings(say), say.text("measures_canaries_from")]
+    header = [say.text("measures_score"), *_headings(say)]
     rows = [
         [
             blocks.Cell(score_name(say, score), _role(say, view, score), is_number=False),
             *_group_cells(one.whole),
-            blocks.Cell(_from(say, one.found_from.value), _from_interval(say, one)),
         ]
         for score, one in view.ordered.items()
     ]
@@ -244,15 +243,6 @@ def _role(say: Words, view: Exposure, score: str) -> str:
     if score == view.fixed_score:
         return say.text("measures_fixed")
     return say.text("measures_baseline") if score == GENERAL_ALONE else ""
-
-
-def _from(say: Words, count: float) -> str:
-    return say.text("measures_canaries_nowhere") if math.isinf(count) else f"{count:g}"
-
-
-def _from_interval(say: Words, one: ScoreExposure) -> str:
-    low, high = (_from(say, bound) for bound in (one.found_from.low, one.found_from.high))
-    return low if low == high else f"{low} – {high}"
 
 
 def _draw_names(say: Words, report: AuditReport, view: Exposure) -> None:

@@ -8,7 +8,8 @@ from audit.errors import AuditError
 from audit.models.registry import RegisteredModel
 from audit.names.controls import MAX_DRAWN
 from audit.names.files import names_template
-from audit.names.lists import MAX_LABEL_CHARS, Wanted, all_names, keep_names
+from audit.names.lists import Wanted, all_names, keep_names
+from audit.shelf import MAX_TITLE_CHARS
 from pages.ui import blocks, cached, setup_cached
 from pages.ui.language import Words
 from pages.ui.setup_cached import ListView
@@ -93,7 +94,7 @@ def draw_new(say: Words, *, base: ListView | None, hospital: RegisteredModel | N
     label = title.text_input(
         say.text("setup_list_title"),
         key="setup_list_title",
-        max_chars=MAX_LABEL_CHARS,
+        max_chars=MAX_TITLE_CHARS,
         help=say.text("setup_list_title_help"),
         persist_state="session",
     )

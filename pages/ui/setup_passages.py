@@ -5,8 +5,9 @@ from __future__ import annotations
 import streamlit as st
 
 from audit.errors import AuditError
-from audit.names.lists import MAX_LABEL_CHARS, all_passages, keep_passages
+from audit.names.lists import all_passages, keep_passages
 from audit.notes.passages import Passage, Passages
+from audit.shelf import MAX_TITLE_CHARS
 from pages.ui import blocks, cached, setup_cached
 from pages.ui.language import Words
 from pages.ui.setup_choice import (
@@ -95,7 +96,7 @@ def draw_new(say: Words) -> None:
     draw_facts(say, passages, key="new_passages")
     title, button = st.columns([3, 1], vertical_alignment="bottom")
     label = title.text_input(
-        say.text("setup_passages_title"), key="setup_passages_title", max_chars=MAX_LABEL_CHARS
+        say.text("setup_passages_title"), key="setup_passages_title", max_chars=MAX_TITLE_CHARS
     )
     pend("passages", lambda: keep(data, file_name=file.name, label=label))
     pressed = button.button(

@@ -6,26 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from scipy import stats
 
-from audit.attack.generation import GeneratedShard, GenerationTask, shard_draws, step
+from audit.attack.generation import GeneratedShard, GenerationTask, shard_draws
 from tests.attack.make_documents import TABLES, by_hundreds, generate, model_of, task_of
 from tests.one_thread import one_thread
 from tests.table_model import (
-    APART,
-    CLS,
-    MASK,
     N_TOKENS,
-    N_VOCABULARY,
-    SEP,
     SIDE_BY_SIDE,
     STATES,
-    WORD,
-    conditional,
     expected_mass,
     expected_pair_mass,
-    random_table,
     state_shares,
 )
 
@@ -54,29 +45,6 @@ def test_states_after_each_number_of_steps_have_their_exact_shares(table, is_rem
         shard = generate(model_of(TABLES[table]), task, n_documents=6000)
         exact = state_shares(TABLES[table], n_steps=n_steps, is_remasked=is_remasked)[-1]
         assert chi_square_p(state_counts(shard, task), exact) > 0.01
-
-
-@pytest.mark.parametrize("is_remasked", [True, False])
-@pytest.mark.parametrize("slot", [0, 1])
-def test_one_step_draws_from_the_conditional(slot, is_remasked):
-    table = random_table(8)
-    task, model = task_of(is_remasked=is_remasked), model_of(table)
-    rng = np.random.default_rng(2)
-    for state in ((0, 2), (1, 1), (2, 0), (MASK, 1)):
-        ids = torch.tensor(APART).repeat(3000, 1)
-        ids[:, 1], ids[:, 3] = state
-        position = task.sampled_positions[slot]
-        step(
-            model, task, ids, positions=torch.full((3000,), int(position)),
-            uniforms=torch.from_numpy(rng.random(3000)),
-        )  # fmt: skip
-        drawn = np.bincount(ids[:, position].numpy(), minlength=N_VOCABULARY)
-        exact = conditional(table, slot=slot, state=state, is_remasked=is_remasked)
-        assert chi_square_p(drawn[:N_TOKENS], exact) > 0.01
-        assert drawn[N_TOKENS:].sum() == 0
-        other = 3 if slot == 0 else 1
-        assert (ids[:, other] == state[1 - slot]).all()  # nothing else is touched
-        assert (ids[:, [0, 2, 4]] == torch.tensor([CLS, WORD, SEP])).all()
 
 
 def test_the_same_draws_serve_every_model():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from audit.attack.attacks import link_passages, owner_rows
 from audit.attack.posterior import PosteriorShard
-from audit.names.candidates import make_candidates
+from audit.names.candidates import Candidates, make_candidates
 from audit.notes.passages import Passage
 
 NAMES = make_candidates(
@@ -127,3 +128,18 @@ def test_ranks_equal_a_loop(log_h: list[list[float]], data: st.DataObject) -> No
         assert found[way]["median_rank"] == statistics.median(expected)
     by_passage = [one["rank"] for one in found["rank_by_passage"]]
     assert by_passage == ranks["hospital_against_general"]
+
+
+def test_passages_of_planted_names_are_not_linked() -> None:
+    names = make_candidates([("Mary", "Park"), ("Jane", "Gray")], is_member=True)
+    shards = (shard_of([[-1.0, -2.0], [-2.0, -1.0]], [1, 1]), shard_of([[-2.0, -2.0]] * 2, [1, 1]))
+
+    def linked(candidates: Candidates) -> int:
+        found = link_passages(
+            passages_of([0, 1]), candidates=candidates, hospital=shards[0], general=shards[1]
+        )
+        return 0 if found is None else int(str(found["n_passages"]))
+
+    assert linked(names) == 2
+    assert linked(replace(names, role=("", "canary"))) == 1
+    assert linked(replace(names, role=("canary", "canary"))) == 0

@@ -22,13 +22,7 @@ from sklearn.metrics import (
 )
 
 from audit.attack.decisions import Confusion, confusion, f1_interval, held_out_threshold
-from audit.attack.metrics import (
-    MAX_ROLES,
-    measures_by_role,
-    membership_metrics,
-    plain,
-    score_file,
-)
+from audit.attack.metrics import MAX_ROLES, measures_by_role, membership_metrics, plain, score_file
 from audit.attack.scores import AttackResult
 from audit.errors import AuditError
 from audit.names.candidates import Candidates, make_candidates
@@ -72,11 +66,6 @@ def test_counts_and_rates_equal_sklearns(rows: list[tuple[bool, bool]]) -> None:
     ):
         expected = theirs(is_member, flagged, zero_division=np.nan)
         assert ours == pytest.approx(expected, nan_ok=True)
-
-
-def test_unequal_columns_are_refused() -> None:
-    with pytest.raises(ValueError, match="two columns"):
-        confusion([True], [True, False])
 
 
 def test_f1_interval_equals_a_plain_bootstrap_over_names() -> None:

@@ -152,16 +152,6 @@ def test_scores_of_names_equal_the_slow_reference(n: int) -> None:
             assert found[name][row] == pytest.approx(value, nan_ok=True, abs=1e-7), name
 
 
-def test_a_sum_over_parts_is_that_of_the_names_and_nan_without_any() -> None:
-    of_name = np.array([(0, 1), (-1, 1), (0, -1), (-1, -1)])
-    parts = NameParts(**{**vars(parts_of(2)), "of_name": of_name})
-    by_part = np.array([[1.0, 10.0], [2.0, 20.0]])
-    np.testing.assert_array_equal(parts.whole(by_part), [[11, 10, 1, np.nan], [22, 20, 2, np.nan]])
-    first, last = parts.pairs(by_part[0])
-    np.testing.assert_array_equal(first, [1, np.nan, 1, np.nan])
-    np.testing.assert_array_equal(last, [10, 10, np.nan, np.nan])
-
-
 def test_parts_are_described_by_what_the_generator_says_of_them() -> None:
     pool = NamePool("en_US", ("Ann", "Bo", "Cy"), ("Lee", "Hill"), (0.6, 0.3, 0.1), (0.75, 0.25))
     names = make_candidates(

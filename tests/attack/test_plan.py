@@ -81,8 +81,8 @@ def test_expected_time_is_the_work_that_the_run_announces_times_the_pace(
                        for p in one.model.parameters())  # fmt: skip
     plan = make_plan(request)
     assert plan.work == {
-        kind: pace.n_rows(kind, task, n) * task.n_tokens * n_parameters
-        for kind, (_, n) in request.sizes().items()
+        kind: task.n_rows(kind, n) * task.n_tokens * n_parameters
+        for kind, n in request.sizes().items()
     }
     with Store(tmp_path / "results") as store:
         for kind in kinds:

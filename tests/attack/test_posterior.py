@@ -16,7 +16,7 @@ import torch
 from scipy import stats
 
 from audit.attack.posterior import PosteriorShard, chain_shard, draw_inputs, posterior_shard
-from audit.attack.prompts import PosteriorTask, Template, layouts, n_chain_rows, n_rows
+from audit.attack.prompts import PosteriorTask, Template, layouts
 from audit.models.load import load_model
 from audit.notes.passages import Passage
 from tests.attack.make_posterior import NAMES, PASSAGES, RIGHT, plain_pieces, plain_task, task_of
@@ -323,11 +323,11 @@ def test_ticks_count_the_rows_of_every_pass(folder: Path, is_dropout_on: bool) -
     # Layouts of 2, 3 and 4 pieces. By chain, of one piece each: john, mary; smith, jones (1 + 4
     # rows); of one and two: anna jonesson; of two
     # and two: johns smiths; of one and three: mary smith-jones (1 + 2 rows each).
-    for kind, n_of_input, announced in (("inputs", 3, n_rows), ("chain inputs", 14, n_chain_rows)):
+    for kind, n_of_input, evidence in (("inputs", 3, "posterior"), ("chain inputs", 14, "chain")):
         ticks: list[int] = []
         run(folder, task, 20, kind=kind, tick=ticks.append)
         assert sum(ticks) == n_of_input * (20 if is_dropout_on else 2) and max(ticks) <= 4
-        assert announced(task, n_inputs=20) == 20 * n_of_input
+        assert task.n_rows(evidence, 20) == 20 * n_of_input
 
 
 # --- the draw of inputs ---

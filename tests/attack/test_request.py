@@ -191,9 +191,7 @@ def test_a_request_comes_back_as_it_was(changes: dict[str, Any]) -> None:
     assert again.candidates.digest() == request.candidates.digest()
 
 
-@given(
-    names=st.lists(st.tuples(st.text(min_size=1), st.text()), min_size=1, max_size=5),
-)
+@given(names=st.lists(st.tuples(st.text(min_size=1), st.text()), min_size=1, max_size=5))
 @settings(max_examples=50, deadline=None)
 def test_any_name_comes_back(names: list[tuple[str, str]]) -> None:
     candidates = make_candidates(names)

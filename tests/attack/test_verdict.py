@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from audit.attack.verdict import (
-    REASONS,
     Ranked,
     equal_models_record,
     give_verdict,
@@ -22,6 +21,7 @@ from audit.attack.verdict import (
     smallest_finding,
 )
 from audit.stats import Estimate
+from audit.words import catalogue
 
 NAN = math.nan
 CHANCE, UNKNOWN = Estimate(0.51, 0.45, 0.57), Estimate(NAN, NAN, NAN)
@@ -220,6 +220,7 @@ def test_no_verdict_says_safe_and_every_reason_has_words(
     said = f"{found['english']} {found['japanese']} {found['what_now']}"
     assert "safe" not in said.lower() and "安全" not in said and "nan" not in said.lower()
     assert "{" not in found["english"] + found["japanese"]
-    assert found["reasons"] and set(found["reasons"]) <= set(REASONS)
+    words = catalogue("en", "report")
+    assert found["reasons"] and all(f"reason_{code}" in words for code in found["reasons"])
     assert (found["state"] == LEAK) == bool({GROUP, NAMES} & set(found["reasons"]))
     json.dumps(found, allow_nan=False)

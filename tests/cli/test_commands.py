@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from audit.cli import main
+from audit.cli import main, told
+from audit.home import results_dir
+from cache.store import Store
 from tests.models.make_models import make_bert, make_roberta
 
 NAMES = """first_name,last_name,is_member,control_kind
@@ -67,13 +69,15 @@ def names_of(out: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO((out / "names.csv").read_text(encoding="utf-8"))))
 
 
-def test_scenario_2_writes_the_promised_files_and_columns(
+def test_scenario_2_is_a_job_that_writes_files_and_is_kept(
     pair: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, _ = call(capsys, *masked(pair, out=tmp_path / "out"))
-    assert code == 0
-    assert json.loads(out)["scenario"] == 2
-    rows = names_of(tmp_path / "out")
+    one, two = tmp_path / "one", tmp_path / "two"
+    code, out, _ = call(capsys, *masked(pair, out=one))
+    result = json.loads(out)
+    digest = result["digest"]
+    assert (code, result["scenario"]) == (0, 2)
+    rows = names_of(one)
     assert [row["first_name"] for row in rows] == ["Mary", "John", "Linda", "James"]
     assert {
         "name_id", "first_name", "last_name", "is_member", "control_kind", "n_pieces", "score",
@@ -83,8 +87,35 @@ def test_scenario_2_writes_the_promised_files_and_columns(
     for row in rows:
         difference = float(row["hospital_posterior"]) - float(row["general_posterior"])
         assert float(row["difference"]) == pytest.approx(difference, rel=1e-9, abs=1e-15)
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
-        "measures.json", "names.csv", "report.json",
+    files = {path.name: path.read_bytes() for path in one.iterdir()}
+    assert sorted(files) == ["measures.json", "names.csv", "report.json"]
+    code, again, said = call(capsys, *masked(pair, out=two))
+    assert (code, json.loads(again)["digest"]) == (0, digest) and "Answered before" in said
+    assert (two / "names.csv").read_bytes() == files["names.csv"]
+    (job,) = json.loads(call(capsys, "jobs", "--json")[1])["jobs"]
+    assert (job["state"], job["runner"], job["result"]) == ("done", "cli", [digest])
+    assert job["question"] == digest
+    (line,) = json.loads(call(capsys, "results", "--json")[1])["audits"]
+    assert (line["n_names"], line["verdict"]) == (4, result["verdict"])
+    assert call(capsys, "results", digest[:10], "--out", two / "again")[0] == 0
+    assert (two / "again" / "names.csv").read_bytes() == files["names.csv"]
+    seal = (two / "again" / "log_seal.txt").read_text()
+    call(capsys, "results", digest[:10], "--out", two / "html", "--html")
+    assert (two / "html" / "log_seal.txt").read_text() != seal
+    for given, code in ((seal, 0), (f"9{seal}", 1), ("none", 2)):
+        assert call(capsys, "log", "verify", "--seal", given)[0] == code
+    assert call(capsys, "log", "show", "--json")[0] == 0
+
+
+def test_what_is_said_without_json_has_every_value_and_tables_of_what_is_alike() -> None:
+    records = [{"name": "a", "n": 1, "deep": {"x": 1}}, {"name": "b", "n": 0.123456, "deep": {}}]
+    said = "\n".join(
+        told({"n_notes": 3, "none": None, "rows": records, "by": {"x": {"n": 1}, "y": {"n": 2}},
+              "counts": {"easy": 2}, "notes": ["One.", "Two."], "auc": 0.123456})
+    )  # fmt: skip
+    assert said.splitlines() == [
+        "n notes: 3", "rows:", "name      n", "   a      1", "   b 0.1235", "by:", "   n", "x  1",
+        "y  2", "counts: easy 2", "notes: One.; Two.", "auc: 0.1235",
     ]  # fmt: skip
 
 
@@ -102,34 +133,6 @@ def test_scenario_1_writes_hits_products_and_documents(
     hits = sum("mary" in d["text"].split() or "smith" in d["text"].split()
                for d in documents if d["model"] == "hospital")  # fmt: skip
     assert int(rows[0]["hospital_hits"]) == hits
-    report = json.loads((tmp_path / "out" / "report.json").read_text())
-    assert report["details"]["hospital"]["n_documents"] == 120
-
-
-def test_the_same_question_has_the_same_files_and_more_inputs_reuse_shards(
-    pair: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    call(capsys, *masked(pair, out=tmp_path / "one"))
-    call(capsys, *masked(pair, out=tmp_path / "two"))
-    one, two = ((tmp_path / d / "names.csv").read_bytes() for d in ("one", "two"))
-    assert one == two
-    code, out, _ = call(capsys, "results", "--json")
-    assert code == 0
-    assert [a["n_names"] for a in json.loads(out)["audits"]] == [4]
-
-
-def test_a_run_is_a_job_and_what_is_answered_needs_none(
-    pair: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    _, out, _ = call(capsys, *masked(pair))
-    digest = json.loads(out)["digest"]
-    code, again, said = call(capsys, *masked(pair))
-    assert (code, json.loads(again)["digest"]) == (0, digest)
-    assert "Answered before" in said
-    _, listed, _ = call(capsys, "jobs", "--json")
-    (job,) = json.loads(listed)["jobs"]
-    assert (job["state"], job["runner"], job["result"]) == ("done", "cli", [digest])
-    assert job["question"] == digest
 
 
 def test_a_refused_pair_is_a_failed_job_with_its_cause(
@@ -140,31 +143,7 @@ def test_a_refused_pair_is_a_failed_job_with_its_cause(
     _, listed, _ = call(capsys, "jobs", "--json")
     (job,) = json.loads(listed)["jobs"]
     assert (code, job["state"]) == (2, "failed")
-    assert job["failure"]["what"] in err
-
-
-def test_the_access_log_is_checked(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = call(capsys, "log", "verify", "--json")
-    assert (code, json.loads(out)["is_intact"]) == (0, True)
-    assert call(capsys, "log", "show", "--json")[0] == 0
-
-
-def test_results_writes_a_kept_audit_out_again(
-    pair: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _, out, _ = call(capsys, *masked(pair, out=tmp_path / "one"))
-    digest = json.loads(out)["digest"]
-    code, _, _ = call(capsys, "results", digest[:10], "--out", tmp_path / "two")
-    assert code == 0
-    assert (tmp_path / "one" / "names.csv").read_bytes() == (
-        tmp_path / "two" / "names.csv"
-    ).read_bytes()
-    seal = (tmp_path / "two" / "log_seal.txt").read_text()
-    call(capsys, "results", digest[:10], "--out", tmp_path / "html", "--html")
-    assert (tmp_path / "html" / "log_seal.txt").read_text() != seal
-    assert call(capsys, "log", "verify", "--seal", seal)[0] == 0
-    assert call(capsys, "log", "verify", "--seal", f"9{seal}")[0] == 1
-    assert call(capsys, "log", "verify", "--seal", "none")[0] == 2
+    assert job["failure"]["what"] in err and "tokenizers" in err
 
 
 def test_a_list_without_truth_has_scores_and_no_confusion_table(
@@ -232,15 +211,6 @@ def test_bad_input_ends_with_2_and_one_paragraph(
     assert out == ""
     assert said in err
     assert "Traceback" not in err
-
-
-def test_models_with_other_tokenizers_are_refused(
-    pair: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pair["--hospital"] = str(make_roberta(tmp_path / "other", seed=3))
-    code, out, err = call(capsys, *masked(pair))
-    assert (code, out) == (2, "")
-    assert "tokenizers" in err
 
 
 def test_ctrl_c_ends_with_130(
@@ -315,3 +285,69 @@ def test_scores_of_a_real_pair_give_the_published_auc(
     tprs = [round(result["tpr_at_fpr"][k], 4) for k in ("0.1", "0.01", "0.001")]
     assert tprs == [0.8099, 0.6045, 0.3721]
     assert [result[k] for k in ("tp", "fn", "fp", "tn")] == [13701, 282, 1054, 664]
+
+
+LIST = """first_name,last_name,is_member,control_kind,role,n_mentions
+Mary,Smith,1,,staff,2
+John,Brown,1,,staff,1
+Linda,Jones,0,easy,,
+James,Smith,0,hard,,
+"""
+CANARIES = "Mary,Brown,1,,canary,4\nJohn,Smith,1,,canary,1\nLinda,Smith,0,canary,canary,\n"
+
+
+@pytest.fixture
+def reference(pair: dict[str, str], tmp_path: Path) -> str:
+    """A third model; the pair's list has canaries."""
+    (tmp_path / "names.csv").write_text(LIST + CANARIES)
+    return str(make_bert(tmp_path / "reference", seed=3, words=WORDS))
+
+
+def shards() -> set[str]:
+    with Store(results_dir()) as store:
+        return set(store.keys("shard/"))
+
+
+@pytest.mark.parametrize("asked", [masked, generated])
+def test_only_the_references_own_evidence_is_made(
+    pair: dict[str, str], reference: str, capsys: Any, asked: Any
+) -> None:
+    assert call(capsys, *asked(pair))[0] == 0
+    one_pair = len(shards())
+    code, out, said = call(capsys, *asked(pair, reference=reference))
+    assert code == 0 and "Answered before" in said
+    assert len(shards()) == one_pair * 3 // 2  # of three models, not of four
+    found = json.loads(out)
+    (other,) = found["references"]
+    assert other["general"] == "reference" and found["general"] == "general"
+    assert other["digest"] != found["digest"] and other["hospital"] == found["hospital"]
+    score = found["fixed_score"]
+    (pooled,) = [one for one in other["difference"]["aucs"] if one["stratum"] == "all"]
+    aucs = [one["strata"]["all"]["scores"][score]["auc"] for one in (found, other)]
+    assert pooled["difference"]["value"] == pytest.approx(aucs[0] - aucs[1])
+
+
+def test_every_audit_has_its_files_and_the_report_shows_both(
+    pair: dict[str, str], reference: str, tmp_path: Path, capsys: Any
+) -> None:
+    asked = masked(pair, reference=reference, out=tmp_path / "out")
+    code, out, _ = call(capsys, *asked)
+    found = json.loads(out)
+    assert code == 0
+    for folder, audit in (("", found), ("reference-1", found["references"][0])):
+        measures = json.loads((tmp_path / "out" / folder / "measures.json").read_text())
+        assert measures["digest"] == audit["digest"]
+    html = ["results", found["digest"][:12], "--html", "--out", tmp_path / "report"]
+    assert call(capsys, *html)[0] == 0
+    text = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+    assert found["references"][0]["digest"][:12] in text
+
+
+@pytest.mark.parametrize("wrong", ["absent", "other"])
+def test_a_reference_that_cannot_be_used_is_refused(
+    pair: dict[str, str], tmp_path: Path, capsys: Any, wrong: str
+) -> None:
+    make_bert(tmp_path / "other", seed=3, words=[*WORDS, "more"])
+    code, _, said = call(capsys, *masked(pair, reference=tmp_path / wrong))
+    assert code == 2 and "Traceback" not in said
+    assert bool(shards()) == (wrong == "other")  # what is not there is said before anything runs

@@ -16,55 +16,12 @@ HEADER = (
     *("ROW_ID", "SUBJECT_ID", "HADM_ID", "CHARTDATE", "CHARTTIME", "STORETIME"),
     *("CATEGORY", "DESCRIPTION", "CGID", "ISERROR", "TEXT"),
 )
-_BY_KIND = {
-    "first": (
-        "Known firstname", "Doctor First Name", "First Name (STitle)", "First Name3 (LF)",
-        "First Name4 (NamePattern1)", "First Name8 (NamePattern2)", "First Name11 (Name Pattern1)",
-        "Male First Name (un)", "Female First Name (ambig)", "Name10 (NameIs)", "Name6 (MD)",
-        "Name (NI)",
-    ),
-    "last": (
-        "Known lastname", "Doctor Last Name", "Last Name", "Last Name (un)", "Last Name (LF)",
-        "Last Name (NamePattern4)", "Last Name (Prefixes)", "Name (STitle)", "Name7 (MD)",
-        "Name8 (MD)", "Name11 (NameIs)", "Name13 (STitle)", "Name14 (STitle)", "Name5 (PTitle)",
-        "Dictator Info",
-    ),
-    "full": ("Attending Info", "CC Contact Info"),
-    "initial": (
-        "Initial (NamePattern1)", "Initials (NamePattern4)", "Name Initial (NameIs)",
-        "Name12 (NameIs)",
-    ),
-    "prefix": ("Name Prefix (Prefixes)",),
-    "hospital": ("Hospital", "Hospital1", "Hospital6"),
-    "ward": ("Hospital Ward Name", "Hospital Unit Name", "Wardname"),
-    "city": ("Location (un)",),
-    "address": ("Street Address(1)", "Apartment Address(1)"),
-    "po_box": ("PO Box",),
-    "state": ("State",),
-    "zipcode": ("State/Zipcode",),
-    "country": ("Country",),
-    "company": ("Company",),
-    "university": ("University/College",),
-    "email": ("E-mail address",),
-    "url": ("URL",),
-    "phone": ("Telephone/Fax (1)", "Pager number"),
-    "medical_record_number": ("Medical Record Number",),
-    "ssn": ("Social Security Number",),
-    "clip_number": ("Clip Number (Radiology)",),
-    "job_number": ("Job Number",),
-    "serial_number": ("Serial Number",),
-    "identifier": ("MD Number(1)", "Numeric Identifier"),
-    "age_over_90": ("Age over 90",),
-    "holiday": ("Holiday",),
-    "ethnicity": ("Ethnicity",),
-    "date_range": ("Date range (1)",),
-    "date": (
-        "Month (only)", "Month Day", "Day Month", "Month Day Year (2)", "Day Month Year",
-        "Month/Day (2)", "Month/Year (2)", "Year/Month", "Month/Day/Year", "Year/Month/Day",
-        "Year (4 digits)", "Year (2 digits)", "January",
-    ),
-}  # fmt: skip
-CATEGORIES = {category: kind for kind, names in _BY_KIND.items() for category in names}
+_LINES = Path(__file__).with_name("categories.txt").read_text("utf-8").splitlines()
+CATEGORIES = {
+    category: kind
+    for kind, _, names in (line.partition(": ") for line in _LINES)
+    for category in names.split(" | ")
+}
 """Category -> kind that stands for it."""
 DATES = (
     *("2177-12-5", "2177-12-05", "12-5", "12/05", "2177", "12/2177", "12-/2177", "2177-12"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-import os
 import re
 import signal
 import subprocess
@@ -240,17 +239,11 @@ def test_identified_notes_with_a_register(tmp_path: Path) -> None:
     assert (found.mention_table, members.sex) == (((2, 1), (1, 1)), ("F", "M"))
     assert (found.n_patients, found.n_named_patients) == (4, 2)
     assert set(lines(corpus.path / "public.jsonl")[0]) == {"row", "category", "text"}
-    public = texts(corpus, "public").values()
-    assert not [
-        text for text in public if re.search("anna|sandoval|youngblood|overton", text, re.I)
-    ]
-    assert [each["names"][0][0] for each in lines(corpus.path / "people.jsonl")] == [
-        "Anna", "Boris", "Carla", "Nobody",
-    ]  # fmt: skip
+    public = " ".join(texts(corpus, "public").values())
+    assert not re.search("anna|sandoval|youngblood|overton", public, re.I)
     japanese = built("japanese register", tmp_path / "home")
     assert full_names(names_of(japanese, "patient")) == ["見本太郎", "鈴木花子"]
     (name, _) = full_names(names_of(japanese, "canary"))
-    assert re.search("[一-鿿]", name)
     assert " ".join(texts(japanese, "private").values()).count(name) == 1
 
 
@@ -331,19 +324,12 @@ with corpus_folder(Path(sys.argv[1]), names=["private.jsonl"]) as files:
 """
 
 
-def started(tmp_path: Path, script: str, *arguments: Path) -> subprocess.Popen[bytes]:
-    (tmp_path / "script.py").write_text(script)
-    repository = Path(__file__).resolve().parents[2]
-    return subprocess.Popen(
-        [sys.executable, str(tmp_path / "script.py"), *map(str, arguments)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": str(repository)},
-    )  # fmt: skip
-
-
 def test_a_killed_build_is_not_taken_for_a_corpus(notes: Path, tmp_path: Path) -> None:
     out = tmp_path / "made" / "out"
-    with started(tmp_path, KILLED, out) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(out)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    ) as process:  # fmt: skip
         assert process.stdout and process.stdout.readline() == b"writing\n"
         with pytest.raises(AuditError, match="being written"), whole_folder(out):
             raise AssertionError("two builds at once")

@@ -35,6 +35,7 @@ from audit.experiment.paper import (
     tables_markdown,
     tables_of,
 )
+from audit.home import DEMO_HOSPITAL
 from audit.jobs.kinds import KINDS
 from audit.models.inspect import model_digest
 from audit.names.candidates import make_candidates
@@ -42,13 +43,39 @@ from audit.progress import Progress, Stages
 from audit.report.published import published_tables
 from audit.report.report import AuditReport
 from audit.stats import wilson
+from audit.tables import write_table
 from cache.store import Store
 from tests.attack.planted_table import given_attack
-from tests.experiment.small_experiment import GENERAL as GENERAL_MODEL
-from tests.experiment.small_experiment import N_NOTES, N_PATIENTS, write_notes
 
 FOLDER = Path(__file__).parents[1] / "golden"
 PUBLISHED = json.loads((FOLDER / "kart_tables.json").read_text(encoding="utf-8"))
+GENERAL_MODEL = DEMO_HOSPITAL / "en" / "models" / "general"
+NAME = "[**Known firstname 1**] [**Known lastname 2**]"
+N_NOTES, N_PATIENTS = 24, 16
+ROWS = {"batch": 8, "micro_batch": 8, "n_tokens": 32}
+
+
+def write_notes(folder: Path) -> ExperimentTask:
+    """Write notes with placeholders, and return what to make of them."""
+    rows = [
+        (number, number % N_PATIENTS, f"admission note . {NAME} is a {30 + number} year old "
+         "female . she was seen for pain . she was given fluids . she went home .")
+        for number in range(N_NOTES)
+    ]  # fmt: skip
+    (folder / "notes.csv").write_text(write_table(("note_id", "patient_id", "text"), rows))
+    return ExperimentTask(
+        notes=folder / "notes.csv",
+        general=GENERAL_MODEL,
+        out=folder / "out",
+        epochs=(1, 20),
+        training=TRAINING.with_(learning_rate=2e-3, **ROWS),
+        generation=GenerationSettings(n_documents=4, n_steps=4),
+        posterior=PosteriorSettings(n_inputs=40, n_chain_inputs=0),
+        single_tokens=False,
+        device="cpu",
+    )
+
+
 ORDER = ExperimentTask(
     notes=Path("/n/notes.csv"), general=Path("/m/general"), out=Path("/o"),
     columns=(("text", "body"),), epochs=(0.5, 2, 20),

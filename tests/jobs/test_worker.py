@@ -199,17 +199,10 @@ def test_a_mistake_is_told_without_its_own_words(home: Path) -> None:
         assert not path.is_file() or SECRET.encode() not in path.read_bytes()
 
 
-def test_a_second_worker_ends_at_once(home: Path) -> None:
-    lock = worker_lock("cpu")
-    assert lock is not None
-    assert worker.work("cpu", idle_seconds=60) is False
-    lock.release()
-
-
 def test_an_idle_worker_ends_by_itself_and_the_next_question_starts_another(
     home: Path, tmp_path: Path
 ) -> None:
-    assert worker.work("cpu", idle_seconds=0.2) is True
+    worker.work("cpu", lock=worker_lock("cpu"), idle_seconds=0.2)
     job = service.ask(counting(tmp_path / "a"))
     until_state(job, "done")
 
@@ -269,17 +262,6 @@ def test_a_job_asked_for_while_a_worker_dies_is_started_all_the_same(
         print(f"{who_lives}: {time.monotonic() - freed:.1f} s")
 
 
-def test_whoever_dies_a_server_lets_the_jobs_go_on(home: Path, tmp_path: Path) -> None:
-    with looking_after():
-        job = service.ask(counting(tmp_path / "a", is_held=True))
-        until(lambda: processes("child"))
-        until_state(job, "running")
-        for pid in (processes("worker")[0], processes("child")[0]):
-            os.kill(pid, signal.SIGKILL)
-        until(lambda: len(processes("child")) == 2)
-        assert service.job(job.job_id).n_attempts == 2
-
-
 def busy_table(seconds: float) -> threading.Thread:
     """Keep everybody else from writing into the table, and from reading it, for some seconds."""
     held = threading.Event()
@@ -323,7 +305,8 @@ def test_no_trouble_of_its_own_ends_a_worker(
     monkeypatch.setattr(real, "wait", busy_while_waiting)
     said = io.StringIO()
     monkeypatch.setattr(sys, "stderr", said)
-    assert worker.work("cpu", idle_seconds=2, child_module="tests.jobs.fake_child") is True
+    lock = worker_lock("cpu")
+    worker.work("cpu", lock=lock, idle_seconds=2, child_module="tests.jobs.fake_child")
     done = service.job(job.job_id)
     assert (done.state, done.n_attempts) == ("done", 1)
     assert troubles == []

@@ -191,6 +191,8 @@ def test_all_columns_are_read_and_what_is_odd_is_noted_by_row() -> None:
         ("role", "canary", "The row does not fit a canary"),
         ("role,is_member", "canary,1", "The row does not fit a canary. A planted"),
         ("role,is_member,control_kind", "canary,0,easy", "The row does not fit a canary"),
+        ("role,is_member,n_mentions", "canary,1,0", "The row does not fit a canary"),
+        ("is_member,control_kind", "1,canary", "has a control_kind but is no control"),
         ("role", "r" * 201, "A cell or a name is longer than 200"),
         ("is_member", '"1\n"x', "quot"),
     ],
@@ -297,14 +299,20 @@ def test_what_cannot_be_put_together_is_refused(monkeypatch: pytest.MonkeyPatch)
         make_draft(CSV, base=None, wanted=Wanted())
 
 
-def test_kinds_that_the_list_says_are_kept() -> None:
+def test_kinds_that_the_list_says_are_kept_and_canaries_known_by_role_or_kind() -> None:
     said = (
         "first_name,last_name,is_member,control_kind,role,n_mentions\n"
         "Anna,Smith,1,,,\nBert,Zorn,0,hard,,\nUdo,Roth,0,given,,\nIda,Berg,0,easy,,\n"
-        "Eva,Smith,0,,,\nNevah,Was,1,,canary,2\nNeither,Is,0,,canary,\n"
+        "Eva,Smith,0,,,\nNevah,Was,1,,Canary,2\nNeither,Is,0,,canary,\nLee,Was,0,canary,,\n"
+        "Jo,Was,0,,,\n"
     )
-    kinds = read_names(said.encode()).candidates.control_kind
-    assert kinds == ("", "hard", "given", "easy", "hard", "", "canary")
+    found = read_names(said.encode()).candidates
+    kinds = ("", "hard", "given", "easy", "hard", "", "canary", "canary", "easy")
+    assert found.control_kind == kinds
+    assert [found.is_canary(row) for row in range(9)] == [False] * 5 + [True] * 3 + [False]
+    assert (found.role[5:8], found.n_mentions[5]) == (("canary",) * 3, 2)
+    assert found.without_canaries().first == ("Anna", "Bert", "Udo", "Ida", "Eva", "Jo")
+    assert member_parts(found) == {"anna", "smith"}
 
 
 def test_facts_and_spelling_by_hand(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def test_lexicon_counts_equal_a_loop_over_pairs(
     )  # fmt: skip
     text = words(document)
     near = list(pairwise(text))
-    assert vars(found) == {
+    assert found == {
         "first": sum(text.count(name) for name in FIRSTS) + 1,
         "last": sum(text.count(name) for name in LASTS) + 1,
         "first_last": sum(a in FIRSTS and b in LASTS for a, b in near),

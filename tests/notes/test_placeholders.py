@@ -94,27 +94,20 @@ def test_whose_name_it_is(text: str, told: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "kind", "role"),
     [
-        ("Name:  ___ ", ("full", "patient")),
-        ("Unit No:   ___", ("medical_record_number", "")),
-        ("Admission Date:  ___", ("date", "")),
-        ("Date of Birth:  ___", ("date", "")),
-        ("Attending: ___.", ("full", "staff")),
-        ("seen by Dr. ___ today", ("last", "staff")),
-        ("Ms. ___ was well", ("last", "patient")),
-        ("___ is a 43 year old woman", ("full", "patient")),
-        ("a ___ year old woman", ("age", "")),
-        ("transferred to ___ for", ("hospital", "")),
-        ("at the ___ Clinic", ("city", "")),
-        ("phone number is ___", ("phone", "")),
-        ("discharged on ___ in good", ("date", "")),
-        ("foo ___ bar", ("unknown", "")),
+        ("Name:  ___ ", "full", "patient"), ("Unit No:   ___", "medical_record_number", ""),
+        ("Admission Date:  ___", "date", ""), ("Date of Birth:  ___", "date", ""),
+        ("Attending: ___.", "full", "staff"), ("seen by Dr. ___ today", "last", "staff"),
+        ("Ms. ___ was well", "last", "patient"), ("a ___ year old woman", "age", ""),
+        ("___ is a 43 year old woman", "full", "patient"), ("at the ___ Clinic", "city", ""),
+        ("transferred to ___ for", "hospital", ""), ("phone number is ___", "phone", ""),
+        ("discharged on ___ in good", "date", ""), ("foo ___ bar", "unknown", ""),
     ],
-)
-def test_blanks_are_told_by_the_words_around(text: str, expected: tuple[str, str]) -> None:
+)  # fmt: skip
+def test_blanks_are_told_by_the_words_around(text: str, kind: str, role: str) -> None:
     place = only(text, has_blanks=True)
-    assert (place.kind, place.role) == expected
+    assert (place.kind, place.role) == (kind, role)
     assert find_placeholders(text).places == () and not has_marks(text)
     assert find_placeholders("____ and _____", has_blanks=True).places == ()
 

@@ -152,18 +152,9 @@ def test_bad_rows_are_refused_by_number_and_the_others_are_read(tmp_path: Path) 
         ("id,text\n1,x\n".encode("utf-16"), 'UTF-16 or not text. Save the file as "CSV UTF-8"'),
         (b"PK\x03\x04rest", "This is a zip archive or an Excel workbook. Unpack it first"),
         (b"\n\n", "The first row does not name the columns."),
-        (
-            gzip.compress(b"id,text\n1,x\n", mtime=0)[:-9],
-            "The gzip file is damaged, or ends too early.",
-        ),
-        (
-            b"\x1f\x8b\x08broken archive, no more than that",
-            "The gzip file is damaged, or ends too early.",
-        ),
-        (
-            "id,text\n1,Sébastien à Genève\n".encode("latin-1") * 9,
-            "The file is neither UTF-8 nor CP932. Save",
-        ),
+        (gzip.compress(b"id,text\n1,x\n", mtime=0)[:-9], "The gzip file is damaged, or ends too e"),
+        (b"\x1f\x8b\x08broken archive, no more than that", "The gzip file is damaged, or ends"),
+        ("id,text\n1,Sébastien à Genève\n".encode("latin-1") * 9, "The file is neither UTF-8 nor"),
         (b"a" * 70_000 + b",text\n", "The header is longer than 64 KB."),
         (b"a," * 256 + b"text\n", "There are more than 256 columns."),
         (b'id,text\n1,a\n2,"open\n3,b\n', ", row 3: A quote is opened and not closed well."),
@@ -217,18 +208,13 @@ def test_bytes_are_reported_to_the_last(tmp_path: Path) -> None:
         assert sum(told) == path.stat().st_size and min(told) >= 0
 
 
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
+
+
 @settings(
     max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(
-    st.lists(
-        st.text(
-            st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1
-        ).filter(str.strip),
-        min_size=1,
-        max_size=6,
-    )
-)
+@given(st.lists(TEXT.filter(str.strip), min_size=1, max_size=6))
 def test_every_text_comes_back_as_it_was(tmp_path: Path, texts: list[str]) -> None:
     path = tmp_path / "n.csv"
     # The second source: the standard library's writer, and its reader of the whole file.

@@ -282,8 +282,6 @@ class LocalModel:
         Of a causal language model: `config.json`, tokenizer files, `*.safetensors`.
     max_new_tokens
         The longest answer.
-    n_batch
-        Prompts that it should be given at once.
 
     Attributes
     ----------
@@ -291,12 +289,14 @@ class LocalModel:
         SHA-256 of weights, tokenizer, settings and the kind of device.
     """
 
-    def __init__(self, directory: Path, *, max_new_tokens: int = 512, n_batch: int = 8) -> None:
+    n_batch = 8
+    """Prompts that it should be given at once."""
+
+    def __init__(self, directory: Path, *, max_new_tokens: int = 512) -> None:
         self._loaded = loaded = load_causal(directory, precision=STORED)
         # A prompt has half of a short context at least.
         self._n_answer = max(1, min(max_new_tokens, loaded.n_context // 2))
-        self.n_batch = n_batch
-        said = [loaded.digest, max_new_tokens, n_batch, loaded.device]
+        said = [loaded.digest, max_new_tokens, self.n_batch, loaded.device]
         self.digest = hashlib.sha256(json.dumps(said).encode("ascii")).hexdigest()
 
     def __call__(self, prompts: Sequence[str]) -> list[str]:

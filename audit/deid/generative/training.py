@@ -93,8 +93,7 @@ class Examples:
         digest = hashlib.sha256()
         for row in self.rows:
             digest.update(len(row.prompt).to_bytes(8, "little"))
-            digest.update(row.prompt.astype("<i8").tobytes())
-            digest.update(row.answer.astype("<i8").tobytes())
+            digest.update(row.prompt.tobytes() + row.answer.tobytes())
         return digest.hexdigest()
 
 

@@ -91,7 +91,7 @@ def test_padding_batches_and_rows_change_no_score() -> None:
 def test_the_loss_is_the_mean_over_the_tokens_that_a_step_is_told(tmp_path: Path) -> None:
     settings = quick(unknown_share=0.0, hidden_share=0.0, n_tokens=60, batch=8, micro_batch=3)
     learner = TokenLearner(order(tmp_path, settings=settings), NOTES, device="cpu")
-    assert (learner.n_steps, learner.facts["n_rows"]) == (20, 40)
+    assert (learner.n_steps, learner.lessons.n_rows) == (20, 40)
     learner.model.eval()
     reader, tags = learner.token_model.reader, learner.scheme.tags
     seen: list[str] = []
@@ -163,9 +163,9 @@ def test_it_learns_notes_with_a_plain_rule(trained: Path) -> None:
     )
     told = dict(facts.training)
     assert told.pop("settings") == quick().plain() and told.pop("shape") == SMALL.plain()
-    kept = {name: told[name] for name in ("notes", "key", "versions", "best_step", "n_threads")}
+    kept = {name: told[name] for name in ("notes", "key", "versions", "best_step")}
     assert {name: value for name, value in told.items() if name not in kept} == {
-        "version": 1, "encoder": None, "is_halved": False, "n_steps": 40, "n_rows": 80,
+        "version": 1, "encoder": None, "is_halved": False, "n_steps": 40,
         "n_notes": 40, "n_spans": 120, "n_validation_notes": 8, "device": "cpu",
         "precision": "float32", "synthetic": 7,
     }  # fmt: skip
