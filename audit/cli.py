@@ -846,13 +846,7 @@ def deid_tag(
     ],
     out: Annotated[Path, "a new folder"],
     mode: Literal["placeholder", "surrogate", "mask"] = "placeholder",
-    language: Annotated[
-        Literal["text", "ja", "en"], "of the placeholders: text for that of each note (default)"
-    ] = "text",
     seed: Annotated[int, "of the surrogates"] = 0,
-    keep_outputs: Annotated[
-        bool, "of a model that writes copies: keep them too (hold the text of notes)"
-    ] = False,
     device: Device = "auto",
 ) -> Result:
     """Find personal information in notes and take it out."""
@@ -863,8 +857,7 @@ def deid_tag(
         notes_to_tag(notes),
         tagger=found,
         out=out,
-        release=Release(mode=mode, language=language, seed=seed),
-        keep_outputs=keep_outputs,
+        release=Release(mode=mode, seed=seed),
         progress=progress_line(),
     )
     if n_foreign := census["n_notes_of_no_language"]:

@@ -1,7 +1,6 @@
 """A model's own texts beside the gold notes: its tags brought back to the notes, one by one.
 
-`{"doc_id", "output"}` a line; or, where a note was read in windows, `{"doc_id", "outputs":
-[{"start", "end", "output"}]}` as in the `copies.jsonl` of `deid tag --keep-outputs`. Torch-free.
+`{"doc_id", "output"}` a line. Torch-free.
 """
 
 from __future__ import annotations
@@ -193,8 +192,7 @@ class Alignment:
 
     `spans` are on the note, sorted, each once; `unaligned` on the copy, without a place in the
     note; `copy` is the output without its tags, never to be released. `edits` are in characters as
-    they are compared, `n_inside` of them in tags. Differs: counted from this alignment, so they can
-    exceed the least number of edits.
+    they are compared. Differs: counted from this alignment, so they can exceed the least number.
     """
 
     status: str
@@ -218,14 +216,13 @@ def align_output(output: str, source: str, *, labels: Collection[str] = ()) -> A
     blocks = align(copy.chars, there.chars)
     places = [_place(span, blocks, copy=copy, source=there) for span in scanned.spans]
     spans, unaligned = _searched(scanned.spans, places, copy=scanned.plain, source=source)
-    inside = [(copy.first[span.start], copy.first[span.end]) for span in scanned.spans]
     return Alignment(
         status=_status(scanned.plain, source, blocks=blocks, n_source=len(there.chars)),
         spans=tuple(sorted(spans)),
         unaligned=tuple(unaligned),
         copy=scanned.plain,
         n_malformed=scanned.n_malformed,
-        edits=_edits(blocks, inside=inside),
+        edits=_edits(blocks),
     )
 
 
@@ -302,16 +299,14 @@ def _status(copy: str, source: str, *, blocks: Sequence[Block], n_source: int) -
     return TRUNCATED if n_source - reached > _MAX_TAIL * n_source else EDITED
 
 
-def _edits(blocks: Iterable[Block], *, inside: Sequence[tuple[int, int]]) -> Counter[str]:
-    found = Counter(dict.fromkeys((*_EDITS, "n_inside", "n_source_chars"), 0))
+def _edits(blocks: Iterable[Block]) -> Counter[str]:
+    found = Counter(dict.fromkeys((*_EDITS, "n_source_chars"), 0))
     for a, a_end, b, b_end, is_equal in blocks:
         n, m = a_end - a, b_end - b
         found["n_source_chars"] += m
         if not is_equal:
-            is_inside = any(start <= a and a_end <= end for start, end in inside)
             found.update(
-                n_inserted=max(0, n - m), n_deleted=max(0, m - n), n_substituted=min(n, m),
-                n_inside=max(n, m) * is_inside,
+                n_inserted=max(0, n - m), n_deleted=max(0, m - n), n_substituted=min(n, m)
             )  # fmt: skip
     return found
 
@@ -320,10 +315,8 @@ ShareListener = Callable[[float], None]
 """Told which share of a call is done, 0-1."""
 
 
-class Piece(Record):
+class Piece(NamedTuple):
     """What a model wrote about the characters `start` to `end` (exclusive) of a note."""
-
-    model_config = ConfigDict(extra="ignore")
 
     start: int
     end: int
@@ -345,21 +338,17 @@ class CopyReading:
     n_malformed: int
     pieces: Sequence[Piece]
 
-    def line(self, *, with_outputs: bool = False) -> dict[str, Any]:
-        """Return what is kept of a note; outputs hold the note's text and names."""
+    def line(self) -> dict[str, Any]:
+        """Return what is kept of a note, without its text."""
         n_chars = self.edits["n_source_chars"]
-        line: dict[str, Any] = {
+        return {
             "doc_id": self.document.doc_id,
             "status": self.status,
-            "n_windows": len(self.pieces),
             "error_rate": sum(self.edits[name] for name in _EDITS) / n_chars if n_chars else None,
             "edits": self.edits,
             "tags": {"n_malformed": self.n_malformed},
             "unaligned": list(self.document.unaligned),
         }
-        if with_outputs:
-            line["outputs"] = [one.plain() for one in self.pieces]
-        return line
 
 
 def json_line(record: Mapping[str, Any]) -> bytes:
@@ -395,7 +384,7 @@ def read_pieces(
     windows = [Window(piece.start, piece.end) for piece in pieces]
     if windows != sorted(windows) or any(window.end > len(note.text) for window in windows):
         raise ValueError("a window is out of order, or ends behind the note")
-    found, flat, edits = [], [], _edits((), inside=())
+    found, flat, edits = [], [], _edits(())
     for piece in pieces:
         text = note.text[piece.start : piece.end]
         one = align_output(piece.output, text, labels=labels)
@@ -425,38 +414,12 @@ COPIES, PREDICTIONS = "copies.jsonl", "predicted.jsonl"
 
 
 class OutputLine(Record):
-    """What a model wrote about a note: all of it, or window by window."""
+    """What a model wrote about a note."""
 
     model_config = ConfigDict(extra="ignore")
 
     doc_id: Annotated[str, Field(min_length=1)] | int
-    output: str | None = None
-    outputs: tuple[Piece, ...] | None = None
-
-    @classmethod
-    def of(cls, line: bytes | str, *, where: str) -> OutputLine:
-        """Read a line of a file."""
-        found = cls.read(line, where=where)
-        if found.output is None and found.outputs is None:
-            raise AuditError(
-                "This line has no `output`.",
-                where=where,
-                do="A line is a JSON object with `doc_id` and `output`.",
-            )
-        return found
-
-    def on(self, note: TaggedDocument, *, where: str, labels: Collection[str]) -> CopyReading:
-        """Bring its spans to its note; AuditError where a window does not fit it."""
-        whole = (Piece(start=0, end=len(note.text), output=self.output or ""),)
-        pieces = self.outputs if self.outputs is not None else whole if note.text else ()
-        try:
-            return read_pieces(note, pieces, labels=labels)
-        except ValueError:
-            raise AuditError(
-                "The windows of this line do not fit its note.",
-                where=where,
-                do="Give each window `start`, `end` and `output`, in the order of the note.",
-            ) from None
+    output: str
 
 
 def align_outputs(gold: Path, outputs: Path, *, folder: Path) -> int:
@@ -466,18 +429,19 @@ def align_outputs(gold: Path, outputs: Path, *, folder: Path) -> int:
     """
     # Tags of the gold's labels are known, whatever they are called.
     labels = {span.label for note in notes_in(gold, GOLD) for span in note.spans}
-    written: dict[str, tuple[Message, OutputLine]] = {}
+    written: dict[str, str] = {}
     seen: set[str] = set()
     for number, line in numbered_lines(outputs, PREDICTED):
         where = Message("{predicted}, line {number}", predicted=PREDICTED, number=number)
-        one = OutputLine.of(line, where=where)
+        one = OutputLine.read(line, where=where)
         refuse_twice(str(one.doc_id), seen, where=where)
-        written[str(one.doc_id)] = where, one
+        written[str(one.doc_id)] = one.output
     with new_file(folder / PREDICTIONS) as predictions, new_file(folder / COPIES) as copies:
         for note in notes_in(gold, GOLD):
             if note.doc_id in written:
-                where, one = written.pop(note.doc_id)
-                reading = one.on(note, where=where, labels=labels)
+                output = written.pop(note.doc_id)
+                pieces = [Piece(0, len(note.text), output)] if note.text else []
+                reading = read_pieces(note, pieces, labels=labels)
                 predictions.write(jsonl_line(reading.document).encode("utf-8", "surrogatepass"))
                 copies.write(json_line(reading.line()))
     if seen and len(written) == len(seen):
@@ -498,13 +462,11 @@ class Copies:
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Take in the line of a note's copy."""
-        rate, status = line["error_rate"], line["status"]
+        status = line["status"]
         self.sums.update(line["edits"] | line["tags"])
         self.sums.update({
-            "n_notes": 1, "n_windows": line["n_windows"], f"status {status}": 1,
-            "n_rated": int(rate is not None), "sum_error_rate": rate or 0.0,
+            "n_notes": 1, f"status {status}": 1, "n_unaligned": len(line["unaligned"]),
             "n_notes_malformed": int(line["tags"]["n_malformed"] > 0),
-            "n_unaligned": len(line["unaligned"]),
         })  # fmt: skip
         if status == EXACT:
             self.exact.add(str(line["doc_id"]))
@@ -517,38 +479,30 @@ class Copies:
     def summary(self) -> dict[str, Any]:
         """Return how faithful copies are, n beside every rate; shares 0-1, null where undefined.
 
-        `faithful` is the share of exact copies, `error_rate` the mean of the notes' character error
-        rates, `pooled_error_rate` that of all characters, `truncated` the share of copies without
-        the end of their note, `malformed` the share of notes with a malformed tag. A note in
-        windows has the worst of their statuses.
+        `faithful` is the share of exact copies, `truncated` of those without the end of their note,
+        `malformed` of notes with a malformed tag; `pooled_error_rate` is that of all characters. A
+        note in windows has the worst of their statuses.
         """
         sums = self.sums
 
         def share(name: str) -> dict[str, Any]:
-            rate = Rate(int(sums[name]), int(sums["n_notes"]))
-            told = {"share": None, "n": rate.n_hits, "of": rate.n_total, "interval": None}
-            if not rate.n_total:
-                return told
-            found = rate.interval()
-            return told | {"share": rate.value, "interval": [found.low, found.high]}
+            rate = Rate(sums[name], sums["n_notes"])
+            found = rate.interval() if rate.n_total else None
+            return {
+                "share": rate.value if found else None, "n": rate.n_hits, "of": rate.n_total,
+                "interval": [found.low, found.high] if found else None,
+            }  # fmt: skip
 
-        def counts(*names: str) -> dict[str, int]:
-            return {name: int(sums[name]) for name in names}
-
-        n_rated, n_chars = sums["n_rated"], sums["n_source_chars"]
-        n_edits = int(sum(sums[name] for name in _EDITS))
+        n_chars = sums["n_source_chars"]
         return {
-            **counts("n_notes", "n_windows"),
-            "statuses": {status: int(sums[f"status {status}"]) for status in STATUSES},
+            "n_notes": sums["n_notes"],
+            "statuses": {status: sums[f"status {status}"] for status in STATUSES},
             "faithful": share(f"status {EXACT}"),
             "truncated": share(f"status {TRUNCATED}"),
             "malformed": share("n_notes_malformed"),
-            "error_rate": sums["sum_error_rate"] / n_rated if n_rated else None,
-            "pooled_error_rate": n_edits / n_chars if n_chars else None,
-            "n_edits": n_edits,
-            "n_edits_inside": int(sums["n_inside"]),
-            "n_characters": int(n_chars),
-            **counts("n_unaligned", "n_malformed"),
+            "pooled_error_rate": sum(sums[name] for name in _EDITS) / n_chars if n_chars else None,
+            "n_unaligned": sums["n_unaligned"],
+            "n_malformed": sums["n_malformed"],
         }
 
 

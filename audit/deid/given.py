@@ -21,11 +21,11 @@ from audit.deid.copies import OutputLine, json_line
 from audit.errors import AuditError, Message
 from audit.foreign import decode_text, is_zip, refusing, zip_members
 from audit.home import home_folder
-from audit.notes.formats import guess_format, i2b2_text, jsonl_line, read_files, refuse_twice
+from audit.notes.formats import guess_format, jsonl_line, read_files, refuse_twice
 from audit.notes.read import ByteListener, Note, NoteSource, checked_note, open_notes
 from audit.notes.spans import TaggedDocument
 from audit.shelf import private_folder, write_whole
-from audit.tables import MAX_FIELD_CHARS, RowNote
+from audit.tables import RowNote
 
 SPANS = "spans.jsonl"
 """The notes with their spans, of a folder of tagged notes."""
@@ -220,12 +220,21 @@ def keep_given(content: bytes, *, name: str, what: str) -> GivenNotes:
 
     `what` is what to call the file in errors.
     """
+    return keep_notes(_understood([(name, content)], what=what, is_flat=True))
+
+
+def _understood(files: Files, *, what: str, is_flat: bool) -> list[TaggedDocument]:
+    """Return the notes of an upload; without `is_flat` no file of it may be of another form."""
     with refusing(AuditError("The notes cannot be understood.", where=what)):
-        files = dict(_members([(name, content)], what=what))
-        notes = _annotated(files, files.__getitem__, what=what, is_flat=True)
+        members = dict(_members(files, what=what))
+        notes = _annotated(members, members.__getitem__, what=what, is_flat=is_flat)
+        if not is_flat and sum(map(len, notes.files.values())) < len(members):
+            raise AuditError(
+                "These files are not of one form.", where=what, do="Hand in those of one form."
+            )
         n_most = MAX_NOTES if notes.kind == "jsonl" else MAX_LINES
-        _check_n_lines(files.values(), n_most=n_most, what=what)
-        return keep_notes(notes.all())
+        _check_n_lines(members.values(), n_most=n_most, what=what)
+        return notes.all()
 
 
 def keep_notes(documents: Sequence[TaggedDocument]) -> GivenNotes:
@@ -245,7 +254,7 @@ def keep_outputs(content: bytes, *, what: str) -> GivenNotes:
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             where = Message("{subject}, line {number}", subject=what, number=number)
-            OutputLine.of(line, where=where)
+            OutputLine.read(line, where=where)
             n_notes += 1
     if not n_notes:
         raise AuditError("There is no note in it.", where=what)
@@ -310,29 +319,14 @@ def _members(files: Files, *, what: str) -> Iterator[tuple[str, bytes]]:
 
 
 ENDINGS = ("txt", "xml", "ann", "zip", "jsonl", "csv")
-TABLES = (".jsonl", ".csv")
-_MAX_ID_CHARS = 200
-_MAX_NOTE_BYTES = 8 * MAX_FIELD_CHARS
-
-
-def is_table(files: Files) -> bool:
-    """Return whether the only file holds a note in each row."""
-    n_tables = sum(name.lower().endswith(TABLES) for name, _ in files)
-    if n_tables and len(files) > 1:
-        raise AuditError(
-            "A table of notes was handed in with other files.",
-            where="notes",
-            do="Hand it in alone.",
-        )
-    return bool(n_tables)
+"""Of files that are handed in to be tagged."""
 
 
 def notes_lines(files: Files) -> bytes:
-    """Return the notes of files as JSONL, in the order of the files' names.
+    """Return the notes of files of one form as JSONL, in the order of the files' names.
 
-    A .txt is a note, an i2b2 .xml is its TEXT; what stands beside a note in brat (.ann) or in the
-    XML's tags is not looked at. A note is called as its file is, without folder and ending: the
-    released files have row numbers instead.
+    Of annotated notes the texts alone. A note is called as its file, its first folder is the
+    patient; the released files have row numbers instead.
     """
     if sum(len(data) for _, data in files) > MAX_UPLOAD_MB * 1_000_000:
         raise AuditError(
@@ -341,23 +335,8 @@ def notes_lines(files: Files) -> bytes:
             do="Hand them in by parts, or register their folder.",
             max_upload_mb=MAX_UPLOAD_MB,
         )
-    lines = []
-    for number, (name, data) in enumerate(sorted(_members(files, what="notes")), start=1):
-        path, what = PurePosixPath(name), f"notes, file {number}"
-        ending = path.suffix.lower()
-        if ending == ".ann":
-            continue
-        if ending not in (".txt", ".xml"):
-            raise AuditError(
-                "This file is neither .txt, .xml nor .ann.", where=what, do="Take it out."
-            )
-        if len(data) > _MAX_NOTE_BYTES:
-            raise AuditError("The note is longer than 1 MB.", where=what, do="Take it out.")
-        with refusing(AuditError("The file cannot be understood.", where=what, do="Take it out.")):
-            text = _text(data, what=what)
-            text = i2b2_text(text, what=what) if ending == ".xml" else text
-        note_id = path.stem if len(path.stem) <= _MAX_ID_CHARS else str(number)
-        lines.append(json_line({"note_id": note_id, "text": text}))
-    if not lines:
-        raise AuditError("There is no note in it.", where="notes")
-    return b"".join(lines)
+    notes = _understood(files, what="notes", is_flat=False)
+    return b"".join(
+        json_line({"note_id": one.doc_id, "patient_id": one.patient_id or "", "text": one.text})
+        for one in notes
+    )

@@ -67,36 +67,31 @@ def split_notes(is_alone: Sequence[bool], *, seed: int) -> bytes:
 class LeakCounter:
     """Reads the notes of all splits one by one, and counts what crosses them.
 
-    Keeps 8 bytes for each different patient, note, text and name, and what Python needs for them.
+    Keeps 8 bytes for each different text and name, and what Python needs for them.
     """
 
     def __init__(self) -> None:
         self._seen: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
 
-    def add(
-        self, split: str, *, patient: str, doc_id: str, text: str, names: Iterable[str]
-    ) -> None:
+    def add(self, split: str, *, text: str, names: Iterable[str]) -> None:
         """Take in a note; those of the rest are in no split."""
-        folded = (("name", "".join(name.split()).casefold()) for name in names)
-        for what, value in (("patient", patient), ("note", doc_id), ("text", text), *folded):
-            self._seen[what, split].add(draw(0, what, value))
+        self._seen["text", split].add(draw(0, "text", text))
+        folded = ("".join(name.split()).casefold() for name in names)
+        self._seen["name", split].update(draw(0, "name", name) for name in folded)
 
-    def check(self) -> dict[str, int | bool]:
-        """Return how many patients, identifiers of notes and whole texts are in more than one.
+    def check(self) -> dict[str, int]:
+        """Return how many whole texts are in more than one split; no patient is.
 
-        All three must be 0 but for texts that the source has twice. `n_seen_names` of `n_names`
-        different full names in validation and test are in training too (namesakes, and staff of
-        several patients): the measurement tells them apart.
+        That is 0 but for texts that the source has twice. `n_seen_names` of `n_names` different
+        full names in validation and test are in training too (namesakes, and staff of several
+        patients): the measurement tells them apart.
         """
-        shared = {}
-        for what in ("patient", "note", "text"):
-            splits = Counter(chain(*(self._seen[what, split] for split in SPLITS[:3])))
-            shared[f"n_shared_{what}s"] = sum(n > 1 for n in splits.values())
+        texts = Counter(chain(*(self._seen["text", split] for split in SPLITS[:3])))
         train, *held_out = (self._seen["name", one] for one in SPLITS[:3])
         names = set.union(*held_out)
         return {
-            **shared, "n_names": len(names), "n_seen_names": len(names & train),
-            "is_clean": not any(shared.values()),
+            "n_shared_texts": sum(n > 1 for n in texts.values()),
+            "n_names": len(names), "n_seen_names": len(names & train),
         }  # fmt: skip
 
 
@@ -347,9 +342,7 @@ class _Chain:
         self._counts["spans"].update(span.label for span in done.spans)
         self._counts["kinds"].update(span.kind for span in done.spans)
         names = [done.text[s.start : s.end] for s in done.spans if s.label == IDENTIFIER]
-        self._leaks.add(
-            split, patient=patient_key(note), doc_id=doc_id, text=done.text, names=names
-        )
+        self._leaks.add(split, text=done.text, names=names)
         patient = {"patient_id": note.patient_id} if note.patient_id else {}
         spans = [asdict(span) for span in done.spans]
         line = {"doc_id": doc_id, "text": done.text, **patient, "spans": spans}

@@ -18,7 +18,7 @@ from datetime import date, timedelta
 from functools import cache
 from typing import Any, NamedTuple
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from audit.deid.patterns import HIRA, KATA, folded_text, pattern_table
 from audit.deid.rules import RuleTagger, without_clinical
@@ -43,9 +43,6 @@ _FORMS = tuple(re.compile(pattern) for _, pattern in _TABLE["written dates"])
 
 PLACEHOLDER, SURROGATE, MASK = MODES = ("placeholder", "surrogate", "mask")
 MASK_CHAR = "■"
-FROM_TEXT = "text"
-"""The language of placeholders that each note decides itself."""
-LANGUAGES = (FROM_TEXT, "ja", "en")
 VERSION = 3
 """Of what takes a mark's place: goes up with every change of a released text."""
 
@@ -110,28 +107,29 @@ class Replacement:
 class Redacted:
     """A note as it may be released, and what was replaced in it.
 
-    `n_unchanged` replacements are equal to what they replace: they hide nothing. `language` is that
-    of the note, as `language_of` says it.
+    `language` is that of the note, as `language_of` says it.
     """
 
     text: str
     replacements: tuple[Replacement, ...]
-    n_unchanged: int
     language: str
 
 
 class Release(Record):
-    """How spans are replaced; `language` is that of placeholders, `seed` that of surrogates."""
+    """How spans are replaced; `seed` is that of surrogates.
+
+    Placeholders are in the language of the note, in English where it is in neither.
+    """
+
+    model_config = ConfigDict(extra="ignore")  # older ones have a `language` of placeholders
 
     mode: str = Field(default=PLACEHOLDER, pattern=f"^({'|'.join(MODES)})$")
-    language: str = Field(default=FROM_TEXT, pattern=f"^({'|'.join(LANGUAGES)})$")
     seed: int = Field(default=0, ge=0, le=MAX_SEED)
 
     def decisive(self) -> dict[str, Any]:
         """Return what decides the released text: a seed only where there are surrogates."""
         seed = self.seed if self.mode == SURROGATE else None
-        language = self.language if self.mode == PLACEHOLDER else None
-        return {"mode": self.mode, "language": language, "seed": seed, "version": VERSION}
+        return {"mode": self.mode, "seed": seed, "version": VERSION}
 
     def of(self, document: TaggedDocument) -> Redacted:
         """Return a note with every character of every span replaced.
@@ -140,21 +138,19 @@ class Release(Record):
         """
         text, marks = document.text, list(_marks(document))
         own = language_of(text)
-        words = (own or "en") if self.language == FROM_TEXT else self.language
         if self.mode == MASK:
             new = [re.sub(r"[^\r\n]", MASK_CHAR, mark.text) for mark in marks]
         elif self.mode == SURROGATE and marks:
-            new = _Surrogates(self.seed, document.patient).of(text, marks, language=words)
+            new = _Surrogates(self.seed, document.patient).of(text, marks, language=own)
         else:
-            new = [_placeholder(mark, words) for mark in marks]
+            new = [_placeholder(mark, own) for mark in marks]
         n_longer, replacements = 0, []
         for (span, labels, *_), value in zip(marks, new, strict=True):
             at = span.start + n_longer
             replacements.append(Replacement(span.start, span.end, span.label, labels, value, at))
             n_longer += len(value) - span.n_chars
         released = _changed(text, ((one.start, one.end, one.text) for one in replacements))
-        n_unchanged = sum(mark.text == value for mark, value in zip(marks, new, strict=True))
-        return Redacted(released, tuple(replacements), n_unchanged, own)
+        return Redacted(released, tuple(replacements), own)
 
 
 def is_placeholder(text: str) -> bool:

@@ -46,16 +46,14 @@ def tag_notes(
     tagger: Tagger,
     out: Path,
     release: Release,
-    keep_outputs: bool = False,
     progress: ProgressListener = lambda report: None,
     should_stop: StopQuestion = lambda: False,
 ) -> dict[str, Any]:
     """Tag all notes of a source and return the census.
 
-    The tagger's answer for a text must not depend on chance; `keep_outputs` keeps also what one
-    that writes copies wrote, which holds all names. `out` must not be there, or be empty, and
-    appears when it is whole; what a tagger answered before a person stops stays beside it for the
-    next run. Progress is in characters of notes.
+    The tagger's answer for a text must not depend on chance. `out` must not be there, or be empty,
+    and appears when it is whole; what a tagger answered before a person stops stays beside it for
+    the next run. Progress is in characters of notes.
     """
 
     def on_bytes(n: int) -> None:
@@ -82,8 +80,8 @@ def tag_notes(
             share = Portion(meter, TAGGING, sum(map(_units, batch)))
             notes = run.notes(batch)
             documents = [note for _, note in notes]
-            question = [tagger.digest, keep_outputs, [(one.doc_id, one.text) for one in documents]]
-            ask = partial(_asked, tagger, documents, keep_outputs, should_stop, share)
+            question = [tagger.digest, [(one.doc_id, one.text) for one in documents]]
+            ask = partial(_asked, tagger, documents, should_stop, share)
             found, is_known = answers.of(question, ask)
             for (row, note), (spans, copy) in zip(notes, found, strict=True):
                 run.write(row, note, spans, copy)
@@ -119,7 +117,7 @@ def counted(document: TaggedDocument, redacted: Redacted) -> Counter[str]:
     """Count a note as the census names it, and spans and their characters under "n" and "chars"."""
     counts = Counter(
         n_notes=1, n_characters=len(document.text), n_notes_without_spans=int(not document.spans),
-        n_replaced=len(redacted.replacements), n_replaced_by_itself=redacted.n_unchanged,
+        n_replaced=len(redacted.replacements),
         n_notes_of_no_language=int(not redacted.language),
     )  # fmt: skip
     for span in document.spans:
@@ -138,8 +136,8 @@ Spans = Sequence[tuple[int, int, str]]
 
 
 def _asked(
-    tagger: Tagger, documents: Sequence[TaggedDocument], keep_outputs: bool,
-    should_stop: StopQuestion, share: Portion,
+    tagger: Tagger, documents: Sequence[TaggedDocument], should_stop: StopQuestion,
+    share: Portion,
 ) -> list[tuple[Spans, Any]]:  # fmt: skip
     """Return the spans of each note, and the line of its copy where the tagger writes copies."""
     texts = [document.text for document in documents]
@@ -149,7 +147,7 @@ def _asked(
     if isinstance(tagger, CopyingTagger):
         found = tagger.read(documents, should_stop=should_stop, on_share=share)
         tags = checked_tags([one.tags for one in found], texts=texts, name=COPIES)
-        lines = [one.line(with_outputs=keep_outputs) for one in found]
+        lines = [one.line() for one in found]
     else:
         tags = tag_checked(tagger, texts)
     spans = [[(span.start, span.end, span.label) for span in own] for own in tags]
@@ -196,7 +194,7 @@ class _Run:
         if not self._counts["n_notes"]:
             raise AuditError("No row is a note.", where="notes")
         names = ("n_notes", "n_refused", "n_characters", "n_notes_without_spans", "n_replaced",
-                 "n_replaced_by_itself", "n_notes_of_no_language")  # fmt: skip
+                 "n_notes_of_no_language")  # fmt: skip
         census = {
             "tagger": {"name": tagger.name, "digest": tagger.digest, "labels": [*tagger.labels]},
             "mode": self._release.mode,

@@ -13,16 +13,15 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from audit.deid.copies import COPIES, STATUSES, json_line
+from audit.deid.copies import json_line
 from audit.deid.given import SPANS, whole_note
-from audit.deid.release import FROM_TEXT, Release, Replacement, language_of
+from audit.deid.release import Release, Replacement, language_of
 from audit.deid.tag import CENSUS, REDACTED, by_label, census_file, counted
 from audit.deid.tagger import Tagger, tag_checked
 from audit.errors import AuditCancelled, AuditError
@@ -84,10 +83,8 @@ def same_marks(document: TaggedDocument, span: Span) -> tuple[Span, ...]:
     return tuple(x for x in document.spans if (text[x.start : x.end], x.label) == wanted)
 
 
-def missing_marks(
-    document: TaggedDocument, *, text: str, label: str, is_everywhere: bool
-) -> tuple[Span, ...]:
-    """Return marks for all places of a text, or the first one, that are not wholly marked yet.
+def missing_marks(document: TaggedDocument, *, text: str, label: str) -> tuple[Span, ...]:
+    """Return marks for all places of a text that are not wholly marked yet.
 
     A text that begins or ends with a Latin letter or digit is only found as a whole word: "Ann" is
     not found in "Annual". White space around it does not count.
@@ -104,13 +101,13 @@ def missing_marks(
             do="Copy it out of the note; for a part of a word, give its offsets.",
         )
     unmarked = _unmarked(document, found)
-    if is_everywhere and len(unmarked) > MAX_SPANS:
+    if len(unmarked) > MAX_SPANS:
         raise AuditError(
             "This text stands in the note more than {max_spans:,} times.",
             where="corrections",
             max_spans=MAX_SPANS,
         )
-    return unmarked if is_everywhere else unmarked[:1]
+    return unmarked
 
 
 def mark_between(document: TaggedDocument, *, start: int, end: int, label: str) -> tuple[Span, ...]:
@@ -255,7 +252,6 @@ def begin_set(
 
 
 CORRECTIONS = "corrections.jsonl"
-MAX_LINES = 50_000
 
 
 def corrections_of(tagged: TaggedSet) -> ByNote:
@@ -273,15 +269,6 @@ def corrections_of(tagged: TaggedSet) -> ByNote:
     return {number: tuple(ones) for number, ones in sorted(found.items()) if ones}
 
 
-def corrections_stamp(tagged: TaggedSet) -> tuple[int, int]:
-    """Return what changes with every correction of a set: the file's size and time."""
-    try:
-        found = (tagged.path / CORRECTIONS).stat()
-    except OSError:
-        return (0, 0)
-    return (found.st_size, found.st_mtime_ns)
-
-
 def keep_correction(tagged: TaggedSet, correction: Correction) -> None:
     """Add a correction, or what undoes one; it is on the disk when this returns."""
     if correction.number >= tagged.n_notes:
@@ -290,14 +277,8 @@ def keep_correction(tagged: TaggedSet, correction: Correction) -> None:
     lock = taken(tagged.path, is_folder=True, waits=True)  # two windows may correct the same notes
     assert lock is not None
     with lock:
-        data = _corrections(tagged)
-        if data.count(b"\n") >= MAX_LINES:
-            raise AuditError(
-                ("These notes have {max_lines:,} corrections; there is room for no more."),
-                where="corrections",
-                max_lines=MAX_LINES,
-            )
-        write_whole(tagged.path / CORRECTIONS, data + correction.written() + b"\n")
+        lines = _corrections(tagged) + correction.written() + b"\n"
+        write_whole(tagged.path / CORRECTIONS, lines)
 
 
 def _corrections(tagged: TaggedSet) -> bytes:
@@ -413,71 +394,34 @@ def _lines(folder: Path) -> Iterator[tuple[bytes, bytes]]:
         yield from zip(spans, redacted, strict=True)
 
 
-_OF_TAGGER = ("n_notes_without_spans", "n_replaced", "n_replaced_by_itself", "spans", "sha256")
-
-
 def corrected_census(tagged: TaggedSet, *, index: IntArray, corrections: ByNote) -> dict[str, Any]:
     """Return the census of a whole set as its notes are handed out; only corrected ones are read.
 
-    Where a person changed notes it says under `corrections` how many marks were taken away and
-    added, and under `tagger_alone` what the tagger's own files hold.
+    Where a person changed notes it has no digests: those are of the tagger's own files.
     """
     own = dict(tagged.census or {})
-    if not corrections:
-        return own | {"n_notes_corrected": 0}
-    counts = Counter({name: own.get(name, 0) for name in _OF_TAGGER[:3]})
+    counts = Counter({name: n for name, n in own.items() if isinstance(n, int)})
     for label, of_label in own["spans"].items():
         counts.update({f"n {label}": of_label["n"], f"chars {label}": of_label["n_characters"]})
-    n_changed = Counter({"n_removed": 0, "n_added": 0})
     for number, ones in corrections.items():
         document = note_at(tagged, number, index=index, corrections={}).document
         after = corrected(document, ones)
         counts.update(counted(after, tagged.how.of(after)))
         counts.subtract(counted(document, tagged.how.of(document)))
-        for one in ones:
-            n_changed[f"n_{one.kind}"] += len(one.spans)
-    alone = {name: own.pop(name) for name in _OF_TAGGER if name in own}
-    return {
-        **own,
-        **{name: counts[name] for name in _OF_TAGGER[:3]},
-        "spans": by_label(counts),
-        "n_notes_corrected": len(corrections),
-        "corrections": dict(n_changed),
-        "tagger_alone": alone,
-    }
+    if corrections:
+        own.pop("sha256", None)
+    return own | _told(counts) | {"n_notes_corrected": len(corrections)}
+
+
+def _told(counts: Counter[str]) -> dict[str, Any]:
+    """Return what was counted as a census has it."""
+    return {name: n for name, n in counts.items() if " " not in name} | {"spans": by_label(counts)}
 
 
 def census_of(note: OneNote, *, release: Release) -> dict[str, Any]:
     """Return what was counted in a single note, corrected by hand, as a set's census has it."""
     counts = counted(note.document, release.of(note.document))
-    return {
-        **{name: n for name, n in counts.items() if " " not in name},
-        "spans": by_label(counts),
-        "n_notes_corrected": int(bool(note.corrections)),
-    }
-
-
-@dataclass(frozen=True)
-class CopyOfNote:
-    """How a copy relates to its note, as in a line of `copies.jsonl`."""
-
-    status: str
-    error_rate: float | None
-    n_unaligned: int
-    n_malformed: int
-
-
-def copy_at(tagged: TaggedSet, number: int) -> CopyOfNote | None:
-    """Return how faithful the copy of a note is; None where the tagger wrote none."""
-    path = tagged.path / RESULT / COPIES
-    if not path.is_file():
-        return None
-    with TAGGED_SETS.reading(), path.open("rb") as lines:
-        line = next(islice(lines, number, None), b"")
-        record = json.loads(line.decode("utf-8", "surrogatepass"))
-        status, rate = STATUSES[STATUSES.index(record["status"])], record["error_rate"]
-        n_malformed = int(record["tags"]["n_malformed"])
-        return CopyOfNote(status, rate and float(rate), len(record["unaligned"]), n_malformed)
+    return _told(counts) | {"n_notes_corrected": int(bool(note.corrections))}
 
 
 RELEASED = ("text", "jsonl", "csv")
@@ -502,10 +446,10 @@ def export_name(form: str, *, n_notes: int) -> str:
     return "redacted-texts.zip" if form == "text" and n_notes != 1 else _FILES[form]
 
 
-def exported(notes: Iterable[OneNote], *, form: str, n_notes: int, language: str) -> bytes:
+def exported(notes: Iterable[OneNote], *, form: str, n_notes: int) -> bytes:
     """Return the file of a form of `RELEASED` or `PRIVATE`; one text is a file, several are a zip.
 
-    The notes stand in the order of their rows; `language` is that of inline tags.
+    The notes stand in the order of their rows; inline tags are in the language of each.
     """
     if form == "csv":
         rows = [(note.row, note.released) for note in notes]
@@ -513,7 +457,7 @@ def exported(notes: Iterable[OneNote], *, form: str, n_notes: int, language: str
     if form not in (*RELEASED, *PRIVATE):
         raise ValueError(f"{form}: no such form")
     if not export_name(form, n_notes=n_notes).endswith(".zip"):
-        return b"".join(data for note in notes for data in _files(note, form, language).values())
+        return b"".join(data for note in notes for data in _files(note, form).values())
     buffer = io.BytesIO()
     left_out: list[tuple[int, str]] = []
     with zipfile.ZipFile(buffer, "w") as folder:
@@ -526,7 +470,7 @@ def exported(notes: Iterable[OneNote], *, form: str, n_notes: int, language: str
 
         for note in notes:
             try:
-                add(_files(note, form, language))
+                add(_files(note, form))
             except AuditError as error:
                 left_out.append((note.row, error.what))
         if left_out:
@@ -534,7 +478,7 @@ def exported(notes: Iterable[OneNote], *, form: str, n_notes: int, language: str
     return buffer.getvalue()
 
 
-def _files(note: OneNote, form: str, language: str) -> dict[str, bytes]:
+def _files(note: OneNote, form: str) -> dict[str, bytes]:
     """Return the files of a note in a form: from name to bytes."""
     document = note.document
     if form == "text":
@@ -545,5 +489,4 @@ def _files(note: OneNote, form: str, language: str) -> dict[str, bytes]:
         return {"": jsonl_line(document).encode()}
     if form in ("conll", "inline") and n_overlapping(document.spans):
         document = flattened(document)
-    own = language_of(document.text) if language == FROM_TEXT else language
-    return write_files([document], form=form, language=own)
+    return write_files([document], form=form, language=language_of(document.text) or "en")

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -166,15 +165,12 @@ class KnownTagger:
         Of `n_gold` annotated spans `n_found` were found with the same place and type; of
         `n_predicted` marks `n_right` are an annotated span's. None where spans were not counted.
         """
-        names = ("n_gold", "n_missed", "n_predicted", "n_spurious")
-        counts: list[Any] = [self.measured.get(name) for name in names]
-        if None in counts:
+        n = self.measured
+        if "n_gold" not in n:
             return None
-        n_gold, n_missed, n_predicted, n_spurious = counts
-        if not (0 <= n_missed <= n_gold and 0 <= n_spurious <= n_predicted):
-            return None
-        return {"n_gold": n_gold, "n_found": n_gold - n_missed, "n_predicted": n_predicted,
-                "n_right": n_predicted - n_spurious}  # fmt: skip
+        return {"n_gold": n["n_gold"], "n_found": n["n_gold"] - n["n_missed"],
+                "n_predicted": n["n_predicted"],
+                "n_right": n["n_predicted"] - n["n_spurious"]}  # fmt: skip
 
 
 def _read_tagger(folder: Path) -> KnownTagger:
@@ -264,10 +260,9 @@ _NAMES = {RULES: ("rules alone", "rules_digest"), DEFAULT: ("default", "digest")
 
 @dataclass(frozen=True)
 class ShippedFigure:
-    """The share 0-1 of gold spans of which a tagger found something, under any label.
+    """The share 0-1 of gold spans of which a tagger found something, under any label; 95 %.
 
-    With its interval of 95 % where one was measured; `label` is "identifier", or "all" types
-    together; the notes were written by hand or generated.
+    `label` is "identifier", or "all" types together; the notes were written by hand or generated.
     """
 
     is_by_hand: bool
@@ -282,22 +277,15 @@ def shipped_figures(tagger_id: str) -> tuple[ShippedFigure, ...]:
     """Return what was measured of a tagger, by hand first; empty where nothing is known of it."""
     if tagger_id not in _NAMES:
         return ()
-    how, by_hand = (_json_file(SHIPPED / name) for name in (HOW, HAND_WRITTEN))
+    how, by_hand = (json.loads((SHIPPED / name).read_bytes()) for name in (HOW, HAND_WRITTEN))
     name, digest = _NAMES[tagger_id]
-    found: list[ShippedFigure] = []
+    found = []
     for content, is_by_hand in ((by_hand, True), (how, False)):
-        # Figures of another tagger are not this one's.
-        if content.get(digest) != how.get(digest):
-            continue
-        with suppress(ValueError, KeyError, TypeError):
-            measured = content["held_out"][name]
-            own = []
-            for language in filter(measured.__contains__, LANGUAGES):
-                for label in LABELS:
-                    counted = measured[language]["label_relaxed"][label]
-                    ends = (counted.get("intervals") or {}).get("recall") or (math.nan, math.nan)
-                    share = Estimate(*map(float, (counted["recall"], *ends)))
-                    n_notes, n_gold = int(measured[language]["n_notes"]), int(counted["n_gold"])
-                    own.append(ShippedFigure(is_by_hand, language, label, n_notes, n_gold, share))
-            found += own
+        if content[digest] == how[digest]:  # figures of another tagger are not this one's
+            for language, label in product(LANGUAGES, LABELS):
+                measured = content["held_out"][name][language]
+                counted = measured["label_relaxed"][label]
+                share = Estimate(counted["recall"], *counted["intervals"]["recall"])
+                found.append(ShippedFigure(is_by_hand, language, label, measured["n_notes"],
+                                           counted["n_gold"], share))  # fmt: skip
     return tuple(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from audit.deid.copies import json_line
 from audit.deid.generative.config import TuningSettings
 from audit.deid.generative.model import check_directory, model_files
-from audit.deid.given import Files, annotated_notes, is_table, notes_lines, whole_note
+from audit.deid.given import Files, annotated_notes, notes_lines, whole_note
 from audit.deid.network.config import (
     Material,
     TaggerSettings,
@@ -29,6 +29,7 @@ from audit.errors import AuditError
 from audit.foreign import decode_text
 from audit.home import salted_digest
 from audit.notes.read import open_notes, resolve_note_file
+from audit.notes.spans import TaggedDocument
 from audit.task import SHORT, Columns, Contact, Device, Question, Task, queue_of, states_of
 from audit.training.config import LossPoint
 
@@ -59,9 +60,9 @@ def uploaded(files: Files) -> NotesToTag:
     """Return uploaded files, (name, bytes) of each, as the notes of a question.
 
     One .jsonl or .csv has a note in each row; of .txt, i2b2 .xml and brat files, or a .zip of
-    them, each is a note. Of a name only the ending decides.
+    them, each is a note.
     """
-    if is_table(files):
+    if len(files) == 1 and files[0][0].lower().endswith((".jsonl", ".csv")):
         return NotesToTag("uploaded", given=files[0][1])
     if len(files) == 1 and files[0][0].lower().endswith(".txt"):
         text, _ = decode_text(files[0][1], what="notes")
@@ -196,13 +197,6 @@ class TaggerTask(Task):
     def _check(self) -> Self:
         if not self.gold:
             raise AuditError("There are no gold notes to train on.", where="gold notes")
-        is_one = isinstance(self.settings, TaggerSettings)
-        if is_one and (len(self.gold) > 1 or len(self.validation) > 1):
-            raise AuditError(
-                "Give one file or one folder.",
-                where="annotated notes",
-                do="Put the files into one folder.",
-            )
         return self
 
     @property
@@ -238,7 +232,7 @@ class TaggerTask(Task):
 
             done = train_generative(
                 self, self.settings, progress=contact.listen, should_stop=contact.should_stop,
-                on_point=_saying(contact.say, seconds=_SAY_SECONDS),
+                on_point=_saying(contact.say),
             ).training  # fmt: skip
             contact.say(f"{done['n_steps']} steps on {done['n_windows']} windows of "
                         f"{done['n_notes']} notes.")  # fmt: skip
@@ -249,14 +243,12 @@ class TaggerTask(Task):
     def _train(self, settings: TaggerSettings, contact: Contact) -> None:
         from audit.deid.network.training import TaggerOrder, in_five_types, train_tagger
 
-        gold = annotated_notes(self.gold[0], what="annotated notes")
-        found, unknown = in_five_types(gold.all())
+        found, unknown = in_five_types(_notes(self.gold))
         if unknown:
             contact.say(f"{len(unknown)} labels are none of the five types: their spans are "
                         "left out.")  # fmt: skip
         if self.validation:
-            validation = annotated_notes(self.validation[0], what="annotated notes")
-            others, _ = in_five_types(validation.all())
+            others, _ = in_five_types(_notes(self.validation))
             material = Material(tuple(found), tuple(others))
         else:
             material = split_off(found, seed=settings.seed)
@@ -273,27 +265,29 @@ class TaggerTask(Task):
             material,
             progress=contact.listen,
             should_stop=contact.should_stop,
-            on_point=_saying(contact.say, seconds=0.0),
+            on_point=_saying(contact.say),
         )
 
 
-def _saying(say: Callable[[str], None], *, seconds: float) -> Callable[[LossPoint], None]:
-    """Return what says a point of the curve, `seconds` after the last one at the earliest.
+def _notes(paths: Sequence[Path]) -> Iterator[TaggedDocument]:
+    for path in paths:
+        yield from annotated_notes(path, what="annotated notes").all()
 
-    Where spans are measured, only points with such a measurement are said.
-    """
+
+def _saying(say: Callable[[str], None]) -> Callable[[LossPoint], None]:
+    """Return what says each point of the curve where spans are measured, of others one in 5 s."""
     said = float("-inf")
 
     def tell(point: LossPoint) -> None:
         nonlocal said
-        if point.loss is None or point.seconds - said < seconds:
+        if point.loss is None or (point.f is None and point.seconds - said < _SAY_SECONDS):
             return
-        start = f"Step {point.step}: loss {point.loss:.4f}"
-        if point.f is not None:
+        said = point.seconds
+        text = f"Step {point.step}: loss {point.loss:.4f}"
+        if point.f is None:
+            say(f"{text} nats a token.")
+        else:
             recall, precision = point.recall or 0.0, point.precision or 0.0
-            say(f"{start}, recall {recall:.3f}, precision {precision:.3f}.")
-        elif seconds:
-            said = point.seconds
-            say(f"{start} nats a token.")
+            say(f"{text}, recall {recall:.3f}, precision {precision:.3f}.")
 
     return tell

@@ -338,7 +338,7 @@ def missed_at_random(
 
 def released_texts(notes: HospitalNotes, spans: Spans, *, mode: str, seed: int) -> tuple[str, ...]:
     """Return the notes with their spans replaced: always source + replacements."""
-    release = Release(mode=mode, language=notes.language, seed=seed)
+    release = Release(mode=mode, seed=seed)
     return tuple(
         release.of(document.with_spans(found)).text
         for document, found in zip(notes.documents, spans, strict=True)

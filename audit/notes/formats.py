@@ -386,11 +386,6 @@ def _read_i2b2(xml: str, *, doc_id: str, what: str) -> TaggedDocument:
     return tagged(doc_id, text=text, spans=spans)
 
 
-def i2b2_text(xml: str, *, what: str) -> str:
-    """Return the text of one note alone: its tags are not looked at."""
-    return _i2b2_parts(xml, what=what)[0]
-
-
 def _i2b2_parts(xml: str, *, what: str) -> tuple[str, Iterable[ElementTree.Element]]:
     if xml.count("<") + xml.count("=") > _MAX_MARKS:
         raise AuditError("The XML has too many tags for one note.", where=what)

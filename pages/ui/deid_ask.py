@@ -60,7 +60,6 @@ def draw_pasted(say: Words, text: str, *, tagger: KnownTagger, how: Release) -> 
         n_notes=1,
         n_bytes=len(found.document.text),
         census=census,
-        language=how.language,
         is_private_allowed=True,
     )
     draw_files(say, what, key="deidentify_pasted")

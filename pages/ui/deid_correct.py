@@ -16,7 +16,7 @@ from pages.ui.language import Words
 from pages.ui.setup_choice import refused
 from pages.ui.text import day
 
-WHERE = ("everywhere", "first", "between")
+WHERE = ("everywhere", "between")
 _MAX_SHOWN_CHARS = 40
 _MAX_TEXT_CHARS = 500
 
@@ -107,9 +107,7 @@ def ask_missing(say: Words, note: OneNote, *, key: str) -> tuple[Span, ...]:
     chosen = label or TYPES[0]
     if where == "between":
         return mark_between(note.document, start=start, end=end, label=chosen)
-    return missing_marks(
-        note.document, text=text or "", label=chosen, is_everywhere=where == "everywhere"
-    )
+    return missing_marks(note.document, text=text or "", label=chosen)
 
 
 def ask_false(say: Words, note: OneNote, *, key: str) -> tuple[Span, ...]:

@@ -35,8 +35,6 @@ class Exportable:
         How many, and how large they are.
     census
         What was counted.
-    language
-        Of inline tags.
     is_private_allowed
         Whether files with the notes as they were may be made.
     """
@@ -45,7 +43,6 @@ class Exportable:
     n_notes: int
     n_bytes: int
     census: Mapping[str, Any]
-    language: str
     is_private_allowed: bool
 
 
@@ -72,7 +69,7 @@ def _button(say: Words, what: Exportable, form: str, *, key: str, is_allowed: bo
     def make() -> bytes:
         if form == EXPORTED_CENSUS:
             return census_file(what.census)
-        return exported(what.notes(), form=form, n_notes=what.n_notes, language=what.language)
+        return exported(what.notes(), form=form, n_notes=what.n_notes)
 
     # A browser shows none of these, whatever is in them.
     st.download_button(

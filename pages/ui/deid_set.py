@@ -7,20 +7,17 @@ from typing import Any
 
 import streamlit as st
 
-from audit.deid.copies import EMPTY, STATUSES, TRUNCATED
+from audit.deid.copies import STATUSES
 from audit.deid.tagged import (
     TAGGED_SETS,
     UNDONE,
     ByNote,
-    CopyOfNote,
     Correction,
     OneNote,
     TaggedSet,
     chosen_notes,
-    copy_at,
     corrected_census,
     corrections_of,
-    corrections_stamp,
     keep_correction,
     note_at,
     notes_of,
@@ -48,7 +45,7 @@ from pages.ui.language import Words, go_to
 from pages.ui.logged import note, who
 from pages.ui.reveal import is_revealed
 from pages.ui.setup_choice import refused
-from pages.ui.text import day, percent
+from pages.ui.text import day
 
 
 def cached_index(tagged: TaggedSet) -> IntArray:
@@ -64,7 +61,7 @@ def cached_hits(tagged: TaggedSet, *, text: str) -> tuple[int, ...]:
 def cached_census(tagged: TaggedSet) -> dict[str, Any]:
     """Return the counts of a whole set, corrected by hand; raises as `corrected_census`."""
     return _census(
-        str(tagged.path), tagged.tagged_id, tagged.created, corrections_stamp(tagged),
+        str(tagged.path), tagged.tagged_id, tagged.created, str(corrections_of(tagged)),
         str(tagged.census),
     )  # fmt: skip
 
@@ -80,16 +77,14 @@ def _hits(path: str, tagged_id: str, created: str, text: str) -> tuple[int, ...]
 
 
 @st.cache_data(show_spinner=False, max_entries=8)
-def _census(
-    path: str, tagged_id: str, created: str, stamp: tuple[int, int], own: str
-) -> dict[str, Any]:
+def _census(path: str, tagged_id: str, created: str, corrections: str, own: str) -> dict[str, Any]:
     tagged = TAGGED_SETS.get(tagged_id)
     return corrected_census(tagged, index=cached_index(tagged), corrections=corrections_of(tagged))
 
 
 RARE_FACTS = (
-    ("refused", "n_refused"), ("unchanged", "n_replaced_by_itself"),
-    ("corrected", "n_notes_corrected"), ("foreign", "n_notes_of_no_language"),
+    ("refused", "n_refused"), ("corrected", "n_notes_corrected"),
+    ("foreign", "n_notes_of_no_language"),
 )  # fmt: skip
 """Facts that are only shown where there is something to say -> their fields of the census."""
 
@@ -156,23 +151,6 @@ def draw_copies(say: Words, copies: Mapping[str, Any]) -> None:
         n_lost = f"{copies.get('n_unaligned', 0):,}"
         caption = say.text("deidentify_copies_caption", n=n_lost)
         st.html(blocks.simple_table(header, rows, caption=caption))
-
-
-def draw_copy(say: Words, copy: CopyOfNote | None) -> None:
-    """Draw how faithful the copy of the shown note is; nothing where the tagger wrote none."""
-    if copy is None:
-        return
-    pieces = []
-    if copy.error_rate is not None:
-        pieces.append(say.text("deidentify_copy_rate", rate=percent(copy.error_rate)))
-    if copy.n_unaligned:
-        pieces.append(say.text("deidentify_copy_unaligned", n=f"{copy.n_unaligned:,}"))
-    if copy.n_malformed:
-        pieces.append(say.text("deidentify_copy_malformed", n=f"{copy.n_malformed:,}"))
-    status = say.text(f"deidentify_copy_{copy.status}")
-    strong = say.text("deidentify_copy_here", status=status)
-    is_short = copy.status in (EMPTY, TRUNCATED)
-    st.html(blocks.line(strong, " · ".join(pieces), is_strong=is_short))
 
 
 ONLY = ("all", "with", "without", "corrected")
@@ -252,7 +230,6 @@ def draw_notes(say: Words, tagged: TaggedSet, *, corrections: ByNote) -> None:
     else:
         where = say.text("deidentify_row", row=found.row)
     st.html(blocks.heading("", below=where))
-    draw_copy(say, copy_at(tagged, number))
     counts = counts_of(found)
     labels = ask_types(say, counts, key="deidentify_note")
     draw_note(say, found, labels=labels, is_source_shown=is_revealed())
@@ -362,7 +339,6 @@ def draw_onward(say: Words, tagged: TaggedSet, *, is_corrected: bool) -> None:
         n_notes=tagged.n_notes,
         n_bytes=tagged.spans_path.stat().st_size,
         census=cached_census(tagged),
-        language=tagged.how.language,
         is_private_allowed=is_revealed(),
     )
     draw_files(say, what, key="deidentify_set")

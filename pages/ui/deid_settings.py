@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.deid.release import FROM_TEXT, LANGUAGES, MODES, PLACEHOLDER, SURROGATE, Release
+from audit.deid.release import MODES, PLACEHOLDER, SURROGATE, Release
 from audit.deid.taggers import LABELS, TAGGERS, TRAINED, KnownTagger, known_taggers, shipped_figures
 from pages.ui import blocks
 from pages.ui.language import Words
 from pages.ui.text import percent, percent_interval
 
 _MAX_SEED = 2**31 - 1
-_TAGGER, _MODE, _WORDS, _SEED = (
-    "deidentify_tagger", "deidentify_mode", "deidentify_words", "deidentify_seed",
-)  # fmt: skip
+_TAGGER, _MODE, _SEED = "deidentify_tagger", "deidentify_mode", "deidentify_seed"
 
 
 def tagger_name(say: Words, tagger_id: str) -> str:
@@ -94,25 +92,15 @@ def ask_release(say: Words) -> Release:
         on_change=_to_link,
         args=(_MODE, "mode"),
     )
-    language, seed = FROM_TEXT, 0
-    if mode == PLACEHOLDER:
-        state.setdefault(_WORDS, FROM_TEXT)
-        language = st.radio(
-            say.text("deidentify_words"),
-            LANGUAGES,
-            format_func=lambda code: say.text(f"deidentify_words_{code}"),
-            key=_WORDS,
-            horizontal=True,
-            persist_state="session",
-        )
-    elif mode == SURROGATE:
+    seed = 0
+    if mode == SURROGATE:
         seed = int(
             st.number_input(
                 say.text("deidentify_seed"), min_value=0, max_value=_MAX_SEED, step=1, key=_SEED,
                 help=say.text("deidentify_seed_help"), persist_state="session",
             )
         )  # fmt: skip
-    return Release(mode=mode or PLACEHOLDER, language=language or FROM_TEXT, seed=seed)
+    return Release(mode=mode or PLACEHOLDER, seed=seed)
 
 
 def _to_link(key: str, field: str) -> None:

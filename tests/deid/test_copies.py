@@ -56,26 +56,24 @@ def test_spans_come_back_to_the_note(
 
 
 def test_what_is_kept_of_a_copy_and_windows_are_put_together() -> None:
-    edits = dict.fromkeys(("n_inserted", "n_deleted", "n_substituted", "n_inside"), 0)
+    edits = dict.fromkeys(("n_inserted", "n_deleted", "n_substituted"), 0)
     assert read("<識別子>森健一</識別子>様 <準識別子>52歳</準識別子>").line() == {
-        "doc_id": "d", "status": "exact", "n_windows": 1, "error_rate": 0.0,
+        "doc_id": "d", "status": "exact", "error_rate": 0.0,
         "edits": edits | {"n_source_chars": 8}, "tags": {"n_malformed": 0}, "unaligned": [],
     }  # fmt: skip
-    pieces = [Piece(start=0, end=5, output="<識別子>森健一</識別子>様 "),
-              Piece(start=3, end=8, output="様 <準識別子>52歳")]  # fmt: skip
+    pieces = [Piece(0, 5, "<識別子>森健一</識別子>様 "),
+              Piece(3, 8, "様 <準識別子>52歳")]  # fmt: skip
     reading = read_pieces(NOTE, pieces)
     assert reading.tags == reading.document.spans == (NAME, AGE)
-    assert reading.line(with_outputs=True) == {
-        "doc_id": "d", "status": "exact", "n_windows": 2, "error_rate": 0.0,
+    assert reading.line() == {
+        "doc_id": "d", "status": "exact", "error_rate": 0.0,
         "edits": edits | {"n_source_chars": 10}, "unaligned": [],
         "tags": {"n_malformed": 1},
-        "outputs": [{"start": 0, "end": 5, "output": pieces[0].output},
-                    {"start": 3, "end": 8, "output": pieces[1].output}],
     }  # fmt: skip
-    worst = read_pieces(NOTE, [pieces[0], Piece(start=3, end=8, output="森")])
+    worst = read_pieces(NOTE, [pieces[0], Piece(3, 8, "森")])
     assert (worst.status, worst.tags) == ("truncated", (NAME,))
-    assert worst.line()["error_rate"] == 0.5 and worst.edits["n_inside"] == 0
-    for wrong in ([Piece(start=3, end=9, output="")], pieces[::-1]):
+    assert worst.line()["error_rate"] == 0.5
+    for wrong in ([Piece(3, 9, "")], pieces[::-1]):
         with pytest.raises(ValueError, match="behind the note"):
             read_pieces(NOTE, wrong)
     assert read_pieces(TaggedDocument("d", ""), []).line()["error_rate"] is None
@@ -111,18 +109,15 @@ def test_sums_by_hand(tmp_path: Path) -> None:
     assert told["faithful"]["interval"] == pytest.approx([0.0968, 0.7000], abs=1e-4)
     # 0, 1, 1, 0, 7 and 8 of 8 characters
     assert {name: told[name] for name in told if name not in shares} == {
-        "n_notes": 6, "n_windows": 6,
+        "n_notes": 6,
         "statuses": {"exact": 2, "normalised": 1, "edited": 1, "truncated": 1, "empty": 1},
-        "error_rate": pytest.approx(17 / 48), "pooled_error_rate": pytest.approx(17 / 48),
-        "n_edits": 17, "n_edits_inside": 1, "n_characters": 48, "n_unaligned": 0,
-        "n_malformed": 2,
+        "pooled_error_rate": pytest.approx(17 / 48), "n_unaligned": 0, "n_malformed": 2,
     }  # fmt: skip
     told = summary(tmp_path, [*lines, read("x", TaggedDocument("e", "y")).line()])
     assert told["pooled_error_rate"] == pytest.approx(18 / 49)
-    assert told["error_rate"] == pytest.approx((17 / 8 + 1) / 7)
     told = summary(tmp_path, [])
     assert told["faithful"] == {"share": None, "n": 0, "of": 0, "interval": None}
-    assert told["error_rate"] is told["pooled_error_rate"] is None
+    assert told["pooled_error_rate"] is None
 
 
 FAITHFUL = {note.doc_id: write_tags(note) for note in documents()}
@@ -152,31 +147,20 @@ def test_an_edited_copy_counts_in_one_column_only(tmp_path: Path) -> None:
         counts[name] = [tuple(column[n] for n in ("n_gold", "n_missed", "n_spurious"))
                         for column in columns]  # fmt: skip
         counts[f"{name} copies"] = [copies["statuses"]["exact"], copies["statuses"]["edited"],
-                                    copies["n_unaligned"], copies["n_edits"],
-                                    copies["n_edits_inside"]]  # fmt: skip
+                                    copies["n_unaligned"]]  # fmt: skip
     assert counts == {
-        "faithful": [(5, 0, 0), (5, 0, 0)], "faithful copies": [4, 0, 0, 0, 0],
-        "edited": [(5, 0, 1), (5, 2, 0)], "edited copies": [3, 1, 1, 5, 2],
+        "faithful": [(5, 0, 0), (5, 0, 0)], "faithful copies": [4, 0, 0],
+        "edited": [(5, 0, 1), (5, 2, 0)], "edited copies": [3, 1, 1],
     }  # fmt: skip
-    listed = list(csv.DictReader(misses.read_text("utf-8").splitlines()))
+    listed = list(csv.DictReader(misses.read_text("utf-8-sig").splitlines()))
     assert [(one["kind"], one["predicted_label"], one["doc_id"]) for one in listed] == [
         ("spurious", "identifier", "d0")
     ]
 
 
-def test_windows_of_a_kept_copy_are_scored_as_the_tagger_read_them(tmp_path: Path) -> None:
+def test_outputs_become_predictions_and_exact_copies_stand_alone(tmp_path: Path) -> None:
     note = documents()[0]
-    pieces = [
-        {"start": 0, "end": 8, "output": "氏名:<識別子>足立志保</識別子> "},
-        {"start": 7, "end": len(note.text), "output": " 番号:<連結符号>53662</連結符号>"},
-    ]
-    path = tmp_path / "o.jsonl"
-    path.write_text(
-        line_of(doc_id="d0", outputs=pieces, status="exact")
-        + line_of(doc_id="d1", output="")
-        + line_of(doc_id="x", output="y"),
-        "utf-8",
-    )
+    path = outputs_file(tmp_path / "o.jsonl", {"d0": FAITHFUL["d0"], "d1": "", "x": "y"})
     gold = write_gold(tmp_path / "gold.jsonl")
     assert align_outputs(gold, path, folder=tmp_path) == 1
     files, copies = PairedFiles(gold, tmp_path / "predicted.jsonl"), read_copies(tmp_path)
@@ -211,18 +195,13 @@ def test_outputs_without_gold_are_counted_and_labels_of_the_gold_are_tags(tmp_pa
     ("text", "match"),
     [
         ("{}\n", "doc_id"),
-        (line_of(doc_id="d0"), "no `output`"),
+        (line_of(doc_id="d0"), "output"),
         ("[]\n", "line 1: cannot be taken"),
         (line_of(doc_id="", output="x"), "doc_id"),
         (line_of(doc_id="d0", output="x") * 2, "twice"),
         (line_of(doc_id="zz", output="x"), "no note in common"),
-        (line_of(doc_id="d0", outputs=[{"start": 3, "end": 1, "output": ""}]), "windows of this"),
-        (line_of(doc_id="d0", outputs=[{"start": 3, "end": 99, "output": ""}]), "windows of this"),
-        ('{"doc_id": "d0", "outputs": [{"start": 0, "end": 1e400, "output": ""}]}', "s.0.end"),
-        (line_of(doc_id="d0", outputs=[{"start": 0, "end": 1, "output": None}]), "0.output"),
-        (line_of(doc_id="d0", outputs=[{"start": False, "end": 1, "output": ""}]), "0.start"),
     ],
-    ids=range(11),
+    ids=range(6),
 )  # fmt: skip
 def test_what_is_no_file_of_outputs_is_said(tmp_path: Path, text: str, match: str) -> None:
     path = tmp_path / "o.jsonl"

@@ -64,10 +64,7 @@ def test_overlapping_spans_are_one_stretch_named_after_the_longest_then_by_risk(
     assert done.text == "[NAME][CONTACT]h"
     assert done.replacements[0].labels == ("identifier", "quasi_identifier")
     longer = tagged("1", text="abcdefgh", spans=[*spans, Span(0, 8, "phone")])
-    assert Release(language="en").of(longer).text == "[PHONE]"
-    for mode in MODES:  # what is equal to what it replaces hides nothing, and is counted
-        done = Release(mode=mode, language="en").of(marked("⟦I:[NAME]⟧ ⟦x:■⟧ ⟦x:■⟧"))
-        assert done.n_unchanged == (2 if mode == "mask" else 1)
+    assert Release().of(longer).text == "[PHONE]"
 
 
 def test_spans_and_documents_are_checked_once() -> None:
@@ -84,12 +81,12 @@ def test_spans_and_documents_are_checked_once() -> None:
 
 
 def test_what_decides_a_release_is_in_its_key() -> None:
-    plain = {"mode": "placeholder", "language": "text", "seed": None, "version": 3}
-    assert Release(seed=4).decisive() == plain
-    assert Release(language="en").decisive() == plain | {"language": "en"}
-    surrogate = Release(mode="surrogate", seed=2, language="ja").decisive()
-    assert surrogate == {"mode": "surrogate", "language": None, "seed": 2, "version": 3}
-    for wrong in ({"mode": "blur"}, {"language": "fr"}, {"seed": -1}):
+    assert Release(seed=4).decisive() == {"mode": "placeholder", "seed": None, "version": 3}
+    surrogate = Release(mode="surrogate", seed=2).decisive()
+    assert surrogate == {"mode": "surrogate", "seed": 2, "version": 3}
+    older = b'{"mode": "mask", "language": "en", "seed": 4}'
+    assert Release.read(older, where="x") == Release(mode="mask", seed=4)
+    for wrong in ({"mode": "blur"}, {"seed": -1}):
         with pytest.raises(AuditError):
             Release(**wrong)  # type: ignore[arg-type]
 
@@ -110,8 +107,6 @@ def test_placeholders_are_in_the_language_of_the_note(text: str, language: str, 
     done = Release().of(document)
     assert done.language == language_of(document.text) == language
     assert done.text == text.replace("⟦I:Ann Lee⟧", said)
-    for asked, words in (("ja", "【氏名】"), ("en", "[NAME]")):
-        assert words in Release(language=asked).of(document).text
 
 
 ROWS = (Path(__file__).parent / "released.txt").read_text("utf-8").split("\n\n")

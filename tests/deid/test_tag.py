@@ -74,7 +74,7 @@ class Copying:
             pieces = []
             for i, one in enumerate(windows):
                 output = note.text[one.start : one.end]
-                pieces.append(Piece(start=one.start, end=one.end, output=output))
+                pieces.append(Piece(one.start, one.end, output))
                 on_share((number + (i + 1) / len(windows)) / len(notes))
             found.append(read_pieces(note, pieces))
         return found
@@ -129,7 +129,7 @@ def test_spans_released_texts_and_a_census(tmp_path: Path) -> None:
         "tagger": {"name": "rules", "digest": RuleTagger().digest, "labels": [*TYPES]},
         "mode": "placeholder", "n_notes": 288, "n_refused": 12,
         "n_characters": sum(len(note["text"]) for note in notes), "n_notes_without_spans": 24,
-        "n_replaced": 3 * n, "n_replaced_by_itself": 0, "n_notes_of_no_language": 0,
+        "n_replaced": 3 * n, "n_notes_of_no_language": 0,
         "spans": {"identifier": {"n": n, "n_characters": 4 * n},
                   "quasi_identifier": {"n": n, "n_characters": 9 * n},
                   "contact": {"n": n, "n_characters": 12 * n}},
@@ -186,7 +186,7 @@ def test_answers_are_kept_for_their_own_notes_and_tagger_alone(
 def test_surrogates_are_the_same_in_every_note_of_a_patient(tmp_path: Path) -> None:
     path = notes_file(tmp_path / "n.jsonl", n=60)
     census = tag(path, tmp_path / "out", release=Release(mode="surrogate", seed=1))
-    assert (census["mode"], census["n_replaced_by_itself"]) == ("surrogate", 0)
+    assert census["mode"] == "surrogate"
     of_patient: dict[str, set[str]] = {}
     for one, other in zip(lines_of(tmp_path / "out" / "spans.jsonl"),
                           lines_of(tmp_path / "out" / "redacted.jsonl"), strict=True):  # fmt: skip
@@ -208,27 +208,18 @@ def test_a_slow_tagger_gets_little_at_once_and_loses_no_more(tmp_path: Path, alw
     texts = ["短い。"] * 10 + [LONG, "短い。", LONG] + ["a" * 9_000] * 3
     path = of_texts(tmp_path / "n.jsonl", texts)
     whole = Copying()
-    census = tag(path, tmp_path / "whole", whole, keep_outputs=True)
+    census = tag(path, tmp_path / "whole", whole)
     assert whole.calls == [[3] * 8, [3, 3, 30_000], [3, 30_000], [9_000] * 3]
     lines = lines_of(tmp_path / "whole" / "copies.jsonl")
     assert [line["doc_id"] for line in lines] == [str(i) for i in range(16)]
-    assert ["".join(one["output"] for one in line["outputs"])[:3] for line in lines[9:]] == [
-        "短い。", "氏名：", "短い。", "氏名：", "aaa", "aaa", "aaa",
-    ]  # fmt: skip
     assert census["copies"]["statuses"]["exact"] == census["copies"]["n_notes"] == 16
     assert census["copies"] == read_copies(tmp_path / "whole").summary()
     with pytest.raises(Killed):
-        tag(path, tmp_path / "out", Copying(n_left=2), keep_outputs=True)
+        tag(path, tmp_path / "out", Copying(n_left=2))
     rest = Copying()
-    tag(path, tmp_path / "out", rest, keep_outputs=True)
+    tag(path, tmp_path / "out", rest)
     assert rest.calls == whole.calls[2:]
     assert bytes_of(tmp_path / "whole") == bytes_of(tmp_path / "out")
-    with pytest.raises(Killed):
-        tag(path, tmp_path / "new", Copying(n_left=2), keep_outputs=True)
-    other = Copying()
-    tag(path, tmp_path / "new", other)
-    assert other.calls == whole.calls, "outputs that are not kept are another run"
-    assert "outputs" not in lines_of(tmp_path / "new" / "copies.jsonl")[0]
 
 
 def test_progress_moves_inside_a_long_note_and_a_person_can_stop_there(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +17,6 @@ from audit.deid.taggers import (
     SHIPPED,
     TAGGERS,
     WAY,
-    KnownTagger,
     load_tagger,
     load_tagger_folder,
     shipped_figures,
@@ -76,16 +73,6 @@ def test_a_trained_one_is_kept_listed_loaded_and_forgotten() -> None:
     assert TAGGERS.all() == ()
 
 
-def test_counts_that_are_not_there_or_cannot_be_are_no_validation() -> None:
-    names = ("n_gold", "n_missed", "n_predicted", "n_spurious")
-    none = ((None, None, None, None), (1, 2, 0, 0), (2, -1, 1, 1), (2, 1, 1, 2), (2, 1, 1, -1))
-    for counts, found in (((3, 0, 4, 0), (3, 3, 4, 4)), *((counts, None) for counts in none)):
-        measured = dict(zip(names, counts, strict=True))
-        one = KnownTagger("a", "token", "", "d", measured=measured)
-        assert one.validation == (found and dict(zip(
-            ("n_gold", "n_found", "n_predicted", "n_right"), found, strict=True)))  # fmt: skip
-
-
 @pytest.mark.parametrize("name", ["", "x", "trained/", "trained/../rules", KEPT.upper(), KEPT])
 def test_what_is_no_identifier_names_no_tagger(name: str) -> None:
     with pytest.raises(AuditError, match=r"not kept here|no such tagger"):
@@ -125,46 +112,25 @@ def test_the_default_reaches_on_new_notes_of_other_styles_what_it_says(language:
         assert figures[name] > max(FLOORS[language], said[name] - 0.06)
 
 
-def counted(found: float | None, **intervals: list[float]) -> dict[str, object]:
-    return {"n_gold": 8, "recall": found, "intervals": intervals}
-
-
-OF = {"identifier": counted(0.25, recall=[0.1, 0.5]), "all": counted(0.75)}
-MEASURED = {"n_notes": 3, "label_relaxed": OF}
-
-
-def figures(folder: Path, patch: pytest.MonkeyPatch, how: object, by_hand: object = None) -> Any:
-    """Return what is shown of both shipped taggers when their folder has these figures."""
-    patch.setattr(taggers, "SHIPPED", folder)
-    (folder / "how.json").write_text(json.dumps(how))
-    if by_hand is not None:
-        (folder / "hand_written.json").write_text(json.dumps(by_hand))
-    return {name: [(one.is_by_hand, one.language, one.label, one.n_notes, one.n_gold, *[
-        None if math.isnan(x) else x for x in (one.found.value, one.found.low, one.found.high)])
-        for one in shipped_figures(name)] for name in (RULES, DEFAULT, KEPT)}  # fmt: skip
-
-
 def test_figures_by_hand_come_first_and_only_for_the_tagger_they_are_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held_out = {name: {"en": MEASURED, "ja": MEASURED} for name in ("rules alone", "default")}
-    how = {"digest": "d", "rules_digest": "r", "held_out": held_out}
-    kept = {"digest": "d", "rules_digest": "another", "held_out": {"default": {"ja": MEASURED}}}
-    rows = [(False, language, *figure) for language in ("ja", "en") for figure in (
-        ("identifier", 3, 8, 0.25, 0.1, 0.5), ("all", 3, 8, 0.75, None, None))]  # fmt: skip
-    by_hand = [(True, *row[1:]) for row in rows[:2]]
-    assert figures(tmp_path, monkeypatch, how, kept) == {
-        RULES: rows, DEFAULT: by_hand + rows, KEPT: [],
+    def write(name: str, rules_digest: str) -> list[tuple[object, ...]]:
+        n = len(name)
+        measured = {language: {"n_notes": n, "label_relaxed": {
+            label: {"n_gold": 8 * n, "recall": 0.25, "intervals": {"recall": [0.1, 1 / n]}}
+            for label in taggers.LABELS}} for language in taggers.LANGUAGES}  # fmt: skip
+        content = {"digest": "d", "rules_digest": rules_digest,
+                   "held_out": {"rules alone": measured, "default": measured}}  # fmt: skip
+        (tmp_path / name).write_text(json.dumps(content))
+        return [(name == "hand_written.json", language, label, n, 8 * n, (0.25, 0.1, 1 / n))
+                for language in ("ja", "en") for label in ("identifier", "all")]  # fmt: skip
+
+    monkeypatch.setattr(taggers, "SHIPPED", tmp_path)
+    by_hand, generated = write("hand_written.json", "another"), write("how.json", "r")
+    found = {
+        name: [(one.is_by_hand, one.language, one.label, one.n_notes, one.n_gold,
+                (one.found.value, one.found.low, one.found.high)) for one in shipped_figures(name)]
+        for name in (RULES, DEFAULT, KEPT)
     }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "how",
-    [{}, [], {"held_out": {"rules alone": {"ja": {}}}},
-     *({"held_out": {"rules alone": {"ja": {"n_notes": 1, "label_relaxed": {
-         "identifier": counted(found), "all": counted(0.5)}}}}} for found in (None, "x"))],
-)  # fmt: skip
-def test_what_is_damaged_or_unmeasured_shows_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: object
-) -> None:
-    assert figures(tmp_path, monkeypatch, how) == {RULES: [], DEFAULT: [], KEPT: []}
+    assert found == {RULES: generated, DEFAULT: by_hand + generated, KEPT: []}

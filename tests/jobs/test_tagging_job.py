@@ -131,7 +131,7 @@ def test_texts_of_windows_are_read(encoded: bytes) -> None:
 
 def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = (
-        tagging_task(uploaded([("n.jsonl", many(300))]), tagger=RULES, how=Release(language="en"))
+        tagging_task(uploaded([("n.jsonl", many(300))]), tagger=RULES, how=Release(mode="mask"))
         .question()
         .order
     )

@@ -73,7 +73,6 @@ def test_settings_change_the_replacement_and_stand_in_the_link() -> None:
     app.number_input(key="deidentify_seed").set_value(7).run()
     assert sides(app)[1] != first
     app.radio(key="deidentify_mode").set_value("placeholder").run()
-    app.radio(key="deidentify_words").set_value("ja").run()
     assert "【氏名】</mark>" in sides(app)[1]
     assert open_notes(mode="blur", tagger="../x", way="?").radio(key="deidentify_mode").value == (
         "placeholder"

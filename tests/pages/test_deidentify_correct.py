@@ -1,13 +1,11 @@
-"""The page De-identify: corrections by hand, several files at once, and each note's copy."""
+"""The page De-identify: corrections by hand."""
 
 from __future__ import annotations
-
-import json
 
 from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
-from audit.deid.tagged import RESULT, TaggedSet, corrections_of, notes_of
+from audit.deid.tagged import TaggedSet, corrections_of, notes_of
 from tests.pages.screen import keys, texts
 from tests.pages.test_deidentify import HOSTILE, NOTE, SAY, open_notes, paste, sides
 from tests.pages.test_deidentify_kept import made
@@ -86,22 +84,3 @@ def test_a_kept_note_is_corrected_once_names_are_shown_in_every_file() -> None:
     app.button(key=f"{key}_1_undo").click().run()
     assert not app.exception and corrections_of(one) == {}
     assert SAY.html("deidentify_measure_own") not in texts(app)
-
-
-def test_the_copy_of_each_note_is_said_beside_it() -> None:
-    one = made(n=2)
-    lines = [
-        {"doc_id": str(i), "status": status, "error_rate": rate, "unaligned": ["contact"] * i,
-         "tags": {"n_malformed": i}}
-        for i, (status, rate) in enumerate((("exact", 0.0), ("truncated", 0.125)))
-    ]  # fmt: skip
-    content = "".join(json.dumps(line) + "\n" for line in lines)
-    (one.path / RESULT / "copies.jsonl").write_text(content, "utf-8")
-    app = open_notes(tagged=one.tagged_id, note="1")
-    assert SAY.html("deidentify_copy_here", status=SAY.text("deidentify_copy_exact")) in texts(app)
-    assert SAY.text("deidentify_copy_unaligned", n="1") not in texts(app)
-    app = open_notes(tagged=one.tagged_id, note="2")
-    shown = texts(app)
-    assert SAY.text("deidentify_copy_rate", rate="12.5 %") in shown
-    assert SAY.text("deidentify_copy_unaligned", n="1") in shown
-    assert SAY.text("deidentify_copy_malformed", n="1") in shown

@@ -83,7 +83,7 @@ class GenerativeTagger:
         # White space is its own copy.
         pieces = [
             [
-                Piece(start=one.start, end=one.end, output=note.text[one.start : one.end])
+                Piece(one.start, one.end, note.text[one.start : one.end])
                 for one in pieces_of(
                     note.text, n_tokens=lambda text: len(text_ids(tokenizer, text)),
                     most=self.n_note, overlap=self.facts.overlap,
@@ -101,7 +101,7 @@ class GenerativeTagger:
             on_share=on_share,
         )  # fmt: skip
         for (own, i), answer in zip(places, answers, strict=True):
-            own[i] = own[i].with_(output=answer_text(tokenizer, answer))
+            own[i] = own[i]._replace(output=answer_text(tokenizer, answer))
         return tuple(
             read_pieces(note, own, labels=self.facts.labels)
             for note, own in zip(notes, pieces, strict=True)
