@@ -121,24 +121,39 @@ class Meter:
 class Stages:
     """Tells the progress of stages, one after the other, as that of the whole: each counts as one.
 
-    `listener` gets phases such as "hospital model: training"; how long the whole takes nobody
-    knows before, so no time is told.
+    `listener` gets phases such as "hospital model: training". The time left is that of the stage,
+    and for each stage behind it what one took so far; stages that were kept are not counted.
     """
 
     def __init__(self, names: Iterable[str], *, listener: ProgressListener) -> None:
         self._names, self._listener = list(names), listener
+        self._done, self._begun, self._took = 0.0, time.monotonic(), list[float]()
 
     def of(self, stage: str) -> ProgressListener:
         """Return the listener of one stage."""
-        return lambda progress: self._tell(f"{stage}: {progress.phase}", stage, progress.share)
+
+        def listen(progress: Progress) -> None:
+            left = progress.seconds_left
+            self._tell(f"{stage}: {progress.phase}", stage, share=progress.share, left=left)
+
+        return listen
 
     def finish(self, stage: str) -> None:
         """Count a stage as done."""
-        self._tell(stage, stage, 1.0)
+        took, self._begun = time.monotonic() - self._begun, time.monotonic()
+        if took >= _MIN_SECONDS:
+            self._took.append(took)
+        self._tell(stage, stage, share=1.0, left=0.0)
 
-    def _tell(self, phase: str, stage: str, share: float) -> None:
-        done = self._names.index(stage) + share
-        self._listener(Progress(phase, done, len(self._names), None))
+    def _tell(self, phase: str, stage: str, *, share: float, left: float | None) -> None:
+        at = self._names.index(stage)
+        self._done = max(self._done, at + share)
+        n_behind = len(self._names) - at - 1
+        if left is not None and n_behind:
+            whole = time.monotonic() - self._begun + left
+            took = self._took + ([whole] if share < 1 and whole >= _MIN_SECONDS else [])
+            left = left + n_behind * sum(took) / len(took) if took else None
+        self._listener(Progress(phase, self._done, len(self._names), left))
 
 
 def duration(seconds: float) -> str:

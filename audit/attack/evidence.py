@@ -127,7 +127,7 @@ def _made(
     arrays = dict(vars(found))
     source.store.put(key, arrays=arrays, meta={"kind": kind})
     seconds = time.monotonic() - started
-    if seconds >= _MIN_SECONDS:
+    if n_all and seconds >= _MIN_SECONDS:  # no name can be scored: no work was done
         n_parameters = sum(p.numel() for p in source.loaded.model.parameters())
         note_pace(
             source.store, kind, device=source.device, dtype=source.dtype,

@@ -37,19 +37,10 @@ from audit.models.tokenizer import build_tokenizer, refuse_unlike
 
 def pick_device(wanted: str) -> str:
     """Return the device to run on."""
-    if wanted not in ("auto", "cpu", "cuda"):
-        raise AuditError("is unknown.", where="device", do="Choose auto, cpu or cuda.")
     is_there = wanted != "cpu" and torch.cuda.is_available()
     if wanted == "cuda" and not is_there:
         raise AuditError("No CUDA device is available.", where="device", do="Choose auto or cpu.")
     return "cuda" if is_there else "cpu"
-
-
-_CLASSES = {
-    "bert": ("BertConfig", "BertForMaskedLM"),
-    "roberta": ("RobertaConfig", "RobertaForMaskedLM"),
-    "distilbert": ("DistilBertConfig", "DistilBertForMaskedLM"),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,22 +96,15 @@ def _read_weights(files: ModelFiles, *, dtype: torch.dtype) -> tuple[dict[str, T
     found = {current_name(name): tensor for name, tensor in tensors.items()}
     weights = {name: tensor.to(dtype) for name, tensor in found.items() if name in expected}
     for name, tensor in weights.items():
-        _refuse_non_finite(tensor, name=name, where=where)
+        # One pass without a copy: smallest and largest are NaN where any number is.
+        if not torch.isfinite(torch.stack(torch.aminmax(tensor))).all():
+            raise AuditError(
+                'The tensor "{name}" holds numbers that are not finite.',
+                where=where,
+                do="The training has diverged, the file is damaged, or the numbers need more bits.",
+                name=name,
+            )
     return weights, digest
-
-
-def _refuse_non_finite(tensor: Tensor, *, name: str, where: str) -> None:
-    # One pass without a copy: smallest and largest are NaN where any number is.
-    if not torch.isfinite(torch.stack(torch.aminmax(tensor))).all():
-        n_bad = int((~torch.isfinite(tensor)).sum())
-        raise AuditError(
-            '{n_bad} of {numel} numbers in the tensor "{name}" are not finite.',
-            where=where,
-            do="The training has diverged, the file is damaged, or the numbers need more bits.",
-            n_bad=n_bad,
-            numel=tensor.numel(),
-            name=name,
-        )
 
 
 def _fill_same(weights: dict[str, Tensor], *, config: ModelConfig, where: str) -> None:
@@ -147,20 +131,14 @@ def _build(
     config: ModelConfig, *, weights: dict[str, Tensor], dtype: torch.dtype, where: str
 ) -> nn.Module:
     """Make the module and copy the weights into its own memory."""
-    config_class, model_class = (getattr(transformers, c) for c in _CLASSES[config.architecture])
-    settings = config_class(**config.settings, attn_implementation="sdpa", use_cache=False)
-    settings.architectures = [model_class.__name__]
+    settings = transformers.AutoConfig.for_model(
+        config.architecture, **config.settings, attn_implementation="sdpa", use_cache=False
+    )
     # The module is born with random weights; the caller's random numbers stay untouched.
     with torch.random.fork_rng(devices=[]):
-        model: nn.Module = model_class(settings).to(dtype)
-    try:
+        model: nn.Module = transformers.AutoModelForMaskedLM.from_config(settings).to(dtype)
+    with refusing(_changed(where)):
         model.load_state_dict(weights, strict=True)
-    except RuntimeError:
-        raise _changed(where) from None
-    embedding = model.get_input_embeddings().weight  # type: ignore[operator]
-    head = model.get_output_embeddings().weight  # type: ignore[operator]
-    if (head is embedding) != config.is_tied:
-        raise AuditError("The head is not tied to the embedding as config.json says.", where=where)
     return model.eval()
 
 

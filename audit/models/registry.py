@@ -24,7 +24,6 @@ from audit.models.inspect import (
     model_digest,
     read_model_files,
     trained_models,
-    trained_name,
 )
 
 VARIABLE = "KART_AUDIT_MODELS"
@@ -39,14 +38,13 @@ class RegisteredModel:
     """A model in the list: either what it is, or why it cannot be loaded.
 
     `model_id` is the folder's label and the path under it, or "trained/" and the run's name;
-    `refusal` and `title` (of a model that was trained here) are "" where there is none.
+    `refusal` is "" where there is none.
     """
 
     model_id: str
     path: Path
     summary: ModelSummary | None
     refusal: Message
-    title: str = ""
 
 
 def list_models() -> tuple[RegisteredModel, ...]:
@@ -68,13 +66,10 @@ def model_path(text: str, *, where: str = "model") -> Path:
 
 
 def _inspected(model_id: str, path: Path) -> RegisteredModel:
-    title = trained_name(path) if model_id.startswith(f"{LABEL}/") else ""
     try:
-        return RegisteredModel(
-            model_id, path, inspect_model(path), refusal=Message(""), title=title
-        )
+        return RegisteredModel(model_id, path, inspect_model(path), refusal=Message(""))
     except AuditError as refused:
-        return RegisteredModel(model_id, path, None, refusal=refused.message, title=title)
+        return RegisteredModel(model_id, path, None, refusal=refused.message)
 
 
 def _found() -> Iterator[tuple[str, Path]]:

@@ -8,7 +8,6 @@ baseline: the loss of always answering with the words' frequencies, whatever sta
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -147,6 +146,18 @@ class TrainSettings(ScheduledSettings):
         """Tokens of notes in a row: all but [CLS] and [SEP]."""
         return self.n_tokens - 2
 
+    def refuse_longer(self, n_positions: int) -> None:
+        """Refuse rows that are longer than a model holds."""
+        if self.n_tokens > n_positions:
+            raise AuditError(
+                "Rows of {n_tokens} tokens are longer than the {n_positions} that this model "
+                "holds.",
+                where=WHERE,
+                do="Set `n_tokens` lower.",
+                n_tokens=self.n_tokens,
+                n_positions=n_positions,
+            )
+
     def n_rows(self, n_train_tokens: int) -> int:
         """Return how many rows an epoch has."""
         return n_train_tokens // self.n_inner
@@ -219,12 +230,10 @@ def read_losses(run_dir: Path) -> tuple[LossPoint, ...]:
 
 def append_point(run_dir: Path, point: LossPoint) -> None:
     """Add a point at the end of the log."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-    descriptor = os.open(run_dir / LOSSES, flags, 0o600)
-    try:
-        os.write(descriptor, point.written() + b"\n")
-    finally:
-        os.close(descriptor)
+    path = run_dir / LOSSES
+    path.touch(mode=0o600)
+    with path.open("ab") as file:
+        file.write(point.written() + b"\n")
 
 
 def cut_log(run_dir: Path, *, step: int) -> None:

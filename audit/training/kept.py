@@ -237,8 +237,8 @@ class PretrainTask(Task):
     @classmethod
     def kept(cls, question: Question) -> tuple[str, ...]:
         """Return the identifier of a kept model whose training was asked the same and is over."""
-        run_id, is_own = question.order["run_id"], question.order["out"] is None
-        return (run_id,) if is_own and (MODELS.place(run_id) / MODEL).is_dir() else ()
+        run_id, is_own = question.order.get("run_id", ""), not question.order.get("out")
+        return (run_id,) if is_own and (MODELS.home() / run_id / MODEL).is_dir() else ()
 
     def _identity(self) -> object:
         """Return what tells the notes apart: a kept corpus never changes, a file may."""
@@ -339,23 +339,15 @@ def notes_load(path: Path, *, n_notes: int, model: Path) -> NotesLoad:
         raise unreadable() from None
     found = [split(one, add_special_tokens=False, verbose=False) for one in prepared if one]
     n_tokens = sum(1 + sum(map(len, one["input_ids"])) for one in found)
-    if is_exact:
-        return NotesLoad(len(found), n_tokens, is_exact=True, free_share=free)
-    n_tokens = round(n_tokens * path.stat().st_size / sum(map(len, lines)))
-    return NotesLoad(n_notes, n_tokens, is_exact=False, free_share=free)
+    share = sum(map(len, lines)) / path.stat().st_size if lines else 1.0
+    return NotesLoad(len(found) if is_exact else n_notes, round(n_tokens / share), is_exact, free)
 
 
 def make_training_plan(
     settings: TrainSettings, *, parent: ModelSummary, load: NotesLoad
 ) -> TrainingPlan:
     """Return what a training will take."""
-    if settings.n_tokens > parent.config.n_positions:
-        raise AuditError(
-            "This model reads at most {n_positions} tokens at once.",
-            where="training settings",
-            do="Choose shorter rows.",
-            n_positions=parent.config.n_positions,
-        )
+    settings.refuse_longer(parent.config.n_positions)
     n_train = round(load.n_tokens * (1 - min(settings.held_out_share, load.free_share)))
     n_rows, n_steps = settings.n_rows(n_train), settings.steps(n_train)
     if not n_rows:

@@ -32,11 +32,10 @@ from audit.task import Record
 from audit.training.config import LoopSettings, LossPoint, append_point, cut_log, point_every
 
 TRAINING = "training.json"
-_CHECKPOINTS, _STEP, _N_KEPT = "checkpoint", re.compile(r"step-(\d+)"), 2
+_CHECKPOINTS, _N_KEPT = "checkpoint", 2
 _WEIGHTS, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 _MOST_SECONDS = 600.0
 """Longest time between two checkpoints: slow machines lose no hours."""
-_RESULTS = ("model", "tagger.json")
 _PLACE = ("device", "precision", "kernels")
 _FAST_BFLOAT16 = re.compile(r"^flags.*\b(?:avx512_bf16|amx_bf16)\b", re.MULTILINE)
 _CPU_FACTS = Path("/proc/cpuinfo")
@@ -172,16 +171,7 @@ class Learner(ABC):
         """Measure or keep the model after a step with a point; returns fields of `LossPoint`."""
         return {}
 
-    def units(self, step: int) -> dict[str, float]:
-        """Return the units of each phase that are done after a step."""
-        return {self.phase: float(step)}
-
-    def draw(self, step: int, number: int) -> None:
-        """Seed the dropout of a pass."""
-        torch.manual_seed(torch_seed(self.settings.seed, self.dropout, step, number))
-
-    def factor(self, step: int) -> float:
-        """Return the share of the highest learning rate in a step."""
+    def _rate_factor(self, step: int) -> float:
         return self.settings.rate_factor(step, n_steps=self.n_steps)
 
     def step(self, step: int) -> Tensor:
@@ -193,14 +183,14 @@ class Learner(ABC):
         self.optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), device=self.hardware.device)
         for number, rows in enumerate(self.passes(step)):
-            self.draw(step, number)
+            torch.manual_seed(torch_seed(self.settings.seed, self.dropout, step, number))
             loss = self.loss(rows)
             loss.backward()  # type: ignore[no-untyped-call]
             total += loss.detach()
         parameters = trained_parameters(self.model).values()
         norm = nn.utils.clip_grad_norm_(parameters, self.settings.clip)
         for group in self.optimizer.param_groups:
-            group["lr"] = group["highest_lr"] * self.factor(step)
+            group["lr"] = group["highest_lr"] * self._rate_factor(step)
         self.optimizer.step()
         return torch.stack([total, norm])
 
@@ -232,7 +222,8 @@ class Learner(ABC):
         _claim(folder, facts, result=result)
         self.folder, self._key = folder, str(facts["key"])
         if not (folder / result).exists():
-            meter = Meter(self.units(self.n_steps), listener=progress, should_stop=should_stop)
+            totals = {self.phase: float(self.n_steps)}
+            meter = Meter(totals, listener=progress, should_stop=should_stop)
             self._run(meter, on_point)
             self.finish()
         shutil.rmtree(folder / _CHECKPOINTS, ignore_errors=True)
@@ -241,8 +232,9 @@ class Learner(ABC):
         state = self._resumed()
         self._kept_at, self._began = state.seconds, time.monotonic() - state.seconds
         cut_log(self.folder, step=state.step or -1)
-        self._count(meter, 0, state.step, is_cached=True)
-        if not state.step:
+        if state.step:
+            meter.add(self.phase, state.step, is_cached=True)
+        else:
             on_point(self._point(0))
         for step in range(state.step + 1, self.n_steps + 1):
             with self._memory_watched():
@@ -253,7 +245,7 @@ class Learner(ABC):
             if step < self.n_steps and (is_late or step % self.settings.checkpoint_every == 0):
                 self._keep(step)
             try:
-                self._count(meter, step - 1, step)
+                meter.add(self.phase, 1)
             except AuditCancelled:
                 if step < self.n_steps:
                     self._keep(step)
@@ -264,12 +256,6 @@ class Learner(ABC):
         """Of training, those before a pause included."""
         return round(time.monotonic() - self._began, 3)
 
-    def _count(self, meter: Meter, before: int, step: int, *, is_cached: bool = False) -> None:
-        done = self.units(before)
-        for phase, units in self.units(step).items():
-            if units > done[phase]:
-                meter.add(phase, units - done[phase], is_cached=is_cached)
-
     def _point(self, step: int) -> LossPoint:
         loss = self._mean_loss()
         self._losses = []
@@ -277,7 +263,7 @@ class Learner(ABC):
             measured = self.measured(step)
         known = [value for value in measured.values() if value is not None]
         _refuse_no_number(all(map(math.isfinite, known)))
-        rate = self.settings.highest_rate * (self.factor(step) if step else 0)
+        rate = self.settings.highest_rate * (self._rate_factor(step) if step else 0)
         point = LossPoint(
             step=step, loss=loss, learning_rate=rate, seconds=self._seconds, **measured
         )
@@ -360,8 +346,7 @@ class Learner(ABC):
     def _checkpoints(self) -> list[Path]:
         """Return the checkpoints, the newest first."""
         found = (self.folder / _CHECKPOINTS).glob("step-*")
-        steps = {int(m[1]): one for one in found if (m := _STEP.fullmatch(one.name))}
-        return [steps[step] for step in sorted(steps, reverse=True)]
+        return sorted(found, key=lambda one: -int(one.name.removeprefix("step-")))
 
 
 def _refuse_no_number(is_number: bool) -> None:
@@ -378,7 +363,7 @@ def _claim(folder: Path, facts: Mapping[str, Any], *, result: str) -> None:
 
     When its result is there, it may be asked for on other hardware.
     """
-    if not any((folder / name).exists() for name in (TRAINING, *_RESULTS)):
+    if not any((folder / name).exists() for name in (TRAINING, result)):
         text = json.dumps(facts, ensure_ascii=True, indent=1, allow_nan=False)
         write_whole(folder / TRAINING, text.encode("ascii"))
         return

@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from audit.corpus.truth import read_listed
-from audit.errors import AuditError
 from audit.models.forward import exact_kernels, logits_at
 from audit.models.inspect import CONFIG_FILE, SINGLE_FILE, expected_shapes, read_model_files
 from audit.models.load import LoadedModel, load_model, pick_device
@@ -29,7 +28,7 @@ from audit.notes.read import open_notes
 from audit.progress import ProgressListener, StopQuestion
 from audit.rng import generator, torch_seed
 from audit.shelf import alone, now, whole_folder, write_whole
-from audit.training.config import WHERE, TrainSettings
+from audit.training.config import TrainSettings
 from audit.training.kept import (
     MODEL,
     MODELS,
@@ -204,14 +203,7 @@ def train(
     """Train a model, or go on with a training that was stopped or killed."""
     device, folder, settings = pick_device(task.device), task.folder, task.settings
     general = load_model(task.general, device=device)
-    if settings.n_tokens > general.n_positions:
-        raise AuditError(
-            "Rows of {n_tokens} tokens are longer than the {n_positions} that this model holds.",
-            where=WHERE,
-            do="Set `n_tokens` lower.",
-            n_tokens=settings.n_tokens,
-            n_positions=general.n_positions,
-        )
+    settings.refuse_longer(general.n_positions)
     with alone(folder), torch.random.fork_rng(), same_sums(device):
         tokens = tokenized(
             open_notes(task.notes_file, columns=dict(task.columns)),

@@ -231,12 +231,9 @@ def notes_digest(path: Path, *, on_bytes: Callable[[int], None] = lambda n: None
     try:
         if not path.is_dir():
             return fingerprint(path, on_bytes=on_bytes)
-        digest = hashlib.sha256()
-        for file in sorted(one for one in path.rglob("*.txt") if one.is_file()):
-            data = file.read_bytes()
-            digest.update(f"{file.relative_to(path)}\0{len(data)}\0".encode() + data)
-            on_bytes(len(data))
-        return digest.hexdigest()
+        files = sorted(one for one in path.rglob("*.txt") if one.is_file())
+        found = {str(one.relative_to(path)): fingerprint(one, on_bytes=on_bytes) for one in files}
+        return hashlib.sha256(json.dumps(found).encode()).hexdigest()
     except OSError as error:
         raise AuditError(
             "The notes cannot be read ({strerror}).", where="notes", strerror=error.strerror

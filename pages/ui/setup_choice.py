@@ -9,6 +9,7 @@ from typing import Any
 import streamlit as st
 
 from audit.errors import AuditError
+from audit.models.inspect import LABEL
 from audit.models.registry import RegisteredModel, find_model
 from audit.names.lists import ListLine, PassageLine
 from pages.ui import blocks, setup_cached
@@ -176,8 +177,8 @@ def model_name(say: Words, model_id: str) -> str:
     if folder.startswith("demo:"):
         return say.text("setup_demo_model", name=name, language=folder.removeprefix("demo:"))
     model = find_model(model_id, among=setup_cached.models())
-    if model is not None and model.title:
-        return say.text("setup_trained_model", title=model.title, run=name[:4])
+    if folder == LABEL and model is not None and model.summary is not None:
+        return say.text("setup_trained_model", title=model.summary.name, run=name[:4])
     return model_id
 
 

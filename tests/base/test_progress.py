@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from audit.errors import AuditCancelled
-from audit.progress import Meter, Progress
+from audit.progress import Meter, Progress, Stages
 
 
 class Clock:
@@ -124,3 +124,21 @@ def test_asked_to_stop_the_run_is_cancelled_at_the_next_unit(clock):
     with pytest.raises(AuditCancelled):
         meter.add("a", 1)  # within a tenth of a second nothing is told
     assert seen[-1].done == 1
+
+
+def test_stages_are_told_as_one_piece_of_work(clock):
+    told: list[Progress] = []
+    stages = Stages("abcd", listener=told.append)
+    for stage, seconds in (("a", 0), ("b", 10), ("c", 20)):  # the first was kept
+        clock.now += seconds
+        stages.of(stage)(Progress("reading", 1, 2, float(seconds)))
+        stages.of(stage)(Progress("reading", 1, 4, None))  # a second part of it begins
+        clock.now += seconds
+        stages.finish(stage)
+    stages.finish("d")
+    assert [p.phase for p in told[:4]] == ["a: reading", "a: reading", "a", "b: reading"]
+    assert [8 * p.share for p in told] == pytest.approx([1, 1, 2, 3, 3, 4, 5, 5, 6, 8])
+    # What is left of the stage, and what one takes for each behind it: 20 s, then 20 s and 40 s.
+    assert [p.seconds_left for p in told] == [
+        None, None, None, 10 + 2 * 20, None, 2 * 20, 20 + 30, None, 30, 0,
+    ]  # fmt: skip

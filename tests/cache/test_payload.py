@@ -89,17 +89,9 @@ def test_content_key_is_the_digest_of_kind_and_parts() -> None:
 
 
 def test_every_part_changes_the_content_key() -> None:
-    parts: list[dict[str, Any]] = [
-        {"a": 1},
-        {"a": 1.0},
-        {"a": True},
-        {"a": "1"},
-        {"a": None},
-        {"a": [1]},
-        {"b": 1},
-        {"a": 1, "b": None},
-        {},
-    ]
+    values = (1, 1.0, True, "1", None, [1])
+    parts: list[dict[str, Any]] = [{"a": value} for value in values]
+    parts += [{"b": 1}, {"a": 1, "b": None}, {}]
     keys = {content_key(kind, part) for kind in ("shard", "audit") for part in parts}
     assert len(keys) == 2 * len(parts)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -92,7 +93,10 @@ def test_a_hundred_megabytes_come_back(store: Store) -> None:
     assert np.array_equal(stored.arrays["a"], large)
 
 
-def test_a_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(StoreError, match="cannot be read or written"):
-        Store(tmp_path / "file" / "results")
+def test_a_file_in_the_place_of_the_directory_is_said_in_words(store: Store) -> None:
+    put(store, 1)
+    shutil.rmtree(store.directory)
+    store.directory.write_bytes(b"")
+    for wrong in (lambda: store.get(key_of(1)), lambda: Store(store.directory / "results")):
+        with pytest.raises(StoreError, match="cannot be read or written"):
+            wrong()

@@ -1,4 +1,4 @@
-"""Writers of a store: killed, many at once, in threads, and on a disk that is full."""
+"""Writers of a store: killed, many at once in threads and processes, and on a disk that is full."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ import pytest
 from cache.store import Store, StoreError
 from tests.cache.make_store import contents, quick_disk, store, value_files
 from tests.cache.make_values import is_right, put
-from tests.repository import REPOSITORY
+from tests.repository import REPOSITORY, many
 
 __all__ = ["quick_disk", "store"]
 WRITER = """
@@ -76,39 +77,6 @@ def test_a_killed_writer_costs_nothing_but_the_value_in_flight(
     assert len(set(n_found)) > 3  # the kills came at different moments
 
 
-def test_writers_of_the_same_keys_do_not_harm_each_other(tmp_path: Path, quick_disk: None) -> None:
-    n_values = 30
-    writers = [start_writer(tmp_path / "results", n_values=n_values) for _ in range(3)]
-    wrong = []
-    with Store(tmp_path / "results") as store:
-        while any(writer.poll() is None for writer in writers):
-            wrong += [n for n in range(n_values) if is_right(store, n) is False]
-        for writer in writers:
-            writer.communicate()
-            assert writer.returncode == 0
-        assert wrong == []
-        assert all(is_right(store, n) for n in range(n_values))
-        assert len(store.keys()) == n_values
-        assert store.n_corrupt == 0
-
-
-def test_threads_share_one_store(store: Store) -> None:
-    results: list[bool | None] = []
-
-    def work(start: int) -> None:
-        for n in range(start, start + 6):
-            put(store, n)
-            results.append(is_right(store, n))
-
-    threads = [threading.Thread(target=work, args=(start,)) for start in (0, 3, 6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert results == [True] * 18
-    assert len(store.keys()) == 12
-
-
 def test_a_full_disk_is_said_in_plain_words(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     put(store, 1)
 
@@ -161,3 +129,78 @@ def test_an_index_that_cannot_grow_is_not_taken_for_damaged(tmp_path: Path) -> N
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() in ("OperationalError", "Timeout")
+
+
+N_KEYS = 40
+# A job: it opens the store, keeps some values, and closes it.
+JOB = """
+import random, sys, time
+from pathlib import Path
+from tests.cache.make_values import do_not_wait_for_the_disk, put
+from cache.store import Store
+do_not_wait_for_the_disk()
+rng = random.Random(int(sys.argv[2]))
+end = time.monotonic() + float(sys.argv[3])
+while time.monotonic() < end:
+    with Store(Path(sys.argv[1])) as store:
+        for n in rng.sample(range(40), 5):
+            put(store, n)
+"""
+
+
+class Sessions:
+    """Six sessions of the app for some seconds: each draws page after page, each in a thread."""
+
+    def __init__(self, shown: Store, *, seconds: float) -> None:
+        self.shown = shown
+        self.troubles: list[str] = []
+        self.n_reruns = [0] * 6
+        self._end = time.monotonic() + seconds
+        threads = [threading.Thread(target=self._session, args=(n,)) for n in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _session(self, number: int) -> None:
+        rng = random.Random(number)
+        while time.monotonic() < self._end:
+            drawn = threading.Thread(target=self._rerun, args=(rng,))
+            drawn.start()
+            drawn.join()
+            self.n_reruns[number] += 1
+
+    def _rerun(self, rng: random.Random) -> None:
+        try:
+            self._look(self.shown, rng)
+            with Store(self.shown.directory) as asked:  # to see whether a question is answered
+                self._look(asked, rng)
+                put(asked, rng.randrange(N_KEYS))
+        except StoreError as error:
+            self.troubles.append(str(error))
+
+    def _look(self, store: Store, rng: random.Random) -> None:
+        if is_right(store, rng.randrange(N_KEYS)) is not True:
+            self.troubles.append("a value is not served")
+
+
+def test_reruns_beside_jobs_see_every_value(tmp_path: Path, quick_disk: None) -> None:
+    seconds = float(many(5))
+    with Store(tmp_path / "results") as shown:  # the app's own, which lives as long as the server
+        for n in range(N_KEYS):
+            put(shown, n)
+        jobs = [
+            subprocess.Popen(
+                [sys.executable, "-c", JOB, str(shown.directory), str(number), str(seconds)],
+                env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+            )
+            for number in range(3)
+        ]
+        sessions = Sessions(shown, seconds=seconds)
+        assert [job.wait(60) for job in jobs] == [0, 0, 0]
+        n = f"{len(sessions.troubles)} troubles in {sum(sessions.n_reruns)} reruns"
+        print(n)
+        assert sessions.troubles == [], f"{n}: {set(sessions.troubles)}"
+        assert min(sessions.n_reruns) > 0
+        assert shown.n_corrupt == 0
+        assert not (shown.directory / "quarantine").exists()

@@ -39,7 +39,7 @@ from audit.home import DEMO_HOSPITAL
 from audit.jobs.kinds import KINDS
 from audit.models.inspect import model_digest
 from audit.names.candidates import make_candidates
-from audit.progress import Progress, Stages
+from audit.progress import Progress
 from audit.report.published import published_tables
 from audit.report.report import AuditReport
 from audit.stats import wilson
@@ -131,17 +131,6 @@ def test_what_makes_another_question_and_what_another_training(tmp_path: Path) -
     assert task.with_(out=tmp_path / "other").question().digest != question.digest
     with pytest.raises(AuditError):
         task.with_(general=tmp_path).question()
-
-
-def test_stages_are_told_as_one_piece_of_work() -> None:
-    told: list[Progress] = []
-    progress = Stages("ab", listener=told.append)
-    progress.of("a")(Progress("reading", 1, 2, None))
-    progress.finish("a")
-    progress.of("b")(Progress("training", 1, 3, None))
-    progress.finish("b")
-    assert [p.phase for p in told] == ["a: reading", "a", "b: training", "b"]
-    assert [p.share for p in told] == pytest.approx([0.25, 0.5, 2 / 3, 1.0])
 
 
 MENTIONS = (25, 7, 3, 2, 2, 1, 1, 1, 1, 1)

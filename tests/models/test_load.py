@@ -177,8 +177,6 @@ def test_numbers_are_held_in_the_kind_asked_for_or_refused(copy: Path) -> None:
 def test_the_device_is_picked_or_refused() -> None:
     is_there = torch.cuda.is_available()
     assert (pick_device("cpu"), pick_device("auto")) == ("cpu", "cuda" if is_there else "cpu")
-    with pytest.raises(AuditError, match=r"is unknown\. Choose auto, cpu or cuda"):
-        pick_device("tpu")
     if not is_there:
         with pytest.raises(AuditError, match="No CUDA device is available"):
             pick_device("cuda")

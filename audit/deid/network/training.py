@@ -64,7 +64,7 @@ from audit.training.loop import (
     pick_precision,
 )
 
-TRAIN, MEASURE = "training the tagger", "measuring the tagger"
+TRAIN = "training the tagger"
 NO_TAG = -100
 """Stands where there is nothing to learn: white space, special tokens, padding."""
 LEARNED = np.dtype([("id", np.int32), ("kind", np.uint8), ("tag", np.int8), ("span", np.int32)])
@@ -300,10 +300,6 @@ class TokenLearner(Learner):
     def is_point(self, step: int) -> bool:
         """Also where the tagger is measured."""
         return step in self._measured_at or super().is_point(step)
-
-    def units(self, step: int) -> dict[str, float]:
-        """Return steps, and measurements until then."""
-        return {TRAIN: float(step), MEASURE: float(sum(at <= step for at in self._measured_at))}
 
     def measured(self, step: int) -> Mapping[str, float | None]:
         """Measure the tagger with a bias of 0, where it is time for it, and keep the best."""
