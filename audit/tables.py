@@ -195,7 +195,7 @@ def delimiter_of(text: str, *, what: str) -> str:
     # Bounded before anything is parsed: a header of a million columns never becomes a list.
     head = text[: MAX_HEADER_BYTES + 1]
     first_line = re.split("[\r\n]", head, maxsplit=1)[0]
-    if len(first_line.encode()) > MAX_HEADER_BYTES:
+    if len(first_line.encode(errors="surrogatepass")) > MAX_HEADER_BYTES:
         raise AuditError("The header is longer than 64 KB.", where="{subject}, row 1", subject=what)
     unquoted = re.sub('"[^"]*"', "", first_line)
     return max(",;\t", key=unquoted.count)
