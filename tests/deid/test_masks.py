@@ -174,7 +174,7 @@ def test_a_tiny_model_answers_for_real(tmp_path: Path) -> None:
     from tests.deid.generation.tiny_model import write_model
 
     directory = write_model(tmp_path / "m")
-    model = LocalModel(directory, max_new_tokens=6, n_batch=2)
+    model = LocalModel(directory, max_new_tokens=6)
     prompts = ["Ms. ___ is a much longer prompt", "a", "Hgb ___"]
     answers = model(prompts)
     assert len(answers) == 3 and any(answers)

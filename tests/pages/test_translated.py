@@ -79,9 +79,7 @@ def test_a_file_that_is_refused_and_remarks_on_rows() -> None:
     assert "氏名のリストの2行目：セルの数が 1 個で、見出しの 2 個と合いません。" in texts(app)
     data = b"first_name,last_name\nAnna,Smith\n\nAnna,Smith\n"
     app.file_uploader[0].upload("m.csv", data, "text/csv").run()
-    shown = texts(app)
-    assert "空の行のため、除きました。" in shown
-    assert "2行目と同じ氏名のため、除きました。" in shown
+    assert "2行目と同じ氏名のため、除きました。" in texts(app)
 
 
 def test_models_that_are_refused_and_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
