@@ -13,6 +13,7 @@ import numpy as np
 
 from audit.deid.matching import MISSED, SPURIOUS, Matches
 from audit.errors import AuditError
+from audit.foreign import refusing
 from audit.notes.spans import Span, TaggedDocument
 from audit.tables import write_table
 
@@ -130,15 +131,14 @@ def misses_csv(cases: Iterable[SpanCase]) -> str:
 
 def read_cases(folder: Path) -> tuple[SpanCase, ...]:
     """Return the cases of a kept score; AuditError where they cannot be read."""
-    try:
+    with refusing(AuditError("The spans of this score cannot be read.", where="score")):
         lines = (folder / SPANS).read_bytes().splitlines()
         if (folder / _OLDER_INDEX).is_file():
-            with np.load(folder / _OLDER_INDEX, allow_pickle=False) as older:
-                places = np.flatnonzero(older["criteria"] & _OLDER_BIT)
+            with (folder / _OLDER_INDEX).open("rb") as file:
+                older = np.load(file, allow_pickle=False)["criteria"]
+            places = np.flatnonzero(older & _OLDER_BIT)
             lines = [lines[place] for place in places.tolist()]
         return tuple(map(_read_case, lines))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        raise AuditError("The spans of this score cannot be read.", where="score") from None
 
 
 def _read_case(line: bytes) -> SpanCase:

@@ -41,7 +41,7 @@ from audit.deid.score import (
     score_summary,
     write_patients,
 )
-from audit.deid.tag import tag_notes
+from audit.deid.tag import CENSUS, tag_notes
 from audit.deid.tagged import TAGGED_SETS
 from audit.deid.taggers import KnownTagger, known_taggers, load_tagger
 from audit.errors import AuditError
@@ -215,8 +215,10 @@ class _Run:
                     annotated_notes(self.gold, what=GOLD), tagger=found, out=self.tags,
                     release=Release(), progress=contact.listen, should_stop=contact.should_stop,
                 )  # fmt: skip
-            told = {"name": found.name, "digest": found.digest}
-            return self.tags / TAGGED_SPANS, self.tags, told
+            # An earlier run may have tagged them with an older version of the tagger.
+            told = json.loads((self.tags / CENSUS).read_bytes())["tagger"]
+            tagger = {name: told[name] for name in ("name", "digest")}
+            return self.tags / TAGGED_SPANS, self.tags, tagger
         path = _path(source)
         if source.kind != TAGGED:
             return path, self.folder, {"name": "", "digest": ""}

@@ -250,6 +250,9 @@ def test_damaged_and_unknown_scores() -> None:
         (path / "spans.jsonl").write_bytes(content)
         with pytest.raises(AuditError, match="spans of this score cannot be read"):
             kept_cases(score_id)
+    (path / "spans.npz").write_bytes(b"PK\x03\x04 of an older version, cut off")
+    with pytest.raises(AuditError, match="spans of this score cannot be read"):
+        kept_cases(score_id)
     (path / "spans.jsonl").unlink()
     with pytest.raises(AuditError, match="damaged"):
         SCORES.get(score_id)
