@@ -146,6 +146,17 @@ def read_era(text: str) -> date:
     return date(first + year - 1, month, day)
 
 
+def test_eras_at_their_borders() -> None:
+    for day, era in (
+        (date(2019, 5, 1), ("令和", "R", 1)), (date(2019, 4, 30), ("平成", "H", 31)),
+        (date(1989, 1, 7), ("昭和", "S", 64)), (date(1926, 12, 24), ("大正", "T", 15)),
+        (date(1912, 7, 29), ("明治", "M", 45)),
+    ):  # fmt: skip
+        assert era_year(day) == era
+    with pytest.raises(ValueError, match="era"):
+        era_year(date(1860, 1, 2))
+
+
 def plain(day: date, form: str) -> str:
     return form.format(y=day.year, m=day.month, d=day.day, b=f"{day:%B}")
 

@@ -33,7 +33,6 @@ from audit.deid.tagged import (
     notes_of,
 )
 from audit.errors import AuditCancelled, AuditError
-from audit.home import HOME_VARIABLE
 from audit.notes.formats import read_files
 from audit.notes.read import open_notes
 from audit.notes.spans import Span, TaggedDocument, tagged
@@ -47,11 +46,6 @@ NOTES = (
 TEXT = "高橋健一は高橋病院へ。Ann saw Annual Ann; 高橋"
 LABEL = "identifier"
 QUASI = "quasi_identifier"
-
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
 
 
 def begun(tagged_id: str = ID, *, how: Release | None = None, title: str = "") -> TaggedSet:

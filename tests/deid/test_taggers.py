@@ -32,11 +32,6 @@ FLOORS = {"ja": 0.68, "en": 0.5}
 """Strict recall and precision: what the first shipped one reached, less a margin."""
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KART_AUDIT_HOME", str(tmp_path / "home"))
-
-
 def test_the_shipped_ones_come_first_and_are_what_they_say() -> None:
     found = taggers.known_taggers()
     assert [(one.tagger_id, one.kind, one.title, one.is_quick) for one in found] == [

@@ -321,8 +321,7 @@ def test_models_and_facts_that_do_not_fit_are_refused(folder: Path, tmp_path: Pa
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TaggerTask:
-    monkeypatch.setenv("KART_AUDIT_HOME", str(tmp_path / "home"))
+def asked(tmp_path: Path) -> TaggerTask:
     return order(tmp_path, write_model(tmp_path / "m"), **SHORT).with_(out=None)
 
 

@@ -328,8 +328,7 @@ def test_settings_are_checked_and_come_back() -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("KART_AUDIT_HOME", str(tmp_path / "home"))
+def place(tmp_path: Path) -> Path:
     (tmp_path / "gold.jsonl").write_text(write_jsonl(notes(24)), "utf-8")
     (tmp_path / "more.jsonl").write_text(write_jsonl(notes(30)[24:]), "utf-8")
     return tmp_path
