@@ -8,7 +8,6 @@ import os
 import random
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ TEXTS = {
     "note.v2": "Patient: ⟦I:John Smith⟧, seen on ⟦Q:04/11/2026⟧ by Dr. ⟦I:Alice Warren⟧.",
     "ward b%2": "Nothing personal stands here, <5 mg/dL.",
 }
-NOTES = {name: replace(marked(text, patient=None), doc_id=name) for name, text in TEXTS.items()}
+NOTES = {name: marked(text, patient=None, doc_id=name) for name, text in TEXTS.items()}
 
 
 def deid(*words: object) -> dict[str, Any]:
