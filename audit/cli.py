@@ -150,14 +150,20 @@ _SHOWN = {
 def told(result: Result) -> Iterator[str]:
     """Yield a result as a person reads it: values by name, and tables of what is alike.
 
-    What is nested deeper is for `--json`.
+    What is nested deeper is for `--json`, and so is what is said in another language.
     """
     for name, value in result.items():
         title = name.replace("_", " ")
         if records := _records(value):
             yield f"{title}:\n{_table(records, columns=_SHOWN.get(name, ()))}"
         elif isinstance(value, Mapping):
-            yield f"{title}: {', '.join(f'{key} {_cell(one)}' for key, one in value.items())}"
+            plain = {key: one for key, one in value.items() if pd.api.types.is_scalar(one)}
+            parts = (
+                f"{key} {_cell(one)}"
+                for key, one in plain.items()
+                if one is not None and not key.endswith("_ja")
+            )
+            yield f"{title}: {', '.join(parts)}"
         elif isinstance(value, list | tuple):
             yield f"{title}: {'; '.join(map(_cell, value))}"
         elif value not in (None, ""):
@@ -167,7 +173,8 @@ def told(result: Result) -> Iterator[str]:
 def _records(value: Any) -> list[Mapping[str, Any]]:
     """Return the rows of a value that is a table: a list of records, or records by a name."""
     if isinstance(value, Mapping):
-        return [{"": key} | one for key, one in value.items() if isinstance(one, dict)]
+        is_table = all(isinstance(one, dict) for one in value.values())
+        return [{"": key} | one for key, one in value.items()] if is_table else []
     rows = value if isinstance(value, list | tuple) else ()
     return [one for one in rows if isinstance(one, Mapping)]
 

@@ -111,11 +111,13 @@ def test_what_is_said_without_json_has_every_value_and_tables_of_what_is_alike()
     records = [{"name": "a", "n": 1, "deep": {"x": 1}}, {"name": "b", "n": 0.123456, "deep": {}}]
     said = "\n".join(
         told({"n_notes": 3, "none": None, "rows": records, "by": {"x": {"n": 1}, "y": {"n": 2}},
-              "counts": {"easy": 2}, "notes": ["One.", "Two."], "auc": 0.123456})
+              "counts": {"easy": 2}, "notes": ["One.", "Two."], "auc": 0.123456,
+              "audit": {"n": 2, "none": None, "said_ja": "二", "strata": {"easy": {"auc": 1}}}})
     )  # fmt: skip
     assert said.splitlines() == [
         "n notes: 3", "rows:", "name      n", "   a      1", "   b 0.1235", "by:", "   n", "x  1",
         "y  2", "counts: easy 2", "notes: One.; Two.", "auc: 0.1235",
+        "audit: n 2",
     ]  # fmt: skip
 
 
