@@ -446,7 +446,8 @@ def _found() -> Iterator[NoteFile]:
             if not Path(os.path.realpath(folder)).is_relative_to(top):
                 inside.clear()
                 continue
-            inside[:] = sorted(filter(_is_shown, inside))
+            inside[:] = sorted(name for name in filter(_is_shown, inside)
+                               if not (folder / name).is_symlink())  # fmt: skip
             files = {name: path.stat().st_size for name in sorted(filter(_is_shown, names))
                      if (path := folder / name).is_file() and not path.is_symlink()}  # fmt: skip
             tables = [name for name in files if _kind_of(name)]
