@@ -69,7 +69,7 @@ from audit.experiment.paper import (
     TRAINING,
     ExperimentTask,
 )
-from audit.foreign import decode_text
+from audit.foreign import decode_text, file_bytes
 from audit.home import DEMO_HOSPITAL, results_dir, stay_offline
 from audit.jobs import service
 from audit.jobs.here import answer_here
@@ -106,7 +106,7 @@ from audit.run import AuditTask
 from audit.shelf import whole_folder, write_private, write_whole
 from audit.stats import N_REPLICATES
 from audit.tables import read_table
-from audit.task import Device, Record, Task
+from audit.task import MAX_SEED, Device, Record, Task
 from audit.training.config import TrainSettings, largest_pass
 from audit.training.kept import MODEL, MODELS, PretrainTask, snapshot_name
 from audit.words import catalogue
@@ -141,23 +141,27 @@ _SHOWN = {
     "jobs": ("job_id", "created", "state", "share", "stage", "kind", "scenario", "label", "device",
              "n_before"),
     "audits": ("digest", "at", "scenario", "general", "hospital", "n_names", "verdict", "is_demo"),
-    "criteria": ("precision", "recall", "f1", "complete", "clean", "exact", "n_gold",
-                 "n_predicted"),
 }  # fmt: skip
 """What a table shows of long records."""
 
 
-def told(result: Result) -> Iterator[str]:
+def told(result: Result, *, within: str = "") -> Iterator[str]:
     """Yield a result as a person reads it: values by name, and tables of what is alike.
 
-    What is nested deeper is for `--json`.
+    What is nested in the rows of a table is for `--json`.
     """
     for name, value in result.items():
-        title = name.replace("_", " ")
+        title = within + name.replace("_", " ")
         if records := _records(value):
             yield f"{title}:\n{_table(records, columns=_SHOWN.get(name, ()))}"
+        elif isinstance(value, Mapping | list | tuple) and not value:
+            yield f"{title}: none"
         elif isinstance(value, Mapping):
-            yield f"{title}: {', '.join(f'{key} {_cell(one)}' for key, one in value.items())}"
+            flat = {key: one for key, one in value.items() if pd.api.types.is_scalar(one)}
+            if flat:
+                yield f"{title}: {', '.join(f'{key} {_cell(one)}' for key, one in flat.items())}"
+            nested = {key: one for key, one in value.items() if key not in flat}
+            yield from told(nested, within=f"{title}, ")
         elif isinstance(value, list | tuple):
             yield f"{title}: {'; '.join(map(_cell, value))}"
         elif value not in (None, ""):
@@ -167,9 +171,12 @@ def told(result: Result) -> Iterator[str]:
 def _records(value: Any) -> list[Mapping[str, Any]]:
     """Return the rows of a value that is a table: a list of records, or records by a name."""
     if isinstance(value, Mapping):
-        return [{"": key} | one for key, one in value.items() if isinstance(one, dict)]
-    rows = value if isinstance(value, list | tuple) else ()
-    return [one for one in rows if isinstance(one, Mapping)]
+        named = [one for one in value.values() if isinstance(one, Mapping)]
+        is_alike = len(named) == len(value) and len({frozenset(one) for one in named}) == 1
+        is_table = is_alike and any(map(pd.api.types.is_scalar, named[0].values()))
+        return [{"": key, **one} for key, one in value.items()] if is_table else []
+    listed = value if isinstance(value, list | tuple) else ()
+    return [one for one in listed if isinstance(one, Mapping)]
 
 
 def _cell(value: object) -> str:
@@ -265,6 +272,10 @@ def parsed(arguments: Sequence[object] | None = None) -> Given:
     """Return the command and what was given to it."""
     words = None if arguments is None else [str(word) for word in arguments]
     given = vars(parser().parse_args(words))
+    if not 0 <= given.get("seed", 0) <= MAX_SEED:
+        raise AuditError(
+            "must be a whole number from {low} to {high}.", where="seed", low=0, high=MAX_SEED
+        )
     return {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
 
 
@@ -367,7 +378,7 @@ def _answered(task: Task) -> tuple[str, ...]:
 
 def _bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return file_bytes(path)
     except OSError as error:
         raise AuditError(
             "Cannot be read ({strerror}).", where=path.name, strerror=error.strerror
@@ -943,6 +954,9 @@ def _token_settings(given: Given, *, usual: Given) -> TaggerSettings:
 
 
 _MAX_SHOWN = 20
+_MEASURED = (
+    "precision", "recall", "f1", "complete", "clean", "exact", "n_gold", "n_predicted",
+)  # fmt: skip
 
 
 def deid_score(
@@ -1045,7 +1059,7 @@ def _say_score(summary: ScoreSummary) -> None:
     for criterion, one in summary.criteria.items():
         labels = (*one.labels.items(), ("all labels", one.together))
         rows = [{criterion: label} | entry.plain() for label, entry in labels]
-        say(_table(rows, columns=(criterion, *_SHOWN["criteria"])))
+        say(_table(rows, columns=(criterion, *_MEASURED)))
 
 
 GROUPS = {

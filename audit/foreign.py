@@ -194,6 +194,15 @@ _FEW_BROKEN = 4
 _ESCAPE_SEQUENCE = re.compile(rb"\x1b[$(]")
 
 
+def file_bytes(path: Path) -> bytes:
+    """Return a file's bytes; of one that `decode_text` refuses as too large no more than shows it.
+
+    Raises `OSError`.
+    """
+    with path.open("rb") as file:
+        return file.read(MAX_FILE_BYTES + 1)
+
+
 def decode_text(data: bytes, *, what: str) -> tuple[str, str]:
     """Return the text of an uploaded file and the name of its encoding."""
     if not data:

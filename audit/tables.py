@@ -1,4 +1,4 @@
-"""Tables: CSV from and for people, read strictly and written so that no cell is a formula.
+"""Tables: CSV and JSONL from and for people, read strictly; CSV written without formulas.
 
 Comes in: bytes of a file somebody uploaded. Goes out: cells as text, nothing guessed: "NA", "None"
 and "007" stay what they are. Knows no names, no passages, no model.
@@ -11,11 +11,11 @@ import io
 import math
 import numbers
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from audit.errors import AuditError, Message
-from audit.foreign import decode_text
+from audit.foreign import decode_text, json_value
 from audit.stats import Estimate, Rate
 from audit.text import heading_key
 
@@ -144,6 +144,14 @@ class Table:
     encoding: str
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row: its number (the header is row 1) and its cells by the name of their column."""
+
+    row: int
+    cells: Mapping[str, str]
+
+
 def read_table(data: bytes, *, what: str) -> Table:
     """Read an uploaded CSV file: comma, semicolon or tab, every cell as text.
 
@@ -221,6 +229,43 @@ def csv_records(
             subject=what,
             number=number + 1,
         ) from None
+
+
+HALVES = re.compile("[\ud800-\udfff]")
+
+
+def is_whole(text: str) -> bool:
+    """Whether a text holds no NUL and no half character: a byte that did not fit, half a pair."""
+    return "\0" not in text and (text.isascii() or not HALVES.search(text))
+
+
+def json_records(lines: Iterator[str]) -> Iterator[Row | RowNote]:
+    """Go through the objects of a JSONL file; numbers become text, other values are left out."""
+    return (_json_record(line, row=row) for row, line in enumerate(lines, start=1) if line.strip())
+
+
+def _number_text(written: str) -> str | None:
+    if written.lstrip("-").isdecimal():
+        return written
+    value = float(written)
+    if not math.isfinite(value):
+        return written if "e" in written.lower() else None
+    return f"{value:.0f}" if value.is_integer() else str(value)
+
+
+def _json_record(line: str, *, row: int) -> Row | RowNote:
+    try:
+        found = json_value(line, refusal=AuditError("The line is not JSON."), number=_number_text)
+    except AuditError:
+        return RowNote(row, "The line is not JSON.")
+    if not isinstance(found, dict):
+        return RowNote(row, "The line is not a JSON object.")
+    cells = {key: value or "" for key, value in found.items() if isinstance(value, str | None)}
+    if any(len(cell) > MAX_FIELD_CHARS for cell in cells.values()):
+        return RowNote(row, "A text is longer than 1 MB.")
+    if not all(map(is_whole, cells.values())):
+        return RowNote(row, "The line holds a NUL or half a character.")
+    return Row(row, cells)
 
 
 def _header(record: Sequence[str], *, what: str) -> tuple[str, ...]:

@@ -133,7 +133,7 @@ def corpus(tree: Tree) -> Iterator[tuple[str, Any]]:
     """A corpus with canaries and lists, and the examination of it."""
     notes = notes_file(tree.place / "NOTEEVENTS.csv", n=900)
     out = tree.place / "corpus"
-    words = ("--seed", "3", "--canaries", "1,4", "--canary-names", "3", "--workers", "2")
+    words = ("--seed", "3", "--canaries", "1,4", "--canary-names", "3")
     yield "corpus", tree.call("corpus", "build", "--notes", str(notes), *words, "--out", str(out),
                               "--json")  # fmt: skip
     yield "corpus files", _files(out)

@@ -62,6 +62,7 @@ from audit.corpus.truth import (
     listed_notes,
 )
 from audit.errors import AuditError, Message
+from audit.foreign import file_bytes
 from audit.home import salted_digest
 from audit.names.candidates import Candidates
 from audit.names.controls import Accepts
@@ -238,7 +239,7 @@ class _Making:
             self._chosen = set(drawn.tolist())
         if order.register_file:
             try:
-                self._finder = MentionFinder(read_register(order.register_file.read_bytes()))
+                self._finder = MentionFinder(read_register(file_bytes(order.register_file)))
             except OSError:
                 raise AuditError(
                     "The file is not there or cannot be read.", where="register"

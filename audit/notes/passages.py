@@ -19,8 +19,7 @@ from dataclasses import astuple, dataclass
 from audit.errors import AuditError, Message
 from audit.foreign import decode_text
 from audit.notes.placeholders import find_name_slot
-from audit.notes.read import Row, json_records
-from audit.tables import MAX_ROWS, RowNote, read_table
+from audit.tables import MAX_ROWS, Row, RowNote, json_records, read_table
 from audit.text import MAX_NAME_CHARS, NameColumns, find_name_columns, heading_key
 
 MAX_TEXT_CHARS = 100_000

@@ -10,9 +10,7 @@ import codecs
 import gzip
 import importlib
 import io
-import math
 import os
-import re
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,9 +21,19 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from audit.errors import AuditError, Message
-from audit.foreign import ARCHIVES, SAVE_AS_UTF8, decode_text, json_value, refusing
+from audit.foreign import ARCHIVES, SAVE_AS_UTF8, decode_text, refusing
 from audit.home import DEMO_HOSPITAL, registered_folders
-from audit.tables import MAX_COLUMNS, MAX_FIELD_CHARS, RowNote, csv_records, delimiter_of
+from audit.tables import (
+    HALVES,
+    MAX_COLUMNS,
+    MAX_FIELD_CHARS,
+    Row,
+    RowNote,
+    csv_records,
+    delimiter_of,
+    is_whole,
+    json_records,
+)
 from audit.text import heading_key
 
 MAX_LINE_CHARS = 8_000_000
@@ -38,7 +46,6 @@ _MAX_RATIO = 100
 _RATIO_SLACK_CHARS = 64 << 20
 _MAX_NUL_SHARE = 0.02
 _FEW_BROKEN = 1000
-_HALF = re.compile("[\ud800-\udfff]")
 
 ByteListener = Callable[[int], None]
 
@@ -92,7 +99,7 @@ def encoding_of(head: bytes, *, what: str) -> str:
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or head.count(0) > _MAX_NUL_SHARE * len(head):
         raise AuditError("The file is UTF-16 or not text.", where=what, do=SAVE_AS_UTF8)
     text = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape").decode(head)
-    n_broken = len(_HALF.findall(text))
+    n_broken = len(HALVES.findall(text))
     n_good = len(text) - len(text.encode("ascii", errors="ignore")) - n_broken
     if n_broken > n_good:
         whole = head[: head.rfind(b"\n") + 1] or head
@@ -103,19 +110,6 @@ def encoding_of(head: bytes, *, what: str) -> str:
             if n_broken > max(1, len(text) // _FEW_BROKEN):
                 raise
     return "utf-8-sig"
-
-
-def is_whole(text: str) -> bool:
-    """Whether a text holds no NUL and no half character: a byte that did not fit, half a pair."""
-    return "\0" not in text and (text.isascii() or not _HALF.search(text))
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row: its number (the header is row 1) and its cells by the name of their column."""
-
-    row: int
-    cells: Mapping[str, str]
 
 
 def _csv_table(lines: Iterator[str]) -> tuple[tuple[str, ...], Iterator[tuple[int, list[str]]]]:
@@ -151,35 +145,6 @@ def _csv_rows(lines: Iterator[str]) -> Iterator[Row | RowNote]:
             yield RowNote(row, "The row holds a NUL character or bytes outside its encoding.")
         elif cells:
             yield Row(row, dict(zip(header, cells, strict=True)))
-
-
-def json_records(lines: Iterator[str]) -> Iterator[Row | RowNote]:
-    """Go through the objects of a JSONL file; numbers become text, other values are left out."""
-    return (_json_record(line, row=row) for row, line in enumerate(lines, start=1) if line.strip())
-
-
-def _number_text(written: str) -> str | None:
-    if written.lstrip("-").isdecimal():
-        return written
-    value = float(written)
-    if not math.isfinite(value):
-        return written if "e" in written.lower() else None
-    return f"{value:.0f}" if value.is_integer() else str(value)
-
-
-def _json_record(line: str, *, row: int) -> Row | RowNote:
-    try:
-        found = json_value(line, refusal=AuditError("The line is not JSON."), number=_number_text)
-    except AuditError:
-        return RowNote(row, "The line is not JSON.")
-    if not isinstance(found, dict):
-        return RowNote(row, "The line is not a JSON object.")
-    cells = {key: value or "" for key, value in found.items() if isinstance(value, str | None)}
-    if any(len(cell) > MAX_FIELD_CHARS for cell in cells.values()):
-        return RowNote(row, "A text is longer than 1 MB.")
-    if not all(map(is_whole, cells.values())):
-        return RowNote(row, "The line holds a NUL or half a character.")
-    return Row(row, cells)
 
 
 FIELDS = ("note_id", "patient_id", "admission_id", "category", "chart_time", "text")
@@ -481,7 +446,8 @@ def _found() -> Iterator[NoteFile]:
             if not Path(os.path.realpath(folder)).is_relative_to(top):
                 inside.clear()
                 continue
-            inside[:] = sorted(filter(_is_shown, inside))
+            inside[:] = sorted(name for name in filter(_is_shown, inside)
+                               if not (folder / name).is_symlink())  # fmt: skip
             files = {name: path.stat().st_size for name in sorted(filter(_is_shown, names))
                      if (path := folder / name).is_file() and not path.is_symlink()}  # fmt: skip
             tables = [name for name in files if _kind_of(name)]

@@ -166,7 +166,7 @@ def name_labels(names: Mapping[str, Sequence[Any]]) -> list[str]:
     """Return what each name of a report's table is called where it is not named.
 
     "P-0088" is row 88 of the auditor's own file, as a spreadsheet counts; "L-0131" has no row there
-    (typed, drawn, from a corpus, or in a report of an older version) and is `name_id` 131.
+    (drawn, from a corpus, or in a report of an older version) and is `name_id` 131.
     """
     name_ids = names["name_id"]
     rows = zip(name_ids, names.get("file_row") or [None] * len(name_ids), strict=True)

@@ -13,6 +13,7 @@ from audit.corpus.preview import Preview, Survey, preview, survey_head
 from audit.corpus.register import read_register
 from audit.corpus.truth import EXAMINATION
 from audit.errors import AuditError
+from audit.foreign import file_bytes
 from audit.home import data_home
 from audit.notes.read import VARIABLE, NoteFile, NoteSource, columns_of, list_note_files
 
@@ -87,7 +88,7 @@ def _preview(
     register: str,
     register_mark: str,
 ) -> Preview:
-    people = read_register(Path(register).read_bytes()) if register else None
+    people = read_register(file_bytes(Path(register))) if register else None
     return preview(Path(path), columns=dict(columns), number=number, seed=seed, register=people)
 
 

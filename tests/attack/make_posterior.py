@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from audit.attack.prompts import PosteriorTask, part_columns
+from audit.attack.prompts import PosteriorTask, Template, part_columns
 from audit.models.load import load_model
 from audit.names.spelling import PartPieces
 from audit.notes.passages import Passage
 from tests.reference_masking import make_task
+from tests.table_model import CLS, MASK, SEP, WORD
 
 RIGHT = " was seen by dr jones for pain."
 PASSAGES = (
@@ -47,17 +48,18 @@ def plain_pieces(ids: np.ndarray) -> PartPieces:
     return PartPieces(ids, n_pieces, roles, np.ones(len(ids), dtype=bool))
 
 
-def plain_task(*, templates: Any, kind_of_passage: Any, pieces: Any, **more: Any) -> PosteriorTask:
-    """A task of pieces made by hand."""
-    kind_of = list(kind_of_passage)
-    has_between = [bool(templates[kind_of.index(kind)].between) for kind in range(len(pieces))]
-    return PosteriorTask(
-        templates=templates,
-        kind_of_passage=np.asarray(kind_of_passage),
-        pieces=pieces,
-        part_columns=part_columns(pieces, has_between=has_between),
-        **more,
-    )
+def table_task(ids: Any, n_passages: int = 1, **changes: Any) -> PosteriorTask:
+    """A task of pieces made by hand, for a `TableModel` with its slots at 1 and 2."""
+    asked: dict[str, Any] = {
+        "templates": (Template((CLS,), (), (WORD, SEP)),) * n_passages,
+        "kind_of_passage": np.zeros(n_passages, int), "pieces": (plain_pieces(np.array(ids)),),
+        "n_listed": len(ids), "mask_id": MASK, "seed": 1, **changes,
+    }  # fmt: skip
+    kind_of = list(asked["kind_of_passage"])
+    kinds = range(len(asked["pieces"]))
+    has_between = [bool(asked["templates"][kind_of.index(kind)].between) for kind in kinds]
+    columns = part_columns(asked["pieces"], has_between=has_between)
+    return PosteriorTask(**asked, part_columns=columns)
 
 
 def posterior_sums(p: np.ndarray, log_p: np.ndarray) -> dict[str, np.ndarray]:

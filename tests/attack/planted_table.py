@@ -114,15 +114,23 @@ def table(
     )  # fmt: skip
 
 
+def parts_of(of_name: Any, is_last: Any, **known: Any) -> NameParts:
+    """Parts of one piece, all in the generator and equally frequent there, of no reference name."""
+    last = np.array(is_last, dtype=bool)
+    n = len(last)
+    fields: dict[str, Any] = {
+        "log_share": np.zeros(n), "n_pieces": np.ones(n, dtype=np.int64),
+        "is_known": np.ones(n, dtype=bool), "n_reference": np.zeros(n, dtype=np.int64),
+    }  # fmt: skip
+    return NameParts(of_name=np.array(of_name), is_last=last, **fields | known)
+
+
 def own_parts(n: int, n_reference: int) -> NameParts:
     """Every name's first and last part are its own: columns 0 to N - 1, then N to 2 N - 1."""
     n_names = n + n_reference
     columns = np.arange(2 * n_names)
-    return NameParts(
-        of_name=columns.reshape(2, n_names).T, log_share=np.zeros(2 * n_names),
-        n_pieces=np.ones(2 * n_names, dtype=np.int64), is_last=columns >= n_names,
-        is_known=np.ones(2 * n_names, dtype=bool), n_reference=(columns % n_names >= n) * 1,
-    )  # fmt: skip
+    of_name, n_held = columns.reshape(2, n_names).T, (columns % n_names >= n) * 1
+    return parts_of(of_name, columns >= n_names, n_reference=n_held)
 
 
 def judged(attack: AttackResult) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from scipy import stats
 from audit.attack.cohort import relabelling_test, smallest_detectable_auc
 from audit.attack.scores import NameParts
 from audit.names.candidates import Candidates, make_candidates
+from tests.attack.planted_table import parts_of
 
 # --- what a list could have shown -----------------------------------------------------------
 
@@ -45,23 +46,18 @@ def test_under_five_names_nothing_can_be_shown(m, n):
 # --- relabelling ----------------------------------------------------------------------------
 
 
-def parts_of(n_firsts: int, n_lasts: int, n_reference: int = 400) -> NameParts:
+def listed_parts(n_firsts: int, n_lasts: int, n_reference: int = 400) -> NameParts:
     """`n_firsts` + `n_lasts` listed parts, then as many of the reference controls as are asked."""
     is_last = [False] * n_firsts + [True] * n_lasts
     is_last += [False] * (n_reference // 2) + [True] * (n_reference // 2)
-    n_parts, n_listed = len(is_last), n_firsts + n_lasts
-    held = np.where(np.arange(n_parts) < n_listed, 0, 1)
-    return NameParts(
-        of_name=np.zeros((0, 2), dtype=np.int64), log_share=np.zeros(n_parts),
-        n_pieces=np.ones(n_parts, dtype=np.int64), is_last=np.array(is_last),
-        is_known=np.ones(n_parts, dtype=bool), n_reference=held,
-    )  # fmt: skip
+    held = (np.arange(len(is_last)) >= n_firsts + n_lasts) * 1
+    return parts_of(np.zeros((0, 2), dtype=np.int64), is_last, n_reference=held)
 
 
 def relabelled(seed: int, *, n_surnames: int, shift: float = 0.0, n: int = 199, m: int = 30):
     """m members with few surnames against 60 controls with surnames of their own."""
     rng = np.random.default_rng(seed)
-    parts = parts_of(m + 60, n_surnames + 60)
+    parts = listed_parts(m + 60, n_surnames + 60)
     evidence = rng.normal(size=len(parts.is_last))
     evidence[:m] += shift
     evidence[m + 60 : m + 60 + n_surnames] += shift

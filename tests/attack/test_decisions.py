@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -20,9 +20,7 @@ from audit.attack.decisions import (
     undecided_mask,
 )
 from audit.stats import benjamini_hochberg
-
-quick = settings(deadline=None, max_examples=40)
-values = st.integers(-5, 5).map(float)
+from tests.scored_lists import quick, values
 
 
 def as_arrays(columns):
@@ -61,14 +59,9 @@ def test_p_of_exchangeable_scores_is_super_uniform(ties):
 def test_fewer_than_200_comparable_controls_judge_nobody(n_controls, is_judged):
     scores = [*np.arange(float(n_controls)), math.nan, math.nan]
     decisions = decided(
-        [1e9],
-        standard_error=[0.0],
-        n_blocks=20,
-        group=[2],
-        is_member=[True],
-        reference_scores=scores,
-        reference_group=[2] * len(scores),
-    )
+        [1e9], standard_error=[0.0], n_blocks=20, group=[2], is_member=[True],
+        reference_scores=scores, reference_group=[2] * len(scores),
+    )  # fmt: skip
     assert decisions.decision.tolist() == ["flagged" if is_judged else "not judged"]
     assert np.isnan(decisions.q[0]) != is_judged
 
@@ -96,28 +89,19 @@ def test_critical_score_survives_rounding():
 @quick
 @given(
     st.lists(
-        st.tuples(
-            st.integers(-5, 9).map(float), st.integers(2, 3), st.sampled_from([True, None, False])
-        ),
-        min_size=1,
-        max_size=12,
+        st.tuples(st.integers(-5, 9), st.integers(2, 3), st.sampled_from([True, None, False])),
+        min_size=1, max_size=12,
     ),
-    st.integers(0, 200),
-    st.integers(0, 10_000),
-)
+    st.integers(0, 200), st.integers(0, 10_000),
+)  # fmt: skip
 def test_above_the_threshold_is_the_same_as_q_at_most_5_percent(rows, n_controls, seed):
     scores, lengths, truth = (list(column) for column in zip(*rows, strict=True))
     rng = np.random.default_rng(seed)
     decisions = decided(
-        scores,
-        standard_error=np.zeros(len(scores)),
-        n_blocks=20,
-        group=lengths,
-        is_member=truth,
-        reference_scores=rng.integers(-5, 8, n_controls),
-        reference_group=rng.integers(2, 4, n_controls),
-        min_controls=40,
-    )
+        scores, standard_error=np.zeros(len(scores)), n_blocks=20, group=lengths,
+        is_member=truth, reference_scores=rng.integers(-5, 8, n_controls),
+        reference_group=rng.integers(2, 4, n_controls), min_controls=40,
+    )  # fmt: skip
     tested = np.array([is_member is not False for is_member in truth])
     tested |= not tested.any()
     np.testing.assert_array_equal(decisions.point_flag[tested], decisions.q[tested] <= 0.05)
@@ -129,25 +113,16 @@ def test_above_the_threshold_is_the_same_as_q_at_most_5_percent(rows, n_controls
 def test_decisions_of_five_names():
     # 999 controls 1..999, four tested names (one is not scored, so m = 3) and a listed control.
     decisions = decided(
-        [2000.0, 1000.5, 500.0, math.nan, 3000.0],
-        standard_error=[1.0, 30.0, 1.0, 1.0, 1.0],
-        n_blocks=20,
-        group=[2] * 5,
-        is_member=[True, True, None, True, False],
-        reference_scores=np.arange(1.0, 1000.0),
-        reference_group=[2] * 999,
-    )
+        [2000.0, 1000.5, 500.0, math.nan, 3000.0], standard_error=[1.0, 30.0, 1.0, 1.0, 1.0],
+        n_blocks=20, group=[2] * 5, is_member=[True, True, None, True, False],
+        reference_scores=np.arange(1.0, 1000.0), reference_group=[2] * 999,
+    )  # fmt: skip
     np.testing.assert_allclose(decisions.p, [0.001, 0.001, 0.501, math.nan, 0.001], rtol=2e-3)
     # k = 2 of m = 3: p* = .0333, r = 33: the 33rd highest of 999 is 967, for the control too.
     assert decisions.threshold.tolist() == [967.0] * 5
     assert decisions.point_flag.tolist() == [True, True, False, False, True]
-    assert decisions.decision.tolist() == [
-        "flagged",
-        "flagged",
-        "not flagged",
-        "not scored",
-        "flagged",
-    ]
+    words = ["flagged", "flagged", "not flagged", "not scored", "flagged"]
+    assert decisions.decision.tolist() == words
     assert decisions.is_undecided.tolist() == [False, True, False, False, False]
 
 
@@ -156,10 +131,9 @@ def test_undecided_lies_within_t_standard_errors(n_blocks):
     t = float(stats.t.ppf(0.975, n_blocks - 1))
     mask = undecided_mask(
         [t - 0.01, t + 0.01, 0.01 - t, math.nan, 99.0, 5.0],
-        standard_error=[1, 1, 1, 1, math.nan, 1],
-        threshold=[0, 0, 0, 0, 0, math.inf],
+        standard_error=[1, 1, 1, 1, math.nan, 1], threshold=[0] * 5 + [math.inf],
         n_blocks=n_blocks,
-    )
+    )  # fmt: skip
     assert mask.tolist() == [True, False, True, False, True, False]
 
 
@@ -182,9 +156,8 @@ def test_held_out_threshold_of_two_halves_by_hand():
 def test_held_out_false_positive_rate_is_near_5_percent_on_average():
     rng = np.random.default_rng(0)
     is_member = np.arange(260) < 130
-    rates = [
-        held_out_threshold(rng.normal(size=260), is_member, seed=s).false_positive_rate
-        for s in range(200)
-    ]
+    counts = [held_out_threshold(rng.normal(size=260), is_member, seed=s) for s in range(200)]
     # 65 controls a half, 3 may be passed: the expected rate outside is 4 / 66 = .0606.
-    assert np.mean([rate.value for rate in rates]) == pytest.approx(4 / 66, abs=0.008)
+    assert np.mean([one.false_positive_rate.value for one in counts]) == pytest.approx(
+        4 / 66, abs=0.008
+    )

@@ -11,26 +11,13 @@ import pytest
 import torch
 
 from audit.attack import evidence, generation
-from audit.attack.generation import GeneratedShard, GenerationTask
-from audit.attack.prompts import PosteriorTask, Template
 from audit.errors import AuditCancelled, AuditError
 from audit.progress import Meter
-from tests.attack.make_posterior import plain_pieces, plain_task
-from tests.table_model import (
-    CLS,
-    MASK,
-    SEP,
-    SIDE_BY_SIDE,
-    WORD,
-    TableModel,
-    compatible_table,
-    random_table,
-)
+from tests.attack.make_documents import model_of, task_of
+from tests.attack.make_posterior import table_task
+from tests.table_model import CLS, MASK, SEP, SIDE_BY_SIDE, compatible_table, random_table
 
-TASK = GenerationTask(
-    prompt=SIDE_BY_SIDE, mask_id=MASK, multi_piece_parts=((0, 1),), seed=3,
-    n_steps=5, top_k=3,
-)  # fmt: skip
+TASK = task_of(SIDE_BY_SIDE, multi_piece_parts=((0, 1),), n_steps=5)
 
 
 @dataclass
@@ -51,7 +38,7 @@ class MemoryStore:
 
 def source_of(store: MemoryStore, *, digest: str = "one", total: float = 1e9, **changes):
     table = compatible_table() if digest == "one" else random_table(4)
-    loaded = SimpleNamespace(model=TableModel(table, slots=(1, 2)), digest=digest)
+    loaded = SimpleNamespace(model=model_of(table, SIDE_BY_SIDE), digest=digest)
     meter = Meter({"phase": total}, listener=lambda _: None, should_stop=lambda: False)
     source = evidence.Source(loaded, "cpu", "float32", store, meter, "phase")  # type: ignore[arg-type]
     return replace(source, **changes)
@@ -69,11 +56,6 @@ def made(monkeypatch):
 
     monkeypatch.setattr(generation, "generated_shard", counted)
     return shards
-
-
-def assert_equal(one: GeneratedShard, other: GeneratedShard) -> None:
-    for name, value in vars(one).items():
-        np.testing.assert_array_equal(value, getattr(other, name), err_msg=name)
 
 
 def test_more_documents_reuse_the_full_shards_that_exist(made):
@@ -128,11 +110,8 @@ def test_finished_shards_are_kept_when_a_run_is_stopped(made, monkeypatch):
     clock = iter(range(10**6))
     monkeypatch.setattr("audit.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
     store = MemoryStore()
-    meter = Meter(
-        {"phase": 400.0 * TASK.n_steps},
-        listener=lambda _: None,
-        should_stop=lambda: len(store.values) == 2,
-    )
+    phases, is_full = {"phase": 400.0 * TASK.n_steps}, lambda: len(store.values) == 2
+    meter = Meter(phases, listener=lambda _: None, should_stop=is_full)
     made.clear()
     with pytest.raises(AuditCancelled):
         evidence.collect(source_of(store, meter=meter), TASK, kind="generation", n_total=400)
@@ -140,7 +119,8 @@ def test_finished_shards_are_kept_when_a_run_is_stopped(made, monkeypatch):
     made.clear()
     resumed = evidence.collect(source_of(store), TASK, kind="generation", n_total=400)
     assert made == [2, 3]
-    assert_equal(whole, resumed)
+    for name, value in vars(whole).items():
+        np.testing.assert_array_equal(value, getattr(resumed, name), err_msg=name)
 
 
 @pytest.mark.parametrize(
@@ -160,23 +140,13 @@ def test_running_out_of_memory_is_said_with_what_to_do(monkeypatch, error):
 # --- scenario 2 ---
 
 
-def posterior_task(**changes) -> PosteriorTask:
-    pieces = plain_pieces(np.array([[[0], [1]], [[2], [0]]]))
-    task = plain_task(
-        templates=(Template((CLS,), (), (WORD, SEP)), Template((CLS,), (), (SEP, SEP))),
-        kind_of_passage=np.zeros(2, dtype=np.int64), pieces=(pieces,), n_listed=2, mask_id=MASK,
-        seed=1, micro_batch=50,
-    )  # fmt: skip
-    return replace(task, **changes)
-
-
 def test_posteriors_of_shards_are_joined_by_block_and_added_by_passage(monkeypatch):
+    store, task = MemoryStore(), table_task([[[0], [1]], [[2], [0]]], 2, micro_batch=50)
     monkeypatch.setattr(evidence, "INPUTS_PER_SHARD", 200)
-    store = MemoryStore()
-    parted = evidence.collect(source_of(store), posterior_task(), kind="posterior", n_total=500)
+    parted = evidence.collect(source_of(store), task, kind="posterior", n_total=500)
     assert len(store.values) == 3
     monkeypatch.setattr(evidence, "INPUTS_PER_SHARD", 1000)
-    whole = evidence.collect(source_of(store), posterior_task(), kind="posterior", n_total=500)
+    whole = evidence.collect(source_of(store), task, kind="posterior", n_total=500)
     assert len(store.values) == 4
     assert parted.n_inputs.tolist() == [1] * 40 + [5] * 72 + [20] * 5
     assert parted.passage_n_inputs.sum() == 500

@@ -120,29 +120,15 @@ def test_a_part_at_the_edge_of_the_document_is_not_found_beyond_it():
     assert (found.part_mass[:, 1] == 0).all()
 
 
-@dataclass
-class Bert:
-    model: nn.Module
-    task: GenerationTask
-    n_vocabulary: int
-
-
-@pytest.fixture(scope="module")
-def bert(tmp_path_factory):
-    loaded = load_model(make_bert(tmp_path_factory.mktemp("bert") / "bert", scale=0.3))
+def test_documents_of_a_real_model_equal_a_loop_over_documents(tmp_path):
+    loaded = load_model(make_bert(tmp_path / "bert", scale=0.3))
     ids = loaded.tokenizer.convert_tokens_to_ids
     mask, smith, son, plural = ids(["[MASK]", "smith", "##son", "##s"])
     prompt = (*ids(["[CLS]", "mr"]), mask, mask, mask, ids("was"), mask, mask, ids("[SEP]"))
-    task = GenerationTask(
-        prompt=prompt, mask_id=mask, seed=1, n_steps=15, top_k=20,
-        multi_piece_parts=((smith, son, plural), *product(range(5, 37, 2), repeat=2)),
-    )  # fmt: skip
-    return Bert(loaded.model, task, len(loaded.tokenizer))
-
-
-def test_documents_of_a_real_model_equal_a_loop_over_documents(bert):
+    parts = ((smith, son, plural), *product(range(5, 37, 2), repeat=2))
+    task = task_of(prompt, mask_id=mask, seed=1, n_steps=15, top_k=20, multi_piece_parts=parts)
     found = assert_equals_slow_loop(
-        bert.model, bert.task, n_documents=25, n_vocabulary=bert.n_vocabulary, atol=1e-4
+        loaded.model, task, n_documents=25, n_vocabulary=len(loaded.tokenizer), atol=1e-4
     )
     assert (found.part_mass.sum(axis=0) > 0).sum() > 100
 
@@ -150,18 +136,11 @@ def test_documents_of_a_real_model_equal_a_loop_over_documents(bert):
 # --- shards ---
 
 
-def both_sizes(model, task, n_vocabulary):
-    whole = generate(model, task, n_documents=300, n_shard=400)
-    small = {
-        shard: generate(model, task, n_documents=100, shard=shard, n_shard=100)
-        for shard in (2, 0, 1)  # in any order
-    }
-    return whole, [small[shard] for shard in range(3)]
-
-
 def test_what_is_generated_does_not_depend_on_shard_size_or_order():
     task = task_of(SIDE_BY_SIDE, n_steps=14, multi_piece_parts=((0, 1), (2, 1)))
-    whole, small = both_sizes(model_of(TABLES["incompatible"], SIDE_BY_SIDE), task, N_VOCABULARY)
+    model = model_of(TABLES["incompatible"], SIDE_BY_SIDE)
+    whole = generate(model, task, n_documents=300, n_shard=400)
+    small = {k: generate(model, task, n_documents=100, shard=k, n_shard=100) for k in (2, 0, 1)}
     for name in vars(whole):
-        joined = np.concatenate([getattr(shard, name) for shard in small])
+        joined = np.concatenate([getattr(small[k], name) for k in range(3)])
         np.testing.assert_array_equal(getattr(whole, name), joined, err_msg=name)

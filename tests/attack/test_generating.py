@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,21 +37,14 @@ def ids_of(text: str) -> list[int]:
     return [(*SPECIAL, *ALL_WORDS).index(token) for token in text.split()]
 
 
-@dataclass
-class Attacked:
-    """What an attack asks for, and what it makes of evidence that is given to it."""
-
-    task: GenerationTask
-    result: Any
-
-
 def attack(
     monkeypatch: pytest.MonkeyPatch,
     pair: ModelPair,
     settings: GenerationSettings,
     *,
     found: dict[str, GeneratedShard] | None = None,
-) -> Attacked:
+) -> Any:
+    """What an attack asks for, and what it makes of evidence that is given to it."""
     tasks: list[GenerationTask] = []
 
     def evidence_of(who: str, task: GenerationTask, *, kind: str, n_total: int) -> GeneratedShard:
@@ -69,7 +63,7 @@ def attack(
         request, pair, task, names=names, pool=POOL, sources=lambda who, kind: who
     )  # type: ignore[arg-type]
     assert tasks == [task, task]  # both models are asked the same
-    return Attacked(tasks[0], result)
+    return SimpleNamespace(task=task, result=result)
 
 
 def blank(task: GenerationTask, *, of_hospital: bool) -> GeneratedShard:
@@ -93,15 +87,13 @@ def test_the_default_prompt_is_that_of_the_paper(tmp_path, monkeypatch):
     base = ModelPair(general=loaded, hospital=loaded)
     task = attack(monkeypatch, base, GenerationSettings()).task
     tokens = base.general.tokenizer.convert_ids_to_tokens(list(task.prompt))
-    assert tokens == (
-        ["[CLS]", "service", ":", *["[MASK]"] * 5, "is", "a", "[MASK]", "year", "old"]
-        + ["[MASK]"] * 18
-        + ["[SEP]"]
-    )
+    assert tokens == [
+        "[CLS]", "service", ":", *["[MASK]"] * 5, "is", "a", "[MASK]", "year", "old",
+        *["[MASK]"] * 18, "[SEP]",
+    ]  # fmt: skip
     assert len(task.prompt) == 32
     assert task.prompt[:3] == (101, 2326, 1024)
-    assert (task.n_steps, task.top_k, task.temperature) == (500, 100, 1.0)
-    assert task.is_remasked
+    assert (task.n_steps, task.top_k, task.temperature, task.is_remasked) == (500, 100, 1.0, True)
     assert GenerationSettings().n_documents == 10_000
     assert task.sampled_positions.tolist() == [3, 4, 5, 6, 7, 10, *range(13, 31)]
 
@@ -167,8 +159,12 @@ def found(monkeypatch) -> dict[str, GeneratedShard]:
     }
 
 
-def test_masses_become_products_of_mass_per_document(pair, monkeypatch, found):
-    result = attack(monkeypatch, pair, GenerationSettings(n_documents=3), found=found).result
+@pytest.fixture
+def result(pair, monkeypatch, found) -> Any:
+    return attack(monkeypatch, pair, GenerationSettings(n_documents=3), found=found).result
+
+
+def test_masses_become_products_of_mass_per_document(result, found):
     for n_blocks, scores in ((2, result.scores), (1, result.after(1))):
         n = found["hospital"].n_documents[:n_blocks].sum()
         for who, prefix in (("hospital", ""), ("general", "general_")):
@@ -187,8 +183,8 @@ def test_masses_become_products_of_mass_per_document(pair, monkeypatch, found):
     assert result.block_counts.tolist() == [2, 1]
 
 
-def test_parts_in_one_name_or_several_have_the_mass_once(pair, monkeypatch, found):
-    parts = attack(monkeypatch, pair, GenerationSettings(n_documents=3), found=found).result.parts
+def test_parts_in_one_name_or_several_have_the_mass_once(result):
+    parts = result.parts
     # john smith, anna smithson; Xerxes cannot be spelled; mary jones, the reference control.
     assert parts.of_name.tolist() == [[0, 1], [2, 3], [-1, -1], [4, 5]]
     assert parts.is_last.tolist() == [False, True, False, True, False, True]
@@ -197,8 +193,7 @@ def test_parts_in_one_name_or_several_have_the_mass_once(pair, monkeypatch, foun
     assert parts.n_reference.tolist() == [0, 0, 0, 0, 1, 1]
 
 
-def test_what_is_shown_are_products_by_some_twenty_blocks(pair, monkeypatch, found):
-    result = attack(monkeypatch, pair, GenerationSettings(n_documents=3), found=found).result
+def test_what_is_shown_are_products_by_some_twenty_blocks(result, found):
     assert result.shown_counts.tolist() == result.block_counts.tolist() == [2, 1]
     for who, shard in found.items():
         mass = shard.mass / shard.n_documents[:, None]
@@ -217,8 +212,7 @@ def test_two_models_that_give_every_part_the_same_mass_are_refused(pair, monkeyp
         attack(monkeypatch, pair, settings, found=twice)
 
 
-def test_hits_are_shares_of_documents_and_reference_controls_have_none(pair, monkeypatch, found):
-    result = attack(monkeypatch, pair, GenerationSettings(n_documents=3), found=found).result
+def test_hits_are_shares_of_documents_and_reference_controls_have_none(result):
     expected = {
         # john smith, anna smithson, xerxes jones; the reference control is not sought
         "hits": [2 / 3, 2 / 3, 1 / 3],
@@ -230,14 +224,10 @@ def test_hits_are_shares_of_documents_and_reference_controls_have_none(pair, mon
         np.testing.assert_allclose(result.scores[name][0], shares, err_msg=name)
 
 
-def test_name_counts_are_reported_for_both_models(pair, monkeypatch, found):
-    result = attack(monkeypatch, pair, GenerationSettings(n_documents=3), found=found).result
-    general, hospital = result.details["general"], result.details["hospital"]
+def test_name_counts_are_reported_for_both_models(result):
+    general = {"first": 3, "last": 2, "first_last": 0, "last_first": 2}
+    hospital = {"first": 4, "last": 2, "first_last": 1, "last_first": 1}
     # Names of one piece only: "maryo" has two.
-    assert general["name_counts"] == {
-        "first": 3, "last": 2, "first_last": 0, "last_first": 2, "listed": 2, "n_documents": 3,
-    }  # fmt: skip
-    assert hospital["name_counts"] == {
-        "first": 4, "last": 2, "first_last": 1, "last_first": 1, "listed": 2, "n_documents": 3,
-    }  # fmt: skip
+    for who, counts in (("general", general), ("hospital", hospital)):
+        assert result.details[who]["name_counts"] == {**counts, "listed": 2, "n_documents": 3}
     assert result.documents["hospital"][1] == "anna smithson john"

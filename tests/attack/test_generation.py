@@ -52,8 +52,8 @@ def test_the_same_draws_serve_every_model():
     one = shard_draws(task, first=100, n_documents=150)
     again = shard_draws(task, first=100, n_documents=150)
     other = shard_draws(replace(task, seed=6), first=100, n_documents=150)
-    np.testing.assert_array_equal(one[0], again[0])
-    np.testing.assert_array_equal(one[1], again[1])
+    for draws, same in zip(one, again, strict=True):
+        np.testing.assert_array_equal(draws, same)
     assert (one[1] != other[1]).all()
     assert set(np.unique(one[0])) == {1, 3}
     assert one[1].shape == (10, 150)

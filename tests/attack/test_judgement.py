@@ -187,10 +187,8 @@ def test_the_table_of_mentions_by_hand() -> None:
     ) + make_candidates([("C0", "L"), ("C1", "L")], is_member=False, control_kind="easy")
     score = np.array([1.0, 5.0, 3.0, 2.0, 9.0, 7.0, 8.0, 9.0, 0.0, 4.0])
     rows = by_mentions(score > 6, names)
-    columns = [
-        (r["from"], r["to"], r["n_names"], r["flagged"]["n_hits"], r["flagged"]["n_total"])
-        for r in rows
-    ]
+    columns = [(r["from"], r["to"], r["n_names"], r["flagged"]["n_hits"], r["flagged"]["n_total"])
+               for r in rows]  # fmt: skip
     assert columns == [
         (1, 1, 2, 0, 2), (2, 2, 1, 0, 1), (3, 4, 1, 0, 1), (5, 9, 2, 2, 2), (10, None, 1, 1, 1),
     ]  # fmt: skip
@@ -282,11 +280,8 @@ def test_too_few_held_out_names_are_said_to_find_nobody(n_held_out: int, said: s
     record = found["details"]["canaries"]
     assert said in record["english"] and bool(record["scores"]) == bool(n_held_out)
     # Of patients there is nothing to say.
-    assert (found["measures"]["strata"], found["curve"], found["verdict"]["n_tested"]) == (
-        {},
-        [],
-        0,
-    )
+    said = (found["measures"]["strata"], found["curve"], found["verdict"]["n_tested"])
+    assert said == ({}, [], 0)
     assert set(found["details"]) == {"canaries"}
 
 

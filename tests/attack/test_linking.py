@@ -34,14 +34,11 @@ def shard_of(mean_log_p: Any, n_drawn: list[int]) -> PosteriorShard:
     return PosteriorShard(np.array([counts.sum()]), none, none, counts, mean * counts[:, None])
 
 
-def link(owners: list[Any], log_h: Any, log_g: Any, n_drawn: list[int]) -> dict[str, Any] | None:
-    found: Any = link_passages(
-        passages_of(owners),
-        candidates=NAMES,
-        hospital=shard_of(log_h, n_drawn),
-        general=shard_of(log_g, n_drawn),
-    )
-    return found
+def link(
+    owners: list[Any], log_h: Any, log_g: Any, n_drawn: list[int], *, names: Candidates = NAMES
+) -> Any:
+    shards = {"hospital": shard_of(log_h, n_drawn), "general": shard_of(log_g, n_drawn)}
+    return link_passages(passages_of(owners), candidates=names, **shards)
 
 
 def test_owners_are_found_by_name_or_by_row_whatever_case_and_width() -> None:
@@ -61,9 +58,7 @@ def test_ranks_by_hand() -> None:
         [0.5, 0.1, 0.3, 0.3, 0.4],  # row 2's: two are better, one is equal: rank 3.5
     ]
     found = link([0, ("Bert", "Bold"), 2], log_h, log_g, [4, 1, 3])
-    assert found is not None
-    assert found["n_passages"] == 3
-    assert found["n_names"] == 5
+    assert (found["n_passages"], found["n_names"]) == (3, 5)
     assert found["chance"] == {"top_1": 1 / 5, "top_5": 1.0, "median_rank": 3.0}
     for way in ("hospital_against_general", "hospital_alone"):
         assert found[way] == {"top_1": 1 / 3, "top_5": 1.0, "median_rank": 3.5}
@@ -79,10 +74,8 @@ def test_ranks_by_hand() -> None:
 def test_passages_without_owner_or_draw_and_owners_without_score_are_left_out() -> None:
     log = np.tile(np.array([-1.0, math.nan, -2.0, -3.0, -4.0]), (5, 1))
     found = link([0, None, 2, 1, 0], log, log * 0.5, [2, 2, 0, 2, 1])
-    assert found is not None
     assert [one["passage_id"] for one in found["rank_by_passage"]] == ["id0", "id4"]
-    assert found["n_passages"] == 2
-    assert found["n_names"] == 4  # names that can be scored
+    assert (found["n_passages"], found["n_names"]) == (2, 4)  # names that can be scored
     assert found["chance"]["top_1"] == 1 / 4
 
 
@@ -100,20 +93,13 @@ def test_ranks_equal_a_loop(log_h: list[list[float]], data: st.DataObject) -> No
         st.lists(st.lists(st.integers(-4, 0), min_size=5, max_size=5), min_size=n, max_size=n)
     )
     n_drawn = data.draw(st.lists(st.sampled_from([0, 1, 2, 4]), min_size=n, max_size=n))
-    ranks: dict[str, list[float]] = {
-        "hospital_against_general": [],
-        "hospital_alone": [],
-        "general_alone": [],
-    }
+    ways = ("hospital_against_general", "hospital_alone", "general_alone")
+    ranks: dict[str, list[float]] = {way: [] for way in ways}
     for p, owner in enumerate(owners):
         if owner is None or not n_drawn[p]:
             continue
-        fits = {
-            "hospital_against_general": [h - g for h, g in zip(log_h[p], log_g[p], strict=True)],
-            "hospital_alone": log_h[p],
-            "general_alone": log_g[p],
-        }
-        for way, fit in fits.items():
+        shift = [h - g for h, g in zip(log_h[p], log_g[p], strict=True)]
+        for way, fit in zip(ways, (shift, log_h[p], log_g[p]), strict=True):
             better = sum(x > fit[owner] for x in fit)
             as_good = sum(x == fit[owner] for k, x in enumerate(fit) if k != owner)
             ranks[way].append(1 + better + as_good / 2)
@@ -121,10 +107,10 @@ def test_ranks_equal_a_loop(log_h: list[list[float]], data: st.DataObject) -> No
     if not ranks["hospital_alone"]:
         assert found is None
         return
-    assert found is not None
     for way, expected in ranks.items():
-        assert found[way]["top_1"] == pytest.approx(sum(r <= 1 for r in expected) / len(expected))
-        assert found[way]["top_5"] == pytest.approx(sum(r <= 5 for r in expected) / len(expected))
+        for n_top in (1, 5):
+            share = sum(rank <= n_top for rank in expected) / len(expected)
+            assert found[way][f"top_{n_top}"] == pytest.approx(share)
         assert found[way]["median_rank"] == statistics.median(expected)
     by_passage = [one["rank"] for one in found["rank_by_passage"]]
     assert by_passage == ranks["hospital_against_general"]
@@ -132,14 +118,7 @@ def test_ranks_equal_a_loop(log_h: list[list[float]], data: st.DataObject) -> No
 
 def test_passages_of_planted_names_are_not_linked() -> None:
     names = make_candidates([("Mary", "Park"), ("Jane", "Gray")], is_member=True)
-    shards = (shard_of([[-1.0, -2.0], [-2.0, -1.0]], [1, 1]), shard_of([[-2.0, -2.0]] * 2, [1, 1]))
-
-    def linked(candidates: Candidates) -> int:
-        found = link_passages(
-            passages_of([0, 1]), candidates=candidates, hospital=shards[0], general=shards[1]
-        )
-        return 0 if found is None else int(str(found["n_passages"]))
-
-    assert linked(names) == 2
-    assert linked(replace(names, role=("", "canary"))) == 1
-    assert linked(replace(names, role=("canary", "canary"))) == 0
+    log = ([[-1.0, -2.0], [-2.0, -1.0]], [[-2.0, -2.0]] * 2)
+    for roles, n_linked in ((("", ""), 2), (("", "canary"), 1), (("canary", "canary"), 0)):
+        found = link([0, 1], *log, [1, 1], names=replace(names, role=roles))
+        assert (found["n_passages"] if found else 0) == n_linked

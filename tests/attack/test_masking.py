@@ -103,13 +103,6 @@ def numbers(report: AuditReport, column: str) -> list[float]:
     return [math.nan if x is None else float(x) for x in report.names[column]]
 
 
-COLUMNS = (
-    "name_id", "first_name", "last_name", "is_member", "control_kind", "n_pieces", "score",
-    "standard_error", "p_value", "q_value", "decision", "hospital_posterior", "general_posterior",
-    "difference", "log_ratio", "mean_log_ratio",
-)  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def report(folders: dict[str, Path], store: Store) -> AuditReport:
     return run_audit(request_of(folders), store=store)

@@ -59,13 +59,10 @@ def test_counts_and_rates_equal_sklearns(rows: list[tuple[bool, bool]]) -> None:
     assert table.accuracy.value == pytest.approx(accuracy_score(is_member, flagged))
     assert table.false_positive_rate.value == pytest.approx(fp / (fp + tn) if fp + tn else math.nan,
                                                             nan_ok=True)  # fmt: skip
-    for ours, theirs in (
-        (table.recall.value, recall_score),
-        (table.precision.value, precision_score),
-        (table.f1, f1_score),
-    ):
-        expected = theirs(is_member, flagged, zero_division=np.nan)
-        assert ours == pytest.approx(expected, nan_ok=True)
+    ours = [table.recall.value, table.precision.value, table.f1]
+    theirs = [score(is_member, flagged, zero_division=np.nan)
+              for score in (recall_score, precision_score, f1_score)]  # fmt: skip
+    assert ours == pytest.approx(theirs, nan_ok=True)
 
 
 def test_f1_interval_equals_a_plain_bootstrap_over_names() -> None:
@@ -135,12 +132,8 @@ def test_every_ranking_is_that_of_its_own_rows() -> None:
     strata = membership_metrics(attack, seed=1)["strata"]
     assert list(strata) == ["all", "easy", "hard"]
     for kind, stratum in strata.items():
-        rows = np.array(
-            [
-                t is True or (t is False and kind in ("all", k))
-                for t, k in zip(attack.listed.is_member, attack.listed.control_kind, strict=True)
-            ]
-        )
+        told = zip(attack.listed.is_member, attack.listed.control_kind, strict=True)
+        rows = np.array([t is True or (t is False and kind in ("all", k)) for t, k in told])
         truth = np.array([t is True for t in attack.listed.is_member])[rows]
         assert (stratum["n_members"], stratum["n_controls"]) == (40, (~truth).sum())
         assert list(stratum["scores"]) == ["difference", "residual"]
@@ -181,10 +174,8 @@ def test_unscored_names_are_left_out_of_scores_and_counted() -> None:
 
 def test_long_lists_have_fewer_replicates_but_for_the_two_that_are_read_first() -> None:
     stratum = membership_metrics(a_list(2000, 1000, 1000), seed=1)["strata"]["all"]
-    n_of = {
-        name: one.n_replicates for name, one in (stratum["scores"] | stratum["baselines"]).items()
-    }
-    assert n_of == {
+    rankings = stratum["scores"] | stratum["baselines"]
+    assert {name: one.n_replicates for name, one in rankings.items()} == {
         "residual": 2000, "difference": 500, "general_alone": 2000, "popularity": 500,
     }  # fmt: skip
 

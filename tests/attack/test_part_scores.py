@@ -24,6 +24,7 @@ from audit.attack.scores import (
 )
 from audit.names.candidates import make_candidates
 from audit.names.pools import NamePool
+from tests.attack import planted_table
 from tests.reference_masking import PART_SCORES, part_scores, studentised
 
 quick = settings(deadline=None, max_examples=60)
@@ -35,13 +36,10 @@ def parts_of(n: int, *, seed: int = 0, n_unknown: int = 0, roles: int = 2) -> Na
     is_last = np.arange(n) % roles == 1
     is_known = np.arange(n) < n - n_unknown
     second = [k + 1 if roles == 2 and k + 1 < n else -1 for k in range(0, n, roles)]
-    return NameParts(
-        of_name=np.array(list(zip(range(0, n, roles), second, strict=True))),
-        log_share=rng.normal(-7, 2, size=n),
-        n_pieces=rng.integers(1, 4, size=n),
-        is_last=is_last,
-        is_known=is_known,
-        n_reference=is_known.astype(np.int64),
+    return planted_table.parts_of(
+        list(zip(range(0, n, roles), second, strict=True)), is_last,
+        log_share=rng.normal(-7, 2, size=n), n_pieces=rng.integers(1, 4, size=n),
+        is_known=is_known, n_reference=is_known.astype(np.int64),
     )  # fmt: skip
 
 
@@ -155,15 +153,9 @@ def test_scores_of_names_equal_the_slow_reference(n: int) -> None:
 def test_parts_are_described_by_what_the_generator_says_of_them() -> None:
     pool = NamePool("en_US", ("Ann", "Bo", "Cy"), ("Lee", "Hill"), (0.6, 0.3, 0.1), (0.75, 0.25))
     names = make_candidates(
-        [
-            ("ANN", "Lee"),
-            ("Zoe", "Lee"),
-            ("", "Quux"),
-            ("Ann", "Hill"),
-            ("Bo", "Lee"),
-            ("Cy", "Ann"),
-        ]
-    )
+        [("ANN", "Lee"), ("Zoe", "Lee"), ("", "Quux"), ("Ann", "Hill"), ("Bo", "Lee"),
+         ("Cy", "Ann")]
+    )  # fmt: skip
     columns = np.array([(0, 1), (2, 1), (-1, 3), (0, 4), (5, 1), (-1, -1)])
     n_pieces = np.array([(1, 2), (3, 2), (0, 4), (1, 1), (2, 2), (9, 9)])
     parts = name_parts(names, columns=columns, n_pieces=n_pieces, pool=pool, n_listed=3)
@@ -186,14 +178,10 @@ def a_table(residual: list[float], n_reference: int = 99) -> tuple[np.ndarray, N
     n_listed, n_parts = len(residual), len(residual) + 2 * n_reference
     references = np.arange(1.0, n_reference + 1)
     place = np.arange(n_parts)
-    return np.concatenate([residual, references, references]), NameParts(
-        of_name=place[:n_listed].reshape(-1, 2),
-        log_share=np.zeros(n_parts),
-        n_pieces=np.ones(n_parts, dtype=np.int64),
-        is_last=np.where(place < n_listed, place % 2 == 1, place >= n_listed + n_reference),
-        is_known=np.ones(n_parts, dtype=bool),
-        n_reference=(place >= n_listed) * 1,
-    )
+    is_last = np.where(place < n_listed, place % 2 == 1, place >= n_listed + n_reference)
+    of_name, held = place[:n_listed].reshape(-1, 2), (place >= n_listed) * 1
+    parts = planted_table.parts_of(of_name, is_last, n_reference=held)
+    return np.concatenate([residual, references, references]), parts
 
 
 def test_limits_are_what_one_reference_part_in_twenty_passes():

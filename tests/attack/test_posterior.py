@@ -19,7 +19,7 @@ from audit.attack.posterior import PosteriorShard, chain_shard, draw_inputs, pos
 from audit.attack.prompts import PosteriorTask, Template, layouts
 from audit.models.load import load_model
 from audit.notes.passages import Passage
-from tests.attack.make_posterior import NAMES, PASSAGES, RIGHT, plain_pieces, plain_task, task_of
+from tests.attack.make_posterior import NAMES, PASSAGES, RIGHT, plain_pieces, table_task, task_of
 from tests.models.make_models import make_bert, make_distilbert, make_japanese_bert, make_roberta
 from tests.reference_masking import (
     Name,
@@ -29,6 +29,7 @@ from tests.reference_masking import (
     log_product,
     plain_model,
 )
+from tests.table_model import JOINT, TableModel, compatible_table
 
 SHARDS: dict[str, Callable[..., PosteriorShard]] = {
     "inputs": partial(posterior_shard, device="cpu"),
@@ -145,48 +146,15 @@ def test_reference_controls_have_evidence_of_their_parts_and_not_of_their_whole(
 
 # --- a table in which the two parts depend on each other ---
 
-JOHN, MARY, SMITH, JONES = 5, 6, 7, 8
-MASK, N_VOCABULARY = 4, 10
-JOINT = {(JOHN, SMITH): 0.49, (MARY, JONES): 0.49, (JOHN, JONES): 0.01, (MARY, SMITH): 0.01}
-
-
-class Table(torch.nn.Module):
-    """A model that gives the conditionals of `JOINT` at positions 1 (first) and 2 (last)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.base_model = TableBody()
-        self.cls = torch.nn.Identity()
-
-
-class TableBody(torch.nn.Module):
-    def forward(self, input_ids: torch.Tensor) -> Any:
-        class Output:
-            last_hidden_state = torch.full((*input_ids.shape, N_VOCABULARY), 1e-9)
-
-        for row, ids in enumerate(input_ids.tolist()):
-            for (first, last), p in JOINT.items():
-                if ids[2] in (MASK, last):
-                    Output.last_hidden_state[row, 1, first] += p
-                if ids[1] in (MASK, first):
-                    Output.last_hidden_state[row, 2, last] += p
-        Output.last_hidden_state = Output.last_hidden_state.log()
-        return Output
-
-
-def table_task(ids: Any, n_passages: int = 1, *, seed: int = 1, **more: Any) -> PosteriorTask:
-    asked = {"pieces": (plain_pieces(np.array(ids)),), "kind_of_passage": np.zeros(n_passages, int)}
-    return plain_task(
-        templates=(Template((2,), (), (3,)),) * n_passages, n_listed=len(ids), mask_id=MASK,
-        seed=seed, **asked | more,
-    )  # fmt: skip
+TABLE = TableModel(compatible_table(), slots=(1, 2))
 
 
 def test_a_recombined_name_is_told_from_a_real_one_by_chain_and_not_by_product() -> None:
-    task = table_task([[[f], [last]] for f, last in JOINT])
-    product, chain = (run(Table(), task, 10, kind=kind) for kind in SHARDS)
-    np.testing.assert_allclose(product.sum_p, [[0.25] * 4] * 10, rtol=1e-5)
-    np.testing.assert_allclose(chain.sum_p, [list(JOINT.values())] * 10, rtol=1e-5)
+    task = table_task([[[first], [last]] for first in range(3) for last in range(3)])
+    product, chain = (run(TABLE, task, 10, kind=kind) for kind in SHARDS)
+    marginals = np.outer(JOINT.sum(axis=1), JOINT.sum(axis=0))
+    np.testing.assert_allclose(product.sum_p, [marginals.ravel()] * 10, rtol=1e-5)
+    np.testing.assert_allclose(chain.sum_p, [JOINT.ravel()] * 10, rtol=1e-5)
     np.testing.assert_allclose(chain.sum_log_p, np.log(chain.sum_p), rtol=1e-5)
 
 
@@ -194,11 +162,11 @@ def test_a_recombined_name_is_told_from_a_real_one_by_chain_and_not_by_product()
 def test_a_name_unknown_in_one_kind_of_passage_is_nan_even_if_that_kind_is_not_drawn(
     kind: str,
 ) -> None:
-    ids = [[[JOHN], [SMITH]], [[JOHN], [JONES]]]
+    ids = [[[0], [1]], [[0], [2]]]
     known = plain_pieces(np.array(ids))
     partly = replace(known, is_known=np.array([True, False]))
     task = table_task(ids, 2, pieces=(known, partly), kind_of_passage=np.array([0, 1]))
-    found = run(Table(), task, 1, kind=kind)
+    found = run(TABLE, task, 1, kind=kind)
     assert task.part_columns.tolist() == [[0, 1], [-1, -1]]
     assert sorted(found.passage_n_inputs.tolist()) == [0, 1]
     for table in (found.sum_p, found.passage_sum_log_p):
@@ -214,10 +182,7 @@ def test_names_of_equal_total_share_a_layout_only_where_nothing_stands_between()
     pieces = replace(plain_pieces(ids), is_known=np.array([True, True, True, True, False]))
 
     def task_between(between: tuple[int, ...]) -> PosteriorTask:
-        return plain_task(
-            templates=(Template((2,), between, (3,)),), kind_of_passage=[0], pieces=(pieces,),
-            n_listed=5, mask_id=4, seed=1,
-        )  # fmt: skip
+        return table_task(ids, pieces=(pieces,), templates=(Template((2,), between, (3,)),))
 
     grouped = [{g.n_pieces: g.listed.tolist() for g in layouts(task_between(between), 0)}
                for between in ((), (9,))]  # fmt: skip
@@ -305,18 +270,6 @@ def test_the_mean_with_dropout_is_the_references(folder: Path) -> None:
     assert abs(sample.mean() - without) > 5 * error  # dropout moves the mean by more than that
 
 
-def test_one_shard_or_two_give_the_same_sums_without_dropout(folder: Path) -> None:
-    task = task_of(folder, is_dropout_on=False)
-    whole, parts = run(folder, task, 150), [run(folder, task, n, shard=k)
-                                            for k, n in ((0, 100), (1, 50))]  # fmt: skip
-    for field in ("n_inputs", "sum_p", "sum_log_p"):
-        joined = np.concatenate([getattr(part, field) for part in parts])
-        np.testing.assert_allclose(getattr(whole, field), joined, rtol=1e-6)
-    for field in ("passage_n_inputs", "passage_sum_log_p"):
-        added = sum(getattr(part, field) for part in parts)
-        np.testing.assert_allclose(getattr(whole, field), added, rtol=1e-6)
-
-
 @pytest.mark.parametrize("is_dropout_on", [True, False])
 def test_ticks_count_the_rows_of_every_pass(folder: Path, is_dropout_on: bool) -> None:
     task = task_of(folder, PASSAGES[:2], NAMES[:5], is_dropout_on=is_dropout_on, micro_batch=4)
@@ -334,7 +287,7 @@ def test_ticks_count_the_rows_of_every_pass(folder: Path, is_dropout_on: bool) -
 
 
 def drawn(n: int, first: int = 0, *, n_passages: int = 50, seed: int = 3, **more: Any) -> Any:
-    task = table_task([[[5], [6]]], n_passages, seed=seed)
+    task = table_task([[[0], [1]]], n_passages, seed=seed)
     return [block.tolist() for block in draw_inputs(task, first=first, n_inputs=n, **more)]
 
 

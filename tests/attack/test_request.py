@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -22,7 +23,9 @@ from audit.attack.question import (
 from audit.errors import AuditError
 from audit.names.candidates import Candidates, make_candidates
 from audit.notes.passages import read_passages
-from tests.models.make_models import make_bert
+from tests.small_audit import Models, models
+
+__all__ = ["models"]
 
 NAMES = make_candidates(
     [("Mary", "Smith"), ("", "佐藤")], is_member=True, n_mentions=[3, None]
@@ -42,16 +45,9 @@ OTHER: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("models")
-    return {name: make_bert(folder / name, seed=seed)
-            for seed, name in enumerate(("general", "hospital", "other"))}  # fmt: skip
-
-
-def request_of(folders: dict[str, Path], scenario: int = 1, **changes: Any) -> AuditRequest:
+def request_of(models: Models, scenario: int = 1, **changes: Any) -> AuditRequest:
     request = AuditRequest(
-        scenario_number=scenario, general=folders["general"], hospital=folders["hospital"],
+        scenario_number=scenario, general=models.general, hospital=models.hospital,
         candidates=NAMES, passages=PASSAGES,
     )  # fmt: skip
     return request.with_(**changes)
@@ -63,10 +59,10 @@ def digest(request: AuditRequest) -> str:
 
 @pytest.mark.parametrize("scenario", [1, 2])
 def test_every_part_of_a_question_changes_its_digest_and_nothing_else_does(
-    folders: dict[str, Path], scenario: int, tmp_path: Path
+    models: Models, scenario: int, tmp_path: Path
 ) -> None:
-    asked = request_of(folders, scenario)
-    copy = make_bert(tmp_path / "a copy elsewhere", seed=1)
+    asked = request_of(models, scenario)
+    copy = shutil.copytree(models.hospital, tmp_path / "a copy elsewhere")
     other = read_passages(b"text\nmr [NAME] was ill\n")
     same: list[dict[str, Any]] = [
         {}, {"device": "cpu"}, {"device": "cuda"}, {"hospital": copy},
@@ -75,8 +71,8 @@ def test_every_part_of_a_question_changes_its_digest_and_nothing_else_does(
     changed: list[dict[str, Any]] = [
         {"seed": 1}, {"dtype": "bfloat16"},
         {"candidates": NAMES.rows([1, 0, 2])}, {"candidates": NAMES.rows([0])},
-        {"scenario_number": 3 - scenario}, {"hospital": folders["other"]},
-        {"general": folders["hospital"], "hospital": folders["general"]},
+        {"scenario_number": 3 - scenario}, {"hospital": models.other},
+        {"general": models.hospital, "hospital": models.general},
         *({"passages": one} for one in (other,) if scenario == 2),
     ]  # fmt: skip
     for number, (kind, values) in enumerate(OTHER.items(), start=1):
@@ -108,19 +104,19 @@ def test_every_column_of_a_list_changes_its_digest() -> None:
     assert one.digest() != moved.digest()
 
 
-def test_a_question_is_plain_json_without_names_or_paths(folders: dict[str, Path]) -> None:
-    asked = request_of(folders, 2)
+def test_a_question_is_plain_json_without_names_or_paths(models: Models) -> None:
+    asked = request_of(models, 2)
     question = asked.question()
     text = json.dumps(question)
-    assert not any(secret in text for secret in ("Mary", "Smith", "well", str(folders["other"])))
+    assert not any(secret in text for secret in ("Mary", "Smith", "well", str(models.other)))
     assert [question[key] for key in ("scenario", "n_rows_left_out", "seed")] == [2, 1, 0]
     assert question["settings"] == PosteriorSettings().plain()
     assert (asked.scenario.number, asked.scenario.resource) == (2, "{ D_public }")
 
 
 @pytest.mark.parametrize("scenario", [1, 2])
-def test_one_model_twice_is_no_question(folders: dict[str, Path], scenario: int) -> None:
-    request = request_of(folders, scenario)
+def test_one_model_twice_is_no_question(models: Models, scenario: int) -> None:
+    request = request_of(models, scenario)
     with pytest.raises(AuditError, match="M_general and M_hospital are the same model"):
         request.with_(hospital=request.general).question()
     with pytest.raises(AuditError, match="the same model"):
@@ -128,7 +124,7 @@ def test_one_model_twice_is_no_question(folders: dict[str, Path], scenario: int)
 
 
 def asked_of(**changes: Any) -> AuditRequest:
-    return request_of({"general": Path("g"), "hospital": Path("h")}, **changes)
+    return request_of(Models(Path("g"), Path("h"), Path("o")), **changes)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -113,11 +114,14 @@ def test_what_is_said_without_json_has_every_value_and_tables_of_what_is_alike()
     records = [{"name": "a", "n": 1, "deep": {"x": 1}}, {"name": "b", "n": 0.123456, "deep": {}}]
     said = "\n".join(
         told({"n_notes": 3, "none": None, "rows": records, "by": {"x": {"n": 1}, "y": {"n": 2}},
-              "counts": {"easy": 2}, "notes": ["One.", "Two."], "auc": 0.123456})
+              "counts": {"easy": 2}, "notes": ["One.", "Two."], "auc": 0.123456, "left": [],
+              "covered": {"n": 1, "labels": {"x": {"f1": 0.5}}, "by_size": [1, 2], "none": {}}})
     )  # fmt: skip
     assert said.splitlines() == [
         "n notes: 3", "rows:", "name      n", "   a      1", "   b 0.1235", "by:", "   n", "x  1",
-        "y  2", "counts: easy 2", "notes: One.; Two.", "auc: 0.1235",
+        "y  2", "counts: easy 2", "notes: One.; Two.", "auc: 0.1235", "left: none",
+        "covered: n 1", "covered, labels:", "   f1", "x 0.5", "covered, by size: 1; 2",
+        "covered, none: none",
     ]  # fmt: skip
 
 
@@ -226,6 +230,22 @@ def test_score_refuses_what_it_cannot_read(rows, tmp_path, capsys):
     (tmp_path / "scores.csv").write_text(rows)
     code, out, err = call(capsys, "score", "--scores", tmp_path / "scores.csv", "--json")
     assert (code, out) == (2, "") and "Traceback" not in err
+
+
+def test_a_file_that_is_far_too_large_is_refused_before_it_fills_the_memory(tmp_path, capsys):
+    (tmp_path / "scores.csv").touch()
+    os.truncate(tmp_path / "scores.csv", 10**12)  # takes no room on the disk
+    code, out, err = call(capsys, "score", "--scores", tmp_path / "scores.csv")
+    assert (code, out) == (2, "")
+    assert err.startswith("scores: The file is larger than 50 MB.")
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63])
+def test_a_seed_that_nothing_can_be_drawn_from_is_refused(seed, tmp_path, capsys):
+    (tmp_path / "scores.csv").write_text("score,is_member\n1,1\n0,0\n")
+    code, out, err = call(capsys, "score", "--scores", tmp_path / "scores.csv", "--seed", seed)
+    assert (code, out) == (2, "")
+    assert err.startswith("seed: must be a whole number from 0 to ")
 
 
 def test_scores_of_a_real_pair_give_the_published_auc(tmp_path, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -78,6 +79,14 @@ def test_spans_and_documents_are_checked_once() -> None:
     doubled = tagged("1", text="abc", spans=[Span(1, 2, "x"), Span(1, 2, "x"), Span(0, 2, "x")])
     assert (doubled.n_duplicates, n_overlapping(doubled.spans)) == (1, 1)
     assert merged(doubled.spans) == ((0, 2),)
+
+
+@pytest.mark.parametrize("text", ["12 - " * 400, "1-" * 1000, "1 1-" * 500, "令和1 " * 400])
+def test_a_mark_of_many_numbers_takes_no_longer_than_others(text: str) -> None:
+    note = tagged("1", text=f"{text}x", spans=[Span(0, len(text) + 1, TYPES[0])])
+    begin = time.process_time()
+    assert Release(mode="surrogate").of(note).replacements
+    assert time.process_time() - begin < 5
 
 
 def test_what_decides_a_release_is_in_its_key() -> None:

@@ -240,6 +240,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (top / name).write_text(text)
     (top / "link.csv").symlink_to(tmp_path / "outside" / "s.csv")
     (top / "linked").symlink_to(tmp_path / "outside")
+    (top / "links").mkdir()
+    (top / "links" / "p1").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "n.txt").write_text("note")
     monkeypatch.setenv(VARIABLE, str(top))
     return top
 

@@ -45,16 +45,6 @@ class TagScheme:
         """The names of all tags, by number."""
         return ("O", *(f"{part}-{label}" for label in self.labels for part in "BI"))
 
-    @cached_property
-    def may_follow(self) -> NDArray[np.bool_]:
-        """Whether a tag [row] may stand before another [column], [T, T].
-
-        A text begins as after O.
-        """
-        return np.array([
-            [other[0] != "I" or one[1:] == other[1:] for other in self.tags] for one in self.tags
-        ])  # fmt: skip
-
     def encode(self, runs: Iterable[Run], *, n_tokens: int) -> NDArray[np.int64]:
         """Return the tags [n_tokens] of runs that share no token."""
         found = np.zeros(n_tokens, dtype=np.int64)
@@ -75,6 +65,7 @@ class TagScheme:
 
 
 _NEVER = -1e30
+_MAX_CELLS = 400_000
 
 
 def side_by_side(lengths: Sequence[int], *, most: float) -> list[list[int]]:
@@ -94,7 +85,7 @@ def side_by_side(lengths: Sequence[int], *, most: float) -> list[list[int]]:
 def best_tags(
     scores: Sequence[Scores], *, scheme: TagScheme, bias: float = 0.0
 ) -> list[NDArray[np.uint8]]:
-    """Return the best tags [tokens] of each text (Viterbi 1967).
+    """Return the best tags [tokens] of each text, which begins as after O (Viterbi 1967).
 
     Of two that are equally good the one with the lower tag, judged from the end, so that the answer
     never depends on the texts beside it.
@@ -106,27 +97,32 @@ def best_tags(
     bias
         Added to the score of every tag but O: above 0 more is found, right or wrong.
     """
-    cost = np.where(scheme.may_follow, 0.0, _NEVER)  # [from, to]
-    return [_best_tags(one, cost=cost, bias=bias) for one in scores]
-
-
-def _best_tags(scores: Scores, *, cost: NDArray[np.float64], bias: float) -> NDArray[np.uint8]:
-    tags = np.zeros(len(scores), dtype=np.uint8)
-    if not len(scores):
-        return tags
-    worth = scores.astype(np.float64)
-    worth[:, OUTSIDE + 1 :] += bias
-    came_from = np.zeros(worth.shape, dtype=np.uint8)
-    total = worth[0] + cost[OUTSIDE]
-    ways = cost.T.copy()  # [to, from]
-    for step in range(1, len(worth)):
-        reached = ways + total
-        came_from[step] = reached.argmax(axis=1)
-        total = reached.max(axis=1) + worth[step]
-    tags[-1] = total.argmax()
-    for step in range(len(tags) - 1, 0, -1):
-        tags[step - 1] = came_from[step, tags[step]]
-    return tags
+    found: list[NDArray[np.uint8]] = [np.zeros(0, dtype=np.uint8)] * len(scores)
+    n_tags = len(scheme.tags)
+    begins = np.arange(1, n_tags, 2)
+    for group in side_by_side([len(one) for one in scores], most=_MAX_CELLS):
+        rows, n_steps = np.arange(len(group))[:, None], len(scores[group[0]])
+        # All end together: what stands before a shorter one is O.
+        worth = np.full((n_steps, len(group), n_tags), _NEVER)
+        worth[:, :, OUTSIDE] = 0.0
+        for place, i in enumerate(group):
+            worth[n_steps - len(scores[i]) :, place] = scores[i]
+        worth[:, :, OUTSIDE + 1 :] += bias
+        came_from = np.empty(worth.shape, dtype=np.uint8)
+        total = np.full(worth.shape[1:], _NEVER)
+        total[:, OUTSIDE] = 0.0
+        for way, own in zip(came_from, worth, strict=True):
+            way[:] = total.argmax(axis=1)[:, None]
+            way[:, 2::2] = begins + (total[:, 2::2] > total[:, 1::2])  # I only after its B or I
+            total = total[rows, way] + own
+        tags = np.empty(worth.shape[:2], dtype=np.uint8)
+        now = total.argmax(axis=1)
+        for step in range(n_steps - 1, -1, -1):
+            tags[step] = now
+            now = came_from[step, rows[:, 0], now]
+        for place, i in enumerate(group):
+            found[i] = tags[n_steps - len(scores[i]) :, place]
+    return found
 
 
 def places_of(tokens: Tokens) -> Ids:
