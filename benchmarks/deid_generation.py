@@ -27,7 +27,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from audit.deid.generative.config import Lora, TuningSettings
 from audit.deid.generative.model import Asked, CausalModel, generated, load_causal
-from audit.deid.generative.tagger import cache_bytes, tokens_at_once
 from audit.deid.generative.training import CopyLearner, Example, with_adapter
 from audit.training.loop import Hardware
 
@@ -95,7 +94,6 @@ def generation(loaded: CausalModel, *, n_rows: int, n_note: int, n_vocabulary: i
     return told | {
         "batch": n_rows, "note_tokens": n_note, "tokens_per_second": n_tokens / told["seconds"],
         "seconds_per_note": told["seconds"] / n_rows,
-        "cache_gib": n_rows * (n_note + n_answer) * cache_bytes(loaded.model) / 2**30,
     }  # fmt: skip
 
 
@@ -154,8 +152,6 @@ def main() -> None:
         "device": torch.cuda.get_device_name(0) if loaded.device == "cuda" else "cpu",
         "precision": loaded.precision,
         "threads": torch.get_num_threads(),
-        "tokens_at_once": tokens_at_once(loaded),
-        "cache_bytes_per_token": cache_bytes(loaded.model),
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
         "generation": [],
         "tuning": [],
