@@ -11,8 +11,9 @@ from audit.deid.cases import SpanCase, read_cases
 from audit.deid.given import keep_notes
 from audit.deid.score import SCORES, Source
 from audit.deid.scoring import ScoreTask
-from audit.notes.spans import Span, TaggedDocument, tagged
+from audit.notes.spans import Span, TaggedDocument
 from audit.task import Contact
+from tests.deid.unseen_notes import marked
 
 SURNAMES = ("山田", "佐藤", "高橋", "渡辺", "伊藤", "中村")
 GIVEN = ("太郎", "花子", "一郎", "恵子", "健")
@@ -20,17 +21,15 @@ GIVEN = ("太郎", "花子", "一郎", "恵子", "健")
 
 def gold_notes(n: int = 12) -> tuple[TaggedDocument, ...]:
     """Notes with a full name, an age, a record number and a telephone each; two of a patient."""
-    notes = []
-    for i in range(n):
-        name = SURNAMES[i % len(SURNAMES)] + GIVEN[i % len(GIVEN)]
-        pieces = [
-            ("患者氏名：", ""), (name, "identifier"), ("　", ""),
-            (f"{40 + i}歳", "quasi_identifier"), ("　ID：", ""),
-            (f"{100000 + i}", "linkage_code"), ("\n電話 ", ""),
-            (f"03-1234-{5000 + i}", "contact"), ("\n発熱を主訴に来院。", ""),
-        ]  # fmt: skip
-        notes.append(_note(f"note-{i}", pieces, patient=f"P{i // 2}"))
-    return tuple(notes)
+    names = [SURNAMES[i % len(SURNAMES)] + GIVEN[i % len(GIVEN)] for i in range(n)]
+    return tuple(
+        marked(
+            f"患者氏名：⟦I:{name}⟧　⟦Q:{40 + i}歳⟧　ID：⟦L:{100000 + i}⟧\n"
+            f"電話 ⟦C:03-1234-{5000 + i}⟧\n発熱を主訴に来院。",
+            doc_id=f"note-{i}", patient=f"P{i // 2}",
+        )
+        for i, name in enumerate(names)
+    )  # fmt: skip
 
 
 def predicted_notes(
@@ -76,15 +75,6 @@ def quiet() -> Contact:
     return Contact(lambda progress: None, lambda: False, lambda text: None)
 
 
-def _note(doc_id: str, pieces: Sequence[tuple[str, str]], *, patient: str) -> TaggedDocument:
-    text, spans = "", []
-    for piece, label in pieces:
-        if label:
-            spans.append(Span(len(text), len(text) + len(piece), label))
-        text += piece
-    return tagged(doc_id, text=text, spans=spans, patient_id=patient)
-
-
 def content_of(score_id: str) -> dict[str, Any]:
     """Return what is kept of a score."""
     content: dict[str, Any] = json.loads((SCORES.place(score_id) / "score.json").read_bytes())
@@ -99,3 +89,8 @@ def kept_cases(score_id: str) -> tuple[SpanCase, ...]:
 def files_of(folder: Path) -> dict[str, int]:
     """Return the files of a folder and their modes."""
     return {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    """Return the files of a folder and what is in them."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}

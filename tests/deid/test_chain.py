@@ -17,28 +17,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from audit.deid import pipeline
 from audit.deid.answers import AnswerFile
 from audit.deid.masks import find_marks
-from audit.deid.pipeline import (
-    FILES,
-    REST,
-    SPLITS,
-    TEST,
-    TRAIN,
-    VALIDATION,
-    ChainOrder,
-    LeakCounter,
-    asked,
-    build_named,
-    split_notes,
-    with_template,
-)
+from audit.deid.pipeline import FILES, SPLITS, ChainOrder, build_named
 from audit.errors import AuditCancelled, AuditError
 from audit.names.people import ENGLISH
 from audit.notes.formats import read_jsonl
 from audit.notes.read import Note, NoteSource, open_notes
 from audit.notes.spans import IDENTIFIER, TYPES
 from audit.progress import Progress
+from tests.deid.make_scores import bytes_of
 
 MASKED = (
     "Name: [**Known lastname 8**],[**Known firstname 7**]\nAdmission Date: [**2151-8-4**]\n"
@@ -48,6 +37,7 @@ MASKED = (
 JAPANESE_NOTE = (
     "症例は７０歳，女性．ＷＢＣ３．５と低下し２０１５年４月２日に入院した．経過は良好。{n}"
 )
+TRAIN, VALIDATION, TEST, REST = SPLITS
 Rows = list[dict[str, str]]
 
 
@@ -64,10 +54,6 @@ def masked(path: Path, *, n: int = 40) -> NoteSource:
          "admission_id": str(i), "date": "2151-08-04", "text": text}
         for i, text in enumerate(texts)
     ])  # fmt: skip
-
-
-def bytes_of(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def records(folder: Path) -> dict[str, list[dict[str, Any]]]:
@@ -101,9 +87,7 @@ def test_a_corpus_with_names_and_what_is_said_of_it(tmp_path: Path) -> None:
         "n_spans": {name: sum(span["label"] == name for span in spans) for name in TYPES},
         "kinds": dict(Counter(span["kind"] for span in spans).most_common()),
         "splits": {"train": 36, "validation": 2, "test": 2, "rest": 0},
-        "leaks": {
-            "n_shared_texts": 0, "n_names": 8, "n_seen_names": 0,
-        },
+        "leaks": {"n_shared_texts": 0, "n_names": 8, "n_seen_names": 0},
     }  # fmt: skip
     names: dict[str, set[str]] = {}
     for one in notes:
@@ -157,19 +141,12 @@ def test_japanese_notes_without_masks_get_templates(tmp_path: Path) -> None:
 
 def test_templates_keep_every_word() -> None:
     rng = random.Random(5)
-    pieces = [
-        "所見なし。",
-        "ＣＴ３．５mm，",
-        "（検査。後）",
-        "平成３年５月の",
-        "\n",
-        "{{x}}",
-        "６歳男児．",
-    ]
+    pieces = ["所見なし。", "ＣＴ３．５mm，", "（検査。後）", "平成３年５月の", "\n", "{{x}}",
+              "６歳男児．"]  # fmt: skip
     every = hashlib.sha256()
     for n in range(60):
         text = "".join(rng.choices(pieces, k=12))
-        done = with_template(text, seed=n, note=str(n))
+        done = pipeline.with_template(text, seed=n, note=str(n))
         every.update(done.encode())
         kept = done
         for mark in reversed(find_marks(done)):
@@ -226,7 +203,7 @@ def test_notes_that_change_while_they_are_read_are_refused(tmp_path: Path) -> No
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=80), st.integers(0, 5))
 def test_no_patient_is_in_two_splits(owners: list[int], seed: int) -> None:
     is_alone = [owners.count(owner) == 1 for owner in owners]
-    split = [SPLITS[i] for i in split_notes(is_alone, seed=seed)]
+    split = [SPLITS[i] for i in pipeline.split_notes(is_alone, seed=seed)]
     each = sum(is_alone) // 10
     assert [split.count(name) for name in (VALIDATION, TEST, REST)] == [each, each, 0]
     for owner in set(owners):
@@ -236,7 +213,7 @@ def test_no_patient_is_in_two_splits(owners: list[int], seed: int) -> None:
 def test_sizes_are_the_papers_where_there_are_enough() -> None:
     for n_notes, n_alone, sizes in ((62_000, 55_000, [50_000, 5000, 5000, 2000]),
                                     (341, 341, [273, 34, 34, 0])):  # fmt: skip
-        split = split_notes([i < n_alone for i in range(n_notes)], seed=1)
+        split = pipeline.split_notes([i < n_alone for i in range(n_notes)], seed=1)
         assert [split.count(place) for place in range(4)] == sizes
 
 
@@ -246,7 +223,7 @@ def test_texts_and_names_that_splits_share_are_counted() -> None:
           (REST, "two", "Ann Lee")], 0, 2, 1),
         ([(TRAIN, "one", "a"), (TEST, "one", "b"), (VALIDATION, "one", "c")], 1, 2, 0),
     ):  # fmt: skip
-        counter = LeakCounter()
+        counter = pipeline.LeakCounter()
         for split, text, name in rows:
             counter.add(split, text=text, names=[name])
         assert list(counter.check().values()) == found
@@ -312,10 +289,10 @@ def test_prompts_of_like_length_together_and_none_twice(tmp_path: Path) -> None:
 
     with closing(AnswerFile(tmp_path / "a")) as answers:
         for _ in range(2):
-            assert asked(Named(model, "", 2), answers, tell, prompts) == [
+            assert pipeline.asked(Named(model, "", 2), answers, tell, prompts) == [
                 f"1: TEXT 2.{len(prompt)}" for prompt in prompts
             ]
-        assert asked(Named(model, "", 2), answers, tell, []) == []
+        assert pipeline.asked(Named(model, "", 2), answers, tell, []) == []
     assert model.calls == [("a", "bb"), ("ccc", "dddd")]
     ends = [(1.0, True)]
     assert seen == [(0.5, False), (1, False), *ends, (0.5, True), (1, True), *ends, *ends]
@@ -332,11 +309,8 @@ def test_a_build_that_was_killed_asks_for_the_others_alone(tmp_path: Path) -> No
     whole = FakeModel()
     summary = build_named(source, out=tmp_path / "whole", order=order_of(whole))
     assert sorted(bytes_of(tmp_path / "whole")) == sorted(FILES), "no answers in the corpus"
-    assert [summary[f"n_{name}"] for name in ("restored", "passages", "passages_kept")] == [
-        80,
-        80,
-        0,
-    ]
+    counts = [summary[f"n_{name}"] for name in ("restored", "passages", "passages_kept")]
+    assert counts == [80, 80, 0]
     assert b"TEXT" not in (tmp_path / "whole" / "train.jsonl").read_bytes()
     done: list[tuple[str, ...]] = []
     left = tmp_path / ".out.making"

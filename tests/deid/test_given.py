@@ -7,8 +7,7 @@ import json
 import os
 import random
 import zipfile
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from audit.cli import called, parsed
 from audit.deid import given
 from audit.deid.given import annotated_notes, as_jsonl, notes_lines, notes_to_tag
 from audit.errors import AuditError
-from audit.home import HOME_VARIABLE
 from audit.notes.formats import FORMATS, write_files
 from audit.notes.read import Note
 from audit.tables import RowNote
@@ -29,12 +27,7 @@ TEXTS = {
     "note.v2": "Patient: ⟦I:John Smith⟧, seen on ⟦Q:04/11/2026⟧ by Dr. ⟦I:Alice Warren⟧.",
     "ward b%2": "Nothing personal stands here, <5 mg/dL.",
 }
-NOTES = {name: replace(marked(text, patient=None), doc_id=name) for name, text in TEXTS.items()}
-
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+NOTES = {name: marked(text, patient=None, doc_id=name) for name, text in TEXTS.items()}
 
 
 def deid(*words: object) -> dict[str, Any]:
@@ -143,6 +136,12 @@ def test_what_is_given_is_kept_under_its_digest_and_cleared_after_days(tmp_path:
         assert kept.labels == (("identifier", 3), ("quasi_identifier", 2), ("contact", 1))
         back = annotated_notes(given.given_path(kept.digest)).all()
         assert {one.doc_id: one for one in back} == NOTES
+    notes = write_files([*NOTES.values()], form="jsonl")["notes.jsonl"]
+    hostile = zipped({"../../../evil.jsonl": notes, "__MACOSX/a": b"x"})
+    again = given.keep_given(hostile, name="x.zip", what="gold notes")
+    assert again == given.keep_notes([*NOTES.values()])
+    assert given.given_path(again.digest).stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
     outputs = b'{"doc_id": "a", "output": "x"}\n\n{"doc_id": 2, "output": ""}\n'
     copies = given.keep_outputs(outputs, what="outputs")
     assert (copies.n_notes, copies.n_spans, copies.labels) == (2, 0, ())
@@ -154,7 +153,8 @@ def test_what_is_given_is_kept_under_its_digest_and_cleared_after_days(tmp_path:
     for digest in (kept.digest, "../x"):
         with pytest.raises(AuditError, match="no longer kept"):
             given.given_path(digest)
-    for data, why in ((b"\n", "no note"), (b"{}", "doc_id"), (b'{"doc_id": 1}', "output")):
+    for data, why in ((b"\n", "no note"), (b"{}", "doc_id"), (b'{"doc_id": 1}', "output"),
+                      (b'["output"]', "line 1")):  # fmt: skip
         with pytest.raises(AuditError, match=why):
             given.keep_outputs(data, what="outputs")
 
@@ -220,6 +220,9 @@ def test_bombs_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
             given.keep_given(b"a\nb\n", name=name, what="gold notes")
 
 
+OUTSIDE = b'{"doc_id": "a", "text": "ab", "spans": [{"start": 0, "end": 9, "label": "x"}]}\n'
+
+
 def damaged() -> bytes:
     data = bytearray(zipped({"a.txt": b"some text " * 99}))
     data[45:55] = b"\xff" * 10
@@ -240,9 +243,20 @@ def damaged() -> bytes:
         ("n.zip", zipped({"Smith.txt": b"\x89PNG\0"}), "not text"),
         ("Smith.xml", b"<!DOCTYPE x><r><TEXT>1</TEXT></r>", "entities"),
         ("Smith.xml", b"<r><TAGS/></r>", "no element TEXT"),
+        ("Smith.ann", b"T1\tName 0 2\tab", "missing"),
+        ("Smith.pdf", b"x", "not known"),
+        ("Smith.jsonl", b"", "no note"),
+        ("Smith.jsonl", b"\0\1", "not text"),
+        ("Smith.jsonl", OUTSIDE, "no `spans`"),
+        ("n.zip", zipped({"Smith.jsonl": OUTSIDE}), "no `spans`"),
+        ("Smith.jsonl", LINE.encode() * 2, "twice"),
     ],
 )
 def test_what_is_no_note_is_refused_without_its_name(name: str, data: bytes, why: str) -> None:
-    with pytest.raises(AuditError, match=why) as refused:
-        notes_lines([(name, data)])
-    assert "Smith" not in str(refused.value) and refused.value.where.startswith("notes")
+    readers: list[Callable[[], object]] = [lambda: notes_lines([(name, data)])]
+    if why != "not of one form":
+        readers.append(lambda: given.keep_given(data, name=name, what="notes"))
+    for read_it in readers:
+        with pytest.raises(AuditError, match=why) as refused:
+            read_it()
+        assert "Smith" not in str(refused.value) and refused.value.where.startswith("notes")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +15,7 @@ from hypothesis import strategies as st
 from audit.deid import scoring
 from audit.deid.cases import SAME, readable_of
 from audit.deid.copies import CopyReading, Piece, read_pieces
-from audit.deid.given import given_path, keep_given, keep_notes, keep_outputs
+from audit.deid.given import keep_notes, keep_outputs
 from audit.deid.matching import ANY, MISSED, SPURIOUS, match
 from audit.deid.metrics import compare
 from audit.deid.rules import RuleTagger
@@ -26,8 +23,7 @@ from audit.deid.score import SCORES, Source, compare_scores, score_pairs, score_
 from audit.deid.scoring import ScoreTask
 from audit.deid.taggers import RULES
 from audit.errors import AuditCancelled, AuditError
-from audit.home import HOME_VARIABLE
-from audit.notes.formats import write_files, write_jsonl, write_tags
+from audit.notes.formats import write_tags
 from audit.notes.spans import TYPES, Span, TaggedDocument, tagged
 from audit.progress import Progress
 from audit.task import SHORT, Contact
@@ -42,19 +38,14 @@ from tests.deid.make_scores import (
 )
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
-
-
 def given_as(notes: Sequence[TaggedDocument]) -> Source:
     return Source(kind="given", ref=keep_notes(notes).digest)
 
 
 def order(golds: Sequence[TaggedDocument], **more: object) -> ScoreTask:
-    sides: dict[str, Any] = {"gold": given_as(golds),
-                             "predicted": Source(kind="tagger", ref=RULES)}  # fmt: skip
-    return ScoreTask(**{**sides, "n_replicates": 50, **more})
+    rules = Source(kind="tagger", ref=RULES)
+    values: dict[str, Any] = {"predicted": rules, "n_replicates": 50, **more}
+    return ScoreTask(**{"gold": given_as(golds)} | values)
 
 
 def answered(task: ScoreTask) -> dict[str, Any]:
@@ -128,12 +119,7 @@ def test_what_makes_another_question() -> None:
 
 
 def test_the_example_comes_with_the_tool() -> None:
-    sides = {
-        "gold": Source(kind="example", ref="ja"),
-        "predicted": Source(kind="tagger", ref=RULES),
-    }
-    task = ScoreTask(**sides, n_replicates=2)
-    content = answered(task)
+    content = answered(order((), gold=Source(kind="example", ref="ja"), n_replicates=2))
     assert content["tagger"] == {"name": RULES, "digest": RuleTagger().digest}
     together = content["summary"]["criteria"]["label_relaxed"]["together"]
     assert content["summary"]["n_documents"] == 200
@@ -356,46 +342,3 @@ def test_two_scores_are_compared_as_the_engine_does() -> None:
     other = make_score(gold_notes(12), predicted_notes(gold_notes(12)))
     with pytest.raises(AuditError, match="not of the same gold"):
         compare_scores(ids[0], second=other, criterion="strict")
-
-
-# What is handed in.
-
-
-def archive(files: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as found:
-        for name, content in files.items():
-            found.writestr(name, content)
-    return buffer.getvalue()
-
-
-def test_every_format_is_read_and_no_name_becomes_a_path() -> None:
-    golds = [replace(note, text=note.text.replace("\n", " ")) for note in gold_notes(3)]
-    expected = keep_notes(golds)
-    for form in ("brat", "i2b2", "inline"):
-        given = keep_given(archive(write_files(golds, form=form)), name="x.zip", what="gold notes")
-        assert (given.n_notes, given.n_spans) == (3, 12), form
-        assert form == "i2b2" or given.labels == expected.labels
-    hostile = archive({"../../../evil.jsonl": write_jsonl(golds).encode(), "__MACOSX/a": b"x"})
-    assert keep_given(hostile, name="x.zip", what="gold notes") == expected
-    assert given_path(expected.digest).stat().st_mode & 0o777 == 0o600
-    assert sorted(p.name for p in SCORES.home().parent.parent.iterdir()) == ["home"]
-
-
-def test_files_that_are_refused_do_not_tell_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = write_jsonl(gold_notes(2)).encode()
-    bad = text.replace(b'"start": 5', b'"start": 5000')
-    for content, name in (
-        (b"", "x.jsonl"), (b"\0\1", "x.jsonl"), (bad, "山田太郎.jsonl"), (text * 2, "x.jsonl"),
-        (archive({"山田太郎.jsonl": bad}), "x.zip"), (b"PK\3\4broken", "x.zip"),
-        (archive({}), "x.zip"), (b"T1\tName 0 2\tab", "山田.ann"), (b"x", "山田.pdf"),
-    ):  # fmt: skip
-        with pytest.raises(AuditError) as refused:
-            keep_given(content, name=name, what="gold notes")
-        assert "山田" not in str(refused.value)
-    for content in (b"{}", b'{"doc_id": "1"}', b"\n\n", b'["output"]'):
-        with pytest.raises(AuditError):
-            keep_outputs(content, what="predicted notes")
-    monkeypatch.setattr("audit.deid.given.MAX_UNPACKED_BYTES", 1000)
-    with pytest.raises(AuditError, match="too large when unpacked"):
-        keep_given(archive({"a.jsonl": b" " * 10_000}), name="a.zip", what="gold notes")

@@ -23,6 +23,7 @@ from audit.errors import AuditCancelled, AuditError
 from audit.notes.read import open_notes
 from audit.notes.spans import TYPES, TaggedDocument
 from audit.progress import Progress
+from tests.deid.make_scores import bytes_of
 
 LINE = "氏名：高橋健一　2024年5月3日 受診。電話 03-1234-5678。特記なし。\n"
 LONG = "氏名：高橋健一　受診。特記なし。" * 1875
@@ -33,14 +34,17 @@ class Killed(BaseException):
 
 
 class Dying(RuleTagger):
-    """Tags so many batches and is killed."""
+    """Tags so many batches, counts their texts, and is killed."""
 
-    n_left = 100
+    def __init__(self, *groups: str, n_left: int = 100) -> None:
+        super().__init__(*[groups] * bool(groups))
+        self.n_left = n_left
+        self.calls: list[int] = []
 
     def tag(self, texts):  # type: ignore[no-untyped-def]
-        type(self).n_left -= 1
-        if type(self).n_left < 0:
+        if len(self.calls) == self.n_left:
             raise Killed
+        self.calls.append(len(texts))
         return super().tag(texts)
 
 
@@ -106,10 +110,6 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-def bytes_of(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten seconds go by between any two looks at the clock: every step is told and noted."""
@@ -152,15 +152,14 @@ def test_a_run_that_was_killed_goes_on_and_gives_equal_bytes(
 ) -> None:
     path = notes_file(tmp_path / "n.jsonl")
     tag(path, tmp_path / "whole")
-    Dying.n_left = n_batches
     with pytest.raises(Killed):
-        tag(path, tmp_path / "out", Dying())
+        tag(path, tmp_path / "out", Dying(n_left=n_batches))
     assert not (tmp_path / "out").exists()
     with (tmp_path / ".out.making" / "spans.jsonl").open("ab") as file:
         file.write(b'{"half a li')
-    Dying.n_left = 100
-    tag(path, tmp_path / "out", Dying())
-    assert 100 - Dying.n_left == 5 - n_batches, "what was finished is not tagged again"
+    rest = Dying()
+    tag(path, tmp_path / "out", rest)
+    assert len(rest.calls) == 5 - n_batches, "what was finished is not tagged again"
     assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "whole")
     assert not (tmp_path / ".out.making").exists()
 
@@ -172,10 +171,9 @@ def test_answers_are_kept_for_their_own_notes_and_tagger_alone(
     text = path.read_text("utf-8")
     for number, changed in enumerate((text.replace("健一", "花子"), text[: len(text) // 4], text)):
         out, mask = tmp_path / f"out{number}", Release(mode="mask")
-        Dying.n_left = 1
         path.write_text(text, "utf-8")
         with pytest.raises(Killed):
-            tag(path, out, Dying())
+            tag(path, out, Dying(n_left=1))
         path.write_text(changed, "utf-8")
         dates = RuleTagger(("dates",)) if number else RuleTagger()
         for folder in (out, tmp_path / f"new{number}"):
@@ -255,16 +253,10 @@ def test_units_are_counted_once_whatever_a_tagger_tells(tmp_path: Path, always: 
 
 
 def test_the_borders_of_batches_depend_on_the_rows_alone(tmp_path: Path, always: None) -> None:
-    calls: list[int] = []
-
-    class Counting(RuleTagger):
-        def tag(self, texts):  # type: ignore[no-untyped-def]
-            calls.append(len(texts))
-            return super().tag(texts)
-
     texts = ["aaa", " ", "b" * 199_000, "c" * 997, "d", *["e"] * 130]
-    tag(of_texts(tmp_path / "n.jsonl", texts), tmp_path / "out", Counting(("dates",)))
-    assert calls == [3, 64, 64, 3]
+    counting = Dying("dates")
+    tag(of_texts(tmp_path / "n.jsonl", texts), tmp_path / "out", counting)
+    assert counting.calls == [3, 64, 64, 3]
     path = of_texts(tmp_path / "small.jsonl", ["5月3日に受診。"] * 640)
     assert path.stat().st_size < 1 << 20, "less than what a file is read by"
     shares: set[float] = set()

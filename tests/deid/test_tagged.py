@@ -20,20 +20,8 @@ from audit.deid import tagged as sets
 from audit.deid.release import MODES, Release
 from audit.deid.rules import RuleTagger
 from audit.deid.tag import census_file, tag_notes
-from audit.deid.tagged import (
-    ADDED,
-    REMOVED,
-    RESULT,
-    TAGGED_SETS,
-    UNDONE,
-    Correction,
-    TaggedSet,
-    corrected,
-    note_at,
-    notes_of,
-)
+from audit.deid.tagged import ADDED, REMOVED, TAGGED_SETS, UNDONE, Correction, TaggedSet
 from audit.errors import AuditCancelled, AuditError
-from audit.home import HOME_VARIABLE
 from audit.notes.formats import read_files
 from audit.notes.read import open_notes
 from audit.notes.spans import Span, TaggedDocument, tagged
@@ -47,11 +35,6 @@ NOTES = (
 TEXT = "高橋健一は高橋病院へ。Ann saw Annual Ann; 高橋"
 LABEL = "identifier"
 QUASI = "quasi_identifier"
-
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
 
 
 def begun(tagged_id: str = ID, *, how: Release | None = None, title: str = "") -> TaggedSet:
@@ -71,7 +54,8 @@ def make(tmp_path: Path) -> Any:
         lines = [json.dumps({"doc_id": f"d{i}", "patient_id": "p1", "text": text})
                  for i, text in enumerate(NOTES)]  # fmt: skip
         source.write_text("\n".join(lines), "utf-8")
-        tag_notes(open_notes(source), tagger=RuleTagger(), out=one.path / RESULT, release=one.how)
+        out = one.path / sets.RESULT
+        tag_notes(open_notes(source), tagger=RuleTagger(), out=out, release=one.how)
         assert not TAGGED_SETS.get(ID).is_whole
         sets.write_index(one.path)
         return TAGGED_SETS.get(ID)
@@ -80,15 +64,20 @@ def make(tmp_path: Path) -> Any:
 
 
 def add(one: TaggedSet, number: int, text: str) -> None:
-    note = note_at(one, number, index=sets.read_index(one))
+    note = sets.note_at(one, number, index=sets.read_index(one))
     spans = sets.missing_marks(note.document, text=text, label=QUASI)
     sets.keep_correction(one, Correction(number=number, kind=ADDED, spans=spans, who="ann"))
 
 
 def take(one: TaggedSet, number: int) -> Span:
-    span = note_at(one, number, index=sets.read_index(one)).document.spans[0]
+    span = sets.note_at(one, number, index=sets.read_index(one)).document.spans[0]
     sets.keep_correction(one, Correction(number=number, kind=REMOVED, spans=(span,), who="ben"))
     return span
+
+
+def unzipped(data: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(data)) as folder:
+        return {name: folder.read(name) for name in folder.namelist()}
 
 
 def undo(one: TaggedSet, number: int) -> None:
@@ -149,11 +138,11 @@ def test_corrections_are_applied_in_their_order_and_lose_nothing_else() -> None:
 
     wrong, right = Span(4, 5, LABEL), Span(0, 4, LABEL)
     whole = TaggedDocument("1", TEXT, (wrong,), "p", 2, ("contact",))
-    done = corrected(whole, [fix(REMOVED, wrong), fix(ADDED, right), fix(ADDED, wrong)])
+    done = sets.corrected(whole, [fix(REMOVED, wrong), fix(ADDED, right), fix(ADDED, wrong)])
     assert done == TaggedDocument("1", TEXT, (right, wrong), "p", 2, ("contact",))
-    assert corrected(whole, []) == whole
+    assert sets.corrected(whole, []) == whole
     with pytest.raises(AuditError, match="does not fit"):
-        corrected(whole, [fix(ADDED, Span(0, 99, LABEL), Span(2, 3, LABEL))])
+        sets.corrected(whole, [fix(ADDED, Span(0, 99, LABEL), Span(2, 3, LABEL))])
     many = [Span(i, i + 1, LABEL) for i in range(sets.MAX_SPANS + 1)]
     for kind, spans, number in (("changed", (right,), 0), (ADDED, many, 0), (ADDED, (right,), -1)):
         with pytest.raises(AuditError):
@@ -172,7 +161,7 @@ def test_a_set_is_begun_found_and_removed(make: Any) -> None:
     assert {one.tagged_id for one in TAGGED_SETS.all()} == {ID, "a" * 12}
     modes = {stat.S_IMODE(path.stat().st_mode) for path in TAGGED_SETS.home().rglob("*")}
     assert modes == {0o700, 0o600}
-    (whole.path / RESULT / "census.json").write_text('{"n_notes": 3, "spans": {"contact": 2}}')
+    (whole.path / sets.RESULT / "census.json").write_text('{"n_notes": 3, "spans": {"contact": 2}}')
     assert [one.tagged_id for one in TAGGED_SETS.all()] == ["a" * 12], "a damaged one is left out"
     with pytest.raises(AuditError, match="damaged"):
         TAGGED_SETS.get(ID)
@@ -190,11 +179,11 @@ def test_any_note_is_read_alone_and_corrected_and_the_taggers_own_stay(
     one = make(mode=mode, seed=3)
     index, own = sets.read_index(one), one.spans_path.read_bytes()
     assert index[:, 2].tolist() == [3, 0, 1]
-    alone = [note_at(one, number, index=index) for number in (2, 0, 1)]
+    alone = [sets.note_at(one, number, index=index) for number in (2, 0, 1)]
     assert [note.document.text for note in alone] == [NOTES[2], NOTES[0], NOTES[1]]
-    assert [alone[i] for i in (1, 2, 0)] == list(notes_of(one))
-    lines = (one.path / RESULT / "redacted.jsonl").read_text("utf-8").splitlines()
-    for note, line in zip(notes_of(one), lines, strict=True):
+    assert [alone[i] for i in (1, 2, 0)] == list(sets.notes_of(one))
+    lines = (one.path / sets.RESULT / "redacted.jsonl").read_text("utf-8").splitlines()
+    for note, line in zip(sets.notes_of(one), lines, strict=True):
         assert {"row": note.row, "text": note.released} == json.loads(line)
         assert [note.released[r.new_start : r.new_end] for r in note.replacements] == [
             r.text for r in note.replacements
@@ -202,18 +191,17 @@ def test_any_note_is_read_alone_and_corrected_and_the_taggers_own_stay(
         assert len(note.replacements) == len(note.document.spans)
     add(one, 1, "特記")
     gone = take(one, 0)
-    shown = note_at(one, 1, index=index)
+    shown = sets.note_at(one, 1, index=index)
     assert shown.document.spans == (Span(0, 2, QUASI),)
     assert [one.kind for one in shown.corrections] == [ADDED]
     # No name: of surrogates too it becomes a placeholder.
     assert shown.released == ("■■" if mode == "mask" else "【その他】") + "なし。"
-    assert NOTES[0][gone.start : gone.end] in note_at(one, 0, index=index).released
-    assert list(notes_of(one)) == [note_at(one, n, index=index) for n in range(3)]
+    assert NOTES[0][gone.start : gone.end] in sets.note_at(one, 0, index=index).released
+    assert list(sets.notes_of(one)) == [sets.note_at(one, n, index=index) for n in range(3)]
     assert one.spans_path.read_bytes() == own
-    assert note_at(one, 1, index=index, corrections={}).document.spans == ()
-    data = sets.exported(notes_of(one), form="brat", n_notes=3)
-    with zipfile.ZipFile(io.BytesIO(data)) as folder:
-        assert b"quasi_identifier 0 2" in folder.read("d1.ann")
+    assert sets.note_at(one, 1, index=index, corrections={}).document.spans == ()
+    files = unzipped(sets.exported(sets.notes_of(one), form="brat", n_notes=3))
+    assert b"quasi_identifier 0 2" in files["d1.ann"]
 
 
 def test_a_text_that_is_released_already_stays() -> None:
@@ -239,9 +227,8 @@ def test_notes_are_searched_in_name_and_text_and_chosen_by_their_marks(make: Any
     }
     assert chosen == {"all": [0, 1, 2], "with": [0, 1], "without": [2], "corrected": [1, 2]}
     for only, numbers in (("corrected", [2]), ("with", [0]), ("all", [0, 2])):
-        assert (
-            sets.chosen_notes(index, only=only, hits=[0, 2], corrections=kept).tolist() == numbers
-        )
+        own = sets.chosen_notes(index, only=only, hits=[0, 2], corrections=kept)
+        assert own.tolist() == numbers
 
 
 def test_the_census_counts_what_is_handed_out_and_keeps_what_the_tagger_found(make: Any) -> None:
@@ -288,30 +275,25 @@ def test_what_is_damaged_is_refused_and_making_an_index_can_be_stopped(make: Any
         sets.write_index(one.path, should_stop=lambda: True)
     for line in ("{", '{"number": 0, "spans": [], "who": ""}'):
         (one.path / sets.CORRECTIONS).write_text(line + "\n", "utf-8")
-        for call in (lambda: sets.corrections_of(one), lambda: list(notes_of(one))):
+        for call in (lambda: sets.corrections_of(one), lambda: list(sets.notes_of(one))):
             with pytest.raises(AuditError, match="damaged"):
                 call()
-    (one.path / RESULT / "redacted.jsonl").write_text("")
+    (one.path / sets.RESULT / "redacted.jsonl").write_text("")
     with pytest.raises(AuditError, match="damaged"):
         sets.write_index(one.path)
+    index = one.path / "index.npy"
     for wrong in (np.zeros((3, 2), np.int64), np.zeros((3, 3)), np.zeros(3, np.int64), None):
-        if wrong is None:
-            (one.path / "index.npy").write_bytes(b"no array")
-        else:
-            np.save(one.path / "index.npy", wrong)
+        index.write_bytes(b"no array") if wrong is None else np.save(index, wrong)
         with pytest.raises(AuditError, match="damaged"):
             sets.read_index(one)
 
 
 @pytest.mark.parametrize("form", sets.PRIVATE)
 def test_spans_come_back_from_every_format(make: Any, form: str) -> None:
-    notes = list(notes_of(make()))
+    notes = list(sets.notes_of(make()))
     data = sets.exported(notes, form=form, n_notes=3)
     name = sets.export_name(form, n_notes=3)
-    files = {name: data}
-    if name.endswith(".zip"):
-        with zipfile.ZipFile(io.BytesIO(data)) as folder:
-            files = {n: folder.read(n) for n in folder.namelist()}
+    files = unzipped(data) if name.endswith(".zip") else {name: data}
     back = read_files(files, form="jsonl" if form == "spans" else form)
     assert [(d.doc_id, d.text, d.spans) for d in back] == [
         (note.document.doc_id, note.document.text, note.document.spans) for note in notes
@@ -319,7 +301,7 @@ def test_spans_come_back_from_every_format(make: Any, form: str) -> None:
 
 
 def test_released_texts_hold_no_name_and_no_formula(make: Any) -> None:
-    notes = list(notes_of(make()))
+    notes = list(sets.notes_of(make()))
     files = {form: sets.exported(notes, form=form, n_notes=3)
              for form in ("csv", "jsonl", "text")}  # fmt: skip
     rows = list(csv.reader(io.StringIO(files["csv"].decode("utf-8-sig"))))
@@ -345,15 +327,12 @@ def test_what_a_format_cannot_say_is_listed() -> None:
     spans = [Span(3, 5, LABEL), Span(4, 6, QUASI)]
     notes = [sets.released_note(tagged(str(i), text=text, spans=spans), row=i, release=Release())
              for i, text in enumerate(("氏名：高橋健一", "bell \x07 氏名：高橋健一"))]  # fmt: skip
-    data = sets.exported(notes, form="i2b2", n_notes=2)
-    with zipfile.ZipFile(io.BytesIO(data)) as folder:
-        assert folder.namelist() == ["0.xml", "left_out.csv"]
-        assert "control character" in folder.read("left_out.csv").decode("utf-8-sig")
-    data = sets.exported(notes[:1], form="inline", n_notes=1)
-    with zipfile.ZipFile(io.BytesIO(data)) as folder:
-        assert folder.read("0.txt").decode() == (
-            "氏名：<識別子>高橋</識別子><準識別子>健</準識別子>一"
-        ), "flattened"
+    files = unzipped(sets.exported(notes, form="i2b2", n_notes=2))
+    assert [*files] == ["0.xml", "left_out.csv"]
+    assert "control character" in files["left_out.csv"].decode("utf-8-sig")
+    files = unzipped(sets.exported(notes[:1], form="inline", n_notes=1))
+    flattened = "氏名：<識別子>高橋</識別子><準識別子>健</準識別子>一"
+    assert files["0.txt"].decode() == flattened
 
 
 def test_one_text_is_tagged_at_once_and_corrected_in_the_same_way() -> None:

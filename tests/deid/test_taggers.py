@@ -11,30 +11,15 @@ from audit.deid import taggers
 from audit.deid.network.config import Material
 from audit.deid.network.training import TaggerOrder, figures_of, predicted, train_tagger
 from audit.deid.tagger import tag_checked
-from audit.deid.taggers import (
-    DEFAULT,
-    RULES,
-    SHIPPED,
-    TAGGERS,
-    WAY,
-    load_tagger,
-    load_tagger_folder,
-    shipped_figures,
-    tagger_dir,
-    trained_tagger,
-)
+from audit.deid.taggers import DEFAULT, RULES, SHIPPED, TAGGERS, load_tagger, trained_tagger
 from audit.errors import AuditError
+from benchmarks.default_tagger import Recipe, make, measure_again
 from benchmarks.synthetic import in_turn
 from tests.deid.token.make_notes import SMALL, notes, quick
 
 KEPT = "trained/0123456789ab"
 FLOORS = {"ja": 0.68, "en": 0.5}
 """Strict recall and precision: what the first shipped one reached, less a margin."""
-
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KART_AUDIT_HOME", str(tmp_path / "home"))
 
 
 def test_the_shipped_ones_come_first_and_are_what_they_say() -> None:
@@ -49,7 +34,7 @@ def test_the_shipped_ones_come_first_and_are_what_they_say() -> None:
 
 
 def test_a_trained_one_is_kept_listed_loaded_and_forgotten() -> None:
-    folder = tagger_dir(KEPT)
+    folder = taggers.tagger_dir(KEPT)
     folder.mkdir()
     (folder / "training.json").write_text("{")
     with pytest.raises(AuditError, match="not finished"):
@@ -84,7 +69,7 @@ def test_a_folder_that_is_no_tagger_is_refused(tmp_path: Path) -> None:
         if content:
             (tmp_path / "tagger.json").write_text(content)
         with pytest.raises(AuditError, match="no such tagger"):
-            load_tagger_folder(tmp_path)
+            taggers.load_tagger_folder(tmp_path)
 
 
 HOW = json.loads((SHIPPED / "how.json").read_text("utf-8"))
@@ -93,7 +78,7 @@ HOW = json.loads((SHIPPED / "how.json").read_text("utf-8"))
 def test_the_shipped_default_is_small_and_is_the_one_that_was_measured() -> None:
     # If only the rules have changed: python -m benchmarks.default_tagger --measure-again
     tagger = load_tagger(DEFAULT, device="cpu")
-    assert tagger.model.digest == HOW["model_digest"] and HOW["way"] == WAY
+    assert tagger.model.digest == HOW["model_digest"] and HOW["way"] == taggers.WAY
     kept = json.loads((SHIPPED / "hand_written.json").read_text("utf-8"))
     for figures in (HOW, kept):  # if not: python -m benchmarks.deid_unseen --keep
         assert tagger.rules.digest == figures["rules_digest"] == load_tagger("rules").digest
@@ -130,7 +115,19 @@ def test_figures_by_hand_come_first_and_only_for_the_tagger_they_are_of(
     by_hand, generated = write("hand_written.json", "another"), write("how.json", "r")
     found = {
         name: [(one.is_by_hand, one.language, one.label, one.n_notes, one.n_gold,
-                (one.found.value, one.found.low, one.found.high)) for one in shipped_figures(name)]
+                (one.found.value, one.found.low, one.found.high))
+               for one in taggers.shipped_figures(name)]
         for name in (RULES, DEFAULT, KEPT)
     }  # fmt: skip
     assert found == {RULES: generated, DEFAULT: by_hand + generated, KEPT: []}
+
+
+def test_the_default_is_made_and_measured_again(tmp_path: Path) -> None:
+    out = tmp_path / "default"
+    how = make(out, Recipe(n_notes=12, n_validation=4, n_test=6, n_epochs=0.5))
+    assert json.loads((out / "how.json").read_text("utf-8")) == how
+    assert set(how["held_out"]) == {"rules alone", "model alone", "default"}
+    assert how["held_out"]["default"]["ja"]["n_notes"] == 3
+    assert measure_again(out) == how
+    names = {path.name for path in out.iterdir()}
+    assert names == {"how.json", "tagger.json", "model"} and list(tmp_path.iterdir()) == [out]

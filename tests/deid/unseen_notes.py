@@ -38,7 +38,7 @@ def unseen(name: str, language: str) -> tuple[TaggedDocument, ...]:
     return tuple(notes)
 
 
-def marked(written: str, *, patient: str | None = "p1") -> TaggedDocument:
+def marked(written: str, *, patient: str | None = "p1", doc_id: str = "1") -> TaggedDocument:
     """Return a note written with ⟦Q:marks⟧: the first letters of the types, or a label."""
     text, spans = "", []
     for place, piece in enumerate(re.split("[⟦⟧]", written)):
@@ -47,7 +47,7 @@ def marked(written: str, *, patient: str | None = "p1") -> TaggedDocument:
             label = _LABELS.get(label, label)
             spans.append(Span(len(text), len(text) + len(piece), label))
         text += piece
-    return tagged("1", text=text, spans=spans, patient_id=patient)
+    return tagged(doc_id, text=text, spans=spans, patient_id=patient)
 
 
 @cache

@@ -21,7 +21,6 @@ from audit.deid.generative.model import (
     Asked,
     CausalModel,
     answer_tokens,
-    check_directory,
     generated,
     load_causal,
     text_ids,
@@ -31,11 +30,12 @@ from audit.deid.generative.training import CopyLearner, Example
 from audit.deid.taggers import known_taggers, trained_tagger
 from audit.deid.tasks import TaggerTask
 from audit.errors import AuditCancelled, AuditError
+from audit.jobs.kinds import KINDS
 from audit.notes.spans import TaggedDocument
 from audit.training.config import LossPoint, read_losses
 from audit.training.loop import Hardware, Learner
 from tests.deid.generation.tiny_model import (
-    NOTES,
+    TEXTS,
     documents,
     line_of,
     order,
@@ -43,6 +43,7 @@ from tests.deid.generation.tiny_model import (
     write_gold,
     write_model,
 )
+from tests.deid.token.make_notes import quick
 
 FULL = {"n_epochs": 70.0}
 LORA = {
@@ -88,10 +89,8 @@ def test_the_loss_by_hand_whatever_the_padding_and_the_passes(tmp_path: Path, ki
 
 def test_every_epoch_has_every_row_once(tmp_path: Path) -> None:
     made = learner(tmp_path / "m", batch=2, micro_batch=2)
-    answers = [
-        one.targets[one.targets >= 0].tolist() for step in range(1, 7)
-        for one, _ in made.passes(step)
-    ]  # fmt: skip
+    answers = [one.targets[one.targets >= 0].tolist()
+               for step in range(1, 7) for one, _ in made.passes(step)]  # fmt: skip
     ends = [token for answer in answers for token in answer if token in (8, 13, 16)]
     for some in (ends[:6], ends[6:]):
         assert sorted(some) == [8, 8, 13, 13, 16, 16]
@@ -158,10 +157,8 @@ def test_stopped_and_gone_on_the_weights_are_the_same(tmp_path: Path, lora: Lora
     assert seen == [0, 1, 2, 3]
     tuned(asked, on_point=lambda point: seen.append(point.step))
     assert seen == list(range(n_steps + 1))  # nothing was done twice
-    one, other = (
-        (made.folder / "model" / "model.safetensors").read_bytes() for made in (whole, asked)
-    )
-    assert one == other
+    weights = [one.folder / "model" / "model.safetensors" for one in (whole, asked)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
     assert len({GenerativeFacts.of_folder(made.folder).digest() for made in (whole, asked)}) == 1
     with pytest.raises(AuditError, match="The folder holds another training"):
         tuned(order(tmp_path, model, out="a", **SHORT | {"lora": lora, "seed": 1}))
@@ -234,7 +231,7 @@ def by_hand(loaded: CausalModel, asked: Asked, stops: Sequence[int]) -> list[int
 def test_answers_are_a_greedy_loop_s_together_alone_and_in_halves(
     tagger: GenerativeTagger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    texts = [text for text, _ in NOTES] + ["森", "足立 5/3 受診 電話 99"]
+    texts = [*TEXTS, "森", "足立 5/3 受診 電話 99"]
     notes = [text_ids(tagger.loaded.tokenizer, text) for text in texts]
     asked = [Asked(tagger.frame.prompt(n), answer_tokens(len(n))) for n in notes]
     asked[0] = replace(asked[0], n_answer=5)  # each has a limit of its own
@@ -265,7 +262,7 @@ def test_answers_are_a_greedy_loop_s_together_alone_and_in_halves(
 def test_a_long_note_is_read_in_windows_and_it_tells_how_far_it_is(
     tagger: GenerativeTagger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text, shares = "\n".join(text for text, _ in NOTES[:3]), list[float]()
+    text, shares = "\n".join(TEXTS[:3]), list[float]()
     monkeypatch.setitem(tagging._TOKENS_AT_ONCE, "cpu", 1)
     notes = [TaggedDocument("long", text), TaggedDocument("a", ""), TaggedDocument("b", " \n")]
     reading, *others = tagger.read(notes, on_share=shares.append)
@@ -285,7 +282,7 @@ def test_models_and_facts_that_do_not_fit_are_refused(folder: Path, tmp_path: Pa
     loaded = load_causal(model, device="cpu")
     tagger = tagger_of(loaded, GenerativeFacts(model=loaded.digest))
     (reading,) = tagger.read(documents()[:1])
-    assert reading.status != "exact" and reading.document.text == NOTES[0][0]
+    assert reading.status != "exact" and reading.document.text == TEXTS[0]
     assert (tagger.facts.growth, tagger.loaded.n_context) == (2.0, 400)
     with pytest.raises(AuditError, match="no room"):
         tagger_of(loaded, GenerativeFacts(model="", max_tokens=100))
@@ -300,51 +297,56 @@ def test_models_and_facts_that_do_not_fit_are_refused(folder: Path, tmp_path: Pa
     (copied / "tagger.json").write_text("{}")
     with pytest.raises(AuditError, match="does not describe a tagger"):
         load_generative(copied, device="cpu")
-    (model / "adapter_config.json").write_text('{"base_model_name_or_path": "elsewhere"}')
-    with pytest.raises(AuditError, match="holds an adapter"):
-        check_directory(model)
-    (model / "adapter_config.json").unlink()
     config = json.loads((model / "config.json").read_text())
-    (model / "config.json").write_text(json.dumps(config | {"n_layer": 3}))
-    with pytest.raises(AuditError, match="lacks tensors"):
-        load_causal(model, device="cpu")
-    (model / "config.json").write_text("{}")
-    with pytest.raises(AuditError, match="cannot be loaded as a causal language model"):
-        load_causal(model, device="cpu")
-    for name, said in (
-        ("model.safetensors", "no safetensors weights"),
-        ("config.json", "no model"),
+    for name, content, said in (
+        ("adapter_config.json", {"base_model_name_or_path": "elsewhere"}, "holds an adapter"),
+        ("adapter_config.json", None, None),
+        ("config.json", config | {"n_layer": 3}, "lacks tensors"),
+        ("config.json", {}, "cannot be loaded as a causal language model"),
+        ("model.safetensors", None, "no safetensors weights"),
+        ("config.json", None, "no model"),
     ):
-        (model / name).unlink()
-        with pytest.raises(AuditError, match=said):
-            check_directory(model)
+        (model / name).unlink(missing_ok=True)
+        if content is not None:
+            (model / name).write_text(json.dumps(content))
+        if said:
+            with pytest.raises(AuditError, match=said):
+                load_causal(model, device="cpu")
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TaggerTask:
-    monkeypatch.setenv("KART_AUDIT_HOME", str(tmp_path / "home"))
+def asked(tmp_path: Path) -> TaggerTask:
     return order(tmp_path, write_model(tmp_path / "m"), **SHORT).with_(out=None)
 
 
-def test_other_notes_settings_or_models_are_another_question(
-    asked: TaggerTask, tmp_path: Path
+@pytest.mark.parametrize("label", ["m", "characters"])
+def test_other_notes_settings_models_or_places_are_another_question(
+    asked: TaggerTask, tmp_path: Path, label: str
 ) -> None:
-    question = asked.with_(title="山田").question()
+    others: dict[str, Any] = {"start": write_model(tmp_path / "n")}
+    if label == "characters":
+        asked, others = asked.with_(settings=quick(), start=None), {}
+    question = asked.with_(title="山田's").question()
     assert json.loads(json.dumps(dict(question.order))) == question.order
-    assert (question.kind, question.label) == ("tagger", "m")
-    changed = [asked, asked.with_(settings=asked.settings.with_(seed=1)),
-               asked.with_(validation=asked.gold), asked.with_(out=Path("/o")),
-               asked.with_(start=write_model(tmp_path / "n"))]  # fmt: skip
+    assert (question.kind, question.label) == ("tagger", label) and "tagger" in KINDS
+    changes = {"settings": asked.settings.with_(seed=1), "validation": asked.gold,
+               "out": Path("/o")} | others  # fmt: skip
+    changed = [asked, *(asked.with_(**{name: value}) for name, value in changes.items())]
     digests = [one.question().digest for one in changed]
-    assert len({*digests}) == 5 and question.digest == digests[0]
+    assert len({*digests}) == len(changed) and question.digest == digests[0]
     write_gold(asked.gold[0], documents()[:2])
     assert asked.question().digest not in digests
+    none = Path("none")
     for wrong, said in (
-        ({"gold": (Path("none"),)}, "cannot be read"), ({"start": tmp_path}, "no model directory"),
-        ({"gold": ()}, "gold notes"), ({"start": None}, "no model directory"),
+        ({"gold": (none,)}, "cannot be read"), ({"start": tmp_path}, "no model directory"),
+        ({"gold": ()}, "gold notes"), ({"start": none}, "no model directory"),
+        ({"gold": (none, tmp_path)}, "cannot be read"), ({"title": "x" * 300}, "title"),
     ):  # fmt: skip
         with pytest.raises(AuditError, match=said):
             asked.with_(**wrong).question()
+    if label == "m":
+        with pytest.raises(AuditError, match="no model directory"):
+            asked.with_(start=None).question()
 
 
 def test_the_command_from_gold_notes_to_the_score_of_copies(
@@ -364,9 +366,8 @@ def test_the_command_from_gold_notes_to_the_score_of_copies(
     assert (kept.kind, kept.digest, kept.points[-1].step) == ("generative", told["digest"], 70)
     assert known_taggers()[-1] == kept and told["training"]["n_windows"] == 4
     notes = tmp_path / "notes.jsonl"
-    notes.write_text(
-        "".join(line_of(doc_id=f"d{i}", text=t) for i, (t, _) in enumerate(NOTES)), "utf-8"
-    )
+    lines = (line_of(doc_id=f"d{i}", text=text) for i, text in enumerate(TEXTS))
+    notes.write_text("".join(lines), "utf-8")
     census = deid("tag", "--tagger", told["tagger_id"], "--notes", notes, "--out", out,
                   "--device", "cpu")  # fmt: skip
     assert census["copies"]["faithful"] | {"interval": None} == {

@@ -16,14 +16,13 @@ from audit.deid.generative.model import SYSTEM
 from audit.deid.generative.training import train_generative
 from audit.deid.tasks import TaggerTask
 from audit.notes.formats import jsonl_line
-from audit.notes.spans import JAPANESE, Span, TaggedDocument, tagged
+from audit.notes.spans import JAPANESE, TaggedDocument
+from tests.deid.unseen_notes import marked
 
 NOTES = (
-    ("氏名:足立志保 番号:53662", (("足立志保", "identifier"), ("53662", "linkage_code"))),
-    ("森様 52歳 電話03-1", (("森", "quasi_identifier"), ("03-1", "contact"))),
-    ("特記なし。", ()),
-    ("5/3 受診 <5 mg", (("5/3", "quasi_identifier"),)),
-)
+    "氏名:⟦I:足立志保⟧ 番号:⟦L:53662⟧", "⟦Q:森⟧様 52歳 電話⟦C:03-1⟧", "特記なし。",
+    "⟦Q:5/3⟧ 受診 <5 mg",
+)  # fmt: skip
 CHAT = (
     "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] | trim }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
@@ -31,13 +30,10 @@ CHAT = (
 
 
 def documents() -> list[TaggedDocument]:
-    found = []
-    for i, (text, given) in enumerate(NOTES):
-        spans = [
-            Span(text.index(part), text.index(part) + len(part), label) for part, label in given
-        ]
-        found.append(tagged(f"d{i}", text=text, spans=spans, patient_id=f"p{i}"))
-    return found
+    return [marked(text, doc_id=f"d{i}", patient=f"p{i}") for i, text in enumerate(NOTES)]
+
+
+TEXTS = [note.text for note in documents()]
 
 
 def write_gold(path: Path, notes: Iterable[TaggedDocument] | None = None) -> Path:
@@ -47,7 +43,7 @@ def write_gold(path: Path, notes: Iterable[TaggedDocument] | None = None) -> Pat
 
 def character_tokenizer(*, with_chat: bool = False) -> Any:
     """A tokenizer whose tokens are characters; byte order of the vocabulary is fixed."""
-    texts = [text for text, _ in NOTES] + list(JAPANESE.values()) + list(SYSTEM.values())
+    texts = [*TEXTS, *JAPANESE.values(), *SYSTEM.values()]
     known = sorted(set("".join(texts) + "</>\n#: 入出力InputOu様氏名。、0123456789abcdefgh"))
     special = ["<pad>", "<s>", "</s>", "<unk>"]
     special += ["<|system|>", "<|user|>", "<|assistant|>", "<|end|>"] if with_chat else []

@@ -9,7 +9,8 @@ from transformers import PreTrainedTokenizerFast
 
 from audit.deid.network.config import Shape, TaggerSettings
 from audit.deid.network.decode import TokenizerReader
-from audit.notes.spans import CONTACT, IDENTIFIER, LINKAGE_CODE, Span, TaggedDocument
+from audit.notes.spans import TaggedDocument
+from tests.deid.unseen_notes import marked
 
 SURNAMES = ["山田", "鈴木", "高橋", "中村", "小林", "吉川", "森田", "池上"]
 GIVEN = ["太郎", "花子", "健一", "美咲", "直樹", "由美"]
@@ -27,17 +28,11 @@ def quick(**changes) -> TaggerSettings:
 
 def note(number: int) -> TaggedDocument:
     surname, given = SURNAMES[number % 8], GIVEN[number // 8 % 6]
-    parts = [
-        ("氏名：", None), (surname + given, IDENTIFIER), ("　様\nID ", None),
-        (f"{1000 + 37 * number}", LINKAGE_CODE), (" 電話：", None),
-        (f"03-{number:04d}-55", CONTACT), ("。血圧は正常である。\n", None),
-    ]  # fmt: skip
-    text, spans = "", []
-    for part, label in parts:
-        if label:
-            spans.append(Span(len(text), len(text) + len(part), label))
-        text += part
-    return TaggedDocument(f"n{number}", text, tuple(spans), patient_id=f"p{number}")
+    written = (
+        f"氏名：⟦I:{surname}{given}⟧　様\nID ⟦L:{1000 + 37 * number}⟧ 電話："
+        f"⟦C:03-{number:04d}-55⟧。血圧は正常である。\n"
+    )
+    return marked(written, doc_id=f"n{number}", patient=f"p{number}")
 
 
 def notes(n: int) -> tuple[TaggedDocument, ...]:

@@ -33,7 +33,6 @@ from audit.deid.tagger import tag_checked
 from audit.deid.taggers import TAGGERS, load_tagger, trained_tagger
 from audit.deid.tasks import TaggerTask
 from audit.errors import AuditCancelled, AuditError
-from audit.jobs.kinds import KINDS
 from audit.notes.formats import write_jsonl
 from audit.notes.spans import TYPES, Span, TaggedDocument, tagged
 from audit.task import Contact
@@ -328,29 +327,10 @@ def test_settings_are_checked_and_come_back() -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("KART_AUDIT_HOME", str(tmp_path / "home"))
+def place(tmp_path: Path) -> Path:
     (tmp_path / "gold.jsonl").write_text(write_jsonl(notes(24)), "utf-8")
     (tmp_path / "more.jsonl").write_text(write_jsonl(notes(30)[24:]), "utf-8")
     return tmp_path
-
-
-def wanted(place: Path, **changes: Any) -> TaggerTask:
-    values = {"settings": quick(n_epochs=0.5), "gold": (place / "gold.jsonl",), "device": "cpu"}
-    return TaggerTask(**values | changes)
-
-
-def test_other_notes_settings_or_places_are_another_question(place: Path) -> None:
-    question = wanted(place, title="山田's").question()
-    assert json.loads(json.dumps(dict(question.order))) == question.order
-    assert (question.kind, question.label) == ("tagger", "characters") and "tagger" in KINDS
-    assert wanted(place).question().digest == question.digest
-    orders = [wanted(place), wanted(place, validation=(place / "more.jsonl",)),
-              wanted(place, settings=quick(n_epochs=1.0)),
-              wanted(place, out=place / "o")]  # fmt: skip
-    assert len({one.question().digest for one in orders}) == 4
-    (place / "gold.jsonl").write_text(write_jsonl(notes(25)), "utf-8")
-    assert wanted(place).question().digest != question.digest
 
 
 def test_the_job_trains_a_tagger_that_is_kept_and_says_how_far_it_is(place: Path) -> None:
@@ -359,7 +339,9 @@ def test_the_job_trains_a_tagger_that_is_kept_and_says_how_far_it_is(place: Path
     def contact(*, stop: bool) -> Contact:
         return Contact(listen=lambda *_: None, should_stop=lambda: stop, say=said.append)
 
-    question = wanted(place, validation=(place / "more.jsonl",), title="mine").question()
+    files = {"gold": (place / "gold.jsonl",), "validation": (place / "more.jsonl",)}
+    task = TaggerTask(settings=quick(n_epochs=0.5), device="cpu", title="mine", **files)
+    question = task.question()
     with pytest.raises(AuditCancelled):
         TaggerTask.ordered(question.order).run(contact(stop=True))
     (tagger_id,) = TaggerTask.ordered(question.order).run(contact(stop=False))
@@ -369,16 +351,6 @@ def test_the_job_trains_a_tagger_that_is_kept_and_says_how_far_it_is(place: Path
     assert load_tagger(tagger_id, device="cpu").digest == kept.digest
     assert "24 notes to learn from, 6 to measure on." in said and "recall" in said[-1]
     assert TaggerTask.ordered(question.order).folder.name == tagger_id.removeprefix("trained/")
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"gold": ()}, {"title": "x" * 300}, {"gold": (Path("none.jsonl"),)}, {"start": Path("none")},
-     {"gold": (Path("a"), Path("b"))}],
-)  # fmt: skip
-def test_an_order_that_cannot_be_done_is_refused(place: Path, changes: dict[str, Any]) -> None:
-    with pytest.raises(AuditError):
-        wanted(place, **changes).question()
 
 
 def test_the_command_trains_and_its_taggers_tag(place: Path) -> None:
