@@ -16,7 +16,7 @@ from audit.stats import BoolArray, IntArray
 
 CRITERIA = ("strict", "relaxed", "label_relaxed")
 Matcher = Literal["optimal", "document_order"]
-OPTIMAL, DOCUMENT_ORDER = MATCHERS = get_args(Matcher)
+OPTIMAL, _ = MATCHERS = get_args(Matcher)
 
 
 @dataclass(frozen=True)

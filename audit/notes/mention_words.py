@@ -134,9 +134,6 @@ SELDOM_NAMES = _LISTS["seldom_names"]
 """No names alone, but beside a name: "James White", "Christian Jones"."""
 JAPANESE_SURNAMES = _LISTS["japanese_surnames"]
 """Family names, for telling where one ends; a name need not be here to be found."""
-JAPANESE_KANA_NAMES = _LISTS["japanese_kana_names"]
-"""Given names in kana, in hiragana: a name of which the family name is not on the list."""
-
 JAPANESE_NO_NAMES = tuple(sorted(_LISTS["japanese_no_names"]))
 
 

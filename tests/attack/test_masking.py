@@ -266,20 +266,13 @@ def test_one_model_twice_is_refused_before_anything_is_read(
         assert "before and the model after training" in str(refused.value)
 
 
-def without_truth(candidates: Candidates) -> Candidates:
-    n = len(candidates)
-    return replace(
-        candidates, is_member=(None,) * n, control_kind=("",) * n, n_mentions=(None,) * n
-    )
-
-
 def test_without_truth_there_are_p_and_q_and_no_confusion_table(
     report: AuditReport, folders: dict[str, Path], store: Store
 ) -> None:
-    found = run_audit(request_of(folders, candidates=without_truth(LISTED)), store=store)
-    assert found.measures.strata == {}
-    assert list(found.curve) == []
-    assert list(found.mentions) == []
+    nothing, n = (None,) * len(LISTED), len(LISTED)
+    names = replace(LISTED, is_member=nothing, control_kind=("",) * n, n_mentions=nothing)
+    found = run_audit(request_of(folders, candidates=names), store=store)
+    assert (found.measures.strata, list(found.curve), list(found.mentions)) == ({}, [], [])
     assert set(found.names["is_member"]) == {None}
     assert "null_check" not in found.details
     for column in ("p_value", "q_value"):
@@ -311,9 +304,8 @@ def test_a_list_of_which_no_name_can_be_spelled_has_no_scores(
     folders: dict[str, Path], store: Store
 ) -> None:
     names = make_candidates([("Zq", "Smith"), ("Qz", "Jones")])
-    found = run_audit(
-        request_of(folders, candidates=names, n_inputs=100, n_chain_inputs=2), store=store
-    )
+    asked = request_of(folders, candidates=names, n_inputs=100, n_chain_inputs=2)
+    found = run_audit(asked, store=store)
     assert np.isnan(numbers(found, "score")).all()
     assert found.names["decision"] == ["not scored"] * 2
     assert "2 of 2 names could not be scored." in found.notes

@@ -1,19 +1,20 @@
-"""A call in a process of its own: how it ended, and what time and memory it took."""
+"""A call in a process of its own: how it ended, in little time and memory."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
-from typing import NamedTuple
 
 from tests.repository import REPOSITORY
 
 _SCRIPT = """
 import json, sys, time
-{imports}
+from pathlib import Path
+from audit.errors import AuditError
+path = Path(sys.argv[1])
+{before}
 def vm(name):
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith(name)) / 1024
@@ -29,26 +30,16 @@ print(json.dumps([told, seconds, vm("VmHWM") - before]))
 """
 
 
-class Ended(NamedTuple):
-    """The refusal ("": none), seconds of a processor, peak memory above what was taken before."""
+def told_in_bounds(before: str, call: str, path: Path) -> str:
+    """Run `call` after `before`, with `path`; return its refusal ("": none).
 
-    refusal: str
-    seconds: float
-    n_mb: float
-
-
-def run_bounded(imports: str, call: str, *paths: Path, n_seconds: int = 300) -> Ended:
-    """Run `call` after `imports`, with `paths` as `sys.argv[1:]`; an exception fails the test."""
-    script = _SCRIPT.format(
-        imports=textwrap.dedent(imports) + "\nfrom audit.errors import AuditError", call=call
-    )
+    An exception fails the test, and so do 10 seconds of a processor or 500 MB of memory more.
+    """
     done = subprocess.run(
-        [sys.executable, "-c", script, *map(str, paths)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=REPOSITORY,
-        timeout=n_seconds,
-    )
+        [sys.executable, "-c", _SCRIPT.format(before=before, call=call), str(path)],
+        capture_output=True, text=True, check=False, cwd=REPOSITORY, timeout=300,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
-    return Ended(*json.loads(done.stdout.splitlines()[-1]))
+    refusal, seconds, n_mb = json.loads(done.stdout.splitlines()[-1])
+    assert seconds < 10 and n_mb < 500, (refusal, seconds, n_mb)
+    return str(refusal)

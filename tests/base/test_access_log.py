@@ -7,7 +7,6 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ DIGEST = "ab" * 32
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
     return data_home() / "access"
 
@@ -41,7 +40,7 @@ def put(folder: Path, files: dict[str, bytes]) -> None:
 
 
 @pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[dict[str, bytes]]]]:
+def logs(tmp_path_factory):
     """Give the folder of a log, and its files after 0, 1, ... 7 lines."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(HOME_VARIABLE, str(tmp_path_factory.mktemp("logs")))
@@ -61,7 +60,7 @@ def verified(logs: Any, *, head: int, log: bytes) -> access_log.Verification:
     return access_log.verify()
 
 
-def test_a_whole_chain_fits(logs: Any) -> None:
+def test_a_whole_chain_fits(logs):
     for n, files in enumerate(logs[1]):
         assert verified(logs, head=n, log=files["log.jsonl"]) == access_log.Verification(
             n, True, None, ""
@@ -70,7 +69,7 @@ def test_a_whole_chain_fits(logs: Any) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(2, 6), st.data())
-def test_any_changed_byte_is_found(logs: Any, n_lines: int, data: st.DataObject) -> None:
+def test_any_changed_byte_is_found(logs, n_lines, data):
     log = logs[1][n_lines]["log.jsonl"]
     place = data.draw(st.integers(0, len(log) - 1))
     byte = data.draw(st.integers(0, 255).filter(lambda b: b != log[place]))
@@ -83,9 +82,7 @@ def test_any_changed_byte_is_found(logs: Any, n_lines: int, data: st.DataObject)
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(2, 7), st.data())
-def test_any_removed_swapped_doubled_or_cut_line_is_found(
-    logs: Any, n_lines: int, data: st.DataObject
-) -> None:
+def test_any_removed_swapped_doubled_or_cut_line_is_found(logs, n_lines, data):
     log = logs[1][n_lines]["log.jsonl"]
     lines = log.splitlines(keepends=True)
     one = data.draw(st.integers(0, n_lines - 1))
@@ -102,7 +99,7 @@ def test_any_removed_swapped_doubled_or_cut_line_is_found(
         assert not verified(logs, head=n_lines, log=changed).is_intact
 
 
-def test_a_line_of_another_key_and_a_forged_head_are_found(logs: Any) -> None:
+def test_a_line_of_another_key_and_a_forged_head_are_found(logs):
     folder, states = logs
     log = states[3]["log.jsonl"]
     assert verified(logs, head=3, log=states[2]["log.jsonl"]).reason == "missing"
@@ -115,7 +112,7 @@ def test_a_line_of_another_key_and_a_forged_head_are_found(logs: Any) -> None:
     assert access_log.verify().first_bad_line == 1
 
 
-def test_what_is_recorded_can_be_read_and_only_its_owner_can_read_it(folder: Path) -> None:
+def test_what_is_recorded_can_be_read_and_only_its_owner_can_read_it(folder):
     access_log.record("opened", who="anna", audit=DIGEST, page="names")
     access_log.record("exported", who="bert\n\x00", audit=DIGEST, n_names=390, names="masked")
     access_log.record("ran", who="", scenario=2)
@@ -142,15 +139,13 @@ def test_what_is_recorded_can_be_read_and_only_its_owner_can_read_it(folder: Pat
         ({"audit": "Sophia Wright"}, "digest"), ({"audit": "ab" * 5}, "digest"),
     ],
 )  # fmt: skip
-def test_nothing_but_numbers_codes_and_digests_is_recorded(
-    folder: Path, what: dict[str, Any], said: str
-) -> None:
+def test_nothing_but_numbers_codes_and_digests_is_recorded(folder, what, said):
     with pytest.raises(ValueError, match=said):
         access_log.record(**{"action": "exported"} | what)
     assert not access_log.entries()
 
 
-def test_damage_stays_in_sight_when_the_log_goes_on(folder: Path) -> None:
+def test_damage_stays_in_sight_when_the_log_goes_on(folder):
     for n in range(4):
         access_log.record("exported", who="anna", n_names=n)
     log = folder / "log.jsonl"
@@ -168,9 +163,7 @@ def test_damage_stays_in_sight_when_the_log_goes_on(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["log.jsonl", "head.json", "key"])
-def test_a_file_that_is_taken_away_is_noticed_even_after_the_log_goes_on(
-    folder: Path, name: str
-) -> None:
+def test_a_file_that_is_taken_away_is_noticed_even_after_the_log_goes_on(folder, name):
     for n in range(3):
         access_log.record("exported", n_names=n)
     (folder / name).unlink()
@@ -179,7 +172,7 @@ def test_a_file_that_is_taken_away_is_noticed_even_after_the_log_goes_on(
     assert not access_log.verify().is_intact
 
 
-def test_what_a_write_that_never_returned_left_is_mended_by_the_next(folder: Path) -> None:
+def test_what_a_write_that_never_returned_left_is_mended_by_the_next(folder):
     access_log.record("ran", n_names=1)
     log, old = folder / "log.jsonl", (folder / "head.json").read_bytes()
     log.write_bytes(log.read_bytes() + b'{"action":"exp')
@@ -200,7 +193,7 @@ for number in range(15):
 """
 
 
-def test_two_processes_write_at_once_and_no_line_is_lost(folder: Path) -> None:
+def test_two_processes_write_at_once_and_no_line_is_lost(folder):
     writers = [
         subprocess.Popen(
             [sys.executable, "-c", WRITE_MANY, who],
@@ -216,7 +209,7 @@ def test_two_processes_write_at_once_and_no_line_is_lost(folder: Path) -> None:
         assert [e.counts["n_names"] for e in reversed(found)] == list(range(15))
 
 
-def test_a_log_put_back_to_an_older_state_is_seen_with_a_seal_only(folder: Path) -> None:
+def test_a_log_put_back_to_an_older_state_is_seen_with_a_seal_only(folder):
     for n in range(5):
         access_log.record("exported", n_names=n)
     old = state(folder)
@@ -236,7 +229,7 @@ def test_a_log_put_back_to_an_older_state_is_seen_with_a_seal_only(folder: Path)
     assert access_log.verify(later).reason == "seal"
 
 
-def test_a_log_written_anew_with_its_key_does_not_fit_the_seal(folder: Path) -> None:
+def test_a_log_written_anew_with_its_key_does_not_fit_the_seal(folder):
     access_log.entries()
     begun = state(folder)
     for n in range(3):
@@ -251,7 +244,7 @@ def test_a_log_written_anew_with_its_key_does_not_fit_the_seal(folder: Path) -> 
 
 @pytest.mark.parametrize("text", ["x", "3", "3-" + "a" * 63, "-1-" + "a" * 64, "3-" + "A" * 64,
                                   "9" * 5000 + "-" + "a" * 64, "３-" + "a" * 64])  # fmt: skip
-def test_what_is_no_seal_is_refused_and_another_logs_does_not_fit(folder: Path, text: str) -> None:
+def test_what_is_no_seal_is_refused_and_another_logs_does_not_fit(folder, text):
     access_log.record("opened")
     with pytest.raises(AuditError, match="no seal"):
         access_log.verify(text)
@@ -262,9 +255,7 @@ def test_what_is_no_seal_is_refused_and_another_logs_does_not_fit(folder: Path, 
     assert access_log.verify(f"0-{'0' * 64}").is_intact  # of a log without a line
 
 
-def test_the_command_checks_a_log_against_a_seal(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_checks_a_log_against_a_seal(folder, capsys):
     access_log.record("exported", n_names=1)
     old = state(folder)
     access_log.record("exported", n_names=2)
@@ -276,7 +267,7 @@ def test_the_command_checks_a_log_against_a_seal(
     assert "put back to an older state" in capsys.readouterr().err
 
 
-def test_a_log_that_cannot_be_written_is_an_error_in_words(folder: Path) -> None:
+def test_a_log_that_cannot_be_written_is_an_error_in_words(folder):
     access_log.record("ran")
     (folder / "log.jsonl").unlink()
     (folder / "log.jsonl").mkdir()
@@ -286,9 +277,7 @@ def test_a_log_that_cannot_be_written_is_an_error_in_words(folder: Path) -> None
         access_log.verify()
 
 
-def test_the_command_says_whether_the_log_is_whole_and_shows_it(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_whether_the_log_is_whole_and_shows_it(folder, capsys):
     access_log.record("exported", who="anna", audit=DIGEST, n_names=3)
     assert log("verify")["exit_code"] == 0
     assert "log is whole" in capsys.readouterr().err
@@ -302,7 +291,7 @@ def test_the_command_says_whether_the_log_is_whole_and_shows_it(
     assert "NOT whole. The line was changed" in capsys.readouterr().err
 
 
-def test_the_mark_changes_with_the_log(folder: Path) -> None:
+def test_the_mark_changes_with_the_log(folder):
     before = access_log.log_mark()
     access_log.record("ran")
     after = access_log.log_mark()

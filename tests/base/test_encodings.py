@@ -15,10 +15,9 @@ NAMES = "姓,名\n山田,太郎\n髙橋,①\n"
 
 
 @pytest.mark.parametrize(
-    ("codec", "encoding"),
-    [("utf-8", "UTF-8"), ("utf-8-sig", "UTF-8 with BOM"), ("cp932", "CP932")],
+    ("codec", "encoding"), [("utf-8", "UTF-8"), ("utf-8-sig", "UTF-8 with BOM"), ("cp932", "CP932")]
 )
-def test_three_encodings_are_told_apart(codec: str, encoding: str) -> None:
+def test_three_encodings_are_told_apart(codec, encoding):
     assert decode_text(NAMES.encode(codec), what="names") == (NAMES, encoding)
 
 
@@ -28,20 +27,20 @@ def test_three_encodings_are_told_apart(codec: str, encoding: str) -> None:
     + [(name, "latin-1") for name in ("José", "Gómez", "Sébastien", "Óscar", "Ángel", "Müller",
                                       "Peña", "Zoë", "Åsa")],
 )  # fmt: skip
-def test_other_encodings_are_refused(text: str, codec: str) -> None:
+def test_other_encodings_are_refused(text, codec):
     header = "first,last" if codec == "latin-1" else "姓,名"
     with pytest.raises(AuditError):
         decode_text(f"{header}\n{text},Smith\n".encode(codec), what="names")
 
 
 @pytest.mark.parametrize("text", ["ﾔﾏﾀﾞ,ﾀﾛｳ\n", "Cﾍﾟﾌﾟﾁﾄﾞ 1.0ng\n", "山田 A型 CTで\n", "ｱﾝﾌﾟﾙmg山\n"])
-def test_half_width_kana_beside_latin_letters_is_cp932(text: str) -> None:
+def test_half_width_kana_beside_latin_letters_is_cp932(text):
     assert decode_text(f"名前\n{text}".encode("cp932"), what="notes")[1] == "CP932"
 
 
 @pytest.mark.parametrize("good", ["José Núñez", "山田太郎、佐藤花子"])
 @pytest.mark.parametrize("broken", [b"\xe9", b"\x81\x81", b"\xff"])
-def test_utf_8_with_a_few_broken_bytes_is_refused_with_the_line(good: str, broken: bytes) -> None:
+def test_utf_8_with_a_few_broken_bytes_is_refused_with_the_line(good, broken):
     data = f"name\n{good}\n".encode() + b"Ann" + broken + b"b\nBo\n"
     with pytest.raises(AuditError, match="broken bytes, the first of them in line 3"):
         decode_text(data, what="names")
@@ -52,12 +51,12 @@ def test_utf_8_with_a_few_broken_bytes_is_refused_with_the_line(good: str, broke
     [b"p\x802, a\xe2\x80\xa8 b\x80", b"note \xed\xa0\x80 Anna", b"\x1f\x8b\xb2 M\xc3\xbcller",
      "Anna – 山".encode() + b"\x82\xa0\x82\xa2\x82\xa4\x82\xa6\x82\xa8"],
 )  # fmt: skip
-def test_utf_8_with_more_broken_bytes_than_letters_is_not_taken_for_cp932(data: bytes) -> None:
+def test_utf_8_with_more_broken_bytes_than_letters_is_not_taken_for_cp932(data):
     with pytest.raises(AuditError):
         decode_text(b"name\n" + data + b"\n", what="names")
 
 
-def test_broken_bytes_behind_a_byte_order_mark_are_refused() -> None:
+def test_broken_bytes_behind_a_byte_order_mark_are_refused():
     with pytest.raises(AuditError, match="broken bytes"):
         decode_text("姓名\n山田".encode("utf-8-sig") + b"\x82\xa0\x82\xa2\x82\xa4", what="names")
     assert decode_text(b"\xef\xbb\xbf", what="names") == ("", "UTF-8 with BOM")
@@ -75,14 +74,14 @@ def test_broken_bytes_behind_a_byte_order_mark_are_refused() -> None:
     ],
     ids=["nothing", "a zero byte", "gzip", "zip", "parquet", "too large"],
 )
-def test_what_is_no_text_file_is_refused(data: bytes) -> None:
+def test_what_is_no_text_file_is_refused(data):
     with pytest.raises(AuditError, match=r"^names: "):
         decode_text(data, what="names")
 
 
 @given(st.binary(max_size=60))
 @settings(max_examples=200, deadline=None)
-def test_any_bytes_give_text_or_a_reason(data: bytes) -> None:
+def test_any_bytes_give_text_or_a_reason(data):
     try:
         text, encoding = decode_text(data, what="names")
     except AuditError:
@@ -94,5 +93,5 @@ def test_any_bytes_give_text_or_a_reason(data: bytes) -> None:
 
 @given(st.text(max_size=40).filter(lambda text: "\0" not in text and "\x1b" not in text))
 @settings(max_examples=100, deadline=None)
-def test_every_utf_8_text_is_read_as_written(text: str) -> None:
+def test_every_utf_8_text_is_read_as_written(text):
     assert decode_text(b"name\n" + text.encode(), what="names") == ("name\n" + text, "UTF-8")

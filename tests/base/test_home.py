@@ -21,7 +21,7 @@ from audit.home import CHECKOUT, data_home, installed_packages, results_dir, sal
 
 
 @pytest.fixture
-def chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def chosen(tmp_path, monkeypatch):
     path = tmp_path / "data"
     monkeypatch.setenv("KART_AUDIT_HOME", str(path))
     return path
@@ -31,7 +31,7 @@ def modes(path: Path) -> dict[str, int]:
     return {one.name: stat.S_IMODE(one.stat().st_mode) for one in [path, *path.iterdir()]}
 
 
-def test_the_chosen_directory_is_made_and_kept_for_its_owner_alone(chosen: Path) -> None:
+def test_the_chosen_directory_is_made_and_kept_for_its_owner_alone(chosen):
     wanted = {"data": 0o700, "results": 0o700, "salt": 0o600}
     before = os.umask(0)
     try:
@@ -45,7 +45,7 @@ def test_the_chosen_directory_is_made_and_kept_for_its_owner_alone(chosen: Path)
     assert modes(chosen) == wanted
 
 
-def test_an_empty_directory_is_closed_and_one_that_others_work_in_left_alone(chosen: Path) -> None:
+def test_an_empty_directory_is_closed_and_one_that_others_work_in_left_alone(chosen):
     chosen.mkdir()
     chosen.chmod(0o755)
     data_home()
@@ -67,9 +67,7 @@ def test_an_empty_directory_is_closed_and_one_that_others_work_in_left_alone(cho
         ({"KART_AUDIT_HOME": "~/audits", "XDG_DATA_HOME": "{home}/xdg"}, "audits"),
     ],
 )
-def test_the_place_follows_the_variables(
-    variables: dict[str, str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_place_follows_the_variables(variables, expected, tmp_path, monkeypatch):
     for name in ("KART_AUDIT_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
@@ -89,9 +87,7 @@ INSIDE, AROUND = "inside the program's own folder", "has other things in it"
         ("data", "Give the whole path"), ("{tmp}/file", "cannot be made"),
     ],
 )  # fmt: skip
-def test_a_place_where_it_cannot_be_is_refused(
-    where: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_place_where_it_cannot_be_is_refused(where, said, tmp_path, monkeypatch):
     (tmp_path / "link").symlink_to(CHECKOUT)
     (tmp_path / "file").touch()
     before = stat.S_IMODE(CHECKOUT.parent.stat().st_mode)
@@ -104,9 +100,7 @@ def test_a_place_where_it_cannot_be_is_refused(
 
 
 @pytest.mark.parametrize("is_silent", [True, False])
-def test_a_directory_that_cannot_be_closed_is_refused(
-    chosen: Path, monkeypatch: pytest.MonkeyPatch, is_silent: bool
-) -> None:
+def test_a_directory_that_cannot_be_closed_is_refused(chosen, monkeypatch, is_silent):
     chosen.mkdir()
     chosen.chmod(0o755)
 
@@ -119,18 +113,14 @@ def test_a_directory_that_cannot_be_closed_is_refused(
         data_home()
 
 
-def test_a_directory_of_another_account_is_refused(
-    chosen: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_of_another_account_is_refused(chosen, monkeypatch):
     chosen.mkdir(mode=0o700)
     monkeypatch.setattr(home.os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(AuditError, match="belongs to another account"):
         data_home()
 
 
-def test_the_digest_is_keyed_with_a_salt_of_the_installation(
-    chosen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_digest_is_keyed_with_a_salt_of_the_installation(chosen, tmp_path, monkeypatch):
     with ThreadPoolExecutor(8) as pool:  # many first starts agree on one salt
         (digest,) = set(pool.map(salted_digest, ["山田 太郎"] * 32))
     assert [path.name for path in chosen.iterdir()] == ["salt"]
@@ -145,7 +135,7 @@ def test_the_digest_is_keyed_with_a_salt_of_the_installation(
     assert salted_digest("山田 太郎") != digest
 
 
-def test_versions_are_those_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_are_those_that_run(monkeypatch):
     found = installed_packages()
     assert (found["Python"], found["numpy"]) == (platform.python_version(), np.__version__)
     assert all(found.values())
@@ -153,7 +143,7 @@ def test_versions_are_those_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert installed_packages()["no-such-package-at-all"] == ""
 
 
-def test_torch_is_not_imported_for_its_version() -> None:
+def test_torch_is_not_imported_for_its_version():
     script = (
         "import sys\n"
         "from audit.home import installed_packages\n"

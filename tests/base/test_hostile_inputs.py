@@ -22,26 +22,24 @@ def failures(kind: str, n_inputs: int, *, seed: int, folder: Path) -> dict[str, 
 
 
 @pytest.fixture(autouse=True)
-def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _environment(tmp_path, monkeypatch):
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path))  # put back when the test ends
     monkeypatch.setenv(VARIABLE, "")
 
 
 @pytest.mark.parametrize("kind", FEW)
-def test_a_few_hostile_inputs_are_read_or_refused(kind: str, tmp_path: Path) -> None:
+def test_a_few_hostile_inputs_are_read_or_refused(kind, tmp_path):
     assert failures(kind, FEW[kind], seed=1, folder=tmp_path) == {}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", MANY)
-def test_many_hostile_inputs_are_read_or_refused(kind: str, tmp_path: Path) -> None:
+def test_many_hostile_inputs_are_read_or_refused(kind, tmp_path):
     assert failures(kind, MANY[kind], seed=0, folder=tmp_path) == {}
 
 
 @pytest.mark.parametrize("kind", ["tables", "notes", "log"])
-def test_a_reader_that_errs_is_noticed(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_that_errs_is_noticed(kind, tmp_path, monkeypatch):
     from audit import access_log
     from audit.notes import read
     from audit.tables import read_table

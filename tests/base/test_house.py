@@ -42,34 +42,34 @@ def words_found(pattern: re.Pattern[str], text: str) -> list[tuple[int, str]]:
     return [(number, line.strip()[:80]) for number, line in lines if pattern.search(line)]
 
 
-def test_there_is_something_to_look_at() -> None:
+def test_there_is_something_to_look_at():
     names = {path.as_posix() for path in source_files()}
     assert {"audit/errors.py", "cache/store.py"} <= names
     assert Path("pyproject.toml") in repository_files()
 
 
-def test_functions_are_short() -> None:
+def test_functions_are_short():
     paths = [*source_files(), *python_files("benchmarks")]
     found = {path.as_posix(): long_functions(source(path)) for path in paths}
     assert {name: functions for name, functions in found.items() if functions} == {}
 
 
-def test_a_long_function_is_seen() -> None:
+def test_a_long_function_is_seen():
     body = "    pass\n" * (MAX_FUNCTION_LINES - 1)
     assert long_functions(f"class A:\n  def f(self):\n{body}") == [("f", MAX_FUNCTION_LINES)]
     assert long_functions(f"def f():\n{body[:-9]}") == []
 
 
-def test_every_file_is_named_after_something() -> None:
+def test_every_file_is_named_after_something():
     found = [p for p in repository_files() if NO_NOUN & {Path(part).stem for part in p.parts}]
     assert found == []
 
 
-def test_no_path_of_one_machine_is_in_the_text() -> None:
+def test_no_path_of_one_machine_is_in_the_text():
     assert texts_with(MACHINE_PATH) == {}
 
 
-def test_nothing_is_left_for_later() -> None:
+def test_nothing_is_left_for_later():
     assert texts_with(UNFINISHED) == {}
 
 
@@ -79,7 +79,7 @@ def texts_with(pattern: re.Pattern[str]) -> dict[str, list[tuple[int, str]]]:
     return {name: lines for name, lines in found.items() if lines}
 
 
-def test_paths_and_words_are_seen() -> None:
+def test_paths_and_words_are_seen():
     # "_" marks where a word is cut, so that this file does not break its own rules.
     bad = ["/ho_me/anna/x", "see /wo_rk/main", "'/ro_ot/.cache'", "/Us_ers/Anna", "(/tm_p/a)"]
     good = ["https://x.org/wo_rk/a", "$HOME/.local", "~/.local/share", "docs/wo_rk/a", "/etc/x"]

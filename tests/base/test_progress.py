@@ -18,7 +18,7 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch) -> Clock:
+def clock(monkeypatch):
     clock = Clock()
     monkeypatch.setattr("audit.progress.time", SimpleNamespace(monotonic=clock.monotonic))
     return clock
@@ -29,90 +29,66 @@ def meter_of(totals: dict[str, float], should_stop=lambda: False) -> tuple[Meter
     return Meter(totals, listener=seen.append, should_stop=should_stop), seen
 
 
+def told(clock, totals: dict[str, float], *steps: tuple[float, str, float]) -> list[Progress]:
+    """Let seconds pass and add units of a phase, step by step; return what was told."""
+    meter, seen = meter_of(totals)
+    for seconds, phase, n in steps:
+        clock.now += seconds
+        meter.add(phase, n)
+    return seen
+
+
 def test_shares_rise_to_one_over_all_phases(clock):
-    meter, seen = meter_of({"a": 30.0, "b": 10.0})
-    for phase, n in (("a", 30), ("b", 10)):
-        for _ in range(n):
-            clock.now += 0.5
-            meter.add(phase, 1)
-    shares = [progress.share for progress in seen]
-    assert shares == [(i + 1) / 40 for i in range(40)]
+    steps = [(0.5, phase, 1) for phase in 30 * "a" + 10 * "b"]
+    seen = told(clock, {"a": 30.0, "b": 10.0}, *steps)
+    assert [progress.share for progress in seen] == [(i + 1) / 40 for i in range(40)]
     assert [progress.phase for progress in seen] == ["a"] * 30 + ["b"] * 10
 
 
-@pytest.mark.parametrize("phases", [("a",), ("a", "b")])
+@pytest.mark.parametrize("phases", ["a", "ab"])
 def test_the_listener_is_called_at_most_ten_times_a_second_and_at_the_end(clock, phases):
-    meter, seen = meter_of(dict.fromkeys(phases, 5000.0))
-    for _ in range(5000):
-        for phase in phases:
-            clock.now += 0.001 / len(phases)
-            meter.add(phase, 1)
+    steps = [(0.001 / len(phases), phase, 1) for phase in 5000 * phases]
+    seen = told(clock, dict.fromkeys(phases, 5000.0), *steps)
     assert 40 <= len(seen) <= 52 and seen[-1].share == 1
 
 
 def test_every_phase_is_told_however_short(clock):
-    meter, seen = meter_of({"a": 3.0, "b": 1.0, "c": 3.0})
-    for phase in "aaabccc":
-        clock.now += 0.001
-        meter.add(phase, 1)
+    steps = [(0.001, phase, 1) for phase in "aaabccc"]
+    seen = told(clock, {"a": 3.0, "b": 1.0, "c": 3.0}, *steps)
     assert [progress.phase for progress in seen] == ["a", "b", "c", "c"]
 
 
-def test_more_units_than_announced_do_not_pass_the_whole(clock):
-    meter, seen = meter_of({"a": 10.0, "b": 10.0})
-    clock.now += 1
-    meter.add("a", 25)
-    assert seen[-1].share == 0.5
-
-
-def test_nothing_to_do_is_done():
+def test_more_units_than_announced_do_not_pass_the_whole_and_nothing_to_do_is_done(clock):
+    assert told(clock, {"a": 10.0, "b": 10.0}, (1, "a", 25))[-1].share == 0.5
     assert Progress("a", 0.0, 0.0, None).share == 1
 
 
-def test_time_left_is_that_of_the_work_left(clock):
-    meter, seen = meter_of({"a": 100.0})
-    for _ in range(20):
-        clock.now += 1
-        meter.add("a", 1)
-    left = [progress.seconds_left for progress in seen]
-    assert left[:4] == [None] * 4  # too early to judge
-    assert left[4:] == pytest.approx([100 - n for n in range(5, 21)])
+@pytest.mark.parametrize(
+    ("n_units", "steps", "left"),
+    [  # too early to judge at first, and before three percent; the last half minute counts
+        (100, 20 * [1.0], [None] * 4 + [100 - n for n in range(5, 21)]),
+        (1000, 30 * [10.0], [None] * 29 + [9700]),
+        (1000, 100 * [1.0], [900]),
+        (1000, 100 * [1.0] + 100 * [0.5], [400]),
+    ],
+)
+def test_time_left_is_that_of_the_work_left(clock, n_units, steps, left):
+    seen = told(clock, {"a": float(n_units)}, *((seconds, "a", 1) for seconds in steps))
+    found = [progress.seconds_left for progress in seen][-len(left) :]
+    assert found == [None if one is None else pytest.approx(one) for one in left]
 
 
-def test_time_left_is_judged_by_the_last_half_minute(clock):
-    meter, seen = meter_of({"a": 1000.0})
-    for seconds in (1.0, 0.5):  # first one unit a second, then two
-        for _ in range(100):
-            clock.now += seconds
-            meter.add("a", 1)
-    assert seen[99].seconds_left == pytest.approx(900)
-    assert seen[199].seconds_left == pytest.approx(400)
-
-
-def test_nothing_is_said_of_the_time_left_before_three_percent(clock):
-    meter, seen = meter_of({"a": 1000.0})
-    for _ in range(30):
-        clock.now += 10
-        meter.add("a", 1)
-    assert [progress.seconds_left for progress in seen[:29]] == [None] * 29
-    assert seen[29].seconds_left == pytest.approx(9700)
-
-
-def test_units_out_of_the_store_do_not_shorten_the_time_left(clock):
-    meter, seen = meter_of({"a": 1000.0})
-    meter.add("a", 900, is_cached=True)
-    clock.now += 5
-    meter.add("a", 10)
-    assert seen[-1].done == 910
-    # 10 units took 5 seconds, so the 90 left take 45.
-    assert seen[-1].seconds_left == pytest.approx(45)
-
-
-def test_units_out_of_the_store_alone_give_no_time_left(clock):
+def test_units_out_of_the_store_do_not_shorten_the_time_left_and_alone_give_none(clock):
     meter, seen = meter_of({"a": 1000.0})
     clock.now += 5
     meter.add("a", 900, is_cached=True)
     assert seen[-1].seconds_left is None
+    meter, seen = meter_of({"a": 1000.0})
+    meter.add("a", 900, is_cached=True)
+    clock.now += 5
+    meter.add("a", 10)
+    # 10 units took 5 seconds, so the 90 left take 45.
+    assert (seen[-1].done, seen[-1].seconds_left) == (910, pytest.approx(45))
 
 
 def test_asked_to_stop_the_run_is_cancelled_at_the_next_unit(clock):

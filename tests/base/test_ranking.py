@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,16 +15,11 @@ from sklearn.metrics import roc_curve as sk_roc_curve
 from audit.stats import auc, auc_interval, bootstrap_ranking, roc_curve, wilson
 from tests.scored_lists import quick, scored_lists, tpr_at_fpr
 
-LOSSES = Path(__file__).parents[2].parent / "shared" / "data" / "clinical_mlm_losses"
 
-
-def slow_auc(scores, is_member):
-    wins = [
-        1.0 if m > c else 0.5 if m == c else 0.0
-        for m in scores[is_member]
-        for c in scores[~is_member]
-    ]
-    return sum(wins) / len(wins)
+def wins_of(scores, is_member):
+    """[members, controls] 1 where the member is above, 0.5 where they are equal."""
+    return np.array([[(a > b) + 0.5 * (a == b) for b in scores[~is_member]]
+                     for a in scores[is_member]])  # fmt: skip
 
 
 def slow_tpr(scores, is_member, fpr):
@@ -44,7 +38,7 @@ def slow_tpr(scores, is_member, fpr):
 def test_auc_equals_the_pairwise_count_and_sklearn_and_mann_whitney(case):
     scores, is_member = case
     value = auc(scores, is_member)
-    assert value == pytest.approx(slow_auc(scores, is_member), abs=1e-12)
+    assert value == pytest.approx(wins_of(scores, is_member).mean(), abs=1e-12)
     assert value == pytest.approx(roc_auc_score(is_member, scores), abs=1e-12)
     u = stats.mannwhitneyu(scores[is_member], scores[~is_member], method="asymptotic").statistic
     assert value == pytest.approx(u / (is_member.sum() * (~is_member).sum()), abs=1e-12)
@@ -120,11 +114,10 @@ def test_bootstrap_equals_a_plain_loop_over_drawn_names():
 
 def plain_delong(scores, is_member):
     """AUC, variance and Satterthwaite's degrees of freedom, pair by pair."""
-    ups, downs = scores[is_member], scores[~is_member]
-    wins = np.array([[(a > b) + 0.5 * (a == b) for b in downs] for a in ups])
-    by_up, by_down = wins.mean(axis=1).var(ddof=1), wins.mean(axis=0).var(ddof=1)
-    parts = np.array([by_up / len(ups), by_down / len(downs)])
-    freedom = parts.sum() ** 2 / (parts**2 / [len(ups) - 1, len(downs) - 1]).sum()
+    wins = wins_of(scores, is_member)
+    sizes = np.array(wins.shape)
+    parts = np.array([wins.mean(axis=axis).var(ddof=1) for axis in (1, 0)]) / sizes
+    freedom = parts.sum() ** 2 / (parts**2 / (sizes - 1)).sum()
     return wins.mean(), parts.sum(), freedom
 
 
@@ -148,11 +141,9 @@ def test_names_that_share_a_part_widen_the_interval_as_a_plain_sum_says():
     first, last = (rng.integers(0, n, 120) + n * is_member for n in (20, 30))
     scores = rng.normal(size=40)[first] + rng.normal(size=60)[last]
     area, alone, own_freedom = plain_delong(scores, is_member)
-    wins = np.array([[a > b for b in scores[~is_member]] for a in scores[is_member]])
-    share = np.concatenate(
-        [(wins.mean(axis=1) - area) / math.sqrt(60 * 59),
-         (wins.mean(axis=0) - area) / math.sqrt(60 * 59)]
-    )  # fmt: skip
+    wins = wins_of(scores, is_member)
+    share = np.concatenate([wins.mean(axis=1) - area, wins.mean(axis=0) - area])
+    share /= math.sqrt(60 * 59)
     pairs = [
         share[i] * share[j]
         for i in range(120) for j in range(120)
@@ -224,6 +215,3 @@ def test_the_interval_covers_from_five_members_on(family, m, n):
             found = auc_interval(scores, is_member)
             n_covered += found.low <= area <= found.high
         assert n_covered >= 180, (area, n_covered)  # 92 % less two standard errors
-
-
-# --- known answers --------------------------------------------------------------------------

@@ -102,13 +102,13 @@ def room_breaches(module: str, imports: set[str]) -> list[str]:
     ]
 
 
-def test_the_engine_never_imports_streamlit() -> None:
+def test_the_engine_never_imports_streamlit():
     for path in python_files("audit", "cache"):
         imports = imports_of(source(path), module=module_of(path))
         assert not {name for name in imports if name.partition(".")[0] == "streamlit"}, path
 
 
-def test_rooms_import_one_way() -> None:
+def test_rooms_import_one_way():
     breaches = set()
     for path in source_files():
         module = module_of(path)
@@ -140,7 +140,7 @@ def test_rooms_import_one_way() -> None:
         ("app", "from pages.ui import main", 0),
     ],
 )
-def test_an_import_against_the_order_alone_is_seen(module: str, text: str, n: int) -> None:
+def test_an_import_against_the_order_alone_is_seen(module, text, n):
     assert len(room_breaches(module, imports_of(text, module=module))) == n
 
 
@@ -170,7 +170,7 @@ def failed_imports(names: list[str]) -> dict[str, str]:
     return failed
 
 
-def test_what_pages_import_needs_no_torch() -> None:
+def test_what_pages_import_needs_no_torch():
     names = set(TORCH_FREE)
     for path in python_files("app.py", "pages"):
         imports = imports_of(source(path), module=module_of(path))
@@ -178,5 +178,5 @@ def test_what_pages_import_needs_no_torch() -> None:
     assert failed_imports(sorted(names)) == {}
 
 
-def test_an_import_of_torch_is_seen() -> None:
+def test_an_import_of_torch_is_seen():
     assert list(failed_imports(["json", "torch", "transformers"])) == ["torch", "transformers"]

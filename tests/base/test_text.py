@@ -31,13 +31,13 @@ from audit.text import (
         ("Cher,", "", "Cher,"),
     ],
 )
-def test_names_are_split(text: str, first: str, last: str) -> None:
+def test_names_are_split(text, first, last):
     assert split_name(text) == (first, last)
 
 
 @given(st.text(alphabet="ab山タ, 　", max_size=12))
 @settings(max_examples=100, deadline=None)
-def test_a_split_loses_no_letter(text: str) -> None:
+def test_a_split_loses_no_letter(text):
     first, last = split_name(text)
     assert sorted((first + last).replace(",", "").replace("　", "").replace(" ", "")) == sorted(
         text.replace(",", "").replace("　", "").replace(" ", "")
@@ -45,7 +45,7 @@ def test_a_split_loses_no_letter(text: str) -> None:
     assert last or not text.strip()
 
 
-def test_names_are_compared_without_case_width_and_spacing() -> None:
+def test_names_are_compared_without_case_width_and_spacing():
     assert fold_name(" ＳＭＩＴＨ  Jones ") == fold_name("smith　jones") == "smith jones"
     assert fold_name("Jose\u0301") == fold_name("JOSÉ")
     assert fold_name("ﾔﾏﾀﾞ") == fold_name("ヤマダ")
@@ -54,18 +54,18 @@ def test_names_are_compared_without_case_width_and_spacing() -> None:
 
 @given(st.text(max_size=20))
 @settings(max_examples=100, deadline=None)
-def test_folding_twice_changes_nothing(text: str) -> None:
+def test_folding_twice_changes_nothing(text):
     assert fold_name(fold_name(text)) == fold_name(text)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"), [("あ", 1), ("𠮷", 1), ("ﾀ", 1), ("Ｙ", 0), ("é😀김", 0)]
 )
-def test_scripts_without_spaces_are_known(text: str, expected: int) -> None:
+def test_scripts_without_spaces_are_known(text, expected):
     assert is_unspaced(text) == bool(expected)
 
 
-def test_names_are_written_in_the_order_of_their_script() -> None:
+def test_names_are_written_in_the_order_of_their_script():
     assert written_name("Mary", "Smith") == "Mary Smith"
     assert written_name("太郎", "山田") == "山田太郎"
     assert written_name("", "Cher") == "Cher"
@@ -84,12 +84,12 @@ def test_names_are_written_in_the_order_of_their_script() -> None:
         ("first_name,role", NameColumns(None, None, None)),
     ],
 )
-def test_name_columns_are_found(header: str, expected: NameColumns) -> None:
+def test_name_columns_are_found(header, expected):
     found = find_name_columns(header.split(","))
     assert found == expected
     assert found.is_empty == (expected == NameColumns(None, None, None))
 
 
-def test_two_columns_for_one_part_are_refused() -> None:
+def test_two_columns_for_one_part_are_refused():
     with pytest.raises(ValueError, match="Columns 1 and 3"):
         find_name_columns(["surname", "first", "姓"])

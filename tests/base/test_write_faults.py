@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -22,9 +21,7 @@ from tests.repository import many
         pytest.param("evidence", 2, marks=pytest.mark.slow),
     ],
 )
-def test_a_fault_at_any_write_costs_only_what_was_being_written(
-    tmp_path: Path, what: str, n_tries: int
-) -> None:
+def test_a_fault_at_any_write_costs_only_what_was_being_written(tmp_path, what, n_tries):
     said = run_with_faults(what, folder=tmp_path, n_tries=many(n_tries))
     print(said)
     assert said.startswith(f"{what}: {many(n_tries)} faults") or many(1) > 1

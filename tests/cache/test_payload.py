@@ -21,7 +21,6 @@ from hypothesis.extra import numpy as hnp
 from cache.payload import (
     CorruptValueError,
     canonical_json,
-    check_key,
     content_key,
     decode,
     encode,
@@ -37,17 +36,9 @@ JSON_VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=4),
     max_leaves=12,
 )
-DTYPES = (
-    hnp.boolean_dtypes()
-    | hnp.integer_dtypes()
-    | hnp.floating_dtypes()
-    | hnp.unicode_string_dtypes()
-)
-ARRAYS = DTYPES.flatmap(
-    lambda dtype: hnp.arrays(
-        dtype, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
-    )
-)
+SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
+NUMBERS = hnp.boolean_dtypes() | hnp.integer_dtypes() | hnp.floating_dtypes()
+ARRAYS = (NUMBERS | hnp.unicode_string_dtypes()).flatmap(lambda kind: hnp.arrays(kind, SHAPES))
 
 
 def same(left: Any, right: Any) -> bool:
@@ -61,7 +52,7 @@ def same(left: Any, right: Any) -> bool:
     return type(left) is type(right) and left == right
 
 
-def test_json_has_one_spelling() -> None:
+def test_json_has_one_spelling():
     value = {"b": [1, 1.0, True, None], "a": (float("nan"), -math.inf, "é")}
     expected = rb'{"a":[{"$float":"nan"},{"$float":"-inf"},"\u00e9"],"b":[1,1.0,true,null]}'
     assert canonical_json(value) == expected
@@ -69,45 +60,27 @@ def test_json_has_one_spelling() -> None:
 
 @QUICK
 @given(JSON_VALUES)
-def test_json_survives_the_way_there_and_back(value: Any) -> None:
+def test_json_survives_the_way_there_and_back(value):
     assert same(decode(encode(arrays={}, meta={"v": value})).meta["v"], value)
 
 
 @pytest.mark.parametrize(
     "value", [{1: "a"}, {"$float": 1}, np.int64(3), np.zeros(2), b"raw", {"a": {1, 2}}, object()]
 )
-def test_what_is_not_json_is_refused(value: Any) -> None:
+def test_what_is_not_json_is_refused(value):
     with pytest.raises(TypeError):
         canonical_json(value)
 
 
-def test_content_key_is_the_digest_of_kind_and_parts() -> None:
+def test_content_key_is_the_digest_of_kind_and_parts():
     text = b'{"kind":"shard","parts":{"n":100,"seed":7}}'
     expected = "shard/" + hashlib.sha256(text).hexdigest()
     assert content_key("shard", {"seed": 7, "n": 100}) == expected
-    check_key(expected)
-
-
-def test_every_part_changes_the_content_key() -> None:
-    values = (1, 1.0, True, "1", None, [1])
-    parts: list[dict[str, Any]] = [{"a": value} for value in values]
-    parts += [{"b": 1}, {"a": 1, "b": None}, {}]
-    keys = {content_key(kind, part) for kind in ("shard", "audit") for part in parts}
-    assert len(keys) == 2 * len(parts)
-
-
-@pytest.mark.parametrize(
-    "key",
-    ["", "shard", "shard/", "/etc/passwd", "shard/../x", "shard/a\n", "Shard/a", "a/" + "b" * 129],
-)
-def test_a_key_that_could_be_a_path_is_refused(key: str) -> None:
-    with pytest.raises(ValueError, match="key"):
-        check_key(key)
 
 
 @QUICK
 @given(st.dictionaries(st.from_regex(r"[a-z][a-z0-9_]{0,5}", fullmatch=True), ARRAYS, max_size=3))
-def test_arrays_survive_and_numpy_reads_the_same(arrays: dict[str, Any]) -> None:
+def test_arrays_survive_and_numpy_reads_the_same(arrays):
     body = encode(arrays=arrays, meta={})
     back = decode(body).arrays
     assert back.keys() == arrays.keys()
@@ -119,10 +92,10 @@ def test_arrays_survive_and_numpy_reads_the_same(arrays: dict[str, Any]) -> None
             np.testing.assert_array_equal(back[name], second[name])
 
 
-def npy_archive(array: bytes) -> bytes:
+def npy_archive(array: bytes, *, meta: str = "{}") -> bytes:
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as zipped:
-        zipped.writestr("meta.json", b"{}")
+        zipped.writestr("meta.json", meta)
         zipped.writestr("a.npy", array)
     return archive.getvalue()
 
@@ -133,13 +106,10 @@ def npy(array: Any) -> bytes:
     return out.getvalue()
 
 
-def test_arrays_of_every_number_of_dimensions_are_read_and_can_be_written_to() -> None:
+def test_arrays_of_every_number_of_dimensions_are_read_and_can_be_written_to():
     for n_dimensions in range(33):
-        array = (
-            np.arange(2, dtype="<i2").reshape((2, *[1] * (n_dimensions - 1))[:n_dimensions])
-            if (n_dimensions)
-            else np.array(7, dtype="<i2")
-        )
+        array = np.arange(7, 9, dtype="<i2")[: 2 if n_dimensions else 1]
+        array = array.reshape((2, *[1] * (n_dimensions - 1))[:n_dimensions])
         back = decode(npy_archive(npy(array))).arrays["a"]
         np.testing.assert_array_equal(back, array)
         back[...] = 1
@@ -156,7 +126,7 @@ def test_arrays_of_every_number_of_dimensions_are_read_and_can_be_written_to() -
         (b"v\x00{", b"\x00\x00{"), (b"v\x00{", b"w\x00{"), (b"v\x00{", b"v\xff{"),
     ],
 )  # fmt: skip
-def test_an_array_with_another_header_is_refused(old: bytes, new: bytes) -> None:
+def test_an_array_with_another_header_is_refused(old, new):
     data = npy(np.arange(6.0).reshape(2, 3))
     assert old in data
     with pytest.raises(CorruptValueError):
@@ -165,7 +135,7 @@ def test_an_array_with_another_header_is_refused(old: bytes, new: bytes) -> None
         decode(npy_archive(data[:-1]))
 
 
-def test_threads_read_arrays_at_once() -> None:
+def test_threads_read_arrays_at_once():
     # numpy's own reader of headers fails where other threads go on while it parses, as they do
     # when a collection closes the database of a page that was drawn.
     body = encode(arrays={f"a{n}": np.arange(n) for n in range(20)}, meta={})
@@ -187,7 +157,7 @@ def test_threads_read_arrays_at_once() -> None:
         gc.callbacks.remove(let_others_go_on)
 
 
-def test_equal_content_gives_equal_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_content_gives_equal_bytes(monkeypatch):
     square = np.arange(12.0).reshape(3, 4)
     first = encode(arrays={"a": square, "b": np.arange(3)}, meta={"x": 1, "y": [2]})
     monkeypatch.setattr(time, "time", lambda: 2.0e9)
@@ -203,35 +173,25 @@ def test_equal_content_gives_equal_bytes(monkeypatch: pytest.MonkeyPatch) -> Non
     "array",
     [np.array([{}], dtype=object), np.zeros(2, dtype=[("a", "f8")]), np.array(["2026"], "M8")],
 )
-def test_arrays_that_need_pickle_or_records_are_refused(array: Any) -> None:
+def test_arrays_that_need_pickle_or_records_are_refused(array):
     with pytest.raises(TypeError, match="pickle"):
         encode(arrays={"a": array}, meta={})
 
 
-def test_an_object_array_in_an_archive_is_refused() -> None:
-    archive = io.BytesIO()
-    np.savez(archive, a=np.array([{"x": 1}], dtype=object))
-    with pytest.raises(CorruptValueError):
-        decode(archive.getvalue())
-
-
 @pytest.mark.parametrize("number", [[], 10**400, "many", {}])
-def test_a_number_that_is_none_is_refused(number: Any) -> None:
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as zipped:
-        zipped.writestr("meta.json", json.dumps({"n": {"$float": number}}))
+def test_a_number_that_is_none_is_refused(number):
     with pytest.raises(CorruptValueError):
-        decode(archive.getvalue())
+        decode(npy_archive(npy(np.zeros(1)), meta=json.dumps({"n": {"$float": number}})))
 
 
 @QUICK
 @given(st.binary(max_size=200))
-def test_bytes_that_are_no_archive_are_refused(body: bytes) -> None:
+def test_bytes_that_are_no_archive_are_refused(body):
     with pytest.raises(CorruptValueError):
         decode(body)
 
 
-def test_a_seal_gives_back_key_and_body() -> None:
+def test_a_seal_gives_back_key_and_body():
     payload = seal("shard/abc", b"body")
     digest = hashlib.sha256(b"\0\0\0\x09shard/abcbody").digest()
     assert payload == b"kartaud1" + digest + b"\0\0\0\x09shard/abcbody"
@@ -239,7 +199,7 @@ def test_a_seal_gives_back_key_and_body() -> None:
     assert (key, bytes(body)) == ("shard/abc", b"body")
 
 
-def test_every_flipped_bit_and_every_cut_breaks_the_seal() -> None:
+def test_every_flipped_bit_and_every_cut_breaks_the_seal():
     payload = seal("shard/abc", json.dumps({"a": 1}).encode())
     broken = [payload[:n] for n in range(len(payload))]
     for place in range(len(payload)):

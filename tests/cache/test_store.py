@@ -6,7 +6,6 @@ import math
 import os
 import shutil
 import stat
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,17 +17,7 @@ from tests.cache.make_values import is_right, key_of, put
 __all__ = ["store"]
 
 
-def test_what_was_put_is_got(store: Store) -> None:
-    put(store, 3)
-    assert is_right(store, 3)
-    stored = store.get(key_of(3))
-    assert stored is not None
-    assert stored.arrays["ids"].dtype == np.int64
-    assert math.isnan(stored.meta["error"])
-    assert store.n_corrupt == 0
-
-
-def test_records_are_json_with_nan_and_the_last_writer_wins(store: Store) -> None:
+def test_records_are_json_with_nan_and_the_last_writer_wins(store):
     assert store.get("shard/0") is None and store.get_record("audit/1") is None
     assert store.keys() == ()
     store.put_record("audit/1", 1)
@@ -38,7 +27,7 @@ def test_records_are_json_with_nan_and_the_last_writer_wins(store: Store) -> Non
     assert len(value_files(store.directory)) == 1
 
 
-def test_equal_content_gives_equal_bytes_in_two_stores(tmp_path: Path) -> None:
+def test_equal_content_gives_equal_bytes_in_two_stores(tmp_path):
     with Store(tmp_path / "a") as one, Store(tmp_path / "b") as two:
         put(one, 0)
         made_at = the_file(one).stat().st_ino
@@ -50,7 +39,7 @@ def test_equal_content_gives_equal_bytes_in_two_stores(tmp_path: Path) -> None:
         assert contents(one) == contents(two)
 
 
-def test_keys_are_listed_by_prefix_and_sorted(store: Store) -> None:
+def test_keys_are_listed_by_prefix_and_sorted(store):
     for key in ("shard/b", "audit/a", "shard/a", "shard/c/d"):
         store.put_record(key, 0)
     assert store.keys() == ("audit/a", "shard/a", "shard/b", "shard/c/d")
@@ -58,15 +47,19 @@ def test_keys_are_listed_by_prefix_and_sorted(store: Store) -> None:
     assert store.keys("job/") == ()
 
 
-@pytest.mark.parametrize("key", ["../x", "shard/../../x", "/etc/passwd", "shard", "", "a/%2e"])
-def test_a_key_that_could_be_a_path_is_refused(store: Store, key: str) -> None:
+@pytest.mark.parametrize(
+    "key",
+    ["../x", "shard/../../x", "/etc/passwd", "shard", "", "a/%2e", "shard/", "shard/../x",
+     "shard/a\n", "Shard/a", "a/" + "b" * 129],
+)  # fmt: skip
+def test_a_key_that_could_be_a_path_is_refused(store, key):
     with pytest.raises(ValueError, match="key"):
         store.get(key)
     with pytest.raises(ValueError, match="key"):
         store.put_record(key, 1)
 
 
-def test_only_the_owner_can_open_anything(tmp_path: Path) -> None:
+def test_only_the_owner_can_open_anything(tmp_path):
     (tmp_path / "results").mkdir(mode=0o755)
     before = os.umask(0)
     try:
@@ -84,16 +77,13 @@ def test_only_the_owner_can_open_anything(tmp_path: Path) -> None:
         assert mode == (0o700 if path.is_dir() else 0o600), path.name
 
 
-def test_a_hundred_megabytes_come_back(store: Store) -> None:
+def test_a_hundred_megabytes_come_back(store):
     large = np.arange(12_500_000)
     store.put("shard/large", arrays={"a": large}, meta={})
-    stored = store.get("shard/large")
-    assert stored is not None
-    assert stored.arrays["a"].nbytes == 100_000_000
-    assert np.array_equal(stored.arrays["a"], large)
+    assert np.array_equal(store.get("shard/large").arrays["a"], large)
 
 
-def test_a_file_in_the_place_of_the_directory_is_said_in_words(store: Store) -> None:
+def test_a_file_in_the_place_of_the_directory_is_said_in_words(store):
     put(store, 1)
     shutil.rmtree(store.directory)
     store.directory.write_bytes(b"")

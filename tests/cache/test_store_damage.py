@@ -21,12 +21,13 @@ from cache.payload import seal
 from cache.store import Store, StoreError
 from tests.cache.make_store import contents, quick_disk, store, the_file, value_files
 from tests.cache.make_values import is_right, key_of, put
+from tests.models.editing import Canary
 from tests.repository import many
 
 __all__ = ["quick_disk", "store"]
 
 
-def test_what_is_damaged_or_of_another_key_is_moved_aside_and_made_again(store: Store) -> None:
+def test_what_is_damaged_or_of_another_key_is_moved_aside_and_made_again(store):
     put(store, 1)
     first = the_file(store)
     put(store, 2)
@@ -55,18 +56,8 @@ def tamper(store: Store, statement: str, *values: Any) -> None:
         connection.commit()
 
 
-class Canary:
-    """Makes a directory when it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> Any:
-        return (os.mkdir, (str(self.path),))
-
-
 @pytest.mark.parametrize("what", ["raw = 0, key", "mode = 4, value", "key"])
-def test_a_pickle_in_a_row_is_never_run(store: Store, tmp_path: Path, what: str) -> None:
+def test_a_pickle_in_a_row_is_never_run(store, tmp_path, what):
     canary = tmp_path / "canary"
     put(store, 1)
     put(store, 2)
@@ -84,7 +75,7 @@ def test_a_pickle_in_a_row_is_never_run(store: Store, tmp_path: Path, what: str)
 
 
 @pytest.mark.parametrize("key", ["../../x", "shard", "", "a/%2e", 5, None, b"shard/1"])
-def test_a_row_that_is_no_key_makes_the_index_anew(store: Store, key: Any) -> None:
+def test_a_row_that_is_no_key_makes_the_index_anew(store, key):
     put(store, 1)
     tamper(store, "UPDATE Cache SET key = ?", key)
     assert store.keys() == (key_of(1),)
@@ -92,7 +83,7 @@ def test_a_row_that_is_no_key_makes_the_index_anew(store: Store, key: Any) -> No
 
 
 @pytest.mark.parametrize("form", ["../../{}", "{}", "aa/../../../{}", "ab/\0{}"])
-def test_a_row_removes_no_file_elsewhere(store: Store, tmp_path: Path, form: str) -> None:
+def test_a_row_removes_no_file_elsewhere(store, tmp_path, form):
     outside = tmp_path / "outside.val"
     outside.write_bytes(b"secret")
     name = form.format(outside if form == "{}" else "outside.val")
@@ -104,7 +95,7 @@ def test_a_row_removes_no_file_elsewhere(store: Store, tmp_path: Path, form: str
     assert outside.read_bytes() == b"secret"
 
 
-def test_a_link_or_a_pipe_in_place_of_a_value_is_not_read(store: Store, tmp_path: Path) -> None:
+def test_a_link_or_a_pipe_in_place_of_a_value_is_not_read(store, tmp_path):
     put(store, 1)
     path = the_file(store)
     path.rename(tmp_path / "outside")
@@ -125,7 +116,7 @@ def test_a_link_or_a_pipe_in_place_of_a_value_is_not_read(store: Store, tmp_path
         ("size_limit", 1), ("count", "many"),
     ],
 )  # fmt: skip
-def test_foreign_settings_change_nothing(store: Store, name: str, value: Any) -> None:
+def test_foreign_settings_change_nothing(store, name, value):
     put(store, 1)
     tamper(store, "INSERT OR REPLACE INTO Settings VALUES (?, ?)", name, value)
     put(store, 2)
@@ -135,7 +126,7 @@ def test_foreign_settings_change_nothing(store: Store, name: str, value: Any) ->
     assert limits == ("none", 2**60)
 
 
-def test_no_key_is_evicted_and_none_expires(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_key_is_evicted_and_none_expires(store, monkeypatch):
     put(store, 0)
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 1e9)
@@ -144,7 +135,7 @@ def test_no_key_is_evicted_and_none_expires(store: Store, monkeypatch: pytest.Mo
     assert len(store.keys()) == 30
 
 
-def test_the_index_is_synchronous_not_mapped_and_closed_to_others(store: Store) -> None:
+def test_the_index_is_synchronous_not_mapped_and_closed_to_others(store):
     for mode in (0o600, 0o644):
         put(store, 1)
         database(store).chmod(mode)
@@ -154,9 +145,7 @@ def test_the_index_is_synchronous_not_mapped_and_closed_to_others(store: Store) 
 
 
 @pytest.mark.parametrize("n_before", range(2))
-def test_a_write_that_fails_leaves_nothing_behind(
-    store: Store, monkeypatch: pytest.MonkeyPatch, n_before: int
-) -> None:
+def test_a_write_that_fails_leaves_nothing_behind(store, monkeypatch, n_before):
     store.put_record("audit/1", "old")
     calls = []
     real = os.fsync
@@ -169,21 +158,21 @@ def test_a_write_that_fails_leaves_nothing_behind(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fails_later)
-        with pytest.raises(StoreError, match="full"):
+        with pytest.raises(StoreError, match=r"The disk is full\. Free some space"):
             store.put_record("audit/1", "new")
     assert store.get_record("audit/1") == ("new" if n_before else "old")
     assert not [*store.directory.rglob("*.part")]
+    store.put_record("audit/1", "new")
+    assert store.get_record("audit/1") == "new" and store.n_corrupt == 0
 
 
-def test_a_directory_with_a_variable_in_its_name_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_with_a_variable_in_its_name_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("ELSEWHERE", "other")
     with pytest.raises(StoreError, match="variable"):
         Store(tmp_path / "$ELSEWHERE").keys()
 
 
-def test_values_of_the_old_layout_get_their_new_names(tmp_path: Path) -> None:
+def test_values_of_the_old_layout_get_their_new_names(tmp_path):
     folder = tmp_path / "results" / "ab"
     folder.mkdir(parents=True)
     (folder.parent / "cache.db").write_bytes(b"an index that nobody needs")
@@ -227,7 +216,7 @@ def mutate(directory: Path, rng: random.Random) -> None:
         path.write_bytes(data)
 
 
-def test_mutated_stores_serve_no_wrong_value(tmp_path: Path, quick_disk: None) -> None:
+def test_mutated_stores_serve_no_wrong_value(tmp_path, quick_disk):
     n_values, n_stores = 8, many(60)
     with Store(tmp_path / "template") as template:
         for n in range(n_values):
@@ -254,7 +243,7 @@ def test_mutated_stores_serve_no_wrong_value(tmp_path: Path, quick_disk: None) -
 
 
 @pytest.mark.parametrize("is_lost", [True, False])
-def test_an_index_is_made_again_from_the_values(tmp_path: Path, is_lost: bool) -> None:
+def test_an_index_is_made_again_from_the_values(tmp_path, is_lost):
     with Store(tmp_path / "results") as one, Store(tmp_path / "results") as two:
         for n in range(5):
             put(one, n)
@@ -270,9 +259,7 @@ def test_an_index_is_made_again_from_the_values(tmp_path: Path, is_lost: bool) -
         assert len(one.keys()) == 7
 
 
-def test_making_the_index_again_goes_on_where_it_was_cut_off(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_making_the_index_again_goes_on_where_it_was_cut_off(store, monkeypatch):
     for n in range(5):
         put(store, n)
     before = contents(store)

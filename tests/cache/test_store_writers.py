@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import random
 import shutil
@@ -11,9 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
-
-import pytest
+from concurrent.futures import ThreadPoolExecutor
 
 from cache.store import Store, StoreError
 from tests.cache.make_store import contents, quick_disk, store, value_files
@@ -34,19 +31,15 @@ with Store(Path(sys.argv[1])) as store:
 """
 
 
-def start_writer(directory: Path, *, n_values: int) -> subprocess.Popen[str]:
-    environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"}
+def started(program: str, *arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(directory), str(n_values)],
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+        [sys.executable, "-c", program, *map(str, arguments)], text=True,
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
 
 
-def test_a_killed_writer_costs_nothing_but_the_value_in_flight(
-    tmp_path: Path, quick_disk: None
-) -> None:
+def test_a_killed_writer_costs_nothing_but_the_value_in_flight(tmp_path, quick_disk):
     n_values = 30
     with Store(tmp_path / "clean") as clean:
         for n in range(n_values):
@@ -56,8 +49,7 @@ def test_a_killed_writer_costs_nothing_but_the_value_in_flight(
     n_found = []
     for trial in range(20):
         directory = tmp_path / f"trial{trial}"
-        with start_writer(directory, n_values=n_values) as writer:
-            assert writer.stdout is not None
+        with started(WRITER, directory, n_values) as writer:
             assert writer.stdout.readline() == "ready\n"
             n_to_see = rng.randrange(n_values)
             while writer.poll() is None and len(value_files(directory)) < n_to_see:
@@ -75,23 +67,6 @@ def test_a_killed_writer_costs_nothing_but_the_value_in_flight(
             assert store.n_corrupt == 0
         shutil.rmtree(directory)
     assert len(set(n_found)) > 3  # the kills came at different moments
-
-
-def test_a_full_disk_is_said_in_plain_words(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(store, 1)
-
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with pytest.raises(StoreError, match=r"The disk is full\. Free some space"):
-            put(store, 2)
-    assert is_right(store, 1)
-    assert is_right(store, 2) is None
-    put(store, 2)
-    assert is_right(store, 2)
-    assert store.n_corrupt == 0
 
 
 # The file-size limit makes real writes fail, in SQLite too, at a place that nobody chose.
@@ -119,16 +94,11 @@ with Store(Path(sys.argv[1])) as store:
 """
 
 
-def test_an_index_that_cannot_grow_is_not_taken_for_damaged(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(tmp_path / "results")],
-        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() in ("OperationalError", "Timeout")
+def test_an_index_that_cannot_grow_is_not_taken_for_damaged(tmp_path):
+    done = started(LIMITED, tmp_path / "results")
+    said, error = done.communicate()
+    assert done.returncode == 0, error
+    assert said.strip() in ("OperationalError", "Timeout")
 
 
 N_KEYS = 40
@@ -148,59 +118,42 @@ while time.monotonic() < end:
 """
 
 
-class Sessions:
+def test_reruns_beside_jobs_see_every_value(tmp_path, quick_disk):
     """Six sessions of the app for some seconds: each draws page after page, each in a thread."""
+    seconds = float(many(5))
+    troubles: list[str] = []
+    n_reruns = [0] * 6
 
-    def __init__(self, shown: Store, *, seconds: float) -> None:
-        self.shown = shown
-        self.troubles: list[str] = []
-        self.n_reruns = [0] * 6
-        self._end = time.monotonic() + seconds
-        threads = [threading.Thread(target=self._session, args=(n,)) for n in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    def look(store: Store, rng: random.Random) -> None:
+        if is_right(store, rng.randrange(N_KEYS)) is not True:
+            troubles.append("a value is not served")
 
-    def _session(self, number: int) -> None:
-        rng = random.Random(number)
-        while time.monotonic() < self._end:
-            drawn = threading.Thread(target=self._rerun, args=(rng,))
-            drawn.start()
-            drawn.join()
-            self.n_reruns[number] += 1
-
-    def _rerun(self, rng: random.Random) -> None:
+    def rerun(rng: random.Random) -> None:
         try:
-            self._look(self.shown, rng)
-            with Store(self.shown.directory) as asked:  # to see whether a question is answered
-                self._look(asked, rng)
+            look(shown, rng)
+            with Store(shown.directory) as asked:  # to see whether a question is answered
+                look(asked, rng)
                 put(asked, rng.randrange(N_KEYS))
         except StoreError as error:
-            self.troubles.append(str(error))
+            troubles.append(str(error))
 
-    def _look(self, store: Store, rng: random.Random) -> None:
-        if is_right(store, rng.randrange(N_KEYS)) is not True:
-            self.troubles.append("a value is not served")
+    def session(number: int) -> None:
+        rng, end = random.Random(number), time.monotonic() + seconds
+        while time.monotonic() < end:
+            drawn = threading.Thread(target=rerun, args=(rng,))
+            drawn.start()
+            drawn.join()
+            n_reruns[number] += 1
 
-
-def test_reruns_beside_jobs_see_every_value(tmp_path: Path, quick_disk: None) -> None:
-    seconds = float(many(5))
     with Store(tmp_path / "results") as shown:  # the app's own, which lives as long as the server
         for n in range(N_KEYS):
             put(shown, n)
-        jobs = [
-            subprocess.Popen(
-                [sys.executable, "-c", JOB, str(shown.directory), str(number), str(seconds)],
-                env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
-            )
-            for number in range(3)
-        ]
-        sessions = Sessions(shown, seconds=seconds)
-        assert [job.wait(60) for job in jobs] == [0, 0, 0]
-        n = f"{len(sessions.troubles)} troubles in {sum(sessions.n_reruns)} reruns"
-        print(n)
-        assert sessions.troubles == [], f"{n}: {set(sessions.troubles)}"
-        assert min(sessions.n_reruns) > 0
+        jobs = [started(JOB, shown.directory, number, seconds) for number in range(3)]
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(session, range(6)))
+        said = [job.communicate(timeout=60)[1] for job in jobs]
+        assert [job.returncode for job in jobs] == [0, 0, 0], said
+        assert troubles == [], f"{len(troubles)} in {sum(n_reruns)} reruns: {set(troubles)}"
+        assert min(n_reruns) > 0
         assert shown.n_corrupt == 0
         assert not (shown.directory / "quarantine").exists()

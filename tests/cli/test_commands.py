@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from audit.cli import main, told
@@ -27,22 +28,19 @@ WORDS += ["year", "old", "male", "he", "was", "seen", "well"]
 
 
 @pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _home(tmp_path, monkeypatch):
     monkeypatch.setenv("KART_AUDIT_HOME", str(tmp_path / "home"))
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> dict[str, str]:
+def pair(tmp_path):
     general = make_bert(tmp_path / "general", seed=1, words=WORDS)
     hospital = make_bert(tmp_path / "hospital", seed=2, words=WORDS)
     (tmp_path / "names.csv").write_text(NAMES)
     (tmp_path / "passages.csv").write_text(PASSAGES)
-    return {
-        "--general": str(general),
-        "--hospital": str(hospital),
-        "--names": str(tmp_path / "names.csv"),
-        "--passages": str(tmp_path / "passages.csv"),
-    }
+    return {"--general": str(general), "--hospital": str(hospital),
+            "--names": str(tmp_path / "names.csv"),
+            "--passages": str(tmp_path / "passages.csv")}  # fmt: skip
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
@@ -58,26 +56,30 @@ def options(pair: dict[str, str], **extra: object) -> list[object]:
 
 def masked(pair: dict[str, str], **extra: object) -> list[object]:
     sizes = {"inputs": 250, "chain_inputs": 3} | extra
-    return ["run", "--scenario", 2, *options(pair, **sizes), "--json"]
+    return ["run", "--scenario", 2, *options(pair, **sizes)]
 
 
 def generated(pair: dict[str, str], **extra: object) -> list[object]:
     sizes = {"documents": 120, "steps": 6} | extra
-    return ["run", "--scenario", 1, *options(pair, **sizes), "--json"]
+    return ["run", "--scenario", 1, *options(pair, **sizes)]
+
+
+def answered(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[Any, str]:
+    """What a command that succeeds prints with --json, and what it says."""
+    code, out, said = call(capsys, *arguments, "--json")
+    assert code == 0
+    return json.loads(out), said
 
 
 def names_of(out: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO((out / "names.csv").read_text(encoding="utf-8"))))
 
 
-def test_scenario_2_is_a_job_that_writes_files_and_is_kept(
-    pair: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_scenario_2_is_a_job_that_writes_files_and_is_kept(pair, tmp_path, capsys):
     one, two = tmp_path / "one", tmp_path / "two"
-    code, out, _ = call(capsys, *masked(pair, out=one))
-    result = json.loads(out)
+    result, _ = answered(capsys, *masked(pair, out=one))
     digest = result["digest"]
-    assert (code, result["scenario"]) == (0, 2)
+    assert result["scenario"] == 2
     rows = names_of(one)
     assert [row["first_name"] for row in rows] == ["Mary", "John", "Linda", "James"]
     assert {
@@ -90,13 +92,13 @@ def test_scenario_2_is_a_job_that_writes_files_and_is_kept(
         assert float(row["difference"]) == pytest.approx(difference, rel=1e-9, abs=1e-15)
     files = {path.name: path.read_bytes() for path in one.iterdir()}
     assert sorted(files) == ["measures.json", "names.csv", "report.json"]
-    code, again, said = call(capsys, *masked(pair, out=two))
-    assert (code, json.loads(again)["digest"]) == (0, digest) and "Answered before" in said
+    again, said = answered(capsys, *masked(pair, out=two))
+    assert again["digest"] == digest and "Answered before" in said
     assert (two / "names.csv").read_bytes() == files["names.csv"]
-    (job,) = json.loads(call(capsys, "jobs", "--json")[1])["jobs"]
+    (job,) = answered(capsys, "jobs")[0]["jobs"]
     assert (job["state"], job["runner"], job["result"]) == ("done", "cli", [digest])
     assert job["question"] == digest
-    (line,) = json.loads(call(capsys, "results", "--json")[1])["audits"]
+    (line,) = answered(capsys, "results")[0]["audits"]
     assert (line["n_names"], line["verdict"]) == (4, result["verdict"])
     assert call(capsys, "results", digest[:10], "--out", two / "again")[0] == 0
     assert (two / "again" / "names.csv").read_bytes() == files["names.csv"]
@@ -105,10 +107,10 @@ def test_scenario_2_is_a_job_that_writes_files_and_is_kept(
     assert (two / "html" / "log_seal.txt").read_text() != seal
     for given, code in ((seal, 0), (f"9{seal}", 1), ("none", 2)):
         assert call(capsys, "log", "verify", "--seal", given)[0] == code
-    assert call(capsys, "log", "show", "--json")[0] == 0
+    answered(capsys, "log", "show")
 
 
-def test_what_is_said_without_json_has_every_value_and_tables_of_what_is_alike() -> None:
+def test_what_is_said_without_json_has_every_value_and_tables_of_what_is_alike():
     records = [{"name": "a", "n": 1, "deep": {"x": 1}}, {"name": "b", "n": 0.123456, "deep": {}}]
     said = "\n".join(
         told({"n_notes": 3, "none": None, "rows": records, "by": {"x": {"n": 1}, "y": {"n": 2}},
@@ -123,14 +125,10 @@ def test_what_is_said_without_json_has_every_value_and_tables_of_what_is_alike()
     ]  # fmt: skip
 
 
-def test_scenario_1_writes_hits_products_and_documents(
-    pair: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, _, _ = call(capsys, *generated(pair, out=tmp_path / "out"))
-    assert code == 0
+def test_scenario_1_writes_hits_products_and_documents(pair, tmp_path, capsys):
+    answered(capsys, *generated(pair, out=tmp_path / "out"))
     rows = names_of(tmp_path / "out")
-    wanted = {"hospital_hits", "general_hits", "hospital_product", "general_product"}
-    assert wanted <= set(rows[0])
+    assert {"hospital_hits", "general_hits", "hospital_product", "general_product"} <= set(rows[0])
     text = (tmp_path / "out" / "documents.csv").read_text(encoding="utf-8")
     documents = list(csv.DictReader(io.StringIO(text)))
     assert len(documents) == 240
@@ -139,53 +137,40 @@ def test_scenario_1_writes_hits_products_and_documents(
     assert int(rows[0]["hospital_hits"]) == hits
 
 
-def test_a_refused_pair_is_a_failed_job_with_its_cause(
-    pair: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_refused_pair_is_a_failed_job_with_its_cause(pair, tmp_path, capsys):
     pair["--hospital"] = str(make_roberta(tmp_path / "other", seed=3))
     code, _, err = call(capsys, *masked(pair))
-    _, listed, _ = call(capsys, "jobs", "--json")
-    (job,) = json.loads(listed)["jobs"]
+    (job,) = answered(capsys, "jobs")[0]["jobs"]
     assert (code, job["state"]) == (2, "failed")
     assert job["failure"]["what"] in err and "tokenizers" in err
 
 
-def test_a_list_without_truth_has_scores_and_no_confusion_table(
-    pair: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_list_without_truth_has_scores_and_no_confusion_table(pair, tmp_path, capsys):
     (tmp_path / "names.csv").write_text("name\nMary Smith\nJohn Brown\n")
-    code, out, _ = call(capsys, *masked(pair, out=tmp_path / "out"))
-    assert code == 0
-    assert json.loads(out)["strata"] == {}
+    assert answered(capsys, *masked(pair, out=tmp_path / "out"))[0]["strata"] == {}
     rows = names_of(tmp_path / "out")
     assert all(math.isfinite(float(row["score"])) for row in rows)
     # The tiny tokenizer spells fewer than 200 names of the generator: too few to judge anybody.
     assert {(row["decision"], row["p_value"]) for row in rows} == {("not judged", "")}
 
 
-def test_guessed_kinds_of_controls_are_said_and_rows_are_those_of_the_file(
-    pair: dict[str, str], tmp_path: Path, capsys: Any
-) -> None:
+def test_guessed_kinds_of_controls_are_said_and_rows_are_those_of_the_file(pair, tmp_path, capsys):
     own = ("", "Mary,Smith,1", "Mary,Smith,1", "John,Smith,0", "James,Jones,0", "")
     (tmp_path / "names.csv").write_text("\n".join(("first_name,last_name,is_member", *own)))
-    code, out, err = call(capsys, *masked(pair, out=tmp_path / "out"))
-    assert code == 0
+    found, err = answered(capsys, *masked(pair, out=tmp_path / "out"))
     said = "The list does not say the kind of 2 controls. It was worked out, once,"
-    assert said in err
-    assert any(note.startswith(said) for note in json.loads(out)["notes"])
+    assert said in err and any(note.startswith(said) for note in found["notes"])
     rows = names_of(tmp_path / "out")
-    assert [row["file_row"] for row in rows] == ["3", "5", "6"]
-    assert [row["name_id"] for row in rows] == ["0", "1", "2"]
-    assert [row["control_kind"] for row in rows] == ["", "hard", "easy"]
+    assert [(row["file_row"], row["name_id"], row["control_kind"]) for row in rows] == [
+        ("3", "0", ""), ("5", "1", "hard"), ("6", "2", "easy"),
+    ]  # fmt: skip
 
 
-def test_controls_can_be_drawn(pair: dict[str, str], tmp_path: Path, capsys: Any) -> None:
+def test_controls_can_be_drawn(pair, tmp_path, capsys):
     (tmp_path / "names.csv").write_text("name,is_member\nMary Smith,1\nJohn Brown,1\n")
-    code, _, _ = call(capsys, *masked(pair, out=tmp_path / "out", draw_controls=4))
+    answered(capsys, *masked(pair, out=tmp_path / "out", draw_controls=4))
     rows = names_of(tmp_path / "out")
-    kinds = [row["control_kind"] for row in rows]
-    assert code == 0
-    assert kinds == ["", "", *["easy"] * 4, *["hard"] * 4]
+    assert [row["control_kind"] for row in rows] == ["", "", *["easy"] * 4, *["hard"] * 4]
     assert all(row["score"] for row in rows)  # none that the small vocabulary cannot spell
     report = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
     match = report["details"]["match"]
@@ -196,30 +181,20 @@ def test_controls_can_be_drawn(pair: dict[str, str], tmp_path: Path, capsys: Any
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("option", "wrong", "said"),
     [
-        ({"--names": "absent.csv"}, "absent.csv"),
-        ({"--passages": "absent.csv"}, "absent.csv"),
-        ({"--general": "absent"}, "--general"),
-        ({"--inputs": 0}, "inputs"),
-        ({"--micro-batch": 0}, "micro-batch"),
+        ("--names", "absent.csv", "absent.csv"), ("--passages", "absent.csv", "absent.csv"),
+        ("--general", "absent", "--general"), ("--inputs", 0, "inputs"),
+        ("--micro-batch", 0, "micro-batch"),
     ],
-)
-def test_bad_input_ends_with_2_and_one_paragraph(
-    pair: dict[str, str], change: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pair.update({key: value for key, value in change.items() if key in pair})
-    extra = {k.lstrip("-"): v for k, v in change.items() if k not in pair}
-    code, out, err = call(capsys, *masked(pair, **extra))
-    assert code == 2
-    assert out == ""
-    assert said in err
-    assert "Traceback" not in err
+)  # fmt: skip
+def test_bad_input_ends_with_2_and_one_paragraph(pair, option, wrong, said, capsys):
+    code, out, err = call(capsys, *masked(pair), option, wrong)
+    assert (code, out) == (2, "")
+    assert said in err and "Traceback" not in err
 
 
-def test_ctrl_c_ends_with_130(
-    pair: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ctrl_c_ends_with_130(pair, monkeypatch, capsys):
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -229,19 +204,18 @@ def test_ctrl_c_ends_with_130(
     assert "kept" in err
 
 
-def test_score_gives_what_the_counts_say(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    # members 3, 2, 1; controls 2.5, 0: of six pairs the member is above in 3>2.5, 3>0, 2>0, 1>0
-    rows = "score,is_member\n3,1\n2,1\n1,1\n2.5,0\n0,0\n"
-    (tmp_path / "scores.csv").write_text(rows)
-    code, out, _ = call(
-        capsys, "score", "--scores", tmp_path / "scores.csv", "--threshold", 1.5, "--json"
+def scored(capsys: pytest.CaptureFixture[str], folder: Path, rows: str, threshold: float) -> Any:
+    (folder / "scores.csv").write_text("score,is_member\n" + rows)
+    found, _ = answered(
+        capsys, "score", "--scores", folder / "scores.csv", "--threshold", threshold
     )
-    result = json.loads(out)
-    assert code == 0
-    assert result["auc"] == pytest.approx(4 / 6)
-    assert [result[k] for k in ("tp", "fn", "fp", "tn")] == [2, 1, 1, 1]
+    return found, [found[name] for name in ("tp", "fn", "fp", "tn")]
+
+
+def test_score_gives_what_the_counts_say(tmp_path, capsys):
+    # members 3, 2, 1; controls 2.5, 0: of six pairs the member is above in 3>2.5, 3>0, 2>0, 1>0
+    result, counts = scored(capsys, tmp_path, "3,1\n2,1\n1,1\n2.5,0\n0,0\n", 1.5)
+    assert result["auc"] == pytest.approx(4 / 6) and counts == [2, 1, 1, 1]
     assert result["f1"] == pytest.approx(2 * 2 / (2 * 2 + 1 + 1))
     assert set(result["tpr_at_fpr"]) == {"0.1", "0.01", "0.001"}
     assert result["tpr_at_fpr"]["0.1"] is None  # two controls cannot resolve 10 %
@@ -249,26 +223,16 @@ def test_score_gives_what_the_counts_say(
 
 @pytest.mark.parametrize(
     "rows",
-    [
-        "score\n1\n",
-        "score,is_member\nx,1\n0,0\n",
-        "score,is_member\n1,maybe\n",
-        "",
-        "score,is_member\n1,1\n",
-    ],
-)
-def test_score_refuses_what_it_cannot_read(
-    rows: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    ["score\n1\n", "score,is_member\nx,1\n0,0\n", "score,is_member\n1,maybe\n", "",
+     "score,is_member\n1,1\n"],
+)  # fmt: skip
+def test_score_refuses_what_it_cannot_read(rows, tmp_path, capsys):
     (tmp_path / "scores.csv").write_text(rows)
     code, out, err = call(capsys, "score", "--scores", tmp_path / "scores.csv", "--json")
-    assert (code, out) == (2, "")
-    assert "Traceback" not in err
+    assert (code, out) == (2, "") and "Traceback" not in err
 
 
-def test_a_file_that_is_far_too_large_is_refused_before_it_fills_the_memory(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_is_far_too_large_is_refused_before_it_fills_the_memory(tmp_path, capsys):
     (tmp_path / "scores.csv").touch()
     os.truncate(tmp_path / "scores.csv", 10**12)  # takes no room on the disk
     code, out, err = call(capsys, "score", "--scores", tmp_path / "scores.csv")
@@ -277,38 +241,28 @@ def test_a_file_that_is_far_too_large_is_refused_before_it_fills_the_memory(
 
 
 @pytest.mark.parametrize("seed", [-1, 2**63])
-def test_a_seed_that_nothing_can_be_drawn_from_is_refused(
-    seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_seed_that_nothing_can_be_drawn_from_is_refused(seed, tmp_path, capsys):
     (tmp_path / "scores.csv").write_text("score,is_member\n1,1\n0,0\n")
     code, out, err = call(capsys, "score", "--scores", tmp_path / "scores.csv", "--seed", seed)
     assert (code, out) == (2, "")
     assert err.startswith("seed: must be a whole number from 0 to ")
 
 
-def test_scores_of_a_real_pair_give_the_published_auc(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_scores_of_a_real_pair_give_the_published_auc(tmp_path, capsys):
     folder = Path(__file__).resolve().parents[3] / "shared" / "data" / "clinical_mlm_losses"
     if not folder.is_dir():
         pytest.skip("the losses of a real pair are not at hand")
-    lines = ["score,is_member"]
+    rows = []
     for who, truth in (("members", 1), ("nonmembers", 0)):
         target, reference = (
-            [float(x) for x in (folder / f"{who}_{of}.txt").read_text().split()]
+            np.loadtxt(folder / f"{who}_{of}.txt").ravel().tolist()
             for of in ("target", "reference")
         )
-        lines += [f"{r - t!r},{truth}" for t, r in zip(target, reference, strict=True)]
-    (tmp_path / "scores.csv").write_text("\n".join(lines))
-    code, out, _ = call(
-        capsys, "score", "--scores", tmp_path / "scores.csv", "--threshold", 0, "--json"
-    )
-    result = json.loads(out)
-    assert code == 0
+        rows += [f"{r - t!r},{truth}\n" for t, r in zip(target, reference, strict=True)]
+    result, counts = scored(capsys, tmp_path, "".join(rows), 0)
     assert result["auc"] == pytest.approx(0.928009, abs=5e-7)
     tprs = [round(result["tpr_at_fpr"][k], 4) for k in ("0.1", "0.01", "0.001")]
-    assert tprs == [0.8099, 0.6045, 0.3721]
-    assert [result[k] for k in ("tp", "fn", "fp", "tn")] == [13701, 282, 1054, 664]
+    assert tprs == [0.8099, 0.6045, 0.3721] and counts == [13701, 282, 1054, 664]
 
 
 LIST = """first_name,last_name,is_member,control_kind,role,n_mentions
@@ -321,7 +275,7 @@ CANARIES = "Mary,Brown,1,,canary,4\nJohn,Smith,1,,canary,1\nLinda,Smith,0,canary
 
 
 @pytest.fixture
-def reference(pair: dict[str, str], tmp_path: Path) -> str:
+def reference(pair, tmp_path):
     """A third model; the pair's list has canaries."""
     (tmp_path / "names.csv").write_text(LIST + CANARIES)
     return str(make_bert(tmp_path / "reference", seed=3, words=WORDS))
@@ -333,15 +287,12 @@ def shards() -> set[str]:
 
 
 @pytest.mark.parametrize("asked", [masked, generated])
-def test_only_the_references_own_evidence_is_made(
-    pair: dict[str, str], reference: str, capsys: Any, asked: Any
-) -> None:
-    assert call(capsys, *asked(pair))[0] == 0
+def test_only_the_references_own_evidence_is_made(pair, reference, tmp_path, capsys, asked):
+    answered(capsys, *asked(pair))
     one_pair = len(shards())
-    code, out, said = call(capsys, *asked(pair, reference=reference))
-    assert code == 0 and "Answered before" in said
+    found, said = answered(capsys, *asked(pair, reference=reference, out=tmp_path / "out"))
+    assert "Answered before" in said
     assert len(shards()) == one_pair * 3 // 2  # of three models, not of four
-    found = json.loads(out)
     (other,) = found["references"]
     assert other["general"] == "reference" and found["general"] == "general"
     assert other["digest"] != found["digest"] and other["hospital"] == found["hospital"]
@@ -349,28 +300,16 @@ def test_only_the_references_own_evidence_is_made(
     (pooled,) = [one for one in other["difference"]["aucs"] if one["stratum"] == "all"]
     aucs = [one["strata"]["all"]["scores"][score]["auc"] for one in (found, other)]
     assert pooled["difference"]["value"] == pytest.approx(aucs[0] - aucs[1])
-
-
-def test_every_audit_has_its_files_and_the_report_shows_both(
-    pair: dict[str, str], reference: str, tmp_path: Path, capsys: Any
-) -> None:
-    asked = masked(pair, reference=reference, out=tmp_path / "out")
-    code, out, _ = call(capsys, *asked)
-    found = json.loads(out)
-    assert code == 0
-    for folder, audit in (("", found), ("reference-1", found["references"][0])):
+    for folder, audit in (("", found), ("reference-1", other)):
         measures = json.loads((tmp_path / "out" / folder / "measures.json").read_text())
         assert measures["digest"] == audit["digest"]
-    html = ["results", found["digest"][:12], "--html", "--out", tmp_path / "report"]
-    assert call(capsys, *html)[0] == 0
+    answered(capsys, "results", found["digest"][:12], "--html", "--out", tmp_path / "report")
     text = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
-    assert found["references"][0]["digest"][:12] in text
+    assert other["digest"][:12] in text
 
 
 @pytest.mark.parametrize("wrong", ["absent", "other"])
-def test_a_reference_that_cannot_be_used_is_refused(
-    pair: dict[str, str], tmp_path: Path, capsys: Any, wrong: str
-) -> None:
+def test_a_reference_that_cannot_be_used_is_refused(pair, tmp_path, capsys, wrong):
     make_bert(tmp_path / "other", seed=3, words=[*WORDS, "more"])
     code, _, said = call(capsys, *masked(pair, reference=tmp_path / wrong))
     assert code == 2 and "Traceback" not in said

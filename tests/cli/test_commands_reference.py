@@ -26,23 +26,23 @@ def commands() -> list[tuple[str, str]]:
     return found
 
 
-def test_the_reference_is_that_of_the_parser() -> None:
+def test_the_reference_is_that_of_the_parser():
     assert PATH.read_text(encoding="utf-8") == reference(), "run: make docs"
 
 
-def test_documents_show_commands() -> None:
+def test_documents_show_commands():
     assert len(commands()) > 30
 
 
 @pytest.mark.parametrize(("document", "command"), commands())
-def test_a_command_that_a_document_shows_has_these_options(document: str, command: str) -> None:
+def test_a_command_that_a_document_shows_has_these_options(document, command):
     words = shlex.split(command)
     known = options()
     name = max((one for one in known if words[: len(one.split())] == one.split()), key=len)
     assert {word for word in words if word.startswith("--")} <= known[name], document
 
 
-def test_paths_that_documents_name_are_there() -> None:
+def test_paths_that_documents_name_are_there():
     named = re.compile(r"`((?:audit|pages|cache|tests|benchmarks|docs)/[\w./-]+)`")
     for path in DOCUMENTS:
         for name in named.findall(path.read_text(encoding="utf-8")):

@@ -14,8 +14,8 @@ import pytest
 
 from audit.home import HOME_VARIABLE, data_home, results_dir
 from audit.jobs import service
-from audit.jobs import service as start
 from audit.jobs.kinds import KINDS
+from audit.jobs.locks import device_lock
 from audit.jobs.table import Job
 from audit.task import Question
 
@@ -30,7 +30,7 @@ KINDS |= {
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A data directory; whatever was started for it is stopped at the end."""
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
-    monkeypatch.setattr(start, "WORKER_MODULE", "tests.jobs.fake_worker")
+    monkeypatch.setattr(service, "WORKER_MODULE", "tests.jobs.fake_worker")
     yield results_dir().parent
     for what in ("worker", "child"):
         for pid in processes(what):
@@ -47,6 +47,25 @@ def question(kind: str, *, digest: str = "q", device: str = "cpu", **order: Any)
 
 def counting(path: Path, *, n: int = 5, is_held: bool = False, **where: str) -> Question:
     return question("count", path=str(path), n=n, is_held=is_held, **where)
+
+
+def held(path: Path, **how: Any) -> Job:
+    """Ask for counting and return its job, running; it goes on when `hold` beside it is gone."""
+    (path.parent / "hold").touch()
+    job = service.ask(counting(path, **how))
+    until(lambda: processes("child"))
+    return until_state(job, "running")
+
+
+@contextlib.contextmanager
+def busy_device(is_busy: bool = True) -> Iterator[None]:
+    """Keep the cpu's jobs waiting, or just see that it is free."""
+    lock = device_lock("cpu")
+    assert lock is not None
+    if not is_busy:
+        lock.release()
+    yield
+    lock.release()
 
 
 def processes(what: str) -> list[int]:
@@ -85,7 +104,3 @@ def what_happened() -> str:
 def until_state(job: Job, *states: str) -> Job:
     until(lambda: service.job(job.job_id).state in states)
     return service.job(job.job_id)
-
-
-def until_counted(path: Path, n: int) -> None:
-    until(lambda: path.exists() and len(path.read_text().splitlines()) >= n)

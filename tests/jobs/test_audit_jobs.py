@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from audit.attack.question import AuditRequest, PosteriorSettings
@@ -24,13 +22,13 @@ PASSAGES = b"text\nmr [NAME] was seen by dr john\n[NAME] is a patient of dr mary
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path, monkeypatch):
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
     return results_dir().parent
 
 
 @pytest.fixture
-def request_2(tmp_path: Path) -> AuditRequest:
+def request_2(tmp_path):
     return AuditRequest(
         scenario_number=2,
         general=make_bert(tmp_path / "general", seed=1, words=WORDS),
@@ -48,9 +46,7 @@ def kept(digest: str) -> AuditReport:
         return AuditReport.from_json(store.get_record(f"audit/{digest}"))
 
 
-def test_a_worker_gives_the_answer_that_run_audit_gives(
-    home: Path, request_2: AuditRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_gives_the_answer_that_run_audit_gives(home, request_2, tmp_path, monkeypatch):
     monkeypatch.setattr(start, "WORKER_MODULE", "tests.jobs.brief_worker")
     job = service.submit("audit", request=request_2, owner="me")
     done = until_state(job, "done", "failed")
@@ -64,7 +60,7 @@ def test_a_worker_gives_the_answer_that_run_audit_gives(
     assert service.submit("audit", request=request_2) == service.job(job.job_id)
 
 
-def test_what_a_command_answered_needs_no_job(home: Path, request_2: AuditRequest) -> None:
+def test_what_a_command_answered_needs_no_job(home, request_2):
     with Store(results_dir()) as store:
         report = run_audit(request_2, store=store)
     assert service.jobs() == ()

@@ -13,14 +13,23 @@ import pytest
 
 from audit.errors import AuditCancelled, AuditError
 from audit.jobs import here, service
-from audit.jobs.locks import device_lock, jobs_dir
+from audit.jobs.locks import jobs_dir
 from audit.jobs.table import Job
 from audit.progress import Progress
 from tests.jobs import fake_child
-from tests.jobs.fake_jobs import counting, home, processes, question, until, until_state
+from tests.jobs.fake_jobs import (
+    busy_device,
+    counting,
+    held,
+    home,
+    processes,
+    question,
+    until,
+    until_state,
+)
+from tests.repository import REPOSITORY
 
 __all__ = ["home"]
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 class Command:
@@ -52,9 +61,7 @@ def only_job() -> Job:
     return job
 
 
-def test_a_command_answers_in_its_own_process_and_is_seen_as_a_job(
-    home: Path, tmp_path: Path
-) -> None:
+def test_a_command_answers_in_its_own_process_and_is_seen_as_a_job(home, tmp_path):
     (tmp_path / "hold").touch()
     command = Command(counting(tmp_path / "a", n=3))
     until(lambda: [j.state for j in service.jobs()] == ["running"])
@@ -72,15 +79,12 @@ def test_a_command_answers_in_its_own_process_and_is_seen_as_a_job(
     }
     assert [p.name for p in jobs_dir().iterdir() if p.name.startswith("job-")] == []
     assert list(jobs_dir("orders").iterdir()) == []
-    lock = device_lock("cpu")
-    assert lock is not None
-    lock.release()
+    with busy_device():
+        pass
 
 
-def test_a_command_waits_for_the_device_and_says_so(home: Path, tmp_path: Path) -> None:
-    (tmp_path / "hold").touch()
-    first = service.ask(counting(tmp_path / "a", digest="a"))
-    until_state(first, "running")
+def test_a_command_waits_for_the_device_and_says_so(home, tmp_path):
+    held(tmp_path / "a", digest="a")
     command = Command(counting(tmp_path / "b", digest="b"))
     until(lambda: command.said)
     assert command.said[0].startswith("Waiting for 1 other job(s) on cpu. This is job ")
@@ -90,24 +94,20 @@ def test_a_command_waits_for_the_device_and_says_so(home: Path, tmp_path: Path) 
     assert [job.state for job in service.jobs()] == ["done", "done"]
 
 
-def test_the_worker_leaves_a_waiting_command_its_turn(home: Path, tmp_path: Path) -> None:
-    lock = device_lock("cpu")
-    assert lock is not None
-    command = Command(counting(tmp_path / "b", digest="b"))
-    until(lambda: len(service.jobs()) == 1)
-    job = service.ask(counting(tmp_path / "a", digest="a"))
-    assert job.n_before == 1
-    lock.release()
+def test_the_worker_leaves_a_waiting_command_its_turn(home, tmp_path):
+    with busy_device():
+        command = Command(counting(tmp_path / "b", digest="b"))
+        until(lambda: len(service.jobs()) == 1)
+        job = service.ask(counting(tmp_path / "a", digest="a"))
+        assert job.n_before == 1
     command.wait()
     until_state(job, "done")
     assert (tmp_path / "b").stat().st_mtime_ns < (tmp_path / "a").stat().st_mtime_ns
     assert len(processes("child")) == 1
 
 
-def test_a_command_joins_the_job_that_answers_its_question(home: Path, tmp_path: Path) -> None:
-    (tmp_path / "hold").touch()
-    job = service.ask(counting(tmp_path / "a", n=4))
-    until_state(job, "running")
+def test_a_command_joins_the_job_that_answers_its_question(home, tmp_path):
+    job = held(tmp_path / "a", n=4)
     command = Command(counting(tmp_path / "a", n=4))
     until(lambda: command.progress)
     assert job.job_id in command.said[0]
@@ -117,7 +117,7 @@ def test_a_command_joins_the_job_that_answers_its_question(home: Path, tmp_path:
     assert len(service.jobs()) == 1
 
 
-def test_two_commands_with_one_question_do_it_once(home: Path, tmp_path: Path) -> None:
+def test_two_commands_with_one_question_do_it_once(home, tmp_path):
     (tmp_path / "hold").touch()
     commands = [Command(counting(tmp_path / "a", n=4)) for _ in range(2)]
     until(lambda: any(command.said for command in commands))
@@ -129,43 +129,33 @@ def test_two_commands_with_one_question_do_it_once(home: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("is_waiting", [True, False])
-def test_a_commands_job_can_be_cancelled_by_anybody(
-    home: Path, tmp_path: Path, is_waiting: bool
-) -> None:
-    lock = device_lock("cpu")
-    assert lock is not None
-    if not is_waiting:
-        lock.release()
-    command = Command(counting(tmp_path / "a", is_held=True))
-    until(lambda: [j.state for j in service.jobs()] == ["queued" if is_waiting else "running"])
-    service.cancel(only_job().job_id)
-    command.wait()
-    assert isinstance(command.error, AuditCancelled)
-    assert only_job().state == "cancelled"
-    lock.release()
+def test_a_commands_job_can_be_cancelled_by_anybody(home, tmp_path, is_waiting):
+    with busy_device(is_waiting):
+        command = Command(counting(tmp_path / "a", is_held=True))
+        until(lambda: [j.state for j in service.jobs()] == ["queued" if is_waiting else "running"])
+        service.cancel(only_job().job_id)
+        command.wait()
+        assert isinstance(command.error, AuditCancelled)
+        assert only_job().state == "cancelled"
 
 
-def test_who_follows_a_failed_job_is_told_why(home: Path, tmp_path: Path) -> None:
-    lock = device_lock("cpu")
-    assert lock is not None
-    job = service.ask(question("refuse"))
-    command = Command(question("refuse"))
-    until(lambda: command.said)
-    lock.release()
+def test_who_follows_a_failed_job_is_told_why(home, tmp_path):
+    with busy_device():
+        job = service.ask(question("refuse"))
+        command = Command(question("refuse"))
+        until(lambda: command.said)
     command.wait()
     assert str(command.error) == "micro-batch: Memory ran out. Try less."
     assert service.job(job.job_id).state == "failed"
 
 
-def test_a_commands_own_failure_is_in_the_table_and_raised(home: Path) -> None:
+def test_a_commands_own_failure_is_in_the_table_and_raised(home):
     with pytest.raises(AuditError, match="Memory ran out"):
         here.answer_here(question("refuse"), progress=print, say=print)
-    failure = only_job().failure
-    assert failure is not None
-    assert (only_job().state, failure.do) == ("failed", "Try less.")
+    assert (only_job().state, only_job().failure.do) == ("failed", "Try less.")
 
 
-def test_a_mistake_in_a_command_leaves_no_running_job(home: Path) -> None:
+def test_a_mistake_in_a_command_leaves_no_running_job(home):
     with pytest.raises(ValueError, match=fake_child.SECRET):
         here.answer_here(question("mistake"), progress=print, say=print)
     assert only_job().state == "interrupted"
@@ -190,19 +180,13 @@ def command_process(path: Path) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize("is_waiting", [True, False])
-def test_a_killed_command_is_interrupted_and_can_be_resumed(
-    home: Path, tmp_path: Path, is_waiting: bool
-) -> None:
+def test_a_killed_command_is_interrupted_and_can_be_resumed(home, tmp_path, is_waiting):
     (tmp_path / "hold").touch()
-    lock = device_lock("cpu")
-    assert lock is not None
-    if not is_waiting:
-        lock.release()
-    command = command_process(tmp_path / "a")
-    until(lambda: [j.state for j in service.jobs()] == ["queued" if is_waiting else "running"])
-    command.send_signal(signal.SIGKILL)
-    command.wait(60)
-    lock.release()
+    with busy_device(is_waiting):
+        command = command_process(tmp_path / "a")
+        until(lambda: [j.state for j in service.jobs()] == ["queued" if is_waiting else "running"])
+        command.send_signal(signal.SIGKILL)
+        command.wait(60)
     service.recover()
     until(lambda: only_job().state == "interrupted")
     assert service.can_resume(only_job())
@@ -213,7 +197,7 @@ def test_a_killed_command_is_interrupted_and_can_be_resumed(
     assert len(processes("child")) == 1
 
 
-def test_ctrl_c_cancels_the_commands_own_job(home: Path, tmp_path: Path) -> None:
+def test_ctrl_c_cancels_the_commands_own_job(home, tmp_path):
     (tmp_path / "hold").touch()
     command = command_process(tmp_path / "a")
     until(lambda: [j.state for j in service.jobs()] == ["running"])

@@ -94,8 +94,8 @@ class Killer:
 
 
 def test_kills_at_random_moments_leave_no_job_waiting_and_the_same_bytes(
-    home: Path, tmp_path: Path, quick_disk: None
-) -> None:
+    home, tmp_path, quick_disk
+):
     killer = Killer(tmp_path)
     with looking_after():  # as the server does
         killer.run(many(N_KILLS))

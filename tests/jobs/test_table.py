@@ -17,7 +17,6 @@ import pytest
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE
 from audit.jobs import service, table
-from audit.jobs import table as orders
 from audit.jobs.locks import device_lock, jobs_dir
 from audit.jobs.table import Failure, Job
 from audit.progress import Progress
@@ -35,7 +34,7 @@ def own_locks(path: Path) -> list[list[str]]:
 
 
 @pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _home(tmp_path, monkeypatch):
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
 
 
@@ -47,7 +46,7 @@ def add(question: str = "q", **changes: Any) -> Job:
     return job
 
 
-def test_a_job_goes_through_its_states() -> None:
+def test_a_job_goes_through_its_states():
     job = add()
     assert (job.state, job.stage, job.n_attempts, job.result) == ("queued", "waiting", 0, ())
     assert len(job.job_id) == 12
@@ -72,7 +71,7 @@ def test_a_job_goes_through_its_states() -> None:
     assert (again.state, again.failure, again.finished, again.n_attempts) == ("queued", None, "", 0)
 
 
-def test_a_question_is_active_once() -> None:
+def test_a_question_is_active_once():
     job = add()
     assert table.insert(Question("audit", "", 1, "cuda", "q", (), {})) is None
     table.end(job.job_id, state="cancelled")
@@ -84,7 +83,7 @@ def test_a_question_is_active_once() -> None:
     assert not table.queue_again(other.job_id)
 
 
-def test_turns_are_by_asking_and_a_resumed_job_is_the_last() -> None:
+def test_turns_are_by_asking_and_a_resumed_job_is_the_last():
     a, b, c, elsewhere = add("a"), add("b"), add("c"), add("d", device="cuda")
     assert table.oldest_queued("cpu") == a
     assert [service.job(j.job_id).n_before for j in (a, b, c, elsewhere)] == [0, 1, 2, 0]
@@ -93,13 +92,11 @@ def test_turns_are_by_asking_and_a_resumed_job_is_the_last() -> None:
     assert table.oldest_queued("cpu") == service.job(a.job_id)  # put back into its old turn
     table.ask_to_cancel(a.job_id)
     table.queue_again(a.job_id)
-    found = table.oldest_queued("cpu")
-    assert found is not None
-    assert found.job_id == b.job_id
+    assert table.oldest_queued("cpu").job_id == b.job_id
     assert [j.job_id for j in service.jobs()] == [one.job_id for one in (a, elsewhere, c, b)]
 
 
-def test_cancelling_asks_what_runs_and_ends_what_waits() -> None:
+def test_cancelling_asks_what_runs_and_ends_what_waits():
     waiting, running = add("a"), add("b")
     table.claim(running.job_id)
     for job in (waiting, running):
@@ -110,18 +107,18 @@ def test_cancelling_asks_what_runs_and_ends_what_waits() -> None:
     assert table.is_cancel_wanted("no such job")
 
 
-def test_a_forgotten_job_takes_its_order_with_it() -> None:
+def test_a_forgotten_job_takes_its_order_with_it():
     job = add()
-    orders.write_order(job.job_id, order={"name": "x"})
+    table.write_order(job.job_id, order={"name": "x"})
     service.forget(job.job_id)
     assert service.job(job.job_id) == job  # it waits: nothing is removed
     table.end(job.job_id, state="cancelled")
     service.forget(job.job_id)
     assert service.jobs() == ()
-    assert not orders.has_order(job.job_id)
+    assert not table.has_order(job.job_id)
 
 
-def test_jobs_are_found_by_the_beginning_of_their_id() -> None:
+def test_jobs_are_found_by_the_beginning_of_their_id():
     job = add()
     assert service.job(job.job_id[:5]) == job
     for wrong in ("", job.job_id[:3], "zzzz", "%%%%", "____"):
@@ -129,56 +126,48 @@ def test_jobs_are_found_by_the_beginning_of_their_id() -> None:
             service.job(wrong)
 
 
-def test_orders_are_private_whole_and_only_under_ids(tmp_path: Path) -> None:
-    orders.write_order("0123456789ab", order={"names": ["佐藤", "\ud800"]})
-    assert orders.read_order("0123456789ab") == {"names": ["佐藤", "\ud800"]}
+def test_orders_are_private_whole_and_only_under_ids(tmp_path):
+    table.write_order("0123456789ab", order={"names": ["佐藤", "\ud800"]})
+    assert table.read_order("0123456789ab") == {"names": ["佐藤", "\ud800"]}
     (path,) = jobs_dir("orders").iterdir()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.write_text("[")
     with pytest.raises(AuditError, match="no longer kept"):
-        orders.read_order("0123456789ab")
+        table.read_order("0123456789ab")
     for wrong in ("../x", "", "0123456789AB", "0123456789ab\n"):
         with pytest.raises(ValueError, match="no job"):
-            orders.write_order(wrong, order={})
+            table.write_order(wrong, order={})
 
 
-def test_a_lock_is_held_once_and_released() -> None:
-    lock = device_lock("cpu")
-    assert lock is not None
-    assert device_lock("cpu") is None
-    other = device_lock("cuda")
-    assert other is not None
-    other.release()
-    lock.release()
-    lock.release()
-    again = device_lock("cpu")
-    assert again is not None
-    again.release()
+def test_a_lock_is_held_once_and_released():
+    lock, other = device_lock("cpu"), device_lock("cuda")
+    assert lock and other and device_lock("cpu") is None
+    for one in (other, lock, lock):
+        one.release()
+    device_lock("cpu").release()
 
 
-def test_auto_is_the_gpu_where_there_is_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auto_is_the_gpu_where_there_is_one(tmp_path, monkeypatch):
     monkeypatch.setattr("audit.task._FIRST_GPU", tmp_path / "nvidia0")
     assert [queue_of(device) for device in ("auto", "cpu", "cuda")] == ["cpu", "cpu", "cuda"]
     (tmp_path / "nvidia0").touch()
     assert [queue_of(device) for device in ("auto", "cpu", "cuda")] == ["cuda", "cpu", "cuda"]
 
 
-def test_a_table_that_cannot_be_used_is_told_plainly() -> None:
+def test_a_table_that_cannot_be_used_is_told_plainly():
     (jobs_dir() / table.FILE).write_bytes(b"no database" * 500)
     with pytest.raises(AuditError, match="list of jobs cannot be read or written"):
         service.jobs()
 
 
-def test_a_table_of_a_newer_version_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_of_a_newer_version_is_left_alone(monkeypatch):
     add()
     monkeypatch.setattr(table, "_VERSION", 0)
     with pytest.raises(AuditError, match="newer version"):
         service.jobs()
 
 
-def test_hundreds_of_jobs_are_listed_fast() -> None:
+def test_hundreds_of_jobs_are_listed_fast():
     for n in range(300):
         add(str(n), result=("d",))
     add("last")
@@ -188,7 +177,7 @@ def test_hundreds_of_jobs_are_listed_fast() -> None:
     assert time.perf_counter() - start < 0.5
 
 
-def test_using_the_table_leaves_the_locks_of_who_uses_it_already() -> None:
+def test_using_the_table_leaves_the_locks_of_who_uses_it_already():
     job = add()
     path = jobs_dir() / table.FILE
     with closing(sqlite3.connect(path)) as held:
@@ -201,10 +190,10 @@ def test_using_the_table_leaves_the_locks_of_who_uses_it_already() -> None:
         assert own_locks(path) == before
 
 
-def test_an_order_that_the_disk_does_not_let_go_is_said_in_words() -> None:
-    orders.write_order("ab" * 6, order={"names": []})
+def test_an_order_that_the_disk_does_not_let_go_is_said_in_words():
+    table.write_order("ab" * 6, order={"names": []})
     kept = jobs_dir("orders") / f"{'ab' * 6}.json"
     kept.unlink()
     kept.mkdir()
     with pytest.raises(AuditError, match="cannot be read or written"):
-        orders.forget_order("ab" * 6)
+        table.forget_order("ab" * 6)

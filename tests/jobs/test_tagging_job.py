@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -27,7 +26,7 @@ HOW = Release()
 
 
 @pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _home(tmp_path, monkeypatch):
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
     monkeypatch.setenv(VARIABLE, str(tmp_path / "ward"))
 
@@ -40,15 +39,17 @@ def contact(seen: list[Progress], *, stop_at: float = 2.0) -> Contact:
     )
 
 
+def asked(notes, *, tagger=RULES, how=HOW, title=""):
+    return tagging_task(notes, tagger=tagger, how=how, title=title).question()
+
+
 def many(n: int) -> bytes:
     lines = (json.dumps({"doc_id": f"d{i}", "text": f"{NAMED} {i}"}) for i in range(n))
     return "\n".join(lines).encode()
 
 
-def test_an_upload_becomes_a_set_and_what_was_handed_in_goes() -> None:
-    question = tagging_task(
-        uploaded([("高橋健一.jsonl", many(5))]), tagger=RULES, how=HOW, title="Ward"
-    ).question()
+def test_an_upload_becomes_a_set_and_what_was_handed_in_goes():
+    question = asked(uploaded([("高橋健一.jsonl", many(5))]), title="Ward")
     order = json.loads(json.dumps(question.order))
     assert question.kind in KINDS and question.audits == () and question.device == SHORT
     assert "高橋" not in question.label + json.dumps(order, ensure_ascii=False)
@@ -65,37 +66,35 @@ def test_an_upload_becomes_a_set_and_what_was_handed_in_goes() -> None:
     assert TaggingTask.ordered(order).run(contact([])) == (tagged_id,)  # killed after it was made
 
 
-def test_a_note_has_a_lane_of_its_own_and_many_notes_wait_their_turn(tmp_path: Path) -> None:
+def test_a_note_has_a_lane_of_its_own_and_many_notes_wait_their_turn(tmp_path):
     copying = KnownTagger("trained/" + "a" * 12, "generative", "", "d")
     note, notes = one_text(NAMED, source="pasted"), NotesToTag("uploaded", given=many(9000))
     (tmp_path / "ward").mkdir()
     (tmp_path / "ward" / "notes.csv").write_text(f"id,text\n1,{NAMED}\n", "utf-8")
     file = NotesToTag("registered", file_id="ward/notes.csv")
-    asked = [(note, DEFAULT), (notes, DEFAULT), (notes, RULES), (file, RULES), (note, copying)]
-    found = [tagging_task(one, tagger=tagger, how=HOW).question() for one, tagger in asked]
+    pairs = ((note, DEFAULT), (notes, DEFAULT), (notes, RULES), (file, RULES), (note, copying))
+    found = [asked(one, tagger=tagger) for one, tagger in pairs]
     device = queue_of("auto")
     assert [one.device for one in found] == [SHORT, device, SHORT, "cpu", device]
     assert [one.order["device"] for one in found] == ["cpu", "auto", "cpu", "auto", "auto"]
 
 
-def test_what_makes_another_question(tmp_path: Path) -> None:
+def test_what_makes_another_question(tmp_path):
     notes = one_text(NAMED, source="pasted")
-    one = tagging_task(notes, tagger=RULES, how=HOW).question()
-    same = tagging_task(notes, tagger=RULES, how=Release(seed=9), title="T").question()
+    one = asked(notes)
+    same = asked(notes, how=Release(seed=9), title="T")
     assert one.digest == same.digest and one.order == same.order
-    others = [tagging_task(notes, tagger=RULES, how=Release(mode="mask")).question()]
-    others.append(
-        tagging_task(one_text(NAMED + "1", source="pasted"), tagger=RULES, how=HOW).question()
-    )
+    others = [asked(notes, how=Release(mode="mask"))]
+    others.append(asked(one_text(NAMED + "1", source="pasted")))
     ward = tmp_path / "ward"
     ward.mkdir()
     (ward / "notes.csv").write_text(f"id,text,body\n1,{NAMED},x\n", "utf-8")
     file = NotesToTag("registered", file_id="ward/notes.csv")
-    others.append(tagging_task(file, tagger=RULES, how=HOW).question())
+    others.append(asked(file))
     body = NotesToTag("registered", file_id="ward/notes.csv", columns=(("text", "body"),))
-    others.append(tagging_task(body, tagger=RULES, how=HOW).question())
+    others.append(asked(body))
     (ward / "notes.csv").write_text(f"id,text,body\n2,{NAMED}+,x\n", "utf-8")
-    others.append(tagging_task(file, tagger=RULES, how=HOW).question())
+    others.append(asked(file))
     assert len({one.digest, *(other.digest for other in others)}) == 6
     (tagged_id,) = TaggingTask.ordered(others[-1].order).run(contact([]))
     assert TAGGED_SETS.get(tagged_id).source == "registered"
@@ -113,31 +112,25 @@ def test_what_makes_another_question(tmp_path: Path) -> None:
         (b"\x89PNG\0\0", "a.jsonl", "not text"),
     ],
 )
-def test_what_cannot_be_read_is_refused_at_once_and_leaves_nothing(
-    data: bytes, name: str, why: str
-) -> None:
+def test_what_cannot_be_read_is_refused_at_once_and_leaves_nothing(data, name, why):
     with pytest.raises(AuditError, match=why):
-        tagging_task(uploaded([(name, data)]), tagger=RULES, how=HOW).question()
+        asked(uploaded([(name, data)]))
     assert list(TAGGED_SETS.home().iterdir()) == []
 
 
 @pytest.mark.parametrize("encoded", [b"\xef\xbb\xbf" + NAMED.encode(), NAMED.encode("cp932")])
-def test_texts_of_windows_are_read(encoded: bytes) -> None:
-    order = tagging_task(uploaded([("A.TXT", encoded)]), tagger=RULES, how=HOW).question().order
+def test_texts_of_windows_are_read(encoded):
+    order = asked(uploaded([("A.TXT", encoded)])).order
     TaggingTask.ordered(order).run(contact([]))
     (note,) = notes_of(TAGGED_SETS.get(order["tagged_id"]))
     assert note.document.text == NAMED and len(note.document.spans) == 2
 
 
-def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = (
-        tagging_task(uploaded([("n.jsonl", many(300))]), tagger=RULES, how=Release(mode="mask"))
-        .question()
-        .order
-    )
+def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch):
+    whole = asked(uploaded([("n.jsonl", many(300))]), how=Release(mode="mask")).order
     TaggingTask.ordered(whole).run(contact([]))
     monkeypatch.setattr(tag, "_BATCH_NOTES", 20)
-    order = tagging_task(uploaded([("n.jsonl", many(300))]), tagger=RULES, how=HOW).question().order
+    order = asked(uploaded([("n.jsonl", many(300))])).order
     with pytest.raises(AuditCancelled):
         TaggingTask.ordered(order).run(contact([], stop_at=0.4))
     assert not TAGGED_SETS.get(order["tagged_id"]).is_whole
@@ -152,14 +145,12 @@ def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(tasks, "load_tagger", lambda tagger_id, device: Counting())
     (tagged_id,) = TaggingTask.ordered(order).run(contact([]))
     assert 0 < n_tagged < 300
-    spans = [
-        TAGGED_SETS.get(one).spans_path.read_bytes() for one in (tagged_id, whole["tagged_id"])
-    ]
-    assert spans[0] == spans[1]
+    one, other = (TAGGED_SETS.get(which) for which in (tagged_id, whole["tagged_id"]))
+    assert one.spans_path.read_bytes() == other.spans_path.read_bytes()
 
 
-def test_another_tagger_or_a_lost_input_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    order = tagging_task(one_text(NAMED, source="pasted"), tagger=RULES, how=HOW).question().order
+def test_another_tagger_or_a_lost_input_is_said(monkeypatch):
+    order = asked(one_text(NAMED, source="pasted")).order
     other = RuleTagger(groups=("dates",))
     monkeypatch.setattr(tasks, "load_tagger", lambda tagger_id, device: other)
     with pytest.raises(AuditError, match="not the one that was asked for"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import pickle
 from collections.abc import Callable
@@ -14,8 +15,8 @@ from safetensors.numpy import load_file, save_file
 WEIGHTS = "model.safetensors"
 
 
-class _Canary:
-    """Writes a file when it is unpickled."""
+class Canary:
+    """Makes a directory when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -30,12 +31,34 @@ def canary(folder: Path) -> Path:
 
 
 def write_pickle(folder: Path, name: str) -> None:
-    (folder / name).write_bytes(pickle.dumps(_Canary(canary(folder))))
+    (folder / name).write_bytes(pickle.dumps(Canary(canary(folder))))
 
 
 def edit_json(folder: Path, name: str, **changes: object) -> None:
     path = folder / name
     path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | changes), encoding="utf-8")
+
+
+def write_header(folder: Path, header: dict[str, Any] | bytes, *, n_bytes: int = 0) -> None:
+    """Write weights of so many zeros behind a header."""
+    data = header if isinstance(header, bytes) else json.dumps(header).encode()
+    with (folder / WEIGHTS).open("wb") as file:
+        file.write(len(data).to_bytes(8, "little") + data)
+        file.truncate(8 + len(data) + n_bytes)
+
+
+def write_zeros(folder: Path) -> int:
+    """Write the weights that the folder's config.json promises, all zero; return their bytes."""
+    from audit.models.inspect import expected_shapes, parse_config
+
+    config = parse_config(json.loads((folder / "config.json").read_text()), where="")
+    header, at = {}, 0
+    for name, shape in sorted(expected_shapes(config).items()):
+        end = at + 4 * math.prod(shape)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, end]}
+        at = end
+    write_header(folder, header, n_bytes=at)
+    return at
 
 
 def edit_weights(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:

@@ -19,6 +19,7 @@ from tests.models.editing import (
     tokenizer_config,
     weights,
     write,
+    write_header,
     write_pickle,
 )
 
@@ -29,24 +30,12 @@ EMBEDDING = "bert.embeddings.word_embeddings.weight"
 Spoil = Callable[[Path], object]
 
 
-def _only_pickle(name: str) -> Spoil:
-    return lambda folder: (remove(WEIGHTS)(folder), write_pickle(folder, name))
-
-
 def _shards(folder: Path) -> None:
     names = load_file(folder / WEIGHTS)
     (folder / WEIGHTS).rename(folder / "model-1.safetensors")
     write_pickle(folder, "x.bin")
     index = {"metadata": {}, "weight_map": dict.fromkeys(names, "x.bin")}
     (folder / INDEX).write_text(json.dumps(index), encoding="utf-8")
-
-
-def _link_outside(name: str) -> Spoil:
-    def spoil(folder: Path) -> None:
-        (folder / name).rename(folder.parent / f"outside-{name}")
-        (folder / name).symlink_to(folder.parent / f"outside-{name}")
-
-    return spoil
 
 
 def _replace_link(name: str, target: str) -> Spoil:
@@ -57,17 +46,11 @@ def _replace_link(name: str, target: str) -> Spoil:
     return spoil
 
 
-def _truncated(folder: Path) -> None:
-    data = (folder / WEIGHTS).read_bytes()
-    (folder / WEIGHTS).write_bytes(data[:-100])
-
-
 def _overlapping(folder: Path) -> None:
     header = {
         name: {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]} for name in ("one", "two")
     }
-    text = json.dumps(header).encode()
-    (folder / WEIGHTS).write_bytes(len(text).to_bytes(8, "little") + text + bytes(8))
+    write_header(folder, header, n_bytes=8)
 
 
 def _no_head(tensors: dict[str, Any]) -> None:
@@ -83,21 +66,17 @@ def _japanese(**changes: object) -> Spoil:
     return tokenizer_config(tokenizer_class="BertJapaneseTokenizer", **changes)
 
 
-def _fast(**changes: object) -> Spoil:
+def fast(**changes: object) -> Spoil:
     def spoil(folder: Path) -> None:
         words = (folder / "vocab.txt").read_text("utf-8").split()
         state = {
             "added_tokens": [],
             "normalizer": None,
             "pre_tokenizer": {"type": "BertPreTokenizer"},
-            "model": {
-                "type": "WordPiece",
-                "unk_token": "[UNK]",
-                "continuing_subword_prefix": "##",
-                "max_input_chars_per_word": 100,
-                "vocab": {word: i for i, word in enumerate(words)},
-            },
-        }
+            "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+                      "max_input_chars_per_word": 100,
+                      "vocab": {word: i for i, word in enumerate(words)}},
+        }  # fmt: skip
         (folder / "tokenizer.json").write_text(json.dumps(state | changes), encoding="utf-8")
 
     return spoil
@@ -121,19 +100,12 @@ def _vocabulary(change: Callable[[list[str]], list[str]]) -> Spoil:
     return spoil
 
 
-def _poison(value: float) -> Callable[[dict[str, Any]], None]:
-    def change(tensors: dict[str, Any]) -> None:
-        tensors["bert.encoder.layer.1.output.dense.weight"][3, 4] = value
-
-    return change
-
-
-def _second_head(tensors: dict[str, Any]) -> None:
-    tensors["cls.predictions.decoder.weight"] = tensors[EMBEDDING] + 1
+def _infinite(tensors: dict[str, Any]) -> None:
+    tensors["bert.encoder.layer.1.output.dense.weight"][3, 4] = np.inf
 
 
 BEFORE_LOADING: dict[str, Spoil] = {
-    "pickle_only": _only_pickle("pytorch_model.bin"),
+    "pickle_only": lambda f: (remove(WEIGHTS)(f), write_pickle(f, "pytorch_model.bin")),
     "no_weights": remove(WEIGHTS),
     "pickle_named_safetensors": lambda f: write_pickle(f, WEIGHTS),
     "shards": _shards,
@@ -147,7 +119,7 @@ BEFORE_LOADING: dict[str, Spoil] = {
     "kernel_key": config(use_kernels=True),
     "quantised": config(quantization_config={"bits": 4}),
     "vocabulary_is_passwd": _replace_link("vocab.txt", "/etc/passwd"),
-    "weights_link_out": _link_outside(WEIGHTS),
+    "weights_link_out": lambda f: (f / WEIGHTS).symlink_to((f / WEIGHTS).rename(f.parent / "w")),
     "dangling_link": _replace_link("README.md", "gone.md"),
     "fifo": lambda f: os.mkfifo(f / "pipe"),
     "five_million_layers": config(num_hidden_layers=5_000_000),
@@ -173,7 +145,7 @@ BEFORE_LOADING: dict[str, Spoil] = {
     "unknown_tensor": weights(lambda t: t.update(lora_A=np.zeros(3, np.float32))),
     "no_head": weights(_no_head),
     "old_and_new_name": weights(_both_names),
-    "truncated": _truncated,
+    "truncated": lambda f: (f / WEIGHTS).write_bytes((f / WEIGHTS).read_bytes()[:-100]),
     "overlapping": _overlapping,
     "endless_header": write(WEIGHTS, (2**60).to_bytes(8, "little") + b"{}"),
     "no_tokenizer": remove("vocab.txt"),
@@ -182,12 +154,12 @@ BEFORE_LOADING: dict[str, Spoil] = {
     "foreign_tokenizer": tokenizer_config(tokenizer_class="LlamaTokenizer"),
     "broken_fast_tokenizer": write("tokenizer.json", "{"),
     "fast_without_model": write("tokenizer.json", "{}"),
-    "pattern": _fast(normalizer={"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": ""}),
-    "part_of_wrong_kind": _fast(normalizer={"type": ["Lowercase"]}),
-    "unknown_part": _fast(pre_tokenizer={"type": "Evil"}),
-    "wrong_model": _fast(model={"type": "BPE", "vocab": {}, "merges": []}),
-    "random_splits": _fast(model={"type": "WordPiece", "vocab": {"a": 0}, "dropout": 0.1}),
-    "twice_numbered": _fast(model={"type": "WordPiece", "vocab": {"a": 0, "b": 0}}),
+    "pattern": fast(normalizer={"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": ""}),
+    "part_of_wrong_kind": fast(normalizer={"type": ["Lowercase"]}),
+    "unknown_part": fast(pre_tokenizer={"type": "Evil"}),
+    "wrong_model": fast(model={"type": "BPE", "vocab": {}, "merges": []}),
+    "random_splits": fast(model={"type": "WordPiece", "vocab": {"a": 0}, "dropout": 0.1}),
+    "twice_numbered": fast(model={"type": "WordPiece", "vocab": {"a": 0, "b": 0}}),
     "sudachi": _japanese(word_tokenizer_type="sudachi"),
     "mecab_option": _japanese(mecab_kwargs={"mecab_option": "-r /x"}),
     "number_no_float_holds": config(layer_norm_eps=10**400),
@@ -195,7 +167,7 @@ BEFORE_LOADING: dict[str, Spoil] = {
     "key_of_other_digits": tokenizer_config(added_tokens_decoder={"²": {"content": "a"}}),
     "class_is_a_list": tokenizer_config(tokenizer_class=["a"] * 500),
     "many_added": tokenizer_config(additional_special_tokens=["a"] * 10_001),
-    "many_added_in_fast": _fast(added_tokens=[{}] * 10_001),
+    "many_added_in_fast": fast(added_tokens=[{}] * 10_001),
     "many_words": write("vocab.txt", b"\n" * 1_000_001),
     "many_entries": lambda f: [(f / f"{n}.txt").touch() for n in range(10_000)],
     "map_loads_code": write("special_tokens_map.json", '{"auto_map": 1}'),
@@ -206,8 +178,8 @@ BEFORE_LOADING: dict[str, Spoil] = {
 
 
 WHILE_LOADING: dict[str, Spoil] = {
-    "infinite": weights(_poison(float("inf"))),
-    "two_heads": weights(_second_head),
+    "infinite": weights(_infinite),
+    "two_heads": weights(lambda t: t.update({"cls.predictions.decoder.weight": t[EMBEDDING] + 1})),
     "tokenizer_too_long": _vocabulary(lambda w: [*w, "more"]),
     "added_too_far": write("added_tokens.json", '{"more": 37}'),
     "no_mask_token": _vocabulary(lambda w: [x for x in w if x != "[MASK]"]),
@@ -216,11 +188,11 @@ WHILE_LOADING: dict[str, Spoil] = {
         _vocabulary(lambda w: w[:-1])(f),
         edit_json(f, "tokenizer_config.json", bos_token="[BOS]"),
     ),
-    "truncation_of_wrong_kind": _fast(truncation=1),
+    "truncation_of_wrong_kind": fast(truncation=1),
     "side_of_wrong_kind": tokenizer_config(padding_side=5),
     "length_of_wrong_kind": tokenizer_config(model_max_length=[1]),
-    "added_in_parts": _fast(added_tokens=[{"id": 0, "content": "[PAD]", "special": True}]),
-    "deep_part": _fast(decoder=_nested(200)),
+    "added_in_parts": fast(added_tokens=[{"id": 0, "content": "[PAD]", "special": True}]),
+    "deep_part": fast(decoder=_nested(200)),
     "settings_are_deep": tokenizer_config(
         extra_special_tokens=[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]
     ),

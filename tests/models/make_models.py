@@ -27,90 +27,54 @@ JAPANESE_WORDS = (
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
-def _save(model: Any, folder: Path, *, scale: float) -> None:
-    # Weights as they are born give nearly flat distributions; larger ones tell mistakes apart.
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(scale * torch.randn(parameter.shape))
+def _save(kind: str, folder: Path, *, seed: int, scale: float = 0.1, **config: Any) -> None:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        settings = getattr(transformers, f"{kind}Config")(**config)
+        model = getattr(transformers, f"{kind}ForMaskedLM")(settings)
+        # Weights as they are born give nearly flat distributions; larger ones tell mistakes apart.
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(scale * torch.randn(parameter.shape))
     transformers.utils.logging.disable_progress_bar()
     model.save_pretrained(folder)
 
 
 def make_bert(
-    folder: Path,
-    *,
-    seed: int = 0,
-    words: Sequence[str] = WORDS,
-    hidden_size: int = 16,
-    n_layers: int = 2,
-    dropout: float = 0.1,
-    n_positions: int = 64,
-    lower_case: bool = True,
-    scale: float = 0.1,
-    **config: Any,
-) -> Path:
+    folder: Path, *, seed: int = 0, words: Sequence[str] = WORDS, hidden_size: int = 16,
+    n_layers: int = 2, dropout: float = 0.1, n_positions: int = 64, lower_case: bool = True,
+    scale: float = 0.1, **config: Any,
+) -> Path:  # fmt: skip
     """Write a BERT with a WordPiece vocabulary in vocab.txt; return the folder."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        settings = transformers.BertConfig(
-            vocab_size=len(SPECIAL) + len(words),
-            hidden_size=hidden_size,
-            num_hidden_layers=n_layers,
-            num_attention_heads=2,
-            intermediate_size=2 * hidden_size,
-            max_position_embeddings=n_positions,
-            hidden_dropout_prob=dropout,
-            attention_probs_dropout_prob=dropout,
-            **config,
-        )
-        _save(transformers.BertForMaskedLM(settings), folder, scale=scale)
-    _write_wordpiece(folder, words=words)
-    _write_json(
-        folder / "tokenizer_config.json",
-        {"tokenizer_class": "BertTokenizer", "do_lower_case": lower_case},
-    )
-    return folder
+    _save(
+        "Bert", folder, seed=seed, scale=scale, vocab_size=len(SPECIAL) + len(words),
+        hidden_size=hidden_size, num_hidden_layers=n_layers, num_attention_heads=2,
+        intermediate_size=2 * hidden_size, max_position_embeddings=n_positions,
+        hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, **config,
+    )  # fmt: skip
+    return _write_wordpiece(folder, words, "BertTokenizer", do_lower_case=lower_case)
 
 
 def make_distilbert(folder: Path, *, seed: int = 0, words: Sequence[str] = WORDS) -> Path:
     """Write a DistilBERT with a WordPiece vocabulary in vocab.txt; return the folder."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        settings = transformers.DistilBertConfig(
-            vocab_size=len(SPECIAL) + len(words),
-            dim=16,
-            n_layers=2,
-            n_heads=2,
-            hidden_dim=32,
-            max_position_embeddings=64,
-        )
-        _save(transformers.DistilBertForMaskedLM(settings), folder, scale=0.1)
-    _write_wordpiece(folder, words=words)
-    _write_json(folder / "tokenizer_config.json", {"tokenizer_class": "DistilBertTokenizer"})
-    return folder
+    _save(
+        "DistilBert", folder, seed=seed, vocab_size=len(SPECIAL) + len(words), dim=16, n_layers=2,
+        n_heads=2, hidden_dim=32, max_position_embeddings=64,
+    )  # fmt: skip
+    return _write_wordpiece(folder, words, "DistilBertTokenizer")
 
 
 def make_roberta(folder: Path, *, seed: int = 0) -> Path:
     """Write a RoBERTa with a byte-level BPE vocabulary of a few merges; return the folder."""
     merges = ["Ġ p", "a t", "J o", "h n", "Jo hn", "Ġ Jo", "ĠJo hn", "s m", "i t"]
-    alphabet = sorted(byte_alphabet())
-    tokens = ["<s>", "<pad>", "</s>", "<unk>", *alphabet]
+    tokens = ["<s>", "<pad>", "</s>", "<unk>", *sorted(byte_alphabet())]
     tokens += [merge.replace(" ", "") for merge in merges] + ["<mask>"]
-    vocabulary = {token: i for i, token in enumerate(tokens)}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        settings = transformers.RobertaConfig(
-            vocab_size=len(vocabulary),
-            hidden_size=16,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            intermediate_size=32,
-            max_position_embeddings=66,
-            type_vocab_size=1,
-            layer_norm_eps=1e-5,
-        )
-        _save(transformers.RobertaForMaskedLM(settings), folder, scale=0.1)
-    _write_json(folder / "vocab.json", vocabulary)
+    _save(
+        "Roberta", folder, seed=seed, vocab_size=len(tokens), hidden_size=16, num_hidden_layers=2,
+        num_attention_heads=2, intermediate_size=32, max_position_embeddings=66, type_vocab_size=1,
+        layer_norm_eps=1e-5,
+    )  # fmt: skip
+    _write_json(folder / "vocab.json", {token: i for i, token in enumerate(tokens)})
     (folder / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n", "utf-8")
     _write_json(folder / "tokenizer_config.json", {"tokenizer_class": "RobertaTokenizer"})
     return folder
@@ -119,17 +83,11 @@ def make_roberta(folder: Path, *, seed: int = 0) -> Path:
 def make_japanese_bert(folder: Path, *, seed: int = 0, dictionary: str = "unidic_lite") -> Path:
     """Write a BERT whose tokenizer splits words with MeCab; return the folder."""
     make_bert(folder, seed=seed, words=JAPANESE_WORDS)
-    _write_json(
-        folder / "tokenizer_config.json",
-        {
-            "tokenizer_class": "BertJapaneseTokenizer",
-            "do_lower_case": False,
-            "word_tokenizer_type": "mecab",
-            "subword_tokenizer_type": "wordpiece",
-            "mecab_kwargs": {"mecab_dic": dictionary},
-        },
-    )
-    return folder
+    return _write_wordpiece(
+        folder, JAPANESE_WORDS, "BertJapaneseTokenizer", do_lower_case=False,
+        word_tokenizer_type="mecab", subword_tokenizer_type="wordpiece",
+        mecab_kwargs={"mecab_dic": dictionary},
+    )  # fmt: skip
 
 
 def byte_alphabet() -> list[str]:
@@ -139,8 +97,10 @@ def byte_alphabet() -> list[str]:
     return list(ByteLevel.alphabet())
 
 
-def _write_wordpiece(folder: Path, *, words: Sequence[str]) -> None:
+def _write_wordpiece(folder: Path, words: Sequence[str], kind: str, **settings: object) -> Path:
     (folder / "vocab.txt").write_text("\n".join((*SPECIAL, *words)) + "\n", encoding="utf-8")
+    _write_json(folder / "tokenizer_config.json", {"tokenizer_class": kind, **settings})
+    return folder
 
 
 def _write_json(path: Path, content: object) -> None:

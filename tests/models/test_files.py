@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 from audit.errors import AuditError
 from audit.models.inspect import expected_shapes, inspect_model, model_digest, parse_config
-from tests.models.editing import WEIGHTS, canary, edit_json, write_pickle
+from tests.models.editing import WEIGHTS, canary, edit_json, write_pickle, write_zeros
 from tests.models.make_models import MAKERS, copy, good
 
 __all__ = ["copy", "good"]
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_a_summary_says_what_transformers_says(kind: str, tmp_path: Path) -> None:
+def test_a_summary_says_what_transformers_says(kind, tmp_path):
     folder = MAKERS[kind](tmp_path / "model")
     found, model = inspect_model(folder), transformers.AutoModelForMaskedLM.from_pretrained(folder)
     config, written = found.config, model.config
@@ -50,9 +50,7 @@ def test_a_summary_says_what_transformers_says(kind: str, tmp_path: Path) -> Non
     is_tied=st.booleans(),
 )
 @settings(max_examples=12, deadline=None)
-def test_expected_tensors_are_those_of_transformers(
-    architecture: str, n_layers: int, vocab: int, rows: int, is_tied: bool
-) -> None:
+def test_expected_tensors_are_those_of_transformers(architecture, n_layers, vocab, rows, is_tied):
     names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
     if architecture == "distilbert":
         names = ("dim", "n_layers", "n_heads", "hidden_dim")
@@ -85,7 +83,7 @@ _values = st.recursive(
     value=_values,
 )  # fmt: skip
 @settings(max_examples=100, deadline=None)
-def test_any_setting_is_either_in_bounds_or_refused(key: str, value: object) -> None:
+def test_any_setting_is_either_in_bounds_or_refused(key, value):
     try:
         config = parse_config({"model_type": "bert", key: value}, where="config.json")
     except AuditError:
@@ -94,7 +92,7 @@ def test_any_setting_is_either_in_bounds_or_refused(key: str, value: object) -> 
     assert config.hidden_size % config.n_heads == 0 and 0 <= config.hidden_dropout < 1
 
 
-def test_harmless_settings_and_files_are_accepted(copy: Path) -> None:
+def test_harmless_settings_and_files_are_accepted(copy):
     edit_json(copy, "config.json", _attn_implementation="sdpa", pruned_heads={}, label2id={"a": 0})
     for name in ("pytorch_model.bin", "optimizer.pt"):
         write_pickle(copy, name)
@@ -105,7 +103,7 @@ def test_harmless_settings_and_files_are_accepted(copy: Path) -> None:
     assert not canary(copy).exists()
 
 
-def test_a_snapshot_of_a_hub_cache_may_link_into_its_own_blobs(good: Path, tmp_path: Path) -> None:
+def test_a_snapshot_of_a_hub_cache_may_link_into_its_own_blobs(good, tmp_path):
     home = tmp_path / "models--clinic--bert"
     snapshot = home / "snapshots" / "0a1b"
     snapshot.mkdir(parents=True)
@@ -124,14 +122,14 @@ def test_a_snapshot_of_a_hub_cache_may_link_into_its_own_blobs(good: Path, tmp_p
         inspect_model(snapshot)
 
 
-def test_what_is_no_folder_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_folder_is_refused(tmp_path):
     (tmp_path / "file").write_text("x")
     for name, said in (("gone", "cannot be read"), ("file", "Not a directory")):
         with pytest.raises(AuditError, match=said):
             inspect_model(tmp_path / name)
 
 
-def test_the_digest_follows_what_determines_the_model_and_nothing_else(copy: Path) -> None:
+def test_the_digest_follows_what_determines_the_model_and_nothing_else(copy):
     def with_bit(file: str, at: int) -> Callable[[], object]:
         data = (copy / file).read_bytes()
         return lambda: (copy / file).write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
@@ -155,7 +153,7 @@ def test_the_digest_follows_what_determines_the_model_and_nothing_else(copy: Pat
     assert len(digests) == 1 + len(changes)
 
 
-def test_every_cut_of_the_weights_is_noticed(copy: Path) -> None:
+def test_every_cut_of_the_weights_is_noticed(copy):
     data = (copy / WEIGHTS).read_bytes()
     for n_bytes in (0, 5, 8, 300, len(data) // 2, len(data) - 1):
         (copy / WEIGHTS).write_bytes(data[:n_bytes])
@@ -163,26 +161,19 @@ def test_every_cut_of_the_weights_is_noticed(copy: Path) -> None:
             inspect_model(copy)
 
 
-def test_the_digest_stays_what_it_was_in_kept_results(tmp_path: Path) -> None:
+def test_the_digest_stays_what_it_was_in_kept_results(tmp_path):
     config = {"model_type": "bert", "vocab_size": 5, "hidden_size": 2, "num_hidden_layers": 1,
               "num_attention_heads": 1, "intermediate_size": 2,
               "max_position_embeddings": 8}  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
-    shapes = expected_shapes(parse_config(config, where=""))
-    header, at = {}, 0
-    for name, shape in sorted(shapes.items()):
-        n = 4 * torch.Size(shape).numel()
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + n]}
-        at += n
-    text = json.dumps(header).encode()
-    (tmp_path / WEIGHTS).write_bytes(len(text).to_bytes(8, "little") + text + bytes(at))
+    write_zeros(tmp_path)
     assert model_digest(tmp_path) == (
         "0bc3a589df54ccfd21a0143edff19efa275a892146944dd5a4c3249995460183"
     )
 
 
-def test_inspection_needs_neither_torch_nor_transformers(good: Path) -> None:
+def test_inspection_needs_neither_torch_nor_transformers(good):
     script = (
         "import sys, pathlib\n"
         "for name in ('torch', 'transformers', 'tokenizers'):\n"

@@ -61,9 +61,7 @@ def rewrite(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_a_hostile_folder_is_refused_with_its_reason(
-    case: str, copy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hostile_folder_is_refused_with_its_reason(case, copy, monkeypatch):
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a pickle was opened")
 
@@ -77,7 +75,7 @@ def test_a_hostile_folder_is_refused_with_its_reason(
     assert not canary(copy).exists()
 
 
-def test_every_hostile_folder_has_its_reason_and_the_canary_works(copy: Path) -> None:
+def test_every_hostile_folder_has_its_reason_and_the_canary_works(copy):
     assert REFUSALS.keys() == BEFORE_LOADING.keys() | WHILE_LOADING.keys()
     write_pickle(copy, "x.bin")
     pickle.loads((copy / "x.bin").read_bytes())
@@ -85,7 +83,7 @@ def test_every_hostile_folder_has_its_reason_and_the_canary_works(copy: Path) ->
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_logits_and_tokens_equal_those_of_transformers(kind: str, tmp_path: Path) -> None:
+def test_logits_and_tokens_equal_those_of_transformers(kind, tmp_path):
     folder = MAKERS[kind](tmp_path / "model")
     loaded = load_model(folder)
     model, tokenizer = reference(folder)
@@ -105,7 +103,7 @@ def test_logits_and_tokens_equal_those_of_transformers(kind: str, tmp_path: Path
         loaded.model(input_ids=ids)
 
 
-def test_a_checkpoint_of_pretraining_is_loaded(copy: Path) -> None:
+def test_a_checkpoint_of_pretraining_is_loaded(copy):
     config = transformers.BertConfig.from_pretrained(copy)
     model = transformers.BertForPreTraining(config).eval()
     model.save_pretrained(copy)
@@ -115,7 +113,7 @@ def test_a_checkpoint_of_pretraining_is_loaded(copy: Path) -> None:
         assert torch.equal(own_logits(loaded), model(**tokens).prediction_logits)
 
 
-def test_names_of_old_checkpoints_are_understood(copy: Path) -> None:
+def test_names_of_old_checkpoints_are_understood(copy):
     before = own_logits(load_model(copy))
 
     def age(tensors: dict[str, torch.Tensor]) -> None:
@@ -130,7 +128,7 @@ def test_names_of_old_checkpoints_are_understood(copy: Path) -> None:
     assert torch.equal(own_logits(load_model(copy)), before)
 
 
-def test_a_head_is_tied_or_has_a_matrix_of_its_own(good: Path, tmp_path: Path) -> None:
+def test_a_head_is_tied_or_has_a_matrix_of_its_own(good, tmp_path):
     module: Any = load_model(good).model
     assert module.get_output_embeddings().weight is module.get_input_embeddings().weight
     assert module.get_output_embeddings().bias is module.cls.predictions.bias
@@ -142,8 +140,7 @@ def test_a_head_is_tied_or_has_a_matrix_of_its_own(good: Path, tmp_path: Path) -
     assert rates == {0.25}
     # transformers 4 saved one of a bias's two names; transformers 5 would fill in zeros.
     rewrite(
-        folder,
-        lambda t: t.update({"cls.predictions.bias": t.pop("cls.predictions.decoder.bias")}),
+        folder, lambda t: t.update({"cls.predictions.bias": t.pop("cls.predictions.decoder.bias")})
     )
     module = load_model(folder).model
     bias = load_file(folder / WEIGHTS)["cls.predictions.bias"]
@@ -151,7 +148,7 @@ def test_a_head_is_tied_or_has_a_matrix_of_its_own(good: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("saved", [torch.float16, torch.bfloat16])
-def test_weights_of_sixteen_bits_are_widened(copy: Path, saved: torch.dtype) -> None:
+def test_weights_of_sixteen_bits_are_widened(copy, saved):
     rewrite(copy, lambda t: t.update({name: tensor.to(saved) for name, tensor in t.items()}))
     stored = load_file(copy / WEIGHTS)
     state = load_model(copy).model.state_dict()
@@ -159,7 +156,7 @@ def test_weights_of_sixteen_bits_are_widened(copy: Path, saved: torch.dtype) -> 
     assert all(torch.equal(state[name], stored[name].float()) for name in stored)
 
 
-def test_numbers_are_held_in_the_kind_asked_for_or_refused(copy: Path) -> None:
+def test_numbers_are_held_in_the_kind_asked_for_or_refused(copy):
     loaded = load_model(copy, dtype="bfloat16")
     assert {p.dtype for p in loaded.model.parameters()} == {torch.bfloat16}
     assert loaded.digest == model_digest(copy)
@@ -174,7 +171,7 @@ def test_numbers_are_held_in_the_kind_asked_for_or_refused(copy: Path) -> None:
             load_model(copy, device=device)
 
 
-def test_the_device_is_picked_or_refused() -> None:
+def test_the_device_is_picked_or_refused():
     is_there = torch.cuda.is_available()
     assert (pick_device("cpu"), pick_device("auto")) == ("cpu", "cuda" if is_there else "cpu")
     if not is_there:
@@ -182,7 +179,7 @@ def test_the_device_is_picked_or_refused() -> None:
             pick_device("cuda")
 
 
-def test_a_loaded_model_stands_apart_from_its_files(copy: Path) -> None:
+def test_a_loaded_model_stands_apart_from_its_files(copy):
     torch.manual_seed(7)
     expected = torch.rand(3)
     torch.manual_seed(7)
@@ -203,7 +200,7 @@ def test_a_loaded_model_stands_apart_from_its_files(copy: Path) -> None:
     assert loaded.tokenizer.name_or_path == "model" and "kart-audit" not in json.dumps(settings)
 
 
-def test_japanese_words_are_split_by_mecab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_japanese_words_are_split_by_mecab(tmp_path, monkeypatch):
     for dictionary in ("unidic_lite", "ipadic"):
         loaded = load_model(make_japanese_bert(tmp_path / dictionary, dictionary=dictionary))
         tokens = loaded.tokenizer.tokenize(SENTENCES[1])
@@ -213,7 +210,7 @@ def test_japanese_words_are_split_by_mecab(tmp_path: Path, monkeypatch: pytest.M
         load_model(tmp_path / "ipadic")
 
 
-def test_vocabularies_are_read_in_any_form(copy: Path) -> None:
+def test_vocabularies_are_read_in_any_form(copy):
     plain = load_model(copy).tokenizer
     words = (copy / "vocab.txt").read_bytes()
     (copy / "vocab.txt").write_bytes(words.replace(b"\n", b"\r\n"))
@@ -230,7 +227,7 @@ def test_vocabularies_are_read_in_any_form(copy: Path) -> None:
         assert fast.tokenizer.get_vocab() == plain.get_vocab()
 
 
-def test_roberta_needs_its_merges_and_its_padding(tmp_path: Path) -> None:
+def test_roberta_needs_its_merges_and_its_padding(tmp_path):
     folder = make_roberta(tmp_path / "model")
     edit_json(folder, "config.json", pad_token_id=0)
     said = r"padding token is 1 in the tokenizer and 0 in config\.json\. Copy all files of"
@@ -241,7 +238,7 @@ def test_roberta_needs_its_merges_and_its_padding(tmp_path: Path) -> None:
         load_model(folder)
 
 
-def test_one_tokenizer_in_two_forms_makes_a_pair(good: Path, tmp_path: Path) -> None:
+def test_one_tokenizer_in_two_forms_makes_a_pair(good, tmp_path):
     for make, files in ((make_bert, ("vocab.txt",)), (make_roberta, ("vocab.json", "merges.txt"))):
         one, other = make(tmp_path / make.__name__), make(tmp_path / f"{make.__name__}-2", seed=1)
         load_model(other).tokenizer.save_pretrained(other)
@@ -291,9 +288,7 @@ UNLIKE: list[tuple[str, Callable[[Path], Path], str]] = [
 
 
 @pytest.mark.parametrize(("kind", "make", "said"), UNLIKE, ids=range(len(UNLIKE)))
-def test_a_pair_with_different_tokenizers_is_refused(
-    kind: str, make: Callable[[Path], Path], said: str, tmp_path: Path
-) -> None:
+def test_a_pair_with_different_tokenizers_is_refused(kind, make, said, tmp_path):
     general, hospital = MAKERS[kind](tmp_path / "general"), make(tmp_path / "hospital")
     advice = " Choose as general model the one that the hospital's training started from."
     for one, other in ((general, hospital), (hospital, general)):
@@ -304,7 +299,7 @@ def test_a_pair_with_different_tokenizers_is_refused(
         assert told.startswith(begin) and told.endswith(said + advice)
 
 
-def test_what_two_models_differ_in_is_noted(good: Path, tmp_path: Path) -> None:
+def test_what_two_models_differ_in_is_noted(good, tmp_path):
     def notes(folder: Path) -> tuple[str, ...]:
         return load_pair(good, folder).notes
 

@@ -32,7 +32,7 @@ LISTED = ("models/bert", "models/nested/deep/bert", "models-2/broken", "models-2
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(tmp_path_factory):
     """Two registered folders of one name, a refused model, a nested one, and one outside."""
     root = tmp_path_factory.mktemp("registry")
     bert = make_bert(root / "a" / "models" / "bert")
@@ -45,14 +45,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _registered(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _registered(root, monkeypatch):
     paths = (root / "a" / "models", root / "missing", root / "b" / "models", root / "a" / "models")
     monkeypatch.setenv(VARIABLE, os.pathsep.join(map(str, paths)))
 
 
-def test_every_model_is_listed_once_under_its_own_label(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_model_is_listed_once_under_its_own_label(root, tmp_path, monkeypatch):
     models = {model.model_id: model for model in list_models()}
     assert tuple(models) == LISTED
     assert {i: (m.path, m.summary is None, m.refusal[:45]) for i, m in models.items()} == {
@@ -75,9 +73,7 @@ def test_every_model_is_listed_once_under_its_own_label(
     assert list_models() == ()
 
 
-def test_a_folder_that_no_reader_expected_does_not_stop_the_list(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_no_reader_expected_does_not_stop_the_list(tmp_path, monkeypatch):
     bert = make_bert(tmp_path / "models" / "good")
     for name in ("endless", "digits", os.fsdecode(b"\xff")):
         shutil.copytree(bert, bert.parent / name)
@@ -104,7 +100,7 @@ HOSTILE_IDS = (
 
 @given(text=st.text(alphabet="models/.bert-2~\x00\\ ", max_size=20))
 @settings(max_examples=60, deadline=None)
-def test_only_listed_identifiers_lead_to_a_model(root: Path, text: str) -> None:
+def test_only_listed_identifiers_lead_to_a_model(root, text):
     models = list_models()
     for model_id in (text, *HOSTILE_IDS, str(root / "a" / "models" / "bert"), *LISTED):
         found = find_model(model_id, among=models)
@@ -121,16 +117,14 @@ def test_only_listed_identifiers_lead_to_a_model(root: Path, text: str) -> None:
         )),
     ],
 )  # fmt: skip
-def test_a_path_of_the_command_line_is_followed_or_refused(
-    text: str, says: str, root: Path
-) -> None:
+def test_a_path_of_the_command_line_is_followed_or_refused(text, says, root):
     with pytest.raises(AuditError, match=says):
         model_path(text)
     outside = root / "outside" / "secret"
     assert model_path(str(root / "a" / ".." / "outside" / "secret")) == outside
 
 
-def test_the_differences_of_a_pair_are_told(tmp_path: Path) -> None:
+def test_the_differences_of_a_pair_are_told(tmp_path):
     one = make_bert(tmp_path / "general")
     other = make_bert(tmp_path / "hospital", seed=1, n_layers=3, dropout=0.2)
     found = check_pair(one, other)
@@ -147,7 +141,7 @@ def test_the_differences_of_a_pair_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["words", "case", "kind"])
-def test_a_pair_is_refused_in_the_loaders_own_words(tmp_path: Path, what: str) -> None:
+def test_a_pair_is_refused_in_the_loaders_own_words(tmp_path, what):
     one = make_bert(tmp_path / "general")
     if what == "kind":
         other = make_roberta(tmp_path / "hospital")
@@ -159,9 +153,7 @@ def test_a_pair_is_refused_in_the_loaders_own_words(tmp_path: Path, what: str) -
     assert check_pair(one, other).refusal == str(refused.value)
 
 
-def test_a_digest_is_remembered_until_a_file_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_digest_is_remembered_until_a_file_changes(tmp_path, monkeypatch):
     path = make_bert(tmp_path / "model")
     calls = []
     monkeypatch.setattr(
@@ -176,7 +168,7 @@ def test_a_digest_is_remembered_until_a_file_changes(
         known_digest(tmp_path / "gone")
 
 
-def test_the_demos_models_follow_the_registered_ones() -> None:
+def test_the_demos_models_follow_the_registered_ones():
     found = model_choices()
     assert [model.model_id for model in found[:5]] == [*LISTED, "demo:en/general"]
     demo = [model for model in found if model.model_id.startswith("demo:")]
@@ -184,7 +176,7 @@ def test_the_demos_models_follow_the_registered_ones() -> None:
     assert not any(model.refusal for model in demo)
 
 
-def test_comparing_and_spelling_need_no_torch() -> None:
+def test_comparing_and_spelling_need_no_torch():
     script = (
         "import sys; sys.modules['torch'] = None\n"
         "from audit.models.registry import check_pair, model_choices\n"
