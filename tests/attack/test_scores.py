@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from audit.attack.scores import NameParts, all_scores, jackknife, shown_blocks
 from audit.stats import blocks_of
-from tests.attack.make_posterior import posterior_sums, sums_of
+from tests.attack.make_posterior import sums_of
 from tests.attack.planted_table import parts_of
 from tests.reference_masking import PART_SCORES, SCORES, score_with_error
 from tests.scored_lists import quick
@@ -44,8 +44,8 @@ def scored(blocks: Inputs, parts: NameParts | None = None) -> dict[str, np.ndarr
 
     scores = all_scores(
         sums_of(
-            posterior_sums(column("p_h"), column("l_h")),
-            posterior_sums(column("p_g"), column("l_g")),
+            dict(p=column("p_h"), log_p=column("l_h")),
+            dict(p=column("p_g"), log_p=column("l_g")),
         ),
         counts=np.array([len(block) for block in blocks]),
         parts=parts,
@@ -97,9 +97,9 @@ def test_some_twenty_blocks_are_shown_whose_sizes_are_near_each_other(n: int) ->
 def test_names_that_are_not_scored_are_nan_in_every_score_and_leave_others_alone() -> None:
     p = np.array([[0.1, math.nan, 0.2], [0.3, math.nan, 0.3]])
     columns = [0, 2]
-    sums = [posterior_sums(p**k, np.log(p[:, columns]) * k) for k in (1, 2)]
+    sums = [dict(p=p**k, log_p=np.log(p[:, columns]) * k) for k in (1, 2)]
     parts, counts = parts_of([(0, -1), (-1, -1), (1, -1)], [False] * 2), np.array([1, 1])
-    whole = [posterior_sums(p**k, np.log(p) * k) for k in (1, 2)]
+    whole = [dict(p=p**k, log_p=np.log(p) * k) for k in (1, 2)]
     found = {"chain": all_scores(sums_of(whole[0], whole[1]), counts=counts, parts=None)}
     found["by part"] = all_scores(sums_of(sums[0], sums[1]), counts=counts, parts=parts)
     mass = [dict(mass=p[:, columns] ** k, hits=p**k, full_hits=p**k) for k in (1, 2)]
