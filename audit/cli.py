@@ -52,7 +52,7 @@ from audit.deid.generative.model import LocalModel
 from audit.deid.given import SPANS, annotated_notes, as_jsonl, notes_to_tag
 from audit.deid.metrics import Pair
 from audit.deid.network.config import TaggerFacts, TaggerSettings
-from audit.deid.pipeline import ChainOrder, build_named
+from audit.deid.pipeline import build_named
 from audit.deid.release import Release
 from audit.deid.score import ScoreSummary, score_pairs, score_summary
 from audit.deid.tag import REDACTED, tag_notes
@@ -839,13 +839,15 @@ def deid_build(
     ] = None,
 ) -> Result:  # fmt: skip
     """Make a corpus with names and spans from masked notes."""
-    order = ChainOrder(
+    return build_named(
+        open_notes(notes),
+        out=out,
         seed=seed,
         locale={"ja": JAPANESE, "en": ENGLISH}[names],
         typer=LocalModel(typer) if typer else None,
         translator=LocalModel(translator, max_new_tokens=2048) if translator else None,
+        progress=progress_line(),
     )
-    return build_named(open_notes(notes), out=out, order=order, progress=progress_line())
 
 
 def deid_tag(
