@@ -174,15 +174,17 @@ def test_labels_are_mapped_and_unknown_ones_are_told() -> None:
     assert found["unknown_labels"] == ["PATIENT"] and found["n_left_out"] == 12
 
 
-def n_missed(content: dict[str, Any]) -> list[int]:
-    return [content[key]["criteria"]["strict"]["together"]["n_missed"]
-            for key in ("summary", "verbatim")]  # fmt: skip
+def errors(content: dict[str, Any]) -> list[tuple[int, int]]:
+    """Return what was missed and spurious in all copies, and in exact ones."""
+    strict = (content[key]["criteria"]["strict"]["together"] for key in ("summary", "verbatim"))
+    return [(one["n_missed"], one["n_spurious"]) for one in strict]
 
 
 def copies_of(golds: Sequence[TaggedDocument]) -> dict[str, str]:
-    """Return notes with their tags, in one of which a word is changed."""
-    golds_written = {note.doc_id: write_tags(note) for note in golds}
-    return golds_written | {"note-1": golds_written["note-1"].replace("主訴", "理由")}
+    """Return notes with their tags, in one of which a word is changed and a name made up."""
+    outputs = {note.doc_id: write_tags(note) for note in golds}
+    changed = outputs["note-1"].replace("主訴", "<識別子>鈴木</識別子>")
+    return outputs | {"note-1": changed}
 
 
 def test_copies_of_a_model_are_aligned_and_exact_ones_counted_apart() -> None:
@@ -194,7 +196,7 @@ def test_copies_of_a_model_are_aligned_and_exact_ones_counted_apart() -> None:
     content = answered(order(golds, predicted=Source(kind="outputs", ref=given.digest)))
     assert content["copies"]["statuses"]["exact"] == 4
     assert (content["n_gold_only"], content["n_predicted_only"]) == (1, 1)
-    assert n_missed(content) == [4, 8]
+    assert errors(content) == [(4, 1), (8, 0)]
 
 
 class Copyist:
@@ -222,7 +224,7 @@ def test_a_tagger_that_writes_copies_is_measured_in_both_ways(
     content = answered(task)
     assert copyist.n_read == 6
     assert content["copies"]["statuses"]["exact"] == 5 and content["copies"]["n_notes"] == 6
-    assert n_missed(content) == [0, 4]
+    assert errors(content) == [(0, 1), (4, 0)]
 
 
 def test_damaged_and_unknown_scores() -> None:
