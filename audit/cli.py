@@ -32,16 +32,9 @@ from pydantic_core import PydanticUndefined
 from audit.access_log import entries, log_seal, record, verify
 from audit.attack.metrics import plain, score_file
 from audit.attack.question import AuditRequest, Dtype, GenerationSettings, PosteriorSettings
+from audit.corpus.candidate_lists import ROLES, list_of, passages_for
 from audit.corpus.examine import read_examination
-from audit.corpus.kept import (
-    CORPORA,
-    ROLES,
-    KeptCorpus,
-    corpus_line,
-    find_corpus,
-    list_of,
-    passages_for,
-)
+from audit.corpus.kept import CORPORA, KeptCorpus, corpus_line, find_corpus
 from audit.corpus.make import CorpusTask
 from audit.deid.cases import misses_csv, read_cases
 from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
