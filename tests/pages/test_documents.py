@@ -9,7 +9,7 @@ import pytest
 from audit.notes.passages import Passage
 from audit.report.report import AuditReport
 from tests.pages.make_reports import MEMBERS, keep, keep_behind, make_inspection, make_report
-from tests.pages.screen import HOSTILE, open_page, parameter, texts, widget
+from tests.pages.screen import HOSTILE, open_page, parameter, press, texts, widget
 
 N = 45
 HOSPITAL = [f"[CLS] text {i} {HOSTILE}" for i in range(N)]
@@ -53,7 +53,7 @@ def test_a_filter_narrows_and_a_link_opens_a_filter_a_page_or_a_name(
     app = open_page("documents", has="5")
     assert "Only documents with a part of P-0007 · S*** W***." in texts(app)
     assert "1 of 45 pairs" in texts(app)
-    app.button(key="documents_clear").click().run()
+    press(app, "documents_clear")
     assert "45 of 45 pairs" in texts(app)
     assert parameter(app, "has") == ""
 

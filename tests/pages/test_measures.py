@@ -15,7 +15,7 @@ from tests.pages.make_reports import (
     make_report,
     make_special_names,
 )
-from tests.pages.screen import HOSTILE, open_page, parameter, texts
+from tests.pages.screen import HOSTILE, open_page, parameter, press, texts
 from tests.report.test_report import LINKING
 
 TABS = ("tables", "threshold", "roc", "mentions", "curve", "linking", "calibration", "compare")
@@ -70,7 +70,7 @@ def test_the_threshold_comes_from_the_link_and_buttons_move_everything(
     assert app.number_input(key="measures_exact").value == 100.0
     assert app.slider(key="measures_slider").value < 100.0  # held inside its ends
     assert ">0</td>" in texts(app)
-    app.button(key="measures_use_fdr").click().run()
+    press(app, "measures_use_fdr")
     flagged = reports["masked_lm"].verdict.n_flagged
     assert f'<td class="ka-number">{flagged}</td>' in texts(app)
     exact = app.number_input(key="measures_exact").value
