@@ -85,7 +85,7 @@ def test_what_was_trained_before_is_opened_and_not_trained_again(parent: Path) -
     assert parameter(app, "run") == order["run_id"] and not service.active_jobs()
 
 
-def test_a_training_shows_its_curve_and_leads_to_an_audit_of_the_pair(parent: Path) -> None:
+def test_a_training_shows_its_curve_and_what_it_says(parent: Path) -> None:
     make_corpus_folder()
     make_training(parent)
     app = open_page("train", run=RUN)
@@ -98,7 +98,11 @@ def test_a_training_shows_its_curve_and_leads_to_an_audit_of_the_pair(parent: Pa
     (chart,) = app.get("plotly_chart")
     assert "unigram" not in chart.proto.spec
     assert "Word frequencies alone" in chart.proto.spec
-    press(app, f"train_audit_{RUN}")
+
+
+def test_auditing_a_model_chooses_the_pair(parent: Path) -> None:
+    make_training(parent)
+    app = press(open_page("train", run=RUN), f"train_audit_{RUN}")
     assert app.title[0].value == "Which models, and whose names?"
     assert parameter(app, "general") == PARENT
     assert parameter(app, "hospital") == f"trained/{RUN}"
