@@ -90,6 +90,7 @@ from audit.notes.spans import (
     read_label_map,
     relabelled,
 )
+from audit.pretrain import PretrainTask
 from audit.progress import progress_line, say
 from audit.report.compare import MAX_REFERENCES, compare_references
 from audit.report.export import SEAL, bundle_files, write_report
@@ -108,7 +109,7 @@ from audit.stats import N_REPLICATES
 from audit.tables import read_table
 from audit.task import MAX_SEED, Device, Record, Task
 from audit.training.config import TrainSettings, largest_pass
-from audit.training.kept import MODEL, MODELS, PretrainTask, snapshot_name
+from audit.training.kept import MODEL, MODELS, snapshot_name
 from audit.words import catalogue
 from cache.store import Store
 
