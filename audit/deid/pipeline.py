@@ -26,7 +26,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from audit.corpus.build import CorpusFile, corpus_folder, patient_key
-from audit.deid.answers import ANSWERS, AnswerFile, Portion
+from audit.deid.answers import ANSWERS, AnswerFile
 from audit.deid.copies import json_line
 from audit.deid.fill import ProfileTable, filled, with_marked_ages
 from audit.deid.masks import Answerer, has_marks, translated, typed_notes
@@ -36,7 +36,7 @@ from audit.names.people import JAPANESE, draw
 from audit.notes.placeholders import has_marks as has_placeholders
 from audit.notes.read import Note, NoteSource
 from audit.notes.spans import IDENTIFIER, TYPES
-from audit.progress import Meter, ProgressListener, StopQuestion
+from audit.progress import Meter, Portion, ProgressListener, StopQuestion
 from audit.shelf import building_folder
 
 TRAIN, VALIDATION, TEST, REST = "train", "validation", "test", "rest"

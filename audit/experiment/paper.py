@@ -27,8 +27,9 @@ from audit.attack.question import (
     PosteriorSettings,
     question_digest,
 )
+from audit.corpus.candidate_lists import list_of, passages_for
 from audit.corpus.examine import Examination, read_examination
-from audit.corpus.kept import CORPORA, list_of, passages_for
+from audit.corpus.kept import CORPORA
 from audit.corpus.make import CorpusTask, make_corpus
 from audit.corpus.truth import PASSAGES, PRIVATE
 from audit.errors import AuditError

@@ -15,7 +15,7 @@ import pytest
 
 from audit.cli import called, parsed
 from audit.deid import given
-from audit.deid.given import annotated_notes, as_jsonl, notes_lines, notes_to_tag
+from audit.deid.given import annotated_notes, keep_path, notes_lines, notes_to_tag
 from audit.errors import AuditError
 from audit.notes.formats import FORMATS, write_files
 from audit.notes.read import Note
@@ -120,7 +120,7 @@ def test_what_is_not_understood_is_told_without_its_name(
 ) -> None:
     (tmp_path / "gold").mkdir()
     with pytest.raises(AuditError, match=why) as refused:
-        as_jsonl(put(tmp_path / "gold", files), tmp_path, what="gold notes")
+        keep_path(put(tmp_path / "gold", files), what="gold notes")
     assert refused.value.where == f"gold notes{where}" and "Smith" not in str(refused.value)
     with pytest.raises(AuditError, match="not there"):
         annotated_notes(tmp_path / "none")

@@ -99,11 +99,9 @@ def test_a_link_to_a_corpus_that_is_gone_says_so(corpus: KeptCorpus) -> None:
     assert parameter(app, "corpus") == CORPUS_ID
 
 
-def test_one_that_was_not_examined_and_one_that_is_damaged(corpus: KeptCorpus) -> None:
+def test_one_whose_examination_is_damaged_says_so(corpus: KeptCorpus) -> None:
     (corpus.path / EXAMINATION).write_text("{}")
-    assert "no examination that can be read" in texts(open_page("corpus"))
-    (corpus.path / EXAMINATION).unlink()
-    assert "has not been examined" in texts(open_page("corpus"))
+    assert "A file of the corpus cannot be read" in texts(open_page("corpus"))
 
 
 def test_it_is_removed_after_asking_once_more(corpus: KeptCorpus) -> None:

@@ -147,7 +147,6 @@ LOOKS = {
     "none_found_at_this_power": "None found at this power",
     "not_enough_evidence": "Not enough evidence",
     "ill_matched": "Ill-matched list",
-    "not_compared": "Nothing was compared",
 }
 
 

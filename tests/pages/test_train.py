@@ -108,7 +108,6 @@ def test_a_training_shows_its_curve_and_what_it_says(parent: Path) -> None:
 
 
 def test_auditing_a_model_chooses_the_pair(parent: Path) -> None:
-    make_corpus_folder()
     make_training(parent)
     app = open_page("train", run=RUN)
     app.button(key=f"train_audit_{RUN}").click().run()
