@@ -41,7 +41,7 @@ from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
 from audit.deid.generative.model import LocalModel
 from audit.deid.given import SPANS, annotated_notes, keep_outputs, keep_path, notes_to_tag
 from audit.deid.network.config import TaggerFacts, TaggerSettings
-from audit.deid.pipeline import ChainOrder, build_named
+from audit.deid.pipeline import build_named
 from audit.deid.release import Release
 from audit.deid.score import SCORES, ScoreSummary, Source
 from audit.deid.scoring import ScoreTask
@@ -801,13 +801,15 @@ def deid_build(
     ] = None,
 ) -> Result:  # fmt: skip
     """Make a corpus with names and spans from masked notes."""
-    order = ChainOrder(
+    return build_named(
+        open_notes(notes),
+        out=out,
         seed=seed,
         locale={"ja": JAPANESE, "en": ENGLISH}[names],
         typer=LocalModel(typer) if typer else None,
         translator=LocalModel(translator, max_new_tokens=2048) if translator else None,
+        progress=progress_line(),
     )
-    return build_named(open_notes(notes), out=out, order=order, progress=progress_line())
 
 
 def deid_tag(
