@@ -9,14 +9,15 @@ import pytest
 
 from audit.access_log import entries
 from audit.deid import scoring
+from audit.deid.given import keep_outputs
 from audit.deid.rules import RuleTagger
-from audit.deid.score import SCORES
+from audit.deid.score import SCORES, Source
 from audit.deid.scoring import ScoreTask
 from audit.deid.taggers import KnownTagger
 from audit.experiment.leakage import LEAKAGE, LeakageTask
 from audit.jobs import service
 from audit.jobs.table import read_order
-from audit.notes.formats import write_jsonl
+from audit.notes.formats import write_jsonl, write_tags
 from audit.notes.spans import Span
 from pages.ui import deid_score_cached
 from tests.deid.make_scores import gold_notes, make_score, predicted_notes, quiet
@@ -131,6 +132,15 @@ def test_uploads_are_read_checked_and_asked_for(tmp_path: Path) -> None:
     (score,) = SCORES.all()
     assert score.summary.n_documents == 6
     assert all("山田" not in str(line) for line in entries())
+
+
+def test_a_score_of_copies_says_how_faithful_they_are() -> None:
+    golds = gold_notes(2)
+    outputs = [{"doc_id": note.doc_id, "output": f"{write_tags(note)}</連絡先>"} for note in golds]
+    data = "".join(json.dumps(one) + "\n" for one in outputs).encode()
+    given = keep_outputs(data, what="predicted notes")
+    make_score(golds, Source(kind="outputs", ref=given.digest))
+    assert "2 tags are malformed. 0 tagged spans" in texts(open_page("deid_measures"))
 
 
 def test_a_link_to_a_score_that_is_gone_and_its_removal() -> None:
