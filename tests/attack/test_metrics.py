@@ -1,4 +1,4 @@
-"""Measures of a list and exposure against the papers' tables, hand counts, scikit-learn and scipy."""
+"""Measures of a list and exposure: papers' tables, hand counts, scikit-learn and scipy."""
 
 from __future__ import annotations
 
