@@ -32,23 +32,16 @@ from pydantic_core import PydanticUndefined
 from audit.access_log import entries, log_seal, record, verify
 from audit.attack.metrics import plain, score_file
 from audit.attack.question import AuditRequest, Dtype, GenerationSettings, PosteriorSettings
+from audit.corpus.candidate_lists import ROLES, list_of, passages_for
 from audit.corpus.examine import read_examination
-from audit.corpus.kept import (
-    CORPORA,
-    ROLES,
-    KeptCorpus,
-    corpus_line,
-    find_corpus,
-    list_of,
-    passages_for,
-)
+from audit.corpus.kept import CORPORA, KeptCorpus, corpus_line, find_corpus
 from audit.corpus.make import CorpusTask
 from audit.deid.cases import misses_csv, read_cases
 from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
 from audit.deid.generative.model import LocalModel
 from audit.deid.given import SPANS, annotated_notes, keep_outputs, keep_path, notes_to_tag
 from audit.deid.network.config import TaggerFacts, TaggerSettings
-from audit.deid.pipeline import ChainOrder, build_named
+from audit.deid.pipeline import build_named
 from audit.deid.release import Release
 from audit.deid.score import SCORES, ScoreSummary, Source
 from audit.deid.scoring import ScoreTask
@@ -80,6 +73,7 @@ from audit.notes.formats import GOLD, PREDICTED, Format, flattened, write_files
 from audit.notes.passages import Passages, read_passages
 from audit.notes.read import FIELDS, open_notes
 from audit.notes.spans import IDENTIFIER, n_overlapping, read_label_map
+from audit.pretrain import PretrainTask
 from audit.progress import progress_line, say
 from audit.report.compare import MAX_REFERENCES, compare_references
 from audit.report.export import bundle_files, write_report
@@ -97,7 +91,7 @@ from audit.shelf import whole_folder, write_private, write_whole
 from audit.tables import read_table
 from audit.task import MAX_SEED, Device, Record, Task
 from audit.training.config import TrainSettings, largest_pass
-from audit.training.kept import MODEL, MODELS, PretrainTask, snapshot_name
+from audit.training.kept import MODEL, MODELS, snapshot_name
 from audit.words import catalogue
 from cache.store import Store
 
@@ -807,13 +801,15 @@ def deid_build(
     ] = None,
 ) -> Result:  # fmt: skip
     """Make a corpus with names and spans from masked notes."""
-    order = ChainOrder(
+    return build_named(
+        open_notes(notes),
+        out=out,
         seed=seed,
         locale={"ja": JAPANESE, "en": ENGLISH}[names],
         typer=LocalModel(typer) if typer else None,
         translator=LocalModel(translator, max_new_tokens=2048) if translator else None,
+        progress=progress_line(),
     )
-    return build_named(open_notes(notes), out=out, order=order, progress=progress_line())
 
 
 def deid_tag(

@@ -126,29 +126,14 @@ def json_page(content: Mapping[str, object]) -> bytes:
 
 
 def places_of(record: Mapping[str, Any]) -> tuple[Place, ...]:
-    """Return the places of a record of the truth file, in order.
-
-    Corpora with a register had records of their own once: those are read as well.
-    """
-    if "mentions" not in record:
+    """Return the places of a record of the truth file, in order."""
+    try:
         return tuple(
             Place(**place | {"namesakes": tuple(place.get("namesakes", ()))})
             for place in record["inserted"]
         )
-    places = [_of_register(place, own=str(record["patient_id"])) for place in record["mentions"]]
-    return tuple(sorted(places, key=_START))
-
-
-def _of_register(place: Mapping[str, Any], *, own: str) -> Place:
-    ids = [own] if place["is_own"] or not place["patient_ids"] else place["patient_ids"]
-    is_canary = ids[0].startswith(f"{CANARY}:")
-    keys = ids if is_canary else [f"patient:{patient}" for patient in ids]
-    return Place(
-        place["start"], place["stop"], place["public_start"], place["public_stop"],
-        category=place["form"], kind=place["kind"], role=CANARY if is_canary else "patient",
-        identity=keys[0], group=-1 if place["kind"] == "birth" else place["mention"],
-        namesakes=tuple(keys[1:]),
-    )  # fmt: skip
+    except (KeyError, TypeError):
+        raise unreadable() from None
 
 
 def corpus_notes(

@@ -164,6 +164,12 @@ def annotated_notes(path: Path, *, what: str = "notes") -> AnnotatedNotes:
     return replace(notes, n_bytes=sum(one.stat().st_size for one in read))
 
 
+def notes_of_paths(paths: Iterable[Path], *, what: str) -> Iterator[TaggedDocument]:
+    """Yield the notes of folders or files with their spans; AuditError where one has none."""
+    for path in paths:
+        yield from annotated_notes(path, what=what).all()
+
+
 def _files_in(folder: Path) -> Iterator[Path]:
     # Links are not followed: a link out of the folder is not what was chosen.
     for top, folders, names in os.walk(folder, followlinks=False):

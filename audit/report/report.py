@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, TypeAdapter
 
-from audit.attack.decisions import ALPHA, FLAGGED
+from audit.attack.decisions import FLAGGED
+from audit.attack.question import Scenario
 from audit.attack.scores import GENERAL_ALONE, POPULARITY
-from audit.attack.verdict import equal_models_record
 from audit.errors import AuditError, Message
 from audit.home import DEMO_HOSPITAL
 from audit.models.inspect import model_digest
@@ -36,9 +36,10 @@ if TYPE_CHECKING:
 SCHEMA = 1
 _NO_LONGER = {"cohort"}
 """Parts that reports of older versions have, and that are kept with them."""
+_SINCE = "is_undecided"
+"""A column that reports have had since decisions are of points: those without it are not read."""
 REMEMBERED = "demo/digests"
 """Under which key the store holds which audits are the demo's."""
-_PAIR = ("general", "hospital")
 LINKED_BY = ("hospital_against_general", "hospital_alone", "general_alone")
 """What a passage's names are ranked by; the first one is the attack."""
 
@@ -71,16 +72,6 @@ class Part(BaseModel):
     """A part of a report; what it does not know is kept in the JSON and not read."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", hide_input_in_errors=True)
-
-
-class Scenario(Part):
-    """The KART tuple; 1 is generation, 2 the masked language model."""
-
-    number: int
-    knowledge: str = ""
-    anonymization: str = ""
-    resource: str = ""
-    target: str = ""
 
 
 class Model(Part):
@@ -428,17 +419,16 @@ class AuditReport(Part):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> AuditReport:
-        """Read a report that `to_json` wrote; one model compared with itself shows nothing."""
+        """Read a report that `to_json` wrote; an `AuditError` for what this version cannot read."""
         expected = {field.alias or name for name, field in cls.model_fields.items()}
-        if value.get("schema") != SCHEMA or set(value) - _NO_LONGER != expected:
+        columns = value.get("columns")
+        is_known = isinstance(columns, list | tuple) and _SINCE in columns
+        if value.get("schema") != SCHEMA or set(value) - _NO_LONGER != expected or not is_known:
             raise AuditError(
                 "This result was written by another version (schema {schema}).",
                 do="Run the audit again: its evidence is reused where it still holds.",
                 schema=value.get("schema"),
             )
-        general, hospital = (value["models"].get(who, {}).get("digest") for who in _PAIR)
-        if general is not None and general == hospital:
-            value = {**value, "verdict": equal_models_record()}
         try:
             report = cls.model_validate(value)
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -463,11 +453,8 @@ class AuditReport(Part):
     def stands_out(self) -> list[bool]:
         """Who stands out [N]: what every count of such names is made of."""
         if self.verdict.state != "leak_found":
-            return [False] * len(self.names["q_value"])
-        if "is_undecided" in self.names:
-            return [word == FLAGGED for word in self.names["decision"]]
-        # A report of an older version.
-        return [q is not None and q <= ALPHA for q in self.names["q_value"]]
+            return [False] * len(self.names["decision"])
+        return [word == FLAGGED for word in self.names["decision"]]
 
     @property
     def n_names(self) -> int:

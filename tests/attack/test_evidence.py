@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from audit.attack import evidence, generation
-from audit.errors import AuditCancelled, AuditError
+from audit.errors import AuditError
 from audit.progress import Meter
 from tests.attack.make_documents import model_of, task_of
 from tests.attack.make_posterior import table_task
@@ -103,24 +103,6 @@ def test_another_origin_is_another_question(made, monkeypatch, what):
         monkeypatch.setitem(evidence.VERSIONS, "generation", 10**6)
     evidence.collect(source, TASK, kind="generation", n_total=100)
     assert made == [0, 0]
-
-
-def test_finished_shards_are_kept_when_a_run_is_stopped(made, monkeypatch):
-    whole = evidence.collect(source_of(MemoryStore()), TASK, kind="generation", n_total=400)
-    clock = iter(range(10**6))
-    monkeypatch.setattr("audit.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
-    store = MemoryStore()
-    phases, is_full = {"phase": 400.0 * TASK.n_steps}, lambda: len(store.values) == 2
-    meter = Meter(phases, listener=lambda _: None, should_stop=is_full)
-    made.clear()
-    with pytest.raises(AuditCancelled):
-        evidence.collect(source_of(store, meter=meter), TASK, kind="generation", n_total=400)
-    assert (made, len(store.values)) == ([0, 1, 2], 2)
-    made.clear()
-    resumed = evidence.collect(source_of(store), TASK, kind="generation", n_total=400)
-    assert made == [2, 3]
-    for name, value in vars(whole).items():
-        np.testing.assert_array_equal(value, getattr(resumed, name), err_msg=name)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, product
 
 import numpy as np
@@ -141,6 +141,8 @@ def test_what_is_generated_does_not_depend_on_shard_size_or_order():
     model = model_of(TABLES["incompatible"], SIDE_BY_SIDE)
     whole = generate(model, task, n_documents=300, n_shard=400)
     small = {k: generate(model, task, n_documents=100, shard=k, n_shard=100) for k in (2, 0, 1)}
+    other = generate(model, replace(task, seed=6), n_documents=300)
+    assert (other.documents != whole.documents).any(axis=1).mean() > 0.5
     for name in vars(whole):
         joined = np.concatenate([getattr(small[k], name) for k in range(3)])
         np.testing.assert_array_equal(getattr(whole, name), joined, err_msg=name)

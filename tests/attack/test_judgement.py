@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from audit.attack import scores
-from audit.attack.metrics import MIN_HELD_OUT, by_mentions
+from audit.attack.metrics import MIN_HELD_OUT
 from audit.attack.scores import SCORES, AttackResult, ScoreKind, all_scores, both_parts, part_limits
 from audit.names.candidates import Candidates, make_candidates
 from audit.report.export import measures_csv, names_csv
@@ -116,14 +116,9 @@ def test_a_planted_leak_is_found_and_a_null_table_is_not(scenario: int) -> None:
         null = judged(table(names, scenario=scenario, effect=0.0, seed=seed))
         assert null["verdict"]["state"] != "leak_found" and null["verdict"]["n_flagged"] == 0
         assert null["details"]["null_check"]["ks_p"] > 0.01
-
-
-@pytest.mark.parametrize("direction", [0.8, -0.8])
-def test_ill_matched_controls_are_not_called_a_leak(direction: float) -> None:
-    names = listed()
-    attack = table(names, scenario=2, effect=0.0, general_effect=direction, seed=2)
-    verdict = judged(attack)["verdict"]
-    assert (verdict["state"], verdict["reasons"][0]) == ("ill_matched", "general_separates")
+    for direction in (0.8, -0.8):  # of M_general alone
+        attack = table(names, scenario=scenario, effect=0.0, general_effect=direction, seed=2)
+        assert judged(attack)["verdict"]["reasons"][0] == "general_separates"
 
 
 @pytest.mark.parametrize(("row", "is_leak"), [(3, True), (N_MEMBERS + 3, False)])
@@ -181,19 +176,6 @@ def test_without_truth_the_q_values_alone_are_judged() -> None:
     assert judged(attack)["verdict"]["state"] == "leak_found"
 
 
-def test_the_table_of_mentions_by_hand() -> None:
-    names = make_candidates(
-        [(f"F{i}", "L") for i in range(8)], is_member=True, n_mentions=[1, 1, 2, 4, 5, 9, 10, None]
-    ) + make_candidates([("C0", "L"), ("C1", "L")], is_member=False, control_kind="easy")
-    score = np.array([1.0, 5.0, 3.0, 2.0, 9.0, 7.0, 8.0, 9.0, 0.0, 4.0])
-    rows = by_mentions(score > 6, names)
-    columns = [(r["from"], r["to"], r["n_names"], r["flagged"]["n_hits"], r["flagged"]["n_total"])
-               for r in rows]  # fmt: skip
-    assert columns == [
-        (1, 1, 2, 0, 2), (2, 2, 1, 0, 1), (3, 4, 1, 0, 1), (5, 9, 2, 2, 2), (10, None, 1, 1, 1),
-    ]  # fmt: skip
-
-
 def test_the_curve_judges_prefixes_of_the_run() -> None:
     names = listed()
     attack = table(names, scenario=2, effect=3.0)
@@ -230,17 +212,6 @@ def test_measures_of_patients_are_those_of_a_list_without_canaries() -> None:
     assert set(found["details"]) - set(alone["details"]) == {"canaries"}
 
 
-def test_canaries_are_decided_among_themselves_in_the_order_of_the_list() -> None:
-    names = canaries(4) + patients() + canaries(8).rows([4, 5, 6, 7, 12, 13, 14, 15])
-    attack = table(names, scenario=2, effect=2.0)
-    found = judged(attack)
-    rows = [i for i in range(len(names)) if names.is_canary(i)]
-    own = judged(attack.of_rows(np.array(rows)))["names"]
-    for column in ("decision", "q_value", "role", "control_kind"):
-        assert [found["names"][column][row] for row in rows] == own[column]
-    assert own["role"][0] == own["control_kind"][-1] == "canary"
-
-
 def test_the_ith_planted_name_pairs_with_the_ith_twin() -> None:
     names = canaries(3)
     attack = table(names, scenario=2, effect=0.0)
@@ -253,16 +224,6 @@ def test_the_ith_planted_name_pairs_with_the_ith_twin() -> None:
     whole = record["scores"]["residual"]["all"]
     assert (whole["above_twin"]["n_hits"], whole["above_twin"]["n_total"]) == (2, 3)
     assert record["is_paired"] and whole["above_twin_p"] == pytest.approx(0.5)
-
-
-def test_with_other_numbers_the_held_out_names_only_give_ranks() -> None:
-    names = patients() + canaries(4, n_held_out=30)
-    record = judged(table(names, scenario=2, effect=3.0))["details"]["canaries"]
-    fixed = record["scores"]["residual"]
-    assert fixed["n_held_out"] == 30 and fixed["all"]["above_twin"]["n_total"] == 0
-    assert not record["is_paired"] and fixed["all"]["above_twin_p"] is None
-    assert {one["twin_score"] for one in record["names"]} == {None}
-    assert "twins" not in record["english"]
 
 
 @pytest.mark.parametrize(

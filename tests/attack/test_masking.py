@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ import pytest
 from audit.attack.attacks import with_reference
 from audit.attack.posterior import draw_inputs
 from audit.attack.question import AuditRequest, PosteriorSettings
-from audit.errors import AuditError
 from audit.models.load import load_pair
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.pools import us_pool
@@ -248,38 +245,6 @@ def test_a_name_with_too_few_comparable_controls_has_a_score_and_is_not_judged(
     assert report.names["is_unmatched"] == [False] * 13 + [True]
     said = "1 names are not judged: the generator has fewer than 200 names of as many word pieces"
     assert any(note.startswith(said) for note in report.notes)
-
-
-REFUSED = "M_general and M_hospital are the same model: nothing is compared, so nothing is judged."
-
-
-def test_one_model_twice_is_refused_before_anything_is_read(
-    folders: dict[str, Path], store: Store, tmp_path: Path
-) -> None:
-    moved = shutil.copytree(folders["general"], tmp_path / "the same elsewhere")
-    for hospital in (folders["general"], moved):
-        twice = {"hospital": hospital, "general": folders["general"]}
-        with pytest.raises(AuditError, match="are the same model") as refused:
-            run_audit(request_of(twice), store=store, progress=pytest.fail)
-        assert refused.value.where == "models"
-        assert REFUSED in str(refused.value)
-        assert "before and the model after training" in str(refused.value)
-
-
-def test_without_truth_there_are_p_and_q_and_no_confusion_table(
-    report: AuditReport, folders: dict[str, Path], store: Store
-) -> None:
-    nothing, n = (None,) * len(LISTED), len(LISTED)
-    names = replace(LISTED, is_member=nothing, control_kind=("",) * n, n_mentions=nothing)
-    found = run_audit(request_of(folders, candidates=names), store=store)
-    assert (found.measures.strata, list(found.curve), list(found.mentions)) == ({}, [], [])
-    assert set(found.names["is_member"]) == {None}
-    assert "null_check" not in found.details
-    for column in ("p_value", "q_value"):
-        assert np.isfinite(np.delete(numbers(found, column), [12, 13])).all()
-    # Truth plays no part in what the models say of a name.
-    for column in ("hospital_posterior", "log_ratio", "chain_log_ratio"):
-        np.testing.assert_array_equal(numbers(found, column), numbers(report, column))
 
 
 # --- little to go on: one passage, no name to be spelled, names of one part ---

@@ -16,7 +16,7 @@ import torch
 from scipy import stats
 
 from audit.attack.posterior import PosteriorShard, chain_shard, draw_inputs, posterior_shard
-from audit.attack.prompts import PosteriorTask, Template, layouts
+from audit.attack.prompts import PosteriorTask
 from audit.models.load import load_model
 from audit.notes.passages import Passage
 from tests.attack.make_posterior import NAMES, PASSAGES, RIGHT, plain_pieces, table_task, task_of
@@ -167,31 +167,6 @@ def test_a_name_unknown_in_one_kind_of_passage_is_nan_even_if_that_kind_is_not_d
     assert sorted(found.passage_n_inputs.tolist()) == [0, 1]
     for table in (found.sum_p, found.passage_sum_log_p):
         assert np.isnan(table).tolist() == [[False, True]] * len(table)
-
-
-def test_names_of_equal_total_share_a_layout_only_where_nothing_stands_between() -> None:
-    n = np.array([[1, 2], [2, 1], [3, 0], [1, 1], [1, 2]])
-    ids = np.full((5, 2, 3), -1)
-    for row in range(5):
-        for k in (0, 1):
-            ids[row, k, : n[row, k]] = 10 * row + 5 * k + np.arange(n[row, k])
-    pieces = replace(plain_pieces(ids), is_known=np.array([True, True, True, True, False]))
-
-    def task_between(between: tuple[int, ...]) -> PosteriorTask:
-        return table_task(ids, pieces=(pieces,), templates=(Template((2,), between, (3,)),))
-
-    grouped = [{g.n_pieces: g.listed.tolist() for g in layouts(task_between(between), 0)}
-               for between in ((), (9,))]  # fmt: skip
-    assert grouped[0] == {(2, 0): [3], (3, 0): [0, 1, 2]}
-    assert grouped[1] == {(1, 1): [3], (1, 2): [0], (2, 1): [1], (3, 0): [2]}
-    three = layouts(task_between(()), 0)[1]
-    # Each part's pieces, read from the mask where it begins.
-    spelled: dict[int, tuple[int, list[int]]] = {}
-    for place, mask, piece in three.reads.T.tolist():
-        spelled.setdefault(place, (mask, []))[1].append(piece)
-    assert [[spelled.get(int(k)) for k in pair] for pair in three.pairs] == [
-        [(0, [0]), (1, [5, 6])], [(0, [10, 11]), (2, [15])], [(0, [20, 21, 22]), None],
-    ]  # fmt: skip
 
 
 # --- dropout, shards, progress ---

@@ -11,7 +11,7 @@ from tests.repository import many
 
 
 @pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler for the failing disk")
-@pytest.mark.parametrize("what", ["store", "table", "new table"])
+@pytest.mark.parametrize("what", ["store", "damaged", "table", "new table"])
 def test_a_fault_at_any_write_costs_only_what_was_being_written(tmp_path, what):
     said = run_with_faults(what, folder=tmp_path, n_tries=many(15))
     print(said)

@@ -84,6 +84,11 @@ def _store_after(folder: Path, kept: list[int]) -> None:
         assert len(value_files(folder)) == 6
 
 
+def _damaged_before(folder: Path) -> None:
+    _store_before(folder)
+    (folder / "index" / "cache.db").write_bytes(b"not a database" * 500)
+
+
 def _add(n: int) -> str:
     job_id = f"{n:012x}"
     question = Question("audit", "a → b", 1, "cpu", f"q{n}", (), {"n": n})
@@ -191,6 +196,7 @@ if __name__ == "__main__":
 
     ROUNDS = {
         "store": Round(_store_before, _store_during, _store_after),
+        "damaged": Round(_damaged_before, _store_during, _store_after),
         "table": Round(_table_before, _table_during, _table_after),
         "new table": Round(_new_table_before, _new_table_during, _new_table_after),
     }

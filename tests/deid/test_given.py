@@ -106,11 +106,7 @@ def test_overlaps_are_flattened_and_said(tmp_path: Path) -> None:
     ("files", "why", "where"),
     [
         ({}, "format of these files", ""),
-        ({"a.pdf": b"x"}, "format of these files", ""),
-        ({"Smith.ann": b""}, "beside an .ann file", ""),
         ({"Smith.txt": b"Ann", "Smith.ann": b"T1\tNAME 0 9\tAnn\n"}, "offsets", ", file 1, line 1"),
-        ({"Smith.xml": b"<a/>"}, "XML", ", file 1"),
-        ({"Smith.txt": b"\xff\xfe"}, "UTF-16", ", file 1"),
         ({"a.xml": b"<r><TEXT>x</TEXT></r>", "a.XML": b""}, "twice", ""),
         ({"a.jsonl": b""}, "no note in it", ", file 1"),
     ],

@@ -165,19 +165,6 @@ def test_coverage_against_sets_of_characters(notes):
     assert lines == rows
 
 
-def test_rates_by_hand():
-    gold = [Span(0, 2, "identifier"), Span(4, 6, "identifier"), Span(8, 9, "contact")]
-    said = [Span(0, 3, "identifier"), Span(8, 9, "identifier"), Span(20, 22, "contact")]
-    found = measured(score_pairs(pairs_of([(None, gold, said, ())])).criteria["label_relaxed"])
-    entry = found.labels["identifier"]
-    rates = [entry.rate(name) for name in MEASURES]
-    assert [(rate.n_hits, rate.n_total) if rate else None for rate in rates] == [
-        (2, 2), (1, 2), None, (0, 1), (1, 1), (0, 1),
-    ]  # fmt: skip
-    assert found.line(ANY) is found.together and found.line("OTHER") is None
-    assert entry.is_few
-
-
 def test_intervals_come_from_patients_and_their_numbers_stay():
     def width(patients):
         spans = [Span(0, 2, "contact")]

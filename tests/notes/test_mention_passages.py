@@ -121,14 +121,13 @@ def test_patterns_of_registered_patients() -> None:
     ):
         at = private.index(value, at)
         mentions.append({
-            "start": at, "stop": at + len(value), "public_start": place.start(),
-            "public_stop": place.end(), "kind": kind, "form": "full", "mention": number,
-            "patient_ids": ["p9"], "is_own": number < 2,
+            "start": at, "stop": at + len(value), "source_start": place.start(),
+            "source_stop": place.end(), "kind": kind, "category": "full", "role": "patient",
+            "group": -1 if kind == "birth" else number, "value": value,
+            "identity": "patient:p1" if number < 2 else "patient:p9",
         })  # fmt: skip
         at += len(value)
-    # As corpora with a register had it once: they are read still.
-    record = {"note_id": "n", "patient_id": "p1", "mentions": mentions}
-    pair = NoteTruth(private, public, places_of(record))
+    pair = NoteTruth(private, public, places_of({"inserted": mentions}))
     assert [name.identity for name in pair.names or ()] == ["patient:p1", "patient:p9"]
     (pattern,) = patterns(pair)
     assert (pattern.person, pattern.first, pattern.last) == ("patient:p1", "Jane", "Roe")

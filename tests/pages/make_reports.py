@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -114,7 +114,7 @@ def make_report(
     return AuditReport.of(
         digest=sha256(text.encode()).hexdigest(),
         question={"scenario": scenario},
-        scenario=asdict(SCENARIOS[scenario]),
+        scenario=SCENARIOS[scenario].plain(),
         models={"general": {"name": general}, "hospital": {"name": hospital}},
         candidates={"n_names": n, "n_reference": N_REFERENCE},
         fixed_score=FIXED_SCORE,
