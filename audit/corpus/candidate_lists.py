@@ -8,7 +8,6 @@ anywhere, in either order or with one word between; one more kind is drawn, of t
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -20,7 +19,7 @@ from audit.errors import AuditError
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.controls import Accepts, matched_controls, recombined_controls
 from audit.names.matching import Pair, pair_of
-from audit.names.pools import NamePool, with_popularity
+from audit.names.pools import NamePool
 from audit.rng import generator
 from audit.tables import read_table, write_table
 from audit.text import fold_name, written_name
@@ -57,7 +56,7 @@ def draw_lists(
         rows = generator(seed, "corpus/positives").permutation(len(names))[:MAX_POSITIVES]
         names = tuple(names[row] for row in sorted(rows.tolist()))
     positives = replace(
-        with_popularity(tally.members(names), pool=pool),
+        tally.members(names),
         role=("patient",) * len(names),
         sex=tuple(people.sex_of_name(name) for name in names),
     )
@@ -70,20 +69,20 @@ def draw_lists(
     staff = make_candidates(
         [name for name, _ in there], is_member=True, n_mentions=[n for _, n in there]
     )
-    staff = replace(with_popularity(staff, pool=pool), role=("staff",) * len(staff))
+    staff = replace(staff, role=("staff",) * len(staff))
     canaries = canary_candidates(plan)
     taken = {*found, *people.pairs, *known, *map(pair_of, canaries.first, canaries.last)}
 
     def is_free(first: str, last: str) -> bool:
         return is_absent(taken, first, last) and will_do(first, last)
 
-    drawing: dict[str, Any] = {"n": len(names), "seed": seed, "pool": pool, "accepts": is_free}
+    drawing: dict[str, Any] = {"n": len(names), "seed": seed, "accepts": is_free}
     return {
         "patient": positives,
         "staff": staff,
         "canary": canaries,
-        "easy": matched_controls(positives, kind="easy", **drawing),
-        "hard": matched_controls(positives, kind="hard", **drawing),
+        "easy": matched_controls(positives, kind="easy", pool=pool, **drawing),
+        "hard": matched_controls(positives, kind="hard", pool=pool, **drawing),
         "recombined": recombined_controls(positives, **drawing),
     }
 
@@ -145,5 +144,4 @@ def read_candidates(data: bytes, *, lists: Iterable[str]) -> Candidates:
         role=role,
         sex=sex,
         n_mentions=tuple(int(cell) if cell else None for cell in n),
-        popularity=(math.nan,) * len(rows),
     )

@@ -37,7 +37,7 @@ from audit.names.candidates import Candidates, member_parts
 from audit.names.files import read_names
 from audit.names.lists import all_names, kept_names, kept_passages
 from audit.names.matching import NameIndex, Pair
-from audit.names.pools import NamePool, popularity, us_pool
+from audit.names.pools import NamePool, us_pool
 from audit.notes.passages import read_passages
 from audit.shelf import new_identifier
 from cache.store import Store
@@ -204,7 +204,6 @@ def test_kinds_are_those_of_section_3_4_and_people_and_roles_are_counted() -> No
                                         strict=True)  # fmt: skip
     assert (patient.first, patient.n_mentions) == (("John", "Mary", "Linda"), (3, 1, 1))
     assert (patient.sex, patient.role) == (("M", "F", ""), ("patient",) * 3)
-    assert patient.popularity[0] == popularity(POOL, first="John", last="Smith")
     # Susan Miller is staff but not in the corpus; John Smith is a patient already.
     assert list(zip(staff.first, staff.last, strict=True)) == [("Robert", "Davis")]
     assert (staff.role, staff.n_mentions) == (("staff",), (1,))
@@ -275,7 +274,7 @@ def test_a_list_and_its_passages_are_kept_for_an_audit(
             keep_lists(corpus, store=store)
     assert kept.candidates == list_of(corpus, controls=("hard",))
     assert kept.line.label == texts.line.label == "A title (hard)"
-    assert len(texts.passages) == 11 + 6 == texts.line.n_passages
+    assert len(texts.passages) == 11 + 6 == texts.line.n
     members = [i for i, m in enumerate(kept.candidates.is_member) if m]
     assert {passage.owner for passage in texts.passages.passages} == {
         (kept.candidates.first[i], kept.candidates.last[i]) for i in members

@@ -118,7 +118,7 @@ GUESSED = b"first_name,last_name,is_member\nAnna,Smith,1\nBert,Smith,0\nUdo,Zorn
 def kept_line(home: Path) -> tuple[int, str]:
     with Store(home) as store:
         line = all_names(store)[0]
-    return line.n_names, line.label
+    return line.n, line.label
 
 
 def test_going_on_keeps_a_new_list_and_new_passages_and_uses_them(home: Path) -> None:
@@ -171,7 +171,9 @@ def test_a_file_and_drawn_controls_become_a_list(home: Path) -> None:
     assert not app.exception
     with Store(home) as store:
         line = all_names(store)[0]
-    assert (line.n_members, line.by_kind) == (2, {"easy": 5, "hard": 4})
+        kept = kept_names(line.code, store=store).candidates
+    assert kept.is_member == (True,) * 2 + (False,) * 9
+    assert kept.control_kind == ("",) * 2 + ("easy",) * 5 + ("hard",) * 4
     assert app.number_input(key="names_draw_easy").value == 0
     fresh = open_page("setup", **DEMO, names=line.code)
     assert "Everything is ready for scenario 1" in texts(fresh)
