@@ -15,15 +15,13 @@ import inspect
 import json
 import re
 import sys
-import time
 from argparse import SUPPRESS, ArgumentParser
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from operator import attrgetter
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
@@ -34,27 +32,19 @@ from pydantic_core import PydanticUndefined
 from audit.access_log import entries, log_seal, record, verify
 from audit.attack.metrics import plain, score_file
 from audit.attack.question import AuditRequest, Dtype, GenerationSettings, PosteriorSettings
+from audit.corpus.candidate_lists import ROLES, list_of, passages_for
 from audit.corpus.examine import read_examination
-from audit.corpus.kept import (
-    CORPORA,
-    ROLES,
-    KeptCorpus,
-    corpus_line,
-    find_corpus,
-    list_of,
-    passages_for,
-)
+from audit.corpus.kept import CORPORA, KeptCorpus, corpus_line, find_corpus
 from audit.corpus.make import CorpusTask
-from audit.deid.cases import SpanCase, misses_csv
-from audit.deid.copies import PREDICTIONS, align_outputs, read_copies
+from audit.deid.cases import misses_csv, read_cases
 from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
 from audit.deid.generative.model import LocalModel
-from audit.deid.given import SPANS, annotated_notes, as_jsonl, notes_to_tag
-from audit.deid.metrics import Pair
+from audit.deid.given import SPANS, annotated_notes, keep_outputs, keep_path, notes_to_tag
 from audit.deid.network.config import TaggerFacts, TaggerSettings
-from audit.deid.pipeline import ChainOrder, build_named
+from audit.deid.pipeline import build_named
 from audit.deid.release import Release
-from audit.deid.score import ScoreSummary, score_pairs, score_summary
+from audit.deid.score import SCORES, ScoreSummary, Source
+from audit.deid.scoring import ScoreTask
 from audit.deid.tag import REDACTED, tag_notes
 from audit.deid.tagger import TAGGER
 from audit.deid.taggers import DEFAULT, RULES, load_tagger, load_tagger_folder
@@ -79,20 +69,14 @@ from audit.names.controls import with_controls
 from audit.names.files import names_file, read_names
 from audit.names.people import ENGLISH, JAPANESE
 from audit.names.spelling import piece_counter
-from audit.notes.formats import GOLD, PREDICTED, Format, PairedFiles, flattened, write_files
+from audit.notes.formats import GOLD, PREDICTED, Format, flattened, write_files
 from audit.notes.passages import Passages, read_passages
 from audit.notes.read import FIELDS, open_notes
-from audit.notes.spans import (
-    FIVE_TYPES,
-    IDENTIFIER,
-    LabelMap,
-    n_overlapping,
-    read_label_map,
-    relabelled,
-)
+from audit.notes.spans import IDENTIFIER, n_overlapping, read_label_map
+from audit.pretrain import PretrainTask
 from audit.progress import progress_line, say
 from audit.report.compare import MAX_REFERENCES, compare_references
-from audit.report.export import SEAL, bundle_files, write_report
+from audit.report.export import bundle_files, write_report
 from audit.report.html import ReportChoice
 from audit.report.report import (
     AuditReport,
@@ -104,11 +88,10 @@ from audit.report.report import (
 )
 from audit.run import AuditTask
 from audit.shelf import whole_folder, write_private, write_whole
-from audit.stats import N_REPLICATES
 from audit.tables import read_table
 from audit.task import MAX_SEED, Device, Record, Task
 from audit.training.config import TrainSettings, largest_pass
-from audit.training.kept import MODEL, MODELS, PretrainTask, snapshot_name
+from audit.training.kept import MODEL, MODELS, snapshot_name
 from audit.words import catalogue
 from cache.store import Store
 
@@ -484,10 +467,6 @@ def _audited(request: AuditRequest, *, out: Path | None) -> AuditReport:
         say(f"Reason: {words.get(f'reason_{code}', code)}")
     if now := report.verdict.now("en"):
         say(f"What now: {now}")
-    for name, stratum in report.measures.shown.items():
-        auc = stratum.scores[report.fixed_score].auc
-        say(f"AUC {auc.value:.3f} ({auc.low:.3f} to {auc.high:.3f}), {name} controls, "
-            f"{stratum.n_members} members, {stratum.n_controls} controls")  # fmt: skip
     if planted := report.details.canaries:
         say(planted.english)
     if out:
@@ -560,12 +539,11 @@ def selftest(
 def results(
     digest: Annotated[str, "beginning of an audit's digest"] = "",
     *,
-    out: Annotated[Path | None, "write this audit's files here"] = None,
-    html: Annotated[
-        bool, "write the report to be signed, with its tables and a manifest of digests"
-    ] = False,
-    names: Annotated[Literal["masked", "pseudonyms", "full"], "with --html"] = "masked",
-    language: Annotated[Literal["en", "ja"], "with --html"] = "en",
+    out: Annotated[
+        Path | None, "write this audit's report to be signed, its tables and their digests here"
+    ] = None,
+    names: Annotated[Literal["masked", "pseudonyms", "full"], "with --out"] = "masked",
+    language: Annotated[Literal["en", "ja"], "with --out"] = "en",
 ) -> Result:
     """List kept audits, or write one out."""
     reports = {}
@@ -587,22 +565,18 @@ def results(
     }
     if out and digest:
         report, own = reports[chosen[0]], kept[chosen[0]]
-        record("exported", audit=report.digest, names=names if html else "full")
-        if html:
-            other = other_scenario(own, kept=kept.values())
-            family = same_but_reference(own, kept=list(kept.values()))
-            newest = sorted(family, key=attrgetter("at"), reverse=True)
-            files = bundle_files(
-                report,
-                choice=ReportChoice(language=language, names=names, is_demo=own.is_demo),
-                other=reports[other.digest] if other else None,
-                references=compare_references(report, others=[reports[o.digest] for o in newest]),
-                documents=documents,
-                seal=log_seal(),
-            )
-        else:
-            write_report(report, out, documents=documents)
-            files = {SEAL: f"{log_seal()}\n".encode("ascii")}
+        record("exported", audit=report.digest, names=names)
+        other = other_scenario(own, kept=kept.values())
+        family = same_but_reference(own, kept=list(kept.values()))
+        newest = sorted(family, key=attrgetter("at"), reverse=True)
+        files = bundle_files(
+            report,
+            choice=ReportChoice(language=language, names=names, is_demo=own.is_demo),
+            other=reports[other.digest] if other else None,
+            references=compare_references(report, others=[reports[o.digest] for o in newest]),
+            documents=documents,
+            seal=log_seal(),
+        )
         write_private(files, out)
     rows = []
     for line in sorted(map(kept.__getitem__, chosen), key=attrgetter("at")):
@@ -612,20 +586,13 @@ def results(
     return {"audits": rows}
 
 
-_WATCH_SECONDS = 1.0
 JobId = Annotated[str, "the job's id, or the beginning of it"]
 
 
-def jobs(*, watch: Annotated[bool, "until nothing waits or runs any more"] = False) -> Result:
+def jobs() -> Result:
     """List what waits, runs and has ended."""
-    while True:
-        service.recover()
-        found = service.jobs()
-        active = [asdict(job) | {"stage": job.stage} for job in found if job.is_active]
-        if not (watch and active):
-            return {"jobs": [asdict(job) | {"stage": job.stage} for job in found]}
-        say(_table(active, columns=_SHOWN["jobs"]))
-        time.sleep(_WATCH_SECONDS)
+    service.recover()
+    return {"jobs": [asdict(job) | {"stage": job.stage} for job in service.jobs()]}
 
 
 def cancel(job: JobId) -> Result:
@@ -693,7 +660,7 @@ def corpus_candidates(
     """Write the list of names and the passages."""
     found = find_corpus(corpus)
     candidates = list_of(found, controls=_words(controls), roles=_words(roles))
-    passages = passages_for(found, candidates, seed=found.seed)
+    passages = passages_for(found, candidates)
     files = {"names.csv": names_file(candidates), "passages.jsonl": passages}
     return {
         "n_names": len(candidates),
@@ -718,11 +685,6 @@ def corpus_forget(corpus: Annotated[str, "its identifier"]) -> Result:
     """Remove a kept corpus with all of its files."""
     CORPORA.forget(corpus)
     return {"forgotten": corpus}
-
-
-def _one_of(*given: object, where: str) -> None:
-    if sum(1 for one in given if one) != 1:
-        raise AuditError("Give one of the two.", where=where)
 
 
 def _examined(corpus: KeptCorpus) -> Result:
@@ -839,13 +801,15 @@ def deid_build(
     ] = None,
 ) -> Result:  # fmt: skip
     """Make a corpus with names and spans from masked notes."""
-    order = ChainOrder(
+    return build_named(
+        open_notes(notes),
+        out=out,
         seed=seed,
         locale={"ja": JAPANESE, "en": ENGLISH}[names],
         typer=LocalModel(typer) if typer else None,
         translator=LocalModel(translator, max_new_tokens=2048) if translator else None,
+        progress=progress_line(),
     )
-    return build_named(open_notes(notes), out=out, order=order, progress=progress_line())
 
 
 def deid_tag(
@@ -968,86 +932,40 @@ def deid_score(
     outputs: Annotated[
         Path | None, "JSONL of a model's own texts with tags: doc_id, output"
     ] = None,
-    matcher: Literal["optimal", "document_order"] = "optimal",
-    five_types: Annotated[
-        bool, "map labels of i2b2 2014, MEDDOCAN and others to the five types"
-    ] = False,
+    given: Annotated[Given, FieldsOf(ScoreTask)],
     label_map: Annotated[Path | None, "JSON object from label to type"] = None,
-    replicates: Annotated[int, "of the bootstrap"] = N_REPLICATES,
-    seed: Seed = 0,
     misses: Annotated[Path | None, "write every miss: a CSV (holds text of notes)"] = None,
 ) -> Result:
     """Measure predicted spans against gold spans."""
-    _one_of(pred, outputs, where="--pred, --outputs")
-    if replicates < 1:
-        raise AuditError("Choose at least one replicate.", where="--replicates")
-    by = _label_map(label_map, has_five_types=five_types)
-    unknown: set[str] = set()
-    missed: list[SpanCase] = []
-
-    def scored(pairs: Iterable[Pair], *, on_case: Any = None) -> ScoreSummary:
-        mapped = _mapped(pairs, by=by, unknown=unknown)
-        found = score_pairs(mapped, matcher=matcher, on_case=on_case)
-        return score_summary(found, matcher=matcher, seed=seed, n_replicates=replicates)
-
-    with TemporaryDirectory(prefix="kart-score-") as name:
-        folder = Path(name)
-        golds = as_jsonl(gold, folder, what=GOLD)
-        n_alone = align_outputs(golds, outputs, folder=folder) if outputs else 0
-        copies = read_copies(folder) if outputs else None
-        predictions = as_jsonl(pred, folder, what=PREDICTED) if pred else folder / PREDICTIONS
-        files = PairedFiles(golds, predictions)
-        summary = scored(files, on_case=missed.append if misses else None)
-        exact = scored(copies.verbatim(files)) if copies else None
-    if unknown and five_types:
-        raise _of_no_type(unknown)
+    if (pred is None) == (outputs is None):
+        raise AuditError("Give one of the two.", where="--pred, --outputs")
+    if label_map:
+        text, _ = decode_text(_bytes(label_map), what="--label-map")
+        given["label_map"] = dict(read_label_map(text, what="--label-map").labels)
+    golds = Source(kind="given", ref=keep_path(gold, what=GOLD))
+    if outputs:
+        copies = keep_outputs(_bytes(outputs), what=PREDICTED)
+        predicted = Source(kind="outputs", ref=copies.digest)
+    else:
+        predicted = Source(kind="given", ref=keep_path(pred or Path(), what=PREDICTED))
+    (score_id,) = _answered(ScoreTask(gold=golds, predicted=predicted, **given))
+    score = SCORES.get(score_id)
     if misses:
         # Half a surrogate pair, which is no UTF-8, becomes a question mark.
-        write_whole(misses, misses_csv(missed).encode("utf-8", "replace"))
-    _say_score(summary)
+        write_whole(misses, misses_csv(read_cases(score.path)).encode("utf-8", "replace"))
+    _say_score(score.summary)
+    unknown = ", ".join(score.unknown_labels[:_MAX_SHOWN])
     counted = (
-        (files.n_gold_only, "notes were not predicted: their spans count as missed."),
-        (files.n_predicted_only + n_alone, "predicted notes have no gold and were left out."),
-        (len(unknown), f"labels are not in the map and were kept: {_first(unknown)}"),
+        (score.n_gold_only, "notes were not predicted: their spans count as missed."),
+        (score.n_predicted_only, "predicted notes have no gold and were left out."),
+        (len(score.unknown_labels), f"labels are not in the map and were kept: {unknown}"),
     )
-    result = summary.plain() | {"notes": [f"{n} {what}" for n, what in counted if n]}
-    if copies and exact:
+    result = score.summary.plain() | {"notes": [f"{n} {what}" for n, what in counted if n]}
+    if score.verbatim:
         say("Of copies that are exact alone, all others counted as without a span:")
-        _say_score(exact)
-        result |= {"verbatim": exact.plain(), "copies": copies.summary()}
+        _say_score(score.verbatim)
+        result |= {"verbatim": score.verbatim.plain(), "copies": score.copies}
     return result
-
-
-def _mapped(pairs: Iterable[Pair], *, by: LabelMap | None, unknown: set[str]) -> Iterator[Pair]:
-    for pair in pairs:
-        if by is None:
-            yield pair
-            continue
-        gold, predicted = (relabelled(document, by=by) for document in pair)
-        unknown.update(gold.unknown, predicted.unknown)
-        yield gold.document, predicted.document
-
-
-def _of_no_type(labels: Collection[str]) -> AuditError:
-    return AuditError(
-        "{n_unknown} labels belong to none of the five types: {unknown}",
-        where="--five-types",
-        do="Say what they are with --label-map FILE.json; null leaves a label out.",
-        n_unknown=len(labels),
-        unknown=_first(labels),
-    )
-
-
-def _first(labels: Collection[str]) -> str:
-    return ", ".join(sorted(labels)[:_MAX_SHOWN]) + (" ..." if len(labels) > _MAX_SHOWN else "")
-
-
-def _label_map(path: Path | None, *, has_five_types: bool) -> LabelMap | None:
-    if path is None:
-        return FIVE_TYPES if has_five_types else None
-    text, _ = decode_text(_bytes(path), what="--label-map")
-    given = read_label_map(text, what="--label-map")
-    return LabelMap({**FIVE_TYPES.labels, **given.labels}) if has_five_types else given
 
 
 def _say_score(summary: ScoreSummary) -> None:

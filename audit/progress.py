@@ -118,6 +118,20 @@ class Meter:
         return Progress(phase, done, total, left)
 
 
+class Portion:
+    """Counts the units of a batch up to a share of them, 0-1; what was told before counts once."""
+
+    def __init__(self, meter: Meter, phase: str, n_units: float) -> None:
+        self._meter, self._phase, self._n_units, self._done = meter, phase, n_units, 0.0
+
+    def __call__(self, share: float, *, is_cached: bool = False) -> None:
+        """Count what came since the last call."""
+        units = min(1.0, share) * self._n_units - self._done
+        if units > 0:
+            self._done += units
+            self._meter.add(self._phase, units, is_cached=is_cached)
+
+
 class Stages:
     """Tells the progress of stages, one after the other, as that of the whole: each counts as one.
 

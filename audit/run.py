@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -189,7 +188,7 @@ def _report(
     return AuditReport.of(
         digest=question_digest(question),
         question=question,
-        scenario=asdict(request.scenario),
+        scenario=request.scenario.plain(),
         models={who: _model_facts(getattr(pair, who)) for who in _WHO},
         candidates=_counts(listed, n_reference),
         fixed_score=FIXED_SCORE,

@@ -17,21 +17,25 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from audit.deid.matching import OPTIMAL
 from audit.deid.network.config import Material, TaggerFacts, TaggerSettings
 from audit.deid.network.model import load_token_tagger
-from audit.deid.network.training import TaggerOrder, predicted, train_tagger
+from audit.deid.network.training import predicted, train_tagger
 from audit.deid.rules import RuleTagger
 from audit.deid.score import Scored, score_pairs, score_summary
 from audit.deid.tagger import MODEL, TAGGER, Tags
-from audit.deid.taggers import HOW, LANGUAGES, SHIPPED, WAY, combined_digest, put_together
-from audit.notes.formats import jsonl_line
+from audit.deid.taggers import LANGUAGES, SHIPPED, WAY, combined_digest, put_together
+from audit.deid.tasks import TaggerTask
+from audit.notes.formats import jsonl_line, write_jsonl
 from audit.notes.spans import Span, TaggedDocument, tagged
 from audit.rng import generator
 from audit.stats import N_REPLICATES
 from benchmarks.synthetic import in_turn
+
+HOW = "how.json"
 
 
 @dataclass(frozen=True)
@@ -83,10 +87,13 @@ def make(out: Path, recipe: Recipe) -> dict[str, Any]:
     plain = _notes(recipe.n_notes - recipe.n_notes // 2, seed=seed)
     mixed = with_mixed_lines(plain[: recipe.n_notes // 2], seed=seed)
     material = Material((*plain, *mixed), _notes(recipe.n_validation, seed=seed + 1))
-    order = TaggerOrder(
-        out=work, settings=recipe.settings(), is_halved=True, about={"synthetic": recipe.n_notes}
-    )
-    train_tagger(order, material, on_point=print)
+    settings = recipe.settings()
+    with TemporaryDirectory() as folder:
+        files = tuple(Path(folder) / f"{name}.jsonl" for name in ("gold", "validation"))
+        for path, documents in zip(files, (material.train, material.validation), strict=True):
+            path.write_text(write_jsonl(documents), encoding="utf-8")
+        task = TaggerTask(settings=settings, gold=files[:1], validation=files[1:], out=work)
+        train_tagger(task, settings, is_halved=True, on_point=print)
     how = _how(work, recipe=recipe, notes_digest=material.digest)
     _put_down(work, out=out, how=how)
     shutil.rmtree(work)

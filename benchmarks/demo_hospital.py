@@ -3,20 +3,21 @@
     python -m benchmarks.demo_hospital --out FOLDER [--seed N]
 
 Writes `en/` and `ja/`, each with `names.csv`, `passages.jsonl`, `notes.jsonl` (every name a span)
-and `models/`. The same recipe made the files shipped in `audit/demo_hospital`. The notes are
-invented sentences, with as many passages and mentions a name as the paper's tables 3 and 4 have.
+and `models/`. With seed 0 the lists and notes are those shipped in `audit/demo_hospital`; the
+shipped models are of an earlier version of the recipe, with a training loop of its own. The notes
+are invented sentences, with as many passages and mentions a name as the paper's tables 3 and 4.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,7 @@ import torch
 from torch import nn
 
 from audit.corpus.examine import MENTIONS_PER_NAME, PATTERNS_PER_NAME
-from audit.experiment.leakage import save_model, special_ids
-from audit.models.forward import onednn_float32
+from audit.experiment.leakage import TRAINING
 from audit.names.candidates import Candidates, control_kind_against, member_parts
 from audit.names.controls import draw_names, matched_controls
 from audit.names.pools import NamePool, japanese_pool, us_pool
@@ -34,7 +34,9 @@ from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, Span, TaggedDocument
 from audit.rng import generator
 from audit.tables import write_table
 from audit.text import fold_name, written_name
-from audit.training.small import PretrainSettings, pretrain
+from audit.training.config import LossPoint
+from audit.training.kept import TrainedModel, TrainingOrder, snapshot_name
+from audit.training.masked_lm import train
 
 _JAPANESE_PATTERNS = {2: 4, 1: 16}
 _JAPANESE_MENTIONS = {8: 1, 4: 2, 3: 2, 2: 5, 1: 10}
@@ -267,16 +269,14 @@ def demo_vocabulary(parts: Sequence[str], *, language: str = "en") -> tuple[str,
 EXPOSURES = (1.6, 5.0, 20.0, 40.0)
 """Epochs on D_private at which a hospital model is kept; 1.6 is about the paper's exposure."""
 N_STAFF = 12
+_WARMUP_SHARE = 0.02
 Name = tuple[str, str]
-Report = Callable[[str, int, int], None]
+Report = Callable[[str, LossPoint], None]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one language's demo is made; sizes that train in minutes on two cores.
-
-    `n_hospital_rows` is the batch on the notes: small, so that an epoch has many steps.
-    """
+    """How one language's demo is made; sizes that train in minutes on two cores."""
 
     language: str
     n_names: int
@@ -286,7 +286,6 @@ class Recipe:
     n_general_steps: int
     exposures: tuple[float, ...]
     with_null: bool
-    n_hospital_rows: int = 16
     n_layers: int = 2
     width: int = 128
     n_positions: int = 128
@@ -302,14 +301,13 @@ JAPANESE = Recipe(
 )  # fmt: skip
 
 
-@onednn_float32()
 def build_demo(out: Path, *, recipe: Recipe, seed: int, report: Report = lambda *_: None) -> None:
     """Write names, passages and models of one language into `out`.
 
     Parameters
     ----------
     report
-        Called with what is being trained, the step and the number of steps.
+        Called with what is being trained and the points of its loss curve.
     """
     pool = us_pool() if recipe.language == "en" else japanese_pool()
     members = demo_members(pool, recipe, seed=seed)
@@ -329,57 +327,80 @@ def build_demo(out: Path, *, recipe: Recipe, seed: int, report: Report = lambda 
         _weighted_names(pool, recipe.n_general_documents, seed=seed),
         language=recipe.language, seed=seed,
     )  # fmt: skip
-    special = special_ids(tokenizer)
-    pretrain(
-        general, _ids(tokenizer, texts), special=special, n_steps=recipe.n_general_steps,
-        seed=seed, after_step=lambda step, _: report("general", step, recipe.n_general_steps),
-    )  # fmt: skip
-    save_model(general, tokenizer, out / "models" / "general")
-    _train_hospital(general, tokenizer, hospital.notes, recipe, out, seed=seed, report=report)
+    with TemporaryDirectory() as work:
+        _save(general, tokenizer, Path(work) / "new")
+        trained = _trained(
+            Path(work) / "new", texts, folder=Path(work), label="general", report=report, seed=seed,
+            batch=64, micro_batch=64, n_steps=recipe.n_general_steps,
+        )  # fmt: skip
+        _save_half(trained.folder / "model", out / "models" / "general")
+    train_hospital(hospital.notes, recipe, out, seed=seed, report=report)
     if recipe.with_null:
         null = demo_notes(
             null_names(pool, recipe, seed=seed), staff=staff, language=recipe.language,
             n_notes=recipe.n_notes, seed=seed,
         )  # fmt: skip
-        last = (recipe.exposures[-1],)
-        _train_hospital(
-            general, tokenizer, null.notes, recipe, out, seed=seed, report=report,
-            exposures=last, label="null",
-        )  # fmt: skip
+        train_hospital(null.notes, recipe, out, seed=seed, report=report, label="null")
 
 
-def _train_hospital(
-    general: nn.Module,
-    tokenizer: Any,
+def train_hospital(
     notes: Sequence[str],
     recipe: Recipe,
     out: Path,
     *,
     seed: int,
-    report: Report,
-    exposures: tuple[float, ...] | None = None,
+    general: Path | None = None,
+    report: Report = lambda *_: None,
     label: str = "hospital",
 ) -> None:
-    """Continue M_general on notes, and save a snapshot at each exposure of the one run."""
-    exposures = exposures or recipe.exposures
-    documents = _ids(tokenizer, notes)
-    n_tokens = sum(len(d) + 1 for d in documents)
-    settings = PretrainSettings(n_rows=recipe.n_hospital_rows)
-    per_epoch = settings.steps_per_epoch(n_tokens)
-    snapshots = {max(1, round(epochs * per_epoch)): epochs for epochs in exposures}
-    model = copy.deepcopy(general)
+    """Continue M_general (that in `out` if no other is given) on notes, and save it in `out`.
 
-    def after_step(step: int, _: float) -> None:
-        report(label, step, max(snapshots))
-        if step in snapshots:
-            name = label if label == "null" else f"{label}-{snapshots[step]:g}"
-            save_model(model, tokenizer, out / "models" / name)
+    "hospital" is saved after each exposure of one run, "null" after the last.
+    """
+    epochs = recipe.exposures if label == "hospital" else recipe.exposures[-1:]
+    with TemporaryDirectory() as work:
+        trained = _trained(
+            general or out / "models" / "general", notes, folder=Path(work), label=label,
+            report=report, snapshot_epochs=epochs, seed=seed + 1, n_epochs=epochs[-1],
+        )  # fmt: skip
+        for exposure, step in zip(epochs, trained.snapshots, strict=True):
+            name = label if label == "null" else f"{label}-{exposure:g}"
+            _save_half(trained.folder / snapshot_name(step), out / "models" / name)
 
-    pretrain(
-        model, documents, special=special_ids(tokenizer), n_steps=max(snapshots), seed=seed + 1,
-        settings=settings,
-        after_step=after_step,
+
+def _trained(
+    parent: Path,
+    texts: Sequence[str],
+    *,
+    folder: Path,
+    label: str,
+    report: Report,
+    snapshot_epochs: tuple[float, ...] = (),
+    **settings: Any,
+) -> TrainedModel:
+    """Train a model on texts in a folder, as the arms of the leakage experiment are trained."""
+    notes = folder / "notes.jsonl"
+    notes.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    order = TrainingOrder(
+        general=parent, notes=notes, folder=folder / "run", title=label, device="cpu",
+        settings=TRAINING.with_(warmup_share=_WARMUP_SHARE, **settings),
+        snapshot_epochs=snapshot_epochs,
     )  # fmt: skip
+    return train(order, on_point=lambda point: report(label, point))
+
+
+def _save(model: nn.Module, tokenizer: Any, path: Path) -> None:
+    plain: Any = model
+    plain.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+
+
+def _save_half(trained: Path, path: Path) -> None:
+    """Copy a model with its weights in float16, so that the demo is small."""
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    model = AutoModelForMaskedLM.from_pretrained(trained)
+    _save(model.half(), AutoTokenizer.from_pretrained(trained), path)
 
 
 def demo_members(pool: NamePool, recipe: Recipe, *, seed: int) -> Candidates:
@@ -490,11 +511,6 @@ def _new_model(n_vocabulary: int, recipe: Recipe, *, seed: int) -> nn.Module:
     return model
 
 
-def _ids(tokenizer: Any, texts: Sequence[str]) -> list[Any]:
-    encoded = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
-    return [np.array(ids, dtype=np.int64) for ids in encoded]
-
-
 def _write_names(path: Path, listed: Candidates, n_mentions: Sequence[int]) -> None:
     mentions = [*n_mentions, *[0] * (len(listed) - len(n_mentions))]
     header = ["first_name", "last_name", "is_member", "control_kind", "n_mentions"]
@@ -542,9 +558,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
 
-    def report(what: str, step: int, n_steps: int) -> None:
-        if step in (1, n_steps) or not step % 100:
-            print(f"training {what}: {step} of {n_steps}", flush=True)
+    def report(what: str, point: LossPoint) -> None:
+        if point.loss is not None and not point.step % 100:
+            print(f"training {what}: step {point.step}, loss {point.loss:.2f}", flush=True)
 
     for recipe in (ENGLISH, JAPANESE):
         build_demo(options.out / recipe.language, recipe=recipe, seed=options.seed, report=report)

@@ -41,7 +41,7 @@ def main() -> None:
         batch=options.batch, micro_batch=options.batch, learning_rate=options.learning_rate,
         schedule="constant", precision=precision,
     )  # fmt: skip
-    special = SpecialIds(CLS, SEP, MASK, (), options.vocabulary)
+    special = SpecialIds(CLS, SEP, MASK, options.vocabulary)
     hardware = Hardware("cpu", precision, "onednn" if options.onednn else "default")
     n_steps = options.rounds * options.steps
     learner = MaskedLearner(

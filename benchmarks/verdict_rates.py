@@ -35,7 +35,6 @@ from audit.attack.decisions import decide
 from audit.attack.verdict import Ranked, give_verdict
 from audit.demo import DemoTask
 from audit.home import DEMO_HOSPITAL
-from audit.models.forward import onednn_float32
 from audit.models.load import load_pair
 from audit.names import spelling
 from audit.names.candidates import Candidates, make_candidates
@@ -64,14 +63,9 @@ def sums_of(hospital: dict[str, np.ndarray], general: dict[str, np.ndarray]) -> 
 # --- pairs and their evidence -----------------------------------------------------------------
 
 
-@onednn_float32()
 def train(folder: Path, *, seed: int, is_null: bool) -> None:
     """Further train the demo's M_general on notes with the list's names, or with other ones."""
-    from transformers import AutoModelForMaskedLM, AutoTokenizer
-
     recipe, source = demo_hospital.ENGLISH, DEMO_HOSPITAL / "en" / "models" / "general"
-    tokenizer = AutoTokenizer.from_pretrained(source)
-    general = AutoModelForMaskedLM.from_pretrained(source).float()
     members = demo_hospital.demo_members(POOL, recipe, seed=seed)
     listed = members + demo_hospital.demo_controls(POOL, recipe, seed=seed)
     named = list(zip(members.first, members.last, strict=True))
@@ -85,9 +79,9 @@ def train(folder: Path, *, seed: int, is_null: bool) -> None:
     if not is_null:
         demo_hospital._write_names(folder / "names.csv", listed, hospital.n_mentions)
         demo_hospital._write_passages(folder / "passages.jsonl", hospital)
-    demo_hospital._train_hospital(
-        general, tokenizer, hospital.notes, recipe, folder, seed=seed, report=lambda *_: None,
-        exposures=(40.0,) if is_null else None, label="null" if is_null else "hospital",
+    demo_hospital.train_hospital(
+        hospital.notes, recipe, folder, seed=seed, general=source,
+        label="null" if is_null else "hospital",
     )  # fmt: skip
 
 

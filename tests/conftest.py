@@ -8,11 +8,22 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from audit.home import HOME_VARIABLE
+
 # A busy machine may take long over one example, and a run says the same twice. New examples are
 # looked for with HYPOTHESIS_PROFILE=explore.
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _home_of_its_own(tmp_path_factory):
+    """Keep the data of whoever runs the tests out of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(HOME_VARIABLE, str(tmp_path_factory.mktemp("home") / "home"))
+        yield
+
 
 BROWSER = Path(__file__).parent / "e2e"
 

@@ -26,7 +26,7 @@ from audit.names.candidates import Candidates
 from audit.names.controls import part_controls, reference_controls
 from audit.names.matching import name_hits
 from audit.names.pools import NamePool, popularity
-from audit.notes.passages import Passage
+from audit.notes.passages import Passage, owner_rows
 from audit.stats import FloatArray, IntArray
 from audit.text import fold_name
 
@@ -277,19 +277,6 @@ def _part_masses(
     return mass
 
 
-def owner_rows(passages: Sequence[Passage], *, candidates: Candidates) -> list[int | None]:
-    """Return for each passage the candidate's row that owns it; None: unknown or not listed."""
-    names = zip(candidates.first, candidates.last, strict=True)
-    by_name = {tuple(map(fold_name, name)): row for row, name in enumerate(names)}
-    n, found = len(candidates), []
-    for passage in passages:
-        owner = passage.owner
-        if isinstance(owner, tuple):
-            owner = by_name.get(tuple(map(fold_name, owner)))
-        found.append(owner if owner is not None and owner < n else None)
-    return found
-
-
 def link_passages(
     passages: Sequence[Passage],
     *,
@@ -303,9 +290,10 @@ def link_passages(
     rank 1 and rank <= 5, median rank. None where no passage says whose it is; those of canaries
     are left out.
     """
+    owned = owner_rows(passages, first=candidates.first, last=candidates.last)
     usable = [
         (p, row)
-        for p, row in enumerate(owner_rows(passages, candidates=candidates))
+        for p, row in enumerate(owned)
         if row is not None
         and not candidates.is_canary(row)
         and hospital.passage_n_inputs[p]

@@ -107,15 +107,10 @@ def f1_interval(counts: Confusion, *, seed: int, n_replicates: int = 2000) -> Es
     return Estimate(value, *bounds)
 
 
-FLAGGED, NOT_FLAGGED, UNDECIDED, NOT_SCORED, NOT_JUDGED = DECISIONS = (
-    "flagged",
-    "not flagged",
-    "undecided",
-    "not scored",
-    "not judged",
-)
-"""The words a decision can be. A name without comparable controls is scored, but not judged;
-"undecided" stands in reports of older versions only: today it is a mark beside the decision."""
+FLAGGED, NOT_FLAGGED, NOT_SCORED, NOT_JUDGED = DECISIONS = (
+    "flagged", "not flagged", "not scored", "not judged",
+)  # fmt: skip
+"""The words a decision can be. A name without comparable controls is scored, but not judged."""
 
 ALPHA = 0.05
 """Share of false findings among the flagged that is accepted."""
@@ -164,18 +159,17 @@ def name_p_values(
     group: np.ndarray,
     control_scores: FloatArray,
     control_group: np.ndarray,
-    min_controls: int = MIN_CONTROLS,
 ) -> FloatArray:
     """Return each name's p-value [N] against reference controls of its own group.
 
     A group is what makes names comparable: numbers of word pieces and of parts. Where fewer than
-    `min_controls` such controls are scored the name is not judged (NaN). Scores and groups [N], of
+    `MIN_CONTROLS` such controls are scored the name is not judged (NaN). Scores and groups [N], of
     controls [K].
     """
     p = np.full(scores.shape, math.nan)
     for key in np.unique(group):
         pool = _sorted_scored(control_scores[control_group == key])
-        if len(pool) >= min_controls:
+        if len(pool) >= MIN_CONTROLS:
             p[group == key] = rank_p_values(scores[group == key], controls=pool)
     return p
 
@@ -183,7 +177,7 @@ def name_p_values(
 def q_values(p: ArrayLike, *, is_member: Sequence[bool | None]) -> FloatArray:
     """Return Benjamini-Hochberg q [N]; members and unknown are one family, controls another."""
     q = np.array(p, dtype=np.float64)
-    is_control = _is_control(is_member)
+    is_control = truth_mask(is_member, truth=False)
     for family in (is_control, ~is_control):
         q[family] = benjamini_hochberg(q[family])
     # Rank p-values are fractions: q is exactly 0.05 for some, and must not miss it by rounding.
@@ -201,7 +195,6 @@ def decide(
     reference_group: np.ndarray,
     limit: FloatArray | float = -math.inf,
     part_p: FloatArray | float = math.nan,
-    min_controls: int = MIN_CONTROLS,
 ) -> Decisions:
     """Flag the names with q <= 0.05, and mark those whose Monte-Carlo error covers the threshold.
 
@@ -214,12 +207,11 @@ def decide(
     says so: names for which it is above 0.05, which lie at the limit or below, have at least this.
     """
     p = name_p_values(
-        scores, group=group, control_scores=reference_scores, control_group=reference_group,
-        min_controls=min_controls,
-    )  # fmt: skip
+        scores, group=group, control_scores=reference_scores, control_group=reference_group
+    )
     p = np.where(np.greater(part_p, ALPHA), np.maximum(p, part_p), p)
     q = q_values(p, is_member=is_member)
-    is_control = _is_control(is_member)
+    is_control = truth_mask(is_member, truth=False)
     tested = q[is_control] if is_control.all() else q[~is_control]
     n_tested, n_flagged = int((~np.isnan(tested)).sum()), int((tested <= ALPHA).sum())
     threshold = np.full(scores.shape, math.inf)
@@ -293,5 +285,6 @@ def _sorted_scored(scores: ArrayLike) -> FloatArray:
     return np.sort(values[~np.isnan(values)])
 
 
-def _is_control(is_member: Sequence[bool | None]) -> BoolArray:
-    return np.array([truth is not None and not truth for truth in is_member], dtype=np.bool_)
+def truth_mask(is_member: Sequence[bool | None], *, truth: bool | None) -> BoolArray:
+    """Return which names [N] are members (True), controls (False) or unknown (None)."""
+    return np.array([one is truth for one in is_member], dtype=np.bool_)

@@ -6,7 +6,6 @@ import hashlib
 import json
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -24,8 +23,7 @@ VERSIONS = {"generation": 2, "posterior": 2, "chain": 2}
 evidence of other versions is made anew, and an audit that rests on it has another name."""
 
 
-@dataclass(frozen=True)
-class Scenario:
+class Scenario(Record):
     """One row of the table of attack scenarios (section 3.1).
 
     `number` 1: the model alone is published; 2: the de-identified notes are published too. The
@@ -33,17 +31,13 @@ class Scenario:
     """
 
     number: int
-    knowledge: str
-    anonymization: str
-    resource: str
-    target: str
+    knowledge: str = "L"
+    anonymization: str = "id"
+    resource: str = "{}"
+    target: str = "{ 1(name in D_private) : name in L }"
 
 
-_TARGET = "{ 1(name in D_private) : name in L }"
-SCENARIOS = {
-    1: Scenario(1, knowledge="L", anonymization="id", resource="{}", target=_TARGET),
-    2: Scenario(2, knowledge="L", anonymization="id", resource="{ D_public }", target=_TARGET),
-}
+SCENARIOS = {1: Scenario(number=1), 2: Scenario(number=2, resource="{ D_public }")}
 
 Dtype = Literal["float32", "bfloat16"]
 _MASKS = " [MASK]" * 5

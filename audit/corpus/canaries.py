@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from audit.corpus.truth import CANARY, NoteTruth, Place
 from audit.errors import AuditError
-from audit.names.controls import Accepts, Name, draw_names
-from audit.names.matching import Pair, pair_of
+from audit.names.candidates import Accepts, Candidates, Name, make_candidates
+from audit.names.controls import draw_names
+from audit.names.matching import Pair, is_absent
 from audit.names.pools import NamePool
 from audit.notes.mention_words import Unnamed
 from audit.notes.mentions import examine
@@ -37,12 +38,6 @@ class CanaryPlan:
 
     canaries: tuple[Canary, ...] = ()
     rows: Mapping[int, int] = field(default_factory=dict)
-
-
-def is_absent(taken: Collection[Pair], first: str, last: str) -> bool:
-    """Whether a name is none of those taken, in either order."""
-    pair = pair_of(first, last)
-    return pair not in taken and pair[::-1] not in taken
 
 
 def absent_names(
@@ -92,6 +87,18 @@ def plan_canaries(
     rows = [row for row, canary in enumerate(canaries) for _ in range(canary.n_mentions)]
     chosen = generator(seed, "canaries/notes").permutation(n_notes)[:n_needed].tolist()
     return CanaryPlan(tuple(canaries), dict(zip(chosen, rows, strict=True)))
+
+
+def canary_candidates(plan: CanaryPlan) -> Candidates:
+    """Return planted names as members and twins as controls; the i-th of both are a pair."""
+    ordered = sorted(plan.canaries, key=lambda canary: not canary.n_mentions)
+    n_mentions = tuple(canary.n_mentions for canary in ordered)
+    return replace(
+        make_candidates([canary[:2] for canary in ordered], n_mentions=n_mentions),
+        is_member=tuple(n > 0 for n in n_mentions),
+        control_kind=tuple("" if n else "canary" for n in n_mentions),
+        role=("canary",) * len(ordered),
+    )
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The candidate list of a corpus: who is named in it, and controls that are nowhere in it.
 
-Comes in: what was counted in a corpus. Goes out: lists of names, and the same as a file.
+Comes in: what was counted in a corpus. Goes out: lists of names, and the same as a file; from a
+kept corpus the list and the passages of D_public that an audit takes. Torch-free.
 
 Source: Nakamura et al., section 3.4. Differs: controls are left out if their full name occurs
 anywhere, in either order or with one word between; one more kind is drawn, of two members' parts.
@@ -8,21 +9,25 @@ anywhere, in either order or with one word between; one more kind is drawn, of t
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from audit.corpus.canaries import CanaryPlan, is_absent
 from audit.corpus.examine import ListedNames, PatternTally, People
+from audit.corpus.kept import CORPORA, KeptCorpus
+from audit.corpus.truth import CANDIDATES, PASSAGES
 from audit.errors import AuditError
-from audit.names.candidates import Candidates, make_candidates
-from audit.names.controls import Accepts, matched_controls, recombined_controls
-from audit.names.matching import Pair, pair_of
+from audit.names.candidates import Accepts, Candidates, make_candidates
+from audit.names.controls import matched_controls, recombined_controls
+from audit.names.files import read_names
+from audit.names.lists import keep_names, keep_passages
+from audit.names.matching import Pair, is_absent, pair_of
 from audit.names.pools import NamePool
 from audit.rng import generator
 from audit.tables import read_table, write_table
-from audit.text import fold_name, written_name
+from cache.store import Store
 
 MEMBERS = ("patient", "staff", "canary")
 CONTROLS = ("easy", "hard", "recombined")
@@ -31,6 +36,11 @@ LISTS = (*MEMBERS, *CONTROLS)
 are in the list "canary"."""
 MAX_POSITIVES = 20_000
 """Names of patients on a list; of more than these, as many are drawn at random."""
+
+ROLES = ("patient", "canary")
+"""Members of a list if nothing else is asked for: as in the paper, and planted names if any."""
+MAX_PASSAGES = 20_000
+"""Passages kept for an audit; of more than these, as many are drawn at random."""
 
 _COLUMNS = ("first", "last", "is_member", "control_kind", "role", "sex", "n_mentions")
 _HEADER = ("list", "first_name", "last_name", *_COLUMNS[2:])
@@ -41,7 +51,7 @@ def draw_lists(
     *,
     people: People,
     found: Counter[Pair],
-    plan: CanaryPlan,
+    canaries: Candidates,
     pool: NamePool,
     accepts: Accepts | None,
     seed: int,
@@ -49,7 +59,8 @@ def draw_lists(
     """Draw the lists of a corpus; no control is anybody's name in it, or a canary's.
 
     `tally` is of the patterns of patients; `found` has full names in D_private and how often they
-    occur; controls are drawn from `pool`, those that `accepts` takes.
+    occur; `canaries` are planted names and their twins; controls are drawn from `pool`, those that
+    `accepts` takes.
     """
     names = tally.names
     if len(names) > MAX_POSITIVES:
@@ -70,7 +81,6 @@ def draw_lists(
         [name for name, _ in there], is_member=True, n_mentions=[n for _, n in there]
     )
     staff = replace(staff, role=("staff",) * len(staff))
-    canaries = canary_candidates(plan)
     taken = {*found, *people.pairs, *known, *map(pair_of, canaries.first, canaries.last)}
 
     def is_free(first: str, last: str) -> bool:
@@ -97,18 +107,6 @@ def listed_names(lists: Mapping[str, Candidates]) -> tuple[ListedNames, ...]:
     return tuple(ListedNames(control_kind=k, role=r, n=n) for (k, r), n in counts.items())
 
 
-def canary_candidates(plan: CanaryPlan) -> Candidates:
-    """Return planted names as members and twins as controls; the i-th of both are a pair."""
-    ordered = sorted(plan.canaries, key=lambda canary: not canary.n_mentions)
-    n_mentions = tuple(canary.n_mentions for canary in ordered)
-    return replace(
-        make_candidates([canary[:2] for canary in ordered], n_mentions=n_mentions),
-        is_member=tuple(n > 0 for n in n_mentions),
-        control_kind=tuple("" if n else "canary" for n in n_mentions),
-        role=("canary",) * len(ordered),
-    )
-
-
 def candidates_csv(lists: Mapping[str, Candidates]) -> bytes:
     """Return all lists as one CSV file; a name may stand in two lists of controls."""
     rows = (
@@ -119,29 +117,69 @@ def candidates_csv(lists: Mapping[str, Candidates]) -> bytes:
     return write_table(_HEADER, rows).encode()
 
 
-def read_candidates(data: bytes, *, lists: Iterable[str]) -> Candidates:
-    """Read the names of some lists; one that stands in two of them comes once."""
-    wanted = sorted({*lists} & {*LISTS}, key=LISTS.index)
-    if len(wanted) < len({*lists}):
+def list_of(
+    corpus: KeptCorpus,
+    *,
+    controls: tuple[str, ...] = ("easy", "hard"),
+    roles: tuple[str, ...] = ROLES,
+) -> Candidates:
+    """Return the list L of a corpus (section 3.4); a name that stands in two lists comes once.
+
+    `controls` are any of `CONTROLS`; `roles` any of `MEMBERS`: whose names are members. Twins come
+    with the canaries.
+    """
+    wanted = {*controls, *roles}
+    if not wanted <= {*LISTS}:
         raise AuditError("There is no such list.", where="candidates")
-    table = read_table(data, what="candidates")
+    table = read_table(_file_bytes(corpus, CANDIDATES), what="candidates")
     if table.header != _HEADER:
         raise AuditError(
             "This is no list of a corpus.", where="candidates", do="Build the corpus again."
         )
-    rows: dict[str, tuple[str, ...]] = {}
-    for name in wanted:
-        for cells in table.rows:
-            if cells[0] == name:
-                rows.setdefault(fold_name(written_name(cells[1], cells[2])), cells)
-    columns = zip(*rows.values(), strict=True) if rows else ((),) * len(_HEADER)
-    _, first, last, is_member, kind, role, sex, n = columns
-    return Candidates(
-        first=first,
-        last=last,
-        is_member=tuple(cell == "1" for cell in is_member),
-        control_kind=kind,
-        role=role,
-        sex=sex,
-        n_mentions=tuple(int(cell) if cell else None for cell in n),
-    )
+    rows = [cells for cells in table.rows if cells[0] in wanted]
+    if not any(is_member == "1" for _, _, _, is_member, *_ in rows):
+        raise AuditError(
+            "No patient is named in these notes in a way that was understood.",
+            where="candidates",
+            do="Look at the examination of the corpus: names that stand elsewhere are counted.",
+        )
+    found = read_names(write_table(_HEADER, rows).encode(), what="candidates").candidates
+    return replace(found, row=())  # the rows of the corpus's file, not of one of the auditor's
+
+
+def passages_for(corpus: KeptCorpus, candidates: Candidates) -> bytes:
+    """Return the passages of D_public that belong to members of a list, as JSONL."""
+    columns = zip(candidates.first, candidates.last, candidates.is_member, strict=True)
+    members = {pair_of(first, last) for first, last, is_member in columns if is_member}
+    lines = []
+    for line in _file_bytes(corpus, PASSAGES).splitlines(keepends=True):
+        record = json.loads(line)
+        if pair_of(record["first_name"], record["last_name"]) in members:
+            lines.append(line)
+    if len(lines) > MAX_PASSAGES:
+        rows = generator(corpus.seed, "corpus/passages").permutation(len(lines))[:MAX_PASSAGES]
+        lines = [lines[row] for row in sorted(rows.tolist())]
+    return b"".join(lines)
+
+
+def keep_lists(
+    corpus: KeptCorpus,
+    *,
+    controls: tuple[str, ...] = ("easy", "hard"),
+    roles: tuple[str, ...] = ROLES,
+    store: Store,
+) -> tuple[str, str]:
+    """Put a corpus's list and passages where an audit finds them; return their codes."""
+    candidates = list_of(corpus, controls=controls, roles=roles)
+    passages = passages_for(corpus, candidates)
+    label = f"{corpus.title or corpus.source} ({', '.join(controls)})"
+    names = keep_names(candidates, label=label, store=store)
+    if not passages:
+        return names[:12], ""
+    kept = keep_passages(passages, file_name="passages.jsonl", label=label, store=store)
+    return names[:12], kept[:12]
+
+
+def _file_bytes(corpus: KeptCorpus, name: str) -> bytes:
+    with CORPORA.reading():
+        return (corpus.path / name).read_bytes()

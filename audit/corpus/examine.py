@@ -13,14 +13,13 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import ConfigDict
 
-from audit.corpus.truth import CANARY, EXAMINATION, NoteTruth, Place
+from audit.corpus.truth import CANARY, EXAMINATION, NoteTruth, Place, unreadable
 from audit.errors import AuditError
-from audit.names.candidates import Candidates, make_candidates
-from audit.names.controls import Accepts, Name
+from audit.names.candidates import Accepts, Candidates, Name, make_candidates
 from audit.names.matching import Pair, pair_of
 from audit.notes.mention_words import FORMS, PLACEHOLDER, REASONS, Mention, Unnamed
 from audit.notes.placeholders import find_name_slot
@@ -124,6 +123,10 @@ class CategoryCounter(dict[tuple[str, str], list[int]]):
         )
 
 
+_PAST: ConfigDict = ConfigDict(extra="ignore")
+"""What older versions counted beside is passed over."""
+
+
 class MentionCoverage(Record):
     """Counts over notes.
 
@@ -133,9 +136,8 @@ class MentionCoverage(Record):
         Notes read, and those with a mention at least.
     forms, reasons
         Mentions for each of `FORMS`, and ages without a mention for each of `REASONS`.
-    n_full, n_placeholder
-        Mentions with first and last name, or a placeholder for the whole name; and mentions whose
-        name is a placeholder.
+    n_full
+        Mentions with first and last name, or a placeholder for the whole name.
     n_by_role, n_of_nobody
         (role, mentions) of people that the truth knows, sorted; mentions that are no name of it.
     n_true_names, n_true_names_mentioned
@@ -143,16 +145,17 @@ class MentionCoverage(Record):
         others stand elsewhere.
     """
 
-    n_notes: int = 0
-    n_notes_with_mention: int = 0
-    forms: tuple[int, ...] = (0,) * len(FORMS)
-    reasons: tuple[int, ...] = (0,) * len(REASONS)
-    n_full: int = 0
-    n_placeholder: int = 0
-    n_by_role: tuple[tuple[str, int], ...] = ()
-    n_of_nobody: int = 0
-    n_true_names: int = 0
-    n_true_names_mentioned: int = 0
+    model_config = _PAST
+
+    n_notes: int
+    n_notes_with_mention: int
+    forms: tuple[int, ...]
+    reasons: tuple[int, ...]
+    n_full: int
+    n_by_role: tuple[tuple[str, int], ...]
+    n_of_nobody: int
+    n_true_names: int
+    n_true_names_mentioned: int
 
     @property
     def n_mentions(self) -> int:
@@ -179,31 +182,23 @@ class MentionCoverage(Record):
 class Tally:
     """Counts over notes.
 
-    `inserted` and `unknown` count places by category; `numbers` are those of `MentionCoverage` and
-    `n_malformed`; `named` are patients whose first and last name stand together in a note of
-    theirs.
+    `inserted` and `unknown` count places by category; `numbers` are those of `MentionCoverage`.
     """
 
     inserted: CategoryCounter = field(default_factory=CategoryCounter)
     unknown: CategoryCounter = field(default_factory=CategoryCounter)
+    n_malformed: int = 0
     numbers: Counter[str] = field(default_factory=Counter)
     forms: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     roles: Counter[str] = field(default_factory=Counter)
-    named: set[str] = field(default_factory=set)
 
     def add(self, note: Note, truth: NoteTruth) -> None:
         """Count what the truth says of a note."""
         for counter, places in ((self.inserted, truth.inserted), (self.unknown, truth.left)):
             for place in places:
                 counter.add(place.category, place.kind, row=note.row)
-        self.numbers["n_malformed"] += truth.n_malformed
-        kinds: defaultdict[int, set[str]] = defaultdict(set)
-        for place in truth.inserted:
-            if place.role == "patient" and place.identity == f"patient:{note.patient_id}":
-                kinds[place.group].add(place.kind)
-        if any("full" in own or {"first", "last"} <= own for own in kinds.values()):
-            self.named.add(note.patient_id)
+        self.n_malformed += truth.n_malformed
 
     def add_mentions(self, truth: NoteTruth, found: Sequence[Mention | Unnamed]) -> None:
         """Count what `examine` found in the private text of a note."""
@@ -217,7 +212,6 @@ class Tally:
             n_notes=1,
             n_notes_with_mention=int(bool(mentions)),
             n_full=sum(mention.is_full for mention in mentions),
-            n_placeholder=sum(mention.is_placeholder for mention in mentions),
             n_of_nobody=owners.count(None),
             n_true_names=len(patients),
             n_true_names_mentioned=sum(name in owners for name in patients),
@@ -225,8 +219,7 @@ class Tally:
 
     def coverage(self) -> MentionCoverage:
         """Return what was counted of mentions."""
-        known = MentionCoverage.model_fields
-        numbers: dict[str, Any] = {name: n for name, n in self.numbers.items() if name in known}
+        numbers: dict[str, Any] = dict(self.numbers)
         return MentionCoverage(
             **numbers,
             n_by_role=tuple(sorted(self.roles.items())),
@@ -389,35 +382,32 @@ class Examination(Record):
     ----------
     n_refused
         Rows of the source that are no notes.
-    n_patients, n_named_patients
-        Patients of the corpus, and those whose first and last name stand together somewhere.
+    n_patients
+        Patients of the corpus.
     inserted, unknown, n_malformed
         Placeholders that were replaced and those that were not understood, by category, empty for
         a corpus with a register; and those that are opened and never closed.
-    n_positives, n_listed_positives, n_not_one_token
-        Names of patients with a pattern; those of them on the candidate list, 20,000 at most; and
-        those that were left out because a part is no single token of the general model.
+    n_positives, n_not_one_token
+        Names of patients with a pattern; and those that were left out because a part is no single
+        token of the general model.
     canaries
         (mentions, planted names with it); as many twins were left out.
     n_passages
         Distinct patterns, each with its passage of D_public.
     """
 
-    # What older versions counted beside is passed over.
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
+    model_config = _PAST
 
     format: Literal[1] = 1
     coverage: MentionCoverage
     n_refused: int
     n_patients: int
-    n_named_patients: int
     inserted: tuple[CategoryCount, ...]
     unknown: tuple[CategoryCount, ...]
     n_malformed: int
     pattern_table: CountTable
     mention_table: CountTable
     n_positives: int
-    n_listed_positives: int
     n_not_one_token: int
     candidates: tuple[ListedNames, ...]
     canaries: CountTable
@@ -427,6 +417,11 @@ class Examination(Record):
     def n_notes(self) -> int:
         """Notes of the corpus."""
         return self.coverage.n_notes
+
+    @property
+    def n_listed_positives(self) -> int:
+        """Names of patients on the candidate list, 20,000 at most."""
+        return sum(one.n for one in self.candidates if one.role == "patient")
 
     @property
     def n_patterns(self) -> int:
@@ -444,8 +439,4 @@ def read_examination(folder: Path) -> Examination:
     try:
         return Examination.read((folder / EXAMINATION).read_bytes(), where="examination")
     except (OSError, AuditError):
-        raise AuditError(
-            "The corpus has no examination that can be read.",
-            where="corpus",
-            do="Build the corpus again.",
-        ) from None
+        raise unreadable() from None

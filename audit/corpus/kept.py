@@ -1,8 +1,4 @@
-"""Kept corpora, and the lists of names and passages that an audit takes from one.
-
-Comes in: a corpus's folder. Goes out: what is said of it, candidates that are checked against
-D_private, passages of D_public. Torch-free.
-"""
+"""Kept corpora: what is said of each, and where it is found."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from audit.corpus.candidate_lists import read_candidates
 from audit.corpus.truth import (
     CANDIDATES,
     CORPUS,
@@ -22,21 +17,14 @@ from audit.corpus.truth import (
     PUBLIC,
     TRUTH,
     json_page,
-    unreadable,
 )
-from audit.errors import AuditError
-from audit.names.candidates import Candidates
-from audit.names.lists import MAX_NAMES, keep_names, keep_passages
-from audit.names.matching import pair_of
-from audit.rng import generator
-from audit.shelf import MAX_TITLE_CHARS, Shelf, is_code, now, one_line
-from cache.store import Store
+from audit.shelf import Shelf, is_code, now, one_line
 
 KINDS = ("dummy", "register")
 """Dummy identities in the place of placeholders; or the notes as they are, with a register."""
 _FORMAT = 1
 _WORDS, _NUMBERS = ("title", "kind", "source", "created"), ("seed", "n_notes", "n_patients")
-_NEEDED = (PRIVATE, PUBLIC, TRUTH, PEOPLE, CORPUS)
+_NEEDED = (PRIVATE, PUBLIC, TRUTH, PEOPLE, EXAMINATION, CANDIDATES, PASSAGES)
 
 
 @dataclass(frozen=True)
@@ -45,7 +33,7 @@ class KeptCorpus:
 
     `corpus_id` is 12 random hexadecimal digits, "" for one in a folder of somebody's own; `kind`
     one of `KINDS`; `source` the name of the file of notes, without the folders it lies in;
-    `created` an ISO time stamp in UTC; `is_examined`: its names were counted, its lists made.
+    `created` an ISO time stamp in UTC.
     """
 
     corpus_id: str
@@ -57,7 +45,6 @@ class KeptCorpus:
     path: Path
     n_notes: int
     n_patients: int
-    is_examined: bool
 
 
 def _read_corpus(folder: Path) -> KeptCorpus:
@@ -68,12 +55,7 @@ def _read_corpus(folder: Path) -> KeptCorpus:
     is_kept = folder.parent == CORPORA.home() and is_code(folder.name)
     told: dict[str, Any] = {name: str(content[name]) for name in _WORDS}
     told |= {name: int(content[name]) for name in _NUMBERS}
-    return KeptCorpus(
-        corpus_id=folder.name if is_kept else "",
-        path=folder,
-        is_examined=(folder / EXAMINATION).is_file(),
-        **told,
-    )
+    return KeptCorpus(corpus_id=folder.name if is_kept else "", path=folder, **told)
 
 
 CORPORA = Shelf("corpora", where="corpus", read=_read_corpus)
@@ -108,79 +90,3 @@ def describe_corpus(
 def corpus_line(corpus: KeptCorpus) -> dict[str, Any]:
     """Return a corpus as plain values, without its path."""
     return {name: value for name, value in asdict(corpus).items() if name != "path"}
-
-
-ROLES = ("patient", "canary")
-"""Members of a list if nothing else is asked for: as in the paper, and planted names if any."""
-MAX_PASSAGES = 20_000
-"""Passages kept for an audit; of more than these, as many are drawn at random."""
-
-
-def list_of(
-    corpus: KeptCorpus,
-    *,
-    controls: tuple[str, ...] = ("easy", "hard"),
-    roles: tuple[str, ...] = ROLES,
-) -> Candidates:
-    """Return the list L of a corpus (section 3.4).
-
-    `controls` are any of `CONTROLS`; `roles` any of `MEMBERS`: whose names are members. Twins come
-    with the canaries.
-    """
-    candidates = read_candidates(_file_bytes(corpus, CANDIDATES), lists=(*roles, *controls))
-    if not any(candidates.is_member):
-        raise AuditError(
-            "No patient is named in these notes in a way that was understood.",
-            where="candidates",
-            do="Look at the examination of the corpus: names that stand elsewhere are counted.",
-        )
-    return candidates
-
-
-def passages_for(corpus: KeptCorpus, candidates: Candidates, *, seed: int = 0) -> bytes:
-    """Return the passages of D_public that belong to members of a list, as JSONL."""
-    columns = zip(candidates.first, candidates.last, candidates.is_member, strict=True)
-    members = {pair_of(first, last) for first, last, is_member in columns if is_member}
-    lines = []
-    for line in _file_bytes(corpus, PASSAGES).splitlines(keepends=True):
-        record = json.loads(line)
-        if pair_of(record["first_name"], record["last_name"]) in members:
-            lines.append(line)
-    if len(lines) > MAX_PASSAGES:
-        rows = generator(seed, "corpus/passages").permutation(len(lines))[:MAX_PASSAGES]
-        lines = [lines[row] for row in sorted(rows.tolist())]
-    return b"".join(lines)
-
-
-def keep_lists(
-    corpus: KeptCorpus,
-    *,
-    controls: tuple[str, ...] = ("easy", "hard"),
-    roles: tuple[str, ...] = ROLES,
-    store: Store,
-) -> tuple[str, str]:
-    """Put a corpus's list and passages where an audit finds them; return their codes."""
-    candidates = list_of(corpus, controls=controls, roles=roles)
-    if len(candidates) > MAX_NAMES:
-        raise AuditError(
-            "The list would have more than {max_names:,} names.",
-            where="candidates",
-            do="Choose fewer kinds of controls.",
-            max_names=MAX_NAMES,
-        )
-    passages = passages_for(corpus, candidates, seed=corpus.seed)
-    label = corpus.title or f"{corpus.source} {corpus.created[:10]}"
-    kinds = f" ({', '.join(controls)})" if controls else ""
-    label = label[: MAX_TITLE_CHARS - len(kinds)] + kinds
-    names = keep_names(candidates, label=label, store=store)
-    if not passages:
-        return names[:12], ""
-    kept = keep_passages(passages, file_name="passages.jsonl", label=label, store=store)
-    return names[:12], kept[:12]
-
-
-def _file_bytes(corpus: KeptCorpus, name: str) -> bytes:
-    try:
-        return (corpus.path / name).read_bytes()
-    except OSError:
-        raise unreadable() from None

@@ -30,7 +30,13 @@ from audit.corpus.build import (
     patient_key,
     with_surrogates,
 )
-from audit.corpus.canaries import CanaryPlan, Planting, absent_names, plan_canaries
+from audit.corpus.canaries import (
+    CanaryPlan,
+    Planting,
+    absent_names,
+    canary_candidates,
+    plan_canaries,
+)
 from audit.corpus.candidate_lists import candidates_csv, draw_lists, listed_names
 from audit.corpus.examine import (
     Examination,
@@ -64,8 +70,7 @@ from audit.corpus.truth import (
 from audit.errors import AuditError, Message
 from audit.foreign import file_bytes
 from audit.home import salted_digest
-from audit.names.candidates import Candidates
-from audit.names.controls import Accepts
+from audit.names.candidates import Accepts, Candidates
 from audit.names.matching import NameIndex, Pair
 from audit.names.pools import japanese_pool, us_pool
 from audit.notes.mention_words import Mention
@@ -145,11 +150,6 @@ class CorpusTask(Task):
         return "register" if self.register_file else "dummy"
 
     @property
-    def has_canaries(self) -> bool:
-        """Whether names are to be planted."""
-        return bool(self.canary_counts) and self.n_canaries > 0
-
-    @property
     def folder(self) -> Path:
         """Where the corpus will lie."""
         return self.out or CORPORA.place(self.corpus_id)
@@ -201,7 +201,7 @@ def make_corpus(
     """
     source = open_notes(order.notes, columns=dict(order.columns))
     is_done = {
-        SAMPLE: order.sample, SURVEY: order.kind == "dummy", NAMES: order.has_canaries,
+        SAMPLE: order.sample, SURVEY: order.kind == "dummy", NAMES: order.canary_counts,
     }  # fmt: skip
     totals = {s: w * source.n_bytes for s, w in _WEIGHTS.items() if is_done.get(s, True)}
     meter = Meter(totals, listener=progress, should_stop=should_stop)
@@ -265,7 +265,7 @@ class _Making:
         """Build, plant and examine all notes."""
         # A register says who is a name even in notes without capitals.
         known = self._people.folded_parts() if self._finder else frozenset()
-        planting = self._planting() if self._order.has_canaries else None
+        planting = self._planting() if self._order.canary_counts else None
         for index, note in enumerate(self._notes(BUILD)):
             truth = self._truth(note)
             self._tally.add(note, truth)
@@ -389,7 +389,7 @@ class _Making:
             self._patterns,
             people=self._people,
             found=self._found,
-            plan=self._plan,
+            canaries=canary_candidates(self._plan),
             pool=self._pool,
             accepts=self._accepts,
             seed=self._order.seed,
@@ -409,14 +409,12 @@ class _Making:
             coverage=tally.coverage(),
             n_refused=self._n_refused,
             n_patients=len(self._people),
-            n_named_patients=len(tally.named),
             inserted=() if is_register else tally.inserted.ranked(),
             unknown=() if is_register else tally.unknown.ranked(),
-            n_malformed=tally.numbers["n_malformed"],
+            n_malformed=tally.n_malformed,
             pattern_table=self._patterns.pattern_table,
             mention_table=self._patterns.mention_table,
             n_positives=len(self._patterns),
-            n_listed_positives=len(lists["patient"]),
             n_not_one_token=len(self._patterns.refused),
             candidates=listed_names(lists),
             canaries=count_table(planted),

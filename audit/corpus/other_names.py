@@ -12,13 +12,12 @@ from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
-from audit.corpus.canaries import is_absent
 from audit.corpus.examine import People
 from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.corpus.truth import CANARY, PEOPLE, PRIVATE, Place, corpus_notes, json_line
 from audit.errors import AuditError
-from audit.names.controls import Name
-from audit.names.matching import NameIndex, Pair, pair_of
+from audit.names.candidates import Name
+from audit.names.matching import NameIndex, Pair, is_absent, pair_of
 from audit.names.people import Person, draw, person_of
 from audit.names.pools import japanese_pool, us_pool
 from audit.progress import Meter, ProgressListener, StopQuestion

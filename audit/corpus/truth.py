@@ -10,7 +10,7 @@ import json
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from operator import attrgetter
@@ -126,29 +126,14 @@ def json_page(content: Mapping[str, object]) -> bytes:
 
 
 def places_of(record: Mapping[str, Any]) -> tuple[Place, ...]:
-    """Return the places of a record of the truth file, in order.
-
-    Corpora with a register had records of their own once: those are read as well.
-    """
-    if "mentions" not in record:
+    """Return the places of a record of the truth file, in order."""
+    try:
         return tuple(
             Place(**place | {"namesakes": tuple(place.get("namesakes", ()))})
             for place in record["inserted"]
         )
-    places = [_of_register(place, own=str(record["patient_id"])) for place in record["mentions"]]
-    return tuple(sorted(places, key=_START))
-
-
-def _of_register(place: Mapping[str, Any], *, own: str) -> Place:
-    ids = [own] if place["is_own"] or not place["patient_ids"] else place["patient_ids"]
-    is_canary = ids[0].startswith(f"{CANARY}:")
-    keys = ids if is_canary else [f"patient:{patient}" for patient in ids]
-    return Place(
-        place["start"], place["stop"], place["public_start"], place["public_stop"],
-        category=place["form"], kind=place["kind"], role=CANARY if is_canary else "patient",
-        identity=keys[0], group=-1 if place["kind"] == "birth" else place["mention"],
-        namesakes=tuple(keys[1:]),
-    )  # fmt: skip
+    except (KeyError, TypeError):
+        raise unreadable() from None
 
 
 def corpus_notes(
@@ -223,17 +208,12 @@ def read_listed(path: Path) -> ListedNotes:
     """Return what a `listed.json` says."""
     try:
         content = json.loads(path.read_bytes())
-        n_notes, n_patients, n_listed = counts = [
-            content[field.name] for field in fields(ListedNotes)[:-1]
-        ]
-        notes = array("I", content["notes"])
-        is_right = all(type(count) is int for count in counts)
-        is_right &= all(a < b for a, b in pairwise((-1, *notes, n_notes)))
-        if not is_right or not bool(notes) <= n_listed <= min(n_patients, len(notes)):
+        listed = ListedNotes(**content | {"notes": array("I", content["notes"])})
+        if any(a >= b for a, b in pairwise((-1, *listed.notes, listed.n_notes))):
             raise ValueError
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         raise unreadable() from None
-    return ListedNotes(n_notes, n_patients, n_listed, notes)
+    return listed
 
 
 def unreadable() -> AuditError:

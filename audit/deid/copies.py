@@ -34,7 +34,6 @@ from audit.notes.formats import (
 from audit.notes.spans import Span, TaggedDocument, tagged
 from audit.progress import StopQuestion
 from audit.shelf import new_file
-from audit.stats import Rate
 from audit.task import Record
 
 _ANCHORS = (48, 24, 12, 6)
@@ -190,15 +189,14 @@ _EDITS = ("n_inserted", "n_deleted", "n_substituted")
 class Alignment:
     """What a model's output says about a note.
 
-    `spans` are on the note, sorted, each once; `unaligned` on the copy, without a place in the
-    note; `copy` is the output without its tags, never to be released. `edits` are in characters as
-    they are compared. Differs: counted from this alignment, so they can exceed the least number.
+    `spans` are on the note, sorted, each once; `unaligned` are the labels of those without a place
+    in it. `edits` are in characters as they are compared. Differs: counted from this alignment, so
+    they can exceed the least number.
     """
 
     status: str
     spans: tuple[Span, ...]
-    unaligned: tuple[Span, ...]
-    copy: str
+    unaligned: tuple[str, ...]
     n_malformed: int
     edits: Counter[str]
 
@@ -220,7 +218,6 @@ def align_output(output: str, source: str, *, labels: Collection[str] = ()) -> A
         status=_status(scanned.plain, source, blocks=blocks, n_source=len(there.chars)),
         spans=tuple(sorted(spans)),
         unaligned=tuple(unaligned),
-        copy=scanned.plain,
         n_malformed=scanned.n_malformed,
         edits=_edits(blocks),
     )
@@ -268,7 +265,7 @@ def _kind(char: str) -> str:
 
 def _searched(
     spans: Sequence[Span], places: list[Span | None], *, copy: str, source: str
-) -> tuple[set[Span], list[Span]]:
+) -> tuple[set[Span], list[str]]:
     """Seek what has no place, as it is written, between its neighbours' places."""
     taken = set(filter(None, places))
     unaligned = []
@@ -283,7 +280,7 @@ def _searched(
             places[i] = new
             taken.add(new)
         else:
-            unaligned.append(span)
+            unaligned.append(span.label)
     return taken, unaligned
 
 
@@ -325,7 +322,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class CopyReading:
-    """A note read through its copies (`pieces`); `edits` and `n_malformed` are of all together.
+    """A note read through its copies; `edits` and `n_malformed` are of all windows together.
 
     The spans of the document may be nested, those of `tags` are as a tagger gives them; `status` is
     the worst of the windows'.
@@ -336,15 +333,12 @@ class CopyReading:
     status: str
     edits: Counter[str]
     n_malformed: int
-    pieces: Sequence[Piece]
 
     def line(self) -> dict[str, Any]:
         """Return what is kept of a note, without its text."""
-        n_chars = self.edits["n_source_chars"]
         return {
             "doc_id": self.document.doc_id,
             "status": self.status,
-            "error_rate": sum(self.edits[name] for name in _EDITS) / n_chars if n_chars else None,
             "edits": self.edits,
             "tags": {"n_malformed": self.n_malformed},
             "unaligned": list(self.document.unaligned),
@@ -382,8 +376,6 @@ def read_pieces(
     The pieces stand in the order of the note; a stretch that is in none of them has no span.
     """
     windows = [Window(piece.start, piece.end) for piece in pieces]
-    if windows != sorted(windows) or any(window.end > len(note.text) for window in windows):
-        raise ValueError("a window is out of order, or ends behind the note")
     found, flat, edits = [], [], _edits(())
     for piece in pieces:
         text = note.text[piece.start : piece.end]
@@ -400,13 +392,12 @@ def read_pieces(
             text=note.text,
             spans=found[0].spans if is_whole else tags,
             patient_id=note.patient_id,
-            unaligned=[span.label for one in found for span in one.unaligned],
+            unaligned=[label for one in found for label in one.unaligned],
         ),
         tags=tags,
         status=max(statuses or [EMPTY if note.text.strip() else EXACT], key=STATUSES.index),
         edits=edits,
         n_malformed=sum(one.n_malformed for one in found),
-        pieces=pieces,
     )
 
 
@@ -464,10 +455,8 @@ class Copies:
         """Take in the line of a note's copy."""
         status = line["status"]
         self.sums.update(line["edits"] | line["tags"])
-        self.sums.update({
-            "n_notes": 1, f"status {status}": 1, "n_unaligned": len(line["unaligned"]),
-            "n_notes_malformed": int(line["tags"]["n_malformed"] > 0),
-        })  # fmt: skip
+        n_unaligned = len(line["unaligned"])
+        self.sums.update({"n_notes": 1, f"status {status}": 1, "n_unaligned": n_unaligned})
         if status == EXACT:
             self.exact.add(str(line["doc_id"]))
 
@@ -477,29 +466,15 @@ class Copies:
             yield gold, predicted if gold.doc_id in self.exact else gold.with_spans(())
 
     def summary(self) -> dict[str, Any]:
-        """Return how faithful copies are, n beside every rate; shares 0-1, null where undefined.
+        """Return how faithful copies are; the error rate is of all characters, None of none.
 
-        `faithful` is the share of exact copies, `truncated` of those without the end of their note,
-        `malformed` of notes with a malformed tag; `pooled_error_rate` is that of all characters. A
-        note in windows has the worst of their statuses.
+        A note in windows has the worst of their statuses.
         """
         sums = self.sums
-
-        def share(name: str) -> dict[str, Any]:
-            rate = Rate(sums[name], sums["n_notes"])
-            found = rate.interval() if rate.n_total else None
-            return {
-                "share": rate.value if found else None, "n": rate.n_hits, "of": rate.n_total,
-                "interval": [found.low, found.high] if found else None,
-            }  # fmt: skip
-
         n_chars = sums["n_source_chars"]
         return {
             "n_notes": sums["n_notes"],
             "statuses": {status: sums[f"status {status}"] for status in STATUSES},
-            "faithful": share(f"status {EXACT}"),
-            "truncated": share(f"status {TRUNCATED}"),
-            "malformed": share("n_notes_malformed"),
             "pooled_error_rate": sum(sums[name] for name in _EDITS) / n_chars if n_chars else None,
             "n_unaligned": sums["n_unaligned"],
             "n_malformed": sums["n_malformed"],

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from audit.home import home_folder
 from audit.notes.formats import guess_format, jsonl_line, read_files, refuse_twice
 from audit.notes.read import ByteListener, Note, NoteSource, checked_note, open_notes
 from audit.notes.spans import TaggedDocument
-from audit.shelf import private_folder, write_whole
+from audit.shelf import fingerprint, private_folder, whole_file, write_whole
 from audit.tables import RowNote
 
 SPANS = "spans.jsonl"
@@ -163,6 +164,12 @@ def annotated_notes(path: Path, *, what: str = "notes") -> AnnotatedNotes:
     return replace(notes, n_bytes=sum(one.stat().st_size for one in read))
 
 
+def notes_of_paths(paths: Iterable[Path], *, what: str) -> Iterator[TaggedDocument]:
+    """Yield the notes of folders or files with their spans; AuditError where one has none."""
+    for path in paths:
+        yield from annotated_notes(path, what=what).all()
+
+
 def _files_in(folder: Path) -> Iterator[Path]:
     # Links are not followed: a link out of the folder is not what was chosen.
     for top, folders, names in os.walk(folder, followlinks=False):
@@ -186,18 +193,6 @@ def whole_note(text: str) -> str:
 def notes_to_tag(path: Path) -> NoteSource | AnnotatedNotes:
     """Return the notes of a path: a table as `open_notes` reads it, or annotated notes."""
     return annotated_notes(path) if _is_annotated(path) else open_notes(path)
-
-
-def as_jsonl(path: Path, folder: Path, *, what: str) -> Path:
-    """Return a JSONL file of the notes of a path: itself, that of a tagged folder, or a new one."""
-    if (path / SPANS).is_file():
-        return path / SPANS
-    if not _is_annotated(path):
-        return path
-    lines = map(jsonl_line, annotated_notes(path, what=what).all())
-    made = folder / f"{what.replace(' ', '-')}.jsonl"
-    write_whole(made, "".join(lines).encode("utf-8", "surrogatepass"))
-    return made
 
 
 @dataclass(frozen=True)
@@ -235,6 +230,25 @@ def _understood(files: Files, *, what: str, is_flat: bool) -> list[TaggedDocumen
         n_most = MAX_NOTES if notes.kind == "jsonl" else MAX_LINES
         _check_n_lines(members.values(), n_most=n_most, what=what)
         return notes.all()
+
+
+def keep_path(path: Path, *, what: str) -> str:
+    """Keep annotated notes of a path, a folder of `deid tag` among them; returns their digest.
+
+    JSONL is kept as it is, whatever its size.
+    """
+    path = path / SPANS if (path / SPANS).is_file() else path
+    if _is_annotated(path):
+        return keep_notes(annotated_notes(path, what=what).all()).digest
+    try:
+        digest = fingerprint(path)
+        with path.open("rb") as source, whole_file(_folder() / f"{digest}.jsonl") as copy:
+            shutil.copyfileobj(source, copy)
+    except OSError as error:
+        raise AuditError(
+            "Cannot be read ({strerror}).", where=what, strerror=error.strerror
+        ) from None
+    return digest
 
 
 def keep_notes(documents: Sequence[TaggedDocument]) -> GivenNotes:

@@ -15,18 +15,18 @@ import json
 import re
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from audit.corpus.build import CorpusFile, corpus_folder, patient_key
-from audit.deid.answers import ANSWERS, AnswerFile, Portion
+from audit.deid.answers import ANSWERS, AnswerFile
 from audit.deid.copies import json_line
 from audit.deid.fill import ProfileTable, filled, with_marked_ages
 from audit.deid.masks import Answerer, has_marks, translated, typed_notes
@@ -35,8 +35,8 @@ from audit.errors import AuditError
 from audit.names.people import JAPANESE, draw
 from audit.notes.placeholders import has_marks as has_placeholders
 from audit.notes.read import Note, NoteSource
-from audit.notes.spans import IDENTIFIER, TYPES
-from audit.progress import Meter, ProgressListener, StopQuestion
+from audit.notes.spans import TYPES
+from audit.progress import Meter, Portion, ProgressListener, StopQuestion
 from audit.shelf import building_folder
 
 TRAIN, VALIDATION, TEST, REST = "train", "validation", "test", "rest"
@@ -62,37 +62,6 @@ def split_notes(is_alone: Sequence[bool], *, seed: int) -> bytes:
     rest = order[split[order] == SPLITS.index(REST)]
     split[rest[:_PAPER_TRAIN]] = SPLITS.index(TRAIN)
     return split.tobytes()
-
-
-class LeakCounter:
-    """Reads the notes of all splits one by one, and counts what crosses them.
-
-    Keeps 8 bytes for each different text and name, and what Python needs for them.
-    """
-
-    def __init__(self) -> None:
-        self._seen: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
-
-    def add(self, split: str, *, text: str, names: Iterable[str]) -> None:
-        """Take in a note; those of the rest are in no split."""
-        self._seen["text", split].add(draw(0, "text", text))
-        folded = ("".join(name.split()).casefold() for name in names)
-        self._seen["name", split].update(draw(0, "name", name) for name in folded)
-
-    def check(self) -> dict[str, int]:
-        """Return how many whole texts are in more than one split; no patient is.
-
-        That is 0 but for texts that the source has twice. `n_seen_names` of `n_names` different
-        full names in validation and test are in training too (namesakes, and staff of several
-        patients): the measurement tells them apart.
-        """
-        texts = Counter(chain(*(self._seen["text", split] for split in SPLITS[:3])))
-        train, *held_out = (self._seen["name", one] for one in SPLITS[:3])
-        names = set.union(*held_out)
-        return {
-            "n_shared_texts": sum(n > 1 for n in texts.values()),
-            "n_names": len(names), "n_seen_names": len(names & train),
-        }  # fmt: skip
 
 
 _HEADERS = (
@@ -205,29 +174,21 @@ SURVEY, FILL = "reading who the notes are about", "filling names in"
 _BATCH_NOTES = 32
 
 
-@dataclass(frozen=True)
-class ChainOrder:
-    """How a corpus with names is made: by rules and without translation, if nothing is said.
-
-    `typer` and `translator` are language models that are asked what stood at masks, and to
-    translate into Japanese.
-    """
-
-    seed: int = 0
-    locale: str = JAPANESE
-    typer: LanguageModel | None = None
-    translator: LanguageModel | None = None
-
-
 def build_named(
     source: NoteSource,
     *,
     out: Path,
-    order: ChainOrder,
+    seed: int = 0,
+    locale: str = JAPANESE,
+    typer: LanguageModel | None = None,
+    translator: LanguageModel | None = None,
     progress: ProgressListener = lambda report: None,
     should_stop: StopQuestion = lambda: False,
 ) -> dict[str, Any]:
     """Make a corpus with names and return its summary; the folder, which must be empty, is new.
+
+    `typer` and `translator` are language models that are asked what stood at masks, and to
+    translate into Japanese; without them rules type masks, and nothing is translated.
 
     The summary has counts, no name and no text of a note. `n_templates` Japanese notes without
     masks got a header and mentions; `n_restored` masks were no personal information and hold text
@@ -238,17 +199,17 @@ def build_named(
     `progress` and `should_stop` are asked for each batch of notes and of a model's prompts; the
     unit is bytes of the source. When a person stops, nothing is left but a model's answers.
     """
-    has_model = bool(order.typer or order.translator)
+    models = [one for one in (typer, translator) if one]
     # Models take hours where the first pass takes a minute: it is no part of the time left then.
-    totals = {SURVEY: source.n_bytes * 1.0, FILL: source.n_bytes * (20.0 if has_model else 1.0)}
+    totals = {SURVEY: source.n_bytes * 1.0, FILL: source.n_bytes * (20.0 if models else 1.0)}
     meter = Meter(totals, listener=progress, should_stop=should_stop)
     with (
         corpus_folder(out, names=FILES, kept=ANSWERS) as files,
         closing(AnswerFile(building_folder(out) / ANSWERS)) as answers,
     ):
-        run = _Chain(source, order, files, meter)
+        run = _Chain(source, files, meter, seed=seed, locale=locale, has_model=bool(models))
         meter.finish(SURVEY)
-        run.fill(answers, n_units=totals[FILL])
+        run.fill(answers, typer=typer, translator=translator, n_units=totals[FILL])
         meter.finish(FILL)
         summary = run.summary()
         text = json.dumps(summary, indent=1, ensure_ascii=False) + "\n"
@@ -260,17 +221,16 @@ class _Chain:
     """The first pass when it is made, steps 2 to 5 for batch after batch, and what is counted."""
 
     def __init__(
-        self, source: NoteSource, order: ChainOrder, files: Mapping[str, CorpusFile], meter: Meter
-    ) -> None:
+        self, source: NoteSource, files: Mapping[str, CorpusFile], meter: Meter, *,
+        seed: int, locale: str, has_model: bool,
+    ) -> None:  # fmt: skip
         """Read who the notes are about, and split them."""
-        self._source, self._order, self._files, self._meter = source, order, files, meter
-        self._profiles, self._leaks = ProfileTable(), LeakCounter()
+        self._source, self._files, self._meter = source, files, meter
+        self._seed, self._locale, self._profiles = seed, locale, ProfileTable()
         self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._models = [one for one in (order.typer, order.translator) if one]
         owners, ids = array("q"), set[int]()
         self._has_blanks = True  # `___` are masks where no note has a placeholder
-        is_cached = bool(self._models)
-        for note in source.read(on_bytes=lambda n: meter.add(SURVEY, n, is_cached=is_cached)):
+        for note in source.read(on_bytes=lambda n: meter.add(SURVEY, n, is_cached=has_model)):
             if isinstance(note, Note):
                 owners.append(self._profiles.add(note))
                 ids.add(hash(note.note_id))
@@ -278,22 +238,28 @@ class _Chain:
         if not owners:
             raise AuditError("No row is a note.", where="notes")
         is_alone = [self._profiles.is_alone(owner) for owner in owners]
-        self._split = split_notes(is_alone, seed=order.seed)
+        self._split = split_notes(is_alone, seed=seed)
         self._has_same_ids = len(ids) < len(owners)
 
-    def fill(self, answers: AnswerFile, *, n_units: float) -> None:
+    def fill(
+        self, answers: AnswerFile, *, typer: LanguageModel | None,
+        translator: LanguageModel | None, n_units: float,
+    ) -> None:  # fmt: skip
         """Write all notes; each model has an equal part of the units of a batch."""
         notes, n_left = self._notes(), len(self._split)
+        n_models = bool(typer) + bool(translator)
         while batch := list(islice(notes, _BATCH_NOTES)):
             n_left -= len(batch)
             if n_left < 0:
                 raise _changed()
-            units = n_units * len(batch) / len(self._split) / max(1, len(self._models))
-            ask = {id(one): partial(asked, one, answers, Portion(self._meter, FILL, units))
-                   for one in self._models}  # fmt: skip
-            texts = self._typed(batch, ask.get(id(self._order.typer)))
-            if self._order.translator:
-                done = translated(texts, ask=ask[id(self._order.translator)])
+            units = n_units * len(batch) / len(self._split) / max(1, n_models)
+
+            def asking(model: LanguageModel, *, units: float = units) -> Answerer:
+                return partial(asked, model, answers, Portion(self._meter, FILL, units))
+
+            texts = self._typed(batch, asking(typer) if typer else None)
+            if translator:
+                done = translated(texts, ask=asking(translator))
                 texts = [one.text for one in done]
                 self._counts[""].update(
                     n_passages=sum(one.n_passages for one in done),
@@ -301,7 +267,7 @@ class _Chain:
                 )
             for note, text in zip(batch, texts, strict=True):
                 self._write(note, text)
-            self._meter.add(FILL, 0.0 if self._models else units)
+            self._meter.add(FILL, 0.0 if n_models else units)
         if n_left:
             raise _changed()
 
@@ -325,13 +291,13 @@ class _Chain:
             else:
                 self._counts[""]["n_templates"] += 1
                 key = f"{patient_key(note)}/{note.row}"
-                texts[i] = with_template(note.text, seed=self._order.seed, note=key)
+                texts[i] = with_template(note.text, seed=self._seed, note=key)
         return texts
 
     def _write(self, note: Note, text: str) -> None:
         """Fill a note and write it into the file of its split."""
         try:
-            context = self._profiles.context(note, seed=self._order.seed, locale=self._order.locale)
+            context = self._profiles.context(note, seed=self._seed, locale=self._locale)
         except KeyError:
             raise _changed() from None
         done = filled(text, context=context)
@@ -341,8 +307,6 @@ class _Chain:
         self._counts["splits"][split] += 1
         self._counts["spans"].update(span.label for span in done.spans)
         self._counts["kinds"].update(span.kind for span in done.spans)
-        names = [done.text[s.start : s.end] for s in done.spans if s.label == IDENTIFIER]
-        self._leaks.add(split, text=done.text, names=names)
         patient = {"patient_id": note.patient_id} if note.patient_id else {}
         spans = [asdict(span) for span in done.spans]
         line = {"doc_id": doc_id, "text": done.text, **patient, "spans": spans}
@@ -355,15 +319,14 @@ class _Chain:
         unknown, kinds = (dict(sorted(self._counts[what].items(), key=lambda x: (-x[1], x[0])))
                           for what in ("unknown", "kinds"))  # fmt: skip
         return {
-            "seed": self._order.seed,
-            "locale": self._order.locale,
+            "seed": self._seed,
+            "locale": self._locale,
             "n_patients": len(self._profiles),
             **{name: self._counts[""][name] for name in names},
             "unknown": unknown,
             "n_spans": {name: self._counts["spans"][name] for name in TYPES},
             "kinds": kinds,
             "splits": {name: self._counts["splits"][name] for name in SPLITS},
-            "leaks": self._leaks.check(),
             "digests": {name: self._files[name].digest for name in FILES if name != SUMMARY},
         }
 

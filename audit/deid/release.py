@@ -355,7 +355,6 @@ def _is_told_date(one: _Date) -> bool:
 
 
 _MAX_YEARS, _LEAST_WEEKS, _MOST_WEEKS = 4, 4, 48
-MAX_OFFSET_DAYS = 7 * (_MAX_YEARS * 52 + _MOST_WEEKS)
 _ADULT = range(20, 90)
 _N_TRIES = 9
 _POOLS = (string.digits, string.ascii_uppercase, string.ascii_lowercase)

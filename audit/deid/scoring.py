@@ -43,7 +43,7 @@ from audit.deid.score import (
 )
 from audit.deid.tag import CENSUS, tag_notes
 from audit.deid.tagged import TAGGED_SETS
-from audit.deid.taggers import KnownTagger, known_taggers, load_tagger
+from audit.deid.taggers import KnownTagger, known_taggers, load_tagger, no_such_tagger
 from audit.errors import AuditError
 from audit.home import salted_digest
 from audit.notes.formats import GOLD, PairedFiles, jsonl_line
@@ -52,7 +52,7 @@ from audit.notes.spans import FIVE_TYPES, LabelMap, relabelled
 from audit.progress import Meter, Progress
 from audit.shelf import building_folder, clear_folder, new_file, now, one_line, write_whole
 from audit.stats import N_REPLICATES
-from audit.task import SHORT, Contact, Question, Task, queue_of, states_of
+from audit.task import MAX_SEED, SHORT, Contact, Question, Task, queue_of, states_of
 
 LANGUAGES = ("ja", "en")
 MAX_REPLICATES = 100_000
@@ -74,11 +74,19 @@ class ScoreTask(Task):
 
     gold: Source
     predicted: Source
-    has_five_types: bool = False
+    has_five_types: bool = Field(
+        default=False, description="map labels of i2b2 2014, MEDDOCAN and others to the five types"
+    )
     label_map: dict[str, str] = Field(default_factory=dict)
-    matcher: Matcher = OPTIMAL
-    seed: int = 0
-    n_replicates: int = Field(default=N_REPLICATES, ge=1, le=MAX_REPLICATES)
+    matcher: Matcher = Field(default=OPTIMAL, description="how spans are paired")
+    seed: int = Field(default=0, ge=0, le=MAX_SEED, description="of all that is drawn")
+    n_replicates: int = Field(
+        default=N_REPLICATES,
+        ge=1,
+        le=MAX_REPLICATES,
+        title="replicates",
+        description="of the bootstrap",
+    )
     title: str = ""
     score_id: str = ""
 
@@ -150,9 +158,7 @@ def _known(tagger_id: str) -> KnownTagger:
     for one in known_taggers():
         if one.tagger_id == tagger_id:
             return one
-    raise AuditError(
-        "There is no such tagger.", where="tagger", do="Choose one of those that are listed."
-    )
+    raise no_such_tagger()
 
 
 COMPARING = "comparing the spans"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.corpus.build import CorpusFile, corpus_folder
-from audit.deid.answers import ANSWERS, AnswerFile, Portion
+from audit.deid.answers import ANSWERS, AnswerFile
 from audit.deid.copies import COPIES, Copies, CopyingTagger, json_line
 from audit.deid.given import SPANS, AnnotatedNotes
 from audit.deid.release import Redacted, Release
@@ -28,7 +28,7 @@ from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import jsonl_line
 from audit.notes.read import Note, NoteSource
 from audit.notes.spans import Span, TaggedDocument, ordered
-from audit.progress import Meter, Progress, ProgressListener, StopQuestion
+from audit.progress import Meter, Portion, Progress, ProgressListener, StopQuestion
 from audit.shelf import building_folder
 from audit.tables import RowNote
 

@@ -1,8 +1,7 @@
 """The taggers of this installation: the shipped ones, those trained here, two of them as one.
 
-Also what was measured of the shipped ones on invented notes that they were not made for: notes
-written by hand by somebody who had seen neither rules nor output, and generated ones in styles that
-were kept apart from the training.
+Also what was measured of the shipped ones on invented notes that they were not made for, written by
+hand by somebody who had seen neither rules nor output.
 """
 
 from __future__ import annotations
@@ -131,7 +130,7 @@ RULES, DEFAULT = "rules", "default"
 TRAINED = "trained/"
 """What the identifier of a trained tagger begins with."""
 SHIPPED = Path(__file__).resolve().parent / "default_tagger"
-HOW, HAND_WRITTEN = "how.json", "hand_written.json"
+HAND_WRITTEN = "hand_written.json"
 _KINDS = (TaggerFacts.kind, GenerativeFacts.kind)
 
 
@@ -220,7 +219,7 @@ def load_tagger(tagger_id: str, *, device: str = "auto") -> Tagger:
     if tagger_id.startswith(TRAINED):
         trained_tagger(tagger_id)
         return load_tagger_folder(tagger_dir(tagger_id), device=device)
-    raise _no_such_tagger()
+    raise no_such_tagger()
 
 
 def load_tagger_folder(folder: Path, *, device: str = "auto") -> Tagger:
@@ -234,7 +233,7 @@ def load_tagger_folder(folder: Path, *, device: str = "auto") -> Tagger:
         from audit.deid.generative.tagger import load_generative
 
         return load_generative(folder, device=device)
-    raise _no_such_tagger()
+    raise no_such_tagger()
 
 
 def _json_file(path: Path) -> dict[str, Any]:
@@ -247,7 +246,8 @@ def _json_file(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _no_such_tagger() -> AuditError:
+def no_such_tagger() -> AuditError:
+    """Return the error for an identifier that no tagger has."""
     return AuditError(
         "There is no such tagger.", where="tagger", do="Choose one of those that are listed."
     )
@@ -255,17 +255,15 @@ def _no_such_tagger() -> AuditError:
 
 LANGUAGES = ("ja", "en")
 LABELS = ("identifier", "all")
-_NAMES = {RULES: ("rules alone", "rules_digest"), DEFAULT: ("default", "digest")}
 
 
 @dataclass(frozen=True)
 class ShippedFigure:
     """The share 0-1 of gold spans of which a tagger found something, under any label; 95 %.
 
-    `label` is "identifier", or "all" types together; the notes were written by hand or generated.
+    Of notes that were written by hand; `label` is "identifier", or "all" types together.
     """
 
-    is_by_hand: bool
     language: str
     label: str
     n_notes: int
@@ -274,18 +272,19 @@ class ShippedFigure:
 
 
 def shipped_figures(tagger_id: str) -> tuple[ShippedFigure, ...]:
-    """Return what was measured of a tagger, by hand first; empty where nothing is known of it."""
-    if tagger_id not in _NAMES:
+    """Return what was measured of a tagger; empty where nothing is known of it."""
+    content = json.loads((SHIPPED / HAND_WRITTEN).read_bytes())
+    held_out = content["held_out"]
+    if tagger_id == RULES and content["rules_digest"] == RuleTagger().digest:
+        measured = held_out["rules alone"]
+    elif tagger_id == DEFAULT and content["digest"] == _default_digest():
+        measured = held_out["default"]
+    else:  # figures of another tagger are not this one's
         return ()
-    how, by_hand = (json.loads((SHIPPED / name).read_bytes()) for name in (HOW, HAND_WRITTEN))
-    name, digest = _NAMES[tagger_id]
     found = []
-    for content, is_by_hand in ((by_hand, True), (how, False)):
-        if content[digest] == how[digest]:  # figures of another tagger are not this one's
-            for language, label in product(LANGUAGES, LABELS):
-                measured = content["held_out"][name][language]
-                counted = measured["label_relaxed"][label]
-                share = Estimate(counted["recall"], *counted["intervals"]["recall"])
-                found.append(ShippedFigure(is_by_hand, language, label, measured["n_notes"],
-                                           counted["n_gold"], share))  # fmt: skip
+    for language, label in product(LANGUAGES, LABELS):
+        counted = measured[language]["label_relaxed"][label]
+        share = Estimate(counted["recall"], *counted["intervals"]["recall"])
+        n_notes = measured[language]["n_notes"]
+        found.append(ShippedFigure(language, label, n_notes, counted["n_gold"], share))
     return tuple(found)

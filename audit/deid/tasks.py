@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
@@ -14,13 +13,8 @@ from pydantic import Field, model_validator
 from audit.deid.copies import json_line
 from audit.deid.generative.config import TuningSettings
 from audit.deid.generative.model import check_directory, model_files
-from audit.deid.given import Files, annotated_notes, notes_lines, whole_note
-from audit.deid.network.config import (
-    Material,
-    TaggerSettings,
-    file_digests,
-    split_off,
-)
+from audit.deid.given import Files, notes_lines, whole_note
+from audit.deid.network.config import TaggerSettings, file_digests
 from audit.deid.release import Release
 from audit.deid.tag import tag_notes
 from audit.deid.tagged import INPUT, RESULT, TAGGED_SETS, TaggedSet, begin_set, write_index
@@ -29,7 +23,6 @@ from audit.errors import AuditError
 from audit.foreign import decode_text
 from audit.home import salted_digest
 from audit.notes.read import open_notes, resolve_note_file
-from audit.notes.spans import TaggedDocument
 from audit.task import SHORT, Columns, Contact, Device, Question, Task, queue_of, states_of
 from audit.training.config import LossPoint
 
@@ -165,9 +158,6 @@ def tagging_task(
     return task
 
 
-_SAY_SECONDS = 5.0
-
-
 class TaggerTask(Task):
     """The training of a token classifier, or the tuning of a causal language model."""
 
@@ -226,68 +216,26 @@ class TaggerTask(Task):
 
     def run(self, contact: Contact) -> tuple[str, ...]:
         """Train, or go on with a training; returns the tagger's identifier."""
+
+        def tell(point: LossPoint) -> None:
+            if text := point.told():
+                contact.say(text)
+
         contact.say("Reading the annotated notes.")
         if isinstance(self.settings, TuningSettings):
             from audit.deid.generative.training import train_generative
 
             done = train_generative(
                 self, self.settings, progress=contact.listen, should_stop=contact.should_stop,
-                on_point=_saying(contact.say),
+                on_point=tell,
             ).training  # fmt: skip
             contact.say(f"{done['n_steps']} steps on {done['n_windows']} windows of "
                         f"{done['n_notes']} notes.")  # fmt: skip
         else:
-            self._train(self.settings, contact)
+            from audit.deid.network.training import train_tagger
+
+            train_tagger(
+                self, self.settings, say=contact.say, progress=contact.listen,
+                should_stop=contact.should_stop, on_point=tell,
+            )  # fmt: skip
         return (self.tagger_id,)
-
-    def _train(self, settings: TaggerSettings, contact: Contact) -> None:
-        from audit.deid.network.training import TaggerOrder, in_five_types, train_tagger
-
-        found, unknown = in_five_types(_notes(self.gold))
-        if unknown:
-            contact.say(f"{len(unknown)} labels are none of the five types: their spans are "
-                        "left out.")  # fmt: skip
-        if self.validation:
-            others, _ = in_five_types(_notes(self.validation))
-            material = Material(tuple(found), tuple(others))
-        else:
-            material = split_off(found, seed=settings.seed)
-        n = len(material.train)
-        contact.say(f"{n} notes to learn from, {len(material.validation)} to measure on.")
-        train_tagger(
-            TaggerOrder(
-                out=self.folder,
-                settings=settings,
-                encoder=self.start,
-                title=self.title,
-                device=self.device,
-            ),
-            material,
-            progress=contact.listen,
-            should_stop=contact.should_stop,
-            on_point=_saying(contact.say),
-        )
-
-
-def _notes(paths: Sequence[Path]) -> Iterator[TaggedDocument]:
-    for path in paths:
-        yield from annotated_notes(path, what="annotated notes").all()
-
-
-def _saying(say: Callable[[str], None]) -> Callable[[LossPoint], None]:
-    """Return what says each point of the curve where spans are measured, of others one in 5 s."""
-    said = float("-inf")
-
-    def tell(point: LossPoint) -> None:
-        nonlocal said
-        if point.loss is None or (point.f is None and point.seconds - said < _SAY_SECONDS):
-            return
-        said = point.seconds
-        text = f"Step {point.step}: loss {point.loss:.4f}"
-        if point.f is None:
-            say(f"{text} nats a token.")
-        else:
-            recall, precision = point.recall or 0.0, point.precision or 0.0
-            say(f"{text}, recall {recall:.3f}, precision {precision:.3f}.")
-
-    return tell

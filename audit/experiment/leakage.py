@@ -8,15 +8,15 @@ here, null in JSON. Torch is imported where models run only.
 
 from __future__ import annotations
 
-import copy
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -28,25 +28,24 @@ from audit.deid.tagger import Tagger, tag_checked
 from audit.deid.taggers import known_taggers, load_tagger
 from audit.errors import AuditCancelled, AuditError
 from audit.home import DEMO_HOSPITAL, results_dir
-from audit.models.inspect import MODEL_FOLDER, RUN_FILE, model_digest
+from audit.models.inspect import model_digest
 from audit.names.files import read_names
 from audit.notes.formats import read_jsonl
 from audit.notes.passages import read_passages
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, Span, TaggedDocument
-from audit.progress import Meter, ProgressListener, Stages, StopQuestion
+from audit.progress import ProgressListener, Stages, StopQuestion
 from audit.report.compare import auc_difference
 from audit.report.names import numbers
 from audit.report.report import AuditReport, Measured, Number, Part
 from audit.rng import generator
 from audit.run import run_audit
-from audit.shelf import Shelf, private_folder, whole_folder, write_whole
+from audit.shelf import Shelf, private_folder, write_whole
 from audit.stats import NOTHING, BoolArray, Estimate, Rate, bootstrap_ranking
 from audit.tables import counted, decimal, estimated, markdown_table
-from audit.task import MAX_SEED, Contact, Device, Question, Record, Task, queue_of
+from audit.task import MAX_SEED, Contact, Device, Question, Task, queue_of
+from audit.training.config import TrainSettings
+from audit.training.kept import MODEL, TrainedModel, TrainingOrder
 from cache.store import Store
-
-if TYPE_CHECKING:
-    from audit.training.small import SpecialIds
 
 Language = Literal["en", "ja"]
 LANGUAGES = get_args(Language)
@@ -116,7 +115,7 @@ class LeakageTask(Task):
         le=MAX_SEED,
         description="of the draws of missed names, surrogates, trainings and attacks",
     )
-    device: Device = Field(default="auto", description="of taggers and attacks")
+    device: Device = Field(default="auto", description="of taggers, trainings and attacks")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -178,7 +177,7 @@ class ArmRow(Part):
     `n_mentions` and `n_whole` count mentions of patients and those that are replaced whole,
     `n_staff` and `n_staff_whole` the same of doctors. `other_chars` is the share of the characters
     outside names that is replaced too. `share` is what was asked for, NaN where nothing was; `loss`
-    is in nats a token.
+    is in nats a token, of the last points of the curve.
     """
 
     code: str
@@ -242,7 +241,16 @@ class HospitalNotes:
 
     language: str
     documents: tuple[TaggedDocument, ...]
-    mentions: tuple[Mention, ...]
+
+    @cached_property
+    def mentions(self) -> tuple[Mention, ...]:
+        """Where patients are named, in order."""
+        return tuple(
+            Mention(note, span, _owner(document))
+            for note, document in enumerate(self.documents)
+            for span in document.spans
+            if span.label == IDENTIFIER
+        )
 
     @property
     def n_patients(self) -> int:
@@ -268,14 +276,7 @@ class HospitalNotes:
 def hospital_notes(language: str) -> HospitalNotes:
     """Return the demo hospital's notes; a patient's full name stands nowhere but in its spans."""
     text = (DEMO_HOSPITAL / language / "notes.jsonl").read_text(encoding="utf-8")
-    documents = tuple(read_jsonl(text, what="demo notes"))
-    mentions = tuple(
-        Mention(note, span, _owner(document))
-        for note, document in enumerate(documents)
-        for span in document.spans
-        if span.label == IDENTIFIER
-    )
-    return HospitalNotes(language, documents, mentions)
+    return HospitalNotes(language, tuple(read_jsonl(text, what="demo notes")))
 
 
 def _owner(document: TaggedDocument) -> int:
@@ -360,35 +361,21 @@ def name_misses(notes: HospitalNotes, spans: Spans) -> tuple[BoolArray, Coverage
     return is_exposed, total
 
 
-ARM_VERSION = 1
-"""Raised whenever a change of code moves a weight: arms of older versions are trained anew."""
-SETTINGS: Mapping[str, Any] = {"n_rows": 16}
+VERSION = 2
+"""Raised whenever a change of code moves a number: older arms and experiments are not taken for
+the same."""
+TRAINING = TrainSettings(
+    n_tokens=64,
+    batch=16,
+    micro_batch=16,
+    learning_rate=5e-4,
+    schedule="constant",
+    held_out_share=0.0,
+    precision="float32",
+)
+"""Of an arm: few rows a step, so that an epoch has many steps; no note is held out, since each may
+hold a patient's only mention."""
 _N_LAST = 50
-_SEED_STEP = 1  # as in the demo: M_general has the seed itself
-
-
-def save_model(model: Any, tokenizer: Any, path: Path) -> None:
-    """Save a model and its tokenizer as a Hugging Face directory, weights in float16."""
-    copy.deepcopy(model).half().save_pretrained(path)
-    tokenizer.save_pretrained(path)
-
-
-def special_ids(tokenizer: Any) -> SpecialIds:
-    """Return the special tokens of a demo tokenizer, as training needs them."""
-    from audit.training.small import SpecialIds
-
-    ends = tokenizer.convert_tokens_to_ids([".", "。"])
-    known = tuple(i for i in ends if i != tokenizer.unk_token_id)
-    return SpecialIds.of(tokenizer, sentence_ends=known)
-
-
-class ArmFacts(Record):
-    """What is kept of a trained arm beside its model: `loss` is the mean of the last steps."""
-
-    title: str
-    n_steps: int
-    n_tokens: int
-    loss: float
 
 
 def trained_arm(
@@ -396,53 +383,30 @@ def trained_arm(
     *,
     title: str,
     notes: HospitalNotes,
-    epochs: float,
-    seed: int,
+    order: LeakageTask,
     folder: Path,
     progress: ProgressListener,
     should_stop: StopQuestion,
-) -> tuple[Path, ArmFacts]:
-    """Train M_general on texts for some epochs, or take the model that is kept.
+) -> TrainedModel:
+    """Train M_general on texts, or go on with a training that was stopped.
 
-    `folder` keeps trained arms, each in a folder named by its question; its facts are written last,
-    so that where they are it is whole.
+    `folder` keeps the arms, each in a folder named by its question.
     """
+    from audit.training.masked_lm import train
+
+    settings = TRAINING.with_(n_epochs=order.epochs, seed=order.seed)
     question = {
-        "version": ARM_VERSION, "title": title, "general": model_digest(notes.general),
-        "epochs": epochs, "seed": seed, "notes": question_digest({"texts": list(texts)}),
+        "version": VERSION, "title": title, "general": model_digest(notes.general),
+        "settings": settings.decisive(), "texts": list(texts),
     }  # fmt: skip
     run = private_folder(folder / question_digest(question)[:12])
-    try:
-        data = (run / RUN_FILE).read_bytes()
-        return run / MODEL_FOLDER, ArmFacts.read(data, where=RUN_FILE)
-    except (OSError, AuditError):
-        from audit.models.forward import onednn_float32
-        from audit.models.load import load_model
-        from audit.training.small import PretrainSettings, pretrain
-
-        loaded, settings = load_model(notes.general), PretrainSettings(**SETTINGS)
-    encoded = loaded.tokenizer(list(texts), add_special_tokens=False, verbose=False)
-    documents = [np.array(ids, dtype=np.int64) for ids in encoded["input_ids"]]
-    n_tokens = sum(len(document) + 1 for document in documents)
-    n_steps = max(1, round(epochs * settings.steps_per_epoch(n_tokens)))
-    losses: list[float] = []
-    meter = Meter({"training": n_steps}, listener=progress, should_stop=should_stop)
-
-    def after_step(_: int, loss: float) -> None:
-        losses.append(loss)
-        meter.add("training", 1)
-
-    with onednn_float32():
-        pretrain(
-            loaded.model, documents, special=special_ids(loaded.tokenizer), n_steps=n_steps,
-            seed=seed + _SEED_STEP, settings=settings, after_step=after_step,
-        )  # fmt: skip
-    with whole_folder(run / MODEL_FOLDER, replaces=True) as place:
-        save_model(loaded.model, loaded.tokenizer, place)
-    loss = float(np.mean(losses[-_N_LAST:]))
-    facts = ArmFacts(title=title, n_steps=n_steps, n_tokens=n_tokens, loss=loss)
-    write_whole(run / RUN_FILE, facts.written())
-    return run / MODEL_FOLDER, facts
+    lines = (json.dumps({"text": text}) + "\n" for text in texts)
+    write_whole(run / "notes.jsonl", "".join(lines).encode())
+    training = TrainingOrder(
+        general=notes.general, notes=run / "notes.jsonl", folder=run, settings=settings,
+        title=title, device=order.device,
+    )  # fmt: skip
+    return train(training, progress=progress, should_stop=should_stop)
 
 
 CONTROLS = ("easy", "hard")
@@ -464,10 +428,11 @@ def arm_row(
     *,
     is_exposed: BoolArray,
     found: CoverageCounts,
-    facts: ArmFacts,
+    trained: TrainedModel,
     tagger_digest: str = "",
 ) -> ArmRow:
     """Return what an arm replaced and how it was trained."""
+    losses = [point.loss for point in trained.points if point.loss is not None]
     n_mentions, n_whole = found.row(IDENTIFIER)[:2]
     n_staff, n_staff_whole = found.row(QUASI_IDENTIFIER)[:2]
     outside = found.n_outside_chars
@@ -484,7 +449,9 @@ def arm_row(
         n_staff=n_staff,
         n_staff_whole=n_staff_whole,
         other_chars=found.n_over_chars / outside if outside else 0.0,
-        **facts.model_dump(exclude={"title"}),
+        n_steps=trained.facts.n_steps,
+        n_tokens=trained.facts.n_train_tokens,
+        loss=float(np.mean(losses[-_N_LAST:])),
     )
 
 
@@ -559,21 +526,22 @@ def run_leakage(
         )
         if tagger is not None:
             stages.finish(_tagging(arm))
-        model, facts = trained_arm(
+        trained = trained_arm(
             released_texts(notes, spans, mode=order.mode, seed=order.seed),
-            title=f"demo {order.language}: {arm.code}", notes=notes, epochs=order.epochs,
-            seed=order.seed, folder=arms_folder, progress=stages.of(arm.code),
-            should_stop=should_stop,
+            title=f"demo {order.language}: {arm.code}", notes=notes, order=order,
+            folder=arms_folder, progress=stages.of(arm.code), should_stop=should_stop,
         )  # fmt: skip
         stages.finish(arm.code)
         report = run_audit(
-            _request(order, notes, model), store=store, progress=stages.of(_attack(arm)),
-            should_stop=should_stop,
+            _request(order, notes, trained.folder / MODEL), store=store,
+            progress=stages.of(_attack(arm)), should_stop=should_stop,
         )  # fmt: skip
         stages.finish(_attack(arm))
         is_exposed, found = name_misses(notes, spans)
         digest = tagger.digest if tagger else ""
-        row = arm_row(arm, is_exposed=is_exposed, found=found, facts=facts, tagger_digest=digest)
+        row = arm_row(
+            arm, is_exposed=is_exposed, found=found, trained=trained, tagger_digest=digest
+        )
         results.append(ArmResult(row, is_exposed, report))
         left = f"{row.left.n_hits} of {row.n_mentions} mentions left"
         say(f"{arm.code}: {left}, {row.n_steps} steps, loss {row.loss:.3f}.")
@@ -618,7 +586,7 @@ def _attack(arm: Arm) -> str:
     return f"{arm.code}, attack"
 
 
-LEAKAGE_JSON, LEAKAGE_MD = FILES = "leakage.json", "leakage.md"
+LEAKAGE_JSON, LEAKAGE_MD = "leakage.json", "leakage.md"
 _GROUP_WORDS = {LEFT: "name left", CAUGHT: "name caught"}
 
 
@@ -703,10 +671,6 @@ def leakage_markdown(tables: LeakageTables) -> str:
 
 def _ranged(of: Estimate) -> str:
     return estimated(of, digits=2, between=" to ")
-
-
-VERSION = 1
-"""Raised whenever a change of code moves a number: older experiments are not taken for the same."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,8 +27,9 @@ from audit.attack.question import (
     PosteriorSettings,
     question_digest,
 )
+from audit.corpus.candidate_lists import list_of, passages_for
 from audit.corpus.examine import Examination, read_examination
-from audit.corpus.kept import CORPORA, list_of, passages_for
+from audit.corpus.kept import CORPORA
 from audit.corpus.make import CorpusTask, make_corpus
 from audit.corpus.truth import PASSAGES, PRIVATE
 from audit.errors import AuditError
@@ -45,7 +46,7 @@ from audit.stats import BoolArray, Rate
 from audit.tables import UNDEFINED, Cells, counted, decimal, estimated, markdown_table
 from audit.task import MAX_SEED, Columns, Contact, Device, Question, Task, queue_of
 from audit.training.config import TrainSettings
-from audit.training.kept import PretrainTask, snapshot_name
+from audit.training.kept import TrainingOrder, snapshot_name
 from cache.store import Store
 
 SCENARIOS = (2, 1)
@@ -217,9 +218,9 @@ def _stages(order: ExperimentTask) -> Iterator[str]:
         yield audit_stage(epochs, scenario=scenario)
 
 
-def _training(order: ExperimentTask) -> PretrainTask:
-    return PretrainTask(
-        general=order.general, notes=order.out / "corpus" / PRIVATE, out=order.out / "hospital",
+def _training(order: ExperimentTask) -> TrainingOrder:
+    return TrainingOrder(
+        general=order.general, notes=order.out / "corpus" / PRIVATE, folder=order.out / "hospital",
         settings=order.training, title="Hospital", device=order.device,
         snapshot_epochs=order.epochs,
     )  # fmt: skip
@@ -229,7 +230,7 @@ def _questions(order: ExperimentTask) -> Iterator[AuditRequest]:
     """Yield each scenario's question of M_general beside itself."""
     corpus = CORPORA.at(order.out / "corpus")
     candidates = list_of(corpus, controls=CONTROLS)
-    data = passages_for(corpus, candidates, seed=order.seed)
+    data = passages_for(corpus, candidates)
     passages = read_passages(data, what="passages", file_name=PASSAGES)
     for scenario in SCENARIOS:
         yield AuditRequest(

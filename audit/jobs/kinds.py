@@ -11,7 +11,7 @@ from audit.task import Task
 KINDS = {
     "audit": "audit.run:AuditTask",
     "demo": "audit.demo:DemoTask",
-    "pretrain": "audit.training.kept:PretrainTask",
+    "pretrain": "audit.pretrain:PretrainTask",
     "corpus": "audit.corpus.make:CorpusTask",
     "experiment": "audit.experiment.paper:ExperimentTask",
     "leakage": "audit.experiment.leakage:LeakageTask",

@@ -12,12 +12,16 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import add
 
 from audit.text import fold_name, is_unspaced, written_name
 
+Name = tuple[str, str]
+"""(first, last)."""
+Accepts = Callable[[str, str], bool]
+"""Whether a (first, last) will do, as when both are single word pieces."""
 CONTROL_KINDS = ("given", "easy", "hard", "recombined", "reference", "canary")
 """Kinds of controls; "given": came with the list, and neither of its parts says more; "canary": the
 held-out twin of a planted name, compared with planted names only."""

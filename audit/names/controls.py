@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.errors import AuditError, Message
-from audit.names.candidates import Candidates, make_candidates, member_parts
+from audit.names.candidates import Accepts, Candidates, Name, make_candidates, member_parts
 from audit.names.pools import NamePool, pools_by_script
 from audit.names.spelling import UNSPELLABLE, CountPieces
 from audit.rng import generator
@@ -42,10 +42,6 @@ _GROUP = 128  # names assigned together
 _N_NEAR, _N_FAR = 5, 200  # parts of each role that are tried for a name, at first and then
 _BEYOND, _NOBODY = 1e3, 1e9  # cost of a pair beyond the caliper; cost of a pair that is no option
 
-Name = tuple[str, str]
-"""(first, last)."""
-Accepts = Callable[[str, str], bool]
-"""Whether a (first, last) will do, as when both are single word pieces."""
 Floats = NDArray[np.float64]
 Option = tuple[Name, float]
 """A name for a member, and what it costs: its squared distance, and more beyond the caliper."""

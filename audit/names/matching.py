@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -233,3 +233,9 @@ def pair_of(first: str, last: str) -> Pair:
         fold(part) if is_unspaced(part) else " ".join(words(part)) for part in (first, last)
     )
     return one, other
+
+
+def is_absent(taken: Collection[Pair], first: str, last: str) -> bool:
+    """Whether a name is none of those taken, in either order."""
+    pair = pair_of(first, last)
+    return pair not in taken and pair[::-1] not in taken

@@ -13,14 +13,14 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 
 from audit.errors import AuditError, Message
 from audit.foreign import decode_text
 from audit.notes.placeholders import find_name_slot
 from audit.tables import MAX_ROWS, Row, RowNote, json_records, read_table
-from audit.text import MAX_NAME_CHARS, NameColumns, find_name_columns, heading_key
+from audit.text import MAX_NAME_CHARS, NameColumns, find_name_columns, fold_name, heading_key
 
 MAX_TEXT_CHARS = 100_000
 
@@ -75,6 +75,20 @@ def is_jsonl(data: bytes, *, file_name: str) -> bool:
     """Whether a file is read as JSONL: by the end of its name, or because it begins with "{"."""
     is_named_so = file_name.lower().endswith((".jsonl", ".ndjson", ".json"))
     return is_named_so or data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+
+
+def owner_rows(
+    passages: Iterable[Passage], *, first: Sequence[str], last: Sequence[str]
+) -> list[int | None]:
+    """Return for each passage the row of the name that owns it; None: unknown or not listed."""
+    names = zip(map(fold_name, first), map(fold_name, last), strict=True)
+    rows, found = {name: row for row, name in enumerate(names)}, []
+    for passage in passages:
+        owner = passage.owner
+        if isinstance(owner, tuple):
+            owner = rows.get((fold_name(owner[0]), fold_name(owner[1])))
+        found.append(owner if owner is not None and owner < len(first) else None)
+    return found
 
 
 def read_passages(data: bytes, *, what: str = "passages", file_name: str = "") -> Passages:

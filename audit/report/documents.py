@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.matching import PartIndex
-from audit.notes.passages import Passage
+from audit.notes.passages import Passage, owner_rows
 from audit.report.names import ASKED
 from audit.report.report import AuditReport, Inspection
 from audit.stats import Rate
@@ -213,14 +213,10 @@ def listed_passages(
 
     Each with its number from 1, and the row of the name whose it is where that is known.
     """
-    parts = zip(table["first_name"], table["last_name"], strict=True)
-    rows = {(fold_name(first), fold_name(last)): row for row, (first, last) in enumerate(parts)}
-    wanted, found = fold_name(text), []
-    for number, passage in enumerate(inspection.passages, start=1):
-        if wanted in fold_name(f"{passage.left}\n{passage.right}"):
-            owner = passage.owner
-            if isinstance(owner, tuple):
-                owner = rows.get((fold_name(owner[0]), fold_name(owner[1])))
-            is_listed = owner is not None and owner < len(table)
-            found.append((number, passage, owner if is_listed else None))
-    return found
+    owned = owner_rows(inspection.passages, first=table["first_name"], last=table["last_name"])
+    numbers, wanted = range(1, len(owned) + 1), fold_name(text)
+    return [
+        (number, passage, owner)
+        for number, passage, owner in zip(numbers, inspection.passages, owned, strict=True)
+        if wanted in fold_name(f"{passage.left}\n{passage.right}")
+    ]

@@ -19,15 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, TypeAdapter
 
-from audit.attack.decisions import ALPHA, FLAGGED
+from audit.attack.decisions import FLAGGED
+from audit.attack.question import Scenario
 from audit.attack.scores import GENERAL_ALONE, POPULARITY
-from audit.attack.verdict import equal_models_record
 from audit.errors import AuditError, Message
 from audit.home import DEMO_HOSPITAL
 from audit.models.inspect import model_digest
 from audit.notes.passages import Passage
 from audit.report.names import NameForm, name_table, number, seen_as
-from audit.stats import Estimate, FloatArray, Rate, wilson
+from audit.stats import NOTHING, Estimate, FloatArray, Rate, wilson
 from cache.store import Store
 
 if TYPE_CHECKING:
@@ -36,9 +36,10 @@ if TYPE_CHECKING:
 SCHEMA = 1
 _NO_LONGER = {"cohort"}
 """Parts that reports of older versions have, and that are kept with them."""
+_SINCE = "is_undecided"
+"""A column that reports have had since decisions are of points: those without it are not read."""
 REMEMBERED = "demo/digests"
 """Under which key the store holds which audits are the demo's."""
-_PAIR = ("general", "hospital")
 LINKED_BY = ("hospital_against_general", "hospital_alone", "general_alone")
 """What a passage's names are ranked by; the first one is the attack."""
 
@@ -51,11 +52,8 @@ class Share(Estimate):
     n_total: int
 
 
-def estimate(held: Mapping[str, Any] | Estimate | None) -> Estimate:
-    """Return an estimate that a report holds, with its counts if it has some; NaN for nothing."""
-    if isinstance(held, Estimate):
-        return held
-    held = held or {}
+def estimate(held: Mapping[str, Any]) -> Estimate:
+    """Return an estimate that a report holds, with its counts if it has some."""
     found = Estimate(*(number(held.get(key)) for key in ("value", "low", "high")))
     if "n_total" not in held:
         return found
@@ -71,16 +69,6 @@ class Part(BaseModel):
     """A part of a report; what it does not know is kept in the JSON and not read."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", hide_input_in_errors=True)
-
-
-class Scenario(Part):
-    """The KART tuple; 1 is generation, 2 the masked language model."""
-
-    number: int
-    knowledge: str = ""
-    anonymization: str = ""
-    resource: str = ""
-    target: str = ""
 
 
 class Model(Part):
@@ -143,7 +131,7 @@ class Ranking(Part):
 
     def tpr(self, fpr: float) -> Estimate:
         """Return the TPR at an FPR; NaN where the list does not resolve it."""
-        return self.tpr_at_fpr.get(f"{fpr:g}") or estimate(None)
+        return self.tpr_at_fpr.get(f"{fpr:g}", NOTHING)
 
 
 class Stratum(Part):
@@ -428,17 +416,16 @@ class AuditReport(Part):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> AuditReport:
-        """Read a report that `to_json` wrote; one model compared with itself shows nothing."""
+        """Read a report that `to_json` wrote; an `AuditError` for what this version cannot read."""
         expected = {field.alias or name for name, field in cls.model_fields.items()}
-        if value.get("schema") != SCHEMA or set(value) - _NO_LONGER != expected:
+        columns = value.get("columns")
+        is_known = isinstance(columns, list | tuple) and _SINCE in columns
+        if value.get("schema") != SCHEMA or set(value) - _NO_LONGER != expected or not is_known:
             raise AuditError(
                 "This result was written by another version (schema {schema}).",
                 do="Run the audit again: its evidence is reused where it still holds.",
                 schema=value.get("schema"),
             )
-        general, hospital = (value["models"].get(who, {}).get("digest") for who in _PAIR)
-        if general is not None and general == hospital:
-            value = {**value, "verdict": equal_models_record()}
         try:
             report = cls.model_validate(value)
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -463,11 +450,8 @@ class AuditReport(Part):
     def stands_out(self) -> list[bool]:
         """Who stands out [N]: what every count of such names is made of."""
         if self.verdict.state != "leak_found":
-            return [False] * len(self.names["q_value"])
-        if "is_undecided" in self.names:
-            return [word == FLAGGED for word in self.names["decision"]]
-        # A report of an older version.
-        return [q is not None and q <= ALPHA for q in self.names["q_value"]]
+            return [False] * len(self.names["decision"])
+        return [word == FLAGGED for word in self.names["decision"]]
 
     @property
     def n_names(self) -> int:
@@ -550,14 +534,14 @@ class Inspection:
 
 
 def best_passages(
-    log_ratio: NDArray[np.float64], *, n_best: int = N_BEST_PASSAGES
+    log_ratio: NDArray[np.float64],
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Return the passages [N, K] with each name's largest log ratios [P, N], and these ratios.
 
-    K is `n_best`, or P if there are fewer.
+    K is `N_BEST_PASSAGES`, or P if there are fewer.
     """
     known = np.where(np.isfinite(log_ratio), log_ratio, np.nan).T
-    order = np.argsort(-known, axis=1, kind="stable")[:, :n_best]
+    order = np.argsort(-known, axis=1, kind="stable")[:, :N_BEST_PASSAGES]
     found = np.take_along_axis(known, order, axis=1)
     return np.where(np.isnan(found), -1, order).astype(np.int32), found.astype(np.float32)
 

@@ -29,9 +29,6 @@ Steps = Annotated[int, Field(ge=1, le=10**9)]
 Rate = Annotated[float, Field(ge=1e-9, le=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 _MOST_POINTS = 500
-MOST_DRAWN = 500
-"""Points of a loss curve that are drawn, at most."""
-_LONGEST_WAIT = 50
 
 
 class LoopSettings(Record):
@@ -180,7 +177,7 @@ class TrainSettings(ScheduledSettings):
 
 def point_every(n_steps: int) -> int:
     """Return the steps between two points of the loss curve."""
-    return max(1, min(_LONGEST_WAIT, n_steps // _MOST_POINTS))
+    return max(1, n_steps // _MOST_POINTS)
 
 
 def largest_pass(batch: int) -> int:
@@ -209,6 +206,17 @@ class LossPoint(Record):
     recall: float | None = None
     f: float | None = None
     """Of a tagger on its validation notes, 0-1."""
+
+    def told(self) -> str:
+        """Return a sentence on what was measured here; "" where only the loss is known."""
+        measured = {"held-out loss": self.held_out, "recall": self.recall,
+                    "precision": self.precision}  # fmt: skip
+        known = {name: value for name, value in measured.items() if value is not None}
+        if known and self.loss is not None:
+            known = {"loss": self.loss, **known}
+        values = ", ".join(f"{name} {value:.3f}" for name, value in known.items())
+        unit = " nats a token" if self.held_out is not None else ""
+        return f"Step {self.step}: {values}{unit}." if known else ""
 
 
 def read_losses(run_dir: Path) -> tuple[LossPoint, ...]:
@@ -302,7 +310,6 @@ def loss_curve(
 ) -> LossCurve:
     """Return the chart of a log, as `read_losses` gives it.
 
-    Of more than `MOST_DRAWN` points every second, third, ... is drawn.
     The average over a window of n points is s_i = sum_j b^(i-j) x_j / sum_j b^(i-j) over j <= i,
     with b = 1 - 2 / (n + 1): free of the bias of its beginning (Kingma and Ba 2015, section 3).
     """
@@ -310,14 +317,10 @@ def loss_curve(
 
     trained = pd.Series({p.step: p.loss for p in points if p.loss is not None}, dtype=float)
     smoothed = trained.ewm(span=max(1.0, _SMOOTHED_SHARE * len(trained))).mean()
-    drawn = slice(None, None, -max(1, -(-len(trained) // MOST_DRAWN)))  # the last one is drawn
-    steps, losses, averages = (
-        tuple(one[drawn][::-1]) for one in (trained.index, trained.to_numpy(), smoothed.to_numpy())
-    )
     return LossCurve(
-        steps=steps,
-        losses=losses,
-        smoothed=averages,
+        steps=tuple(trained.index),
+        losses=tuple(trained),
+        smoothed=tuple(smoothed),
         held_out=tuple((p.step, p.held_out) for p in points if p.held_out is not None),
         unigram=math.nan if unigram is None else unigram,
         n_steps=n_steps,

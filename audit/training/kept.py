@@ -9,29 +9,14 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any
 
-from pydantic import Field, model_validator
-
-from audit.corpus.kept import CORPORA
-from audit.corpus.other_names import write_other_names
-from audit.corpus.truth import PRIVATE, listed_file, read_listed, unreadable
+from audit.corpus.truth import listed_file, read_listed, unreadable
 from audit.errors import AuditError
-from audit.home import salted_digest
-from audit.models.inspect import ModelSummary, inspect_model, model_digest
+from audit.models.inspect import ModelSummary
 from audit.models.registry import RegisteredModel, known_digest, tokenizer
 from audit.shelf import Shelf
-from audit.task import (
-    MAX_SEED,
-    Columns,
-    Contact,
-    Device,
-    Question,
-    Record,
-    Task,
-    queue_of,
-    states_of,
-)
+from audit.task import Columns, Record
 from audit.training.config import WHERE, LossPoint, TrainSettings, read_losses
 from audit.training.tokens import prepared_sentences
 
@@ -144,60 +129,39 @@ def snapshot_name(step: int) -> str:
     return f"{MODEL}-{step}"
 
 
-class PretrainTask(Task):
-    """A training on the notes of a kept corpus, or on a file of notes."""
+@dataclass(frozen=True)
+class TrainingOrder:
+    """A training that is asked for.
 
-    job = "pretrain"
-    flags: ClassVar = {
-        "corpus_id": "--corpus", "columns": "--column", "snapshot_epochs": "--snapshots",
-    }  # fmt: skip
+    Attributes
+    ----------
+    general
+        Directory of the model to start from; of a training from scratch, its shape.
+    notes
+        File or folder of notes; `columns` say which of its columns holds a field.
+    folder
+        Where the training will lie.
+    snapshot_epochs
+        Epochs after which a copy is kept.
+    corpus_id, source
+        Which notes of which corpus they are, if they are one's.
+    """
 
     general: Path
-    """Directory of the model to start from; of a training from scratch, its shape."""
-    settings: TrainSettings = TrainSettings()
-    corpus_id: str = Field(default="", description="identifier of a kept corpus")
-    source: Literal["private", "public", "other_names"] = Field(
-        default="private", description="which notes of the corpus"
-    )
-    notes: Path | None = Field(
-        default=None, description="file or folder of notes, in place of a corpus"
-    )
-    columns: Columns = Field(
-        default=(), description="with notes: which column holds a field, as text=body"
-    )
-    other_names_seed: int = Field(default=0, ge=0, le=MAX_SEED, description="of the other names")
-    title: str = Field(default="", max_length=200, description="for the list of trained models")
-    out: Path | None = Field(
-        default=None,
-        description="folder of the training; without it, it is kept among the trained models",
-    )
-    snapshot_epochs: tuple[Annotated[float, Field(gt=0)], ...] = Field(
-        default=(), examples=["1,2,5"], description="epochs after which a copy is kept"
-    )
-    device: Device = Field(default="auto", description="where it is trained")
-    run_id: str = ""
-    """Of the model that is kept; known once the question is asked."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if bool(self.corpus_id) == (self.notes is not None):
-            raise AuditError("Name a corpus or a file of notes, one of the two.", where="notes")
-        return self
-
-    @property
-    def folder(self) -> Path:
-        """Where the training will lie."""
-        return self.out or MODELS.place(self.run_id)
-
-    @property
-    def notes_file(self) -> Path:
-        """The notes; those with other names are there once they were written."""
-        return self.notes or CORPORA.get(self.corpus_id).path / f"{self.source}.jsonl"
+    notes: Path
+    folder: Path
+    settings: TrainSettings
+    title: str = ""
+    columns: Columns = ()
+    snapshot_epochs: tuple[float, ...] = ()
+    device: str = "auto"
+    corpus_id: str = ""
+    source: str = "file"
 
     @property
     def listed(self) -> Path | None:
         """The `listed.json` of the corpus: patients with a note in it are never held out."""
-        return None if self.notes_file.is_dir() else listed_file(self.notes_file)
+        return None if self.notes.is_dir() else listed_file(self.notes)
 
     def snapshots(self, n_train_tokens: int) -> tuple[int, ...]:
         """Return the steps after which a copy is kept, in order, none after the last."""
@@ -214,59 +178,6 @@ class PretrainTask(Task):
                 n_steps=n_steps,
             )
         return tuple(found)
-
-    def question(self) -> Question:
-        """Return the question: the same is trained once, and gone on with.
-
-        Reads every byte of the general model's weights.
-        """
-        about = {
-            "general": model_digest(self.general),
-            "settings": self.settings.decisive(),
-            "notes": self._identity(),
-            "columns": dict(self.columns),
-            "snapshot_epochs": self.snapshot_epochs,
-        }
-        run_id = salted_digest(f"pretrain {json.dumps(about, sort_keys=True)}")[:12]
-        return self.with_(run_id=run_id).asked(
-            label=inspect_model(self.general).name,
-            device=queue_of(self.device),
-            about=[run_id, None if self.out is None else str(self.out)],
-        )
-
-    @classmethod
-    def kept(cls, question: Question) -> tuple[str, ...]:
-        """Return the identifier of a kept model whose training was asked the same and is over."""
-        run_id, is_own = question.order.get("run_id", ""), not question.order.get("out")
-        return (run_id,) if is_own and (MODELS.home() / run_id / MODEL).is_dir() else ()
-
-    def _identity(self) -> object:
-        """Return what tells the notes apart: a kept corpus never changes, a file may."""
-        if self.notes is not None:
-            return states_of(self.notes, where="notes")
-        listed = listed_file(CORPORA.get(self.corpus_id).path / PRIVATE)
-        seed = self.other_names_seed if self.source == "other_names" else None
-        names = read_listed(listed).digest if listed else None
-        return [self.corpus_id, self.source, seed, names]
-
-    def run(self, contact: Contact) -> tuple[str, ...]:
-        """Train, or go on with a training; returns its identifier."""
-        from audit.training.masked_lm import train
-
-        def tell(point: LossPoint) -> None:
-            if point.held_out is not None:
-                loss = "" if point.loss is None else f"loss {point.loss:.3f}, "
-                held_out = f"held-out loss {point.held_out:.3f} nats a token."
-                contact.say(f"Step {point.step}: {loss}{held_out}")
-
-        if self.corpus_id and self.source == "other_names":
-            contact.say("Writing the same notes with other names.")
-            seed, stop = self.other_names_seed, contact.should_stop
-            write_other_names(self.corpus_id, seed=seed, should_stop=stop)
-        found = train(self, progress=contact.listen, should_stop=contact.should_stop, on_point=tell)
-        if self.settings.held_out_share and found.held_out is None:
-            contact.say("No patient could be held out, so no loss was measured.")
-        return (self.run_id,)
 
 
 PRESETS = ("small", "clinicalbert", "scratch")

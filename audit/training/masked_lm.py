@@ -1,6 +1,6 @@
 """Masked-LM pre-training: from notes and a general model to a trained one.
 
-Comes in: a task. Goes out: a folder with the model, its loss curve and what it was made of.
+Comes in: an order. Goes out: a folder with the model, its loss curve and what it was made of.
 
 Source: Nakamura et al., section 3.3; ClinicalBERT (Alsentzer et al. 2019).
 """
@@ -32,9 +32,9 @@ from audit.training.config import TrainSettings
 from audit.training.kept import (
     MODEL,
     MODELS,
-    PretrainTask,
     TrainedModel,
     TrainingFacts,
+    TrainingOrder,
     snapshot_name,
 )
 from audit.training.loop import (
@@ -194,21 +194,21 @@ def fresh_weights(model: nn.Module, *, seed: int) -> nn.Module:
 
 
 def train(
-    task: PretrainTask,
+    order: TrainingOrder,
     *,
     progress: ProgressListener = lambda report: None,
     should_stop: StopQuestion = lambda: False,
     on_point: PointListener = lambda point: None,
 ) -> TrainedModel:
     """Train a model, or go on with a training that was stopped or killed."""
-    device, folder, settings = pick_device(task.device), task.folder, task.settings
-    general = load_model(task.general, device=device)
+    device, folder, settings = pick_device(order.device), order.folder, order.settings
+    general = load_model(order.general, device=device)
     settings.refuse_longer(general.n_positions)
     with alone(folder), torch.random.fork_rng(), same_sums(device):
         tokens = tokenized(
-            open_notes(task.notes_file, columns=dict(task.columns)),
+            open_notes(order.notes, columns=dict(order.columns)),
             general.tokenizer,
-            store=(task.notes_file.parent if task.corpus_id else folder) / "tokens",
+            store=(order.notes.parent if order.corpus_id else folder) / "tokens",
             progress=progress,
             should_stop=should_stop,
         )
@@ -218,7 +218,7 @@ def train(
             [general.model], tokenizer=general.tokenizer, device=device, dtype=precision
         ) as kernels:
             hardware = Hardware(device, precision, kernels)
-            facts, learner = _prepared(task, general, tokens=tokens, hardware=hardware)
+            facts, learner = _prepared(order, general, tokens=tokens, hardware=hardware)
             learner.complete(
                 folder, facts.plain(), result=MODEL, progress=progress, should_stop=should_stop,
                 on_point=on_point,
@@ -227,22 +227,22 @@ def train(
 
 
 def _prepared(
-    task: PretrainTask, general: LoadedModel, *, tokens: TokenFile, hardware: Hardware
+    order: TrainingOrder, general: LoadedModel, *, tokens: TokenFile, hardware: Hardware
 ) -> tuple[TrainingFacts, MaskedLearner]:
-    settings, special = task.settings, SpecialIds.of(general.tokenizer)
-    listed = read_listed(task.listed) if task.listed and settings.held_out_share else None
+    settings, special = order.settings, SpecialIds.of(general.tokenizer)
+    listed = read_listed(order.listed) if order.listed and settings.held_out_share else None
     split = split_notes(tokens, share=settings.held_out_share, seed=settings.seed, listed=listed)
     stream = Stream(tokens, split.train)
     rows = Rows(stream, special, settings.n_inner, settings.batch, settings.seed)
     measured = held_out(tokens, split, special=special, settings=settings)
-    snapshots = task.snapshots(len(stream))
+    snapshots = order.snapshots(len(stream))
     decisive = {
         "version": _VERSION, "parent": general.digest, "tokens": tokens.digest(),
         "settings": settings.decisive(), "snapshots": list(snapshots),
     } | ({} if listed is None else {"listed": listed.digest})  # fmt: skip
     facts = TrainingFacts(
-        title=task.title, parent=general.name, parent_digest=general.digest,
-        corpus_id=task.corpus_id, source=task.source if task.corpus_id else "file",
+        title=order.title, parent=general.name, parent_digest=general.digest,
+        corpus_id=order.corpus_id, source=order.source,
         settings=settings, n_steps=settings.steps(len(stream)), n_documents=len(split.train),
         n_train_tokens=len(stream), n_held_out_documents=len(split.held_out),
         unigram_loss=None if measured is None else measured.unigram_loss,
@@ -255,6 +255,6 @@ def _prepared(
         model = fresh_weights(model, seed=settings.seed).to(hardware.device)
     learner = MaskedLearner(
         model, settings=settings, hardware=hardware, n_steps=facts.n_steps, rows=rows,
-        held_out=measured, copies=snapshots, parent=task.general,
+        held_out=measured, copies=snapshots, parent=order.general,
     )  # fmt: skip
     return facts, learner

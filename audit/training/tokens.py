@@ -242,19 +242,18 @@ def notes_digest(path: Path, *, on_bytes: Callable[[int], None] = lambda n: None
 
 @dataclass(frozen=True)
 class SpecialIds:
-    """Ids that training needs: the special tokens, those that end a sentence, vocabulary size."""
+    """Ids that training needs: the special tokens and the vocabulary's size."""
 
     cls: int
     sep: int
     mask: int
-    sentence_ends: tuple[int, ...]
     n_vocabulary: int
 
     @classmethod
-    def of(cls, tokenizer: Any, *, sentence_ends: tuple[int, ...] = ()) -> SpecialIds:
+    def of(cls, tokenizer: Any) -> SpecialIds:
         """Return those of a tokenizer."""
         special = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.mask_token_id)
-        return cls(*special, sentence_ends, len(tokenizer))
+        return cls(*special, len(tokenizer))
 
     def framed(self, inner: Ids) -> Ids:
         """Put [CLS] before and [SEP] after rows [n, L - 2]."""

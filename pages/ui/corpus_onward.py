@@ -6,8 +6,8 @@ from collections.abc import Sequence, Set
 
 import streamlit as st
 
-from audit.corpus.candidate_lists import CONTROLS, MEMBERS
-from audit.corpus.kept import CORPORA, ROLES, KeptCorpus, keep_lists, list_of, passages_for
+from audit.corpus.candidate_lists import CONTROLS, MEMBERS, ROLES, keep_lists, list_of, passages_for
+from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.errors import AuditError
 from audit.models.inspect import LABEL
 from audit.names.files import names_file
@@ -35,10 +35,7 @@ def draw_onward(say: Words, corpus: KeptCorpus) -> None:
             go_to("train", corpus=corpus.corpus_id)
     with right, st.container(border=True, key="corpus_card_audit"):
         st.html(blocks.heading(say.text("corpus_audit"), below=say.text("corpus_audit_below")))
-        if corpus.is_examined:
-            draw_lists(say, corpus)
-        else:
-            st.html(blocks.heading("", below=say.text("corpus_not_examined")))
+        draw_lists(say, corpus)
     draw_forget(say, corpus)
 
 
@@ -119,9 +116,7 @@ def draw_downloads(say: Words, corpus: KeptCorpus, *, controls: Chosen, roles: C
         return names_file(list_of(corpus, controls=controls, roles=roles))
 
     def passages() -> bytes:
-        return passages_for(
-            corpus, list_of(corpus, controls=controls, roles=roles), seed=corpus.seed
-        )
+        return passages_for(corpus, list_of(corpus, controls=controls, roles=roles))
 
     with st.expander(say.text("corpus_files"), key="corpus_files"):
         is_hidden = corpus.kind == "register" and not is_revealed()

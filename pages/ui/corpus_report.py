@@ -57,9 +57,6 @@ PARTS = ("coverage", "tables", "names", "left")
 
 def draw_report(say: Words, corpus: KeptCorpus) -> None:
     """Draw all that was counted."""
-    if not corpus.is_examined:
-        st.html(blocks.heading("", below=say.text("corpus_not_examined")))
-        return
     found = corpus_cached.examination(corpus)
     draw_facts(say, corpus, found)
     draw_cards(say, found)
@@ -84,7 +81,6 @@ def draw_facts(say: Words, corpus: KeptCorpus, found: Examination) -> None:
         (say.text("corpus_fact_seed"), str(corpus.seed)),
         (say.text("corpus_fact_notes"), f"{found.n_notes:,}"),
         (say.text("corpus_fact_patients"), f"{found.n_patients:,}"),
-        (say.text("corpus_fact_named"), f"{found.n_named_patients:,}"),
     ]
     if corpus.kind == "dummy":
         n_inserted = sum(one.n for one in found.inserted)

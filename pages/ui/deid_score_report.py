@@ -84,13 +84,11 @@ def _draw_copies(say: Words, view: Score) -> None:
         for status, n in statuses.items()
     ]
     header = [say.text(f"deid_measures_copies_{key}") for key in ("status", "n", "share")]
-    tags = view.copies["tags"]
     rate = view.copies["pooled_error_rate"]
     caption = say.text(
         "deid_measures_copies_caption",
         rate=UNDEFINED if rate is None else percent(rate),
-        malformed=f"{sum(n for kind, n in tags.items() if kind != 'n_tags'):,}",
-        tags=f"{tags['n_tags']:,}",
+        malformed=f"{view.copies['n_malformed']:,}",
         unaligned=f"{view.copies['n_unaligned']:,}",
     )
     st.html(blocks.simple_table(header, rows, caption=caption))

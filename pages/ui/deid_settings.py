@@ -52,11 +52,9 @@ def draw_figures(say: Words, tagger_id: str) -> None:
             draw_validation(say, tagger_id)
         return
     rows = []
-    for kind in dict.fromkeys((one.is_by_hand, one.language) for one in found):
-        own = {one.label: one for one in found if (one.is_by_hand, one.language) == kind}
-        is_by_hand, language = kind
-        how = "hand" if is_by_hand else "generated"
-        notes = say.text(f"deidentify_figures_{how}_{language}", n=own[LABELS[0]].n_notes)
+    for language in dict.fromkeys(one.language for one in found):
+        own = {one.label: one for one in found if one.language == language}
+        notes = say.text(f"deidentify_figures_hand_{language}", n=own[LABELS[0]].n_notes)
         rows += [[blocks.Cell(notes, is_number=False, n_columns=len(LABELS))], []]
         for label in LABELS:
             one = own[label]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.corpus.kept import keep_lists
+from audit.corpus.candidate_lists import keep_lists
 from audit.errors import AuditError
 from audit.models.inspect import LABEL
 from audit.training.kept import MODELS, TrainedModel, parent_of
@@ -61,7 +61,7 @@ def general_id(model: TrainedModel) -> str:
 def choose_lists(say: Words, model: TrainedModel) -> bool:
     """Choose the names and passages of the model's corpus; False where that was refused."""
     corpus = corpus_of(model)
-    if corpus is None or not corpus.is_examined:
+    if corpus is None:
         choose("names", "")  # a list of other notes would not fit
         choose("passages", "")
         return True

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from audit.errors import AuditError
 from audit.jobs.table import read_order
+from audit.pretrain import PretrainTask
 from audit.task import Question
 from audit.training.config import TrainSettings
-from audit.training.kept import PretrainTask
 from pages.ui.train_choice import Subject
 
 PRETRAIN_JOB_KIND = PretrainTask.job

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy import stats
 
-from audit.attack.generation import GeneratedShard, GenerationTask, shard_draws
+from audit.attack.generation import GeneratedShard, GenerationTask
 from tests.attack.make_documents import TABLES, by_hundreds, generate, model_of, task_of
 from tests.one_thread import one_thread
 from tests.table_model import (
@@ -45,18 +43,6 @@ def test_states_after_each_number_of_steps_have_their_exact_shares(table, is_rem
         shard = generate(model_of(TABLES[table]), task, n_documents=6000)
         exact = state_shares(TABLES[table], n_steps=n_steps, is_remasked=is_remasked)[-1]
         assert chi_square_p(state_counts(shard, task), exact) > 0.01
-
-
-def test_the_same_draws_serve_every_model():
-    task = task_of()
-    one = shard_draws(task, first=100, n_documents=150)
-    again = shard_draws(task, first=100, n_documents=150)
-    other = shard_draws(replace(task, seed=6), first=100, n_documents=150)
-    for draws, same in zip(one, again, strict=True):
-        np.testing.assert_array_equal(draws, same)
-    assert (one[1] != other[1]).all()
-    assert set(np.unique(one[0])) == {1, 3}
-    assert one[1].shape == (10, 150)
 
 
 # --- Rao-Blackwell sums ---

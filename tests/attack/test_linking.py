@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.attack.attacks import link_passages, owner_rows
+from audit.attack.attacks import link_passages
 from audit.attack.posterior import PosteriorShard
 from audit.names.candidates import Candidates, make_candidates
-from audit.notes.passages import Passage
+from audit.notes.passages import Passage, owner_rows
 
 NAMES = make_candidates(
     [("Anna", "Able"), ("Bert", "Bold"), ("Carl", "Cool"), ("花子", "山田"), ("", "Solo")]
@@ -46,29 +46,8 @@ def test_owners_are_found_by_name_or_by_row_whatever_case_and_width() -> None:
         ("anna", "ABLE"), ("Ｂｅｒｔ", "Bold"), 2, ("花子", "山田"), ("", "solo"),
         None, 5, ("Bold", "Bert"), ("Anna", "Bold"),
     ]  # fmt: skip
-    rows = owner_rows(passages_of(owners), candidates=NAMES)
+    rows = owner_rows(passages_of(owners), first=NAMES.first, last=NAMES.last)
     assert rows == [0, 1, 2, 3, 4, None, None, None, None]
-
-
-def test_ranks_by_hand() -> None:
-    log_g = [[-1.0] * 5] * 3
-    log_h = [
-        [0.5, 0.1, 0.2, 0.3, 0.4],  # the first passage is row 0's: rank 1
-        [0.5, 0.1, 0.2, 0.3, 0.4],  # row 1's: rank 5
-        [0.5, 0.1, 0.3, 0.3, 0.4],  # row 2's: two are better, one is equal: rank 3.5
-    ]
-    found = link([0, ("Bert", "Bold"), 2], log_h, log_g, [4, 1, 3])
-    assert (found["n_passages"], found["n_names"]) == (3, 5)
-    assert found["chance"] == {"top_1": 1 / 5, "top_5": 1.0, "median_rank": 3.0}
-    for way in ("hospital_against_general", "hospital_alone"):
-        assert found[way] == {"top_1": 1 / 3, "top_5": 1.0, "median_rank": 3.5}
-    # M_general cannot tell: everybody's rank is the middle one.
-    assert found["general_alone"] == {"top_1": 0.0, "top_5": 1.0, "median_rank": 3.0}
-    assert found["rank_by_passage"] == [
-        {"passage_id": "id0", "name_id": 0, "rank": 1.0},
-        {"passage_id": "id1", "name_id": 1, "rank": 5.0},
-        {"passage_id": "id2", "name_id": 2, "rank": 3.5},
-    ]
 
 
 def test_passages_without_owner_or_draw_and_owners_without_score_are_left_out() -> None:
@@ -76,7 +55,7 @@ def test_passages_without_owner_or_draw_and_owners_without_score_are_left_out() 
     found = link([0, None, 2, 1, 0], log, log * 0.5, [2, 2, 0, 2, 1])
     assert [one["passage_id"] for one in found["rank_by_passage"]] == ["id0", "id4"]
     assert (found["n_passages"], found["n_names"]) == (2, 4)  # names that can be scored
-    assert found["chance"]["top_1"] == 1 / 4
+    assert found["chance"] == {"top_1": 1 / 4, "top_5": 1.0, "median_rank": 2.5}
 
 
 tables = st.lists(
@@ -112,8 +91,11 @@ def test_ranks_equal_a_loop(log_h: list[list[float]], data: st.DataObject) -> No
             share = sum(rank <= n_top for rank in expected) / len(expected)
             assert found[way][f"top_{n_top}"] == pytest.approx(share)
         assert found[way]["median_rank"] == statistics.median(expected)
-    by_passage = [one["rank"] for one in found["rank_by_passage"]]
-    assert by_passage == ranks["hospital_against_general"]
+    linked = [p for p, owner in enumerate(owners) if owner is not None and n_drawn[p]]
+    assert found["rank_by_passage"] == [
+        {"passage_id": f"id{p}", "name_id": owners[p], "rank": rank}
+        for p, rank in zip(linked, ranks["hospital_against_general"], strict=True)
+    ]
 
 
 def test_passages_of_planted_names_are_not_linked() -> None:

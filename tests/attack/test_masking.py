@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +14,11 @@ import pytest
 from audit.attack.attacks import with_reference
 from audit.attack.posterior import draw_inputs
 from audit.attack.question import AuditRequest, PosteriorSettings
-from audit.errors import AuditError
 from audit.models.load import load_pair
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.pools import us_pool
-from audit.names.spelling import piece_counter
 from audit.notes.passages import Passages, read_passages
-from audit.report.report import AuditReport, kept_inspection
+from audit.report.report import AuditReport
 from audit.run import run_audit
 from cache.store import Store
 from tests.models.make_models import WORDS, make_bert
@@ -250,38 +246,6 @@ def test_a_name_with_too_few_comparable_controls_has_a_score_and_is_not_judged(
     assert any(note.startswith(said) for note in report.notes)
 
 
-REFUSED = "M_general and M_hospital are the same model: nothing is compared, so nothing is judged."
-
-
-def test_one_model_twice_is_refused_before_anything_is_read(
-    folders: dict[str, Path], store: Store, tmp_path: Path
-) -> None:
-    moved = shutil.copytree(folders["general"], tmp_path / "the same elsewhere")
-    for hospital in (folders["general"], moved):
-        twice = {"hospital": hospital, "general": folders["general"]}
-        with pytest.raises(AuditError, match="are the same model") as refused:
-            run_audit(request_of(twice), store=store, progress=pytest.fail)
-        assert refused.value.where == "models"
-        assert REFUSED in str(refused.value)
-        assert "before and the model after training" in str(refused.value)
-
-
-def test_without_truth_there_are_p_and_q_and_no_confusion_table(
-    report: AuditReport, folders: dict[str, Path], store: Store
-) -> None:
-    nothing, n = (None,) * len(LISTED), len(LISTED)
-    names = replace(LISTED, is_member=nothing, control_kind=("",) * n, n_mentions=nothing)
-    found = run_audit(request_of(folders, candidates=names), store=store)
-    assert (found.measures.strata, list(found.curve), list(found.mentions)) == ({}, [], [])
-    assert set(found.names["is_member"]) == {None}
-    assert "null_check" not in found.details
-    for column in ("p_value", "q_value"):
-        assert np.isfinite(np.delete(numbers(found, column), [12, 13])).all()
-    # Truth plays no part in what the models say of a name.
-    for column in ("hospital_posterior", "log_ratio", "chain_log_ratio"):
-        np.testing.assert_array_equal(numbers(found, column), numbers(report, column))
-
-
 # --- little to go on: one passage, no name to be spelled, names of one part ---
 
 
@@ -309,46 +273,3 @@ def test_a_list_of_which_no_name_can_be_spelled_has_no_scores(
     assert np.isnan(numbers(found, "score")).all()
     assert found.names["decision"] == ["not scored"] * 2
     assert "2 of 2 names could not be scored." in found.notes
-    assert found.verdict.state == "not_enough_evidence"
-
-
-def test_names_of_one_part_are_ranked_among_controls_of_one_part(tmp_path: Path) -> None:
-    firsts, lasts = us_pool().first[:60], us_pool().last
-    whole, split = lasts[:30], [last for last in lasts[30:] if len(last) > 5][:300]
-    stems = [piece for last in split for piece in (last[:4].lower(), f"##{last[4:].lower()}")]
-    words = tuple(dict.fromkeys([*WORDS, *map(str.lower, (*firsts, *whole)), *stems]))
-    folders = {
-        who: make_bert(tmp_path / who, seed=s, words=words)
-        for s, who in enumerate(("hospital", "general"))
-    }
-    pair = load_pair(folders["general"], folders["hospital"])
-    count = piece_counter(pair.general.tokenizer)
-    alone = next(last for last in split if count("last", last) == 2)
-    # Two pieces all of them, in two parts or in one.
-    names = make_candidates([(firsts[0], whole[0]), ("", alone), (firsts[1], whole[1])])
-    asked = request_of(
-        folders, candidates=names, n_inputs=20, n_chain_inputs=0,
-        passages=passages_of({"text": "the [NAME] was seen."}, {"text": "[NAME] was in pain."}),
-    )  # fmt: skip
-    with Store(tmp_path / "store") as store:
-        found = run_audit(asked, store=store)
-        inspection = kept_inspection(found.digest, store=store)
-    assert inspection is not None
-    assert found.names["n_pieces"] == [2, 2, 2]
-    assert found.names["is_unmatched"] == [False] * 3
-    drawn = with_reference(asked, pair, pool=us_pool()).rows(
-        range(3, 3 + len(inspection.reference_score))
-    )
-    is_alone = np.array([not first for first in drawn.first])
-    tested = {part.lower() for part in (*names.first, *names.last)}
-    assert {last.lower() for last in drawn.last}.isdisjoint(tested)
-    assert set(inspection.reference_n_pieces.tolist()) == {2}
-    assert is_alone.sum() >= 200
-    assert (~is_alone).sum() > is_alone.sum()
-    for row, group in ((0, ~is_alone), (1, is_alone), (2, ~is_alone)):
-        controls = inspection.reference_score[group]
-        n_above = int((controls >= numbers(found, "score")[row]).sum())
-        p = (1 + n_above) / (1 + len(controls))
-        stated = numbers(found, "p_value")[row]
-        # Where a part does not lie beyond the controls' parts its own p, above 0.05, is the larger.
-        assert stated == pytest.approx(p) or stated > max(p, 0.05)

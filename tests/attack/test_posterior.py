@@ -16,7 +16,7 @@ import torch
 from scipy import stats
 
 from audit.attack.posterior import PosteriorShard, chain_shard, draw_inputs, posterior_shard
-from audit.attack.prompts import PosteriorTask, Template, layouts
+from audit.attack.prompts import PosteriorTask
 from audit.models.load import load_model
 from audit.notes.passages import Passage
 from tests.attack.make_posterior import NAMES, PASSAGES, RIGHT, plain_pieces, table_task, task_of
@@ -126,20 +126,6 @@ def test_evidence_of_every_part_and_name_equals_the_slow_reference(
     assert n_shared >= 2 or kind != "shared parts"  # some of it was read once for several names
 
 
-def test_reference_controls_have_evidence_of_their_parts_and_not_of_their_whole(
-    tmp_path: Path,
-) -> None:
-    folder = make_bert(tmp_path / "m")
-    every = task_of(folder, is_dropout_on=False, micro_batch=5)
-    fewer = task_of(folder, is_dropout_on=False, micro_batch=5, n_listed=3)
-    for kind in SHARDS:
-        some, whole = (run(folder, task, 42, kind=kind) for task in (fewer, every))
-        assert some.sum_p.shape == (41, 3) and some.passage_sum_log_p.shape == (len(PASSAGES), 3)
-        np.testing.assert_allclose(some.sum_p, whole.sum_p[:, :3], rtol=1e-6)
-        n = some.sum_log_p.shape[1]
-        np.testing.assert_allclose(some.sum_log_p, whole.sum_log_p[:, :n], rtol=1e-6)
-
-
 # --- a table in which the two parts depend on each other ---
 
 TABLE = TableModel(compatible_table(), slots=(1, 2))
@@ -169,31 +155,6 @@ def test_a_name_unknown_in_one_kind_of_passage_is_nan_even_if_that_kind_is_not_d
         assert np.isnan(table).tolist() == [[False, True]] * len(table)
 
 
-def test_names_of_equal_total_share_a_layout_only_where_nothing_stands_between() -> None:
-    n = np.array([[1, 2], [2, 1], [3, 0], [1, 1], [1, 2]])
-    ids = np.full((5, 2, 3), -1)
-    for row in range(5):
-        for k in (0, 1):
-            ids[row, k, : n[row, k]] = 10 * row + 5 * k + np.arange(n[row, k])
-    pieces = replace(plain_pieces(ids), is_known=np.array([True, True, True, True, False]))
-
-    def task_between(between: tuple[int, ...]) -> PosteriorTask:
-        return table_task(ids, pieces=(pieces,), templates=(Template((2,), between, (3,)),))
-
-    grouped = [{g.n_pieces: g.listed.tolist() for g in layouts(task_between(between), 0)}
-               for between in ((), (9,))]  # fmt: skip
-    assert grouped[0] == {(2, 0): [3], (3, 0): [0, 1, 2]}
-    assert grouped[1] == {(1, 1): [3], (1, 2): [0], (2, 1): [1], (3, 0): [2]}
-    three = layouts(task_between(()), 0)[1]
-    # Each part's pieces, read from the mask where it begins.
-    spelled: dict[int, tuple[int, list[int]]] = {}
-    for place, mask, piece in three.reads.T.tolist():
-        spelled.setdefault(place, (mask, []))[1].append(piece)
-    assert [[spelled.get(int(k)) for k in pair] for pair in three.pairs] == [
-        [(0, [0]), (1, [5, 6])], [(0, [10, 11]), (2, [15])], [(0, [20, 21, 22]), None],
-    ]  # fmt: skip
-
-
 # --- dropout, shards, progress ---
 
 
@@ -201,18 +162,6 @@ def test_names_of_equal_total_share_a_layout_only_where_nothing_stands_between()
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT with much dropout, so that what it does is seen."""
     return make_bert(tmp_path_factory.mktemp("model") / "m", seed=1, dropout=0.3, scale=0.3)
-
-
-def test_the_model_is_left_in_evaluation_mode_even_when_stopped(folder: Path) -> None:
-    model = load_model(folder).model
-
-    def stop(_: int) -> None:
-        assert model.training
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(model, task_of(folder), 50, tick=stop)
-    assert not model.training
 
 
 @pytest.mark.parametrize("kind", SHARDS)

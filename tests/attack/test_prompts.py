@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.attack.prompts import Template, kinds_of, part_columns, passage_kind, passage_templates
+from audit.attack.prompts import kinds_of, part_columns, passage_kind, passage_templates
 from audit.errors import AuditError
 from audit.models.load import load_model
 from audit.names.candidates import make_candidates
 from audit.names.spelling import (
-    NO_PART,
     UNSPELLABLE,
     PassageKind,
     part_pieces,
@@ -54,46 +53,37 @@ def columns_of(tokenizer: Any, names: Any, *kinds: PassageKind) -> Any:
     return part_columns(pieces, has_between=between).tolist()
 
 
-def test_parts_at_the_same_masks_share_a_column_and_no_others(bert: Any) -> None:
-    names = [
-        ("john", "smith"), ("john", "jones"), ("mary", "smith"),
-        ("john", "jonesson"),  # two pieces: john stands before more masks
-        ("anna", "Smith"), ("smith", "john"), ("zoe", "smith"), ("", "smith"), ("mary", ""),
-        ("johns", "smith"),  # smith stands behind two masks
-        ("smiths", "jones"), ("johns", "jones"),
-    ]  # fmt: skip
-    john, smith, jones, mary = 0, 1, 2, 3
-    assert columns_of(bert, names, FULL) == [
-        [john, smith], [john, jones], [mary, smith], [4, 5], [6, smith],
-        [7, 8],  # a first name of the same letters is another part
-        [NO_PART, NO_PART], [NO_PART, 9], [10, NO_PART], [11, 12], [13, 14], [11, 14],
-    ]  # fmt: skip
+LAST_ONLY = PassageKind(("last",), "", " ")
+FIRST_LAST = PassageKind(("first", "last"), " ", " ")
+OF_TWO_PIECES = "anna jonesson", "johns smith", "johns mary", "anna smiths"
 
 
-def test_what_stands_between_parts_tells_masks_apart(bert: Any) -> None:
-    # Totals are equal, numbers of pieces of each part are not.
-    names = [("anna", "jonesson"), ("johns", "smith"), ("johns", "mary"), ("anna", "smiths")]
-    first_last = PassageKind(("first", "last"), " ", " ")
-    assert columns_of(bert, names, first_last) == [[0, 1], [2, 3], [2, 4], [0, 5]]
-    # anna is at the third mask of "jonesson, anna" and of "smiths, anna".
-    assert columns_of(bert, names, LAST_FIRST) == [[0, 1], [2, 3], [2, 4], [0, 5]]
-    # Of one total where nothing stands between; with a comma names of 1 + 3 pieces are apart.
-    more = [("mary", "smith-jones"), ("johns", "smiths"), ("mary", "smiths")]
-    shared = columns_of(bert, [*more, ("mary", "jones-smith")], first_last)
-    assert shared == [[0, 1], [2, 3], [4, 5], [0, 6]]
-
-
-def test_a_column_is_shared_only_if_every_kind_of_passage_reads_it_alike(bert: Any) -> None:
-    names = [("john", "smith"), ("john", "jones"), ("anna", "smith")]
-    assert columns_of(bert, names, FULL) == columns_of(bert, names, FULL, LAST_FIRST)
-    two_pieces = [("john", "jonesson"), ("john", "smiths"), ("mary", "jonesson")]
-    only_last = PassageKind(("last",), "", " ")
-    assert columns_of(bert, two_pieces, only_last) == [[-1, 0], [-1, 1], [-1, 0]]
-    assert columns_of(bert, two_pieces, FULL, only_last) == [[0, 1], [0, 2], [3, 1]]
-    # smith alone is one reading, smith behind one or two masks two others.
-    behind = [("john", "smith"), ("johns", "smith"), ("", "smith")]
-    assert columns_of(bert, behind, only_last) == [[-1, 0]] * 3
-    assert columns_of(bert, behind, only_last, FULL) == [[0, 1], [2, 3], [-1, 4]]
+@pytest.mark.parametrize(
+    ("kinds", "columns_by_name"),
+    [
+        # john before one mask, and before two; a first name of a last name's letters.
+        ([FULL], {"john smith": [0, 1], "john jones": [0, 2], "mary smith": [3, 1],
+                  "john jonesson": [4, 5], "smith john": [6, 7], "zoe smith": [-1, -1],
+                  " smith": [-1, 8], "mary ": [9, -1], "johns smith": [10, 11],
+                  "johns jones": [10, 12]}),
+        # The numbers of pieces of each part differ, their totals are equal.
+        ([FIRST_LAST], dict(zip(OF_TWO_PIECES, ([0, 1], [2, 3], [2, 4], [0, 5]), strict=True))),
+        ([LAST_FIRST], dict(zip(OF_TWO_PIECES, ([0, 1], [2, 3], [2, 4], [0, 5]), strict=True))),
+        ([FIRST_LAST], {"mary smith-jones": [0, 1], "johns smiths": [2, 3], "mary smiths": [4, 5],
+                        "mary jones-smith": [0, 6]}),
+        # A column is shared only if every kind of passage reads it alike.
+        ([FULL, LAST_FIRST], {"john smith": [0, 1], "john jones": [0, 2], "anna smith": [3, 1]}),
+        ([LAST_ONLY], {"john smith": [-1, 0], "johns smith": [-1, 0], " smith": [-1, 0]}),
+        ([LAST_ONLY, FULL], {"john smith": [0, 1], "johns smith": [2, 3], " smith": [-1, 4]}),
+        ([FULL, LAST_ONLY], {"john jonesson": [0, 1], "john smiths": [0, 2],
+                             "mary jonesson": [3, 1]}),
+    ],
+)  # fmt: skip
+def test_parts_that_are_read_at_the_same_masks_share_a_column_and_no_others(
+    bert: Any, kinds: list[PassageKind], columns_by_name: dict[str, list[int]]
+) -> None:
+    names = [tuple(name.split(" ")) for name in columns_by_name]
+    assert columns_of(bert, names, *kinds) == list(columns_by_name.values())
 
 
 def test_pieces_are_counted_and_what_cannot_be_spelled_is_beyond_any_count(
@@ -131,25 +121,6 @@ def test_kinds_tell_apart_what_decides_pieces_and_masks() -> None:
 
 
 # Templates
-
-
-@settings(deadline=None)
-@given(
-    st.lists(st.integers(10, 99), min_size=1, max_size=6),
-    st.lists(st.integers(10, 99), max_size=3),
-    st.lists(st.integers(10, 99), min_size=1, max_size=6),
-    st.integers(1, 4),
-    st.integers(0, 4),
-)
-def test_positions_are_exactly_those_of_the_masks(
-    left: list[int], between: list[int], right: list[int], first: int, second: int
-) -> None:
-    template = Template(tuple(left), tuple(between), tuple(right))
-    ids, positions = template.ids((first, second), mask=4)
-    assert positions == [place for place, token in enumerate(ids) if token == 4]
-    assert len(positions) == first + second
-    shown = between if second else []
-    assert [token for token in ids if token != 4] == [*left, *shown, *right]
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "japanese"])

@@ -14,7 +14,6 @@ from scipy.stats import norm
 
 from audit.attack.verdict import (
     Ranked,
-    equal_models_record,
     give_verdict,
     is_ill_matched,
     is_leak,
@@ -189,13 +188,6 @@ def test_what_would_be_enough_is_said() -> None:
     assert found["n_enough"] == 220
     assert all("220" in text for text in found["what_now"].values())
     assert verdict_of(smallest=0.59)["n_enough"] is None
-
-
-def test_a_model_compared_with_itself_is_not_judged() -> None:
-    record = equal_models_record()
-    assert (record["state"], record["reasons"]) == ("not_compared", ["equal_models"])
-    assert record["english"] == "Nothing was compared: both models are the same."
-    assert record["auc"] == record["general_auc"] == {"value": None, "low": None, "high": None}
 
 
 bounds = st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)).map(sorted)

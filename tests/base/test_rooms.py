@@ -22,7 +22,7 @@ ORDER = (
     {"names"},
     {"corpus"},
     {"training"},
-    {"attack", "deid"},
+    {"attack", "deid", "pretrain"},
     {"report"},
     {"run"},
     {"demo"},

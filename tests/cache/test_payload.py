@@ -90,49 +90,32 @@ def test_arrays_survive_and_numpy_reads_the_same(arrays):
             assert back[name].dtype == array.dtype.newbyteorder("<")
             np.testing.assert_array_equal(back[name], array)
             np.testing.assert_array_equal(back[name], second[name])
+            back[name].fill(0)  # what was read can be written to
 
 
-def npy_archive(array: bytes, *, meta: str = "{}") -> bytes:
+def archive_of(array: bytes) -> bytes:
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as zipped:
-        zipped.writestr("meta.json", meta)
+        zipped.writestr("meta.json", "{}")
         zipped.writestr("a.npy", array)
     return archive.getvalue()
-
-
-def npy(array: Any) -> bytes:
-    out = io.BytesIO()
-    np.lib.format.write_array(out, array)
-    return out.getvalue()
-
-
-def test_arrays_of_every_number_of_dimensions_are_read_and_can_be_written_to():
-    for n_dimensions in range(33):
-        array = np.arange(7, 9, dtype="<i2")[: 2 if n_dimensions else 1]
-        array = array.reshape((2, *[1] * (n_dimensions - 1))[:n_dimensions])
-        back = decode(npy_archive(npy(array))).arrays["a"]
-        np.testing.assert_array_equal(back, array)
-        back[...] = 1
-    fortran = np.asfortranarray(np.arange(6.0).reshape(2, 3))
-    np.testing.assert_array_equal(decode(npy_archive(npy(fortran))).arrays["a"], fortran)
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        (b"<f8", b"<f3"), (b"<f8", b"|O8"),
-        (b"<f8", b"<M8"), (b"(2, 3)", b"(2, 4)"), (b"(2, 3)", b"(-2,-3)"),
-        (b"(2, 3), ", b"(9, 9, 9"), (b"NUMPY\x01", b"NUMPY\x02"), (b"False", b"Wrong"),
-        (b"v\x00{", b"\x00\x00{"), (b"v\x00{", b"w\x00{"), (b"v\x00{", b"v\xff{"),
+        (b"<f8", b"<f3"), (b"<f8", b"|O8"), (b"<f8", b"<M8"), (b"(2, 3)", b"(2, 4)"),
+        (b"(2, 3)", b"(-2,-3)"), (b"NUMPY\x01", b"NUMPY\x02"), (b"False", b"True "),
     ],
 )  # fmt: skip
 def test_an_array_with_another_header_is_refused(old, new):
-    data = npy(np.arange(6.0).reshape(2, 3))
-    assert old in data
-    with pytest.raises(CorruptValueError):
-        decode(npy_archive(data.replace(old, new, 1)))
-    with pytest.raises(CorruptValueError):
-        decode(npy_archive(data[:-1]))
+    data = io.BytesIO()
+    np.lib.format.write_array(data, np.arange(6.0).reshape(2, 3))
+    whole = data.getvalue()
+    assert decode(archive_of(whole)).arrays["a"].shape == (2, 3)
+    for bad in (whole.replace(old, new, 1), whole[:-1]):
+        with pytest.raises(CorruptValueError):
+            decode(archive_of(bad))
 
 
 def test_threads_read_arrays_at_once():
@@ -176,12 +159,6 @@ def test_equal_content_gives_equal_bytes(monkeypatch):
 def test_arrays_that_need_pickle_or_records_are_refused(array):
     with pytest.raises(TypeError, match="pickle"):
         encode(arrays={"a": array}, meta={})
-
-
-@pytest.mark.parametrize("number", [[], 10**400, "many", {}])
-def test_a_number_that_is_none_is_refused(number):
-    with pytest.raises(CorruptValueError):
-        decode(npy_archive(npy(np.zeros(1)), meta=json.dumps({"n": {"$float": number}})))
 
 
 @QUICK

@@ -7,7 +7,6 @@ import os
 import shutil
 import stat
 
-import numpy as np
 import pytest
 
 from cache.store import Store, StoreError
@@ -75,12 +74,6 @@ def test_only_the_owner_can_open_anything(tmp_path):
     assert any(path.parent.name == "quarantine" for path in modes)
     for path, mode in modes.items():
         assert mode == (0o700 if path.is_dir() else 0o600), path.name
-
-
-def test_a_hundred_megabytes_come_back(store):
-    large = np.arange(12_500_000)
-    store.put("shard/large", arrays={"a": large}, meta={})
-    assert np.array_equal(store.get("shard/large").arrays["a"], large)
 
 
 def test_a_file_in_the_place_of_the_directory_is_said_in_words(store):

@@ -69,38 +69,6 @@ def test_a_killed_writer_costs_nothing_but_the_value_in_flight(tmp_path, quick_d
     assert len(set(n_found)) > 3  # the kills came at different moments
 
 
-# The file-size limit makes real writes fail, in SQLite too, at a place that nobody chose.
-LIMITED = """
-import resource, sys
-from pathlib import Path
-from tests.cache.make_values import do_not_wait_for_the_disk, is_right, put
-from cache.store import Store, StoreError
-with Store(Path(sys.argv[1])) as store:
-    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
-    n_put = 0
-    try:
-        for n in range(200):
-            put(store, n if n % 10 != 3 else n + 1)
-            n_put += 1
-    except StoreError as error:
-        print(type(error.__cause__).__name__)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    assert n_put < 200
-    assert all(is_right(store, n) for n in range(n_put) if n % 10 != 3)
-    put(store, 199)
-    assert is_right(store, 199)
-    assert store.n_corrupt == 0
-"""
-
-
-def test_an_index_that_cannot_grow_is_not_taken_for_damaged(tmp_path):
-    done = started(LIMITED, tmp_path / "results")
-    said, error = done.communicate()
-    assert done.returncode == 0, error
-    assert said.strip() in ("OperationalError", "Timeout")
-
-
 N_KEYS = 40
 # A job: it opens the store, keeps some values, and closes it.
 JOB = """

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from audit.corpus.candidate_lists import read_candidates
 from audit.corpus.examine import read_examination
 from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.corpus.other_names import write_other_names
@@ -23,6 +22,7 @@ from audit.corpus.truth import read_listed
 from audit.errors import AuditCancelled, AuditError
 from audit.home import DEMO_HOSPITAL, HOME_VARIABLE
 from audit.names.candidates import Candidates
+from audit.names.files import read_names
 from audit.notes.passages import read_passages
 from audit.notes.placeholders import find_placeholders
 from audit.progress import Progress
@@ -57,8 +57,11 @@ def notes(tmp_path: Path) -> Path:
     return dummy_notes(tmp_path)
 
 
-def names_of(corpus: KeptCorpus, *lists: str) -> Candidates:
-    return read_candidates((corpus.path / "candidates.csv").read_bytes(), lists=lists)
+def names_of(corpus: KeptCorpus, *wanted: str) -> Candidates:
+    """Return the names of some roles and kinds of controls."""
+    names = read_names((corpus.path / "candidates.csv").read_bytes()).candidates
+    whose = enumerate(zip(names.role, names.control_kind, strict=True))
+    return names.rows([row for row, one in whose if {*one} & {*wanted}])
 
 
 def full_names(names: Candidates) -> list[str]:
@@ -237,7 +240,7 @@ def test_identified_notes_with_a_register(tmp_path: Path) -> None:
     # The second note is in capitals; patient 3 is named, but nowhere beside an age.
     assert full_names(members) == ["Anna Sandoval", "Boris Youngblood"]
     assert (found.mention_table, members.sex) == (((2, 1), (1, 1)), ("F", "M"))
-    assert (found.n_patients, found.n_named_patients) == (4, 2)
+    assert found.n_patients == 4
     assert set(lines(corpus.path / "public.jsonl")[0]) == {"row", "category", "text"}
     public = " ".join(texts(corpus, "public").values())
     assert not re.search("anna|sandoval|youngblood|overton", public, re.I)

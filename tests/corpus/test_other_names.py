@@ -14,7 +14,7 @@ from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
 from audit.names.people import person_of
 from audit.names.pools import japanese_pool
-from tests.corpus.make_notes import dummy_notes, lines, made, register_files
+from tests.corpus.make_notes import dummy_notes, lines, made
 
 
 @pytest.fixture(autouse=True)
@@ -90,24 +90,7 @@ def test_a_stop_or_files_that_do_not_belong_together_leave_nothing(tmp_path: Pat
     truth.write_bytes(truth.read_bytes().replace(b'"row": 5', b'"row": 4', 1))
     with pytest.raises(AuditError, match="do not belong together"):
         write_other_names(corpus, seed=1)
+    truth.write_bytes(truth.read_bytes().replace(b'"inserted"', b'"mentions"'))
+    with pytest.raises(AuditError, match="A file of the corpus cannot be read"):
+        write_other_names(corpus, seed=1)
     assert sorted(path.name for path in corpus.path.iterdir()) == before
-
-
-def test_a_corpus_of_the_older_form_is_read(tmp_path: Path) -> None:
-    notes, register = register_files(tmp_path)
-    corpus = made(tmp_path / "c", notes, register_file=register, canary_counts=(1,), n_canaries=1)
-    new = texts(write_other_names(corpus, seed=1))
-    path, older = corpus.path / "truth.jsonl", ""
-    for record in lines(path):
-        mentions = [
-            {"start": p["start"], "stop": p["stop"], "public_start": p["source_start"],
-             "public_stop": p["source_stop"], "form": p["category"], "kind": p["kind"],
-             "mention": p["group"], "is_own": p["identity"] == record["patient"],
-             "patient_ids": [p["identity"].removeprefix("patient:")]}
-            for p in record["inserted"]
-        ]  # fmt: skip
-        patient = record["patient"].removeprefix("patient:")
-        plain = {"row": record["row"], "patient_id": patient, "mentions": mentions[::-1]}
-        older += f"{plain}\n".replace("'", '"').replace("True", "true").replace("False", "false")
-    path.write_text(older)
-    assert texts(write_other_names(corpus, seed=1)) == new

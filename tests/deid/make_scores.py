@@ -56,17 +56,18 @@ def predicted_notes(
     return tuple(found)
 
 
+def given_as(notes: Sequence[TaggedDocument]) -> Source:
+    """Keep notes as an upload is kept."""
+    return Source(kind="given", ref=keep_notes(notes).digest)
+
+
 def make_score(
-    golds: Sequence[TaggedDocument], predicted: Sequence[TaggedDocument], **settings: object
+    golds: Sequence[TaggedDocument], predicted: Sequence[TaggedDocument] | Source, **settings: Any
 ) -> str:
     """Keep a score of these notes as a job does, and return its identifier."""
-    order = ScoreTask(
-        gold=Source(kind="given", ref=keep_notes(golds).digest),
-        predicted=Source(kind="given", ref=keep_notes(predicted).digest),
-        n_replicates=100,
-        **settings,  # type: ignore[arg-type]
-    )
-    (score_id,) = ScoreTask.ordered(order.question().order).run(quiet())
+    said = predicted if isinstance(predicted, Source) else given_as(predicted)
+    asked = {"gold": given_as(golds), "predicted": said, "n_replicates": 100, **settings}
+    (score_id,) = ScoreTask.ordered(ScoreTask(**asked).question().order).run(quiet())
     return score_id
 
 

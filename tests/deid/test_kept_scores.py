@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from audit.deid import scoring
 from audit.deid.cases import SAME, readable_of
 from audit.deid.copies import CopyReading, Piece, read_pieces
-from audit.deid.given import keep_notes, keep_outputs
+from audit.deid.given import keep_outputs
 from audit.deid.matching import ANY, MISSED, SPURIOUS, match
 from audit.deid.metrics import compare
 from audit.deid.rules import RuleTagger
@@ -30,16 +30,13 @@ from audit.task import SHORT, Contact
 from tests.deid.make_scores import (
     content_of,
     files_of,
+    given_as,
     gold_notes,
     kept_cases,
     make_score,
     predicted_notes,
     quiet,
 )
-
-
-def given_as(notes: Sequence[TaggedDocument]) -> Source:
-    return Source(kind="given", ref=keep_notes(notes).digest)
 
 
 def order(golds: Sequence[TaggedDocument], **more: object) -> ScoreTask:
@@ -177,23 +174,29 @@ def test_labels_are_mapped_and_unknown_ones_are_told() -> None:
     assert found["unknown_labels"] == ["PATIENT"] and found["n_left_out"] == 12
 
 
-def n_missed(content: dict[str, Any]) -> list[int]:
-    return [content[key]["criteria"]["strict"]["together"]["n_missed"]
-            for key in ("summary", "verbatim")]  # fmt: skip
+def errors(content: dict[str, Any]) -> list[tuple[int, int]]:
+    """Return what was missed and spurious in all copies, and in exact ones."""
+    strict = (content[key]["criteria"]["strict"]["together"] for key in ("summary", "verbatim"))
+    return [(one["n_missed"], one["n_spurious"]) for one in strict]
+
+
+def copies_of(golds: Sequence[TaggedDocument]) -> dict[str, str]:
+    """Return notes with their tags, in one of which a word is changed and a name made up."""
+    outputs = {note.doc_id: write_tags(note) for note in golds}
+    changed = outputs["note-1"].replace("主訴", "<識別子>鈴木</識別子>")
+    return outputs | {"note-1": changed}
 
 
 def test_copies_of_a_model_are_aligned_and_exact_ones_counted_apart() -> None:
     golds = gold_notes(6)
-    outputs = [{"doc_id": note.doc_id, "output": write_tags(note, language="ja")} for note in golds]
-    outputs[1]["output"] = outputs[1]["output"].replace("主訴", "理由")
-    outputs[5]["doc_id"] = "of no gold"
-    data = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in outputs).encode()
-    given = keep_outputs(data, what="predicted notes")
-    assert given.n_notes == 6
+    outputs = copies_of(golds)
+    outputs["of no gold"] = outputs.pop("note-5")
+    lines = (json.dumps({"doc_id": k, "output": v}) + "\n" for k, v in outputs.items())
+    given = keep_outputs("".join(lines).encode(), what="predicted notes")
     content = answered(order(golds, predicted=Source(kind="outputs", ref=given.digest)))
     assert content["copies"]["statuses"]["exact"] == 4
     assert (content["n_gold_only"], content["n_predicted_only"]) == (1, 1)
-    assert n_missed(content) == [4, 8]
+    assert errors(content) == [(4, 1), (8, 0)]
 
 
 class Copyist:
@@ -205,12 +208,9 @@ class Copyist:
         self, notes: Sequence[TaggedDocument], *, should_stop: object, on_share: object
     ) -> list[CopyReading]:
         self.n_read += len(notes)
-        golds = {note.doc_id: write_tags(note, language="ja") for note in gold_notes(6)}
-        golds["note-1"] = golds["note-1"].replace("主訴", "理由")
-        return [
-            read_pieces(note, [Piece(start=0, end=len(note.text), output=golds[note.doc_id])])
-            for note in notes
-        ]
+        outputs = copies_of(gold_notes(6))
+        return [read_pieces(note, [Piece(0, len(note.text), outputs[note.doc_id])])
+                for note in notes]  # fmt: skip
 
 
 def test_a_tagger_that_writes_copies_is_measured_in_both_ways(
@@ -224,7 +224,7 @@ def test_a_tagger_that_writes_copies_is_measured_in_both_ways(
     content = answered(task)
     assert copyist.n_read == 6
     assert content["copies"]["statuses"]["exact"] == 5 and content["copies"]["n_notes"] == 6
-    assert n_missed(content) == [0, 4]
+    assert errors(content) == [(0, 1), (4, 0)]
 
 
 def test_damaged_and_unknown_scores() -> None:

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from audit.deid.release import (
     MASK_CHAR,
-    MAX_OFFSET_DAYS,
     MODES,
     Release,
     is_placeholder,
@@ -23,7 +22,7 @@ from audit.deid.release import (
 )
 from audit.errors import AuditError
 from audit.notes.dates import era_year
-from audit.notes.spans import TYPES, Span, TaggedDocument, merged, n_overlapping, tagged
+from audit.notes.spans import TYPES, Span, TaggedDocument, tagged
 from tests.deid.unseen_notes import clinical_sentences, marked
 
 
@@ -66,12 +65,6 @@ def test_overlapping_spans_are_one_stretch_named_after_the_longest_then_by_risk(
     assert done.replacements[0].labels == ("identifier", "quasi_identifier")
     longer = tagged("1", text="abcdefgh", spans=[*spans, Span(0, 8, "phone")])
     assert Release().of(longer).text == "[PHONE]"
-
-
-def test_spans_that_stand_twice_are_counted() -> None:
-    doubled = tagged("1", text="abc", spans=[Span(1, 2, "x"), Span(1, 2, "x"), Span(0, 2, "x")])
-    assert (doubled.n_duplicates, n_overlapping(doubled.spans)) == (1, 1)
-    assert merged(doubled.spans) == ((0, 2),)
 
 
 @pytest.mark.parametrize("text", ["12 - " * 400, "1-" * 1000, "1 1-" * 500, "令和1 " * 400])
@@ -200,7 +193,7 @@ def test_intervals_order_validity_and_form_of_whole_dates_stay(
     offsets = {(FORMS[form][1](text) - day).days
                for text, (day, form) in zip(new, dates, strict=True)}  # fmt: skip
     (offset,) = offsets
-    assert offset % 7 == 0 and -MAX_OFFSET_DAYS <= offset < -300
+    assert offset % 7 == 0 and -7 * 256 <= offset < -300
     shapes = [[re.sub(r"[0-9]+|元|[A-Z][a-z]+|令和|平成|昭和|[SHR]", "x", one) for one in texts]
               for texts in (written, new)]  # fmt: skip
     assert shapes[0] == shapes[1]

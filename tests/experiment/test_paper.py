@@ -167,7 +167,8 @@ def fake_report(scenario: int, *, lift: float, digest: str) -> AuditReport:
         "role": ["patient"] * N + [""] * (len(score) - N),
         "is_member": [int(kind == "") for kind in KINDS_OF_NAMES],
         "control_kind": KINDS_OF_NAMES.tolist(), "score": score.tolist(),
-        "q_value": [0.01 if s > 3 else 0.9 for s in score],
+        "decision": ["flagged" if s > 3 else "not flagged" for s in score],
+        "is_undecided": [False] * len(score),
         "n_mentions": [*MENTIONS, *([None] * (len(score) - N))],
     }  # fmt: skip
     settings = {1: {"n_documents": 40}, 2: {"n_inputs": 300}}[scenario]

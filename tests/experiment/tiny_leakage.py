@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,18 +15,20 @@ from audit.experiment.leakage import (
     PERFECT,
     RAW,
     Arm,
-    ArmFacts,
     ArmResult,
     HospitalNotes,
     LeakageTables,
     LeakageTask,
-    Mention,
     arm_row,
     hospital_notes,
     leak_rows,
 )
 from audit.notes.spans import Span, tagged
 from audit.report.report import AuditReport
+from audit.training.config import LossPoint
+from audit.training.kept import TrainedModel, TrainingFacts
+
+TRAINED = TrainingFacts.model_construct(n_steps=10, n_train_tokens=100)
 
 
 @cache
@@ -47,8 +50,7 @@ def tiny_notes() -> HospitalNotes:
         tagged(f"N{i}", text=text, spans=own, patient_id=f"P{owner}")
         for i, (text, own, owner) in enumerate(zip(texts, spans, owners, strict=True))
     )
-    mentions = tuple(Mention(i, spans[i][0], owner) for i, owner in enumerate(owners))
-    return HospitalNotes("en", documents, mentions)
+    return HospitalNotes("en", documents)
 
 
 def result(arm: Arm, *, is_exposed: Sequence[bool], scores: Sequence[float]) -> ArmResult:
@@ -68,9 +70,10 @@ def result(arm: Arm, *, is_exposed: Sequence[bool], scores: Sequence[float]) -> 
         curve=(), mentions=(), details={}, notes=(), made={},
     )  # fmt: skip
     counts = {"identifier": (n, n - sum(is_exposed), 0, 0), "quasi_identifier": (3, 2, 30, 20)}
+    points = tuple(LossPoint(step=step, loss=loss, seconds=0) for step, loss in ((5, 2), (10, 1)))
     row = arm_row(
         arm, is_exposed=np.array(is_exposed), found=CoverageCounts(counts, 100, 30, 10),
-        facts=ArmFacts(title="", n_steps=10, n_tokens=100, loss=1.5),
+        trained=TrainedModel(Path(), TRAINED, points, True, ()),
     )  # fmt: skip
     return ArmResult(row, np.array(is_exposed), report)
 

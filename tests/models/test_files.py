@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -66,12 +64,13 @@ def test_expected_tensors_are_those_of_transformers(architecture, n_layers, voca
     assert expected_shapes(config) == found
 
 
-_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
-    | st.sampled_from(["gelu", "absolute", "a/b"]),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=4), inner),
-    max_leaves=4,
-)  # fmt: skip
+_values = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.sampled_from(["gelu", "absolute", "a/b", [], {}])
+)
 
 
 @given(
@@ -123,10 +122,8 @@ def test_a_snapshot_of_a_hub_cache_may_link_into_its_own_blobs(good, tmp_path):
 
 
 def test_what_is_no_folder_is_refused(tmp_path):
-    (tmp_path / "file").write_text("x")
-    for name, said in (("gone", "cannot be read"), ("file", "Not a directory")):
-        with pytest.raises(AuditError, match=said):
-            inspect_model(tmp_path / name)
+    with pytest.raises(AuditError, match=r"gone: It cannot be read \(No such file"):
+        inspect_model(tmp_path / "gone")
 
 
 def test_the_digest_follows_what_determines_the_model_and_nothing_else(copy):
@@ -153,14 +150,6 @@ def test_the_digest_follows_what_determines_the_model_and_nothing_else(copy):
     assert len(digests) == 1 + len(changes)
 
 
-def test_every_cut_of_the_weights_is_noticed(copy):
-    data = (copy / WEIGHTS).read_bytes()
-    for n_bytes in (0, 5, 8, 300, len(data) // 2, len(data) - 1):
-        (copy / WEIGHTS).write_bytes(data[:n_bytes])
-        with pytest.raises(AuditError, match="not a whole safetensors file"):
-            inspect_model(copy)
-
-
 def test_the_digest_stays_what_it_was_in_kept_results(tmp_path):
     config = {"model_type": "bert", "vocab_size": 5, "hidden_size": 2, "num_hidden_layers": 1,
               "num_attention_heads": 1, "intermediate_size": 2,
@@ -171,19 +160,3 @@ def test_the_digest_stays_what_it_was_in_kept_results(tmp_path):
     assert model_digest(tmp_path) == (
         "0bc3a589df54ccfd21a0143edff19efa275a892146944dd5a4c3249995460183"
     )
-
-
-def test_inspection_needs_neither_torch_nor_transformers(good):
-    script = (
-        "import sys, pathlib\n"
-        "for name in ('torch', 'transformers', 'tokenizers'):\n"
-        "    sys.modules[name] = None\n"
-        "import audit.models.registry\n"
-        "from audit.models.inspect import inspect_model\n"
-        "print(inspect_model(pathlib.Path(sys.argv[1])).config.architecture)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(good)], capture_output=True, text=True, check=False,
-        cwd=Path(__file__).parents[2],
-    )  # fmt: skip
-    assert done.stdout.strip() == "bert", done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -95,26 +94,20 @@ def test_logits_and_tokens_equal_those_of_transformers(kind, tmp_path):
     assert loaded.config.architecture == ("bert" if kind == "japanese" else kind)
     assert loaded.digest == model_digest(folder)
     assert not loaded.model.training
-    if kind == "japanese":
-        return
     ids = torch.full((1, 65), loaded.tokenizer.mask_token_id)
     assert loaded.model(input_ids=ids[:, :64]).logits.shape[:2] == (1, 64)
     with pytest.raises((IndexError, RuntimeError)):
         loaded.model(input_ids=ids)
 
 
-def test_a_checkpoint_of_pretraining_is_loaded(copy):
-    config = transformers.BertConfig.from_pretrained(copy)
-    model = transformers.BertForPreTraining(config).eval()
+def test_checkpoints_of_pretraining_and_their_old_names_are_understood(copy):
+    model = transformers.BertForPreTraining(transformers.BertConfig.from_pretrained(copy)).eval()
     model.save_pretrained(copy)
     loaded = load_model(copy)
-    tokens = loaded.tokenizer(SENTENCES[0], return_tensors="pt")
+    before = own_logits(loaded)
     with torch.inference_mode():
-        assert torch.equal(own_logits(loaded), model(**tokens).prediction_logits)
-
-
-def test_names_of_old_checkpoints_are_understood(copy):
-    before = own_logits(load_model(copy))
+        said = model(**loaded.tokenizer(SENTENCES[0], return_tensors="pt")).prediction_logits
+    assert torch.equal(before, said)
 
     def age(tensors: dict[str, torch.Tensor]) -> None:
         for name in list(tensors):
@@ -147,54 +140,41 @@ def test_a_head_is_tied_or_has_a_matrix_of_its_own(good, tmp_path):
     assert torch.equal(module.get_output_embeddings().bias, bias)
 
 
-@pytest.mark.parametrize("saved", [torch.float16, torch.bfloat16])
-def test_weights_of_sixteen_bits_are_widened(copy, saved):
-    rewrite(copy, lambda t: t.update({name: tensor.to(saved) for name, tensor in t.items()}))
-    stored = load_file(copy / WEIGHTS)
-    state = load_model(copy).model.state_dict()
+def test_numbers_are_held_in_the_kind_asked_for_or_refused(copy):
+    rewrite(copy, lambda t: t.update({name: tensor.half() for name, tensor in t.items()}))
+    stored, state = load_file(copy / WEIGHTS), load_model(copy).model.state_dict()
     assert {tensor.dtype for tensor in state.values()} == {torch.float32}
     assert all(torch.equal(state[name], stored[name].float()) for name in stored)
-
-
-def test_numbers_are_held_in_the_kind_asked_for_or_refused(copy):
     loaded = load_model(copy, dtype="bfloat16")
     assert {p.dtype for p in loaded.model.parameters()} == {torch.bfloat16}
     assert loaded.digest == model_digest(copy)
-    rewrite(copy, lambda t: t[EMBEDDING].fill_(torch.finfo(torch.bfloat16).max))
-    load_model(copy, dtype="bfloat16")
-    rewrite(copy, lambda t: t[EMBEDDING].view(-1)[:1].fill_(torch.finfo(torch.float32).max))
+    large = torch.full_like(stored[EMBEDDING], torch.finfo(torch.float32).max, dtype=torch.float32)
+    rewrite(copy, lambda t: t.update({EMBEDDING: large}))
     load_model(copy)
     with pytest.raises(AuditError, match="not finite"):
         load_model(copy, dtype="bfloat16")
-    for device in ("abacus", "cuda:99"):
-        with pytest.raises(AuditError, match=f"'{device}' is not available, or has not"):
-            load_model(copy, device=device)
 
 
-def test_the_device_is_picked_or_refused():
+def test_the_device_is_picked_or_refused(copy):
     is_there = torch.cuda.is_available()
     assert (pick_device("cpu"), pick_device("auto")) == ("cpu", "cuda" if is_there else "cpu")
     if not is_there:
         with pytest.raises(AuditError, match="No CUDA device is available"):
             pick_device("cuda")
+    with pytest.raises(AuditError, match="'cuda:99' is not available, or has not"):
+        load_model(copy, device="cuda:99")
 
 
 def test_a_loaded_model_stands_apart_from_its_files(copy):
+    write_pickle(copy, "training_args.bin")
     torch.manual_seed(7)
     expected = torch.rand(3)
     torch.manual_seed(7)
     loaded = load_model(copy)
     assert torch.equal(torch.rand(3), expected)
-    before = own_logits(loaded)
-    write_pickle(copy, "training_args.bin")
-    again = load_model(copy)
-    assert torch.equal(own_logits(again), before)
     assert not canary(copy).exists()
-    n_bytes = (copy / WEIGHTS).stat().st_size
-    with (copy / WEIGHTS).open("r+b") as file:
-        file.write(b"\x3f" * n_bytes)
-    assert torch.equal(own_logits(loaded), before)
-    shutil.rmtree(copy)
+    before = own_logits(loaded)
+    (copy / WEIGHTS).write_bytes(b"\x3f" * (copy / WEIGHTS).stat().st_size)
     assert torch.equal(own_logits(loaded), before)
     settings = {key: str(value) for key, value in loaded.tokenizer.init_kwargs.items()}
     assert loaded.tokenizer.name_or_path == "model" and "kart-audit" not in json.dumps(settings)
@@ -261,29 +241,21 @@ def _other_merges(folder: Path) -> Path:
     return folder
 
 
-def _edited(make: Callable[..., Path], **changes: object) -> Callable[[Path], Path]:
-    def made(folder: Path) -> Path:
-        make(folder)
-        edit_json(folder, "tokenizer_config.json", **changes)
-        return folder
-
-    return made
+def _basic_japanese(folder: Path) -> Path:
+    make_japanese_bert(folder)
+    edit_json(folder, "tokenizer_config.json", word_tokenizer_type="basic", mecab_kwargs=None)
+    return folder
 
 
 RENAMED = tuple({"john": "joan", "mary": "mark"}.get(word, word) for word in WORDS)
 UNLIKE: list[tuple[str, Callable[[Path], Path], str]] = [
     ("bert", lambda f: make_bert(f, words=RENAMED), "4 entries of the vocabulary."),
-    ("bert", lambda f: make_bert(f, words=(WORDS[1], WORDS[0], *WORDS[2:])),
-     "2 entries of the vocabulary."),
     ("bert", lambda f: make_bert(f, lower_case=False),
      "normalizer.lowercase; splitting of test sentences."),
-    ("bert", _edited(make_bert, strip_accents=False), "normalizer.strip_accents."),
     ("bert", make_roberta, "and 17 more."),
     ("roberta", _other_merges, "merges."),
     ("japanese", lambda f: make_japanese_bert(f, dictionary="ipadic"), "mecab_dic."),
-    ("japanese", _edited(make_japanese_bert, word_tokenizer_type="basic", mecab_kwargs=None),
-     "splitting of test sentences; word_tokenizer_type."),
-    ("japanese", _edited(make_japanese_bert, tokenizer_class="BertTokenizer"), "and 12 more."),
+    ("japanese", _basic_japanese, "splitting of test sentences; word_tokenizer_type."),
 ]  # fmt: skip
 
 
@@ -300,14 +272,11 @@ def test_a_pair_with_different_tokenizers_is_refused(kind, make, said, tmp_path)
 
 
 def test_what_two_models_differ_in_is_noted(good, tmp_path):
-    def notes(folder: Path) -> tuple[str, ...]:
-        return load_pair(good, folder).notes
-
-    short = make_bert(tmp_path / "a", n_layers=1, hidden_size=8, n_positions=32)
     told = ("The models differ in shape or dropout, so they cannot share dropout masks.",)
-    assert notes(short) == notes(make_distilbert(tmp_path / "b")) == told
-    assert notes(make_bert(tmp_path / "c", dropout=0.2)) == told
-    assert load_pair(good, short).n_positions == 32
+    pair = load_pair(good, make_bert(tmp_path / "a", n_layers=1, hidden_size=8, n_positions=32))
+    assert (pair.notes, pair.n_positions) == (told, 32)
+    for other in (make_distilbert(tmp_path / "b"), make_bert(tmp_path / "c", dropout=0.2)):
+        assert load_pair(good, other).notes == told
     still = make_bert(tmp_path / "d", dropout=0)
     assert load_pair(still, still).notes == tuple(
         f"The {side} model has no dropout: repeated passes are all alike."

@@ -9,8 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from audit.errors import AuditError
 from audit.home import registered_folders
@@ -26,7 +24,7 @@ from audit.models.registry import (
     model_path,
 )
 from tests.models.editing import edit_json
-from tests.models.make_models import WORDS, make_bert, make_roberta
+from tests.models.make_models import make_bert, make_roberta
 
 LISTED = ("models/bert", "models/nested/deep/bert", "models-2/broken", "models-2/病院")
 
@@ -63,6 +61,9 @@ def test_every_model_is_listed_once_under_its_own_label(root, tmp_path, monkeypa
         ),
         LISTED[3]: (root / "b/models/病院", False, ""),
     }
+    listed = tuple(models.values())
+    for model_id in (*LISTED, "", "models/../models/bert", "models/link/secret", str(root)):
+        assert find_model(model_id, among=listed) is models.get(model_id)
     paths = [tmp_path / "models-2", tmp_path / "x" / "models", tmp_path / "y" / "models"]
     for path in paths:
         path.mkdir(parents=True)
@@ -89,36 +90,9 @@ def test_a_folder_that_no_reader_expected_does_not_stop_the_list(tmp_path, monke
         (model_id + model.refusal + (model.summary.name if model.summary else "")).encode()
 
 
-HOSTILE_IDS = (
-    "", "/", ".", "..", "models", "models/", "models//bert", "/models/bert", "models/bert/",
-    "models/../models/bert", "models/./bert", "../outside/secret", "models/link/secret",
-    "models/.hidden", "models/bert\x00", "models/bert/../../../outside", "models\\bert",
-    "MODELS/BERT", "models/%2e%2e/outside", "models/bert/config.json", "~", "bert-base-uncased",
-    "models/1/2/3/4/5", "models-1/bert", "file:///etc", "models/\udcff", "models-2/病院 ",
-)  # fmt: skip
-
-
-@given(text=st.text(alphabet="models/.bert-2~\x00\\ ", max_size=20))
-@settings(max_examples=60, deadline=None)
-def test_only_listed_identifiers_lead_to_a_model(root, text):
-    models = list_models()
-    for model_id in (text, *HOSTILE_IDS, str(root / "a" / "models" / "bert"), *LISTED):
-        found = find_model(model_id, among=models)
-        assert (found and found.model_id) == (model_id if model_id in LISTED else None)
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", "^model: There is no such directory. Name a directory on this machine; nothing is "
-         "downloaded from a hub.$"),
-        *((text, "There is no such directory") for text in (
-            " ", "a\x00b", "x" * 5_000, "google-bert/bert", "/etc/passwd", "~nobody-of-this-name/x",
-        )),
-    ],
-)  # fmt: skip
-def test_a_path_of_the_command_line_is_followed_or_refused(text, says, root):
-    with pytest.raises(AuditError, match=says):
+@pytest.mark.parametrize("text", ["", "a\x00b", "google-bert/bert", "~nobody-of-this-name/x"])
+def test_a_path_of_the_command_line_is_followed_or_refused(text, root):
+    with pytest.raises(AuditError, match=r"^model: There is no such directory\. Name a directory"):
         model_path(text)
     outside = root / "outside" / "secret"
     assert model_path(str(root / "a" / ".." / "outside" / "secret")) == outside
@@ -140,14 +114,8 @@ def test_the_differences_of_a_pair_are_told(tmp_path):
     assert check_pair(one, one).is_one_directory
 
 
-@pytest.mark.parametrize("what", ["words", "case", "kind"])
-def test_a_pair_is_refused_in_the_loaders_own_words(tmp_path, what):
-    one = make_bert(tmp_path / "general")
-    if what == "kind":
-        other = make_roberta(tmp_path / "hospital")
-    else:
-        changes = {"words": (*WORDS[1:], WORDS[0])} if what == "words" else {"lower_case": False}
-        other = make_bert(tmp_path / "hospital", **changes)  # type: ignore[arg-type]
+def test_a_pair_is_refused_in_the_loaders_own_words(tmp_path):
+    one, other = make_bert(tmp_path / "general"), make_roberta(tmp_path / "hospital")
     with pytest.raises(AuditError) as refused:
         load_pair(one, other)
     assert check_pair(one, other).refusal == str(refused.value)

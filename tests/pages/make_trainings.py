@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from audit.corpus.kept import CORPORA, describe_corpus
-from audit.corpus.truth import CORPUS
+from audit.corpus.truth import CANDIDATES, CORPUS, EXAMINATION
 from audit.models.inspect import inspect_model, model_digest
 from audit.shelf import write_whole
 from audit.training.config import LossPoint, TrainSettings, append_point
@@ -20,7 +20,7 @@ NOTE = "the patient was seen today. mary smith is a 70 year old woman with a cou
 def make_corpus_folder(
     corpus_id: str = CORPUS_ID, *, title: str = "Ward <3>", n_notes: int = 40
 ) -> Path:
-    """Write a corpus that was built and not examined."""
+    """Write a corpus of which nobody reads the lists."""
     folder = CORPORA.place(corpus_id)
     folder.mkdir(parents=True, mode=0o700)
     lines = [
@@ -29,7 +29,7 @@ def make_corpus_folder(
     ]
     for name in ("private.jsonl", "public.jsonl"):
         (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    for name in ("truth.jsonl", "people.jsonl"):
+    for name in ("truth.jsonl", "people.jsonl", "passages.jsonl", EXAMINATION, CANDIDATES):
         (folder / name).write_text("")
     content = describe_corpus(
         title=title, kind="dummy", source="notes.csv", seed=0, n_notes=n_notes, n_patients=10

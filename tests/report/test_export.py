@@ -15,7 +15,6 @@ import pandas as pd
 import pytest
 
 from audit.errors import AuditError
-from audit.report.compare import compare_references
 from audit.report.export import (
     bundle,
     bundle_files,
@@ -31,22 +30,20 @@ from audit.report.report import AuditReport
 from audit.words import catalogue
 from tests.pages.make_reports import (
     MEMBERS,
-    make_reference_reports,
     make_report,
     make_special_names,
 )
 from tests.report.test_report import report_of
 from tests.small_audit import same_answer
 
-HOSTILE = ['=HYPERLINK("http://x","y")', "+1+1", "-2", "@SUM(A1)", "\tx", "＝1", "\0a", "\r=1"]
 DOCUMENTS = {"hospital": ["sophia0 wright0 is here", "=1+1"], "general": ["nobody"]}
 
 
 @pytest.fixture(scope="module")
 def report() -> AuditReport:
-    made = make_report(1)
+    made = make_report(1, names=make_special_names())
     linking = {"rank_by_passage": [{"name_id": 0, "passage_id": "Wright0-chart", "rank": 1.0}]}
-    return made.changed(details={"linking": linking})
+    return made.changed(details=made.to_json()["details"] | {"linking": linking})
 
 
 def zipped(report: AuditReport, choice: ReportChoice, **more: Any) -> bytes:
@@ -68,18 +65,10 @@ def refuse(constant: str) -> None:
 
 def test_the_table_of_names_has_its_columns_in_order_and_empty_cells_for_nothing() -> None:
     assert list(csv.reader(io.StringIO(names_csv(report_of())))) == [
-        ["name_id", "first_name", "last_name", "is_member", "score", "popularity", "is_unmatched"],
+        ["name_id", "first_name", "last_name", "is_member", "score", "popularity", "is_undecided"],
         ["0", "Anna", "山田", "1", "0.25", "1e-09", "0"],
         ["1", 'O"Brien, the "2nd"', "NA", "", "", "inf", "1"],
     ]
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_a_name_is_never_a_formula(text: str) -> None:
-    made = report_of()
-    made = made.changed(names={**made.names, "first_name": [text, "Bob"]})
-    cell = next(csv.reader(io.StringIO(names_csv(made).split("\n", 1)[1], newline="")))[1]
-    assert cell == "'" + text
 
 
 def test_the_files_of_a_report_hold_it_for_their_owner_alone(tmp_path: Path) -> None:
@@ -164,13 +153,15 @@ def test_the_seal_of_the_access_log_goes_with_every_report(report: AuditReport) 
 
 
 def test_names_are_only_in_the_full_form(report: AuditReport) -> None:
-    parts = [part.encode() for name in MEMBERS for part in name]
+    parts = [part.encode() for name in (*MEMBERS, ("Nevah0", "Neither0")) for part in name]
     for form in ("masked", "pseudonyms"):
         files = bundle_files(report, choice=ReportChoice(names=form), documents=DOCUMENTS)
         for name, content in files.items():
             assert not any(part in content or part.lower() in content for part in parts), name
+        assert b"Confidential" not in files["report.html"]
     full = bundle_files(report, choice=ReportChoice(names="full"), documents=DOCUMENTS)
     assert rows(full["names.csv"])[0]["first_name"] == "Sophia0"
+    assert b"Confidential" in full["report.html"] and b"Sophia0 Wright0" in full["report.html"]
     key = rows(full["names_key.csv"])
     assert key[1] == {"pseudonym": "P-0003", "first_name": "Sophia1", "last_name": "Wright1"}
     assert rows(full["documents.csv"])[2]["text"] == "'=1+1"
@@ -210,16 +201,3 @@ def test_the_long_table_has_a_line_for_every_figure_with_an_interval(scenario: i
         }
     blind = rows(measures_csv(make_report(2, has_truth=False)))
     assert not any(line["measure"].startswith("measures") for line in blind)
-
-
-def test_measures_hold_canaries_and_roles_without_a_name_and_no_other_audit() -> None:
-    report = make_report(2, names=make_special_names())
-    details = json.loads(bundle_files(report, choice=ReportChoice())["measures.json"])["details"]
-    assert [role["role"] for role in details["roles"]] == ["staff", "patient"]
-    assert not any(first in json.dumps(details) for first in report.names["first_name"])
-    own, other = make_reference_reports("general", "on-other-names")
-    files = bundle_files(
-        own, choice=ReportChoice(), references=compare_references(own, others=[other])
-    )
-    assert "on-other-names" in files["report.html"].decode()
-    assert "on-other-names" not in files["measures.json"].decode()

@@ -29,10 +29,9 @@ from audit.report.report import (
     other_scenario,
     same_but_reference,
 )
-from audit.stats import Rate, auc, wilson
+from audit.stats import auc, wilson
 from cache.store import Store
 from tests.pages.make_reports import (
-    N_PER_KIND,
     make_inspection,
     make_reference_reports,
     make_report,
@@ -47,7 +46,7 @@ NAMES = {
     "is_member": [1, None],
     "score": [0.25, math.nan],
     "popularity": [1e-9, math.inf],
-    "is_unmatched": [False, True],
+    "is_undecided": [False, True],
 }
 
 
@@ -91,82 +90,49 @@ def test_a_report_survives_json_and_back() -> None:
 def test_a_report_of_another_version_or_a_damaged_one_is_refused() -> None:
     value = report_of().to_json()
     less = {name: part for name, part in value.items() if name != "curve"}
-    for other in ({**value, "schema": SCHEMA + 1}, {**value, "extra": 1}, less, {}):
+    older = value | {"columns": ["name_id", "score"]}
+    for other in (value | {"schema": SCHEMA + 1}, value | {"extra": 1}, older, less, {}):
         with pytest.raises(AuditError, match="written by another version"):
             AuditReport.from_json(other)
     no_name = {"models": {"general": {"name": 1}}}
     for damaged in ({"verdict": {"state": 5}}, no_name, {"curve": 1}):
         with pytest.raises(AuditError, match=r"damaged\. Run the audit again"):
-            AuditReport.from_json({**value, **damaged})
+            AuditReport.from_json(value | damaged)
 
 
 def test_what_a_report_leaves_out_is_nan() -> None:
     assert math.isnan(number(None)) and number("-inf") == -math.inf
-    assert np.isnan([*vars(estimate(None)).values()]).all()
+    assert np.isnan([*vars(estimate({})).values()]).all()
     held = estimate({"value": 0.5, "low": None, "high": 0.7})
     assert (held.value, held.high, math.isnan(held.low)) == (0.5, 0.7, True)
 
 
-@pytest.mark.parametrize("scenario", [1, 2])
-def test_every_rule_and_score_is_told_the_fixed_one_first(scenario: int) -> None:
-    report = make_report(scenario)
-    fixed = report.fixed_score
-    assert list(report.measures.strata) == ["all", "easy", "hard"]
+def test_what_a_report_says_of_its_parts() -> None:
+    report = make_report(2, names=make_special_names())
+    fixed, easy = report.fixed_score, report.measures.strata["easy"]
     assert list(report.measures.shown) == ["easy", "hard"]
-    for name, stratum in report.measures.strata.items():
-        kept = report.to_json()["measures"]["strata"][name]
-        held = [one for one in (fixed, "general_alone", "popularity") if one in kept["held_out"]]
-        wanted = [
-            *(("hospital", rule, kept["rules"][rule]) for rule in kept["rules"]),
-            *(("general", rule, kept["baseline_rules"][rule]) for rule in kept["baseline_rules"]),
-            *(("held_out", rule, kept["held_out"][rule]) for rule in held),
-            ("guess", "always_member", kept["always_member"]),
-        ]
-        assert [
-            (judges, rule, reached.confusion.four)
-            for rule, judges, reached in stratum.judged(fixed)
-        ] == [
-            (judges, rule, tuple(one["confusion"][k] for k in ("tp", "fn", "fp", "tn")))
-            for judges, rule, one in wanted
-        ]
-        ranked = stratum.ranked(fixed)
-        assert list(ranked) == [*dict.fromkeys((fixed, *kept["scores"], *kept["baselines"]))]
-        assert ranked[fixed].tpr(0.1).value == kept["scores"][fixed]["tpr_at_fpr"]["0.1"]["value"]
-        assert math.isnan(ranked[fixed].tpr(0.001).value)  # 48 controls do not resolve 0.1 %
-        assert report.curve[-1].strata[name].auc[fixed] == pytest.approx(ranked[fixed].auc.value)
-
-
-def test_headlines_are_those_of_the_per_name_scores() -> None:
-    report = make_report(2)
-    shown = report.table[report.table["kind"].isin(["member", "hard"])]
+    judged = [(judges, rule) for rule, judges, _ in easy.judged(fixed)]
+    assert judged == [
+        ("hospital", "difference_above_zero"), ("held_out", fixed), ("held_out", "general_alone"),
+        ("held_out", "popularity"), ("guess", "always_member"),
+    ]  # fmt: skip
+    ranked, headline = easy.ranked(fixed), report.headline("easy")
+    assert list(ranked) == [*dict.fromkeys((fixed, *easy.scores, "general_alone", "popularity"))]
+    assert ranked[fixed].tpr(0.1) == ranked[fixed].tpr_at_fpr["0.1"]
+    assert math.isnan(ranked[fixed].tpr(0.001).value)  # 24 controls do not resolve 0.1 %
+    shown = report.table[report.table["kind"].isin(["member", "easy"])]
     truth = (shown["kind"] == "member").to_numpy()
-    hard = report.headline("hard")
-    assert list(hard) == ["attack", "general_alone", "popularity"]
-    for who, column in (("attack", report.fixed_score), ("general_alone", "general_mean_log")):
-        assert hard[who].auc.value == pytest.approx(auc(shown[column].to_numpy(), truth))
-    assert math.isnan(hard["popularity"].auc.value)  # popularity is not known here
-    rule = report.measures.strata["easy"].rules["difference_above_zero"]
-    difference = report.names["difference"]
-    tp, fp = (sum(x > 0 for x in difference[at : at + 24]) for at in (0, 24))
-    assert rule.confusion.four == (tp, 24 - tp, fp, 24 - fp)
-    assert rule.all_right is not None and rule.all_wrong is not None
-    assert rule.all_wrong.tp <= tp <= rule.all_right.tp
-
-
-def test_mention_bins_are_named_by_their_bounds() -> None:
-    bins = {one.label: (one.low, one.high, one.n_names) for one in make_report(2).mentions}
-    assert bins == {
-        "1": (1, 1, 8), "2": (2, 2, 4), "3–4": (3, 4, 4), "5–9": (5, 9, 4), "10+": (10, None, 4),
-    }  # fmt: skip
-
-
-def test_without_truth_nothing_is_made_up() -> None:
-    report = make_report(2, has_truth=False)
-    assert (report.has_truth, report.measures.shown, list(report.curve), list(report.mentions)) == (
-        False, {}, [], [],
-    )  # fmt: skip
-    assert report.verdict.flagged.n_total == N_PER_KIND
-    assert report.details.canaries is None and report.details.roles == ()
+    for who, column in (("attack", fixed), ("general_alone", "general_mean_log")):
+        assert headline[who].auc.value == pytest.approx(auc(shown[column].to_numpy(), truth))
+    assert [one.label for one in report.mentions] == ["1", "2", "3–4", "5–9", "10+"]
+    canaries, verdict = report.details.canaries, report.verdict
+    assert canaries is not None and list(canaries.ordered)[:2] == [fixed, "general_alone"]
+    for told in (canaries, verdict):
+        assert (told.sentence("en"), told.sentence("ja")) == (told.english, told.japanese)
+    assert verdict.facts("en").startswith("A member scores above a control in")
+    assert verdict.facts("ja").startswith("メンバーのスコアが対照を上回る組は")
+    assert " %" not in verdict.facts("en") + verdict.facts("ja")
+    assert [verdict.now("en"), verdict.now("ja")] == list(verdict.what_now.values())
 
 
 LINKING = {
@@ -195,45 +161,6 @@ def test_linking_by_hand() -> None:
     assert math.isnan(told["chance"][0].low)
     hidden = report.with_names_as("masked").to_json()["details"]["linking"]["rank_by_passage"]
     assert {one["passage_id"] for one in hidden} == {""}  # a chart's number: the hospital's text
-
-
-@pytest.mark.parametrize("scenario", [1, 2])
-def test_canaries_and_roles_are_the_reports(scenario: int) -> None:
-    report = make_report(scenario, names=make_special_names())
-    view, kept = report.details.canaries, report.to_json()["details"]
-    assert view is not None
-    assert list(view.ordered)[:2] == [report.fixed_score, "general_alone"]
-    assert set(view.ordered) == set(kept["canaries"]["scores"])
-    assert (view.n_planted, view.n_held_out, view.is_paired) == (24, 24, True)
-    assert (view.sentence("en"), view.sentence("ja")) == (
-        kept["canaries"]["english"], kept["canaries"]["japanese"],
-    )  # fmt: skip
-    first = view.scores[report.fixed_score]
-    assert [group.n_mentions for group in (*first.groups, first.whole)] == [1, 2, 4, 8, None]
-    assert first.smallest_p == pytest.approx(1 / 25) == pytest.approx(2**-first.max_bits)
-    assert [one.name_id for one in view.names] == list(range(72, 96))
-    roles = [(line.role, line.n_members, line.n_controls)
-             for line in report.details.roles]  # fmt: skip
-    assert roles == [("staff", 16, 48), ("patient", 8, 48)]
-
-
-def test_a_verdict_is_told_in_two_languages() -> None:
-    verdict = make_report(2).verdict
-    assert verdict.sentence("en") == verdict.english and verdict.sentence("ja") == verdict.japanese
-    assert verdict.facts("en").startswith("A member scores above a control in")
-    assert verdict.facts("ja").startswith("メンバーのスコアが対照を上回る組は")
-    assert " %" not in verdict.facts("en") + verdict.facts("ja")
-    assert (verdict.now("en"), verdict.now("ja")) == (
-        verdict.what_now["english"], verdict.what_now["japanese"],
-    )  # fmt: skip
-    assert report_of().verdict.now("en") == ""
-
-
-def test_one_model_compared_with_itself_shows_nothing() -> None:
-    made = make_report(2)
-    same = made.changed(models={who: {"name": who, "digest": "same"} for who in made.models})
-    assert same.verdict.state == "not_compared"
-    assert not any(same.stands_out)
 
 
 # --- the list of kept audits ---
@@ -306,11 +233,11 @@ def test_a_line_says_what_the_report_says_and_a_family_differs_in_the_general_mo
 
 def test_the_best_passages_are_found_by_hand() -> None:
     ratio = np.array([[1.0, np.nan], [3.0, np.nan], [2.0, -1.0]])
-    rows, ratios = best_passages(ratio, n_best=2)
-    assert rows.tolist() == [[1, 2], [2, -1]]
-    assert ratios.tolist() == [[3.0, 2.0], [-1.0, pytest.approx(math.nan, nan_ok=True)]]
-    for n, n_best, wanted in ((0, 10, 0), (3, 10, 3), (50, 4, 4), (50, 10, 10)):
-        assert best_passages(np.zeros((n, 5)), n_best=n_best)[1].shape == (5, wanted)
+    rows, ratios = best_passages(ratio)
+    assert rows.tolist() == [[1, 2, 0], [2, -1, -1]]
+    np.testing.assert_array_equal(ratios, [[3, 2, 1], [-1, math.nan, math.nan]])
+    for n, wanted in ((0, 0), (50, 10)):
+        assert best_passages(np.zeros((n, 5)))[1].shape == (5, wanted)
 
 
 def test_an_inspection_comes_back_and_one_of_another_version_is_as_none(tmp_path: Path) -> None:
@@ -333,10 +260,3 @@ def test_an_inspection_comes_back_and_one_of_another_version_is_as_none(tmp_path
         store.put("inspection/e", arrays=arrays, meta=stored.meta)
         store.put("inspection/f", arrays=stored.arrays, meta={"passages": [{"left": 1}]})
         assert kept_inspection("e", store=store) is kept_inspection("f", store=store) is None
-
-
-def test_controls_that_stand_out_are_counted() -> None:
-    report = make_report(2)
-    flagged = [word == "flagged" for word in report.names["decision"]]
-    assert report.stands_out == flagged
-    assert report.controls_flagged == Rate(sum(flagged[24:]), 48)

@@ -35,7 +35,7 @@ from audit.training.tokens import (
 from tests.models.make_models import make_bert, make_japanese_bert, make_roberta
 
 CLS, SEP, MASK, EMPTY = 2, 3, 4, -1
-SPECIAL = SpecialIds(cls=CLS, sep=SEP, mask=MASK, sentence_ends=(), n_vocabulary=5000)
+SPECIAL = SpecialIds(cls=CLS, sep=SEP, mask=MASK, n_vocabulary=5000)
 LONG = "心電図では異常を認めなかったため経過を観察した。"
 
 
@@ -264,7 +264,7 @@ def test_what_is_held_out_is_spread_and_its_baseline_counts_what_is_trained_on()
     tokens = numbered([4] * 2000)
     split = split_notes(tokens, share=0.5, seed=0)
     asked = TrainSettings(n_tokens=8, mask_share=0.3)
-    special = SpecialIds(CLS, SEP, MASK, (), 9000)
+    special = SpecialIds(CLS, SEP, MASK, 9000)
     measured = held_out(tokens, split, special=special, settings=asked)
     assert measured is not None and measured.rows.ids.shape == (512, 8)
     rows = measured.rows.ids.copy()
@@ -286,7 +286,7 @@ def test_what_is_held_out_is_spread_and_its_baseline_counts_what_is_trained_on()
 
 def test_of_the_asked_80_percent_are_masked_10_replaced_10_kept() -> None:
     rows = np.tile(np.concatenate([[CLS], np.arange(6, 36), [SEP]]), (2000, 1))
-    special = SpecialIds(CLS, SEP, MASK, (), 40)
+    special = SpecialIds(CLS, SEP, MASK, 40)
     found = masked_rows(rows, special=special, share=0.15, rng=np.random.default_rng(0))
     assert found.positions.shape == (2000, 5)
     assert (np.take_along_axis(rows, found.positions, axis=1) == found.targets).all()

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,11 @@ from transformers import BertForMaskedLM
 from audit.errors import AuditCancelled, AuditError
 from audit.models.load import load_model
 from audit.notes.read import open_notes
+from audit.progress import Progress
 from audit.rng import generator
 from audit.training import loop
-from audit.training.config import LossPoint, read_losses
-from audit.training.kept import PretrainTask, TrainedModel
+from audit.training.config import read_losses
+from audit.training.kept import TrainedModel, TrainingOrder
 from audit.training.loop import multiplies_bfloat16, pick_precision
 from audit.training.masked_lm import same_sums, train
 from audit.training.tokens import (
@@ -39,11 +40,14 @@ from tests.models.make_models import make_bert, make_roberta
 from tests.training.make_training import make_order, write_listed
 
 CHILD = """
-import sys
+import os, signal, sys
 from pathlib import Path
 from tests.training.make_training import make_order
 from audit.training.masked_lm import train
-train(make_order(Path(sys.argv[1]), out=sys.argv[2], n_steps=int(sys.argv[3])))
+def killed(point):
+    if point.step == 20:
+        os.kill(os.getpid(), signal.SIGKILL)
+train(make_order(Path(sys.argv[1]), out="stopped", n_steps=40), on_point=killed)
 """
 
 
@@ -61,11 +65,7 @@ def same(one: Any, other: Any, name: str = "model") -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
 
 
-def curve(folder: Path) -> list[tuple[int, float | None, float | None]]:
-    return [(p.step, p.loss, p.held_out) for p in read_losses(folder)]
-
-
-def stopped(order: PretrainTask, *, after: int) -> list[int]:
+def stopped(order: TrainingOrder, *, after: int) -> list[int]:
     """Train until so many points are told; returns their steps."""
     seen: list[int] = []
     with pytest.raises(AuditCancelled):
@@ -74,15 +74,24 @@ def stopped(order: PretrainTask, *, after: int) -> list[int]:
     return seen
 
 
+TOLD: list[Progress] = []
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainedModel]:
     """A training that nothing disturbed."""
     folder = tmp_path_factory.mktemp("whole")
-    return folder, train(make_order(folder, n_steps=40, order={"title": "Ours"}))
+    order = make_order(folder, n_steps=40, order={"title": "Ours"})
+    return folder, train(order, progress=TOLD.append)
 
 
 def test_what_is_kept_and_told(whole: tuple[Path, TrainedModel]) -> None:
     folder, result = whole
+    phases = [one.phase for one in TOLD]
+    assert list(dict.fromkeys(phases)) == ["tokenizing the notes", "training"]
+    for phase in set(phases):
+        shares = [one.share for one in TOLD if one.phase == phase]
+        assert shares == sorted(shares) and shares[-1] == pytest.approx(1.0)
     general, ours = load_model(folder / "general"), load_model(result.folder / "model")
     assert ours.digest != general.digest
     names = {path.name for path in result.folder.iterdir()}
@@ -90,7 +99,7 @@ def test_what_is_kept_and_told(whole: tuple[Path, TrainedModel]) -> None:
     for path in (folder / "general").iterdir():
         if path.suffix != ".safetensors" and path.name != "generation_config.json":
             assert (result.folder / "model" / path.name).read_bytes() == path.read_bytes()
-    for path in (result.folder, *result.folder.rglob("*")):
+    for path in (result.folder, *result.folder.rglob("*")):  # no health data for others to read
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
     told = result.facts.plain()
     lines = (folder / "notes.jsonl").read_text().splitlines()
@@ -190,51 +199,32 @@ def test_asked_again_it_is_the_same_and_another_one_is_refused_there(
         train(order)
 
 
-def test_cancelled_or_damaged_it_goes_on_to_the_same_bytes(
+def test_stopped_killed_or_damaged_it_goes_on_to_the_same_bytes(
     whole: tuple[Path, TrainedModel],
 ) -> None:
     folder, result = whole
     order = make_order(folder, out="stopped", n_steps=40)
     assert stopped(order, after=7)[-1] == 7
-    assert checkpoints(folder / "stopped") == ["step-4", "step-7"]
-    assert not (folder / "stopped" / "model").exists()
-    assert stopped(order, after=4)[0] == 8
-    newest = folder / "stopped" / "checkpoint" / "step-12"
-    assert checkpoints(folder / "stopped") == ["step-12", "step-8"]
-    (newest / "model.safetensors").write_bytes(b"half")
+    assert checkpoints(order.folder) == ["step-4", "step-7"]
+    environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
+    child = subprocess.run([sys.executable, "-c", CHILD, str(folder)], env=environment, check=False)
+    assert child.returncode == -signal.SIGKILL and not (order.folder / "model").exists()
+    assert checkpoints(order.folder) == ["step-12", "step-16"]
+    newest = order.folder / "checkpoint" / "step-16" / "model.safetensors"
+    newest.write_bytes(b"half")
     seen: list[int] = []
     again = train(order, on_point=lambda point: seen.append(point.step))
-    assert seen == list(range(9, 41)) and same(again, result)
-    assert curve(folder / "stopped") == curve(result.folder)
+    assert seen == list(range(13, 41)) and same(again, result)
+    told = [
+        [(p.step, p.loss, p.held_out) for p in read_losses(one.folder)] for one in (again, result)
+    ]
+    assert told[0] == told[1]
     order = make_order(folder, out="lost", n_steps=40)
     stopped(order, after=5)
-    for place in (folder / "lost" / "checkpoint").iterdir():
+    for place in (order.folder / "checkpoint").iterdir():
         (place / "state.json").write_bytes(b"{}")
     with pytest.raises(AuditError, match="The checkpoints of this training cannot be read"):
         train(order)
-
-
-def test_killed_it_goes_on_to_the_same_weights(tmp_path: Path) -> None:
-    n_steps = 60
-    undisturbed = train(make_order(tmp_path, out="one", n_steps=n_steps))
-    command = [sys.executable, "-c", CHILD, str(tmp_path), "two", str(n_steps)]
-    environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
-    child = subprocess.Popen(command, env=environment)
-    try:
-        deadline = time.monotonic() + 120
-        while not (tmp_path / "two" / "checkpoint" / "step-8").exists():
-            assert child.poll() is None, "it ended before it could be killed"
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
-    finally:
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-    assert not (tmp_path / "two" / "model").exists()
-    assert 8 <= read_losses(tmp_path / "two")[-1].step < n_steps
-    seen: list[int] = []
-    order = make_order(tmp_path, out="two", n_steps=n_steps)
-    resumed = train(order, on_point=lambda point: seen.append(point.step))
-    assert seen[0] > 8 and same(resumed, undisturbed)  # it did not begin again
 
 
 def test_snapshots_are_models_of_one_run(tmp_path: Path) -> None:
@@ -263,9 +253,9 @@ def test_other_numbers_models_and_beginnings(whole: tuple[Path, TrainedModel]) -
     assert not torch.equal(weights(folder / "general")[name], weights(fresh)[name])
     assert float(weights(fresh)[name].std()) == pytest.approx(0.02, rel=0.15)
     assert fresh.first_held_out == pytest.approx(np.log(37), abs=0.1)
-    assert same(fresh, train(order.with_(out=folder / "scratch-2")))
+    assert same(fresh, train(replace(order, folder=folder / "scratch-2")))
     roberta = make_roberta(folder / "roberta")
-    found = train(make_order(folder, out="r", n_steps=3).with_(general=roberta))
+    found = train(replace(make_order(folder, out="r", n_steps=3), general=roberta))
     assert load_model(found.folder / "model").config.architecture == "roberta"
     assert weights(found).keys() == weights(roberta).keys() and not same(roberta, found)
 
@@ -330,19 +320,7 @@ def test_orders_that_cannot_be_done(
     if "notes" in changes:
         changes = {"notes": tmp_path / changes["notes"]}
     with pytest.raises(AuditError, match=said):
-        train(make_order(tmp_path, **settings).with_(**changes))
-
-
-def test_progress_is_told_by_phase_to_the_end(tmp_path: Path) -> None:
-    told: list[Any] = []
-    points: list[LossPoint] = []
-    train(make_order(tmp_path), progress=told.append, on_point=points.append)
-    phases = [p.phase for p in told]
-    assert list(dict.fromkeys(phases)) == ["tokenizing the notes", "training"]
-    for phase in set(phases):
-        shares = [p.share for p in told if p.phase == phase]
-        assert shares == sorted(shares) and shares[-1] == pytest.approx(1.0)
-    assert tuple(points) == read_losses(tmp_path / "run")
+        train(replace(make_order(tmp_path, **settings), **changes))
 
 
 def test_numbers_and_sums_by_the_hardware(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from audit.deid.generative.model import (
     room_in,
     text_ids,
 )
-from audit.deid.given import annotated_notes
+from audit.deid.given import notes_of_paths
 from audit.deid.tagger import MODEL, TAGGER, Window
 from audit.errors import AuditError
 from audit.notes.formats import flattened, write_tags
@@ -358,7 +358,7 @@ def _examples(
     frame = frame_of(loaded.tokenizer, language=settings.language)
     n_context = min(loaded.n_context, settings.max_tokens)
     return examples_of(
-        (note for path in paths for note in annotated_notes(path, what=what).all()),
+        notes_of_paths(paths, what=what),
         tokenizer=loaded.tokenizer,
         frame=frame,
         most=room_in(n_context, n_frame=frame.n_tokens),

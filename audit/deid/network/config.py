@@ -120,7 +120,7 @@ def file_digests(path: Path) -> dict[str, str]:
 
 
 _MOST_VALIDATION = 1000
-_WHERE = "annotated notes"
+NOTES = "annotated notes"
 
 
 @dataclass(frozen=True)
@@ -135,11 +135,11 @@ class Material:
         if not self.train or not self.validation:
             raise AuditError(
                 "There are too few notes to train on some and measure on others.",
-                where=_WHERE,
+                where=NOTES,
                 do="Give notes of two patients or more, or validation notes of their own.",
             )
         if not any(document.spans for document in self.train):
-            raise AuditError("No note holds a span: there is nothing to learn.", where=_WHERE)
+            raise AuditError("No note holds a span: there is nothing to learn.", where=NOTES)
 
     @property
     def digest(self) -> str:

@@ -1,6 +1,6 @@
 """Training of a token classifier, from nothing or from an encoder, killed and gone on with at will.
 
-Comes in: an order and annotated notes. Goes out: a folder with `tagger.json` and `model/`.
+Comes in: a task. Goes out: a folder with `tagger.json` and `model/`.
 """
 
 from __future__ import annotations
@@ -8,12 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import itemgetter
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -22,15 +20,18 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional
 
+from audit.deid.given import notes_of_paths
 from audit.deid.matching import ANY, COLUMNS
 from audit.deid.metrics import Pair
 from audit.deid.network.config import (
+    NOTES,
     WHERE,
     Material,
     Shape,
     TaggerFacts,
     TaggerSettings,
     file_digests,
+    split_off,
 )
 from audit.deid.network.decode import Ids, Reader, TagScheme, characters_of, places_of, runs_of
 from audit.deid.network.model import (
@@ -63,6 +64,9 @@ from audit.training.loop import (
     own_tensors,
     pick_precision,
 )
+
+if TYPE_CHECKING:
+    from audit.deid.tasks import TaggerTask
 
 TRAIN = "training the tagger"
 NO_TAG = -100
@@ -190,39 +194,32 @@ def in_five_types(
     return found, tuple(sorted(unknown))
 
 
-@dataclass(frozen=True)
-class TaggerOrder:
-    """What is to be trained.
-
-    `out` is new, or the folder of the same training; without an encoder to start from a small
-    network of characters is trained; `is_halved` keeps weights in float16; `about` is said in
-    `tagger.json` too.
-    """
-
-    out: Path
-    settings: TaggerSettings
-    encoder: Path | None = None
-    shape: Shape = field(default_factory=Shape)
-    title: str = ""
-    device: str = "auto"
-    is_halved: bool = False
-    about: Mapping[str, Any] = field(default_factory=dict)
-
-
 class TokenLearner(Learner):
     """A token classifier, its lessons and notes to measure it on; the best weights are kept.
 
-    `facts` is what `training.json` says of the training, as plain values.
+    Without an encoder to start from the task trains a small network of characters of this shape;
+    its weights are kept in float16 if `is_halved`. `facts` is what `training.json` says of the
+    training, as plain values.
     """
 
     phase = TRAIN
     dropout = "tagger dropout"
     settings: TaggerSettings
 
-    def __init__(self, order: TaggerOrder, material: Material, *, device: str) -> None:
-        settings, self.order = order.settings, order
+    def __init__(
+        self, task: TaggerTask, settings: TaggerSettings, material: Material, *, shape: Shape,
+        is_halved: bool, device: str,
+    ) -> None:  # fmt: skip
+        self.task, self.shape, self.is_halved = task, shape, is_halved
         self.scheme = TagScheme(TYPES)
-        self.token_model = model = _model(order, material, n_tags=len(self.scheme.tags))
+        n_tags = len(self.scheme.tags)
+        if task.start is not None:
+            model = model_of_encoder(task.start, n_tags=n_tags, seed=settings.seed)
+        else:
+            texts = (document.text for document in material.train)
+            reader = characters_of(texts, n_most=_MOST_CHARACTERS, n_times=_MIN_TIMES)
+            model = new_model(reader, shape=shape, n_tags=n_tags, seed=settings.seed)
+        self.token_model = model
         size = min(settings.n_tokens, model.n_positions)
         self.size, self.overlap = size, settings.overlap
         if isinstance(model.module, CharacterNet):
@@ -255,14 +252,14 @@ class TokenLearner(Learner):
 
     def _facts(self, material: Material) -> dict[str, Any]:
         """Say what the training is; a path or a note's text is none of it."""
-        order, encoder = self.order, self.order.encoder
+        encoder = self.task.start
         content: dict[str, Any] = {
             "version": _VERSION,
-            "settings": order.settings.plain(),
+            "settings": self.settings.plain(),
             "notes": material.digest,
             "encoder": None if encoder is None else file_digests(encoder.resolve()),
-            "shape": order.shape.plain() if encoder is None else None,
-            "is_halved": order.is_halved,
+            "shape": self.shape.plain() if encoder is None else None,
+            "is_halved": self.is_halved,
         }
         text = json.dumps(content, sort_keys=True)
         return {
@@ -335,46 +332,62 @@ class TokenLearner(Learner):
 
     def finish(self) -> None:
         """Write the best weights, choose the bias with the very ones that were written."""
-        order, out = self.order, self.folder
+        out = self.folder
         weights = load_file(out / _BEST / _WEIGHTS, device=self.hardware.device)
         self.model.load_state_dict(weights)
         with whole_folder(out / MODEL, replaces=True) as partial:
-            save_model_folder(self.token_model, partial, is_halved=order.is_halved)
+            save_model_folder(self.token_model, partial, is_halved=self.is_halved)
         n_tags, device = len(self.scheme.tags), str(self.token_model.device)
         model = load_model_folder(out / MODEL, n_tags=n_tags, device=device)
         bias, figures = self._examined(model, biases=self.settings.biases)
         facts = TaggerFacts(
-            title=order.title, labels=self.scheme.labels, n_tokens=self.size, overlap=self.overlap,
-            bias=bias, files=file_digests(out / MODEL), created=now(), measured=figures,
-            training={**self.facts, **order.about, "best_step": self._best()[0]},
+            title=self.task.title, labels=self.scheme.labels, n_tokens=self.size,
+            overlap=self.overlap, bias=bias, files=file_digests(out / MODEL), created=now(),
+            measured=figures, training={**self.facts, "best_step": self._best()[0]},
         )  # fmt: skip
         write_whole(out / TAGGER, facts.file())
 
 
-def _model(order: TaggerOrder, material: Material, *, n_tags: int) -> TokenModel:
-    seed, shape = order.settings.seed, order.shape
-    if order.encoder is not None:
-        return model_of_encoder(order.encoder, n_tags=n_tags, seed=seed)
-    texts = (document.text for document in material.train)
-    reader = characters_of(texts, n_most=_MOST_CHARACTERS, n_times=_MIN_TIMES)
-    return new_model(reader, shape=shape, n_tags=n_tags, seed=seed)
-
-
 def train_tagger(
-    order: TaggerOrder,
-    material: Material,
+    task: TaggerTask,
+    settings: TaggerSettings,
     *,
+    shape: Shape | None = None,
+    is_halved: bool = False,
+    say: Callable[[str], None] = lambda text: None,
     progress: ProgressListener = lambda report: None,
     should_stop: StopQuestion = lambda: False,
     on_point: PointListener = lambda point: None,
 ) -> TaggerFacts:
-    """Train a tagger, or go on with a training that was stopped or killed."""
-    device = pick_device(order.device)
-    with alone(order.out), torch.random.fork_rng(), plain_float32(device):
-        learner = TokenLearner(order, material, device=device)
+    """Train the tagger of a task, or go on with a training that was stopped or killed.
+
+    `shape` is that of a network of characters, the usual one without; `is_halved` keeps weights in
+    float16.
+    """
+    material = _material(task, seed=settings.seed, say=say)
+    device = pick_device(task.device)
+    with alone(task.folder), torch.random.fork_rng(), plain_float32(device):
+        learner = TokenLearner(
+            task, settings, material, shape=shape or Shape(), is_halved=is_halved, device=device
+        )
         learner.complete(
-            order.out, learner.facts, result=TAGGER, progress=progress, should_stop=should_stop,
+            task.folder, learner.facts, result=TAGGER, progress=progress, should_stop=should_stop,
             on_point=on_point,
         )  # fmt: skip
-    shutil.rmtree(order.out / _BEST, ignore_errors=True)
-    return TaggerFacts.of_folder(order.out)
+    shutil.rmtree(task.folder / _BEST, ignore_errors=True)
+    return TaggerFacts.of_folder(task.folder)
+
+
+def _material(task: TaggerTask, *, seed: int, say: Callable[[str], None]) -> Material:
+    """Return the notes of a task; without validation notes some of its patients are kept apart."""
+    gold, unknown = in_five_types(notes_of_paths(task.gold, what=NOTES))
+    if unknown:
+        say(f"{len(unknown)} labels are none of the five types: their spans are left out.")
+    if task.validation:
+        others, _ = in_five_types(notes_of_paths(task.validation, what=NOTES))
+        material = Material(tuple(gold), tuple(others))
+    else:
+        material = split_off(gold, seed=seed)
+    n = len(material.train)
+    say(f"{n} notes to learn from, {len(material.validation)} to measure on.")
+    return material

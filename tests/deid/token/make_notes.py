@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import string
+from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from audit.deid.network.config import Shape, TaggerSettings
+from audit.deid.network.config import Shape, TaggerFacts, TaggerSettings
 from audit.deid.network.decode import TokenizerReader
+from audit.deid.network.training import train_tagger
+from audit.deid.tasks import TaggerTask
+from audit.notes.formats import write_jsonl
 from audit.notes.spans import TaggedDocument
 from tests.deid.unseen_notes import marked
 
@@ -37,6 +42,25 @@ def note(number: int) -> TaggedDocument:
 
 def notes(n: int) -> tuple[TaggedDocument, ...]:
     return tuple(note(number) for number in range(n))
+
+
+def task(out: Path, **changes: Any) -> TaggerTask:
+    """Return a task with 40 notes to learn from and 8 to measure on, in files beside its folder."""
+    files = tuple(out.parent / f"{name}.jsonl" for name in ("gold", "validation"))
+    for path, some in zip(files, (notes(40), notes(48)[40:]), strict=True):
+        path.write_text(write_jsonl(some), "utf-8")
+    values = {"settings": quick(), "gold": files[:1], "validation": files[1:], "device": "cpu"}
+    return TaggerTask(out=out, **values | changes)
+
+
+def train(
+    out: Path, *, is_halved: bool = False, should_stop: Any = lambda: False, **changes: Any
+) -> TaggerFacts:
+    """Train the small tagger of a task."""
+    asked: Any = task(out, **changes)
+    return train_tagger(
+        asked, asked.settings, shape=SMALL, is_halved=is_halved, should_stop=should_stop
+    )
 
 
 def reader_of(inner: Tokenizer, *, pad: str, unk: str | None) -> TokenizerReader:

@@ -82,14 +82,6 @@ def test_spans_that_cut_no_unit_come_back_from_characters_exactly(text, data):
     assert spans_of(runs_of(spans, tokens=tokens), tokens=tokens) == tuple(spans)
 
 
-@pytest.mark.parametrize("name", READERS)
-def test_a_name_between_line_ends_and_wide_spaces_comes_back(name):
-    text = "x\r\n　山田　太郎　\r\n12 𠮷 山田"
-    spans = [Span(4, 9, "x"), Span(text.rindex("山"), len(text), "y")]
-    (tokens,) = READERS[name].read([text])
-    assert list(spans_of(runs_of(spans, tokens=tokens), tokens=tokens)) == spans
-
-
 def test_what_shares_a_token_or_a_character_goes_to_the_first():
     (tokens,) = READERS["wordpiece"].read(["㌔"])
     found = spans_of([(0, 1, "x"), (1, 2, "y")], tokens=tokens[:1].repeat(2))

@@ -22,12 +22,10 @@ from audit.deid.network.config import Material, TaggerFacts, TaggerSettings, spl
 from audit.deid.network.decode import characters_of, places_of
 from audit.deid.network.model import load_token_tagger, new_model, rows_of, scores_of
 from audit.deid.network.training import (
-    TaggerOrder,
     TokenLearner,
     figures_of,
     in_five_types,
     predicted,
-    train_tagger,
 )
 from audit.deid.tagger import tag_checked
 from audit.deid.taggers import TAGGERS, load_tagger, trained_tagger
@@ -37,15 +35,11 @@ from audit.notes.formats import write_jsonl
 from audit.notes.spans import TYPES, Span, TaggedDocument, tagged
 from audit.task import Contact
 from audit.training.config import read_losses
-from tests.deid.token.make_notes import SMALL, notes, quick, wordpiece
+from tests.deid.token.make_notes import SMALL, notes, quick, task, train, wordpiece
 
 NOTES = Material(notes(40), notes(48)[40:])
+LEARN = {"shape": SMALL, "is_halved": False, "device": "cpu"}
 SIZES = st.integers(1, 30).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n // 2)))
-
-
-def order(out: Path, **changes: Any) -> TaggerOrder:
-    values = {"settings": quick(), "shape": SMALL, "device": "cpu"}
-    return TaggerOrder(out=out, **values | changes)
 
 
 def stopping_after(n: int) -> Any:
@@ -89,7 +83,7 @@ def test_padding_batches_and_rows_change_no_score() -> None:
 
 def test_the_loss_is_the_mean_over_the_tokens_that_a_step_is_told(tmp_path: Path) -> None:
     settings = quick(unknown_share=0.0, hidden_share=0.0, n_tokens=60, batch=8, micro_batch=3)
-    learner = TokenLearner(order(tmp_path, settings=settings), NOTES, device="cpu")
+    learner = TokenLearner(task(tmp_path, settings=settings), settings, NOTES, **LEARN)
     assert (learner.n_steps, learner.lessons.n_rows) == (20, 40)
     learner.model.eval()
     reader, tags = learner.token_model.reader, learner.scheme.tags
@@ -121,32 +115,33 @@ def test_the_loss_is_the_mean_over_the_tokens_that_a_step_is_told(tmp_path: Path
     )  # fmt: skip
 
 
-def test_hidden_tokens_are_unknown_and_whole_spans(tmp_path: Path) -> None:
-    settings = quick(hidden_share=0.9, unknown_share=0.0, n_epochs=2.0, n_tokens=500)
-    learner = TokenLearner(order(tmp_path, settings=settings), NOTES, device="cpu")
-    rows = [row for some, _ in learner.passes(1) for row in some]
-    again = [row for some, _ in learner.passes(1) for row in some]
+@pytest.mark.parametrize(("hidden", "unknown"), [(0.9, 0.0), (0.0, 0.3)])
+def test_hidden_tokens_are_unknown_and_whole_spans(
+    tmp_path: Path, hidden: float, unknown: float
+) -> None:
+    settings = quick(hidden_share=hidden, unknown_share=unknown, n_epochs=2.0, n_tokens=500)
+    learner = TokenLearner(task(tmp_path), settings, NOTES, **LEARN)
+    rows, again = ([row for some, _ in learner.passes(1) for row in some] for _ in range(2))
     assert [row["id"].tolist() for row in rows] == [row["id"].tolist() for row in again]
-    unknown = learner.token_model.reader.unknown_id
-    n_hidden = n_spans = 0
-    for row in rows:
-        for span in np.unique(row["span"]):
-            is_hidden = row["id"][row["span"] == span] == unknown
-            assert is_hidden.all() or not is_hidden.any()
-            n_hidden, n_spans = n_hidden + bool(is_hidden.all() and span), n_spans + (span > 0)
-        assert not (row["id"][row["span"] == 0] == unknown).any()
-    assert n_spans == 24 and 0.6 * n_spans < n_hidden < n_spans
-    learner = TokenLearner(
-        order(tmp_path, settings=quick(hidden_share=0.0, unknown_share=0.3)), NOTES, device="cpu"
-    )
-    ids = np.concatenate([row["id"] for some, _ in learner.passes(1) for row in some])
-    assert (ids == unknown).mean() == pytest.approx(0.3, abs=0.1)
+    is_unknown = [row["id"] == learner.token_model.reader.unknown_id for row in rows]
+    if unknown:
+        assert np.concatenate(is_unknown).mean() == pytest.approx(0.3, abs=0.1)
+        return
+    shares = [
+        (number > 0, told[row["span"] == number].mean())
+        for row, told in zip(rows, is_unknown, strict=True)
+        for number in np.unique(row["span"])
+    ]
+    assert {share for is_span, share in shares if not is_span} == {0.0}
+    hidden_spans = [share for is_span, share in shares if is_span]
+    assert set(hidden_spans) == {0.0, 1.0} and len(hidden_spans) == 24
+    assert 0.6 < sum(hidden_spans) / 24 < 1
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("trained") / "tagger"
-    train_tagger(order(out, title="small", about={"synthetic": 7}), NOTES)
+    train(out, title="small")
     return out
 
 
@@ -166,7 +161,7 @@ def test_it_learns_notes_with_a_plain_rule(trained: Path) -> None:
     assert {name: value for name, value in told.items() if name not in kept} == {
         "version": 1, "encoder": None, "is_halved": False, "n_steps": 40,
         "n_notes": 40, "n_spans": 120, "n_validation_notes": 8, "device": "cpu",
-        "precision": "float32", "synthetic": 7,
+        "precision": "float32",
     }  # fmt: skip
     points = read_losses(trained)
     measured = {point.step: point.f for point in points if point.f is not None}
@@ -193,22 +188,22 @@ def test_stopped_it_ends_with_the_same_bytes_and_another_is_refused(
     cut = tmp_path / "cut"
     for n in (9, 3, 14):
         with pytest.raises(AuditCancelled):
-            train_tagger(order(cut), NOTES, should_stop=stopping_after(n))
+            train(cut, should_stop=stopping_after(n))
     assert (cut / "checkpoint").is_dir() and not (cut / "tagger.json").exists()
-    train_tagger(order(cut), NOTES)
+    train(cut)
     for name in ("model.safetensors", "characters.json", "config.json"):
         assert (cut / "model" / name).read_bytes() == (trained / "model" / name).read_bytes()
     assert TaggerFacts.of_folder(cut).digest() == TaggerFacts.of_folder(trained).digest()
     curves = [[(p.step, p.loss, p.f) for p in read_losses(one)] for one in (cut, trained)]
     assert curves[0] == curves[1]
     before = (trained / "tagger.json").read_bytes()
-    train_tagger(order(trained, title="other"), NOTES)
+    train(trained, title="other")
     assert (trained / "tagger.json").read_bytes() == before
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "tagger.json").write_text("{}")
     for out, settings in ((trained, quick(seed=1)), (tmp_path / "x", quick())):
         with pytest.raises(AuditError, match="The folder holds another training"):
-            train_tagger(order(out, settings=settings), NOTES)
+            train(out, settings=settings)
 
 
 def test_a_changed_file_of_a_tagger_is_refused(trained: Path, tmp_path: Path) -> None:
@@ -250,9 +245,8 @@ def test_an_encoder_with_a_fast_tokenizer_is_trained_and_loaded_again(
     out = tmp_path / "tagger"
     settings = quick(n_epochs=1.0, n_tokens=512, overlap=16)
     with pytest.raises(AuditError, match="Rows of 16 tokens are too short for this overlap"):
-        train_tagger(order(out, encoder=encoder, settings=quick(n_tokens=16)), NOTES)
-    asked = order(out, encoder=encoder, settings=settings, is_halved=is_halved)
-    facts = train_tagger(asked, NOTES)
+        train(out, start=encoder, settings=quick(n_tokens=16))
+    facts = train(out, start=encoder, settings=settings, is_halved=is_halved)
     assert (facts.n_tokens, facts.overlap, facts.scheme) == (40, 16, "BIO")
     assert facts.training["encoder"] == "bert" and facts.training["shape"] is None
     weights = load_file(out / "model" / "model.safetensors")
@@ -277,7 +271,7 @@ def test_what_is_no_encoder_is_refused(encoder: Path, tmp_path: Path) -> None:
         (broken / "config.json").write_text(json.dumps(config | changed))
         save_file(kept, path, metadata={"format": "pt"})
         with pytest.raises(AuditError, match=said):
-            train_tagger(order(tmp_path / "o", encoder=broken), NOTES)
+            train(tmp_path / "o", start=broken)
 
 
 def test_material() -> None:
@@ -326,50 +320,38 @@ def test_settings_are_checked_and_come_back() -> None:
             quick(**wrong)
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    (tmp_path / "gold.jsonl").write_text(write_jsonl(notes(24)), "utf-8")
-    (tmp_path / "more.jsonl").write_text(write_jsonl(notes(30)[24:]), "utf-8")
-    return tmp_path
-
-
-def test_the_job_trains_a_tagger_that_is_kept_and_says_how_far_it_is(place: Path) -> None:
+def test_the_job_trains_a_tagger_that_is_kept_and_says_how_far_it_is(tmp_path: Path) -> None:
     said: list[str] = []
 
     def contact(*, stop: bool) -> Contact:
         return Contact(listen=lambda *_: None, should_stop=lambda: stop, say=said.append)
 
-    files = {"gold": (place / "gold.jsonl",), "validation": (place / "more.jsonl",)}
-    task = TaggerTask(settings=quick(n_epochs=0.5), device="cpu", title="mine", **files)
-    question = task.question()
+    asked = task(tmp_path / "o", settings=quick(n_epochs=0.5), title="mine").with_(out=None)
+    order = asked.question().order
     with pytest.raises(AuditCancelled):
-        TaggerTask.ordered(question.order).run(contact(stop=True))
-    (tagger_id,) = TaggerTask.ordered(question.order).run(contact(stop=False))
-    assert [one.tagger_id for one in TAGGERS.all()] == [tagger_id]
+        TaggerTask.ordered(order).run(contact(stop=True))
+    (tagger_id,) = TaggerTask.ordered(order).run(contact(stop=False))
     kept = trained_tagger(tagger_id)
-    assert (kept.title, kept.training["n_validation_notes"]) == ("mine", 6)
+    assert TAGGERS.all() == (kept,)
+    assert (kept.title, kept.training["n_validation_notes"]) == ("mine", 8)
     assert load_tagger(tagger_id, device="cpu").digest == kept.digest
-    assert "24 notes to learn from, 6 to measure on." in said and "recall" in said[-1]
-    assert TaggerTask.ordered(question.order).folder.name == tagger_id.removeprefix("trained/")
+    assert "40 notes to learn from, 8 to measure on." in said and "recall" in said[-1]
 
 
-def test_the_command_trains_and_its_taggers_tag(place: Path) -> None:
+def test_the_command_trains_and_its_taggers_tag(tmp_path: Path) -> None:
     def deid(*words: object) -> dict[str, Any]:
         return dict(called(parsed(["deid", *words])))  # type: ignore[list-item]
 
+    gold = tmp_path / "gold.jsonl"
+    gold.write_text(write_jsonl(notes(24)), "utf-8")
     fast = ("--epochs", "0.5", "--tokens", "32", "--batch", "8", "--device", "cpu")
-    told = deid("train", "--gold", place / "gold.jsonl", *fast, "--title", "mine")
+    told = deid("train", "--gold", gold, *fast, "--title", "mine")
     assert told["tagger_id"].startswith("trained/") and told["training"]["n_notes"] == 22
-    taggers = {told["tagger_id"]: told["digest"], told["directory"]: told["digest"], "default": ""}
-    for number, (name, digest) in enumerate(taggers.items()):
-        out = place / f"out-{number}"
-        census = deid("tag", "--tagger", name, "--notes", place / "gold.jsonl", "--out", out,
+    for number, name in enumerate((told["tagger_id"], told["directory"])):
+        census = deid("tag", "--tagger", name, "--notes", gold, "--out", tmp_path / f"{number}",
                       "--device", "cpu")  # fmt: skip
-        assert census["tagger"]["digest"] == digest or name == "default"
-        assert census["n_notes"] == 24
-    told = deid("train", "--gold", place / "gold.jsonl", *fast, "--out", place / "o")
-    assert told["tagger_id"] is None
-    for words in ((), ("--gold", "a", "--gold", "b"), ("--gold", "a", "--batch", "0"),
-                  ("--gold", "a", "--kind", "generative")):  # fmt: skip
+        assert (census["tagger"]["digest"], census["n_notes"]) == (told["digest"], 24)
+    assert deid("train", "--gold", gold, *fast, "--out", tmp_path / "o")["tagger_id"] is None
+    for words in ((), ("--gold", "a", "--batch", "0"), ("--gold", "a", "--kind", "generative")):
         with pytest.raises(AuditError):
             deid("train", *words)
