@@ -131,8 +131,8 @@ def fake_report(scenario: int, *, lift: float, digest: str) -> AuditReport:
     listed = members + make_candidates(
         [("G", "M")] * (len(score) - N), is_member=False, control_kind="easy"
     )
-    listed = replace(listed, control_kind=tuple(KINDS_OF_NAMES.tolist()),
-                     popularity=tuple(rng.random(len(score)).tolist()))  # fmt: skip
+    listed = replace(listed, control_kind=tuple(KINDS_OF_NAMES.tolist()))
+    popularity = rng.random(len(score))
     values = dict.fromkeys(SCORES[scenario], score) | dict.fromkeys(
         ("general_product", "general_hits") if scenario == 1 else ("general_mean_log",), general
     )
@@ -140,6 +140,7 @@ def fake_report(scenario: int, *, lift: float, digest: str) -> AuditReport:
         listed, {name: np.stack([x, np.zeros(len(x))]) for name, x in values.items()},
         scenario=scenario,
     )  # fmt: skip
+    measured = replace(measured, popularity=popularity)
     measures = plain(membership_metrics(measured, seed=0))
     for one in measures["strata"].values():
         one["scores"] = {name: one["scores"][name] for name in SCORES[scenario]}

@@ -43,6 +43,13 @@ def widget(app: AppTest, kind: str, key: str) -> Any:
     return next(one for one in app.get(kind) if one.key == key)
 
 
+def press(app: AppTest, key: str) -> AppTest:
+    """Press a button."""
+    app.button(key=key).click().run()
+    assert not app.exception
+    return app
+
+
 def keys(app: AppTest) -> set[str]:
     """Return the keys of all buttons."""
     return {button.key or "" for button in app.button}

@@ -13,7 +13,7 @@ from audit.jobs.table import Failure, read_order
 from audit.notes.read import VARIABLE
 from tests.pages.make_corpus import CORPUS_ID, TITLE, choose_file, write_identified
 from tests.pages.make_trainings import make_corpus_folder
-from tests.pages.screen import HOSTILE, open_page, parameter, texts
+from tests.pages.screen import HOSTILE, keys, open_page, parameter, press, texts
 
 EXAMPLE = "invented notes"
 
@@ -31,8 +31,7 @@ def test_without_folders_the_example_is_one_click_away() -> None:
     assert app.title[0].value == TITLE
     assert "No corpus is kept here yet" in texts(app)
     assert VARIABLE in app.code[0].value
-    app.button(key="corpus_try_example").click().run()
-    assert not app.exception
+    press(app, "corpus_try_example")
     shown = texts(app)
     assert "Categories that are not understood (1)" in shown
     assert "<td" in shown
@@ -41,29 +40,22 @@ def test_without_folders_the_example_is_one_click_away() -> None:
     assert app.button(key="corpus_build").label == "Build the corpus"
 
 
-def test_a_link_names_a_file_by_a_code_and_restores_it(folder: Path) -> None:
-    (folder / "Smith_John.csv").write_text("patient_id,text\n1,[**Known firstname 3**] is well\n")
+def test_a_link_names_a_file_by_a_code_and_columns_that_are_not_clear_are_asked_for(
+    folder: Path,
+) -> None:
+    (folder / "Smith_John.csv").write_text(f"who,{HOSTILE}\n7,Seen on [**2150-1-2**] {HOSTILE}\n")
     app = choose_file(open_page("corpus"), "Smith_John")
     code = parameter(app, "notes")
-    assert len(code) == 12
-    assert "mith" not in code
-    assert open_page("corpus", notes=code).selectbox(key="corpus_file").value == code
+    assert len(code) == 12 and "mith" not in code
     assert open_page("corpus", notes="../../etc").selectbox(key="corpus_file").value is None
-
-
-def test_columns_that_are_not_clear_are_asked_for(folder: Path) -> None:
-    (folder / "odd.csv").write_text(f"who,{HOSTILE}\n7,Seen on [**2150-1-2**] {HOSTILE}\n")
-    app = choose_file(open_page("corpus"), "odd.csv")
-    shown = texts(app)
-    assert "No column is known to hold the text" in shown
-    assert not [button for button in app.button if button.key == "corpus_build"]
+    app = open_page("corpus", notes=code)
+    assert app.selectbox(key="corpus_file").value == code
+    assert "No column is known to hold the text" in texts(app)
+    assert "corpus_build" not in keys(app)
     box = next(s for s in app.selectbox if (s.key or "").startswith("corpus_column_text_"))
     app = box.select(HOSTILE).run()
-    shown = texts(app)
-    assert "<img" not in shown
-    assert "&lt;img src=x&gt;" in shown
-    app.button(key="corpus_build").click().run()
-    assert not app.exception
+    assert "<img" not in texts(app) and "&lt;img src=x&gt;" in texts(app)
+    press(app, "corpus_build")
     order = read_order(service.active_jobs()[0].job_id)
     assert order["columns"] == [["text", HOSTILE]]
 
@@ -73,8 +65,8 @@ def test_identified_notes_are_not_shown_until_names_are_revealed(folder: Path) -
     app = choose_file(open_page("corpus"), "ward/notes.csv")
     assert "These notes have no placeholders" in texts(app)
     assert "Hopper" not in texts(app)
-    assert not [b for b in app.button if b.key == "corpus_build"], "a register is missing"
-    app.button(key="reveal_now").click().run()
+    assert "corpus_build" not in keys(app)
+    press(app, "reveal_now")
     assert "Grace Hopper is a 70-year-old" in texts(app)
     register = app.selectbox(key="corpus_register")
     assert len(register.options) == 1
@@ -85,7 +77,7 @@ def test_identified_notes_are_not_shown_until_names_are_revealed(folder: Path) -
     app.run()
     noted = [dict(e.counts) for e in entries(50) if "row" in dict(e.counts)]
     assert noted == [{"what": "note", "row": 2}]
-    app.button(key="corpus_build").click().run()
+    press(app, "corpus_build")
     order = read_order(service.active_jobs()[0].job_id)
     assert order["register_file"].endswith("/ward/people.csv")
 
@@ -99,8 +91,7 @@ def test_the_button_asks_for_a_job_with_the_settings_and_shows_it() -> None:
     assert "45 notes will get a planted name each" in texts(app)
     app.toggle(key="corpus_sample").set_value(True).run()
     app.number_input(key="corpus_number_n_sample").set_value(100).run()
-    app.button(key="corpus_build").click().run()
-    assert not app.exception
+    press(app, "corpus_build")
     (job,) = service.active_jobs()
     order = read_order(job.job_id)
     wanted = {
@@ -111,15 +102,16 @@ def test_the_button_asks_for_a_job_with_the_settings_and_shows_it() -> None:
     }
     assert wanted.items() <= order.items()
     assert (order["canary_counts"], order["n_canaries"]) == ([1, 2, 4, 8], 3)
-    assert not [b for b in app.button if b.key == "corpus_build"]
+    assert "corpus_build" not in keys(app)
     assert app.get("progress")
     ran = [dict(e.counts) for e in entries(50) if e.action == "ran"]
     assert ran == [{"kind": "corpus", "job": job.job_id, "device": "cpu", "seed": 11}]
 
 
-def test_a_job_that_is_done_leads_to_its_corpus_and_one_that_failed_says_why() -> None:
+def test_a_job_that_is_done_leads_to_its_corpus_and_what_failed_says_why(folder: Path) -> None:
+    (folder / "bad.csv").write_bytes(b"text\n\xff\xfe\x00broken")
     app = choose_file(open_page("corpus"), EXAMPLE)
-    app.button(key="corpus_build").click().run()
+    press(app, "corpus_build")
     (job,) = service.active_jobs()
     make_corpus_folder(CORPUS_ID)
     assert table.claim(job.job_id)
@@ -130,17 +122,12 @@ def test_a_job_that_is_done_leads_to_its_corpus_and_one_that_failed_says_why() -
     assert parameter(app, "corpus") == CORPUS_ID
     app = choose_file(open_page("corpus", view="build"), EXAMPLE)
     app.number_input(key="corpus_number_seed").set_value(5).run()
-    app.button(key="corpus_build").click().run()
+    press(app, "corpus_build")
     (job,) = service.active_jobs()
     assert table.claim(job.job_id)
     table.end(job.job_id, state="failed", failure=Failure("no row is a note.", "notes"))
     app.run()
     assert "no row is a note." in texts(app)
-    assert not app.exception
-
-
-def test_a_file_that_cannot_be_read_says_so(folder: Path) -> None:
-    (folder / "bad.csv").write_bytes(b"text\n\xff\xfe\x00broken")
-    app = choose_file(open_page("corpus"), "bad.csv")
+    app = choose_file(app, "bad.csv")
     assert 'class="ka-refused"' in texts(app)
-    assert not [b for b in app.button if b.key == "corpus_build"]
+    assert "corpus_build" not in keys(app)

@@ -14,13 +14,15 @@ from audit.deid.rules import RuleTagger
 from audit.deid.score import SCORES, Source
 from audit.deid.scoring import ScoreTask
 from audit.deid.taggers import KnownTagger
+from audit.experiment.leakage import LEAKAGE, LeakageTask
 from audit.jobs import service
 from audit.jobs.table import read_order
 from audit.notes.formats import write_jsonl, write_tags
 from audit.notes.spans import Span
 from pages.ui import deid_score_cached
 from tests.deid.make_scores import gold_notes, make_score, predicted_notes, quiet
-from tests.pages.screen import open_page, parameter, texts
+from tests.experiment.tiny_leakage import tiny_tables
+from tests.pages.screen import open_page, parameter, press, texts
 
 
 @pytest.fixture(autouse=True)
@@ -41,8 +43,7 @@ def test_an_empty_page_says_what_to_do_and_the_example_can_be_asked_for() -> Non
     assert "Nothing has been measured yet" in texts(app)
     assert texts(app).count("ka-is-ready") == 3
     app.text_input(key="deid_measures_score_title").set_value("First try")
-    app.button(key="deid_measures_start").click().run()
-    assert not app.exception
+    press(app, "deid_measures_start")
     (job,) = service.active_jobs()
     assert job.kind == "score" and job.label == "rules" and "First try" not in str(job)
     assert read_order(job.job_id)["gold"] == {"kind": "example", "ref": "en"}
@@ -75,8 +76,7 @@ def test_what_stays_readable_leads_and_a_click_opens_it() -> None:
     make_score(golds, predicted, title="shortened")
     app = open_page("deid_measures")
     assert texts(app).index("6 of 24 identifiers") < texts(app).index("0 of 24")
-    app.button(key="deid_measures_show_readable").click().run()
-    assert not app.exception
+    press(app, "deid_measures_show_readable")
     assert "1 to 6 of 6" in texts(app) and texts(app).count("Other place") == 6
     assert parameter(app, "part") == "misses" and parameter(app, "readable") == "1"
     again = open_page("deid_measures", part="misses", readable="1")
@@ -124,7 +124,7 @@ def test_uploads_are_read_checked_and_asked_for(tmp_path: Path) -> None:
     app.get("file_uploader")[0].upload("g.jsonl", foreign.encode(), "application/json").run()
     shown = texts(app)
     assert "<img" not in shown.replace("&lt;img", "") and "1 labels are not in the map" in shown
-    app.button(key="deid_measures_start").click().run()
+    press(app, "deid_measures_start")
     (job,) = service.active_jobs()
     order = read_order(job.job_id)
     assert order["gold"]["kind"] == "given" and "山田" not in json.dumps(order)
@@ -148,13 +148,31 @@ def test_a_link_to_a_score_that_is_gone_and_its_removal() -> None:
     app = open_page("deid_measures", score="0" * 12)
     assert "not kept here" in texts(app)
     assert parameter(app, "score") == score_id
-    app.button(key="deid_measures_remove_now").click().run()
-    assert not app.exception and not SCORES.all()
+    press(app, "deid_measures_remove_now")
+    assert not SCORES.all()
     assert "Nothing has been measured yet" in texts(app)
     assert entries(1)[0].action == "removed"
 
 
-def test_the_published_results_are_shown() -> None:
-    shown = texts(open_page("deid_measures"))
+def test_published_results_are_shown_and_a_leakage_experiment_can_be_asked_for() -> None:
+    app = open_page("deid_measures")
+    shown = texts(app)
     assert "139,149" in shown and "42.64" in shown
     assert shown.count(">95.7") == 1 and "1,133" in shown
+    assert "not been run here yet" in shown
+    press(app, "deid_leakage_run_now")
+    (job,) = service.active_jobs()
+    order = LeakageTask.ordered(read_order(job.job_id))
+    assert (order.language, order.epochs, "rules" in order.taggers) == ("en", 4.0, True)
+
+
+@pytest.mark.parametrize(
+    ("lang", "said"),
+    [("en", "Name replaced everywhere"), ("ja", "氏名がすべて置き換えられた患者")],
+)
+def test_kept_tables_of_leakage_are_shown(lang: str, said: str) -> None:
+    LEAKAGE.put("0" * 12, tiny_tables().files())
+    app = open_page("deid_measures", lang=lang)
+    assert said in texts(app)
+    assert len(app.get("plotly_chart")) == 1
+    assert "2 / 4" in texts(app)

@@ -10,7 +10,7 @@ from audit.deid.tagged import MAX_TYPED_CHARS
 from audit.home import data_home
 from audit.jobs import service
 from pages.ui.language import words_of
-from tests.pages.screen import open_page, parameter, texts
+from tests.pages.screen import keys, open_page, parameter, press, texts
 
 SAY = words_of("en")
 HOSTILE = "<img src=x onerror=alert(1)> ![p](http://evil.example/p.png) **b** "
@@ -24,33 +24,20 @@ def open_notes(**query: str) -> AppTest:
 
 def paste(app: AppTest, text: str) -> AppTest:
     app.text_area(key="deidentify_text").input(text)
-    app.button(key="deidentify_go_paste").click().run()
-    assert not app.exception
-    return app
+    return press(app, "deidentify_go_paste")
 
 
 def sides(app: AppTest) -> tuple[str, str]:
     """Return the note and its released text, as HTML."""
-    pair = next(block for block in texts(app).split("\n") if 'class="ka-pair"' in block)
-    pair = texts(app)[texts(app).index(pair) :]
+    pair = texts(app).split('class="ka-pair"', 1)[1]
     source, released = pair.split("<section>")[1:3]
     return source, released.split("</section>")[0]
 
 
-def test_an_empty_page_says_what_to_do() -> None:
-    app = open_notes()
-    assert app.title[0].value == SAY.text("deidentify_title")
-    assert SAY.text("deidentify_about_rules").split("“")[0] in texts(app)
-    assert 'class="ka-pair"' not in texts(app)
-    app.button(key="deidentify_go_paste").click().run()
-    assert SAY.text("deidentify_text_missing") in texts(app)
-    app = open_notes(view="kept")
-    assert SAY.text("deidentify_no_kept") in texts(app)
-
-
 def test_a_pasted_note_is_marked_and_replaced_at_once() -> None:
-    app = paste(open_notes(), NOTE)
-    source, released = sides(app)
+    app = press(open_notes(), "deidentify_go_paste")
+    assert SAY.text("deidentify_text_missing") in texts(app)
+    source, released = sides(paste(app, NOTE))
     assert "高橋健一<small>identifier</small></mark>" in source
     assert "03-1234-5678<small>contact</small></mark>" in source
     assert "&lt;5 mg/dL" in source and "&lt;5 mg/dL" in released
@@ -60,6 +47,12 @@ def test_a_pasted_note_is_marked_and_replaced_at_once() -> None:
     assert not (data_home() / "tagged").exists()
     (line,) = (entry for entry in entries(50) if entry.action == "ran")
     assert dict(line.counts) == {"kind": "tagging", "n_notes": 1, "n_spans": 3}
+    pills = next(p for p in app.button_group if p.key and "types" in p.key)
+    assert list(pills.options) == ["identifier (1)", "quasi\\-identifier (1)", "contact (1)"]
+    pills.set_value(["contact"]).run()
+    source, released = sides(app)
+    assert source.count("<mark") == released.count("<mark") == 1
+    assert "【氏名】" in released  # it is replaced all the same
 
 
 def test_settings_change_the_replacement_and_stand_in_the_link() -> None:
@@ -79,16 +72,6 @@ def test_settings_change_the_replacement_and_stand_in_the_link() -> None:
     )
 
 
-def test_a_type_can_be_left_unmarked() -> None:
-    app = paste(open_notes(), NOTE)
-    pills = next(p for p in app.button_group if p.key and "types" in p.key)
-    assert list(pills.options) == ["identifier (1)", "quasi\\-identifier (1)", "contact (1)"]
-    pills.set_value(["contact"]).run()
-    source, released = sides(app)
-    assert source.count("<mark") == released.count("<mark") == 1
-    assert "【氏名】" in released  # it is replaced all the same
-
-
 def test_hostile_and_long_text_is_shown_as_it_is() -> None:
     app = paste(open_notes(), HOSTILE * 500 + "氏名：高橋健一")
     source, released = sides(app)
@@ -102,14 +85,51 @@ def test_hostile_and_long_text_is_shown_as_it_is() -> None:
     assert "has more than 100,000 characters" in texts(app)
 
 
-@pytest.mark.parametrize("language", ["en", "ja"])
-def test_the_invented_note_is_one_click_away(language: str) -> None:
-    app = open_notes(lang=language)
-    app.session_state["language"] = language
-    app.run()
-    app.button(key="deidentify_example").click().run()
-    assert not app.exception
+@pytest.mark.parametrize(("lang", "name"), [("en", "Margaret Ellis"), ("ja", "高橋美咲")])
+def test_the_invented_note_is_one_click_away(lang: str, name: str) -> None:
+    app = press(open_notes(lang=lang), "deidentify_example")
     source, released = sides(app)
-    name = {"en": "Margaret Ellis", "ja": "高橋美咲"}[language]
     assert f"{name}<small>" in source and name not in released
-    assert words_of(language).text("deidentify_about_identifier") in texts(app)
+    assert words_of(lang).text("deidentify_about_identifier") in texts(app)
+
+
+PASTED = "deidentify_fix_pasted"
+
+
+def add(app: AppTest, key: str, text: str, *, label: str = "identifier") -> AppTest:
+    app.selectbox(key=f"{key}_type").select(label)
+    app.text_input(key=f"{key}_text").input(text)
+    return press(app, f"{key}_add")
+
+
+def test_a_pasted_note_is_corrected_and_the_correction_undone() -> None:
+    app = paste(open_notes(), NOTE + HOSTILE)
+    add(app, f"{PASTED}_0", "<img src=x", label="linkage_code")
+    source, released = sides(app)
+    assert "&lt;img src=x<small>linkage code</small></mark>" in source
+    assert "【番号】</mark> onerror" in released and "<img" not in texts(app)
+    assert "&lt;img src=x · linkage code" in texts(app)  # in the list of corrections
+    app.selectbox(key=f"{PASTED}_1_mark").select_index(0).run()
+    press(app, f"{PASTED}_1_remove")
+    assert "高橋健一<small>" not in sides(app)[0] and "高橋健一" in sides(app)[1]
+    app.radio(key="deidentify_mode").set_value("mask").run()
+    assert "高橋健一" in sides(app)[1] and "■" in sides(app)[1]  # the corrections stay
+    press(app, f"{PASTED}_2_undo")
+    assert "高橋健一<small>" in sides(app)[0] and "高橋健一" not in sides(app)[1]
+    kinds = [dict(entry.counts).get("kind") for entry in entries(99)]
+    assert kinds.count("correction") == 2 and kinds.count("undone-correction") == 1
+    paste(app, NOTE)
+    assert f"{PASTED}_0_add" in keys(app) and "linkage" not in sides(app)[1]
+
+
+def test_what_cannot_be_added_is_said() -> None:
+    app = add(paste(open_notes(), NOTE), f"{PASTED}_0", "佐藤")
+    assert "does not stand in the note" in texts(app) and 'role="alert"' in texts(app)
+    add(app, f"{PASTED}_0", "高橋")
+    assert "marked already" in texts(app)
+    app.radio(key=f"{PASTED}_0_where").set_value("between").run()
+    press(app, f"{PASTED}_0_add")
+    assert "the end is behind the start" in texts(app)
+    app.number_input(key=f"{PASTED}_0_end").set_value(2).run()
+    press(app, f"{PASTED}_0_add")
+    assert "氏名<small>identifier</small>" in sides(app)[0]

@@ -9,21 +9,21 @@ from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
 from audit.deid.release import Release
-from audit.deid.tagged import TAGGED_SETS, TaggedSet
+from audit.deid.tagged import TAGGED_SETS, TaggedSet, corrections_of, notes_of
 from audit.deid.taggers import known_taggers
 from audit.deid.tasks import TaggingTask, tagging_task, uploaded
 from audit.jobs import service, table
 from audit.jobs.table import read_order
 from audit.task import Contact
-from tests.pages.screen import parameter, texts
-from tests.pages.test_deidentify import HOSTILE, SAY, open_notes, sides
+from tests.pages.screen import downloads, keys, parameter, press, texts
+from tests.pages.test_deidentify import HOSTILE, SAY, add, open_notes, sides
 
 SILENT = Contact(lambda progress: None, lambda: False, lambda text: None)
 MARKUP = "<img src=x onerror=alert(1)> **b** [l](/x) "
 NAMED = "氏名：高橋健一　2024年5月3日 受診。"
 
 
-def notes_of(n: int) -> bytes:
+def notes_file(n: int) -> bytes:
     """Return notes of which each third has nothing to find."""
     records = (
         {"doc_id": f"<b>{i}</b>", "text": f"{MARKUP}{NAMED if i % 3 else '特記なし。'} 第{i}回"}
@@ -35,7 +35,7 @@ def notes_of(n: int) -> bytes:
 def made(n: int = 9, *, title: str = HOSTILE) -> TaggedSet:
     """Tag notes into a kept set, without any job."""
     question = tagging_task(
-        uploaded([("n.jsonl", notes_of(n))]), tagger=known_taggers()[1],
+        uploaded([("n.jsonl", notes_file(n))]), tagger=known_taggers()[1],
         how=Release(), title=title,
     ).question()  # fmt: skip
     (tagged_id,) = TaggingTask.ordered(question.order).run(SILENT)
@@ -50,15 +50,14 @@ def upload(app: AppTest, data: bytes, *, name: str = "Anna Smith.jsonl") -> AppT
 
 
 def test_an_upload_is_a_job_and_then_a_kept_set() -> None:
-    app = upload(open_notes(), notes_of(6))
+    app = upload(open_notes(), notes_file(6))
     app.text_input(key="deidentify_name").input(HOSTILE)
-    app.button(key="deidentify_go_file").click().run()
-    assert not app.exception
+    press(app, "deidentify_go_file")
     (job,) = service.active_jobs()
     assert job.kind == "tagging" and "Anna" not in job.label
     assert 'class="ka-job ka-job-queued"' in texts(app)
-    again = upload(open_notes(), notes_of(6))
-    again.button(key="deidentify_go_file").click().run()
+    again = upload(open_notes(), notes_file(6))
+    press(again, "deidentify_go_file")
     assert len(service.jobs()) == 1  # the same question is joined
     order = read_order(job.job_id)
     (unfinished,) = TAGGED_SETS.all()
@@ -71,8 +70,8 @@ def test_an_upload_is_a_job_and_then_a_kept_set() -> None:
     assert SAY.text("deidentify_done") in texts(app)
     assert parameter(app, "tagged") == unfinished.tagged_id
     assert app.selectbox(key="deidentify_kept").options[0].startswith(HOSTILE.strip()[:40])
-    third = upload(open_notes(), notes_of(6))
-    third.button(key="deidentify_go_file").click().run()
+    third = upload(open_notes(), notes_file(6))
+    press(third, "deidentify_go_file")
     assert len(service.jobs()) == 1 and parameter(third, "tagged") == unfinished.tagged_id
     actions = [(entry.action, dict(entry.counts).get("kind")) for entry in entries(99)]
     assert ("ran", "tagging") in actions
@@ -87,7 +86,7 @@ def test_a_file_that_cannot_be_read_is_refused_and_nothing_is_kept(
 ) -> None:
     app = upload(open_notes(), data, name=name)
     if name.endswith(".csv"):
-        app.button(key="deidentify_go_file").click().run()
+        press(app, "deidentify_go_file")
     assert not app.exception
     assert why in texts(app) and 'role="alert"' in texts(app)
     assert TAGGED_SETS.all() == () and service.jobs() == ()
@@ -100,9 +99,9 @@ def test_kept_notes_are_hidden_until_names_are_shown_and_each_is_logged_once() -
     assert "高橋健一" not in texts(app)
     assert SAY.text("deidentify_hidden")[:40] in source
     assert "【氏名】" in released or "[NAME]" in released
-    private = {b.key: b.disabled for b in app.get("download_button")}
-    assert private["deidentify_set_file_brat"] and not private["deidentify_set_file_text"]
-    app.button(key="reveal_now").click().run()
+    files = downloads(app)
+    assert files["deidentify_set_file_brat"] and not files["deidentify_set_file_text"]
+    press(app, "reveal_now")
     source, _ = sides(app)
     assert "高橋健一<small>identifier</small>" in source
     assert "<img" not in texts(app) and "<b>" not in source
@@ -111,7 +110,7 @@ def test_kept_notes_are_hidden_until_names_are_shown_and_each_is_logged_once() -
     seen = [dict(entry.counts) for entry in entries(99) if "row" in dict(entry.counts)]
     line = {"run": one.tagged_id, "row": 2}
     assert seen == [line | {"what": "note"}, line | {"what": "released-note"}]
-    assert not any(b.disabled for b in app.get("download_button"))
+    assert not any(downloads(app).values())
 
 
 def test_from_note_to_note_with_filter_and_search() -> None:
@@ -119,7 +118,7 @@ def test_from_note_to_note_with_filter_and_search() -> None:
     app = open_notes(tagged=one.tagged_id)
     assert parameter(app, "note") == "1" and SAY.text("deidentify_nothing_here") in texts(app)
     assert app.button(key="deidentify_before").disabled
-    app.button(key="deidentify_next").click().run()
+    press(app, "deidentify_next")
     assert parameter(app, "note") == "2" and "第1回" in sides(app)[1]
     app.number_input(key="deidentify_number").set_value(9).run()
     assert parameter(app, "note") == "9" and app.button(key="deidentify_next").disabled
@@ -138,11 +137,34 @@ def test_from_note_to_note_with_filter_and_search() -> None:
 def test_a_set_is_removed_after_asking_once_more() -> None:
     one = made()
     app = open_notes(tagged=one.tagged_id)
-    app.button(key="deidentify_forget_now").click().run()
-    assert not app.exception
+    press(app, "deidentify_forget_now")
     assert TAGGED_SETS.all() == () and SAY.text("deidentify_no_kept") in texts(app)
     removed = [dict(entry.counts) for entry in entries(9) if entry.action == "removed"]
     assert removed == [{"what": "tagged-notes", "run": one.tagged_id}]
     app = open_notes(tagged=one.tagged_id)
     assert SAY.text("deidentify_wrong_link") in texts(app)
     assert not open_notes(tagged="../../etc/passwd").exception
+
+
+def test_a_kept_note_is_corrected_once_names_are_shown() -> None:
+    one = made()
+    app = open_notes(tagged=one.tagged_id, note="2")
+    assert not any("deidentify_fix" in key for key in keys(app))
+    press(app, "reveal_now")
+    key = f"deidentify_fix_{one.tagged_id}_1"
+    add(app, f"{key}_0", "受診", label="quasi_identifier")
+    assert "受診<small>quasi-identifier</small>" in sides(app)[0]
+    assert "受診" not in list(notes_of(one))[1].released
+    (fix,) = corrections_of(one)[1]
+    assert fix.who and fix.at
+    shown = texts(app)
+    assert SAY.text("deidentify_fact_corrected") in shown
+    assert SAY.html("deidentify_measure_own") in shown
+    lines = [dict(e.counts) for e in entries(99) if dict(e.counts).get("kind") == "correction"]
+    assert lines == [{"kind": "correction", "run": one.tagged_id, "row": 2, "n_spans": 1}]
+    other = open_notes(tagged=one.tagged_id, note="2")
+    assert SAY.text("deidentify_fix_hidden") in texts(other)
+    assert f"{key}_1_undo" not in keys(other) and "[" in sides(other)[1]
+    press(app, f"{key}_1_undo")
+    assert corrections_of(one) == {}
+    assert SAY.html("deidentify_measure_own") not in texts(app)

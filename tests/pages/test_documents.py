@@ -9,7 +9,7 @@ import pytest
 from audit.notes.passages import Passage
 from audit.report.report import AuditReport
 from tests.pages.make_reports import MEMBERS, keep, keep_behind, make_inspection, make_report
-from tests.pages.screen import HOSTILE, open_page, parameter, texts, widget
+from tests.pages.screen import HOSTILE, open_page, parameter, press, texts, widget
 
 N = 45
 HOSPITAL = [f"[CLS] text {i} {HOSTILE}" for i in range(N)]
@@ -39,7 +39,9 @@ def test_both_models_stand_beside_each_other_masked_and_marked(generated: AuditR
     assert "&lt;img src=x&gt;" in shown
 
 
-def test_a_filter_narrows_and_goes_into_the_address(generated: AuditReport) -> None:
+def test_a_filter_narrows_and_a_link_opens_a_filter_a_page_or_a_name(
+    generated: AuditReport,
+) -> None:
     app = open_page("documents")
     widget(app, "button_group", "documents_group").set_value("member").run()
     assert not app.exception
@@ -47,37 +49,27 @@ def test_a_filter_narrows_and_goes_into_the_address(generated: AuditReport) -> N
     assert parameter(app, "group") == "member"
     assert texts(open_page("documents", group="none")).count('<section class="ka-pair"') == 10
     assert "3 of 45 pairs" in texts(open_page("documents", group="candidate"))
-
-
-def test_a_link_opens_a_page_and_a_name(generated: AuditReport) -> None:
     assert "general 20" in texts(open_page("documents", page="3"))
     app = open_page("documents", has="5")
     assert "Only documents with a part of P-0007 · S*** W***." in texts(app)
     assert "1 of 45 pairs" in texts(app)
-    app.button(key="documents_clear").click().run()
+    press(app, "documents_clear")
     assert "45 of 45 pairs" in texts(app)
     assert parameter(app, "has") == ""
 
 
-def test_search_is_literal_and_stays_out_of_the_address(generated: AuditReport) -> None:
-    app = open_page("documents")
-    app.text_input(key="documents_search").set_value("TEXT 12 ![x]").run()
-    assert "1 of 45 pairs" in texts(app)
-    app.text_input(key="documents_search").set_value(".*").run()
-    assert "No document fits" in texts(app)
-    assert "*" not in str(app.query_params)
-
-
-def test_a_search_passes_over_masked_names_and_the_page_says_so(generated: AuditReport) -> None:
-    app = open_page("documents")
-    assert "the search passes over them" in texts(app)
-    app.text_input(key="documents_search").set_value("sophia2").run()
-    assert "No document fits" in texts(app)
-    revealed = open_page("documents", reveal=True)
-    assert "the search passes over them" not in texts(revealed)
-    revealed.text_input(key="documents_search").set_value("sophia2").run()
-    assert "of 45 pairs" in texts(revealed)
-    assert "No document fits" not in texts(revealed)
+def test_search_is_literal_passes_over_masked_names_and_stays_out_of_the_address(
+    generated: AuditReport,
+) -> None:
+    found = {"TEXT 12 ![x]": (1, 1), ".*": (0, 0), "sophia2": (0, 1)}
+    for is_revealed in (False, True):
+        app = open_page("documents", reveal=is_revealed)
+        assert ("the search passes over them" in texts(app)) != is_revealed
+        for typed, n in found.items():
+            app.text_input(key="documents_search").set_value(typed).run()
+            said = f"{n[is_revealed]} of 45 pairs" if n[is_revealed] else "No document fits"
+            assert said in texts(app), typed
+        assert "sophia" not in str(app.query_params) and "*" not in str(app.query_params)
 
 
 def test_passages_are_masked_searched_and_paged(home: Path) -> None:

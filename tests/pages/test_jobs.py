@@ -2,90 +2,79 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
-from audit.attack.question import AuditRequest, GenerationSettings
 from audit.home import results_dir
 from audit.jobs import service, table
 from audit.jobs.table import Failure, Job
-from audit.names.candidates import make_candidates
 from audit.progress import Progress
 from audit.task import Question
 from tests.pages.make_reports import keep, make_report
-from tests.pages.screen import links, open_page, texts
+from tests.pages.screen import keys, links, open_page, parameter, press, texts
 
-TITLE = "What is running, and what came of it?"
-
-
-def ask(digest: str = "a", *, label: str = "general → hospital", kind: str = "audit") -> Job:
-    request = AuditRequest(
-        scenario_number=1, general=Path("/general"), hospital=Path("/hospital"),
-        candidates=make_candidates([("Mary", "Smith")]), device="cpu",
-        generation=GenerationSettings(n_documents=1000),
-    )  # fmt: skip
-    order = {"request": request.plain(), "directory": None}
-    return service.ask(
-        Question(kind, label, 1 if kind == "audit" else 0, "cpu", digest, (), order), owner="me"
-    )
+RESULT = "3d3d3d3d3d3d"
 
 
-def run(job: Job, *, share: float = 0.25) -> None:
+def ask(digest: str = "a", *, kind: str = "audit", label: str = "general → hospital") -> Job:
+    scenario = 1 if kind == "audit" else 0
+    order = {"run_id": RESULT, "directory": None}
+    question = Question(kind, label, scenario, "cpu", digest, (), order)
+    return service.ask(question, owner="me")
+
+
+def run(job: Job, phase: str) -> None:
     assert table.claim(job.job_id)
-    progress = Progress("hospital model: documents", share, 1.0, 400.0)
-    table.note_progress(job.job_id, progress)
+    table.note_progress(job.job_id, Progress(phase, 0.25, 1.0, 400.0))
 
 
 def progress(app: AppTest) -> list[tuple[float, str]]:
     return [(bar.proto.value, bar.proto.text) for bar in app.get("progress")]
 
 
-def labels(app: AppTest) -> list[str]:
-    return [button.label for button in app.button]
-
-
-def test_without_a_job_the_page_says_how_to_get_one() -> None:
-    app = open_page("jobs")
-    assert app.title[0].value == TITLE
-    assert "Nothing has been asked yet" in texts(app)
-    assert "Run the demo" in labels(app)
-    assert any(page == "run" for _, page, _ in links(app))
-
-
 def test_what_runs_and_waits_is_shown_with_its_progress() -> None:
-    first, _ = ask("a"), ask("b", kind="demo")
-    run(first)
+    first, _ = ask("a"), ask("b", kind="demo", label="<b>ward")
+    run(first, "hospital model: documents")
     app = open_page("jobs")
     shown = texts(app)
     assert shown.index("Audit, scenario 1") < shown.index("Demonstration, both scenarios")
     assert "1 before it on this device" in shown
     assert "by me" in shown
+    assert "&lt;b&gt;ward" in shown and "<b>ward" not in shown
     said = "The hospital model writes documents · 25 % · about 7 min left"
     assert progress(app) == [(25, said), (0, "Waiting its turn")]
     line = [label for label, page, _ in links(app) if page == "jobs"]
     assert line == ["25 % · The hospital model writes documents · 1 more"]
-    assert "Mary" not in shown
+
+
+@pytest.mark.parametrize(
+    ("kind", "phase", "said"),
+    [
+        ("corpus", "something new", "Working on the notes"),
+        ("pretrain", "tokenizing the notes", "Splitting the notes into tokens"),
+        ("experiment", "tables", "Working on the experiment"),
+    ],
+)
+def test_what_a_job_does_is_told_in_the_words_of_its_kind(kind: str, phase: str, said: str) -> None:
+    run(ask(kind=kind), phase)
+    assert progress(open_page("jobs")) == [(25, f"{said} · 25 % · about 7 min left")]
 
 
 def test_a_job_is_cancelled_by_its_button_and_can_be_resumed_and_removed() -> None:
     job = ask()
-    app = open_page("jobs")
-    app.button(key=f"cancel-{job.job_id}").click().run()
-    assert not app.exception
+    app = press(open_page("jobs"), f"cancel-{job.job_id}")
     assert service.job(job.job_id).state == "cancelled"
     assert "Stopped by a person" in texts(app)
     assert progress(app) == []
-    app.button(key=f"resume-{job.job_id}").click().run()
-    assert service.job(job.job_id).state == "queued"
+    press(app, f"resume-{job.job_id}")
     assert progress(app) == [(0, "Waiting its turn")]
-    app.button(key=f"cancel-{job.job_id}").click().run()
-    app.button(key=f"forget-{job.job_id}").click().run()
+    press(press(app, f"cancel-{job.job_id}"), f"forget-{job.job_id}")
     assert service.jobs() == ()
     assert "Nothing has been asked yet" in texts(app)
+    assert any(page == "run" for _, page, _ in links(app))
     done = [(line.action, dict(line.counts)["job"]) for line in reversed(entries())
             if line.action in ("cancelled", "resumed")]  # fmt: skip
     assert done == [(what, job.job_id) for what in ("cancelled", "resumed", "cancelled")]
@@ -93,27 +82,37 @@ def test_a_job_is_cancelled_by_its_button_and_can_be_resumed_and_removed() -> No
 
 def test_a_failed_job_says_why_and_can_be_resumed() -> None:
     job = ask()
-    run(job)
+    run(job, "hospital model: documents")
     failure = Failure("Memory ran out.", "micro-batch", "Try less.")
     table.end(job.job_id, state="failed", failure=failure)
     app = open_page("jobs")
-    shown = texts(app)
-    assert "micro-batch: Memory ran out." in shown
-    assert "Try less." in shown
-    assert "25 % done" in shown
-    assert "Resume" in labels(app)
+    assert all(said in texts(app) for said in ("micro-batch: Memory ran out.", "Try less."))
+    assert "25 % done" in texts(app)
+    assert f"resume-{job.job_id}" in keys(app)
 
 
-def test_a_done_job_leads_to_its_result() -> None:
+@pytest.mark.parametrize(
+    ("kind", "label", "page", "field"),
+    [
+        ("audit", "Open the result", "", "audit"),
+        ("corpus", "Open the corpus", "corpus", "corpus"),
+        ("pretrain", "Open the training", "train", "run"),
+        ("experiment", "Open the result", "", "audit"),
+    ],
+)
+def test_a_finished_job_leads_to_what_came_of_it(
+    kind: str, label: str, page: str, field: str
+) -> None:
     report = make_report(2)
     keep({"masked_lm": report}, directory=results_dir(), is_demo=False)
-    job = ask()
-    run(job)
-    table.end(job.job_id, state="done", result=(report.digest,))
+    result = report.digest if kind == "audit" else RESULT
+    job = ask(kind=kind)
+    assert table.claim(job.job_id)
+    table.end(job.job_id, state="done", result=(result,))
     app = open_page("jobs")
-    opened = [(page, query) for label, page, query in links(app) if label == "Open the result"]
-    assert opened == [("", f"lang=en&audit={report.digest[:12]}")]
-    assert f"resume-{job.job_id}" not in [button.key for button in app.button]
+    where, query = next(link[1:] for link in links(app) if link[0] == label)
+    assert where == page and f"{field}={result[:12]}" in query.split("&")
+    assert f"resume-{job.job_id}" not in keys(app)
 
 
 def test_the_demo_button_submits_once_and_leads_to_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,12 +123,8 @@ def test_the_demo_button_submits_once_and_leads_to_the_job(monkeypatch: pytest.M
         return ask(kind, kind=kind)
 
     monkeypatch.setattr(service, "submit", submit)
-    app = open_page("jobs")
-    app.button(key="jobs_run_demo").click().run()
-    assert not app.exception
+    app = press(open_page("jobs"), "jobs_run_demo")
     (job,) = service.jobs()
-    assert len(asked) == 1
-    assert asked[0]["owner"]
-    assert app.title[0].value == TITLE
-    assert app.query_params["job"] in (job.job_id, [job.job_id])
+    assert len(asked) == 1 and asked[0]["owner"]
+    assert parameter(app, "job") == job.job_id
     assert " ka-job-chosen" in texts(app)

@@ -8,8 +8,14 @@ import pytest
 
 from audit.report.report import AuditReport
 from pages.ui.language import words_of
-from tests.pages.make_reports import MEMBERS, keep, make_report
-from tests.pages.screen import HOSTILE, open_page, parameter, texts
+from tests.pages.make_reports import (
+    MEMBERS,
+    keep,
+    make_reference_reports,
+    make_report,
+    make_special_names,
+)
+from tests.pages.screen import HOSTILE, open_page, parameter, press, texts
 from tests.report.test_report import LINKING
 
 TABS = ("tables", "threshold", "roc", "mentions", "curve", "linking", "calibration", "compare")
@@ -42,9 +48,13 @@ def test_every_view_opens_from_its_link(
     assert parameter(app, "tab") == tab
 
 
-def test_counts_in_the_tables_are_the_reports(home: Path, reports: dict[str, AuditReport]) -> None:
+def test_counts_are_the_reports_and_nonsense_in_the_link_is_left_alone(
+    home: Path, reports: dict[str, AuditReport]
+) -> None:
     keep(reports, directory=home)
-    shown = texts(open_page("measures", tab="tables"))
+    nonsense = {"tab": "<b>", "score": "evil", "stratum": "evil", "t": "nan", "other": "evil"}
+    shown = texts(open_page("measures", **nonsense))
+    assert "evil" not in shown
     rules = reports["masked_lm"].measures.strata["hard"].rules
     counts = rules["difference_above_zero"].confusion
     row = "".join(f'<td class="ka-number">{count}</td>' for count in counts.four)
@@ -60,7 +70,7 @@ def test_the_threshold_comes_from_the_link_and_buttons_move_everything(
     assert app.number_input(key="measures_exact").value == 100.0
     assert app.slider(key="measures_slider").value < 100.0  # held inside its ends
     assert ">0</td>" in texts(app)
-    app.button(key="measures_use_fdr").click().run()
+    press(app, "measures_use_fdr")
     flagged = reports["masked_lm"].verdict.n_flagged
     assert f'<td class="ka-number">{flagged}</td>' in texts(app)
     exact = app.number_input(key="measures_exact").value
@@ -72,9 +82,6 @@ def test_the_threshold_comes_from_the_link_and_buttons_move_everything(
     app.slider(key="measures_slider").set_value(0.0).run()
     assert app.number_input(key="measures_exact").value == 0.0
 
-
-def test_a_threshold_belongs_to_its_score(home: Path, reports: dict[str, AuditReport]) -> None:
-    keep(reports, directory=home)
     app = open_page("measures", tab="threshold", t="1.5", score="log_ratio")
     assert app.number_input(key="measures_exact").value == 1.5
     app.selectbox(key="measures_score").set_value("hospital_posterior").run()
@@ -82,13 +89,6 @@ def test_a_threshold_belongs_to_its_score(home: Path, reports: dict[str, AuditRe
     assert app.number_input(key="measures_exact").value != 1.5
     assert parameter(app, "score") == "hospital_posterior"
     assert app.button(key="measures_use_fdr").disabled
-
-
-def test_nonsense_in_the_link_is_left_alone(home: Path, reports: dict[str, AuditReport]) -> None:
-    keep(reports, directory=home)
-    app = open_page("measures", tab="<b>", score="evil", stratum="evil", t="nan", other="evil")
-    assert words_of("en").html("measures_below_tables") in texts(app)
-    assert "evil" not in texts(app)
 
 
 def test_a_list_without_truth_says_what_is_missing(home: Path) -> None:
@@ -101,6 +101,9 @@ def test_a_list_without_truth_says_what_is_missing(home: Path) -> None:
     assert app.button(key="measures_use_youden").disabled
     assert say.html("measures_no_controls_do") in texts(open_page("measures", tab="calibration"))
     assert say.html("measures_no_linking") in texts(open_page("measures", tab="linking"))
+    for tab in ("canaries", "references"):  # how to come by them is told with truth or without
+        assert say.html(f"measures_no_{tab}") in texts(open_page("measures", tab=tab))
+    assert say.text("measures_roles") not in texts(open_page("measures", tab="tables"))
     assert say.html("measures_no_other") in texts(open_page("measures", tab="compare"))
 
 
@@ -119,3 +122,48 @@ def test_two_audits_are_paired_and_only_differences_shown(home: Path) -> None:
     assert table["Name"][0] == "!*** W***"
     app.toggle(key="measures_only_different").set_value(False).run()
     assert len(app.dataframe[0].value) == leak.n_names
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def special(request: pytest.FixtureRequest) -> AuditReport:
+    return make_report(request.param, names=make_special_names())
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+def test_canaries_are_shown_with_their_limits_and_not_in_the_tables(
+    home: Path, special: AuditReport, language: str
+) -> None:
+    keep({"one": special}, directory=home, is_demo=False)
+    app = open_page("measures", audit=special.digest[:12], tab="canaries", lang=language)
+    record = special.details.canaries
+    assert record is not None and record.sentence(language) in texts(app)
+    fixed = record.scores[special.fixed_score]
+    found = fixed.whole.found
+    assert f"{found.n_hits} / {found.n_total} ·" in texts(app)
+    assert f"{fixed.max_bits:.2f}" in texts(app)
+    assert len(app.get("plotly_chart")) == 1
+    names = app.dataframe[0].value
+    assert len(names) == record.n_planted and names.iloc[0, 0] == "P-0074"
+    assert "Nevah0" not in str(names.values.tolist())
+
+    app = open_page("measures", audit=special.digest[:12], tab="tables", lang=language)
+    words = words_of(language)
+    assert words.text("kind_canary") not in texts(app)
+    assert words.text("measures_roles") in texts(app)
+    for role in special.details.roles:
+        assert role.role in texts(app)
+        assert f"{role.flagged.n_hits} / {role.flagged.n_total} ·" in texts(app)
+
+
+def test_references_are_set_beside_the_own_audit(home: Path) -> None:
+    own, other = make_reference_reports("general", f"better {HOSTILE}")
+    stranger = make_report(2, hospital="elsewhere").changed(question={"scenario": 2})
+    keep({"a": own, "b": other, "c": stranger}, directory=home, is_demo=False)
+    app = open_page("measures", audit=own.digest[:12], tab="references")
+    shown = texts(app)
+    assert words_of("en").text("measures_references_own") in shown
+    assert "better ![x]" in shown and "<img src=x>" not in shown
+    for report in (own, other):
+        auc = report.measures.strata["hard"].scores[report.fixed_score].auc.value
+        assert f"{auc:.3f}" in shown
+    assert other.digest[:12] in shown and stranger.digest[:12] not in shown

@@ -8,7 +8,7 @@ from typing import Any
 from audit.notes.passages import Passage
 from audit.report.report import AuditReport
 from tests.pages.make_reports import MEMBERS, keep, keep_behind, make_inspection, make_report
-from tests.pages.screen import HOSTILE, open_page, parameter, texts, widget
+from tests.pages.screen import HOSTILE, open_page, parameter, press, texts, widget
 
 PASSAGES = (
     Passage("Mr. ", ("first", "last"), " ", f" is 50. {HOSTILE}", "a", MEMBERS[0]),
@@ -37,7 +37,7 @@ def test_every_name_is_in_the_table_and_masked(home: Path) -> None:
 
 
 def test_facets_narrow_the_table_and_go_into_the_address(home: Path) -> None:
-    kept(home, make_report(2))
+    report = kept(home, make_report(2))
     app = open_page("names")
     pills = widget(app, "button_group", "names_kind")
     pills.set_value(["easy"]).run()
@@ -48,44 +48,31 @@ def test_facets_narrow_the_table_and_go_into_the_address(home: Path) -> None:
     shown = again.dataframe[0].value
     assert set(shown["kind"]) == {"Easy control", "Hard control"}
     assert shown["q"].is_monotonic_decreasing
+    nonsense = open_page("names", kind="<b>,,x", sort="first", order="up", name="<img>")
+    assert len(nonsense.dataframe[0].value) == report.n_names
+    assert not any(parameter(nonsense, key) for key in ("kind", "sort", "order", "name"))
+    assert "<img>" not in texts(nonsense)
 
 
-def test_a_link_with_nonsense_shows_everything(home: Path) -> None:
-    report = kept(home, make_report(2))
-    app = open_page("names", kind="<b>,,x", sort="first", order="up", name="<img>")
-    assert len(app.dataframe[0].value) == report.n_names
-    assert not any(parameter(app, key) for key in ("kind", "sort", "order", "name"))
-    assert "<img>" not in texts(app)
-
-
-def test_search_finds_names_and_numbers_and_stays_out_of_the_address(home: Path) -> None:
+def test_search_finds_numbers_and_where_names_are_shown_names_and_stays_out_of_the_address(
+    home: Path,
+) -> None:
     kept(home, make_report(2))
-    app = open_page("names", reveal=True)
-    box = next(one for one in app.text_input if one.key == "names_search")
-    box.set_value("wright7").run()
-    assert list(app.dataframe[0].value["number"]) == ["P-0009"]
-    box.set_value("P-0032").run()
-    assert list(app.dataframe[0].value["number"]) == ["P-0032"]
-    box.set_value("nobody").run()
-    assert not app.dataframe
-    assert "No name fits" in texts(app)
-    assert "wright" not in str(app.query_params).lower()
-
-
-def test_masked_names_are_found_by_number_alone_and_the_page_says_so(home: Path) -> None:
-    kept(home, make_report(2))
-    app = open_page("names")
-    assert "the search looks at numbers alone" in texts(app)
-    box = next(one for one in app.text_input if one.key == "names_search")
-    assert box.label == "Search by number"
-    assert box.proto.autocomplete == "off"
-    for piece in ("Mic", "s", "wright7", "Sophia"):
-        box.set_value(piece).run()
-        assert not app.exception
-        assert not app.dataframe
-        assert texts(app).count("the search looks at numbers alone") == 2
-    box.set_value("9").run()
-    assert list(app.dataframe[0].value["number"]) == ["P-0009"]
+    found = {"wright7": ["P-0009"], "P-0032": ["P-0032"], "nobody": [], "9": ["P-0009"]}
+    for is_revealed in (False, True):
+        app = open_page("names", reveal=is_revealed)
+        box = next(one for one in app.text_input if one.key == "names_search")
+        assert box.proto.autocomplete == "off"
+        only_numbers = "the search looks at numbers alone"
+        assert (only_numbers in texts(app)) == (box.label == "Search by number") != is_revealed
+        for typed, rows in found.items():
+            wanted = rows if is_revealed or typed.endswith(("9", "2")) else []
+            box.set_value(typed).run()
+            assert not app.exception
+            assert [n for table in app.dataframe for n in table.value["number"]] == wanted
+            said = "No name fits" if is_revealed else only_numbers
+            assert texts(app).count(said) == (not is_revealed) + (not wanted)
+        assert "wright" not in str(app.query_params).lower()
 
 
 def test_what_nearly_is_the_name_is_masked_with_it(home: Path) -> None:
@@ -98,8 +85,7 @@ def test_what_nearly_is_the_name_is_masked_with_it(home: Path) -> None:
     revealed = open_page("names", reveal=True, sort="popularity", name="4")
     assert "popularity" in revealed.dataframe[0].value
     assert "Popularity" in texts(revealed)
-    revealed.button(key="hide_names").click().run()
-    assert not revealed.exception
+    press(revealed, "hide_names")
     assert revealed.selectbox(key="names_sort").value == "score"
 
 

@@ -14,7 +14,7 @@ from audit.attack import evidence as pace
 from audit.attack.question import AuditRequest, PosteriorSettings
 from audit.jobs import service
 from cache.store import Store
-from tests.pages.screen import open_page, parameter, texts
+from tests.pages.screen import downloads, keys, open_page, parameter, press, texts
 from tests.pages.test_setup import DEMO
 
 ALL = {**DEMO, "names": "demo-en", "passages": "demo-en"}
@@ -41,35 +41,29 @@ def plan_of(app: AppTest) -> str:
 
 def test_without_a_choice_the_page_names_the_missing_cards() -> None:
     app = open_page("run", scenario="2")
-    assert app.title[0].value.endswith("?")
     shown = texts(app)
     for card in "ABCD":
         assert f"<li>Card {card}:" in shown
-    assert not [button for button in app.button if button.key == "start"]
+    assert "start" not in keys(app)
     app = open_page("run", **DEMO, names="demo-en")
     assert "<li>Card" not in texts(app)
     app = open_page("run", **DEMO, names="demo-en", scenario="2")
     assert texts(app).count("<li>Card") == 1
 
 
-def test_the_plan_has_the_digest_of_the_question_and_the_command(asked: list[AuditRequest]) -> None:
+def test_the_plan_is_that_of_the_question_which_start_hands_over(
+    asked: list[AuditRequest],
+) -> None:
     app = open_page("run", **ALL)
-    digest = demo.DemoTask().request(2).audit_digest()
+    request = demo.DemoTask().request(2)
     plan = plan_of(app)
-    assert digest[:12] in plan
+    assert request.audit_digest()[:12] in plan
     assert "Demo hospital, invented · 390 names" in plan
     assert "Known after the first seconds of the run" in plan
     assert "--inputs=2000" in app.code[0].value
-    assert [button.proto.label for button in app.get("download_button")] == [
-        "Download this list of names", "Download these passages",
-    ]  # fmt: skip
-
-
-def test_start_hands_the_question_over_and_goes_to_the_jobs(asked: list[AuditRequest]) -> None:
-    app = open_page("run", **ALL)
-    app.button(key="start").click().run()
-    assert len(asked) == 1
-    assert asked[0].question() == demo.DemoTask().request(2).question()
+    assert set(downloads(app)) == {"names_download", "passages_download"}
+    press(app, "start")
+    assert [one.question() for one in asked] == [request.question()]
     assert parameter(app, "job") == "abc123"
 
 
@@ -90,7 +84,7 @@ def test_a_change_of_settings_plans_anew(home: Path, asked: list[AuditRequest]) 
     assert "--micro-batch=8" in app.code[0].value
     device = next(box for box in app.selectbox if box.key.startswith("run_device"))
     device.select("cpu").run()
-    app.button(key="start").click().run()
+    press(app, "start")
     assert asked[0].posterior == PosteriorSettings(micro_batch=8)
     assert asked[0].device == "cpu"
 
@@ -101,12 +95,12 @@ def test_settings_that_no_run_can_have_say_why_and_lose_nothing(asked: list[Audi
     prompt.set_value("no place for a name").run()
     assert not app.exception
     assert "prompt: has no [MASK]." in texts(app)
-    assert not [button for button in app.button if button.key == "start"]
+    assert "start" not in keys(app)
     prompt = next(box for box in app.text_input if box.key.startswith("run_prompt"))
     assert prompt.value == "no place for a name"
     prompt.set_value("[MASK] is here").run()
     assert "has no [MASK]." not in texts(app)
-    app.button(key="start").click().run()
+    press(app, "start")
     assert asked[0].generation.prompt == "[MASK] is here"
 
 
@@ -118,10 +112,10 @@ def test_an_audit_that_is_kept_is_opened_and_one_that_runs_is_shown(
     monkeypatch.setattr(service, "active_job", lambda of: job if of == digest else None)
     app = open_page("run", **ALL)
     assert "running or waiting already" in texts(app)
-    assert not [button for button in app.button if button.key == "start"]
+    assert "start" not in keys(app)
     with Store(home) as store:
         store.put_record(f"audit/{digest}", {})
     app = open_page("run", **ALL)
     assert "This audit has been done already" in texts(app)
-    assert not [button for button in app.button if button.key == "start"]
-    assert [button for button in app.button if button.key == "open_answer"]
+    assert "start" not in keys(app)
+    assert "open_answer" in keys(app)

@@ -1,20 +1,25 @@
-"""The real server: whom it answers, and that sessions may begin all at once at a cold start."""
+"""The real server: whom it answers, its headers, and that sessions may begin at a cold start."""
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import hashlib
+import http.client
 import os
+import re
 import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import streamlit
 
 from audit.home import HOME_VARIABLE
+from pages.ui.headers import LANGUAGE_SCRIPTS, security_headers
 from tests.repository import REPOSITORY
 
 
@@ -35,19 +40,20 @@ class Server:
         )
         for _ in range(600):
             try:
-                if self.status("/_stcore/health") == 200:
+                if self.answer("/_stcore/health")[0] == 200:
                     return
             except OSError:
                 assert self.process.poll() is None
                 time.sleep(0.1)
         raise RuntimeError("the server does not answer")
 
-    def status(self, path: str) -> int:
-        try:
-            with urllib.request.urlopen(f"http://{self.host}{path}", timeout=10) as answer:
-                return int(answer.status)
-        except urllib.error.HTTPError as error:
-            return error.code
+    def answer(self, path: str) -> tuple[int, list[tuple[str, str]]]:
+        """Return status and headers of an answer."""
+        client = http.client.HTTPConnection(self.host, timeout=10)
+        with contextlib.closing(client):
+            client.request("GET", path)
+            answer = client.getresponse()
+            return answer.status, [(name.lower(), value) for name, value in answer.getheaders()]
 
     def handshake(self, *headers: str) -> int:
         """Return the status with which a websocket is answered."""
@@ -95,8 +101,28 @@ def test_a_host_that_is_not_allowed_is_refused_though_its_origin_fits(server: Se
 
 @pytest.mark.parametrize("path", ["/_stcore/metrics", "/_stcore/metrics/", "/_stcore/%6detrics"])
 def test_what_the_server_counts_is_nobodys_to_read(server: Server, path: str) -> None:
-    assert server.status(path) == 404
-    assert server.status("/_stcore/health") == 200
+    assert server.answer(path)[0] == 404
+
+
+@pytest.mark.parametrize("path", ["/", "/overview", "/_stcore/health", "/_stcore/metrics"])
+def test_every_answer_carries_each_security_header_once(server: Server, path: str) -> None:
+    wanted = security_headers()
+    found = [(name, value) for name, value in server.answer(path)[1] if name in wanted]
+    assert sorted(found) == sorted(wanted.items())
+
+
+def test_every_inline_script_is_named_and_no_other_may_run() -> None:
+    policy = security_headers()["content-security-policy"]
+    index = (Path(streamlit.__file__).parent / "static" / "index.html").read_text(encoding="utf-8")
+    inline = [s for s in re.split("<script>|</script>", index)[1:2] if s.strip()]
+    assert inline
+    for script in (*inline, *LANGUAGE_SCRIPTS.values()):
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+    rules = policy.split("; ")
+    assert not any("'unsafe-inline'" in rule for rule in rules if rule.startswith("script-src"))
+    assert "http:" not in policy and "*" not in policy
+    assert {"default-src 'self'", "connect-src 'self'", "frame-ancestors 'none'"} <= set(rules)
 
 
 def test_tables_and_charts_are_imported_before_any_session_and_torch_is_not() -> None:

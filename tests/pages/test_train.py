@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -16,7 +17,7 @@ from audit.training.config import TrainSettings
 from audit.training.kept import MODELS
 from tests.models.make_models import make_bert
 from tests.pages.make_trainings import CORPUS_ID, RUN, make_corpus_folder, make_training
-from tests.pages.screen import open_page, parameter, texts
+from tests.pages.screen import keys, open_page, parameter, press, texts
 
 PARENT = "models/general"
 
@@ -27,21 +28,18 @@ def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return make_bert(tmp_path / "models" / "general")
 
 
-def start(app: AppTest) -> AppTest:
-    app.button(key="train_start").click().run()
-    assert not app.exception
-    return app
+def box(app: AppTest, label: str) -> Any:
+    return next(one for one in app.number_input if one.label == label)
 
 
 def test_the_plan_says_what_a_training_will_take_and_a_job_starts(parent: Path) -> None:
     make_corpus_folder()
     app = open_page("train", parent=PARENT)
-    shown = texts(app)
     # Two sentences of 6 and 12 tokens and one [SEP] a note.
-    assert "40 notes, 760 tokens" in shown
-    assert "Ward &lt;3&gt;" in shown
+    assert "40 notes, 760 tokens" in texts(app)
+    assert "Ward &lt;3&gt;" in texts(app)
     app.text_input(key="train_title").set_value("Ward 3").run()
-    app = start(app)
+    press(app, "train_start")
     (job,) = service.active_jobs()
     assert (job.kind, job.label, job.state) == ("pretrain", "general", "queued")
     order = read_order(job.job_id)
@@ -53,43 +51,38 @@ def test_the_plan_says_what_a_training_will_take_and_a_job_starts(parent: Path) 
     assert "Ward" not in str(ran)
 
 
-def test_source_preset_and_settings_go_into_the_order_and_the_link(parent: Path) -> None:
+def test_source_preset_and_settings_go_into_the_order_and_impossible_ones_are_refused(
+    parent: Path,
+) -> None:
     make_corpus_folder()
     app = open_page("train", parent=PARENT, source="public", preset="scratch")
     assert "fresh weights in the shape of models/general" in texts(app)
-    steps = next(box for box in app.number_input if box.label == "Steps")
-    assert steps.value == 100_000
+    assert box(app, "Steps").value == 100_000
     assert "Every note would be seen some" in texts(app)
-    steps.set_value(3).run()
-    seed = next(box for box in app.number_input if box.label == "Seed")
-    seed.set_value(7).run()
-    start(app)
-    (job,) = service.active_jobs()
-    order = read_order(job.job_id)
+    rows = box(app, "Rows of a forward pass")
+    usual = rows.value
+    rows.set_value(5).run()
+    assert not app.exception
+    assert "no multiple of 5 rows a pass" in texts(app)
+    assert "train_start" not in keys(app)
+    box(app, "Rows of a forward pass").set_value(usual).run()
+    box(app, "Steps").set_value(3).run()
+    box(app, "Seed").set_value(7).run()
+    press(app, "train_start")
+    order = read_order(service.active_jobs()[0].job_id)
     settings = order["settings"]
     assert order["source"] == "public"
     assert (settings["n_steps"], settings["seed"], settings["from_scratch"]) == (3, 7, True)
 
 
-def test_settings_that_no_training_can_have_are_refused_in_words(parent: Path) -> None:
-    make_corpus_folder()
-    app = open_page("train", parent=PARENT)
-    rows = next(box for box in app.number_input if box.label == "Rows of a forward pass")
-    rows.set_value(5).run()
-    assert not app.exception
-    assert "no multiple of 5 rows a pass" in texts(app)
-    assert not [button for button in app.button if button.key == "train_start"]
-
-
 def test_what_was_trained_before_is_opened_and_not_trained_again(parent: Path) -> None:
     make_corpus_folder()
-    first = start(open_page("train", parent=PARENT))
+    press(open_page("train", parent=PARENT), "train_start")
     order = read_order(service.active_jobs()[0].job_id)
     service.cancel(service.active_jobs()[0].job_id)
     make_training(parent, run_id=order["run_id"], settings=TrainSettings(**order["settings"]))
-    app = start(open_page("train", parent=PARENT))
+    app = press(open_page("train", parent=PARENT), "train_start")
     assert parameter(app, "run") == order["run_id"] and not service.active_jobs()
-    assert parameter(first, "parent") == PARENT
 
 
 def test_a_training_shows_its_curve_and_what_it_says(parent: Path) -> None:
@@ -109,9 +102,7 @@ def test_a_training_shows_its_curve_and_what_it_says(parent: Path) -> None:
 
 def test_auditing_a_model_chooses_the_pair(parent: Path) -> None:
     make_training(parent)
-    app = open_page("train", run=RUN)
-    app.button(key=f"train_audit_{RUN}").click().run()
-    assert not app.exception
+    app = press(open_page("train", run=RUN), f"train_audit_{RUN}")
     assert app.title[0].value == "Which models, and whose names?"
     assert parameter(app, "general") == PARENT
     assert parameter(app, "hospital") == f"trained/{RUN}"
@@ -122,7 +113,7 @@ def test_auditing_a_model_chooses_the_pair(parent: Path) -> None:
 
 def test_a_running_training_is_shown_live_and_ends_at_its_result(parent: Path) -> None:
     make_corpus_folder()
-    app = start(open_page("train", parent=PARENT))
+    app = press(open_page("train", parent=PARENT), "train_start")
     (job,) = service.active_jobs()
     run = str(read_order(job.job_id)["run_id"])
     make_training(parent, run_id=run, is_whole=False, held_out=(6.0, 5.0))
@@ -140,9 +131,7 @@ def test_a_running_training_is_shown_live_and_ends_at_its_result(parent: Path) -
 
 def test_a_training_is_removed_after_being_asked_once_more(parent: Path) -> None:
     make_training(parent)
-    app = open_page("train", run=RUN)
-    app.button(key=f"train-forget-{RUN}").click().run()
-    assert not app.exception
+    app = press(open_page("train", run=RUN), f"train-forget-{RUN}")
     assert MODELS.all() == ()
     assert not MODELS.place(RUN).exists()
     assert "run" not in app.query_params

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from audit.errors import Message
-from audit.jobs.table import WORKER, Failure, Job
+from audit.jobs import service, table
+from audit.jobs.table import Failure
 from audit.models.registry import VARIABLE
 from audit.report.html import ReportChoice, report_html
-from pages.ui.job_card import job_head
-from pages.ui.language import words_of
-from pages.ui.main import SECTIONS
+from audit.task import Question
 from tests.models.make_models import WORDS, make_bert
 from tests.pages.make_reports import keep, make_report
 from tests.pages.screen import open_page, texts
@@ -27,48 +26,25 @@ FAILURE = Failure(
 )
 
 
-def made_job() -> Job:
-    return Job(
-        job_id="0123456789ab", kind="audit", label="a → b", scenario=2, device="cpu",
-        question="", state="failed", phase="", share=0.5, seconds_left=None,
-        created="2026-01-01T00:00:00", started="", finished="", n_attempts=1,
-        is_cancel_wanted=False, runner=WORKER, failure=FAILURE, result=(), owner="",
-        n_before=0,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("page", sorted({name for icons in SECTIONS.values() for name in icons}))
-def test_every_page_speaks_japanese(home: Path, page: str) -> None:
-    keep({"own": make_report(2)}, directory=home, is_demo=False)
-    app = open_page(page, lang="ja")
-    assert app.title[0].value == words_of("ja").text(f"{page}_title")
-    assert "匿名" not in texts(app)
-    app.radio(key="language").set_value("en").run()
-    assert not app.exception
-    assert app.title[0].value == words_of("en").text(f"{page}_title")
-
-
-def test_notes_of_a_run_on_the_overview(home: Path) -> None:
-    keep({"own": make_report(2, notes=[NOTE.plain()])}, directory=home, is_demo=False)
-    shown = texts(open_page("overview", lang="ja"))
-    assert NOTE_JA in shown
-    assert NOTE not in shown
-
-
-def test_notes_of_a_run_in_the_report() -> None:
+def test_notes_of_a_run_on_the_overview_and_in_the_report(home: Path) -> None:
     report = make_report(2, notes=[NOTE.plain(), "Something <new>."])
-    shown = report_html(report, choice=ReportChoice(language="ja"), other=None)
-    assert NOTE_JA in shown
-    assert NOTE not in shown
-    assert "Something &lt;new&gt;." in shown  # what has no translation stays
+    keep({"own": report}, directory=home, is_demo=False)
+    printed = report_html(report, choice=ReportChoice(language="ja"), other=None)
+    for shown in (texts(open_page("overview", lang="ja")), printed):
+        assert NOTE_JA in shown
+        assert NOTE not in shown
+        assert "Something &lt;new&gt;." in shown  # what has no translation stays
     assert NOTE in report_html(report, choice=ReportChoice(language="en"), other=None)
 
 
 def test_why_a_job_failed() -> None:
-    shown = job_head(words_of("ja"), made_job())
+    job = service.ask(Question("audit", "a → b", 2, "cpu", "a", (), {}))
+    assert table.claim(job.job_id)
+    table.end(job.job_id, state="failed", failure=FAILURE)
+    shown = texts(open_page("jobs", lang="ja"))
     assert "1回の計算でまとめる行数：計算の途中でメモリが足りなくなりました。" in shown
     assert "CPU で実行してください。" in shown
-    english = job_head(words_of("en"), made_job())
+    english = texts(open_page("jobs"))
     assert f"{FAILURE.where}: {FAILURE.what}" in english
     assert FAILURE.do in english
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import string
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from audit.attack.metrics import GENERAL_ALONE
 from audit.attack.scores import SCORES
+from audit.attack.verdict import State
+from audit.jobs.kinds import KINDS
 from audit.names.candidates import CONTROL_KINDS
 from pages.ui.language import LANGUAGES, words_of
 
@@ -53,13 +56,16 @@ def test_every_sentence_is_used_and_every_use_has_a_sentence() -> None:
 
 def test_every_word_of_the_engine_has_a_sentence() -> None:
     wanted = {f"kind_{kind}" for kind in ("member", "unknown", *CONTROL_KINDS)}
-    wanted |= {
-        f"state_{s}" for s in ("leak_found", "none_found_at_this_power", "not_enough_evidence")
-    }
+    wanted |= {f"state_{state}" for state in get_args(State)}
     wanted |= {f"who_{who}" for who in (GENERAL_ALONE, "popularity")}
     wanted |= {f"axis_{score}" for score in ("product", "mean_log_ratio")}
     assert {"product", "mean_log_ratio"} <= {kind.name for kind in SCORES}
     wanted |= {f"measures_score_{kind.name}" for kind in SCORES if kind.is_ranked}
+    # Other tests put kinds of theirs beside the real ones.
+    kinds = [kind for kind, task in KINDS.items() if task.startswith("audit.")]
+    assert len(kinds) == 9
+    wanted |= {f"jobs_kind_{kind}" for kind in kinds if kind != "audit"}
+    wanted |= {"jobs_kind_audit_1", "jobs_kind_audit_2"}
     assert wanted <= set(ENGLISH)
 
 

@@ -11,12 +11,11 @@ from streamlit.runtime.secrets import Secrets
 from streamlit.testing.v1 import AppTest
 
 from audit.errors import AuditError
-from audit.home import HOME_VARIABLE, results_dir
 from pages.ui.login import login_providers
-from pages.ui.main import SECTIONS
 from tests.pages.make_reports import keep, make_report
+from tests.pages.screen import REPOSITORY, texts
+from tests.pages.test_every_page import PAGES
 
-PAGES = Path(__file__).resolve().parents[3] / "pages"
 OIDC = {
     "redirect_uri": "http://127.0.0.1:8501/oauth2callback",
     "cookie_secret": "x" * 40,
@@ -24,65 +23,52 @@ OIDC = {
     "client_secret": "y",
     "server_metadata_url": "https://idp.example/.well-known/openid-configuration",
 }
-GATE = """
-import streamlit as st
-from pages.ui.language import words_of
-from pages.ui.login import logout_button, require_login
-
-if require_login(words_of("en")):
-    logout_button(words_of("en"))
-    st.title("Behind the gate")
-"""
+SEVERAL = {"redirect_uri": OIDC["redirect_uri"], "ward": OIDC, "![x](y)": OIDC}
 
 
-def gate(**secrets: Any) -> AppTest:
-    app = AppTest.from_string(GATE, default_timeout=30)
-    for name, value in secrets.items():
-        app.secrets[name] = value
-    return app.run()
-
-
-def texts(app: AppTest) -> str:
-    return "\n".join(block.proto.body for block in app.get("html"))
-
-
-def test_without_secrets_there_is_no_login() -> None:
-    app = gate()
+def gate(section: Any, *, page: str = "", **query: str) -> AppTest:
+    """Open the app with these settings of a login; nothing behind it may be drawn."""
+    app = AppTest.from_file(REPOSITORY / "pages" / "ui" / "main.py", default_timeout=30)
+    app.secrets["auth"] = section
+    app.query_params.update(query)
+    app.run()
+    if page:
+        app.switch_page(f"../{page}.py").run()
     assert not app.exception
-    assert [title.value for title in app.title] == ["Behind the gate"]
-    assert not app.button
+    assert not app.title and not app.get("selectbox") and not app.get("page_link")
+    return app
 
 
-def test_with_a_login_set_up_only_the_way_to_it_is_shown() -> None:
-    app = gate(auth=OIDC)
-    assert not app.exception
-    assert not app.title
-    assert "Please log in" in texts(app)
+@pytest.mark.parametrize(
+    ("section", "labels", "said"),
+    [
+        (OIDC, ["Log in"], "Please log in"),
+        (SEVERAL, ["Log in with ward", r"Log in with \!\[x\]\(y\)"], "Please log in"),
+        ({}, [], "Nobody can log in for now"),
+        ({"redirect_uri": "x"}, [], "Nobody can log in for now"),
+        ("text", [], "Nobody can log in for now"),
+    ],
+)
+def test_only_the_way_to_the_login_is_shown(section: Any, labels: list[str], said: str) -> None:
+    app = gate(section)
+    assert [button.label for button in app.button] == labels
+    assert said in texts(app)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_page_and_no_link_gets_past_the_gate(home: Path, page: str) -> None:
+    report = make_report(2)
+    keep({"masked_lm": report}, directory=home)
+    app = gate(OIDC, page=page, audit=report.digest[:12])
     assert [button.label for button in app.button] == ["Log in"]
-
-
-def test_several_providers_have_a_button_each_and_their_names_are_plain_text() -> None:
-    section = {"redirect_uri": OIDC["redirect_uri"], "cookie_secret": "x" * 40}
-    app = gate(auth=section | {"ward": dict(OIDC), "![x](y)": dict(OIDC)})
-    labels = [button.label for button in app.button]
-    assert labels == ["Log in with ward", r"Log in with \!\[x\]\(y\)"]
-    assert not app.title
+    assert report.digest[:12] not in texts(app)
 
 
 def test_a_login_that_cannot_be_reached_is_said_and_opens_nothing() -> None:
-    app = gate(auth={"client_id": "kart", "redirect_uri": "x"})
+    app = gate({"client_id": "kart", "redirect_uri": "x"})
     app.button[0].click().run()
-    assert not app.exception
+    assert not app.exception and not app.title
     assert "The login cannot be reached or is not set up in full." in texts(app)
-    assert not app.title
-
-
-@pytest.mark.parametrize("section", [{}, {"redirect_uri": "x"}, "text"])
-def test_a_login_without_a_provider_keeps_everybody_out(section: Any) -> None:
-    app = gate(auth=section)
-    assert not app.title
-    assert not app.button
-    assert "Nobody can log in for now" in texts(app)
 
 
 def test_secrets_that_cannot_be_read_keep_everybody_out(
@@ -100,26 +86,3 @@ def test_secrets_that_cannot_be_read_keep_everybody_out(
         assert login_providers() == ()
     finally:
         streamlit.config.set_option("secrets.files", usual)
-
-
-PAGE_NAMES = sorted({name for icons in SECTIONS.values() for name in icons})
-
-
-@pytest.mark.parametrize("page", PAGE_NAMES)
-def test_no_page_and_no_link_gets_past_the_gate(
-    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
-    report = make_report(2)
-    keep({"masked_lm": report}, directory=results_dir())
-    app = AppTest.from_file(PAGES / "ui" / "main.py", default_timeout=30)
-    app.secrets["auth"] = OIDC
-    app.query_params["audit"] = report.digest[:12]
-    app.run()
-    app.switch_page(str(PAGES / f"{page}.py")).run()
-    assert not app.exception
-    assert not app.title
-    assert not app.selectbox
-    assert not app.sidebar.get("selectbox")
-    assert [button.label for button in app.button] == ["Log in"]
-    assert report.digest[:12] not in texts(app)

@@ -1,0 +1,86 @@
+"""Every page in every state of an installation, in both languages; what is not a page's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from audit import demo
+from audit.corpus.kept import CORPORA
+from audit.deid.score import SCORES
+from audit.deid.tagged import TAGGED_SETS
+from audit.home import DEMO_HOSPITAL, HOME_VARIABLE
+from audit.jobs import service, table
+from audit.models.inspect import model_digest
+from audit.progress import Progress
+from audit.task import Question
+from audit.training.kept import MODELS
+from cache.store import Store
+from pages.ui.language import words_of
+from pages.ui.main import OF_ONE_AUDIT, SECTIONS
+from tests.pages.make_reports import keep, make_report
+from tests.pages.screen import downloads, links, open_page, texts
+
+PAGES = sorted({name for icons in SECTIONS.values() for name in icons})
+
+
+def arrange(state: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bring the data directory into a state."""
+    if state == "demo":  # one that still runs: known by its model, in no list of the demo's audits
+        shipped = model_digest(DEMO_HOSPITAL / "en" / "models" / demo.HOSPITAL)
+        models = {"general": {"name": "general"}, "hospital": {"name": "h", "digest": shipped}}
+        keep({"unfinished": make_report(2).changed(models=models)}, directory=home, is_demo=False)
+    elif state == "damaged":
+        with Store(home) as store:
+            store.put_record(f"audit/{'a' * 64}", {"schema": -1})
+        for shelf in (CORPORA, MODELS, SCORES, TAGGED_SETS):
+            folder = shelf.place("0d0d0d0d0d0d")
+            folder.mkdir(parents=True)
+            for name in ("corpus.json", "training.json", "score.json", "tagged.json"):
+                (folder / name).write_text("{broken")
+    elif state == "running":
+        job = service.ask(Question("corpus", "ward", 0, "cpu", "a", (), {"run_id": "b"}))
+        assert table.claim(job.job_id)
+        table.note_progress(job.job_id, Progress("building the corpus", 1, 4, None))
+    elif state == "unusable":
+        monkeypatch.setenv(HOME_VARIABLE, "not/from/the/root")
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("state", ["empty", "demo", "damaged", "running", "unusable"])
+def test_every_page_opens_in_both_languages(
+    home: Path, monkeypatch: pytest.MonkeyPatch, state: str, page: str
+) -> None:
+    arrange(state, home, monkeypatch)
+    app = open_page(page, lang="ja")
+    for language in ("ja", "en"):
+        say = words_of(language)
+        app.radio(key="language").set_value(language).run()
+        assert not app.exception
+        assert app.title[0].value == say.text(f"{page}_title")
+        shown = texts(app)
+        assert "匿名" not in shown
+        has_ribbon = state == "demo" and page in OF_ONE_AUDIT
+        assert shown.count(say.html("is_demo")) == shown.count('<p class="ka-ribbon"') == has_ribbon
+        if state in ("empty", "damaged") and page in OF_ONE_AUDIT[1:]:
+            assert say.html("need_audit") in shown
+            assert not app.get("plotly_chart") and not downloads(app)
+        stage = say.text("jobs_stage_corpus_building_the_corpus")
+        line = say.text("job_line_now", stage=stage, percent=25)
+        assert (line in [label for label, _, _ in links(app)]) == (state == "running")
+
+
+def test_without_an_audit_the_overview_says_how_to_make_the_demo(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "There is no audit on this machine yet" in texts(open_page("overview"))
+    arrange("damaged", home, monkeypatch)
+    app = open_page("overview")
+    assert "Audits that this version cannot read: 1." in texts(app)
+    assert app.code[0].value == "python -m audit demo"
+    assert app.button(key="run_demo").label == "Run the demo"
+    arrange("unusable", home, monkeypatch)
+    shown = texts(open_page("overview"))
+    assert "The results on this machine cannot be read." in shown
+    assert HOME_VARIABLE in shown
