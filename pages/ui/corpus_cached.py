@@ -9,8 +9,8 @@ import streamlit as st
 
 from audit.corpus.examine import Examination, read_examination
 from audit.corpus.kept import KeptCorpus
-from audit.corpus.preview import Preview, Survey, preview, survey_head
-from audit.corpus.register import read_register
+from audit.corpus.preview import Survey, survey_head
+from audit.corpus.register import MentionFinder, read_register
 from audit.corpus.truth import EXAMINATION
 from audit.errors import AuditError
 from audit.foreign import file_bytes
@@ -31,23 +31,14 @@ def columns(file: NoteFile) -> NoteSource:
     return _columns(str(file.path), _mark(file.path))
 
 
-def survey(file: NoteFile, *, columns: Columns, n: int) -> Survey:
-    """Return what stands in a file's first `n` notes; raises as `survey_head`."""
-    return _survey(str(file.path), _mark(file.path), columns, n)
+def survey(file: NoteFile, *, columns: Columns) -> Survey:
+    """Return what stands in a file's first notes; raises as `survey_head`."""
+    return _survey(str(file.path), _mark(file.path), columns)
 
 
-def previewed(
-    file: NoteFile, *, columns: Columns, number: int, seed: int, register: NoteFile | None = None
-) -> Preview:
-    """Return the note of this number (from 1), before and after.
-
-    Raises
-    ------
-    AuditError
-        As `audit.corpus.preview.preview` and `read_register`.
-    """
-    beside = (str(register.path), _mark(register.path)) if register else ("", "")
-    return _preview(str(file.path), _mark(file.path), columns, number, seed, *beside)
+def finder(register: NoteFile) -> MentionFinder:
+    """Return the finder of a register's patients; raises as `read_register`."""
+    return _finder(str(register.path), _mark(register.path))
 
 
 def examination(corpus: KeptCorpus) -> Examination:
@@ -73,23 +64,14 @@ def _columns(path: str, mark: str) -> NoteSource:
     return columns_of(Path(path))
 
 
-@st.cache_resource(show_spinner=False, max_entries=16)
-def _survey(path: str, mark: str, columns: Columns, n: int) -> Survey:
-    return survey_head(Path(path), n, columns=dict(columns))
+@st.cache_resource(show_spinner=False, max_entries=4)
+def _survey(path: str, mark: str, columns: Columns) -> Survey:
+    return survey_head(Path(path), columns=dict(columns))
 
 
-@st.cache_resource(show_spinner=False, max_entries=32)
-def _preview(
-    path: str,
-    mark: str,
-    columns: Columns,
-    number: int,
-    seed: int,
-    register: str,
-    register_mark: str,
-) -> Preview:
-    people = read_register(file_bytes(Path(register))) if register else None
-    return preview(Path(path), columns=dict(columns), number=number, seed=seed, register=people)
+@st.cache_resource(show_spinner=False, max_entries=4)
+def _finder(path: str, mark: str) -> MentionFinder:
+    return MentionFinder(read_register(file_bytes(Path(path))))
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)
