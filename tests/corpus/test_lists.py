@@ -272,7 +272,7 @@ def test_a_list_and_its_passages_are_kept_for_an_audit(
         assert next(line.code for line in all_names(store)) == names
     assert kept.candidates == list_of(corpus, controls=("hard",))
     assert kept.line.label == texts.line.label == "A title (hard)"
-    assert len(texts.passages) == 11 + 6 == texts.line.n_passages
+    assert len(texts.passages) == 11 + 6 == texts.line.n
     members = [i for i, m in enumerate(kept.candidates.is_member) if m]
     assert {passage.owner for passage in texts.passages.passages} == {
         (kept.candidates.first[i], kept.candidates.last[i]) for i in members
