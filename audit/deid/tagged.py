@@ -34,8 +34,6 @@ from audit.tables import write_table
 from audit.task import Record
 
 REMOVED, ADDED, UNDONE = "removed", "added", "undone"
-MAX_SPANS = 1_000
-"""Of one correction: a single letter "everywhere" is no correction."""
 MAX_TYPED_CHARS = 100_000
 """Of a text that is tagged in the page."""
 # A Latin letter or an ASCII digit: what a word is made of in the languages that have words.
@@ -57,7 +55,7 @@ class Correction(Record):
 
     number: int = Field(default=0, ge=0)
     kind: Literal["removed", "added", "undone"]
-    spans: tuple[_Written, ...] = Field(default=(), max_length=MAX_SPANS)
+    spans: tuple[_Written, ...] = ()
     who: str
     at: str = Field(default_factory=now)
 
@@ -100,14 +98,7 @@ def missing_marks(document: TaggedDocument, *, text: str, label: str) -> tuple[S
             where="corrections",
             do="Copy it out of the note; for a part of a word, give its offsets.",
         )
-    unmarked = _unmarked(document, found)
-    if len(unmarked) > MAX_SPANS:
-        raise AuditError(
-            "This text stands in the note more than {max_spans:,} times.",
-            where="corrections",
-            max_spans=MAX_SPANS,
-        )
-    return unmarked
+    return _unmarked(document, found)
 
 
 def mark_between(document: TaggedDocument, *, start: int, end: int, label: str) -> tuple[Span, ...]:
