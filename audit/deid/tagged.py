@@ -22,7 +22,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 from audit.deid.copies import json_line
 from audit.deid.given import SPANS, whole_note
 from audit.deid.release import Release, Replacement, language_of
-from audit.deid.tag import CENSUS, REDACTED, by_label, census_file, counted
+from audit.deid.tag import CENSUS, REDACTED, census_file, counted, told
 from audit.deid.tagger import Tagger, tag_checked
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import flattened, jsonl_line, read_line, write_files
@@ -397,18 +397,13 @@ def corrected_census(tagged: TaggedSet, *, index: IntArray, corrections: ByNote)
         counts.subtract(counted(document, tagged.how.of(document)))
     if corrections:
         own.pop("sha256", None)
-    return own | _told(counts) | {"n_notes_corrected": len(corrections)}
-
-
-def _told(counts: Counter[str]) -> dict[str, Any]:
-    """Return what was counted as a census has it."""
-    return {name: n for name, n in counts.items() if " " not in name} | {"spans": by_label(counts)}
+    return own | told(counts) | {"n_notes_corrected": len(corrections)}
 
 
 def census_of(note: OneNote, *, release: Release) -> dict[str, Any]:
     """Return what was counted in a single note, corrected by hand, as a set's census has it."""
     counts = counted(note.document, release.of(note.document))
-    return _told(counts) | {"n_notes_corrected": int(bool(note.corrections))}
+    return told(counts) | {"n_notes_corrected": int(bool(note.corrections))}
 
 
 RELEASED = ("text", "jsonl", "csv")
