@@ -171,7 +171,7 @@ def _columns(attack: AttackResult, decisions: Decisions) -> dict[str, list[Any]]
         "control_kind": candidates.control_kind,
         "role": candidates.role,
         "n_mentions": candidates.n_mentions,
-        "popularity": candidates.popularity,
+        "popularity": attack.popularity,
         "n_pieces": attack.n_pieces[:n],
         "score": fixed[0, :n],
         "standard_error": fixed[1, :n],

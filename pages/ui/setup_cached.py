@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ from audit.models.inspect import trained_models
 from audit.models.registry import VARIABLE, RegisteredModel
 from audit.names import lists
 from audit.names.candidates import Candidates
-from audit.names.lists import Draft, Wanted, make_draft
-from audit.notes.passages import Passages, read_passages
+from audit.names.lists import Draft, make_draft
+from audit.notes.passages import Passages, is_jsonl, read_passages
 from audit.tables import RowNote
 from pages.ui import cached
 from pages.ui.setup_facts import NameFacts, Spelling, name_facts, spelling
@@ -30,7 +31,7 @@ class ListView:
     """A list on the screen, kept or still being made; `key` stands for its content."""
 
     key: str
-    line: lists.ListLine
+    line: lists.Line
     candidates: Candidates
     facts: NameFacts
     notes: tuple[RowNote, ...]
@@ -59,16 +60,19 @@ def passages(code: str) -> lists.KeptPassages:
     return _passages(str(results_dir()), code)
 
 
-def new_names(data: bytes | None, *, base: str, wanted: Wanted) -> ListView | None:
+def new_names(
+    data: bytes | None, *, base: str, wanted: Mapping[str, int], model: Path | None
+) -> ListView | None:
     """Return a list that is being made, from a file or the kept list `base`; raises so too."""
-    key = hashlib.sha256(repr((_sha256(data), base, wanted)).encode("utf-8", "replace"))
-    return _new_names(str(results_dir()), key.hexdigest(), _data=data, _base=base, _wanted=wanted)
+    key = hashlib.sha256(repr((_sha256(data), base, wanted, model)).encode("utf-8", "replace"))
+    return _new_names(
+        str(results_dir()), key.hexdigest(), _data=data, _base=base, _wanted=wanted, _model=model
+    )
 
 
 def new_passages(data: bytes, *, file_name: str) -> Passages:
     """Return an uploaded file's passages; raises as `read_passages`."""
-    is_csv = lists.passages_are_csv(data, file_name=file_name)
-    return _new_passages(_sha256(data), is_csv, _data=data)
+    return _new_passages(_sha256(data), is_jsonl(data, file_name=file_name), _data=data)
 
 
 def spelt(view: ListView, *, model: Path) -> Spelling:
@@ -127,15 +131,16 @@ def _passages(directory: str, code: str) -> lists.KeptPassages:
 
 @st.cache_resource(show_spinner=False, max_entries=8)
 def _new_names(
-    directory: str, key: str, *, _data: bytes | None, _base: str, _wanted: Wanted
-) -> ListView | None:
-    base = names(_base) if _base else None
-    draft = make_draft(_data, base=base.candidates if base else None, wanted=_wanted)
+    directory: str, key: str, *, _data: bytes | None, _base: str, _wanted: Mapping[str, int],
+    _model: Path | None,
+) -> ListView | None:  # fmt: skip
+    base = names(_base).candidates if _base else None
+    draft = make_draft(_data, base=base, wanted=_wanted, model=_model)
     if draft is None:
         return None
     return ListView(
         key=key,
-        line=lists.list_line(draft.candidates, code=""),
+        line=lists.Line("", "", "", len(draft.candidates)),
         candidates=draft.candidates,
         facts=name_facts(draft.candidates),
         notes=draft.notes,
@@ -145,8 +150,8 @@ def _new_names(
 
 
 @st.cache_resource(show_spinner=False, max_entries=4)
-def _new_passages(key: str, is_csv: bool, *, _data: bytes) -> Passages:
-    return read_passages(_data, file_name="passages.csv" if is_csv else "passages.jsonl")
+def _new_passages(key: str, is_jsonl: bool, *, _data: bytes) -> Passages:
+    return read_passages(_data, file_name="passages.jsonl" if is_jsonl else "passages.csv")
 
 
 @st.cache_resource(show_spinner=False, max_entries=16)

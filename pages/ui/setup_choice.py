@@ -11,7 +11,7 @@ import streamlit as st
 from audit.errors import AuditError
 from audit.models.inspect import LABEL
 from audit.models.registry import RegisteredModel, find_model
-from audit.names.lists import ListLine, PassageLine
+from audit.names.lists import Line
 from pages.ui import blocks, setup_cached
 from pages.ui.language import Words
 from pages.ui.logged import note
@@ -164,7 +164,7 @@ def note_upload(file: Any, *, what: str) -> None:
         note("uploaded", what=what, n_bytes=file.size)
 
 
-def list_name(say: Words, line: ListLine | PassageLine) -> str:
+def list_name(say: Words, line: Line) -> str:
     """Return what a list or a file of passages is called on the screen."""
     if not line.at:
         return say.text(f"setup_demo_{line.code.removeprefix('demo-')}")

@@ -122,10 +122,10 @@ def a_list(n_members: int = 40, n_easy: int = 40, n_hard: int = 30) -> AttackRes
         listed += make_candidates([("G", "M")] * n, is_member=False, control_kind=kind)
     listed += make_candidates([("Una", "Known")] * 3)
     score = rng.normal(size=len(listed)) + [one is True for one in listed.is_member]
-    listed = replace(listed, popularity=tuple(rng.random(len(listed)).tolist()))
+    popularity = rng.random(len(listed))
     values = {"residual": score, "difference": score - 0.5,
               "general_mean_log": rng.normal(size=len(listed))}  # fmt: skip
-    return scored_by(listed, values, error=0.1)
+    return replace(scored_by(listed, values, error=0.1), popularity=popularity)
 
 
 def scored_by(listed: Candidates, values: dict[str, np.ndarray], *, error: float) -> AttackResult:
