@@ -91,6 +91,7 @@ def test_ranks_equal_a_loop(log_h: list[list[float]], data: st.DataObject) -> No
             share = sum(rank <= n_top for rank in expected) / len(expected)
             assert found[way][f"top_{n_top}"] == pytest.approx(share)
         assert found[way]["median_rank"] == statistics.median(expected)
+    assert found["chance"] == {"top_1": 1 / 5, "top_5": 1.0, "median_rank": 3.0}
     linked = [p for p, owner in enumerate(owners) if owner is not None and n_drawn[p]]
     assert found["rank_by_passage"] == [
         {"passage_id": f"id{p}", "name_id": owners[p], "rank": rank}
