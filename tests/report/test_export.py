@@ -66,7 +66,7 @@ def refuse(constant: str) -> None:
 def test_the_table_of_names_has_its_columns_in_order_and_empty_cells_for_nothing() -> None:
     assert list(csv.reader(io.StringIO(names_csv(report_of())))) == [
         ["name_id", "first_name", "last_name", "is_member", "score", "popularity", "is_undecided"],
-        ["0", "Anna", "山田", "1", "0.25", "1e-09", "0"],
+        ["0", "'=Anna", "山田", "1", "0.25", "1e-09", "0"],
         ["1", 'O"Brien, the "2nd"', "NA", "", "", "inf", "1"],
     ]
 

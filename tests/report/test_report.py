@@ -41,7 +41,7 @@ from tests.small_audit import same_answer
 
 NAMES = {
     "name_id": [0, 1],
-    "first_name": ["Anna", 'O"Brien, the "2nd"'],
+    "first_name": ["=Anna", 'O"Brien, the "2nd"'],
     "last_name": ["山田", "NA"],
     "is_member": [1, None],
     "score": [0.25, math.nan],
