@@ -282,7 +282,7 @@ def tables_of(
     reports: Mapping[tuple[float, int], AuditReport],
     *,
     examination: Examination,
-    exposures: Mapping[float, int] | None = None,
+    exposures: Mapping[float, int],
 ) -> Tables:
     """Return the tables of an experiment from its reports by (epochs, number of the scenario).
 
@@ -321,9 +321,7 @@ def tables_of(
             for score, found in one.ranked(report.fixed_score).items()
         ],
         "found": [key | _found(report) for key, report in audits],
-        "exposures": [
-            {"epochs": epochs, "step": step} for epochs, step in (exposures or {}).items()
-        ],
+        "exposures": [{"epochs": epochs, "step": step} for epochs, step in exposures.items()],
         "seed": last[2].question["seed"],
     }
 

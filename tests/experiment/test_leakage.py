@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,7 +48,9 @@ from audit.task import Contact
 from audit.training.loop import Learner
 from cache.store import Store
 from tests.experiment.tiny_leakage import demo_notes, tiny_notes, tiny_tables
+from tests.one_thread import one_thread
 
+__all__ = ["one_thread"]
 FOLDER = Path(__file__).parents[1] / "golden"
 
 
@@ -293,8 +294,6 @@ class TwoCharacters:
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metrics, "N_REPLICATES", 100)
         patch.setattr(leakage, "N_REPLICATES", 100)
@@ -302,7 +301,6 @@ def small() -> Iterator[None]:
         patch.setattr(leakage, "load_tagger", lambda *_, **__: TwoCharacters())
         patch.setattr(leakage, "hospital_notes", demo_notes)
         yield
-    torch.set_num_threads(before)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-import torch
 from sklearn.metrics import roc_auc_score
 
 from audit.attack import metrics
@@ -46,7 +45,9 @@ from audit.tables import write_table
 from audit.training.loop import Learner
 from cache.store import Store
 from tests.attack.planted_table import given_attack
+from tests.one_thread import one_thread
 
+__all__ = ["one_thread"]
 FOLDER = Path(__file__).parents[1] / "golden"
 PUBLISHED = json.loads((FOLDER / "kart_tables.json").read_text(encoding="utf-8"))
 GENERAL_MODEL = DEMO_HOSPITAL / "en" / "models" / "general"
@@ -239,12 +240,9 @@ def test_published_figures_are_the_papers_and_follow_from_its_counts(name: str) 
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metrics, "N_REPLICATES", 200)
         yield
-    torch.set_num_threads(before)
 
 
 @dataclass(frozen=True)
