@@ -14,7 +14,7 @@ from audit.corpus.make import CorpusTask
 from audit.errors import AuditCancelled, AuditError
 from audit.jobs import table
 from audit.jobs.kinds import KINDS
-from audit.jobs.service import recover_device
+from audit.jobs.service import recover
 from audit.names.files import read_names
 from audit.notes.passages import read_passages
 from audit.progress import Progress
@@ -110,7 +110,7 @@ def test_what_killed_jobs_left_is_removed_by_the_next_one_or_when_it_is_settled(
     assert job is not None and table.claim(job.job_id)
     leave(".0123456789ab.making")
     table.ask_to_cancel(job.job_id)
-    assert recover_device("cpu")
+    recover()
     assert [path.name for path in home.iterdir()] == [corpus_id]
     settled = table.get(job.job_id)
     assert settled is not None and settled.state == "cancelled"
