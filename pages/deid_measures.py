@@ -8,7 +8,6 @@ from audit.deid.score import SCORES, Score
 from pages.ui import (
     blocks,
     cached,
-    deid_score_cached,
     deid_score_compare,
     deid_score_matrix,
     deid_score_misses,
@@ -36,7 +35,7 @@ def page() -> None:
     st.html(blocks.heading("", below=say.text("deid_measures_below")))
     try:
         is_measuring = JOBS.draw(say)
-        kept = deid_score_cached.scores()
+        kept = cached.scores()
         if is_measuring:
             st.html(blocks.heading("", below=say.text("deid_measures_measuring")))
         elif not kept:

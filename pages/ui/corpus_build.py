@@ -11,8 +11,8 @@ from audit.errors import AuditError
 from audit.models.registry import RegisteredModel
 from audit.notes.read import EXAMPLE, VARIABLE, NoteFile
 from audit.shelf import MAX_TITLE_CHARS
-from pages.ui import blocks, corpus_cached, corpus_choice, setup_cached
-from pages.ui.corpus_cached import Columns
+from pages.ui import blocks, cached, corpus_choice
+from pages.ui.cached import Columns
 from pages.ui.corpus_job import start
 from pages.ui.corpus_look import draw_look
 from pages.ui.language import Words
@@ -158,7 +158,7 @@ def _ask_sample(say: Words) -> int | None:
 
 def _ask_more(say: Words) -> RegisteredModel | None:
     with st.expander(say.text("corpus_more"), key="corpus_more"):
-        models = {one.model_id: one for one in setup_cached.models() if not one.refusal}
+        models = {one.model_id: one for one in cached.models() if not one.refusal}
         code = st.selectbox(
             say.text("corpus_tokenizer"),
             list(models),
@@ -191,7 +191,7 @@ FIELDS = ("text", "patient_id", "admission_id", "chart_time", "category", "note_
 
 def draw_build(say: Words) -> None:
     """Draw the steps; each appears once the one before it is done."""
-    files = corpus_cached.files()
+    files = cached.note_files()
     draw_folders(say, files)
     with st.container(border=True, key="corpus_card_file"):
         chosen = draw_file(say, files)
@@ -239,7 +239,7 @@ def draw_file(say: Words, files: tuple[NoteFile, ...]) -> tuple[NoteFile, Column
 def ask_columns(say: Words, file: NoteFile) -> Columns | None:
     """Draw which column is which; None while it is not clear where the notes stand."""
     try:
-        found = corpus_cached.columns(file)
+        found = cached.note_columns(file)
     except AuditError as error:
         refused(say, error)
         return None

@@ -11,8 +11,8 @@ from audit.corpus.preview import MAX_NOTES, Mark, Preview, Survey
 from audit.errors import AuditError, written
 from audit.notes.read import NoteFile
 from audit.report.documents import Hit
-from pages.ui import blocks, corpus_cached, corpus_choice
-from pages.ui.corpus_cached import Columns
+from pages.ui import blocks, cached, corpus_choice
+from pages.ui.cached import Columns
 from pages.ui.corpus_view import GROUPS, group_of
 from pages.ui.language import Words
 from pages.ui.logged import note
@@ -45,9 +45,7 @@ def draw_preview(
     )
     seed = int(st.session_state.get("corpus_number_seed", 0))
     try:
-        found = corpus_cached.previewed(
-            file, columns=columns, number=number, seed=seed, register=register
-        )
+        found = cached.previewed(file, columns=columns, number=number, seed=seed, register=register)
     except AuditError as error:
         refused(say, error)
         return
@@ -128,7 +126,7 @@ def draw_look(say: Words, file: NoteFile, *, columns: Columns, register: NoteFil
     AuditError
         If the file cannot be read.
     """
-    found = corpus_cached.survey(file, columns=columns, n=N_HEAD)
+    found = cached.survey(file, columns=columns, n=N_HEAD)
     state = say.text("setup_ready" if found.n_notes else "setup_missing")
     step("2", say.text("corpus_step_look"), is_ready=bool(found.n_notes), state=state)
     counts = {"n": f"{found.n_notes:,}", "refused": f"{len(found.refused):,}"}

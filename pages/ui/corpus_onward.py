@@ -12,7 +12,7 @@ from audit.errors import AuditError
 from audit.models.inspect import LABEL
 from audit.names.files import names_file
 from audit.training.kept import MODELS, TrainedModel
-from pages.ui import blocks, cached, corpus_cached
+from pages.ui import blocks, cached
 from pages.ui.language import Words, go_to
 from pages.ui.logged import logged_export
 from pages.ui.reveal import is_revealed
@@ -36,12 +36,11 @@ def draw_onward(say: Words, corpus: KeptCorpus) -> None:
     with right, st.container(border=True, key="corpus_card_audit"):
         st.html(blocks.heading(say.text("corpus_audit"), below=say.text("corpus_audit_below")))
         draw_lists(say, corpus)
-    draw_forget(say, corpus)
 
 
 def draw_lists(say: Words, corpus: KeptCorpus) -> None:
     """Draw which names the list shall have, and what can be done with it."""
-    listed = corpus_cached.examination(corpus).candidates
+    listed = cached.examination(corpus).candidates
     there = {one.role for one in listed if not one.control_kind and one.n}
     kinds = {one.control_kind for one in listed if one.n}
     roles = pills(say, "roles", MEMBERS, there=there, usual=ROLES)

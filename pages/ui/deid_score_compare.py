@@ -9,7 +9,7 @@ from audit.deid.score import Score, ScoresCompared
 from audit.stats import Estimate
 from pages.ui import blocks, linked
 from pages.ui.blocks import Cell
-from pages.ui.deid_score_cached import compared, scores
+from pages.ui.cached import compared, scores
 from pages.ui.deid_score_report import choose_criterion
 from pages.ui.deid_score_spans import draw_cases
 from pages.ui.deid_score_words import label_name, score_name

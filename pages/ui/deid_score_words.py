@@ -6,7 +6,7 @@ from audit.deid.metrics import LabelScore
 from audit.deid.score import Score
 from audit.notes.spans import TYPES
 from audit.stats import Estimate, Rate
-from pages.ui.deid_score_cached import marked_sets, taggers
+from pages.ui.cached import marked_sets, taggers
 from pages.ui.language import Words
 from pages.ui.text import UNDEFINED, day, percent, percent_interval
 

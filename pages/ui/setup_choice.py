@@ -12,7 +12,7 @@ from audit.errors import AuditError
 from audit.models.inspect import LABEL
 from audit.models.registry import RegisteredModel, find_model
 from audit.names.lists import ListLine, PassageLine
-from pages.ui import blocks, setup_cached
+from pages.ui import blocks, cached
 from pages.ui.language import Words
 from pages.ui.logged import note
 from pages.ui.text import day, escaped
@@ -98,7 +98,7 @@ def keep_pending(say: Words) -> bool:
 
 def pair() -> Pair:
     """Return the chosen models that can be used."""
-    codes, among = chosen(), setup_cached.models()
+    codes, among = chosen(), cached.models()
 
     def usable(field: str) -> RegisteredModel | None:
         model = find_model(codes.get(field, ""), among=among)
@@ -176,7 +176,7 @@ def model_name(say: Words, model_id: str) -> str:
     folder, _, name = model_id.partition("/")
     if folder.startswith("demo:"):
         return say.text("setup_demo_model", name=name, language=folder.removeprefix("demo:"))
-    model = find_model(model_id, among=setup_cached.models())
+    model = find_model(model_id, among=cached.models())
     if folder == LABEL and model is not None and model.summary is not None:
         return say.text("setup_trained_model", title=model.summary.name, run=name[:4])
     return model_id

@@ -10,9 +10,9 @@ from audit.names.controls import MAX_DRAWN
 from audit.names.files import names_template
 from audit.names.lists import Wanted, all_names, keep_names
 from audit.shelf import MAX_TITLE_CHARS
-from pages.ui import blocks, cached, setup_cached
+from pages.ui import blocks, cached
+from pages.ui.cached import ListView
 from pages.ui.language import Words
-from pages.ui.setup_cached import ListView
 from pages.ui.setup_choice import (
     chosen,
     keep_pending,
@@ -62,7 +62,7 @@ def chosen_list(say: Words) -> ListView | None:
     if not code:
         return None
     try:
-        return setup_cached.names(code)
+        return cached.names(code)
     except AuditError as error:
         refused(say, error)
         return None
@@ -81,7 +81,7 @@ def draw_new(say: Words, *, base: ListView | None, hospital: RegisteredModel | N
     with right:
         wanted = ask_more(say, hospital=hospital)
     try:
-        view = setup_cached.new_names(data, base=start, wanted=wanted)
+        view = cached.new_names(data, base=start, wanted=wanted)
     except AuditError as error:
         refused(say, error)
         pend("names", None)

@@ -8,7 +8,7 @@ from audit.corpus.candidate_lists import keep_lists
 from audit.errors import AuditError
 from audit.models.inspect import LABEL
 from audit.training.kept import MODELS, TrainedModel, parent_of
-from pages.ui import blocks, cached, setup_cached
+from pages.ui import blocks, cached
 from pages.ui.language import Words, go_to
 from pages.ui.setup_choice import choose, codes_for_link, refused
 from pages.ui.train_names import corpus_of
@@ -54,7 +54,7 @@ def hospital_beside(reference: TrainedModel) -> TrainedModel | None:
 
 def general_id(model: TrainedModel) -> str:
     """Return the identifier of the model that a training started from; "" where it is gone."""
-    parent = parent_of(model, among=setup_cached.models())
+    parent = parent_of(model, among=cached.models())
     return parent.model_id if parent is not None else ""
 
 

@@ -6,15 +6,12 @@ import math
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
-from audit.corpus.kept import KeptCorpus
 from audit.errors import AuditError
 from audit.jobs import service
-from audit.models import registry
 from audit.task import queue_of
 from audit.training.config import PRECISIONS, SCHEDULES, TrainSettings
 from audit.training.kept import (
@@ -22,37 +19,15 @@ from audit.training.kept import (
     NotesLoad,
     TrainingPlan,
     make_training_plan,
-    notes_load,
     preset,
 )
-from pages.ui import blocks
+from pages.ui import blocks, cached
 from pages.ui.language import Words, go_to
 from pages.ui.logged import note, who
 from pages.ui.setup_choice import model_name, refused
 from pages.ui.train_choice import Subject, ask_subject, choice, corpus_name
 from pages.ui.train_jobs import question_of
 from pages.ui.train_names import epochs_text, start_name
-
-FILES = {"private": "private.jsonl", "public": "public.jsonl", "other_names": "private.jsonl"}
-"""Which file of a corpus says how much text a source has: notes with other names are as long."""
-
-
-def cached_load(corpus: KeptCorpus, *, source: str, model: Path) -> NotesLoad:
-    """Return how many tokens a corpus has for a model; raises as `training_plan.notes_load`."""
-    path = corpus.path / FILES[source]
-    try:
-        state = path.stat()
-        stamp = f"{state.st_size} {state.st_mtime_ns}"
-    except OSError:
-        stamp = ""
-    files = str(registry.signature(model))
-    return _load(str(path), stamp, str(model), files, corpus.n_notes)
-
-
-@st.cache_resource(show_spinner=False, max_entries=32)
-def _load(path: str, stamp: str, model: str, files: str, n_notes: int) -> NotesLoad:
-    return notes_load(Path(path), n_notes=n_notes, model=Path(model))
-
 
 DEVICES = ("auto", "cpu", "cuda")
 LENGTHS = ("epochs", "steps")
@@ -223,7 +198,7 @@ def draw_new(say: Words) -> None:
         with left:
             parent = subject.parent
             with st.spinner(say.text("train_counting")):
-                load = cached_load(subject.corpus, source=subject.source, model=parent.path)
+                load = cached.text_load(subject.corpus, source=subject.source, model=parent.path)
             assert parent.summary is not None
             usual = preset(code, parent=parent.summary, n_tokens=load.n_tokens)
             settings, device = ask_settings(say, preset=code, usual=usual)
