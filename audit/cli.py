@@ -660,7 +660,7 @@ def corpus_candidates(
     """Write the list of names and the passages."""
     found = find_corpus(corpus)
     candidates = list_of(found, controls=_words(controls), roles=_words(roles))
-    passages = passages_for(found, candidates, seed=found.seed)
+    passages = passages_for(found, candidates)
     files = {"names.csv": names_file(candidates), "passages.jsonl": passages}
     return {
         "n_names": len(candidates),

@@ -119,10 +119,8 @@ class PretrainTask(Task):
         from audit.training.masked_lm import train
 
         def tell(point: LossPoint) -> None:
-            if point.held_out is not None:
-                loss = "" if point.loss is None else f"loss {point.loss:.3f}, "
-                held_out = f"held-out loss {point.held_out:.3f} nats a token."
-                contact.say(f"Step {point.step}: {loss}{held_out}")
+            if text := point.told():
+                contact.say(text)
 
         if self.corpus_id and self.source == "other_names":
             contact.say("Writing the same notes with other names.")

@@ -22,11 +22,10 @@ from audit.errors import AuditError
 from audit.names.candidates import Accepts, Candidates, make_candidates
 from audit.names.controls import matched_controls, recombined_controls
 from audit.names.files import read_names
-from audit.names.lists import MAX_NAMES, keep_names, keep_passages
+from audit.names.lists import keep_names, keep_passages
 from audit.names.matching import Pair, is_absent, pair_of
 from audit.names.pools import NamePool
 from audit.rng import generator
-from audit.shelf import MAX_TITLE_CHARS
 from audit.tables import read_table, write_table
 from cache.store import Store
 
@@ -148,7 +147,7 @@ def list_of(
     return replace(found, row=())  # the rows of the corpus's file, not of one of the auditor's
 
 
-def passages_for(corpus: KeptCorpus, candidates: Candidates, *, seed: int = 0) -> bytes:
+def passages_for(corpus: KeptCorpus, candidates: Candidates) -> bytes:
     """Return the passages of D_public that belong to members of a list, as JSONL."""
     columns = zip(candidates.first, candidates.last, candidates.is_member, strict=True)
     members = {pair_of(first, last) for first, last, is_member in columns if is_member}
@@ -158,7 +157,7 @@ def passages_for(corpus: KeptCorpus, candidates: Candidates, *, seed: int = 0) -
         if pair_of(record["first_name"], record["last_name"]) in members:
             lines.append(line)
     if len(lines) > MAX_PASSAGES:
-        rows = generator(seed, "corpus/passages").permutation(len(lines))[:MAX_PASSAGES]
+        rows = generator(corpus.seed, "corpus/passages").permutation(len(lines))[:MAX_PASSAGES]
         lines = [lines[row] for row in sorted(rows.tolist())]
     return b"".join(lines)
 
@@ -172,17 +171,8 @@ def keep_lists(
 ) -> tuple[str, str]:
     """Put a corpus's list and passages where an audit finds them; return their codes."""
     candidates = list_of(corpus, controls=controls, roles=roles)
-    if len(candidates) > MAX_NAMES:
-        raise AuditError(
-            "The list would have more than {max_names:,} names.",
-            where="candidates",
-            do="Choose fewer kinds of controls.",
-            max_names=MAX_NAMES,
-        )
-    passages = passages_for(corpus, candidates, seed=corpus.seed)
-    label = corpus.title or f"{corpus.source} {corpus.created[:10]}"
-    kinds = f" ({', '.join(controls)})" if controls else ""
-    label = label[: MAX_TITLE_CHARS - len(kinds)] + kinds
+    passages = passages_for(corpus, candidates)
+    label = f"{corpus.title or corpus.source} ({', '.join(controls)})"
     names = keep_names(candidates, label=label, store=store)
     if not passages:
         return names[:12], ""

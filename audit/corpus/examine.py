@@ -147,15 +147,15 @@ class MentionCoverage(Record):
 
     model_config = _PAST
 
-    n_notes: int = 0
-    n_notes_with_mention: int = 0
-    forms: tuple[int, ...] = (0,) * len(FORMS)
-    reasons: tuple[int, ...] = (0,) * len(REASONS)
-    n_full: int = 0
-    n_by_role: tuple[tuple[str, int], ...] = ()
-    n_of_nobody: int = 0
-    n_true_names: int = 0
-    n_true_names_mentioned: int = 0
+    n_notes: int
+    n_notes_with_mention: int
+    forms: tuple[int, ...]
+    reasons: tuple[int, ...]
+    n_full: int
+    n_by_role: tuple[tuple[str, int], ...]
+    n_of_nobody: int
+    n_true_names: int
+    n_true_names_mentioned: int
 
     @property
     def n_mentions(self) -> int:
@@ -182,12 +182,12 @@ class MentionCoverage(Record):
 class Tally:
     """Counts over notes.
 
-    `inserted` and `unknown` count places by category; `numbers` are those of `MentionCoverage` and
-    `n_malformed`.
+    `inserted` and `unknown` count places by category; `numbers` are those of `MentionCoverage`.
     """
 
     inserted: CategoryCounter = field(default_factory=CategoryCounter)
     unknown: CategoryCounter = field(default_factory=CategoryCounter)
+    n_malformed: int = 0
     numbers: Counter[str] = field(default_factory=Counter)
     forms: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
@@ -198,7 +198,7 @@ class Tally:
         for counter, places in ((self.inserted, truth.inserted), (self.unknown, truth.left)):
             for place in places:
                 counter.add(place.category, place.kind, row=note.row)
-        self.numbers["n_malformed"] += truth.n_malformed
+        self.n_malformed += truth.n_malformed
 
     def add_mentions(self, truth: NoteTruth, found: Sequence[Mention | Unnamed]) -> None:
         """Count what `examine` found in the private text of a note."""
@@ -219,8 +219,7 @@ class Tally:
 
     def coverage(self) -> MentionCoverage:
         """Return what was counted of mentions."""
-        known = MentionCoverage.model_fields
-        numbers: dict[str, Any] = {name: n for name, n in self.numbers.items() if name in known}
+        numbers: dict[str, Any] = dict(self.numbers)
         return MentionCoverage(
             **numbers,
             n_by_role=tuple(sorted(self.roles.items())),

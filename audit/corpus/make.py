@@ -150,11 +150,6 @@ class CorpusTask(Task):
         return "register" if self.register_file else "dummy"
 
     @property
-    def has_canaries(self) -> bool:
-        """Whether names are to be planted."""
-        return bool(self.canary_counts) and self.n_canaries > 0
-
-    @property
     def folder(self) -> Path:
         """Where the corpus will lie."""
         return self.out or CORPORA.place(self.corpus_id)
@@ -206,7 +201,7 @@ def make_corpus(
     """
     source = open_notes(order.notes, columns=dict(order.columns))
     is_done = {
-        SAMPLE: order.sample, SURVEY: order.kind == "dummy", NAMES: order.has_canaries,
+        SAMPLE: order.sample, SURVEY: order.kind == "dummy", NAMES: order.canary_counts,
     }  # fmt: skip
     totals = {s: w * source.n_bytes for s, w in _WEIGHTS.items() if is_done.get(s, True)}
     meter = Meter(totals, listener=progress, should_stop=should_stop)
@@ -270,7 +265,7 @@ class _Making:
         """Build, plant and examine all notes."""
         # A register says who is a name even in notes without capitals.
         known = self._people.folded_parts() if self._finder else frozenset()
-        planting = self._planting() if self._order.has_canaries else None
+        planting = self._planting() if self._order.canary_counts else None
         for index, note in enumerate(self._notes(BUILD)):
             truth = self._truth(note)
             self._tally.add(note, truth)
@@ -416,7 +411,7 @@ class _Making:
             n_patients=len(self._people),
             inserted=() if is_register else tally.inserted.ranked(),
             unknown=() if is_register else tally.unknown.ranked(),
-            n_malformed=tally.numbers["n_malformed"],
+            n_malformed=tally.n_malformed,
             pattern_table=self._patterns.pattern_table,
             mention_table=self._patterns.mention_table,
             n_positives=len(self._patterns),

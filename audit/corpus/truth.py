@@ -10,7 +10,7 @@ import json
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from operator import attrgetter
@@ -208,17 +208,12 @@ def read_listed(path: Path) -> ListedNotes:
     """Return what a `listed.json` says."""
     try:
         content = json.loads(path.read_bytes())
-        n_notes, n_patients, n_listed = counts = [
-            content[field.name] for field in fields(ListedNotes)[:-1]
-        ]
-        notes = array("I", content["notes"])
-        is_right = all(type(count) is int for count in counts)
-        is_right &= all(a < b for a, b in pairwise((-1, *notes, n_notes)))
-        if not is_right or not bool(notes) <= n_listed <= min(n_patients, len(notes)):
+        listed = ListedNotes(**content | {"notes": array("I", content["notes"])})
+        if any(a >= b for a, b in pairwise((-1, *listed.notes, listed.n_notes))):
             raise ValueError
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         raise unreadable() from None
-    return ListedNotes(n_notes, n_patients, n_listed, notes)
+    return listed
 
 
 def unreadable() -> AuditError:

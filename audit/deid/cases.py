@@ -68,18 +68,17 @@ class SpanCase:
         low, high = (min(max(at - self.start, 0), len(self.text)) for at in span)
         return self.text[:low], self.text[low:high], self.text[high:]
 
-    def listed(self) -> dict[str, Any]:
-        """Return it as a line of the list of misses, as `HEADER` has it."""
+    def cells(self) -> tuple[Any, ...]:
+        """Return its row in the list of misses, as `HEADER` has it."""
         spans = [span for span in (self.gold, self.predicted) if span]
         whole = (min(s for s, _ in spans), max(e for _, e in spans)) if spans else None
         before, _, after = self.pieces(whole)
-        values = (
+        return (
             self.doc_id, self.patient_id, self.kind, self.row if self.gold else None,
             None if self.kind == MISSED else self.column,
             *(self.gold or (None, None)), *(self.predicted or (None, None)),
             before, self.pieces(self.gold)[1], self.pieces(self.predicted)[1], after,
         )  # fmt: skip
-        return dict(zip(HEADER, values, strict=True))
 
 
 def _order(pair: _Pair) -> tuple[int, int, bool, bool, str]:
@@ -125,8 +124,7 @@ def _case(note: TaggedDocument, pair: _Pair, *, number: int, label: str = MISSED
 
 def misses_csv(cases: Iterable[SpanCase]) -> str:
     """Return the misses among cases as CSV in which no cell is a formula."""
-    rows = [list(case.listed().values()) for case in cases if case.kind != SAME]
-    return write_table(HEADER, rows)
+    return write_table(HEADER, [case.cells() for case in cases if case.kind != SAME])
 
 
 def read_cases(folder: Path) -> tuple[SpanCase, ...]:

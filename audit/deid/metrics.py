@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -175,17 +174,6 @@ def f1(precision: FloatArray, recall: FloatArray) -> FloatArray:
     return np.where(is_zero, 0.0, 2 * precision * recall / np.where(is_zero, 1.0, both))
 
 
-@dataclass(frozen=True)
-class Difference:
-    """A measure (of `ENTITY`) of the first tagger minus that of the second.
-
-    With its 95 % interval of a bootstrap over patients.
-    """
-
-    measure: str
-    estimate: Estimate
-
-
 def compare(
     first: MatchCounts,
     second: MatchCounts,
@@ -193,13 +181,16 @@ def compare(
     label: str = ANY,
     seed: int = 0,
     n_replicates: int = N_REPLICATES,
-) -> tuple[Difference, ...]:
-    """Compare two taggers by their counts of the same notes."""
+) -> tuple[Estimate, ...]:
+    """Compare two taggers by their counts of the same notes.
+
+    Returns the measures of `ENTITY`, first minus second, with intervals of a bootstrap over
+    patients.
+    """
     both = np.stack([side.of(label)[:, :4] for side in (first, second)], axis=1)  # [P, taggers, 4]
     values = _differences(both.sum(axis=0)[None].astype(np.float64))[0].tolist()
     drawn = replicates(both, _differences, seed=seed, n_replicates=n_replicates)
-    rows = zip(ENTITY, values, drawn.T, strict=True)
-    return tuple(Difference(measure, _estimate(*row)) for measure, *row in rows)
+    return tuple(map(_estimate, values, drawn.T))
 
 
 def _estimate(value: float, drawn: FloatArray) -> Estimate:

@@ -25,7 +25,6 @@ from audit.deid.matching import (
 )
 from audit.deid.metrics import (
     CriterionScore,
-    Difference,
     Kept,
     LabelScore,
     Pair,
@@ -330,12 +329,12 @@ def patients_of(score_id: str, *, criterion: str) -> MatchCounts:
 class ScoresCompared:
     """Two scores side by side.
 
-    `lines` has by label, all labels together (`ANY`) first: golds, and differences, first minus
-    second. `first_only` and `second_only` are golds that only one tagger misses altogether, as the
-    cases of the score that missed them; `n_both` golds are missed by both.
+    `lines` has by label, all labels together (`ANY`) first: golds, and what `compare` says.
+    `first_only` and `second_only` are golds that only one tagger misses altogether, as the cases of
+    the score that missed them; `n_both` golds are missed by both.
     """
 
-    lines: Mapping[str, tuple[int, tuple[Difference, ...]]]
+    lines: Mapping[str, tuple[int, tuple[Estimate, ...]]]
     first_only: tuple[SpanCase, ...]
     second_only: tuple[SpanCase, ...]
     n_both: int

@@ -43,7 +43,7 @@ from audit.deid.score import (
 )
 from audit.deid.tag import CENSUS, tag_notes
 from audit.deid.tagged import TAGGED_SETS
-from audit.deid.taggers import KnownTagger, known_taggers, load_tagger
+from audit.deid.taggers import KnownTagger, known_taggers, load_tagger, no_such_tagger
 from audit.errors import AuditError
 from audit.home import salted_digest
 from audit.notes.formats import GOLD, PairedFiles, jsonl_line
@@ -158,9 +158,7 @@ def _known(tagger_id: str) -> KnownTagger:
     for one in known_taggers():
         if one.tagger_id == tagger_id:
             return one
-    raise AuditError(
-        "There is no such tagger.", where="tagger", do="Choose one of those that are listed."
-    )
+    raise no_such_tagger()
 
 
 COMPARING = "comparing the spans"

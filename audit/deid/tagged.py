@@ -26,7 +26,7 @@ from audit.deid.tag import CENSUS, REDACTED, by_label, census_file, counted
 from audit.deid.tagger import Tagger, tag_checked
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import flattened, jsonl_line, read_line, write_files
-from audit.notes.spans import TYPES, Span, TaggedDocument, merged, n_overlapping
+from audit.notes.spans import Span, TaggedDocument, merged, n_overlapping
 from audit.progress import StopQuestion
 from audit.shelf import Shelf, now, one_line, taken, write_whole
 from audit.stats import IntArray
@@ -123,8 +123,6 @@ def mark_between(document: TaggedDocument, *, start: int, end: int, label: str) 
 
 def _unmarked(document: TaggedDocument, spans: Sequence[Span]) -> tuple[Span, ...]:
     """Return the spans that marks do not cover whole; AuditError where there is none."""
-    if spans[0].label not in TYPES:
-        raise ValueError("no such type")
     marked = merged(document.spans)
     found = [x for x in spans if not any(s <= x.start and x.end <= end for s, end in marked)]
     if not found:
@@ -271,8 +269,6 @@ def corrections_of(tagged: TaggedSet) -> ByNote:
 
 def keep_correction(tagged: TaggedSet, correction: Correction) -> None:
     """Add a correction, or what undoes one; it is on the disk when this returns."""
-    if correction.number >= tagged.n_notes:
-        raise ValueError("no such note")
     TAGGED_SETS.get(tagged.tagged_id)
     lock = taken(tagged.path, is_folder=True, waits=True)  # two windows may correct the same notes
     assert lock is not None
@@ -454,8 +450,6 @@ def exported(notes: Iterable[OneNote], *, form: str, n_notes: int) -> bytes:
     if form == "csv":
         rows = [(note.row, note.released) for note in notes]
         return write_table(("row", "text"), rows, bom=True).encode()
-    if form not in (*RELEASED, *PRIVATE):
-        raise ValueError(f"{form}: no such form")
     if not export_name(form, n_notes=n_notes).endswith(".zip"):
         return b"".join(data for note in notes for data in _files(note, form).values())
     buffer = io.BytesIO()

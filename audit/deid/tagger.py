@@ -9,9 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from pydantic import Field
 
@@ -78,17 +77,11 @@ def without_overlap(spans: Iterable[Span], *, kept: Iterable[Span] = ()) -> Tags
     return tuple(sorted(chosen))
 
 
-@dataclass(frozen=True, order=True)
-class Window:
+class Window(NamedTuple):
     """Characters `start` to `end` (exclusive) of a note."""
 
     start: int
     end: int
-
-    def __post_init__(self) -> None:
-        """Check the offsets, once: those of kept copies come from a file."""
-        if not 0 <= self.start < self.end:
-            raise ValueError(f"a window goes from {self.start} to {self.end}")
 
 
 _BREAKS = ("\n", "。", "．", ". ", "、", " ")

@@ -219,7 +219,7 @@ def load_tagger(tagger_id: str, *, device: str = "auto") -> Tagger:
     if tagger_id.startswith(TRAINED):
         trained_tagger(tagger_id)
         return load_tagger_folder(tagger_dir(tagger_id), device=device)
-    raise _no_such_tagger()
+    raise no_such_tagger()
 
 
 def load_tagger_folder(folder: Path, *, device: str = "auto") -> Tagger:
@@ -233,7 +233,7 @@ def load_tagger_folder(folder: Path, *, device: str = "auto") -> Tagger:
         from audit.deid.generative.tagger import load_generative
 
         return load_generative(folder, device=device)
-    raise _no_such_tagger()
+    raise no_such_tagger()
 
 
 def _json_file(path: Path) -> dict[str, Any]:
@@ -246,7 +246,8 @@ def _json_file(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _no_such_tagger() -> AuditError:
+def no_such_tagger() -> AuditError:
+    """Return the error for an identifier that no tagger has."""
     return AuditError(
         "There is no such tagger.", where="tagger", do="Choose one of those that are listed."
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
@@ -159,9 +158,6 @@ def tagging_task(
     return task
 
 
-_SAY_SECONDS = 5.0
-
-
 class TaggerTask(Task):
     """The training of a token classifier, or the tuning of a causal language model."""
 
@@ -220,13 +216,18 @@ class TaggerTask(Task):
 
     def run(self, contact: Contact) -> tuple[str, ...]:
         """Train, or go on with a training; returns the tagger's identifier."""
+
+        def tell(point: LossPoint) -> None:
+            if text := point.told():
+                contact.say(text)
+
         contact.say("Reading the annotated notes.")
         if isinstance(self.settings, TuningSettings):
             from audit.deid.generative.training import train_generative
 
             done = train_generative(
                 self, self.settings, progress=contact.listen, should_stop=contact.should_stop,
-                on_point=_saying(contact.say),
+                on_point=tell,
             ).training  # fmt: skip
             contact.say(f"{done['n_steps']} steps on {done['n_windows']} windows of "
                         f"{done['n_notes']} notes.")  # fmt: skip
@@ -235,25 +236,6 @@ class TaggerTask(Task):
 
             train_tagger(
                 self, self.settings, say=contact.say, progress=contact.listen,
-                should_stop=contact.should_stop, on_point=_saying(contact.say),
+                should_stop=contact.should_stop, on_point=tell,
             )  # fmt: skip
         return (self.tagger_id,)
-
-
-def _saying(say: Callable[[str], None]) -> Callable[[LossPoint], None]:
-    """Return what says each point of the curve where spans are measured, of others one in 5 s."""
-    said = float("-inf")
-
-    def tell(point: LossPoint) -> None:
-        nonlocal said
-        if point.loss is None or (point.f is None and point.seconds - said < _SAY_SECONDS):
-            return
-        said = point.seconds
-        text = f"Step {point.step}: loss {point.loss:.4f}"
-        if point.f is None:
-            say(f"{text} nats a token.")
-        else:
-            recall, precision = point.recall or 0.0, point.precision or 0.0
-            say(f"{text}, recall {recall:.3f}, precision {precision:.3f}.")
-
-    return tell

@@ -230,7 +230,7 @@ def _questions(order: ExperimentTask) -> Iterator[AuditRequest]:
     """Yield each scenario's question of M_general beside itself."""
     corpus = CORPORA.at(order.out / "corpus")
     candidates = list_of(corpus, controls=CONTROLS)
-    data = passages_for(corpus, candidates, seed=order.seed)
+    data = passages_for(corpus, candidates)
     passages = read_passages(data, what="passages", file_name=PASSAGES)
     for scenario in SCENARIOS:
         yield AuditRequest(

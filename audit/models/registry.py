@@ -75,13 +75,11 @@ def _inspected(model_id: str, path: Path) -> RegisteredModel:
 def _found() -> Iterator[tuple[str, Path]]:
     """Yield identifier and directory of everything with a config.json, in order of name."""
     for label, top in registered_folders(VARIABLE, taken=LABEL, unnamed="models"):
-        # Links are not followed, but a folder can be exchanged for one meanwhile.
         for folder, inside, files in islice(os.walk(top), _MAX_DIRECTORIES):
             parts = Path(folder).relative_to(top).parts
-            is_within = Path(os.path.realpath(folder)).is_relative_to(top)
-            is_open = is_within and len(parts) < _MAX_DEPTH
+            is_open = len(parts) < _MAX_DEPTH
             inside[:] = sorted(name for name in inside if is_open and not name.startswith("."))
-            if "config.json" in files and is_within:
+            if "config.json" in files:
                 # A name of bytes that are no UTF-8 holds halves of characters, which no page shows.
                 name = "/".join((label, *parts)).encode("utf-8", "backslashreplace")
                 yield name.decode("utf-8"), Path(folder)

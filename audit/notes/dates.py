@@ -202,8 +202,6 @@ def era_year(day: date) -> tuple[str, str, int]:
 
 def written_date(day: date, *, style: str) -> str:
     """Return a day in one of `STYLES`; before the Meiji era always with the western year."""
-    if style not in STYLES:
-        raise ValueError(f"{style}: no such style of a date")
     western = f"{day.year}年{day.month}月{day.day}日"
     if style in ("era", "letter") and day >= ERAS[-1][0]:
         name, letter, year = era_year(day)

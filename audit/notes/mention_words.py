@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,20 +68,6 @@ class Mention(FoundName):
     age_years: float
     sex: str
     form: str
-
-    @classmethod
-    def of(
-        cls, name: FoundName, *, start: int, end: int, age_years: float, sex: str, form: str
-    ) -> Mention:
-        """Return the mention of a name whose age lies from `start` to `end`."""
-        return cls(
-            **{one.name: getattr(name, one.name) for one in fields(FoundName)},
-            start=min(start, name.name_start),
-            end=max(end, name.name_end),
-            age_years=age_years,
-            sex=sex,
-            form=form,
-        )
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from audit.notes.mention_words import (
     ADVERBS,
@@ -487,5 +487,12 @@ def _no_name(tokens: Sequence[Token], index: int) -> tuple[str, tuple[int, int]]
 
 
 def _mention(name: _Name, age: Age, *, form: str) -> Mention:
-    place = {"start": age.start, "end": age.description_end}
-    return Mention.of(name, **place, age_years=age.years, sex=age.sex, form=form)
+    found = {field.name: getattr(name, field.name) for field in fields(FoundName)}
+    return Mention(
+        **found,
+        start=min(age.start, name.name_start),
+        end=max(age.description_end, name.name_end),
+        age_years=age.years,
+        sex=age.sex,
+        form=form,
+    )

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from audit.notes.mention_words import (
     JAPANESE_NO_NAMES,
     JAPANESE_SURNAMES,
-    FoundName,
     Mention,
     Unnamed,
 )
@@ -182,18 +181,15 @@ def _mention(
     name_start, name_end = match.span("name" if slots is None else "slots")
     first, last = split_japanese(match["name"]) if slots is None else ("", "")
     roles = ("last", "first") if first else ("last",)
-    name = FoundName(
+    return Mention(
         name_start=name_start,
         name_end=name_end,
         first=first,
         last=last,
         roles=roles if slots is None else _slot_roles(slots),
         is_placeholder=slots is not None,
-    )
-    return Mention.of(
-        name,
-        start=start,
-        end=end,
+        start=min(start, name_start),
+        end=max(end, name_end),
         age_years=_years(age["number"]),
         sex={"男": "male", "女": "female"}.get(sex[:1], ""),
         form=form,

@@ -11,7 +11,6 @@ import gzip
 import importlib
 import io
 import os
-import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -253,13 +252,9 @@ def columns_of(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteS
 
 def _probed(path: Path) -> tuple[str, str, tuple[str, ...]]:
     """Return kind, codec and headings of a file; of JSONL the keys in its first megabyte."""
-    try:
-        state = path.stat()
-    except OSError:
-        raise AuditError("The file is not there or cannot be read.", where="notes") from None
-    if not stat.S_ISREG(state.st_mode):
-        raise AuditError("This is not a regular file.", where="notes")
-    if not state.st_size:
+    if not path.is_file():
+        raise AuditError("The file is not there or cannot be read.", where="notes")
+    if not path.stat().st_size:
         raise AuditError("The file is empty.", where="notes")
     with _unpacked(path) as (_, unpacked):
         head = unpacked.read(_HEAD_BYTES)
@@ -325,15 +320,7 @@ def checked_note(found: Mapping[str, str], *, row: int) -> Note | RowNote:
 
 
 def _parquet(path: Path) -> Any:
-    try:
-        importlib.import_module("pyarrow")
-        parquet = importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        raise AuditError(
-            "Parquet needs the package pyarrow, which is not installed.",
-            where="notes",
-            do="Install it, or save the notes as CSV or JSONL.",
-        ) from None
+    parquet = importlib.import_module("pyarrow.parquet")
     with _refusing_damage():
         return parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
 
@@ -442,10 +429,6 @@ def _found() -> Iterator[NoteFile]:
         for name, inside, names in islice(os.walk(top), _MAX_FOLDERS):
             folder = Path(name)
             parts = (label, *folder.relative_to(top).parts)
-            # A folder can be exchanged for a link meanwhile.
-            if not Path(os.path.realpath(folder)).is_relative_to(top):
-                inside.clear()
-                continue
             inside[:] = sorted(name for name in filter(_is_shown, inside)
                                if not (folder / name).is_symlink())  # fmt: skip
             files = {name: path.stat().st_size for name in sorted(filter(_is_shown, names))

@@ -207,6 +207,17 @@ class LossPoint(Record):
     f: float | None = None
     """Of a tagger on its validation notes, 0-1."""
 
+    def told(self) -> str:
+        """Return a sentence on what was measured here; "" where only the loss is known."""
+        measured = {"held-out loss": self.held_out, "recall": self.recall,
+                    "precision": self.precision}  # fmt: skip
+        known = {name: value for name, value in measured.items() if value is not None}
+        if known and self.loss is not None:
+            known = {"loss": self.loss, **known}
+        values = ", ".join(f"{name} {value:.3f}" for name, value in known.items())
+        unit = " nats a token" if self.held_out is not None else ""
+        return f"Step {self.step}: {values}{unit}." if known else ""
+
 
 def read_losses(run_dir: Path) -> tuple[LossPoint, ...]:
     """Return the points in order of their steps; none where there is no log yet.

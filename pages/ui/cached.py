@@ -21,8 +21,8 @@ from audit.attack import plan
 from audit.attack.question import AuditRequest
 from audit.corpus.examine import Examination, read_examination
 from audit.corpus.kept import KeptCorpus
-from audit.corpus.preview import Preview, Survey, preview, survey_head
-from audit.corpus.register import read_register
+from audit.corpus.preview import Survey, survey_head
+from audit.corpus.register import MentionFinder, read_register
 from audit.corpus.truth import EXAMINATION
 from audit.deid.cases import SpanCase, read_cases
 from audit.deid.given import GivenNotes, keep_given, keep_outputs
@@ -358,30 +358,16 @@ def note_columns(file: NoteFile) -> NoteSource:
     return columns_of(file.path)
 
 
-@_kept(16, of=lambda file, **how: (file.path, _state(file.path), how))
-def survey(file: NoteFile, *, columns: Columns, n: int) -> Survey:
-    """Return what stands in a file's first `n` notes; raises as `survey_head`."""
-    return survey_head(file.path, n, columns=dict(columns))
+@_kept(4, of=lambda file, *, columns: (file.path, _state(file.path), columns))
+def survey(file: NoteFile, *, columns: Columns) -> Survey:
+    """Return what stands in a file's first notes; raises as `survey_head`."""
+    return survey_head(file.path, columns=dict(columns))
 
 
-@_kept(
-    32,
-    of=lambda file, *, register=None, **how: (
-        how, [(one.path, _state(one.path)) for one in (file, register) if one]
-    ),
-)  # fmt: skip
-def previewed(
-    file: NoteFile, *, columns: Columns, number: int, seed: int, register: NoteFile | None = None
-) -> Preview:
-    """Return the note of this number (from 1), before and after.
-
-    Raises
-    ------
-    AuditError
-        As `audit.corpus.preview.preview` and `read_register`.
-    """
-    people = read_register(file_bytes(register.path)) if register else None
-    return preview(file.path, columns=dict(columns), number=number, seed=seed, register=people)
+@_kept(4, of=lambda register: (register.path, _state(register.path)))
+def finder(register: NoteFile) -> MentionFinder:
+    """Return the finder of a register's patients; raises as `read_register`."""
+    return MentionFinder(read_register(file_bytes(register.path)))
 
 
 @_kept(8, of=lambda corpus: (corpus.path, _state(corpus.path / EXAMINATION)))

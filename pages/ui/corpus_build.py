@@ -99,12 +99,12 @@ def _ask_kind(say: Words, file: NoteFile, survey: Survey) -> str:
     kind = st.radio(
         say.text("corpus_names_from"),
         KINDS,
-        index=0 if survey.has_placeholders else 1,
+        index=0 if survey.categories else 1,
         format_func=lambda code: say.text(f"corpus_names_from_{code}"),
         captions=[say.text(f"corpus_names_from_{code}_help") for code in KINDS],
         key=f"corpus_kind_{corpus_choice.code_of(file)}",
     )
-    if kind == "dummy" and not survey.has_placeholders:
+    if kind == "dummy" and not survey.categories:
         st.html(blocks.heading("", below=say.text("corpus_no_placeholders")))
     return kind or KINDS[0]
 

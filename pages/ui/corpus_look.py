@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import streamlit as st
 
 from audit.corpus.examine import CategoryCount
-from audit.corpus.preview import MAX_NOTES, Mark, Preview, Survey
+from audit.corpus.preview import Survey, preview
+from audit.corpus.truth import NoteTruth, Place
 from audit.errors import AuditError, written
 from audit.notes.read import NoteFile
 from audit.report.documents import Hit
@@ -27,30 +28,33 @@ _MAX_CHARS = 4000
 
 
 def draw_preview(
-    say: Words, file: NoteFile, *, columns: Columns, register: NoteFile | None, mode: str
+    say: Words, file: NoteFile, survey: Survey, *, register: NoteFile | None, mode: str
 ) -> None:
     """Draw one note; `mode` is one of `MODES`, and all but the first show real people."""
     title, below = say.text(f"corpus_preview_{mode}"), say.text(f"corpus_preview_{mode}_below")
+    n_notes = len(survey.notes)
     st.html(blocks.heading(title, below=below))
     number = int(
         st.number_input(
             say.text("corpus_preview_number"),
             min_value=1,
-            max_value=MAX_NOTES,
+            max_value=n_notes,
             value=1,
             step=1,
-            key=f"corpus_preview_number_{corpus_choice.code_of(file)}",
+            key=f"corpus_preview_number_{corpus_choice.code_of(file)}_{n_notes}",
             width=260,
         )
     )
+    note = survey.notes[number - 1]
     seed = int(st.session_state.get("corpus_number_seed", 0))
     try:
-        found = cached.previewed(file, columns=columns, number=number, seed=seed, register=register)
+        finder = cached.finder(register) if register else None
     except AuditError as error:
         refused(say, error)
         return
+    found = preview(note, has_blanks=survey.has_blanks, seed=seed, finder=finder)
     if mode != "dummy":
-        note_shown(file, row=found.row)
+        note_shown(file, row=note.row)
     st.html(legend(say, found) + both_texts(say, found, mode=mode))
 
 
@@ -68,10 +72,9 @@ def note_shown(file: NoteFile, *, row: int) -> None:
         seen.add((file.file_id, row))
 
 
-def legend(say: Words, found: Preview) -> str:
+def legend(say: Words, found: NoteTruth) -> str:
     """Return what the marks mean, as HTML; groups that do not occur are left out."""
-    marks = (*found.before_marks, *found.after_marks)
-    seen = {group_of(mark.kind, role=mark.role) for mark in marks}
+    seen = {group_of(place.kind, role=place.role) for place in places_of(found)}
     items = "".join(
         f'<mark class="ka-mark ka-mark-{group}">{say.html(f"corpus_group_{group}")}</mark> '
         for group in GROUPS
@@ -80,11 +83,20 @@ def legend(say: Words, found: Preview) -> str:
     return f'<p class="ka-legend">{items}</p>' if items else ""
 
 
-def both_texts(say: Words, found: Preview, *, mode: str) -> str:
+def places_of(found: NoteTruth) -> list[Place]:
+    """Return what was replaced or found and what stays, in order."""
+    return sorted((*found.inserted, *found.left), key=lambda place: place.start)
+
+
+def both_texts(say: Words, found: NoteTruth, *, mode: str) -> str:
     """Return the texts side by side, as HTML; one alone where nothing is put in or found."""
-    sides = [(say.text("corpus_before"), found.before, found.before_marks)]
+    places = places_of(found)
+    private = found.private, [(p.start, p.stop, p) for p in places]
+    public = found.public, [(p.source_start, p.source_stop, p) for p in places]
+    before, after = (public, private) if mode == "dummy" else (private, public)
+    sides = [(say.text("corpus_before"), *before)]
     if mode != "raw":
-        sides.append((say.text(f"corpus_after_{mode}"), found.after, found.after_marks))
+        sides.append((say.text(f"corpus_after_{mode}"), *after))
     pieces = "".join(
         f'<section><h3>{escaped(title)}</h3><p class="ka-document">'
         f"{shown(text, marks)}{cut(say, text)}</p></section>"
@@ -93,13 +105,13 @@ def both_texts(say: Words, found: Preview, *, mode: str) -> str:
     return f'<div class="ka-pair"><div>{pieces}</div></div>'
 
 
-def shown(text: str, marks: Sequence[Mark]) -> str:
-    """Return the beginning of a text as HTML, each stretch marked by its group."""
-    within = [mark for mark in marks if mark.end <= _MAX_CHARS]
-    groups = {mark.start: group_of(mark.kind, role=mark.role) for mark in within}
+def shown(text: str, marks: Sequence[tuple[int, int, Place]]) -> str:
+    """Return the beginning of a text as HTML, each (start, end, place) marked by its group."""
+    within = [mark for mark in marks if mark[1] <= _MAX_CHARS]
+    groups = {start: group_of(place.kind, role=place.role) for start, _, place in within}
     return marked(
         text[:_MAX_CHARS],
-        marks=[Hit(mark.start, mark.end, "full", ()) for mark in within],
+        marks=[Hit(start, end, "full", ()) for start, end, _ in within],
         label=lambda hit: MarkLabel("", groups[hit.start]),
         is_revealed=True,
     )
@@ -113,7 +125,6 @@ def cut(say: Words, text: str) -> str:
     return f"<small> {escaped(say.text('corpus_cut', n=n))}</small>"
 
 
-N_HEAD = 200
 _MAX_CATEGORIES = 200
 _MAX_REFUSED = 20
 
@@ -126,23 +137,23 @@ def draw_look(say: Words, file: NoteFile, *, columns: Columns, register: NoteFil
     AuditError
         If the file cannot be read.
     """
-    found = cached.survey(file, columns=columns, n=N_HEAD)
-    state = say.text("setup_ready" if found.n_notes else "setup_missing")
-    step("2", say.text("corpus_step_look"), is_ready=bool(found.n_notes), state=state)
-    counts = {"n": f"{found.n_notes:,}", "refused": f"{len(found.refused):,}"}
+    found = cached.survey(file, columns=columns)
+    state = say.text("setup_ready" if found.notes else "setup_missing")
+    step("2", say.text("corpus_step_look"), is_ready=bool(found.notes), state=state)
+    counts = {"n": f"{len(found.notes):,}", "refused": f"{len(found.refused):,}"}
     st.html(blocks.heading("", below=say.text("corpus_look_below", **counts)))
     draw_refused_head(say, found)
-    if not found.n_notes:
+    if not found.notes:
         return found
-    if found.has_placeholders:
+    if found.categories:
         draw_survey(say, found)
-        draw_preview(say, file, columns=columns, register=None, mode="dummy")
+        draw_preview(say, file, found, register=None, mode="dummy")
         return found
     title, below = say.text("corpus_identified"), say.text("corpus_identified_below")
     st.html(blocks.heading(title, below=below))
     if is_revealed():
         mode = "register" if register else "raw"
-        draw_preview(say, file, columns=columns, register=register, mode=mode)
+        draw_preview(say, file, found, register=register, mode=mode)
     return found
 
 

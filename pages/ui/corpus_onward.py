@@ -115,9 +115,7 @@ def draw_downloads(say: Words, corpus: KeptCorpus, *, controls: Chosen, roles: C
         return names_file(list_of(corpus, controls=controls, roles=roles))
 
     def passages() -> bytes:
-        return passages_for(
-            corpus, list_of(corpus, controls=controls, roles=roles), seed=corpus.seed
-        )
+        return passages_for(corpus, list_of(corpus, controls=controls, roles=roles))
 
     with st.expander(say.text("corpus_files"), key="corpus_files"):
         is_hidden = corpus.kind == "register" and not is_revealed()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.deid.metrics import ENTITY, Difference
+from audit.deid.metrics import ENTITY
 from audit.deid.score import Score, ScoresCompared
 from audit.stats import Estimate
 from pages.ui import blocks, linked
@@ -78,10 +78,9 @@ def difference_table(say: Words, found: ScoresCompared) -> str:
     return blocks.table([header], rows, caption=say.text("deid_measures_compare_caption"))
 
 
-def _row(say: Words, label: str, n_gold: int, differences: tuple[Difference, ...]) -> list[Cell]:
+def _row(say: Words, label: str, n_gold: int, differences: tuple[Estimate, ...]) -> list[Cell]:
     cells = [Cell(label_name(say, label), is_number=False), Cell(f"{n_gold:,}")]
-    for one in differences:
-        estimate = one.estimate
+    for estimate in differences:
         interval = decimal_interval(_points(estimate), digits=1)
         below = interval if interval != UNDEFINED else ""
         cells.append(Cell(_signed(100 * estimate.value), below))

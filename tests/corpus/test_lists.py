@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -116,8 +117,7 @@ def test_listed_notes_are_those_of_a_plain_reckoning_and_are_read_back(
             f'{{"n_notes": {n}, "n_patients": 3, "n_listed_patients": {k}, "notes": {notes}}}'
             for n, k, notes in (
                 ("9", 1, "[9]"), ("9", 1, "[2, 1]"), ("9", 1, "[1, 1]"), ("9", 1, "[-1]"),
-                ("9", 1, '["1"]'), ('"9"', 1, "[1]"), ("9", 0, "[1]"), ("9", 2, "[1]"),
-                ("9", 1, "[]"), ("9", 4, "[1, 2, 3, 4]"), ("9", 1, "7"), ("true", 1, "[0]"),
+                ("9", 1, '["1"]'), ('"9"', 1, "[1]"), ("9", 1, "7"),
             )
         ),
     ],
@@ -257,7 +257,8 @@ def test_of_many_passages_some_are_drawn(
 ) -> None:
     whole = passages_for(corpus, list_of(corpus)).splitlines()
     monkeypatch.setattr("audit.corpus.candidate_lists.MAX_PASSAGES", 5)
-    some = [passages_for(corpus, list_of(corpus), seed=seed).splitlines() for seed in (0, 0, 1)]
+    seeds = (replace(corpus, seed=seed) for seed in (0, 0, 1))
+    some = [passages_for(one, list_of(one)).splitlines() for one in seeds]
     assert some[0] == some[1] != some[2]
     assert len(some[0]) == 5 and [line for line in whole if line in some[0]] == some[0]
 
@@ -269,9 +270,6 @@ def test_a_list_and_its_passages_are_kept_for_an_audit(
         names, passages = keep_lists(corpus, controls=("hard",), store=store)
         kept, texts = kept_names(names, store=store), kept_passages(passages, store=store)
         assert next(line.code for line in all_names(store)) == names
-        monkeypatch.setattr("audit.corpus.candidate_lists.MAX_NAMES", 9)
-        with pytest.raises(AuditError, match="more than 9 names"):
-            keep_lists(corpus, store=store)
     assert kept.candidates == list_of(corpus, controls=("hard",))
     assert kept.line.label == texts.line.label == "A title (hard)"
     assert len(texts.passages) == 11 + 6 == texts.line.n_passages

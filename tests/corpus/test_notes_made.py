@@ -30,8 +30,6 @@ from tests.corpus.make_notes import (
     CATEGORIES,
     DATES,
     REGISTER,
-    dummy_notes,
-    every_category,
     lines,
     made,
     note_row,
@@ -274,42 +272,26 @@ def test_canaries_are_names_that_are_not_in_the_notes() -> None:
         plan_canaries(NAMES, n_notes=149, seed=1, counts=COUNTS)
 
 
-def test_a_preview_has_marks_where_values_stand_and_the_names_of_the_build(tmp_path: Path) -> None:
-    rows = [note_row(1, patient=1, text="x [**Known firstname 1**] y [**Spaceship 2**] z"),
-            note_row(2, patient=1, text=every_category())]  # fmt: skip
-    notes = write_notes(tmp_path / "n.csv", rows)
-    first = preview(notes, number=1, seed=3)
-    assert first.row == 2
-    assert [(m.kind, m.role) for m in first.before_marks] == [("first", "patient"), ("unknown", "")]
-    marked = [first.before[m.start : m.end] for m in first.before_marks]
-    assert marked == ["[**Known firstname 1**]", "[**Spaceship 2**]"]
-    name = first.after[first.after_marks[0].start : first.after_marks[0].end]
-    assert first.after == f"x {name} y [**Spaceship 2**] z"
-    second = preview(notes, number=2)
-    assert len(second.before_marks) == len(second.after_marks) > 100
-    with pytest.raises(AuditError, match="The file has 2 notes"):
-        preview(notes, number=3)
-    notes = dummy_notes(tmp_path, n_patients=1)
-    built = lines(made(tmp_path / "c", notes, seed=5).path / "private.jsonl")
-    shown = preview(notes, number=1, seed=5).after
-    assert shown.split(" is a ")[0] == built[0]["text"].split(" is a ")[0]
-    notes, _ = register_files(tmp_path)
-    known = preview(notes, number=1, register=read_register(REGISTER.encode()))
-    assert known.after.startswith("[FIRST] [LAST] is a 72 year old woman")
-    assert [known.before[m.start : m.end] for m in known.before_marks] == ["Anna", "Sandoval"]
-    assert preview(notes, number=1).before_marks == ()
-
-
-def test_the_first_notes_are_counted(tmp_path: Path) -> None:
-    text = "[**Known firstname 1**] [**Spaceship 2**] [**Spaceship 3**] [**broken"
+def test_the_first_notes_are_counted_and_one_is_shown_as_it_will_be(tmp_path: Path) -> None:
+    text = "[**Known firstname 1**] is [**Spaceship 2**] [**Spaceship 3**] [**broken"
     rows = [note_row(i, patient=i % 2, text=text) for i in range(5)]
     rows += [note_row(6, patient="", text="no patient"), note_row(7, patient=1, text="  ")]
     notes = write_notes(tmp_path / "n.csv", rows)
-    head = survey_head(notes, 100)
-    assert head.n_notes == 6
+    head = survey_head(notes)
+    assert (len(head.notes), head.has_blanks, [note.row for note in head.refused]) == (
+        6,
+        False,
+        [8],
+    )
     assert [(c.category, c.kind, c.n, c.first_row) for c in head.categories] == [
         ("Spaceship", "unknown", 10, 2), ("Known firstname", "first", 5, 2),
     ]  # fmt: skip
-    assert [note.row for note in head.refused] == [8]
-    assert head.has_placeholders
-    assert survey_head(notes, 3).n_notes == 3
+    built = lines(made(tmp_path / "c", notes, seed=5).path / "private.jsonl")
+    assert preview(head.notes[0], seed=5).private == built[0]["text"]
+    notes, _ = register_files(tmp_path)
+    head = survey_head(notes)
+    assert (head.categories, head.has_blanks, preview(head.notes[0]).inserted) == ((), True, ())
+    finder = MentionFinder(read_register(REGISTER.encode()))
+    known = preview(head.notes[0], finder=finder)
+    assert known.public.startswith("[FIRST] [LAST] is a 72 year old woman")
+    assert [place.value for place in known.inserted] == ["Anna", "Sandoval"]

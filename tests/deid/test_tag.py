@@ -227,11 +227,6 @@ def test_the_borders_of_batches_depend_on_the_rows_alone(tmp_path: Path, always:
     counting = Dying("dates")
     tag(of_texts(tmp_path / "n.jsonl", texts), tmp_path / "out", counting)
     assert counting.calls == [3, 64, 64, 3]
-    path = of_texts(tmp_path / "small.jsonl", ["5月3日に受診。"] * 640)
-    assert path.stat().st_size < 1 << 20, "less than what a file is read by"
-    shares: set[float] = set()
-    tag(path, tmp_path / "small", progress=lambda one: shares.add(one.share))
-    assert sorted(shares) == pytest.approx([i / 10 for i in range(11)])
 
 
 def test_memory_does_not_grow_with_the_file_and_a_long_note_is_a_note(tmp_path: Path) -> None:

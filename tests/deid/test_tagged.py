@@ -116,8 +116,6 @@ def test_every_place_of_a_text_is_marked_but_those_that_are_marked_already() -> 
             sets.mark_between(note(), start=start, end=end, label=LABEL)
     with pytest.raises(AuditError, match="marked already"):
         sets.mark_between(note(Span(0, 4, "contact")), start=1, end=3, label=LABEL)
-    with pytest.raises(ValueError, match="type"):
-        missing(many, "あ", label="PERSON")
 
 
 @given(st.text("ab é高", max_size=30), st.text("abé高", min_size=1, max_size=3))
@@ -265,8 +263,6 @@ def test_undo_takes_the_last_one_back_and_stays_on_record(make: Any) -> None:
     assert kinds == ["added", "added", "undone", "undone", "undone"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert "特記" not in path.read_text("utf-8")
-    with pytest.raises(ValueError, match="no such note"):
-        undo(one, 3)
 
 
 def test_what_is_damaged_is_refused_and_making_an_index_can_be_stopped(make: Any) -> None:
@@ -319,8 +315,6 @@ def test_released_texts_hold_no_name_and_no_formula(make: Any) -> None:
     assert sets.exported(notes[:1], form="text", n_notes=1) == texts[0].encode()
     names = [sets.export_name("text", n_notes=n) for n in (1, 2)]
     assert names == ["redacted.txt", "redacted-texts.zip"]
-    with pytest.raises(ValueError, match="no such form"):
-        sets.exported(notes, form="pdf", n_notes=2)
 
 
 def test_what_a_format_cannot_say_is_listed() -> None:

@@ -19,8 +19,6 @@ N_NOTES = {
     ("unseen", "ja"): 60, ("unseen", "en"): 20,
     ("unseen_second", "ja"): 40, ("unseen_second", "en"): 16,
 }  # fmt: skip
-N_WITHOUT = dict(zip(N_NOTES, (12, 3, 8, 4), strict=True))
-"""Notes in which nothing personal stands."""
 N_VALUES = 371
 _LABELS = dict(zip("IQPLC", TYPES, strict=True))
 

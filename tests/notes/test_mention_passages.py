@@ -62,25 +62,17 @@ def patterns(note: NoteTruth) -> list[NamePattern]:
     return list(patterns_of(note, find_mentions(note.private)))
 
 
-def test_a_passage_is_that_of_the_public_note() -> None:
+def test_a_passage_is_that_of_the_public_note_and_the_truth_says_whose() -> None:
     (pattern,) = patterns(paired())
-    assert (pattern.first, pattern.last, pattern.role) == ("John", "Smith", "patient")
+    assert (pattern.first, pattern.last, pattern.role, pattern.person) == (
+        "John", "Smith", "patient", "patient:1",
+    )  # fmt: skip
     assert pattern.text.startswith("John K. Smith is a") and pattern.text.endswith("Lee agrees.")
-    right = (
-        " is a 45-year-old man with gout. He fell on . He lives in Boston. "
+    assert pattern.passage == (
+        "[FIRST] [LAST] is a 45-year-old man with gout. He fell on . He lives in Boston. "
         "He takes aspirin 81 mg q.d. with food. Dr. agrees."
     )
-    assert pattern.passage == f"[FIRST] [LAST]{right}"
-
-
-def test_the_truth_says_whose_a_name_is() -> None:
-    (pattern,) = patterns(paired())
-    assert (pattern.first, pattern.last, pattern.person) == ("John", "Smith", "patient:1")
     assert patterns(NoteTruth(PRIVATE, PRIVATE)) == []
-
-
-def read_lines(path: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
 
 
 def test_patterns_of_a_built_corpus_are_their_patients(tmp_path: Path) -> None:
@@ -93,45 +85,21 @@ def test_patterns_of_a_built_corpus_are_their_patients(tmp_path: Path) -> None:
     (tmp_path / "n.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     make_corpus(CorpusTask(notes=tmp_path / "n.jsonl", seed=1), out=tmp_path / "out")
     private, public, truth, people = (
-        read_lines(tmp_path / "out" / f"{name}.jsonl")
+        [*map(json.loads, (tmp_path / "out" / f"{name}.jsonl").read_text("utf-8").splitlines())]
         for name in ("private", "public", "truth", "people")
     )
     pairs = [
-        NoteTruth(str(a["text"]), str(b["text"]), places_of(t))
+        NoteTruth(a["text"], b["text"], places_of(t))
         for a, b, t in zip(private, public, truth, strict=True)
     ]
     found = [pattern for pair in pairs for pattern in patterns(pair)]
     by_key = {p["identity"]: (p["first"], p["last"]) for p in people}
     assert [by_key[p.person] for p in found] == [(p.first, p.last) for p in found]
-    assert {p.passage.partition("]")[2].partition("]")[2] for p in found} == {
-        " is a year old lady. Seen . Ok. Ms. is well."
+    assert {p.passage for p in found} == {
+        "[FIRST] [LAST] is a year old lady. Seen . Ok. Ms. is well."
     }
     total = coverage_of(*pairs)
     assert (total.n_mentions, total.n_by_role, total.n_elsewhere) == (8, (("patient", 8),), 8)
-
-
-def test_patterns_of_registered_patients() -> None:
-    private = "Jane Roe is a 45-year-old lady, born 2/3/1970. Her sister Ann Roe called."
-    public = "[FIRST] [LAST] is a 45-year-old lady, born [DATE]. Her sister [FIRST] [LAST] called."
-    values = ("Jane", "Roe", "2/3/1970", "Ann", "Roe")
-    places = zip(values, ("first", "last", "birth", "first", "last"), (0, 0, 1, 2, 2), strict=True)
-    mentions, at = [], 0
-    for (value, kind, number), place in zip(
-        places, re.finditer(r"\[[A-Z]+\]", public), strict=True
-    ):
-        at = private.index(value, at)
-        mentions.append({
-            "start": at, "stop": at + len(value), "source_start": place.start(),
-            "source_stop": place.end(), "kind": kind, "category": "full", "role": "patient",
-            "group": -1 if kind == "birth" else number, "value": value,
-            "identity": "patient:p1" if number < 2 else "patient:p9",
-        })  # fmt: skip
-        at += len(value)
-    pair = NoteTruth(private, public, places_of({"inserted": mentions}))
-    assert [name.identity for name in pair.names or ()] == ["patient:p1", "patient:p9"]
-    (pattern,) = patterns(pair)
-    assert (pattern.person, pattern.first, pattern.last) == ("patient:p1", "Jane", "Roe")
-    assert pattern.passage.endswith("] is a 45-year-old lady, born . Her sister called.")
 
 
 def test_coverage_adds_up_over_notes() -> None:
