@@ -7,12 +7,12 @@ import streamlit as st
 from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.errors import AuditError
 from pages.ui import blocks, corpus_choice
+from pages.ui.blocks import refused
 from pages.ui.corpus_build import draw_build
 from pages.ui.corpus_job import JOBS
 from pages.ui.corpus_onward import draw_forget, draw_onward
 from pages.ui.corpus_report import draw_report
 from pages.ui.language import Words, words
-from pages.ui.setup_choice import refused
 
 VIEWS = ("kept", "build")
 

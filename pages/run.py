@@ -8,9 +8,10 @@ from audit.attack.question import AuditRequest
 from audit.errors import written
 from audit.names.lists import KeptPassages
 from pages.ui import blocks, cached
+from pages.ui.blocks import refused
 from pages.ui.cached import ListView
 from pages.ui.language import Words, link, words
-from pages.ui.setup_choice import Pair, chosen, codes_for_link, keep_pending, pair, refused
+from pages.ui.setup_choice import Pair, chosen, codes_for_link, keep_pending, pair
 from pages.ui.setup_plan import draw_plan
 from pages.ui.setup_settings import Settings, ask_scenario, ask_settings
 

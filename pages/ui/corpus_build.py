@@ -12,11 +12,12 @@ from audit.models.registry import RegisteredModel
 from audit.notes.read import EXAMPLE, VARIABLE, NoteFile
 from audit.shelf import MAX_TITLE_CHARS
 from pages.ui import blocks, cached, corpus_choice
+from pages.ui.blocks import refused, step
 from pages.ui.cached import Columns
 from pages.ui.corpus_job import start
 from pages.ui.corpus_look import draw_look
 from pages.ui.language import Words
-from pages.ui.setup_choice import model_name, refused, step
+from pages.ui.setup_choice import model_name
 
 CANARY_COUNTS = (1, 2, 4, 8, 16, 32)
 USUAL_COUNTS = (1, 2, 4, 8)

@@ -13,13 +13,13 @@ from audit.errors import AuditError, written
 from audit.notes.read import NoteFile
 from audit.report.documents import Hit
 from pages.ui import blocks, cached, corpus_choice
+from pages.ui.blocks import refused, step
 from pages.ui.cached import Columns
 from pages.ui.corpus_view import GROUPS, group_of
 from pages.ui.language import Words
 from pages.ui.logged import note
 from pages.ui.marks import MarkLabel, marked
 from pages.ui.reveal import is_revealed
-from pages.ui.setup_choice import refused, step
 from pages.ui.text import escaped
 
 MODES = ("dummy", "register", "raw")

@@ -13,10 +13,11 @@ from audit.models.inspect import LABEL
 from audit.names.files import names_file
 from audit.training.kept import MODELS, TrainedModel
 from pages.ui import blocks, cached
+from pages.ui.blocks import refused
 from pages.ui.language import Words, go_to
 from pages.ui.logged import logged_export
 from pages.ui.reveal import is_revealed
-from pages.ui.setup_choice import choose, codes_for_link, refused
+from pages.ui.setup_choice import choose, codes_for_link
 from pages.ui.train_audit import general_id
 
 USUAL = ("easy", "hard")

@@ -20,6 +20,7 @@ from audit.errors import AuditError
 from audit.notes.spans import Span
 from audit.shelf import MAX_TITLE_CHARS
 from pages.ui import blocks, cached, corpus_choice
+from pages.ui.blocks import refused
 from pages.ui.corpus_build import ask_columns
 from pages.ui.deid_correct import Keeper, draw_corrections
 from pages.ui.deid_files import Exportable, draw_files
@@ -27,8 +28,7 @@ from pages.ui.deid_jobs import start
 from pages.ui.deid_settings import ask_release, ask_tagger
 from pages.ui.deid_text import ask_types, counts_of, draw_language, draw_legend, draw_note
 from pages.ui.language import Words
-from pages.ui.logged import note, who
-from pages.ui.setup_choice import note_upload, refused
+from pages.ui.logged import note, note_upload, who
 
 _FOUND, _FIXED = "deidentify_found", "deidentify_fixed"
 

@@ -25,12 +25,13 @@ from audit.notes.read import NoteFile
 from audit.notes.spans import TYPES, LabelMap, read_label_map
 from audit.shelf import MAX_TITLE_CHARS
 from pages.ui import blocks, cached
+from pages.ui.blocks import refused, step
 from pages.ui.cached import given, marked_sets, taggers
 from pages.ui.corpus_choice import code_of, file_name
 from pages.ui.deid_score_job import start
 from pages.ui.deid_score_words import tagger_name
 from pages.ui.language import Words
-from pages.ui.setup_choice import note_upload, refused, step
+from pages.ui.logged import note_upload
 from pages.ui.text import day, plain
 
 _TYPES = ["jsonl", "zip", "xml", "conll", "bio", "iob", "txt"]

@@ -26,6 +26,7 @@ from audit.errors import AuditError
 from audit.jobs import service
 from audit.notes.spans import Span
 from pages.ui import blocks, cached
+from pages.ui.blocks import refused
 from pages.ui.deid_correct import Keeper, draw_corrections
 from pages.ui.deid_files import Exportable, draw_files
 from pages.ui.deid_settings import tagger_name
@@ -40,7 +41,6 @@ from pages.ui.deid_text import (
 from pages.ui.language import Words, go_to
 from pages.ui.logged import note, who
 from pages.ui.reveal import is_revealed
-from pages.ui.setup_choice import refused
 from pages.ui.text import day
 
 RARE_FACTS = (

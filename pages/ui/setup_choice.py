@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import streamlit as st
 
@@ -13,14 +12,13 @@ from audit.models.inspect import LABEL
 from audit.models.registry import RegisteredModel, find_model
 from audit.names.lists import ListLine, PassageLine
 from pages.ui import blocks, cached
+from pages.ui.blocks import refused, step
 from pages.ui.language import Words
-from pages.ui.logged import note
-from pages.ui.text import day, escaped
+from pages.ui.text import day
 
 FIELDS = ("general", "hospital", "names", "passages")
 """Query parameters; their values are identifiers of models and digits of digests."""
 _CHOSEN = "setup_chosen"
-_NOTED = "setup_noted"
 _PENDING = "setup_pending"
 
 
@@ -130,15 +128,6 @@ def picker(
     return code if code in options else ""
 
 
-def step(letter: str, title: str, *, is_ready: bool, state: str) -> None:
-    """Draw a card's heading: its letter, what it is, and in words whether it is done."""
-    kind = "ka-is-ready" if is_ready else "ka-is-open"
-    st.html(
-        f'<h2 class="ka-heading ka-step {kind}"><b>{escaped(letter)}</b> {escaped(title)}'
-        f"<span>{escaped(state)}</span></h2>"
-    )
-
-
 def step_of_new(say: Words, letter: str, *, field: str, usual: str, is_chosen: bool) -> bool:
     """Draw the heading of a card in which something new can be made; say whether it is ready."""
     is_ready = (is_chosen or is_new(field)) and not is_unusable(field)
@@ -146,22 +135,6 @@ def step_of_new(say: Words, letter: str, *, field: str, usual: str, is_chosen: b
     title = say.text(f"setup_{field}_card")
     step(letter, title, is_ready=is_ready, state=say.text(state))
     return is_ready
-
-
-def refused(say: Words, error: AuditError) -> None:
-    """Show why something cannot be used, and what to do."""
-    st.html(
-        f'<p class="ka-refused" role="alert"><b>{say.html("setup_refused")}</b> '
-        f"{escaped(error.written(say.language))}</p>"
-    )
-
-
-def note_upload(file: Any, *, what: str) -> None:
-    """Write an uploaded file's size into the access log, once; its name may hold a person's."""
-    seen: set[str] = st.session_state.setdefault(_NOTED, set())
-    if file.file_id not in seen:
-        seen.add(file.file_id)
-        note("uploaded", what=what, n_bytes=file.size)
 
 
 def list_name(say: Words, line: ListLine | PassageLine) -> str:

@@ -13,11 +13,11 @@ from audit.models.registry import RegisteredModel
 from audit.names.candidates import GUESSED_KINDS, guessed_kinds
 from audit.tables import RowNote
 from pages.ui import blocks, cached, charts
+from pages.ui.blocks import refused
 from pages.ui.cached import ListView
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.language import Words
 from pages.ui.reveal import is_revealed, shown_name
-from pages.ui.setup_choice import refused
 from pages.ui.setup_facts import Bins, Spelling
 from pages.ui.text import UNDEFINED, decimal, escaped
 

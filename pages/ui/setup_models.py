@@ -7,8 +7,9 @@ import streamlit as st
 from audit.errors import AuditError, written
 from audit.models.registry import VARIABLE, PairCheck, RegisteredModel, known_digest
 from pages.ui import blocks, cached
+from pages.ui.blocks import refused, step
 from pages.ui.language import Words
-from pages.ui.setup_choice import Pair, model_name, picker, refused, step
+from pages.ui.setup_choice import Pair, model_name, picker
 
 _LETTERS = {"general": "A", "hospital": "B"}
 

@@ -11,19 +11,11 @@ from audit.names.files import names_template
 from audit.names.lists import Wanted, all_names, keep_names
 from audit.shelf import MAX_TITLE_CHARS
 from pages.ui import blocks, cached
+from pages.ui.blocks import refused
 from pages.ui.cached import ListView
 from pages.ui.language import Words
-from pages.ui.setup_choice import (
-    chosen,
-    keep_pending,
-    list_name,
-    note_upload,
-    pend,
-    picker,
-    refused,
-    step_of_new,
-    unpend,
-)
+from pages.ui.logged import note_upload
+from pages.ui.setup_choice import chosen, keep_pending, list_name, pend, picker, step_of_new, unpend
 from pages.ui.setup_list import draw_list
 
 DRAWN = ("easy", "hard", "recombined")

@@ -9,18 +9,10 @@ from audit.names.lists import all_passages, keep_passages
 from audit.notes.passages import Passage, Passages
 from audit.shelf import MAX_TITLE_CHARS
 from pages.ui import blocks, cached
+from pages.ui.blocks import refused
 from pages.ui.language import Words
-from pages.ui.setup_choice import (
-    chosen,
-    keep_pending,
-    list_name,
-    note_upload,
-    pend,
-    picker,
-    refused,
-    step_of_new,
-    unpend,
-)
+from pages.ui.logged import note_upload
+from pages.ui.setup_choice import chosen, keep_pending, list_name, pend, picker, step_of_new, unpend
 from pages.ui.setup_list import draw_notes
 from pages.ui.text import escaped
 

@@ -9,8 +9,9 @@ from audit.errors import AuditError
 from audit.models.inspect import LABEL
 from audit.training.kept import MODELS, TrainedModel, parent_of
 from pages.ui import blocks, cached
+from pages.ui.blocks import refused
 from pages.ui.language import Words, go_to
-from pages.ui.setup_choice import choose, codes_for_link, refused
+from pages.ui.setup_choice import choose, codes_for_link
 from pages.ui.train_names import corpus_of
 
 CONTROLS = ("easy", "hard")

@@ -22,9 +22,10 @@ from audit.training.kept import (
     preset,
 )
 from pages.ui import blocks, cached
+from pages.ui.blocks import refused
 from pages.ui.language import Words, go_to
 from pages.ui.logged import note, who
-from pages.ui.setup_choice import model_name, refused
+from pages.ui.setup_choice import model_name
 from pages.ui.train_choice import Subject, ask_subject, choice, corpus_name
 from pages.ui.train_jobs import question_of
 from pages.ui.train_names import epochs_text, start_name

@@ -14,11 +14,11 @@ from audit.jobs.table import Job
 from audit.training.config import LossCurve, LossPoint, loss_curve, read_losses
 from audit.training.kept import MODELS, TrainedModel
 from pages.ui import blocks, charts
+from pages.ui.blocks import refused
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.job_card import job_head, progress_text
 from pages.ui.language import Words, link
 from pages.ui.logged import note
-from pages.ui.setup_choice import refused
 from pages.ui.text import day, decimal, escaped
 from pages.ui.train_audit import draw_ways_on
 from pages.ui.train_jobs import run_of
