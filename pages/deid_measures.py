@@ -17,7 +17,7 @@ from pages.ui import (
 from pages.ui.deid_leakage import draw_leakage
 from pages.ui.deid_score_ask import draw_ask
 from pages.ui.deid_score_job import JOBS, show_score
-from pages.ui.deid_score_words import score_name
+from pages.ui.deid_score_names import score_name
 from pages.ui.language import Words, words
 from pages.ui.logged import note
 from pages.ui.measure_choice import choose

@@ -30,7 +30,7 @@ def page() -> None:
 def draw(say: Words) -> None:
     """Draw what is asked at the left, the plan at the right."""
     keep_pending(say)  # whoever comes past the button that keeps a new list
-    models = pair()
+    models = pair(cached.models())
     try:
         names, passages = kept_names(), kept_passages()
     except cached.AuditError as error:

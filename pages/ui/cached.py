@@ -74,7 +74,7 @@ R = TypeVar("R")
 
 
 def _kept(
-    n: int, *, of: Callable[P, object] | None = None, ttl: str | None = None
+    n: int, *, of: Callable[..., object] | None = None, ttl: str | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Keep a function's last `n` answers, by data directory and by what `of` its arguments says.
 
@@ -86,7 +86,7 @@ def _kept(
             return _make()
 
         answer.__qualname__ = make.__qualname__  # by which Streamlit tells its caches apart
-        kept = st.cache_resource(answer, show_spinner=False, max_entries=n, ttl=ttl)
+        kept = st.cache_resource(show_spinner=False, max_entries=n, ttl=ttl)(answer)
 
         @wraps(make)
         def asked(*args: P.args, **options: P.kwargs) -> R:

@@ -18,7 +18,7 @@ from pages.ui.language import Words, go_to
 from pages.ui.logged import logged_export
 from pages.ui.reveal import is_revealed
 from pages.ui.setup_choice import choose, codes_for_link
-from pages.ui.train_audit import general_id
+from pages.ui.train_names import general_id
 
 USUAL = ("easy", "hard")
 Chosen = tuple[str, ...]
@@ -90,7 +90,7 @@ def keep(say: Words, corpus: KeptCorpus, *, controls: Chosen, roles: Chosen) -> 
     choose("names", names)
     choose("passages", passages)
     if hospital := trained_on(corpus):
-        choose("general", general_id(hospital))
+        choose("general", general_id(hospital, among=cached.models()))
         choose("hospital", f"{LABEL}/{hospital.run_id}")
     go_to("setup", **codes_for_link())
 

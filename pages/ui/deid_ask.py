@@ -21,7 +21,6 @@ from audit.notes.spans import Span
 from audit.shelf import MAX_TITLE_CHARS
 from pages.ui import blocks, cached, corpus_choice
 from pages.ui.blocks import refused
-from pages.ui.corpus_build import ask_columns
 from pages.ui.deid_correct import Keeper, draw_corrections
 from pages.ui.deid_files import Exportable, draw_files
 from pages.ui.deid_jobs import start
@@ -226,7 +225,7 @@ def ask_upload(say: Words) -> NotesToTag | None:
 def ask_registered(say: Words) -> NotesToTag | None:
     """Ask for a file of the list and its columns."""
     file = corpus_choice.file(say, cached.note_files())
-    columns = ask_columns(say, file) if file else None
+    columns = corpus_choice.columns(say, file, cached.note_columns(file)) if file else None
     if file is None or columns is None:
         return None
     return NotesToTag("registered", file_id=file.file_id, columns=columns)

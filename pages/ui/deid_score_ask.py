@@ -29,7 +29,7 @@ from pages.ui.blocks import refused, step
 from pages.ui.cached import given, marked_sets, taggers
 from pages.ui.corpus_choice import code_of, file_name
 from pages.ui.deid_score_job import start
-from pages.ui.deid_score_words import tagger_name
+from pages.ui.deid_score_names import tagger_name
 from pages.ui.language import Words
 from pages.ui.logged import note_upload
 from pages.ui.text import day, plain

@@ -11,7 +11,7 @@ from audit.errors import AuditError
 from audit.models.inspect import LABEL
 from audit.models.registry import RegisteredModel, find_model
 from audit.names.lists import ListLine, PassageLine
-from pages.ui import blocks, cached
+from pages.ui import blocks
 from pages.ui.blocks import refused, step
 from pages.ui.language import Words
 from pages.ui.text import day
@@ -94,9 +94,9 @@ def keep_pending(say: Words) -> bool:
     return True
 
 
-def pair() -> Pair:
+def pair(among: tuple[RegisteredModel, ...]) -> Pair:
     """Return the chosen models that can be used."""
-    codes, among = chosen(), cached.models()
+    codes = chosen()
 
     def usable(field: str) -> RegisteredModel | None:
         model = find_model(codes.get(field, ""), among=among)
@@ -144,12 +144,12 @@ def list_name(say: Words, line: ListLine | PassageLine) -> str:
     return line.label or say.text("setup_untitled", at=day(line.at))
 
 
-def model_name(say: Words, model_id: str) -> str:
+def model_name(say: Words, model_id: str, *, among: tuple[RegisteredModel, ...]) -> str:
     """Return what a model is called on the screen."""
     folder, _, name = model_id.partition("/")
     if folder.startswith("demo:"):
         return say.text("setup_demo_model", name=name, language=folder.removeprefix("demo:"))
-    model = find_model(model_id, among=cached.models())
+    model = find_model(model_id, among=among)
     if folder == LABEL and model is not None and model.summary is not None:
         return say.text("setup_trained_model", title=model.summary.name, run=name[:4])
     return model_id

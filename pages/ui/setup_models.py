@@ -44,7 +44,7 @@ def draw_model(say: Words, field: str, *, model: RegisteredModel | None) -> None
         usable,
         label=say.text(f"setup_{field}_card"),
         say=say,
-        shown=lambda model_id: model_name(say, model_id),
+        shown=lambda model_id: model_name(say, model_id, among=cached.models()),
     )
     if model is None or model.summary is None:
         return
@@ -84,7 +84,8 @@ def draw_folders(say: Words) -> None:
         return
     with st.expander(say.text("setup_refused_models", n=len(refusals)), key="refused_models"):
         rows = [
-            (model_name(say, one.model_id), written(one.refusal, say.language)) for one in refusals
+            (model_name(say, one.model_id, among=models), written(one.refusal, say.language))
+            for one in refusals
         ]
         header = [say.text("setup_column_model"), say.text("setup_column_reason")]
         caption = say.text("setup_refused_caption")

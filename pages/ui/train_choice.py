@@ -100,7 +100,7 @@ def ask_parent(say: Words, models: Sequence[RegisteredModel]) -> RegisteredModel
         draw=lambda key: st.selectbox(
             say.text("train_parent"),
             options,
-            format_func=lambda model_id: model_name(say, model_id),
+            format_func=lambda model_id: model_name(say, model_id, among=cached.models()),
             placeholder=say.text("setup_choose"),
             help=say.text("train_parent_help"),
             key=key,

@@ -12,7 +12,8 @@ import streamlit as st
 
 from audit.errors import AuditError
 from audit.jobs import service
-from audit.task import queue_of
+from audit.pretrain import PretrainTask
+from audit.task import Question, queue_of
 from audit.training.config import PRECISIONS, SCHEDULES, TrainSettings
 from audit.training.kept import (
     PRESETS,
@@ -27,7 +28,6 @@ from pages.ui.language import Words, go_to
 from pages.ui.logged import note, who
 from pages.ui.setup_choice import model_name
 from pages.ui.train_choice import Subject, ask_subject, choice, corpus_name
-from pages.ui.train_jobs import question_of
 from pages.ui.train_names import epochs_text, start_name
 
 DEVICES = ("auto", "cpu", "cuda")
@@ -225,7 +225,7 @@ def draw_plan(
         "train_plan_steps", n=f"{plan.n_steps:,}", epochs=epochs_text(plan.n_epochs),
         per_epoch=f"{math.ceil(plan.steps_per_epoch):,}",
     )  # fmt: skip
-    name = model_name(say, subject.parent.model_id)
+    name = model_name(say, subject.parent.model_id, among=cached.models())
     shape = say.text(
         "train_fact_rows", batch=f"{settings.batch:,}", n_tokens=f"{settings.n_tokens:,}",
         rate=f"{settings.learning_rate:g}",
@@ -248,6 +248,25 @@ def draw_plan(
         st.html(blocks.heading("", below=say.text("train_many", n=f"{plan.n_epochs:,.0f}")))
     elif plan.n_epochs < FEW_EPOCHS:
         st.html(blocks.heading("", below=say.text("train_few")))
+
+
+def question_of(subject: Subject, settings: TrainSettings, *, title: str, device: str) -> Question:
+    """Return a training as a question of the table of jobs.
+
+    Raises
+    ------
+    AuditError
+        If the model or the corpus is gone or refused.
+    """
+    task = PretrainTask(
+        general=subject.parent.path,
+        settings=settings,
+        corpus_id=subject.corpus.corpus_id,
+        source=subject.source,
+        title=" ".join(title.split()),
+        device=device,
+    )
+    return task.question()
 
 
 def draw_start(
