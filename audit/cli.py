@@ -408,8 +408,8 @@ def run(
     candidates = listed.candidates
     if draw_controls:
         spelt = piece_counter(tokenizer(model_path(hospital, where="--hospital")))
-        n_each = {"n_easy": draw_controls, "n_hard": draw_controls}
-        candidates = with_controls(candidates, **n_each, seed=seed, count_pieces=spelt)
+        wanted = {"easy": draw_controls, "hard": draw_controls}
+        candidates = with_controls(candidates, wanted=wanted, seed=seed, count_pieces=spelt)
         say(f"Drawn: {len(candidates) - len(listed.candidates)} controls.")
     if kinds := guessed_kinds(candidates):
         say(Message(GUESSED_KINDS, **kinds))

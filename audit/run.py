@@ -18,7 +18,7 @@ from audit.errors import AuditError, Message
 from audit.home import results_dir
 from audit.names import spelling
 from audit.names.candidates import GUESSED_KINDS, Candidates, guessed_kinds
-from audit.names.controls import match_quality, match_sentences
+from audit.names.controls import match_notes
 from audit.names.pools import pool_for
 from audit.progress import Meter, ProgressListener, StopQuestion
 from audit.report.report import (
@@ -180,12 +180,11 @@ def _report(
     listed = attack.listed
     n_reference = len(attack.n_pieces) - len(listed)
     judged = judge(attack, seed=request.seed)
-    quality = match_quality(listed, count_pieces=spelling.piece_counter(pair.hospital.tokenizer))
+    count_pieces = spelling.piece_counter(pair.hospital.tokenizer)
     details = attack.details | judged.pop("details")
-    if quality:
-        details["match"] = quality
     n_flagged = judged.pop("n_flagged_by_general")
     notes = _notes(request, pair, judged["names"], n_reference, n_flagged)
+    notes += match_notes(listed, count_pieces=count_pieces)
     return AuditReport.of(
         digest=question_digest(question),
         question=question,
@@ -195,7 +194,7 @@ def _report(
         fixed_score=FIXED_SCORE,
         columns=list(judged["names"]),
         details=plain(details),
-        notes=[note.plain() for note in (*notes, *match_sentences(quality))],
+        notes=[note.plain() for note in notes],
         made={},
         **judged,
     )

@@ -419,15 +419,14 @@ def demo_controls(pool: NamePool, recipe: Recipe, *, seed: int) -> Candidates:
     null = null_names(pool, recipe, seed=seed) if recipe.with_null else []
 
     def accepts(first: str, last: str) -> bool:
-        return not staff & {fold_name(first), fold_name(last)}
+        return not staff & {fold_name(first), fold_name(last)} and (first, last) not in null
 
     easy, hard = (
         matched_controls(
-            members, n=recipe.n_controls, seed=seed, kind=kind, pool=pool, exclude=null,
-            accepts=accepts,
+            members, n=recipe.n_controls, seed=seed, kind=kind, pool=pool, accepts=accepts
         )
         for kind in ("easy", "hard")
-    )  # fmt: skip
+    )
     return easy + hard
 
 
@@ -437,13 +436,13 @@ def _reserved(pool: NamePool, recipe: Recipe, *, seed: int) -> Candidates:
     The notes of the shipped models were written so, before controls were matched.
     """
     members = demo_members(pool, recipe, seed=seed)
-    parts = member_parts(members)
+    parts, own = member_parts(members), _pairs(members)
     reserved = members
     for kind in ("easy", "hard"):
         reserved += draw_names(
-            pool, n=recipe.n_controls, seed=seed, purpose=kind, exclude=_pairs(members),
+            pool, n=recipe.n_controls, seed=seed, purpose=kind,
             accepts=lambda f, la, kind=kind: (  # type: ignore[misc]
-                control_kind_against(parts, first=f, last=la) == kind
+                control_kind_against(parts, first=f, last=la) == kind and (f, la) not in own
             ),
         )  # fmt: skip
     return reserved
@@ -452,7 +451,10 @@ def _reserved(pool: NamePool, recipe: Recipe, *, seed: int) -> Candidates:
 def null_names(pool: NamePool, recipe: Recipe, *, seed: int) -> list[Name]:
     """Draw the patients of the null pair's notes: nobody's on the list."""
     reserved = _pairs(_reserved(pool, recipe, seed=seed))
-    others = draw_names(pool, n=recipe.n_names, seed=seed, purpose="null names", exclude=reserved)
+    others = draw_names(
+        pool, n=recipe.n_names, seed=seed, purpose="null names",
+        accepts=lambda first, last: (first, last) not in reserved,
+    )  # fmt: skip
     return _pairs(others)
 
 

@@ -24,8 +24,8 @@ from audit.models.load import ModelPair
 from audit.names import spelling
 from audit.names.candidates import Candidates
 from audit.names.controls import part_controls, reference_controls
-from audit.names.matching import count_lexicon_names, name_hits
-from audit.names.pools import NamePool, with_popularity
+from audit.names.matching import name_hits
+from audit.names.pools import NamePool, popularity
 from audit.notes.passages import Passage, owner_rows
 from audit.stats import FloatArray, IntArray
 from audit.text import fold_name
@@ -79,7 +79,7 @@ def with_reference(request: AuditRequest, pair: ModelPair, *, pool: NamePool) ->
     for role, alone in (("first", totals(1, listed.first)), ("last", totals(1, listed.last))):
         if alone:
             controls = controls + part_controls(pool, role=role, n_by_pieces=alone, **asked)
-    return with_popularity(listed, pool=pool) + controls
+    return listed + controls
 
 
 def task_of(
@@ -122,7 +122,7 @@ def attack(
     else:
         columns = prompts.part_columns([pieces], has_between=[False])
         by_role = spelling.pieces_by_role(pieces)
-        found = _generated(request, task, pieces, columns, sources, tokenizer, pool)
+        found = _generated(request, task, pieces, columns, sources, tokenizer)
     parts = scores.name_parts(
         names, columns=columns, n_pieces=by_role, pool=pool, n_listed=len(listed)
     )
@@ -147,8 +147,10 @@ def attack(
         product: FloatArray = first * last / np.square(shown_counts, dtype=float)[:, None]
         return product[:, : len(listed)]
 
+    written = zip(listed.first, listed.last, strict=True)
     return AttackResult(
-        listed=names.rows(range(len(listed))),
+        listed=listed,
+        popularity=np.array([popularity(pool, first=f, last=la) for f, la in written]),
         scenario=request.scenario_number,
         scores=scored(len(counts), with_errors=True) | chain,
         n_pieces=pieces.n_pieces.sum(axis=1),
@@ -169,16 +171,9 @@ def _generated(
     columns: IntArray,
     sources: Sources,
     tokenizer: Any,
-    pool: NamePool,
 ) -> dict[str, Any]:
     """Scenario 1: block sums, documents, and how good these are."""
-    count, listed = spelling.piece_counter(tokenizer), request.candidates
-    lexicon = {
-        f"{role}_names": [n for n in getattr(pool, role) if count(role, n) == 1]
-        for role in ("first", "last")
-    }
     sums: dict[str, FloatArray] = {}
-    details: dict[str, object] = {}
     documents: dict[str, tuple[str, ...]] = {}
     for who in WHO:
         found: GeneratedShard = evidence.collect(
@@ -186,15 +181,12 @@ def _generated(
             n_total=request.generation.n_documents,
         )  # fmt: skip
         texts = tuple(tokenizer.batch_decode(found.documents, clean_up_tokenization_spaces=False))
-        hits, full_hits = name_hits(listed, documents=texts)
+        hits, full_hits = name_hits(request.candidates, documents=texts)
         mass = _part_masses(found, task, pieces, columns)
         sums |= {f"{who}_mass": mass, f"{who}_hits": hits, f"{who}_full_hits": full_hits}
-        counted = count_lexicon_names(texts, candidates=listed, **lexicon)
-        details[who] = {"name_counts": counted}
         documents[who] = texts
     return {
-        "sums": sums, "counts": found.n_documents, "chain": {}, "details": details,
-        "documents": documents,
+        "sums": sums, "counts": found.n_documents, "chain": {}, "documents": documents,
     }  # fmt: skip
 
 

@@ -159,18 +159,17 @@ def name_p_values(
     group: np.ndarray,
     control_scores: FloatArray,
     control_group: np.ndarray,
-    min_controls: int = MIN_CONTROLS,
 ) -> FloatArray:
     """Return each name's p-value [N] against reference controls of its own group.
 
     A group is what makes names comparable: numbers of word pieces and of parts. Where fewer than
-    `min_controls` such controls are scored the name is not judged (NaN). Scores and groups [N], of
+    `MIN_CONTROLS` such controls are scored the name is not judged (NaN). Scores and groups [N], of
     controls [K].
     """
     p = np.full(scores.shape, math.nan)
     for key in np.unique(group):
         pool = _sorted_scored(control_scores[control_group == key])
-        if len(pool) >= min_controls:
+        if len(pool) >= MIN_CONTROLS:
             p[group == key] = rank_p_values(scores[group == key], controls=pool)
     return p
 
@@ -178,7 +177,7 @@ def name_p_values(
 def q_values(p: ArrayLike, *, is_member: Sequence[bool | None]) -> FloatArray:
     """Return Benjamini-Hochberg q [N]; members and unknown are one family, controls another."""
     q = np.array(p, dtype=np.float64)
-    is_control = _is_control(is_member)
+    is_control = truth_mask(is_member, truth=False)
     for family in (is_control, ~is_control):
         q[family] = benjamini_hochberg(q[family])
     # Rank p-values are fractions: q is exactly 0.05 for some, and must not miss it by rounding.
@@ -196,7 +195,6 @@ def decide(
     reference_group: np.ndarray,
     limit: FloatArray | float = -math.inf,
     part_p: FloatArray | float = math.nan,
-    min_controls: int = MIN_CONTROLS,
 ) -> Decisions:
     """Flag the names with q <= 0.05, and mark those whose Monte-Carlo error covers the threshold.
 
@@ -209,12 +207,11 @@ def decide(
     says so: names for which it is above 0.05, which lie at the limit or below, have at least this.
     """
     p = name_p_values(
-        scores, group=group, control_scores=reference_scores, control_group=reference_group,
-        min_controls=min_controls,
-    )  # fmt: skip
+        scores, group=group, control_scores=reference_scores, control_group=reference_group
+    )
     p = np.where(np.greater(part_p, ALPHA), np.maximum(p, part_p), p)
     q = q_values(p, is_member=is_member)
-    is_control = _is_control(is_member)
+    is_control = truth_mask(is_member, truth=False)
     tested = q[is_control] if is_control.all() else q[~is_control]
     n_tested, n_flagged = int((~np.isnan(tested)).sum()), int((tested <= ALPHA).sum())
     threshold = np.full(scores.shape, math.inf)
@@ -288,5 +285,6 @@ def _sorted_scored(scores: ArrayLike) -> FloatArray:
     return np.sort(values[~np.isnan(values)])
 
 
-def _is_control(is_member: Sequence[bool | None]) -> BoolArray:
-    return np.array([truth is not None and not truth for truth in is_member], dtype=np.bool_)
+def truth_mask(is_member: Sequence[bool | None], *, truth: bool | None) -> BoolArray:
+    """Return which names [N] are members (True), controls (False) or unknown (None)."""
+    return np.array([one is truth for one in is_member], dtype=np.bool_)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from audit.attack.cohort import relabelling_test
-from audit.attack.decisions import NOT_JUDGED, Decisions, decide
+from audit.attack.decisions import NOT_JUDGED, Decisions, decide, truth_mask
 from audit.attack.metrics import (
     by_mentions,
     exposure_record,
@@ -21,7 +21,6 @@ from audit.attack.metrics import (
     membership_metrics,
     plain,
     quick_measures,
-    truth_mask,
 )
 from audit.attack.scores import (
     FIXED_SCORE,
@@ -50,7 +49,7 @@ def judge(attack: AttackResult, *, seed: int) -> dict[str, Any]:
     is_canary = np.array([attack.listed.is_canary(row) for row in range(n)], dtype=np.bool_)
     rows, canaries = np.flatnonzero(~is_canary), np.flatnonzero(is_canary)
     patients = attack.of_rows(rows)
-    tested = ~truth_mask(patients.listed, truth=False)
+    tested = ~truth_mask(patients.listed.is_member, truth=False)
     decisions = _decisions(patients, FIXED_SCORE)
     by_general = _decisions(patients, attack.general_score)
     metrics = membership_metrics(patients, seed=seed)
@@ -89,7 +88,7 @@ def judge(attack: AttackResult, *, seed: int) -> dict[str, Any]:
 
 def _null_check(attack: AttackResult) -> dict[str, float] | None:
     """Say whether members differ from reference controls; None without members."""
-    members = truth_mask(attack.listed, truth=True)
+    members = truth_mask(attack.listed.is_member, truth=True)
     if not members.any():
         return None
     score = attack.scores[FIXED_SCORE][0]
@@ -125,8 +124,8 @@ def _ranked(attack: AttackResult, stratum: dict[str, Any] | None, *, seed: int) 
     """Members against controls; names of unknown truth are left out."""
     if stratum is None:
         return None
-    members = truth_mask(attack.listed, truth=True)
-    known = members | truth_mask(attack.listed, truth=False)
+    members = truth_mask(attack.listed.is_member, truth=True)
+    known = members | truth_mask(attack.listed.is_member, truth=False)
     columns = attack.parts.of_name[: len(members)][known]
     relabelled = relabelling_test(
         columns,
@@ -172,7 +171,7 @@ def _columns(attack: AttackResult, decisions: Decisions) -> dict[str, list[Any]]
         "control_kind": candidates.control_kind,
         "role": candidates.role,
         "n_mentions": candidates.n_mentions,
-        "popularity": candidates.popularity,
+        "popularity": attack.popularity,
         "n_pieces": attack.n_pieces[:n],
         "score": fixed[0, :n],
         "standard_error": fixed[1, :n],

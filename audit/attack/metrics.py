@@ -26,6 +26,7 @@ from audit.attack.decisions import (
     f1_interval,
     held_out_threshold,
     rank_p_values,
+    truth_mask,
     undecided_mask,
 )
 from audit.attack.scores import FIXED_SCORE, GENERAL_ALONE, POPULARITY, AttackResult, ScoreKind
@@ -109,7 +110,7 @@ def membership_metrics(attack: AttackResult, *, seed: int) -> dict[str, Any]:
 
 def _strata(names: Candidates) -> dict[str, tuple[IntArray, BoolArray]]:
     """Rows and their truth by kind of controls."""
-    truth = truth_mask(names, truth=True)
+    truth = truth_mask(names.is_member, truth=True)
     kinds = np.array(names.control_kind, dtype=np.str_)
     kinds[kinds == "reference"] = "given"
     controls = {kind: kinds == kind for kind in LISTED_KINDS if (kinds == kind).any()}
@@ -181,11 +182,6 @@ def quick_measures(attack: AttackResult) -> dict[str, Any]:
     }
 
 
-def truth_mask(candidates: Candidates, *, truth: bool | None) -> BoolArray:
-    """Return which names [N] are members (True), controls (False) or unknown (None)."""
-    return np.array([one is truth for one in candidates.is_member], dtype=np.bool_)
-
-
 def measures_by_role(
     attack: AttackResult, flag: BoolArray, *, general_flag: BoolArray
 ) -> list[dict[str, Any]]:
@@ -198,7 +194,7 @@ def measures_by_role(
     listed = attack.listed
     score, general = (attack.listed_scores(name) for name in (FIXED_SCORE, attack.general_score))
     roles = np.array(listed.role, dtype=np.str_)
-    members, controls = (truth_mask(listed, truth=truth) for truth in (True, False))
+    members, controls = (truth_mask(listed.is_member, truth=truth) for truth in (True, False))
     n_mentions = _mentions(listed)
     counts = Counter(roles[members].tolist())
     if not any(counts):
@@ -236,7 +232,7 @@ def _mentions(names: Candidates) -> FloatArray:
 
 def by_mentions(flag: BoolArray, candidates: Candidates) -> list[dict[str, object]]:
     """Return detection against the number of mentions: how many members of each bin are flagged."""
-    mentions, members = _mentions(candidates), truth_mask(candidates, truth=True)
+    mentions, members = _mentions(candidates), truth_mask(candidates.is_member, truth=True)
     found = []
     for low, high in MENTION_BINS:
         rows = members & (mentions >= low) & (mentions <= (high or math.inf))

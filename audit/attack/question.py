@@ -7,9 +7,9 @@ import json
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, PlainSerializer, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from audit.errors import AuditError
 from audit.models.inspect import display_name, model_digest
@@ -97,10 +97,6 @@ class PosteriorSettings(Record):
     max_tokens: int = _whole("max tokens", 512, low=12, high=4096)
 
 
-def _columns(candidates: Candidates) -> dict[str, tuple[object, ...]]:
-    return {name: one for name, one in vars(candidates).items() if name != "popularity"}
-
-
 class AuditRequest(Record):
     """One question; written down it holds names and notes, so keep it private."""
 
@@ -108,10 +104,7 @@ class AuditRequest(Record):
     scenario_number: int = Field(ge=1, le=2, title="scenario")  # Section 3.1.
     general: Path  # Directories of M_general and M_hospital.
     hospital: Path
-    # The list L, with or without truth; popularity is looked up anew.
-    candidates: Annotated[
-        Candidates, AfterValidator(Candidates.without_popularity), PlainSerializer(_columns)
-    ]
+    candidates: Candidates  # The list L, with or without truth.
     passages: Passages | None = None  # Of D_public; needed in scenario 2.
     generation: GenerationSettings = GenerationSettings()
     posterior: PosteriorSettings = PosteriorSettings()

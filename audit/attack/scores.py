@@ -448,6 +448,8 @@ class AttackResult:
     """Scores of N listed names followed by R reference controls."""
 
     listed: Candidates
+    # [N] share of people who carry the name, 0-1; NaN where the generator does not know it.
+    popularity: FloatArray
     scenario: int
     # Name of a score -> its values and standard errors [2, N + R]; of those that need "listed" or
     # "chain" [2, N] only.
@@ -489,7 +491,7 @@ class AttackResult:
         found = {kind.name: self.listed_scores(kind.name) for kind in self.kinds if kind.is_ranked}
         return found | {
             GENERAL_ALONE: self.listed_scores(self.general_score),
-            POPULARITY: np.array(self.listed.popularity),
+            POPULARITY: self.popularity,
         }
 
     def of_rows(self, rows: IntArray) -> AttackResult:
@@ -506,6 +508,7 @@ class AttackResult:
         return replace(
             self,
             listed=self.listed.rows(rows.tolist()),
+            popularity=self.popularity[rows],
             scores=some(self.scores),
             n_pieces=self.n_pieces[whole],
             parts=replace(self.parts, of_name=self.parts.of_name[whole]),

@@ -86,13 +86,13 @@ def draw_lists(
     def is_free(first: str, last: str) -> bool:
         return is_absent(taken, first, last) and will_do(first, last)
 
-    drawing: dict[str, Any] = {"n": len(names), "seed": seed, "pool": pool, "accepts": is_free}
+    drawing: dict[str, Any] = {"n": len(names), "seed": seed, "accepts": is_free}
     return {
         "patient": positives,
         "staff": staff,
         "canary": canaries,
-        "easy": matched_controls(positives, kind="easy", **drawing),
-        "hard": matched_controls(positives, kind="hard", **drawing),
+        "easy": matched_controls(positives, kind="easy", pool=pool, **drawing),
+        "hard": matched_controls(positives, kind="hard", pool=pool, **drawing),
         "recombined": recombined_controls(positives, **drawing),
     }
 

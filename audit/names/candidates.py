@@ -51,9 +51,6 @@ class Candidates:
         the kind "canary".
     n_mentions
         How often the name occurs in the notes; None where not known.
-    popularity
-        Share of people who carry the name according to the name generator, 0-1; NaN where the
-        generator does not know it.
     row
         The name's row in the auditor's own file, as a spreadsheet counts; None where it was drawn
         or taken from a corpus.
@@ -69,18 +66,16 @@ class Candidates:
     role: tuple[str, ...]
     sex: tuple[str, ...]
     n_mentions: tuple[int | None, ...]
-    popularity: tuple[float, ...] = ()
     row: tuple[int | None, ...] = ()
     is_kind_guessed: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the columns against each other, once."""
-        unknowns = {"popularity": math.nan, "row": None, "is_kind_guessed": False}
-        for name, unknown in unknowns.items():
+        for name, unknown in (("row", None), ("is_kind_guessed", False)):
             if not getattr(self, name):
                 object.__setattr__(self, name, (unknown,) * len(self))
         for row, values in enumerate(zip(*vars(self).values(), strict=True)):
-            first, last, is_member, kind, _, _, n_mentions, popularity, *_ = values
+            first, last, is_member, kind, _, _, n_mentions, *_ = values
             is_right = (
                 (first or last)
                 and kind in ("", *CONTROL_KINDS)
@@ -88,7 +83,6 @@ class Candidates:
                 # A numpy bool is not True: it would pass for "unknown" wherever `is True` is asked.
                 and isinstance(is_member, bool | None)
                 and (n_mentions or 0) >= 0
-                and not (popularity < 0 or popularity > 1)
             )
             if not is_right:
                 raise ValueError(f"row {row}: the columns do not fit each other")
@@ -105,10 +99,6 @@ class Candidates:
         """Return the same list without planted and held-out names."""
         return self.rows([row for row in range(len(self)) if not self.is_canary(row)])
 
-    def without_popularity(self) -> Candidates:
-        """Return the same names with unknown popularity, as they are in a question."""
-        return replace(self, popularity=(math.nan,) * len(self))
-
     def digest(self) -> str:
         """Return the SHA-256 of the list's content.
 
@@ -116,6 +106,7 @@ class Candidates:
         """
         said = {"row": self.has_own_rows, "is_kind_guessed": any(self.is_kind_guessed)}
         columns = {name: one for name, one in vars(self).items() if said.get(name, True)}
+        columns["popularity"] = (math.nan,) * len(self)  # lists had this column once
         return hashlib.sha256(json.dumps(columns, sort_keys=True).encode()).hexdigest()
 
     @property
@@ -159,7 +150,6 @@ def make_candidates(
     is_member: bool | None = None,
     control_kind: str = "",
     n_mentions: Sequence[int | None] | None = None,
-    popularity: Sequence[float] | None = None,
 ) -> Candidates:
     """Build candidates of one kind from (first, last) pairs."""
     n = len(names)
@@ -171,7 +161,6 @@ def make_candidates(
         role=("",) * n,
         sex=("",) * n,
         n_mentions=(None,) * n if n_mentions is None else tuple(n_mentions),
-        popularity=(math.nan,) * n if popularity is None else tuple(popularity),
     )
 
 

@@ -22,14 +22,7 @@ from numpy.typing import NDArray
 
 from audit.errors import AuditError, Message
 from audit.names.candidates import Accepts, Candidates, Name, make_candidates, member_parts
-from audit.names.pools import (
-    NamePool,
-    japanese_pool,
-    pool_of_script,
-    popularity,
-    us_pool,
-    with_popularity,
-)
+from audit.names.pools import NamePool, pools_by_script
 from audit.names.spelling import UNSPELLABLE, CountPieces
 from audit.rng import generator
 from audit.text import fold_name, is_unspaced, script_of, written_name
@@ -59,6 +52,11 @@ def characters(_: str, part: str) -> int:
     return len(part) if is_unspaced(part) else 1
 
 
+def anybody(*_: str) -> bool:
+    """Accept every name."""
+    return True
+
+
 def matched_controls(
     members: Candidates,
     *,
@@ -66,13 +64,12 @@ def matched_controls(
     n: int,
     seed: int,
     pool: NamePool | None = None,
-    exclude: Iterable[Name] = (),
-    accepts: Accepts | None = None,
-    count_pieces: CountPieces | None = None,
+    accepts: Accepts = anybody,
+    count_pieces: CountPieces = characters,
 ) -> Candidates:
     """Draw n distinct controls for members: each in turn, again and again where n is larger.
 
-    They come in the order of the members; fewer where the generator has no more.
+    They come in the order of the members; fewer where the generator has no more. None is a member.
 
     Parameters
     ----------
@@ -83,13 +80,8 @@ def matched_controls(
         member's own, the first or the last by chance.
     pool
         Where to draw from, for members in its script; None: for each script its own.
-    exclude
-        Full names that must not come, as those in the notes or on the list.
-    count_pieces
-        None: a character of Han or kana is a piece; other parts are one.
     """
-    known = [pool] if pool else [us_pool(), japanese_pool()]
-    pools = {script_of(one.last[0]): one for one in known}
+    pools = {script_of(pool.last[0]): pool} if pool else pools_by_script()
     script = {
         row: script_of(members.full_name(row))
         for row, is_member in enumerate(members.is_member)
@@ -102,17 +94,14 @@ def matched_controls(
     while possible and len(turns) < n:
         turns += rng.permutation(possible).tolist()[: n - len(turns)]
     parts = member_parts(members)
-    seen = _folded([*zip(members.first, members.last, strict=True), *exclude])
+    seen = _folded(zip(members.first, members.last, strict=True))
     drawn: list[tuple[int, Name]] = []
     for of_script, one in pools.items():
-        draw = _Draw(members, one, kind, parts, seen, accepts,
-                     count_pieces or characters, rng)  # fmt: skip
+        draw = _Draw(members, one, kind, parts, seen, accepts, count_pieces, rng)
         draw.take([row for row in turns if script[row] == of_script])
         drawn += draw.drawn
     drawn.sort(key=lambda one: one[0])
-    shares = [popularity(pools[script[row]], first=f, last=la) for row, (f, la) in drawn]
-    names = [name for _, name in drawn]
-    return make_candidates(names, is_member=False, control_kind=kind, popularity=shares)
+    return make_candidates([name for _, name in drawn], is_member=False, control_kind=kind)
 
 
 class _Parts:
@@ -123,13 +112,10 @@ class _Parts:
     ) -> None:
         self._shares: dict[str, float] = getattr(pool, f"{role}_shares")
         self._count = partial(count, role)
-        texts, shares = getattr(pool, role), getattr(pool, f"{role}_share")
-        pieces = list(map(self._count, texts))
-        free = [i for i, text in enumerate(texts)
-                if fold_name(text) not in taken and pieces[i] < UNSPELLABLE]  # fmt: skip
-        self.texts = [texts[i] for i in free]
-        self._log_share = np.log([shares[i] for i in free])
-        self._pieces = np.array([float(pieces[i]) for i in free])
+        free = (text for text in getattr(pool, role) if fold_name(text) not in taken)
+        self.texts = [text for text in free if self._count(text) < UNSPELLABLE]
+        self._log_share = np.log([self._shares[fold_name(text)] for text in self.texts])
+        self._pieces = np.array(list(map(self._count, self.texts)), dtype=float)
         self.distance = cache(self._distance)
 
     def _distance(self, part: str) -> tuple[Floats, NDArray[np.bool_]]:
@@ -153,7 +139,7 @@ class _Draw:
     kind: str
     taken: frozenset[str]
     seen: set[str]
-    accepts: Accepts | None
+    accepts: Accepts
     count: CountPieces
     rng: np.random.Generator
     drawn: list[tuple[int, Name]] = field(default_factory=list)
@@ -164,7 +150,7 @@ class _Draw:
             role: _Parts(self.pool, role, taken=self.taken, count=self.count) for role in _ROLES
         }
         self._key = cache(lambda name: fold_name(written_name(*name)))
-        self._accepts = cache(self.accepts or (lambda *_: True))
+        self._accepts = cache(self.accepts)
 
     def take(self, turns: Sequence[int]) -> None:
         """Draw a control for each member in turn: of near names by chance, else the nearest."""
@@ -269,8 +255,7 @@ def draw_names(
     *,
     n: int,
     seed: int,
-    exclude: Iterable[Name] = (),
-    accepts: Accepts | None = None,
+    accepts: Accepts = anybody,
     purpose: str = "names",
 ) -> Candidates:
     """Draw n distinct full names with unknown membership; fewer where the pool has no more.
@@ -278,23 +263,16 @@ def draw_names(
     `purpose` names the stream: the same seed with another purpose gives another draw.
     """
     order = _names(pool, _order(pool, seed=seed, purpose=purpose))
-    names = _take(order, n, seen=_folded(exclude), accepts=accepts)
-    return with_popularity(make_candidates(names), pool=pool)
+    return make_candidates(_take(order, n, seen=set(), accepts=accepts))
 
 
 def recombined_controls(
-    members: Candidates,
-    *,
-    n: int,
-    seed: int,
-    pool: NamePool | None = None,
-    exclude: Iterable[Name] = (),
-    accepts: Accepts | None = None,
+    members: Candidates, *, n: int, seed: int, accepts: Accepts = anybody
 ) -> Candidates:
     """Draw n controls made of one member's first and another's last name, never a member's own.
 
     Every pair is as likely as any other. From lists with more, 1,000 first and 1,000 last names are
-    drawn first. `pool` gives the popularity (default: the one that fits the members).
+    drawn first.
     """
     own = list(zip(members.first, members.last, strict=True))
     whole = [name for name, m in zip(own, members.is_member, strict=True) if m and all(name)]
@@ -306,27 +284,24 @@ def recombined_controls(
     )
     pairs = rng.permutation(len(firsts) * len(lasts)).tolist()
     ordered = ((firsts[pair // len(lasts)], lasts[pair % len(lasts)]) for pair in pairs)
-    names = _take(ordered, n, seen=_folded([*own, *exclude]), accepts=accepts)
-    controls = make_candidates(names, is_member=False, control_kind="recombined")
-    return with_popularity(controls, pool=pool)
+    names = _take(ordered, n, seen=_folded(own), accepts=accepts)
+    return make_candidates(names, is_member=False, control_kind="recombined")
 
 
 def with_controls(
     candidates: Candidates,
     *,
-    n_easy: int,
-    n_hard: int,
-    n_recombined: int = 0,
+    wanted: Mapping[str, int],
     seed: int,
-    count_pieces: CountPieces | None = None,
+    count_pieces: CountPieces = characters,
 ) -> Candidates:
     """Return the list followed by controls drawn against its members (section 3.4).
 
-    Easy and hard ones are matched to the members, as `matched_controls` says. None of the drawn
-    names is on the list, and no part of an easy or hard one was planted. Fewer come where the
-    generator has no more.
+    `wanted` has the numbers of "easy", "hard" and "recombined" ones. Easy and hard ones are matched
+    to the members, as `matched_controls` says. None of the drawn names is on the list, and no part
+    of an easy or hard one was planted. Fewer come where the generator has no more.
     """
-    for what, n in (("easy", n_easy), ("hard", n_hard), ("recombined", n_recombined)):
+    for what, n in wanted.items():
         if not 0 <= n <= MAX_DRAWN:
             raise AuditError(
                 "must be from 0 to {max_drawn:,}.",
@@ -334,8 +309,8 @@ def with_controls(
                 max_drawn=MAX_DRAWN,
                 subject=what,
             )
-    if not n_easy + n_hard + n_recombined:
-        return candidates.without_popularity()
+    if not any(wanted.values()):
+        return candidates
     patients = candidates.without_canaries()
     members = patients.rows([i for i, m in enumerate(patients.is_member) if m is True])
     if not len(members):
@@ -344,18 +319,23 @@ def with_controls(
             where="names",
             do="Add a column is_member with 1 for the names that are in the notes.",
         )
-    taken = list(zip(candidates.first, candidates.last, strict=True))
+    taken = _folded(zip(candidates.first, candidates.last, strict=True))
     rows = [i for i, m in enumerate(candidates.is_member) if m and candidates.is_canary(i)]
     planted = {fold_name(part) for i in rows for _, part in candidates.parts(i)}
-    easy, hard = (
-        matched_controls(
-            members, n=n, seed=seed, kind=kind, exclude=taken, count_pieces=count_pieces,
-            accepts=lambda first, last: planted.isdisjoint((fold_name(first), fold_name(last))),
-        )
-        for kind, n in (("easy", n_easy), ("hard", n_hard))
-    )  # fmt: skip
-    recombined = recombined_controls(members, n=n_recombined, seed=seed, exclude=taken)
-    return (candidates + easy + hard + recombined).without_popularity()
+
+    def is_free(*name: str) -> bool:
+        return fold_name(written_name(*name)) not in taken
+
+    def is_whole(*name: str) -> bool:
+        return is_free(*name) and planted.isdisjoint(map(fold_name, name))
+
+    for kind in ("easy", "hard"):
+        candidates += matched_controls(
+            members, n=wanted.get(kind, 0), seed=seed, kind=kind, accepts=is_whole,
+            count_pieces=count_pieces,
+        )  # fmt: skip
+    n = wanted.get("recombined", 0)
+    return candidates + recombined_controls(members, n=n, seed=seed, accepts=is_free)
 
 
 def reference_controls(
@@ -399,9 +379,8 @@ def reference_controls(
         for shared, wanted in ((0, n), (1, min(n, n_least)), (2, min(n, MIN_CONTROLS))):
             here = order[(pieces[order] == n_pieces) & (n_tested[order] == shared)]
             missing = max(0, n_before + wanted - len(names))
-            names += _take(_names(pool, here), missing, seen=seen, accepts=None)
-    controls = make_candidates(names, is_member=False, control_kind="reference")
-    return with_popularity(controls, pool=pool)
+            names += _take(_names(pool, here), missing, seen=seen)
+    return make_candidates(names, is_member=False, control_kind="reference")
 
 
 def _order(pool: NamePool, *, seed: int, purpose: str) -> NDArray[np.int64]:
@@ -421,12 +400,14 @@ def _names(pool: NamePool, order: NDArray[np.int64]) -> Iterator[Name]:
         yield pool.first[index // len(pool.last)], pool.last[index % len(pool.last)]
 
 
-def _take(names: Iterable[Name], n: int, *, seen: set[str], accepts: Accepts | None) -> list[Name]:
+def _take(
+    names: Iterable[Name], n: int, *, seen: set[str], accepts: Accepts = anybody
+) -> list[Name]:
     """Return the first n names that will do and were not seen; they are then."""
     taken: list[Name] = []
     for name in names if n else ():
         key = fold_name(written_name(*name))
-        if key not in seen and (accepts is None or accepts(*name)):
+        if key not in seen and accepts(*name):
             seen.add(key)
             taken.append(name)
             if len(taken) == n:
@@ -472,109 +453,70 @@ MAX_SHARE_GAP = 0.1
 CHANCE_ERRORS, CHANCE_NAMES = 2.0, 3
 """Small groups may differ by chance: by this many standard errors of the difference, or names."""
 
-Match = dict[str, Any]
-"""How alike members and the controls of one kind are, as plain values: what a report keeps.
 
-n_members, n_controls
-    Names of each.
-first_difference, last_difference
-    Standardised mean difference of the ln share of first and of last parts: members' mean less
-    controls', by the root of the mean of both variances. Above 0: members are commoner. None where
-    a side has fewer than two parts that the generator knows, or all are equally common.
-pieces_gap, scripts_gap
-    Share of controls that would have to have other numbers of pieces ("1+2": of the first and the
-    last part), or be in another script.
-is_matched
-    Whether no known difference is larger than it may be; None is no difference.
-"""
+def match_notes(candidates: Candidates, *, count_pieces: CountPieces = characters) -> list[Message]:
+    """Say of each kind of control how alike members it is, and what to do where it is not.
 
-
-def match_quality(
-    candidates: Candidates, *, count_pieces: CountPieces = characters
-) -> dict[str, Match]:
-    """Compare a list's members with its controls, by kind; planted names are left out."""
+    Compared are ln shares of first and of last parts (standardised mean difference: members' mean
+    less controls', by the root of the mean of both variances; "?" where a side has fewer than two
+    parts that the generator knows, or all are equally common), and the shares of names that would
+    have to have other numbers of pieces or be in another script. Planted names are left out.
+    """
     import pandas as pd
 
-    names = candidates.without_canaries()
+    names, pools = candidates.without_canaries(), pools_by_script()
     scripts = [script_of(names.full_name(row)) for row in range(len(names))]
-    pools = [pool_of_script(script) for script in scripts]
-    columns: dict[str, list[Any]] = {"scripts": scripts}
+    columns: dict[str, list[Any]] = {"script": scripts}
+    pieces = []
     for role in _ROLES:
-        shares = [getattr(pool, f"{role}_shares", {}) for pool in pools]
         texts = getattr(names, role)
+        known = [getattr(pools.get(script), f"{role}_shares", {}) for script in scripts]
         columns[role] = [
-            math.log(known.get(fold_name(text), math.nan))
-            for known, text in zip(shares, texts, strict=True)
+            math.log(shares.get(fold_name(text), math.nan))
+            for shares, text in zip(known, texts, strict=True)
         ]
-        columns[f"{role}_pieces"] = [count_pieces(role, text) if text else 0 for text in texts]
-    columns["pieces"] = list(zip(*(columns[f"{role}_pieces"] for role in _ROLES), strict=True))
-    table = pd.DataFrame(columns)
+        pieces.append([count_pieces(role, text) if text else 0 for text in texts])
+    table = pd.DataFrame(columns | {"pieces": list(zip(*pieces, strict=True))})
     truth, kinds = pd.Series(names.is_member, dtype=object), pd.Series(names.control_kind)
     members = table[truth.eq(True)]
-    return {
-        kind: _compared(members, table[kinds.eq(kind)])
+    return [
+        note
         for kind in (kinds[kinds.ne("")].unique() if len(members) else ())
-    }
+        for note in _compared(kind, members, table[kinds.eq(kind)])
+    ]
 
 
-def _compared(members: Any, controls: Any) -> Match:
-    """Compare two tables of names."""
-    first, last = (_difference(members[role], controls[role]) for role in _ROLES)
-    gaps = {what: _gap(members[what], controls[what]) for what in ("pieces", "scripts")}
+def _compared(kind: str, members: Any, controls: Any) -> Iterator[Message]:
+    """Yield what is to be said of two tables of names."""
+    first, last = differences = [_difference(members[role], controls[role]) for role in _ROLES]
+    pieces, script = gaps = [_gap(members[what], controls[what]) for what in ("pieces", "script")]
+    yield Message(
+        "Members against {kind} controls: their names are commoner by {first} (first part) "
+        "and {last} (last part) standard deviations; {value:.0f} % have other numbers of "
+        "word pieces, {value_2:.0f} % another script.",
+        kind=kind,
+        first="?" if math.isnan(first) else f"{first:+.2f}",
+        last="?" if math.isnan(last) else f"{last:+.2f}",
+        value=100 * pieces,
+        value_2=100 * script,
+    )
     n_members, n_controls = len(members), len(controls)
     largest = max(MAX_DIFFERENCE, CHANCE_ERRORS * math.sqrt(1 / n_members + 1 / n_controls))
     largest_gap = max(MAX_SHARE_GAP, CHANCE_NAMES / min(n_members, n_controls)) + 1e-9
-    return {
-        "n_members": n_members,
-        "n_controls": n_controls,
-        "first_difference": first,
-        "last_difference": last,
-        "pieces_gap": gaps["pieces"],
-        "scripts_gap": gaps["scripts"],
-        "is_matched": max(abs(first or 0), abs(last or 0)) <= largest
-        and max(gaps.values()) <= largest_gap,
-    }
+    if any(abs(one) > largest for one in differences) or max(gaps) > largest_gap:
+        yield Message(
+            "The {kind} controls are not matched with the members, so that a model can "
+            "tell them apart without any leak; draw controls for this list, or read the "
+            "figures that are adjusted for popularity and length.",
+            kind=kind,
+        )
 
 
-def _difference(members: Any, controls: Any) -> float | None:
-    if min(members.count(), controls.count()) < 2:
-        return None
+def _difference(members: Any, controls: Any) -> float:
     spread = math.sqrt((members.var() + controls.var()) / 2)
-    return float(members.mean() - controls.mean()) / spread if spread > 0 else None
+    return float(members.mean() - controls.mean()) / spread if spread > 0 else math.nan
 
 
 def _gap(members: Any, controls: Any) -> float:
     shares = (one.value_counts(normalize=True) for one in (members, controls))
     return float(next(shares).sub(next(shares), fill_value=0).abs().sum()) / 2
-
-
-def match_sentences(quality: Mapping[str, Match]) -> tuple[Message, ...]:
-    """Say it: for each kind of control how alike, and what to do where they are not."""
-    notes: list[Message] = []
-    for kind, one in quality.items():
-        first, last = (
-            "?" if value is None else f"{value:+.2f}"
-            for value in (one["first_difference"], one["last_difference"])
-        )
-        notes.append(
-            Message(
-                "Members against {kind} controls: their names are commoner by {first} (first part) "
-                "and {last} (last part) standard deviations; {value:.0f} % have other numbers of "
-                "word pieces, {value_2:.0f} % another script.",
-                kind=kind,
-                first=first,
-                last=last,
-                value=100 * one["pieces_gap"],
-                value_2=100 * one["scripts_gap"],
-            )
-        )
-        if not one["is_matched"]:
-            notes.append(
-                Message(
-                    "The {kind} controls are not matched with the members, so that a model can "
-                    "tell them apart without any leak; draw controls for this list, or read the "
-                    "figures that are adjusted for popularity and length.",
-                    kind=kind,
-                )
-            )
-    return tuple(notes)

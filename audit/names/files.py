@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
@@ -190,7 +189,6 @@ def _row(first: str, last: str, given: Mapping[str, str], number: int, *, what: 
         "role": role,
         "sex": given.get("sex", ""),
         "n_mentions": n_mentions,
-        "popularity": math.nan,
         "row": int(cell["file_row"] or 0) or None if "file_row" in given else number,
         "is_kind_guessed": is_guessed,
     }

@@ -10,7 +10,6 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -62,38 +61,6 @@ def name_hits(
                 block, sorted({row for part, rows in found if part in parts for row in rows})
             ] += 1
     return hits, full_hits
-
-
-def count_lexicon_names(
-    documents: Sequence[str],
-    *,
-    first_names: Iterable[str],
-    last_names: Iterable[str],
-    candidates: Candidates,
-) -> dict[str, int]:
-    """Count names of a lexicon in documents, as the paper does with Faker's single-token names.
-
-    Returns
-    -------
-    counts
-        The four counts that the paper reports for its 10,000 documents (section 5), both orders
-        apart: occurrences of `first` and of `last` names of the lexicon; of full names side by
-        side as `first_last` and `last_first`; of those in either order that are candidates,
-        `listed`; and `n_documents`.
-    """
-    firsts, lasts = set(map(fold, first_names)), set(map(fold, last_names))
-    listed = set(zip(map(fold, candidates.first), map(fold, candidates.last), strict=True))
-    n: Counter[str] = Counter()
-    for document in documents:
-        found = words(document)
-        n["first"] += sum(word in firsts for word in found)
-        n["last"] += sum(word in lasts for word in found)
-        for one, two in pairwise(found):
-            n["first_last"] += one in firsts and two in lasts
-            n["last_first"] += one in lasts and two in firsts
-            n["listed"] += ((one, two) in listed) + ((two, one) in listed and one != two)
-    kinds = ("first", "last", "first_last", "last_first", "listed")
-    return {kind: n[kind] for kind in kinds} | {"n_documents": len(documents)}
 
 
 # A character with what is composed with it: combining marks, half-width voicing, Hangul letters.

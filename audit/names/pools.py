@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from audit.names.candidates import Candidates
 from audit.text import fold_name, is_unspaced
@@ -88,9 +88,9 @@ def pool_for(candidates: Candidates) -> NamePool:
     return japanese_pool() if 2 * n_unspaced > len(candidates) else us_pool()
 
 
-def pool_of_script(script: str) -> NamePool | None:
-    """Return the pool of names in a script of `audit.text.script_of`; None where there is none."""
-    return {"latin": us_pool, "han_kana": japanese_pool}.get(script, lambda: None)()
+def pools_by_script() -> dict[str, NamePool]:
+    """Return the pools by the script of their names, as `audit.text.script_of` calls it."""
+    return {"latin": us_pool(), "han_kana": japanese_pool()}
 
 
 def popularity(pool: NamePool, *, first: str, last: str) -> float:
@@ -100,14 +100,6 @@ def popularity(pool: NamePool, *, first: str, last: str) -> float:
     """
     first_share = pool.first_shares.get(fold_name(first), math.nan)
     return first_share * pool.last_shares.get(fold_name(last), math.nan)
-
-
-def with_popularity(candidates: Candidates, *, pool: NamePool | None = None) -> Candidates:
-    """Return the same names with their popularity in `pool` (default: the one that fits them)."""
-    pool = pool or pool_for(candidates)
-    names = zip(candidates.first, candidates.last, strict=True)
-    shares = tuple(popularity(pool, first=first, last=last) for first, last in names)
-    return replace(candidates, popularity=shares)
 
 
 def _half_each(male: Mapping[str, float], female: Mapping[str, float]) -> dict[str, float]:

@@ -71,6 +71,12 @@ class Passages:
         return hashlib.sha256(content.encode()).hexdigest()
 
 
+def is_jsonl(data: bytes, *, file_name: str) -> bool:
+    """Whether a file is read as JSONL: by the end of its name, or because it begins with "{"."""
+    is_named_so = file_name.lower().endswith((".jsonl", ".ndjson", ".json"))
+    return is_named_so or data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+
+
 def owner_rows(
     passages: Iterable[Passage], *, first: Sequence[str], last: Sequence[str]
 ) -> list[int | None]:
@@ -92,17 +98,14 @@ def read_passages(data: bytes, *, what: str = "passages", file_name: str = "") -
     MIMIC-III placeholders. The first of these in a text is the name's place; every other
     placeholder is deleted.
 
-    A file whose `file_name` ends with .jsonl, .ndjson or .json is read as JSONL, as is one whose
-    first character is "{".
     """
-    is_jsonl = file_name.lower().endswith((".jsonl", ".ndjson", ".json"))
-    is_jsonl = is_jsonl or data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+    read_rows = _jsonl_rows if is_jsonl(data, file_name=file_name) else _csv_rows
     passages: list[Passage] = []
     notes: list[RowNote] = []
     row_of_id: dict[str, int] = {}
     row = 1
     try:
-        encoding, rows = (_jsonl_rows if is_jsonl else _csv_rows)(data, what=what)
+        encoding, rows = read_rows(data, what=what)
         for record in rows:
             row = record.row
             passage_id, text, owner = _parts(record)

@@ -27,7 +27,7 @@ from audit.home import DEMO_HOSPITAL
 from audit.models.inspect import model_digest
 from audit.notes.passages import Passage
 from audit.report.names import NameForm, name_table, number, seen_as
-from audit.stats import Estimate, FloatArray, Rate, wilson
+from audit.stats import NOTHING, Estimate, FloatArray, Rate, wilson
 from cache.store import Store
 
 if TYPE_CHECKING:
@@ -52,11 +52,10 @@ class Share(Estimate):
     n_total: int
 
 
-def estimate(held: Mapping[str, Any] | Estimate | None) -> Estimate:
-    """Return an estimate that a report holds, with its counts if it has some; NaN for nothing."""
+def estimate(held: Mapping[str, Any] | Estimate) -> Estimate:
+    """Return an estimate that a report holds, with its counts if it has some."""
     if isinstance(held, Estimate):
         return held
-    held = held or {}
     found = Estimate(*(number(held.get(key)) for key in ("value", "low", "high")))
     if "n_total" not in held:
         return found
@@ -134,7 +133,7 @@ class Ranking(Part):
 
     def tpr(self, fpr: float) -> Estimate:
         """Return the TPR at an FPR; NaN where the list does not resolve it."""
-        return self.tpr_at_fpr.get(f"{fpr:g}") or estimate(None)
+        return self.tpr_at_fpr.get(f"{fpr:g}", NOTHING)
 
 
 class Stratum(Part):
@@ -537,14 +536,14 @@ class Inspection:
 
 
 def best_passages(
-    log_ratio: NDArray[np.float64], *, n_best: int = N_BEST_PASSAGES
+    log_ratio: NDArray[np.float64],
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Return the passages [N, K] with each name's largest log ratios [P, N], and these ratios.
 
-    K is `n_best`, or P if there are fewer.
+    K is `N_BEST_PASSAGES`, or P if there are fewer.
     """
     known = np.where(np.isfinite(log_ratio), log_ratio, np.nan).T
-    order = np.argsort(-known, axis=1, kind="stable")[:, :n_best]
+    order = np.argsort(-known, axis=1, kind="stable")[:, :N_BEST_PASSAGES]
     found = np.take_along_axis(known, order, axis=1)
     return np.where(np.isnan(found), -1, order).astype(np.int32), found.astype(np.float32)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial, wraps
 from pathlib import Path, PurePosixPath
@@ -44,9 +44,9 @@ from audit.models.inspect import trained_models
 from audit.models.registry import RegisteredModel
 from audit.names import lists
 from audit.names.candidates import Candidates
-from audit.names.lists import Draft, Wanted, make_draft
+from audit.names.lists import Draft, make_draft
 from audit.notes import read
-from audit.notes.passages import Passages, read_passages
+from audit.notes.passages import Passages, is_jsonl, read_passages
 from audit.notes.read import NoteFile, NoteSource, columns_of, list_note_files
 from audit.report.compare import MAX_REFERENCES, Comparison, compare_audits, compare_references
 from audit.report.documents import DocumentView, document_view
@@ -247,7 +247,7 @@ class ListView:
     """A list on the screen, kept or still being made; `key` stands for its content."""
 
     key: str
-    line: lists.ListLine
+    line: lists.Line
     candidates: Candidates
     facts: NameFacts
     notes: tuple[RowNote, ...]
@@ -288,14 +288,17 @@ def passages(code: str) -> lists.KeptPassages:
 
 
 @_kept(8, of=lambda data, **made_of: (_sha256(data), made_of))
-def new_names(data: bytes | None, *, base: str, wanted: Wanted) -> ListView | None:
+def new_names(
+    data: bytes | None, *, base: str, wanted: Mapping[str, int], model: Path | None
+) -> ListView | None:
     """Return a list that is being made, from a file or the kept list `base`; raises so too."""
-    draft = make_draft(data, base=names(base).candidates if base else None, wanted=wanted)
+    known = names(base).candidates if base else None
+    draft = make_draft(data, base=known, wanted=wanted, model=model)
     if draft is None:
         return None
     return ListView(
-        key=repr((_sha256(data), base, wanted)),
-        line=lists.list_line(draft.candidates, code=""),
+        key=repr((_sha256(data), base, wanted, model)),
+        line=lists.Line("", "", "", len(draft.candidates)),
         candidates=draft.candidates,
         facts=name_facts(draft.candidates),
         notes=draft.notes,
@@ -307,8 +310,8 @@ def new_names(data: bytes | None, *, base: str, wanted: Wanted) -> ListView | No
 @_kept(4, of=lambda data, *, file_name: (_sha256(data), file_name))
 def new_passages(data: bytes, *, file_name: str) -> Passages:
     """Return an uploaded file's passages; raises as `read_passages`."""
-    is_csv = lists.passages_are_csv(data, file_name=file_name)
-    return read_passages(data, file_name="passages.csv" if is_csv else "passages.jsonl")
+    is_lines = is_jsonl(data, file_name=file_name)
+    return read_passages(data, file_name="passages.jsonl" if is_lines else "passages.csv")
 
 
 @_kept(16, of=lambda view, *, model: (view.key, model, registry.signature(model)))

@@ -10,7 +10,7 @@ import streamlit as st
 from audit.errors import AuditError
 from audit.models.inspect import LABEL
 from audit.models.registry import RegisteredModel, find_model
-from audit.names.lists import ListLine, PassageLine
+from audit.names.lists import Line
 from pages.ui import blocks
 from pages.ui.blocks import refused, step
 from pages.ui.language import Words
@@ -137,7 +137,7 @@ def step_of_new(say: Words, letter: str, *, field: str, usual: str, is_chosen: b
     return is_ready
 
 
-def list_name(say: Words, line: ListLine | PassageLine) -> str:
+def list_name(say: Words, line: Line) -> str:
     """Return what a list or a file of passages is called on the screen."""
     if not line.at:
         return say.text(f"setup_demo_{line.code.removeprefix('demo-')}")

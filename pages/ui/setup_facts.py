@@ -10,7 +10,7 @@ from pathlib import Path
 
 from audit.models.registry import tokenizer
 from audit.names.candidates import Candidates
-from audit.names.pools import with_popularity
+from audit.names.pools import pool_for, popularity
 from audit.names.spelling import RUNNING_TEXT, part_pieces
 from audit.text import script_of
 
@@ -35,10 +35,15 @@ class Bins:
 class NameFacts:
     """Counts of a list: names by script (`SCRIPTS`), of one part, with known mentions.
 
+    `n_members` are in the notes and were not planted, `n_unknown` of unknown truth; `by_kind`
+    counts controls and planted names.
     `popularity` is the share of people with the name by its decimal logarithm in steps of 0.5;
     `log_popularity` [N] the logarithm itself, NaN where the generator does not know the name.
     """
 
+    n_members: int
+    n_unknown: int
+    by_kind: Mapping[str, int]
     scripts: Mapping[str, int]
     n_one_part: int
     n_with_mentions: int
@@ -61,10 +66,18 @@ class Spelling:
 def name_facts(candidates: Candidates) -> NameFacts:
     """Count a list."""
     parts = list(zip(candidates.first, candidates.last, strict=True))
-    shares = with_popularity(candidates).popularity
+    pool = pool_for(candidates)
+    shares = (popularity(pool, first=first, last=last) for first, last in parts)
     logs = tuple(math.log10(share) if share > 0 else math.nan for share in shares)
     scripts = Counter(script_of(first + last) for first, last in parts)
+    kinds = Counter(filter(None, candidates.control_kind))
+    members = [row for row, truth in enumerate(candidates.is_member) if truth]
+    if n_planted := sum(map(candidates.is_canary, members)):
+        kinds["planted"] = n_planted
     return NameFacts(
+        n_members=len(members) - n_planted,
+        n_unknown=candidates.is_member.count(None),
+        by_kind=dict(sorted(kinds.items())),
         scripts={script: scripts[script] for script in SCRIPTS if scripts[script]},
         n_one_part=sum(not all(pair) for pair in parts),
         n_with_mentions=sum(n is not None for n in candidates.n_mentions),

@@ -84,15 +84,15 @@ def draw_list(say: Words, view: ListView, *, key: str, hospital: RegisteredModel
 
 def counts(say: Words, view: ListView) -> tuple[list[str], list[tuple[str, str]]]:
     """Return header and rows of the counts."""
-    line = view.line
-    rows = [(say.text("setup_n_names"), f"{line.n_names:,}")]
-    rows.append((say.text("setup_n_members"), f"{line.n_members:,}"))
-    rows += [(say.text(f"kind_{kind}"), f"{n:,}") for kind, n in line.by_kind.items()]
-    rows.append((say.text("setup_n_unknown"), f"{line.n_unknown:,}"))
-    rows += [(say.text(f"setup_script_{s}"), f"{n:,}") for s, n in view.facts.scripts.items()]
-    if view.facts.n_one_part:
-        rows.append((say.text("setup_n_one_part"), f"{view.facts.n_one_part:,}"))
-    rows.append((say.text("setup_n_mentions"), f"{view.facts.n_with_mentions:,}"))
+    facts = view.facts
+    rows = [(say.text("setup_n_names"), f"{view.line.n:,}")]
+    rows.append((say.text("setup_n_members"), f"{facts.n_members:,}"))
+    rows += [(say.text(f"kind_{kind}"), f"{n:,}") for kind, n in facts.by_kind.items()]
+    rows.append((say.text("setup_n_unknown"), f"{facts.n_unknown:,}"))
+    rows += [(say.text(f"setup_script_{s}"), f"{n:,}") for s, n in facts.scripts.items()]
+    if facts.n_one_part:
+        rows.append((say.text("setup_n_one_part"), f"{facts.n_one_part:,}"))
+    rows.append((say.text("setup_n_mentions"), f"{facts.n_with_mentions:,}"))
     return [say.text("setup_column_what"), say.text("setup_column_names")], rows
 
 

@@ -8,7 +8,7 @@ from audit.errors import AuditError
 from audit.models.registry import RegisteredModel
 from audit.names.controls import MAX_DRAWN
 from audit.names.files import names_template
-from audit.names.lists import Wanted, all_names, keep_names
+from audit.names.lists import all_names, keep_names
 from audit.shelf import MAX_TITLE_CHARS
 from pages.ui import blocks, cached
 from pages.ui.blocks import refused
@@ -36,7 +36,7 @@ def draw_names(say: Words, *, hospital: RegisteredModel | None) -> bool:
             label=say.text("setup_names_pick"),
             say=say,
             shown=lambda code: say.text(
-                "setup_names_line", name=list_name(say, lines[code]), n=lines[code].n_names
+                "setup_names_line", name=list_name(say, lines[code]), n=lines[code].n
             ),
         )
         if view:
@@ -71,9 +71,10 @@ def draw_new(say: Words, *, base: ListView | None, hospital: RegisteredModel | N
     with left:
         data, start = ask_file(say, base=base)
     with right:
-        wanted = ask_more(say, hospital=hospital)
+        wanted = ask_more(say)
+    model = hospital.path if hospital is not None and hospital.summary is not None else None
     try:
-        view = cached.new_names(data, base=start, wanted=wanted)
+        view = cached.new_names(data, base=start, wanted=wanted, model=model)
     except AuditError as error:
         refused(say, error)
         pend("names", None)
@@ -160,12 +161,12 @@ def ask_file(say: Words, *, base: ListView | None) -> tuple[bytes | None, str]:
     return None, base.line.code if base and is_started else ""
 
 
-def ask_more(say: Words, *, hospital: RegisteredModel | None) -> Wanted:
-    """Ask for controls to draw, spelt in as many pieces by this model."""
+def ask_more(say: Words) -> dict[str, int]:
+    """Ask for controls to draw."""
     st.html(blocks.heading("", below=say.text("setup_draw_below")))
     numbers = {}
     for kind, column in zip(DRAWN, st.columns(len(DRAWN)), strict=True):
-        numbers[kind] = column.number_input(
+        number = column.number_input(
             say.text(f"setup_draw_{kind}"),
             min_value=0,
             max_value=MAX_DRAWN,
@@ -174,9 +175,5 @@ def ask_more(say: Words, *, hospital: RegisteredModel | None) -> Wanted:
             help=say.text(f"setup_draw_{kind}_help"),
             persist_state="session",
         )
-    return Wanted(
-        n_easy=int(numbers["easy"]),
-        n_hard=int(numbers["hard"]),
-        n_recombined=int(numbers["recombined"]),
-        model=hospital.path if hospital is not None and hospital.summary is not None else None,
-    )
+        numbers[kind] = int(number)
+    return numbers

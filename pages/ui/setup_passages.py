@@ -36,7 +36,7 @@ def draw_passages(say: Words) -> bool:
             shown=lambda code: say.text(
                 "setup_passages_line",
                 name=list_name(say, lines[code]),
-                n=lines[code].n_passages,
+                n=lines[code].n,
             ),
         )
         if passages:

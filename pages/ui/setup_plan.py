@@ -46,7 +46,7 @@ def draw_facts(
         text = say.text(
             "setup_passages_line",
             name=list_name(say, passages.line),
-            n=passages.line.n_passages,
+            n=passages.line.n,
         )
         rows.append((say.text("run_plan_passages"), text))
     rows.append((say.text("run_plan_device"), say.text(f"run_device_{plan.device}")))
@@ -61,7 +61,7 @@ def draw_facts(
 def names_line(say: Words, names: ListView) -> str:
     """Return what a list is called and how many names it has."""
     name = list_name(say, names.line)
-    return say.text("setup_names_line", name=name, n=names.line.n_names)
+    return say.text("setup_names_line", name=name, n=names.line.n)
 
 
 def todo_line(say: Words, request: AuditRequest) -> str:
@@ -133,7 +133,7 @@ def draw_command(say: Words, plan: Plan, *, names: ListView, passages: KeptPassa
         st.download_button(
             say.text("run_names_file"),
             data=logged_export(
-                lambda: names_file(names.candidates), what="names", n_names=names.line.n_names
+                lambda: names_file(names.candidates), what="names", n_names=names.line.n
             ),
             file_name="names.csv",
             mime="text/csv",
@@ -145,7 +145,7 @@ def draw_command(say: Words, plan: Plan, *, names: ListView, passages: KeptPassa
             st.download_button(
                 say.text("run_passages_file"),
                 data=logged_export(
-                    lambda: passages.data, what="passages", n_passages=passages.line.n_passages
+                    lambda: passages.data, what="passages", n_passages=passages.line.n
                 ),
                 file_name=passages.file_name,
                 mime="application/octet-stream",

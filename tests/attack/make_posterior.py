@@ -62,11 +62,6 @@ def table_task(ids: Any, n_passages: int = 1, **changes: Any) -> PosteriorTask:
     return PosteriorTask(**asked, part_columns=columns)
 
 
-def posterior_sums(p: np.ndarray, log_p: np.ndarray) -> dict[str, np.ndarray]:
-    """What one model said in scenario 2, as `all_scores` takes it."""
-    return {"p": p, "log_p": log_p}
-
-
 def sums_of(
     hospital: dict[str, np.ndarray], general: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:

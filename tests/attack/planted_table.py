@@ -12,12 +12,16 @@ import pytest
 from audit.attack import metrics
 from audit.attack.judgement import judge
 from audit.attack.scores import AttackResult, Columns, NameParts, soft_minimum
-from audit.names.candidates import Candidates, make_candidates
+from audit.names.candidates import CONTROL_KINDS, Candidates, make_candidates
 
 N_MEMBERS = 60
 N_CONTROLS = 60
 N_REFERENCE = 3000
 MENTIONS = [1] * 30 + [2] * 10 + [3] * 5 + [4] * 5 + [6] * 6 + [25] * 4
+SHARES = {f"F{i}": i / 1000 for i in range(N_MEMBERS)} | {
+    f"{kind}{i}": 0.03 for kind in CONTROL_KINDS for i in range(N_CONTROLS)
+}
+"""Popularity by first name."""
 SCORES = {
     1: ("residual", "product", "minimum", "product_log_ratio", "minimum_log_ratio", "hits",
         "full_hits", "general_product", "general_minimum", "general_hits", "general_full_hits"),
@@ -50,6 +54,7 @@ def given_attack(
     residual = scores.get("residual", next(iter(scores.values())))[0]
     return AttackResult(
         listed=listed,
+        popularity=np.array([SHARES.get(first, math.nan) for first in listed.first]),
         scenario=scenario,
         scores=scores,
         n_pieces=np.full(len(residual), 2),
@@ -68,14 +73,10 @@ def put(attack: AttackResult, row: int, value: float) -> None:
 
 def listed(kinds: tuple[str, ...] = ("easy",)) -> Candidates:
     names = [(f"F{i}", f"L{i}") for i in range(N_MEMBERS)]
-    result = make_candidates(
-        names, is_member=True, n_mentions=MENTIONS, popularity=[i / 1000 for i in range(N_MEMBERS)]
-    )
+    result = make_candidates(names, is_member=True, n_mentions=MENTIONS)
     for kind in kinds:
         controls = [(f"{kind}{i}", "X") for i in range(N_CONTROLS)]
-        result += make_candidates(
-            controls, is_member=False, control_kind=kind, popularity=[0.03] * N_CONTROLS
-        )
+        result += make_candidates(controls, is_member=False, control_kind=kind)
     return result
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ import torch
 from audit.attack import evidence, generation
 from audit.errors import AuditError
 from audit.progress import Meter
+from cache.store import Store
 from tests.attack.make_documents import model_of, task_of
 from tests.attack.make_posterior import table_task
 from tests.table_model import CLS, MASK, SEP, SIDE_BY_SIDE, compatible_table, random_table
@@ -20,23 +20,13 @@ from tests.table_model import CLS, MASK, SEP, SIDE_BY_SIDE, compatible_table, ra
 TASK = task_of(SIDE_BY_SIDE, multi_piece_parts=((0, 1),), n_steps=5)
 
 
-@dataclass
-class MemoryStore:
-    """What the engine needs of a store, in memory."""
-
-    values: dict[str, Any] = field(default_factory=dict)
-
-    def get(self, key):
-        return self.values.get(key)
-
-    def put(self, key, *, arrays, meta):
-        self.values[key] = SimpleNamespace(arrays=dict(arrays), meta=dict(meta))
-
-    def put_record(self, key, record):
-        """The pace, of no matter here."""
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path) as opened:
+        yield opened
 
 
-def source_of(store: MemoryStore, *, digest: str = "one", total: float = 1e9, **changes):
+def source_of(store: Store, *, digest: str = "one", total: float = 1e9, **changes):
     table = compatible_table() if digest == "one" else random_table(4)
     loaded = SimpleNamespace(model=model_of(table, SIDE_BY_SIDE), digest=digest)
     meter = Meter({"phase": total}, listener=lambda _: None, should_stop=lambda: False)
@@ -58,8 +48,7 @@ def made(monkeypatch):
     return shards
 
 
-def test_more_documents_reuse_the_full_shards_that_exist(made):
-    store = MemoryStore()
+def test_more_documents_reuse_the_full_shards_that_exist(store, made):
     short = evidence.collect(source_of(store), TASK, kind="generation", n_total=250)
     made.clear()
     long = evidence.collect(source_of(store), TASK, kind="generation", n_total=420)
@@ -81,16 +70,14 @@ def test_more_documents_reuse_the_full_shards_that_exist(made):
     ],
     ids=lambda changes: next(iter(changes)),
 )  # fmt: skip
-def test_another_setting_is_another_question(made, changes):
-    store = MemoryStore()
+def test_another_setting_is_another_question(store, made, changes):
     evidence.collect(source_of(store), TASK, kind="generation", n_total=100)
     evidence.collect(source_of(store), replace(TASK, **changes), kind="generation", n_total=100)
     assert made == [0, 0]
 
 
 @pytest.mark.parametrize("what", ["model", "dtype", "library", "shard size", "evidence version"])
-def test_another_origin_is_another_question(made, monkeypatch, what):
-    store = MemoryStore()
+def test_another_origin_is_another_question(store, made, monkeypatch, what):
     evidence.collect(source_of(store), TASK, kind="generation", n_total=100)
     source = source_of(store, digest="two" if what == "model" else "one")
     if what == "dtype":
@@ -110,26 +97,26 @@ def test_another_origin_is_another_question(made, monkeypatch, what):
     [MemoryError(), RuntimeError("not enough memory: you tried to allocate 9 bytes"),
      torch.cuda.OutOfMemoryError("CUDA out of memory.")],
 )  # fmt: skip
-def test_running_out_of_memory_is_said_with_what_to_do(monkeypatch, error):
+def test_running_out_of_memory_is_said_with_what_to_do(store, monkeypatch, error):
     def fail(*args, **kwargs):
         raise error
 
     monkeypatch.setattr(generation, "generated_shard", fail)
     with pytest.raises(AuditError, match=r"Memory ran out.*everything finished.*smaller"):
-        evidence.collect(source_of(MemoryStore()), TASK, kind="generation", n_total=100)
+        evidence.collect(source_of(store), TASK, kind="generation", n_total=100)
 
 
 # --- scenario 2 ---
 
 
-def test_posteriors_of_shards_are_joined_by_block_and_added_by_passage(monkeypatch):
-    store, task = MemoryStore(), table_task([[[0], [1]], [[2], [0]]], 2, micro_batch=50)
+def test_posteriors_of_shards_are_joined_by_block_and_added_by_passage(store, monkeypatch):
+    task = table_task([[[0], [1]], [[2], [0]]], 2, micro_batch=50)
     monkeypatch.setattr(evidence, "INPUTS_PER_SHARD", 200)
     parted = evidence.collect(source_of(store), task, kind="posterior", n_total=500)
-    assert len(store.values) == 3
+    assert len(store.keys("shard/")) == 3
     monkeypatch.setattr(evidence, "INPUTS_PER_SHARD", 1000)
     whole = evidence.collect(source_of(store), task, kind="posterior", n_total=500)
-    assert len(store.values) == 4
+    assert len(store.keys("shard/")) == 4
     assert parted.n_inputs.tolist() == [1] * 40 + [5] * 72 + [20] * 5
     assert parted.passage_n_inputs.sum() == 500
     for name, value in vars(whole).items():

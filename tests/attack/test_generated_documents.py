@@ -17,7 +17,7 @@ from audit.models.load import load_model
 from tests.attack.make_documents import TABLES, generate, model_of, task_of
 from tests.models.make_models import make_bert
 from tests.one_thread import one_thread
-from tests.table_model import CLS, MASK, N_VOCABULARY, SEP, SIDE_BY_SIDE, WORD, TableModel
+from tests.table_model import CLS, N_VOCABULARY, SEP, SIDE_BY_SIDE, WORD
 
 __all__ = ["one_thread"]
 
@@ -107,17 +107,6 @@ def test_table_documents_equal_a_loop_over_documents(top_k, is_remasked, tempera
     totals = found.part_mass.sum(axis=0)
     assert (totals[:4] > 0).all()
     assert totals[4:].tolist() == [0, 0]  # nothing stands before [CLS], and [SEP] after no slot
-
-
-def test_a_part_at_the_edge_of_the_document_is_not_found_beyond_it():
-    # No special tokens: slots are the first and the last position.
-    table = np.broadcast_to(np.array([0.8, 0.1, 0.1]), (2, 4, 4, 3))
-    task = task_of((MASK, MASK), n_steps=8, multi_piece_parts=((0, 0), (0, 0, 0)))
-    found = assert_equals_slow_loop(
-        TableModel(table, slots=(0, 1)), task, n_documents=60, n_vocabulary=N_VOCABULARY, atol=1e-9
-    )
-    assert found.part_mass[:, 0].sum() > 10
-    assert (found.part_mass[:, 1] == 0).all()
 
 
 def test_documents_of_a_real_model_equal_a_loop_over_documents(tmp_path):

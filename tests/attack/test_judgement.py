@@ -17,7 +17,8 @@ from audit.attack.scores import SCORES, AttackResult, ScoreKind, all_scores, bot
 from audit.names.candidates import Candidates, make_candidates
 from audit.report.export import measures_csv, names_csv
 from audit.report.threshold import score_codes
-from tests.attack.make_posterior import posterior_sums, sums_of
+from tests.attack import planted_table
+from tests.attack.make_posterior import sums_of
 from tests.attack.planted_table import (
     N_MEMBERS,
     N_REFERENCE,
@@ -164,6 +165,18 @@ def test_a_control_with_one_known_part_does_not_stand_out() -> None:
     np.testing.assert_array_equal(flag[:N_MEMBERS], np.array(found["q_value"])[:N_MEMBERS] <= 0.05)
 
 
+def test_names_of_one_part_are_ranked_among_controls_of_one_part() -> None:
+    attack = table(listed(), scenario=2, effect=0.0)
+    is_alone = np.arange(len(attack.n_pieces)) % 3 == 0
+    attack.parts.of_name[is_alone, 0] = -1
+    stated, n = judged(attack)["names"]["p_value"], len(attack.listed)
+    for score, alone, p in zip(attack.listed_scores("residual"), is_alone, stated, strict=False):
+        controls = attack.scores["residual"][0][n:][is_alone[n:] == alone]
+        own = (1 + (controls >= score).sum()) / (1 + len(controls))
+        # Where a part does not lie beyond the controls' parts its own p, above 0.05, is the larger.
+        assert p == pytest.approx(own) or p > max(own, 0.05)
+
+
 def test_without_truth_the_q_values_alone_are_judged() -> None:
     names = make_candidates([(f"F{i}", f"L{i}") for i in range(20)])
     attack = table(names, scenario=1, effect=0.0)
@@ -253,12 +266,11 @@ def test_a_new_score_is_worked_out_and_shown_everywhere(monkeypatch: pytest.Monk
     new = ScoreKind("twice", (2,), lambda sums: 2 * sums.by_name[0])
     monkeypatch.setattr(scores, "SCORES", (*SCORES, new))
     log_p = np.log([[0.1, 0.2], [0.3, 0.4]])
-    sums = posterior_sums(np.exp(log_p), log_p)
+    sums = {"p": np.exp(log_p), "log_p": log_p}
     found = all_scores(sums_of(sums, sums), counts=np.array([1, 1]), parts=own_parts(1, 0))
     assert found["twice"][0] == pytest.approx([log_p.sum()])
     assert found["twice"][1, 0] > 0
-    formulas = {**make_reports.FORMULAS, 2: (*make_reports.FORMULAS[2], "twice")}
-    monkeypatch.setattr(make_reports, "FORMULAS", formulas)
+    monkeypatch.setitem(planted_table.SCORES, 2, (*planted_table.SCORES[2], "twice"))
     report = make_reports.make_report()
     assert "twice" in names_csv(report).splitlines()[0] and "twice" in measures_csv(report)
     assert "twice" in report.curve[-1].strata["all"].auc

@@ -17,9 +17,8 @@ from audit.attack.question import AuditRequest, PosteriorSettings
 from audit.models.load import load_pair
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.pools import us_pool
-from audit.names.spelling import piece_counter
 from audit.notes.passages import Passages, read_passages
-from audit.report.report import AuditReport, kept_inspection
+from audit.report.report import AuditReport
 from audit.run import run_audit
 from cache.store import Store
 from tests.models.make_models import WORDS, make_bert
@@ -274,46 +273,3 @@ def test_a_list_of_which_no_name_can_be_spelled_has_no_scores(
     assert np.isnan(numbers(found, "score")).all()
     assert found.names["decision"] == ["not scored"] * 2
     assert "2 of 2 names could not be scored." in found.notes
-    assert found.verdict.state == "not_enough_evidence"
-
-
-def test_names_of_one_part_are_ranked_among_controls_of_one_part(tmp_path: Path) -> None:
-    firsts, lasts = us_pool().first[:60], us_pool().last
-    whole, split = lasts[:30], [last for last in lasts[30:] if len(last) > 5][:300]
-    stems = [piece for last in split for piece in (last[:4].lower(), f"##{last[4:].lower()}")]
-    words = tuple(dict.fromkeys([*WORDS, *map(str.lower, (*firsts, *whole)), *stems]))
-    folders = {
-        who: make_bert(tmp_path / who, seed=s, words=words)
-        for s, who in enumerate(("hospital", "general"))
-    }
-    pair = load_pair(folders["general"], folders["hospital"])
-    count = piece_counter(pair.general.tokenizer)
-    alone = next(last for last in split if count("last", last) == 2)
-    # Two pieces all of them, in two parts or in one.
-    names = make_candidates([(firsts[0], whole[0]), ("", alone), (firsts[1], whole[1])])
-    asked = request_of(
-        folders, candidates=names, n_inputs=20, n_chain_inputs=0,
-        passages=passages_of({"text": "the [NAME] was seen."}, {"text": "[NAME] was in pain."}),
-    )  # fmt: skip
-    with Store(tmp_path / "store") as store:
-        found = run_audit(asked, store=store)
-        inspection = kept_inspection(found.digest, store=store)
-    assert inspection is not None
-    assert found.names["n_pieces"] == [2, 2, 2]
-    assert found.names["is_unmatched"] == [False] * 3
-    drawn = with_reference(asked, pair, pool=us_pool()).rows(
-        range(3, 3 + len(inspection.reference_score))
-    )
-    is_alone = np.array([not first for first in drawn.first])
-    tested = {part.lower() for part in (*names.first, *names.last)}
-    assert {last.lower() for last in drawn.last}.isdisjoint(tested)
-    assert set(inspection.reference_n_pieces.tolist()) == {2}
-    assert is_alone.sum() >= 200
-    assert (~is_alone).sum() > is_alone.sum()
-    for row, group in ((0, ~is_alone), (1, is_alone), (2, ~is_alone)):
-        controls = inspection.reference_score[group]
-        n_above = int((controls >= numbers(found, "score")[row]).sum())
-        p = (1 + n_above) / (1 + len(controls))
-        stated = numbers(found, "p_value")[row]
-        # Where a part does not lie beyond the controls' parts its own p, above 0.05, is the larger.
-        assert stated == pytest.approx(p) or stated > max(p, 0.05)

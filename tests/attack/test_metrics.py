@@ -18,7 +18,6 @@ from sklearn.metrics import (
     f1_score,
     precision_score,
     recall_score,
-    roc_auc_score,
 )
 
 from audit.attack.decisions import Confusion, confusion, f1_interval, held_out_threshold
@@ -115,10 +114,10 @@ def a_list(n_members: int = 40, n_easy: int = 40, n_hard: int = 30) -> AttackRes
         listed += make_candidates([("G", "M")] * n, is_member=False, control_kind=kind)
     listed += make_candidates([("Una", "Known")] * 3)
     score = rng.normal(size=len(listed)) + [one is True for one in listed.is_member]
-    listed = replace(listed, popularity=tuple(rng.random(len(listed)).tolist()))
+    popularity = rng.random(len(listed))
     values = {"residual": score, "difference": score - 0.5,
               "general_mean_log": rng.normal(size=len(listed))}  # fmt: skip
-    return scored_by(listed, values, error=0.1)
+    return replace(scored_by(listed, values, error=0.1), popularity=popularity)
 
 
 def scored_by(listed: Candidates, values: dict[str, np.ndarray], *, error: float) -> AttackResult:
@@ -127,8 +126,9 @@ def scored_by(listed: Candidates, values: dict[str, np.ndarray], *, error: float
     )
 
 
-def test_every_ranking_is_that_of_its_own_rows() -> None:
+def test_every_ranking_is_that_of_its_own_rows_without_those_that_have_no_score() -> None:
     attack = a_list()
+    attack.scores["residual"][0, [0, 50]] = math.nan  # one member, one easy control
     strata = membership_metrics(attack, seed=1)["strata"]
     assert list(strata) == ["all", "easy", "hard"]
     for kind, stratum in strata.items():
@@ -144,6 +144,8 @@ def test_every_ranking_is_that_of_its_own_rows() -> None:
             assert dict(ranking.tpr_at_fpr)[0.1].value == tpr_at_fpr(column[rows], truth, fpr=0.1)
             expected = held_out_threshold(column[rows], truth, seed=1)
             assert stratum["held_out"][name]["confusion"] == expected
+    ranking = strata["all"]["scores"]["residual"]
+    assert (ranking.n_members, ranking.n_controls, ranking.n_not_scored) == (39, 69, 2)
 
 
 def test_rules_and_undecided_names_are_counted_by_hand() -> None:
@@ -161,15 +163,6 @@ def test_rules_and_undecided_names_are_counted_by_hand() -> None:
     assert rule["all_right"] == Confusion(tp=3, fn=0, fp=1, tn=1)
     assert rule["all_wrong"] == Confusion(tp=1, fn=2, fp=2, tn=0)
     assert strata["all"]["always_member"]["confusion"] == Confusion(3, 0, 2, 0)
-
-
-def test_unscored_names_are_left_out_of_scores_and_counted() -> None:
-    attack = a_list()
-    attack.scores["residual"][0, [0, 50]] = math.nan  # one member, one easy control
-    stratum = membership_metrics(attack, seed=1)["strata"]["all"]
-    ranking, held_out = stratum["scores"]["residual"], stratum["held_out"]["residual"]
-    assert (ranking.n_members, ranking.n_controls, ranking.n_not_scored) == (39, 69, 2)
-    assert (held_out["confusion"].n_members, held_out["confusion"].n_controls) == (39, 69)
 
 
 def test_long_lists_have_fewer_replicates_but_for_the_two_that_are_read_first() -> None:
@@ -218,18 +211,6 @@ def test_each_role_is_ranked_against_the_same_controls_by_hand() -> None:
     of_role = [[(role[key]["n_hits"], role[key]["n_total"]) for key in rates]
                for role in (patient, staff)]  # fmt: skip
     assert of_role == [[(2, 2), (0, 0), (0, 2)], [(0, 2), (1, 1), (0, 2)]]
-
-
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-5, 5)), min_size=2, max_size=12))
-def test_the_auc_of_a_role_is_scikit_learns(rows: list[tuple[str, int]]) -> None:
-    names = names_of([role for role, _ in rows], n_controls=5)
-    score = np.array([*(value for _, value in rows), -2, 0, 0, 1, 3], dtype=float)
-    lines = measured(names, score)
-    assert sum(line["n_members"] for line in lines) == len(rows)
-    for line in lines:
-        own = np.array([role == line["role"] for role, _ in rows] + [True] * 5)
-        truth = np.array([1] * len(rows) + [0] * 5)[own]
-        assert line["auc"]["value"] == pytest.approx(roc_auc_score(truth, score[own]))
 
 
 def test_without_a_role_there_is_nothing_and_many_roles_are_cut_off() -> None:

@@ -126,20 +126,6 @@ def test_evidence_of_every_part_and_name_equals_the_slow_reference(
     assert n_shared >= 2 or kind != "shared parts"  # some of it was read once for several names
 
 
-def test_reference_controls_have_evidence_of_their_parts_and_not_of_their_whole(
-    tmp_path: Path,
-) -> None:
-    folder = make_bert(tmp_path / "m")
-    every = task_of(folder, is_dropout_on=False, micro_batch=5)
-    fewer = task_of(folder, is_dropout_on=False, micro_batch=5, n_listed=3)
-    for kind in SHARDS:
-        some, whole = (run(folder, task, 42, kind=kind) for task in (fewer, every))
-        assert some.sum_p.shape == (41, 3) and some.passage_sum_log_p.shape == (len(PASSAGES), 3)
-        np.testing.assert_allclose(some.sum_p, whole.sum_p[:, :3], rtol=1e-6)
-        n = some.sum_log_p.shape[1]
-        np.testing.assert_allclose(some.sum_log_p, whole.sum_log_p[:, :n], rtol=1e-6)
-
-
 # --- a table in which the two parts depend on each other ---
 
 TABLE = TableModel(compatible_table(), slots=(1, 2))
@@ -176,18 +162,6 @@ def test_a_name_unknown_in_one_kind_of_passage_is_nan_even_if_that_kind_is_not_d
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT with much dropout, so that what it does is seen."""
     return make_bert(tmp_path_factory.mktemp("model") / "m", seed=1, dropout=0.3, scale=0.3)
-
-
-def test_the_model_is_left_in_evaluation_mode_even_when_stopped(folder: Path) -> None:
-    model = load_model(folder).model
-
-    def stop(_: int) -> None:
-        assert model.training
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(model, task_of(folder), 50, tick=stop)
-    assert not model.training
 
 
 @pytest.mark.parametrize("kind", SHARDS)

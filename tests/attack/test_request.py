@@ -29,7 +29,7 @@ __all__ = ["models"]
 
 NAMES = make_candidates(
     [("Mary", "Smith"), ("", "佐藤")], is_member=True, n_mentions=[3, None]
-) + make_candidates([("Al", "Bo")], is_member=False, control_kind="easy", popularity=[0.25])
+) + make_candidates([("Al", "Bo")], is_member=False, control_kind="easy")
 PASSAGES = read_passages(
     b"text,first_name,last_name\nmr [NAME] was seen,Mary,Smith\n[FIRST] [LAST] is well,,\nno,,\n"
 )
@@ -92,7 +92,7 @@ def test_every_column_of_a_list_changes_its_digest() -> None:
     base = make_candidates([("A", "B"), ("C", "D")], is_member=False, control_kind="easy")
     other: dict[str, tuple[Any, ...]] = {
         "first": ("A", "X"), "last": ("B", "X"), "control_kind": ("easy", "hard"),
-        "role": ("", "staff"), "sex": ("", "F"), "n_mentions": (None, 1), "popularity": (0.5, 0.5),
+        "role": ("", "staff"), "sex": ("", "F"), "n_mentions": (None, 1),
         "row": (2, 4), "is_kind_guessed": (False, True),
     }  # fmt: skip
     changed = [replace(base, **{name: column}) for name, column in other.items()]
@@ -201,7 +201,7 @@ def test_any_name_comes_back(names: list[tuple[str, str]]) -> None:
         ("scenario_number", True), ("threshold", 0.5), ("dtype", ["float32"]),
         ("candidates.first", ["Mary"]), ("candidates.first.0", 3), ("candidates.is_member.0", 1),
         ("candidates.n_mentions.0", 1.5), ("candidates.extra", []),
-        ("candidates.popularity", None), ("passages.notes.0", {"row": 1}),
+        ("passages.notes.0", {"row": 1}),
         ("passages.passages.0.owner", ["a"]), ("passages.passages.0.slots", [1]),
         ("passages.passages", [[]]), ("generation", []), ("posterior.n_inputs", 0),
         ("posterior.n_inputs", "9"),

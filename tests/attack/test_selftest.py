@@ -40,13 +40,13 @@ def test_the_shipped_demo_passes_every_check(store: Store) -> None:
     assert len(result) == 5
 
 
-def test_it_fails_when_the_planted_leak_is_taken_away(store: Store, tmp_path: Path) -> None:
-    result = checked(with_models(tmp_path, hospital="null"), store)
+@pytest.mark.parametrize(
+    ("instead", "fails"),
+    [({"hospital": "null"}, "planted leak"), ({"null": HOSPITAL}, "null pair")],
+)
+def test_it_fails_where_a_leak_is_taken_away_or_given(
+    store: Store, tmp_path: Path, instead: dict[str, str], fails: str
+) -> None:
+    result = checked(with_models(tmp_path, **instead), store)
     failed = {check.name for check in result if not check.has_passed}
-    assert failed == {"planted leak, scenario 1", "planted leak, scenario 2"}
-
-
-def test_it_fails_when_the_null_pair_is_given_a_leak(store: Store, tmp_path: Path) -> None:
-    result = checked(with_models(tmp_path, null=HOSPITAL), store)
-    failed = {check.name for check in result if not check.has_passed}
-    assert failed == {"null pair, scenario 1", "null pair, scenario 2"}
+    assert failed == {f"{fails}, scenario 1", f"{fails}, scenario 2"}

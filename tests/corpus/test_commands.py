@@ -12,7 +12,6 @@ from audit.cli import main
 from audit.corpus.kept import CORPORA
 from audit.corpus.make import CorpusTask
 from audit.errors import AuditCancelled, AuditError
-from audit.home import HOME_VARIABLE
 from audit.jobs import table
 from audit.jobs.kinds import KINDS
 from audit.jobs.service import recover_device
@@ -24,11 +23,6 @@ from audit.task import Contact, Question
 from tests.corpus.make_notes import KNOWN, dummy_notes, note_row, register_files, write_notes
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
-
-
 def test_an_order_survives_json() -> None:
     order = CorpusTask(
         notes=Path("n.csv"), columns=(("text", "body"),), register_file=Path("r.csv"), sample=5,
@@ -36,26 +30,17 @@ def test_an_order_survives_json() -> None:
     )  # fmt: skip
     assert CorpusTask.ordered(json.loads(json.dumps(order.plain()))) == order
     assert (order.kind, CorpusTask(notes=Path("n.csv")).kind) == ("register", "dummy")
-    for wrong in ({}, {**order.plain(), "more": 1}, {**order.plain(), "columns": 3}):
-        with pytest.raises(AuditError):
-            CorpusTask.ordered(wrong)
 
 
 @pytest.mark.parametrize(
     ("choices", "words"),
     [
         ({"notes": None}, "notes"),
-        ({"kind": "other"}, "kind"),
         ({"columns": (("text", "a"), ("text", "b"))}, "columns: A column is given for no field"),
         ({"columns": (("body", "a"),)}, "columns: A column is given for no field"),
-        ({"seed": -1}, "seed"),
         ({"seed": True}, "seed"),
-        ({"sample": 0}, "sample"),
         ({"canary_counts": (1, 1)}, "canaries: The numbers of mentions are not distinct"),
         ({"canary_counts": (0,)}, "canary"),
-        ({"canary_counts": (1001,)}, "canary"),
-        ({"canary_counts": tuple(range(1, 14))}, "canary"),
-        ({"n_canaries": -1}, "canaries"),
         ({"n_canaries": 1001}, "canaries"),
         ({"title": "t" * 81}, "title"),
         ({"corpus_id": "../../etc"}, "corpus_id"),
@@ -179,11 +164,8 @@ def test_from_notes_to_a_list_and_passages(
     ("arguments", "words"),
     [
         (["build", "--notes", "missing.csv"], "not there"),
-        (["build", "--notes", "n.csv", "--canaries", "a"], "no whole numbers"),
         (["build", "--notes", "n.csv", "--column", "body"], "no FIELD=NAME"),
-        (["build", "--notes", "n.csv", "--canaries", "500"], "notes are needed"),
         (["mentions", "--corpus", "0123456789ab"], "This is not kept here"),
-        (["build", "--notes", "one.txt"], "one text, not a table"),
         (["candidates", "--corpus", ".", "--out", "o"], "It is damaged"),
     ],
 )
@@ -193,6 +175,5 @@ def test_bad_input_is_told_in_words(
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     write_notes(tmp_path / "n.csv", [note_row(1, patient=1, text=KNOWN.format(n=1))])
-    (tmp_path / "one.txt").write_text("Ada Quist is a 42 year old woman.")
     code, _, err = call(capsys, *arguments)
     assert code == 2 and words in err

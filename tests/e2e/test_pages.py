@@ -64,16 +64,3 @@ def test_every_page_of_an_empty_installation_says_what_to_do(
         page.goto(f"{url}/{name}")
         is_whole(page)
         assert page.get_by_test_id("stMain").inner_text().count("\n") >= 1, name
-
-
-def test_a_page_keeps_the_audit_of_its_link(
-    server: str, demo_digests: dict[str, str], visit: Callable[..., Any]
-) -> None:
-    digest = demo_digests["generation"][:12]
-    page = visit(f"{server}/documents?audit={digest}")
-    is_whole(page)
-    page.get_by_test_id("stSidebarNavLink").filter(has_text="Names").last.click()
-    page.wait_for_url(re.compile("/names"))
-    is_whole(page)
-    page.reload()
-    is_whole(page)

@@ -7,8 +7,8 @@ import pytest
 from audit.attack.question import AuditRequest, PosteriorSettings
 from audit.home import HOME_VARIABLE, results_dir
 from audit.jobs import service
-from audit.jobs import service as start
 from audit.jobs.locks import device_lock
+from audit.jobs.worker import IDLE_VARIABLE
 from audit.names.candidates import make_candidates
 from audit.notes.passages import read_passages
 from audit.report.report import AuditReport
@@ -47,7 +47,7 @@ def kept(digest: str) -> AuditReport:
 
 
 def test_a_worker_gives_the_answer_that_run_audit_gives(home, request_2, tmp_path, monkeypatch):
-    monkeypatch.setattr(start, "WORKER_MODULE", "tests.jobs.brief_worker")
+    monkeypatch.setenv(IDLE_VARIABLE, "1")
     job = service.submit("audit", request=request_2, owner="me")
     done = until_state(job, "done", "failed")
     assert done.failure is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from audit.names.candidates import make_candidates
 from audit.names.matching import (
     NameIndex,
     PartIndex,
-    count_lexicon_names,
     fold,
     fold_with_offsets,
     name_hits,
@@ -148,34 +146,6 @@ def test_hits_equal_a_loop_of_regexes(names: list[tuple[str, str]], documents: l
                 assert " ".join(words(document[start:end])) in (
                     forms if what == "either" else [" ".join(words(parts[what]))]
                 )
-
-
-FIRSTS, LASTS = ("ann", "lee", "jose"), ("lee", "li", "ann")
-
-
-@settings(max_examples=120)
-@given(
-    document_of,
-    st.lists(st.tuples(st.sampled_from(FIRSTS), st.sampled_from(LASTS)), unique=True, min_size=1,
-             max_size=3),
-)  # fmt: skip
-def test_lexicon_counts_equal_a_loop_over_pairs(
-    document: str, listed: list[tuple[str, str]]
-) -> None:
-    found = count_lexicon_names(
-        [document, "lee"], first_names=["Ann", "LEE", "José"], last_names=LASTS,
-        candidates=make_candidates(listed),
-    )  # fmt: skip
-    text = words(document)
-    near = list(pairwise(text))
-    assert found == {
-        "first": sum(text.count(name) for name in FIRSTS) + 1,
-        "last": sum(text.count(name) for name in LASTS) + 1,
-        "first_last": sum(a in FIRSTS and b in LASTS for a, b in near),
-        "last_first": sum(a in LASTS and b in FIRSTS for a, b in near),
-        "listed": sum(name in (pair, pair[::-1]) for pair in near for name in listed),
-        "n_documents": 2,
-    }
 
 
 def test_full_names_are_counted_in_all_their_ways_of_writing() -> None:

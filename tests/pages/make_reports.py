@@ -18,22 +18,11 @@ from audit.names.candidates import Candidates, make_candidates
 from audit.notes.passages import Passage
 from audit.report.report import AuditReport, Inspection, best_passages, keep_inspection
 from cache.store import Store
-from tests.attack.planted_table import given_attack
+from tests.attack.planted_table import SCORES, given_attack
 
 N_PER_KIND = 24
 N_REFERENCE = 600
 MEMBERS = [(f"Sophia{i}", f"Wright{i}") for i in range(N_PER_KIND)]
-FORMULAS = {
-    1: (
-        "residual", "product", "minimum", "product_log_ratio", "minimum_log_ratio", "hits",
-        "full_hits",
-        "general_product", "general_minimum", "general_hits", "general_full_hits",
-    ),
-    2: (
-        "residual", "difference", "log_ratio", "mean_log_ratio", "hospital_posterior",
-        "general_posterior", "general_mean_log",
-    ),
-}  # fmt: skip
 
 
 def make_names(
@@ -97,7 +86,7 @@ def make_report(
     n, is_member = len(names), np.array([m is not False for m in names.is_member])
     planted = np.concatenate([leak * is_member, np.zeros(N_REFERENCE)])
     scores = {}
-    for formula in FORMULAS[scenario]:
+    for formula in SCORES[scenario]:
         value = rng.normal(size=n + N_REFERENCE)
         if not formula.startswith("general"):
             value = value + planted

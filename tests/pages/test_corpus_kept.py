@@ -68,9 +68,9 @@ def test_list_and_passages_are_chosen_for_the_audit_by_one_button(corpus: KeptCo
     assert app.title[0].value == "Which models, and whose names?"
     names, passages = parameter(app, "names"), parameter(app, "passages")
     with Store(results_dir()) as store:
-        kept = kept_names(names, store=store)
-        assert kept.line.n_members > 10
-        assert {"easy", "hard", "canary"} <= set(kept.line.by_kind)
+        kept = kept_names(names, store=store).candidates
+        assert sum(map(bool, kept.is_member)) > 10
+        assert {"easy", "hard", "canary"} <= set(kept.control_kind)
         assert len(kept_passages(passages, store=store).passages) > 10
     assert texts(app).count('ka-step ka-is-ready"') == 2
 

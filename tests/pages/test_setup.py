@@ -131,7 +131,9 @@ def test_a_file_and_drawn_controls_become_a_list(home: Path) -> None:
     press(app, "keep_names")
     with Store(home) as store:
         line = all_names(store)[0]
-    assert (line.n_members, line.by_kind) == (2, {"easy": 5, "hard": 4})
+        kept = kept_names(line.code, store=store).candidates
+    assert kept.is_member == (True,) * 2 + (False,) * 9
+    assert kept.control_kind == ("",) * 2 + ("easy",) * 5 + ("hard",) * 4
     assert app.number_input(key="names_draw_easy").value == 0
     fresh = open_page("setup", **DEMO, names=line.code)
     assert "Everything is ready for scenario 1" in texts(fresh)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import html
 import re
-import shlex
 import string
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -15,6 +13,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from audit.attack.question import command_line
 from audit.attack.scores import SCORES
 from audit.errors import AuditError
 from audit.report.compare import compare_references
@@ -189,53 +188,33 @@ def test_limits_and_sign_off_cannot_be_left_out(report: AuditReport) -> None:
         assert ("The auditor has not chosen yet." in text) is not bool(code)
 
 
-@pytest.mark.parametrize("language", ["en", "ja"])
-def test_without_truth_or_a_leak_it_says_so(language: str) -> None:
-    words = catalogue(language, "report")
-    text = shown(make_report(2, leak=0.0), language=language)
+def test_without_truth_or_a_leak_it_says_so() -> None:
+    words = catalogue("ja", "report")
+    text = shown(make_report(2, leak=0.0), language="ja")
     assert words["state_not_enough_evidence"] in text and words["state_leak_found"] not in text
     assert words["standing_out_none"] in text
-    blind = shown(make_report(2, has_truth=False))
-    assert "there are no rates and no confusion tables" in blind
-
-
-def test_only_the_first_names_that_stand_out_are_printed() -> None:
-    few = make_report(2, has_truth=False)
-    names = {name: column * 4 for name, column in few.names.items()}
-    report = few.changed(names=names | {"name_id": list(range(96))})
-    n = len(strongest_names(report.table))
-    assert n > MAX_NAMES and f"Shown: {MAX_NAMES} of {n}" in shown(report)
+    blind = make_report(2, has_truth=False)
+    assert "there are no rates and no confusion tables" in shown(blind)
+    many = blind.changed(names={name: column * 4 for name, column in blind.names.items()})
+    n = len(strongest_names(many.table))
+    assert n > MAX_NAMES and f"Shown: {MAX_NAMES} of {n}" in shown(many)
 
 
 QUESTION = {"seed": 3, "dtype": "float32", "candidates": "ab" * 32, "passages": "cd" * 32,
             "n_rows_left_out": 7}  # fmt: skip
-ASKED = {
-    1: ({"n_documents": 300, "n_steps": 50, "n_tokens": 32, "top_k": 100, "temperature": 0.5,
-         "prompt": "service : [MASK] 'x'", "is_remasked": False},
-        "--documents=300 --steps=50 --tokens=32 --top-k=100 --temperature=0.5 "
-        "\"--prompt=service : [MASK] 'x'\" --keep-sampled"),
-    2: ({"n_inputs": 2000, "n_chain_inputs": 0, "micro_batch": 32, "max_tokens": 512,
-         "is_dropout_on": False},
-        "--passages=passages.jsonl --inputs=2000 --chain-inputs=0 --micro-batch=32 "
-        "--max-tokens=512 --no-dropout"),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("scenario", [1, 2])
-def test_the_command_asks_the_same_question_and_the_run_is_told(scenario: int) -> None:
-    settings, options = ASKED[scenario]
+def test_the_command_and_the_run_are_told(scenario: int) -> None:
+    question = QUESTION | {"scenario": scenario, "settings": {"top_k": 7, "n_inputs": 9}}
     made = make_report(scenario).changed(
-        question={"settings": settings, **QUESTION},
+        question=question,
         made={"at": "2026-11-20T10:00:00", "device": "cuda", "device_name": "H", "torch": "2.9",
               "numpy": "2.1", "seconds": 1234.4},
         candidates={"n_names": 1072, "by_kind": {"easy": 24, "hard": 23}, "n_reference": 600},
     )  # fmt: skip
-    both = "python -m audit run --general=GENERAL --hospital=HOSPITAL --names=names.csv"
-    more = f"--scenario={scenario} --seed=3 --dtype=float32 --out=results"
-    page = html.unescape(report_html(made, choice=ReportChoice(language="en", names="masked")))
-    command = page.split("<pre>")[-1].split("</pre>")[0]
-    assert set(shlex.split(command)) == set(shlex.split(f"{both} {more} {options}"))
     text, said = shown(made), catalogue("en", "report")
+    assert command_line(question) in text
     kinds = [said["control_kind"].format(kind=said[f"kind_{k}"], n=n)
              for k, n in (("easy", 24), ("hard", 23))]  # fmt: skip
     for key, value in {
@@ -304,9 +283,9 @@ def drawn(row: ElementTree.Element) -> list[tuple[str, list[float]]]:
     ]
 
 
-def test_estimates_are_drawn_where_their_numbers_are() -> None:
+def test_scores_and_estimates_are_drawn_where_their_numbers_are() -> None:
     report = make_report(2)
-    _, aucs, mentions = pictures(report)
+    scores, aucs, mentions = pictures(report)
     assert (aucs.get("viewBox"), mentions.get("viewBox")) == ("0 0 720 198", "0 0 720 290")
     for name, row in zip(("all", "easy", "hard"), aucs.findall("g"), strict=True):
         found, wanted = report.headline(name), []
@@ -330,22 +309,20 @@ def test_estimates_are_drawn_where_their_numbers_are() -> None:
     labels = [one.text for one in mentions.findall("text")]
     assert labels == ["0", "25", "50", "75", "100", "1 (n = 8)", "2 (n = 4)", "3–4 (n = 4)",
                       "5–9 (n = 4)", "10+ (n = 4)", *labels[-2:]]  # fmt: skip
-
-
-def test_the_scores_of_a_kind_are_drawn_with_their_middle_half_and_median() -> None:
-    report = make_report(2)
-    scores, *_ = pictures(report)
     members, easy = scores.findall("g")[:2]
-    held = report.table["score"][:24]
     low, high = report.table["score"].min(), report.table["score"].max()
     margin = 0.03 * (high - low)
-    places = [(x - low + margin) / (high - low + 2 * margin) for x in held]
-    band, *dots, median = drawn(members)
+    places = [(x - low + margin) / (high - low + 2 * margin) for x in report.table["score"][:24]]
     quarters = [at(share) for share in np.quantile(places, [0.25, 0.5, 0.75])]
-    assert band[1] == pytest.approx([quarters[0], quarters[2] - quarters[0]], abs=0.11)
-    assert median[1] == pytest.approx([quarters[1], quarters[1], -17], abs=0.051)
-    assert [dot[0] for _, dot in dots] == pytest.approx([at(one) for one in places], abs=0.051)
-    assert [tone for tone, _ in drawn(members)] == ["rust-faint", *["rust"] * 24, "ink"]
+    wide = [quarters[0], quarters[2] - quarters[0]]
+    middle = [quarters[1], quarters[1], -17]
+    for (tone, there), (wanted, place) in zip(
+        drawn(members),
+        [("rust-faint", wide), *(("rust", [at(one)]) for one in places), ("ink", middle)],
+        strict=True,
+    ):
+        assert tone == wanted
+        assert there[: len(place)] == pytest.approx(place, abs=0.11)
     assert [tone for tone, _ in drawn(easy)] == ["grey-faint", *["open"] * 24, "ink"]
 
 
