@@ -169,8 +169,11 @@ class Store:
             if (folder / DATABASE).exists():
                 with closing(_open_index(folder)) as index:
                     return operation(index)
-        making = folder.with_suffix(".making")
-        shutil.rmtree(making, ignore_errors=True)
+        for left in self.directory.glob(f"{_INDEX}.making-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        # A name of its own: a connection that an error left open takes away, when it is closed at
+        # last, whatever log stands under the path of its own.
+        making = folder.with_suffix(f".making-{secrets.token_hex(4)}")
         making.mkdir(mode=0o700)
         with closing(_open_index(making)) as index, index.transact():
             for path in sorted(values.rglob(f"*{_ENDING}")):

@@ -125,11 +125,12 @@ def counted(document: TaggedDocument, redacted: Redacted) -> Counter[str]:
     return counts
 
 
-def by_label(counts: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """Return what `counted` says of spans, as the census has it."""
+def told(counts: Mapping[str, int]) -> dict[str, Any]:
+    """Return what was `counted` as a census has it."""
     labels = ordered(key[2:] for key, n in counts.items() if n and key.startswith("n "))
-    return {label: {"n": counts[f"n {label}"], "n_characters": counts[f"chars {label}"]}
-            for label in labels}  # fmt: skip
+    spans = {label: {"n": counts[f"n {label}"], "n_characters": counts[f"chars {label}"]}
+             for label in labels}  # fmt: skip
+    return {name: n for name, n in counts.items() if " " not in name} | {"spans": spans}
 
 
 Spans = Sequence[tuple[int, int, str]]
@@ -159,7 +160,8 @@ class _Run:
 
     def __init__(self, files: Mapping[str, CorpusFile], release: Release) -> None:
         self._files, self._release = files, release
-        self._counts, self._copies, self._names = Counter[str](), Copies(), set[str]()
+        self._counts = Counter(n_notes=0, n_refused=0)
+        self._copies, self._names = Copies(), set[str]()
 
     def notes(self, rows: Rows) -> list[tuple[int, TaggedDocument]]:
         """Return the notes of rows, each under a name of its own; write down what is none."""
@@ -193,13 +195,10 @@ class _Run:
         """Return the counts, with the SHA-256 of each file."""
         if not self._counts["n_notes"]:
             raise AuditError("No row is a note.", where="notes")
-        names = ("n_notes", "n_refused", "n_characters", "n_notes_without_spans", "n_replaced",
-                 "n_notes_of_no_language")  # fmt: skip
         census = {
             "tagger": {"name": tagger.name, "digest": tagger.digest, "labels": [*tagger.labels]},
             "mode": self._release.mode,
-            **{name: self._counts[name] for name in names},
-            "spans": by_label(self._counts),
+            **told(self._counts),
             "sha256": {name: file.digest for name, file in self._files.items() if name != CENSUS},
         }
         return census | ({"copies": self._copies.summary()} if COPIES in self._files else {})

@@ -22,7 +22,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 from audit.deid.copies import json_line
 from audit.deid.given import SPANS, whole_note
 from audit.deid.release import Release, Replacement, language_of
-from audit.deid.tag import CENSUS, REDACTED, by_label, census_file, counted
+from audit.deid.tag import CENSUS, REDACTED, census_file, counted, told
 from audit.deid.tagger import Tagger, tag_checked
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import flattened, jsonl_line, read_line, write_files
@@ -34,8 +34,6 @@ from audit.tables import write_table
 from audit.task import Record
 
 REMOVED, ADDED, UNDONE = "removed", "added", "undone"
-MAX_SPANS = 1_000
-"""Of one correction: a single letter "everywhere" is no correction."""
 MAX_TYPED_CHARS = 100_000
 """Of a text that is tagged in the page."""
 # A Latin letter or an ASCII digit: what a word is made of in the languages that have words.
@@ -57,7 +55,7 @@ class Correction(Record):
 
     number: int = Field(default=0, ge=0)
     kind: Literal["removed", "added", "undone"]
-    spans: tuple[_Written, ...] = Field(default=(), max_length=MAX_SPANS)
+    spans: tuple[_Written, ...] = ()
     who: str
     at: str = Field(default_factory=now)
 
@@ -100,14 +98,7 @@ def missing_marks(document: TaggedDocument, *, text: str, label: str) -> tuple[S
             where="corrections",
             do="Copy it out of the note; for a part of a word, give its offsets.",
         )
-    unmarked = _unmarked(document, found)
-    if len(unmarked) > MAX_SPANS:
-        raise AuditError(
-            "This text stands in the note more than {max_spans:,} times.",
-            where="corrections",
-            max_spans=MAX_SPANS,
-        )
-    return unmarked
+    return _unmarked(document, found)
 
 
 def mark_between(document: TaggedDocument, *, start: int, end: int, label: str) -> tuple[Span, ...]:
@@ -406,18 +397,13 @@ def corrected_census(tagged: TaggedSet, *, index: IntArray, corrections: ByNote)
         counts.subtract(counted(document, tagged.how.of(document)))
     if corrections:
         own.pop("sha256", None)
-    return own | _told(counts) | {"n_notes_corrected": len(corrections)}
-
-
-def _told(counts: Counter[str]) -> dict[str, Any]:
-    """Return what was counted as a census has it."""
-    return {name: n for name, n in counts.items() if " " not in name} | {"spans": by_label(counts)}
+    return own | told(counts) | {"n_notes_corrected": len(corrections)}
 
 
 def census_of(note: OneNote, *, release: Release) -> dict[str, Any]:
     """Return what was counted in a single note, corrected by hand, as a set's census has it."""
     counts = counted(note.document, release.of(note.document))
-    return _told(counts) | {"n_notes_corrected": int(bool(note.corrections))}
+    return told(counts) | {"n_notes_corrected": int(bool(note.corrections))}
 
 
 RELEASED = ("text", "jsonl", "csv")

@@ -282,7 +282,7 @@ def tables_of(
     reports: Mapping[tuple[float, int], AuditReport],
     *,
     examination: Examination,
-    exposures: Mapping[float, int] | None = None,
+    exposures: Mapping[float, int],
 ) -> Tables:
     """Return the tables of an experiment from its reports by (epochs, number of the scenario).
 
@@ -298,8 +298,6 @@ def tables_of(
         members and controls with q <= 0.05.
     """
     last = {number: reports[epochs, number] for epochs, number in sorted(reports)}
-    if set(last) != set(ATTACKS) or any(not report.has_truth for report in last.values()):
-        raise ValueError("an audit of each scenario with truth is needed")
     audits = [({"epochs": e, "attack": ATTACKS[n]}, reports[e, n]) for e, n in sorted(reports)]
     strata = [
         (key | {"controls": controls}, report, report.measures.strata[controls])
@@ -323,9 +321,7 @@ def tables_of(
             for score, found in one.ranked(report.fixed_score).items()
         ],
         "found": [key | _found(report) for key, report in audits],
-        "exposures": [
-            {"epochs": epochs, "step": step} for epochs, step in (exposures or {}).items()
-        ],
+        "exposures": [{"epochs": epochs, "step": step} for epochs, step in exposures.items()],
         "seed": last[2].question["seed"],
     }
 

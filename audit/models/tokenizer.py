@@ -22,7 +22,6 @@ from tokenizers import Tokenizer
 from audit.errors import AuditError, Message
 from audit.models.inspect import CONFIG_FILE, FAST_FILE, ModelConfig, TokenizerFiles
 
-_MAX_SHOWN = 6
 _SPECIAL_ROLES = ("mask", "cls", "sep", "unk", "pad")
 """Special tokens that an audit needs."""
 
@@ -143,20 +142,13 @@ def refuse_unlike(one: Any, other: Any, *, names: tuple[str, str]) -> None:
     first, second = one.get_vocab(), other.get_vocab()
     n_entries = sum(first.get(token) != second.get(token) for token in first.keys() | second.keys())
     settings, others = tokenizer_settings(one), tokenizer_settings(other)
-    found = [
-        *(
-            [Message("{n_entries} entries of the vocabulary", n_entries=n_entries)]
-            * bool(n_entries)
-        ),
-        *(name for name in sorted({*settings, *others}) if settings.get(name) != others.get(name)),
-    ]
+    found: list[str] = [n for n in sorted({*settings, *others}) if settings.get(n) != others.get(n)]
+    if n_entries:
+        found.insert(0, Message("{n_entries} entries of the vocabulary", n_entries=n_entries))
     if found:
-        known = "The two models have different tokenizers: {differences}."
-        longer = "The two models have different tokenizers: {differences}; and {n_more} more."
         raise AuditError(
-            longer if len(found) > _MAX_SHOWN else known,
+            "The two models have different tokenizers: {differences}.",
             where=Message("{one} and {other}", one=names[0], other=names[1]),
             do="Choose as general model the one that the hospital's training started from.",
-            differences=found[:_MAX_SHOWN],
-            n_more=len(found) - _MAX_SHOWN,
+            differences=found,
         )

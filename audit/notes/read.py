@@ -24,7 +24,6 @@ from audit.foreign import ARCHIVES, SAVE_AS_UTF8, decode_text, refusing
 from audit.home import DEMO_HOSPITAL, registered_folders
 from audit.tables import (
     HALVES,
-    MAX_COLUMNS,
     MAX_FIELD_CHARS,
     Row,
     RowNote,
@@ -117,14 +116,6 @@ def _csv_table(lines: Iterator[str]) -> tuple[tuple[str, ...], Iterator[tuple[in
     delimiter = delimiter_of(first, what="notes")
     records = csv_records(chain([first], lines), delimiter, what="notes")
     header = tuple(name.strip() for name in next(records)[1])
-    if not any(header):
-        raise AuditError("The first row does not name the columns.", where="notes, row 1")
-    if len(header) > MAX_COLUMNS:
-        raise AuditError(
-            "There are more than {max_columns} columns.",
-            where="notes, row 1",
-            max_columns=MAX_COLUMNS,
-        )
     return header, records
 
 

@@ -52,8 +52,10 @@ class Share(Estimate):
     n_total: int
 
 
-def estimate(held: Mapping[str, Any]) -> Estimate:
+def estimate(held: Mapping[str, Any] | Estimate) -> Estimate:
     """Return an estimate that a report holds, with its counts if it has some."""
+    if isinstance(held, Estimate):
+        return held
     found = Estimate(*(number(held.get(key)) for key in ("value", "low", "high")))
     if "n_total" not in held:
         return found

@@ -15,12 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.attack.question import GenerationSettings
-from audit.corpus.register import read_register
 from audit.errors import CATALOGUE, AuditError, Message, written
 from audit.names.files import read_names
-from audit.notes.passages import read_passages
-from audit.notes.read import open_notes
-from audit.tables import RowNote
 from tests.repository import REPOSITORY
 
 JAPANESE = json.loads((CATALOGUE / "ja" / "messages.json").read_text(encoding="utf-8"))
@@ -139,17 +135,7 @@ def test_values_stay_as_they_are_whatever_they_hold():
 
 
 @pytest.mark.parametrize(
-    "plain",
-    [
-        None,
-        3,
-        [],
-        {},
-        {"key": 1, "values": {}},
-        {"key": "a"},
-        {"key": "a", "values": []},
-        {"key": "a", "values": {"b": None}},
-    ],
+    "plain", [None, {}, {"key": 1, "values": {}}, {"key": "a", "values": {"b": None}}]
 )
 def test_what_is_no_message_is_refused(plain):
     with pytest.raises(ValueError, match="not a message"):
@@ -176,50 +162,22 @@ def test_an_error_joins_place_sentence_and_advice():
     assert unknown.written("ja") == "Jane and John：Nobody knows."
 
 
-NO_REGISTER = b"patient_id,first_name,last_name\n,Jane,Doe\n"
-
-
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda: read_names(b""), "氏名のリスト：ファイルが空です。"),
         (lambda: read_names(b"PK\x03\x04"), "氏名のリスト：テキストではなく、zip の圧縮ファイルか"
          " Excel ブックです。ファイルを「CSV UTF-8」形式で保存し、もう一度お試しください。"),
-        (lambda: read_names(b"first_name,last_name,is_member\nJane,Doe,perhaps\n"),
-         "氏名のリストの2行目：is_member の値を解釈できません。1（診療記録にある）、0（診療記録に"
-         "ない）、または空欄（不明）にしてください。"),
         (lambda: read_names(b"name,name2\nJane Doe,1,2\n"), "氏名のリストの2行目：セルの数が 3 個で"
          "、見出しの 2 個と合いません。区切り文字を含むセルは、二重引用符で囲んでください。"),
-        (lambda: read_register(NO_REGISTER),
-         "患者名簿：患者番号と氏名の両方がある行がありません。"),
         (lambda: GenerationSettings(n_steps=0),
          "サンプリング回数：1 から 50000 までの整数にしてください。"),
     ],
 )  # fmt: skip
-def test_real_errors(call, told):
+def test_real_errors_and_remarks(call, told):
     with pytest.raises(AuditError) as caught:
         call()
     assert caught.value.written("ja") == told
-
-
-def test_remarks_on_rows():
     notes = read_names(b"name,colour\nJane Doe,1\n,2\nJane Doe,3\n").notes
     shown = [written(note.what, "ja") for note in notes]
     assert "2 列目は読み込みません。" in shown
     assert "2行目と同じ氏名のため、除きました。" in shown
-    notes = read_passages(b"text\nSeen [NAME] today.\nnobody\n", file_name="p.csv").notes
-    assert [written(note.what, "ja") for note in notes] == [
-        "文章に氏名の全体が入る位置がないため、除きました。"
-    ]
-
-
-def test_remarks_of_the_corpus_builder(tmp_path):
-    notes = tmp_path / "notes.csv"
-    notes.write_bytes(b'patient_id,text\n1,seen\n2,""\n3,a,b\n4,seen\n')
-    shown = [
-        written(one.what, "ja") for one in open_notes(notes).read() if isinstance(one, RowNote)
-    ]
-    assert shown == ["診療記録の本文が空です。", "セルの数が 3 個で、見出しの 2 個と合いません。"]
-    with pytest.raises(AuditError) as caught:
-        open_notes(notes, columns={"text": "words"})
-    assert caught.value.written("ja") == "診療記録：text として指定された名前の列がありません。"

@@ -19,11 +19,9 @@ SECRET = "Zaphodina"
 
 
 def test_everything_stays_text():
-    table = read_table(b"a,b,c\nNA,None,007\n null ,1.50,\n", what="names")
-    assert table.header == ("a", "b", "c")
-    assert table.rows == (("NA", "None", "007"), (" null ", "1.50", ""))
-    assert table.row_numbers == (2, 3)
-    assert table.encoding == "UTF-8"
+    data = b"a,b,c\nNA,None,007\n null ,1.50,\n"
+    rows = (("NA", "None", "007"), (" null ", "1.50", ""))
+    assert read_table(data, what="names") == tables.Table(("a", "b", "c"), rows, (2, 3), "UTF-8")
 
 
 @pytest.mark.parametrize("mark", [",", ";", "\t"])
@@ -76,14 +74,11 @@ def test_large_headers_are_refused():
     assert len(read_table(wide.rsplit(",", 1)[0].encode(), what="names").header) == 256
 
 
-def test_a_cell_of_one_megabyte_is_read_and_a_longer_one_refused():
+def test_a_cell_of_one_megabyte_is_read_a_longer_one_and_too_many_rows_are_refused(monkeypatch):
     cell = b"x" * tables.MAX_FIELD_CHARS
     assert len(read_table(b"a\n" + cell + b"\n", what="notes").rows[0][0]) == 1_000_000
     with pytest.raises(AuditError, match="row 3: A cell is longer"):
         read_table(b"a\nb\n" + cell + b"x\n", what="notes")
-
-
-def test_too_many_rows_are_refused(monkeypatch):
     monkeypatch.setattr(tables, "MAX_ROWS", 3)
     assert len(read_table(b"a\n1\n2\n3\n", what="names").rows) == 3
     with pytest.raises(AuditError, match="more than 3 rows"):
@@ -96,10 +91,10 @@ def test_cells_are_written_by_kind():
     assert write_table(["h"], [], bom=True) == '\ufeff"h"\n'
 
 
-@pytest.mark.parametrize("start", list("=+-@\t\r\n\0＝＋－＠"))
-def test_no_text_cell_begins_like_a_formula(start):
-    text = f'{start}HYPERLINK("x")'
-    assert write_table([text], [[text]]) == 2 * f'"\'{start}HYPERLINK(""x"")"\n'
+def test_no_text_cell_begins_like_a_formula():
+    for start in "=+-@\t\r\n\0＝＋－＠":
+        text = f'{start}HYPERLINK("x")'
+        assert write_table([text], [[text]]) == 2 * f'"\'{start}HYPERLINK(""x"")"\n'
 
 
 CELLS = st.text(alphabet="ab=+-@＝\t\r\n,;\"' 山é", max_size=6)
@@ -127,14 +122,3 @@ def test_what_the_csv_module_writes_is_read_back(rows):
     out = io.StringIO(newline="")
     csv.writer(out).writerows([("one", "two"), *rows])
     assert read_table(out.getvalue().encode(), what="names").rows == tuple(rows)
-
-
-@given(st.binary(max_size=80) | st.text(alphabet='a,;\t"\r\n山', max_size=40).map(str.encode))
-@settings(max_examples=200, deadline=None)
-def test_any_file_gives_a_rectangular_table_or_a_reason(data):
-    try:
-        table = read_table(data, what="names")
-    except AuditError:
-        return
-    assert all(len(row) == len(table.header) for row in table.rows)
-    assert len(table.rows) == len(table.row_numbers)

@@ -45,17 +45,9 @@ def run_with_faults(what: str, *, folder: Path, n_tries: int | None = None) -> s
 
 @dataclass(frozen=True)
 class Round:
-    """One piece of work: what is there before, what is done, and what must hold afterwards.
+    """One piece of work: `before` and `after`, which looks for what is lost, on a whole disk.
 
-    Attributes
-    ----------
-    before
-        Makes what is there, on a whole disk.
-    during
-        Works on a failing disk; returns what it was told to be kept. Errors that people are told
-        end it, any other ends the test.
-    after
-        Looks, on a whole disk again, for what is wrong or lost, and does the work once more.
+    `during` works on a failing one and notes what it was told to be kept.
     """
 
     before: Callable[[Path], None]
@@ -159,63 +151,36 @@ def _new_table_after(folder: Path, kept: list[int]) -> None:
         _add(n)
 
 
-def _evidence_before(folder: Path) -> None:
-    folder.mkdir()
-
-
-def _evidence_during(folder: Path, kept: list[int]) -> None:
-    with suppress(StoreError, AuditError):
-        answer(request_of(MODELS, 2), folder)
-
-
-def _evidence_after(folder: Path, kept: list[int]) -> None:
-    answer(request_of(MODELS, 2), folder)
-    found = content(folder)
-    EVIDENCE.setdefault("of the first, whose disk was whole", found)
-    assert {"of the first, whose disk was whole": found} == EVIDENCE, "a wrong value"
-    assert not (folder / "quarantine").exists()
-
-
 def each_fault(which: Round, *, folder: Path, n_tries: int) -> tuple[int, int]:
     """Do a round with every fault, or some drawn ones; return how many there were of how many."""
     shim = ctypes.CDLL(None)
     shim.fault_calls.restype = ctypes.c_long
     shim.fault_in(os.fsencode(folder.resolve()))
-    n_calls, n_done = _calls(which, folder, shim), 0
-    faults = [(n, *fault) for n in range(1, n_calls + 1) for fault in FAULTS]
-    if n_tries:
-        faults = random.Random(n_tries).sample(faults, k=min(n_tries, len(faults)))
-    for number, error, is_lasting in faults:
-        _clear(folder)
+
+    def once(number: int, error: int, is_lasting: bool) -> int:
+        shutil.rmtree(folder, ignore_errors=True)
         which.before(folder)
         kept: list[int] = []
         shim.fault_at(ctypes.c_long(number), error, int(is_lasting))
         try:
             which.during(folder, kept)
+            n_calls = int(shim.fault_calls())
         finally:
             shim.fault_at(ctypes.c_long(0), 0, 0)
         try:
             which.after(folder, kept)
         except BaseException:
-            print(f"write {number} of {n_calls}: {errno.errorcode[error]}, lasts: {is_lasting}")
+            print(f"write {number}: {errno.errorcode[error]}, lasts: {is_lasting}")
             raise
-        n_done += 1
-    return n_done, n_calls
+        return n_calls
 
-
-def _calls(which: Round, folder: Path, shim: ctypes.CDLL) -> int:
-    _clear(folder)
-    which.before(folder)
-    kept: list[int] = []
-    shim.fault_at(ctypes.c_long(0), 0, 0)
-    which.during(folder, kept)
-    n_calls = int(shim.fault_calls())
-    which.after(folder, kept)
-    return n_calls
-
-
-def _clear(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+    n_calls = once(0, errno.EIO, False)  # none fails
+    faults = [(n, *fault) for n in range(1, n_calls + 1) for fault in FAULTS]
+    if n_tries:
+        faults = random.Random(n_tries).sample(faults, k=min(n_tries, len(faults)))
+    for fault in faults:
+        once(*fault)
+    return len(faults), n_calls
 
 
 if __name__ == "__main__":
@@ -228,21 +193,14 @@ if __name__ == "__main__":
     from cache.store import Store, StoreError
     from tests.cache.make_store import value_files
     from tests.cache.make_values import is_right, put
-    from tests.small_audit import answer, content, make_models, make_small, request_of
 
     ROUNDS = {
-        "evidence": Round(_evidence_before, _evidence_during, _evidence_after),
         "store": Round(_store_before, _store_during, _store_after),
         "damaged": Round(_damaged_before, _store_during, _store_after),
         "table": Round(_table_before, _table_during, _table_after),
         "new table": Round(_new_table_before, _new_table_during, _new_table_after),
     }
     name, where, tries = sys.argv[1:]
-    EVIDENCE: dict[str, object] = {}
-    if name == "evidence":
-        make_small()
-        (Path(where) / "models").mkdir()
-        MODELS = make_models(Path(where) / "models")
     is_table = "table" in name
     place = results_dir().parent / "jobs" if is_table else Path(where) / "results"
     n_faults, n_writes = each_fault(ROUNDS[name], folder=place, n_tries=int(tries))

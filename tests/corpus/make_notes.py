@@ -11,6 +11,7 @@ from typing import Any
 
 from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.corpus.make import CorpusTask, make_corpus
+from audit.corpus.truth import NoteTruth
 
 HEADER = (
     *("ROW_ID", "SUBJECT_ID", "HADM_ID", "CHARTDATE", "CHARTTIME", "STORETIME"),
@@ -116,6 +117,16 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """Return the files of a corpus but the one with its time stamp."""
-    return {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "corpus.json"}
+def check_places(note: NoteTruth) -> None:
+    """Hold that the private text is the public one with each place replaced, and nothing else."""
+    rebuilt, done, length = [], 0, 0
+    for place in sorted([*note.inserted, *note.left], key=lambda place: place.start):
+        between = note.public[done : place.source_start]
+        value = note.private[place.start : place.stop]
+        assert place.start == length + len(between)
+        rebuilt += [between, value]
+        length, done = place.stop, place.source_stop
+        mark = note.public[place.source_start : place.source_stop]
+        assert value == (mark if place in note.left else place.value) != ""
+        assert mark == "___" or (mark.startswith("[") and mark.endswith("]"))
+    assert "".join([*rebuilt, note.public[done:]]) == note.private

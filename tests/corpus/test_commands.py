@@ -12,50 +12,25 @@ from audit.cli import main
 from audit.corpus.kept import CORPORA
 from audit.corpus.make import CorpusTask
 from audit.errors import AuditCancelled, AuditError
-from audit.home import HOME_VARIABLE
 from audit.jobs import table
 from audit.jobs.kinds import KINDS
-from audit.jobs.service import recover_device
+from audit.jobs.service import recover
 from audit.names.files import read_names
 from audit.notes.passages import read_passages
 from audit.progress import Progress
-from audit.shelf import taken
 from audit.task import Contact, Question
 from tests.corpus.make_notes import KNOWN, dummy_notes, note_row, register_files, write_notes
-
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
-
-
-def test_an_order_survives_json() -> None:
-    order = CorpusTask(
-        notes=Path("n.csv"), columns=(("text", "body"),), register_file=Path("r.csv"), sample=5,
-        canary_counts=(1, 8), tokenizer=Path("model"), title="T",
-    )  # fmt: skip
-    assert CorpusTask.ordered(json.loads(json.dumps(order.plain()))) == order
-    assert (order.kind, CorpusTask(notes=Path("n.csv")).kind) == ("register", "dummy")
-    for wrong in ({}, {**order.plain(), "more": 1}, {**order.plain(), "columns": 3}):
-        with pytest.raises(AuditError):
-            CorpusTask.ordered(wrong)
 
 
 @pytest.mark.parametrize(
     ("choices", "words"),
     [
         ({"notes": None}, "notes"),
-        ({"kind": "other"}, "kind"),
         ({"columns": (("text", "a"), ("text", "b"))}, "columns: A column is given for no field"),
         ({"columns": (("body", "a"),)}, "columns: A column is given for no field"),
-        ({"seed": -1}, "seed"),
         ({"seed": True}, "seed"),
-        ({"sample": 0}, "sample"),
         ({"canary_counts": (1, 1)}, "canaries: The numbers of mentions are not distinct"),
         ({"canary_counts": (0,)}, "canary"),
-        ({"canary_counts": (1001,)}, "canary"),
-        ({"canary_counts": tuple(range(1, 14))}, "canary"),
-        ({"n_canaries": -1}, "canaries"),
         ({"n_canaries": 1001}, "canaries"),
         ({"title": "t" * 81}, "title"),
         ({"corpus_id": "../../etc"}, "corpus_id"),
@@ -76,8 +51,13 @@ def contact(seen: list[Progress], *, stop_at: float = 2.0) -> Contact:
 
 
 def test_an_order_becomes_a_kept_corpus_once(tmp_path: Path) -> None:
-    question = CorpusTask(notes=dummy_notes(tmp_path), title="A ward").question()
+    asked = CorpusTask(
+        notes=dummy_notes(tmp_path), title="A ward", columns=(("text", "TEXT"),),
+        canary_counts=(1, 2), n_canaries=1, sample=22,
+    )  # fmt: skip
+    question = asked.question()
     order = json.loads(json.dumps(question.order))
+    assert CorpusTask.ordered(order) == asked
     assert (question.kind, question.audits, question.device) == ("corpus", (), "cpu")
     assert question.kind in KINDS and question.label == "NOTEEVENTS.csv"
     seen: list[Progress] = []
@@ -86,7 +66,7 @@ def test_an_order_becomes_a_kept_corpus_once(tmp_path: Path) -> None:
     assert list(CORPORA.home().iterdir()) == []
     (corpus_id,) = CorpusTask.ordered(order).run(contact(seen))
     corpus = CORPORA.get(corpus_id)
-    assert (corpus.title, corpus.n_notes, seen[-1].share) == ("A ward", 23, 1)
+    assert (corpus.title, corpus.n_notes, seen[-1].share) == ("A ward", 22, 1)
     before = (corpus.path / "corpus.json").stat().st_mtime_ns
     assert CorpusTask.ordered(order).run(contact([])) == (corpus_id,)  # killed after it was made
     assert (corpus.path / "corpus.json").stat().st_mtime_ns == before
@@ -122,19 +102,15 @@ def test_what_killed_jobs_left_is_removed_by_the_next_one_or_when_it_is_settled(
         (home / name / "corpus").mkdir(parents=True)
         (home / name / "corpus" / "private.jsonl").write_text("notes")
 
-    for name in (".0123456789ab.making", ".0123456789ac.forgotten", ".0123456789ad.making"):
-        leave(name)
-    lock = taken(home / ".0123456789ad.making", is_folder=True)
-    assert lock is not None
+    leave(".0123456789ab.making")
     question = CorpusTask(notes=dummy_notes(tmp_path, n_patients=1)).question()
     (corpus_id,) = CorpusTask.ordered(question.order).run(contact([]))
-    assert {path.name for path in home.iterdir()} == {corpus_id, ".0123456789ad.making"}
-    lock.release()
+    assert [path.name for path in home.iterdir()] == [corpus_id]
     job = table.insert(Question("corpus", "notes", 0, "cpu", "q", (), {}))
     assert job is not None and table.claim(job.job_id)
     leave(".0123456789ab.making")
     table.ask_to_cancel(job.job_id)
-    assert recover_device("cpu")
+    recover()
     assert [path.name for path in home.iterdir()] == [corpus_id]
     settled = table.get(job.job_id)
     assert settled is not None and settled.state == "cancelled"
@@ -179,11 +155,8 @@ def test_from_notes_to_a_list_and_passages(
     ("arguments", "words"),
     [
         (["build", "--notes", "missing.csv"], "not there"),
-        (["build", "--notes", "n.csv", "--canaries", "a"], "no whole numbers"),
         (["build", "--notes", "n.csv", "--column", "body"], "no FIELD=NAME"),
-        (["build", "--notes", "n.csv", "--canaries", "500"], "notes are needed"),
         (["mentions", "--corpus", "0123456789ab"], "This is not kept here"),
-        (["build", "--notes", "one.txt"], "one text, not a table"),
         (["candidates", "--corpus", ".", "--out", "o"], "It is damaged"),
     ],
 )
@@ -193,6 +166,5 @@ def test_bad_input_is_told_in_words(
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     write_notes(tmp_path / "n.csv", [note_row(1, patient=1, text=KNOWN.format(n=1))])
-    (tmp_path / "one.txt").write_text("Ada Quist is a 42 year old woman.")
     code, _, err = call(capsys, *arguments)
     assert code == 2 and words in err

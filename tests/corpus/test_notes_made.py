@@ -5,6 +5,7 @@ Also a look into a file before it is built.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from datetime import date
 from pathlib import Path
@@ -14,11 +15,11 @@ from faker.providers.person.en_US import Provider
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.corpus.build import with_surrogates
-from audit.corpus.canaries import CanaryPlan, Planting, absent_names, plan_canaries
+from audit.corpus.build import PatientTable, facts_of_note, with_surrogates
+from audit.corpus.canaries import Planting, absent_names, plan_canaries
 from audit.corpus.preview import preview, survey_head
 from audit.corpus.register import MentionFinder, read_register
-from audit.corpus.truth import NoteTruth, Place
+from audit.corpus.truth import NoteTruth
 from audit.errors import AuditError
 from audit.names.matching import pair_of
 from audit.names.people import Facts
@@ -30,6 +31,7 @@ from tests.corpus.make_notes import (
     CATEGORIES,
     DATES,
     REGISTER,
+    check_places,
     lines,
     made,
     note_row,
@@ -46,27 +48,6 @@ def dummy(
 ) -> NoteTruth:  # fmt: skip
     note = Note("n", patient, stay, "", "2177-12-05", text, row)
     return with_surrogates(note, facts=FACTS, seed=seed, has_blanks=has_blanks)
-
-
-def placed(note: NoteTruth) -> tuple[Place, ...]:
-    return note.inserted or ()
-
-
-def check_places(new: NoteTruth) -> None:
-    """The private text is the public one with each place replaced, and nothing else."""
-    rebuilt, done, length = [], 0, 0
-    for place in sorted([*placed(new), *new.left], key=lambda place: place.start):
-        between, value = (
-            new.public[done : place.source_start],
-            new.private[place.start : place.stop],
-        )
-        assert place.start == length + len(between)
-        rebuilt += [between, value]
-        length, done = place.stop, place.source_stop
-        mark = new.public[place.source_start : place.source_stop]
-        assert value == (mark if place in new.left else place.value) != ""
-        assert mark.startswith("[") and mark.endswith("]")
-    assert "".join([*rebuilt, new.public[done:]]) == new.private
 
 
 pieces = st.one_of(
@@ -92,8 +73,8 @@ PATIENT = "[**Known firstname 1**] [**Initial (NamePattern1) **]. [**Known lastn
 def test_a_patient_is_the_same_person_in_all_notes() -> None:
     one = dummy(PATIENT + " is a 42 year old")
     other = dummy("Mrs. [**Known lastname 99**] [**Hospital 3**]", stay="8", row=9)
-    assert placed(one)[2].value == placed(other)[0].value
-    assert {(place.identity, place.role) for place in placed(one)} == {("patient:1", "patient")}
+    assert one.inserted[2].value == other.inserted[0].value
+    assert {(place.identity, place.role) for place in one.inserted} == {("patient:1", "patient")}
     others = {dummy(PATIENT, patient=str(n), seed=s).private for n, s in ((1, 1), (2, 1), (1, 2))}
     assert len(others) == 3
     # An initial before a full stop has none of its own.
@@ -114,7 +95,7 @@ FINDER = MentionFinder(REGISTERED)
 def found(text: str, patient: str) -> tuple[str, list[str]]:
     """Return the public text and the forms of the names."""
     truth = FINDER.truth(text, patient_id=patient)
-    forms = [p.category for p, before in zip(placed(truth), (None, *placed(truth)), strict=False)
+    forms = [p.category for p, before in zip(truth.inserted, (None, *truth.inserted), strict=False)
              if p.group < 0 or not before or p.group != before.group]  # fmt: skip
     return truth.public, forms
 
@@ -162,9 +143,9 @@ def test_names_are_found_in_all_forms_and_what_is_doubtful_stays(
 
 def test_patients_who_share_a_name_are_all_told() -> None:
     finder = MentionFinder(read_register(b"id,first_name,last_name\n1,Ann,Lee\n2,Ann,Lee\n3,B,C\n"))
-    (place,) = placed(finder.truth("Ann Lee", patient_id="3"))
+    (place,) = finder.truth("Ann Lee", patient_id="3").inserted
     assert (place.identity, place.namesakes) == ("patient:1", ("patient:2",))
-    own = placed(finder.truth("Ann Lee", patient_id="2"))
+    own = finder.truth("Ann Lee", patient_id="2").inserted
     assert {(place.identity, place.namesakes) for place in own} == {("patient:2", ())}
 
 
@@ -186,28 +167,6 @@ def test_registered_names_lie_where_they_are_said_to(text: str, patient: str) ->
 NAMES = [(f"First{chr(65 + i // 26)}{chr(97 + i % 26)}", f"Last{chr(97 + i % 26)}")
          for i in range(80)]  # fmt: skip
 COUNTS = (1, 2, 4, 8)
-TEXTS = (
-    "HPI: The patient is a 45-year-old man with gout. He fell.",
-    "No age here.",
-    "This is a 70 y/o F with COPD.",
-    "John Smith is a 30-year-old man.",
-)
-
-
-def plain(n: int = 200) -> list[NoteTruth]:
-    return [NoteTruth(TEXTS[i % 4], TEXTS[i % 4], ()) for i in range(n)]
-
-
-def planted(
-    source: list[NoteTruth], plan: CanaryPlan, *, is_register: bool = True
-) -> list[NoteTruth]:
-    planting = Planting(plan, is_register, is_blank=False, seed=3)
-    return [planting.planted(note, index=index) for index, note in enumerate(source)]
-
-
-def canary_of(note: NoteTruth) -> Place:
-    (place,) = [place for place in placed(note) if place.role == "canary"]
-    return place
 
 
 @given(st.integers(0, 10**6))
@@ -224,39 +183,43 @@ def test_names_are_planned_evenly_and_twins_are_left_out(seed: int) -> None:
 
 
 @pytest.mark.parametrize("is_register", [False, True])
-def test_a_note_is_changed_only_where_the_planted_name_stands(is_register: bool) -> None:
-    source, plan = plain(), plan_canaries(NAMES, n_notes=200, seed=3, counts=COUNTS)
-    made_notes = planted(source, plan, is_register=is_register)
-    shapes: set[str] = set()
-    for index, (new, old) in enumerate(zip(made_notes, source, strict=True)):
-        if index not in plan.rows:
-            assert new is old
-            continue
-        canary, place = plan.canaries[plan.rows[index]], canary_of(new)
-        check_places(new)
-        assert place.value == written_name(canary.first, canary.last)
-        mask = new.public[place.source_start : place.source_stop]
-        number = 90_000 + plan.rows[index]
-        of_mimic = f"[**Known firstname {number}**] [**Known lastname {number}**]"
-        assert mask == ("[NAME]" if is_register else of_mimic)
-        mention = find_mentions(new.private)[0]
-        assert (mention.first, mention.last) == (canary.first, canary.last)
-        shape = new.private.replace(place.value, "X")
-        assert shape.endswith(old.private) or index % 4 in (0, 2)
-        shapes |= {shape} if index % 4 in (0, 2) else set()
-    assert shapes == {
-        "HPI: X is a 45-year-old man with gout. He fell.",
-        "X is a 70 y/o F with COPD.",
-    }
-
-
-def test_japanese_names_take_the_place_of_the_case() -> None:
-    source = [NoteTruth(text, text, ()) for text in ("【症例】症例は７０歳，男性．", "なし")]
-    names = [("太郎", "山田"), ("花子", "佐藤"), ("修", "渡辺"), ("恵", "林")]
-    plan = plan_canaries(names, n_notes=2, seed=1, counts=(1,))
-    new = sorted(n.private.replace(canary_of(n).value, "X") for n in planted(source, plan))
-    assert new[1] == "【症例】Xは７０歳，男性．"
-    assert new[0].startswith("Xは") and new[0].endswith("。\nなし")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "HPI: The patient is a 45-year-old man. He fell.",
+            "HPI: X is a 45-year-old man. He fell.",
+        ),
+        ("This is a 70 y/o F with COPD.", "X is a 70 y/o F with COPD."),
+        (
+            "John Roe is a 30-year-old.",
+            "X is a [0-9]+-year-old (wo)?man.\nJohn Roe is a 30-year-old.",
+        ),
+        ("【症例】症例は７０歳，男性．", "【症例】Xは７０歳，男性．"),
+        ("なし", "Xは..歳の[男女]性。\nなし"),
+    ],
+)
+def test_a_note_is_changed_only_where_the_planted_name_stands(
+    text: str, expected: str, is_register: bool
+) -> None:
+    is_japanese = text[0] in "【な"
+    names = [("太郎", "山田"), ("花子", "佐藤")] if is_japanese else NAMES[:2]
+    plan = plan_canaries(names, n_notes=1, seed=3, counts=(1,))
+    planting = Planting(plan, is_register, is_blank=False, seed=3)
+    note = NoteTruth(text, text)
+    assert planting.planted(note, index=1) is note
+    new = planting.planted(note, index=0)
+    check_places(new)
+    (place,) = new.inserted
+    first, last, _ = plan.canaries[0]
+    assert (place.value, place.role) == (written_name(first, last), "canary")
+    assert re.fullmatch(expected, new.private.replace(place.value, "X"))
+    marks = ("[氏名]" if is_japanese else "[NAME]") if is_register else (
+        "[**Known firstname 90000**] [**Known lastname 90000**]"
+    )  # fmt: skip
+    assert new.public[place.source_start : place.source_stop] == marks
+    mention = find_mentions(new.private)[0]
+    assert {mention.first, mention.last} == {first, last}
 
 
 def test_canaries_are_names_that_are_not_in_the_notes() -> None:
@@ -278,11 +241,8 @@ def test_the_first_notes_are_counted_and_one_is_shown_as_it_will_be(tmp_path: Pa
     rows += [note_row(6, patient="", text="no patient"), note_row(7, patient=1, text="  ")]
     notes = write_notes(tmp_path / "n.csv", rows)
     head = survey_head(notes)
-    assert (len(head.notes), head.has_blanks, [note.row for note in head.refused]) == (
-        6,
-        False,
-        [8],
-    )
+    assert (len(head.notes), head.has_blanks) == (6, False)
+    assert [note.row for note in head.refused] == [8]
     assert [(c.category, c.kind, c.n, c.first_row) for c in head.categories] == [
         ("Spaceship", "unknown", 10, 2), ("Known firstname", "first", 5, 2),
     ]  # fmt: skip
@@ -295,3 +255,39 @@ def test_the_first_notes_are_counted_and_one_is_shown_as_it_will_be(tmp_path: Pa
     known = preview(head.notes[0], finder=finder)
     assert known.public.startswith("[FIRST] [LAST] is a 72 year old woman")
     assert [place.value for place in known.inserted] == ["Anna", "Sandoval"]
+
+
+def told(text: str, *, patient: str = "p", day: str = "2177-12-05") -> Note:
+    return Note("1", patient, "", "", day, text, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "sex"),
+    [
+        ("Sex:  M\nshe she she", "M"),
+        ("a 42 year old pleasant woman. he said", "F"),
+        ("42 yo M with pain", "M"),
+        ("Mrs. [**Known lastname 1**]", "F"),
+        ("and she was with her husband", "F"),
+        ("nothing", ""),
+    ],
+)
+def test_the_notes_tell_the_sex(text: str, sex: str) -> None:
+    assert facts_of_note(told(text)).sex == sex
+
+
+def test_facts_are_of_all_notes_in_any_order() -> None:
+    notes = [
+        told("Sex: F", day="2177-12-05"),
+        told("he is the son", day="2170-01-01 10:00:00"),
+        told("x", patient="q", day=""),
+        told("[**2160-2-30**] [**2161-3-4**] [**2165**]", patient="q", day=""),
+        told("no patient", patient=""),
+    ]
+    for order in (notes, notes[::-1]):
+        table = PatientTable()
+        for item in order:
+            table.add(item)
+        assert table.facts("p") == Facts("F", date(2170, 1, 1), date(2177, 12, 5))
+        assert table.facts("q") == Facts("", date(2161, 3, 4), date(2165, 7, 1))
+        assert sorted(table) == ["p", "q"]

@@ -11,15 +11,9 @@ import pytest
 from audit.corpus.kept import KeptCorpus
 from audit.corpus.other_names import write_other_names
 from audit.errors import AuditCancelled, AuditError
-from audit.home import HOME_VARIABLE
 from audit.names.people import person_of
 from audit.names.pools import japanese_pool
 from tests.corpus.make_notes import dummy_notes, lines, made
-
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
 
 
 def texts(path: Path) -> list[str]:

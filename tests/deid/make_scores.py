@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from audit.deid.cases import SpanCase, read_cases
+from audit.deid.copies import CopyReading, Piece, read_pieces
 from audit.deid.given import keep_notes
 from audit.deid.score import SCORES, Source
 from audit.deid.scoring import ScoreTask
-from audit.notes.spans import Span, TaggedDocument
+from audit.deid.tagger import windows_of
+from audit.notes.spans import TYPES, Span, TaggedDocument
+from audit.progress import StopQuestion
 from audit.task import Contact
 from tests.deid.unseen_notes import marked
 
@@ -69,6 +72,44 @@ def make_score(
     asked = {"gold": given_as(golds), "predicted": said, "n_replicates": 100, **settings}
     (score_id,) = ScoreTask.ordered(ScoreTask(**asked).question().order).run(quiet())
     return score_id
+
+
+class Killed(BaseException):
+    """What no code catches."""
+
+
+class Copying:
+    """Copies notes, by name as `outputs` says, else window by window; dies after some calls."""
+
+    name, digest, labels, tag = "copying", "0" * 64, TYPES, None
+
+    def __init__(
+        self, outputs: Mapping[str, str] | None = None, *, n_left: int = 10_000, n_at_once: int = 8
+    ) -> None:
+        self.outputs, self.n_left, self.n_notes_at_once = outputs, n_left, n_at_once
+        self.calls: list[list[int]] = []
+
+    def read(
+        self,
+        notes: Sequence[TaggedDocument],
+        *,
+        should_stop: StopQuestion = lambda: False,
+        on_share: Callable[[float], None] = lambda share: None,
+    ) -> list[CopyReading]:
+        """Return the copies, and tell how far they are."""
+        if len(self.calls) == self.n_left:
+            raise Killed
+        self.calls.append([len(note.text) for note in notes])
+        found = []
+        for number, note in enumerate(notes):
+            whole = Piece(0, len(note.text), self.outputs[note.doc_id]) if self.outputs else None
+            windows = [] if whole else windows_of(note.text, size=1000, overlap=50)
+            pieces = [whole] if whole else []
+            for i, (start, end) in enumerate(windows, start=1):
+                pieces.append(Piece(start, end, note.text[start:end]))
+                on_share((number + i / len(windows)) / len(notes))
+            found.append(read_pieces(note, pieces))
+        return found
 
 
 def quiet() -> Contact:

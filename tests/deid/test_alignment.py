@@ -6,53 +6,36 @@ import random
 import re
 import time
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.deid.copies import align, align_output, fold
+from audit.deid.given import annotated_notes
+from audit.deid.scoring import EXAMPLES
 from audit.notes.formats import scan_tags, write_tags
-from audit.notes.spans import JAPANESE, Span, TaggedDocument, tagged
+from audit.notes.spans import JAPANESE, Span, TaggedDocument
+from tests.deid.unseen_notes import marked
 
-LINES = (
-    (
-        "氏名:{}",
-        "identifier",
-        ("足立志保", "佐々木", "高橋ゆみ子", "ﾔﾏﾀﾞ ﾊﾅｺ", "Ｋ．Ｍ．", "田中一"),
-    ),
-    ("患者は{}である．", "quasi_identifier", ("７０歳", "2021年3月4日", "令和３年５月", "男性")),
-    ("（ID {}）", "linkage_code", ("12345678", "ID-00921", "Ａ１２３")),
-    ("連絡先は{}とのこと．", "contact", ("03-5841-1111", "０９０－１２３４－５６７８")),
-    ("保険者番号 {}\n", "personal_id_code", ("123456789018", "06139999")),
-)
-PROSE = (
-    "症例は高血圧の既往がある．", "検査で白血球の上昇を認めた．\n",
-    "抗菌薬を投与し，第{}病日に改善した．", "腹部ＣＴでは<5 mmの結節を{}か所に認める．\n",
-    "再検で血圧は{}/80 mmHgであった。",
-)  # fmt: skip
 Group = list[tuple[str, Span | None]]
-"""A sentence in pieces, some of which are spans of the note."""
+"""A line in pieces, some of which are spans of the note."""
 
 
-def invented(rng: random.Random, prose: Sequence[str]) -> tuple[TaggedDocument, list[Group]]:
-    """A note with personal information before every few sentences, and its sentences."""
-    groups: list[Group] = []
-    text = ""
-    for sentence in prose:
-        if rng.random() < 0.4:
-            line, label, values = rng.choice(LINES)
-            before, after = line.split("{}")
-            value, end = rng.choice(values), after + rng.choice(["\n", " ", ""])
-            start = len(text + before)
-            span = Span(start, start + len(value), label)
-            groups.append([(before, None), (value, span), (end, None)])
-            text += before + value + end
-        groups.append([(sentence.format(rng.randrange(300)), None)])
-        text += groups[-1][0][0]
-    spans = [span for group in groups for _, span in group if span]
-    return tagged("1", text=text, spans=spans), groups
+def lines_of(note: TaggedDocument) -> list[Group]:
+    groups: list[Group] = [[]]
+    at = 0
+    for span in (*note.spans, None):
+        before, newline, rest = note.text[at : span and span.start].rpartition("\n")
+        if newline:
+            groups[-1].append((before + newline, None))
+            groups.append([])
+        groups[-1].append((rest, None))
+        if span:
+            groups[-1].append((note.text[span.start : span.end], span))
+            at = span.end
+    return groups
 
 
 def edited(text: str, rng: random.Random) -> str:
@@ -90,9 +73,8 @@ def copied(groups: list[Group], change: Callable[[str], str] = str) -> tuple[str
 def test_spans_of_careless_copies_come_back_with_exact_offsets(copy, share) -> None:
     rng = random.Random(7)
     n_kept = n_back = 0
-    for _ in range(60):
-        note, groups = invented(rng, PROSE * 6)
-        output, kept = copy(groups, rng)
+    for note in annotated_notes(EXAMPLES / "ja.jsonl").all()[:60]:
+        output, kept = copy(lines_of(note), rng)
         n_kept += len(kept)
         n_back += len(kept & set(align_output(output, note.text).spans))
         assert align_output(write_tags(note), note.text).spans == note.spans
@@ -142,11 +124,11 @@ def test_anything_is_scanned_and_aligned(first: str, second: str) -> None:
     assert (a, b) == (len(copy.chars), len(source.chars))
 
 
-@pytest.mark.parametrize("prose", [["血液検査で異常なし．\n"] * 3000, ["あ" * 10] * 3000])
-def test_long_repetitive_notes_are_quick(prose: list[str]) -> None:
+@pytest.mark.parametrize("line", ["血液検査で異常なし．\n", "あ" * 10])
+def test_long_repetitive_notes_are_quick(line: str) -> None:
     rng = random.Random(5)
-    note, groups = invented(rng, prose)
-    output, kept = copied(groups, lambda x: edited(x, rng))
+    note = marked("".join(f"{line * 3}氏名:⟦I:足立{i}⟧ {line}" for i in range(800)))
+    output, kept = copied(lines_of(note), lambda x: edited(x, rng))
     begin = time.process_time()
     found = align_output(output, note.text)
     assert time.process_time() - begin < 20

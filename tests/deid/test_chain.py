@@ -27,7 +27,7 @@ from audit.notes.formats import read_jsonl
 from audit.notes.read import Note, NoteSource, open_notes
 from audit.notes.spans import IDENTIFIER, TYPES
 from audit.progress import Progress
-from tests.deid.make_scores import bytes_of
+from tests.deid.make_scores import Killed, bytes_of
 
 MASKED = (
     "Name: [**Known lastname 8**],[**Known firstname 7**]\nAdmission Date: [**2151-8-4**]\n"
@@ -202,10 +202,6 @@ def test_sizes_are_the_papers_where_there_are_enough() -> None:
 
 
 # Language models that are asked, and their kept answers.
-
-
-class Killed(BaseException):
-    """What no code catches."""
 
 
 class FakeModel:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from audit.deid import scoring
 from audit.deid.cases import SAME, readable_of
-from audit.deid.copies import CopyReading, Piece, read_pieces
 from audit.deid.given import keep_outputs
 from audit.deid.matching import ANY, MISSED, SPURIOUS, match
 from audit.deid.metrics import compare
@@ -28,6 +27,7 @@ from audit.notes.spans import TYPES, Span, TaggedDocument, tagged
 from audit.progress import Progress
 from audit.task import SHORT, Contact
 from tests.deid.make_scores import (
+    Copying,
     content_of,
     files_of,
     given_as,
@@ -199,30 +199,16 @@ def test_copies_of_a_model_are_aligned_and_exact_ones_counted_apart() -> None:
     assert errors(content) == [(4, 1), (8, 0)]
 
 
-class Copyist:
-    """A tagger that copies notes with their tags, one of them with a word changed."""
-
-    name, labels, n_notes_at_once, digest, n_read, tag = "c", ("identifier",), 2, "c" * 64, 0, None
-
-    def read(
-        self, notes: Sequence[TaggedDocument], *, should_stop: object, on_share: object
-    ) -> list[CopyReading]:
-        self.n_read += len(notes)
-        outputs = copies_of(gold_notes(6))
-        return [read_pieces(note, [Piece(0, len(note.text), outputs[note.doc_id])])
-                for note in notes]  # fmt: skip
-
-
 def test_a_tagger_that_writes_copies_is_measured_in_both_ways(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    copyist = Copyist()
+    copyist = Copying(copies_of(gold_notes(6)), n_at_once=2)
     monkeypatch.setattr(scoring, "load_tagger", lambda tagger_id: copyist)
     task = order(gold_notes(6))
     with pytest.raises(AuditCancelled):
-        ScoreTask.ordered(task.question().order).run(stopping(lambda: copyist.n_read > 3))
+        ScoreTask.ordered(task.question().order).run(stopping(lambda: len(copyist.calls) > 1))
     content = answered(task)
-    assert copyist.n_read == 6
+    assert len(copyist.calls) == 3
     assert content["copies"]["statuses"]["exact"] == 5 and content["copies"]["n_notes"] == 6
     assert errors(content) == [(0, 1), (4, 0)]
 

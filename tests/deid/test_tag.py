@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import stat
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -13,23 +13,19 @@ from typing import Any
 
 import pytest
 
-from audit.deid.copies import CopyReading, Piece, read_copies, read_pieces
+from audit.deid.copies import read_copies
 from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
 from audit.deid.tag import tag_notes
-from audit.deid.tagger import Tagger, windows_of
+from audit.deid.tagger import Tagger
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.read import open_notes
-from audit.notes.spans import TYPES, TaggedDocument
+from audit.notes.spans import TYPES
 from audit.progress import Progress
-from tests.deid.make_scores import bytes_of
+from tests.deid.make_scores import Copying, Killed, bytes_of
 
 LINE = "氏名：高橋健一　2024年5月3日 受診。電話 03-1234-5678。特記なし。\n"
 LONG = "氏名：高橋健一　受診。特記なし。" * 1875
-
-
-class Killed(BaseException):
-    """What no code catches."""
 
 
 class Dying(RuleTagger):
@@ -45,42 +41,6 @@ class Dying(RuleTagger):
             raise Killed
         self.calls.append(len(texts))
         return super().tag(texts)
-
-
-class Copying:
-    """Copies notes window by window, without tags, and tells how far it is."""
-
-    name, digest, labels = "copying", "0" * 64, TYPES
-    n_notes_at_once = 8
-
-    def __init__(self, *, n_left: int = 10_000) -> None:
-        self.n_left = n_left
-        self.calls: list[list[int]] = []
-
-    def tag(self, texts: Sequence[str]) -> list[tuple[()]]:
-        return [() for _ in texts]
-
-    def read(
-        self,
-        notes: Sequence[TaggedDocument],
-        *,
-        should_stop: Callable[[], bool] = lambda: False,
-        on_share: Callable[[float], None] = lambda share: None,
-    ) -> list[CopyReading]:
-        self.n_left -= 1
-        if self.n_left < 0:
-            raise Killed
-        self.calls.append([len(note.text) for note in notes])
-        found = []
-        for number, note in enumerate(notes):
-            windows = windows_of(note.text, size=1000, overlap=50)
-            pieces = []
-            for i, one in enumerate(windows):
-                output = note.text[one.start : one.end]
-                pieces.append(Piece(one.start, one.end, output))
-                on_share((number + (i + 1) / len(windows)) / len(notes))
-            found.append(read_pieces(note, pieces))
-        return found
 
 
 def of_texts(path: Path, texts: Sequence[str]) -> Path:

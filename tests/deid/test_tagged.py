@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 import stat
 import zipfile
 from pathlib import Path
@@ -13,8 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from audit.deid import tagged as sets
 from audit.deid.release import MODES, Release
@@ -99,7 +96,6 @@ def test_every_place_of_a_text_is_marked_but_those_that_are_marked_already() -> 
     assert missing(whole, "Ann") == [(11, 14, LABEL), (26, 29, LABEL)]
     short = note(Span(0, 2, LABEL), Span(3, 4, LABEL))
     assert missing(short, "高橋健一") == [(0, 4, LABEL)]
-    many = note(text="あ" * (sets.MAX_SPANS + 1))
     assert sets.mark_between(note(), start=16, end=22, label=LABEL) == (Span(16, 22, LABEL),)
     one, two, other = Span(0, 2, LABEL), Span(5, 7, LABEL), Span(31, 33, "contact")
     assert sets.same_marks(note(one, two, other), one) == (one, two)
@@ -107,7 +103,6 @@ def test_every_place_of_a_text_is_marked_but_those_that_are_marked_already() -> 
     for document, text, why in (
         (touching, "高橋健一", "marked already"), (note(), "  ", "does not stand"),
         (note(), "佐藤", "does not stand"), (note(), "nnua", "does not stand"),
-        (many, "あ", "more than 1,000 times"),
     ):  # fmt: skip
         with pytest.raises(AuditError, match=why):
             missing(document, text)
@@ -116,18 +111,6 @@ def test_every_place_of_a_text_is_marked_but_those_that_are_marked_already() -> 
             sets.mark_between(note(), start=start, end=end, label=LABEL)
     with pytest.raises(AuditError, match="marked already"):
         sets.mark_between(note(Span(0, 4, "contact")), start=1, end=3, label=LABEL)
-
-
-@given(st.text("ab é高", max_size=30), st.text("abé高", min_size=1, max_size=3))
-def test_places_are_those_of_a_regular_expression(text: str, wanted: str) -> None:
-    before = "(?<![abé])" if wanted[0] != "高" else ""
-    behind = "(?![abé])" if wanted[-1] != "高" else ""
-    places = [m.start() for m in re.finditer(before + re.escape(wanted) + behind, text)]
-    if not places:
-        with pytest.raises(AuditError):
-            missing(note(text=text), wanted)
-        return
-    assert [start for start, *_ in missing(note(text=text), wanted)] == places
 
 
 def test_corrections_are_applied_in_their_order_and_lose_nothing_else() -> None:
@@ -141,10 +124,9 @@ def test_corrections_are_applied_in_their_order_and_lose_nothing_else() -> None:
     assert sets.corrected(whole, []) == whole
     with pytest.raises(AuditError, match="does not fit"):
         sets.corrected(whole, [fix(ADDED, Span(0, 99, LABEL), Span(2, 3, LABEL))])
-    many = [Span(i, i + 1, LABEL) for i in range(sets.MAX_SPANS + 1)]
-    for kind, spans, number in (("changed", (right,), 0), (ADDED, many, 0), (ADDED, (right,), -1)):
+    for kind, number in (("changed", 0), (ADDED, -1)):
         with pytest.raises(AuditError):
-            fix(kind, *spans, number=number)
+            fix(kind, right, number=number)
 
 
 def test_a_set_is_begun_found_and_removed(make: Any) -> None:

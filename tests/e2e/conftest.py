@@ -16,9 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from audit.home import DEMO_HOSPITAL, HOME_VARIABLE, results_dir
-from audit.report.report import demo_digests as known_digests
-from cache.store import Store
+from audit.home import DEMO_HOSPITAL, HOME_VARIABLE
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ARGUMENTS = (
@@ -55,15 +53,6 @@ def demo_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("demo") / "home"
     command(home, "demo", "--inputs", "600", "--documents", "20")
     return home
-
-
-@pytest.fixture(scope="session")
-def demo_digests(demo_home: Path) -> dict[str, str]:
-    """Digests of the demo's audits by name."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(HOME_VARIABLE, str(demo_home))
-        with Store(results_dir()) as store:
-            return known_digests(store)
 
 
 class Server:
@@ -187,12 +176,11 @@ def visit(browser: Any, request: pytest.FixtureRequest) -> Iterator[Callable[...
         url: str,
         *,
         scheme: str = "light",
-        width: int = 1400,
         locale: str = "en-US",
         may_lose_server: bool = False,
     ) -> Any:
         context = browser.new_context(
-            locale=locale, color_scheme=scheme, viewport={"width": width, "height": 1000}
+            locale=locale, color_scheme=scheme, viewport={"width": 1400, "height": 1000}
         )
         contexts.append(context)
         page = context.new_page()

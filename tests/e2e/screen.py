@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 from typing import Any
 
@@ -108,9 +107,3 @@ def job_state(page: Any, state: str, *, timeout: float = 120_000) -> Any:
     card = page.locator("[class*='st-key-job-']").first
     expect(card).to_contain_text(SAY.text(f"jobs_state_{state}"), timeout=timeout)
     return card
-
-
-def picture(page: Any, name: str) -> None:
-    """Keep a picture of the page where somebody asked for pictures."""
-    if folder := os.environ.get("KART_AUDIT_SCREENSHOTS"):
-        page.screenshot(path=Path(folder) / f"deidentify-{name}.png", full_page=True)

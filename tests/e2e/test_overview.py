@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,8 @@ from tests.pages.make_reports import keep, make_report
 
 pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
+
+from pages.ui.language import words_of
 
 HOSTILE = '![x](http://evil.example/p.png)<img src="http://evil.example/q.png">'
 TITLE = "May this model leave the building?"
@@ -77,14 +78,6 @@ def test_the_demo_is_shown_with_its_charts_and_tables(
         assert (brightness > 600) == (scheme == "light")
 
 
-def test_an_own_audit_opens_first_and_wears_no_ribbon(
-    demo_server: str, visit: Callable[..., Any]
-) -> None:
-    page = visit(demo_server)
-    expect(page.locator(".ka-verdict").first).to_contain_text(HOSTILE)
-    expect(page.locator(".ka-ribbon")).to_have_count(0)
-
-
 def test_switch_and_link_keep_audit_and_language(
     demo: dict[str, Any], demo_server: str, visit: Callable[..., Any]
 ) -> None:
@@ -102,24 +95,15 @@ def test_switch_and_link_keep_audit_and_language(
     expect(page.get_by_role("heading", name=TITLE_JA)).to_be_visible()
 
 
-def test_a_japanese_browser_gets_japanese(demo_server: str, visit: Callable[..., Any]) -> None:
-    page = visit(demo_server, locale="ja-JP")
+def test_an_own_audit_opens_first_and_names_of_models_neither_run_nor_fetch(
+    demo_server: str, visit: Callable[..., Any]
+) -> None:
+    page = visit(demo_server, locale="ja-JP")  # a Japanese browser gets Japanese
     expect(page.get_by_role("heading", name=TITLE_JA)).to_be_visible()
-
-
-def test_names_of_models_neither_run_nor_fetch(demo_server: str, visit: Callable[..., Any]) -> None:
-    hostile = make_report(2, hospital=HOSTILE, at="2026-01-01T00:00:00+00:00", notes=[HOSTILE])
-    page = visit(f"{demo_server}/?audit={hostile.digest[:12]}")
     expect(page.locator(".ka-verdict").first).to_contain_text(HOSTILE)
-    page.get_by_text("Notes on this run").click()
+    expect(page.locator(".ka-ribbon")).to_have_count(0)
+    page.get_by_text(words_of("ja").text("notes"), exact=True).click()
     expect(page.locator(".ka-list").last).to_contain_text(HOSTILE)
     page.get_by_role("combobox").click()
     expect(page.get_by_role("option")).to_have_count(3)
     assert page.locator("img[src*=evil]").count() == 0
-
-
-def test_every_answer_carries_the_policy(demo_server: str) -> None:
-    for path in ("/", "/_stcore/health", "/overview"):
-        with urllib.request.urlopen(f"{demo_server}{path}", timeout=10) as answer:
-            assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
-            assert answer.headers["X-Content-Type-Options"] == "nosniff"

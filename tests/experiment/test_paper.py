@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-import torch
 from sklearn.metrics import roc_auc_score
 
 from audit.attack import metrics
@@ -36,7 +35,6 @@ from audit.experiment.paper import (
     tables_of,
 )
 from audit.home import DEMO_HOSPITAL
-from audit.jobs.kinds import KINDS
 from audit.models.inspect import model_digest
 from audit.names.candidates import make_candidates
 from audit.progress import Progress
@@ -44,9 +42,12 @@ from audit.report.published import published_tables
 from audit.report.report import AuditReport
 from audit.stats import wilson
 from audit.tables import write_table
+from audit.training.loop import Learner
 from cache.store import Store
 from tests.attack.planted_table import given_attack
+from tests.one_thread import one_thread
 
+__all__ = ["one_thread"]
 FOLDER = Path(__file__).parents[1] / "golden"
 PUBLISHED = json.loads((FOLDER / "kart_tables.json").read_text(encoding="utf-8"))
 GENERAL_MODEL = DEMO_HOSPITAL / "en" / "models" / "general"
@@ -84,53 +85,34 @@ ORDER = ExperimentTask(
 )  # fmt: skip
 
 
-def test_an_order_survives_json_and_its_parts_follow_it() -> None:
-    assert ExperimentTask.ordered(json.loads(json.dumps(ORDER.plain()))) == ORDER
-    training = ORDER.training
+def test_the_parts_of_an_order_follow_it() -> None:
+    training, corpus = ORDER.training, ORDER.corpus()
     assert (training.n_epochs, training.schedule, training.held_out_share) == (20, "constant", 0)
     assert (training.seed, training.batch) == (3, 32)
-    corpus = ORDER.corpus()
     assert (corpus.tokenizer, corpus.seed) == (ORDER.general, 3)
     assert (corpus.notes, corpus.columns) == (ORDER.notes, ORDER.columns)
     assert ORDER.with_(single_tokens=False).corpus().tokenizer is None
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        *(({"epochs": epochs}, "epochs") for epochs in (
-            (), (2, 1), (1, 1), (0, 1), (float("nan"),), (1, float("inf")), (True,), ("1",))),
-        ({"seed": -1}, "seed"),
-    ],
-)  # fmt: skip
-def test_odd_orders_are_refused(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(AuditError, match=words):
-        ORDER.with_(**changes)
-    with pytest.raises(AuditError):
-        ExperimentTask.ordered(ORDER.plain() | {"epochs": None})
+@pytest.mark.parametrize("epochs", [(), (2, 1), (1, 1), (0, 1), (1, float("inf"))])
+def test_odd_epochs_are_refused(epochs: tuple[float, ...]) -> None:
+    with pytest.raises(AuditError, match="epochs"):
+        ORDER.with_(epochs=epochs)
 
 
 def test_what_makes_another_question_and_what_another_training(tmp_path: Path) -> None:
     one = ORDER.answer_digest(), ORDER.trained_digest()
     same = ORDER.with_(device="cpu", out=Path("/p"))
     assert (same.answer_digest(), same.trained_digest()) == one
-    changes: tuple[dict[str, Any], ...] = (
-        {"seed": 4}, {"epochs": (1, 20)}, {"sample": 5}, {"single_tokens": False},
-    )  # fmt: skip
-    others = [ORDER.with_(**change) for change in changes]
-    assert len({one[0], *(other.answer_digest() for other in others)}) == 5
-    assert len({one[1], *(other.trained_digest() for other in others)}) == 5
+    other = ORDER.with_(single_tokens=False)
+    assert other.answer_digest() != one[0] and other.trained_digest() != one[1]
     more = ORDER.with_(posterior=ORDER.posterior.with_(n_inputs=10))
     assert more.answer_digest() != one[0] and more.trained_digest() == one[1]
     task = write_notes(tmp_path)
     question = task.question()
-    assert question.kind in KINDS
     assert (question.device, question.label) == ("cpu", "general")
     assert ExperimentTask.ordered(json.loads(json.dumps(question.order))) == task
-    assert task.question().digest == question.digest
     assert task.with_(out=tmp_path / "other").question().digest != question.digest
-    with pytest.raises(AuditError):
-        task.with_(general=tmp_path).question()
 
 
 MENTIONS = (25, 7, 3, 2, 2, 1, 1, 1, 1, 1)
@@ -199,16 +181,13 @@ def tables() -> Tables:
     return tables_of(REPORTS, examination=EXAMINATION, exposures={1.0: 16, 20.0: 320})
 
 
-def test_the_tables_are_written_as_they_always_were(tables: Tables) -> None:
-    assert tables_markdown(tables) == (FOLDER / "experiment_tables.md").read_text()
-
-
 def rounded(text: str) -> Any:
     """Return a text of JSON as values, numbers to nine digits."""
     return json.loads(text, parse_float=lambda digits: float(f"{float(digits):.9g}"))
 
 
-def test_the_tables_as_json_are_whole_and_strict(tables: Tables) -> None:
+def test_the_tables_are_written_as_they_always_were(tables: Tables) -> None:
+    assert tables_markdown(tables) == (FOLDER / "experiment_tables.md").read_text()
     written = json.dumps(tables_json(tables), allow_nan=False)
     assert rounded(written) == rounded((FOLDER / "experiment_tables.json").read_text())
 
@@ -237,14 +216,6 @@ def test_numbers_agree_with_a_second_source(tables: Tables) -> None:
         for who, rows in (("members", KINDS_OF_NAMES == ""), ("controls", KINDS_OF_NAMES != "")):
             found = row[who]["n_hits"], row[who]["n_total"]
             assert found == (is_out[rows].sum(), rows.sum())
-    for row in value["always_member"]:
-        assert (row["confusion"]["fn"], row["confusion"]["tn"]) == (0, 0)
-
-
-def test_both_scenarios_are_needed() -> None:
-    with pytest.raises(ValueError, match="each scenario"):
-        tables_of({key: one for key, one in REPORTS.items() if key[1] == 2},
-                  examination=EXAMINATION)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["table1", "table2"])
@@ -269,12 +240,9 @@ def test_published_figures_are_the_papers_and_follow_from_its_counts(name: str) 
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metrics, "N_REPLICATES", 200)
         yield
-    torch.set_num_threads(before)
 
 
 @dataclass(frozen=True)
@@ -322,11 +290,7 @@ def test_the_whole_experiment_finds_what_was_trained(done: Done) -> None:
     names = {person["last"] for person in people if person.get("last")}
     assert len(names) >= N_PATIENTS // 2 and not any(f" {name} " in text for name in names)
     assert stat.S_IMODE((out / "tables.json").stat().st_mode) == 0o600
-    assert stat.S_IMODE(out.stat().st_mode) == 0o700
     assert done.told[-1].share == 1.0
-    for phase in {report.phase for report in done.told}:
-        shares = [report.share for report in done.told if report.phase == phase]
-        assert shares == sorted(shares)
     phases = list(dict.fromkeys(report.phase.partition(":")[0] for report in done.told))
     audits = [audit_stage(e, scenario=scenario) for scenario in (2, 1) for e in (1, 20)]
     assert phases == [CORPUS, HOSPITAL, *audits]
@@ -336,46 +300,35 @@ def test_the_whole_experiment_finds_what_was_trained(done: Done) -> None:
     ]  # fmt: skip
 
 
-def test_asked_again_nothing_is_made_twice_and_another_order_is_refused(
+def test_stopped_it_goes_on_and_asked_again_nothing_is_made_twice(
     done: Done, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = done.folder / "out"
-    before = (out / "tables.json").read_bytes()
-    with monkeypatch.context() as patch, Store(done.folder / "store") as store:
-        patch.setattr(paper, "make_corpus", None)
-        again = run_experiment(done.order, store=store)
-    assert tables_json(again) == tables_json(done.result)
-    assert (out / "tables.json").read_bytes() == before
-    full = tmp_path / "full"
-    full.mkdir()
-    (full / "letter.txt").write_text("mine")
+    order, seen = done.order.with_(out=tmp_path / "out"), [""]
     with Store(tmp_path / "store") as store:
-        for order, folder, words in (
-            (done.order.with_(notes=tmp_path / "none.csv"), full, "notes: Cannot be read"),
-            (done.order.with_(seed=5), out, "other notes or settings"),
-            (done.order, full, "something already"),
+        with pytest.raises(AuditCancelled):
+            run_experiment(
+                order, store=store, progress=lambda report: seen.append(report.phase),
+                should_stop=lambda: seen[-1].startswith("hospital model: training"),
+            )  # fmt: skip
+        assert not (tmp_path / "out" / "tables.json").exists()
+        monkeypatch.setattr(paper, "make_corpus", None)
+        assert tables_json(run_experiment(order, store=store)) == tables_json(done.result)
+        monkeypatch.setattr(Learner, "step", None)
+        assert tables_json(run_experiment(order, store=store)) == tables_json(done.result)
+
+
+def test_another_order_is_refused_in_its_folder(done: Done, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("mine")
+    with Store(tmp_path / "store") as store:
+        for changes, words in (
+            ({"notes": tmp_path / "none.csv"}, "notes: Cannot be read"),
+            ({"seed": 5}, "other notes or settings"),
+            ({"out": tmp_path / "full"}, "something already"),
         ):
             with pytest.raises(AuditError, match=words):
-                run_experiment(order.with_(out=folder), store=store)
-    assert [path.name for path in full.iterdir()] == ["letter.txt"]
-
-
-def test_stopped_anywhere_it_goes_on_to_the_same_tables(done: Done, tmp_path: Path) -> None:
-    seen: list[str] = []
-
-    def go_on(*, until: str) -> Tables:
-        with Store(tmp_path / "store") as store:
-            return run_experiment(
-                done.order.with_(out=tmp_path / "out"), store=store,
-                progress=lambda report: seen.append(report.phase),
-                should_stop=lambda: bool(until) and seen[-1].startswith(until),
-            )  # fmt: skip
-
-    for phase in ("corpus", "hospital model: training", "audit after 1 epochs, scenario 2"):
-        with pytest.raises(AuditCancelled):
-            go_on(until=phase)
-        assert not (tmp_path / "out" / "tables.json").exists()
-    assert tables_json(go_on(until="")) == tables_json(done.result)
+                run_experiment(done.order.with_(**changes), store=store)
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["letter.txt"]
 
 
 SMALL = (
@@ -384,30 +337,26 @@ SMALL = (
 )  # fmt: skip
 
 
-def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    code = main([str(argument) for argument in arguments])
-    out, err = capsys.readouterr()
-    return code, out, err
-
-
 @pytest.fixture
-def given(small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[object, ...]:
+def given(small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setenv("KART_AUDIT_HOME", str(tmp_path / "home"))
     write_notes(tmp_path)
-    return ("experiment", "--notes", tmp_path / "notes.csv", "--general", GENERAL_MODEL,
-            "--out", tmp_path / "out")  # fmt: skip
+    asked = ("experiment", "--notes", tmp_path / "notes.csv", "--general", GENERAL_MODEL,
+             "--out", tmp_path / "out", *SMALL)  # fmt: skip
+    return [str(one) for one in asked]
 
 
 def test_one_command_goes_from_notes_to_tables(
-    given: tuple[object, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    given: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = call(capsys, *given, *SMALL)
-    assert code == 0, err
+    assert main(given) == 0
+    out, err = capsys.readouterr()
     tables = json.loads(out)
     assert [row["epochs"] for row in tables["table1"]] == [0.5] * 4
     assert tables["table4"] == [[2, 8], [1, 8]]
     assert "**Table 1." in err
-    (job,) = json.loads(call(capsys, "jobs", "--json")[1])["jobs"]
+    assert main(["jobs", "--json"]) == 0
+    (job,) = json.loads(capsys.readouterr().out)["jobs"]
     assert (job["kind"], job["state"]) == ("experiment", "done")
     with Store(tmp_path / "home" / "results") as store:
         reports = [store.get_record(f"audit/{digest}") for digest in job["result"]]
@@ -417,17 +366,12 @@ def test_one_command_goes_from_notes_to_tables(
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [
-        (("--epochs", "2,1"), "epochs"), (("--general", "/nowhere"), "--general"),
-        (("--batch", "0"), "batch"), (("--documents", "0"), "documents"),
-        (("--notes", "/nowhere.csv"), "notes"),
-        (("--epochs", "one"), "--epochs"), (("--column", "text"), "--column"),
-    ],
+    [(("--epochs", "2,1"), "epochs"), (("--general", "/nowhere"), "--general"),
+     (("--notes", "/nowhere.csv"), "notes")],
 )  # fmt: skip
 def test_what_cannot_be_is_said_plainly(
-    given: tuple[object, ...], wrong: tuple[str, ...], said: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    code, out, err = call(capsys, *given, *SMALL, *wrong)
-    assert (code, out) == (2, "")
-    assert said in err and "Traceback" not in err
+    given: list[str], wrong: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*given, *wrong]) == 2
+    out, err = capsys.readouterr()
+    assert not out and said in err and "Traceback" not in err

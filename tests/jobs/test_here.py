@@ -117,17 +117,6 @@ def test_a_command_joins_the_job_that_answers_its_question(home, tmp_path):
     assert len(service.jobs()) == 1
 
 
-def test_two_commands_with_one_question_do_it_once(home, tmp_path):
-    (tmp_path / "hold").touch()
-    commands = [Command(counting(tmp_path / "a", n=4)) for _ in range(2)]
-    until(lambda: any(command.said for command in commands))
-    (tmp_path / "hold").unlink()
-    for command in commands:
-        command.wait()
-    assert commands[0].result == commands[1].result == (f"{4:064d}",)
-    assert len(service.jobs()) == 1
-
-
 @pytest.mark.parametrize("is_waiting", [True, False])
 def test_a_commands_job_can_be_cancelled_by_anybody(home, tmp_path, is_waiting):
     with busy_device(is_waiting):
@@ -149,16 +138,15 @@ def test_who_follows_a_failed_job_is_told_why(home, tmp_path):
     assert service.job(job.job_id).state == "failed"
 
 
-def test_a_commands_own_failure_is_in_the_table_and_raised(home):
+def test_a_commands_own_failure_is_in_the_table_and_raised_and_a_mistake_leaves_no_running_job(
+    home,
+):
     with pytest.raises(AuditError, match="Memory ran out"):
         here.answer_here(question("refuse"), progress=print, say=print)
     assert (only_job().state, only_job().failure.do) == ("failed", "Try less.")
-
-
-def test_a_mistake_in_a_command_leaves_no_running_job(home):
     with pytest.raises(ValueError, match=fake_child.SECRET):
         here.answer_here(question("mistake"), progress=print, say=print)
-    assert only_job().state == "interrupted"
+    assert service.jobs()[0].state == "interrupted"
 
 
 KILLED_COMMAND = """

@@ -101,31 +101,6 @@ def test_what_makes_another_question(tmp_path):
     assert [note.document.doc_id for note in notes_of(TAGGED_SETS.get(tagged_id))] == ["2"]
 
 
-@pytest.mark.parametrize(
-    ("data", "name", "why"),
-    [
-        (b"", "a.txt", "empty"),
-        (b"  \n", "a.txt", "empty"),
-        ("é".encode("utf-16"), "a.txt", "UTF-16"),
-        (b"x" * 1_000_001, "a.txt", "1 MB"),
-        (b"name,age\nA,1\n", "a.csv", "no column of texts"),
-        (b"\x89PNG\0\0", "a.jsonl", "not text"),
-    ],
-)
-def test_what_cannot_be_read_is_refused_at_once_and_leaves_nothing(data, name, why):
-    with pytest.raises(AuditError, match=why):
-        asked(uploaded([(name, data)]))
-    assert list(TAGGED_SETS.home().iterdir()) == []
-
-
-@pytest.mark.parametrize("encoded", [b"\xef\xbb\xbf" + NAMED.encode(), NAMED.encode("cp932")])
-def test_texts_of_windows_are_read(encoded):
-    order = asked(uploaded([("A.TXT", encoded)])).order
-    TaggingTask.ordered(order).run(contact([]))
-    (note,) = notes_of(TAGGED_SETS.get(order["tagged_id"]))
-    assert note.document.text == NAMED and len(note.document.spans) == 2
-
-
 def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch):
     whole = asked(uploaded([("n.jsonl", many(300))]), how=Release(mode="mask")).order
     TaggingTask.ordered(whole).run(contact([]))

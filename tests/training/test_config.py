@@ -31,8 +31,6 @@ def test_the_defaults_are_the_papers_and_what_decides_the_weights() -> None:
     settings = TrainSettings()
     assert settings.decisive() == decisive
     assert settings.plain() == decisive | {"evaluate_every": 1000, "checkpoint_every": 1000}
-    changed = TrainSettings(n_epochs=2.5, head_learning_rate=1e-3, schedule="constant")
-    assert TrainSettings.read(changed.written(), where="x") == changed != settings
 
 
 @pytest.mark.parametrize(

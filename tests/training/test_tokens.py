@@ -202,18 +202,13 @@ def test_an_epoch_has_every_token_once_and_borders_are_separators(
     assert (seen[:, 0] == CLS).all() and (seen[:, -1] == SEP).all()
 
 
-def test_any_step_is_known_without_the_ones_before() -> None:
+def test_any_step_is_known_without_the_ones_before_and_is_the_same_on_every_machine() -> None:
     tokens = numbered([40] * 20)
-    rows = rows_of(tokens, n_inner=14, batch=8)
-    in_order = [rows.of_step(step) for step in range(1, 30)]
-    for step in (29, 3, 17):
-        fresh = rows_of(tokens, n_inner=14, batch=8)
-        assert (fresh.of_step(step) == in_order[step - 1]).all()
-    # The same numbers on every machine, epoch by epoch.
-    assert in_order[0][:4, 1].tolist() == [443, 710, 484, 724]
-    assert in_order[8][:4, 1].tolist() == [422, 695, 73, 59]
-    other = rows_of(tokens, n_inner=14, batch=8, seed=1).of_step(1)
-    assert other[:4, 1].tolist() == [423, 464, 136, 150]
+    for seed, step, begins in (
+        (0, 1, [443, 710, 484, 724]), (0, 9, [422, 695, 73, 59]), (1, 1, [423, 464, 136, 150]),
+    ):  # fmt: skip
+        rows = rows_of(tokens, n_inner=14, batch=8, seed=seed)
+        assert rows.of_step(step)[:4, 1].tolist() == begins
 
 
 def listed_at(positions: list[int], *, n_notes: int) -> ListedNotes:

@@ -272,6 +272,8 @@ def test_who_is_on_the_candidate_list_is_trained_on(tmp_path: Path) -> None:
     write_listed(tmp_path, *range(20))
     with pytest.raises(AuditError, match="another training"):
         train(some)
+    (tmp_path / "folder").mkdir()
+    assert replace(some, notes=tmp_path / "folder").listed is None
     # Where nothing is to be held out, the list is not asked for.
     write_listed(tmp_path, 1, n_notes=41)
     assert train(make_order(tmp_path, out="none", n_steps=4, held_out_share=0.0)).is_whole

@@ -134,12 +134,11 @@ def test_the_folder_is_an_ordinary_model_for_its_owner_alone(tmp_path: Path) -> 
         "validation": points[-1].held_out,
     }  # fmt: skip
     assert told.measured["validation"] < told.measured["first_validation"]
-    kept = {name: told.training[name] for name in ("base", "versions")}
-    assert told.training == kept | {
-        "settings": asked.settings.plain(), "n_steps": 6, "n_notes": 4, "n_windows": 4,
-        "n_left_out": 0, "device": "cpu", "precision": "float32",
-    }  # fmt: skip
-    assert kept["base"] == load_causal(model, device="cpu").digest
+    assert told.training["settings"] == asked.settings.plain()
+    assert told.training["base"] == load_causal(model, device="cpu").digest
+    assert [told.training[f"n_{name}"] for name in ("steps", "notes", "windows", "left_out")] == [
+        6, 4, 4, 0,
+    ]  # fmt: skip
     assert (told.n_note_tokens, told.max_tokens, told.language) == (16, 512, "ja")
     again: list[LossPoint] = []
     assert tuned(asked, on_point=again.append) == told and again == []
@@ -267,11 +266,9 @@ def test_a_long_note_is_read_in_windows_and_it_tells_how_far_it_is(
     notes = [TaggedDocument("long", text), TaggedDocument("a", ""), TaggedDocument("b", " \n")]
     reading, *others = tagger.read(notes, on_share=shares.append)
     assert [(one.status, one.tags) for one in others] == [("exact", ())] * 2
-    assert len(reading.pieces) > 1
-    assert {i for one in reading.pieces for i in range(one.start, one.end)} == {*range(len(text))}
-    for before, after in zip(reading.tags, reading.tags[1:], strict=False):
-        assert before.end <= after.start
-    assert len(shares) > 2 * len(reading.pieces) and shares == sorted(shares)
+    n_tokens = len(text_ids(tagger.loaded.tokenizer, text))
+    assert reading.edits["n_source_chars"] > len(text) and n_tokens > tagger.n_note, "windows"
+    assert shares == sorted(shares) and len(shares) > 10
     assert 0 < shares[0] < 0.1 and shares[-1] == 1.0
     with pytest.raises(AuditCancelled):
         tagger.read(documents(), should_stop=lambda: True)

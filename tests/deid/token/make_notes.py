@@ -53,14 +53,10 @@ def task(out: Path, **changes: Any) -> TaggerTask:
     return TaggerTask(out=out, **values | changes)
 
 
-def train(
-    out: Path, *, is_halved: bool = False, should_stop: Any = lambda: False, **changes: Any
-) -> TaggerFacts:
+def train(out: Path, *, should_stop: Any = lambda: False, **changes: Any) -> TaggerFacts:
     """Train the small tagger of a task."""
     asked: Any = task(out, **changes)
-    return train_tagger(
-        asked, asked.settings, shape=SMALL, is_halved=is_halved, should_stop=should_stop
-    )
+    return train_tagger(asked, asked.settings, shape=SMALL, should_stop=should_stop)
 
 
 def reader_of(inner: Tokenizer, *, pad: str, unk: str | None) -> TokenizerReader:
