@@ -72,7 +72,7 @@ from audit.names.spelling import piece_counter
 from audit.notes.formats import GOLD, PREDICTED, Format, flattened, write_files
 from audit.notes.passages import Passages, read_passages
 from audit.notes.read import FIELDS, open_notes
-from audit.notes.spans import IDENTIFIER, n_overlapping, read_label_map
+from audit.notes.spans import IDENTIFIER, read_label_map
 from audit.pretrain import PretrainTask
 from audit.progress import progress_line, say
 from audit.report.compare import MAX_REFERENCES, compare_references
@@ -855,15 +855,11 @@ def deid_convert(
 ) -> Result:
     """Write annotated notes in another form; of spans that overlap the longest stay whole."""
     found = annotated_notes(notes).all()
-    is_flat = to in ("conll", "inline")
-    crossed = [is_flat and n_overlapping(note.spans) > 0 for note in found]
-    files = write_files(
-        [flattened(note) if each else note for note, each in zip(found, crossed, strict=True)],
-        form=to,
-    )
+    written = list(map(flattened, found)) if to in ("conll", "inline") else found
     with whole_folder(out, where="--out") as folder:
-        n_files = len(write_private(dict(files), folder))
-    return {"n_notes": len(found), "n_files": n_files, "n_flattened": sum(crossed)}
+        n_files = len(write_private(dict(write_files(written, form=to)), folder))
+    n_flattened = sum(one is not other for one, other in zip(written, found, strict=True))
+    return {"n_notes": len(found), "n_files": n_files, "n_flattened": n_flattened}
 
 
 _FROM_SCRATCH = {"learning_rate": 2e-3, "n_tokens": 192}

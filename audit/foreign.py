@@ -182,10 +182,6 @@ SAVE_AS_UTF8 = 'Save the file as "CSV UTF-8" and try again.'
 ARCHIVES = {
     b"\x1f\x8b": "a gzip archive",
     b"PK\x03\x04": "a zip archive or an Excel workbook",
-    b"BZh": "a bzip2 archive",
-    b"\xfd7zXZ\x00": "an xz archive",
-    b"\x28\xb5\x2f\xfd": "a zstd archive",
-    b"7z\xbc\xaf\x27\x1c": "a 7z archive",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook",
     b"PAR1": "a Parquet file",
     b"%PDF": "a PDF file",

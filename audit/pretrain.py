@@ -124,9 +124,8 @@ class PretrainTask(Task):
 
         if self.corpus_id and self.source == "other_names":
             contact.say("Writing the same notes with other names.")
-            write_other_names(
-                self.corpus_id, seed=_OTHER_NAMES_SEED, should_stop=contact.should_stop
-            )
+            corpus = CORPORA.get(self.corpus_id)
+            write_other_names(corpus, seed=_OTHER_NAMES_SEED, should_stop=contact.should_stop)
         found = train(
             self.order(), progress=contact.listen, should_stop=contact.should_stop, on_point=tell
         )

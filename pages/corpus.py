@@ -13,6 +13,7 @@ from pages.ui.corpus_job import JOBS
 from pages.ui.corpus_onward import draw_forget, draw_onward
 from pages.ui.corpus_report import draw_report
 from pages.ui.language import Words, words
+from pages.ui.setup_choice import refused
 
 VIEWS = ("kept", "build")
 
@@ -46,7 +47,7 @@ def draw_kept(say: Words, kept: tuple[KeptCorpus, ...]) -> None:
     try:
         draw_report(say, corpus)
         draw_onward(say, corpus)
-    except AuditError as error:
+    except AuditError as error:  # one with a damaged file can be removed
         refused(say, error)
     draw_forget(say, corpus)
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from audit.corpus.examine import People
-from audit.corpus.kept import CORPORA, KeptCorpus
+from audit.corpus.kept import KeptCorpus
 from audit.corpus.truth import CANARY, PEOPLE, PRIVATE, Place, corpus_notes, json_line
 from audit.errors import AuditError
 from audit.names.candidates import Name
@@ -30,22 +30,13 @@ _MAX_TRIES = 200
 
 
 def write_other_names(
-    corpus: KeptCorpus | str,
+    corpus: KeptCorpus,
     *,
     seed: int,
     progress: ProgressListener = lambda report: None,
     should_stop: StopQuestion = lambda: False,
 ) -> Path:
-    """Write the notes of a corpus with other names, and return the file.
-
-    Parameters
-    ----------
-    corpus
-        A corpus, or the id of a kept one.
-    seed
-        Of the other names.
-    """
-    corpus = CORPORA.get(corpus) if isinstance(corpus, str) else corpus
+    """Write the notes of a corpus with other names, drawn by `seed`, and return the file."""
     n_bytes = float((corpus.path / PRIVATE).stat().st_size)
     totals = {LOOK: n_bytes, WRITE: n_bytes}
     meter = Meter(totals, listener=progress, should_stop=should_stop)

@@ -93,7 +93,9 @@ def recover() -> None:
     """
     known = {job.device for job in table.every_job(is_active=True)}
     for device in known.intersection(QUEUES):
-        recover_device(device)
+        if (lock := device_lock(device)) is not None:  # nobody computes on it
+            with lock:
+                settle(device)
         left = table.every_job(is_active=True)
         if any((job.device, job.runner) == (device, WORKER) for job in left):
             ensure_worker(device)
@@ -119,25 +121,15 @@ def looking_after() -> Iterator[None]:
         thread.join()
 
 
-def recover_device(device: str) -> bool:
-    """Settle the dead jobs of a device; False where somebody computes on it, so nothing is dead."""
-    lock = device_lock(device)
-    if lock is None:
-        return False
-    with lock:
-        settle(device)
-    return True
-
-
 def settle(device: str) -> None:
     """Settle a device's dead jobs; the caller holds the device's lock.
 
     Whoever runs a job holds that lock, so under it every job that is said to run is dead.
     """
-    for job in table.running(device):
-        _settle(job)
     for job in table.every_job(is_active=True):
-        if job.device == device and job.state == "queued" and job.runner == COMMAND:
+        if job.device == device and job.state == "running":
+            _settle(job)
+        elif job.device == device and job.runner == COMMAND:
             leave_to_command(job)
 
 

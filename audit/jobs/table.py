@@ -19,7 +19,6 @@ from audit.task import Contact, Question
 from cache.store import private_database
 
 ACTIVE = ("queued", "running")
-ENDED = ("done", "failed", "cancelled", "interrupted")
 RESUMABLE = ("failed", "cancelled", "interrupted")
 WORKER, COMMAND = "worker", "cli"
 """Who runs a job: the device's worker, or the command that asked."""
@@ -64,7 +63,7 @@ class Job:
     question
         Digest of the question; two active jobs never have the same.
     state
-        One of `ACTIVE` or `ENDED`.
+        One of `ACTIVE`, "done", or one of `RESUMABLE`.
     phase
         What is being done, as the engine calls it.
     share
@@ -245,11 +244,6 @@ def latest_done(question: str) -> Job | None:
 def oldest_queued(device: str) -> Job | None:
     """Return the job whose turn it is on a device."""
     return _first("device = ? and state = 'queued'", device, order="turn")
-
-
-def running(device: str) -> tuple[Job, ...]:
-    """Return the jobs of a device that are said to run; more than one only after a death."""
-    return _select("device = ? and state = 'running' order by turn", device)
 
 
 def has_work(device: str) -> bool:

@@ -15,7 +15,7 @@ from faker.providers.person.en_US import Provider
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.corpus.build import with_surrogates
+from audit.corpus.build import PatientTable, facts_of_note, with_surrogates
 from audit.corpus.canaries import Planting, absent_names, plan_canaries
 from audit.corpus.preview import preview, survey_head
 from audit.corpus.register import MentionFinder, read_register
@@ -255,3 +255,39 @@ def test_the_first_notes_are_counted_and_one_is_shown_as_it_will_be(tmp_path: Pa
     known = preview(head.notes[0], finder=finder)
     assert known.public.startswith("[FIRST] [LAST] is a 72 year old woman")
     assert [place.value for place in known.inserted] == ["Anna", "Sandoval"]
+
+
+def told(text: str, *, patient: str = "p", day: str = "2177-12-05") -> Note:
+    return Note("1", patient, "", "", day, text, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "sex"),
+    [
+        ("Sex:  M\nshe she she", "M"),
+        ("a 42 year old pleasant woman. he said", "F"),
+        ("42 yo M with pain", "M"),
+        ("Mrs. [**Known lastname 1**]", "F"),
+        ("and she was with her husband", "F"),
+        ("nothing", ""),
+    ],
+)
+def test_the_notes_tell_the_sex(text: str, sex: str) -> None:
+    assert facts_of_note(told(text)).sex == sex
+
+
+def test_facts_are_of_all_notes_in_any_order() -> None:
+    notes = [
+        told("Sex: F", day="2177-12-05"),
+        told("he is the son", day="2170-01-01 10:00:00"),
+        told("x", patient="q", day=""),
+        told("[**2160-2-30**] [**2161-3-4**] [**2165**]", patient="q", day=""),
+        told("no patient", patient=""),
+    ]
+    for order in (notes, notes[::-1]):
+        table = PatientTable()
+        for item in order:
+            table.add(item)
+        assert table.facts("p") == Facts("F", date(2170, 1, 1), date(2177, 12, 5))
+        assert table.facts("q") == Facts("", date(2161, 3, 4), date(2165, 7, 1))
+        assert sorted(table) == ["p", "q"]

@@ -53,14 +53,3 @@ def test_a_page_is_drawn_whole(
     page.set_viewport_size({"width": 820, "height": 1000})
     is_whole(page)
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-
-
-def test_every_page_of_an_empty_installation_says_what_to_do(
-    tmp_path: Path, serve: Callable[[Path], str], visit: Callable[..., Any]
-) -> None:
-    url = serve(tmp_path / "empty")
-    page = visit(url)
-    for name in PAGES[1:]:
-        page.goto(f"{url}/{name}")
-        is_whole(page)
-        assert page.get_by_test_id("stMain").inner_text().count("\n") >= 1, name

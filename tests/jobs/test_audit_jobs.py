@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from audit.attack.question import AuditRequest, PosteriorSettings
+from audit.attack.question import PosteriorSettings
 from audit.home import HOME_VARIABLE, results_dir
 from audit.jobs import service
 from audit.jobs.locks import device_lock
 from audit.jobs.worker import IDLE_VARIABLE
-from audit.names.candidates import make_candidates
-from audit.notes.passages import read_passages
 from audit.report.report import AuditReport
 from audit.run import run_audit
 from cache.store import Store
 from tests.jobs.fake_jobs import until, until_state
-from tests.models.make_models import WORDS, make_bert
-from tests.small_audit import same_answer
+from tests.small_audit import models, request_of, same_answer
 
-PASSAGES = b"text\nmr [NAME] was seen by dr john\n[NAME] is a patient of dr mary\n"
+__all__ = ["models"]
 
 
 @pytest.fixture
@@ -28,17 +25,8 @@ def home(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def request_2(tmp_path):
-    return AuditRequest(
-        scenario_number=2,
-        general=make_bert(tmp_path / "general", seed=1, words=WORDS),
-        hospital=make_bert(tmp_path / "hospital", seed=2, words=WORDS),
-        candidates=make_candidates([("mary", "smith"), ("john", "brown")], is_member=True)
-        + make_candidates([("mary", "brown")], is_member=False, control_kind="hard"),
-        passages=read_passages(PASSAGES),
-        posterior=PosteriorSettings(n_inputs=40, n_chain_inputs=0),
-        device="cpu",
-    )
+def request_2(models):
+    return request_of(models, 2, posterior=PosteriorSettings(n_inputs=40, n_chain_inputs=0))
 
 
 def kept(digest: str) -> AuditReport:

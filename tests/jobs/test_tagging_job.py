@@ -101,21 +101,6 @@ def test_what_makes_another_question(tmp_path):
     assert [note.document.doc_id for note in notes_of(TAGGED_SETS.get(tagged_id))] == ["2"]
 
 
-def test_what_cannot_be_read_is_refused_at_once_and_leaves_nothing():
-    for data, name, why in (
-        (b"  \n", "a.txt", "empty"),
-        ("é".encode("utf-16"), "a.txt", "UTF-16"),
-        (b"name,age\nA,1\n", "a.csv", "no column of texts"),
-    ):
-        with pytest.raises(AuditError, match=why):
-            asked(uploaded([(name, data)]))
-    assert list(TAGGED_SETS.home().iterdir()) == []
-    order = asked(uploaded([("A.TXT", NAMED.encode("cp932"))])).order
-    TaggingTask.ordered(order).run(contact([]))
-    (note,) = notes_of(TAGGED_SETS.get(order["tagged_id"]))
-    assert note.document.text == NAMED and len(note.document.spans) == 2
-
-
 def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch):
     whole = asked(uploaded([("n.jsonl", many(300))]), how=Release(mode="mask")).order
     TaggingTask.ordered(whole).run(contact([]))

@@ -95,18 +95,6 @@ def test_what_was_cancelled_goes_on_where_it_stopped(home, tmp_path):
     assert service.resume(done.job_id).state == "done"
 
 
-def test_a_killed_child_is_started_again_and_goes_on(home, tmp_path):
-    path = tmp_path / "a"
-    path.write_text("0 0\n")
-    job = held(path, n=3)
-    kill(processes("child")[0])
-    until(lambda: len(processes("child")) == 2)
-    (tmp_path / "hold").unlink()
-    done = until_state(job, "done", "failed")
-    assert (done.state, done.n_attempts) == ("done", 2)
-    assert len(path.read_text().splitlines()) == 3
-
-
 def test_a_killed_worker_leaves_its_job_running_and_the_next_one_waits(home, tmp_path):
     first = held(tmp_path / "a", digest="a")
     kill(processes("worker")[0])
