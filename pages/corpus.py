@@ -8,9 +8,10 @@ from audit.corpus.kept import CORPORA, KeptCorpus
 from pages.ui import blocks, cached, corpus_choice
 from pages.ui.corpus_build import draw_build
 from pages.ui.corpus_job import JOBS
-from pages.ui.corpus_onward import draw_onward
+from pages.ui.corpus_onward import draw_forget, draw_onward
 from pages.ui.corpus_report import draw_report
 from pages.ui.language import Words, words
+from pages.ui.setup_choice import refused
 
 VIEWS = ("kept", "build")
 
@@ -41,8 +42,12 @@ def draw_kept(say: Words, kept: tuple[KeptCorpus, ...]) -> None:
     corpus = corpus_choice.corpus(say, kept)
     if corpus is None:
         return
-    draw_report(say, corpus)
-    draw_onward(say, corpus)
+    try:
+        draw_report(say, corpus)
+        draw_onward(say, corpus)
+    except cached.AuditError as error:  # one with a damaged file can be removed
+        refused(say, error)
+    draw_forget(say, corpus)
 
 
 page()

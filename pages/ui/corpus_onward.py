@@ -36,7 +36,6 @@ def draw_onward(say: Words, corpus: KeptCorpus) -> None:
     with right, st.container(border=True, key="corpus_card_audit"):
         st.html(blocks.heading(say.text("corpus_audit"), below=say.text("corpus_audit_below")))
         draw_lists(say, corpus)
-    draw_forget(say, corpus)
 
 
 def draw_lists(say: Words, corpus: KeptCorpus) -> None:
