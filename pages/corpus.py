@@ -13,7 +13,6 @@ from pages.ui.corpus_job import JOBS
 from pages.ui.corpus_onward import draw_forget, draw_onward
 from pages.ui.corpus_report import draw_report
 from pages.ui.language import Words, words
-from pages.ui.setup_choice import refused
 
 VIEWS = ("kept", "build")
 
