@@ -185,7 +185,7 @@ def whole_folder(
     try:
         out.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not replaces:
-            refuse_full(out, where=where)
+            _refuse_full(out, where=where)
         lock = taken(building, is_folder=True)
         if lock is None:
             raise AuditError("This folder is being written already.", where=where)
@@ -201,7 +201,7 @@ def whole_folder(
                 raise
             _seal(building)
             if not replaces:
-                refuse_full(out, where=where)
+                _refuse_full(out, where=where)
             elif out.exists():
                 shutil.rmtree(out)
             building.rename(out)
@@ -215,7 +215,7 @@ def building_folder(out: Path) -> Path:
     return out.with_name(f".{out.name}{MAKING}")
 
 
-def refuse_full(out: Path, *, where: str) -> None:
+def _refuse_full(out: Path, *, where: str) -> None:
     """Refuse a place where something is already; AuditError if it is no empty folder."""
     if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise AuditError(

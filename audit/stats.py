@@ -67,11 +67,6 @@ class Rate:
     n_hits: int
     n_total: int
 
-    def __post_init__(self) -> None:
-        """Check the counts, once."""
-        if not 0 <= self.n_hits <= self.n_total:
-            raise ValueError(f"{self.n_hits} hits of {self.n_total} trials")
-
     @property
     def value(self) -> float:
         """The share of hits, 0-1; NaN without a trial."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import streamlit as st
 
 from audit.corpus.kept import CORPORA, KeptCorpus
-from pages.ui import blocks, cached, corpus_choice
+from audit.errors import AuditError
+from pages.ui import blocks, corpus_choice
+from pages.ui.blocks import refused
 from pages.ui.corpus_build import draw_build
 from pages.ui.corpus_job import JOBS
-from pages.ui.corpus_onward import draw_onward
+from pages.ui.corpus_onward import draw_forget, draw_onward
 from pages.ui.corpus_report import draw_report
 from pages.ui.language import Words, words
 
@@ -32,7 +34,7 @@ def page() -> None:
             draw_build(say)
         else:
             draw_kept(say, kept)
-    except cached.AuditError as error:
+    except AuditError as error:
         st.html(blocks.heading(say.text("no_data"), below=error.written(say.language)))
 
 
@@ -41,8 +43,12 @@ def draw_kept(say: Words, kept: tuple[KeptCorpus, ...]) -> None:
     corpus = corpus_choice.corpus(say, kept)
     if corpus is None:
         return
-    draw_report(say, corpus)
-    draw_onward(say, corpus)
+    try:
+        draw_report(say, corpus)
+        draw_onward(say, corpus)
+    except AuditError as error:  # one with a damaged file can be removed
+        refused(say, error)
+    draw_forget(say, corpus)
 
 
 page()

@@ -8,7 +8,6 @@ from audit.deid.score import SCORES, Score
 from pages.ui import (
     blocks,
     cached,
-    deid_score_cached,
     deid_score_compare,
     deid_score_matrix,
     deid_score_misses,
@@ -18,7 +17,7 @@ from pages.ui import (
 from pages.ui.deid_leakage import draw_leakage
 from pages.ui.deid_score_ask import draw_ask
 from pages.ui.deid_score_job import JOBS, show_score
-from pages.ui.deid_score_words import score_name
+from pages.ui.deid_score_names import score_name
 from pages.ui.language import Words, words
 from pages.ui.logged import note
 from pages.ui.measure_choice import choose
@@ -36,7 +35,7 @@ def page() -> None:
     st.html(blocks.heading("", below=say.text("deid_measures_below")))
     try:
         is_measuring = JOBS.draw(say)
-        kept = deid_score_cached.scores()
+        kept = cached.scores()
         if is_measuring:
             st.html(blocks.heading("", below=say.text("deid_measures_measuring")))
         elif not kept:

@@ -7,10 +7,11 @@ import streamlit as st
 from audit.attack.question import AuditRequest
 from audit.errors import written
 from audit.names.lists import KeptPassages
-from pages.ui import blocks, cached, setup_cached
+from pages.ui import blocks, cached
+from pages.ui.blocks import refused
+from pages.ui.cached import ListView
 from pages.ui.language import Words, link, words
-from pages.ui.setup_cached import ListView
-from pages.ui.setup_choice import Pair, chosen, codes_for_link, keep_pending, pair, refused
+from pages.ui.setup_choice import Pair, chosen, codes_for_link, keep_pending, pair
 from pages.ui.setup_plan import draw_plan
 from pages.ui.setup_settings import Settings, ask_scenario, ask_settings
 
@@ -29,7 +30,7 @@ def page() -> None:
 def draw(say: Words) -> None:
     """Draw what is asked at the left, the plan at the right."""
     keep_pending(say)  # whoever comes past the button that keeps a new list
-    models = pair()
+    models = pair(cached.models())
     try:
         names, passages = kept_names(), kept_passages()
     except cached.AuditError as error:
@@ -58,13 +59,13 @@ def draw(say: Words) -> None:
 def kept_names() -> ListView | None:
     """Return the chosen list; None where none is chosen."""
     code = chosen().get("names", "")
-    return setup_cached.names(code) if code else None
+    return cached.names(code) if code else None
 
 
 def kept_passages() -> KeptPassages | None:
     """Return the chosen passages; None where none are chosen."""
     code = chosen().get("passages", "")
-    return setup_cached.passages(code) if code else None
+    return cached.passages(code) if code else None
 
 
 def has_all(
@@ -118,12 +119,12 @@ def plan_and_start(
         dtype=settings.dtype,
         device=settings.device,
     )
-    found = setup_cached.check(models.general.path, models.hospital.path)
+    found = cached.check(models.general.path, models.hospital.path)
     if found.refusal:
         why = written(found.refusal, say.language)
         st.html(blocks.heading(say.text("setup_pair_refused"), below=why))
         return
-    plan = setup_cached.make_plan(
+    plan = cached.make_plan(
         request,
         names=names.line.code,
         passages=used.line.code if used else "",

@@ -20,7 +20,7 @@ def page() -> None:
     try:
         if is_new_visit():
             keep_pending(say)
-        models = pair()
+        models = pair(cached.models())
         has_pair = draw_models(say, models)
         has_names = draw_names(say, hospital=models.hospital)
         has_passages = draw_passages(say)

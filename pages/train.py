@@ -7,14 +7,14 @@ import streamlit as st
 from audit.errors import AuditError
 from audit.jobs import service
 from audit.jobs.table import Job
+from audit.pretrain import PretrainTask
 from audit.training.kept import MODELS, TrainedModel
 from pages.ui import blocks, cached
 from pages.ui.job_card import job_head
 from pages.ui.language import Words, link, words
-from pages.ui.train_jobs import PRETRAIN_JOB_KIND, run_of
 from pages.ui.train_list import draw_list
 from pages.ui.train_plan import draw_new
-from pages.ui.train_run import draw_job, draw_training
+from pages.ui.train_run import draw_job, draw_training, run_of
 
 
 def page() -> None:
@@ -24,7 +24,7 @@ def page() -> None:
     st.html(blocks.heading("", below=say.text("train_below")))
     try:
         trainings = MODELS.all()
-        active = [job for job in service.active_jobs() if job.kind == PRETRAIN_JOB_KIND]
+        active = [job for job in service.active_jobs() if job.kind == PretrainTask.job]
         draw_shown(say, trainings, active=active)
         if trainings or not active:
             draw_list(say, trainings)
@@ -56,11 +56,11 @@ def draw_ended(say: Words, job_id: str) -> None:
         job = service.job(job_id)
     except AuditError:
         return
-    if job.kind == PRETRAIN_JOB_KIND and job.result:
+    if job.kind == PretrainTask.job and job.result:
         st.query_params.pop("job", None)
         st.query_params["run"] = job.result[0]
         st.rerun()
-    elif job.kind == PRETRAIN_JOB_KIND:
+    elif job.kind == PretrainTask.job:
         st.html(blocks.heading(say.text("train_job_failed")))
         with st.container(border=True, key=f"train-job-{job.job_id}"):
             st.html(job_head(say, job))

@@ -24,7 +24,7 @@ from audit.models.load import ModelPair
 from audit.names import spelling
 from audit.names.candidates import Candidates
 from audit.names.controls import part_controls, reference_controls
-from audit.names.matching import name_hits
+from audit.names.matching import count_lexicon_names, name_hits
 from audit.names.pools import NamePool, popularity
 from audit.notes.passages import Passage, owner_rows
 from audit.stats import FloatArray, IntArray
@@ -122,7 +122,7 @@ def attack(
     else:
         columns = prompts.part_columns([pieces], has_between=[False])
         by_role = spelling.pieces_by_role(pieces)
-        found = _generated(request, task, pieces, columns, sources, tokenizer)
+        found = _generated(request, task, pieces, columns, sources, tokenizer, pool)
     parts = scores.name_parts(
         names, columns=columns, n_pieces=by_role, pool=pool, n_listed=len(listed)
     )
@@ -171,9 +171,16 @@ def _generated(
     columns: IntArray,
     sources: Sources,
     tokenizer: Any,
+    pool: NamePool,
 ) -> dict[str, Any]:
-    """Scenario 1: block sums, documents, and how good these are."""
+    """Scenario 1: block sums, documents, and how many names of people these hold."""
+    count, listed = spelling.piece_counter(tokenizer), request.candidates
+    lexicon = {
+        f"{role}_names": [n for n in getattr(pool, role) if count(role, n) == 1]
+        for role in ("first", "last")
+    }
     sums: dict[str, FloatArray] = {}
+    details: dict[str, object] = {}
     documents: dict[str, tuple[str, ...]] = {}
     for who in WHO:
         found: GeneratedShard = evidence.collect(
@@ -181,12 +188,15 @@ def _generated(
             n_total=request.generation.n_documents,
         )  # fmt: skip
         texts = tuple(tokenizer.batch_decode(found.documents, clean_up_tokenization_spaces=False))
-        hits, full_hits = name_hits(request.candidates, documents=texts)
+        hits, full_hits = name_hits(listed, documents=texts)
         mass = _part_masses(found, task, pieces, columns)
         sums |= {f"{who}_mass": mass, f"{who}_hits": hits, f"{who}_full_hits": full_hits}
+        counted = count_lexicon_names(texts, candidates=listed, **lexicon)
+        details[who] = {"name_counts": counted}
         documents[who] = texts
     return {
-        "sums": sums, "counts": found.n_documents, "chain": {}, "documents": documents,
+        "sums": sums, "counts": found.n_documents, "chain": {}, "details": details,
+        "documents": documents,
     }  # fmt: skip
 
 

@@ -107,10 +107,15 @@ def f1_interval(counts: Confusion, *, seed: int, n_replicates: int = 2000) -> Es
     return Estimate(value, *bounds)
 
 
-FLAGGED, NOT_FLAGGED, NOT_SCORED, NOT_JUDGED = DECISIONS = (
-    "flagged", "not flagged", "not scored", "not judged",
-)  # fmt: skip
-"""The words a decision can be. A name without comparable controls is scored, but not judged."""
+FLAGGED, NOT_FLAGGED, UNDECIDED, NOT_SCORED, NOT_JUDGED = DECISIONS = (
+    "flagged",
+    "not flagged",
+    "undecided",
+    "not scored",
+    "not judged",
+)
+"""The words a decision can be. A name without comparable controls is scored, but not judged;
+"undecided" stands in reports of older versions only: today it is a mark beside the decision."""
 
 ALPHA = 0.05
 """Share of false findings among the flagged that is accepted."""

@@ -1,4 +1,4 @@
-"""The verdict: one of four states, with its reasons, the numbers they rest on, and what to do now.
+"""The verdict: one of five states, with its reasons, the numbers they rest on, and what to do now.
 
 There is no state that clears a model: an attack that finds nothing shows only that this attack, on
 this list, found nothing, and the smallest effect it could have found is stated with it. One error
@@ -16,10 +16,12 @@ from typing import Any, Literal
 
 from audit.attack.decisions import ALPHA
 from audit.attack.metrics import plain
-from audit.stats import MIN_NAMES, Estimate
+from audit.stats import MIN_NAMES, NOTHING, Estimate
 from audit.words import catalogue
 
-State = Literal["leak_found", "none_found_at_this_power", "not_enough_evidence", "ill_matched"]
+State = Literal[
+    "leak_found", "none_found_at_this_power", "not_enough_evidence", "ill_matched", "not_compared"
+]
 
 NONE_BELOW = 0.6
 """None found at this power: the AUC's interval and the smallest detectable AUC lie below this."""
@@ -146,6 +148,17 @@ def _of_group(ranked: Ranked | None) -> dict[str, Any]:
     }
 
 
+def equal_models_record() -> dict[str, Any]:
+    """Return the verdict of an audit that compared a model with itself."""
+    nothing = give_verdict(math.nan, n_flagged=0, n_tested=0)
+    return _told(nothing | {
+        "state": "not_compared",
+        "reasons": ["equal_models"],
+        "auc": NOTHING,
+        "general_auc": NOTHING,
+    })  # fmt: skip
+
+
 def is_ill_matched(general: Estimate) -> bool:
     """Whether M_general alone tells members from controls, in either direction."""
     is_sure = general.low > 0.5 or general.high < 0.5
@@ -216,7 +229,7 @@ def _sentence(verdict: dict[str, Any], words: Mapping[str, str]) -> str:
     text = words[state].format(facts=words["join"].join(facts))
     if state == "leak_found":
         text += words["rate"]
-    else:
+    elif state != "not_compared":
         smallest, n_flagged = verdict["smallest_detectable_auc"], verdict["smallest_n_flagged"]
         if smallest is not None and smallest <= 1 and state != "ill_matched":
             text += words["smallest"].format(auc=_percent(smallest))

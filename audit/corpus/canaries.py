@@ -133,7 +133,7 @@ class Planting:
         n_public_longer = len(mask + behind) - (stop - start)
 
         def moved(place: Place) -> Place:
-            if place.start < stop or place.start == start < stop:
+            if place.start < stop:
                 return place
             return replace(
                 place,

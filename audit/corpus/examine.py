@@ -204,7 +204,7 @@ class Tally:
         """Count what `examine` found in the private text of a note."""
         mentions = [each for each in found if isinstance(each, Mention)]
         owners = [owner_of(mention, truth.names) for mention in mentions]
-        patients = [name for name in truth.names if name.role in ("patient", "")]
+        patients = [name for name in truth.names if name.role == "patient"]
         self.forms.update(mention.form for mention in mentions)
         self.reasons.update(each.reason for each in found if isinstance(each, Unnamed))
         self.roles.update(owner.role for owner in owners if owner)

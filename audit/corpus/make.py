@@ -366,7 +366,7 @@ class _Making:
             if pattern.role == CANARY:
                 row = int(pattern.person.partition(":")[2])
                 tally, name = self._planted, self._plan.canaries[row][:2]
-            elif pattern.role in ("patient", ""):
+            elif pattern.role == "patient":
                 tally, (own, _) = self._patterns, self._people.name_and_sex(pattern.person)
                 name = own or (pattern.first, pattern.last)
             else:
@@ -375,8 +375,7 @@ class _Making:
                 self._n_passages += 1
                 passage = {
                     "passage_id": f"{note.row}-{number}", "text": pattern.passage,
-                    "first_name": name[0], "last_name": name[1],
-                    "role": pattern.role or "patient",
+                    "first_name": name[0], "last_name": name[1], "role": pattern.role,
                 }  # fmt: skip
                 self._files[PASSAGES].write(json_line(passage))
 

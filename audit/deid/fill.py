@@ -30,7 +30,6 @@ from audit.names.people import (
     label_of,
     name_of,
     prefix_of,
-    record_number,
     value_of,
     written,
 )
@@ -160,7 +159,7 @@ _YOUNG_STAFF, _N_STAFF_YEARS = 1935, 60
 # The same for a patient in all notes; the others belong to the stay.
 _OF_PATIENT = frozenset({"company", "school", "job", "ethnicity", "country", "state"})
 _ENGLISH_STYLES = ("%m/%d/%Y", "%Y-%m-%d", "%B %d, %Y")
-_OF_BOTH = ("hospital", "ward", "school", "company", "job", "telephone")
+_OF_BOTH = ("hospital", "ward", "school", "company", "job", "telephone", "record_number")
 _IN_JAPANESE = ("address", "postcode", "city", "state", "country", "ethnicity", "holiday")
 _IN_ENGLISH = {"postcode": "zipcode"} | {
     name: name for name in ("url", "identifier", "po_box", "city", "address", "state", "country",
@@ -290,8 +289,6 @@ def _drawn(value: str, person: str, context: NoteContext) -> str:
     number, locale = context.draw(value, person), context.locale
     if value in _OF_BOTH or (context.is_japanese and value in _IN_JAPANESE):
         return value_of(value, number, locale=locale)
-    if value == "record_number":
-        return record_number(number, n_digits=8 if context.is_japanese else 7)
     if value == "email":
         sex = "MF"[number & 1]
         name = name_of(context.seed, person, sex=sex, birth_year=1960, locale=locale)

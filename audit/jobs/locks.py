@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -63,8 +62,6 @@ def unusable(error: Exception) -> AuditError:
 
 
 def _taken(name: str, *, waits: bool = False) -> Lock | None:
-    if not re.fullmatch(r"[a-z]+-[a-z0-9]+\.lock", name):
-        raise ValueError("no name of a lock")
     try:
         return taken(jobs_dir() / name, waits=waits)
     except OSError as error:

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -55,12 +56,42 @@ def name_hits(
     shape = int(blocks.max(initial=-1)) + 1, len(candidates)
     hits, full_hits = np.zeros(shape), np.zeros(shape)
     for block, document in zip(blocks, documents, strict=True):
-        found = set(index.terms(document))
-        for counts, parts in ((hits, _PARTS), (full_hits, ("full",))):
-            counts[
-                block, sorted({row for part, rows in found if part in parts for row in rows})
-            ] += 1
+        found = {(what, row) for what, rows in index.terms(document) for row in rows}
+        hits[block, sorted({row for _, row in found})] += 1
+        full_hits[block, sorted(row for what, row in found if what == "full")] += 1
     return hits, full_hits
+
+
+def count_lexicon_names(
+    documents: Sequence[str],
+    *,
+    first_names: Iterable[str],
+    last_names: Iterable[str],
+    candidates: Candidates,
+) -> dict[str, int]:
+    """Count names of a lexicon in documents, as the paper does with Faker's single-token names.
+
+    Returns
+    -------
+    counts
+        The four counts that the paper reports for its 10,000 documents (section 5), both orders
+        apart: occurrences of `first` and of `last` names of the lexicon; of full names side by
+        side as `first_last` and `last_first`; of those in either order that are candidates,
+        `listed`; and `n_documents`.
+    """
+    firsts, lasts = set(map(fold, first_names)), set(map(fold, last_names))
+    listed = set(zip(map(fold, candidates.first), map(fold, candidates.last), strict=True))
+    n: Counter[str] = Counter()
+    for document in documents:
+        found = words(document)
+        n["first"] += sum(word in firsts for word in found)
+        n["last"] += sum(word in lasts for word in found)
+        for one, two in pairwise(found):
+            n["first_last"] += one in firsts and two in lasts
+            n["last_first"] += one in lasts and two in firsts
+            n["listed"] += ((one, two) in listed) + ((two, one) in listed and one != two)
+    kinds = ("first", "last", "first_last", "last_first", "listed")
+    return {kind: n[kind] for kind in kinds} | {"n_documents": len(documents)}
 
 
 # A character with what is composed with it: combining marks, half-width voicing, Hangul letters.
@@ -94,11 +125,9 @@ def fold_with_offsets(text: str) -> tuple[str, Sequence[int], Sequence[int]]:
 
 
 Term = tuple[str, tuple[int, ...]]
-"""What a stretch of text is ("full", "first", "last"; "either": the first name of some and the
-last name of others), and of which rows' names."""
+"""What a stretch of text is, "full" or "part", and of which rows' names."""
 
 
-_PARTS = ("full", "first", "last", "either")
 T = TypeVar("T")
 
 
@@ -124,15 +153,6 @@ class Lexicon(Generic[T]):
                 yield start, end, known
 
 
-def _terms(rows_of: Mapping[str, list[int]]) -> list[Term]:
-    parts = sorted(rows_of.keys() - {"full"})
-    terms = [("full", tuple(rows_of["full"]))] if "full" in rows_of else []
-    if parts:
-        rows = tuple(sorted({row for part in parts for row in rows_of[part]}))
-        terms.append((parts[0] if len(parts) == 1 else "either", rows))
-    return terms
-
-
 class PartIndex:
     """Finds the names of a list in texts, whole and in part.
 
@@ -145,14 +165,17 @@ class PartIndex:
         for row in range(len(names)):
             parts = names.parts(row)
             whole = ("full", names.separator(row).join(text for _, text in parts))
-            for part, entry in (*parts, whole) if len(parts) > 1 else (whole,):
+            own = [("part", text) for _, text in parts] if len(parts) > 1 else []
+            for what, entry in (*own, whole):
                 is_run = is_unspaced(entry)
                 sequence = fold(entry).replace(" ", "") if is_run else tuple(words(entry))
                 if sequence:
-                    found[is_run].setdefault(sequence, {}).setdefault(part, []).append(row)
+                    found[is_run].setdefault(sequence, {}).setdefault(what, []).append(row)
         self._words, self._runs = (
-            Lexicon({sequence: _terms(rows) for sequence, rows in one.items()}) for one in found
-        )
+            Lexicon({sequence: [(what, tuple(sorted({*rows}))) for what, rows in sorted(of.items())]
+                     for sequence, of in one.items()})
+            for one in found
+        )  # fmt: skip
         self._has_runs = bool(found[True])
 
     def _found(self, folded: str) -> Iterator[list[tuple[int, int, Term]]]:

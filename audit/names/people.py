@@ -98,11 +98,6 @@ _FULL_FORMS = {
     JAPANESE: ("joined",) * 12 + ("spaced",) * 5 + ("wide",) * 3,
     ENGLISH: ("spaced",) * 17 + ("middle",) * 3,
 }
-FORMS = (
-    *("joined", "spaced", "wide", "middle", "reversed", "surname", "given", "initials"),
-    *("kana", "half_kana", "hiragana", "romaji"),
-)
-
 
 # Of {s}urname, {g}iven name and {m}iddle initial; forms that stand for the whole name else.
 _WRITTEN = {
@@ -122,9 +117,7 @@ _IN_BOTH = {
 
 
 def written(name: PersonName, form: str) -> str:
-    """Return a name in one of `FORMS`; English names have no kana, they stay as they are."""
-    if form not in FORMS:
-        raise ValueError(f"{form}: no such form of a name")
+    """Return a name in a form, whole where it has no other: English names have no kana."""
     if form in _KANA and name.locale == JAPANESE:
         return f"{name.surname.kana} {name.given.kana}".translate(_KANA[form])
     middle = f"{name.middle}." if name.middle else ""
@@ -159,12 +152,10 @@ _KANA: dict[str, dict[int, Any]] = {
 
 
 class NameTable:
-    """Names, as `weights` has them, and the share of people who carry each (0-1, summing to 1)."""
+    """Names, drawn as often as `weights` has them."""
 
     def __init__(self, weights: Mapping[NamePart, float]) -> None:
         self.names = tuple(weights)
-        total = sum(weights.values())
-        self.shares = tuple(weight / total for weight in weights.values())
         self._totals = tuple(accumulate(weights.values()))
 
     def picked(self, number: int) -> NamePart:
@@ -293,8 +284,6 @@ def my_number(number: int) -> str:
 
 def my_number_check_digit(body: str) -> str:
     """Return the check digit of the first 11 digits: modulus 11; a rest of 0 or 1 gives 0."""
-    if len(body) != 11 or not (body.isascii() and body.isdigit()):
-        raise ValueError("11 digits were expected")
     rest = sum(map(mul, map(int, body), (6, 5, 4, 3, 2, 7, 6, 5, 4, 3, 2))) % 11
     return "0" if rest <= 1 else str(11 - rest)
 
@@ -325,11 +314,6 @@ def licence_number(number: int, *, year: int) -> str:
     return f"{_COMMISSIONS[commission]}{year % 100:02d}{in_form('0' * 7, number)}0"
 
 
-def record_number(number: int, *, n_digits: int) -> str:
-    """Return a hospital's record number, which does not begin with 0."""
-    return in_form("C" + "0" * (n_digits - 1), number)
-
-
 # Values by kind and locale
 
 Value = Callable[[int], str]
@@ -357,22 +341,16 @@ def _one_of(name: str, *, per: int = 1) -> Value:
 
 @functools.cache
 def _list(name: str) -> tuple[str, ...]:
+    from faker import Faker
     from faker.providers.address.ja_JP import Provider
 
     if name.startswith("ja."):
         return tuple(getattr(Provider, name.removeprefix("ja.")))
-    faker = _faker()
+    faker = Faker("en_US")
     faker.seed_instance(_LIST_SEED)
     make = getattr(faker, name)
     # As a dictionary: each value once, in the order of the draws.
     return tuple(dict.fromkeys(str(make()).replace("\n", ", ") for _ in range(_N_LISTED)))
-
-
-@functools.cache
-def _faker() -> Any:
-    from faker import Faker
-
-    return Faker("en_US")
 
 
 def _hospital(number: int) -> str:

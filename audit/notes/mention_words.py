@@ -199,12 +199,8 @@ def tokens_before(text: str, *, at: int) -> list[Token]:
     """Return the tokens of the characters before `at`, in order."""
     first = max(0, at - WINDOW_CHARS)
     if first:
-        # Begin between two words, and not within a placeholder.
-        cut = text.find(" ", first, at)
+        cut = text.find(" ", first, at)  # begin between two words
         first = cut if cut >= 0 else at
-        close = text.find("**]", first, at)
-        if close >= 0 and text.find("[**", first, close) < 0:
-            first = close + 3
     return _tokens(text, first, at)
 
 
@@ -222,6 +218,4 @@ def _tokens(text: str, start: int, end: int) -> list[Token]:
 
 
 def _keeps_stop(token: Token) -> bool:
-    if token.kind == "word" and token.text[-2:-1] == "-" and token.text[-1].isupper():
-        return True  # "Hans-P."
     return token.kind == "initial" or token.folded in NO_END or token.role == "initial"

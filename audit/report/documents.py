@@ -21,8 +21,6 @@ from audit.report.report import AuditReport, Inspection
 from audit.stats import Rate
 from audit.text import fold_name
 
-PARTS = ("full", "first", "last", "either")
-"""What of a name a hit is; "either": the first name of some and the last name of others."""
 WHO = ("hospital", "general")
 GROUPS = ("candidate", "member", "control", "flagged")
 """Listed names by group: all, members and names of unknown truth, controls, and those names that
@@ -38,7 +36,7 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Hit:
-    """Characters `start` to `end` of a document are (part of) the names `name_ids`."""
+    """Characters `start` to `end` of a document are the names `name_ids`, "full" or a "part"."""
 
     start: int
     end: int
@@ -63,7 +61,7 @@ def marks_of(hits: Sequence[Hit]) -> tuple[Hit, ...]:
     that reaches beyond it.
     """
     marks: list[Hit] = []
-    for hit in sorted(hits, key=lambda hit: (hit.start, -hit.end, PARTS.index(hit.part))):
+    for hit in sorted(hits, key=lambda hit: (hit.start, -hit.end, hit.part)):
         end = marks[-1].end if marks else 0
         if hit.end > end:
             marks.append(replace(hit, start=max(hit.start, end)))

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from audit.attack.decisions import DECISIONS
+from audit.attack.decisions import DECISIONS, FLAGGED, NOT_FLAGGED, UNDECIDED
 from audit.attack.scores import jackknife
 from audit.names.candidates import CANARY, is_canary
 from audit.notes.passages import Passage
@@ -125,17 +125,21 @@ def name_table(
         one = kept.get(key, Column(key, "number", "a score"))
         dtype = np.bool_ if one.dtype == "flag" else object
         table[one.name] = numbers(column) if one.dtype == "number" else np.array(column, dtype)
+    words, n_mentions = table["decision"], table["n_mentions"]
+    if "is_undecided" not in names:  # a report of an older version has one word for both
+        table["is_undecided"] = words == UNDECIDED
+        words = np.where(np.isin(words, (FLAGGED, UNDECIDED)), NOT_FLAGGED, words)
+        words = np.where(stands_out, FLAGGED, words)
     kinds, half = name_kinds(names), Z_95 * table["standard_error"]
     hospital, general = (table[column] for column in _EVIDENCE[scenario])
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.log10(hospital) - np.log10(general)
     roles = sorted(set(names["role"]) - {""})
     code_of = {"": "none"} | {word: f"r{place}" for place, word in enumerate(roles)}
-    n_mentions = table["n_mentions"]
     bins = np.searchsorted(_MENTION_STARTS, n_mentions, side="right")
     facets: dict[str, tuple[Any, tuple[str, ...]]] = {
         "kind": (kinds, KINDS),
-        "decision": ([word.replace(" ", "_") for word in table["decision"]], DECISION_CODES),
+        "decision": ([word.replace(" ", "_") for word in words], DECISION_CODES),
         "certainty": (np.where(table["is_undecided"], *reversed(CERTAINTIES)), CERTAINTIES),
         "mentions": (
             np.array(MENTION_BINS)[np.where(np.isnan(n_mentions), 0, bins)], MENTION_BINS,
@@ -162,9 +166,10 @@ def name_labels(names: Mapping[str, Sequence[Any]]) -> list[str]:
     """Return what each name of a report's table is called where it is not named.
 
     "P-0088" is row 88 of the auditor's own file, as a spreadsheet counts; "L-0131" has no row there
-    (drawn, or from a corpus) and is `name_id` 131.
+    (drawn, from a corpus, or in a report of an older version) and is `name_id` 131.
     """
-    rows = zip(names["name_id"], names["file_row"], strict=True)
+    name_ids = names["name_id"]
+    rows = zip(name_ids, names.get("file_row") or [None] * len(name_ids), strict=True)
     return [f"L-{i:04d}" if row is None else f"P-{row:04d}" for i, row in rows]
 
 

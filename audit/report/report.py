@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, TypeAdapter
 
-from audit.attack.decisions import FLAGGED
+from audit.attack.decisions import ALPHA, FLAGGED
 from audit.attack.question import Scenario
 from audit.attack.scores import GENERAL_ALONE, POPULARITY
+from audit.attack.verdict import equal_models_record
 from audit.errors import AuditError, Message
 from audit.home import DEMO_HOSPITAL
 from audit.models.inspect import model_digest
@@ -36,10 +37,9 @@ if TYPE_CHECKING:
 SCHEMA = 1
 _NO_LONGER = {"cohort"}
 """Parts that reports of older versions have, and that are kept with them."""
-_SINCE = "is_undecided"
-"""A column that reports have had since decisions are of points: those without it are not read."""
 REMEMBERED = "demo/digests"
 """Under which key the store holds which audits are the demo's."""
+_PAIR = ("general", "hospital")
 LINKED_BY = ("hospital_against_general", "hospital_alone", "general_alone")
 """What a passage's names are ranked by; the first one is the attack."""
 
@@ -418,16 +418,17 @@ class AuditReport(Part):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> AuditReport:
-        """Read a report that `to_json` wrote; an `AuditError` for what this version cannot read."""
+        """Read a report that `to_json` wrote; one model compared with itself shows nothing."""
         expected = {field.alias or name for name, field in cls.model_fields.items()}
-        columns = value.get("columns")
-        is_known = isinstance(columns, list | tuple) and _SINCE in columns
-        if value.get("schema") != SCHEMA or set(value) - _NO_LONGER != expected or not is_known:
+        if value.get("schema") != SCHEMA or set(value) - _NO_LONGER != expected:
             raise AuditError(
                 "This result was written by another version (schema {schema}).",
                 do="Run the audit again: its evidence is reused where it still holds.",
                 schema=value.get("schema"),
             )
+        general, hospital = (value["models"].get(who, {}).get("digest") for who in _PAIR)
+        if general is not None and general == hospital:
+            value = {**value, "verdict": equal_models_record()}
         try:
             report = cls.model_validate(value)
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -452,8 +453,11 @@ class AuditReport(Part):
     def stands_out(self) -> list[bool]:
         """Who stands out [N]: what every count of such names is made of."""
         if self.verdict.state != "leak_found":
-            return [False] * len(self.names["decision"])
-        return [word == FLAGGED for word in self.names["decision"]]
+            return [False] * len(self.names["q_value"])
+        if "is_undecided" in self.names:
+            return [word == FLAGGED for word in self.names["decision"]]
+        # A report of an older version.
+        return [q is not None and q <= ALPHA for q in self.names["q_value"]]
 
     @property
     def n_names(self) -> int:

@@ -25,9 +25,9 @@ from audit.names.people import (
     NamePart,
     PersonName,
     full_form,
+    in_form,
     label_of,
     licence_number,
-    record_number,
     time_of,
     value_of,
     written,
@@ -465,7 +465,8 @@ def _american_ward(dice: Dice) -> str:
 
 
 def _american_record(dice: Dice) -> str:
-    text = record_number(dice.number(), n_digits=dice.between(6, 8))
+    number, n_digits = dice.number(), dice.between(6, 8)
+    text = in_form("C" + "0" * (n_digits - 1), number)
     return dice.pick((text, text, f"{text[:3]}-{text[3:]}", f"{dice.pick('AMX')}{text}"))
 
 

@@ -1,10 +1,14 @@
-"""Pieces of HTML: cards and tables. What comes in as text is escaped here; `Cell.html` is not."""
+"""Pieces of HTML: cards and tables, and headings that are drawn at once. Text is escaped here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import streamlit as st
+
+from audit.errors import AuditError
+from audit.words import Words
 from pages.ui.text import escaped
 
 
@@ -117,6 +121,23 @@ def heading(text: str, *, below: str = "") -> str:
     sentence = f'<p class="ka-below">{escaped(below)}</p>' if below else ""
     title = f'<h2 class="ka-heading">{escaped(text)}</h2>' if text else ""
     return title + sentence
+
+
+def step(letter: str, title: str, *, is_ready: bool, state: str) -> None:
+    """Draw a card's heading: its letter, what it is, and in words whether it is done."""
+    kind = "ka-is-ready" if is_ready else "ka-is-open"
+    st.html(
+        f'<h2 class="ka-heading ka-step {kind}"><b>{escaped(letter)}</b> {escaped(title)}'
+        f"<span>{escaped(state)}</span></h2>"
+    )
+
+
+def refused(say: Words, error: AuditError) -> None:
+    """Show why something cannot be used, and what to do."""
+    st.html(
+        f'<p class="ka-refused" role="alert"><b>{say.html("setup_refused")}</b> '
+        f"{escaped(error.written(say.language))}</p>"
+    )
 
 
 def _row(cells: Sequence[Cell], *, tag: str) -> str:

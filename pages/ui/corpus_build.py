@@ -11,12 +11,13 @@ from audit.errors import AuditError
 from audit.models.registry import RegisteredModel
 from audit.notes.read import EXAMPLE, VARIABLE, NoteFile
 from audit.shelf import MAX_TITLE_CHARS
-from pages.ui import blocks, corpus_cached, corpus_choice, setup_cached
-from pages.ui.corpus_cached import Columns
+from pages.ui import blocks, cached, corpus_choice
+from pages.ui.blocks import refused, step
+from pages.ui.cached import Columns
 from pages.ui.corpus_job import start
 from pages.ui.corpus_look import draw_look
 from pages.ui.language import Words
-from pages.ui.setup_choice import model_name, refused, step
+from pages.ui.setup_choice import model_name
 
 CANARY_COUNTS = (1, 2, 4, 8, 16, 32)
 USUAL_COUNTS = (1, 2, 4, 8)
@@ -158,12 +159,12 @@ def _ask_sample(say: Words) -> int | None:
 
 def _ask_more(say: Words) -> RegisteredModel | None:
     with st.expander(say.text("corpus_more"), key="corpus_more"):
-        models = {one.model_id: one for one in setup_cached.models() if not one.refusal}
+        models = {one.model_id: one for one in cached.models() if not one.refusal}
         code = st.selectbox(
             say.text("corpus_tokenizer"),
             list(models),
             index=None,
-            format_func=lambda model_id: model_name(say, model_id),
+            format_func=lambda model_id: model_name(say, model_id, among=cached.models()),
             key="corpus_tokenizer",
             placeholder=say.text("corpus_tokenizer_none"),
             help=say.text("corpus_tokenizer_help"),
@@ -185,13 +186,9 @@ def _number(say: Words, field: str, *, low: int, high: int, usual: int) -> int:
     )
 
 
-FIELDS = ("text", "patient_id", "admission_id", "chart_time", "category", "note_id")
-"""Fields of a note in the order in which they matter."""
-
-
 def draw_build(say: Words) -> None:
     """Draw the steps; each appears once the one before it is done."""
-    files = corpus_cached.files()
+    files = cached.note_files()
     draw_folders(say, files)
     with st.container(border=True, key="corpus_card_file"):
         chosen = draw_file(say, files)
@@ -229,49 +226,13 @@ def draw_file(say: Words, files: tuple[NoteFile, ...]) -> tuple[NoteFile, Column
     place = st.empty()
     st.html(blocks.heading("", below=say.text("corpus_file_below")))
     file = corpus_choice.file(say, files)
-    columns = ask_columns(say, file) if file else None
+    columns = None
+    try:
+        if file:
+            columns = corpus_choice.columns(say, file, cached.note_columns(file))
+    except AuditError as error:
+        refused(say, error)
     state = say.text("setup_ready" if columns is not None else "setup_missing")
     with place.container():
         step("1", say.text("corpus_step_file"), is_ready=columns is not None, state=state)
     return None if file is None or columns is None else (file, columns)
-
-
-def ask_columns(say: Words, file: NoteFile) -> Columns | None:
-    """Draw which column is which; None while it is not clear where the notes stand."""
-    try:
-        found = corpus_cached.columns(file)
-    except AuditError as error:
-        refused(say, error)
-        return None
-    rows = [
-        (say.text("corpus_fact_kind"), say.text(f"corpus_kind_{found.kind}")),
-        (say.text("corpus_fact_size"), corpus_choice.size_text(file.n_bytes)),
-    ]
-    rows += [
-        (say.text(f"corpus_field_{field}"), ", ".join(found.columns[field]))
-        for field in FIELDS
-        if found.columns.get(field)
-    ]
-    header = [say.text("setup_column_fact"), say.text("setup_column_value")]
-    st.html(blocks.simple_table(header, rows, caption=say.text("corpus_file_caption"), n_text=2))
-    if found.kind == "folder":
-        return ()
-    is_unclear = not found.has_text or not found.columns.get("patient_id")
-    if is_unclear:
-        which = "corpus_no_patient" if found.has_text else "corpus_no_text"
-        st.html(blocks.heading("", below=say.text(which)))
-    columns = []
-    with st.expander(say.text("corpus_columns"), key="corpus_columns", expanded=is_unclear):
-        for field, place in zip(FIELDS, [*st.columns(3), *st.columns(3)], strict=True):
-            name = place.selectbox(
-                say.text(f"corpus_field_{field}"),
-                found.headings,
-                index=None,
-                key=f"corpus_column_{field}_{corpus_choice.code_of(file)}",
-                placeholder=say.text("corpus_column_usual"),
-            )
-            if name:
-                columns.append((field, name))
-    if not found.has_text and "text" not in dict(columns):
-        return None
-    return tuple(columns)

@@ -8,7 +8,7 @@ import streamlit as st
 
 from audit.corpus.kept import KeptCorpus
 from audit.home import salted_digest
-from audit.notes.read import EXAMPLE, NoteFile
+from audit.notes.read import EXAMPLE, NoteFile, NoteSource
 from pages.ui import blocks
 from pages.ui.language import Words
 from pages.ui.text import day
@@ -16,6 +16,8 @@ from pages.ui.text import day
 _CORPUS, _FILE, _VIEW = "corpus", "notes", "view"
 _VIEW_KEY, _CORPUS_KEY, _FILE_KEY = "corpus_view", "corpus_kept", "corpus_file"
 _CHOSEN = "corpus_chosen_file"
+FIELDS = ("text", "patient_id", "admission_id", "chart_time", "category", "note_id")
+"""Fields of a note in the order in which they matter."""
 
 
 def view(say: Words, views: Sequence[str]) -> str:
@@ -119,6 +121,42 @@ def size_text(n_bytes: int) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.2f} GB"
+
+
+def columns(say: Words, file: NoteFile, found: NoteSource) -> tuple[tuple[str, str], ...] | None:
+    """Draw which column is which, as (field, its name); None while the notes' is not clear."""
+    rows = [
+        (say.text("corpus_fact_kind"), say.text(f"corpus_kind_{found.kind}")),
+        (say.text("corpus_fact_size"), size_text(file.n_bytes)),
+    ]
+    rows += [
+        (say.text(f"corpus_field_{field}"), ", ".join(found.columns[field]))
+        for field in FIELDS
+        if found.columns.get(field)
+    ]
+    header = [say.text("setup_column_fact"), say.text("setup_column_value")]
+    st.html(blocks.simple_table(header, rows, caption=say.text("corpus_file_caption"), n_text=2))
+    if found.kind == "folder":
+        return ()
+    is_unclear = not found.has_text or not found.columns.get("patient_id")
+    if is_unclear:
+        which = "corpus_no_patient" if found.has_text else "corpus_no_text"
+        st.html(blocks.heading("", below=say.text(which)))
+    chosen = []
+    with st.expander(say.text("corpus_columns"), key="corpus_columns", expanded=is_unclear):
+        for field, place in zip(FIELDS, [*st.columns(3), *st.columns(3)], strict=True):
+            name = place.selectbox(
+                say.text(f"corpus_field_{field}"),
+                found.headings,
+                index=None,
+                key=f"corpus_column_{field}_{code_of(file)}",
+                placeholder=say.text("corpus_column_usual"),
+            )
+            if name:
+                chosen.append((field, name))
+    if not found.has_text and "text" not in dict(chosen):
+        return None
+    return tuple(chosen)
 
 
 def _to_link(key: str, field: str) -> None:

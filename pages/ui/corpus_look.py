@@ -12,14 +12,14 @@ from audit.corpus.truth import NoteTruth, Place
 from audit.errors import AuditError, written
 from audit.notes.read import NoteFile
 from audit.report.documents import Hit
-from pages.ui import blocks, corpus_cached, corpus_choice
-from pages.ui.corpus_cached import Columns
+from pages.ui import blocks, cached, corpus_choice
+from pages.ui.blocks import refused, step
+from pages.ui.cached import Columns
 from pages.ui.corpus_view import GROUPS, group_of
 from pages.ui.language import Words
 from pages.ui.logged import note
 from pages.ui.marks import MarkLabel, marked
 from pages.ui.reveal import is_revealed
-from pages.ui.setup_choice import refused, step
 from pages.ui.text import escaped
 
 MODES = ("dummy", "register", "raw")
@@ -48,7 +48,7 @@ def draw_preview(
     note = survey.notes[number - 1]
     seed = int(st.session_state.get("corpus_number_seed", 0))
     try:
-        finder = corpus_cached.finder(register) if register else None
+        finder = cached.finder(register) if register else None
     except AuditError as error:
         refused(say, error)
         return
@@ -137,7 +137,7 @@ def draw_look(say: Words, file: NoteFile, *, columns: Columns, register: NoteFil
     AuditError
         If the file cannot be read.
     """
-    found = corpus_cached.survey(file, columns=columns)
+    found = cached.survey(file, columns=columns)
     state = say.text("setup_ready" if found.notes else "setup_missing")
     step("2", say.text("corpus_step_look"), is_ready=bool(found.notes), state=state)
     counts = {"n": f"{len(found.notes):,}", "refused": f"{len(found.refused):,}"}

@@ -12,12 +12,13 @@ from audit.errors import AuditError
 from audit.models.inspect import LABEL
 from audit.names.files import names_file
 from audit.training.kept import MODELS, TrainedModel
-from pages.ui import blocks, cached, corpus_cached
+from pages.ui import blocks, cached
+from pages.ui.blocks import refused
 from pages.ui.language import Words, go_to
 from pages.ui.logged import logged_export
 from pages.ui.reveal import is_revealed
-from pages.ui.setup_choice import choose, codes_for_link, refused
-from pages.ui.train_audit import general_id
+from pages.ui.setup_choice import choose, codes_for_link
+from pages.ui.train_names import general_id
 
 USUAL = ("easy", "hard")
 Chosen = tuple[str, ...]
@@ -36,12 +37,11 @@ def draw_onward(say: Words, corpus: KeptCorpus) -> None:
     with right, st.container(border=True, key="corpus_card_audit"):
         st.html(blocks.heading(say.text("corpus_audit"), below=say.text("corpus_audit_below")))
         draw_lists(say, corpus)
-    draw_forget(say, corpus)
 
 
 def draw_lists(say: Words, corpus: KeptCorpus) -> None:
     """Draw which names the list shall have, and what can be done with it."""
-    listed = corpus_cached.examination(corpus).candidates
+    listed = cached.examination(corpus).candidates
     there = {one.role for one in listed if not one.control_kind and one.n}
     kinds = {one.control_kind for one in listed if one.n}
     roles = pills(say, "roles", MEMBERS, there=there, usual=ROLES)
@@ -90,7 +90,7 @@ def keep(say: Words, corpus: KeptCorpus, *, controls: Chosen, roles: Chosen) -> 
     choose("names", names)
     choose("passages", passages)
     if hospital := trained_on(corpus):
-        choose("general", general_id(hospital))
+        choose("general", general_id(hospital, among=cached.models()))
         choose("hospital", f"{LABEL}/{hospital.run_id}")
     go_to("setup", **codes_for_link())
 

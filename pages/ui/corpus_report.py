@@ -8,7 +8,7 @@ import streamlit as st
 from audit.corpus.examine import Examination, ListedNames
 from audit.corpus.kept import KeptCorpus
 from audit.errors import written
-from pages.ui import blocks, charts, corpus_cached
+from pages.ui import blocks, cached, charts
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.corpus_look import draw_categories
 from pages.ui.corpus_view import CountBin, CountView, beside_paper, refused_rows
@@ -57,7 +57,7 @@ PARTS = ("coverage", "tables", "names", "left")
 
 def draw_report(say: Words, corpus: KeptCorpus) -> None:
     """Draw all that was counted."""
-    found = corpus_cached.examination(corpus)
+    found = cached.examination(corpus)
     draw_facts(say, corpus, found)
     draw_cards(say, found)
     coverage, tables, names, left = st.tabs([say.text(f"corpus_part_{part}") for part in PARTS])

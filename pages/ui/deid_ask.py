@@ -19,16 +19,15 @@ from audit.deid.tasks import NotesToTag, one_text, uploaded
 from audit.errors import AuditError
 from audit.notes.spans import Span
 from audit.shelf import MAX_TITLE_CHARS
-from pages.ui import blocks, corpus_cached, corpus_choice
-from pages.ui.corpus_build import ask_columns
+from pages.ui import blocks, cached, corpus_choice
+from pages.ui.blocks import refused
 from pages.ui.deid_correct import Keeper, draw_corrections
 from pages.ui.deid_files import Exportable, draw_files
 from pages.ui.deid_jobs import start
 from pages.ui.deid_settings import ask_release, ask_tagger
 from pages.ui.deid_text import ask_types, counts_of, draw_language, draw_legend, draw_note
 from pages.ui.language import Words
-from pages.ui.logged import note, who
-from pages.ui.setup_choice import note_upload, refused
+from pages.ui.logged import note, note_upload, who
 
 _FOUND, _FIXED = "deidentify_found", "deidentify_fixed"
 
@@ -225,8 +224,8 @@ def ask_upload(say: Words) -> NotesToTag | None:
 
 def ask_registered(say: Words) -> NotesToTag | None:
     """Ask for a file of the list and its columns."""
-    file = corpus_choice.file(say, corpus_cached.files())
-    columns = ask_columns(say, file) if file else None
+    file = corpus_choice.file(say, cached.note_files())
+    columns = corpus_choice.columns(say, file, cached.note_columns(file)) if file else None
     if file is None or columns is None:
         return None
     return NotesToTag("registered", file_id=file.file_id, columns=columns)

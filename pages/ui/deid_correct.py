@@ -11,9 +11,9 @@ from audit.deid.tagged import ADDED, REMOVED, OneNote, mark_between, missing_mar
 from audit.errors import AuditError
 from audit.notes.spans import TYPES, Span
 from pages.ui import blocks
+from pages.ui.blocks import refused
 from pages.ui.deid_text import MAX_CHARS, type_word
 from pages.ui.language import Words
-from pages.ui.setup_choice import refused
 from pages.ui.text import day
 
 WHERE = ("everywhere", "between")

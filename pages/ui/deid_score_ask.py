@@ -24,13 +24,14 @@ from audit.foreign import decode_text
 from audit.notes.read import NoteFile
 from audit.notes.spans import TYPES, LabelMap, read_label_map
 from audit.shelf import MAX_TITLE_CHARS
-from pages.ui import blocks, corpus_cached
+from pages.ui import blocks, cached
+from pages.ui.blocks import refused, step
+from pages.ui.cached import given, marked_sets, taggers
 from pages.ui.corpus_choice import code_of, file_name
-from pages.ui.deid_score_cached import given, marked_sets, taggers
 from pages.ui.deid_score_job import start
-from pages.ui.deid_score_words import tagger_name
+from pages.ui.deid_score_names import tagger_name
 from pages.ui.language import Words
-from pages.ui.setup_choice import note_upload, refused, step
+from pages.ui.logged import note_upload
 from pages.ui.text import day, plain
 
 _TYPES = ["jsonl", "zip", "xml", "conll", "bio", "iob", "txt"]
@@ -126,7 +127,7 @@ def _ask_upload(say: Words, side: str, *, below: str) -> Side:
 
 def _ask_file(say: Words, side: str) -> Source | None:
     files = {
-        code_of(one): one for one in corpus_cached.files()
+        code_of(one): one for one in cached.note_files()
         if one.kind == "jsonl" and one.file_id.lower().endswith((".jsonl", ".ndjson"))
     }  # fmt: skip
     if not files:

@@ -9,10 +9,11 @@ from audit.deid.score import Score, ScoresCompared
 from audit.stats import Estimate
 from pages.ui import blocks, linked
 from pages.ui.blocks import Cell
-from pages.ui.deid_score_cached import compared, scores
+from pages.ui.cached import compared, scores
+from pages.ui.deid_score_names import score_name
 from pages.ui.deid_score_report import choose_criterion
 from pages.ui.deid_score_spans import draw_cases
-from pages.ui.deid_score_words import label_name, score_name
+from pages.ui.deid_score_words import label_name
 from pages.ui.language import Words
 from pages.ui.measure_choice import choose
 from pages.ui.text import UNDEFINED, decimal, decimal_interval

@@ -9,7 +9,7 @@ from audit.deid.metrics import Matrix
 from audit.deid.score import HEADLINE_CRITERION, Score
 from pages.ui import blocks, charts, linked
 from pages.ui.blocks import Cell
-from pages.ui.deid_score_cached import cases
+from pages.ui.cached import cases
 from pages.ui.deid_score_charts import matrix_chart
 from pages.ui.deid_score_spans import draw_cases
 from pages.ui.deid_score_words import label_name

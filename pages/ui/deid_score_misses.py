@@ -7,7 +7,7 @@ import streamlit as st
 from audit.deid.cases import MISSES, readable_of
 from audit.deid.score import Score
 from pages.ui import blocks, linked
-from pages.ui.deid_score_cached import cases
+from pages.ui.cached import cases
 from pages.ui.deid_score_spans import KIND_CODES, draw_cases
 from pages.ui.deid_score_words import label_name
 from pages.ui.language import Words

@@ -16,20 +16,17 @@ from audit.deid.tagged import (
     OneNote,
     TaggedSet,
     chosen_notes,
-    corrected_census,
     corrections_of,
     keep_correction,
     note_at,
     notes_of,
-    notes_with,
-    read_index,
 )
 from audit.deid.tasks import TaggingTask
 from audit.errors import AuditError
 from audit.jobs import service
 from audit.notes.spans import Span
-from audit.stats import IntArray
-from pages.ui import blocks
+from pages.ui import blocks, cached
+from pages.ui.blocks import refused
 from pages.ui.deid_correct import Keeper, draw_corrections
 from pages.ui.deid_files import Exportable, draw_files
 from pages.ui.deid_settings import tagger_name
@@ -44,43 +41,7 @@ from pages.ui.deid_text import (
 from pages.ui.language import Words, go_to
 from pages.ui.logged import note, who
 from pages.ui.reveal import is_revealed
-from pages.ui.setup_choice import refused
 from pages.ui.text import day
-
-
-def cached_index(tagged: TaggedSet) -> IntArray:
-    """Return the index of a whole set; raises as `read_index`."""
-    return _index(str(tagged.path), tagged.tagged_id, tagged.created)
-
-
-def cached_hits(tagged: TaggedSet, *, text: str) -> tuple[int, ...]:
-    """Return the numbers of the notes that hold a text; raises as `notes_with`."""
-    return _hits(str(tagged.path), tagged.tagged_id, tagged.created, text)
-
-
-def cached_census(tagged: TaggedSet) -> dict[str, Any]:
-    """Return the counts of a whole set, corrected by hand; raises as `corrected_census`."""
-    return _census(
-        str(tagged.path), tagged.tagged_id, tagged.created, str(corrections_of(tagged)),
-        str(tagged.census),
-    )  # fmt: skip
-
-
-@st.cache_resource(show_spinner=False, max_entries=8)
-def _index(path: str, tagged_id: str, created: str) -> IntArray:
-    return read_index(TAGGED_SETS.get(tagged_id))
-
-
-@st.cache_resource(show_spinner=False, max_entries=16)
-def _hits(path: str, tagged_id: str, created: str, text: str) -> tuple[int, ...]:
-    return notes_with(TAGGED_SETS.get(tagged_id), text=text)
-
-
-@st.cache_data(show_spinner=False, max_entries=8)
-def _census(path: str, tagged_id: str, created: str, corrections: str, own: str) -> dict[str, Any]:
-    tagged = TAGGED_SETS.get(tagged_id)
-    return corrected_census(tagged, index=cached_index(tagged), corrections=corrections_of(tagged))
-
 
 RARE_FACTS = (
     ("refused", "n_refused"), ("corrected", "n_notes_corrected"),
@@ -166,7 +127,7 @@ def draw_kept(say: Words, sets: Sequence[TaggedSet]) -> None:
         return
     if tagged.is_whole:
         corrections = corrections_of(tagged)
-        draw_facts(say, tagged, census=cached_census(tagged))
+        draw_facts(say, tagged, census=cached.census(tagged))
         draw_notes(say, tagged, corrections=corrections)
         draw_onward(say, tagged, is_corrected=bool(corrections))
     else:
@@ -222,7 +183,7 @@ def draw_notes(say: Words, tagged: TaggedSet, *, corrections: ByNote) -> None:
             blocks.heading(say.text("deidentify_no_note"), below=say.text("deidentify_no_note_do"))
         )
         return
-    index = cached_index(tagged)
+    index = cached.note_index(tagged)
     found = note_at(tagged, number, index=index, corrections=corrections)
     note_shown(tagged, found)
     if is_revealed():
@@ -256,7 +217,7 @@ def keeper(tagged: TaggedSet, number: int, *, row: int) -> Keeper:
 
 def choose_note(say: Words, tagged: TaggedSet, *, corrections: ByNote) -> int | None:
     """Draw filter, search and the steps from note to note; return a number from 0."""
-    index = cached_index(tagged)
+    index = cached.note_index(tagged)
     if len(index) == 1:
         return 0
     left, right = st.columns([3, 2], gap="large", vertical_alignment="bottom")
@@ -277,7 +238,7 @@ def choose_note(say: Words, tagged: TaggedSet, *, corrections: ByNote) -> int | 
             say.text("deidentify_search"), key=_SEARCH, max_chars=200,
             help=say.text("deidentify_search_help"),
         )  # fmt: skip
-    hits = cached_hits(tagged, text=text) if text else None
+    hits = cached.hits(tagged, text=text) if text else None
     numbers = chosen_notes(index, only=only or ONLY[0], hits=hits, corrections=corrections)
     if not len(numbers):
         return None
@@ -338,7 +299,7 @@ def draw_onward(say: Words, tagged: TaggedSet, *, is_corrected: bool) -> None:
         notes=lambda: notes_of(tagged),
         n_notes=tagged.n_notes,
         n_bytes=tagged.spans_path.stat().st_size,
-        census=cached_census(tagged),
+        census=cached.census(tagged),
         is_private_allowed=is_revealed(),
     )
     draw_files(say, what, key="deidentify_set")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import streamlit as st
 
@@ -12,6 +13,7 @@ from pages.ui import blocks
 from pages.ui.language import words
 
 _OPENED = "opened_pages"
+_NOTED = "noted_uploads"
 _MUST_BE_LOGGED = ("revealed", "exported")
 
 
@@ -56,6 +58,14 @@ def note(action: str, *, audit: str = "", **counts: int | str) -> None:
         return
     if action == "opened":
         seen.add(mark)
+
+
+def note_upload(file: Any, *, what: str) -> None:
+    """Write an uploaded file's size into the access log, once; its name may hold a person's."""
+    seen: set[str] = st.session_state.setdefault(_NOTED, set())
+    if file.file_id not in seen:
+        seen.add(file.file_id)
+        note("uploaded", what=what, n_bytes=file.size)
 
 
 def logged_export(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import streamlit as st
 
@@ -12,15 +11,14 @@ from audit.errors import AuditError
 from audit.models.inspect import LABEL
 from audit.models.registry import RegisteredModel, find_model
 from audit.names.lists import Line
-from pages.ui import blocks, setup_cached
+from pages.ui import blocks
+from pages.ui.blocks import refused, step
 from pages.ui.language import Words
-from pages.ui.logged import note
-from pages.ui.text import day, escaped
+from pages.ui.text import day
 
 FIELDS = ("general", "hospital", "names", "passages")
 """Query parameters; their values are identifiers of models and digits of digests."""
 _CHOSEN = "setup_chosen"
-_NOTED = "setup_noted"
 _PENDING = "setup_pending"
 
 
@@ -96,9 +94,9 @@ def keep_pending(say: Words) -> bool:
     return True
 
 
-def pair() -> Pair:
+def pair(among: tuple[RegisteredModel, ...]) -> Pair:
     """Return the chosen models that can be used."""
-    codes, among = chosen(), setup_cached.models()
+    codes = chosen()
 
     def usable(field: str) -> RegisteredModel | None:
         model = find_model(codes.get(field, ""), among=among)
@@ -130,15 +128,6 @@ def picker(
     return code if code in options else ""
 
 
-def step(letter: str, title: str, *, is_ready: bool, state: str) -> None:
-    """Draw a card's heading: its letter, what it is, and in words whether it is done."""
-    kind = "ka-is-ready" if is_ready else "ka-is-open"
-    st.html(
-        f'<h2 class="ka-heading ka-step {kind}"><b>{escaped(letter)}</b> {escaped(title)}'
-        f"<span>{escaped(state)}</span></h2>"
-    )
-
-
 def step_of_new(say: Words, letter: str, *, field: str, usual: str, is_chosen: bool) -> bool:
     """Draw the heading of a card in which something new can be made; say whether it is ready."""
     is_ready = (is_chosen or is_new(field)) and not is_unusable(field)
@@ -148,22 +137,6 @@ def step_of_new(say: Words, letter: str, *, field: str, usual: str, is_chosen: b
     return is_ready
 
 
-def refused(say: Words, error: AuditError) -> None:
-    """Show why something cannot be used, and what to do."""
-    st.html(
-        f'<p class="ka-refused" role="alert"><b>{say.html("setup_refused")}</b> '
-        f"{escaped(error.written(say.language))}</p>"
-    )
-
-
-def note_upload(file: Any, *, what: str) -> None:
-    """Write an uploaded file's size into the access log, once; its name may hold a person's."""
-    seen: set[str] = st.session_state.setdefault(_NOTED, set())
-    if file.file_id not in seen:
-        seen.add(file.file_id)
-        note("uploaded", what=what, n_bytes=file.size)
-
-
 def list_name(say: Words, line: Line) -> str:
     """Return what a list or a file of passages is called on the screen."""
     if not line.at:
@@ -171,12 +144,12 @@ def list_name(say: Words, line: Line) -> str:
     return line.label or say.text("setup_untitled", at=day(line.at))
 
 
-def model_name(say: Words, model_id: str) -> str:
+def model_name(say: Words, model_id: str, *, among: tuple[RegisteredModel, ...]) -> str:
     """Return what a model is called on the screen."""
     folder, _, name = model_id.partition("/")
     if folder.startswith("demo:"):
         return say.text("setup_demo_model", name=name, language=folder.removeprefix("demo:"))
-    model = find_model(model_id, among=setup_cached.models())
+    model = find_model(model_id, among=among)
     if folder == LABEL and model is not None and model.summary is not None:
         return say.text("setup_trained_model", title=model.summary.name, run=name[:4])
     return model_id

@@ -12,12 +12,12 @@ from audit.errors import AuditError, Message, written
 from audit.models.registry import RegisteredModel
 from audit.names.candidates import GUESSED_KINDS, guessed_kinds
 from audit.tables import RowNote
-from pages.ui import blocks, charts, setup_cached
+from pages.ui import blocks, cached, charts
+from pages.ui.blocks import refused
+from pages.ui.cached import ListView
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.language import Words
 from pages.ui.reveal import is_revealed, shown_name
-from pages.ui.setup_cached import ListView
-from pages.ui.setup_choice import refused
 from pages.ui.setup_facts import Bins, Spelling
 from pages.ui.text import UNDEFINED, decimal, escaped
 
@@ -122,7 +122,7 @@ def spelt(say: Words, view: ListView, *, hospital: RegisteredModel | None) -> Sp
         st.html(blocks.heading("", below=say.text("setup_no_spelling")))
         return None
     try:
-        found = setup_cached.spelt(view, model=hospital.path)
+        found = cached.spelt(view, model=hospital.path)
     except AuditError as error:
         refused(say, error)
         return None

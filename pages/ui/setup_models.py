@@ -6,9 +6,10 @@ import streamlit as st
 
 from audit.errors import AuditError, written
 from audit.models.registry import VARIABLE, PairCheck, RegisteredModel, known_digest
-from pages.ui import blocks, setup_cached
+from pages.ui import blocks, cached
+from pages.ui.blocks import refused, step
 from pages.ui.language import Words
-from pages.ui.setup_choice import Pair, model_name, picker, refused, step
+from pages.ui.setup_choice import Pair, model_name, picker
 
 _LETTERS = {"general": "A", "hospital": "B"}
 
@@ -24,7 +25,7 @@ def draw_models(say: Words, pair: Pair) -> bool:
     if pair.general is None or pair.hospital is None:
         return False
     try:
-        found = setup_cached.check(pair.general.path, pair.hospital.path)
+        found = cached.check(pair.general.path, pair.hospital.path)
     except AuditError as error:
         refused(say, error)
         return False
@@ -37,13 +38,13 @@ def draw_model(say: Words, field: str, *, model: RegisteredModel | None) -> None
     state = say.text("setup_ready" if model else "setup_missing")
     step(_LETTERS[field], say.text(f"setup_{field}_card"), is_ready=model is not None, state=state)
     st.html(blocks.heading("", below=say.text(f"setup_{field}_below")))
-    usable = [one.model_id for one in setup_cached.models() if not one.refusal]
+    usable = [one.model_id for one in cached.models() if not one.refusal]
     picker(
         field,
         usable,
         label=say.text(f"setup_{field}_card"),
         say=say,
-        shown=lambda model_id: model_name(say, model_id),
+        shown=lambda model_id: model_name(say, model_id, among=cached.models()),
     )
     if model is None or model.summary is None:
         return
@@ -73,7 +74,7 @@ def digest_of(say: Words, model: RegisteredModel) -> str:
 
 def draw_folders(say: Words) -> None:
     """Say where models are looked for, and which of those found there are refused."""
-    models = setup_cached.models()
+    models = cached.models()
     is_registered = any(not model.model_id.startswith("demo:") for model in models)
     if not is_registered:
         st.html(blocks.heading(say.text("setup_no_folder"), below=say.text("setup_no_folder_do")))
@@ -83,7 +84,8 @@ def draw_folders(say: Words) -> None:
         return
     with st.expander(say.text("setup_refused_models", n=len(refusals)), key="refused_models"):
         rows = [
-            (model_name(say, one.model_id), written(one.refusal, say.language)) for one in refusals
+            (model_name(say, one.model_id, among=models), written(one.refusal, say.language))
+            for one in refusals
         ]
         header = [say.text("setup_column_model"), say.text("setup_column_reason")]
         caption = say.text("setup_refused_caption")

@@ -10,20 +10,12 @@ from audit.names.controls import MAX_DRAWN
 from audit.names.files import names_template
 from audit.names.lists import all_names, keep_names
 from audit.shelf import MAX_TITLE_CHARS
-from pages.ui import blocks, cached, setup_cached
+from pages.ui import blocks, cached
+from pages.ui.blocks import refused
+from pages.ui.cached import ListView
 from pages.ui.language import Words
-from pages.ui.setup_cached import ListView
-from pages.ui.setup_choice import (
-    chosen,
-    keep_pending,
-    list_name,
-    note_upload,
-    pend,
-    picker,
-    refused,
-    step_of_new,
-    unpend,
-)
+from pages.ui.logged import note_upload
+from pages.ui.setup_choice import chosen, keep_pending, list_name, pend, picker, step_of_new, unpend
 from pages.ui.setup_list import draw_list
 
 DRAWN = ("easy", "hard", "recombined")
@@ -62,7 +54,7 @@ def chosen_list(say: Words) -> ListView | None:
     if not code:
         return None
     try:
-        return setup_cached.names(code)
+        return cached.names(code)
     except AuditError as error:
         refused(say, error)
         return None
@@ -82,7 +74,7 @@ def draw_new(say: Words, *, base: ListView | None, hospital: RegisteredModel | N
         wanted = ask_more(say)
     model = hospital.path if hospital is not None and hospital.summary is not None else None
     try:
-        view = setup_cached.new_names(data, base=start, wanted=wanted, model=model)
+        view = cached.new_names(data, base=start, wanted=wanted, model=model)
     except AuditError as error:
         refused(say, error)
         pend("names", None)

@@ -8,19 +8,11 @@ from audit.errors import AuditError
 from audit.names.lists import all_passages, keep_passages
 from audit.notes.passages import Passage, Passages
 from audit.shelf import MAX_TITLE_CHARS
-from pages.ui import blocks, cached, setup_cached
+from pages.ui import blocks, cached
+from pages.ui.blocks import refused
 from pages.ui.language import Words
-from pages.ui.setup_choice import (
-    chosen,
-    keep_pending,
-    list_name,
-    note_upload,
-    pend,
-    picker,
-    refused,
-    step_of_new,
-    unpend,
-)
+from pages.ui.logged import note_upload
+from pages.ui.setup_choice import chosen, keep_pending, list_name, pend, picker, step_of_new, unpend
 from pages.ui.setup_list import draw_notes
 from pages.ui.text import escaped
 
@@ -63,7 +55,7 @@ def chosen_passages(say: Words) -> Passages | None:
     if not code:
         return None
     try:
-        return setup_cached.passages(code).passages
+        return cached.passages(code).passages
     except AuditError as error:
         refused(say, error)
         return None
@@ -88,7 +80,7 @@ def draw_new(say: Words) -> None:
     note_upload(file, what="passages")
     data = file.getvalue()
     try:
-        passages = setup_cached.new_passages(data, file_name=file.name)
+        passages = cached.new_passages(data, file_name=file.name)
     except AuditError as error:
         refused(say, error)
         pend("passages", None)

@@ -12,10 +12,11 @@ from audit.errors import AuditError
 from audit.names.files import names_file
 from audit.names.lists import KeptPassages
 from pages.ui import blocks, cached
+from pages.ui.blocks import refused
+from pages.ui.cached import ListView
 from pages.ui.language import Words, go_to, link
 from pages.ui.logged import logged_export, note, who
-from pages.ui.setup_cached import ListView
-from pages.ui.setup_choice import list_name, refused
+from pages.ui.setup_choice import list_name
 from pages.ui.text import percent
 
 

@@ -7,11 +7,12 @@ import streamlit as st
 from audit.corpus.candidate_lists import keep_lists
 from audit.errors import AuditError
 from audit.models.inspect import LABEL
-from audit.training.kept import MODELS, TrainedModel, parent_of
-from pages.ui import blocks, cached, setup_cached
+from audit.training.kept import MODELS, TrainedModel
+from pages.ui import blocks, cached
+from pages.ui.blocks import refused
 from pages.ui.language import Words, go_to
-from pages.ui.setup_choice import choose, codes_for_link, refused
-from pages.ui.train_names import corpus_of
+from pages.ui.setup_choice import choose, codes_for_link
+from pages.ui.train_names import corpus_of, general_id
 
 CONTROLS = ("easy", "hard")
 
@@ -30,8 +31,8 @@ def draw_ways_on(say: Words, model: TrainedModel) -> None:
         icon=":material/fact_check:",
     ):  # fmt: skip
         return
-    general = general_id(hospital) if is_hospital else f"{LABEL}/{model.run_id}"
-    choose("general", general)
+    parent = general_id(hospital, among=cached.models())
+    choose("general", parent if is_hospital else f"{LABEL}/{model.run_id}")
     choose("hospital", f"{LABEL}/{hospital.run_id}")
     with st.spinner(say.text("train_audit_wait")):
         if choose_lists(say, hospital):
@@ -50,12 +51,6 @@ def hospital_beside(reference: TrainedModel) -> TrainedModel | None:
         ),
         None,
     )
-
-
-def general_id(model: TrainedModel) -> str:
-    """Return the identifier of the model that a training started from; "" where it is gone."""
-    parent = parent_of(model, among=setup_cached.models())
-    return parent.model_id if parent is not None else ""
 
 
 def choose_lists(say: Words, model: TrainedModel) -> bool:

@@ -10,7 +10,7 @@ import streamlit as st
 from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.models.inspect import LABEL
 from audit.models.registry import DEMO_PREFIX, RegisteredModel, find_model
-from pages.ui import blocks, setup_cached
+from pages.ui import blocks, cached
 from pages.ui.language import Words, link
 from pages.ui.setup_choice import chosen, model_name
 from pages.ui.text import day
@@ -59,7 +59,7 @@ def choice(
 
 def ask_subject(say: Words) -> Subject | None:
     """Draw the choice; None where something is missing, which the page then says."""
-    models = [model for model in setup_cached.models() if not model.refusal]
+    models = [model for model in cached.models() if not model.refusal]
     corpora = {corpus.corpus_id: corpus for corpus in CORPORA.all()}
     parent = ask_parent(say, models)
     if not corpora:
@@ -100,7 +100,7 @@ def ask_parent(say: Words, models: Sequence[RegisteredModel]) -> RegisteredModel
         draw=lambda key: st.selectbox(
             say.text("train_parent"),
             options,
-            format_func=lambda model_id: model_name(say, model_id),
+            format_func=lambda model_id: model_name(say, model_id, among=cached.models()),
             placeholder=say.text("setup_choose"),
             help=say.text("train_parent_help"),
             key=key,

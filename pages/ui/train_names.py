@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from audit.corpus.kept import CORPORA, KeptCorpus
-from audit.training.kept import TrainedModel
+from audit.models.registry import RegisteredModel
+from audit.training.kept import TrainedModel, parent_of
 from pages.ui.language import Words
 from pages.ui.text import day, decimal
 
@@ -37,3 +38,9 @@ def start_name(say: Words, name: str, *, from_scratch: bool) -> str:
 def epochs_text(n_epochs: float) -> str:
     """Return a number of passes over the notes."""
     return f"{n_epochs:,.0f}" if n_epochs >= 10 else decimal(n_epochs, digits=2)
+
+
+def general_id(model: TrainedModel, *, among: tuple[RegisteredModel, ...]) -> str:
+    """Return the identifier of the model that a training started from; "" where it is gone."""
+    parent = parent_of(model, among=among)
+    return parent.model_id if parent is not None else ""

@@ -6,53 +6,29 @@ import math
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
-from audit.corpus.kept import KeptCorpus
 from audit.errors import AuditError
 from audit.jobs import service
-from audit.models import registry
-from audit.task import queue_of
+from audit.pretrain import PretrainTask
+from audit.task import Question, queue_of
 from audit.training.config import PRECISIONS, SCHEDULES, TrainSettings
 from audit.training.kept import (
     PRESETS,
     NotesLoad,
     TrainingPlan,
     make_training_plan,
-    notes_load,
     preset,
 )
-from pages.ui import blocks
+from pages.ui import blocks, cached
+from pages.ui.blocks import refused
 from pages.ui.language import Words, go_to
 from pages.ui.logged import note, who
-from pages.ui.setup_choice import model_name, refused
+from pages.ui.setup_choice import model_name
 from pages.ui.train_choice import Subject, ask_subject, choice, corpus_name
-from pages.ui.train_jobs import question_of
 from pages.ui.train_names import epochs_text, start_name
-
-FILES = {"private": "private.jsonl", "public": "public.jsonl", "other_names": "private.jsonl"}
-"""Which file of a corpus says how much text a source has: notes with other names are as long."""
-
-
-def cached_load(corpus: KeptCorpus, *, source: str, model: Path) -> NotesLoad:
-    """Return how many tokens a corpus has for a model; raises as `training_plan.notes_load`."""
-    path = corpus.path / FILES[source]
-    try:
-        state = path.stat()
-        stamp = f"{state.st_size} {state.st_mtime_ns}"
-    except OSError:
-        stamp = ""
-    files = str(registry.signature(model))
-    return _load(str(path), stamp, str(model), files, corpus.n_notes)
-
-
-@st.cache_resource(show_spinner=False, max_entries=32)
-def _load(path: str, stamp: str, model: str, files: str, n_notes: int) -> NotesLoad:
-    return notes_load(Path(path), n_notes=n_notes, model=Path(model))
-
 
 DEVICES = ("auto", "cpu", "cuda")
 LENGTHS = ("epochs", "steps")
@@ -223,7 +199,7 @@ def draw_new(say: Words) -> None:
         with left:
             parent = subject.parent
             with st.spinner(say.text("train_counting")):
-                load = cached_load(subject.corpus, source=subject.source, model=parent.path)
+                load = cached.text_load(subject.corpus, source=subject.source, model=parent.path)
             assert parent.summary is not None
             usual = preset(code, parent=parent.summary, n_tokens=load.n_tokens)
             settings, device = ask_settings(say, preset=code, usual=usual)
@@ -249,7 +225,7 @@ def draw_plan(
         "train_plan_steps", n=f"{plan.n_steps:,}", epochs=epochs_text(plan.n_epochs),
         per_epoch=f"{math.ceil(plan.steps_per_epoch):,}",
     )  # fmt: skip
-    name = model_name(say, subject.parent.model_id)
+    name = model_name(say, subject.parent.model_id, among=cached.models())
     shape = say.text(
         "train_fact_rows", batch=f"{settings.batch:,}", n_tokens=f"{settings.n_tokens:,}",
         rate=f"{settings.learning_rate:g}",
@@ -272,6 +248,25 @@ def draw_plan(
         st.html(blocks.heading("", below=say.text("train_many", n=f"{plan.n_epochs:,.0f}")))
     elif plan.n_epochs < FEW_EPOCHS:
         st.html(blocks.heading("", below=say.text("train_few")))
+
+
+def question_of(subject: Subject, settings: TrainSettings, *, title: str, device: str) -> Question:
+    """Return a training as a question of the table of jobs.
+
+    Raises
+    ------
+    AuditError
+        If the model or the corpus is gone or refused.
+    """
+    task = PretrainTask(
+        general=subject.parent.path,
+        settings=settings,
+        corpus_id=subject.corpus.corpus_id,
+        source=subject.source,
+        title=" ".join(title.split()),
+        device=device,
+    )
+    return task.question()
 
 
 def draw_start(

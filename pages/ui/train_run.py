@@ -10,18 +10,17 @@ import streamlit as st
 
 from audit.errors import AuditError
 from audit.jobs import service
-from audit.jobs.table import Job
+from audit.jobs.table import Job, read_order
 from audit.training.config import LossCurve, LossPoint, loss_curve, read_losses
 from audit.training.kept import MODELS, TrainedModel
 from pages.ui import blocks, charts
+from pages.ui.blocks import refused
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.job_card import job_head, progress_text
 from pages.ui.language import Words, link
 from pages.ui.logged import note
-from pages.ui.setup_choice import refused
 from pages.ui.text import day, decimal, escaped
 from pages.ui.train_audit import draw_ways_on
-from pages.ui.train_jobs import run_of
 from pages.ui.train_names import epochs_text, notes_name, start_name, training_name
 
 _FAINT = "rgba(125, 133, 144, 0.6)"
@@ -148,6 +147,14 @@ def draw_training(say: Words, model: TrainedModel) -> None:
         st.html(blocks.heading("", below=say.text("train_unfinished")))
         link("jobs", label=say.text("train_see_jobs"))
     draw_forget(say, model)
+
+
+def run_of(job_id: str) -> str:
+    """Return the identifier of the training that a job works on; "" where it is not known."""
+    try:
+        return str(read_order(job_id).get("run_id", ""))
+    except AuditError:
+        return ""
 
 
 def known_training(run_id: str) -> TrainedModel | None:

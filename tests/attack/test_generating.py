@@ -222,4 +222,12 @@ def test_hits_are_shares_of_documents_and_reference_controls_have_none(result):
     }
     for name, shares in expected.items():
         np.testing.assert_allclose(result.scores[name][0], shares, err_msg=name)
+
+
+def test_name_counts_are_reported_for_both_models(result):
+    general = {"first": 3, "last": 2, "first_last": 0, "last_first": 2}
+    hospital = {"first": 4, "last": 2, "first_last": 1, "last_first": 1}
+    # Names of one piece only: "maryo" has two.
+    for who, counts in (("general", general), ("hospital", hospital)):
+        assert result.details[who]["name_counts"] == {**counts, "listed": 2, "n_documents": 3}
     assert result.documents["hospital"][1] == "anna smithson john"

@@ -179,6 +179,7 @@ def test_a_list_has_the_members_and_controls_that_were_asked_for(
     assert Counter(zip(usual.is_member, usual.control_kind, strict=True)) == {
         (True, ""): 6 + 4, (False, "easy"): 6, (False, "hard"): 6, (False, "canary"): 4,
     }  # fmt: skip
+    assert {*usual.row} == {None}  # no rows of a file of the auditor's
     staff = list_of(corpus, controls=(), roles=("patient", "staff"))
     assert staff.role.count("staff") > 2 and all(staff.is_member)
     everything = list_of(corpus, controls=CONTROLS, roles=MEMBERS)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.models.load import load_model
 from audit.names.candidates import make_candidates
 from audit.names.matching import (
     NameIndex,
     PartIndex,
+    count_lexicon_names,
     fold,
     fold_with_offsets,
     name_hits,
     pair_of,
     words,
 )
-from tests.models.make_models import SPECIAL, WORDS, make_bert
 
 JOHN, HANAKO, GAKU = ("John", "Smith"), ("花子", "山田"), ("ガク", "山田")
 
@@ -84,33 +84,13 @@ def test_hits_count_documents_by_block_and_never_twice_in_one() -> None:
     assert [one.shape for one in name_hits(names, documents=[])] == [(0, 3)] * 2
 
 
-def test_word_pieces_are_joined_before_names_are_sought(tmp_path) -> None:
-    tokenizer = load_model(make_bert(tmp_path / "bert")).tokenizer
-    ids = [[(*SPECIAL, *WORDS).index(token) for token in row.split()] for row in (
-        "[CLS] mr john smith ##son [SEP]",
-        "[CLS] mr john smith [MASK] [SEP]",
-        "[CLS] john ##a smith ##s [SEP]",
-        "[CLS] mary o ' smith - jones [SEP]",
-    )]  # fmt: skip
-    texts = tokenizer.batch_decode(ids, clean_up_tokenization_spaces=False)
-    names = make_candidates([JOHN, ("John", "Smithson"), ("", "Smiths"), ("Mary", "O'Smith-Jones")])
-    found = [name_hits(names, documents=[text]) for text in texts]
-    either = [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, 1]]
-    assert [hits[0].tolist() for hits, _ in found] == either
-    full = [[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
-    assert [hits[0].tolist() for _, hits in found] == full
-
-
-def part_pattern(part: str) -> str:
-    return r"[\W]+".join(map(re.escape, words(part)))
-
-
 def slow_hit(name: tuple[str, str], document: str) -> tuple[bool, bool]:
-    text = fold(document)
-    patterns = [part_pattern(part) for part in name]
-    either = any(re.search(rf"(?<!\w){p}(?!\w)", text) for p in patterns)
-    both = re.search(rf"(?<!\w){patterns[0]}\W+{patterns[1]}(?!\w)", text)
-    return either or bool(both), bool(both)
+    first, last = (r"[\W]+".join(map(re.escape, words(part))) for part in name)
+    either, both = (
+        bool(re.search(rf"(?<!\w)(?:{pattern})(?!\w)", fold(document)))
+        for pattern in (f"{first}|{last}", rf"{first}\W+{last}")
+    )
+    return either or both, both
 
 
 PARTS = ["Ann", "Anna", "Joanna", "Lee", "O'Lee", "Ann Lee", "Anna-Lee", "José", "Li", "Lee Ann"]
@@ -137,15 +117,38 @@ def test_hits_equal_a_loop_of_regexes(names: list[tuple[str, str]], documents: l
         assert sorted(terms) == sorted(term for _, _, term in places)
         for start, end, (what, rows) in places:
             for row in rows:
-                parts = {
-                    "full": " ".join(names[row]),
-                    "first": names[row][0],
-                    "last": names[row][1],
-                }
-                forms = [" ".join(words(part)) for part in parts.values()]
-                assert " ".join(words(document[start:end])) in (
-                    forms if what == "either" else [" ".join(words(parts[what]))]
-                )
+                first, last = names[row]
+                wanted = (f"{first} {last}",) if what == "full" else (first, last)
+                found = " ".join(words(document[start:end]))
+                assert found in [" ".join(words(form)) for form in wanted]
+
+
+FIRSTS, LASTS = ("ann", "lee", "jose"), ("lee", "li", "ann")
+
+
+@settings(max_examples=120)
+@given(
+    document_of,
+    st.lists(st.tuples(st.sampled_from(FIRSTS), st.sampled_from(LASTS)), unique=True, min_size=1,
+             max_size=3),
+)  # fmt: skip
+def test_lexicon_counts_equal_a_loop_over_pairs(
+    document: str, listed: list[tuple[str, str]]
+) -> None:
+    found = count_lexicon_names(
+        [document, "lee"], first_names=["Ann", "LEE", "José"], last_names=LASTS,
+        candidates=make_candidates(listed),
+    )  # fmt: skip
+    text = words(document)
+    near = list(pairwise(text))
+    assert found == {
+        "first": sum(text.count(name) for name in FIRSTS) + 1,
+        "last": sum(text.count(name) for name in LASTS) + 1,
+        "first_last": sum(a in FIRSTS and b in LASTS for a, b in near),
+        "last_first": sum(a in LASTS and b in FIRSTS for a, b in near),
+        "listed": sum(name in (pair, pair[::-1]) for pair in near for name in listed),
+        "n_documents": 2,
+    }
 
 
 def test_full_names_are_counted_in_all_their_ways_of_writing() -> None:

@@ -19,7 +19,7 @@ from audit.jobs import service
 from audit.jobs.table import read_order
 from audit.notes.formats import write_jsonl, write_tags
 from audit.notes.spans import Span
-from pages.ui import deid_score_cached
+from pages.ui import cached
 from tests.deid.make_scores import gold_notes, make_score, predicted_notes, quiet
 from tests.experiment.tiny_leakage import tiny_tables
 from tests.pages.screen import open_page, parameter, press, texts
@@ -28,7 +28,7 @@ from tests.pages.screen import open_page, parameter, press, texts
 @pytest.fixture(autouse=True)
 def _home(monkeypatch: pytest.MonkeyPatch) -> None:
     rules = (KnownTagger("rules", "rules", "", RuleTagger().digest),)
-    for module in (deid_score_cached, scoring):
+    for module in (cached, scoring):
         monkeypatch.setattr(module, "known_taggers", lambda: rules)
 
 

@@ -56,9 +56,6 @@ def test_an_upload_is_a_job_and_then_a_kept_set() -> None:
     (job,) = service.active_jobs()
     assert job.kind == "tagging" and "Anna" not in job.label
     assert 'class="ka-job ka-job-queued"' in texts(app)
-    again = upload(open_notes(), notes_file(6))
-    press(again, "deidentify_go_file")
-    assert len(service.jobs()) == 1  # the same question is joined
     order = read_order(job.job_id)
     (unfinished,) = TAGGED_SETS.all()
     shown = open_notes(tagged=unfinished.tagged_id)

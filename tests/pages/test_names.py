@@ -116,7 +116,7 @@ def test_scenario_one_shows_the_documents_that_hold_the_name(home: Path) -> None
     app = open_page("names", name="2")
     shown = texts(app)
     assert "of 3 by each model: hospital model 2, general model 0" in shown
-    assert "S***<small>first name of P-0004 +1" in shown
+    assert "S***<small>part of the name of P-0004 +1" in shown
     assert "Sophia2" not in shown
     assert "&lt;img src=x&gt;" in shown
     assert "<img" not in shown

@@ -47,7 +47,7 @@ def test_the_demo_audit_is_shown_with_the_other_scenario_beside_it(
     assert texts(app).index("Scenario 1:") < texts(app).index("Scenario 2:")
 
 
-def test_own_audits_come_before_the_demo_and_the_demo_is_named_as_such(
+def test_own_audits_come_before_the_demo_and_a_link_to_none_is_never_repeated(
     home: Path, demo_reports: dict[str, AuditReport]
 ) -> None:
     old = make_report(2, leak=0.0, hospital="own", at="2026-01-01T00:00:00+00:00")
@@ -65,18 +65,13 @@ def test_own_audits_come_before_the_demo_and_the_demo_is_named_as_such(
     of_demo = open_page("overview", audit=demo_reports["masked_lm"].digest[:12])
     assert texts(of_demo).index(RIBBON) < texts(of_demo).index('<section class="ka-verdict')
 
-
-def test_a_link_to_no_audit_is_said_and_never_repeated(
-    home: Path, demo_reports: dict[str, AuditReport]
-) -> None:
-    keep(demo_reports, directory=home)
     app = open_page("overview", audit="<b>evil</b>")
     assert "This link fits no audit" in texts(app)
     assert "evil" not in texts(app)
     assert not app.get("plotly_chart")
 
 
-def test_names_are_masked_and_model_names_are_escaped(home: Path) -> None:
+def test_names_are_masked_models_escaped_and_without_truth_there_are_no_rates(home: Path) -> None:
     members = [(HOSTILE, "Wright"), *MEMBERS[1:]]
     report = make_report(2, hospital=HOSTILE, members=members, notes=[f"{HOSTILE} in a note"])
     keep({"own": report}, directory=home, is_demo=False)
@@ -89,8 +84,6 @@ def test_names_are_masked_and_model_names_are_escaped(home: Path) -> None:
     labels = [*(x.value for x in app.markdown), *(x.value for x in app.caption)]
     assert not any("evil" in label for label in labels)
 
-
-def test_a_list_without_truth_is_shown_without_tables_of_rates(home: Path) -> None:
     keep({"own": make_report(2, has_truth=False)}, directory=home, is_demo=False)
     app = open_page("overview")
     shown = texts(app)

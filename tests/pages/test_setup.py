@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,11 @@ def test_models_that_do_not_fit_and_models_that_are_refused_say_why(
     assert "<b>bad" not in shown
     assert "go_on" not in keys(app)
     assert "models/<b>bad" not in app.selectbox(key="setup_general").options
+    app.radio(key="language").set_value("ja").run()
+    shown = texts(app)
+    assert "/config.json：" in shown
+    assert "one と two：2つのモデルのトークナイザーが異なります：" in shown
+    assert not re.search(r"[a-z]{3,} [a-z]{3,} [a-z]{3,}", re.sub("<[^>]*>", " ", shown))
 
 
 HARD = (
@@ -102,6 +108,8 @@ def test_remarks_and_refusals_are_told_by_row() -> None:
     assert "names, row 2: The row has 2 cells where the header has 3." in shown
     assert "Anna" not in shown
     assert "keep_names" not in keys(app)
+    app.radio(key="language").set_value("ja").run()
+    assert "氏名のリストの2行目：セルの数が 2 個で、見出しの 3 個と合いません。" in texts(app)
 
 
 def test_a_guessed_kind_of_control_is_said_and_kept_with_the_list(home: Path) -> None:

@@ -62,13 +62,13 @@ def test_hits_are_those_that_the_attack_counts_and_marks_cover_them(text: str) -
     ("text", "wanted"),
     [
         ("so Ann  Lee, came", [("Ann  Lee", "full", (0,))]),
-        ("LEE was here", [("LEE", "either", (0, 1))]),
+        ("LEE was here", [("LEE", "part", (0, 1))]),
         ("annex leeds", []),
-        ("MARY jo", [("MARY jo", "first", (2,))]),
+        ("MARY jo", [("MARY jo", "part", (2,))]),
         ("zoe\u0301 o'brien!", [("zoe\u0301 o'brien", "full", (3,))]),
         ("患者は山田 太郎です", [("山田 太郎", "full", (5,))]),
-        ("山田さん", [("山田", "last", (5, 6))]),
-        ("[MASK] mask", [("mask", "first", (10,))]),
+        ("山田さん", [("山田", "part", (5, 6))]),
+        ("[MASK] mask", [("mask", "part", (10,))]),
         ("in der STRASSE", [("STRASSE", "full", (4,))]),
     ],
 )
@@ -78,9 +78,9 @@ def test_marks_by_hand(text: str, wanted: list[tuple[str, str, tuple[int, ...]]]
 
 
 def test_a_hit_that_reaches_out_of_another_keeps_its_rest() -> None:
-    marks = marks_of([Hit(0, 4, "full", (1,)), Hit(2, 7, "full", (2,)), Hit(5, 6, "first", (3,))])
+    marks = marks_of([Hit(0, 4, "full", (1,)), Hit(2, 7, "full", (2,)), Hit(5, 6, "part", (3,))])
     assert marks == (Hit(0, 4, "full", (1,)), Hit(4, 7, "full", (2,)))
-    assert marks_of([Hit(0, 3, "last", (1,)), Hit(0, 3, "first", (2,))])[0].part == "first"
+    assert marks_of([Hit(0, 3, "part", (1,)), Hit(0, 3, "full", (2,))])[0].part == "full"
 
 
 HOSPITAL = [

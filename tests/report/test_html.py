@@ -129,7 +129,8 @@ def test_the_numbers_are_the_reports(report: AuditReport) -> None:
         f"{attack.value:.3f}", f"{attack.low:.3f} – {attack.high:.3f}",
         f"{general.value:.3f}", f"{verdict.n_flagged} of {verdict.n_tested}",
         report.digest, f"{report.candidates.n_reference}", report.models["hospital"].name,
-        words["method_score_residual"], words["method_p"].format(min_controls=MIN_CONTROLS),
+        words[f"method_score_{report.fixed_score}"],
+        words["method_p"].format(min_controls=MIN_CONTROLS),
     ]  # fmt: skip
     for name, stratum in report.measures.shown.items():
         told += [" / ".join(map(str, rule.confusion.four)) for rule in stratum.rules.values()]

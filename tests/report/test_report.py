@@ -90,8 +90,7 @@ def test_a_report_survives_json_and_back() -> None:
 def test_a_report_of_another_version_or_a_damaged_one_is_refused() -> None:
     value = report_of().to_json()
     less = {name: part for name, part in value.items() if name != "curve"}
-    older = value | {"columns": ["name_id", "score"]}
-    for other in (value | {"schema": SCHEMA + 1}, value | {"extra": 1}, older, less, {}):
+    for other in (value | {"schema": SCHEMA + 1}, value | {"extra": 1}, less, {}):
         with pytest.raises(AuditError, match="written by another version"):
             AuditReport.from_json(other)
     no_name = {"models": {"general": {"name": 1}}}
@@ -161,6 +160,27 @@ def test_linking_by_hand() -> None:
     assert math.isnan(told["chance"][0].low)
     hidden = report.with_names_as("masked").to_json()["details"]["linking"]["rank_by_passage"]
     assert {one["passage_id"] for one in hidden} == {""}  # a chart's number: the hospital's text
+
+
+def test_a_report_that_was_kept_before_decisions_were_of_points_is_read() -> None:
+    made = make_report(2)
+    words = ["flagged", "undecided", "not flagged", *made.names["decision"][3:]]
+    names = {k: v for k, v in made.names.items() if k not in ("is_undecided", "file_row")}
+    older = made.changed(names=names | {"decision": words, "q_value": [0.04, 0.01, 0.2]
+                                        + [None] * (made.n_names - 3)})  # fmt: skip
+    assert older.verdict.state == "leak_found"
+    assert older.stands_out[:4] == [True, True, False, False]  # q of at most 0.05
+    table = older.table
+    assert table["number"][3] == "L-0003"
+    assert table["decision"].tolist()[:3] == ["flagged", "flagged", "not_flagged"]
+    assert table["is_undecided"].tolist()[:3] == [False, True, False]
+
+
+def test_one_model_compared_with_itself_shows_nothing() -> None:
+    made = make_report(2)
+    same = made.changed(models={who: {"name": who, "digest": "same"} for who in made.models})
+    assert same.verdict.state == "not_compared"
+    assert not any(same.stands_out)
 
 
 # --- the list of kept audits ---
