@@ -66,8 +66,9 @@ class ScoreTask(Task):
     """What is to be scored.
 
     With `has_five_types` labels of i2b2 2014, MEDDOCAN and others are mapped to the five types, and
-    one that is not known is refused; `label_map` has more, from a label to another, "" leaves its spans out. `title` is what to call
-    the score and makes no other question of it; `score_id` is known once the question is asked.
+    one that is not known is refused; `label_map` has more, from a label to another, "" leaves its
+    spans out. `title` is what to call the score and makes no other question of it; `score_id` is
+    known once the question is asked.
     """
 
     job = "score"
