@@ -154,7 +154,7 @@ def test_a_stopped_tagging_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch)
     assert SCORES.get(score_id).summary == score_summary(scored, matcher="optimal", n_replicates=50)
 
 
-def test_labels_are_mapped_and_unknown_ones_are_told() -> None:
+def test_labels_are_mapped_and_unknown_ones_are_told_or_refused() -> None:
     names = {"identifier": "PATIENT", "contact": "Rocket"}
     golds = [
         note.with_spans(Span(s.start, s.end, names.get(s.label, s.label)) for s in note.spans)
@@ -162,12 +162,16 @@ def test_labels_are_mapped_and_unknown_ones_are_told() -> None:
     ]
     predicted = [note.with_spans([*note.spans, note.spans[0]])
                  for note in predicted_notes(gold_notes())]  # fmt: skip
+    with pytest.raises(AuditError, match="none of the five types: Rocket"):
+        answered(order(golds, predicted=given_as(predicted), has_five_types=True,
+                       label_map={"linkage_code": "", "rocket ship": "contact"}))  # fmt: skip
+    assert not SCORES.all()
     found = answered(order(golds, predicted=given_as(predicted), has_five_types=True,
-                           label_map={"linkage_code": "", "rocket ship": "contact"}))  # fmt: skip
-    assert (found["unknown_labels"], found["n_left_out"]) == (["Rocket"], 0)
+                           label_map={"linkage_code": "", "rocket": "contact"}))  # fmt: skip
+    assert (found["unknown_labels"], found["n_left_out"]) == ([], 0)
     assert found["summary"]["n_duplicate_spans"] == 0
     assert list(found["summary"]["criteria"]["label_relaxed"]["labels"]) == [
-        "identifier", "quasi_identifier", "linkage_code", "contact", "Rocket",
+        "identifier", "quasi_identifier", "linkage_code", "contact",
     ]  # fmt: skip
     found = answered(order(golds, predicted=given_as(predicted), label_map={"rocket": ""}))
     assert found["unknown_labels"] == ["PATIENT"] and found["n_left_out"] == 12
