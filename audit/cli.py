@@ -398,7 +398,9 @@ def run(
     ] = (),
     passages: Annotated[Path | None, "CSV or JSONL of de-identified passages"] = None,
     draw_controls: Annotated[int, "draw so many easy and hard controls"] = 0,
-    out: Annotated[Path | None, "directory for names.csv, measures.json, report.json"] = None,
+    out: Annotated[
+        Path | None, "directory for names.csv, measures.json, report.json, log_seal.txt"
+    ] = None,
     seed: Seed = 0,
     dtype: Dtype = "float32",
     device: Device = "auto",
@@ -471,7 +473,7 @@ def _audited(request: AuditRequest, *, out: Path | None) -> AuditReport:
     if planted := report.details.canaries:
         say(planted.english)
     if out:
-        write_report(report, out, documents=documents)
+        write_report(report, out, documents=documents, seal=log_seal())
     return report
 
 
