@@ -30,7 +30,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from audit.access_log import entries, log_seal, record, verify
-from audit.attack.metrics import plain, score_file
+from audit.attack.decisions import plain
+from audit.attack.metrics import score_file
 from audit.attack.question import AuditRequest, Dtype, GenerationSettings, PosteriorSettings
 from audit.corpus.candidate_lists import ROLES, list_of, passages_for
 from audit.corpus.examine import read_examination
@@ -700,6 +701,7 @@ def _examined(corpus: KeptCorpus) -> Result:
     }
     return found.plain() | {
         "coverage": counted,
+        "carriers": dict(found.carriers),
         "n_patterns": found.n_patterns,
         "n_occurrences": found.n_occurrences,
         "corpus": corpus_line(corpus),

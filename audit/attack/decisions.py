@@ -8,9 +8,10 @@ clinical text moves every name.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,6 +22,7 @@ from audit.stats import (
     BoolArray,
     Estimate,
     FloatArray,
+    RankingIntervals,
     Rate,
     benjamini_hochberg,
 )
@@ -70,6 +72,34 @@ class Confusion:
         """Harmonic mean of precision and recall, 2 tp / (2 tp + fp + fn); NaN for 0 / 0."""
         total = 2 * self.tp + self.fp + self.fn
         return 2 * self.tp / total if total else math.nan
+
+
+def plain(value: object) -> Any:
+    """Return a measure as dicts, lists, numbers and None.
+
+    NaN and infinity become None, also "not resolvable". A rate carries its interval, a confusion
+    its rates, a TPR at FPR the key of its FPR ("0.01") and whether the list resolves it.
+    """
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if not is_dataclass(value):
+        return value
+    more: dict[str, object] = {}
+    if isinstance(value, Rate):
+        more = vars(value.interval())
+    elif isinstance(value, Confusion):
+        names = "n_members", "n_controls", "recall", "false_positive_rate", "precision", "accuracy"
+        more = {name: getattr(value, name) for name in names}
+    elif isinstance(value, RankingIntervals):
+        more["tpr_at_fpr"] = {
+            f"{fpr:g}": vars(tpr) | {"is_resolvable": not math.isnan(tpr.value)}
+            for fpr, tpr in value.tpr_at_fpr
+        }
+    return plain({one.name: getattr(value, one.name) for one in fields(value)} | more)
 
 
 def confusion(flagged: ArrayLike, is_member: ArrayLike) -> Confusion:

@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 
 from audit.attack.cohort import relabelling_test
-from audit.attack.decisions import NOT_JUDGED, Decisions, decide, truth_mask
+from audit.attack.decisions import NOT_JUDGED, Decisions, decide, plain, truth_mask
 from audit.attack.metrics import (
     by_mentions,
     exposure_record,
     measures_by_role,
     membership_metrics,
-    plain,
     quick_measures,
 )
 from audit.attack.scores import (

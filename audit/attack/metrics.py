@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from audit.attack.decisions import (
     confusion,
     f1_interval,
     held_out_threshold,
+    plain,
     rank_p_values,
     truth_mask,
     undecided_mask,
@@ -39,7 +39,6 @@ from audit.stats import (
     Estimate,
     FloatArray,
     IntArray,
-    RankingIntervals,
     Rate,
     auc,
     auc_interval,
@@ -62,34 +61,6 @@ MIN_HELD_OUT = 19
 N_DRAWN = 2000
 """Draws for an interval of an exposure."""
 MENTION_BINS = ((1, 1), (2, 2), (3, 4), (5, 9), (10, None))
-
-
-def plain(value: object) -> Any:
-    """Return a measure as dicts, lists, numbers and None.
-
-    NaN and infinity become None, also "not resolvable". A rate carries its interval, a confusion
-    its rates, a TPR at FPR the key of its FPR ("0.01") and whether the list resolves it.
-    """
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [plain(item) for item in value]
-    if not is_dataclass(value):
-        return value
-    more: dict[str, object] = {}
-    if isinstance(value, Rate):
-        more = vars(value.interval())
-    elif isinstance(value, Confusion):
-        names = "n_members", "n_controls", "recall", "false_positive_rate", "precision", "accuracy"
-        more = {name: getattr(value, name) for name in names}
-    elif isinstance(value, RankingIntervals):
-        more["tpr_at_fpr"] = {
-            f"{fpr:g}": vars(tpr) | {"is_resolvable": not math.isnan(tpr.value)}
-            for fpr, tpr in value.tpr_at_fpr
-        }
-    return plain({one.name: getattr(value, one.name) for one in fields(value)} | more)
 
 
 def membership_metrics(attack: AttackResult, *, seed: int) -> dict[str, Any]:

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from audit.attack.decisions import ALPHA
-from audit.attack.metrics import plain
+from audit.attack.decisions import ALPHA, plain
 from audit.stats import MIN_NAMES, NOTHING, Estimate
 from audit.words import catalogue
 

@@ -19,8 +19,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from audit.attack.decisions import Confusion
-from audit.attack.metrics import plain
+from audit.attack.decisions import Confusion, plain
 from audit.attack.question import (
     AuditRequest,
     GenerationSettings,

@@ -52,10 +52,11 @@ class Share(Estimate):
     n_total: int
 
 
-def estimate(held: Mapping[str, Any] | Estimate) -> Estimate:
-    """Return an estimate that a report holds, with its counts if it has some."""
+def estimate(held: Mapping[str, Any] | Estimate | None) -> Estimate:
+    """Return an estimate that a report holds, with its counts if it has some; NaN for nothing."""
     if isinstance(held, Estimate):
         return held
+    held = held or {}
     found = Estimate(*(number(held.get(key)) for key in ("value", "low", "high")))
     if "n_total" not in held:
         return found

@@ -21,13 +21,12 @@ from sklearn.metrics import (
     recall_score,
 )
 
-from audit.attack.decisions import Confusion, confusion, f1_interval, held_out_threshold
+from audit.attack.decisions import Confusion, confusion, f1_interval, held_out_threshold, plain
 from audit.attack.metrics import (
     MAX_ROLES,
     exposure,
     measures_by_role,
     membership_metrics,
-    plain,
     score_file,
 )
 from audit.attack.scores import AttackResult

@@ -124,6 +124,7 @@ def test_from_notes_to_a_list_and_passages(
     assert call(capsys, "list", "--json")[1]["corpora"] == [built["corpus"]]
     code, found, _ = call(capsys, "mentions", "--corpus", corpus_id, "--json")
     assert found["coverage"]["forms"]["is_a"] > 9 and found["canaries"] == [[1, 2], [2, 2]]
+    assert found["carriers"] == {"patient": [[1, 6]], "staff": [[0, 6]]}
     code, written, _ = call(
         capsys, "candidates", "--corpus", built["folder"], "--out", tmp_path / "lists",
         "--controls", "easy,hard,recombined", "--json",

@@ -15,8 +15,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from audit.attack import metrics
-from audit.attack.decisions import Confusion
-from audit.attack.metrics import membership_metrics, plain
+from audit.attack.decisions import Confusion, plain
+from audit.attack.metrics import membership_metrics
 from audit.attack.question import GenerationSettings, PosteriorSettings
 from audit.cli import main
 from audit.corpus.examine import Examination
