@@ -152,7 +152,8 @@ def quick_measures(attack: AttackResult, *, seed: int) -> dict[str, Any]:
 
     def reached(flag: BoolArray, truth: BoolArray) -> dict[str, Any]:
         counts = confusion(flag, truth)
-        return plain(counts) | {"f1": plain(f1_interval(counts, seed=seed))}
+        found: dict[str, Any] = plain(counts)
+        return found | {"f1": plain(f1_interval(counts, seed=seed))}
 
     return {
         kind: {
