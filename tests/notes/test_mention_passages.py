@@ -16,7 +16,7 @@ from audit.corpus.examine import (
     patterns_of,
 )
 from audit.corpus.make import CorpusTask, make_corpus
-from audit.corpus.truth import NoteTruth, Place, places_of
+from audit.corpus.truth import CORPUS, PASSAGES, NoteTruth, Place, places_of
 from audit.names.pools import us_pool
 from audit.notes.mentions import examine, find_mentions
 from audit.text import fold_name
@@ -98,6 +98,15 @@ def test_patterns_of_a_built_corpus_are_their_patients(tmp_path: Path) -> None:
     assert {p.passage for p in found} == {
         "[FIRST] [LAST] is a year old lady. Seen . Ok. Ms. is well."
     }
+    # With what stands left of the name in D_public the passages are others, and nothing else is.
+    with_left = CorpusTask(notes=tmp_path / "n.jsonl", seed=1, has_left=True)
+    make_corpus(with_left, out=tmp_path / "left")
+    plain, left = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
+        for name in ("out", "left")
+    )
+    assert {name for name in plain if plain[name] != left[name]} == {PASSAGES, CORPUS}
+    assert left[PASSAGES] == plain[PASSAGES].replace(b'"[FIRST]', b'"HPI: [FIRST]')
     total = coverage_of(*pairs)
     assert (total.n_mentions, total.n_by_role, total.n_elsewhere) == (8, (("patient", 8),), 8)
 
