@@ -398,9 +398,7 @@ def run(
     ] = (),
     passages: Annotated[Path | None, "CSV or JSONL of de-identified passages"] = None,
     draw_controls: Annotated[int, "draw so many easy and hard controls"] = 0,
-    out: Annotated[
-        Path | None, "directory for names.csv, measures.json, report.json, log_seal.txt"
-    ] = None,
+    out: Annotated[Path | None, "directory for names.csv, measures.json, report.json"] = None,
     seed: Seed = 0,
     dtype: Dtype = "float32",
     device: Device = "auto",
