@@ -81,36 +81,6 @@ def test_spans_of_careless_copies_come_back_with_exact_offsets(copy, share) -> N
     assert n_kept > 500 and n_back / n_kept >= share
 
 
-@pytest.mark.parametrize(
-    ("output", "plain", "spans", "census"),
-    [
-        ("< Identifier >Ann＜／identifier＞ <5 mg", "Ann <5 mg",
-         [(0, 3, "identifier")], {"n_tags": 1}),
-        ("<連絡先>03</連絡先情報>", "03", [(0, 2, "contact")],
-         {"n_tags": 1}),
-        ("<quasi identifier>Ann</quasi-identifier>", "Ann", [(0, 3, "quasi_identifier")],
-         {"n_tags": 1}),
-        ("<識別子>山田\n<準識別子>男</準識別子>", "山田\n男",
-         [(0, 2, "identifier"), (3, 4, "quasi_identifier")],
-         {"n_tags": 2, "n_unclosed": 1}),
-        ("<識別子>山田<準識別子>男</準識別子>", "山田男",
-         [(0, 2, "identifier"), (2, 3, "quasi_identifier")],
-         {"n_tags": 2, "n_unclosed": 1}),
-        ("山田</識別子>さん", "山田さん", [], {"n_stray": 1}),
-        ("<識別子>ab</準識別子>", "ab", [(0, 2, "identifier")],
-         {"n_tags": 1, "n_crossing": 1}),
-        ("<氏名>山田</氏名>", "<氏名>山田</氏名>", [], {"n_unknown": 2}),
-    ],
-)  # fmt: skip
-def test_the_scanner_reads_and_counts(output, plain, spans, census) -> None:
-    found = scan_tags(output)
-    assert (found.plain, +found.census) == (plain, census)
-    assert [(s.start, s.end, s.label) for s in found.spans] == spans
-    # What looks like a tag in the note too is no unknown tag.
-    known = {kind: n for kind, n in census.items() if kind != "n_unknown"}
-    assert +scan_tags(output, source=output).census == known
-
-
 @settings(max_examples=200, deadline=None)
 @given(
     st.text(st.sampled_from("<>/＜＞識別子準 a山ｶﾞ\n"), max_size=40),
