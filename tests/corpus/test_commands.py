@@ -155,7 +155,6 @@ def test_from_notes_to_a_list_and_passages(
     ("arguments", "words"),
     [
         (["build", "--notes", "missing.csv"], "not there"),
-        (["build", "--notes", "n.csv", "--column", "body"], "no FIELD=NAME"),
         (["mentions", "--corpus", "0123456789ab"], "This is not kept here"),
         (["candidates", "--corpus", ".", "--out", "o"], "It is damaged"),
     ],
