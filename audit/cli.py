@@ -676,6 +676,7 @@ def _examined(corpus: KeptCorpus) -> Result:
     }
     return found.plain() | {
         "coverage": counted,
+        "carriers": dict(found.carriers),
         "n_patterns": found.n_patterns,
         "n_occurrences": found.n_occurrences,
         "corpus": corpus_line(corpus),

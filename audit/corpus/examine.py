@@ -303,8 +303,9 @@ class People:
         self._patients: dict[str, tuple[Name | None, str]] = {}
         self._written: dict[Pair, Name] = {}
         self._sexes: dict[Pair, str] = {}
-        self.staff: dict[Pair, Name] = {}
-        """Names of staff, in the order in which they were found."""
+        # How many people of each role carry a name; who of those in the notes was counted.
+        self._carriers: defaultdict[str, Counter[Pair]] = defaultdict(Counter)
+        self._seen: set[int] = set()
         for record in records:
             sex = str(record["sex"])
             names = [(first, last) for first, _, last in record.get("names", ())]
@@ -315,6 +316,7 @@ class People:
                 if all(pair := pair_of(*name)):
                     self._written.setdefault(pair, name)
                     self._sexes[pair] = sex if self._sexes.get(pair, sex) == sex else ""
+            self._carriers["patient"].update(filter(all, {pair_of(*name) for name in names}))
 
     def add(self, places: Iterable[Place]) -> None:
         """Take in who is named in full and is no patient: staff, relatives."""
@@ -322,16 +324,16 @@ class People:
         for place in places:
             if place.group >= 0 and not place.identity.startswith(("patient:", CANARY)):
                 groups[place.identity, place.group][place.kind] = place
-        for parts in groups.values():
+        for (identity, _), parts in groups.items():
             values = {kind: place.value for kind, place in parts.items()}
             if "full" in values:
                 values["first"], _, values["last"] = values["full"].partition(" ")
             name = values.get("first", ""), values.get("last", "")
-            if all(name):
+            if all(name) and (key := hash(identity)) not in self._seen:
+                self._seen.add(key)
                 pair = pair_of(*name)
                 self._written.setdefault(pair, name)
-                if next(iter(parts.values())).role == "staff":
-                    self.staff.setdefault(pair, self._written[pair])
+                self._carriers[next(iter(parts.values())).role][pair] += 1
 
     def __len__(self) -> int:
         return len(self._patients)
@@ -343,6 +345,19 @@ class People:
     def sex_of_name(self, name: Name) -> str:
         """Return the sex of the patients who carry a name; "" where they differ."""
         return self._sexes.get(pair_of(*name), "")
+
+    @property
+    def staff(self) -> dict[Pair, Name]:
+        """Names of staff, in the order in which they were found."""
+        return {pair: self._written[pair] for pair in self._carriers.get("staff", ())}
+
+    def carriers(self, names: Candidates) -> tuple[tuple[str, CountTable], ...]:
+        """Return for each role (people who carry a name, number of such names), fewest first."""
+        pairs = list(map(pair_of, names.first, names.last))
+        return tuple(
+            (role, count_table(counts[pair] for pair in pairs))
+            for role, counts in sorted(self._carriers.items())
+        )
 
     @property
     def pairs(self) -> Collection[Pair]:
@@ -394,6 +409,9 @@ class Examination(Record):
         (mentions, planted names with it); as many twins were left out.
     n_passages
         Distinct patterns, each with its passage of D_public.
+    carriers
+        For each role (people who carry a name, number of listed patients' names that so many
+        carry), fewest first; empty in older corpora.
     """
 
     model_config = _PAST
@@ -412,6 +430,7 @@ class Examination(Record):
     candidates: tuple[ListedNames, ...]
     canaries: CountTable
     n_passages: int
+    carriers: tuple[tuple[str, CountTable], ...] = ()
 
     @property
     def n_notes(self) -> int:

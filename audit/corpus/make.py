@@ -418,6 +418,7 @@ class _Making:
             candidates=listed_names(lists),
             canaries=count_table(planted),
             n_passages=self._n_passages,
+            carriers=self._people.carriers(lists["patient"]),
         )
 
     def _described(self) -> bytes:

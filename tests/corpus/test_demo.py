@@ -14,8 +14,6 @@ from audit.demo import DemoTask, remember, report_summary
 from audit.home import DEMO_HOSPITAL
 from audit.models.inspect import model_digest
 from audit.models.load import load_pair
-from audit.names.files import read_names
-from audit.notes.passages import read_passages
 from audit.report.report import demo_digests, is_demo
 from audit.run import run_audit
 from benchmarks import demo_hospital as demo_notes
@@ -77,8 +75,8 @@ def test_texts_are_what_they_always_were_and_the_vocabulary_spells_them(
     assert len(tokenizer.tokenize(last[0])) == (len(last[0]) if language == "ja" else 1)
 
 
-@pytest.mark.parametrize(("recipe", "n"), [(ENGLISH, 130), (JAPANESE, 20)])
-def test_the_recipe_makes_names_passages_and_models(recipe: Recipe, n: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("recipe", [ENGLISH, JAPANESE])
+def test_the_recipe_makes_names_passages_and_models(recipe: Recipe, tmp_path: Path) -> None:
     told: list[tuple[str, int]] = []
     folder = tmp_path / recipe.language
     build_demo(folder, recipe=replace(recipe, **TINY), seed=0,
@@ -86,15 +84,6 @@ def test_the_recipe_makes_names_passages_and_models(recipe: Recipe, n: int, tmp_
     shipped = DEMO_HOSPITAL / recipe.language
     for name in ("names.csv", "passages.jsonl", "notes.jsonl"):
         assert (folder / name).read_bytes() == (shipped / name).read_bytes()
-    names = read_names((folder / "names.csv").read_bytes()).candidates
-    assert [names.control_kind.count(kind) for kind in ("", "easy", "hard")] == [n, n, n]
-    members = set(zip(names.first[:n], names.last[:n], strict=True))
-    parts = {part for name in members for part in name}
-    for first, last, kind in zip(names.first, names.last, names.control_kind, strict=True):
-        shared = {"": 2, "easy": 0, "hard": 1}[kind]
-        assert (first in parts) + (last in parts) == shared
-    passages = read_passages((folder / "passages.jsonl").read_bytes(), file_name="p.jsonl")
-    assert {p.owner for p in passages.passages} == set(range(n))
     models = {path.name for path in (folder / "models").iterdir()}
     assert models == {"general", "hospital-0.2"} | ({"null"} if recipe.with_null else set())
     pair = load_pair(folder / "models" / "general", folder / "models" / "hospital-0.2",

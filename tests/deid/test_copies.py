@@ -44,6 +44,10 @@ def read(output: str, note: TaggedDocument = NOTE, **more: Any):  # type: ignore
         # A lost first character goes with its kind; one that stands outside does not.
         ("<識別子>健一</識別子>様 52歳", "edited", (NAME,), (NAME,), ()),
         ("森健一様<準識別子>52歳</準識別子>", "edited", (AGE,), (AGE,), ()),
+        # Tags however they are written; one that is left open ends with its line.
+        ("＜ Identifier ＞森健一＜／identifier＞様 <quasi identifier>52歳</quasi-identifier>",
+         "exact", (NAME, AGE), (NAME, AGE), ()),
+        ("<識別子>森健一\n様 <準識別子>52歳</準識別子>", "edited", (NAME, AGE), (NAME, AGE), ()),
         (" ", "empty", (), (), ()),
     ],
 )  # fmt: skip

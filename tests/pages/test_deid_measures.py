@@ -22,7 +22,7 @@ from audit.notes.spans import Span
 from pages.ui import cached
 from tests.deid.make_scores import gold_notes, make_score, predicted_notes, quiet
 from tests.experiment.tiny_leakage import tiny_tables
-from tests.pages.screen import open_page, parameter, press, texts
+from tests.pages.screen import keys, open_page, parameter, press, texts
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +123,11 @@ def test_uploads_are_read_checked_and_asked_for(tmp_path: Path) -> None:
     foreign = write_jsonl(golds).replace('"contact"', '"<img src=x>"')
     app.get("file_uploader")[0].upload("g.jsonl", foreign.encode(), "application/json").run()
     shown = texts(app)
-    assert "<img" not in shown.replace("&lt;img", "") and "1 labels are not in the map" in shown
+    assert "<img" not in shown.replace("&lt;img", "")
+    assert "none of the five types: &lt;img" in shown
+    assert "deid_measures_start" not in keys(app)
+    app.checkbox(key="deid_measures_five_types").uncheck().run()
+    assert "1 labels are not in the map" in texts(app)
     press(app, "deid_measures_start")
     (job,) = service.active_jobs()
     order = read_order(job.job_id)
