@@ -18,7 +18,7 @@ import pytest
 from audit.corpus.examine import read_examination
 from audit.corpus.kept import KeptCorpus
 from audit.corpus.other_names import write_other_names
-from audit.corpus.truth import NoteTruth, Place, places_of, read_listed
+from audit.corpus.truth import CORPUS, PASSAGES, NoteTruth, Place, places_of, read_listed
 from audit.errors import AuditCancelled, AuditError
 from audit.home import DEMO_HOSPITAL
 from audit.names.candidates import Candidates
@@ -31,6 +31,8 @@ from benchmarks.example_notes import COLUMNS, example_csv
 from tests.corpus.make_notes import (
     CATEGORIES,
     DATES,
+    DOCTOR,
+    KNOWN,
     check_places,
     dummy_notes,
     dummy_rows,
@@ -218,6 +220,20 @@ def test_planted_notes_and_those_of_drawn_members_are_listed(
     assert 9 < len(listed.notes) < 21
     found = read_examination(corpus.path)
     assert (found.n_positives, found.n_listed_positives) == (6, 2)
+
+
+def test_what_stands_left_of_the_name_is_in_passages_alone(tmp_path: Path) -> None:
+    text = f"Fell. Seen by {DOCTOR.format(n=2)}: {KNOWN.format(n=1)} is a 42 year old man. Ok."
+    notes = write_notes(tmp_path / "n.csv", [note_row(1, patient=1, text=text)])
+    plain, left = (
+        {path.name: path.read_bytes() for path in corpus.path.iterdir()}
+        for corpus in (made(tmp_path / "a", notes), made(tmp_path / "b", notes, has_left=True))
+    )
+    assert {name for name in plain if plain[name] != left[name]} == {PASSAGES, CORPUS}
+    passages = (read_passages(each[PASSAGES]).passages for each in (plain, left))
+    assert [(p.left, p.right) for (p,) in passages] == [
+        ("", " is a 42 year old man. Ok."), ("Seen by : ", " is a 42 year old man. Ok."),
+    ]  # fmt: skip
 
 
 @pytest.mark.slow

@@ -170,10 +170,12 @@ def test_tags_of_a_tired_model_are_read_and_counted():
         (0, 4, "identifier"), (5, 8, "quasi_identifier"), (9, 16, "contact"), (17, 18, "PER"),
         (18, 19, "contact"), (18, 19, "identifier"),
     ]  # fmt: skip
-    assert scanned.n_malformed == 4
+    assert +scanned.census == {"n_tags": 7, "n_crossing": 2, "n_unknown": 1, "n_empty": 1}
     long = scan_tags("<identifier>" + "a" * 201 + "</identifier>")
     assert long.spans == (Span(0, 200, "identifier"),)
-    assert long.n_malformed == 2
+    assert +long.census == {"n_tags": 1, "n_unclosed": 1, "n_stray": 1}
+    nested = scan_tags("< Contact >a<identifier>b＜／identifier＞</contact>")
+    assert +nested.census == {"n_tags": 2, "n_nested": 1}
 
 
 LINE = '{"doc_id": 1, "text": "a", "spans": [{"start": 0, "end": 2, "label": "x"}]}'

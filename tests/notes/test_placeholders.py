@@ -22,7 +22,7 @@ from audit.notes.placeholders import (
     find_placeholders,
     has_marks,
 )
-from audit.notes.sentences import end_of_sentences, sentence_spans
+from audit.notes.sentences import end_of_sentences, sentence_spans, start_of_sentence
 from tests.corpus.make_notes import CATEGORIES, DATES
 
 
@@ -183,6 +183,13 @@ def test_sentences_by_hand() -> None:
         for n in range(len(spans) + 2):
             end = end_of_sentences(text, start=0, n=n)
             assert end == (spans[min(n, len(spans)) - 1][1] if n and spans else 0)
+
+
+def test_the_start_of_a_sentence_within_reach() -> None:
+    text = "One is here. Two is there."
+    assert start_of_sentence(text, at=text.index("there")) == text.index("Two")
+    assert start_of_sentence(text, at=2) == 0
+    assert start_of_sentence("word " * 200 + "name", at=1000, reach=100) == 1000
 
 
 @given(st.text(alphabet="Ab. \n!1)。[*]", max_size=80))
