@@ -18,7 +18,7 @@ from audit.names.candidates import Candidates, make_candidates
 from audit.report.export import measures_csv, names_csv
 from audit.report.threshold import score_codes
 from tests.attack import planted_table
-from tests.attack.make_posterior import sums_of
+from tests.attack.make_tasks import sums_of
 from tests.attack.planted_table import (
     N_MEMBERS,
     N_REFERENCE,

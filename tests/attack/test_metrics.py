@@ -103,14 +103,6 @@ def test_a_rule_without_spread_is_not_certain(
     assert list(vars(found).values()) == pytest.approx([value, low, high], abs=1e-6, nan_ok=True)
 
 
-@quick
-@given(st.builds(Confusion, *[st.integers(0, 60)] * 4).filter(lambda c: c.tp + c.fn + c.fp > 0))
-def test_f1_interval_contains_f1_up_to_the_bootstraps_own_bias(table: Confusion) -> None:
-    found = f1_interval(table, seed=1, n_replicates=400)
-    assert 0 <= found.low <= found.high <= 1
-    assert found.low - 1e-9 <= table.f1 <= found.high + 1e-9
-
-
 # --- a whole list (all of its numbers: test_judgement.py) ---
 
 

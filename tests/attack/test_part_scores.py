@@ -20,7 +20,6 @@ from audit.attack.scores import (
     part_limits,
     part_p_values,
     part_residuals,
-    soft_minimum,
 )
 from audit.names.candidates import make_candidates
 from audit.names.pools import NamePool
@@ -100,16 +99,6 @@ def test_nothing_was_added_is_zero_and_of_less_than_two_known_parts_nothing_is_s
 
 
 numbers = st.floats(-50, 50)
-
-
-@quick
-@given(numbers, numbers)
-def test_the_soft_minimum_is_below_both_by_no_more_than_ln_2(first: float, last: float) -> None:
-    found = float(soft_minimum(np.array(first), np.array(last)))
-    low = min(first, last)
-    assert low - math.log(2) - 1e-9 <= found <= low
-    assert found == float(soft_minimum(np.array(last), np.array(first)))
-    assert found == pytest.approx(-math.log(math.exp(-first) + math.exp(-last)), abs=1e-9)
 
 
 # From parts to names

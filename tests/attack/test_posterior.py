@@ -19,7 +19,7 @@ from audit.attack.posterior import PosteriorShard, chain_shard, draw_inputs, pos
 from audit.attack.prompts import PosteriorTask
 from audit.models.load import load_model
 from audit.notes.passages import Passage
-from tests.attack.make_posterior import NAMES, PASSAGES, RIGHT, plain_pieces, table_task, task_of
+from tests.attack.make_tasks import NAMES, PASSAGES, RIGHT, plain_pieces, table_task, task_of
 from tests.models.make_models import make_bert, make_distilbert, make_japanese_bert, make_roberta
 from tests.reference_masking import (
     Name,

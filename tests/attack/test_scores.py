@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from audit.attack.scores import NameParts, all_scores, jackknife, shown_blocks
 from audit.stats import blocks_of
-from tests.attack.make_posterior import sums_of
+from tests.attack.make_tasks import sums_of
 from tests.attack.planted_table import parts_of
 from tests.reference_masking import PART_SCORES, SCORES, score_with_error
 from tests.scored_lists import quick
