@@ -33,7 +33,7 @@ from tests.reference_masking import (
     part_scores,
     plain_model,
     score_with_error,
-    studentised,
+    slow_parts,
 )
 
 FIRSTS, LASTS = us_pool().first[:60], us_pool().last[:60]
@@ -181,26 +181,20 @@ def test_scores_by_part_and_the_error_of_the_fixed_one_are_the_slow_references(
     }
     shares = {"first": pool.first_shares, "last": pool.last_shares}
     log_share = [math.log(shares[role][text]) for role, text, _ in at]
-    roles = {r: [k for (role, _, _), k in at.items() if role == r] for r in ("first", "last")}
+    is_last = [role == "last" for role, _, _ in at]
 
     def parts_after(inputs: list[int]) -> list[tuple[float, float]]:
-        """Each part's residual and centred shift on these inputs."""
+        """Each part's residual and centred shift on these inputs, and at the end what none has."""
         h, g = ([sum(of_part[p] for p in inputs) / len(inputs) for of_part in logs[who]]
                 for who in "hg")  # fmt: skip
-        found = [(math.nan, math.nan)] * len(at)
-        for rows in roles.values():
-            residual = studentised(
-                [h[k] for k in rows], [g[k] for k in rows],
-                log_share=[log_share[k] for k in rows], n_pieces=[1] * len(rows),
-                is_known=[True] * len(rows),
-            )  # fmt: skip
-            middle = float(np.median([h[k] - g[k] for k in rows]))
-            for k, value in zip(rows, residual, strict=True):
-                found[k] = (value, h[k] - g[k] - middle)
-        return found
+        found = slow_parts(
+            h, g, is_last=is_last, log_share=log_share, n_pieces=[1] * len(at),
+            is_known=[True] * len(at),
+        )  # fmt: skip
+        return [*found, (math.nan, math.nan)]
 
     def scores_after(inputs: list[int]) -> np.ndarray:
-        found = [*parts_after(inputs), (math.nan, math.nan)]
+        found = parts_after(inputs)
         by_name = [part_scores(*(found[k] for k in pair_of)) for pair_of in of_name]
         return np.array([[one[name] for name in PART_SCORES] for one in by_name])
 
@@ -215,7 +209,7 @@ def test_scores_by_part_and_the_error_of_the_fixed_one_are_the_slow_references(
     assert report.fixed_score == PART_SCORES[0] == "residual"
     np.testing.assert_array_equal(numbers(report, "score"), numbers(report, "residual"))
     np.testing.assert_allclose(numbers(report, "standard_error"), error[:, 0], **close)
-    by_part = [*parts_after([p for block in blocks for p in block]), (math.nan, math.nan)]
+    by_part = parts_after([p for block in blocks for p in block])
     for k, column in enumerate(("first_residual", "last_residual")):
         expected = [by_part[pair_of[k]][0] for pair_of in of_name]
         np.testing.assert_allclose(numbers(report, column), expected, **close)

@@ -21,7 +21,7 @@ from sklearn.metrics import (
     recall_score,
 )
 
-from audit.attack.decisions import Confusion, confusion, f1_interval, held_out_threshold, plain
+from audit.attack.decisions import Confusion, confusion, f1_interval, plain
 from audit.attack.metrics import (
     MAX_ROLES,
     exposure,
@@ -32,11 +32,9 @@ from audit.attack.metrics import (
 from audit.attack.scores import AttackResult
 from audit.errors import AuditError
 from audit.names.candidates import Candidates, make_candidates
-from audit.stats import auc
 from tests.attack.planted_table import given_attack
-from tests.scored_lists import quick, tpr_at_fpr
+from tests.scored_lists import quick
 
-LOSSES = Path(__file__).parents[3] / "shared" / "data" / "clinical_mlm_losses"
 TABLES = json.loads(
     (Path(__file__).parents[1] / "golden" / "kart_tables.json").read_text(encoding="utf-8")
 )
@@ -123,28 +121,6 @@ def scored_by(listed: Candidates, values: dict[str, np.ndarray], *, error: float
     return given_attack(
         listed, {name: np.stack([x, np.full(len(x), error)]) for name, x in values.items()}
     )
-
-
-def test_every_ranking_is_that_of_its_own_rows_without_those_that_have_no_score() -> None:
-    attack = a_list()
-    attack.scores["residual"][0, [0, 50]] = math.nan  # one member, one easy control
-    strata = membership_metrics(attack, seed=1)["strata"]
-    assert list(strata) == ["all", "easy", "hard"]
-    for kind, stratum in strata.items():
-        told = zip(attack.listed.is_member, attack.listed.control_kind, strict=True)
-        rows = np.array([t is True or (t is False and kind in ("all", k)) for t, k in told])
-        truth = np.array([t is True for t in attack.listed.is_member])[rows]
-        assert (stratum["n_members"], stratum["n_controls"]) == (40, (~truth).sum())
-        assert list(stratum["scores"]) == ["difference", "residual"]
-        for name, column in attack.rankings().items():
-            ranking = {**stratum["scores"], **stratum["baselines"]}[name]
-            assert ranking.auc.value == auc(column[rows], truth)
-            assert ranking.auc.low < ranking.auc.value < ranking.auc.high
-            assert dict(ranking.tpr_at_fpr)[0.1].value == tpr_at_fpr(column[rows], truth, fpr=0.1)
-            expected = held_out_threshold(column[rows], truth, seed=1)
-            assert stratum["held_out"][name]["confusion"] == expected
-    ranking = strata["all"]["scores"]["residual"]
-    assert (ranking.n_members, ranking.n_controls, ranking.n_not_scored) == (39, 69, 2)
 
 
 def test_rules_and_undecided_names_are_counted_by_hand() -> None:
@@ -249,21 +225,6 @@ def test_a_file_with_one_kind_of_rows_is_refused_in_words(
         AuditError, match=f"no {what} with a score.* is_member = {int(what == 'members')}"
     ):
         score_file(scores, truth, seed=1)
-
-
-@pytest.mark.skipif(not LOSSES.is_dir(), reason="the shared data folder is not beside the checkout")
-def test_published_losses_give_the_known_numbers() -> None:
-    columns = {path.stem: np.loadtxt(path) for path in LOSSES.glob("*.txt")}
-    members = columns["members_reference"] - columns["members_target"]
-    controls = columns["nonmembers_reference"] - columns["nonmembers_target"]
-    scores = np.concatenate([members, controls])
-    found: Any = score_file(scores, np.arange(len(scores)) < len(members), threshold=0.0, seed=1)
-    assert found["auc"] == pytest.approx(0.928009, abs=5e-7)
-    assert found["tpr_at_fpr"] == pytest.approx(
-        {"0.1": 0.8099, "0.01": 0.6045, "0.001": 0.3721}, abs=5e-5
-    )
-    assert [found[k] for k in ("tp", "fn", "fp", "tn")] == [13701, 282, 1054, 664]
-    assert found["f1"] == pytest.approx(0.954, abs=5e-4)
 
 
 # --- exposure ---
