@@ -104,23 +104,10 @@ def test_a_rule_without_spread_is_not_certain(
 # --- a whole list (all of its numbers: test_judgement.py) ---
 
 
-def a_list(n_members: int = 40, n_easy: int = 40, n_hard: int = 30) -> AttackResult:
-    rng = np.random.default_rng(0)
-    listed = make_candidates([("F", "L")] * n_members, is_member=True)
-    for kind, n in (("easy", n_easy), ("hard", n_hard)):
-        listed += make_candidates([("G", "M")] * n, is_member=False, control_kind=kind)
-    listed += make_candidates([("Una", "Known")] * 3)
-    score = rng.normal(size=len(listed)) + [one is True for one in listed.is_member]
-    popularity = rng.random(len(listed))
-    values = {"residual": score, "difference": score - 0.5,
-              "general_mean_log": rng.normal(size=len(listed))}  # fmt: skip
-    return replace(scored_by(listed, values, error=0.1), popularity=popularity)
-
-
-def scored_by(listed: Candidates, values: dict[str, np.ndarray], *, error: float) -> AttackResult:
-    return given_attack(
-        listed, {name: np.stack([x, np.full(len(x), error)]) for name, x in values.items()}
-    )
+def scored_by(listed: Candidates, **values: np.ndarray) -> AttackResult:
+    """An attack with these scores, all with an error of 0.1."""
+    scores = {name: np.stack([x, np.full(len(x), 0.1)]) for name, x in values.items()}
+    return given_attack(listed, scores)
 
 
 def test_rules_and_undecided_names_are_counted_by_hand() -> None:
@@ -129,8 +116,7 @@ def test_rules_and_undecided_names_are_counted_by_hand() -> None:
     listed += make_candidates([("Una", "Known")])
     # Errors of 0.1 and ten blocks: what lies within 0.226 of zero is undecided.
     value = np.array([3.0, 0.2, -0.1, 2.5, -0.2, 0.1])
-    attack = scored_by(listed, dict.fromkeys(("residual", "difference", "general_mean_log"), value),
-                   error=0.1)  # fmt: skip
+    attack = scored_by(listed, residual=value, difference=value, general_mean_log=value)
     strata = membership_metrics(attack, seed=1)["strata"]
     assert list(strata) == ["all", "given"]
     rule = strata["all"]["rules"]["difference_above_zero"]
@@ -141,7 +127,11 @@ def test_rules_and_undecided_names_are_counted_by_hand() -> None:
 
 
 def test_long_lists_have_fewer_replicates_but_for_the_two_that_are_read_first() -> None:
-    stratum = membership_metrics(a_list(2000, 1000, 1000), seed=1)["strata"]["all"]
+    listed = make_candidates([("F", "L")] * 2000, is_member=True)
+    listed += make_candidates([("G", "M")] * 2000, is_member=False, control_kind="easy")
+    value = np.random.default_rng(0).normal(size=4000)
+    attack = scored_by(listed, residual=value, difference=value, general_mean_log=value)
+    stratum = membership_metrics(attack, seed=1)["strata"]["all"]
     rankings = stratum["scores"] | stratum["baselines"]
     assert {name: one.n_replicates for name, one in rankings.items()} == {
         "residual": 2000, "difference": 500, "general_alone": 2000, "popularity": 500,
@@ -166,7 +156,7 @@ def names_of(roles: list[str], *, n_controls: int = 4) -> Candidates:
 
 
 def measured(names: Candidates, score: np.ndarray) -> list[dict[str, Any]]:
-    attack = scored_by(names, {"residual": score, "general_mean_log": -score}, error=0.1)
+    attack = scored_by(names, residual=score, general_mean_log=-score)
     return measures_by_role(attack, score > 2, general_flag=-score > 2)
 
 
