@@ -1,4 +1,4 @@
-"""Linking: ranks by hand and against a loop, ties, passages without an owner."""
+"""Linking: owners by hand, ranks against scipy, ties, passages without an owner."""
 
 from __future__ import annotations
 

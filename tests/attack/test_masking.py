@@ -253,9 +253,6 @@ def test_one_passage_and_one_input_have_scores_and_no_error(
     assert "chain_log_ratio" not in found.names
     assert [point.n for point in found.curve] == [1]
     assert found.details.linking.n_passages == 1
-    plain = plain_model(folders["hospital"])
-    log_p = log_product(plain, one.passages[0], (LISTED.first[0], LISTED.last[0]))
-    assert numbers(found, "hospital_posterior")[0] == pytest.approx(math.exp(log_p), rel=1e-6)
 
 
 def test_a_list_of_which_no_name_can_be_spelled_has_no_scores(
