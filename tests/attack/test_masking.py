@@ -21,7 +21,6 @@ from audit.notes.passages import Passages, read_passages
 from audit.report.report import AuditReport
 from audit.run import run_audit
 from cache.store import Store
-from tests.models.make_models import WORDS, make_bert
 from tests.reference_masking import (
     PART_SCORES,
     SCORES,
@@ -35,9 +34,10 @@ from tests.reference_masking import (
     score_with_error,
     slow_parts,
 )
+from tests.small_audit import Models, models
 
+__all__ = ["models"]
 FIRSTS, LASTS = us_pool().first[:60], us_pool().last[:60]
-NAME_WORDS = tuple(dict.fromkeys([*WORDS, *map(str.lower, (*FIRSTS, *LASTS))]))
 MEMBERS = [(FIRSTS[k], LASTS[k]) for k in range(6)]
 CONTROLS = [(FIRSTS[k], LASTS[k]) for k in range(10, 16)]
 UNKNOWN = ("Zq", LASTS[3])
@@ -63,10 +63,8 @@ PASSAGES = passages_of(
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("pair")
-    seeds = {"hospital": 1, "general": 2}
-    return {who: make_bert(folder / who, seed=s, words=NAME_WORDS) for who, s in seeds.items()}
+def folders(models: Models) -> dict[str, Path]:
+    return {"hospital": models.hospital, "general": models.general}
 
 
 @pytest.fixture(scope="module")
@@ -76,23 +74,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 def request_of(
-    folders: dict[str, Path],
-    *,
-    candidates: Candidates = LISTED,
-    passages: Passages = PASSAGES,
+    folders: dict[str, Path], *, candidates: Candidates = LISTED, passages: Passages = PASSAGES,
     **settings: Any,
-) -> AuditRequest:
-    wanted = {"n_inputs": 230, "n_chain_inputs": 20, "is_dropout_on": False, "micro_batch": 64}
+) -> AuditRequest:  # fmt: skip
+    asked = {"n_inputs": 230, "n_chain_inputs": 20, "is_dropout_on": False, "micro_batch": 64}
     return AuditRequest(
-        scenario_number=2,
-        general=folders["general"],
-        hospital=folders["hospital"],
-        candidates=candidates,
-        passages=passages,
-        posterior=PosteriorSettings(**{**wanted, **settings}),
-        seed=5,
-        device="cpu",
-    )
+        scenario_number=2, candidates=candidates, passages=passages, seed=5, device="cpu",
+        posterior=PosteriorSettings(**{**asked, **settings}), **folders,
+    )  # fmt: skip
 
 
 def numbers(report: AuditReport, column: str) -> list[float]:
@@ -247,7 +236,10 @@ def test_one_passage_and_one_input_have_scores_and_no_error(
     folders: dict[str, Path], store: Store
 ) -> None:
     one = passages_of({"text": "the patient [NAME] was seen.", "name_id": 4})
-    found = run_audit(request_of(folders, passages=one, n_inputs=1, n_chain_inputs=0), store=store)
+    found = run_audit(
+        request_of(folders, passages=one, n_inputs=1, n_chain_inputs=0),
+        store=store,
+    )
     assert np.isfinite(np.delete(numbers(found, "score"), 12)).all()
     assert np.isnan(numbers(found, "standard_error")).all()
     assert "chain_log_ratio" not in found.names
