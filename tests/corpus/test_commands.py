@@ -151,5 +151,3 @@ def test_from_notes_to_a_list_and_passages(
     code, found, err = call(capsys, "build", "--notes", notes, "--register", register, "--json")
     assert (code, found["corpus"]["kind"], found["n_positives"]) == (0, "register", 2)
     assert "Sandoval" not in err
-    code, _, err = call(capsys, "build", "--notes", notes, "--column", "body")
-    assert code == 2 and "no FIELD=NAME" in err
