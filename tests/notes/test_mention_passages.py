@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from audit.corpus.build import facts_of_note, with_surrogates
 from audit.corpus.examine import (
     MENTIONS_PER_NAME,
     PATTERNS_PER_NAME,
@@ -15,13 +14,10 @@ from audit.corpus.examine import (
 from audit.corpus.truth import NoteTruth, Place
 from audit.names.pools import us_pool
 from audit.notes.mentions import examine, find_mentions
+from audit.notes.read import Note
 from audit.text import fold_name
 from benchmarks.demo_hospital import demo_notes
 
-PRIVATE = (
-    "Seen by Dr. Ann Lee. HPI: John K. Smith is a 45-year-old man with gout. He fell on 3/4/2011. "
-    "He lives in Boston. He takes aspirin 81 mg q.d. with food. Dr. Lee agrees. He is well."
-)
 PUBLIC = (
     "Seen by Dr. [**First Name1 (NameIs)**] [**Last Name (STitle)**]. HPI: [**Known firstname 9**] "
     "[**Initial (NamePattern1)**]. [**Known lastname 9**] is a 45-year-old man with gout. "
@@ -31,18 +27,8 @@ PUBLIC = (
 
 
 def paired() -> NoteTruth:
-    values = [("Ann", 0, "staff"), ("Lee", 0, "staff"), ("John", 1, "patient"), ("K", 1, "patient"),
-              ("Smith", 1, "patient"), ("3/4/2011", -1, ""), ("Lee", 2, "staff")]  # fmt: skip
-    inserted, at = list[Place](), 0
-    for (value, group, role), mark in zip(
-        values, re.finditer(r"\[\*\*.*?\*\*\]", PUBLIC), strict=True
-    ):
-        at = PRIVATE.index(value, at)
-        person = f"{role}:{group and 1}"
-        where = (at, at + len(value), mark.start(), mark.end())
-        inserted.append(Place(*where, "", "", role, person, value, group))
-        at += len(value)
-    return NoteTruth(PRIVATE, PUBLIC, tuple(inserted))
+    note = Note("n", "9", "", "", "2177-12-05", PUBLIC, 2)
+    return with_surrogates(note, facts=facts_of_note(note), seed=1)
 
 
 def patterns(note: NoteTruth) -> list[NamePattern]:
@@ -50,16 +36,17 @@ def patterns(note: NoteTruth) -> list[NamePattern]:
 
 
 def test_a_passage_is_that_of_the_public_note_and_the_truth_says_whose() -> None:
-    (pattern,) = patterns(paired())
-    assert (pattern.first, pattern.last, pattern.role, pattern.person) == (
-        "John", "Smith", "patient", "patient:1",
-    )  # fmt: skip
-    assert pattern.text.startswith("John K. Smith is a") and pattern.text.endswith("Lee agrees.")
+    note = paired()
+    (pattern,) = patterns(note)
+    first, initial, last = (place.value for place in note.inserted[2:5])
+    found = (pattern.first, pattern.last, pattern.role, pattern.person)
+    assert found == (first, last, "patient", "patient:9")
+    assert pattern.text.startswith(f"{first} {initial}. {last} is a 45-year-old man with gout. He")
     assert pattern.passage == (
         "[FIRST] [LAST] is a 45-year-old man with gout. He fell on . He lives in Boston. "
         "He takes aspirin 81 mg q.d. with food. Dr. agrees."
     )
-    assert patterns(NoteTruth(PRIVATE, PRIVATE)) == []
+    assert patterns(NoteTruth(note.private, note.private)) == []
 
 
 def test_coverage_adds_up_over_notes() -> None:
