@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
 
 import pytest
-import streamlit as st
 
-from audit.attack.verdict import State
+from audit.errors import Message
+from audit.report.html import ReportChoice, report_html
 from audit.report.report import AuditReport
-from pages.ui.language import words_of
 from tests.pages.make_reports import MEMBERS, keep, make_report
-from tests.pages.screen import HOSTILE, REPOSITORY, open_page, parameter, texts
+from tests.pages.screen import HOSTILE, open_page, parameter, texts
 
 RIBBON = '<p class="ka-ribbon"'
 
@@ -31,12 +29,8 @@ def test_the_demo_audit_is_shown_with_the_other_scenario_beside_it(
     assert '<section class="ka-verdict ka-leak_found">' in shown
     first, second = (shown.index(demo_reports[k].digest[:12]) for k in ("masked_lm", "generation"))
     assert first < second
-    sentence = (
-        demo_reports["masked_lm"]
-        .verdict.english.partition(": ")[2]
-        .replace(" %", "\N{NO-BREAK SPACE}%")
-    )
-    assert sentence[1:] in shown
+    sentence = demo_reports["masked_lm"].verdict.english.partition(": ")[2]
+    assert sentence[1:].replace(" %", "\N{NO-BREAK SPACE}%") in shown
     assert shown.count(RIBBON) == 1
     assert "Made-up hospital" in shown
     assert len(app.get("plotly_chart")) == 2
@@ -93,16 +87,12 @@ def test_names_are_masked_models_escaped_and_without_truth_there_are_no_rates(ho
     assert len(app.get("plotly_chart")) == 1
 
 
-def test_the_states_have_their_words_and_only_one_is_drawn_without_a_rule(home: Path) -> None:
-    sheet = (REPOSITORY / "pages" / "ui" / "style.css").read_text(encoding="utf-8")
-    states: tuple[str, ...] = get_args(State)
-    plain = [state for state in states if f".ka-verdict.ka-{state}" not in sheet]
-    assert plain == ["none_found_at_this_power"]
-    report = make_report(2, leak=0.0)
-    for state in states:
-        verdict = {**report.to_json()["verdict"], "state": state}
-        keep({"own": report.changed(verdict=verdict)}, directory=home, is_demo=False)
-        st.cache_resource.clear()
-        shown = texts(open_page("overview", audit=report.digest[:12]))
-        assert f'<section class="ka-verdict ka-{state}">' in shown
-        assert f">{words_of('en').text(f'state_{state}')}</p>" in shown
+def test_notes_of_a_run_are_japanese_on_the_screen_and_in_the_report(home: Path) -> None:
+    note = Message("{n_left_out} rows of the passage file were left out.", n_left_out=3)
+    report = make_report(2, notes=[note.plain(), "Something <new>."])
+    keep({"own": report}, directory=home, is_demo=False)
+    printed = report_html(report, choice=ReportChoice(language="ja"), other=None)
+    for shown in (texts(open_page("overview", lang="ja")), printed):
+        assert "文章のファイルから 3 行を除きました。" in shown and note not in shown
+        assert "Something &lt;new&gt;." in shown  # what has no translation stays
+    assert note in report_html(report, choice=ReportChoice(language="en"), other=None)
