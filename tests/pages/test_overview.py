@@ -27,6 +27,7 @@ def test_the_demo_audit_is_shown_with_the_other_scenario_beside_it(
     app = open_page("overview")
     shown = texts(app)
     assert '<section class="ka-verdict ka-leak_found">' in shown
+    assert ">Leak found</p>" in shown
     first, second = (shown.index(demo_reports[k].digest[:12]) for k in ("masked_lm", "generation"))
     assert first < second
     sentence = demo_reports["masked_lm"].verdict.english.partition(": ")[2]

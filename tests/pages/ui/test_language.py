@@ -34,6 +34,7 @@ def test_no_sentence_is_empty_and_japanese_is_japanese() -> None:
     for key in ENGLISH:
         assert ENGLISH[key].strip()
         assert ENGLISH[key].isascii() or re.fullmatch(r"[\x00-\x7f·×“”]+", ENGLISH[key]), key
+        assert "匿名" not in JAPANESE[key]  # de-identification is 非識別化
         assert key in latin or re.search("[\u3040-\u30ff\u4e00-\u9fff]", JAPANESE[key]), key
 
 
@@ -65,6 +66,11 @@ def test_every_word_of_the_engine_has_a_sentence_and_every_state_a_rule_of_style
     sheet = (PAGES / "ui" / "style.css").read_text(encoding="utf-8")
     plain = [state for state in get_args(State) if f".ka-verdict.ka-{state}" not in sheet]
     assert plain == ["none_found_at_this_power"]
+
+
+def test_values_in_html_are_escaped() -> None:
+    shown = words_of("en").html("audit_line", hospital="<b>", scenario=1, at="now")
+    assert "&lt;b&gt;" in shown and "<b>" not in shown
 
 
 def test_an_unknown_language_and_an_unfilled_place_are_refused() -> None:
