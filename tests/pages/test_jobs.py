@@ -8,7 +8,6 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
-from audit.home import results_dir
 from audit.jobs import service, table
 from audit.jobs.table import Failure, Job
 from audit.progress import Progress
@@ -115,7 +114,7 @@ def test_a_finished_job_leads_to_what_came_of_it(
     kind: str, label: str, page: str, field: str
 ) -> None:
     report = make_report(2)
-    keep({"masked_lm": report}, directory=results_dir(), is_demo=False)
+    keep(report)
     result = report.digest if kind == "audit" else RESULT
     job = ask(kind=kind)
     assert table.claim(job.job_id)
