@@ -24,7 +24,7 @@ from audit.names.matching import Pair, pair_of
 from audit.notes.mention_words import FORMS, PLACEHOLDER, REASONS, Mention, Unnamed
 from audit.notes.placeholders import find_name_slot
 from audit.notes.read import Note
-from audit.notes.sentences import end_of_sentences
+from audit.notes.sentences import end_of_sentences, start_of_sentence
 from audit.task import Record
 from audit.text import fold_name, is_unspaced
 
@@ -48,10 +48,13 @@ class NamePattern:
     passage: str
 
 
-def patterns_of(note: NoteTruth, mentions: Iterable[Mention]) -> Iterator[NamePattern]:
+def patterns_of(
+    note: NoteTruth, mentions: Iterable[Mention], *, has_left: bool = False
+) -> Iterator[NamePattern]:
     """Yield the patterns of a note: its mentions with first and last name whose owner is known.
 
-    They have five sentences from the mention on. `mentions` are what was found in `private`.
+    They have five sentences from the mention on; with `has_left` the passages, and they alone,
+    begin with the mention's sentence. `mentions` are what was found in `private`.
     """
     for mention in mentions:
         owner = owner_of(mention, note.names)
@@ -59,7 +62,10 @@ def patterns_of(note: NoteTruth, mentions: Iterable[Mention]) -> Iterator[NamePa
             continue
         end = end_of_sentences(note.private, start=mention.start, n=N_SENTENCES)
         sentences = " ".join(note.private[mention.start : end].split())
-        passage = _passage(note, mention, end=end)
+        start = mention.start
+        if has_left:
+            start = start_of_sentence(note.private, at=start)
+        passage = _passage(note, mention, start=start, end=end)
         yield NamePattern(
             owner.identity, owner.role, mention.first, mention.last, sentences, passage
         )
@@ -73,8 +79,8 @@ def owner_of(mention: Mention, names: Iterable[Place]) -> Place | None:
     return None
 
 
-def _passage(note: NoteTruth, mention: Mention, *, end: int) -> str:
-    left, name_start = note.in_public(mention.start), note.in_public(mention.name_start)
+def _passage(note: NoteTruth, mention: Mention, *, start: int, end: int) -> str:
+    left, name_start = note.in_public(start), note.in_public(mention.name_start)
     name_end, right = (note.in_public(at, is_end=True) for at in (mention.name_end, end))
     # What is left and right of the name is cleaned as the reader of passages does it; a name
     # placeholder on the left must not be taken for the patient's.
@@ -303,8 +309,9 @@ class People:
         self._patients: dict[str, tuple[Name | None, str]] = {}
         self._written: dict[Pair, Name] = {}
         self._sexes: dict[Pair, str] = {}
-        self.staff: dict[Pair, Name] = {}
-        """Names of staff, in the order in which they were found."""
+        # How many people of each role carry a name; who of those in the notes was counted.
+        self._carriers: defaultdict[str, Counter[Pair]] = defaultdict(Counter)
+        self._seen: set[int] = set()
         for record in records:
             sex = str(record["sex"])
             names = [(first, last) for first, _, last in record.get("names", ())]
@@ -315,6 +322,7 @@ class People:
                 if all(pair := pair_of(*name)):
                     self._written.setdefault(pair, name)
                     self._sexes[pair] = sex if self._sexes.get(pair, sex) == sex else ""
+            self._carriers["patient"].update(filter(all, {pair_of(*name) for name in names}))
 
     def add(self, places: Iterable[Place]) -> None:
         """Take in who is named in full and is no patient: staff, relatives."""
@@ -322,16 +330,16 @@ class People:
         for place in places:
             if place.group >= 0 and not place.identity.startswith(("patient:", CANARY)):
                 groups[place.identity, place.group][place.kind] = place
-        for parts in groups.values():
+        for (identity, _), parts in groups.items():
             values = {kind: place.value for kind, place in parts.items()}
             if "full" in values:
                 values["first"], _, values["last"] = values["full"].partition(" ")
             name = values.get("first", ""), values.get("last", "")
-            if all(name):
+            if all(name) and (key := hash(identity)) not in self._seen:
+                self._seen.add(key)
                 pair = pair_of(*name)
                 self._written.setdefault(pair, name)
-                if next(iter(parts.values())).role == "staff":
-                    self.staff.setdefault(pair, self._written[pair])
+                self._carriers[next(iter(parts.values())).role][pair] += 1
 
     def __len__(self) -> int:
         return len(self._patients)
@@ -343,6 +351,19 @@ class People:
     def sex_of_name(self, name: Name) -> str:
         """Return the sex of the patients who carry a name; "" where they differ."""
         return self._sexes.get(pair_of(*name), "")
+
+    @property
+    def staff(self) -> dict[Pair, Name]:
+        """Names of staff, in the order in which they were found."""
+        return {pair: self._written[pair] for pair in self._carriers.get("staff", ())}
+
+    def carriers(self, names: Candidates) -> tuple[tuple[str, CountTable], ...]:
+        """Return for each role (people who carry a name, number of such names), fewest first."""
+        pairs = list(map(pair_of, names.first, names.last))
+        return tuple(
+            (role, count_table(counts[pair] for pair in pairs))
+            for role, counts in sorted(self._carriers.items())
+        )
 
     @property
     def pairs(self) -> Collection[Pair]:
@@ -394,6 +415,9 @@ class Examination(Record):
         (mentions, planted names with it); as many twins were left out.
     n_passages
         Distinct patterns, each with its passage of D_public.
+    carriers
+        For each role (people who carry a name, number of listed patients' names that so many
+        carry), fewest first; empty in older corpora.
     """
 
     model_config = _PAST
@@ -412,6 +436,7 @@ class Examination(Record):
     candidates: tuple[ListedNames, ...]
     canaries: CountTable
     n_passages: int
+    carriers: tuple[tuple[str, CountTable], ...] = ()
 
     @property
     def n_notes(self) -> int:

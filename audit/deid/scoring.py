@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -65,9 +65,10 @@ _SHORT_BYTES = 5_000_000  # of both sides together: what is counted within minut
 class ScoreTask(Task):
     """What is to be scored.
 
-    With `has_five_types` labels of i2b2 2014, MEDDOCAN and others are mapped to the five types;
-    `label_map` has more, from a label to another, "" leaves its spans out. `title` is what to call
-    the score and makes no other question of it; `score_id` is known once the question is asked.
+    With `has_five_types` labels of i2b2 2014, MEDDOCAN and others are mapped to the five types, and
+    one that is not known is refused; `label_map` has more, from a label to another, "" leaves its
+    spans out. `title` is what to call the score and makes no other question of it; `score_id` is
+    known once the question is asked.
     """
 
     job = "score"
@@ -162,6 +163,19 @@ def _known(tagger_id: str) -> KnownTagger:
 
 
 COMPARING = "comparing the spans"
+_MAX_NAMED = 20
+
+
+def of_no_type(labels: Collection[str]) -> AuditError:
+    """Return the error that names labels which cannot be mapped to the five types."""
+    named = ", ".join(sorted(labels)[:_MAX_NAMED]) + (" ..." if len(labels) > _MAX_NAMED else "")
+    return AuditError(
+        "{n_unknown} labels belong to none of the five types: {unknown}",
+        where="label map",
+        do="Say what they are with a label map; null leaves a label out.",
+        n_unknown=len(labels),
+        unknown=named,
+    )
 
 
 class _Run:
@@ -185,6 +199,8 @@ class _Run:
             predicted, copies = self.folder / PREDICTIONS, self.folder
         pairs = PairedFiles(self.gold, predicted)
         scored = self._spans_kept(pairs)
+        if self.unknown and task.has_five_types:
+            raise of_no_type(self.unknown)
         write_patients(self.folder, scored)
         n_left_out, unknown = self.n_left_out, tuple(sorted(self.unknown))
         told = verbatim = None

@@ -67,6 +67,7 @@ def draw_report(say: Words, corpus: KeptCorpus) -> None:
         draw_tables(say, found)
     with names:
         draw_candidates(say, found)
+        draw_carriers(say, found)
     with left:
         draw_left(say, corpus, found)
 
@@ -223,6 +224,21 @@ def draw_candidates(say: Words, found: Examination) -> None:
         ]
         caption = say.text("corpus_canaries_caption")
         st.html(blocks.simple_table(header, rows, caption=caption))
+
+
+def draw_carriers(say: Words, found: Examination) -> None:
+    """Draw how many people of each role carry the names of the list's patients."""
+    if not any(table for _, table in found.carriers):
+        return
+    st.html(blocks.heading(say.text("corpus_carriers"), below=say.text("corpus_carriers_below")))
+    tables = [dict(table) for _, table in found.carriers]
+    rows = [
+        (f"{count:,}", *(f"{table.get(count, 0):,}" for table in tables))
+        for count in sorted({count for table in tables for count in table})[:_MAX_ROWS]
+    ]
+    header = [say.text("corpus_column_people")]
+    header += [role_name(say, role) for role, _ in found.carriers]
+    st.html(blocks.simple_table(header, rows, caption=say.text("corpus_carriers_caption")))
 
 
 def draw_left(say: Words, corpus: KeptCorpus, found: Examination) -> None:

@@ -18,7 +18,7 @@ from audit.deid.score import (
     TAGGED,
     Source,
 )
-from audit.deid.scoring import LANGUAGES, ScoreTask
+from audit.deid.scoring import LANGUAGES, ScoreTask, of_no_type
 from audit.errors import AuditError
 from audit.foreign import decode_text
 from audit.notes.read import NoteFile
@@ -212,7 +212,7 @@ def draw_ask(say: Words) -> None:
 
 
 def ask_labels(say: Words, found: list[GivenNotes]) -> tuple[bool, LabelMap | None] | None:
-    """Ask how labels are mapped; None while a map of one's own cannot be read."""
+    """Ask how labels are mapped; None while a map cannot be read, or the five types lack one."""
     foreign = sorted({label for one in found for label, _ in one.labels} - set(TYPES))
     has_five_types = st.checkbox(
         say.text("deid_measures_five_types"),
@@ -241,6 +241,9 @@ def ask_labels(say: Words, found: list[GivenNotes]) -> tuple[bool, LabelMap | No
     )  # fmt: skip
     by = order.mapping
     unknown = [label for label in foreign if by is None or by.of(label) is None]
+    if unknown and has_five_types:
+        refused(say, of_no_type(unknown))
+        return None
     if unknown:
         labels = ", ".join(unknown[:40])
         below = say.text("deid_measures_unknown", n=len(unknown), labels=labels)

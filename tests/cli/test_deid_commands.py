@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from audit.cli import called, main, parsed
+from audit.deid.score import SCORES
 from audit.errors import AuditError
 
 TEXT = "氏名：高橋健一　2024年5月3日 受診。電話 03-1234-5678。みぎわ町の人。"
@@ -66,18 +67,25 @@ def test_tag_then_score_then_the_list_of_misses(tmp_path, gold, capsys):
     assert "1 of 2 identifiers are still readable, in whole or in part" in said
 
 
-def test_other_label_sets_are_kept_or_mapped_and_copies_are_scored(tmp_path, capsys):
+def test_other_label_sets_are_kept_mapped_or_refused_and_copies_are_scored(tmp_path, capsys):
     spans = ((0, 3, "DOCTOR-NAME"), (4, 7, "FECHAS"), (8, 9, "ROOM-X"))
     gold = written(tmp_path / "g", note("1", "Ana hoy 7", *spans))
     sides = ("score", "--gold", gold, "--pred", gold, "--replicates", 2)
     assert set(deid(*sides)["criteria"]["strict"]["labels"]) == {label for *_, label in spans}
     table = tmp_path / "map.json"
     table.write_text('{"fechas": "連絡先情報"}')
+    n_kept = len(SCORES.all())
+    with pytest.raises(AuditError, match="1 labels belong to none of the five types: ROOM-X"):
+        deid(*sides, "--five-types", "--label-map", table)
+    assert len(SCORES.all()) == n_kept
+    table.write_text('{"fechas": "連絡先情報", "room-x": null}')
     own = deid(*sides, "--five-types", "--label-map", table)
-    assert list(own["criteria"]["strict"]["labels"]) == ["identifier", "contact", "ROOM-X"]
-    assert own["notes"] == ["1 labels are not in the map and were kept: ROOM-X"]
+    assert list(own["criteria"]["strict"]["labels"]) == ["identifier", "contact"]
+    own = deid(*sides, "--label-map", table)
+    assert own["notes"] == ["1 labels are not in the map and were kept: DOCTOR-NAME"]
     outputs = written(tmp_path / "o", {"doc_id": "1", "output": "<識別子>Ana</識別子> hoy 7"})
-    copied = deid("score", "--gold", gold, "--outputs", outputs, "--five-types")
+    copied = deid("score", "--gold", gold, "--outputs", outputs, "--five-types",
+                  "--label-map", table)  # fmt: skip
     assert copied["criteria"]["strict"]["labels"]["identifier"]["recall"] == 1
     assert copied["verbatim"]["n_documents"] == copied["copies"]["n_notes"] == 1
     assert "Of copies that are exact alone" in capsys.readouterr().err

@@ -81,30 +81,6 @@ def test_spans_of_careless_copies_come_back_with_exact_offsets(copy, share) -> N
     assert n_kept > 500 and n_back / n_kept >= share
 
 
-@pytest.mark.parametrize(
-    ("output", "plain", "spans", "n_malformed"),
-    [
-        ("< Identifier >Ann＜／identifier＞ <5 mg", "Ann <5 mg", [(0, 3, "identifier")], 0),
-        ("<連絡先>03</連絡先情報>", "03", [(0, 2, "contact")], 0),
-        ("<quasi identifier>Ann</quasi-identifier>", "Ann", [(0, 3, "quasi_identifier")], 0),
-        ("<識別子>山田\n<準識別子>男</準識別子>", "山田\n男",
-         [(0, 2, "identifier"), (3, 4, "quasi_identifier")], 1),
-        ("<識別子>山田<準識別子>男</準識別子>", "山田男",
-         [(0, 2, "identifier"), (2, 3, "quasi_identifier")], 1),
-        ("山田</識別子>さん", "山田さん", [], 1),
-        ("<識別子>ab</準識別子>", "ab", [(0, 2, "identifier")], 1),
-        ("<氏名>山田</氏名>", "<氏名>山田</氏名>", [], 2),
-    ],
-)  # fmt: skip
-def test_the_scanner_reads_and_counts(output, plain, spans, n_malformed) -> None:
-    found = scan_tags(output)
-    assert (found.plain, found.n_malformed) == (plain, n_malformed)
-    assert [(s.start, s.end, s.label) for s in found.spans] == spans
-    # What looks like a tag in the note too is no unknown tag.
-    n_unknown = 2 * ("<氏名>" in output)
-    assert scan_tags(output, source=output).n_malformed == n_malformed - n_unknown
-
-
 @settings(max_examples=200, deadline=None)
 @given(
     st.text(st.sampled_from("<>/＜＞識別子準 a山ｶﾞ\n"), max_size=40),

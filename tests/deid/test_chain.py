@@ -9,7 +9,7 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,12 +150,12 @@ def test_what_cannot_be_built_is_refused_and_leaves_nothing(tmp_path: Path) -> N
     model = FakeModel()
     for notes, out, models, said in (
         (empty, "o", {}, "No row is a note"),
-        (source, ".", models_of(model), "something already"),
+        (source, ".", both(model), "something already"),
     ):
         with pytest.raises(AuditError, match=said):
             build_named(notes, out=tmp_path / out, **models)
     with pytest.raises(AuditCancelled):
-        build_named(source, out=tmp_path / "o", **models_of(model), should_stop=lambda: True)
+        build_named(source, out=tmp_path / "o", **both(model), should_stop=lambda: True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["e.jsonl", "n.jsonl"]
     assert not model.calls
 
@@ -207,8 +207,8 @@ def test_sizes_are_the_papers_where_there_are_enough() -> None:
 class FakeModel:
     """Answers from the prompt and its neighbours, counts calls, and dies after `n_left` of them."""
 
-    def __init__(self, *, n_left: int = 10_000) -> None:
-        self.n_left = n_left
+    def __init__(self, n_batch: int = 3, *, n_left: int = 10_000, digest: str = "a") -> None:
+        self.n_batch, self.n_left, self.digest = n_batch, n_left, digest
         self.calls: list[tuple[str, ...]] = []
 
     def __call__(self, prompts: Sequence[str]) -> list[str]:
@@ -221,23 +221,8 @@ class FakeModel:
         return [f"1: TEXT {len(prompts)}.{len(prompt)}" for prompt in prompts]
 
 
-@dataclass
-class Named:
-    """A model with what a chain must know of it."""
-
-    model: FakeModel
-    digest: str
-    n_batch: int
-
-    def __call__(self, prompts: Sequence[str]) -> list[str]:
-        return self.model(prompts)
-
-
-def models_of(model: FakeModel, *, digest: str = "a") -> dict[str, Any]:
-    return {
-        "typer": Named(model, f"typing {digest}", 3),
-        "translator": Named(model, f"translating {digest}", 4),
-    }
+def both(model: FakeModel) -> dict[str, Any]:
+    return {"typer": model, "translator": model}
 
 
 def blanks(path: Path) -> NoteSource:
@@ -249,7 +234,7 @@ def blanks(path: Path) -> NoteSource:
 
 
 def test_prompts_of_like_length_together_and_none_twice(tmp_path: Path) -> None:
-    model, seen = FakeModel(), []
+    model, seen = FakeModel(2), []
     prompts = ["ccc", "a", "bb", "a", "dddd", "bb"]
 
     def tell(share: float, *, is_cached: bool) -> None:
@@ -257,10 +242,10 @@ def test_prompts_of_like_length_together_and_none_twice(tmp_path: Path) -> None:
 
     with closing(AnswerFile(tmp_path / "a")) as answers:
         for _ in range(2):
-            assert pipeline.asked(Named(model, "", 2), answers, tell, prompts) == [
+            assert pipeline.asked(model, answers, tell, prompts) == [
                 f"1: TEXT 2.{len(prompt)}" for prompt in prompts
             ]
-        assert pipeline.asked(Named(model, "", 2), answers, tell, []) == []
+        assert pipeline.asked(model, answers, tell, []) == []
     assert model.calls == [("a", "bb"), ("ccc", "dddd")]
     ends = [(1.0, True)]
     assert seen == [(0.5, False), (1, False), *ends, (0.5, True), (1, True), *ends, *ends]
@@ -275,7 +260,7 @@ HALVES = [
 def test_a_build_that_was_killed_asks_for_the_others_alone(tmp_path: Path) -> None:
     source = blanks(tmp_path / "n.jsonl")
     whole = FakeModel()
-    summary = build_named(source, out=tmp_path / "whole", **models_of(whole))
+    summary = build_named(source, out=tmp_path / "whole", **both(whole))
     assert sorted(bytes_of(tmp_path / "whole")) == sorted(FILES), "no answers in the corpus"
     counts = [summary[f"n_{name}"] for name in ("restored", "passages", "passages_kept")]
     assert counts == [80, 80, 0]
@@ -285,7 +270,7 @@ def test_a_build_that_was_killed_asks_for_the_others_alone(tmp_path: Path) -> No
     for n_left, half in zip((2, 11, 5, 0, 6), HALVES, strict=True):
         model = FakeModel(n_left=n_left)
         with pytest.raises(Killed):
-            build_named(source, out=tmp_path / "out", **models_of(model))
+            build_named(source, out=tmp_path / "out", **both(model))
         done += model.calls[:-1]
         assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in left.iterdir()} == {
             "answers.jsonl": 0o600
@@ -294,17 +279,17 @@ def test_a_build_that_was_killed_asks_for_the_others_alone(tmp_path: Path) -> No
         with (left / "answers.jsonl").open("ab") as file:
             file.write(half)
         (left / "train.jsonl").write_bytes(b"what a kill leaves")
-    other = FakeModel(n_left=1)
+    other = FakeModel(n_left=1, digest="b")
     with pytest.raises(Killed):
-        build_named(source, out=tmp_path / "out", **models_of(other, digest="b"))
+        build_named(source, out=tmp_path / "out", **both(other))
     assert other.calls == whole.calls[:2], "another model is asked anew"
     last = FakeModel()
     with pytest.raises(AuditCancelled):
-        build_named(source, out=tmp_path / "out", **models_of(last),
+        build_named(source, out=tmp_path / "out", **both(last),
                     should_stop=lambda: len(last.calls) >= 5)  # fmt: skip
     assert len(last.calls) == 5
     seen: list[Progress] = []
-    build_named(source, out=tmp_path / "out", **models_of(last), progress=seen.append)
+    build_named(source, out=tmp_path / "out", **both(last), progress=seen.append)
     assert len(done) == 24
     assert done + last.calls == whole.calls, "each batch is asked for once"
     assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "whole")
@@ -320,5 +305,5 @@ def test_a_link_in_the_place_of_the_answers_is_not_followed(tmp_path: Path) -> N
     (tmp_path / ".out.making").mkdir()
     (tmp_path / ".out.making" / "answers.jsonl").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(AuditError, match="cannot be written"):
-        build_named(source, out=tmp_path / "out", **models_of(FakeModel()))
+        build_named(source, out=tmp_path / "out", **both(FakeModel()))
     assert (tmp_path / "elsewhere").read_text() == "x"

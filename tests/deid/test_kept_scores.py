@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from audit.deid import scoring
 from audit.deid.cases import SAME, readable_of
-from audit.deid.given import keep_outputs
 from audit.deid.matching import ANY, MISSED, SPURIOUS, match
 from audit.deid.metrics import compare
 from audit.deid.rules import RuleTagger
@@ -155,7 +154,7 @@ def test_a_stopped_tagging_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch)
     assert SCORES.get(score_id).summary == score_summary(scored, matcher="optimal", n_replicates=50)
 
 
-def test_labels_are_mapped_and_unknown_ones_are_told() -> None:
+def test_labels_are_mapped_and_unknown_ones_are_told_or_refused() -> None:
     names = {"identifier": "PATIENT", "contact": "Rocket"}
     golds = [
         note.with_spans(Span(s.start, s.end, names.get(s.label, s.label)) for s in note.spans)
@@ -163,46 +162,28 @@ def test_labels_are_mapped_and_unknown_ones_are_told() -> None:
     ]
     predicted = [note.with_spans([*note.spans, note.spans[0]])
                  for note in predicted_notes(gold_notes())]  # fmt: skip
+    with pytest.raises(AuditError, match="none of the five types: Rocket"):
+        answered(order(golds, predicted=given_as(predicted), has_five_types=True,
+                       label_map={"linkage_code": "", "rocket ship": "contact"}))  # fmt: skip
+    assert not SCORES.all()
     found = answered(order(golds, predicted=given_as(predicted), has_five_types=True,
-                           label_map={"linkage_code": "", "rocket ship": "contact"}))  # fmt: skip
-    assert (found["unknown_labels"], found["n_left_out"]) == (["Rocket"], 0)
+                           label_map={"linkage_code": "", "rocket": "contact"}))  # fmt: skip
+    assert (found["unknown_labels"], found["n_left_out"]) == ([], 0)
     assert found["summary"]["n_duplicate_spans"] == 0
     assert list(found["summary"]["criteria"]["label_relaxed"]["labels"]) == [
-        "identifier", "quasi_identifier", "linkage_code", "contact", "Rocket",
+        "identifier", "quasi_identifier", "linkage_code", "contact",
     ]  # fmt: skip
     found = answered(order(golds, predicted=given_as(predicted), label_map={"rocket": ""}))
     assert found["unknown_labels"] == ["PATIENT"] and found["n_left_out"] == 12
 
 
-def errors(content: dict[str, Any]) -> list[tuple[int, int]]:
-    """Return what was missed and spurious in all copies, and in exact ones."""
-    strict = (content[key]["criteria"]["strict"]["together"] for key in ("summary", "verbatim"))
-    return [(one["n_missed"], one["n_spurious"]) for one in strict]
-
-
-def copies_of(golds: Sequence[TaggedDocument]) -> dict[str, str]:
-    """Return notes with their tags, in one of which a word is changed and a name made up."""
-    outputs = {note.doc_id: write_tags(note) for note in golds}
-    changed = outputs["note-1"].replace("主訴", "<識別子>鈴木</識別子>")
-    return outputs | {"note-1": changed}
-
-
-def test_copies_of_a_model_are_aligned_and_exact_ones_counted_apart() -> None:
-    golds = gold_notes(6)
-    outputs = copies_of(golds)
-    outputs["of no gold"] = outputs.pop("note-5")
-    lines = (json.dumps({"doc_id": k, "output": v}) + "\n" for k, v in outputs.items())
-    given = keep_outputs("".join(lines).encode(), what="predicted notes")
-    content = answered(order(golds, predicted=Source(kind="outputs", ref=given.digest)))
-    assert content["copies"]["statuses"]["exact"] == 4
-    assert (content["n_gold_only"], content["n_predicted_only"]) == (1, 1)
-    assert errors(content) == [(4, 1), (8, 0)]
-
-
 def test_a_tagger_that_writes_copies_is_measured_in_both_ways(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    copyist = Copying(copies_of(gold_notes(6)), n_at_once=2)
+    outputs = {note.doc_id: write_tags(note) for note in gold_notes(6)}
+    # In one a word is changed and a name made up.
+    outputs["note-1"] = outputs["note-1"].replace("主訴", "<識別子>鈴木</識別子>")
+    copyist = Copying(outputs, n_at_once=2)
     monkeypatch.setattr(scoring, "load_tagger", lambda tagger_id: copyist)
     task = order(gold_notes(6))
     with pytest.raises(AuditCancelled):
@@ -210,7 +191,8 @@ def test_a_tagger_that_writes_copies_is_measured_in_both_ways(
     content = answered(task)
     assert len(copyist.calls) == 3
     assert content["copies"]["statuses"]["exact"] == 5 and content["copies"]["n_notes"] == 6
-    assert errors(content) == [(0, 1), (4, 0)]
+    both = [content[key]["criteria"]["strict"]["together"] for key in ("summary", "verbatim")]
+    assert [(one["n_missed"], one["n_spurious"]) for one in both] == [(0, 1), (4, 0)]
 
 
 def test_damaged_and_unknown_scores() -> None:

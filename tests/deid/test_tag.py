@@ -54,7 +54,8 @@ def notes_file(path: Path, *, n: int = 300) -> Path:
         for i in range(n):
             text = LINE * (1 + i % 3) if i % 10 else "特記なし。"
             record = {"doc_id": f"d{i // 2}", "patient_id": f"p{i % 7}", "text": text}
-            file.write(json.dumps(record if i % 25 else {"doc_id": "x", "text": " "}) + "\n")
+            record = record if i % 25 else {"doc_id": "x", "text": " "}
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
     return path
 
 
@@ -105,36 +106,28 @@ def test_spans_released_texts_and_a_census(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o700
 
 
-def test_a_run_that_was_killed_goes_on_and_gives_equal_bytes(tmp_path: Path, always: None) -> None:
-    path = notes_file(tmp_path / "n.jsonl")
-    tag(path, tmp_path / "whole")
-    with pytest.raises(Killed):
-        tag(path, tmp_path / "out", Dying(n_left=2))
-    assert not (tmp_path / "out").exists()
-    with (tmp_path / ".out.making" / "spans.jsonl").open("ab") as file:
-        file.write(b'{"half a li')
-    rest = Dying()
-    tag(path, tmp_path / "out", rest)
-    assert len(rest.calls) == 3, "what was finished is not tagged again"
-    assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "whole")
-    assert not (tmp_path / ".out.making").exists()
-
-
-def test_answers_are_kept_for_their_own_notes_and_tagger_alone(
+def test_a_killed_run_goes_on_with_what_was_found_in_the_same_notes_by_the_same_tagger(
     tmp_path: Path, always: None
 ) -> None:
     path = notes_file(tmp_path / "n.jsonl")
     text = path.read_text("utf-8")
-    for number, changed in enumerate((text.replace("健一", "花子"), text[: len(text) // 4], text)):
-        out, mask = tmp_path / f"out{number}", Release(mode="mask")
+    for number, (now, tagger, n_calls) in enumerate((
+        (text, Dying(), 3), (text, Dying("dates"), 5),
+        (text.replace("健一", "花子"), Dying(), 5), (text[: len(text) // 4], Dying(), 1),
+    )):  # fmt: skip
+        out, new = tmp_path / f"out{number}", tmp_path / f"new{number}"
         path.write_text(text, "utf-8")
         with pytest.raises(Killed):
-            tag(path, out, Dying(n_left=1))
-        path.write_text(changed, "utf-8")
-        dates = RuleTagger(("dates",)) if number else RuleTagger()
-        for folder in (out, tmp_path / f"new{number}"):
-            tag(path, folder, dates, release=mask)
-        assert bytes_of(out) == bytes_of(tmp_path / f"new{number}")
+            tag(path, out, Dying(n_left=2))
+        assert not out.exists()
+        with (tmp_path / f".{out.name}.making" / "spans.jsonl").open("ab") as file:
+            file.write(b'{"half a li')
+        path.write_text(now, "utf-8")
+        tag(path, out, tagger)
+        assert len(tagger.calls) == n_calls
+        tag(path, new, tagger)
+        assert bytes_of(out) == bytes_of(new)
+        assert not [*tmp_path.glob("*.making")]
 
 
 def test_a_folder_that_holds_something_and_a_file_without_notes(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,12 @@ import pytest
 from audit.deid import taggers
 from audit.deid.tagger import tag_checked
 from audit.deid.taggers import DEFAULT, RULES, SHIPPED, TAGGERS, load_tagger, trained_tagger
-from audit.errors import AuditError
+from audit.deid.tasks import TaggerTask
+from audit.errors import AuditCancelled, AuditError
+from audit.task import Contact
 from benchmarks.default_tagger import Recipe, make, measure_again
-from tests.deid.token.make_notes import quick, train
+from tests.deid.make_scores import quiet
+from tests.deid.token.make_notes import quick, task
 
 KEPT = "trained/0123456789ab"
 
@@ -34,27 +38,30 @@ def test_the_shipped_ones_come_first_and_are_what_they_say() -> None:
     assert sum(path.stat().st_size for path in SHIPPED.rglob("*") if path.is_file()) < 4_000_000
 
 
-def test_a_trained_one_is_kept_listed_loaded_and_forgotten() -> None:
-    folder = taggers.tagger_dir(KEPT)
-    folder.mkdir()
-    (folder / "training.json").write_text("{")
+def test_the_job_trains_one_that_is_kept_listed_loaded_and_forgotten(tmp_path: Path) -> None:
+    said: list[str] = []
+    asked = task(tmp_path / "o", settings=quick(n_epochs=0.5), title="<b>").with_(out=None)
+    order = asked.question().order
+    with pytest.raises(AuditCancelled):
+        TaggerTask.ordered(order).run(Contact(lambda *_: None, lambda: True, said.append))
+    (kept,) = TAGGERS.home().iterdir()
     with pytest.raises(AuditError, match="not finished"):
-        trained_tagger(KEPT)
-    (folder / "training.json").unlink()
-    train(folder, settings=quick(n_epochs=0.5), title="<b>")
+        trained_tagger(f"trained/{kept.name}")
+    (tagger_id,) = TaggerTask.ordered(order).run(replace(quiet(), say=said.append))
+    assert "40 notes to learn from, 8 to measure on." in said and "recall" in said[-1]
     (TAGGERS.home() / "other").mkdir()
     (one,) = TAGGERS.all()
-    assert (one.tagger_id, one.kind, one.title) == (KEPT, "token", "<b>")
-    assert one == trained_tagger(KEPT) and one.created and one.training and one.points
+    assert (one.tagger_id, one.kind, one.title) == (tagger_id, "token", "<b>")
+    assert one == trained_tagger(tagger_id) and one.created and one.training and one.points
     measured = one.measured
     assert one.validation == {
         "n_gold": 24, "n_found": 24 - measured["n_missed"],
         "n_predicted": measured["n_predicted"],
         "n_right": measured["n_predicted"] - measured["n_spurious"],
     }  # fmt: skip
-    tagger = load_tagger(KEPT, device="cpu")
+    tagger = load_tagger(tagger_id, device="cpu")
     assert taggers.known_taggers()[-1].digest == tagger.digest == one.digest
-    TAGGERS.forget(KEPT.removeprefix("trained/"))
+    TAGGERS.forget(kept.name)
     assert TAGGERS.all() == ()
 
 

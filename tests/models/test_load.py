@@ -31,10 +31,12 @@ from tests.models.make_models import (
 )
 
 SENTENCES = ("The patient John Smiths was seen by Dr. Jones.", "患者山田花子は受診した。")
-REFUSALS = dict(
-    line.split("\t")
+REFUSALS = {
+    case: said
     for line in Path(__file__).with_name("refusals.txt").read_text("utf-8").splitlines()
-)
+    for cases, said in [line.split("\t")]
+    for case in cases.split()
+}
 __all__ = ["copy", "good"]
 
 

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import re
-from pathlib import Path
-
+from audit.corpus.build import facts_of_note, with_surrogates
 from audit.corpus.examine import (
     MENTIONS_PER_NAME,
     PATTERNS_PER_NAME,
-    MentionCoverage,
     NamePattern,
     PatternTally,
     Tally,
     patterns_of,
 )
-from audit.corpus.make import CorpusTask, make_corpus
-from audit.corpus.truth import NoteTruth, Place, places_of
+from audit.corpus.truth import NoteTruth, Place
 from audit.names.pools import us_pool
 from audit.notes.mentions import examine, find_mentions
+from audit.notes.read import Note
 from audit.text import fold_name
 from benchmarks.demo_hospital import demo_notes
 
-PRIVATE = (
-    "Seen by Dr. Ann Lee. HPI: John K. Smith is a 45-year-old man with gout. He fell on 3/4/2011. "
-    "He lives in Boston. He takes aspirin 81 mg q.d. with food. Dr. Lee agrees. He is well."
-)
 PUBLIC = (
     "Seen by Dr. [**First Name1 (NameIs)**] [**Last Name (STitle)**]. HPI: [**Known firstname 9**] "
     "[**Initial (NamePattern1)**]. [**Known lastname 9**] is a 45-year-old man with gout. "
@@ -35,27 +27,8 @@ PUBLIC = (
 
 
 def paired() -> NoteTruth:
-    values = [("Ann", 0, "staff"), ("Lee", 0, "staff"), ("John", 1, "patient"), ("K", 1, "patient"),
-              ("Smith", 1, "patient"), ("3/4/2011", -1, ""), ("Lee", 2, "staff")]  # fmt: skip
-    inserted, at = [], 0
-    for (value, group, role), place in zip(
-        values, re.finditer(r"\[\*\*.*?\*\*\]", PUBLIC), strict=True
-    ):
-        at = PRIVATE.index(value, at)
-        inserted.append(
-            {"start": at, "stop": at + len(value), "source_start": place.start(),
-             "source_stop": place.end(), "group": group, "identity": f"{role}:{group and 1}",
-             "category": "", "role": role, "kind": "", "value": value}
-        )  # fmt: skip
-        at += len(value)
-    return NoteTruth(PRIVATE, PUBLIC, places_of({"inserted": inserted}))
-
-
-def coverage_of(*notes: NoteTruth) -> MentionCoverage:
-    tally = Tally()
-    for note in notes:
-        tally.add_mentions(note, tuple(examine(note.private)))
-    return tally.coverage()
+    note = Note("n", "9", "", "", "2177-12-05", PUBLIC, 2)
+    return with_surrogates(note, facts=facts_of_note(note), seed=1)
 
 
 def patterns(note: NoteTruth) -> list[NamePattern]:
@@ -63,50 +36,27 @@ def patterns(note: NoteTruth) -> list[NamePattern]:
 
 
 def test_a_passage_is_that_of_the_public_note_and_the_truth_says_whose() -> None:
-    (pattern,) = patterns(paired())
-    assert (pattern.first, pattern.last, pattern.role, pattern.person) == (
-        "John", "Smith", "patient", "patient:1",
-    )  # fmt: skip
-    assert pattern.text.startswith("John K. Smith is a") and pattern.text.endswith("Lee agrees.")
+    note = paired()
+    (pattern,) = patterns(note)
+    first, initial, last = (place.value for place in note.inserted[2:5])
+    found = (pattern.first, pattern.last, pattern.role, pattern.person)
+    assert found == (first, last, "patient", "patient:9")
+    assert pattern.text.startswith(f"{first} {initial}. {last} is a 45-year-old man with gout. He")
     assert pattern.passage == (
         "[FIRST] [LAST] is a 45-year-old man with gout. He fell on . He lives in Boston. "
         "He takes aspirin 81 mg q.d. with food. Dr. agrees."
     )
-    assert patterns(NoteTruth(PRIVATE, PRIVATE)) == []
-
-
-def test_patterns_of_a_built_corpus_are_their_patients(tmp_path: Path) -> None:
-    note = (
-        "Attending:[**First Name4 (NamePattern1) **] [**Last Name (NamePattern1) 7**]\nHPI: "
-        "[**Known firstname 1**] [**Known lastname 2**] is a [**Age over 90 **] year old lady. "
-        "Seen [**2177-3-5**]. Ok. Ms. [**Known lastname 2**] is well."
-    )
-    rows = [{"note_id": str(i), "patient_id": f"p{i // 2}", "text": note} for i in range(8)]
-    (tmp_path / "n.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    make_corpus(CorpusTask(notes=tmp_path / "n.jsonl", seed=1), out=tmp_path / "out")
-    private, public, truth, people = (
-        [*map(json.loads, (tmp_path / "out" / f"{name}.jsonl").read_text("utf-8").splitlines())]
-        for name in ("private", "public", "truth", "people")
-    )
-    pairs = [
-        NoteTruth(a["text"], b["text"], places_of(t))
-        for a, b, t in zip(private, public, truth, strict=True)
-    ]
-    found = [pattern for pair in pairs for pattern in patterns(pair)]
-    by_key = {p["identity"]: (p["first"], p["last"]) for p in people}
-    assert [by_key[p.person] for p in found] == [(p.first, p.last) for p in found]
-    assert {p.passage for p in found} == {
-        "[FIRST] [LAST] is a year old lady. Seen . Ok. Ms. is well."
-    }
-    total = coverage_of(*pairs)
-    assert (total.n_mentions, total.n_by_role, total.n_elsewhere) == (8, (("patient", 8),), 8)
+    assert patterns(NoteTruth(note.private, note.private)) == []
 
 
 def test_coverage_adds_up_over_notes() -> None:
     text = "The patient is a 4 yo boy. Jane Roe, 45 yo F. John Smith left."
     place = Place(47, 57, 47, 57, "", "full", "patient", "p", "John Smith", 0)
     other = NoteTruth(text, text, (place,))
-    total = coverage_of(paired(), other)
+    tally = Tally()
+    for note in (paired(), other):
+        tally.add_mentions(note, tuple(examine(note.private)))
+    total = tally.coverage()
     assert (total.n_notes, total.n_notes_with_mention) == (total.n_mentions, total.n_full) == (2, 2)
     assert dict(total.by_form) == {"is_a": 1, "comma": 1} and dict(total.by_reason)["generic"] == 1
     assert total.n_by_role == (("patient", 1),) and total.n_of_nobody == 1

@@ -99,13 +99,14 @@ def test_the_button_asks_for_a_job_with_the_settings_and_shows_it() -> None:
     app.number_input(key="corpus_number_n_canaries").set_value(3).run()
     assert "45 notes will get a planted name each" in texts(app)
     app.toggle(key="corpus_sample").set_value(True).run()
+    app.toggle(key="corpus_left_context").set_value(True).run()
     app.number_input(key="corpus_number_n_sample").set_value(100).run()
     press(app, "corpus_build")
     (job,) = service.active_jobs()
     order = read_order(job.job_id)
     wanted = {
         "notes": str(DEMO_HOSPITAL / "notes.csv"), "seed": 11, "title": "Ward <i>4</i>",
-        "sample": 100, "canary_counts": [1, 2, 4, 8], "n_canaries": 3,
+        "sample": 100, "has_left": True, "canary_counts": [1, 2, 4, 8], "n_canaries": 3,
     }  # fmt: skip
     assert wanted.items() <= order.items()
     assert "corpus_build" not in keys(app)

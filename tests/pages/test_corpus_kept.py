@@ -56,6 +56,7 @@ def test_what_was_counted_is_shown_beside_the_paper(corpus: KeptCorpus) -> None:
     assert "Rows refused: 1" in shown
     assert "Device" in shown
     assert "Held-out canaries" in shown
+    assert "How many people carry a name" in shown
     assert len(app.get("plotly_chart")) == 2
     assert [tab.label for tab in app.tabs][1] == "Tables 3 and 4"
     people = [json.loads(line) for line in (corpus.path / "people.jsonl").read_text().splitlines()]

@@ -31,6 +31,7 @@ from audit.deid.taggers import known_taggers, trained_tagger
 from audit.deid.tasks import TaggerTask
 from audit.errors import AuditCancelled, AuditError
 from audit.jobs.kinds import KINDS
+from audit.notes.formats import read_jsonl
 from audit.notes.spans import TaggedDocument
 from audit.training.config import LossPoint, read_losses
 from audit.training.loop import Hardware, Learner
@@ -87,38 +88,17 @@ def test_the_loss_by_hand_whatever_the_padding_and_the_passes(tmp_path: Path, ki
             torch.testing.assert_close(one_grad, other, atol=1e-6, rtol=1e-4)
 
 
-def test_every_epoch_has_every_row_once(tmp_path: Path) -> None:
-    made = learner(tmp_path / "m", batch=2, micro_batch=2)
-    answers = [one.targets[one.targets >= 0].tolist()
-               for step in range(1, 7) for one, _ in made.passes(step)]  # fmt: skip
-    ends = [token for answer in answers for token in answer if token in (8, 13, 16)]
-    for some in (ends[:6], ends[6:]):
-        assert sorted(some) == [8, 8, 13, 13, 16, 16]
-
-
-@pytest.mark.parametrize(("settings", "with_chat"), [(LORA, False), (FULL, True)])
-def test_tuned_on_a_few_notes_it_copies_them_with_their_tags(
-    tmp_path: Path, settings: dict[str, object], with_chat: bool
+def test_tuned_with_lora_it_copies_its_notes_and_is_an_ordinary_model_for_its_owner_alone(
+    tmp_path: Path,
 ) -> None:
-    model = write_model(tmp_path / "m", with_chat=with_chat)
-    points: list[LossPoint] = []
-    asked = order(tmp_path, model, **settings)
-    told = tuned(asked, on_point=points.append).training
-    assert points[-1].loss and points[1].loss and points[-1].loss < 0.3 * points[1].loss
-    assert (told["n_notes"], told["n_windows"], told["n_steps"]) == (4, 4, points[-1].step)
-    tagger = load_generative(asked.folder, device="cpu")
-    readings = tagger.read(documents())
-    assert [one.status for one in readings] == ["exact"] * 4
-    assert [one.document for one in readings] == documents()
-    assert tagger.tag([note.text for note in documents()]) == tuple(d.spans for d in documents())
-    assert tagger.digest == GenerativeFacts.of_folder(asked.folder).digest()
-
-
-def test_the_folder_is_an_ordinary_model_for_its_owner_alone(tmp_path: Path) -> None:
-    model = write_model(tmp_path / "m")
-    asked = order(tmp_path, model, **SHORT | {"lora": Lora(dropout=0.1)})
-    asked = asked.with_(validation=(tmp_path / "gold.jsonl",))
+    model = write_model(tmp_path / "m", with_chat=True)
+    asked = order(tmp_path, model, **LORA).with_(validation=(tmp_path / "gold.jsonl",))
     told, made = tuned(asked), asked.folder
+    tagger = load_generative(made, device="cpu")
+    readings = tagger.read(documents())
+    assert [(one.status, one.document) for one in readings] == [("exact", d) for d in documents()]
+    assert tagger.tag(TEXTS) == tuple(d.spans for d in documents())
+    assert told == tagger.facts == GenerativeFacts.of_folder(made)
     assert {path.name for path in made.iterdir()} == {
         "tagger.json", "model", "losses.jsonl", "training.json",
     }  # fmt: skip
@@ -126,20 +106,20 @@ def test_the_folder_is_an_ordinary_model_for_its_owner_alone(tmp_path: Path) -> 
     assert plain.keys() == before.keys()
     for path in made.rglob("*"):
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
-    assert load_causal(made / "model", device="cpu").n_context == 512
     points = read_losses(made)
-    assert told == GenerativeFacts.of_folder(made) and told.title == "tiny"
     assert told.measured == {
         "loss": points[-1].loss, "first_validation": points[0].held_out,
         "validation": points[-1].held_out,
     }  # fmt: skip
-    assert told.measured["validation"] < told.measured["first_validation"]
+    assert told.measured["validation"] < 0.3 * told.measured["first_validation"]
     assert told.training["settings"] == asked.settings.plain()
     assert told.training["base"] == load_causal(model, device="cpu").digest
     assert [told.training[f"n_{name}"] for name in ("steps", "notes", "windows", "left_out")] == [
-        6, 4, 4, 0,
+        100, 4, 4, 0,
     ]  # fmt: skip
-    assert (told.n_note_tokens, told.max_tokens, told.language) == (16, 512, "ja")
+    assert (told.title, told.n_note_tokens, told.max_tokens, told.language) == (
+        "tiny", 16, 512, "ja",
+    )  # fmt: skip
     again: list[LossPoint] = []
     assert tuned(asked, on_point=again.append) == told and again == []
 
@@ -368,10 +348,9 @@ def test_the_command_from_gold_notes_to_the_score_of_copies(
     census = deid("tag", "--tagger", told["tagger_id"], "--notes", notes, "--out", out,
                   "--device", "cpu")  # fmt: skip
     assert census["copies"]["statuses"]["exact"] == census["copies"]["n_notes"] == 4
-    spans = deid("score", "--gold", gold, "--pred", out / "spans.jsonl")
-    assert spans["criteria"]["strict"]["together"]["f1"] == 1
-    for sides in ((), ("--pred", gold, "--outputs", gold)):
-        assert "--pred, --outputs" in deid("score", "--gold", gold, *sides, code=2)["said"]
+    released = (out / "spans.jsonl").read_text("utf-8")
+    assert [one.spans for one in read_jsonl(released, what="x")] == [d.spans for d in documents()]
+    assert "--pred, --outputs" in deid("score", "--gold", gold, code=2)["said"]
     wrong = deid("train", "--kind", "generative", "--gold", gold, code=2)
     assert "Which model" in wrong["said"]
     told = deid(*tune, "--validation", gold, "--out", tmp_path / "o", "--lora", "--lora-rank", 4,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,8 +36,6 @@ def test_a_model_without_a_template_gets_the_plain_frame_with_the_paper_s_words(
     instruction = "以下の診療テキストから個人識別情報を抽出してください。"
     assert text_of(tokenizer, prompt) == f"{instruction}\n\n### 入力:\n森様\n\n\n### 出力:\n"
     assert (frame.tail, frame.stops, frame.n_tokens) == ((2,), (2,), len(prompt) - 3 + 1)
-    for papers in Path(__file__).parents[4].glob("shared/papers/002_*.txt"):
-        assert instruction in papers.read_text("utf-8")
     # A tokenizer that begins texts with a token does so here.
     assert frame_of(tokenizer, language="en").head[0] != tokenizer.bos_token_id
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(

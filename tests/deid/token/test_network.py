@@ -28,12 +28,9 @@ from audit.deid.network.training import (
     predicted,
 )
 from audit.deid.tagger import tag_checked
-from audit.deid.taggers import TAGGERS, load_tagger, trained_tagger
-from audit.deid.tasks import TaggerTask
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import write_jsonl
 from audit.notes.spans import TYPES, Span, TaggedDocument, tagged
-from audit.task import Contact
 from audit.training.config import read_losses
 from tests.deid.token.make_notes import SMALL, notes, quick, task, train, wordpiece
 
@@ -312,24 +309,6 @@ def test_settings_are_checked_and_come_back() -> None:
                   {"hidden_share": 1.0}, {"biases": ()}, {"recall_weight": 0}):  # fmt: skip
         with pytest.raises(AuditError, match=r"must be|overlap|least"):
             quick(**wrong)
-
-
-def test_the_job_trains_a_tagger_that_is_kept_and_says_how_far_it_is(tmp_path: Path) -> None:
-    said: list[str] = []
-
-    def contact(*, stop: bool) -> Contact:
-        return Contact(listen=lambda *_: None, should_stop=lambda: stop, say=said.append)
-
-    asked = task(tmp_path / "o", settings=quick(n_epochs=0.5), title="mine").with_(out=None)
-    order = asked.question().order
-    with pytest.raises(AuditCancelled):
-        TaggerTask.ordered(order).run(contact(stop=True))
-    (tagger_id,) = TaggerTask.ordered(order).run(contact(stop=False))
-    kept = trained_tagger(tagger_id)
-    assert TAGGERS.all() == (kept,)
-    assert (kept.title, kept.training["n_validation_notes"]) == ("mine", 8)
-    assert load_tagger(tagger_id, device="cpu").digest == kept.digest
-    assert "40 notes to learn from, 8 to measure on." in said and "recall" in said[-1]
 
 
 def test_the_command_trains_and_its_taggers_tag(tmp_path: Path) -> None:
