@@ -1,4 +1,4 @@
-"""What is counted and drawn: patterns with passages, controls that are nowhere, lists for an audit."""
+"""What is counted and drawn: patterns, passages, controls that are nowhere, lists for an audit."""
 
 from __future__ import annotations
 
