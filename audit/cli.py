@@ -33,7 +33,7 @@ from audit.access_log import entries, log_seal, record, verify
 from audit.attack.decisions import plain
 from audit.attack.metrics import score_file
 from audit.attack.question import AuditRequest, Dtype, GenerationSettings, PosteriorSettings
-from audit.corpus.candidate_lists import ROLES, list_of, passages_for
+from audit.corpus.candidate_lists import ROLES, controls_in, list_of, passages_for
 from audit.corpus.examine import read_examination
 from audit.corpus.kept import CORPORA, KeptCorpus, corpus_line, find_corpus
 from audit.corpus.make import CorpusTask
@@ -456,7 +456,7 @@ def _audited(request: AuditRequest, *, out: Path | None) -> AuditReport:
     if planted := report.details.canaries:
         say(planted.english)
     if out:
-        write_report(report, out, documents=documents)
+        write_report(report, out, documents=documents, seal=log_seal())
     return report
 
 
@@ -645,6 +645,22 @@ def corpus_candidates(
         "by_role": dict(sorted(Counter(filter(None, candidates.role)).items())),
         "n_passages": passages.count(b"\n"),
         "files": [str(path) for path in write_private(files, out)],
+    }
+
+
+def corpus_check(*, corpus: CorpusName, names: Annotated[Path, "CSV of candidate names"]) -> Result:
+    """Say which controls of a list stand in D_private, by their rows."""
+    listed = read_names(_bytes(names), what="names")
+    _say_read(listed, len(listed.candidates), what="names")
+    candidates = listed.candidates
+    found = controls_in(find_corpus(corpus), candidates)
+    n_controls = candidates.is_member.count(False)
+    do = " They are no controls: take them off the list." if found else ""
+    say(f"{len(found):,} of {n_controls:,} controls stand in D_private with their full name.{do}")
+    return {
+        "n_controls": n_controls,
+        "n_found": len(found),
+        "found": [{"row": candidates.row[row], "n_occurrences": n} for row, n in found.items()],
     }
 
 
@@ -959,6 +975,6 @@ GROUPS = {
 }
 COMMANDS: tuple[Callable[..., Result], ...] = (
     demo, run, score, selftest, results, jobs, cancel, resume, log, corpus_build, corpus_mentions,
-    corpus_candidates, corpus_list, corpus_forget, pretrain, experiment, deid_score,
+    corpus_candidates, corpus_check, corpus_list, corpus_forget, pretrain, experiment, deid_score,
     deid_build, deid_tag, deid_convert, deid_train, deid_leakage,
 )  # fmt: skip

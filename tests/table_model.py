@@ -104,26 +104,3 @@ def state_shares(table: Floats, *, n_steps: int, is_remasked: bool = True) -> Fl
     for _ in range(n_steps):
         shares.append(shares[-1] @ matrix)
     return np.array(shares)
-
-
-def expected_mass(table: Floats, *, n_steps: int, is_remasked: bool = True) -> Floats:
-    """Exact expectation [2, 3] of one document's mass of each token at each slot."""
-    before = state_shares(table, n_steps=n_steps, is_remasked=is_remasked)[:-1].sum(axis=0)
-    mass = np.zeros((2, N_TOKENS))
-    for weight, state in zip(before, STATES, strict=True):
-        for slot in (0, 1):
-            p = conditional(table, slot=slot, state=state, is_remasked=is_remasked)
-            mass[slot] += weight * p / 2
-    return mass
-
-
-def expected_pair_mass(table: Floats, pair: tuple[int, int], *, n_steps: int) -> float:
-    """Exact expectation of one document's mass of a part of two pieces, slots side by side."""
-    before = state_shares(table, n_steps=n_steps)[:-1].sum(axis=0)
-    mass = 0.0
-    for weight, state in zip(before, STATES, strict=True):
-        for slot in (0, 1):
-            if state[1 - slot] == pair[1 - slot]:
-                p = conditional(table, slot=slot, state=state, is_remasked=True)
-                mass += weight * p[pair[slot]] / 2
-    return float(mass)

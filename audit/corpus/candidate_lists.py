@@ -17,13 +17,13 @@ from typing import Any
 
 from audit.corpus.examine import ListedNames, PatternTally, People
 from audit.corpus.kept import CORPORA, KeptCorpus
-from audit.corpus.truth import CANDIDATES, PASSAGES
+from audit.corpus.truth import CANDIDATES, PASSAGES, PRIVATE
 from audit.errors import AuditError
 from audit.names.candidates import Accepts, Candidates, make_candidates
 from audit.names.controls import matched_controls, recombined_controls
 from audit.names.files import read_names
 from audit.names.lists import keep_names, keep_passages
-from audit.names.matching import Pair, is_absent, pair_of
+from audit.names.matching import NameIndex, Pair, is_absent, pair_of
 from audit.names.pools import NamePool
 from audit.rng import generator
 from audit.tables import read_table, write_table
@@ -145,6 +145,23 @@ def list_of(
         )
     found = read_names(write_table(_HEADER, rows).encode(), what="candidates").candidates
     return replace(found, row=())  # the rows of the corpus's file, not of one of the auditor's
+
+
+def controls_in(corpus: KeptCorpus, candidates: Candidates) -> dict[int, int]:
+    """Return how often the full name of a control stands in D_private, by its place on the list."""
+    controls = {
+        row: pair_of(candidates.first[row], candidates.last[row])
+        for row, is_member in enumerate(candidates.is_member)
+        if is_member is False and len(candidates.parts(row)) > 1
+    }
+    names = candidates.rows([*controls])
+    index, wanted = NameIndex(firsts=names.first, lasts=names.last), {*controls.values()}
+    found: Counter[Pair] = Counter()
+    with CORPORA.reading(), (corpus.path / PRIVATE).open("rb") as lines:
+        for line in lines:
+            here = index.count(str(json.loads(line)["text"]))
+            found.update({pair: n for pair, n in here.items() if pair in wanted})
+    return {row: found[pair] for row, pair in controls.items() if found[pair]}
 
 
 def passages_for(corpus: KeptCorpus, candidates: Candidates) -> bytes:

@@ -90,7 +90,7 @@ def test_scenario_2_is_a_job_that_writes_files_and_is_kept(pair, tmp_path, capsy
         difference = float(row["hospital_posterior"]) - float(row["general_posterior"])
         assert float(row["difference"]) == pytest.approx(difference, rel=1e-9, abs=1e-15)
     files = {path.name: path.read_bytes() for path in one.iterdir()}
-    assert sorted(files) == ["measures.json", "names.csv", "report.json"]
+    assert sorted(files) == ["log_seal.txt", "measures.json", "names.csv", "report.json"]
     again, said = answered(capsys, *masked(pair, out=two))
     assert again["digest"] == digest and "Answered before" in said
     assert (two / "names.csv").read_bytes() == files["names.csv"]
@@ -101,8 +101,8 @@ def test_scenario_2_is_a_job_that_writes_files_and_is_kept(pair, tmp_path, capsy
     assert (line["n_names"], line["verdict"]) == (4, result["verdict"])
     answered(capsys, "results", digest[:10], "--out", two, "--names", "full")
     assert (two / "names.csv").read_bytes().removeprefix(b"\xef\xbb\xbf") == files["names.csv"]
-    seal = (two / "log_seal.txt").read_text()
-    for given, code in ((seal, 0), (f"9{seal}", 1), ("none", 2)):
+    seal, first = (two / "log_seal.txt").read_text(), files["log_seal.txt"].decode()
+    for given, code in ((first, 0), (seal, 0), (f"9{seal}", 1), ("none", 2)):
         assert call(capsys, "log", "verify", "--seal", given)[0] == code
     answered(capsys, "log", "show")
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from faker import Faker
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.notes.mention_words import Mention
@@ -102,7 +102,6 @@ def test_hostile_texts_take_time_linear_in_their_length(what: str) -> None:
         assert min(seconds(large) for _ in range(2)) < limit, piece
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.text("AJohn Smith.,()[]*_-\n'\"1 9yearsold/MF is a70歳男性の山田太郎は、（）", max_size=120)
 )

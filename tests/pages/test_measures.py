@@ -91,6 +91,29 @@ def test_the_threshold_comes_from_the_link_and_buttons_move_everything(
     assert app.button(key="measures_use_fdr").disabled
 
 
+@pytest.mark.parametrize("measure", ["f1", "precision", "recall"])
+def test_rules_are_followed_along_the_attack(
+    home: Path, reports: dict[str, AuditReport], measure: str
+) -> None:
+    made = reports["generation"]
+    older = make_report(1, at="2026-11-19T10:00:00+00:00").to_json()["curve"]  # rules without F1
+    for point in older:
+        point["strata"]["hard"]["rules"] = {}
+        for rule in point["strata"]["all"]["rules"].values():
+            del rule["f1"]
+    old = make_report(1, at="2026-11-19T10:00:00+00:00").changed(curve=older)
+    keep({"new": made, "old": old}, directory=home)
+    say, view = words_of("en"), {"tab": "curve", "measure": measure}
+    shown = texts(open_page("measures", audit=made.digest[:12], **view))
+    for name, rule in made.measures.strata["all"].rules.items():
+        reached = rule.f1 if measure == "f1" else getattr(rule.confusion, measure)
+        assert f">{reached.value:.3f}</td>" in shown and say.html(f"measures_rule_{name}") in shown
+    app = open_page("measures", audit=old.digest[:12], **view)
+    assert not app.exception
+    app = open_page("measures", audit=old.digest[:12], stratum="hard", **view)
+    assert say.html("measures_no_curve") in texts(app)
+
+
 def test_a_list_without_truth_says_what_is_missing(home: Path) -> None:
     keep({"own": make_report(2, has_truth=False)}, directory=home, is_demo=False)
     say = words_of("en")
