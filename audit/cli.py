@@ -33,14 +33,21 @@ from audit.access_log import entries, log_seal, record, verify
 from audit.attack.decisions import plain
 from audit.attack.metrics import score_file
 from audit.attack.question import AuditRequest, Dtype, GenerationSettings, PosteriorSettings
-from audit.corpus.candidate_lists import ROLES, list_of, passages_for
+from audit.corpus.candidate_lists import ROLES, controls_in, list_of, passages_for
 from audit.corpus.examine import read_examination
 from audit.corpus.kept import CORPORA, KeptCorpus, corpus_line, find_corpus
 from audit.corpus.make import CorpusTask
 from audit.deid.cases import misses_csv, read_cases
 from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
 from audit.deid.generative.model import LocalModel
-from audit.deid.given import SPANS, annotated_notes, keep_outputs, keep_path, notes_to_tag
+from audit.deid.given import (
+    SPANS,
+    annotated_notes,
+    clear_given,
+    keep_outputs,
+    keep_path,
+    notes_to_tag,
+)
 from audit.deid.network.config import TaggerFacts, TaggerSettings
 from audit.deid.pipeline import build_named
 from audit.deid.release import Release
@@ -653,6 +660,22 @@ def corpus_candidates(
     }
 
 
+def corpus_check(*, corpus: CorpusName, names: Annotated[Path, "CSV of candidate names"]) -> Result:
+    """Say which controls of a list stand in D_private, by their rows."""
+    listed = read_names(_bytes(names), what="names")
+    _say_read(listed, len(listed.candidates), what="names")
+    candidates = listed.candidates
+    found = controls_in(find_corpus(corpus), candidates)
+    n_controls = candidates.is_member.count(False)
+    do = " They are no controls: take them off the list." if found else ""
+    say(f"{len(found):,} of {n_controls:,} controls stand in D_private with their full name.{do}")
+    return {
+        "n_controls": n_controls,
+        "n_found": len(found),
+        "found": [{"row": candidates.row[row], "n_occurrences": n} for row, n in found.items()],
+    }
+
+
 def _words(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, text.replace(" ", "").split(","))))
 
@@ -938,12 +961,24 @@ def deid_score(
         (score.n_predicted_only, "predicted notes have no gold and were left out."),
         (len(score.unknown_labels), f"labels are not in the map and were kept: {unknown}"),
     )
-    result = score.summary.plain() | {"notes": [f"{n} {what}" for n, what in counted if n]}
+    result = score.summary.plain() | {
+        "notes": [f"{n} {what}" for n, what in counted if n],
+        "score_id": score_id,
+        "kept": "The score is kept with the text around its spans. The page of measures removes it,"
+                f" and so does `python -m audit deid forget {score_id}`.",
+    }  # fmt: skip
     if score.verbatim:
         say("Of copies that are exact alone, all others counted as without a span:")
         _say_score(score.verbatim)
         result |= {"verbatim": score.verbatim.plain(), "copies": score.copies}
     return result
+
+
+def deid_forget(score: Annotated[str, "its identifier"]) -> Result:
+    """Remove a kept score with all of its files, and what was handed in days ago."""
+    SCORES.forget(score)
+    clear_given()
+    return {"forgotten": score}
 
 
 def _say_score(summary: ScoreSummary) -> None:
@@ -964,6 +999,6 @@ GROUPS = {
 }
 COMMANDS: tuple[Callable[..., Result], ...] = (
     demo, run, score, selftest, results, jobs, cancel, resume, log, corpus_build, corpus_mentions,
-    corpus_candidates, corpus_list, corpus_forget, pretrain, experiment, deid_score,
-    deid_build, deid_tag, deid_convert, deid_train, deid_leakage,
+    corpus_candidates, corpus_check, corpus_list, corpus_forget, pretrain, experiment, deid_score,
+    deid_forget, deid_build, deid_tag, deid_convert, deid_train, deid_leakage,
 )  # fmt: skip

@@ -121,15 +121,10 @@ def run_audit(
     tokenizer = pair.hospital.tokenizer
     with exact_kernels(models, tokenizer=tokenizer, device=device, dtype=dtype) as kernels:
 
-        def note_part(who: str, kind: str, n: int) -> None:
-            known = finished_part(digest, store=store)
-            if who == "hospital" and n > known.get(_SIZES[kind], 0):  # M_general's came before
-                store.put_record(f"finished/{digest}", known | {_SIZES[kind]: n})
-
         def source(who: str, kind: str) -> evidence.Source:
             return evidence.Source(
                 getattr(pair, who), device, dtype, store, meter, f"{who} model: {_PHASES[kind]}",
-                kernels, lambda n: note_part(who, kind, n),
+                kernels, lambda n: _note_part(digest, who, kind, n, store=store),
             )  # fmt: skip
 
         attack = attacks.attack(request, pair, task, names=names, pool=pool, sources=source)
@@ -143,6 +138,13 @@ def run_audit(
     keep_inspection(digest, _inspection(request, attack), store=store)
     store.put_record(f"audit/{digest}", report.to_json())
     return kept_report(digest, store=store) or report
+
+
+def _note_part(digest: str, who: str, kind: str, n: int, *, store: Store) -> None:
+    """Keep how much of a kind of evidence both models have: M_hospital's is made last."""
+    known = finished_part(digest, store=store)
+    if who == "hospital" and n > known.get(_SIZES[kind], 0):
+        store.put_record(f"finished/{digest}", known | {_SIZES[kind]: n})
 
 
 def finished_part(digest: str, *, store: Store) -> dict[str, int]:

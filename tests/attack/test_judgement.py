@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from audit.attack import scores
+from audit.attack import metrics, scores
+from audit.attack.judgement import judge
 from audit.attack.metrics import MIN_HELD_OUT
 from audit.attack.scores import SCORES, AttackResult, ScoreKind, all_scores, both_parts, part_limits
 from audit.names.candidates import Candidates, make_candidates
@@ -19,12 +21,10 @@ from audit.report.export import measures_csv, names_csv
 from audit.report.report import CurvePoint
 from audit.report.threshold import score_codes
 from tests.attack import planted_table
-from tests.attack.make_posterior import sums_of
+from tests.attack.make_tasks import sums_of
 from tests.attack.planted_table import (
     N_MEMBERS,
     N_REFERENCE,
-    fewer_replicates,
-    judged,
     listed,
     own_parts,
     put,
@@ -32,8 +32,15 @@ from tests.attack.planted_table import (
 )
 from tests.pages import make_reports
 
-__all__ = ["fewer_replicates"]
+judged = partial(judge, seed=0)
 GOLDEN = Path(__file__).parents[1] / "golden" / "judgement.json"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fewer_replicates():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metrics, "N_REPLICATES", 400)
+        yield
 
 
 # --- one rich list: members of three roles, two kinds of controls, unknown names, canaries ---

@@ -77,6 +77,7 @@ def _store_after(folder: Path, kept: list[int]) -> None:
         served = [is_right(store, n) for n in range(6)]
         assert False not in served, "a wrong value"
         assert all(served[n] for n in {0, 1, 2, *kept}), f"lost: {served}, {kept}"
+        assert {key_of(n) for n in {0, 1, 2, *kept}} <= set(store.keys()), "not listed"
         for n in range(6):
             put(store, n)
             assert is_right(store, n)
@@ -175,7 +176,7 @@ if __name__ == "__main__":
     from audit.task import Question
     from cache.store import Store, StoreError
     from tests.cache.make_store import value_files
-    from tests.cache.make_values import is_right, put
+    from tests.cache.make_values import is_right, key_of, put
 
     ROUNDS = {
         "store": Round(_store_before, _store_during, _store_after),

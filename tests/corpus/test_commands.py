@@ -19,7 +19,7 @@ from audit.names.files import read_names
 from audit.notes.passages import read_passages
 from audit.progress import Progress
 from audit.task import Contact, Question
-from tests.corpus.make_notes import dummy_notes, register_files
+from tests.corpus.make_notes import dummy_notes, lines, register_files
 
 MAKING = ".0123456789ab.making"
 
@@ -133,6 +133,18 @@ def test_from_notes_to_a_list_and_passages(
     names = read_names((tmp_path / "lists" / "names.csv").read_bytes())
     passages = read_passages((tmp_path / "lists" / "passages.jsonl").read_bytes())
     assert (len(names.candidates), len(passages)) == (written["n_names"], written["n_passages"])
+    person = lines(Path(built["folder"]) / "people.jsonl")[5]
+    first, last = person["first"], person["last"]
+    mine = tmp_path / "mine.csv"  # two controls, of whom one is a patient
+    mine.write_text(f"first_name,last_name,is_member\nQz,Xv,0\n{first.upper()},{last},0\n")
+    drawn, own = (
+        call(capsys, "check", "--corpus", corpus_id, "--names", path, "--json")
+        for path in (tmp_path / "lists" / "names.csv", mine)
+    )
+    n = (Path(built["folder"]) / "private.jsonl").read_text().count(f"{first} {last}")
+    assert (drawn[1]["n_found"], n > 3) == (0, True)
+    assert own[1] == {"n_controls": 2, "n_found": 1, "found": [{"row": 3, "n_occurrences": n}]}
+    assert "1 of 2 controls stand in D_private" in own[2] and last not in own[2]
     assert call(capsys, "forget", corpus_id)[0] == 0
     assert call(capsys, "list", "--json")[1] == {"corpora": []}
     notes, register = register_files(tmp_path)
