@@ -36,6 +36,7 @@ from tests.deid.make_scores import (
     make_score,
     predicted_notes,
     quiet,
+    spans_within,
 )
 
 
@@ -227,11 +228,7 @@ def test_scores_of_older_versions_are_read_and_damaged_ones_refused() -> None:
         SCORES.get(score_id)
 
 
-SPANS = st.lists(
-    st.builds(lambda start, n, label: Span(start, start + n, label),
-              st.integers(0, 18), st.integers(1, 6), st.sampled_from(TYPES[:3])),
-    max_size=7,
-)  # fmt: skip
+SPANS = spans_within(*TYPES[:3])
 
 
 @settings(max_examples=15, deadline=None)
