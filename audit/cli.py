@@ -40,7 +40,14 @@ from audit.corpus.make import CorpusTask
 from audit.deid.cases import misses_csv, read_cases
 from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
 from audit.deid.generative.model import LocalModel
-from audit.deid.given import SPANS, annotated_notes, keep_outputs, keep_path, notes_to_tag
+from audit.deid.given import (
+    SPANS,
+    annotated_notes,
+    clear_given,
+    keep_outputs,
+    keep_path,
+    notes_to_tag,
+)
 from audit.deid.network.config import TaggerFacts, TaggerSettings
 from audit.deid.pipeline import build_named
 from audit.deid.release import Release
@@ -949,12 +956,24 @@ def deid_score(
         (score.n_predicted_only, "predicted notes have no gold and were left out."),
         (len(score.unknown_labels), f"labels are not in the map and were kept: {unknown}"),
     )
-    result = score.summary.plain() | {"notes": [f"{n} {what}" for n, what in counted if n]}
+    result = score.summary.plain() | {
+        "notes": [f"{n} {what}" for n, what in counted if n],
+        "score_id": score_id,
+        "kept": "The score is kept with the text around its spans. The page of measures removes it,"
+                f" and so does `python -m audit deid forget {score_id}`.",
+    }  # fmt: skip
     if score.verbatim:
         say("Of copies that are exact alone, all others counted as without a span:")
         _say_score(score.verbatim)
         result |= {"verbatim": score.verbatim.plain(), "copies": score.copies}
     return result
+
+
+def deid_forget(score: Annotated[str, "its identifier"]) -> Result:
+    """Remove a kept score with all of its files, and what was handed in days ago."""
+    SCORES.forget(score)
+    clear_given()
+    return {"forgotten": score}
 
 
 def _say_score(summary: ScoreSummary) -> None:
@@ -976,5 +995,5 @@ GROUPS = {
 COMMANDS: tuple[Callable[..., Result], ...] = (
     demo, run, score, selftest, results, jobs, cancel, resume, log, corpus_build, corpus_mentions,
     corpus_candidates, corpus_check, corpus_list, corpus_forget, pretrain, experiment, deid_score,
-    deid_build, deid_tag, deid_convert, deid_train, deid_leakage,
+    deid_forget, deid_build, deid_tag, deid_convert, deid_train, deid_leakage,
 )  # fmt: skip
