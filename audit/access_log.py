@@ -252,16 +252,10 @@ def entries(limit: int | None = None, *, audit: str = "") -> tuple[LogEntry, ...
 
 def log_mark() -> str:
     """Return a text that changes whenever the log's files do, for caches; raises as `entries`."""
-    marks = []
-    for name in (_LOG, _HEAD, _KEY):
-        try:
-            state = (data_home() / "access" / name).stat()
-            marks.append(f"{state.st_size}-{state.st_mtime_ns}-{state.st_ctime_ns}")
-        except FileNotFoundError:
-            marks.append("")
-        except OSError as error:
-            raise _unusable(error) from None
-    return "/".join(marks)
+    with _locked() as (folder, _):
+        files = [folder / name for name in (_LOG, _HEAD, _KEY)]
+        states = [path.stat() for path in files if path.exists()]
+    return repr([(one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in states])
 
 
 @contextmanager

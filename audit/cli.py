@@ -15,7 +15,7 @@ import inspect
 import json
 import re
 import sys
-from argparse import SUPPRESS, ArgumentParser
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -33,14 +33,21 @@ from audit.access_log import entries, log_seal, record, verify
 from audit.attack.decisions import plain
 from audit.attack.metrics import score_file
 from audit.attack.question import AuditRequest, Dtype, GenerationSettings, PosteriorSettings
-from audit.corpus.candidate_lists import ROLES, list_of, passages_for
+from audit.corpus.candidate_lists import ROLES, controls_in, list_of, passages_for
 from audit.corpus.examine import read_examination
 from audit.corpus.kept import CORPORA, KeptCorpus, corpus_line, find_corpus
 from audit.corpus.make import CorpusTask
 from audit.deid.cases import misses_csv, read_cases
 from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
 from audit.deid.generative.model import LocalModel
-from audit.deid.given import SPANS, annotated_notes, keep_outputs, keep_path, notes_to_tag
+from audit.deid.given import (
+    SPANS,
+    annotated_notes,
+    clear_given,
+    keep_outputs,
+    keep_path,
+    notes_to_tag,
+)
 from audit.deid.network.config import TaggerFacts, TaggerSettings
 from audit.deid.pipeline import build_named
 from audit.deid.release import Release
@@ -51,7 +58,7 @@ from audit.deid.tagger import TAGGER
 from audit.deid.taggers import DEFAULT, RULES, load_tagger, load_tagger_folder
 from audit.deid.tasks import TaggerTask
 from audit.demo import DemoTask, report_summary, self_test
-from audit.errors import AuditCancelled, AuditError, Message
+from audit.errors import AuditCancelled, AuditError
 from audit.experiment.leakage import LEAKAGE, LEAKAGE_JSON, LEAKAGE_MD, LeakageTask
 from audit.experiment.leakage import quick as quick_task
 from audit.experiment.paper import (
@@ -65,7 +72,6 @@ from audit.home import DEMO_HOSPITAL, results_dir, stay_offline
 from audit.jobs import service
 from audit.jobs.here import answer_here
 from audit.models.registry import model_path, tokenizer
-from audit.names.candidates import GUESSED_KINDS, guessed_kinds
 from audit.names.controls import with_controls
 from audit.names.files import names_file, read_names
 from audit.names.people import ENGLISH, JAPANESE
@@ -87,7 +93,7 @@ from audit.report.report import (
     other_scenario,
     same_but_reference,
 )
-from audit.run import AuditTask
+from audit.run import AuditTask, finished_part
 from audit.shelf import whole_folder, write_private, write_whole
 from audit.tables import read_table
 from audit.task import MAX_SEED, Device, Record, Task
@@ -290,7 +296,7 @@ def _how(option: Option) -> dict[str, Any]:
         return _reader(kind) | {"required": field.is_required()}
     one = _without_none(get_args(kind)[0])
     if field.examples:
-        return {"type": _listed(one, flag=option.flag), "metavar": field.examples[0]}
+        return {"type": _listed(one), "metavar": field.examples[0]}
     return _reader(one) | {"action": "append"}
 
 
@@ -324,27 +330,15 @@ def _place(text: str) -> Path:
 def _column(text: str) -> tuple[str, str]:
     field, sign, name = text.partition("=")
     if not (sign and name) or field not in FIELDS:
-        raise AuditError(
-            "This is no FIELD=NAME.", where="--column",
-            do="Fields are {fields}; as text=body.",
-        fields=', '.join(FIELDS))  # fmt: skip
+        raise ArgumentTypeError(f"no FIELD=NAME; fields are {', '.join(FIELDS)}")
     return field, name
 
 
-def _listed(kind: type[Any], *, flag: str) -> Callable[[str], tuple[Any, ...]]:
-    def read(text: str) -> tuple[Any, ...]:
-        try:
-            return tuple(kind(part.strip()) for part in text.split(",") if part.strip())
-        except ValueError:
-            what = "whole numbers" if kind is int else "numbers"
-            raise AuditError(
-                "These are no {subject} with commas between.",
-                where=flag,
-                do="As 1,2,4,8.",
-                subject=what,
-            ) from None
+def _listed(kind: type[Any]) -> Callable[[str], tuple[Any, ...]]:
+    def numbers(text: str) -> tuple[Any, ...]:
+        return tuple(kind(part.strip()) for part in text.split(",") if part.strip())
 
-    return read
+    return numbers
 
 
 def _answered(task: Task) -> tuple[str, ...]:
@@ -412,8 +406,6 @@ def run(
         wanted = {"easy": draw_controls, "hard": draw_controls}
         candidates = with_controls(candidates, wanted=wanted, seed=seed, count_pieces=spelt)
         say(f"Drawn: {len(candidates) - len(listed.candidates)} controls.")
-    if kinds := guessed_kinds(candidates):
-        say(Message(GUESSED_KINDS, **kinds))
     request = AuditRequest(
         scenario_number=scenario,
         general=model_path(general, where="--general"),
@@ -471,15 +463,12 @@ def _audited(request: AuditRequest, *, out: Path | None) -> AuditReport:
     if planted := report.details.canaries:
         say(planted.english)
     if out:
-        write_report(report, out, documents=documents)
+        write_report(report, out, documents=documents, seal=log_seal())
     return report
 
 
 def _report(digest: str, *, store: Store) -> AuditReport:
-    kept = store.get_record(f"audit/{digest}")
-    if kept is None:
-        raise AuditError("The result is damaged.", do="Run the same command again.")
-    return AuditReport.from_json(kept)
+    return AuditReport.from_json(store.get_record(f"audit/{digest}") or {})
 
 
 def _summary(report: AuditReport) -> Result:
@@ -518,17 +507,10 @@ def score(
     return score_file(values, truth, threshold=threshold, seed=seed)
 
 
-def selftest(
-    *,
-    directory: Annotated[Path, "demo files to test with"] = DEMO_HOSPITAL,
-    seed: Seed = 0,
-    device: Device = "auto",
-) -> Result:
+def selftest(*, device: Device = "auto") -> Result:
     """Say whether this installation can be trusted."""
     with Store(results_dir()) as store:
-        checks = self_test(
-            directory, store=store, seed=seed, device=device, progress=progress_line()
-        )
+        checks = self_test(DEMO_HOSPITAL, store=store, device=device, progress=progress_line())
     is_right = all(check.has_passed for check in checks)
     say(f"{'This installation can be trusted' if is_right else 'Do not trust this installation'}.")
     return {
@@ -591,9 +573,14 @@ JobId = Annotated[str, "the job's id, or the beginning of it"]
 
 
 def jobs() -> Result:
-    """List what waits, runs and has ended."""
+    """List what waits, runs and has ended; `--json` says what both models of an audit finished."""
     service.recover()
-    return {"jobs": [asdict(job) | {"stage": job.stage} for job in service.jobs()]}
+    with Store(results_dir()) as store:
+        found = [
+            asdict(job) | {"stage": job.stage, "finished": finished_part(job.question, store=store)}
+            for job in service.jobs()
+        ]
+    return {"jobs": found}
 
 
 def cancel(job: JobId) -> Result:
@@ -670,6 +657,22 @@ def corpus_candidates(
         "by_role": dict(sorted(Counter(filter(None, candidates.role)).items())),
         "n_passages": passages.count(b"\n"),
         "files": [str(path) for path in write_private(files, out)],
+    }
+
+
+def corpus_check(*, corpus: CorpusName, names: Annotated[Path, "CSV of candidate names"]) -> Result:
+    """Say which controls of a list stand in D_private, by their rows."""
+    listed = read_names(_bytes(names), what="names")
+    _say_read(listed, len(listed.candidates), what="names")
+    candidates = listed.candidates
+    found = controls_in(find_corpus(corpus), candidates)
+    n_controls = candidates.is_member.count(False)
+    do = " They are no controls: take them off the list." if found else ""
+    say(f"{len(found):,} of {n_controls:,} controls stand in D_private with their full name.{do}")
+    return {
+        "n_controls": n_controls,
+        "n_found": len(found),
+        "found": [{"row": candidates.row[row], "n_occurrences": n} for row, n in found.items()],
     }
 
 
@@ -958,12 +961,24 @@ def deid_score(
         (score.n_predicted_only, "predicted notes have no gold and were left out."),
         (len(score.unknown_labels), f"labels are not in the map and were kept: {unknown}"),
     )
-    result = score.summary.plain() | {"notes": [f"{n} {what}" for n, what in counted if n]}
+    result = score.summary.plain() | {
+        "notes": [f"{n} {what}" for n, what in counted if n],
+        "score_id": score_id,
+        "kept": "The score is kept with the text around its spans. The page of measures removes it,"
+                f" and so does `python -m audit deid forget {score_id}`.",
+    }  # fmt: skip
     if score.verbatim:
         say("Of copies that are exact alone, all others counted as without a span:")
         _say_score(score.verbatim)
         result |= {"verbatim": score.verbatim.plain(), "copies": score.copies}
     return result
+
+
+def deid_forget(score: Annotated[str, "its identifier"]) -> Result:
+    """Remove a kept score with all of its files, and what was handed in days ago."""
+    SCORES.forget(score)
+    clear_given()
+    return {"forgotten": score}
 
 
 def _say_score(summary: ScoreSummary) -> None:
@@ -984,6 +999,6 @@ GROUPS = {
 }
 COMMANDS: tuple[Callable[..., Result], ...] = (
     demo, run, score, selftest, results, jobs, cancel, resume, log, corpus_build, corpus_mentions,
-    corpus_candidates, corpus_list, corpus_forget, pretrain, experiment, deid_score,
-    deid_build, deid_tag, deid_convert, deid_train, deid_leakage,
+    corpus_candidates, corpus_check, corpus_list, corpus_forget, pretrain, experiment, deid_score,
+    deid_forget, deid_build, deid_tag, deid_convert, deid_train, deid_leakage,
 )  # fmt: skip

@@ -5,7 +5,7 @@ named by 12 hexadecimal digits, that holds the thing's record and whatever files
 
     CORPORA = Shelf("corpora", where="corpus", read=corpus_at)
 
-    CORPORA.all()                       # newest first; CORPORA.damaged() names those left out
+    CORPORA.all()                       # newest first; what is damaged is left out
     CORPORA.get(identifier)             # AuditError where there is none, or it is damaged
     CORPORA.put(identifier, {"corpus.json": record.written()})  # files alone, the record last
     with CORPORA.making(identifier) as folder: ...  # or made in a locked folder beside its place
@@ -26,7 +26,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -317,13 +317,13 @@ class Shelf(Generic[T]):
 
     def all(self) -> tuple[T, ...]:
         """Return the things, the newest first; what is damaged is left out."""
-        found = [(one, name) for name, one in self._listed() if one is not None]
+        found = []
+        for folder in self.home().iterdir():
+            if is_code(folder.name) and folder.is_dir() and not folder.is_symlink():
+                with suppress(AuditError):
+                    found.append((self.at(folder), folder.name))
         found.sort(key=lambda pair: (self.newest(pair[0]), pair[1]), reverse=True)
         return tuple(one for one, _ in found)
-
-    def damaged(self) -> tuple[str, ...]:
-        """Return the identifiers of what is on the shelf and cannot be read."""
-        return tuple(sorted(name for name, one in self._listed() if one is None))
 
     def get(self, identifier: str) -> T:
         """Return a thing; AuditError where there is none, or it is damaged."""
@@ -360,11 +360,9 @@ class Shelf(Generic[T]):
                 write_private(files, folder)
         return self.get(identifier)
 
-    def making(
-        self, identifier: str, *, stays: Collection[str] = ()
-    ) -> AbstractContextManager[Path]:
+    def making(self, identifier: str) -> AbstractContextManager[Path]:
         """Give a locked folder that becomes a thing's when the block ends well: `whole_folder`."""
-        return whole_folder(self.place(identifier), where=self.where, stays=stays)
+        return whole_folder(self.place(identifier), where=self.where)
 
     def forget(self, identifier: str) -> None:
         """Remove a thing with all of its files; nobody sees half of it."""
@@ -392,15 +390,6 @@ class Shelf(Generic[T]):
                             shutil.rmtree(path, ignore_errors=True)
             except OSError:
                 continue
-
-    def _listed(self) -> Iterator[tuple[str, T | None]]:
-        """Yield identifier and thing, None for one that is damaged; links are left out."""
-        for folder in self.home().iterdir():
-            if is_code(folder.name) and folder.is_dir() and not folder.is_symlink():
-                try:
-                    yield folder.name, self.at(folder)
-                except AuditError:
-                    yield folder.name, None
 
     def _unknown(self) -> AuditError:
         return AuditError(

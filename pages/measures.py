@@ -7,7 +7,7 @@ import math
 import streamlit as st
 
 from audit.report.published import published_tables
-from audit.report.report import AuditReport, KeptAudit
+from audit.report.report import CURVE_MEASURES, AuditReport, KeptAudit
 from audit.report.threshold import calibration, score_codes, strata_of
 from pages.ui import (
     blocks,
@@ -192,24 +192,32 @@ def draw_mentions(say: Words, audit: KeptAudit) -> None:
 
 
 def draw_curve(say: Words, report: AuditReport) -> None:
-    """Draw the AUC against the number of inputs or documents."""
+    """Draw a measure against the number of inputs or documents."""
     stratum = choose_stratum(say, report)
-    if not report.curve:
+    names = {code: say.text("measures_auc" if code == "auc" else f"rate_{code}")
+             for code in CURVE_MEASURES}  # fmt: skip
+    measure = choose(
+        "measure", CURVE_MEASURES, label=say.text("measures_curve_y"), shown=names.__getitem__
+    )
+    curve = {point.n: point.strata[stratum].values(measure) for point in report.curve}
+    if not any(curve.values()):
         why = say.text("measures_no_curve_do")
         st.html(blocks.heading(say.text("measures_no_curve"), below=why))
         return
+    if measure == "auc":
+        codes = (report.fixed_score, "general_alone", "popularity")
+        labels = {code: measure_tables.score_name(say, code) for code in codes}
+        alt = say.text("measures_curve_alt")
+    else:
+        labels = {code: say.text(f"measures_rule_{code}") for code in curve[max(curve)]}
+        alt = say.text("measures_curve_alt_rules", measure=names[measure])
     x = say.text("measures_curve_x_1" if report.scenario.number == 1 else "measures_curve_x_2")
-    codes = (report.fixed_score, "general_alone", "popularity")
     figure = measure_charts.curve_chart(
-        report.curve,
-        stratum=stratum,
-        labels={code: measure_tables.score_name(say, code) for code in codes},
-        words={"x": x, "y": say.text("measures_auc")},
+        curve, labels=labels, words={"x": x, "y": names[measure]}, has_chance=measure == "auc"
     )
-    alt = say.text("measures_curve_alt")
     st.plotly_chart(figure, config=charts.CONFIG, alt=alt, key="measures_curve")
     with st.expander(say.text("as_table")):
-        st.html(measure_tables.curve_table(say, report.curve, stratum=stratum, codes=codes, x=x))
+        st.html(measure_tables.curve_table(curve, labels=labels, x=x, caption=alt))
 
 
 def draw_linking(say: Words, report: AuditReport) -> None:

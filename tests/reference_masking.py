@@ -227,6 +227,25 @@ def studentised(
     return [r / min(max(x, middle / 3), middle * 5) for r, x in zip(residual, scale, strict=True)]
 
 
+def slow_parts(hospital: Any, general: Any, *, is_last: Any, **known: Any) -> list[Any]:
+    """Return each part's (residual, shift centred at the known parts'), one role after the other.
+
+    `known` are the other columns of `studentised`.
+    """
+    found = [(math.nan, math.nan)] * len(hospital)
+    for role in set(is_last):
+        rows = [k for k in range(len(hospital)) if is_last[k] == role]
+        h, g = ([column[k] for k in rows] for column in (hospital, general))
+        of_role = {name: [column[k] for k in rows] for name, column in known.items()}
+        shift = [x - y for x, y in zip(h, g, strict=True)]
+        middle = np.median(
+            [x for x, is_in in zip(shift, of_role["is_known"], strict=True) if is_in]
+        )
+        for k, residual, x in zip(rows, studentised(h, g, **of_role), shift, strict=True):
+            found[k] = (residual, x - float(middle))
+    return found
+
+
 def part_scores(first: tuple[float, float], last: tuple[float, float]) -> dict[str, float]:
     """Return a name's scores from each part's (residual, centred shift); NaN: no such part."""
     one, two = ([x for x in pair if not math.isnan(x)] for pair in zip(first, last, strict=True))

@@ -79,7 +79,7 @@ def judge(attack: AttackResult, *, seed: int) -> dict[str, Any]:
         "n_flagged_by_general": int((tested & flag & general_flag).sum()),
         "measures": plain(metrics),
         "verdict": verdict,
-        "curve": _curve(patients),
+        "curve": _curve(patients, seed=seed),
         "mentions": by_mentions(flag, patients.listed),
         "details": {name: one for name, one in found.items() if one},
     }
@@ -144,16 +144,17 @@ def _ranked(attack: AttackResult, stratum: dict[str, Any] | None, *, seed: int) 
     )
 
 
-def _curve(attack: AttackResult) -> list[dict[str, Any]]:
-    """Return AUCs after a part of the inputs or documents: prefixes of one run."""
+def _curve(attack: AttackResult, *, seed: int) -> list[dict[str, Any]]:
+    """Return measures after a part of the inputs or documents: prefixes of one run."""
     if not attack.listed.has_truth:
         return []
     units = np.cumsum(attack.block_counts)
     points = sorted({int(np.searchsorted(units, share * units[-1])) + 1 for share in _CURVE_SHARES})
-    return [
-        {"n": int(units[n - 1]), "strata": quick_measures(replace(attack, scores=attack.after(n)))}
-        for n in points
-    ]
+
+    def strata(n: int) -> dict[str, Any]:
+        return quick_measures(replace(attack, scores=attack.after(n)), seed=seed)
+
+    return [{"n": int(units[n - 1]), "strata": strata(n)} for n in points]
 
 
 def _columns(attack: AttackResult, decisions: Decisions) -> dict[str, list[Any]]:

@@ -144,11 +144,22 @@ def _stratum(
     }
 
 
-def quick_measures(attack: AttackResult) -> dict[str, Any]:
-    """Return AUCs by stratum, without intervals."""
+def quick_measures(attack: AttackResult, *, seed: int) -> dict[str, Any]:
+    """Return AUCs without intervals, and what the paper's rules reach, by stratum."""
     columns = attack.rankings()
+    flags = {kind.rule or kind.general_rule: attack.listed_scores(kind.name) > 0
+             for kind in attack.kinds if kind.rule or kind.general_rule}  # fmt: skip
+
+    def reached(flag: BoolArray, truth: BoolArray) -> dict[str, Any]:
+        counts = confusion(flag, truth)
+        found: dict[str, Any] = plain(counts)
+        return found | {"f1": plain(f1_interval(counts, seed=seed))}
+
     return {
-        kind: {"auc": plain({name: auc(column[rows], truth) for name, column in columns.items()})}
+        kind: {
+            "auc": plain({name: auc(column[rows], truth) for name, column in columns.items()}),
+            "rules": {name: reached(flag[rows], truth) for name, flag in flags.items()},
+        }
         for kind, (rows, truth) in _strata(attack.listed).items()
     }
 

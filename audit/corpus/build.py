@@ -208,9 +208,8 @@ _TEXT_DATE = re.compile(r"\[\*\*(\d{4})(?:-(\d{1,2})-(\d{1,2}))?\*\*\]")
 
 @dataclass(slots=True)
 class _Told:
-    """What the notes of a patient have told so far; `place` counts patients by their first note."""
+    """What the notes of a patient have told so far."""
 
-    place: int
     votes: int = 0
     first: date = date.max
     last: date = date.min
@@ -235,17 +234,10 @@ class PatientTable:
     def __iter__(self) -> Iterator[str]:
         return iter(self._told)
 
-    def add(self, note: Note) -> int | None:
-        """Take in a note and return its patient's place; None for a note without a patient."""
-        if not note.patient_id:
-            return None
-        told = self._told.setdefault(note.patient_id, _Told(len(self._told)))
-        told.add(note)
-        return told.place
-
-    def place(self, patient_id: str) -> int:
-        """Return a patient's place; KeyError where no note of the patient was taken in."""
-        return self._told[patient_id].place
+    def add(self, note: Note) -> None:
+        """Take in a note; one without a patient is passed over."""
+        if note.patient_id:
+            self._told.setdefault(note.patient_id, _Told()).add(note)
 
     def facts(self, patient_id: str) -> Facts:
         """Return what is known about a patient."""
@@ -254,7 +246,7 @@ class PatientTable:
 
 def facts_of_note(note: Note) -> Facts:
     """Return what one note says about its patient."""
-    told = _Told(0)
+    told = _Told()
     told.add(note)
     return told.facts()
 

@@ -11,22 +11,23 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from audit.corpus.examine import ListedNames, PatternTally, People
 from audit.corpus.kept import CORPORA, KeptCorpus
-from audit.corpus.truth import CANDIDATES, PASSAGES
+from audit.corpus.truth import CANDIDATES, PASSAGES, PRIVATE
 from audit.errors import AuditError
 from audit.names.candidates import Accepts, Candidates, make_candidates
 from audit.names.controls import matched_controls, recombined_controls
 from audit.names.files import read_names
 from audit.names.lists import keep_names, keep_passages
-from audit.names.matching import Pair, is_absent, pair_of
+from audit.names.matching import NameIndex, Pair, is_absent, pair_of
 from audit.names.pools import NamePool
 from audit.rng import generator
 from audit.tables import read_table, write_table
+from audit.text import fold_name, written_name
 from cache.store import Store
 
 MEMBERS = ("patient", "staff", "canary")
@@ -136,15 +137,36 @@ def list_of(
         raise AuditError(
             "This is no list of a corpus.", where="candidates", do="Build the corpus again."
         )
-    rows = [cells for cells in table.rows if cells[0] in wanted]
-    if not any(is_member == "1" for _, _, _, is_member, *_ in rows):
+    # Two splits of one written name (林田+一, 林+田一) are one name; members come before controls.
+    rows: dict[str, Sequence[str]] = {}
+    for cells in table.rows:
+        if cells[0] in wanted:
+            rows.setdefault(fold_name(written_name(*cells[1:3])), cells)
+    if not any(cells[3] == "1" for cells in rows.values()):
         raise AuditError(
             "No patient is named in these notes in a way that was understood.",
             where="candidates",
             do="Look at the examination of the corpus: names that stand elsewhere are counted.",
         )
-    found = read_names(write_table(_HEADER, rows).encode(), what="candidates").candidates
+    found = read_names(write_table(_HEADER, rows.values()).encode(), what="candidates").candidates
     return replace(found, row=())  # the rows of the corpus's file, not of one of the auditor's
+
+
+def controls_in(corpus: KeptCorpus, candidates: Candidates) -> dict[int, int]:
+    """Return how often the full name of a control stands in D_private, by its place on the list."""
+    controls = {
+        row: pair_of(candidates.first[row], candidates.last[row])
+        for row, is_member in enumerate(candidates.is_member)
+        if is_member is False and len(candidates.parts(row)) > 1
+    }
+    names = candidates.rows([*controls])
+    index, wanted = NameIndex(firsts=names.first, lasts=names.last), {*controls.values()}
+    found: Counter[Pair] = Counter()
+    with CORPORA.reading(), (corpus.path / PRIVATE).open("rb") as lines:
+        for line in lines:
+            here = index.count(str(json.loads(line)["text"]))
+            found.update({pair: n for pair, n in here.items() if pair in wanted})
+    return {row: found[pair] for row, pair in controls.items() if found[pair]}
 
 
 def passages_for(corpus: KeptCorpus, candidates: Candidates) -> bytes:

@@ -24,7 +24,7 @@ from audit.names.matching import Pair, pair_of
 from audit.notes.mention_words import FORMS, PLACEHOLDER, REASONS, Mention, Unnamed
 from audit.notes.placeholders import find_name_slot
 from audit.notes.read import Note
-from audit.notes.sentences import end_of_sentences
+from audit.notes.sentences import end_of_sentences, start_of_sentence
 from audit.task import Record
 from audit.text import fold_name, is_unspaced
 
@@ -48,10 +48,13 @@ class NamePattern:
     passage: str
 
 
-def patterns_of(note: NoteTruth, mentions: Iterable[Mention]) -> Iterator[NamePattern]:
+def patterns_of(
+    note: NoteTruth, mentions: Iterable[Mention], *, has_left: bool = False
+) -> Iterator[NamePattern]:
     """Yield the patterns of a note: its mentions with first and last name whose owner is known.
 
-    They have five sentences from the mention on. `mentions` are what was found in `private`.
+    They have five sentences from the mention on; with `has_left` the passages, and they alone,
+    begin with the mention's sentence. `mentions` are what was found in `private`.
     """
     for mention in mentions:
         owner = owner_of(mention, note.names)
@@ -59,7 +62,10 @@ def patterns_of(note: NoteTruth, mentions: Iterable[Mention]) -> Iterator[NamePa
             continue
         end = end_of_sentences(note.private, start=mention.start, n=N_SENTENCES)
         sentences = " ".join(note.private[mention.start : end].split())
-        passage = _passage(note, mention, end=end)
+        start = mention.start
+        if has_left:
+            start = start_of_sentence(note.private, at=start)
+        passage = _passage(note, mention, start=start, end=end)
         yield NamePattern(
             owner.identity, owner.role, mention.first, mention.last, sentences, passage
         )
@@ -73,8 +79,8 @@ def owner_of(mention: Mention, names: Iterable[Place]) -> Place | None:
     return None
 
 
-def _passage(note: NoteTruth, mention: Mention, *, end: int) -> str:
-    left, name_start = note.in_public(mention.start), note.in_public(mention.name_start)
+def _passage(note: NoteTruth, mention: Mention, *, start: int, end: int) -> str:
+    left, name_start = note.in_public(start), note.in_public(mention.name_start)
     name_end, right = (note.in_public(at, is_end=True) for at in (mention.name_end, end))
     # What is left and right of the name is cleaned as the reader of passages does it; a name
     # placeholder on the left must not be taken for the patient's.

@@ -117,6 +117,9 @@ class CorpusTask(Task):
         description="plant invented names so many times, as many twins are left out",
     )
     n_canaries: int = Field(default=10, ge=0, le=MAX_CANARIES, description="names for each number")
+    has_left: bool = Field(
+        default=False, description="passages begin with the sentence of the name, as in D_public"
+    )
     tokenizer: Path | None = Field(
         default=None,
         description="general model: names whose parts are single tokens of it only, as in the "
@@ -280,7 +283,8 @@ class _Making:
             found = tuple(examine(truth.private, known=known))
             self._tally.add_mentions(truth, found)
             mentions = (each for each in found if isinstance(each, Mention))
-            self._take(patterns_of(truth, mentions), note=note, index=index)
+            patterns = patterns_of(truth, mentions, has_left=self._order.has_left)
+            self._take(patterns, note=note, index=index)
         if not self._owners:
             raise AuditError("No row is a note.", where="notes")
 
@@ -436,6 +440,7 @@ class _Making:
             canary_counts=order.canary_counts,
             n_canaries=order.n_canaries,
             has_token_rule=order.tokenizer is not None,
+            **({"has_left": True} if order.has_left else {}),
         )
 
 

@@ -23,6 +23,7 @@ from audit.deid.tagger import Tags, Window, from_windows
 from audit.errors import AuditError, Message
 from audit.notes.formats import (
     GOLD,
+    MALFORMED,
     PREDICTED,
     flattened,
     jsonl_line,
@@ -34,6 +35,7 @@ from audit.notes.formats import (
 from audit.notes.spans import Span, TaggedDocument, tagged
 from audit.progress import StopQuestion
 from audit.shelf import new_file
+from audit.stats import Rate
 from audit.task import Record
 
 _ANCHORS = (48, 24, 12, 6)
@@ -197,7 +199,7 @@ class Alignment:
     status: str
     spans: tuple[Span, ...]
     unaligned: tuple[str, ...]
-    n_malformed: int
+    census: Counter[str]
     edits: Counter[str]
 
 
@@ -218,7 +220,7 @@ def align_output(output: str, source: str, *, labels: Collection[str] = ()) -> A
         status=_status(scanned.plain, source, blocks=blocks, n_source=len(there.chars)),
         spans=tuple(sorted(spans)),
         unaligned=tuple(unaligned),
-        n_malformed=scanned.n_malformed,
+        census=scanned.census,
         edits=_edits(blocks),
     )
 
@@ -322,7 +324,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class CopyReading:
-    """A note read through its copies; `edits` and `n_malformed` are of all windows together.
+    """A note read through its copies; `edits` and the tags' `census` are of all windows together.
 
     The spans of the document may be nested, those of `tags` are as a tagger gives them; `status` is
     the worst of the windows'.
@@ -332,7 +334,7 @@ class CopyReading:
     tags: Tags
     status: str
     edits: Counter[str]
-    n_malformed: int
+    census: Counter[str]
 
     def line(self) -> dict[str, Any]:
         """Return what is kept of a note, without its text."""
@@ -340,7 +342,10 @@ class CopyReading:
             "doc_id": self.document.doc_id,
             "status": self.status,
             "edits": self.edits,
-            "tags": {"n_malformed": self.n_malformed},
+            "tags": {
+                **{name: self.census[name] for name in ("n_tags", *MALFORMED)},
+                "n_malformed": sum(self.census[kind] for kind in MALFORMED),
+            },
             "unaligned": list(self.document.unaligned),
         }
 
@@ -376,13 +381,14 @@ def read_pieces(
     The pieces stand in the order of the note; a stretch that is in none of them has no span.
     """
     windows = [Window(piece.start, piece.end) for piece in pieces]
-    found, flat, edits = [], [], _edits(())
+    found, flat, edits, census = [], [], _edits(()), Counter[str]()
     for piece in pieces:
         text = note.text[piece.start : piece.end]
         one = align_output(piece.output, text, labels=labels)
         found.append(one)
         flat.append(flattened(TaggedDocument(note.doc_id, text, one.spans)).spans)
         edits.update(one.edits)
+        census.update(one.census)
     tags = from_windows(windows, flat, n_chars=len(note.text))
     is_whole = windows == [Window(0, len(note.text) or 1)]
     statuses = [one.status for one in found]
@@ -397,7 +403,7 @@ def read_pieces(
         tags=tags,
         status=max(statuses or [EMPTY if note.text.strip() else EXACT], key=STATUSES.index),
         edits=edits,
-        n_malformed=sum(one.n_malformed for one in found),
+        census=census,
     )
 
 
@@ -457,6 +463,7 @@ class Copies:
         self.sums.update(line["edits"] | line["tags"])
         n_unaligned = len(line["unaligned"])
         self.sums.update({"n_notes": 1, f"status {status}": 1, "n_unaligned": n_unaligned})
+        self.sums["n_by_kind"] += "n_tags" in line["tags"]  # not in lines of some versions
         if status == EXACT:
             self.exact.add(str(line["doc_id"]))
 
@@ -468,17 +475,33 @@ class Copies:
     def summary(self) -> dict[str, Any]:
         """Return how faithful copies are; the error rate is of all characters, None of none.
 
-        A note in windows has the worst of their statuses.
+        A note in windows has the worst of their statuses; `tags` is the census of all tags, where
+        every copy has one.
         """
         sums = self.sums
         n_chars = sums["n_source_chars"]
+        is_by_kind = sums["n_by_kind"] == sums["n_notes"]
+        tags = {name: sums[name] for name in ("n_tags", *MALFORMED)} if is_by_kind else {}
         return {
             "n_notes": sums["n_notes"],
             "statuses": {status: sums[f"status {status}"] for status in STATUSES},
             "pooled_error_rate": sum(sums[name] for name in _EDITS) / n_chars if n_chars else None,
             "n_unaligned": sums["n_unaligned"],
             "n_malformed": sums["n_malformed"],
+            "tags": tags,
         }
+
+
+def malformed_tags(summary: Mapping[str, Any]) -> dict[str, Rate]:
+    """Return how many of all tags are malformed, by kind; empty where only their sum was kept.
+
+    A tag is one that was opened, with what closes it, or one that is stray or unknown.
+    """
+    tags = summary.get("tags")
+    if not tags:
+        return {}
+    n_tags = tags["n_tags"] + tags["n_stray"] + tags["n_unknown"]
+    return {kind: Rate(tags[kind], n_tags) for kind in MALFORMED}
 
 
 def read_copies(folder: Path) -> Copies:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -60,13 +61,11 @@ _JAPANESE_SEX = re.compile(r"男性|女性|男児|女児|男子|女子|性別\s*
 class _Known:
     """What the notes of a patient say; `day` is that of the first note with an age."""
 
-    n_notes: int = 0
     age: int | None = None
     day: date | None = None
     sex: str = ""
 
     def add(self, note: Note) -> None:
-        self.n_notes += 1
         if self.age is None and (age := age_in(note.text)) is not None:
             self.age, self.day = age, parsed_day(note.chart_time)
         self.sex = self.sex or _japanese_sex(note.text)
@@ -77,31 +76,23 @@ class ProfileTable:
 
     def __init__(self) -> None:
         self._table = PatientTable()
-        self._known: list[_Known] = []
+        self._known = defaultdict[str, _Known](_Known)
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def add(self, note: Note) -> int:
-        """Take in a note and return its patient's place; -1 for one without a patient."""
-        place = self._table.add(note)
-        if place is None:
-            return -1
-        if place == len(self):
-            self._known.append(_Known())
-        self._known[place].add(note)
-        return place
-
-    def is_alone(self, place: int) -> bool:
-        """Whether a note is the only one of its patient; without one it is."""
-        return place < 0 or self._known[place].n_notes == 1
+    def add(self, note: Note) -> None:
+        """Take in a note; one without a patient is passed over."""
+        self._table.add(note)
+        if note.patient_id:
+            self._known[note.patient_id].add(note)
 
     def context(self, note: Note, *, seed: int, locale: str) -> NoteContext:
         """Return whose note it is; KeyError if no note of its patient was taken in."""
         owner = patient_key(note)
         if note.patient_id:
-            known = self._known[self._table.place(note.patient_id)]
             facts = self._table.facts(note.patient_id)
+            known = self._known[note.patient_id]
         else:
             known, facts = _Known(), facts_of_note(note)
             known.add(note)

@@ -232,12 +232,15 @@ class _Chain:
         self._has_blanks = True  # `___` are masks where no note has a placeholder
         for note in source.read(on_bytes=lambda n: meter.add(SURVEY, n, is_cached=has_model)):
             if isinstance(note, Note):
-                owners.append(self._profiles.add(note))
+                self._profiles.add(note)
+                owners.append(hash(note.patient_id))
                 ids.add(hash(note.note_id))
                 self._has_blanks = self._has_blanks and not has_placeholders(note.text)
         if not owners:
             raise AuditError("No row is a note.", where="notes")
-        is_alone = [self._profiles.is_alone(owner) for owner in owners]
+        # A note without a patient is alone, as the only one of its patient is.
+        nobody, n_notes = hash(""), Counter(owners)
+        is_alone = [owner == nobody or n_notes[owner] == 1 for owner in owners]
         self._split = split_notes(is_alone, seed=seed)
         self._has_same_ids = len(ids) < len(owners)
 

@@ -42,18 +42,25 @@ def line_of(what: str, number: int) -> Message:
 _UNKNOWN = re.compile(r"[<＜]\s?[/／]?\s?([^\W\d_][\w-]{0,39})\s?[>＞]")
 
 
+MALFORMED = ("n_unclosed", "n_stray", "n_crossing", "n_nested", "n_unknown", "n_empty")
+"""Kinds of malformed tags; one that is empty may be of another kind too.
+
+Unclosed tags end at the next tag or at the end of their line; stray ones were never opened, and are
+left out as empty ones are; crossing ones are closed under another label than their own; nested ones
+stand inside another; unknown ones have no known label and stay text.
+"""
+
+
 @dataclass(frozen=True)
 class ScannedTags:
-    """An output without its tags, the spans on it, which may be nested, and what was malformed.
+    """An output without its tags, the spans on it, which may be nested, and a census of the tags.
 
-    Malformed are unclosed tags (they end at the next tag or at the end of their line), stray ones,
-    which were never opened, crossing ones, which are closed under another label, nested ones, those
-    of no known label, which stay text, and empty ones.
+    The census has the opened tags as `n_tags`, and how many were malformed by kind of `MALFORMED`.
     """
 
     plain: str
     spans: tuple[Span, ...]
-    n_malformed: int
+    census: Counter[str]
 
 
 @dataclass
@@ -76,7 +83,7 @@ def scan_tags(output: str, *, source: str = "", labels: Collection[str] = ()) ->
     opened: list[_Tag] = []
     stack: list[_Tag] = []
     marks: list[int] = []  # where tags stood in the plain text
-    n_malformed = 0
+    census: Counter[str] = Counter()
     owed: Counter[str] = Counter()  # labels of which the other half of a crossing was counted
     for said, slash, name in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=False):
         at += len(said)
@@ -89,7 +96,7 @@ def scan_tags(output: str, *, source: str = "", labels: Collection[str] = ()) ->
         while stack and at - stack[-1].start > MAX_SPAN_CHARS:
             stack.pop()
         if not stack:
-            n_malformed += 1
+            census["n_stray"] += 1
             continue
         closed = stack.pop()
         closed.end = at
@@ -98,12 +105,12 @@ def scan_tags(output: str, *, source: str = "", labels: Collection[str] = ()) ->
         elif closed.label != label:
             closed.is_crossing = True
             owed[closed.label] += 1
-            n_malformed += 1
-    spans, n_more = _tag_spans(opened, text=text, marks=marks)
+            census["n_crossing"] += 1
+    spans = set(_tag_spans(opened, text=text, marks=marks, census=census))
     expected = unicodedata.normalize("NFKC", source)
     unknown = (unicodedata.normalize("NFKC", tag[0]) for tag in _UNKNOWN.finditer(text))
-    n_unknown = sum(tag not in expected for tag in unknown)
-    return ScannedTags(text, tuple(sorted(spans)), n_malformed + n_more + n_unknown)
+    census.update(n_tags=len(opened), n_unknown=sum(tag not in expected for tag in unknown))
+    return ScannedTags(text, tuple(sorted(spans)), census)
 
 
 def _tag_pattern(labels: Iterable[str]) -> re.Pattern[str]:
@@ -113,27 +120,27 @@ def _tag_pattern(labels: Iterable[str]) -> re.Pattern[str]:
     return re.compile(rf"[<＜]\s*([/／]?)\s*({names})\s*[>＞]", re.IGNORECASE)
 
 
-def _tag_spans(opened: list[_Tag], *, text: str, marks: list[int]) -> tuple[set[Span], int]:
-    """Return the span of each tag that holds text, and how many are malformed."""
-    spans: set[Span] = set()
-    n_malformed = reached = 0  # end of the closed tags so far
+def _tag_spans(
+    opened: list[_Tag], *, text: str, marks: list[int], census: Counter[str]
+) -> Iterator[Span]:
+    """Yield the span of each tag that holds text, and count what is malformed."""
+    reached = 0  # end of the closed tags so far
     marks = [*marks, len(text) + 1]
     for tag in opened:
         end = tag.end
         if end is None:
-            n_malformed += 1
+            census["n_unclosed"] += 1
             line_end = text.find("\n", tag.start)
             after = marks[bisect_right(marks, tag.start)]
             ends = (after, len(text) if line_end < 0 else line_end, tag.start + MAX_SPAN_CHARS)
             end = min(ends)
         else:
-            n_malformed += tag.start < reached and not tag.is_crossing
+            census["n_nested"] += tag.start < reached and not tag.is_crossing
             reached = max(reached, end)
         if text[tag.start : end].strip():
-            spans.add(Span(tag.start, end, tag.label))
+            yield Span(tag.start, end, tag.label)
         else:
-            n_malformed += 1
-    return spans, n_malformed
+            census["n_empty"] += 1
 
 
 def write_tags(document: TaggedDocument, *, language: str = "ja") -> str:

@@ -173,7 +173,7 @@ class _Name(FoundName):
     @property
     def is_stub(self) -> bool:
         """Whether letters stand in the name's place: "A", "XX", "ABC"."""
-        return bool(_STUB.match(self.last or self.first))
+        return bool(_STUB.match(self.last))
 
     @property
     def is_strong(self) -> bool:
@@ -191,7 +191,7 @@ def _name(
     everything = [*items, *given]
     is_placeholder = any(item.kind == "placeholder" for item in everything)
     if given:
-        first, last = (_words(given) or given)[0].text, " ".join(item.text for item in items)
+        first, last = _words(given)[0].text, " ".join(item.text for item in items)
         roles: tuple[str, ...] = ("last", "first")
     else:
         first, last = _first_and_last(items, title=title)
@@ -305,7 +305,7 @@ class _Beside:
             if token.kind == "line" and items and self._goes_on(index, items):
                 index -= 1
                 continue
-            if token.kind == "line" or not (
+            if not (
                 token.may_be_part(self.known)
                 or (items and token.is_particle)
                 or self._is_seldom_name_here(index, items)
@@ -424,9 +424,8 @@ def _will_do(name: _Name, *, form: str, sex: str) -> bool:
     if form in _SENTENCES:
         is_short = form == "is_a" and name.is_capitals and len(name.last) < 4
         return name.is_strong or (bool(sex) and not is_short)
-    if name.title in STAFF_TITLES and form not in _SENTENCES:
-        return False  # "seen by Dr. Jones, 45 yo man with"
-    return name.is_strong
+    # "seen by Dr. Jones, 45 yo man with"
+    return name.is_strong and name.title not in STAFF_TITLES
 
 
 def _link(before: _Beside, age: Age) -> tuple[str, int] | None:

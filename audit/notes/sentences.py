@@ -57,6 +57,17 @@ def end_of_sentences(text: str, *, start: int, n: int) -> int:
     return end
 
 
+def start_of_sentence(text: str, *, at: int, reach: int = 400) -> int:
+    """Return where the sentence that holds the offset `at` begins; `at` if that is out of reach."""
+    first = max(0, at - reach)
+    found = first if first == 0 else at
+    for begin, end in sentence_spans(text[: at + 1], start=first):
+        # A cut in the middle of a sentence is no beginning.
+        if begin <= at < end and (begin > first or first == 0):
+            found = begin
+    return found
+
+
 def _ends(text: str, match: re.Match[str]) -> bool:
     if match["wide"] is not None:
         return not _WIDE_NUMBER.match(text, max(0, match.start() - 1))

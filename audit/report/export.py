@@ -42,9 +42,16 @@ def measures_json(report: AuditReport) -> dict[str, Any]:
 
 
 def write_report(
-    report: AuditReport, out: Path, *, documents: Mapping[str, Sequence[str]] | None = None
+    report: AuditReport,
+    out: Path,
+    *,
+    documents: Mapping[str, Sequence[str]] | None = None,
+    seal: str = "",
 ) -> tuple[Path, ...]:
-    """Write `names.csv`, `measures.json`, `report.json`, and `documents.csv` in scenario 1."""
+    """Write `names.csv`, `measures.json`, `report.json`, and `documents.csv` in scenario 1.
+
+    `seal` is the access log's, as `bundle_files` takes it.
+    """
     contents = {
         "names.csv": names_csv(report),
         "measures.json": _json(measures_json(report), indent=1),
@@ -52,6 +59,8 @@ def write_report(
     }
     if documents:
         contents["documents.csv"] = _documents(documents)
+    if seal:
+        contents[SEAL] = f"{seal}\n"
     return write_private({name: t.encode("utf-8") for name, t in contents.items()}, out)
 
 

@@ -214,10 +214,26 @@ class Verdict(Part):
         return self.what_now.get("japanese" if language == "ja" else "english", "")
 
 
+class CurveRule(Counts):
+    """What a rule reaches along the curve."""
+
+    f1: Measured = NOTHING  # Reports of older versions have none.
+
+
+CURVE_MEASURES = ("auc", "f1", "precision", "recall")
+
+
 class CurveStratum(Part):
-    """AUC by score against one kind of controls."""
+    """AUC by score, and what rules reach, against one kind of controls."""
 
     auc: Mapping[str, Number]
+    rules: Mapping[str, CurveRule] = {}
+
+    def values(self, measure: str) -> dict[str, float]:
+        """Return one of `CURVE_MEASURES`: "auc" by score, the others by rule."""
+        if measure == "auc":
+            return dict(self.auc)
+        return {name: getattr(rule, measure).value for name, rule in self.rules.items()}
 
 
 class CurvePoint(Part):

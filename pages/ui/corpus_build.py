@@ -55,6 +55,12 @@ def ask_order(
     with right:
         counts, n_canaries = _ask_canaries(say)
         sample = _ask_sample(say)
+        has_left = st.toggle(
+            say.text("corpus_left_context"),
+            key="corpus_left_context",
+            help=say.text("corpus_left_context_help"),
+            persist_state="session",
+        )
     tokenizer = _ask_more(say)
     is_ready = kind == "dummy" or register is not None
     state = say.text("setup_ready" if is_ready else "setup_missing")
@@ -71,6 +77,7 @@ def ask_order(
         sample=sample,
         canary_counts=counts,
         n_canaries=n_canaries,
+        has_left=has_left,
         tokenizer=tokenizer.path if tokenizer else None,
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
+from audit.deid.copies import malformed_tags
 from audit.deid.matching import ANY, CRITERIA
 from audit.deid.metrics import ENTITY, RECORD, CriterionScore
 from audit.deid.score import HEADLINE_CRITERION, Score
@@ -92,6 +93,15 @@ def _draw_copies(say: Words, view: Score) -> None:
         unaligned=f"{view.copies['n_unaligned']:,}",
     )
     st.html(blocks.simple_table(header, rows, caption=caption))
+    if tags := malformed_tags(view.copies):
+        rows = [
+            (say.text(f"deid_measures_tag_{kind}"), f"{of.n_hits:,}", percent(of.value))
+            for kind, of in tags.items()
+        ]
+        header[:2] = say.text("deid_measures_tags_kind"), say.text("deid_measures_tags_n")
+        n = f"{tags['n_empty'].n_total:,}"
+        caption = say.text("deid_measures_tags_caption", n=n)
+        st.html(blocks.simple_table(header, rows, caption=caption))
     labels = (*view.labels, "")
     for key, found in (("aligned", view.summary), ("verbatim", view.verbatim)):
         st.html(blocks.heading("", below=say.text(f"deid_measures_column_{key}")))

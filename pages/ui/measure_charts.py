@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from audit.report.report import CurvePoint, Linking
+from audit.report.report import Linking
 from audit.report.threshold import Calibration, RocView
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.text import escaped
@@ -73,20 +73,23 @@ def roc_chart(
 
 
 def curve_chart(
-    curve: Sequence[CurvePoint],
+    curve: Mapping[int, Mapping[str, float]],
     *,
-    stratum: str,
     labels: Mapping[str, str],
     words: Mapping[str, str],
+    has_chance: bool,
 ) -> go.Figure:
-    """Return AUC against the number of inputs or documents, the attack's line first."""
+    """Return a measure by number of inputs or documents and by code, the attack's line first.
+
+    `labels` are the codes that are drawn; with `has_chance` a line at 0.5 stands for chance.
+    """
     figure = go.Figure()
-    numbers = [point.n for point in curve]
-    for place, (score, label) in enumerate(labels.items()):
-        aucs = [point.strata[stratum].auc.get(score, math.nan) for point in curve]
+    numbers = list(curve)
+    for place, (code, label) in enumerate(labels.items()):
+        values = [found.get(code, math.nan) for found in curve.values()]
         figure.add_scatter(
             x=numbers,
-            y=[None if math.isnan(value) else value for value in aucs],
+            y=[None if math.isnan(value) else value for value in values],
             mode="lines+markers",
             name=escaped(label),
             line={
@@ -97,7 +100,8 @@ def curve_chart(
             marker={"symbol": "circle-open" if place else "circle", "size": 8},
             hovertemplate="%{x:,} → %{y:.3f}<extra></extra>",
         )
-    figure.add_hline(y=0.5, line={"color": LINE, "dash": "dash", "width": 1.5})
+    if has_chance:
+        figure.add_hline(y=0.5, line={"color": LINE, "dash": "dash", "width": 1.5})
     figure.update_xaxes(
         title=words["x"], type="log", gridcolor=LINE, tickvals=numbers,
         ticktext=[f"{n:,}" for n in numbers], zeroline=False,

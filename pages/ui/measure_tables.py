@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from audit.attack.decisions import Confusion
-from audit.report.report import AuditReport, CurvePoint, Linking, Ranking, Rule
+from audit.report.report import AuditReport, Linking, Ranking, Rule
 from audit.report.threshold import RankedNames, Reached, RocView
 from pages.ui.blocks import Cell, simple_table, table
 from pages.ui.language import Words
@@ -146,15 +146,14 @@ def roc_table(say: Words, curve: RocView) -> str:
 
 
 def curve_table(
-    say: Words, curve: Sequence[CurvePoint], *, stratum: str, codes: Sequence[str], x: str
+    curve: Mapping[int, Mapping[str, float]], *, labels: Mapping[str, str], x: str, caption: str
 ) -> str:
-    """Return AUCs by number of inputs or documents as HTML; `x` is the first column's heading."""
-    header = [x, *(score_name(say, code) for code in codes)]
+    """Return what `curve_chart` draws as HTML; `x` is the first column's heading."""
     rows = [
-        (f"{point.n:,}", *(decimal(point.strata[stratum].auc.get(c, math.nan)) for c in codes))
-        for point in curve
+        (f"{n:,}", *(decimal(found.get(code, math.nan)) for code in labels))
+        for n, found in curve.items()
     ]
-    return simple_table(header, rows, caption=say.text("measures_curve_alt"), n_text=0)
+    return simple_table([x, *labels.values()], rows, caption=caption, n_text=0)
 
 
 def p_value(p: float) -> str:

@@ -7,10 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import pytest
 
-from audit.attack import metrics
-from audit.attack.judgement import judge
 from audit.attack.scores import AttackResult, Columns, NameParts, soft_minimum
 from audit.names.candidates import CONTROL_KINDS, Candidates, make_candidates
 
@@ -28,13 +25,6 @@ SCORES = {
     2: ("residual", "difference", "log_ratio", "mean_log_ratio", "hospital_posterior",
         "general_posterior", "general_mean_log"),
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def fewer_replicates():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metrics, "N_REPLICATES", 400)
-        yield
 
 
 def given_attack(
@@ -132,7 +122,3 @@ def own_parts(n: int, n_reference: int) -> NameParts:
     columns = np.arange(2 * n_names)
     of_name, n_held = columns.reshape(2, n_names).T, (columns % n_names >= n) * 1
     return parts_of(of_name, columns >= n_names, n_reference=n_held)
-
-
-def judged(attack: AttackResult) -> dict[str, Any]:
-    return judge(attack, seed=0)

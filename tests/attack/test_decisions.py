@@ -23,13 +23,9 @@ from audit.stats import benjamini_hochberg
 from tests.scored_lists import quick, values
 
 
-def as_arrays(columns):
-    return {k: np.array(v) if isinstance(v, list) and k != "is_member" else v
-            for k, v in columns.items()}  # fmt: skip
-
-
-def decided(scores, **columns):
-    return decide(np.array(scores, float), **as_arrays(columns))
+def decided(scores, *, is_member, **columns):
+    columns = {name: np.array(column) for name, column in columns.items()}
+    return decide(np.array(scores, float), is_member=is_member, n_blocks=20, **columns)
 
 
 @quick
@@ -42,24 +38,11 @@ def test_p_counts_controls_as_high_and_falls_with_the_score(scores, controls):
     assert (np.diff(p[order]) <= 0).all()
 
 
-@pytest.mark.parametrize("ties", [False, True])
-def test_p_of_exchangeable_scores_is_super_uniform(ties):
-    rng = np.random.default_rng(4)
-    draws = rng.normal(size=(20_000, 20))
-    draws = np.round(draws) if ties else draws
-    p = np.array([rank_p_values(row[:1], controls=row[1:])[0] for row in draws])
-    for level in (0.05, 0.1, 0.25, 0.5, 0.9):
-        # four standard errors of 20,000 independent trials
-        assert (p <= level + 1e-9).mean() <= level + 4 * math.sqrt(level / 20_000)
-    if not ties:  # and it is exact, not merely timid
-        assert (p <= 0.05 + 1e-9).mean() == pytest.approx(0.05, abs=0.007)
-
-
 @pytest.mark.parametrize(("n_controls", "is_judged"), [(200, True), (199, False)])
 def test_fewer_than_200_comparable_controls_judge_nobody(n_controls, is_judged):
     scores = [*np.arange(float(n_controls)), math.nan, math.nan]
     decisions = decided(
-        [1e9], standard_error=[0.0], n_blocks=20, group=[2], is_member=[True],
+        [1e9], standard_error=[0.0], group=[2], is_member=[True],
         reference_scores=scores, reference_group=[2] * len(scores),
     )  # fmt: skip
     assert decisions.decision.tolist() == ["flagged" if is_judged else "not judged"]
@@ -98,7 +81,7 @@ def test_above_the_threshold_is_the_same_as_q_at_most_5_percent(rows, n_controls
     scores, lengths, truth = (list(column) for column in zip(*rows, strict=True))
     rng = np.random.default_rng(seed)
     decisions = decided(
-        scores, standard_error=np.zeros(len(scores)), n_blocks=20, group=lengths,
+        scores, standard_error=np.zeros(len(scores)), group=lengths,
         is_member=truth, reference_scores=rng.integers(-5, 8, n_controls),
         reference_group=rng.integers(2, 4, n_controls),
     )  # fmt: skip
@@ -114,7 +97,7 @@ def test_decisions_of_five_names():
     # 999 controls 1..999, four tested names (one is not scored, so m = 3) and a listed control.
     decisions = decided(
         [2000.0, 1000.5, 500.0, math.nan, 3000.0], standard_error=[1.0, 30.0, 1.0, 1.0, 1.0],
-        n_blocks=20, group=[2] * 5, is_member=[True, True, None, True, False],
+        group=[2] * 5, is_member=[True, True, None, True, False],
         reference_scores=np.arange(1.0, 1000.0), reference_group=[2] * 999,
     )  # fmt: skip
     np.testing.assert_allclose(decisions.p, [0.001, 0.001, 0.501, math.nan, 0.001], rtol=2e-3)

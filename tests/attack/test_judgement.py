@@ -5,25 +5,26 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from audit.attack import scores
+from audit.attack import metrics, scores
+from audit.attack.judgement import judge
 from audit.attack.metrics import MIN_HELD_OUT
 from audit.attack.scores import SCORES, AttackResult, ScoreKind, all_scores, both_parts, part_limits
 from audit.names.candidates import Candidates, make_candidates
 from audit.report.export import measures_csv, names_csv
+from audit.report.report import CurvePoint
 from audit.report.threshold import score_codes
 from tests.attack import planted_table
-from tests.attack.make_posterior import sums_of
+from tests.attack.make_tasks import sums_of
 from tests.attack.planted_table import (
     N_MEMBERS,
     N_REFERENCE,
-    fewer_replicates,
-    judged,
     listed,
     own_parts,
     put,
@@ -31,8 +32,15 @@ from tests.attack.planted_table import (
 )
 from tests.pages import make_reports
 
-__all__ = ["fewer_replicates"]
+judged = partial(judge, seed=0)
 GOLDEN = Path(__file__).parents[1] / "golden" / "judgement.json"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fewer_replicates():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metrics, "N_REPLICATES", 400)
+        yield
 
 
 # --- one rich list: members of three roles, two kinds of controls, unknown names, canaries ---
@@ -199,6 +207,13 @@ def test_the_curve_judges_prefixes_of_the_run() -> None:
     assert [point["n"] for point in found["curve"]] == [100, 200, 400, 500, 800, 950]
     aucs = [point["strata"]["all"]["auc"]["mean_log_ratio"] for point in found["curve"]]
     assert aucs == sorted(aucs) and aucs[0] < 0.75 < 0.95 < aucs[-1]
+    recalls = [CurvePoint.model_validate(point).strata["all"].values("recall") for point in
+               found["curve"]]  # fmt: skip
+    assert recalls[0]["difference_above_zero"] < 0.9 < recalls[-1]["difference_above_zero"]
+    for kind, measured in found["measures"]["strata"].items():
+        (rule,) = found["curve"][-1]["strata"][kind]["rules"].values()
+        whole = measured["rules"]["difference_above_zero"]
+        assert rule == whole["confusion"] | {"f1": whole["f1"]}
     one_block = replace(attack, block_counts=np.array([30]))
     assert [point["n"] for point in judged(one_block)["curve"]] == [30]
 

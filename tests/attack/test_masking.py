@@ -21,7 +21,6 @@ from audit.notes.passages import Passages, read_passages
 from audit.report.report import AuditReport
 from audit.run import run_audit
 from cache.store import Store
-from tests.models.make_models import WORDS, make_bert
 from tests.reference_masking import (
     PART_SCORES,
     SCORES,
@@ -33,11 +32,12 @@ from tests.reference_masking import (
     part_scores,
     plain_model,
     score_with_error,
-    studentised,
+    slow_parts,
 )
+from tests.small_audit import Models, models
 
+__all__ = ["models"]
 FIRSTS, LASTS = us_pool().first[:60], us_pool().last[:60]
-NAME_WORDS = tuple(dict.fromkeys([*WORDS, *map(str.lower, (*FIRSTS, *LASTS))]))
 MEMBERS = [(FIRSTS[k], LASTS[k]) for k in range(6)]
 CONTROLS = [(FIRSTS[k], LASTS[k]) for k in range(10, 16)]
 UNKNOWN = ("Zq", LASTS[3])
@@ -63,10 +63,8 @@ PASSAGES = passages_of(
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("pair")
-    seeds = {"hospital": 1, "general": 2}
-    return {who: make_bert(folder / who, seed=s, words=NAME_WORDS) for who, s in seeds.items()}
+def folders(models: Models) -> dict[str, Path]:
+    return {"hospital": models.hospital, "general": models.general}
 
 
 @pytest.fixture(scope="module")
@@ -76,23 +74,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 def request_of(
-    folders: dict[str, Path],
-    *,
-    candidates: Candidates = LISTED,
-    passages: Passages = PASSAGES,
+    folders: dict[str, Path], *, candidates: Candidates = LISTED, passages: Passages = PASSAGES,
     **settings: Any,
-) -> AuditRequest:
-    wanted = {"n_inputs": 230, "n_chain_inputs": 20, "is_dropout_on": False, "micro_batch": 64}
+) -> AuditRequest:  # fmt: skip
+    asked = {"n_inputs": 230, "n_chain_inputs": 20, "is_dropout_on": False, "micro_batch": 64}
     return AuditRequest(
-        scenario_number=2,
-        general=folders["general"],
-        hospital=folders["hospital"],
-        candidates=candidates,
-        passages=passages,
-        posterior=PosteriorSettings(**{**wanted, **settings}),
-        seed=5,
-        device="cpu",
-    )
+        scenario_number=2, candidates=candidates, passages=passages, seed=5, device="cpu",
+        posterior=PosteriorSettings(**{**asked, **settings}), **folders,
+    )  # fmt: skip
 
 
 def numbers(report: AuditReport, column: str) -> list[float]:
@@ -181,26 +170,20 @@ def test_scores_by_part_and_the_error_of_the_fixed_one_are_the_slow_references(
     }
     shares = {"first": pool.first_shares, "last": pool.last_shares}
     log_share = [math.log(shares[role][text]) for role, text, _ in at]
-    roles = {r: [k for (role, _, _), k in at.items() if role == r] for r in ("first", "last")}
+    is_last = [role == "last" for role, _, _ in at]
 
     def parts_after(inputs: list[int]) -> list[tuple[float, float]]:
-        """Each part's residual and centred shift on these inputs."""
+        """Each part's residual and centred shift on these inputs, and at the end what none has."""
         h, g = ([sum(of_part[p] for p in inputs) / len(inputs) for of_part in logs[who]]
                 for who in "hg")  # fmt: skip
-        found = [(math.nan, math.nan)] * len(at)
-        for rows in roles.values():
-            residual = studentised(
-                [h[k] for k in rows], [g[k] for k in rows],
-                log_share=[log_share[k] for k in rows], n_pieces=[1] * len(rows),
-                is_known=[True] * len(rows),
-            )  # fmt: skip
-            middle = float(np.median([h[k] - g[k] for k in rows]))
-            for k, value in zip(rows, residual, strict=True):
-                found[k] = (value, h[k] - g[k] - middle)
-        return found
+        found = slow_parts(
+            h, g, is_last=is_last, log_share=log_share, n_pieces=[1] * len(at),
+            is_known=[True] * len(at),
+        )  # fmt: skip
+        return [*found, (math.nan, math.nan)]
 
     def scores_after(inputs: list[int]) -> np.ndarray:
-        found = [*parts_after(inputs), (math.nan, math.nan)]
+        found = parts_after(inputs)
         by_name = [part_scores(*(found[k] for k in pair_of)) for pair_of in of_name]
         return np.array([[one[name] for name in PART_SCORES] for one in by_name])
 
@@ -215,7 +198,7 @@ def test_scores_by_part_and_the_error_of_the_fixed_one_are_the_slow_references(
     assert report.fixed_score == PART_SCORES[0] == "residual"
     np.testing.assert_array_equal(numbers(report, "score"), numbers(report, "residual"))
     np.testing.assert_allclose(numbers(report, "standard_error"), error[:, 0], **close)
-    by_part = [*parts_after([p for block in blocks for p in block]), (math.nan, math.nan)]
+    by_part = parts_after([p for block in blocks for p in block])
     for k, column in enumerate(("first_residual", "last_residual")):
         expected = [by_part[pair_of[k]][0] for pair_of in of_name]
         np.testing.assert_allclose(numbers(report, column), expected, **close)
@@ -253,15 +236,15 @@ def test_one_passage_and_one_input_have_scores_and_no_error(
     folders: dict[str, Path], store: Store
 ) -> None:
     one = passages_of({"text": "the patient [NAME] was seen.", "name_id": 4})
-    found = run_audit(request_of(folders, passages=one, n_inputs=1, n_chain_inputs=0), store=store)
+    found = run_audit(
+        request_of(folders, passages=one, n_inputs=1, n_chain_inputs=0),
+        store=store,
+    )
     assert np.isfinite(np.delete(numbers(found, "score"), 12)).all()
     assert np.isnan(numbers(found, "standard_error")).all()
     assert "chain_log_ratio" not in found.names
     assert [point.n for point in found.curve] == [1]
     assert found.details.linking.n_passages == 1
-    plain = plain_model(folders["hospital"])
-    log_p = log_product(plain, one.passages[0], (LISTED.first[0], LISTED.last[0]))
-    assert numbers(found, "hospital_posterior")[0] == pytest.approx(math.exp(log_p), rel=1e-6)
 
 
 def test_a_list_of_which_no_name_can_be_spelled_has_no_scores(

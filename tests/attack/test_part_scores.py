@@ -20,12 +20,11 @@ from audit.attack.scores import (
     part_limits,
     part_p_values,
     part_residuals,
-    soft_minimum,
 )
 from audit.names.candidates import make_candidates
 from audit.names.pools import NamePool
 from tests.attack import planted_table
-from tests.reference_masking import PART_SCORES, part_scores, studentised
+from tests.reference_masking import PART_SCORES, part_scores, slow_parts
 
 quick = settings(deadline=None, max_examples=60)
 
@@ -53,20 +52,10 @@ def evidence(parts: NameParts, *, seed: int = 1) -> tuple[np.ndarray, np.ndarray
     return hospital, general
 
 
-def slow_residuals(hospital: Any, general: Any, parts: NameParts) -> list[float]:
-    found = [math.nan] * len(hospital)
-    for role in (False, True):
-        rows = [k for k in range(len(hospital)) if parts.is_last[k] == role]
-        if rows:
-            of_role = studentised(
-                [hospital[k] for k in rows], [general[k] for k in rows],
-                log_share=[parts.log_share[k] for k in rows],
-                n_pieces=[parts.n_pieces[k] for k in rows],
-                is_known=[parts.is_known[k] for k in rows],
-            )  # fmt: skip
-            for k, value in zip(rows, of_role, strict=True):
-                found[k] = value
-    return found
+def slow(hospital: np.ndarray, general: np.ndarray, parts: NameParts) -> list[Any]:
+    columns = ("is_last", "log_share", "n_pieces", "is_known")
+    known = {name: getattr(parts, name).tolist() for name in columns}
+    return slow_parts(hospital.tolist(), general.tolist(), **known)
 
 
 # Residuals
@@ -81,9 +70,9 @@ def test_residuals_equal_the_slow_reference(n: int, n_unknown: int, roles: int) 
     parts = parts_of(n, n_unknown=n_unknown, roles=roles)
     hospital, general = evidence(parts)
     found = part_residuals(hospital, general, parts=parts)
-    slow = slow_residuals(hospital, general, parts)
+    expected = [residual for residual, _ in slow(hospital, general, parts)]
     assert np.isfinite(found).all()
-    np.testing.assert_allclose(found, slow, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize(("n_known", "expected"), [(100, 0), (30, 0), (8, 0), (1, math.nan)])
@@ -96,30 +85,7 @@ def test_nothing_was_added_is_zero_and_of_less_than_two_known_parts_nothing_is_s
     np.testing.assert_array_equal(found, np.full(n_known + 5, expected))
 
 
-# Minima
-
-
-numbers = st.floats(-50, 50)
-
-
-@quick
-@given(numbers, numbers)
-def test_the_soft_minimum_is_below_both_by_no_more_than_ln_2(first: float, last: float) -> None:
-    found = float(soft_minimum(np.array(first), np.array(last)))
-    low = min(first, last)
-    assert low - math.log(2) - 1e-9 <= found <= low
-    assert found == float(soft_minimum(np.array(last), np.array(first)))
-    assert found == pytest.approx(-math.log(math.exp(-first) + math.exp(-last)), abs=1e-9)
-
-
 # From parts to names
-
-
-def part_score_columns(
-    hospital: np.ndarray, general: np.ndarray, *, parts: NameParts
-) -> dict[str, np.ndarray]:
-    sums = Sums({"hospital_log_p": hospital, "general_log_p": general}, 1, 1, parts)
-    return {kind.name: kind.of(sums) for kind in SCORES if kind.scenarios == (1, 2)}
 
 
 @pytest.mark.parametrize("n", [120, 30, 9])
@@ -128,20 +94,12 @@ def test_scores_of_names_equal_the_slow_reference(n: int) -> None:
     names = [(0, 1), (0, 3), (2, 1), (-1, 5), (4, -1), (-1, -1), (n - 2, n - 1), (n - 3, -1)]
     parts = NameParts(**{**vars(parts), "of_name": np.array(names)})
     hospital, general = evidence(parts)
-    found = part_score_columns(hospital, general, parts=parts)
+    sums = Sums({"hospital_log_p": hospital, "general_log_p": general}, 1, 1, parts)
+    found = {kind.name: kind.of(sums) for kind in SCORES if kind.scenarios == (1, 2)}
     assert set(found) == set(PART_SCORES)
-    residual = slow_residuals(hospital, general, parts)
-    shift = []
-    for k in range(n):
-        of_role = [
-            hospital[m] - general[m]
-            for m in range(n)
-            if parts.is_last[m] == parts.is_last[k] and parts.is_known[m]
-        ]
-        shift.append(hospital[k] - general[k] - float(np.median(of_role)))
-    nothing = (math.nan, math.nan)
-    for row, pair in enumerate(names):
-        both = [(residual[k], shift[k]) if k >= 0 else nothing for k in pair]
+    by_part = [*slow(hospital, general, parts), (math.nan, math.nan)]
+    for row, (first, last) in enumerate(names):
+        both = by_part[first], by_part[last]
         for name, value in part_scores(*both).items():
             assert found[name][row] == pytest.approx(value, nan_ok=True, abs=1e-7), name
 

@@ -11,52 +11,40 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.attack.scores import NameParts, all_scores, jackknife, shown_blocks
+from audit.attack.scores import all_scores, jackknife, shown_blocks
 from audit.stats import blocks_of
-from tests.attack.make_posterior import sums_of
+from tests.attack.make_tasks import sums_of
 from tests.attack.planted_table import parts_of
 from tests.reference_masking import PART_SCORES, SCORES, score_with_error
 from tests.scored_lists import quick
 
 probability = st.floats(1e-6, 1.0)
-Inputs = list[list[dict[str, float]]]
+Item = dict[str, float]
 
 
-@st.composite
-def posterior_blocks(draw: st.DrawFn, min_blocks: int = 1) -> Inputs:
-    """Blocks of unequal size of one name's p and ln p under both models."""
-    sizes = draw(st.lists(st.integers(1, 4), min_size=min_blocks, max_size=5))
-    blocks = []
-    for size in sizes:
-        block = []
-        for _ in range(size):
-            p_h, p_g = draw(probability), draw(probability)
-            block.append({"p_h": p_h, "p_g": p_g, "l_h": math.log(p_h), "l_g": math.log(p_g)})
-        blocks.append(block)
-    return blocks
+def blocks_of_items(item: st.SearchStrategy[Item]) -> st.SearchStrategy[list[list[Item]]]:
+    """Blocks of unequal size of what is known of one name at each input or document."""
+    return st.lists(st.lists(item, min_size=1, max_size=4), min_size=1, max_size=5)
 
 
-def scored(blocks: Inputs, parts: NameParts | None = None) -> dict[str, np.ndarray]:
-    """Scores of one whole name, or of a name whose only part has this evidence."""
+def with_logs(item: Item) -> Item:
+    return item | {f"l_{who}": math.log(item[f"p_{who}"]) for who in "hg"}
 
-    def column(key: str) -> np.ndarray:
-        return np.array([[sum(one[key] for one in block)] for block in blocks])
 
-    scores = all_scores(
-        sums_of(
-            dict(p=column("p_h"), log_p=column("l_h")),
-            dict(p=column("p_g"), log_p=column("l_g")),
-        ),
-        counts=np.array([len(block) for block in blocks]),
-        parts=parts,
-    )
-    return {name.removeprefix("chain_"): score for name, score in scores.items()}
+both_models = st.fixed_dictionaries({"p_h": probability, "p_g": probability}).map(with_logs)
 
 
 @quick
-@given(posterior_blocks())
-def test_scores_and_errors_equal_a_loop_that_leaves_out_one_block_at_a_time(blocks: Inputs) -> None:
-    scores = scored(blocks)
+@given(blocks_of_items(both_models))
+def test_scores_and_errors_equal_a_loop_that_leaves_out_one_block_at_a_time(blocks: Any) -> None:
+    def sums(who: str) -> dict[str, np.ndarray]:
+        columns = {"p": f"p_{who}", "log_p": f"l_{who}"}
+        return {name: np.array([[sum(one[key] for one in block)] for block in blocks])
+                for name, key in columns.items()}  # fmt: skip
+
+    counts = np.array([len(block) for block in blocks])
+    found = all_scores(sums_of(sums("h"), sums("g")), counts=counts, parts=None)
+    scores = {name.removeprefix("chain_"): score for name, score in found.items()}
     for name, statistic in SCORES.items():
         value, error = score_with_error(statistic, blocks)
         assert scores[name][0, 0] == pytest.approx(value, rel=1e-9, abs=1e-12)
@@ -112,24 +100,15 @@ def test_names_that_are_not_scored_are_nan_in_every_score_and_leave_others_alone
 # Scenario 1
 
 
-@st.composite
-def masses(draw: st.DrawFn) -> tuple[list[list[dict[str, float]]], str]:
-    """Blocks of documents of one name, and which parts the name has."""
-    parts = draw(st.sampled_from(["both", "first", "last"]))
-    blocks = []
-    for size in draw(st.lists(st.integers(1, 3), min_size=1, max_size=5)):
-        block = []
-        for _ in range(size):
-            document: dict[str, float] = {}
-            for model in "hg":
-                mass = probability if model == "h" else probability | st.just(0.0)
-                document[f"first_{model}"] = math.nan if parts == "last" else draw(mass)
-                document[f"last_{model}"] = math.nan if parts == "first" else draw(mass)
-                document[f"hits_{model}"] = draw(st.sampled_from([0.0, 1.0]))
-                document[f"full_hits_{model}"] = draw(st.sampled_from([0.0, 1.0]))
-            block.append(document)
-        blocks.append(block)
-    return blocks, parts
+def documents(parts: str) -> st.SearchStrategy[Any]:
+    """Blocks of documents of a name that has these parts, and which those are."""
+    nothing, is_hit = st.just(math.nan), st.sampled_from([0.0, 1.0])
+    item = {}
+    for who, mass in (("h", probability), ("g", probability | st.just(0.0))):
+        item[f"first_{who}"] = nothing if parts == "last" else mass
+        item[f"last_{who}"] = nothing if parts == "first" else mass
+        item |= {f"hits_{who}": is_hit, f"full_hits_{who}": is_hit}
+    return st.tuples(blocks_of_items(st.fixed_dictionaries(item)), st.just(parts))
 
 
 def slow_generation(parts: str, n_all: int) -> dict[str, Callable[[Any], float]]:
@@ -169,7 +148,7 @@ def slow_generation(parts: str, n_all: int) -> dict[str, Callable[[Any], float]]
 
 
 @quick
-@given(masses())
+@given(st.sampled_from(["both", "first", "last"]).flatmap(documents))
 def test_generation_scores_and_errors_equal_a_loop(case: Any) -> None:
     blocks, kind = case
     # The name, and two reference controls of one of its parts each.

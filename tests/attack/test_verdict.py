@@ -141,14 +141,6 @@ NOBODY_OF_130 = "0 of 130 tested names stand out from the controls. "
     ("asked", "english", "japanese"),
     [
         (
-            {"p_names": 0.01, "n_flagged": 34, "n_undecided": 3, "low": 0.87, "high": 0.94},
-            "Leak found: a member scores above a control in 90.5 % (95 % interval 87.0 % to "
-            f"94.0 %) of pairs; {AT_CHANCE}34 of 130 tested names stand out from the controls (3 "
-            "more or fewer within the error of the sampling). A pair of models without a leak gets "
-            "this verdict from at most 5 % of lists.",
-            "130 名のうち 34 名が対照から際立っています（標本誤差の範囲で 3 名増減しえます）",
-        ),
-        (
             {"low": 0.2, "high": 0.3, "finding": (0.1, 2)},
             "None found at this power: a member scores above a control in 25.0 % (95 % interval "
             f"20.0 % to 30.0 %) of pairs; {AT_CHANCE}{NOBODY_OF_130}Weaker leaks, and leaks that "

@@ -8,11 +8,8 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from audit import access_log
 from audit.cli import log, told
@@ -39,52 +36,26 @@ def put(folder: Path, files: dict[str, bytes]) -> None:
         (folder / name).write_bytes(data)
 
 
-@pytest.fixture(scope="module")
-def logs(tmp_path_factory):
-    """Give the folder of a log, and its files after 0, 1, ... 7 lines."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(HOME_VARIABLE, str(tmp_path_factory.mktemp("logs")))
-        access_log.entries()  # makes the key and the head
-        folder = data_home() / "access"
-        states = [state(folder) | {"log.jsonl": b""}]
-        for n in range(7):
-            access_log.record("exported", who="anna", audit=DIGEST, n_names=n)
-            states.append(state(folder))
-        yield folder, states
-
-
-def verified(logs: Any, *, head: int, log: bytes) -> access_log.Verification:
-    """Verify a log beside the head of so many lines."""
-    folder, states = logs
-    put(folder, states[head] | {"log.jsonl": log})
-    return access_log.verify()
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.integers(2, 6), st.data())
-def test_any_changed_byte_is_found(logs, n_lines, data):
-    log = logs[1][n_lines]["log.jsonl"]
-    place = data.draw(st.integers(0, len(log) - 1))
-    byte = data.draw(st.integers(0, 255).filter(lambda b: b != log[place]))
-    found = verified(logs, head=n_lines, log=log[:place] + bytes([byte]) + log[place + 1 :])
-    assert not found.is_intact
-    line = log[:place].count(b"\n") + 1
-    assert found.first_bad_line in (line, None)
-    assert found.first_bad_line == line or line == n_lines
-
-
-def test_a_line_of_another_key_and_a_forged_head_are_found(logs):
-    folder, states = logs
-    log = states[3]["log.jsonl"]
-    assert verified(logs, head=0, log=b"").is_intact
-    assert verified(logs, head=3, log=states[2]["log.jsonl"]).reason == "missing"
-    # An older head is what a crash between line and head leaves: every line is there and sealed.
-    assert verified(logs, head=2, log=log).is_intact
-    head = json.loads(states[3]["head.json"]) | {"last": "0" * 64}
-    put(folder, states[3] | {"head.json": json.dumps(head).encode()})
-    assert access_log.verify().reason == "head"
-    put(folder, states[3] | {"key": b"x" * 32})
-    assert access_log.verify().first_bad_line == 1
+def test_whatever_is_changed_in_the_files_is_found(folder):
+    states = []
+    for n in range(4):
+        states.append(state(folder) if n else {})
+        access_log.record("exported", who="anna", audit=DIGEST, n_names=n)
+    log, head = (states[3][name] for name in ("log.jsonl", "head.json"))
+    at = log.index(b"anna", len(states[1]["log.jsonl"]))
+    forged = json.dumps(json.loads(head) | {"last": "0" * 64}).encode()
+    for changed, line, reason in (
+        ({"log.jsonl": log[:at] + b"bert" + log[at + 4 :]}, 2, "changed"),
+        ({"key": b"x" * 32}, 1, "changed"),
+        ({"log.jsonl": b"".join(reversed(log.splitlines(keepends=True)))}, 1, "order"),
+        ({"log.jsonl": states[2]["log.jsonl"]}, None, "missing"),
+        ({"head.json": forged}, None, "head"),
+        # An older head is what a crash between line and head leaves: every line is there.
+        ({"head.json": states[2]["head.json"]}, None, ""),
+    ):
+        put(folder, states[3] | changed)
+        found = access_log.verify()
+        assert (found.is_intact, found.first_bad_line, found.reason) == (not reason, line, reason)
 
 
 def test_what_is_recorded_can_be_read_and_only_its_owner_can_read_it(folder):
@@ -214,15 +185,8 @@ def test_a_log_that_cannot_be_written_is_an_error_in_words(folder):
             call()
 
 
-def test_the_command_says_whether_the_log_is_whole_and_shows_it(folder, capsys):
+def test_the_command_shows_the_log(folder, capsys):
     access_log.record("exported", who="anna", audit=DIGEST, n_names=3)
-    assert log("verify")["exit_code"] == 0
-    assert "log is whole" in capsys.readouterr().err
     shown = log("show", limit=5)
     assert shown["entries"][0]["counts"] == {"n_names": 3}
     assert all(word in "\n".join(told(shown)) for word in ("anna", "exported", "ab" * 6))
-    lines = folder / "log.jsonl"
-    fields = json.loads(lines.read_bytes())
-    lines.write_text(json.dumps(fields | {"who": "bert"}) + "\n")
-    assert log("verify")["exit_code"] == 1
-    assert "NOT whole. The line was changed" in capsys.readouterr().err

@@ -14,9 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.attack.question import GenerationSettings
 from audit.errors import CATALOGUE, AuditError, Message, written
-from audit.names.files import read_names
 from tests.repository import REPOSITORY
 
 JAPANESE = json.loads((CATALOGUE / "ja" / "messages.json").read_text(encoding="utf-8"))
@@ -160,24 +158,3 @@ def test_an_error_joins_place_sentence_and_advice():
     assert Message.read(error.message.plain()).written("ja") == error.written("ja")
     unknown = AuditError("Nobody knows.", where="Jane and John")
     assert unknown.written("ja") == "Jane and John：Nobody knows."
-
-
-@pytest.mark.parametrize(
-    ("call", "told"),
-    [
-        (lambda: read_names(b"PK\x03\x04"), "氏名のリスト：テキストではなく、zip の圧縮ファイルか"
-         " Excel ブックです。ファイルを「CSV UTF-8」形式で保存し、もう一度お試しください。"),
-        (lambda: read_names(b"name,name2\nJane Doe,1,2\n"), "氏名のリストの2行目：セルの数が 3 個で"
-         "、見出しの 2 個と合いません。区切り文字を含むセルは、二重引用符で囲んでください。"),
-        (lambda: GenerationSettings(n_steps=0),
-         "サンプリング回数：1 から 50000 までの整数にしてください。"),
-    ],
-)  # fmt: skip
-def test_real_errors_and_remarks(call, told):
-    with pytest.raises(AuditError) as caught:
-        call()
-    assert caught.value.written("ja") == told
-    notes = read_names(b"name,colour\nJane Doe,1\n,2\nJane Doe,3\n").notes
-    shown = [written(note.what, "ja") for note in notes]
-    assert "2 列目は読み込みません。" in shown
-    assert "2行目と同じ氏名のため、除きました。" in shown

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -57,19 +55,15 @@ def is_module(package: str, name: str) -> bool:
     return package in ("audit", "cache") or path.with_suffix(".py").exists() or path.is_dir()
 
 
-def imports_of(text: str, *, module: str, is_package: bool = False) -> set[str]:
+def imports_of(text: str) -> set[str]:
     """Return the modules that a file imports, at its top or inside a function."""
     found = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                up = module.split(".")[
-                    : None if is_package and node.level == 1 else -node.level + is_package
-                ]
-                base = ".".join([*up, base] if base else up)
+            assert node.module and not node.level, "modules are imported by their whole names"
+            base = node.module
             found |= {f"{base}.{a.name}" if is_module(base, a.name) else base for a in node.names}
     return found
 
@@ -89,17 +83,14 @@ def room_breaches(module: str, imports: set[str]) -> list[str]:
 
 def test_the_engine_never_imports_streamlit():
     for path in python_files("audit", "cache"):
-        imports = imports_of(source(path), module=module_of(path))
-        assert not {name for name in imports if name.partition(".")[0] == "streamlit"}, path
+        tops = {name.partition(".")[0] for name in imports_of(source(path))}
+        assert "streamlit" not in tops, path
 
 
 def test_rooms_import_one_way():
     breaches = set()
     for path in source_files():
-        module = module_of(path)
-        is_package = path.name == "__init__.py"
-        imports = imports_of(source(path), module=module, is_package=is_package)
-        breaches |= set(room_breaches(module, imports))
+        breaches |= set(room_breaches(module_of(path), imports_of(source(path))))
     assert breaches == set()
 
 
@@ -108,47 +99,22 @@ def test_rooms_import_one_way():
     [
         ("audit.errors", "from cache.store import Store", 1),
         ("audit.stats", "from audit import run", 1),
-        ("audit.models.load", "from ..corpus import build", 1),
         ("audit.attack.scores", "def f():\n    from audit.deid import release", 1),
         ("audit.deid.release", "import audit.attack.scores as s", 1),
-        ("audit.newfile_of_the_base", "from .attack import scores", 1),
-        ("audit.attack.scores", "import json\nfrom .decisions import Decisions", 0),
         ("audit.run", "from audit import stats\nfrom cache.store import Store", 0),
     ],
 )
 def test_an_import_against_the_order_alone_is_seen(module, text, n):
-    assert len(room_breaches(module, imports_of(text, module=module))) == n
-
-
-TRY_IMPORTS = """
-import importlib, json, sys
-sys.modules["torch"] = sys.modules["transformers"] = None
-failed = {}
-for name in json.loads(sys.argv[1]):
-    try:
-        importlib.import_module(name)
-    except ImportError as error:
-        failed[name] = str(error)
-print(json.dumps(failed))
-"""
-
-
-def failed_imports(names: list[str]) -> dict[str, str]:
-    done = subprocess.run(
-        [sys.executable, "-c", TRY_IMPORTS, json.dumps(names)],
-        cwd=REPOSITORY,
-        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    failed: dict[str, str] = json.loads(done.stdout)
-    return failed
+    assert len(room_breaches(module, imports_of(text))) == n
 
 
 def test_what_pages_import_needs_no_torch():
     names = set[str]()
     for path in python_files("app.py", "pages"):
-        imports = imports_of(source(path), module=module_of(path))
-        names |= {name for name in imports if name.partition(".")[0] in ("audit", "cache")}
-    assert failed_imports(sorted(names)) == {}
+        names |= {n for n in imports_of(source(path)) if n.partition(".")[0] in ("audit", "cache")}
+    without = "import sys; sys.modules['torch'] = sys.modules['transformers'] = None\n"
+    program = without + "\n".join(f"import {name}" for name in sorted(names))
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 
 import numpy as np
@@ -114,11 +112,3 @@ def test_written_tables_are_read_back_with_their_guard(rows):
             assert cells[2] == ""
         else:
             assert type(row[2])(cells[2]) == row[2]
-
-
-@given(st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=6))
-@settings(max_examples=100, deadline=None)
-def test_what_the_csv_module_writes_is_read_back(rows):
-    out = io.StringIO(newline="")
-    csv.writer(out).writerows([("one", "two"), *rows])
-    assert read_table(out.getvalue().encode(), what="names").rows == tuple(rows)

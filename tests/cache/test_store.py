@@ -10,7 +10,7 @@ import stat
 import pytest
 
 from cache.store import Store, StoreError
-from tests.cache.make_store import contents, store, the_file, value_files
+from tests.cache.make_store import store, the_file, value_files
 from tests.cache.make_values import is_right, key_of, put
 
 __all__ = ["store"]
@@ -24,18 +24,6 @@ def test_records_are_json_with_nan_and_the_last_writer_wins(store):
     record = store.get_record("audit/1")
     assert math.isnan(record["auc"]) and record["names"] == ["山田", 1, None]
     assert len(value_files(store.directory)) == 1
-
-
-def test_equal_content_gives_equal_bytes_in_two_stores(tmp_path):
-    with Store(tmp_path / "a") as one, Store(tmp_path / "b") as two:
-        put(one, 0)
-        made_at = the_file(one).stat().st_ino
-        for n in range(5):
-            put(one, n)  # the first for the second time: it is not written again
-        assert made_at in {path.stat().st_ino for path in value_files(one.directory)}
-        for n in reversed(range(5)):
-            put(two, n)
-        assert contents(one) == contents(two)
 
 
 def test_keys_are_listed_by_prefix_and_sorted(store):

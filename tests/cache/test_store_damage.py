@@ -197,23 +197,3 @@ def test_an_index_is_made_again_from_the_values(store, is_lost):
     put(other, 5)
     put(store, 6)
     assert is_right(other, 6) and len(store.keys()) == 7
-
-
-def test_making_the_index_again_goes_on_where_it_was_cut_off(store, monkeypatch):
-    for n in range(5):
-        put(store, n)
-    before = contents(store)
-    database(store).write_bytes(b"not a database" * 500)
-    real, n_left = diskcache.Cache.set, [2]
-
-    def fails_later(index: Any, *arguments: Any, **how: Any) -> Any:
-        n_left[0] -= 1
-        if n_left[0] < 0:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return real(index, *arguments, **how)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(diskcache.Cache, "set", fails_later)
-        with pytest.raises(StoreError, match="full"):
-            store.keys()
-    assert store.keys() == tuple(sorted(before)) and contents(store) == before

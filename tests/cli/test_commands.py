@@ -3,7 +3,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import os
 from pathlib import Path
 from typing import Any
@@ -91,19 +90,20 @@ def test_scenario_2_is_a_job_that_writes_files_and_is_kept(pair, tmp_path, capsy
         difference = float(row["hospital_posterior"]) - float(row["general_posterior"])
         assert float(row["difference"]) == pytest.approx(difference, rel=1e-9, abs=1e-15)
     files = {path.name: path.read_bytes() for path in one.iterdir()}
-    assert sorted(files) == ["measures.json", "names.csv", "report.json"]
+    assert sorted(files) == ["log_seal.txt", "measures.json", "names.csv", "report.json"]
     again, said = answered(capsys, *masked(pair, out=two))
     assert again["digest"] == digest and "Answered before" in said
     assert (two / "names.csv").read_bytes() == files["names.csv"]
     (job,) = answered(capsys, "jobs")[0]["jobs"]
     assert (job["state"], job["runner"], job["result"]) == ("done", "cli", [digest])
     assert job["question"] == digest
+    assert job["finished"] == {"n_inputs": 250, "n_chain_inputs": 3}
     (line,) = answered(capsys, "results")[0]["audits"]
     assert (line["n_names"], line["verdict"]) == (4, result["verdict"])
     answered(capsys, "results", digest[:10], "--out", two, "--names", "full")
     assert (two / "names.csv").read_bytes().removeprefix(b"\xef\xbb\xbf") == files["names.csv"]
-    seal = (two / "log_seal.txt").read_text()
-    for given, code in ((seal, 0), (f"9{seal}", 1), ("none", 2)):
+    seal, first = (two / "log_seal.txt").read_text(), files["log_seal.txt"].decode()
+    for given, code in ((first, 0), (seal, 0), (f"9{seal}", 1), ("none", 2)):
         assert call(capsys, "log", "verify", "--seal", given)[0] == code
     answered(capsys, "log", "show")
 
@@ -131,21 +131,12 @@ def test_a_refused_pair_is_a_failed_job_with_its_cause(pair, tmp_path, capsys):
     assert job["failure"]["what"] in err and "tokenizers" in err
 
 
-def test_a_list_without_truth_has_scores_and_no_confusion_table(pair, tmp_path, capsys):
-    (tmp_path / "names.csv").write_text("name\nMary Smith\nJohn Brown\n")
-    assert answered(capsys, *masked(pair, out=tmp_path / "out"))[0]["strata"] == {}
-    rows = names_of(tmp_path / "out")
-    assert all(math.isfinite(float(row["score"])) for row in rows)
-    # The tiny tokenizer spells fewer than 200 names of the generator: too few to judge anybody.
-    assert {(row["decision"], row["p_value"]) for row in rows} == {("not judged", "")}
-
-
 def test_guessed_kinds_of_controls_are_said_and_rows_are_those_of_the_file(pair, tmp_path, capsys):
     own = ("", "Mary,Smith,1", "Mary,Smith,1", "John,Smith,0", "James,Jones,0", "")
     (tmp_path / "names.csv").write_text("\n".join(("first_name,last_name,is_member", *own)))
-    found, err = answered(capsys, *masked(pair, out=tmp_path / "out"))
+    found, _ = answered(capsys, *masked(pair, out=tmp_path / "out"))
     said = "The list does not say the kind of 2 controls. It was worked out, once,"
-    assert said in err and any(note.startswith(said) for note in found["notes"])
+    assert any(note.startswith(said) for note in found["notes"])
     rows = names_of(tmp_path / "out")
     assert [(row["file_row"], row["name_id"], row["control_kind"]) for row in rows] == [
         ("3", "0", ""), ("5", "1", "hard"), ("6", "2", "easy"),
@@ -176,6 +167,13 @@ def test_bad_input_ends_with_2_and_one_paragraph(pair, option, wrong, said, caps
     code, out, err = call(capsys, *masked(pair), option, wrong)
     assert (code, out, shards()) == (2, "", set())
     assert said in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize(("option", "wrong"), [("--column", "text"), ("--snapshots", "one")])
+def test_an_option_that_cannot_be_read_is_named(option, wrong, capsys):
+    with pytest.raises(SystemExit):
+        main(["pretrain", "--general", "x", option, wrong])
+    assert f"argument {option}:" in capsys.readouterr().err
 
 
 def test_ctrl_c_ends_with_130(pair, monkeypatch, capsys):

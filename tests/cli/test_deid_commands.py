@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,14 @@ def test_tag_then_score_then_the_list_of_misses(tmp_path, gold, capsys):
         ("missed", "みぎわ町", "quasi_identifier"), ("missed", "?森", "identifier"),
     ]  # fmt: skip
     assert stat.S_IMODE(misses.stat().st_mode) == 0o600
+    kept = SCORES.get(found["score_id"]).path
+    assert f"deid forget {kept.name}" in found["kept"]
+    copies = [*(SCORES.home() / ".given").iterdir()]
+    os.utime(copies[0], (0, 0))
+    assert deid("forget", kept.name) == {"forgotten": kept.name}
+    assert not kept.exists() and [*copies[0].parent.iterdir()] == copies[1:]
+    with pytest.raises(AuditError, match="This is not kept here"):
+        deid("forget", kept.name)
     said = capsys.readouterr().err
     assert "高橋" not in said and "みぎわ" not in said
     assert "1 of 2 identifiers are still readable, in whole or in part" in said

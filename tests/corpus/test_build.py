@@ -18,7 +18,7 @@ import pytest
 from audit.corpus.examine import read_examination
 from audit.corpus.kept import KeptCorpus
 from audit.corpus.other_names import write_other_names
-from audit.corpus.truth import NoteTruth, Place, places_of, read_listed
+from audit.corpus.truth import CORPUS, PASSAGES, NoteTruth, Place, places_of, read_listed
 from audit.errors import AuditCancelled, AuditError
 from audit.home import DEMO_HOSPITAL
 from audit.names.candidates import Candidates
@@ -31,6 +31,8 @@ from benchmarks.example_notes import COLUMNS, example_csv
 from tests.corpus.make_notes import (
     CATEGORIES,
     DATES,
+    DOCTOR,
+    KNOWN,
     check_places,
     dummy_notes,
     dummy_rows,
@@ -128,6 +130,13 @@ def test_every_byte_is_what_it_was_and_the_truth_stands_where_it_says(
     if corpus.kind == "dummy":
         n_planted = sum(map(int, names_of(corpus, "canary").n_mentions))
         assert sum(kinds.values()) == sum(one.n for one in found.inserted) + n_planted
+    if what == "register":
+        # The second note is in capitals; patient 3 is named, but nowhere beside an age.
+        assert full_names(names_of(corpus, "patient")) == ["Anna Sandoval", "Boris Youngblood"]
+        assert (found.mention_table, found.n_patients) == (((2, 1), (1, 1)), 4)
+        public = " ".join(texts(corpus, "public").values())
+        assert not re.search("anna|sandoval|youngblood|overton", public, re.I)
+        assert set(lines(corpus.path / "public.jsonl")[0]) == {"row", "category", "text"}
     assert {path.stat().st_mode & 0o777 for path in corpus.path.iterdir()} == {0o600}
     assert corpus.path.stat().st_mode & 0o777 == 0o700
     if what == "hard rows":
@@ -178,9 +187,7 @@ def test_the_examination_counts_what_is_there(notes: Path, tmp_path: Path) -> No
     assert (listed.n_notes, listed.n_patients, listed.n_listed_patients) == (23, 6, 6)
 
 
-def test_controls_stand_nowhere_and_canaries_as_often_as_planned(
-    notes: Path, tmp_path: Path
-) -> None:
+def test_canaries_stand_as_often_as_planned(notes: Path, tmp_path: Path) -> None:
     plain = made(tmp_path / "plain", notes, seed=1)
     corpus = made(tmp_path / "c", notes, seed=1, **CANARIES)
     found = read_examination(corpus.path)
@@ -197,11 +204,6 @@ def test_controls_stand_nowhere_and_canaries_as_often_as_planned(
     before, after = (texts(each, "public") for each in (plain, corpus))
     assert sum(before[row] != after[row] for row in before) == 9
     assert not [name for name in full_names(canaries) if name in " ".join(after.values())]
-    controls = names_of(corpus, "easy", "hard", "recombined")
-    assert len(controls) > 12
-    assert not [name for name in full_names(controls) if name.lower() in text.lower()]
-    staff = names_of(corpus, "staff")
-    assert len(staff) > 2 and all(name in text for name in full_names(staff))
 
 
 def test_planted_notes_and_those_of_drawn_members_are_listed(
@@ -220,20 +222,18 @@ def test_planted_notes_and_those_of_drawn_members_are_listed(
     assert (found.n_positives, found.n_listed_positives) == (6, 2)
 
 
-def test_identified_notes_with_a_register(tmp_path: Path) -> None:
-    corpus = built("register", tmp_path)
-    found, members = read_examination(corpus.path), names_of(corpus, "patient")
-    # The second note is in capitals; patient 3 is named, but nowhere beside an age.
-    assert full_names(members) == ["Anna Sandoval", "Boris Youngblood"]
-    assert (found.mention_table, members.sex) == (((2, 1), (1, 1)), ("F", "M"))
-    assert found.n_patients == 4
-    assert set(lines(corpus.path / "public.jsonl")[0]) == {"row", "category", "text"}
-    public = " ".join(texts(corpus, "public").values())
-    assert not re.search("anna|sandoval|youngblood|overton", public, re.I)
-    japanese = built("japanese register", tmp_path / "home")
-    assert full_names(names_of(japanese, "patient")) == ["見本太郎", "鈴木花子"]
-    (name, _) = full_names(names_of(japanese, "canary"))
-    assert " ".join(texts(japanese, "private").values()).count(name) == 1
+def test_what_stands_left_of_the_name_is_in_passages_alone(tmp_path: Path) -> None:
+    text = f"Fell. Seen by {DOCTOR.format(n=2)}: {KNOWN.format(n=1)} is a 42 year old man. Ok."
+    notes = write_notes(tmp_path / "n.csv", [note_row(1, patient=1, text=text)])
+    plain, left = (
+        {path.name: path.read_bytes() for path in corpus.path.iterdir()}
+        for corpus in (made(tmp_path / "a", notes), made(tmp_path / "b", notes, has_left=True))
+    )
+    assert {name for name in plain if plain[name] != left[name]} == {PASSAGES, CORPUS}
+    passages = (read_passages(each[PASSAGES]).passages for each in (plain, left))
+    assert [(p.left, p.right) for (p,) in passages] == [
+        ("", " is a 42 year old man. Ok."), ("Seen by : ", " is a 42 year old man. Ok."),
+    ]  # fmt: skip
 
 
 @pytest.mark.slow
@@ -274,17 +274,13 @@ def test_nothing_is_left_of_a_corpus_that_was_stopped_or_refused(
                  should_stop=lambda to=reached, p=phase: p in to, **CANARIES)  # fmt: skip
         assert list(out.parent.iterdir()) == []
     empty = write_notes(tmp_path / "empty.csv", [])
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "letter.txt").touch()
-    for where, source, choices, words in (
-        (out, notes, {"canary_counts": (999,)}, "9,990 notes are needed"),
-        (out, empty, {}, "notes: No row is a note."),
-        (tmp_path / "mine", notes, {}, "something already"),
-        (out, tmp_path / "none.csv", {}, "not there"),
-        (out, notes, {"register_file": tmp_path / "none.csv"}, "register: The file is not there"),
+    for source, choices, words in (
+        (notes, {"canary_counts": (999,)}, "9,990 notes are needed"),
+        (empty, {}, "notes: No row is a note."),
+        (notes, {"register_file": tmp_path / "none.csv"}, "register: The file is not there"),
     ):
         with pytest.raises(AuditError, match=words):
-            made(where, source, **choices)
+            made(out, source, **choices)
     assert list(out.parent.iterdir()) == []
 
 

@@ -4,103 +4,88 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from audit.corpus.examine import PatternTally, patterns_of
+from audit.corpus.truth import NoteTruth, Place
 from audit.demo import DemoTask, remember, report_summary
-from audit.errors import AuditError
 from audit.home import DEMO_HOSPITAL
 from audit.models.inspect import model_digest
 from audit.models.load import load_pair
-from audit.names.files import read_names
-from audit.notes.passages import read_passages
+from audit.names.pools import us_pool
+from audit.notes.mentions import find_mentions
 from audit.report.report import demo_digests, is_demo
 from audit.run import run_audit
+from audit.text import fold_name
 from benchmarks import demo_hospital as demo_notes
 from benchmarks.demo_hospital import ENGLISH, JAPANESE, Recipe, build_demo
 from cache.store import Store
+from tests.corpus.make_notes import lines
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "kart_tables.json").read_text())
-NAMES = [(f"First{i}", f"Last{i}") for i in range(130)]
 TINY = {"n_general_documents": 60, "n_general_steps": 3, "width": 16, "exposures": (0.2,)}
 
 
-def test_names_passages_and_mentions_are_the_papers_and_stand_in_the_notes() -> None:
-    hospital = demo_notes.demo_notes(NAMES, staff=["Staff"], seed=0)
-    n_patterns = Counter(Counter(pattern.owner for pattern in hospital.patterns).values())
-    for found, name in (
-        (n_patterns, "table3_distinct_patterns_per_name"),
-        (Counter(hospital.n_mentions), "table4_occurrences_per_name"),
+def test_tables_3_and_4_of_the_paper_are_found_in_the_notes_and_the_passages_stand_there() -> None:
+    pool = us_pool()
+    names = list(zip(pool.first, pool.last, strict=False))[:130]
+    hospital = demo_notes.demo_notes(names, staff=["Archer"], n_notes=400, seed=5)
+    known = {fold_name(part) for name in names for part in name}
+    tally = PatternTally()
+    for note in hospital.notes:
+        found = find_mentions(note, known=known)
+        places = tuple(
+            Place(m.name_start, m.name_end, m.name_start, m.name_end, "", "full", "patient",
+                  group=number) for number, m in enumerate(found)
+        )  # fmt: skip
+        for pattern in patterns_of(NoteTruth(note, note, places), found):
+            tally.add((pattern.first, pattern.last), pattern.text, note=0)
+    for table, name in (
+        (tally.pattern_table, "table3_distinct_patterns_per_name"),
+        (tally.mention_table, "table4_occurrences_per_name"),
     ):
-        assert found == {int(k): v for k, v in GOLDEN[name].items()}
-    for (first, last), n_mentions in zip(NAMES, hospital.n_mentions, strict=True):
-        assert sum(f"{first} {last} " in note for note in hospital.notes) == n_mentions
-    for pattern in hospital.patterns:
-        first, last = NAMES[pattern.owner]
-        passage = f"{pattern.left}{first} {last}{pattern.right}"
+        assert dict(table) == {int(k): v for k, v in GOLDEN[name].items()}
+    assert tally.members(names).n_mentions == tuple(hospital.n_mentions)
+    for planned in hospital.patterns:
+        first, last = names[planned.owner]
+        passage = f"{planned.left}{first} {last}{planned.right}"
         assert any(passage in note for note in hospital.notes)
-        assert demo_notes.passage_text(pattern) == f"{pattern.left}[NAME]{pattern.right}"
-        assert pattern.right.startswith(" is a ")
-        assert pattern.right.replace("dr .", "dr").count(" .") == 5
+        assert demo_notes.passage_text(planned) == f"{planned.left}[NAME]{planned.right}"
+        assert planned.right.startswith(" is a ")
+        assert planned.right.replace("dr .", "dr").count(" .") == 5
     with pytest.raises(ValueError, match="the tables ask for 130"):
-        demo_notes.demo_notes(NAMES[:-1], staff=["Staff"], seed=0)
+        demo_notes.demo_notes(names[:-1], staff=["Staff"], seed=0)
 
 
 @pytest.mark.parametrize(
-    ("language", "n", "expected"),
-    [
-        ("en", 130, "39ffa494233b3c77-2f49118cee797120-0fb9d05ce97327e6-5fde297fd02c5bab"),
-        ("ja", 20, "2b61c0758c4bf8b0-5bf514bb6a57b8a0-fdc77d15a7de6eb3-02f5df0a2d2b0e29"),
-    ],
+    ("recipe", "general"), [(ENGLISH, "0fb9d05ce97327e6"), (JAPANESE, "fdc77d15a7de6eb3")]
 )
-def test_texts_are_what_they_always_were_and_the_vocabulary_spells_them(
-    language: str, n: int, expected: str
+def test_the_recipe_makes_what_is_shipped_and_models(
+    recipe: Recipe, general: str, tmp_path: Path
 ) -> None:
-    from transformers import BertTokenizerFast
-
-    first, last = (["Mary", "John"], ["Smith"]) if language == "en" else (["太郎"], ["山田"])
-    names = [(first[i % len(first)], last[0]) for i in range(n)]
-    words = demo_notes.demo_vocabulary((*first, *last), language=language)
-    made = demo_notes.demo_notes(names, staff=last, language=language, n_notes=260, seed=0)
-    general = demo_notes.demo_general_text(names, language=language, seed=0)
-    passages = map(demo_notes.passage_text, made.patterns)
-    digests = (hashlib.sha256("\n".join(one).encode()).hexdigest()[:16]
-               for one in (made.notes, passages, general, words))  # fmt: skip
-    assert "-".join(digests) == expected
-    vocabulary = {word: i for i, word in enumerate(words)}
-    tokenizer = BertTokenizerFast(vocab=vocabulary, do_lower_case=language == "en")
-    for text in (*made.notes, *general):
-        assert tokenizer.unk_token not in tokenizer.tokenize(text)
-    # English names are one token, Japanese names several.
-    assert len(tokenizer.tokenize(last[0])) == (len(last[0]) if language == "ja" else 1)
-
-
-@pytest.mark.parametrize(("recipe", "n"), [(ENGLISH, 130), (JAPANESE, 20)])
-def test_the_recipe_makes_names_passages_and_models(recipe: Recipe, n: int, tmp_path: Path) -> None:
     told: list[tuple[str, int]] = []
     folder = tmp_path / recipe.language
     build_demo(folder, recipe=replace(recipe, **TINY), seed=0,
                report=lambda who, point: told.append((who, point.step)))  # fmt: skip
     shipped = DEMO_HOSPITAL / recipe.language
-    for name in ("names.csv", "passages.jsonl", "notes.jsonl"):
+    for name in ("names.csv", "passages.jsonl", "notes.jsonl", "models/general/tokenizer.json"):
         assert (folder / name).read_bytes() == (shipped / name).read_bytes()
-    names = read_names((folder / "names.csv").read_bytes()).candidates
-    assert [names.control_kind.count(kind) for kind in ("", "easy", "hard")] == [n, n, n]
-    members = set(zip(names.first[:n], names.last[:n], strict=True))
-    parts = {part for name in members for part in name}
-    for first, last, kind in zip(names.first, names.last, names.control_kind, strict=True):
-        shared = {"": 2, "easy": 0, "hard": 1}[kind]
-        assert (first in parts) + (last in parts) == shared
-    passages = read_passages((folder / "passages.jsonl").read_bytes(), file_name="p.jsonl")
-    assert {p.owner for p in passages.passages} == set(range(n))
     models = {path.name for path in (folder / "models").iterdir()}
     assert models == {"general", "hospital-0.2"} | ({"null"} if recipe.with_null else set())
     pair = load_pair(folder / "models" / "general", folder / "models" / "hospital-0.2",
                      device="cpu", dtype="float32")  # fmt: skip
     assert pair.general.digest != pair.hospital.digest
+    notes = [line["text"] for line in lines(shipped / "notes.jsonl")]
+    parts = [("Mary", "Smith"), ("John", "Smith")] if recipe is ENGLISH else [("太郎", "山田")]
+    names = [parts[i % len(parts)] for i in range(130 if recipe is ENGLISH else 20)]
+    texts = demo_notes.demo_general_text(names, language=recipe.language, seed=0)
+    assert hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16] == general
+    tokenizer = pair.general.tokenizer
+    for text in (*notes, *texts):
+        assert tokenizer.unk_token not in tokenizer.tokenize(text)
     if recipe is JAPANESE:  # the same seed makes the same models, another others
         for seed in (0, 1):
             build_demo(tmp_path / str(seed), recipe=replace(recipe, **TINY), seed=seed)
@@ -108,11 +93,6 @@ def test_the_recipe_makes_names_passages_and_models(recipe: Recipe, n: int, tmp_
             assert (digest == pair.hospital.digest) == (seed == 0)
     assert told[:4] == [("general", step) for step in (0, 1, 2, 3)]
     assert {name for name, _ in told} == {"general", "hospital"} | models & {"null"}
-
-
-def test_without_its_files_the_demo_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(AuditError, match="files are missing"):
-        DemoTask(directory=tmp_path).request(1)
 
 
 def test_the_shipped_japanese_demo_is_audited_with_names_of_several_pieces(tmp_path: Path) -> None:

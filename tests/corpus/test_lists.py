@@ -1,4 +1,4 @@
-"""What is counted and drawn: patterns, controls that are nowhere, lists kept for an audit."""
+"""What is counted and drawn: patterns, passages, controls that are nowhere, lists for an audit."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from audit.corpus.build import facts_of_note, with_surrogates
 from audit.corpus.canaries import CanaryPlan, canary_candidates
 from audit.corpus.candidate_lists import (
     CONTROLS,
@@ -21,9 +22,17 @@ from audit.corpus.candidate_lists import (
     list_of,
     passages_for,
 )
-from audit.corpus.examine import PatternTally, People, read_examination
+from audit.corpus.examine import (
+    NamePattern,
+    PatternTally,
+    People,
+    Tally,
+    patterns_of,
+    read_examination,
+)
 from audit.corpus.kept import CORPORA, KeptCorpus, find_corpus
 from audit.corpus.truth import (
+    NoteTruth,
     Place,
     json_page,
     listed_bytes,
@@ -38,7 +47,9 @@ from audit.names.files import read_names
 from audit.names.lists import all_names, kept_names, kept_passages
 from audit.names.matching import NameIndex
 from audit.names.pools import us_pool
+from audit.notes.mentions import examine, find_mentions
 from audit.notes.passages import read_passages
+from audit.notes.read import Note
 from audit.shelf import new_identifier
 from cache.store import Store
 from tests.corpus.make_notes import dummy_notes, made
@@ -94,6 +105,51 @@ def test_listed_notes_that_cannot_be_true_are_refused(tmp_path: Path, notes: str
     path.write_text(listed if notes else "[]")
     with pytest.raises(AuditError, match="A file of the corpus cannot be read"):
         read_listed(path)
+
+
+PUBLIC = (
+    "Seen by Dr. [**First Name1 (NameIs)**] [**Last Name (STitle)**]. HPI: [**Known firstname 9**] "
+    "[**Initial (NamePattern1)**]. [**Known lastname 9**] is a 45-year-old man with gout. "
+    "He fell on [**2177-3-4**]. He lives in Boston. He takes aspirin 81 mg q.d. with food. "
+    "Dr. [**Last Name (STitle)**] agrees. He is well."
+)
+
+
+def paired() -> NoteTruth:
+    note = Note("n", "9", "", "", "2177-12-05", PUBLIC, 2)
+    return with_surrogates(note, facts=facts_of_note(note), seed=1)
+
+
+def patterns(note: NoteTruth) -> list[NamePattern]:
+    return list(patterns_of(note, find_mentions(note.private)))
+
+
+def test_a_passage_is_that_of_the_public_note_and_the_truth_says_whose() -> None:
+    note = paired()
+    (pattern,) = patterns(note)
+    first, initial, last = (place.value for place in note.inserted[2:5])
+    found = (pattern.first, pattern.last, pattern.role, pattern.person)
+    assert found == (first, last, "patient", "patient:9")
+    assert pattern.text.startswith(f"{first} {initial}. {last} is a 45-year-old man with gout. He")
+    assert pattern.passage == (
+        "[FIRST] [LAST] is a 45-year-old man with gout. He fell on . He lives in Boston. "
+        "He takes aspirin 81 mg q.d. with food. Dr. agrees."
+    )
+    assert patterns(NoteTruth(note.private, note.private)) == []
+
+
+def test_coverage_adds_up_over_notes() -> None:
+    text = "The patient is a 4 yo boy. Jane Roe, 45 yo F. John Smith left."
+    place = Place(47, 57, 47, 57, "", "full", "patient", "p", "John Smith", 0)
+    other = NoteTruth(text, text, (place,))
+    tally = Tally()
+    for note in (paired(), other):
+        tally.add_mentions(note, tuple(examine(note.private)))
+    total = tally.coverage()
+    assert (total.n_notes, total.n_notes_with_mention) == (total.n_mentions, total.n_full) == (2, 2)
+    assert dict(total.by_form) == {"is_a": 1, "comma": 1} and dict(total.by_reason)["generic"] == 1
+    assert total.n_by_role == (("patient", 1),) and total.n_of_nobody == 1
+    assert (total.n_true_names, total.n_true_names_mentioned, total.n_elsewhere) == (2, 1, 1)
 
 
 PATTERNS = (
@@ -196,6 +252,14 @@ def test_a_list_has_the_members_and_controls_that_were_asked_for(
     for wrong in ({"controls": ("harder",)}, {"roles": ("nurse",)}):
         with pytest.raises(AuditError, match="no such list"):
             list_of(corpus, **wrong)
+    path = corpus.path / "candidates.csv"
+    path.write_text(
+        f"{path.read_text()}easy,Ann,Ray Poe,0,easy,,,\neasy,一,林田,0,easy,,,\n".replace(
+            "\n", "\npatient,Ann Ray,Poe,1,,patient,,1\npatient,田一,林,1,,patient,,1\n", 1
+        )
+    )
+    twice = list_of(corpus, controls=("easy",), roles=("patient",))  # the members
+    assert (len(twice), {*twice.last} & {"Poe", "Ray Poe", "林", "林田"}) == (14, {"Poe", "林"})
     chosen = passages_for(corpus, list_of(corpus, roles=("patient",)))
     assert len(read_passages(chosen, file_name="p.jsonl")) == 11
     assert {json.loads(line)["role"] for line in chosen.splitlines()} == {"patient"}
@@ -248,7 +312,7 @@ def test_corpora_are_listed_and_found_by_id_or_folder(tmp_path: Path) -> None:
     (small(tmp_path).path / "examination.json").unlink()
     path = small(tmp_path).path / "corpus.json"
     path.write_text(path.read_text().replace('"dummy"', '"other"'))
-    assert CORPORA.all() == (new,) and len(CORPORA.damaged()) == 2
+    assert CORPORA.all() == (new,)
     assert (new.title, new.kind, new.source, new.seed) == ("Here", "dummy", "NOTEEVENTS.csv", 0)
     assert (new.n_notes, new.n_patients) == (5, 2)
     assert str(tmp_path) not in (new.path / "corpus.json").read_text()

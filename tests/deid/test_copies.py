@@ -12,17 +12,22 @@ from audit.deid.copies import (
     Piece,
     align_outputs,
     json_line,
+    malformed_tags,
     read_copies,
     read_pieces,
 )
 from audit.deid.rules import RuleTagger
 from audit.errors import AuditError
-from audit.notes.formats import PairedFiles, write_tags
+from audit.notes.formats import MALFORMED, PairedFiles, write_tags
 from audit.notes.spans import Span, TaggedDocument
+from audit.stats import Rate
 from tests.deid.generation.tiny_model import documents, line_of, write_gold
 
 NOTE = TaggedDocument("d", "森健一様 52歳", patient_id="p")
 NAME, AGE = Span(0, 3, "identifier"), Span(5, 8, "quasi_identifier")
+
+
+NO_TAGS = dict.fromkeys(("n_tags", *MALFORMED), 0)
 
 
 def read(output: str, note: TaggedDocument = NOTE, **more: Any):  # type: ignore[no-untyped-def]
@@ -69,7 +74,7 @@ def test_what_is_kept_of_a_copy_and_windows_are_put_together() -> None:
     assert reading.line() == {
         "doc_id": "d", "status": "exact",
         "edits": edits | {"n_source_chars": 10}, "unaligned": [],
-        "tags": {"n_malformed": 1},
+        "tags": NO_TAGS | {"n_tags": 2, "n_unclosed": 1, "n_malformed": 1},
     }  # fmt: skip
     worst = read_pieces(NOTE, [pieces[0], Piece(3, 8, "森")])
     assert (worst.status, worst.tags) == ("truncated", (NAME,))
@@ -103,7 +108,13 @@ def test_sums_by_hand(tmp_path: Path) -> None:
         "n_notes": 6,
         "statuses": {"exact": 2, "normalised": 1, "edited": 1, "truncated": 1, "empty": 1},
         "pooled_error_rate": pytest.approx(17 / 48), "n_unaligned": 0, "n_malformed": 2,
+        "tags": NO_TAGS | {"n_tags": 2, "n_crossing": 1, "n_stray": 1},
     }  # fmt: skip
+    rates = malformed_tags(summary(tmp_path, lines))
+    assert rates["n_crossing"] == rates["n_stray"] == Rate(1, 3) and rates["n_empty"].n_hits == 0
+    older = [*lines[1:], lines[0] | {"tags": {"n_malformed": 1}}]  # its kinds were not kept
+    assert summary(tmp_path, older)["n_malformed"] == 3
+    assert malformed_tags(summary(tmp_path, older)) == malformed_tags({"n_malformed": 3}) == {}
     assert summary(tmp_path, [])["pooled_error_rate"] is None
 
 
@@ -139,14 +150,12 @@ def test_outputs_become_predictions_and_exact_copies_stand_alone(tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "match"),
     [
-        ("{}\n", "doc_id"),
-        (line_of(doc_id="d0"), "output"),
         ("[]\n", "line 1: cannot be taken"),
         (line_of(doc_id="", output="x"), "doc_id"),
         (line_of(doc_id="d0", output="x") * 2, "twice"),
         (line_of(doc_id="zz", output="x"), "no note in common"),
     ],
-    ids=range(6),
+    ids=range(4),
 )  # fmt: skip
 def test_what_is_no_file_of_outputs_is_said(tmp_path: Path, text: str, match: str) -> None:
     path = tmp_path / "o.jsonl"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from audit.home import HOME_VARIABLE, results_dir
-from tests.pages.make_reports import keep, make_report
+from audit.home import HOME_VARIABLE
+from tests.pages.make_reports import keep, keep_demo, make_report
 
 pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
@@ -34,9 +34,9 @@ def demo_server(
     home = tmp_path_factory.mktemp("demo")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(HOME_VARIABLE, str(home))
-        keep(demo, directory=results_dir())
+        keep_demo(demo)
         hostile = make_report(2, hospital=HOSTILE, at="2026-01-01T00:00:00+00:00", notes=[HOSTILE])
-        keep({"own": hostile}, directory=results_dir(), is_demo=False)
+        keep(hostile)
     return serve(home)
 
 

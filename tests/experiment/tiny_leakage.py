@@ -24,9 +24,9 @@ from audit.experiment.leakage import (
     leak_rows,
 )
 from audit.notes.spans import Span, tagged
-from audit.report.report import AuditReport
 from audit.training.config import LossPoint
 from audit.training.kept import TrainedModel, TrainingFacts
+from tests.pages.make_reports import bare_report
 
 TRAINED = TrainingFacts.model_construct(n_steps=10, n_train_tokens=100)
 
@@ -63,11 +63,9 @@ def result(arm: Arm, *, is_exposed: Sequence[bool], scores: Sequence[float]) -> 
         "is_undecided": [False] * len(scores),
         "control_kind": [""] * n + ["easy", "easy", "hard", "hard"],
     }
-    report = AuditReport.of(
-        digest=arm.code, question={}, scenario={"number": 2}, models={},
-        candidates={}, fixed_score="score", columns=list(columns), names=columns,
-        measures={"strata": {}}, verdict={"state": "leak_found"},
-        curve=(), mentions=(), details={}, notes=(), made={},
+    report = bare_report(
+        digest=arm.code, scenario={"number": 2}, fixed_score="score", names=columns,
+        measures={"strata": {}},
     )  # fmt: skip
     counts = {"identifier": (n, n - sum(is_exposed), 0, 0), "quasi_identifier": (3, 2, 30, 20)}
     points = tuple(LossPoint(step=step, loss=loss, seconds=0) for step, loss in ((5, 2), (10, 1)))
@@ -78,9 +76,9 @@ def result(arm: Arm, *, is_exposed: Sequence[bool], scores: Sequence[float]) -> 
     return ArmResult(row, np.array(is_exposed), report)
 
 
-def three_arms() -> tuple[ArmResult, ...]:
-    """Return raw notes, perfect ones, and ones in which the first two of four names were left."""
-    return (
+def tiny_tables(order: LeakageTask | None = None) -> LeakageTables:
+    """Return what came of raw notes, of perfect ones, and with the first two of four names left."""
+    arms = (
         result(Arm(RAW), is_exposed=[True] * 4, scores=[9, 8, 7, 6, 1, 2, 3, 6.5]),
         result(Arm(PERFECT), is_exposed=[False] * 4, scores=[4, 1, 3, 2, 1.5, 2.5, 3.5, 0]),
         result(
@@ -88,11 +86,6 @@ def three_arms() -> tuple[ArmResult, ...]:
             scores=[9, 8, 3, 2, 1.5, 2.5, 3.5, 0],
         ),
     )  # fmt: skip
-
-
-def tiny_tables(order: LeakageTask | None = None) -> LeakageTables:
-    """Return the tables of `three_arms`."""
-    arms = three_arms()
     return LeakageTables(
         order=order or LeakageTask(), n_notes=12, n_patients=4,
         arms=tuple(arm.row for arm in arms), leaks=tuple(leak_rows(arms, seed=0)),

@@ -56,19 +56,6 @@ def test_a_job_is_done_and_its_order_is_forgotten(home, tmp_path):
         assert path.stat().st_mode & 0o077 == 0, path
 
 
-def test_jobs_of_a_device_run_one_after_the_other(home, tmp_path):
-    first = held(tmp_path / "a", digest="a")
-    second, third = (service.ask(counting(tmp_path / name, digest=name)) for name in "bc")
-    assert [service.job(j.job_id).n_before for j in (first, second, third)] == [0, 1, 2]
-    (tmp_path / "hold").unlink()
-    until_state(third, "done")
-    assert [service.job(j.job_id).state for j in (first, second, third)] == ["done"] * 3
-    moments = [(tmp_path / name).stat().st_mtime_ns for name in "abc"]
-    assert moments == sorted(moments)
-    assert len(processes("worker")) == 1
-    assert len(processes("child")) == 3
-
-
 @pytest.mark.parametrize("kind", ["count", "deaf"])
 def test_a_running_job_is_cancelled_within_a_second(home, tmp_path, kind):
     job = service.ask(question(kind, path=str(tmp_path / "a"), n=3, is_held=True))
@@ -138,12 +125,6 @@ def test_jobs_that_die_are_refused_or_go_wrong_are_told_in_plain_words(home):
     assert "fake_child.py" in log
     for path in (home / "jobs").rglob("*"):
         assert not path.is_file() or SECRET.encode() not in path.read_bytes()
-
-
-def test_an_idle_worker_ends_by_itself_and_the_next_question_starts_another(home, tmp_path):
-    worker.work("cpu", lock=worker_lock("cpu"), idle_seconds=0.2)
-    job = service.ask(counting(tmp_path / "a"))
-    until_state(job, "done")
 
 
 def test_starting_a_worker_leaves_no_child_behind(home, tmp_path):

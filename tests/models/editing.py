@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from safetensors.numpy import load_file, save_file
+from safetensors.torch import load_file, save_file
 
 WEIGHTS = "model.safetensors"
 
@@ -64,7 +64,7 @@ def write_zeros(folder: Path) -> int:
 def edit_weights(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     tensors = load_file(folder / WEIGHTS)
     change(tensors)
-    save_file(tensors, folder / WEIGHTS)
+    save_file({k: v.clone().contiguous() for k, v in tensors.items()}, folder / WEIGHTS)
 
 
 def config(**changes: object) -> Callable[[Path], object]:

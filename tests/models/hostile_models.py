@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import torch
 
 from tests.models.editing import (
     WEIGHTS,
@@ -77,7 +77,7 @@ def _vocabulary(change: Callable[[list[str]], list[str]]) -> Spoil:
 
 
 def _infinite(tensors: dict[str, Any]) -> None:
-    tensors["bert.encoder.layer.1.output.dense.weight"][3, 4] = np.inf
+    tensors["bert.encoder.layer.1.output.dense.weight"][3, 4] = torch.inf
 
 
 BEFORE_LOADING: dict[str, Spoil] = {
@@ -104,8 +104,8 @@ BEFORE_LOADING: dict[str, Spoil] = {
     "decoder": config(is_decoder=True),
     "relative_positions": config(position_embedding_type="relative_key"),
     "missing_tensor": weights(lambda t: t.pop(EMBEDDING)),
-    "integers": weights(lambda t: t.update({EMBEDDING: np.zeros((37, 16), np.int8)})),
-    "unknown_tensor": weights(lambda t: t.update(lora_A=np.zeros(3, np.float32))),
+    "integers": weights(lambda t: t.update({EMBEDDING: torch.zeros((37, 16), dtype=torch.int8)})),
+    "unknown_tensor": weights(lambda t: t.update(lora_A=torch.zeros(3))),
     "no_head": weights(_no_head),
     "old_and_new_name": weights(_both_names),
     "truncated": lambda f: (f / WEIGHTS).write_bytes((f / WEIGHTS).read_bytes()[:-100]),

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from audit.errors import AuditError
 from audit.models.inspect import inspect_model, model_digest
 from audit.models.load import LoadedModel, load_model, load_pair, pick_device
-from tests.models.editing import WEIGHTS, canary, edit_json, write_pickle
+from tests.models.editing import WEIGHTS, canary, edit_json, edit_weights, write_pickle
 from tests.models.hostile_models import BEFORE_LOADING, EMBEDDING, WHILE_LOADING
 from tests.models.make_models import (
     MAKERS,
@@ -31,10 +31,12 @@ from tests.models.make_models import (
 )
 
 SENTENCES = ("The patient John Smiths was seen by Dr. Jones.", "患者山田花子は受診した。")
-REFUSALS = dict(
-    line.split("\t")
+REFUSALS = {
+    case: said
     for line in Path(__file__).with_name("refusals.txt").read_text("utf-8").splitlines()
-)
+    for cases, said in [line.split("\t")]
+    for case in cases.split()
+}
 __all__ = ["copy", "good"]
 
 
@@ -51,12 +53,6 @@ def own_logits(loaded: LoadedModel) -> torch.Tensor:
 def reference(folder: Path) -> tuple[Any, Any]:
     model = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
     return model, transformers.AutoTokenizer.from_pretrained(folder)
-
-
-def rewrite(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
-    tensors = load_file(folder / WEIGHTS)
-    change(tensors)
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / WEIGHTS)
 
 
 @pytest.mark.parametrize("case", REFUSALS)
@@ -117,7 +113,7 @@ def test_checkpoints_of_pretraining_and_their_old_names_are_understood(copy):
         tensors["cls.predictions.decoder.weight"] = tensors[EMBEDDING].clone()
         tensors["cls.predictions.decoder.bias"] = tensors.pop("cls.predictions.bias")
 
-    rewrite(copy, age)
+    edit_weights(copy, age)
     assert torch.equal(own_logits(load_model(copy)), before)
 
 
@@ -132,7 +128,7 @@ def test_a_head_is_tied_or_has_a_matrix_of_its_own(good, tmp_path):
     rates = {m.p for m in loaded.model.modules() if isinstance(m, torch.nn.Dropout)}
     assert rates == {0.25}
     # transformers 4 saved one of a bias's two names; transformers 5 would fill in zeros.
-    rewrite(
+    edit_weights(
         folder, lambda t: t.update({"cls.predictions.bias": t.pop("cls.predictions.decoder.bias")})
     )
     module = load_model(folder).model
@@ -141,7 +137,7 @@ def test_a_head_is_tied_or_has_a_matrix_of_its_own(good, tmp_path):
 
 
 def test_numbers_are_held_in_the_kind_asked_for_or_refused(copy):
-    rewrite(copy, lambda t: t.update({name: tensor.half() for name, tensor in t.items()}))
+    edit_weights(copy, lambda t: t.update({name: tensor.half() for name, tensor in t.items()}))
     stored, state = load_file(copy / WEIGHTS), load_model(copy).model.state_dict()
     assert {tensor.dtype for tensor in state.values()} == {torch.float32}
     assert all(torch.equal(state[name], stored[name].float()) for name in stored)
@@ -149,7 +145,7 @@ def test_numbers_are_held_in_the_kind_asked_for_or_refused(copy):
     assert {p.dtype for p in loaded.model.parameters()} == {torch.bfloat16}
     assert loaded.digest == model_digest(copy)
     large = torch.full_like(stored[EMBEDDING], torch.finfo(torch.float32).max, dtype=torch.float32)
-    rewrite(copy, lambda t: t.update({EMBEDDING: large}))
+    edit_weights(copy, lambda t: t.update({EMBEDDING: large}))
     load_model(copy)
     with pytest.raises(AuditError, match="not finite"):
         load_model(copy, dtype="bfloat16")

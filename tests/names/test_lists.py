@@ -112,8 +112,6 @@ def test_kinds_compare_with_patients_across_roles_and_case(
         ('full_name\n"Smith, Mary Ann"\n', ("Mary Ann", "Smith")),
         ("姓,名\n山田,太郎\n", ("太郎", "山田")),
         ("患者名\n山田　太郎\n", ("太郎", "山田")),
-        ("first_name,last_name\nNA,None\n", ("NA", "None")),
-        ('first_name,last_name\n"Jo""e","Smith, Jr."\n', ('Jo"e', "Smith, Jr.")),
         ("first_name,last_name\n=cmd(),<img src=x>\n", ("=cmd()", "<img src=x>")),
     ],
 )
@@ -143,6 +141,8 @@ def test_all_columns_are_read_and_what_is_odd_is_noted_by_row() -> None:
         "row": (2, 4, 6, 8, 9, 10, 11),
         "is_kind_guessed": (False, False, False, False, True, True, True),
     }
+    template = read_names(names_template().encode())
+    assert template.notes == () and pairs(template.candidates)[2] == ("太郎", "見本")
     assert guessed_kinds(listed) == {"n": 3, "easy": 2, "hard": 1, "recombined": 0}
     assert [(note.row, str(note.what)) for note in found.notes] == [
         (1, "These columns are not read: 8."),
@@ -196,12 +196,6 @@ def test_files_without_usable_names_are_refused(text: str, why: str) -> None:
     with pytest.raises(AuditError, match=why) as caught:
         read_names(text.encode())
     assert "Lee" not in str(caught.value) and "LEE" not in str(caught.value)
-
-
-def test_the_template_is_read_without_complaint() -> None:
-    names = read_names(names_template().encode())
-    assert names.notes == () and names.candidates.is_member == (True, False, None)
-    assert pairs(names.candidates)[2] == ("太郎", "見本")
 
 
 part = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=12).map(str.strip)
@@ -339,17 +333,14 @@ def test_a_kept_list_comes_back_and_is_named_by_a_salted_digest(
     assert again != digest
 
 
-@pytest.mark.parametrize("code", ["", "0" * 12, "../etc", "demo-fr"])
-def test_a_link_that_fits_nothing_is_refused(store: Store, code: str) -> None:
-    with pytest.raises(AuditError, match="This list of names is not kept here"):
-        kept_names(code, store=store)
-    with pytest.raises(AuditError, match="These passages are not kept here"):
-        kept_passages(code, store=store)
-
-
-def test_an_empty_list_and_one_that_is_too_long_are_refused(
+def test_a_link_that_fits_nothing_an_empty_list_and_one_that_is_too_long_are_refused(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for code in ("", "0" * 12, "../etc", "demo-fr"):
+        with pytest.raises(AuditError, match="This list of names is not kept here"):
+            kept_names(code, store=store)
+        with pytest.raises(AuditError, match="These passages are not kept here"):
+            kept_passages(code, store=store)
     monkeypatch.setattr("audit.names.lists.MAX_NAMES", 1)
     for names in ([], [("A", "B"), ("C", "D")]):
         with pytest.raises(AuditError, match="A list has 1 to 1 names"):
@@ -383,11 +374,7 @@ def test_kept_passages_are_the_file_itself(store: Store) -> None:
         assert kept.passages.digest() == read_passages(data, file_name=kept.file_name).digest()
 
 
-@pytest.mark.parametrize("language", ["en", "ja"])
-def test_the_demo_lists_ask_the_demo_question(store: Store, language: str) -> None:
-    request = demo.DemoTask().request(2, language=language)
-    names = kept_names(f"demo-{language}", store=store)
-    passages = kept_passages(f"demo-{language}", store=store)
-    assert names.candidates.digest() == request.candidates.digest()
-    assert request.passages is not None
-    assert passages.passages.digest() == request.passages.digest()
+def test_the_demo_lists_ask_the_demo_question(store: Store) -> None:
+    request = demo.DemoTask().request(2, language="ja")  # English: the page Run's tests
+    assert kept_names("demo-ja", store=store).candidates.digest() == request.candidates.digest()
+    assert kept_passages("demo-ja", store=store).passages == request.passages

@@ -31,11 +31,6 @@ JOHN, HANAKO, GAKU = ("John", "Smith"), ("花子", "山田"), ("ガク", "山田
     [
         # Whether either part is found, and the full name.
         (("Ann", "Lee"), ["joanna leeds, annex; sleepless", "ann_lee", "ann1 2lee"], (0, 0)),
-        (JOHN, ["smithson and johnson, blacksmith", ""], (0, 0)),
-        (("Mary Jo", "de la Cruz"), ["mary went, jo stayed; de la rosa, la cruz"], (0, 0)),
-        (("Ann", "O'Brien"), ["brien o, o' and brian"], (0, 0)),
-        (("Ann", "Smith-Jones"), ["smith and jones, jones-smith"], (0, 0)),
-        (("", "Lee"), ["no one of that name"], (0, 0)),
         (("Mask", "Sep"), ["[CLS] service : [MASK] is [UNK] [PAD] [SEP]"], (0, 0)),
         (("S", "Mask"), ["<s>service<mask><unk><pad></s>"], (0, 0)),
         (("ハナ", ""), ["バナナ"], (0, 0)),
@@ -44,7 +39,7 @@ JOHN, HANAKO, GAKU = ("John", "Smith"), ("花子", "山田"), ("ガク", "山田
         (("Ｊｏｈｎ", "Smith"), ["john ｓｍｉｔｈ"], (1, 1)),
         (("Ann", "Strauß"), ["ann STRAUSS"], (1, 1)),
         (("Ann", "O'Brien"), ["ann o ' brien", "ann o\u2019brien"], (1, 1)),
-        (("Ann", "Smith-Jones"), ["ann smith - jones"], (1, 1)),
+        (("Ann", "Smith-Jones"), ["ann smith - jones", "ann smith jones"], (1, 1)),
         (("Ann", "Smith Jones"), ["ann smith-jones"], (1, 1)),
         (("Mary Jo", "de la Cruz"), ["mary jo de la cruz"], (1, 1)),
         (("", "Lee"), ["dr lee was"], (1, 1)),

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.errors import AuditError
@@ -63,13 +63,11 @@ def same(document, form):
     return tagged(document.doc_id, text=document.text, spans=document.spans, patient_id=patient)
 
 
-@settings(max_examples=200, deadline=None)
 @given(documents(), st.sampled_from(("jsonl", "brat", "i2b2")))
 def test_overlapping_spans_come_back(document, form):
     assert read_files(write_files([document], form=form), form=form) == (same(document, form),)
 
 
-@settings(max_examples=150, deadline=None)
 @given(documents("a"), documents("b"), st.booleans())
 def test_conll_comes_back(first, second, is_iobes):
     given_ = (same(flattened(first), "conll"), same(flattened(second), "conll"))
@@ -81,7 +79,6 @@ def test_conll_comes_back(first, second, is_iobes):
     assert read_files({"a.conll": "\n".join(lines).encode()}, form="conll") == given_
 
 
-@settings(max_examples=150, deadline=None)
 @given(documents(), st.sampled_from(("ja", "en")))
 def test_inline_tags_come_back_or_are_refused(document, language):
     document = flattened(document)
@@ -98,7 +95,6 @@ def test_inline_tags_come_back_or_are_refused(document, language):
         assert read_files(files, form="inline") == (same(document, "inline"),)
 
 
-@settings(max_examples=150, deadline=None)
 @given(documents())
 def test_flattened_spans_cover_the_same_characters_without_overlap(document):
     def covered(d):
@@ -157,10 +153,6 @@ def test_what_is_wrong_with_a_span_is_no_span():
                               (0, 1, "a" * 101)):  # fmt: skip
         with pytest.raises(ValueError):
             Span(start, end, label)
-    assert (
-        Span(0, 3, "a").overlap(Span(2, 9, "b")) == 1
-        and Span(0, 1, "a").overlap(RICH.spans[2]) == 0
-    )
     for spans in ((Span(1, 2, "a"), Span(0, 1, "a")), (Span(0, 4, "a"),)):
         with pytest.raises(ValueError):
             TaggedDocument("a", "abc", spans)
@@ -178,10 +170,12 @@ def test_tags_of_a_tired_model_are_read_and_counted():
         (0, 4, "identifier"), (5, 8, "quasi_identifier"), (9, 16, "contact"), (17, 18, "PER"),
         (18, 19, "contact"), (18, 19, "identifier"),
     ]  # fmt: skip
-    assert scanned.n_malformed == 4
+    assert +scanned.census == {"n_tags": 7, "n_crossing": 2, "n_unknown": 1, "n_empty": 1}
     long = scan_tags("<identifier>" + "a" * 201 + "</identifier>")
     assert long.spans == (Span(0, 200, "identifier"),)
-    assert long.n_malformed == 2
+    assert +long.census == {"n_tags": 1, "n_unclosed": 1, "n_stray": 1}
+    nested = scan_tags("< Contact >a<identifier>b＜／identifier＞</contact>")
+    assert +nested.census == {"n_tags": 2, "n_nested": 1}
 
 
 LINE = '{"doc_id": 1, "text": "a", "spans": [{"start": 0, "end": 2, "label": "x"}]}'
@@ -280,11 +274,11 @@ def test_two_files_are_paired_by_their_notes(tmp_path: Path) -> None:
     gold = [tagged(name, text=name * 3, spans=[Span(0, 1, "x")]) for name in "abc"]
     pred = [tagged(name, text=name * 3, spans=[Span(1, 2, "x")]) for name in "dca"]
 
-    def paired(one: list[TaggedDocument], other: list[TaggedDocument]) -> PairedFiles:
-        paths = (tmp_path / "gold", tmp_path / "pred")
-        for path, notes in zip(paths, (one, other), strict=True):
-            path.write_text("".join(map(jsonl_line, notes)), encoding="utf-8")
-        return PairedFiles(*paths)
+    def paired(*sides: list[TaggedDocument] | bytes) -> PairedFiles:
+        for name, notes in zip(("gold", "pred"), sides, strict=True):
+            data = "".join(map(jsonl_line, notes)).encode() if isinstance(notes, list) else notes
+            (tmp_path / name).write_bytes(data)
+        return PairedFiles(tmp_path / "gold", tmp_path / "pred")
 
     pairs = paired(gold, pred)
     a, b, c = gold
@@ -295,18 +289,8 @@ def test_two_files_are_paired_by_their_notes(tmp_path: Path) -> None:
         (gold, pred[:1], "predicted notes: The two files have no note in common. Give every note"),
         (gold, [tagged("a", text="b", spans=[])], "predicted notes, line 1: The text of this note"),
         (gold, [pred[1], pred[1]], "predicted notes, line 2: This note is there twice."),
+        (gold, b"\n\xff", "predicted notes, line 2: This line is not UTF-8. Save the"),
     ):
         with pytest.raises(AuditError) as refused:
             list(paired(one, other))
         assert str(refused.value).startswith(said)
-    (tmp_path / "pred").write_bytes(b"\n\xff")
-    for path, said in (
-        (
-            tmp_path / "pred",
-            "predicted notes, line 2: This line is not UTF-8. Save the file as UTF-8.",
-        ),
-        (tmp_path / "gone", "predicted notes: Cannot be read (No such file or directory)."),
-    ):
-        with pytest.raises(AuditError) as refused:
-            list(PairedFiles(tmp_path / "gold", path))
-        assert str(refused.value) == said

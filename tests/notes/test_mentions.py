@@ -3,26 +3,29 @@
 `mentions.tsv` holds a text a line and what is said of each of its ages: form, title, first and last
 name, roles, years, sex, offsets, whether it is a placeholder; or the reason why nobody is named.
 Its first 87 texts were judged by hand; the others are these taken apart and put together again, one
-for each way through the finder, as it found them: a change of any of them is to be looked at.
+for each way through the finder, as it found them: a change of any of them is to be looked at. The
+sentences of `clinical_prose.txt` were written after the finder's rules; none was changed for them.
 """
 
 from __future__ import annotations
 
 import json
-import math
+import random
 import re
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from faker import Faker
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.notes.mention_words import Mention
 from audit.notes.mentions import examine, find_mentions
 from audit.notes.mentions_ja import split_japanese
-from tests.notes.clinical_prose import samples
+from audit.notes.placeholders import find_name_slot
+from audit.notes.sentences import sentence_spans
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the shared texts are not here")
@@ -68,29 +71,37 @@ def test_japanese_names_are_split() -> None:
     assert {name: split_japanese(name) for name in names} == names
 
 
-@pytest.mark.parametrize(
-    "piece",
-    ["A", "a ", "[**", "___", "1 ", "45 year old ", "Mr. ", "John ", "1-", "(", ", ", "70歳", "の",
-     "\n", "is a 45-year-old ", "[", "Smith, ", "45 yo M, ", "y/o", "old ", "( 45 yo ", "、", "山",
-     " 70歳、", "年齢"],
-)  # fmt: skip
-def test_hostile_texts_take_time_linear_in_their_length(piece: str) -> None:
-    def seconds(n_chars: int) -> float:
-        text = (piece * n_chars)[:n_chars]
-        best = math.inf
-        for _ in range(2):
-            begin = time.perf_counter()
-            list(examine(text))
-            best = min(best, time.perf_counter() - begin)
-        return best
-
-    small, large = seconds(5_000), seconds(20_000)
-    # Four times the text; nine leaves room for a busy machine, and a square law needs sixteen.
-    assert large < 9 * small + 0.15
-    assert large < 15
+HOSTILE: dict[str, tuple[Callable[[str], object], int, tuple[str, ...]]] = {
+    "mentions": (lambda text: [*examine(text)], 5_000, (
+        "A", "a ", "[**", "___", "1 ", "45 year old ", "Mr. ", "John ", "1-", "(", ", ", "70歳",
+        "の", "\n", "is a 45-year-old ", "[", "Smith, ", "45 yo M, ", "y/o", "old ", "( 45 yo ",
+        "、", "山", " 70歳、", "年齢",
+    )),
+    "sentences": (lambda text: [*sentence_spans(text)], 75_000, (
+        "\n", ".", "a.", "[**", " \n", "1. ", "A", "[**a Initial ",
+    )),
+    "name slots": (lambda text: find_name_slot(f"{text}[NAME]"), 25_000, (
+        " ", "[", "[**", "_", "\0", "[A", "[FIRST]",
+    )),
+}  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.parametrize("what", HOSTILE)
+def test_hostile_texts_take_time_linear_in_their_length(what: str) -> None:
+    work, n_chars, pieces = HOSTILE[what]
+
+    def seconds(text: str) -> float:
+        begin = time.perf_counter()
+        work(text)
+        return time.perf_counter() - begin
+
+    for piece in pieces:
+        small, large = ((piece * n)[:n] for n in (n_chars, 4 * n_chars))
+        # Four times the text; nine leaves room for a busy machine, and a square law needs sixteen.
+        limit = 9 * min(seconds(small) for _ in range(2)) + 0.15
+        assert min(seconds(large) for _ in range(2)) < limit, piece
+
+
 @given(
     st.text("AJohn Smith.,()[]*_-\n'\"1 9yearsold/MF is a70歳男性の山田太郎は、（）", max_size=120)
 )
@@ -104,19 +115,41 @@ def test_any_text_gives_offsets_within_it(text: str) -> None:
             assert found.is_placeholder or (found.last in text and found.first in text)
 
 
-@pytest.mark.parametrize("templates", ["WITH_MENTION", "FRESH"])
-def test_recall_and_precision_on_held_out_prose(templates: str) -> None:
-    n_found = n_exact = n_true = n_wrong = 0
-    for sample in samples(n=1500, seed=2026, templates=templates):
-        found = find_mentions(sample.text)
-        n_true += sample.has_mention
-        right = [
-            m for m in found if sample.has_mention and m.last.split()[-1] == sample.last.split()[-1]
-        ]
+LOCALES = ("en_US", "en_GB", "en_IE", "en_IN", "es_ES", "fr_FR", "de_DE", "it_IT", "pl_PL", "sv_SE")
+WAYS = ("{0} {1}", "{0} {1}", "{0} K. {1}", "Ms. {1}", "Mr. {0} {1}", "{1}, {0}", "{2} {3}")
+SEXES = ("man", "woman", "male", "female", "gentleman", "lady")
+_PROSE = Path(__file__).with_name("clinical_prose.txt").read_text("utf-8")
+WITHOUT, FRESH = (
+    [line.replace("\\n", "\n") for line in part.splitlines()[1:]]
+    for part in _PROSE.split("[FRESH]")
+)
+
+
+def prose(n: int) -> Iterator[tuple[str, str, str]]:
+    """Yield texts, and first and last name of the mention; both empty where there is none."""
+    rng = random.Random(2026)
+    fakers = [Faker(locale) for locale in LOCALES]
+    for faker in fakers:
+        faker.seed_instance(rng.random())
+    for number in range(n):
+        faker = rng.choice(fakers)
+        first, last = faker.first_name(), faker.last_name()
+        name = rng.choice(WAYS).format(first, last, first.upper(), last.upper())
+        text = rng.choice(FRESH if number % 4 else WITHOUT).replace("{X}", name)
+        text = text.replace("{N}", str(rng.randint(2, 99))).replace("{S}", rng.choice(SEXES))
+        yield text, *((first, last) if number % 4 else ("", ""))
+
+
+def test_recall_and_precision_on_held_out_prose() -> None:
+    n_found = n_exact = n_wrong = 0
+    for text, first, last in prose(1500):
+        found = find_mentions(text)
+        right = [m for m in found if last and m.last.lower().endswith(last.lower().split()[-1])]
         n_found += bool(right)
-        n_exact += any((m.first, m.last) == (sample.first, sample.last) for m in right)
+        n_exact += any(m.last.lower() == last.lower() and m.first.lower() in ("", first.lower())
+                       for m in right)  # fmt: skip
         n_wrong += len(found) - bool(right)
-    assert n_true > 1000
+    n_true = 1500 * 3 // 4
     assert n_found / n_true >= 0.97 and n_exact / n_true >= 0.95
     assert n_found / (n_found + n_wrong) >= 0.97
 

@@ -10,6 +10,8 @@ import streamlit as st
 
 from audit.home import HOME_VARIABLE, results_dir
 from audit.jobs.locks import QUEUES, device_lock, worker_lock
+from tests.pages.make_reports import Reports, keep_demo, make_report
+from tests.report.test_report import LINKING
 
 
 @pytest.fixture(autouse=True)
@@ -27,3 +29,18 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         if lock is not None:
             lock.release()
     st.cache_resource.clear()
+
+
+@pytest.fixture(scope="session")
+def demo_reports() -> Reports:
+    return {
+        "masked_lm": make_report(2).changed(details={"linking": LINKING}),
+        "generation": make_report(1, leak=1.0),
+    }
+
+
+@pytest.fixture
+def reports(home: Path, demo_reports: Reports) -> Reports:
+    """The demo's two reports, kept."""
+    keep_demo(demo_reports)
+    return demo_reports

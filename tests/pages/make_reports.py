@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,15 @@ from audit import demo
 from audit.attack.judgement import judge
 from audit.attack.question import SCENARIOS
 from audit.attack.scores import FIXED_SCORE
+from audit.home import results_dir
 from audit.names.candidates import Candidates, make_candidates
 from audit.notes.passages import Passage
 from audit.report.report import AuditReport, Inspection, best_passages, keep_inspection
 from cache.store import Store
 from tests.attack.planted_table import SCORES, given_attack
 
+Reports = dict[str, AuditReport]
+"""The demo's two, by attack."""
 N_PER_KIND = 24
 N_REFERENCE = 600
 MEMBERS = [(f"Sophia{i}", f"Wright{i}") for i in range(N_PER_KIND)]
@@ -114,13 +116,36 @@ def make_report(
     )
 
 
-def keep(reports: Mapping[str, AuditReport], *, directory: Path, is_demo: bool = True) -> None:
-    """Keep reports where the app looks for them, as `python -m audit demo` does."""
-    with Store(directory) as store:
-        for report in reports.values():
+def bare_report(**parts: Any) -> AuditReport:
+    """Return a report that says nothing but what is given, and that a leak was found."""
+    bare: dict[str, Any] = {
+        "question": {}, "models": {}, "candidates": {}, "details": {}, "made": {}, "curve": (),
+        "mentions": (), "notes": (), "verdict": {"state": "leak_found"},
+        "columns": list(parts["names"]),
+    }  # fmt: skip
+    return AuditReport.of(**bare | parts)
+
+
+def keep(
+    *reports: AuditReport,
+    inspection: Inspection | None = None,
+    documents: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    """Keep reports where the app looks for them, and what lies behind the last of them."""
+    with Store(results_dir()) as store:
+        for report in reports:
             store.put_record(f"audit/{report.digest}", report.to_json())
-        if is_demo:
-            demo.remember(reports, store=store)
+        if inspection is not None:
+            keep_inspection(report.digest, inspection, store=store)
+        if documents is not None:
+            store.put_record(f"documents/{report.digest}", dict(documents))
+
+
+def keep_demo(reports: Reports) -> None:
+    """Keep two reports as `python -m audit demo` does."""
+    keep(*reports.values())
+    with Store(results_dir()) as store:
+        demo.remember(reports, store=store)
 
 
 def make_inspection(
@@ -146,19 +171,3 @@ def make_inspection(
         best_log_ratio=ratios,
         passages=tuple(passages),
     )
-
-
-def keep_behind(
-    report: AuditReport,
-    *,
-    directory: Path,
-    inspection: Inspection | None = None,
-    documents: Mapping[str, Sequence[str]] | None = None,
-) -> None:
-    """Keep what lies behind a report: its inspection, its documents by model."""
-    with Store(directory) as store:
-        if inspection is not None:
-            keep_inspection(report.digest, inspection, store=store)
-        if documents is not None:
-            texts = {who: list(found) for who, found in documents.items()}
-            store.put_record(f"documents/{report.digest}", texts)

@@ -17,22 +17,17 @@ CORPUS_ID, RUN = "0a0a0a0a0a0a", "1b1b1b1b1b1b"
 NOTE = "the patient was seen today. mary smith is a 70 year old woman with a cough."
 
 
-def make_corpus_folder(
-    corpus_id: str = CORPUS_ID, *, title: str = "Ward <3>", n_notes: int = 40
-) -> Path:
+def make_corpus_folder() -> Path:
     """Write a corpus of which nobody reads the lists."""
-    folder = CORPORA.place(corpus_id)
+    folder = CORPORA.place(CORPUS_ID)
     folder.mkdir(parents=True, mode=0o700)
-    lines = [
-        json.dumps({"note_id": str(i), "patient_id": str(i % 10), "text": NOTE})
-        for i in range(n_notes)
-    ]
+    notes = [{"note_id": str(i), "patient_id": str(i % 10), "text": NOTE} for i in range(40)]
     for name in ("private.jsonl", "public.jsonl"):
-        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        (folder / name).write_text("".join(json.dumps(note) + "\n" for note in notes))
     for name in ("truth.jsonl", "people.jsonl", "passages.jsonl", EXAMINATION, CANDIDATES):
         (folder / name).write_text("")
     content = describe_corpus(
-        title=title, kind="dummy", source="notes.csv", seed=0, n_notes=n_notes, n_patients=10
+        title="Ward <3>", kind="dummy", source="notes.csv", seed=0, n_notes=40, n_patients=10
     )
     (folder / CORPUS).write_bytes(content)
     return folder
@@ -42,8 +37,6 @@ def make_training(
     parent: Path,
     *,
     run_id: str = RUN,
-    source: str = "private",
-    title: str = "Ten <b>passes",
     is_whole: bool = True,
     settings: TrainSettings | None = None,
     held_out: tuple[float, ...] = (6.0, 5.0, 4.0),
@@ -52,25 +45,17 @@ def make_training(
     folder = MODELS.place(run_id)
     folder.mkdir(parents=True, mode=0o700)
     facts = TrainingFacts(
-        title=title, parent=inspect_model(parent).name, parent_digest=model_digest(parent),
-        corpus_id=CORPUS_ID, source=source, settings=settings or TrainSettings(n_steps=20),
+        title="Ten <b>passes", parent=inspect_model(parent).name,
+        parent_digest=model_digest(parent), corpus_id=CORPUS_ID, source="private",
+        settings=settings or TrainSettings(n_steps=20),
         n_steps=20, n_documents=38, n_train_tokens=12_600, n_held_out_documents=2,
         unigram_loss=5.5, key="0" * 64, precision="float32", device="cpu", kernels="mkl",
         versions={}, created="2026-11-21T10:00:00+00:00",
     )  # fmt: skip
     write_whole(folder / TRAINING, facts.written())
-    for place, value in enumerate(held_out):
-        step = 10 * place
-        append_point(
-            folder,
-            LossPoint(
-                step=step,
-                loss=6.5 - step / 10 if step else None,
-                held_out=value,
-                learning_rate=1e-5,
-                seconds=step,
-            ),
-        )
+    for step, value in zip((0, 10, 20), held_out, strict=False):
+        loss = 6.5 - step / 10 if step else None
+        append_point(folder, LossPoint(step=step, loss=loss, held_out=value, seconds=step))
     if is_whole:
         make_bert(folder / "model")
     return folder

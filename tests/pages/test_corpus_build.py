@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
 from audit.home import DEMO_HOSPITAL
 from audit.jobs import service, table
 from audit.jobs.table import Failure, read_order
 from audit.notes.read import VARIABLE
-from tests.pages.make_corpus import CORPUS_ID, TITLE, choose_file, write_identified
-from tests.pages.make_trainings import make_corpus_folder
+from tests.pages.make_trainings import CORPUS_ID, make_corpus_folder
 from tests.pages.screen import HOSTILE, keys, open_page, parameter, press, texts
 
 EXAMPLE = "invented notes"
@@ -26,9 +26,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+def choose_file(app: AppTest, part: str) -> AppTest:
+    """Choose the file of notes whose name on the screen holds these words."""
+    box = app.selectbox(key="corpus_file")
+    box.select(next(name for name in box.options if part in name)).run()
+    assert not app.exception
+    return app
+
+
 def test_without_folders_the_example_is_one_click_away() -> None:
     app = open_page("corpus")
-    assert app.title[0].value == TITLE
     assert "No corpus is kept here yet" in texts(app)
     assert VARIABLE in app.code[0].value
     press(app, "corpus_try_example")
@@ -61,7 +68,9 @@ def test_a_link_names_a_file_by_a_code_and_columns_that_are_not_clear_are_asked_
 
 
 def test_identified_notes_are_not_shown_until_names_are_revealed(folder: Path) -> None:
-    write_identified(folder)
+    text = "Grace Hopper is a 70-year-old woman with a cough. Mrs. Hopper was seen. Plan: home.\n"
+    (folder / "notes.csv").write_text(f'patient_id,text\n1,"{text}"\n')
+    (folder / "people.csv").write_text("patient_id,first_name,last_name,sex\n1,Grace,Hopper,F\n")
     app = choose_file(open_page("corpus"), "ward/notes.csv")
     assert "These notes have no placeholders" in texts(app)
     assert "Hopper" not in texts(app)
@@ -90,18 +99,16 @@ def test_the_button_asks_for_a_job_with_the_settings_and_shows_it() -> None:
     app.number_input(key="corpus_number_n_canaries").set_value(3).run()
     assert "45 notes will get a planted name each" in texts(app)
     app.toggle(key="corpus_sample").set_value(True).run()
+    app.toggle(key="corpus_left_context").set_value(True).run()
     app.number_input(key="corpus_number_n_sample").set_value(100).run()
     press(app, "corpus_build")
     (job,) = service.active_jobs()
     order = read_order(job.job_id)
     wanted = {
-        "notes": str(DEMO_HOSPITAL / "notes.csv"),
-        "seed": 11,
-        "title": "Ward <i>4</i>",
-        "sample": 100,
-    }
+        "notes": str(DEMO_HOSPITAL / "notes.csv"), "seed": 11, "title": "Ward <i>4</i>",
+        "sample": 100, "has_left": True, "canary_counts": [1, 2, 4, 8], "n_canaries": 3,
+    }  # fmt: skip
     assert wanted.items() <= order.items()
-    assert (order["canary_counts"], order["n_canaries"]) == ([1, 2, 4, 8], 3)
     assert "corpus_build" not in keys(app)
     assert app.get("progress")
     ran = [dict(e.counts) for e in entries(50) if e.action == "ran"]
@@ -113,7 +120,7 @@ def test_a_job_that_is_done_leads_to_its_corpus_and_what_failed_says_why(folder:
     app = choose_file(open_page("corpus"), EXAMPLE)
     press(app, "corpus_build")
     (job,) = service.active_jobs()
-    make_corpus_folder(CORPUS_ID)
+    make_corpus_folder()
     assert table.claim(job.job_id)
     table.end(job.job_id, state="done", result=(CORPUS_ID,))
     app.run()

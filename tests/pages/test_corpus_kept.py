@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from audit.corpus.examine import read_examination
 from audit.corpus.kept import CORPORA, KeptCorpus
+from audit.corpus.make import CorpusTask, make_corpus
 from audit.corpus.truth import CORPUS, EXAMINATION, json_page
 from audit.home import results_dir
 from audit.names.lists import kept_names, kept_passages
+from benchmarks.example_notes import example_csv
 from cache.store import Store
-from tests.pages.make_corpus import CORPUS_ID, keep, made_corpus
+from tests.pages.make_trainings import CORPUS_ID
 from tests.pages.screen import downloads, open_page, parameter, press, texts
 
 FILES = ("corpus_download_names", "corpus_download_passages")
@@ -21,21 +24,20 @@ FILES = ("corpus_download_names", "corpus_download_passages")
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_corpus(tmp_path_factory.mktemp("made"))
+    """A small corpus of the example notes, with canaries."""
+    folder = tmp_path_factory.mktemp("made")
+    notes = folder / "notes.csv"
+    notes.write_bytes(example_csv(n_patients=30))
+    order = CorpusTask(
+        notes=notes, seed=2, title="Ward <b>3</b>", canary_counts=(1, 2), n_canaries=3
+    )
+    return make_corpus(order, out=folder / "corpus")
 
 
 @pytest.fixture
 def corpus(made: Path) -> KeptCorpus:
-    return keep(made)
-
-
-def register_kind(corpus: KeptCorpus) -> None:
-    """Let a kept corpus be one of identified notes."""
-    facts = json.loads((corpus.path / CORPUS).read_text())
-    (corpus.path / CORPUS).write_text(json.dumps(facts | {"kind": "register"}))
-    found = read_examination(corpus.path)
-    found = found.with_(inserted=(), unknown=())
-    (corpus.path / EXAMINATION).write_bytes(json_page(found.plain()))
+    shutil.copytree(made, CORPORA.place(CORPUS_ID))
+    return CORPORA.get(CORPUS_ID)
 
 
 def test_what_was_counted_is_shown_beside_the_paper(corpus: KeptCorpus) -> None:
@@ -78,11 +80,14 @@ def test_list_and_passages_are_chosen_for_the_audit_by_one_button(corpus: KeptCo
 
 def test_files_with_real_names_wait_for_names_to_be_revealed(corpus: KeptCorpus) -> None:
     assert downloads(open_page("corpus")) == dict.fromkeys(FILES, False)
-    register_kind(corpus)
+    # A corpus of identified notes.
+    facts = json.loads((corpus.path / CORPUS).read_text())
+    (corpus.path / CORPUS).write_text(json.dumps(facts | {"kind": "register"}))
+    found = read_examination(corpus.path).with_(inserted=(), unknown=())
+    (corpus.path / EXAMINATION).write_bytes(json_page(found.plain()))
     app = open_page("corpus")
     assert downloads(app) == dict.fromkeys(FILES, True)
-    shown = texts(app)
-    assert "The people in this corpus are real" in shown
+    assert "The people in this corpus are real" in texts(app)
     press(app, "reveal_now")
     assert downloads(app) == dict.fromkeys(FILES, False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from audit.jobs.table import read_order
 from audit.notes.formats import write_jsonl, write_tags
 from audit.notes.spans import Span
 from pages.ui import cached
-from tests.deid.make_scores import gold_notes, make_score, predicted_notes, quiet
+from tests.deid.make_scores import content_of, gold_notes, make_score, predicted_notes, quiet
 from tests.experiment.tiny_leakage import tiny_tables
 from tests.pages.screen import keys, open_page, parameter, press, texts
 
@@ -64,15 +65,11 @@ def test_the_headline_says_how_many_names_in_how_many_notes() -> None:
 
 def test_what_stays_readable_leads_and_a_click_opens_it() -> None:
     golds = gold_notes(24)
-    predicted = [
-        note.with_spans(
-            Span(span.start, span.end - 1, span.label)
-            if span.label == "identifier" and place % 4 == 0
-            else span
-            for span in note.spans
-        )
-        for place, note in enumerate(golds)
-    ]
+    predicted = list(golds)
+    for place in range(0, 24, 4):  # the last character of every fourth name stays
+        name, *rest = golds[place].spans
+        shorter = Span(name.start, name.end - 1, name.label)
+        predicted[place] = golds[place].with_spans([shorter, *rest])
     make_score(golds, predicted, title="shortened")
     app = open_page("deid_measures")
     assert texts(app).index("6 of 24 identifiers") < texts(app).index("0 of 24")
@@ -143,8 +140,16 @@ def test_a_score_of_copies_says_how_faithful_they_are() -> None:
     outputs = [{"doc_id": note.doc_id, "output": f"{write_tags(note)}</連絡先>"} for note in golds]
     data = "".join(json.dumps(one) + "\n" for one in outputs).encode()
     given = keep_outputs(data, what="predicted notes")
-    make_score(golds, Source(kind="outputs", ref=given.digest))
-    assert "2 tags are malformed. 0 tagged spans" in texts(open_page("deid_measures"))
+    score_id = make_score(golds, Source(kind="outputs", ref=given.digest))
+    shown = texts(open_page("deid_measures"))
+    assert "2 tags are malformed. 0 tagged spans" in shown and "Of 10 tags in all" in shown
+    row = re.search("Closed, never opened.*?</tr>", shown, re.DOTALL)
+    assert row and ">2<" in row[0] and "20.0 %" in row[0]
+    path, content = SCORES.place(score_id) / "score.json", content_of(score_id)
+    del content["copies"]["tags"]  # as scores were kept that had the sum alone
+    path.write_text(json.dumps(content))
+    shown = texts(open_page("deid_measures"))
+    assert "2 tags are malformed" in shown and "never opened" not in shown
 
 
 def test_a_link_to_a_score_that_is_gone_and_its_removal() -> None:

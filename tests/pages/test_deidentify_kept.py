@@ -14,11 +14,10 @@ from audit.deid.taggers import known_taggers
 from audit.deid.tasks import TaggingTask, tagging_task, uploaded
 from audit.jobs import service, table
 from audit.jobs.table import read_order
-from audit.task import Contact
+from tests.deid.make_scores import quiet
 from tests.pages.screen import downloads, keys, parameter, press, texts
 from tests.pages.test_deidentify import HOSTILE, SAY, add, open_notes, sides
 
-SILENT = Contact(lambda progress: None, lambda: False, lambda text: None)
 MARKUP = "<img src=x onerror=alert(1)> **b** [l](/x) "
 NAMED = "氏名：高橋健一　2024年5月3日 受診。"
 
@@ -38,7 +37,7 @@ def made(n: int = 9, *, title: str = HOSTILE) -> TaggedSet:
         uploaded([("n.jsonl", notes_file(n))]), tagger=known_taggers()[1],
         how=Release(), title=title,
     ).question()  # fmt: skip
-    (tagged_id,) = TaggingTask.ordered(question.order).run(SILENT)
+    (tagged_id,) = TaggingTask.ordered(question.order).run(quiet())
     return TAGGED_SETS.get(tagged_id)
 
 
@@ -61,7 +60,7 @@ def test_an_upload_is_a_job_and_then_a_kept_set() -> None:
     shown = open_notes(tagged=unfinished.tagged_id)
     assert SAY.text("deidentify_at_work") in texts(shown)
     table.claim(job.job_id)
-    table.end(job.job_id, state="done", result=TaggingTask.ordered(order).run(SILENT))
+    table.end(job.job_id, state="done", result=TaggingTask.ordered(order).run(quiet()))
     app.run()
     assert not app.exception
     assert SAY.text("deidentify_done") in texts(app)
@@ -70,8 +69,7 @@ def test_an_upload_is_a_job_and_then_a_kept_set() -> None:
     third = upload(open_notes(), notes_file(6))
     press(third, "deidentify_go_file")
     assert len(service.jobs()) == 1 and parameter(third, "tagged") == unfinished.tagged_id
-    actions = [(entry.action, dict(entry.counts).get("kind")) for entry in entries(99)]
-    assert ("ran", "tagging") in actions
+    assert "tagging" in [dict(one.counts).get("kind") for one in entries(99) if one.action == "ran"]
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from audit.notes.passages import Passage
 from audit.report.report import AuditReport
-from tests.pages.make_reports import MEMBERS, keep, keep_behind, make_inspection, make_report
+from tests.pages.make_reports import MEMBERS, keep, make_inspection, make_report
 from tests.pages.screen import HOSTILE, open_page, parameter, press, texts, widget
 
 N = 45
@@ -20,10 +18,9 @@ GENERAL[4] = "emil1 came"
 
 
 @pytest.fixture
-def generated(home: Path) -> AuditReport:
+def generated() -> AuditReport:
     report = make_report(1)
-    keep({"own": report}, directory=home, is_demo=False)
-    keep_behind(report, directory=home, documents={"hospital": HOSPITAL, "general": GENERAL})
+    keep(report, documents={"hospital": HOSPITAL, "general": GENERAL})
     return report
 
 
@@ -72,14 +69,13 @@ def test_search_is_literal_passes_over_masked_names_and_stays_out_of_the_address
         assert "sophia" not in str(app.query_params) and "*" not in str(app.query_params)
 
 
-def test_passages_are_masked_searched_and_paged(home: Path) -> None:
+def test_passages_are_masked_searched_and_paged() -> None:
     report = make_report(2)
     passages = [
         Passage("Mr. ", ("first", "last"), " ", " is 50.", HOSTILE, MEMBERS[0]),
         *(Passage(f"left {i} ", ("full",), "", HOSTILE, str(i), None) for i in range(30)),
     ]
-    keep({"own": report}, directory=home, is_demo=False)
-    keep_behind(report, directory=home, inspection=make_inspection(report, passages=passages))
+    keep(report, inspection=make_inspection(report, passages=passages))
     app = open_page("documents")
     shown = texts(app)
     assert "In scenario 2 nothing is generated" in shown

@@ -30,7 +30,7 @@ def arrange(state: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if state == "demo":  # one that still runs: known by its model, in no list of the demo's audits
         shipped = model_digest(DEMO_HOSPITAL / "en" / "models" / demo.HOSPITAL)
         models = {"general": {"name": "general"}, "hospital": {"name": "h", "digest": shipped}}
-        keep({"unfinished": make_report(2).changed(models=models)}, directory=home, is_demo=False)
+        keep(make_report(2).changed(models=models))
     elif state == "damaged":
         with Store(home) as store:
             store.put_record(f"audit/{'a' * 64}", {"schema": -1})

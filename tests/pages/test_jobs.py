@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
+from audit.attack.question import AuditRequest, GenerationSettings
 from audit.home import results_dir
 from audit.jobs import service, table
 from audit.jobs.table import Failure, Job
+from audit.names.candidates import make_candidates
 from audit.progress import Progress
 from audit.task import Question
+from cache.store import Store
 from tests.pages.make_reports import keep, make_report
 from tests.pages.screen import keys, links, open_page, parameter, press, texts
 
 RESULT = "3d3d3d3d3d3d"
+FAILURE = Failure(
+    "Memory ran out in the middle of a shard; everything finished before it is kept.",
+    where="micro-batch",
+    do="Try a smaller micro-batch (scenario 2), or run on the CPU.",
+)
 
 
 def ask(digest: str = "a", *, kind: str = "audit", label: str = "general → hospital") -> Job:
@@ -80,15 +89,43 @@ def test_a_job_is_cancelled_by_its_button_and_can_be_resumed_and_removed() -> No
     assert done == [(what, job.job_id) for what in ("cancelled", "resumed", "cancelled")]
 
 
-def test_a_failed_job_says_why_and_can_be_resumed() -> None:
+@pytest.mark.parametrize(
+    ("lang", "said"),
+    [
+        ("en", (f"{FAILURE.where}: {FAILURE.what}", FAILURE.do, "25 % done")),
+        ("ja", ("1回の計算でまとめる行数：計算の途中でメモリが足りなくなりました。",
+                "CPU で実行してください。")),
+    ],
+)  # fmt: skip
+def test_a_failed_job_says_why_and_can_be_resumed(lang: str, said: tuple[str, ...]) -> None:
     job = ask()
     run(job, "hospital model: documents")
-    failure = Failure("Memory ran out.", "micro-batch", "Try less.")
-    table.end(job.job_id, state="failed", failure=failure)
-    app = open_page("jobs")
-    assert all(said in texts(app) for said in ("micro-batch: Memory ran out.", "Try less."))
-    assert "25 % done" in texts(app)
+    table.end(job.job_id, state="failed", failure=FAILURE)
+    app = open_page("jobs", lang=lang)
+    assert all(one in texts(app) for one in said)
     assert f"resume-{job.job_id}" in keys(app)
+
+
+def test_what_is_finished_of_a_stopped_audit_is_asked_by_its_button(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        AuditRequest, "audit_digest", lambda asked: f"{asked.generation.n_documents:064}"
+    )
+    request = AuditRequest(
+        scenario_number=1, general=Path("general"), hospital=Path("hospital"),
+        candidates=make_candidates([("Mary", "Smith")]), device="cpu",
+    )  # fmt: skip
+    job = service.submit("audit", request=request)
+    app = press(open_page("jobs"), f"cancel-{job.job_id}")
+    assert f"part-{job.job_id}" not in keys(app)
+    with Store(results_dir()) as store:
+        store.put_record(f"finished/{job.question}", {"n_documents": 2_000})
+    press(app.run(), f"part-{job.job_id}")
+    (asked,) = service.active_jobs()
+    assert parameter(app, "job") == asked.job_id and entries()[0].action == "ran"
+    order = table.read_order(asked.job_id)["request"]
+    assert order == request.with_(generation=GenerationSettings(n_documents=2_000)).plain()
 
 
 @pytest.mark.parametrize(
@@ -104,7 +141,7 @@ def test_a_finished_job_leads_to_what_came_of_it(
     kind: str, label: str, page: str, field: str
 ) -> None:
     report = make_report(2)
-    keep({"masked_lm": report}, directory=results_dir(), is_demo=False)
+    keep(report)
     result = report.digest if kind == "audit" else RESULT
     job = ask(kind=kind)
     assert table.claim(job.job_id)

@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from audit.report.report import AuditReport
 from pages.ui.language import words_of
 from tests.pages.make_reports import (
     MEMBERS,
+    Reports,
     keep,
     make_reference_reports,
     make_report,
     make_special_names,
 )
 from tests.pages.screen import HOSTILE, open_page, parameter, press, texts
-from tests.report.test_report import LINKING
 
 TABS = ("tables", "threshold", "roc", "mentions", "curve", "linking", "calibration", "compare")
 CHARTS = {"threshold": 1, "roc": 1, "mentions": 1, "curve": 1, "linking": 1, "calibration": 1}
-
-
-@pytest.fixture(scope="module")
-def reports() -> dict[str, AuditReport]:
-    return {
-        "masked_lm": make_report(2).changed(details={"linking": LINKING}),
-        "generation": make_report(1, leak=1.0),
-    }
 
 
 @pytest.mark.parametrize("language", ["en", "ja"])
 @pytest.mark.parametrize("tab", TABS)
 @pytest.mark.parametrize("which", ["masked_lm", "generation"])
 def test_every_view_opens_from_its_link(
-    home: Path, reports: dict[str, AuditReport], tab: str, which: str, language: str
+    reports: Reports, tab: str, which: str, language: str
 ) -> None:
-    keep(reports, directory=home)
     app = open_page("measures", tab=tab, audit=reports[which].digest[:12], lang=language)
     say = words_of(language)
     shown = texts(app)
@@ -48,10 +37,7 @@ def test_every_view_opens_from_its_link(
     assert parameter(app, "tab") == tab
 
 
-def test_counts_are_the_reports_and_nonsense_in_the_link_is_left_alone(
-    home: Path, reports: dict[str, AuditReport]
-) -> None:
-    keep(reports, directory=home)
+def test_counts_are_the_reports_and_nonsense_in_the_link_is_left_alone(reports: Reports) -> None:
     nonsense = {"tab": "<b>", "score": "evil", "stratum": "evil", "t": "nan", "other": "evil"}
     shown = texts(open_page("measures", **nonsense))
     assert "evil" not in shown
@@ -62,10 +48,7 @@ def test_counts_are_the_reports_and_nonsense_in_the_link_is_left_alone(
     assert "105 / 25 / 86 / 44" in shown  # the paper's table 1
 
 
-def test_the_threshold_comes_from_the_link_and_buttons_move_everything(
-    home: Path, reports: dict[str, AuditReport]
-) -> None:
-    keep(reports, directory=home)
+def test_the_threshold_comes_from_the_link_and_buttons_move_everything(reports: Reports) -> None:
     app = open_page("measures", tab="threshold", t="100.0")
     assert app.number_input(key="measures_exact").value == 100.0
     assert app.slider(key="measures_slider").value < 100.0  # held inside its ends
@@ -91,8 +74,29 @@ def test_the_threshold_comes_from_the_link_and_buttons_move_everything(
     assert app.button(key="measures_use_fdr").disabled
 
 
-def test_a_list_without_truth_says_what_is_missing(home: Path) -> None:
-    keep({"own": make_report(2, has_truth=False)}, directory=home, is_demo=False)
+@pytest.mark.parametrize("measure", ["f1", "precision", "recall"])
+def test_rules_are_followed_along_the_attack(reports: Reports, measure: str) -> None:
+    made = reports["generation"]
+    older = make_report(1, at="2026-11-19T10:00:00+00:00").to_json()["curve"]  # rules without F1
+    for point in older:
+        point["strata"]["hard"]["rules"] = {}
+        for rule in point["strata"]["all"]["rules"].values():
+            del rule["f1"]
+    old = make_report(1, at="2026-11-19T10:00:00+00:00").changed(curve=older)
+    keep(old)
+    say, view = words_of("en"), {"tab": "curve", "measure": measure}
+    shown = texts(open_page("measures", audit=made.digest[:12], **view))
+    for name, rule in made.measures.strata["all"].rules.items():
+        reached = rule.f1 if measure == "f1" else getattr(rule.confusion, measure)
+        assert f">{reached.value:.3f}</td>" in shown and say.html(f"measures_rule_{name}") in shown
+    app = open_page("measures", audit=old.digest[:12], **view)
+    assert not app.exception
+    app = open_page("measures", audit=old.digest[:12], stratum="hard", **view)
+    assert say.html("measures_no_curve") in texts(app)
+
+
+def test_a_list_without_truth_says_what_is_missing() -> None:
+    keep(make_report(2, has_truth=False))
     say = words_of("en")
     for tab in ("tables", "roc", "curve", "mentions"):
         assert say.html("measures_no_truth") in texts(open_page("measures", tab=tab))
@@ -107,11 +111,11 @@ def test_a_list_without_truth_says_what_is_missing(home: Path) -> None:
     assert say.html("measures_no_other") in texts(open_page("measures", tab="compare"))
 
 
-def test_two_audits_are_paired_and_only_differences_shown(home: Path) -> None:
+def test_two_audits_are_paired_and_only_differences_shown() -> None:
     members = [(HOSTILE, "Wright"), *MEMBERS[1:]]
     leak = make_report(2, members=members, hospital=HOSTILE)
     quiet = make_report(2, leak=0.0, members=members, hospital="quiet")
-    keep({"a": leak, "b": quiet}, directory=home, is_demo=False)
+    keep(leak, quiet)
     app = open_page("measures", tab="compare", audit=leak.digest[:12], other=quiet.digest[:12])
     shown = texts(app)
     assert "&lt;img src=x&gt;" in shown  # the hospital model's name among the settings
@@ -131,9 +135,9 @@ def special(request: pytest.FixtureRequest) -> AuditReport:
 
 @pytest.mark.parametrize("language", ["en", "ja"])
 def test_canaries_are_shown_with_their_limits_and_not_in_the_tables(
-    home: Path, special: AuditReport, language: str
+    special: AuditReport, language: str
 ) -> None:
-    keep({"one": special}, directory=home, is_demo=False)
+    keep(special)
     app = open_page("measures", audit=special.digest[:12], tab="canaries", lang=language)
     record = special.details.canaries
     assert record is not None and record.sentence(language) in texts(app)
@@ -155,10 +159,10 @@ def test_canaries_are_shown_with_their_limits_and_not_in_the_tables(
         assert f"{role.flagged.n_hits} / {role.flagged.n_total} ·" in texts(app)
 
 
-def test_references_are_set_beside_the_own_audit(home: Path) -> None:
+def test_references_are_set_beside_the_own_audit() -> None:
     own, other = make_reference_reports("general", f"better {HOSTILE}")
     stranger = make_report(2, hospital="elsewhere").changed(question={"scenario": 2})
-    keep({"a": own, "b": other, "c": stranger}, directory=home, is_demo=False)
+    keep(own, other, stranger)
     app = open_page("measures", audit=own.digest[:12], tab="references")
     shown = texts(app)
     assert words_of("en").text("measures_references_own") in shown

@@ -25,9 +25,6 @@ def test_every_part_is_there_and_nothing_is_called_harmless(language: str) -> No
     assert "safe " not in shown.lower() and "安全" not in shown
     for term, other in (("De-identification", "非識別化"), ("Control name", "対照氏名")):
         assert re.search(f">{term}</td><td[^>]*>{other}<", shown)
-    n_terms = sum(key.startswith("method_term_") for key in say.sentences)
-    rows = shown[shown.index(">Control name<") - 400 :].split("</tbody>")[0]
-    assert rows.count("<tr>") >= n_terms - 1
 
 
 def test_numbers_are_the_engines() -> None:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 from audit.notes.passages import Passage
-from audit.report.report import AuditReport
-from tests.pages.make_reports import MEMBERS, keep, keep_behind, make_inspection, make_report
+from tests.pages.make_reports import MEMBERS, keep, make_inspection, make_report
 from tests.pages.screen import HOSTILE, open_page, parameter, press, texts, widget
 
 PASSAGES = (
@@ -16,14 +12,9 @@ PASSAGES = (
 )
 
 
-def kept(home: Path, report: AuditReport, **behind: Any) -> AuditReport:
-    keep({"own": report}, directory=home, is_demo=False)
-    keep_behind(report, directory=home, **behind)
-    return report
-
-
-def test_every_name_is_in_the_table_and_masked(home: Path) -> None:
-    report = kept(home, make_report(2))
+def test_every_name_is_in_the_table_and_masked() -> None:
+    report = make_report(2)
+    keep(report)
     app = open_page("names")
     shown = app.dataframe[0].value
     assert len(shown) == report.n_names
@@ -36,8 +27,9 @@ def test_every_name_is_in_the_table_and_masked(home: Path) -> None:
     assert by_number.loc["P-0005", "hospital"] == report.names["hospital_posterior"][3]
 
 
-def test_facets_narrow_the_table_and_go_into_the_address(home: Path) -> None:
-    report = kept(home, make_report(2))
+def test_facets_narrow_the_table_and_go_into_the_address() -> None:
+    report = make_report(2)
+    keep(report)
     app = open_page("names")
     pills = widget(app, "button_group", "names_kind")
     pills.set_value(["easy"]).run()
@@ -54,10 +46,10 @@ def test_facets_narrow_the_table_and_go_into_the_address(home: Path) -> None:
     assert "<img>" not in texts(nonsense)
 
 
-def test_search_finds_numbers_and_where_names_are_shown_names_and_stays_out_of_the_address(
-    home: Path,
-) -> None:
-    kept(home, make_report(2))
+def test_search_finds_numbers_and_where_names_are_shown_names_and_stays_out_of_the_address() -> (
+    None
+):
+    keep(make_report(2))
     found = {"wright7": ["P-0009"], "P-0032": ["P-0032"], "nobody": [], "9": ["P-0009"]}
     for is_revealed in (False, True):
         app = open_page("names", reveal=is_revealed)
@@ -75,8 +67,8 @@ def test_search_finds_numbers_and_where_names_are_shown_names_and_stays_out_of_t
         assert "wright" not in str(app.query_params).lower()
 
 
-def test_what_nearly_is_the_name_is_masked_with_it(home: Path) -> None:
-    kept(home, make_report(2))
+def test_what_nearly_is_the_name_is_masked_with_it() -> None:
+    keep(make_report(2))
     app = open_page("names", sort="popularity", name="4")
     assert "popularity" not in app.dataframe[0].value
     assert parameter(app, "sort") == ""
@@ -89,9 +81,9 @@ def test_what_nearly_is_the_name_is_masked_with_it(home: Path) -> None:
     assert revealed.selectbox(key="names_sort").value == "score"
 
 
-def test_a_linked_name_shows_its_detail(home: Path) -> None:
+def test_a_linked_name_shows_its_detail() -> None:
     report = make_report(2)
-    kept(home, report, inspection=make_inspection(report, passages=PASSAGES))
+    keep(report, inspection=make_inspection(report, passages=PASSAGES))
     app = open_page("names", name="0")
     shown = texts(app)
     assert "P-0002 · S*** W***" in shown
@@ -106,13 +98,13 @@ def test_a_linked_name_shows_its_detail(home: Path) -> None:
     assert any("name=0" in code.value for code in app.code)
 
 
-def test_scenario_one_shows_the_documents_that_hold_the_name(home: Path) -> None:
+def test_scenario_one_shows_the_documents_that_hold_the_name() -> None:
     report = make_report(1)
     documents = {
         "hospital": [f"x Sophia2 {HOSTILE}", "nothing", "wright2"],
         "general": ["nothing"] * 3,
     }
-    kept(home, report, inspection=make_inspection(report), documents=documents)
+    keep(report, inspection=make_inspection(report), documents=documents)
     app = open_page("names", name="2")
     shown = texts(app)
     assert "of 3 by each model: hospital model 2, general model 0" in shown
@@ -124,11 +116,11 @@ def test_scenario_one_shows_the_documents_that_hold_the_name(home: Path) -> None
     assert link.page == "documents" or link.page_script_hash
 
 
-def test_hostile_names_and_roles_do_not_get_through(home: Path) -> None:
+def test_hostile_names_and_roles_do_not_get_through() -> None:
     report = make_report(2, members=[(HOSTILE, HOSTILE), *MEMBERS[1:]])
     names = dict(report.names)
     names["role"] = [HOSTILE, *[""] * (report.n_names - 1)]
-    kept(home, report.changed(names=names))
+    keep(report.changed(names=names))
     app = open_page("names", reveal=True, name="0")
     assert "<img" not in texts(app)
     assert "&lt;img src=x&gt;" in texts(app)

@@ -2,58 +2,39 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import get_args
-
-import pytest
-import streamlit as st
-
-from audit.attack.verdict import State
-from audit.report.report import AuditReport
-from pages.ui.language import words_of
-from tests.pages.make_reports import MEMBERS, keep, make_report
-from tests.pages.screen import HOSTILE, REPOSITORY, open_page, parameter, texts
+from audit.errors import Message
+from audit.report.html import ReportChoice, report_html
+from tests.pages.make_reports import MEMBERS, Reports, keep, make_report
+from tests.pages.screen import HOSTILE, open_page, parameter, texts
 
 RIBBON = '<p class="ka-ribbon"'
 
 
-@pytest.fixture(scope="module")
-def demo_reports() -> dict[str, AuditReport]:
-    return {"masked_lm": make_report(2), "generation": make_report(1, leak=1.0)}
-
-
-def test_the_demo_audit_is_shown_with_the_other_scenario_beside_it(
-    home: Path, demo_reports: dict[str, AuditReport]
-) -> None:
-    keep(demo_reports, directory=home)
+def test_the_demo_audit_is_shown_with_the_other_scenario_beside_it(reports: Reports) -> None:
     app = open_page("overview")
     shown = texts(app)
     assert '<section class="ka-verdict ka-leak_found">' in shown
-    first, second = (shown.index(demo_reports[k].digest[:12]) for k in ("masked_lm", "generation"))
+    assert ">Leak found</p>" in shown
+    first, second = (shown.index(reports[k].digest[:12]) for k in ("masked_lm", "generation"))
     assert first < second
-    sentence = (
-        demo_reports["masked_lm"]
-        .verdict.english.partition(": ")[2]
-        .replace(" %", "\N{NO-BREAK SPACE}%")
-    )
-    assert sentence[1:] in shown
+    sentence = reports["masked_lm"].verdict.english.partition(": ")[2]
+    assert sentence[1:].replace(" %", "\N{NO-BREAK SPACE}%") in shown
     assert shown.count(RIBBON) == 1
     assert "Made-up hospital" in shown
     assert len(app.get("plotly_chart")) == 2
     assert all(chart.proto.alt for chart in app.get("plotly_chart"))
-    app.selectbox[0].set_value(demo_reports["generation"].digest).run()
+    app.selectbox[0].set_value(reports["generation"].digest).run()
     assert not app.exception
-    assert parameter(app, "audit") == demo_reports["generation"].digest[:12]
+    assert parameter(app, "audit") == reports["generation"].digest[:12]
     assert texts(app).index("Scenario 1:") < texts(app).index("Scenario 2:")
 
 
 def test_own_audits_come_before_the_demo_and_a_link_to_none_is_never_repeated(
-    home: Path, demo_reports: dict[str, AuditReport]
+    reports: Reports,
 ) -> None:
     old = make_report(2, leak=0.0, hospital="own", at="2026-01-01T00:00:00+00:00")
     newer = make_report(2, leak=0.0, hospital="own", at="2026-01-02T00:00:00+00:00")
-    keep({"old": old, "newer": newer}, directory=home, is_demo=False)
-    keep(demo_reports, directory=home)
+    keep(old, newer)
     app = open_page("overview")
     shown = texts(app)
     assert f"audit {newer.digest[:12]}" in shown
@@ -62,7 +43,7 @@ def test_own_audits_come_before_the_demo_and_a_link_to_none_is_never_repeated(
     assert [label.startswith("Made-up hospital") for label in app.selectbox[0].options] == [
         False, False, True, True
     ]  # fmt: skip
-    of_demo = open_page("overview", audit=demo_reports["masked_lm"].digest[:12])
+    of_demo = open_page("overview", audit=reports["masked_lm"].digest[:12])
     assert texts(of_demo).index(RIBBON) < texts(of_demo).index('<section class="ka-verdict')
 
     app = open_page("overview", audit="<b>evil</b>")
@@ -71,10 +52,10 @@ def test_own_audits_come_before_the_demo_and_a_link_to_none_is_never_repeated(
     assert not app.get("plotly_chart")
 
 
-def test_names_are_masked_models_escaped_and_without_truth_there_are_no_rates(home: Path) -> None:
+def test_names_are_masked_models_escaped_and_without_truth_there_are_no_rates() -> None:
     members = [(HOSTILE, "Wright"), *MEMBERS[1:]]
     report = make_report(2, hospital=HOSTILE, members=members, notes=[f"{HOSTILE} in a note"])
-    keep({"own": report}, directory=home, is_demo=False)
+    keep(report)
     app = open_page("overview")
     shown = texts(app)
     assert "S*** W***" in shown
@@ -84,7 +65,7 @@ def test_names_are_masked_models_escaped_and_without_truth_there_are_no_rates(ho
     labels = [*(x.value for x in app.markdown), *(x.value for x in app.caption)]
     assert not any("evil" in label for label in labels)
 
-    keep({"own": make_report(2, has_truth=False)}, directory=home, is_demo=False)
+    keep(make_report(2, has_truth=False))
     app = open_page("overview")
     shown = texts(app)
     assert "Who is a member is not known" in shown
@@ -93,16 +74,12 @@ def test_names_are_masked_models_escaped_and_without_truth_there_are_no_rates(ho
     assert len(app.get("plotly_chart")) == 1
 
 
-def test_the_states_have_their_words_and_only_one_is_drawn_without_a_rule(home: Path) -> None:
-    sheet = (REPOSITORY / "pages" / "ui" / "style.css").read_text(encoding="utf-8")
-    states: tuple[str, ...] = get_args(State)
-    plain = [state for state in states if f".ka-verdict.ka-{state}" not in sheet]
-    assert plain == ["none_found_at_this_power"]
-    report = make_report(2, leak=0.0)
-    for state in states:
-        verdict = {**report.to_json()["verdict"], "state": state}
-        keep({"own": report.changed(verdict=verdict)}, directory=home, is_demo=False)
-        st.cache_resource.clear()
-        shown = texts(open_page("overview", audit=report.digest[:12]))
-        assert f'<section class="ka-verdict ka-{state}">' in shown
-        assert f">{words_of('en').text(f'state_{state}')}</p>" in shown
+def test_notes_of_a_run_are_japanese_on_the_screen_and_in_the_report() -> None:
+    note = Message("{n_left_out} rows of the passage file were left out.", n_left_out=3)
+    report = make_report(2, notes=[note.plain(), "Something <new>."])
+    keep(report)
+    printed = report_html(report, choice=ReportChoice(language="ja"), other=None)
+    for shown in (texts(open_page("overview", lang="ja")), printed):
+        assert "文章のファイルから 3 行を除きました。" in shown and note not in shown
+        assert "Something &lt;new&gt;." in shown  # what has no translation stays
+    assert note in report_html(report, choice=ReportChoice(language="en"), other=None)

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit import access_log
 from audit.home import data_home
-from audit.report.report import AuditReport
 from pages.ui.language import words_of
-from tests.pages.make_reports import MEMBERS, keep, make_report
+from tests.pages.make_reports import MEMBERS, Reports
 from tests.pages.screen import HOSTILE, downloads, open_page, texts
-
-
-@pytest.fixture(scope="module")
-def reports() -> dict[str, AuditReport]:
-    return {"masked_lm": make_report(2), "generation": make_report(1, leak=1.0)}
 
 
 def preview(app: AppTest) -> str:
     return app.get("iframe")[0].proto.srcdoc
 
 
-def test_the_preview_is_the_report_and_every_file_can_be_had(
-    home: Path, reports: dict[str, AuditReport]
-) -> None:
-    keep(reports, directory=home)
+def test_the_preview_is_the_report_and_every_file_can_be_had(reports: Reports) -> None:
     app = open_page("report")
     assert reports["masked_lm"].digest in preview(app)
     assert reports["generation"].digest[:12] in preview(app)
@@ -46,9 +34,8 @@ def test_the_preview_is_the_report_and_every_file_can_be_had(
 
 
 def test_what_the_auditor_writes_stands_in_the_report_escaped_and_survives_another_page(
-    home: Path, reports: dict[str, AuditReport]
+    reports: Reports,
 ) -> None:
-    keep(reports, directory=home)
     app = open_page("report")
     app.radio(key="report_recommendation").set_value("retrain").run()
     app.text_area(key="report_reasons").set_value(f"First line\n{HOSTILE}").run()
@@ -63,10 +50,7 @@ def test_what_the_auditor_writes_stands_in_the_report_escaped_and_survives_anoth
     assert app.radio(key="report_recommendation").value == "retrain"
 
 
-def test_names_in_full_need_revealing_and_a_second_consent(
-    home: Path, reports: dict[str, AuditReport]
-) -> None:
-    keep(reports, directory=home)
+def test_names_in_full_need_revealing_and_a_second_consent(reports: Reports) -> None:
     app = open_page("report")
     app.radio(key="report_names").set_value("full").run()
     assert all(downloads(app).values())
@@ -83,9 +67,8 @@ def test_names_in_full_need_revealing_and_a_second_consent(
 
 
 def test_opening_is_logged_once_and_the_log_is_shown_as_whole_or_tampered_with(
-    home: Path, reports: dict[str, AuditReport]
+    reports: Reports,
 ) -> None:
-    keep(reports, directory=home)
     digest = reports["masked_lm"].digest
     for person in ("anna", "<img src=x>"):
         access_log.record("exported", who=person, audit=digest, what="zip")

@@ -47,7 +47,7 @@ def slow_delong(one: np.ndarray, other: np.ndarray, truth: np.ndarray) -> float:
     )
 
 
-def test_delong_against_brute_force_and_the_bootstrap() -> None:
+def test_delong_against_brute_force() -> None:
     rng = np.random.default_rng(0)
     truth = np.arange(150) < 60
     base = rng.normal(size=150)
@@ -60,11 +60,6 @@ def test_delong_against_brute_force_and_the_bootstrap() -> None:
     assert (difference.value, difference.low, difference.high) == pytest.approx(
         (first - second, first - second - half, first - second + half), rel=1e-4
     )
-    drawn = []
-    for _ in range(600):
-        rows = np.concatenate([rng.integers(0, 60, 60), rng.integers(60, 150, 90)])
-        drawn.append(auc(one[rows], truth[rows]) - auc(other[rows], truth[rows]))
-    assert np.std(drawn) == pytest.approx(half / 1.959964, rel=0.15)
 
 
 def test_two_perfect_rankings_are_not_called_equal_for_certain() -> None:

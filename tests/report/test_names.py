@@ -231,17 +231,11 @@ PASSAGES = (
 
 
 def test_blocks_and_their_interval_by_hand() -> None:
-    evidence = np.array([1.0, 2.0, 3.0], dtype=np.float32)
-    mean = block_mean(evidence, n_per_block=np.array([100, 100, 50]))
-    # Blocks of 100, 100 and 50 inputs: the jackknife of Busing, Meijer & van der Leeden 1999.
-    whole, without, times = 450 / 250, [350 / 150, 250 / 150, 300 / 200], [2.5, 2.5, 5.0]
-    jack = 3 * whole - sum((1 - 1 / h) * x for x, h in zip(without, times, strict=True))
-    pseudo = [h * whole - (h - 1) * x for x, h in zip(without, times, strict=True)]
-    error = math.sqrt(
-        sum((p - jack) ** 2 / (h - 1) for p, h in zip(pseudo, times, strict=True)) / 3
-    )
-    half = 1.959964 * error
-    assert (mean.value, mean.low, mean.high) == pytest.approx((1.8, 1.8 - half, 1.8 + half))
+    # As in tests/attack/test_scores.py: means of blocks of 1, 2 and 5 inputs.
+    evidence = np.array([4.0, 1.0, 2.0], dtype=np.float32)
+    mean = block_mean(evidence, n_per_block=np.array([1, 2, 5]))
+    half = 1.959964 * math.sqrt((4 / 7 + 1 / 3) / 3)
+    assert (mean.value, mean.low, mean.high) == pytest.approx((2, 2 - half, 2 + half))
 
 
 def test_the_share_below_agrees_with_the_p_value() -> None:

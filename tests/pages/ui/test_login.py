@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from audit.errors import AuditError
 from pages.ui.login import login_providers
-from tests.pages.make_reports import keep, make_report
+from tests.pages.make_reports import Reports
 from tests.pages.screen import REPOSITORY, texts
 from tests.pages.test_every_page import PAGES
 
@@ -56,9 +56,8 @@ def test_only_the_way_to_the_login_is_shown(section: Any, labels: list[str], sai
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_no_page_and_no_link_gets_past_the_gate(home: Path, page: str) -> None:
-    report = make_report(2)
-    keep({"masked_lm": report}, directory=home)
+def test_no_page_and_no_link_gets_past_the_gate(reports: Reports, page: str) -> None:
+    report = reports["masked_lm"]
     app = gate(OIDC, page=page, audit=report.digest[:12])
     assert [button.label for button in app.button] == ["Log in"]
     assert report.digest[:12] not in texts(app)

@@ -1,4 +1,4 @@
-"""Passages and names of scenario 2, the question about them, and shards that answer it."""
+"""Questions of both scenarios about small models, and what two models could have said."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from audit.attack.generation import GenerationTask
 from audit.attack.prompts import PosteriorTask, Template, part_columns
 from audit.models.load import load_model
 from audit.names.spelling import PartPieces
 from audit.notes.passages import Passage
 from tests.reference_masking import make_task
-from tests.table_model import CLS, MASK, SEP, WORD
+from tests.table_model import APART, CLS, MASK, N_TOKENS, SEP, WORD
 
 RIGHT = " was seen by dr jones for pain."
 PASSAGES = (
@@ -33,6 +34,11 @@ NAMES = (
     ("johns", ""),
     ("zoe", "smith"),
 )
+
+
+def generation_task(prompt: tuple[int, ...] = APART, **changes: Any) -> GenerationTask:
+    settings = {"multi_piece_parts": (), "n_steps": 10, "top_k": N_TOKENS, "mask_id": MASK}
+    return GenerationTask(prompt=prompt, **{**settings, "seed": 5, **changes})
 
 
 def task_of(
