@@ -93,7 +93,7 @@ from audit.report.report import (
     other_scenario,
     same_but_reference,
 )
-from audit.run import AuditTask
+from audit.run import AuditTask, finished_part
 from audit.shelf import whole_folder, write_private, write_whole
 from audit.tables import read_table
 from audit.task import MAX_SEED, Device, Record, Task
@@ -573,9 +573,14 @@ JobId = Annotated[str, "the job's id, or the beginning of it"]
 
 
 def jobs() -> Result:
-    """List what waits, runs and has ended."""
+    """List what waits, runs and has ended; `--json` says what both models of an audit finished."""
     service.recover()
-    return {"jobs": [asdict(job) | {"stage": job.stage} for job in service.jobs()]}
+    with Store(results_dir()) as store:
+        found = [
+            asdict(job) | {"stage": job.stage, "finished": finished_part(job.question, store=store)}
+            for job in service.jobs()
+        ]
+    return {"jobs": found}
 
 
 def cancel(job: JobId) -> Result:

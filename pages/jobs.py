@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 import streamlit as st
 
 from audit.jobs import service
-from audit.jobs.table import Job
+from audit.jobs.table import Job, read_order
+from audit.run import AuditTask, finished_part
 from pages.ui import blocks, cached
 from pages.ui.job_card import job_head, progress_text
 from pages.ui.job_line import run_demo_button
 from pages.ui.language import Words, link, words
-from pages.ui.logged import note
+from pages.ui.logged import note, who
 
 N_ENDED = 20
 _ALL = "jobs_all"
@@ -123,16 +124,32 @@ def draw_actions(say: Words, job: Job) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         if job.result:
             draw_result(say, job)
-        elif service.can_resume(job) and st.button(
-            say.text("jobs_resume"), key=f"resume-{job.job_id}"
-        ):
-            do(lambda: service.resume(job.job_id), action="resumed")
+        elif service.can_resume(job):
+            draw_ways_on(say, job)
         if st.button(
             say.text("jobs_forget"), key=f"forget-{job.job_id}", type="tertiary",
             help=say.text("jobs_forget_why"),
         ):  # fmt: skip
             service.forget(job.job_id)
             st.rerun()
+
+
+def draw_ways_on(say: Words, job: Job) -> None:
+    """Draw how a job without a result goes on, and the way to what both models have finished."""
+    if st.button(say.text("jobs_resume"), key=f"resume-{job.job_id}"):
+        do(lambda: service.resume(job.job_id), action="resumed")
+    part = finished_part(job.question, store=cached.store())
+    if part and st.button(
+        say.text("jobs_part", n=f"{part.get('n_documents') or part['n_inputs']:,}"),
+        key=f"part-{job.job_id}", help=say.text("jobs_part_why"),
+    ):  # fmt: skip
+        do(lambda: ask_part(job, part), action="ran")
+
+
+def ask_part(job: Job, part: Mapping[str, int]) -> Job:
+    """Ask the question of an audit's job with as many inputs or documents as are finished."""
+    task = AuditTask.ordered(read_order(job.job_id)).of_size(part)
+    return service.ask(task.question(), owner=who())
 
 
 def draw_result(say: Words, job: Job) -> None:

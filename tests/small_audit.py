@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,20 +42,16 @@ def same_answer(one: AuditReport, other: AuditReport) -> bool:
     return content(one) == content(other)
 
 
-def make_small() -> None:
+def make_small(put: Callable[[object, str, int], None] = setattr) -> None:
     """Make shards, and what follows the evidence, small enough for a test."""
-    evidence.INPUTS_PER_SHARD = 200
-    metrics.N_REPLICATES = 200
+    put(evidence, "INPUTS_PER_SHARD", 200)
+    put(metrics, "N_REPLICATES", 200)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def small():
     with pytest.MonkeyPatch.context() as patch:
-        for module, name in (
-            (evidence, "INPUTS_PER_SHARD"), (metrics, "N_REPLICATES"),
-        ):  # fmt: skip
-            patch.setattr(module, name, getattr(module, name))  # put back at the end
-        make_small()
+        make_small(patch.setattr)
         yield
 
 

@@ -78,29 +78,14 @@ def random_table(seed: int) -> Floats:
     return np.random.default_rng(seed).dirichlet([1.5] * N_TOKENS, size=(2, 4, 4))
 
 
-def conditional(table: Floats, *, slot: int, state: tuple[int, int], is_remasked: bool) -> Floats:
-    """The probabilities [3] with which a step at `slot` draws."""
-    own = MASK if is_remasked else state[slot]
-    row: Floats = table[slot, own, state[1 - slot]]
-    return row
-
-
-def kernel(table: Floats, *, is_remasked: bool) -> Floats:
-    """Transition matrix [16, 16] of one step: a slot at random, then its conditional."""
-    matrix = np.zeros((len(STATES), len(STATES)))
+def state_shares(table: Floats, *, n_steps: int, is_remasked: bool) -> Floats:
+    """Exact distribution [16] of the state after T steps: a slot at random, its conditional."""
+    step = np.zeros((len(STATES), len(STATES)))
     for i, state in enumerate(STATES):
         for slot in (0, 1):
-            p = conditional(table, slot=slot, state=state, is_remasked=is_remasked)
-            for token in range(N_TOKENS):
+            own = MASK if is_remasked else state[slot]
+            for token, p in enumerate(table[slot, own, state[1 - slot]]):
                 after = (token, state[1]) if slot == 0 else (state[0], token)
-                matrix[i, STATES.index(after)] += p[token] / 2
-    return matrix
-
-
-def state_shares(table: Floats, *, n_steps: int, is_remasked: bool = True) -> Floats:
-    """Exact distributions [T + 1, 16] of the state before each step and after the last."""
-    matrix = kernel(table, is_remasked=is_remasked)
-    shares = [np.eye(len(STATES))[STATES.index((MASK, MASK))]]
-    for _ in range(n_steps):
-        shares.append(shares[-1] @ matrix)
-    return np.array(shares)
+                step[i, STATES.index(after)] += p / 2
+    shares: Floats = np.linalg.matrix_power(step, n_steps)[STATES.index((MASK, MASK))]
+    return shares

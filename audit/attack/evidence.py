@@ -51,6 +51,8 @@ class Source:
     meter: Meter
     phase: str
     kernels: str = "default"
+    # Told how many documents or inputs are kept, shard by shard.
+    on_kept: Callable[[int], None] = lambda _: None
 
 
 def collect(source: Source, task: AnyTask, *, kind: str, n_total: int) -> Any:
@@ -81,6 +83,7 @@ def collect(source: Source, task: AnyTask, *, kind: str, n_total: int) -> Any:
         else:
             place = {"shard": shard, "first": first, "n": n_here}
             found.append(_made(source, task, kind, place, key=key))
+        source.on_kept(first + n_here)
     source.meter.finish(source.phase)
     joined = {
         name: (np.sum if name.startswith("passage_") else np.concatenate)(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from audit.names.matching import NameIndex, Pair, is_absent, pair_of
 from audit.names.pools import NamePool
 from audit.rng import generator
 from audit.tables import read_table, write_table
+from audit.text import fold_name, written_name
 from cache.store import Store
 
 MEMBERS = ("patient", "staff", "canary")
@@ -136,14 +137,18 @@ def list_of(
         raise AuditError(
             "This is no list of a corpus.", where="candidates", do="Build the corpus again."
         )
-    rows = [cells for cells in table.rows if cells[0] in wanted]
-    if not any(is_member == "1" for _, _, _, is_member, *_ in rows):
+    # Two splits of one written name (林田+一, 林+田一) are one name; members come before controls.
+    rows: dict[str, Sequence[str]] = {}
+    for cells in table.rows:
+        if cells[0] in wanted:
+            rows.setdefault(fold_name(written_name(*cells[1:3])), cells)
+    if not any(cells[3] == "1" for cells in rows.values()):
         raise AuditError(
             "No patient is named in these notes in a way that was understood.",
             where="candidates",
             do="Look at the examination of the corpus: names that stand elsewhere are counted.",
         )
-    found = read_names(write_table(_HEADER, rows).encode(), what="candidates").candidates
+    found = read_names(write_table(_HEADER, rows.values()).encode(), what="candidates").candidates
     return replace(found, row=())  # the rows of the corpus's file, not of one of the auditor's
 
 

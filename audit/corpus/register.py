@@ -1,7 +1,7 @@
 """Builds identified notes with a register of patients: D_private as it is, D_public without them.
 
-Comes in: a note, a register. Goes out: where registered names stand and whose they are. D_public
-still holds what a register does not know: relatives, staff, places, dates.
+Comes in: a note, a register. Goes out: where registered names and birth dates stand and whose they
+are. D_public still holds what a register does not know: relatives, staff, places, other dates.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from itertools import pairwise
 
 from audit.corpus.truth import NoteTruth, Place
@@ -22,23 +23,26 @@ _COLUMNS = {
     "id": {"patientid", "subjectid", "mrn", "id", "患者id", "患者番号"},
     "middle": {"middlename", "middle", "middleinitial", "secondname"},
     "sex": {"sex", "gender", "性別"},
+    "birth": {"birthdate", "dateofbirth", "dob", "birthday", "生年月日"},
 }
 _SEXES = {
     **dict.fromkeys(("m", "male", "男", "男性"), "M"),
     **dict.fromkeys(("f", "female", "女", "女性"), "F"),
 }
+_DAY = re.compile(r"(\d{4})\s*[-/.年]\s*(\d{1,2})\s*[-/.月]\s*(\d{1,2})\s*日?")
 _WORD = re.compile(r"[^\W\d_]+(?:['’\-][^\W\d_]+)*")
 
 
 @dataclass(frozen=True)
 class RegisterRow:
-    """One row of the register: name parts as written, sex "M", "F" or ""."""
+    """One row of the register: name parts as written, sex "M", "F" or "", birth date or None."""
 
     patient_id: str
     first: str
     middle: str
     last: str
     sex: str
+    birth: date | None
 
     @property
     def is_unspaced(self) -> bool:
@@ -51,7 +55,7 @@ Register = tuple[RegisterRow, ...]
 
 
 def read_register(data: bytes, *, what: str = "register") -> Register:
-    """Read a register: columns for the patient's id and name; middle name, sex optional.
+    """Read a register: columns for the patient's id and name; middle name, sex, birth optional.
 
     Rows without an id, a first and a last name are left out.
     """
@@ -70,7 +74,7 @@ def read_register(data: bytes, *, what: str = "register") -> Register:
         raise AuditError(
             "There is no column for the patient's id, or none for the name.",
             where=what,
-            do="Write patient_id,first_name,last_name,sex.",
+            do="Write patient_id,first_name,last_name,sex,birth_date.",
         )
     rows: list[RegisterRow] = []
     for cells in table.rows:
@@ -79,10 +83,19 @@ def read_register(data: bytes, *, what: str = "register") -> Register:
         is_short = all(0 < len(part) <= MAX_NAME_CHARS for part in (cell["id"], first, last))
         if is_short and _folded(first) and _folded(last):
             sex = _SEXES.get(cell["sex"].casefold(), "")
-            rows.append(RegisterRow(cell["id"], first, cell["middle"], last, sex))
+            birth = _birth(cell["birth"])
+            rows.append(RegisterRow(cell["id"], first, cell["middle"], last, sex, birth))
     if not rows:
         raise AuditError("No row has an id and a name.", where=what)
     return tuple(rows)
+
+
+def _birth(text: str) -> date | None:
+    """Return a day written as year, month, day; None for what is none."""
+    try:
+        return date(*map(int, match.groups())) if (match := _DAY.match(text)) else None
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -114,11 +127,11 @@ def _folded(name: str) -> tuple[str, ...]:
 _GAP = re.compile(r"\.?\s*,?\s*(?:[^\W\d_]\.?\s+)?")
 _MAX_GAP_CHARS = 6
 _HONORIFIC = r"(?=\s*(?:さん|さま|様|氏|殿|君|くん|ちゃん))"
-_PLACES = {"first": "[FIRST]", "middle": "[MIDDLE]", "last": "[LAST]"}
-_UNSPACED_PLACES = {"last": "[姓]", "full": "[氏名]"}
+_PLACES = {"first": "[FIRST]", "middle": "[MIDDLE]", "last": "[LAST]", "birth": "[DATE]"}
+_UNSPACED_PLACES = {"last": "[姓]", "full": "[氏名]", "birth": "[生年月日]"}
 
 _Part = tuple[int, int, str]
-"""Start and stop of a part of a name; "first", "middle", "last" or "full"."""
+"""Start and stop of a part of a name; "first", "middle", "last", "full" or "birth"."""
 _Named = tuple[Sequence[_Part], Sequence[str]]
 """The parts of one name, in order, and the ids of who is called so."""
 
@@ -169,7 +182,7 @@ class MentionFinder:
             yield [(start, stop, "full")], (patient_id,) if patient_id in ids else tuple(ids)
         for row in self.patients.get(patient_id, ()):
             own = _last_names(text, row) if row.is_unspaced else _spaced_parts(text, words, row)
-            for parts in own:
+            for parts in (*_births(text, row), *own):
                 yield parts, (patient_id,)
 
 
@@ -192,13 +205,30 @@ def _masked(text: str, mentions: Sequence[_Named]) -> tuple[tuple[Place, ...], s
             Place(
                 start, stop, len(public), len(public) + len(mask),
                 category="+".join(each for _, _, each in own), kind=kind, role="patient",
-                identity=keys[0], value=value, group=group,
+                identity=keys[0], value=value, group=-1 if kind == "birth" else group,
                 namesakes=tuple(keys[1:]),
             )
         )  # fmt: skip
         public += mask
         done = stop
     return tuple(places), public + text[done:]
+
+
+def _births(text: str, row: RegisterRow) -> Iterator[list[_Part]]:
+    if row.birth:
+        forms = "|".join(map(re.escape, _birth_forms(row.birth)))
+        for match in re.finditer(rf"(?<!\d)(?:{forms})(?!\d)", text):
+            yield [(match.start(), match.end(), "birth")]
+
+
+def _birth_forms(day: date) -> list[str]:
+    """Return the forms in which a birth date is looked for, longest first."""
+    year, month, number = day.year, day.month, day.day
+    forms = {f"{year}年{month}月{number}日", f"{year}年{month:02d}月{number:02d}日"}
+    for mark in "-/.":
+        for m, d in ((f"{month:02d}", f"{number:02d}"), (str(month), str(number))):
+            forms |= {mark.join((str(year), m, d)), mark.join((m, d, str(year)))}
+    return sorted(forms, key=lambda form: (-len(form), form))
 
 
 def _last_names(text: str, row: RegisterRow) -> list[list[_Part]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,10 +30,7 @@ from tests.reference_masking import (
 )
 from tests.table_model import TableModel, compatible_table
 
-SHARDS: dict[str, Callable[..., PosteriorShard]] = {
-    "inputs": partial(posterior_shard, device="cpu"),
-    "chain inputs": partial(chain_shard, device="cpu"),
-}
+SHARDS = {"inputs": posterior_shard, "chain inputs": chain_shard}
 
 
 def run(
@@ -47,7 +43,8 @@ def run(
     kind: str = "inputs",
 ) -> PosteriorShard:
     model = load_model(model).model if isinstance(model, Path) else model
-    return SHARDS[kind](model, task, shard=shard, first=100 * shard, n=n, tick=tick)
+    of = {"shard": shard, "first": 100 * shard, "n": n}
+    return SHARDS[kind](model, task, **of, device="cpu", tick=tick)
 
 
 # --- evaluation mode: equal to the reference ---

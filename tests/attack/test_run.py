@@ -174,6 +174,33 @@ def test_a_stopped_run_keeps_its_finished_shards(
     assert content(tmp_path) == content(directory)
 
 
+@pytest.mark.parametrize(
+    ("scenario", "chain", "n_shards", "part"),
+    [
+        (1, 0, 4, {}),
+        (1, 0, 7, {"n_documents": 200}),
+        (2, 0, 6, {"n_inputs": 400, "n_chain_inputs": 0}),
+        (2, 120, 11, {"n_inputs": 800, "n_chain_inputs": 100}),
+    ],
+)
+def test_what_both_models_finished_of_a_stopped_run_is_an_audit_at_no_cost(
+    models, tmp_path, made, scenario, chain, n_shards, part
+):
+    request = request_of(models, scenario)
+    request = request.with_(posterior=request.posterior.with_(n_chain_inputs=chain))
+    for stop_at in (n_shards, 0):  # stopped again at once, while shards come from the store
+        with pytest.raises(AuditCancelled):
+            answer(request, tmp_path / "one", should_stop=lambda at=stop_at: len(made) >= at)
+    with Store(tmp_path / "one") as store:
+        assert run.finished_part(request.audit_digest(), store=store) == part
+    if part:
+        smaller = run.AuditTask(request=request).of_size(part).request
+        assert request.settings.with_(**part) == smaller.settings
+        found = answer(smaller, tmp_path / "one")
+        assert len(made) == n_shards
+        assert same_answer(found, answer(smaller, tmp_path / "other"))
+
+
 # --- SIGKILL ---
 
 

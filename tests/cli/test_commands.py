@@ -97,6 +97,7 @@ def test_scenario_2_is_a_job_that_writes_files_and_is_kept(pair, tmp_path, capsy
     (job,) = answered(capsys, "jobs")[0]["jobs"]
     assert (job["state"], job["runner"], job["result"]) == ("done", "cli", [digest])
     assert job["question"] == digest
+    assert job["finished"] == {"n_inputs": 250, "n_chain_inputs": 3}
     (line,) = answered(capsys, "results")[0]["audits"]
     assert (line["n_names"], line["verdict"]) == (4, result["verdict"])
     answered(capsys, "results", digest[:10], "--out", two, "--names", "full")

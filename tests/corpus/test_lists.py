@@ -252,6 +252,14 @@ def test_a_list_has_the_members_and_controls_that_were_asked_for(
     for wrong in ({"controls": ("harder",)}, {"roles": ("nurse",)}):
         with pytest.raises(AuditError, match="no such list"):
             list_of(corpus, **wrong)
+    path = corpus.path / "candidates.csv"
+    path.write_text(
+        f"{path.read_text()}easy,Ann,Ray Poe,0,easy,,,\neasy,一,林田,0,easy,,,\n".replace(
+            "\n", "\npatient,Ann Ray,Poe,1,,patient,,1\npatient,田一,林,1,,patient,,1\n", 1
+        )
+    )
+    twice = list_of(corpus, controls=("easy",), roles=("patient",))  # the members
+    assert (len(twice), {*twice.last} & {"Poe", "Ray Poe", "林", "林田"}) == (14, {"Poe", "林"})
     chosen = passages_for(corpus, list_of(corpus, roles=("patient",)))
     assert len(read_passages(chosen, file_name="p.jsonl")) == 11
     assert {json.loads(line)["role"] for line in chosen.splitlines()} == {"patient"}

@@ -101,9 +101,9 @@ def found(text: str, patient: str) -> tuple[str, list[str]]:
 
 
 def test_the_register_is_read_but_for_rows_without_an_id_or_a_name() -> None:
-    assert [(row.first, row.middle, row.last, row.sex) for row in REGISTERED] == [
-        ("Anna", "Q", "van der Berg", "F"), ("Bo", "", "Young", "M"),
-        ("太郎", "", "山田", "M"), ("Sam", "", "O'Brien", "M"),
+    assert [(row.first, row.middle, row.last, row.sex, row.birth) for row in REGISTERED] == [
+        ("Anna", "Q", "van der Berg", "F", date(1950, 3, 4)), ("Bo", "", "Young", "M", None),
+        ("太郎", "", "山田", "M", date(1960, 1, 2)), ("Sam", "", "O'Brien", "M", None),
     ]  # fmt: skip
     long = read_register(f"id,name\n1,{'x' * 300} Y\n2,A B\n".encode())
     assert [row.patient_id for row in long] == ["2"]
@@ -123,6 +123,8 @@ def test_the_register_is_read_but_for_rows_without_an_id_or_a_name() -> None:
         ("VAN DER BERG, ANNA", "1", "[LAST], [FIRST]", ["last+first"]),
         ("Ms. van der Berg's arm", "1", "Ms. [LAST]'s arm", ["last"]),
         ("Anna Q. van der Berg", "1", "[FIRST] [MIDDLE]. [LAST]", ["first+middle+last"]),
+        ("born 3/4/1950 or 1950-03-04", "1", "born [DATE] or [DATE]", ["birth"] * 2),
+        ("born 13/4/1950 or 1950-03-045", "1", "born 13/4/1950 or 1950-03-045", []),
         ("a Bo. Young", "2", "a [FIRST]. [LAST]", ["first", "last"]),
         ("sam o’brien came", "4", "[FIRST] [LAST] came", ["first+last"]),
         ("Sam O'Brien in bed 2", "1", "[NAME] in bed 2", ["full"]),
@@ -132,6 +134,7 @@ def test_the_register_is_read_but_for_rows_without_an_id_or_a_name() -> None:
         ("Berg was seen", "1", "Berg was seen", []),
         ("山田太郎(70歳)、山田さん", "3", "[氏名](70歳)、[姓]さん", ["full", "last"]),
         ("1960年1月2日生の山田 太郎", "1", "1960年1月2日生の[氏名]", ["full"]),
+        ("1960年01月02日生", "3", "[生年月日]生", ["birth"]),
         ("太郎は元気、鈴木先生", "3", "太郎は元気、鈴木先生", []),
     ],
 )

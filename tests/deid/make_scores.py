@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hypothesis import strategies as st
+
 from audit.deid.cases import SpanCase, read_cases
 from audit.deid.copies import CopyReading, Piece, read_pieces
 from audit.deid.given import keep_notes
@@ -20,6 +22,15 @@ from tests.deid.unseen_notes import marked
 
 SURNAMES = ("山田", "佐藤", "高橋", "渡辺", "伊藤", "中村")
 GIVEN = ("太郎", "花子", "一郎", "恵子", "健")
+
+
+def spans_within(*labels: str) -> st.SearchStrategy[list[Span]]:
+    """Up to five spans of the first 24 characters, in any order, some twice."""
+    return st.lists(
+        st.builds(lambda start, n, label: Span(start, start + n, label),
+                  st.integers(0, 14), st.integers(1, 9), st.sampled_from(labels)),
+        max_size=5,
+    )  # fmt: skip
 
 
 def gold_notes(n: int = 12) -> tuple[TaggedDocument, ...]:

@@ -56,13 +56,6 @@ def masked(path: Path, *, n: int = 40) -> NoteSource:
     ])  # fmt: skip
 
 
-def records(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    return {
-        name: [json.loads(line) for line in (folder / f"{name}.jsonl").read_bytes().splitlines()]
-        for name in SPLITS
-    }
-
-
 def test_a_corpus_with_names_and_what_is_said_of_it(tmp_path: Path) -> None:
     path, out = tmp_path / "n.jsonl", tmp_path / "out"
     masked(path)
@@ -70,8 +63,8 @@ def test_a_corpus_with_names_and_what_is_said_of_it(tmp_path: Path) -> None:
     with path.open("a") as file:
         file.write(json.dumps({"note_id": "e", "text": " "}) + "\n" + json.dumps(again) + "\n")
     told = build_named(open_notes(path), out=out, seed=1, locale=ENGLISH)
-    splits = records(out)
-    notes = [one for name in SPLITS for one in splits[name]]
+    notes = [json.loads(line) for name in SPLITS
+             for line in (out / f"{name}.jsonl").read_bytes().splitlines()]  # fmt: skip
     spans = [span for one in notes for span in one["spans"]]
     files = bytes_of(out)
     assert told == json.loads(files.pop("summary.json")) and {*files} == {*FILES} - {"summary.json"}

@@ -150,14 +150,12 @@ def test_outputs_become_predictions_and_exact_copies_stand_alone(tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "match"),
     [
-        ("{}\n", "doc_id"),
-        (line_of(doc_id="d0"), "output"),
         ("[]\n", "line 1: cannot be taken"),
         (line_of(doc_id="", output="x"), "doc_id"),
         (line_of(doc_id="d0", output="x") * 2, "twice"),
         (line_of(doc_id="zz", output="x"), "no note in common"),
     ],
-    ids=range(6),
+    ids=range(4),
 )  # fmt: skip
 def test_what_is_no_file_of_outputs_is_said(tmp_path: Path, text: str, match: str) -> None:
     path = tmp_path / "o.jsonl"

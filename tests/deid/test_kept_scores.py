@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from audit.deid import scoring
 from audit.deid.cases import SAME, readable_of
+from audit.deid.given import keep_outputs
 from audit.deid.matching import ANY, MISSED, SPURIOUS, match
 from audit.deid.metrics import compare
 from audit.deid.rules import RuleTagger
@@ -35,6 +36,7 @@ from tests.deid.make_scores import (
     make_score,
     predicted_notes,
     quiet,
+    spans_within,
 )
 
 
@@ -177,6 +179,13 @@ def test_labels_are_mapped_and_unknown_ones_are_told_or_refused() -> None:
     assert found["unknown_labels"] == ["PATIENT"] and found["n_left_out"] == 12
 
 
+def test_copies_of_no_gold_note_are_told() -> None:
+    lines = (json.dumps({"doc_id": name, "output": "x"}) + "\n" for name in ("note-0", "other"))
+    given = keep_outputs("".join(lines).encode(), what="predicted notes")
+    content = answered(order(gold_notes(2), predicted=Source(kind="outputs", ref=given.digest)))
+    assert (content["n_gold_only"], content["n_predicted_only"]) == (1, 1)
+
+
 def test_a_tagger_that_writes_copies_is_measured_in_both_ways(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -195,25 +204,8 @@ def test_a_tagger_that_writes_copies_is_measured_in_both_ways(
     assert [(one["n_missed"], one["n_spurious"]) for one in both] == [(0, 1), (4, 0)]
 
 
-def test_damaged_and_unknown_scores() -> None:
-    score_id = make_score(gold_notes(), predicted_notes(gold_notes()))
-    with pytest.raises(AuditError, match="This is not kept here"):
-        SCORES.get("0" * 12)
-    path = SCORES.place(score_id)
-    for content in (b"[]\n", b"{}\n", b"\xff\n"):
-        (path / "spans.jsonl").write_bytes(content)
-        with pytest.raises(AuditError, match="spans of this score cannot be read"):
-            kept_cases(score_id)
-    (path / "spans.npz").write_bytes(b"PK\x03\x04 of an older version, cut off")
-    with pytest.raises(AuditError, match="spans of this score cannot be read"):
-        kept_cases(score_id)
-    (path / "spans.jsonl").unlink()
-    with pytest.raises(AuditError, match="damaged"):
-        SCORES.get(score_id)
-
-
-def test_a_score_of_an_older_version_is_read() -> None:
-    """It kept the cases of all criteria, an index of them, and figures that are gone."""
+def test_scores_of_older_versions_are_read_and_damaged_ones_refused() -> None:
+    """Once the cases of all criteria were kept, an index of them, and figures that are gone."""
     score_id = make_score(gold_notes(), predicted_notes(gold_notes()))
     one, cases, path = SCORES.get(score_id), kept_cases(score_id), SCORES.place(score_id)
     content = content_of(score_id) | {"seen": None}
@@ -225,13 +217,18 @@ def test_a_score_of_an_older_version_is_read() -> None:
     (path / "spans.jsonl").write_bytes(b"".join(b"not asked for\n" + line for line in lines))
     np.savez(path / "spans.npz", criteria=np.array([1, 6] * len(lines)))
     assert SCORES.get(score_id) == one and kept_cases(score_id) == cases and len(cases) == 52
+    (path / "spans.npz").write_bytes(b"PK\x03\x04 cut off")
+    for wrong in (b"".join(lines), b"[]\n", b"{}\n", b"\xff\n"):
+        (path / "spans.jsonl").write_bytes(wrong)
+        with pytest.raises(AuditError, match="spans of this score cannot be read"):
+            kept_cases(score_id)
+        (path / "spans.npz").unlink(missing_ok=True)
+    (path / "spans.jsonl").unlink()
+    with pytest.raises(AuditError, match="damaged"):
+        SCORES.get(score_id)
 
 
-SPANS = st.lists(
-    st.builds(lambda start, n, label: Span(start, start + n, label),
-              st.integers(0, 18), st.integers(1, 6), st.sampled_from(TYPES[:3])),
-    max_size=7,
-)  # fmt: skip
+SPANS = spans_within(*TYPES[:3])
 
 
 @settings(max_examples=15, deadline=None)

@@ -16,6 +16,7 @@ from audit.deid.fill import FilledNote, NoteContext, ProfileTable, age_in, fille
 from audit.deid.generative.model import LocalModel
 from audit.deid.masks import (
     KINDS,
+    Mark,
     find_marks,
     has_marks,
     known_kind,
@@ -67,11 +68,9 @@ def test_many_names_of_one_kind_are_understood(name: str, kind: str) -> None:
 
 def test_a_placeholder_is_read_as_it_was_written() -> None:
     text = "a " + mark_text(KINDS["Date"], number="12", sex="F", content="=3/4") + " {{Foo 3}}"
-    known, unknown = find_marks(text)
-    assert (known.start, known.stop, known.kind, known.number, known.sex, known.content) == (
-        2, 20, KINDS["Date"], "12", "F", "=3/4",
+    assert find_marks(text) == (
+        Mark(2, 20, KINDS["Date"], "12", "F", "=3/4"), Mark(21, 30, None, "3", "", None),
     )  # fmt: skip
-    assert (unknown.kind, unknown.number, unknown.sex, unknown.content) == (None, "3", "", None)
     assert has_marks(text)
     assert not has_marks("{{Foo 3}} { {")
 

@@ -9,14 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.deid.matching import CRITERIA, MATCHERS, match
-from audit.notes.spans import Span
+from audit.notes.spans import TYPES, Span
+from tests.deid.make_scores import spans_within
 
-LABELS = ("identifier", "quasi_identifier", "contact")
-SPANS = st.builds(
-    lambda start, n, label: Span(start, start + n, label),
-    st.integers(0, 14), st.integers(1, 9), st.sampled_from(LABELS),
-)  # fmt: skip
-SIDE = st.lists(SPANS, max_size=5)
+SIDE = spans_within(*TYPES[:3])
 
 
 def qualifies(gold: Span, predicted: Span, criterion: str) -> bool:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -130,17 +129,6 @@ def test_no_clinical_value_is_invented_whatever_a_tagger_calls_it() -> None:
                 ]
 
 
-def of_form(form: str) -> Callable[[str], date]:
-    return lambda text: datetime.strptime(text, form).replace(tzinfo=UTC).date()
-
-
-def read_era(text: str) -> date:
-    name, *numbers = re.fullmatch(r"(\D+?)(\d+)\D(\d+)\D(\d+)\D?", text).groups()  # type: ignore[union-attr]
-    year, month, day = map(int, numbers)
-    first = {"令": 2019, "R": 2019, "平": 1989, "H": 1989, "昭": 1926, "S": 1926}[name[0]]
-    return date(first + year - 1, month, day)
-
-
 def test_eras_at_their_borders() -> None:
     for day, era in (
         (date(2019, 5, 1), ("令和", "R", 1)), (date(2019, 4, 30), ("平成", "H", 31)),
@@ -152,23 +140,23 @@ def test_eras_at_their_borders() -> None:
         era_year(date(1860, 1, 2))
 
 
-def plain(day: date, form: str) -> str:
-    return form.format(y=day.year, m=day.month, d=day.day, b=f"{day:%B}")
-
-
-FORMS: dict[str, tuple[Callable[[date], str], Callable[[str], date]]] = {
-    "iso": (date.isoformat, date.fromisoformat),
-    "us": (lambda d: plain(d, "{m}/{d}/{y}"), of_form("%m/%d/%Y")),
-    "us short": (lambda d: f"{d:%m/%d/%y}", of_form("%m/%d/%y")),
-    "name": (lambda d: plain(d, "{b} {d}, {y}"), of_form("%B %d, %Y")),
-    "slashes": (lambda d: plain(d, "{y}/{m}/{d}"), of_form("%Y/%m/%d")),
-    "packed": (lambda d: f"{d:%Y%m%d}", of_form("%Y%m%d")),
-    "japanese": (lambda d: plain(d, "{y}年{m}月{d}日"), of_form("%Y年%m月%d日")),
-    "era": (lambda d: plain(d, "{}年{{m}}月{{d}}日".format("".join(map(str, era_year(d)[::2])))),
-            lambda text: read_era(text.replace("元", "1"))),
-    "letter": (lambda d: plain(d, "{}.{{m}}.{{d}}".format("".join(map(str, era_year(d)[1:])))),
-               read_era),
+FORMS = {
+    "iso": "{y}-{m:02}-{d:02}", "us": "{m}/{d}/{y}", "us short": "{m:02}/{d:02}/{short:02}",
+    "name": "{b} {d}, {y}", "slashes": "{y}/{m}/{d}", "packed": "{y}{m:02}{d:02}",
+    "japanese": "{y}年{m}月{d}日", "era": "{era}{n}年{m}月{d}日", "letter": "{letter}{n}.{m}.{d}",
 }  # fmt: skip
+
+
+def plain(day: date, form: str) -> str:
+    era, letter, n = era_year(day)
+    return form.format(y=day.year, m=day.month, d=day.day, b=f"{day:%B}", short=day.year % 100,
+                       era=era, letter=letter, n=n)  # fmt: skip
+
+
+def day_in(text: str) -> date:
+    return date(*map(int, re.findall(r"\d+", text)))
+
+
 DAYS = st.dates(date(1950, 1, 1), date(2030, 12, 31))
 # In a Japanese note three short numbers begin with the year.
 LATE, ENGLISH = st.dates(date(1975, 1, 1), date(2060, 1, 1)), ("iso", "us", "us short", "name")
@@ -188,15 +176,18 @@ def moved(text: str, seed: int) -> list[str]:
 def test_intervals_order_validity_and_form_of_whole_dates_stay(
     dates: list[tuple[date, str]], seed: int
 ) -> None:
-    written = [FORMS[form][0](day) for day, form in dates]
+    written = [plain(day, FORMS[form]) for day, form in dates]
     new = moved("".join(f"visit, on ⟦Q:{text}⟧ he came.\n" for text in written), seed)
-    offsets = {(FORMS[form][1](text) - day).days
-               for text, (day, form) in zip(new, dates, strict=True)}  # fmt: skip
-    (offset,) = offsets
-    assert offset % 7 == 0 and -7 * 256 <= offset < -300
-    shapes = [[re.sub(r"[0-9]+|元|[A-Z][a-z]+|令和|平成|昭和|[SHR]", "x", one) for one in texts]
-              for texts in (written, new)]  # fmt: skip
-    assert shapes[0] == shapes[1]
+
+    def unpadded(texts: list[str]) -> list[str]:
+        return [re.sub(r"\b0", "", text).replace("元", "1") for text in texts]
+
+    moves = [
+        weeks for weeks in range(43, 257) if unpadded(new) == unpadded(
+            [plain(day - timedelta(weeks=weeks), FORMS[form]) for day, form in dates]
+        )
+    ]  # fmt: skip
+    assert len(moves) == 1
 
 
 @settings(max_examples=100)
@@ -209,7 +200,7 @@ def test_days_without_a_year_keep_their_distance_to_the_date_before(
     start = plain(first, "{y}/{m}/{d}")
     text = "".join(f"on ⟦Q:{start}⟧ and on ⟦Q:{plain(day, form)}⟧ again\n" for day in days)
     new = moved(text, seed)
-    bases = [FORMS["slashes"][1](one) for one in new[::2]]
+    bases = [day_in(one) for one in new[::2]]
     assert new[1::2] == [plain(base + (day - first), form)
                          for base, day in zip(bases, days, strict=True)]  # fmt: skip
 
@@ -221,7 +212,7 @@ def test_months_and_years_never_contradict_whole_dates(day: date, other: date, s
         "⟦Q:{0.year}年{0.month}月{0.day}日⟧入院、⟦Q:{1.year}年{1.month}月⟧発症、⟦Q:{1.year}年⟧手術"
     )
     new = moved(form.format(day, other), seed)
-    whole = FORMS["japanese"][1](new[0])
+    whole = day_in(new[0])
     year, month, alone = (int(number) for text in new[1:] for number in re.findall(r"\d+", text))
     before, after = (day.year, day.month), (other.year, other.month)
     order = (whole.year, whole.month), (year, month)

@@ -130,10 +130,7 @@ def test_a_killed_run_goes_on_with_what_was_found_in_the_same_notes_by_the_same_
         assert not [*tmp_path.glob("*.making")]
 
 
-def test_a_folder_that_holds_something_and_a_file_without_notes(tmp_path: Path) -> None:
-    path = notes_file(tmp_path / "n.jsonl", n=3)
-    with pytest.raises(AuditError, match="There is something already"):
-        tag(path, tmp_path)
+def test_a_file_without_notes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AuditError, match="No row is a note"):
         tag(of_texts(tmp_path / "none.jsonl", [" "]), tmp_path / "out")
 

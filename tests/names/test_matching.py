@@ -39,6 +39,8 @@ JOHN, HANAKO, GAKU = ("John", "Smith"), ("花子", "山田"), ("ガク", "山田
         (("Ｊｏｈｎ", "Smith"), ["john ｓｍｉｔｈ"], (1, 1)),
         (("Ann", "Strauß"), ["ann STRAUSS"], (1, 1)),
         (("Ann", "O'Brien"), ["ann o ' brien", "ann o\u2019brien"], (1, 1)),
+        (("Ann", "Smith-Jones"), ["ann smith - jones", "ann smith jones"], (1, 1)),
+        (("Ann", "Smith Jones"), ["ann smith-jones"], (1, 1)),
         (("Mary Jo", "de la Cruz"), ["mary jo de la cruz"], (1, 1)),
         (("", "Lee"), ["dr lee was"], (1, 1)),
         (("Mask", "Lee"), ["[MASK] mask lee"], (1, 1)),

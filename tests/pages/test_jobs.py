@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
+from audit.attack.question import AuditRequest, GenerationSettings
+from audit.home import results_dir
 from audit.jobs import service, table
 from audit.jobs.table import Failure, Job
+from audit.names.candidates import make_candidates
 from audit.progress import Progress
 from audit.task import Question
+from cache.store import Store
 from tests.pages.make_reports import keep, make_report
 from tests.pages.screen import keys, links, open_page, parameter, press, texts
 
@@ -99,6 +104,28 @@ def test_a_failed_job_says_why_and_can_be_resumed(lang: str, said: tuple[str, ..
     app = open_page("jobs", lang=lang)
     assert all(one in texts(app) for one in said)
     assert f"resume-{job.job_id}" in keys(app)
+
+
+def test_what_is_finished_of_a_stopped_audit_is_asked_by_its_button(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        AuditRequest, "audit_digest", lambda asked: f"{asked.generation.n_documents:064}"
+    )
+    request = AuditRequest(
+        scenario_number=1, general=Path("general"), hospital=Path("hospital"),
+        candidates=make_candidates([("Mary", "Smith")]), device="cpu",
+    )  # fmt: skip
+    job = service.submit("audit", request=request)
+    app = press(open_page("jobs"), f"cancel-{job.job_id}")
+    assert f"part-{job.job_id}" not in keys(app)
+    with Store(results_dir()) as store:
+        store.put_record(f"finished/{job.question}", {"n_documents": 2_000})
+    press(app.run(), f"part-{job.job_id}")
+    (asked,) = service.active_jobs()
+    assert parameter(app, "job") == asked.job_id and entries()[0].action == "ran"
+    order = table.read_order(asked.job_id)["request"]
+    assert order == request.with_(generation=GenerationSettings(n_documents=2_000)).plain()
 
 
 @pytest.mark.parametrize(

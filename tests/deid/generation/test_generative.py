@@ -271,9 +271,6 @@ def test_models_and_facts_that_do_not_fit_are_refused(folder: Path, tmp_path: Pa
     write_model(copied / "model")
     with pytest.raises(AuditError, match=r"is not the one that tagger.json describes"):
         load_generative(copied, device="cpu")
-    (copied / "tagger.json").write_text("{}")
-    with pytest.raises(AuditError, match="does not describe a tagger"):
-        load_generative(copied, device="cpu")
     config = json.loads((model / "config.json").read_text())
     for name, content, said in (
         ("adapter_config.json", {"base_model_name_or_path": "elsewhere"}, "holds an adapter"),
@@ -313,11 +310,9 @@ def test_other_notes_settings_models_or_places_are_another_question(
     assert len({*digests}) == len(changed) and question.digest == digests[0]
     write_gold(asked.gold[0], documents()[:2])
     assert asked.question().digest not in digests
-    none = Path("none")
     for wrong, said in (
-        ({"gold": (none,)}, "cannot be read"), ({"start": tmp_path}, "no model directory"),
-        ({"gold": ()}, "gold notes"), ({"start": none}, "no model directory"),
-        ({"gold": (none, tmp_path)}, "cannot be read"), ({"title": "x" * 300}, "title"),
+        ({"gold": (Path("none"),)}, "cannot be read"), ({"start": tmp_path}, "no model directory"),
+        ({"gold": ()}, "gold notes"), ({"title": "x" * 300}, "title"),
     ):  # fmt: skip
         with pytest.raises(AuditError, match=said):
             asked.with_(**wrong).question()

@@ -31,17 +31,15 @@ def quick(**changes) -> TaggerSettings:
     return TaggerSettings(**values | changes)
 
 
-def note(number: int) -> TaggedDocument:
-    surname, given = SURNAMES[number % 8], GIVEN[number // 8 % 6]
-    written = (
-        f"氏名：⟦I:{surname}{given}⟧　様\nID ⟦L:{1000 + 37 * number}⟧ 電話："
-        f"⟦C:03-{number:04d}-55⟧。血圧は正常である。\n"
-    )
-    return marked(written, doc_id=f"n{number}", patient=f"p{number}")
-
-
 def notes(n: int) -> tuple[TaggedDocument, ...]:
-    return tuple(note(number) for number in range(n))
+    return tuple(
+        marked(
+            f"氏名：⟦I:{SURNAMES[number % 8]}{GIVEN[number // 8 % 6]}⟧　様\n"
+            f"ID ⟦L:{1000 + 37 * number}⟧ 電話：⟦C:03-{number:04d}-55⟧。血圧は正常である。\n",
+            doc_id=f"n{number}", patient=f"p{number}",
+        )
+        for number in range(n)
+    )  # fmt: skip
 
 
 def task(out: Path, **changes: Any) -> TaggerTask:
