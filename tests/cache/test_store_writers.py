@@ -83,6 +83,7 @@ while time.monotonic() < end:
     with Store(Path(sys.argv[1])) as store:
         for n in rng.sample(range(40), 5):
             put(store, n)
+        put(store, rng.randrange(40, 10_000))  # a new one, which is listed
         assert store.n_rebuilt == 0
 """
 
@@ -99,6 +100,8 @@ def test_reruns_beside_jobs_see_every_value(tmp_path, quick_disk):
                     if is_right(one, rng.randrange(N_KEYS)) is not True:
                         troubles.append("a value is not served")
                 put(asked, rng.randrange(N_KEYS))
+                if len(asked.keys()) < N_KEYS:
+                    troubles.append("a value is not listed")
                 if asked.n_rebuilt:
                     troubles.append("the index was made anew")
         except StoreError as error:
