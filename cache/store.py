@@ -46,7 +46,9 @@ _VALUES, _INDEX, _ENDING = "values", "index", ".val"
 _OLD_FOLDERS = "[0-9a-f][0-9a-f]"
 """Until version 1.0 values had random names, in folders beside the index."""
 # What diskcache raises over a damaged database is of many kinds, since it trusts what it reads.
-_DAMAGE = (sqlite3.Error, ValueError, TypeError, LookupError, AttributeError, AssertionError)
+_DAMAGE = (sqlite3.Error, TypeError, LookupError, AttributeError)
+# These are troubles of the machine: the database may well be whole.
+_MACHINE = ("FULL", "IOERR", "BUSY", "LOCKED", "READONLY", "NOMEM")
 _FULL = "The disk is full."
 _FREE = "Free some space and start again: everything finished so far is kept."
 _RECORD = "record"
@@ -68,13 +70,14 @@ class Store:
     """Arrays and JSON by key in one directory, for any number of processes and threads.
 
     The directory is made with mode 700, or set to it; `n_corrupt` counts the damaged values that
-    this object has moved into `quarantine/`. Every method raises `StoreError` where the directory
-    cannot be read or written, and `ValueError` for what is no key.
+    this object has moved into `quarantine/`, `n_rebuilt` how often it made the index of values
+    anew. Every method raises `StoreError` where the directory cannot be read or written, and
+    `ValueError` for what is no key.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = Path(directory).resolve()
-        self.n_corrupt = 0
+        self.n_corrupt = self.n_rebuilt = 0
         with self._told():
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self.directory.stat().st_mode & 0o077:
@@ -165,10 +168,15 @@ class Store:
     def _indexed(self, operation: Callable[[Any], T]) -> T:
         """Ask the index, made anew where it is missing or damaged; the caller holds the lock."""
         folder, values = self.directory / _INDEX, self.directory / _VALUES
-        with suppress(*_DAMAGE):
+        try:
             if (folder / DATABASE).exists():
                 with closing(_open_index(folder)) as index:
                     return operation(index)
+        except _DAMAGE as error:
+            name = getattr(error, "sqlite_errorname", None) or ""
+            if name.removeprefix("SQLITE_").startswith(_MACHINE):
+                raise
+        self.n_rebuilt += values.exists()
         for left in self.directory.glob(f"{_INDEX}.making-*"):
             shutil.rmtree(left, ignore_errors=True)
         # A name of its own: a connection that an error left open takes away, when it is closed at
@@ -209,7 +217,10 @@ class _Keys(diskcache.Disk):  # type: ignore[misc]
     """Keys alone; nothing is ever unpickled, and no file is removed."""
 
     def get(self, key: Any, raw: Any) -> str:
-        check_key(key)
+        try:
+            check_key(key)
+        except (ValueError, TypeError):
+            raise sqlite3.DatabaseError("a row of the index is no key") from None
         return str(key)
 
     def remove(self, file_path: Any) -> None:
@@ -219,7 +230,10 @@ class _Keys(diskcache.Disk):  # type: ignore[misc]
 def _open_index(folder: Path) -> Any:
     """Open an index of mode 600, or make it; raises one of `_DAMAGE` if it is damaged."""
     private_database(folder / DATABASE)
-    index = diskcache.Cache(str(folder), timeout=60, disk=_Keys, **_SETTINGS)
+    try:
+        index = diskcache.Cache(str(folder), timeout=60, disk=_Keys, **_SETTINGS)
+    except (ValueError, AssertionError) as error:  # it unpacks what it reads
+        raise sqlite3.DatabaseError("the settings of the index cannot be read") from error
     # From here on, what was said to be listed survives a power cut.
     index.reset("sqlite_synchronous", _SYNCHRONOUS_FULL)
     return index

@@ -194,6 +194,23 @@ def test_an_index_is_made_again_from_the_values(store, is_lost):
     assert all(is_right(store, n) for n in range(5))
     other = Store(store.directory)
     assert other.keys() == store.keys() == tuple(sorted(before)) and contents(other) == before
+    assert (other.n_rebuilt, store.n_rebuilt) == (1, 0)
     put(other, 5)
     put(store, 6)
     assert is_right(other, 6) and len(store.keys()) == 7
+
+
+def test_an_index_that_is_busy_or_a_fault_of_ours_is_no_damage(store, monkeypatch):
+    put(store, 1)
+    busy = sqlite3.OperationalError("database is locked")
+    busy.sqlite_errorname = "SQLITE_BUSY"
+    for fault in (busy, ValueError("ours")):
+
+        def fails(index: Any, fault: Exception = fault) -> Any:
+            raise fault
+
+        with monkeypatch.context() as patch:
+            patch.setattr(diskcache.Cache, "iterkeys", fails)
+            with pytest.raises(StoreError if fault is busy else ValueError):
+                store.keys()
+    assert store.keys() == (key_of(1),) and store.n_rebuilt == 0

@@ -83,6 +83,8 @@ while time.monotonic() < end:
     with Store(Path(sys.argv[1])) as store:
         for n in rng.sample(range(40), 5):
             put(store, n)
+        put(store, rng.randrange(40, 10_000))  # a new one, which is listed
+        assert store.n_rebuilt == 0
 """
 
 
@@ -98,6 +100,10 @@ def test_reruns_beside_jobs_see_every_value(tmp_path, quick_disk):
                     if is_right(one, rng.randrange(N_KEYS)) is not True:
                         troubles.append("a value is not served")
                 put(asked, rng.randrange(N_KEYS))
+                if len(asked.keys()) < N_KEYS:
+                    troubles.append("a value is not listed")
+                if asked.n_rebuilt:
+                    troubles.append("the index was made anew")
         except StoreError as error:
             troubles.append(str(error))
 
@@ -119,4 +125,5 @@ def test_reruns_beside_jobs_see_every_value(tmp_path, quick_disk):
         said = [job.communicate(timeout=60)[1] for job in jobs]
         assert [job.returncode for job in jobs] == [0, 0, 0], said
         assert troubles == []
-        assert shown.n_corrupt == 0 and not (shown.directory / "quarantine").exists()
+        assert shown.n_corrupt == shown.n_rebuilt == 0
+        assert not (shown.directory / "quarantine").exists()
