@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,10 @@ def test_what_cannot_be_made_is_refused(choices: dict[str, Any], words: str) -> 
     assert words in str(refused.value)
 
 
-def contact(seen: list[Progress], *, stop_at: float = 2.0) -> Contact:
-    return Contact(
-        lambda progress: seen.append(progress),
-        lambda: bool(seen) and seen[-1].share >= stop_at,
-        lambda text: None,
-    )
+def contact(seen: list[Progress], *, n_asked: int = 10**6) -> Contact:
+    """One who listens, and says stop when asked for the n-th time."""
+    asked = count(1)
+    return Contact(seen.append, lambda: next(asked) >= n_asked, lambda text: None)
 
 
 def test_an_order_becomes_a_kept_corpus_once(tmp_path: Path) -> None:
@@ -63,7 +62,7 @@ def test_an_order_becomes_a_kept_corpus_once(tmp_path: Path) -> None:
     seen: list[Progress] = []
     (CORPORA.home() / MAKING / "corpus").mkdir(parents=True)  # left by a job that was killed
     with pytest.raises(AuditCancelled):
-        CorpusTask.ordered(order).run(contact([], stop_at=0.1))
+        CorpusTask.ordered(order).run(contact([], n_asked=9))
     assert list(CORPORA.home().iterdir()) == []
     (corpus_id,) = CorpusTask.ordered(order).run(contact(seen))
     corpus = CORPORA.get(corpus_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 
 import pytest
 
@@ -31,12 +32,10 @@ def _home(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, str(tmp_path / "ward"))
 
 
-def contact(seen: list[Progress], *, stop_at: float = 2.0) -> Contact:
-    return Contact(
-        lambda progress: seen.append(progress),
-        lambda: bool(seen) and seen[-1].share >= stop_at,
-        lambda text: None,
-    )
+def contact(seen: list[Progress], *, n_asked: int = 10**6) -> Contact:
+    """One who listens, and says stop when asked for the n-th time."""
+    asked = count(1)
+    return Contact(seen.append, lambda: next(asked) >= n_asked, lambda text: None)
 
 
 def asked(notes, *, tagger=RULES, how=HOW, title=""):
@@ -107,7 +106,7 @@ def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch):
     monkeypatch.setattr(tag, "_BATCH_NOTES", 20)
     order = asked(uploaded([("n.jsonl", many(300))])).order
     with pytest.raises(AuditCancelled):
-        TaggingTask.ordered(order).run(contact([], stop_at=0.4))
+        TaggingTask.ordered(order).run(contact([], n_asked=15))
     assert not TAGGED_SETS.get(order["tagged_id"]).is_whole
     n_tagged = 0
 
