@@ -111,6 +111,8 @@ def test_hostile_files_are_refused_and_gold_spans_are_measured_as_a_job(
     data = "".join(json.dumps(one) + "\n" for one in golds).encode()
     upload(page, "deid_score_file_gold", data=data, name="b.jsonl")
     expect(page.get_by_text("8 notes, 33 spans")).to_be_visible()
+    expect(page.locator(".ka-refused")).to_contain_text("<img_src=x>")  # none of the five types
+    page.locator(".st-key-deid_measures_five_types label").first.click()
     expect(page.locator(".ka-refused")).to_have_count(0)
     page.locator(".st-key-deid_measures_score_title input").fill("asked for here")
     press(page, "deid_measures_start")
