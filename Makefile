@@ -35,6 +35,7 @@ golden: $(VENV)/.dev
 
 slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "slow and not gpu"
+	KART_AUDIT_TRIES=34 $(BIN)/python -m pytest tests/base/test_hostile_inputs.py tests/base/test_write_faults.py
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -230,12 +230,19 @@ class _Keys(diskcache.Disk):  # type: ignore[misc]
 def _open_index(folder: Path) -> Any:
     """Open an index of mode 600, or make it; raises one of `_DAMAGE` if it is damaged."""
     private_database(folder / DATABASE)
+    index = diskcache.Cache.__new__(diskcache.Cache)
     try:
-        index = diskcache.Cache(str(folder), timeout=60, disk=_Keys, **_SETTINGS)
-    except (ValueError, AssertionError) as error:  # it unpacks what it reads
-        raise sqlite3.DatabaseError("the settings of the index cannot be read") from error
-    # From here on, what was said to be listed survives a power cut.
-    index.reset("sqlite_synchronous", _SYNCHRONOUS_FULL)
+        index.__init__(str(folder), timeout=60, disk=_Keys, **_SETTINGS)
+        # From here on, what was said to be listed survives a power cut.
+        index.reset("sqlite_synchronous", _SYNCHRONOUS_FULL)
+    except BaseException as error:
+        # A connection left open takes away the log under its path whenever it is closed: by then
+        # that of an index made anew.
+        with suppress(AttributeError, sqlite3.Error):
+            index.close()
+        if isinstance(error, ValueError | AssertionError):  # it unpacks what it reads
+            raise sqlite3.DatabaseError("the settings of the index cannot be read") from error
+        raise
     return index
 
 

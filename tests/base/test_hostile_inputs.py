@@ -11,7 +11,7 @@ from audit.models.registry import VARIABLE
 from benchmarks.hostile_inputs import run
 from tests.repository import many
 
-FEW = {"tables": 600, "notes": 300, "models": 30, "log": 150}
+FEW = {"tables": 600, "notes": 600, "models": 30, "log": 150}
 
 
 def failures(kind: str, n_inputs: int, *, seed: int, folder: Path) -> dict[str, int]:
