@@ -468,7 +468,10 @@ def _audited(request: AuditRequest, *, out: Path | None) -> AuditReport:
 
 
 def _report(digest: str, *, store: Store) -> AuditReport:
-    return AuditReport.from_json(store.get_record(f"audit/{digest}") or {})
+    kept = store.get_record(f"audit/{digest}")
+    if kept is None:
+        raise AuditError("This result is damaged.", do="Run the audit again.")
+    return AuditReport.from_json(kept)
 
 
 def _summary(report: AuditReport) -> Result:
