@@ -1,9 +1,10 @@
-# make run    set up, audit the demo hospital, start the app at a loopback address
+# make run    set up, start the app at a loopback address; it audits the demo hospital beside
 # make test   set up, run the tests but those in a browser
 # make e2e    the tests in a real browser
 # make slow   the tests that take minutes each, in a browser or not
 # make check  format, lint and types
 # make docs   writes docs/commands.md
+# make bundle writes into dist/ what a machine without internet installs from
 # make golden compares what this tree answers with the last one before the redesign
 PYTHON ?= python3
 VENV := .venv
@@ -11,12 +12,11 @@ BIN := $(VENV)/bin
 PORT ?= 8501
 WORKERS ?= 2
 
-.PHONY: run test test-all check e2e slow docs golden clean
+.PHONY: run test test-all check e2e slow docs golden bundle clean
 
 run: $(VENV)/.runtime
-	$(BIN)/python -m audit demo
 	@echo "Open http://127.0.0.1:$(PORT)"
-	$(BIN)/python -m streamlit run app.py --server.port $(PORT)
+	KART_AUDIT_DEMO=1 $(BIN)/python -m streamlit run app.py --server.port $(PORT)
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore tests/e2e -m "not slow and not gpu"
@@ -32,6 +32,9 @@ docs: $(VENV)/.dev
 
 golden: $(VENV)/.dev
 	$(BIN)/python benchmarks/golden.py
+
+bundle: $(VENV)/.runtime
+	$(BIN)/python .ci/bundle.py dist
 
 slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "slow and not gpu"

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from threading import Thread
 
 # Here, once, though nothing here needs them: Streamlit imports them at the first table and chart,
 # and several sessions that begin at the same moment found them half imported.
@@ -18,18 +19,34 @@ import plotly.tools
 import streamlit as st
 from starlette.middleware import Middleware
 
-from audit.jobs.service import looking_after
+from audit.demo import DemoTask
+from audit.errors import AuditError
+from audit.jobs.service import ask, looking_after
+from audit.retention import purge_due
 from pages.ui.headers import SecurityHeaders
 
 ROUTER = Path(__file__).resolve().parent / "pages" / "ui" / "main.py"
+DEMO_VARIABLE = "KART_AUDIT_DEMO"
+"""Where it is set, the demonstration is asked for at each start, and made once."""
 
 
 @asynccontextmanager
 async def lifespan(_: st.App) -> AsyncIterator[None]:
     """Make every file that the server writes the owner's alone; let jobs go on while it lives."""
     os.umask(0o077)
-    with looking_after():
+    with looking_after(daily=purge_due):
+        if os.environ.get(DEMO_VARIABLE):
+            Thread(target=ask_for_demo, daemon=True).start()
         yield
+
+
+def ask_for_demo() -> None:
+    """Ask for the demonstration's audits unless they are kept; the pages say what is refused."""
+    is_japanese = os.environ.get("LC_ALL", os.environ.get("LANG", "")).startswith("ja")
+    with suppress(AuditError):
+        question = DemoTask(language="ja" if is_japanese else "en").question()
+        if not DemoTask.kept(question):
+            ask(question)
 
 
 plotly.graph_objs.Figure()  # imports the rest

@@ -17,14 +17,14 @@ import os
 import pwd
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from audit.errors import AuditError
-from audit.home import data_home
+from audit.home import data_home, salted_digest
 from audit.shelf import now, taken, whole_file
 from audit.task import Record, canonical
 
@@ -32,16 +32,17 @@ START, BROKEN = "0" * 64, "f" * 64
 """What a line says of the line before it: that there is none, or that it cannot be trusted."""
 ACTIONS = (
     "opened", "revealed", "ran", "cancelled", "resumed", "uploaded", "exported", "removed",
+    "decided", "signed", "withdrawn", "backed_up", "restored",
 )  # fmt: skip
 CODES = frozenset(
     ("page", "what", "kind", "reason", "language", "names", "format", "state", "device", "job",
-     "corpus", "run")
+     "corpus", "run", "role")
 )  # fmt: skip
 """Keys whose values are short codes."""
 NUMBERS = frozenset(("scenario", "name_id", "document_id", "passage_id", "row", "seed"))
 """Keys whose values are whole numbers, as are those of all keys that begin with `n_`."""
 _CODE = re.compile(r"[a-z0-9][a-z0-9_.:\-]{0,63}")
-_SEAL = re.compile("([0-9]{1,15})-([0-9a-f]{64})")
+_SEAL = re.compile("([0-9]{1,15})-([0-9a-f]{64})(?:-([0-9a-f]{12}))?")
 _MAX_NUMBER = 2**63
 _MAX_WHO_CHARS = 120
 _N_KEY_BYTES = 32
@@ -82,7 +83,8 @@ class Verification:
         Number, in the file, of the first line that does not fit; None if every line that is there
         does.
     reason
-        A code: "" (intact), "changed", "order", "missing", "head", "seal", "unfinished".
+        A code: "" (intact), "changed", "order", "missing", "head", "seal", "elsewhere"
+        (the seal is of another installation), "unfinished".
     """
 
     n_lines: int
@@ -166,7 +168,8 @@ def log_seal() -> str:
     """Return what the log holds now, as a text to be kept where this account cannot write.
 
     It is the number of the last line and its MAC, which covers every line before it: without the
-    key nobody makes one, and with it nobody makes other lines that have the same.
+    key nobody makes one, and with it nobody makes other lines that have the same. Behind them
+    stands which installation it is of.
     """
     with _locked() as (folder, key):
         head = _read_head(folder, key=key)
@@ -175,7 +178,11 @@ def log_seal() -> str:
             "The access log has no head, or it was changed, so that nothing can be sealed.",
             do="`python -m audit log verify` says more.",
         )
-    return f"{head.n_lines}-{head.last}"
+    return f"{head.n_lines}-{head.last}-{_installation()}"
+
+
+def _installation() -> str:
+    return salted_digest("access log")[:12]
 
 
 def verify(seal: str = "") -> Verification:
@@ -188,7 +195,7 @@ def verify(seal: str = "") -> Verification:
         raise AuditError(
             "This is no seal of an access log.",
             where="seal",
-            do="Give it as it stands in the report: a number, a hyphen, 64 digits.",
+            do="Give it as it stands in the report: a number, a hyphen, 64 digits, a hyphen, 12.",
         )
     with _locked() as (folder, key):
         data, head = _bytes(folder / _LOG), _read_head(folder, key=key)
@@ -207,6 +214,8 @@ def verify(seal: str = "") -> Verification:
         return broken("missing")
     if places[head.n_lines] != head:
         return broken("head")
+    if wanted and wanted[3] and wanted[3] != _installation():
+        return broken("elsewhere")
     if wanted and (int(wanted[1]) > n_lines or places[int(wanted[1])].last != wanted[2]):
         return broken("seal")
     if len(data) > last.n_bytes:
@@ -233,10 +242,12 @@ def _walked(data: bytes, start: Head, *, key: bytes) -> Iterator[tuple[Head, str
         yield place, ""
 
 
-def entries(limit: int | None = None, *, audit: str = "") -> tuple[LogEntry, ...]:
+def entries(
+    limit: int | None = None, *, audit: str = "", without: Collection[str] = ()
+) -> tuple[LogEntry, ...]:
     """Return the newest lines first, of one audit (digest) or of all; not verified.
 
-    Lines that are no entries are left out; `verify` finds them.
+    Actions `without` are left out. Lines that are no entries are left out; `verify` finds them.
     """
     with _locked() as (folder, _):
         data = _bytes(folder / _LOG)
@@ -245,9 +256,15 @@ def entries(limit: int | None = None, *, audit: str = "") -> tuple[LogEntry, ...
         if limit is not None and len(found) >= limit:
             break
         entry = _read_line(line) if audit[:12].encode() in line else None
-        if entry is not None and audit[:12] in ("", entry.audit):
+        if entry and audit[:12] in ("", entry.audit) and entry.action not in without:
             found.append(entry)
     return tuple(found)
+
+
+def log_files() -> dict[str, bytes]:
+    """Return the log's files as they are at one moment, its key too: for a backup."""
+    with _locked() as (folder, _):
+        return {name: _bytes(folder / name) for name in (_LOG, _HEAD, _KEY)}
 
 
 def log_mark() -> str:

@@ -29,10 +29,13 @@ import pandas as pd
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from audit.access_log import entries, log_seal, record, verify
+from audit.access_log import entries, log_seal, record
+from audit.access_log import verify as verify_log
 from audit.attack.decisions import plain
 from audit.attack.metrics import score_file
 from audit.attack.question import AuditRequest, Dtype, GenerationSettings, PosteriorSettings
+from audit.backup import back_up
+from audit.backup import restore as put_back
 from audit.corpus.candidate_lists import ROLES, controls_in, list_of, passages_for
 from audit.corpus.examine import read_examination
 from audit.corpus.kept import CORPORA, KeptCorpus, corpus_line, find_corpus
@@ -83,6 +86,7 @@ from audit.notes.spans import IDENTIFIER, read_label_map
 from audit.pretrain import PretrainTask
 from audit.progress import progress_line, say
 from audit.report.compare import MAX_REFERENCES, compare_references
+from audit.report.decision import Decision, kept_decision
 from audit.report.export import bundle_files, write_report
 from audit.report.html import ReportChoice
 from audit.report.report import (
@@ -93,6 +97,9 @@ from audit.report.report import (
     other_scenario,
     same_but_reference,
 )
+from audit.report.verify import check_report
+from audit.retention import KINDS, Periods, periods, set_periods
+from audit.retention import purge as purge_kinds
 from audit.run import AuditTask, finished_part
 from audit.shelf import whole_folder, write_private, write_whole
 from audit.tables import read_table
@@ -454,6 +461,7 @@ def _audited(request: AuditRequest, *, out: Path | None) -> AuditReport:
     with Store(results_dir()) as store:
         report = _report(digest, store=store)
         documents = store.get_record(f"documents/{digest}") or {}
+    say(report.verdict.in_short("en"))
     say(report.verdict.english)
     words = catalogue("en", "report")
     for code in report.verdict.reasons:
@@ -545,6 +553,7 @@ def results(
                 do="Give more of its digits; `python -m audit results` lists all.",
             n_chosen=len(chosen))  # fmt: skip
         documents = store.get_record(f"documents/{chosen[0]}") if digest else None
+        decision = kept_decision(chosen[0], store=store) if digest else Decision()
     kept = {
         name: kept_audit(report, is_demo=is_demo(report, digests=demo))
         for name, report in reports.items()
@@ -557,7 +566,9 @@ def results(
         newest = sorted(family, key=attrgetter("at"), reverse=True)
         files = bundle_files(
             report,
-            choice=ReportChoice(language=language, names=names, is_demo=own.is_demo),
+            choice=ReportChoice(
+                language=language, names=names, is_demo=own.is_demo, decision=decision
+            ),
             other=reports[other.digest] if other else None,
             references=compare_references(report, others=[reports[o.digest] for o in newest]),
             documents=documents,
@@ -604,6 +615,7 @@ _REASONS = {
     "head": "The head, which says how many lines there are, is missing or does not fit.",
     "seal": "It does not hold what the seal says it held: it was put back to an older state, or "
     "written anew.",
+    "elsewhere": "The seal is of another machine's log: it can be checked there only.",
 }
 
 
@@ -618,11 +630,62 @@ def log(
     if what == "show":
         found = entries(limit, audit=audit)
         return {"entries": [e.model_dump(exclude={"previous", "mac"}) for e in found]}
-    result = verify(seal)
+    result = verify_log(seal)
     now = log_seal() if result.is_intact else ""
     why = _REASONS.get(result.reason, "")
     say(f"The access log is {'whole' if result.is_intact else 'NOT whole'}. {why}")
     return asdict(result) | {"seal": now, "exit_code": int(not result.is_intact)}
+
+
+def verify(
+    report: Annotated[Path, "zip, unpacked folder, or report.json or report.html beside its files"],
+) -> Result:
+    """Say whether a report is as it was handed over (exit code 1 where it is not)."""
+    with Store(results_dir()) as store:
+        found = check_report(report, store=store)
+    has_faults = any(kind == "fault" for kind, _ in found)
+    say("The report has faults." if has_faults else "All that can be checked here holds.")
+    rows = [{"found": kind, "what": str(said)} for kind, said in found]
+    return {"findings": rows, "exit_code": int(has_faults)}
+
+
+def backup(out: Annotated[Path, "a new file; it holds keys, names and notes"]) -> Result:
+    """Write all that is kept into one file, while the app runs."""
+    return {"n_files": back_up(out), "file": str(out)}
+
+
+def restore(
+    file: Annotated[Path, "of `backup`"],
+    *,
+    force: Annotated[bool, "move a data directory that is not empty aside"] = False,
+) -> Result:
+    """Put a backup in the place of the data directory, once every file of it is checked."""
+    n_files, old = put_back(file, is_forced=force)
+    return {"n_files": n_files, "before": str(old or "")}
+
+
+def retention(*, given: Annotated[Given, FieldsOf(Periods)]) -> Result:
+    """Show or set how many days each kind of kept thing stays (0: until somebody removes it)."""
+    return {"days": (set_periods(**given) if given else periods()).plain()}
+
+
+def purge(
+    *,
+    kind: Annotated[str, f"one of {', '.join(KINDS)}"] = "",
+    older_than: Annotated[int | None, "days, in place of the periods that are set"] = None,
+    dry_run: Annotated[bool, "only say what would be removed"] = False,
+) -> Result:
+    """Remove what is past its period; what is in use, or rested on, and the demo stay."""
+    if kind and kind not in KINDS:
+        raise AuditError("must be {expected}.", where="--kind", expected=" / ".join(KINDS))
+    if older_than is not None and older_than < 0:
+        raise AuditError("must be at least {ge}.", where="--older-than", ge=0)
+    days = periods().plain() if older_than is None else dict.fromkeys(KINDS, older_than)
+    is_set = older_than is not None
+    due = {one: n for one, n in days.items() if kind in ("", one) and (n or is_set)}
+    if not due:
+        say("No period is set: `python -m audit retention` sets one, or give --older-than.")
+    return {"purged": [asdict(one) for one in purge_kinds(due, is_dry=dry_run)]}
 
 
 CorpusName = Annotated[str, "identifier or folder of a corpus"]
@@ -1001,7 +1064,8 @@ GROUPS = {
     "deid": "de-identification: make a corpus, train a tagger, tag notes, measure a tagger",
 }
 COMMANDS: tuple[Callable[..., Result], ...] = (
-    demo, run, score, selftest, results, jobs, cancel, resume, log, corpus_build, corpus_mentions,
-    corpus_candidates, corpus_check, corpus_list, corpus_forget, pretrain, experiment, deid_score,
-    deid_forget, deid_build, deid_tag, deid_convert, deid_train, deid_leakage,
+    demo, run, score, selftest, results, verify, jobs, cancel, resume, log, backup, restore,
+    retention, purge, corpus_build, corpus_mentions, corpus_candidates, corpus_check, corpus_list,
+    corpus_forget, pretrain, experiment, deid_score, deid_forget, deid_build, deid_tag,
+    deid_convert, deid_train, deid_leakage,
 )  # fmt: skip

@@ -8,14 +8,14 @@ pair: M_general further trained on the same notes with other names)?
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from audit.attack.plan import phases
 from audit.attack.question import (
     JAPANESE_PROMPT,
     AuditRequest,
@@ -27,7 +27,7 @@ from audit.errors import AuditError
 from audit.home import DEMO_HOSPITAL, results_dir
 from audit.names.files import read_names
 from audit.notes.passages import read_passages
-from audit.progress import Pace, Progress, ProgressListener
+from audit.progress import Meter, ProgressListener, whole
 from audit.report.report import REMEMBERED, AuditReport, demo_digests
 from audit.run import AuditTask, run_audit
 from audit.task import MAX_SEED, Contact, Device, Question, Task, queue_of
@@ -45,6 +45,7 @@ class DemoTask(Task):
 
     n_documents: int = Field(default=300, description="documents of scenario 1")
     n_inputs: int = Field(default=2000, description="inputs of scenario 2")
+    language: Literal["en", "ja"] = Field(default="en", description="of the demo hospital")
     all_of_them: bool = Field(
         default=False,
         description="also the other exposures, the null pair and the Japanese hospital",
@@ -84,7 +85,12 @@ class DemoTask(Task):
 
     def requests(self) -> dict[str, AuditRequest]:
         """Return the demo's audits by name, the headline ones first."""
-        audits = {"masked_lm": self.request(2), "generation": self.request(1)}
+        names = {2: "masked_lm", 1: "generation"}
+        end = "" if self.language == "en" else f" {self.language}"
+        audits = {
+            f"{name}{end}": self.request(scenario, language=self.language)
+            for scenario, name in names.items()
+        }
         if self.all_of_them:
             for hospital in (*EXPOSURES, "null"):
                 audits[f"masked_lm {hospital}"] = self.request(2, hospital=hospital)
@@ -108,22 +114,21 @@ class DemoTask(Task):
 
     def run(self, contact: Contact) -> tuple[str, ...]:
         """Audit the demo hospital, and note which audits are the demo's."""
-        requests, pace = self.requests(), Pace()
+        requests = self.requests()
+        meter = Meter(
+            [whole(name, phases(one), kind="audit") for name, one in requests.items()],
+            listener=contact.listen,
+        )
         digests: list[str] = []
-
-        def listen(progress: Progress) -> None:
-            """Tell the progress of one of the audits as that of all."""
-            done = len(digests) + progress.share
-            left = pace.seconds_left(done, total=len(requests), now=time.monotonic())
-            contact.listen(Progress(progress.phase, done, len(requests), left))
-
         with Store(results_dir()) as store:
             for name, request in requests.items():
                 contact.say(f"Demo audit, of a made-up hospital: {name}")
                 report = run_audit(
-                    request, store=store, progress=listen, should_stop=contact.should_stop
-                )
-                contact.say(report.verdict.english)
+                    request, store=store, progress=meter.part(name),
+                    should_stop=contact.should_stop,
+                )  # fmt: skip
+                meter.finish(name)
+                contact.say(f"{report.verdict.in_short('en')} {report.verdict.english}")
                 remember({name: report}, store=store)
                 digests.append(report.digest)
         return tuple(digests)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import stat
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -124,7 +125,9 @@ def zip_members(
         raise too_many
     left = min(max_bytes, _MAX_RATIO * len(data) + _RATIO_SLACK_BYTES)
     refusal = AuditError(
-        "The archive is damaged or locked.", where=where, do="Make a plain zip without password."
+        "The archive is damaged or locked, or has a link in it.",
+        where=where,
+        do="Make a plain zip without password.",
     )
     with refusing(refusal), zipfile.ZipFile(BytesIO(data)) as archive:
         entries = [entry for entry in archive.infolist() if not _is_hidden(entry)]
@@ -133,7 +136,7 @@ def zip_members(
         if len({entry.filename for entry in entries}) < len(entries):
             raise AuditError("Two files of the archive have the same name.", where=where)
         for entry in entries:
-            if entry.flag_bits & _IS_ENCRYPTED:
+            if entry.flag_bits & _IS_ENCRYPTED or stat.S_ISLNK(entry.external_attr >> 16):
                 raise refusal
             if entry.compress_type not in _PACKINGS:
                 raise AuditError(

@@ -7,6 +7,7 @@ import hmac
 import os
 import platform
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -22,6 +23,20 @@ _N_SALT_BYTES = 32
 _ELSEWHERE = Message(
     "Set {home_variable} to a new or empty directory of your own.", home_variable=HOME_VARIABLE
 )
+
+
+_checks: list[Callable[[], None]] = []
+
+
+def check_changes(check: Callable[[], None]) -> None:
+    """Let a server say, before anything kept is changed in its process, whether it may be."""
+    _checks[:] = [check]
+
+
+def changing() -> None:
+    """Ask whether what is kept may be changed now; raises AuditError where it may not."""
+    for check in _checks:
+        check()
 
 
 def stay_offline() -> None:

@@ -1,27 +1,38 @@
-"""How far work is and how long it will take; what the command line says of it, on stderr."""
+"""How far work is and how long it will take; what the command line says of it, on stderr.
+
+Work is planned in phases, each so many units of a kind. What a unit of a kind takes on this machine
+is kept, so that phases that go at unequal pace are weighed from the start; what this run shows
+corrects it.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import sys
 import time
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
-from audit.errors import AuditCancelled
+from audit.errors import AuditCancelled, AuditError
+from audit.home import home_folder
+from audit.shelf import write_whole
 
 
 @dataclass(frozen=True)
 class Progress:
-    """One report of progress: units done of the whole run, those taken from the store included.
+    """One report of progress: how much is done of the whole, what was kept before included.
 
     `phase` is a short English phrase, `seconds_left` None until there is something to judge by.
+    `n_kept` is the part of `done` that was taken from the store.
     """
 
     phase: str
     done: float
     total: float
     seconds_left: float | None
+    n_kept: float = 0.0
 
     @property
     def share(self) -> float:
@@ -32,90 +43,239 @@ class Progress:
 ProgressListener = Callable[[Progress], None]
 StopQuestion = Callable[[], bool]
 
-_REPORT_SECONDS = 0.1
-_MIN_SECONDS = 5.0
-_MIN_SHARE = 0.03
-_WINDOW_SECONDS = 30.0
 
+@dataclass(frozen=True)
+class Phase:
+    """A part of planned work.
 
-class Pace:
-    """How long work will still take, judged by the last half minute of it.
-
-    Nothing is said before 5 seconds and 3 % of the work: one early sample says anything.
+    Attributes
+    ----------
+    name
+        A short English phrase; no other phase of the plan has it.
+    n_units
+        How much work there is: bytes, steps, rows of forward passes x their tokens x parameters.
+        One unit is a fixed cost, whose time says nothing about that of other phases.
+    unit_seconds
+        What a unit takes where none of its kind was ever timed: of two kinds the ratio counts.
+    kind
+        Phases of a kind go at the same pace, which is kept for the next run; "" is not kept.
+    size
+        Of the model, in parameters: the pace of the nearest size is taken.
+    is_whole
+        Whether it is work with a meter of its own: a unit is a second that is expected of it.
     """
 
-    def __init__(self) -> None:
-        self._seen: deque[tuple[float, float]] = deque()
-        self._start: tuple[float, float] | None = None
+    name: str
+    n_units: float
+    unit_seconds: float = 1.0
+    kind: str = ""
+    size: float = 1.0
+    is_whole: bool = False
 
-    def seconds_left(self, done: float, *, total: float, now: float) -> float | None:
-        """Note that `done` units of `total` were done at `now`, and say how long the rest takes.
 
-        Units are those of work that takes time, not what came out of the store; `now` is in
-        seconds of a clock that only goes forward.
-        """
-        if self._start is None:
-            self._start = (now, done)
-        self._seen.append((now, done))
-        while len(self._seen) > 2 and now - self._seen[1][0] >= _WINDOW_SECONDS:
-            self._seen.popleft()
-        then, before = self._seen[0]
-        is_early = now - self._start[0] < _MIN_SECONDS
-        if is_early or done - self._start[1] < _MIN_SHARE * (total - self._start[1]):
+def whole(name: str, phases: Iterable[Phase], *, kind: str) -> Phase:
+    """Return work with a meter of its own as a phase; what is like it goes at a like pace."""
+    return Phase(name, expected_seconds(phases), kind=kind, is_whole=True)
+
+
+LOADING, FINISHING = "loading", "finishing"
+_PACES = "paces.json"
+_REPORT_SECONDS = 0.1
+_MIN_SECONDS = 0.05  # work that took less is no measure of a pace
+_MEMORY_SECONDS = 60.0  # what was seen longer ago counts ever less
+_DOUBT = 0.03  # with this share of it done, a pace that is seen counts as much as the one expected
+
+
+def expected_seconds(phases: Iterable[Phase]) -> float:
+    """Return how long work takes, by what was timed on this machine."""
+    paces = _kept_paces()
+    return sum(phase.n_units * _unit_seconds(phase, paces)[0] for phase in phases)
+
+
+def _kept_paces() -> dict[str, dict[str, float]]:
+    """Return the seconds that a unit took, by its kind and the model's size as a power of two."""
+    try:
+        kept = json.loads((home_folder("jobs") / _PACES).read_bytes())
+        return {
+            kind: {size: pace for size, pace in sizes.items() if float(size) >= 0 and pace > 0}
+            for kind, sizes in kept.items()
+        }
+    except (AuditError, OSError, ValueError, TypeError, AttributeError):
+        return {}  # damaged: as if nothing had been timed
+
+
+def _keep_pace(phase: Phase, seconds: float) -> None:
+    paces = _kept_paces()
+    paces.setdefault(phase.kind, {})[str(round(math.log2(phase.size)))] = seconds
+    with suppress(AuditError):  # a full disk ends no work
+        write_whole(home_folder("jobs") / _PACES, json.dumps(paces).encode())
+
+
+def _unit_seconds(phase: Phase, paces: Mapping[str, Mapping[str, float]]) -> tuple[float, bool]:
+    """Return what a unit takes, and whether that was ever timed here."""
+    sizes = paces.get(phase.kind)
+    if not sizes:
+        return phase.unit_seconds, False
+    return sizes[min(sizes, key=lambda size: abs(float(size) - math.log2(phase.size)))], True
+
+
+@dataclass
+class _Kind:
+    """What this run saw of phases of one kind; work out of the store is left out."""
+
+    expected: float  # seconds a unit
+    is_known: bool  # whether that was ever timed
+    n_units: float = 0.0
+    n_worked: float = 0.0
+    seconds: float = 0.0
+    late_worked: float = 0.0  # the same two, old work fading
+    late_seconds: float = 0.0
+
+    def note(self, n_worked: float, seconds: float) -> None:
+        """Count units and the time that they took."""
+        fading = math.exp(-seconds / _MEMORY_SECONDS)
+        self.n_worked, self.seconds = self.n_worked + n_worked, self.seconds + seconds
+        self.late_worked = self.late_worked * fading + n_worked
+        self.late_seconds = self.late_seconds * fading + seconds
+
+    @property
+    def slowness(self) -> float | None:
+        """How many times longer a unit took than expected; None where none was seen."""
+        if not self.late_worked or not self.late_seconds:
             return None
-        return (total - done) / (done - before) * (now - then) if done > before else None
+        return self.late_seconds / self.late_worked / self.expected
+
+    def unit_seconds(self, slowness: float) -> float:
+        """Return what a unit takes: what was expected, more and more what was seen."""
+        trust = _trust(self.n_worked / self.n_units)
+        return self.expected * float((self.slowness or slowness) ** trust * slowness ** (1 - trust))
+
+
+def _trust(share: float) -> float:
+    return share / (share + _DOUBT)
+
+
+@dataclass
+class _Doing:
+    """How far a phase is."""
+
+    phase: Phase
+    kind: _Kind
+    n_units: float
+    done: float = 0.0
+    n_kept: float = 0.0
+    seconds_left: float | None = None  # as a meter of its own says
+
+    @property
+    def n_left(self) -> float:
+        """Units that are still to be done."""
+        return max(0.0, self.n_units - self.done)
 
 
 class Meter:
     """Counts units of work of several phases, tells a listener, and stops when asked to.
 
-    `totals` are the units of each phase (rows of a forward pass). The listener is called at most
-    some ten times a second, and where a phase begins and all of it ends; `should_stop` after every
-    unit: who asks a disk or a table spaces its questions (`jobs.contact`).
+    The listener is called at most some ten times a second, and where a phase begins and all of it
+    ends; `should_stop` after every unit: who asks a disk or a table spaces its questions
+    (`jobs.contact`).
     """
 
     def __init__(
-        self, totals: dict[str, float], *, listener: ProgressListener, should_stop: StopQuestion
-    ) -> None:
-        self._totals = dict(totals)
-        self._done = dict.fromkeys(totals, 0.0)
-        self._cached = 0.0
-        self._listener = listener
-        self._should_stop = should_stop
-        self._pace = Pace()
-        self._pace.seconds_left(0.0, total=sum(totals.values()), now=time.monotonic())
-        self._last = 0.0
-        self._begun: set[str] = set()
+        self, phases: Iterable[Phase], *, listener: ProgressListener,
+        should_stop: StopQuestion = lambda: False,
+    ) -> None:  # fmt: skip
+        self._listener, self._should_stop = listener, should_stop
+        kinds, paces = dict[str, _Kind](), _kept_paces()
+        self._doing: dict[str, _Doing] = {}
+        for phase in phases:
+            of_kind = _Kind(*_unit_seconds(phase, paces))
+            kind = kinds.setdefault(phase.kind or phase.name, of_kind)
+            kind.n_units += phase.n_units
+            self._doing[phase.name] = _Doing(phase, kind, phase.n_units)
+        self._kinds, self._said, self._share = list(kinds.values()), "", 0.0
+        self._then, self._told = time.monotonic(), -math.inf
+
+    def resize(self, phase: str, n_units: float) -> None:
+        """Correct the units of a phase that were announced as an estimate."""
+        one = self._doing[phase]
+        one.kind.n_units += n_units - one.n_units
+        one.n_units = n_units
 
     def add(self, phase: str, units: float, *, is_cached: bool = False) -> None:
-        """Count finished units."""
-        was_finished = self._is_finished
-        self._done[phase] = min(self._totals[phase], self._done[phase] + units)
+        """Count finished units; none tell that a phase has begun."""
+        one, now = self._doing[phase], time.monotonic()
+        n_left, units = one.n_left, min(units, one.n_left)
+        one.done += units
         if is_cached:
-            self._cached += units
-        now = time.monotonic()
-        is_end = self._is_finished and not was_finished
-        if is_end or phase not in self._begun or now - self._last >= _REPORT_SECONDS:
-            self._last = now
-            self._begun.add(phase)
-            self._listener(self._report(phase, now))
+            one.n_kept, self._then = one.n_kept + units, now
+        elif units:
+            one.kind.note(units, now - self._then)
+            self._then = now
+        kind, is_timed = one.kind, one.phase.kind and not one.phase.is_whole
+        is_long = kind.seconds > _MIN_SECONDS or kind.n_units == 1
+        if is_timed and is_long and kind.n_worked and one.n_left <= 0 < n_left:
+            _keep_pace(one.phase, kind.seconds / kind.n_worked)
+        is_end = n_left > 0 and not any(each.n_left for each in self._doing.values())
+        self._tell(phase, now, is_due=is_end or phase != self._said)
+
+    def finish(self, phase: str) -> None:
+        """Count what is left of a phase: what was kept as a whole, or more than there was."""
+        one = self._doing[phase]
+        one.seconds_left = None
+        if one.n_left:
+            self.add(phase, one.n_left, is_cached=one.phase.is_whole and one.done == one.n_kept)
+
+    def part(self, phase: str, before: str = "") -> ProgressListener:
+        """Return the listener of a phase that has a meter of its own; words `before` its phases."""
+        one = self._doing[phase]
+
+        def listen(progress: Progress) -> None:
+            now, n_worked = time.monotonic(), one.done - one.n_kept
+            one.done = progress.share * one.n_units
+            one.n_kept = progress.n_kept * one.n_units
+            one.seconds_left = progress.seconds_left
+            one.kind.note(max(0.0, one.done - one.n_kept - n_worked), now - self._then)
+            self._then = now
+            self._tell(before + progress.phase, now, is_due=True)
+
+        return listen
+
+    def _tell(self, said: str, now: float, *, is_due: bool) -> None:
+        if is_due or now - self._told >= _REPORT_SECONDS:
+            self._told, self._said = now, said
+            self._listener(self._report(said))
         if self._should_stop():
             raise AuditCancelled
 
-    def finish(self, phase: str) -> None:
-        """Count what is left of a phase: units may have been announced as an estimate."""
-        left = self._totals[phase] - self._done[phase]
-        if left > 0:
-            self.add(phase, left)
+    def _report(self, said: str) -> Progress:
+        slowness = self._slowness()
+        whole = undone = n_kept = left = 0.0
+        for one in self._doing.values():
+            each = one.kind.unit_seconds(slowness or 1.0) if one.n_units else 0.0
+            whole += each * one.n_units
+            undone += each * one.n_left
+            n_kept += each * one.n_kept
+            left += each * one.n_left if one.seconds_left is None else one.seconds_left
+        self._share = max(self._share, 1 - undone / whole if whole else 1.0)
+        is_told = any(one.seconds_left is not None for one in self._doing.values())
+        is_known = slowness or is_told or all(kind.is_known for kind in self._kinds)
+        return Progress(
+            said, self._share, 1.0, left if is_known else None, n_kept / whole if whole else 0.0
+        )
 
-    @property
-    def _is_finished(self) -> bool:
-        return sum(self._done.values()) >= sum(self._totals.values())
-
-    def _report(self, phase: str, now: float) -> Progress:
-        done, total = sum(self._done.values()), sum(self._totals.values())
-        left = self._pace.seconds_left(done - self._cached, total=total - self._cached, now=now)
-        return Progress(phase, done, total, left)
+    def _slowness(self) -> float | None:
+        """How many times longer this run takes than expected, by what was seen of other kinds."""
+        seen = [
+            (kind.expected * kind.n_worked, math.log(kind.slowness))
+            for kind in self._kinds
+            if kind.slowness and kind.n_units > 1  # fixed costs say nothing of the rest
+        ]
+        if not seen:
+            return None
+        done = sum(work for work, _ in seen)
+        of_all = sum(kind.expected * kind.n_units for kind in self._kinds)
+        mean = sum(work * slow for work, slow in seen) / done
+        return math.exp(mean * _trust(done / of_all))
 
 
 class Portion:
@@ -130,44 +290,6 @@ class Portion:
         if units > 0:
             self._done += units
             self._meter.add(self._phase, units, is_cached=is_cached)
-
-
-class Stages:
-    """Tells the progress of stages, one after the other, as that of the whole: each counts as one.
-
-    `listener` gets phases such as "hospital model: training". The time left is that of the stage,
-    and for each stage behind it what one took so far; stages that were kept are not counted.
-    """
-
-    def __init__(self, names: Iterable[str], *, listener: ProgressListener) -> None:
-        self._names, self._listener = list(names), listener
-        self._done, self._begun, self._took = 0.0, time.monotonic(), list[float]()
-
-    def of(self, stage: str) -> ProgressListener:
-        """Return the listener of one stage."""
-
-        def listen(progress: Progress) -> None:
-            left = progress.seconds_left
-            self._tell(f"{stage}: {progress.phase}", stage, share=progress.share, left=left)
-
-        return listen
-
-    def finish(self, stage: str) -> None:
-        """Count a stage as done."""
-        took, self._begun = time.monotonic() - self._begun, time.monotonic()
-        if took >= _MIN_SECONDS:
-            self._took.append(took)
-        self._tell(stage, stage, share=1.0, left=0.0)
-
-    def _tell(self, phase: str, stage: str, *, share: float, left: float | None) -> None:
-        at = self._names.index(stage)
-        self._done = max(self._done, at + share)
-        n_behind = len(self._names) - at - 1
-        if left is not None and n_behind:
-            whole = time.monotonic() - self._begun + left
-            took = self._took + ([whole] if share < 1 and whole >= _MIN_SECONDS else [])
-            left = left + n_behind * sum(took) / len(took) if took else None
-        self._listener(Progress(phase, self._done, len(self._names), left))
 
 
 def duration(seconds: float) -> str:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,15 +15,24 @@ import numpy as np
 from audit.attack import evidence
 from audit.attack.decisions import plain
 from audit.attack.judgement import judge
-from audit.attack.question import AuditRequest, question_digest
+from audit.attack.plan import EVIDENCE, phases
+from audit.attack.question import (
+    AuditRequest,
+    GenerationSettings,
+    PosteriorSettings,
+    RunSettings,
+    question_digest,
+)
 from audit.attack.scores import FIXED_SCORE, AttackResult
 from audit.errors import AuditError, Message
 from audit.home import results_dir
+from audit.models.registry import RegisteredModel, known_model
 from audit.names import spelling
 from audit.names.candidates import GUESSED_KINDS, Candidates, guessed_kinds
 from audit.names.controls import match_notes
+from audit.names.lists import code_of_names, code_of_passages
 from audit.names.pools import pool_for
-from audit.progress import Meter, ProgressListener, StopQuestion
+from audit.progress import FINISHING, LOADING, Meter, ProgressListener, StopQuestion
 from audit.report.report import (
     AuditReport,
     Inspection,
@@ -36,7 +48,6 @@ if TYPE_CHECKING:
     from audit.models.load import LoadedModel, ModelPair
 
 _WHO = ("general", "hospital")
-_PHASES = {"generation": "documents", "posterior": "posteriors", "chain": "chain"}
 _SIZES = {"generation": "n_documents", "posterior": "n_inputs", "chain": "n_chain_inputs"}
 """Kind of evidence -> the setting that says how much of it is made."""
 
@@ -94,28 +105,30 @@ def run_audit(
     and seconds left; `should_stop` is asked between forward passes, and True ends the run with
     what is finished kept.
     """
-    from audit.attack import attacks
-    from audit.models.forward import exact_kernels
-    from audit.models.load import check_rounding, load_pair, pick_device
-
     question = request.question()
     digest = question_digest(question)
     if (known := kept_report(digest, store=store)) is not None:
         return known
     started = time.monotonic()
+    meter = Meter(phases(request), listener=progress, should_stop=should_stop)
+    meter.add(LOADING, 0)
+
+    from audit.attack import attacks
+    from audit.models.forward import exact_kernels
+    from audit.models.load import check_rounding, load_pair, pick_device
+
     pool, dtype, device = pool_for(request.candidates), request.dtype, pick_device(request.device)
     pair = load_pair(request.general, request.hospital, device=device, dtype=dtype)
     if dtype != "float32":
         check_rounding(pair, general=request.general, hospital=request.hospital, device=device)
     names = attacks.with_reference(request, pair, pool=pool)
     task = attacks.task_of(request, pair, names)
-    phases = {
-        f"{who} model: {_PHASES[kind]}": float(task.n_rows(kind, n))
-        for kind, n in request.sizes().items()
-        for who in _WHO
-        if n
-    }
-    meter = Meter(phases, listener=progress, should_stop=should_stop)
+    row_work = {who: task.n_tokens * getattr(pair, who).n_parameters for who in _WHO}
+    for who, (kind, n) in product(_WHO, request.sizes().items()):
+        if n:
+            work = task.n_rows(kind, n) * row_work[who]
+            meter.resize(f"{who} model: {EVIDENCE[kind]}", work)
+    meter.finish(LOADING)
 
     models = [pair.general.model, pair.hospital.model]
     tokenizer = pair.hospital.tokenizer
@@ -123,21 +136,26 @@ def run_audit(
 
         def source(who: str, kind: str) -> evidence.Source:
             return evidence.Source(
-                getattr(pair, who), device, dtype, store, meter, f"{who} model: {_PHASES[kind]}",
-                kernels, lambda n: _note_part(digest, who, kind, n, store=store),
+                getattr(pair, who), device, dtype, store, meter, f"{who} model: {EVIDENCE[kind]}",
+                kernels, row_work[who], lambda n: _note_part(digest, who, kind, n, store=store),
             )  # fmt: skip
 
         attack = attacks.attack(request, pair, task, names=names, pool=pool, sources=source)
+    meter.add(FINISHING, 0)
     report = _report(request, pair, attack, question=question)
     made = {"at": now(), "seconds": round(time.monotonic() - started, 3), "kernels": kernels}
-    report = report.changed(made=made | evidence.backend(device))
-    # The report last: where it is, everything that belongs to it is there too.
-    if attack.documents:
-        texts = {who: list(documents) for who, documents in attack.documents.items()}
-        store.put_record(f"documents/{digest}", texts)
-    keep_inspection(digest, _inspection(request, attack), store=store)
-    store.put_record(f"audit/{digest}", report.to_json())
+    _keep(report.changed(made=made | evidence.backend(device)), request, attack, store=store)
+    meter.finish(FINISHING)
     return kept_report(digest, store=store) or report
+
+
+def _keep(report: AuditReport, request: AuditRequest, found: AttackResult, *, store: Store) -> None:
+    """Keep a report last: where it is, everything that belongs to it is there too."""
+    if found.documents:
+        texts = {who: list(documents) for who, documents in found.documents.items()}
+        store.put_record(f"documents/{report.digest}", texts)
+    keep_inspection(report.digest, _inspection(request, found), store=store)
+    store.put_record(f"audit/{report.digest}", report.to_json())
 
 
 def _note_part(digest: str, who: str, kind: str, n: int, *, store: Store) -> None:
@@ -154,6 +172,53 @@ def finished_part(digest: str, *, store: Store) -> dict[str, int]:
     """
     known: dict[str, int] = store.get_record(f"finished/{digest}") or {}
     return {"n_chain_inputs": 0} | known if "n_inputs" in known else known
+
+
+@dataclass(frozen=True)
+class Again:
+    """What an audit was asked about, found again to be asked of another model or scenario.
+
+    `general`, `hospital`, `names` and `passages` are the codes of what is kept here, "" for what
+    is not (any more). The settings are None where this version would not take them.
+    """
+
+    general: str
+    hospital: str
+    names: str
+    passages: str
+    scenario: int
+    settings: GenerationSettings | PosteriorSettings | None
+    how: RunSettings
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Which of "general", "names", "passages" and "settings" are not here any more."""
+        wanted = ("general", "names", *(("passages",) if self.scenario == 2 else ()), "settings")
+        return tuple(field for field in wanted if not getattr(self, field))
+
+
+def ask_again(report: AuditReport, *, models: tuple[RegisteredModel, ...], store: Store) -> Again:
+    """Find what an audit was asked about, its two models among `models`."""
+    asked, number = report.question, report.scenario.number
+    passages = asked.get("passages")
+    settings, how = None, RunSettings()
+    with suppress(AuditError):
+        kind = GenerationSettings if number == 1 else PosteriorSettings
+        settings = kind(**asked.get("settings", {}))
+        how = RunSettings(seed=asked.get("seed", 0), dtype=asked.get("dtype", "float32"))
+
+    def code(who: str) -> str:
+        model = report.models[who]
+        found = known_model(model.digest, name=model.name, among=models)
+        return found.model_id if found else ""
+
+    return Again(
+        code("general"),
+        code("hospital"),
+        code_of_names(str(asked.get("candidates", "")), store=store),
+        code_of_passages(passages, store=store) if passages else "",
+        number, settings, how,
+    )  # fmt: skip
 
 
 def kept_report(digest: str, *, store: Store) -> AuditReport | None:
@@ -229,7 +294,7 @@ def _model_facts(loaded: LoadedModel) -> dict[str, object]:
         "name": loaded.name,
         "digest": loaded.digest,
         "architecture": loaded.config.architecture,
-        "n_parameters": sum(p.numel() for p in loaded.model.parameters()),
+        "n_parameters": loaded.n_parameters,
         "notes": [],
     }
 

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
 
 from audit.errors import AuditError
-from audit.home import home_folder
+from audit.home import changing, home_folder
 
 T = TypeVar("T")
 MAX_TITLE_CHARS = 80
@@ -199,7 +199,7 @@ def whole_folder(
                 if not any(building.iterdir()):
                     building.rmdir()
                 raise
-            _seal(building)
+            seal_folder(building)
             if not replaces:
                 _refuse_full(out, where=where)
             elif out.exists():
@@ -248,7 +248,8 @@ def _is_filled(path: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0
 
 
-def _seal(folder: Path) -> None:
+def seal_folder(folder: Path) -> None:
+    """Close a folder and all in it to others, and wait until it is on the disk."""
     for path in folder.rglob("*"):
         path.chmod(0o700 if path.is_dir() else 0o600)
         to_disk(path)
@@ -352,6 +353,7 @@ class Shelf(Generic[T]):
 
         A folder that is there keeps its other files; a new one appears whole.
         """
+        changing()
         place = self.place(identifier)
         if place.is_dir():
             write_private(files, place)
@@ -362,10 +364,12 @@ class Shelf(Generic[T]):
 
     def making(self, identifier: str) -> AbstractContextManager[Path]:
         """Give a locked folder that becomes a thing's when the block ends well: `whole_folder`."""
+        changing()
         return whole_folder(self.place(identifier), where=self.where)
 
     def forget(self, identifier: str) -> None:
         """Remove a thing with all of its files; nobody sees half of it."""
+        changing()
         folder = self.place(identifier)
         if not folder.is_dir():
             raise self._unknown()

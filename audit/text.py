@@ -29,11 +29,13 @@ _FULL_OR_FIRST = {"name", "名前"}
 
 def is_unspaced(text: str) -> bool:
     """Whether `text` is in a script that writes names without spaces (Han, kana)."""
-    return _UNSPACED.search(text) is not None
+    return not text.isascii() and _UNSPACED.search(text) is not None
 
 
 def script_of(text: str) -> str:
     """Return the script of a name: "latin", "han_kana" or "other"."""
+    if text.isascii():
+        return "latin" if any(map(str.isalpha, text)) else "other"
     if is_unspaced(text):
         return "han_kana"
     letters = [ch for ch in text if unicodedata.category(ch).startswith("L")]
@@ -43,6 +45,8 @@ def script_of(text: str) -> str:
 
 def fold_name(text: str) -> str:
     """Return the form in which names are compared: NFKC, no case, single spaces."""
+    if text.isascii():
+        return " ".join(text.lower().split())
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     return " ".join(folded.split())
 

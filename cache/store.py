@@ -16,8 +16,9 @@ import os
 import secrets
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -25,6 +26,7 @@ import diskcache
 from numpy.typing import NDArray
 
 from audit.errors import AuditError
+from audit.home import changing
 from audit.shelf import Lock, taken, to_disk, whole_file
 from cache.payload import (
     JSON,
@@ -99,6 +101,7 @@ class Store:
 
         Raises `TypeError` or `ValueError` where the content cannot be stored: `cache.payload`.
         """
+        changing()
         path = self._path(key)
         payload = seal(key, encode(arrays=arrays, meta=meta))
         with self._told(), self._locked():
@@ -126,6 +129,14 @@ class Store:
                     if _read(path) == payload:  # no other writer has been here
                         self._move_aside(path)
                 return None
+
+    def remove(self, *keys: str) -> None:
+        """Forget values, and what there is not."""
+        changing()
+        with self._told(), self._locked():
+            for key in keys:
+                self._path(key).unlink(missing_ok=True)
+            self._indexed(partial(_delist, keys))
 
     def put_record(self, key: str, record: JSON) -> None:
         """Keep one JSON value under a key; NaN is allowed."""
@@ -211,6 +222,12 @@ class Store:
         aside = self.directory / "quarantine"
         aside.mkdir(mode=0o700, exist_ok=True)
         path.rename(aside / f"{secrets.token_hex(8)}-{path.name}")
+
+
+def _delist(keys: Iterable[str], index: Any) -> None:
+    with index.transact():  # one wait for the disk
+        for key in keys:
+            index.delete(key)
 
 
 class _Keys(diskcache.Disk):  # type: ignore[misc]

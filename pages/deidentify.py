@@ -1,53 +1,35 @@
-"""De-identify: what in these notes says who they are about? Marks, replaced texts, files."""
+"""De-identify: what in these notes says who they are about, and what does a de-identifier miss?"""
 
 from __future__ import annotations
 
 import streamlit as st
 
-from audit.deid.tagged import TAGGED_SETS
-from pages.ui import blocks, cached
-from pages.ui.deid_ask import draw_new
-from pages.ui.deid_jobs import JOBS
+from pages.ui import deid_measures
+from pages.ui.deid_new import JOBS, chosen, draw_new
 from pages.ui.deid_set import draw_kept
-from pages.ui.language import Words, words
+from pages.ui.section import page, remark
+from pages.ui.state import Words
 
+TABS = ("notes", "measures")
 VIEWS = ("new", "kept")
-_VIEW = "deidentify_view"
 
 
-def page() -> None:
-    """Draw the page."""
-    say = words()
-    st.title(say.text("deidentify_title"), anchor=False)
-    st.html(blocks.heading("", below=say.text("deidentify_below")))
-    try:
-        JOBS.draw(say)
-        if view(say) == "kept":
-            draw_kept(say, TAGGED_SETS.all())
-        else:
-            draw_new(say)
-    except cached.AuditError as error:
-        st.html(blocks.heading(say.text("no_data"), below=error.written(say.language)))
+def draw(say: Words) -> None:
+    """Draw the tab that the link opens; a link to a score or a kept set opens where it is shown."""
+    query = st.query_params
+    if "tab" not in query and "score" in query:
+        query["tab"] = "measures"
+    if "view" not in query and "tagged" in query and query.get("tab", TABS[0]) == TABS[0]:
+        query["view"] = "kept"
+    if chosen(say, "tab", TABS) == "measures":
+        deid_measures.draw(say)
+        return
+    remark(say, "deidentify_below")
+    JOBS.draw(say)
+    if chosen(say, "view", VIEWS) == "kept":
+        draw_kept(say)
+    else:
+        draw_new(say)
 
 
-def view(say: Words) -> str:
-    """Draw the choice between new notes and kept ones, and return its code."""
-    asked = st.query_params.get("view", "")
-    usual = "kept" if st.query_params.get("tagged") else "new"
-    st.session_state[_VIEW] = asked if asked in VIEWS else usual
-
-    def to_link() -> None:
-        st.query_params["view"] = st.session_state[_VIEW] or usual
-
-    found = st.segmented_control(
-        say.text("deidentify_view"),
-        VIEWS,
-        format_func=lambda code: say.text(f"deidentify_view_{code}"),
-        key=_VIEW,
-        label_visibility="collapsed",
-        on_change=to_link,
-    )
-    return found or usual
-
-
-page()
+page("deidentify", draw)

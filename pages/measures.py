@@ -2,263 +2,338 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
 
+import pandas as pd
 import streamlit as st
 
-from audit.report.published import published_tables
-from audit.report.report import CURVE_MEASURES, AuditReport, KeptAudit
-from audit.report.threshold import calibration, score_codes, strata_of
-from pages.ui import (
-    blocks,
-    cached,
-    charts,
-    measure_charts,
-    measure_compare,
-    measure_exposure,
-    measure_references,
-    measure_roles,
-    measure_tables,
-    measure_threshold,
-    paper_table,
+from audit.report.compare import DIGESTS, SETTINGS, Comparison
+from audit.report.published import PaperRow, paper_rows, published_tables
+from audit.report.report import (
+    AuditReport,
+    KeptAudit,
+    Linking,
+    RoleLine,
+    Rule,
+    Share,
+    others_alike_first,
 )
-from pages.ui.language import Words, words
-from pages.ui.measure_choice import choose
-from pages.ui.mention_chart import mention_chart
-from pages.ui.place import audit_or_reason, place
-from pages.ui.text import decimal, percent, percent_interval
+from audit.report.threshold import LOW_FPRS
+from pages.ui import blocks, cached, measure_checks, measure_threshold
+from pages.ui.blocks import Cell, counted, measured
+from pages.ui.charts import Axis, Series, plot
+from pages.ui.measured import controls_name, draw_names, mention_chart, one_of, score_name
+from pages.ui.reveal import shown_name
+from pages.ui.section import Table, details, draw_table, empty, figure, head, page_of_audit, remark
+from pages.ui.state import Words, link, place
+from pages.ui.text import UNDEFINED, day, decimal, percent, small
 
-TABS = (
-    "tables", "threshold", "roc", "mentions", "canaries", "curve", "linking", "calibration",
-    "references", "compare",
-)  # fmt: skip
-"""Codes of the views, as they stand in `?tab=`."""
-_OWN_FILES = {
-    "canaries": measure_exposure, "references": measure_references, "compare": measure_compare,
-}  # fmt: skip
+_RATES = ("f1", "accuracy", "recall", "precision")
+_OLD = {
+    "tables": ("paper", ""),
+    "roc": ("threshold", ""),
+    **{check: ("checks", check) for check in measure_checks.CHECKS},
+}
+"""View of before, as links name it -> the view that has taken its place, and which check."""
 
 
-def page() -> None:
+def page(say: Words, audit: KeptAudit) -> None:
     """Draw the page."""
-    say = words()
-    st.title(say.text("measures_title"), anchor=False)
-    try:
-        audit = audit_or_reason(say)
-        if audit is None:
-            return
-        report = cached.report(audit.digest)
-        tab = choose(
-            "tab",
-            TABS,
-            label=say.text("measures_view"),
-            shown=lambda code: say.text(f"measures_tab_{code}"),
-        )
-        st.html(blocks.heading("", below=say.text(f"measures_below_{tab}")))
-        draw_tab(say, audit, report=report, tab=tab)
-    except cached.AuditError as error:
-        st.html(blocks.heading(say.text("no_data"), below=error.written(say.language)))
+    tab, check = _OLD.get(st.query_params.get("tab", ""), ("", ""))
+    if tab:
+        st.query_params["tab"] = tab
+    if check:
+        st.query_params["check"] = check
+    names = {code: say.text(f"measures_tab_{code}") for code in _VIEWS}
+    tab = one_of(say, "tab", names, label="measures_view")
+    remark(say, f"measures_below_{tab}")
+    _VIEWS[tab](say, cached.report(audit.digest))
 
 
-def draw_tab(say: Words, audit: KeptAudit, *, report: AuditReport, tab: str) -> None:
-    """Draw one view."""
-    if tab in _OWN_FILES:
-        _OWN_FILES[tab].draw(say, audit)
-    elif tab == "threshold":
-        draw_threshold(say, audit, report=report)
-    elif tab == "linking":
-        draw_linking(say, report)
-    elif tab == "calibration":
-        draw_calibration(say, report)
-    elif not report.has_truth:
-        why = say.text("measures_no_truth_do")
-        st.html(blocks.heading(say.text("measures_no_truth"), below=why))
-    elif tab == "tables":
-        draw_tables(say, audit, report=report)
-    elif tab == "roc":
-        draw_roc(say, audit, report=report)
-    elif tab == "mentions":
-        draw_mentions(say, audit)
-    else:
-        draw_curve(say, report)
-
-
-def draw_tables(say: Words, audit: KeptAudit, *, report: AuditReport) -> None:
-    """Draw rules and scores against each kind of controls, and the paper's tables 1 and 2."""
-    st.html(blocks.heading(say.text("measures_rules"), below=say.text("measures_rules_below")))
-    st.html(measure_tables.rule_table(say, report))
-    st.html(blocks.heading(say.text("measures_scores"), below=say.text("measures_scores_below")))
-    st.html(measure_tables.score_table(say, report))
-    measure_roles.draw(say, audit)
-    other = place().other
-    found = paper_table.measured([cached.report(one.digest) for one in (audit, other) if one])
-    if not any((controls, attack, "hospital") in found for controls, attack, _ in found):
-        return
-    published = published_tables()
-    st.html(blocks.heading(say.text("paper"), below=say.text("paper_below")))
-    st.html(paper_table.table_one(found, published=published, words=say))
-    st.html(blocks.heading(say.text("paper_2"), below=say.text("paper_2_below")))
-    st.html(paper_table.table_two(found, published=published, words=say))
-    st.html(blocks.heading("", below=published.source))
-
-
-def choose_stratum(say: Words, report: AuditReport) -> str:
-    """Draw the choice of a kind of controls."""
-    return choose(
-        "stratum",
-        strata_of(report),
-        label=say.text("paper_controls"),
-        shown=lambda code: say.text("measures_controls" if code == "all" else f"kind_{code}"),
-    )
-
-
-def choose_score(say: Words, report: AuditReport) -> str:
-    """Draw the choice of a score, the fixed one first."""
-    return choose(
-        "score",
-        score_codes(report),
-        label=say.text("measures_score"),
-        shown=lambda code: measure_tables.score_name(say, code),
-        is_long=True,
-    )
-
-
-def draw_threshold(say: Words, audit: KeptAudit, *, report: AuditReport) -> None:
-    """Draw the threshold's panel, with the score and the controls it is for."""
-    left, right = st.columns(2, gap="large")
-    with left:
-        score = choose_score(say, report)
-    with right:
-        stratum = choose_stratum(say, report) if report.has_truth else "all"
-    measure_threshold.panel(say, audit.digest, score=score, stratum=stratum)
-
-
-def draw_roc(say: Words, audit: KeptAudit, *, report: AuditReport) -> None:
-    """Draw the ROC of one score beside M_general alone and popularity, and read it out."""
-    left, right = st.columns(2, gap="large")
-    with left:
-        score = choose_score(say, report)
-    with right:
-        stratum = choose_stratum(say, report)
-    axes = choose(
-        "axes",
-        ("log", "linear"),
-        label=say.text("measures_axes"),
-        shown=lambda code: say.text(f"measures_axes_{code}"),
-    )
-    codes = list(dict.fromkeys((score, "general_alone", "popularity")))
-    curves = [cached.roc(audit.digest, score=code, stratum=stratum) for code in codes]
-    figure = measure_charts.roc_chart(
-        curves,
-        labels=[measure_tables.score_name(say, code) for code in codes],
-        words={key: say.sentences[f"measures_roc_{key}"] for key in ("x", "y", "chance", "at")},
-        is_log=axes == "log",
-    )
-    alt = say.text("measures_roc_alt")
-    st.plotly_chart(figure, config=charts.CONFIG, alt=alt, key="measures_roc")
-    with st.expander(say.text("as_table")):
-        for curve in curves:
-            st.html(measure_tables.roc_table(say, curve))
-    measured = report.measures.strata[stratum]
-    rankings = measured.ranked(report.fixed_score)
-    tprs = {fpr: [rankings[code].tpr(fpr) for code in codes] for fpr in measure_tables.LOW_FPRS}
-    cards = [
-        blocks.Figures(
-            label=say.text(key),
-            value=percent(own.value),
-            interval=percent_interval(own),
-            others=tuple(
-                (measure_tables.score_name(say, code), percent(tpr.value))
-                for code, tpr in zip(codes[1:], others, strict=True)
-            ),
-        )
-        for key, (own, *others) in zip(
-            ("measures_tpr_1", "measures_tpr_01"), tprs.values(), strict=True
-        )
-    ]
-    st.html(blocks.figure_cards(cards))
-    if any(math.isnan(tpr.value) for found in tprs.values() for tpr in found):
-        below = say.text("measures_unresolved", n=measured.n_controls)
-        st.html(blocks.heading("", below=below))
-
-
-def draw_mentions(say: Words, audit: KeptAudit) -> None:
+def draw_mentions(say: Words, report: AuditReport) -> None:
     """Draw detection against the number of mentions."""
-    report = cached.report(audit.digest)
-    if not report.mentions:
-        why = say.text("measures_no_mentions_do")
-        st.html(blocks.heading(say.text("measures_no_mentions"), below=why))
-        return
-    mention_chart(say, report, key="measures_mentions")
-
-
-def draw_curve(say: Words, report: AuditReport) -> None:
-    """Draw a measure against the number of inputs or documents."""
-    stratum = choose_stratum(say, report)
-    names = {code: say.text("measures_auc" if code == "auc" else f"rate_{code}")
-             for code in CURVE_MEASURES}  # fmt: skip
-    measure = choose(
-        "measure", CURVE_MEASURES, label=say.text("measures_curve_y"), shown=names.__getitem__
-    )
-    curve = {point.n: point.strata[stratum].values(measure) for point in report.curve}
-    if not any(curve.values()):
-        why = say.text("measures_no_curve_do")
-        st.html(blocks.heading(say.text("measures_no_curve"), below=why))
-        return
-    if measure == "auc":
-        codes = (report.fixed_score, "general_alone", "popularity")
-        labels = {code: measure_tables.score_name(say, code) for code in codes}
-        alt = say.text("measures_curve_alt")
+    if report.mentions:
+        mention_chart(say, report)
+        if not report.controls_flagged.n_total:
+            remark(say, "measures_no_limit")
     else:
-        labels = {code: say.text(f"measures_rule_{code}") for code in curve[max(curve)]}
-        alt = say.text("measures_curve_alt_rules", measure=names[measure])
-    x = say.text("measures_curve_x_1" if report.scenario.number == 1 else "measures_curve_x_2")
-    figure = measure_charts.curve_chart(
-        curve, labels=labels, words={"x": x, "y": names[measure]}, has_chance=measure == "auc"
-    )
-    st.plotly_chart(figure, config=charts.CONFIG, alt=alt, key="measures_curve")
-    with st.expander(say.text("as_table")):
-        st.html(measure_tables.curve_table(curve, labels=labels, x=x, caption=alt))
+        empty(say, "measures_no_mentions" if report.has_truth else "measures_no_truth")
+
+
+# Two audits, paired by name.
+
+
+def draw_compare(say: Words, report: AuditReport) -> None:
+    """Draw the choice of a second audit, and the comparison."""
+    others = {one.digest[:12]: one for one in others_alike_first(report, kept=place().kept)}
+    if not others:
+        empty(say, "measures_no_other")
+        return
+    lines = {code: _line(say, one) for code, one in others.items()}
+    code = one_of(say, "other", lines, label="measures_other", is_long=True)
+    found = cached.comparison(report.digest, other=others[code].digest)
+    if found.names.empty:
+        empty(say, "measures_no_pairs", one=found.n_only_one, other=found.n_only_other)
+    else:
+        remark(
+            say,
+            "measures_paired",
+            n=len(found.names),
+            one=found.n_only_one,
+            other=found.n_only_other,
+            differs=found.n_truth_differs,
+        )
+        _draw_flags(say, found, audit=report.digest)
+        _draw_aucs(say, found, audit=report.digest)
+        _draw_pairs(say, found, audit=report.digest)
+    _draw_settings(say, found, audit=report.digest)
+
+
+def _line(say: Words, line: KeptAudit) -> str:
+    key = "measures_other_line_demo" if line.is_demo else "measures_other_line"
+    parts = {part: getattr(line, part) for part in ("scenario", "hospital", "general")}
+    return say.text(key, at=day(line.at), **parts)
+
+
+def _draw_flags(say: Words, found: Comparison, *, audit: str) -> None:
+    head(say, "measures_flags")
+    keys = ("both", "only_one", "only_other", "neither")
+    rows = [
+        [say.text(key), *(str(getattr(flags, one)) for one in keys), small(flags.p)]
+        for key, flags in (("measures_tested", found.tested), ("measures_controls", found.controls))
+        if flags.n_names
+    ]
+    if not rows:
+        remark(say, "measures_no_flags")
+        return
+    header = ["column_kind", *(f"measures_flagged_{key}" for key in keys), "measures_mcnemar"]
+    draw_table(say, "measures_flags", Table(header, rows), audit=audit)
+
+
+def _draw_aucs(say: Words, found: Comparison, *, audit: str) -> None:
+    head(say, "measures_aucs")
+    if not found.aucs:
+        remark(say, "measures_without_truth")
+        return
+    rows = [
+        [controls_name(say, one.stratum), str(one.n_members), str(one.n_controls),
+         decimal(one.one), decimal(one.other), measured(one.difference, digits=3)]
+        for one in found.aucs
+    ]  # fmt: skip
+    keys = ("n_members", "n_controls", "auc_one", "auc_other", "auc_difference")
+    header = ["paper_controls", *(f"measures_{key}" for key in keys)]
+    draw_table(say, "measures_aucs", Table(header, rows), audit=audit)
+
+
+def _draw_pairs(say: Words, found: Comparison, *, audit: str) -> None:
+    head(say, "measures_pairs")
+    only = st.toggle(say.text("measures_only_different"), value=True, key="measures_only_different")
+    names = found.names[found.names["is_different"]] if only else found.names
+    remark(say, "measures_n_pairs", n=len(names))
+    if len(names):
+        draw_names(say, "measures_pairs", _columns(say, names), audit=audit)
+
+
+def _columns(say: Words, names: pd.DataFrame) -> dict[str, list[object]]:
+    kinds = {kind: say.text(f"kind_{kind}") for kind in set(names["kind"]) - {"differs"}}
+    kinds["differs"] = say.text("measures_kind_differs")
+    said = {True: "measures_flag_yes", False: "measures_flag_no", None: "column_missing"}
+    flag_words = {flag: say.text(key) for flag, key in said.items()}
+    table: dict[str, list[object]] = {
+        say.text("column_number"): names["number"].tolist(),
+        say.text("column_name"): list(map(shown_name, names["first_name"], names["last_name"])),
+        say.text("column_kind"): [kinds[kind] for kind in names["kind"]],
+    }
+    for behind, of in (("", "one"), ("_other", "other")):
+        table[say.text(f"measures_score_of_{of}")] = names[f"score{behind}"].tolist()
+        table[say.text(f"measures_q_of_{of}")] = names[f"q{behind}"].tolist()
+        flags = names[f"is_flagged{behind}"]
+        table[say.text(f"measures_flag_of_{of}")] = [flag_words[flag] for flag in flags]
+    return table
+
+
+def _draw_settings(say: Words, found: Comparison, *, audit: str) -> None:
+    head(say, "measures_settings")
+    label = say.text("measures_only_different_settings")
+    only = st.toggle(label, value=True, key="measures_only_different_settings")
+    shown = {k: pair for k, pair in found.settings.items() if not only or pair[0] != pair[1]}
+    if not shown:
+        remark(say, "measures_settings_same")
+        return
+    header = [f"measures_setting_{key}" for key in ("name", "one", "other")]
+    rows: dict[bool, list[tuple[str, ...]]] = {False: [], True: []}
+    for key, pair in shown.items():
+        is_digest = key in DIGESTS
+        name = say.text(f"measures_asked_{key}") if key in SETTINGS else key
+        texts = (value[:12] if is_digest else value for value in pair)
+        rows[is_digest].append((name, *(text or UNDEFINED for text in texts)))
+    if rows[False]:
+        draw_table(say, "measures_settings", Table(header, rows[False], 3), audit=audit)
+    if rows[True]:
+        with details(say, "measures_settings"):
+            draw_table(say, "measures_digests", Table(header, rows[True], 3), audit=audit)
+
+
+# Which name fits which passage.
 
 
 def draw_linking(say: Words, report: AuditReport) -> None:
-    """Draw which name fits which passage."""
+    """Draw how often a passage's own name fits it best."""
     linking = report.details.linking
     if linking is None:
-        why = say.text(
-            "measures_no_linking_1" if report.scenario.number == 1 else "measures_no_linking_2"
-        )
-        st.html(blocks.heading(say.text("measures_no_linking"), below=why))
+        number, other = report.scenario.number, place().other
+        empty(say, f"measures_no_linking_{number}")
+        if number == 1 and other:
+            link("measures", label=say.text("measures_open_2"), audit=other.digest, tab="linking")
         return
-    n_passages, n_names = linking.n_passages, linking.n_names
-    sentence = say.text("measures_linking_n", passages=n_passages, names=n_names)
-    st.html(blocks.heading("", below=sentence))
-    keys = ("x", "y", "attack", "general", "chance")
-    texts = {key: say.sentences[f"measures_linking_{key}"] for key in keys}
-    figure = measure_charts.linking_chart(linking, words=texts)
-    alt = say.text("measures_linking_alt")
-    st.plotly_chart(figure, config=charts.CONFIG, alt=alt, key="measures_linking")
-    st.html(measure_tables.linking_table(say, linking))
+    remark(say, "measures_linking_n", passages=linking.n_passages, names=linking.n_names)
+    rows = [
+        [say.text(f"measures_by_{by}"), measured(top_1), measured(top_5), decimal(rank, digits=1)]
+        for by, top_1, top_5, rank in linking.lines()
+    ]
+    keys = ("linked_by", "top_1", "top_5", "median_rank")
+    table = Table([f"measures_{key}" for key in keys], rows)
+    figure(say, "measures_linking", _linking_chart(say, linking), table=table, audit=report.digest)
+    remark(say, "measures_linking_caption")
 
 
-def draw_calibration(say: Words, report: AuditReport) -> None:
-    """Draw the p-values of the listed controls."""
-    st.html(blocks.heading(say.text("measures_qq"), below=say.text("measures_qq_below")))
-    found = calibration(report)
-    if found is None:
-        st.html(blocks.heading("", below=say.text("measures_no_controls_do")))
+def _linking_chart(say: Words, linking: Linking) -> object:
+    """The share of passages whose own name is among the first so many, beside chance."""
+    n, general, (ranks, share) = linking.n_names, linking.general_alone, linking.reached()
+    tried, hover = list(range(1, n + 1)), "%{x} → %{y:.1f} %"
+    firsts = [100 * general.top_1, 100 * general.top_5]
+    names = [say.text(f"measures_{key}") for key in
+             ("chance", "linking_general", "by_hospital_against_general")]  # fmt: skip
+    series = [
+        Series(names[0], tried, [100 * k / n for k in tried], hover=hover),
+        Series(names[1], [1, 5], firsts, "points", hover=hover),
+        Series(names[2], [*ranks.tolist(), n], [*(100 * share).tolist(), 100], "step",
+               is_attack=True, hover=hover),
+    ]  # fmt: skip
+    ticks = {k: f"{k:,}" for k in (1, 5, 10, 100, 1000, 10_000, n) if k <= n}
+    x = Axis(say.text("measures_linking_x"), is_log=True, ticks=ticks)
+    return plot(series, x=x, y=Axis(say.text("measures_linking_y"), range=(-3, 102), suffix=" %"))
+
+
+# For the paper.
+
+
+def draw_paper(say: Words, report: AuditReport) -> None:
+    """Draw rules and scores against each kind of controls, roles, and the paper's two tables."""
+    if not report.has_truth:
+        empty(say, "measures_no_truth")
         return
-    texts = {key: say.sentences[f"measures_qq_{key}"] for key in ("x", "y", "band", "controls")}
-    figure = measure_charts.calibration_chart(found, words=texts)
-    alt = say.text("measures_qq_alt")
-    st.plotly_chart(figure, config=charts.CONFIG, alt=alt, key="measures_qq")
-    st.html(
-        blocks.heading("", below=say.text("measures_qq_low", k=found.n_low, n=found.n_controls))
-    )
-    with st.expander(say.text("as_table")):
-        pairs = zip(found.expected.tolist(), found.p.tolist(), strict=True)
-        rows = [(decimal(expected), measure_tables.p_value(p)) for expected, p in pairs]
-        header = [texts["x"], texts["y"]]
-        st.html(blocks.simple_table(header, rows, caption=alt, n_text=0))
+    head(say, "measures_rules")
+    counts, rates = ("tp", "fn", "fp", "tn"), (f"rate_{rate}" for rate in _RATES)
+    names = [*(f"measures_{count}" for count in counts), *rates]
+    header = ["paper_controls", "measures_rule", *names, "measures_rate_fpr", "measures_undecided"]
+    table = Table(header, list(_rules(say, report)), 2, n_merged=1)
+    draw_table(say, "measures_rules", table, audit=report.digest)
+    head(say, "measures_scores")
+    recalls = [say.text("measures_recall_at", fpr=f"{100 * fpr:g} %") for fpr in LOW_FPRS]
+    header = ["paper_controls", "measures_score", "measures_auc", *recalls, "measures_not_scored"]
+    table = Table(header, list(_scores(say, report)), 2, n_merged=1)
+    draw_table(say, "measures_scores", table, audit=report.digest)
+    _draw_roles(say, report)
+    _draw_published(say, report)
 
 
-page()
+def _rules(say: Words, report: AuditReport) -> Iterator[list[str | Cell]]:
+    for stratum, one in report.measures.shown.items():
+        for name, judges, rule in one.judged(report.fixed_score):
+            if judges == "held_out":
+                title = Cell(score_name(say, name), say.text("measures_held_out"))
+            else:
+                title = Cell(say.text(f"measures_rule_{name}"))
+            rates, near = [*_rates(rule), rule.confusion.false_positive_rate], Cell(UNDEFINED)
+            if rule.n_undecided is not None and rule.all_right and rule.all_wrong:
+                low, high = rule.all_wrong.tp, rule.all_right.tp
+                near = Cell(str(rule.n_undecided), say.text("measures_bounds", low=low, high=high))
+            counts = map(str, rule.confusion.four)
+            yield [controls_name(say, stratum), title, *counts, *map(measured, rates), near]
+
+
+def _rates(rule: Rule) -> list[Share]:
+    found = rule.confusion
+    return [rule.f1, found.accuracy, found.recall, found.precision]
+
+
+def _scores(say: Words, report: AuditReport) -> Iterator[list[str | Cell]]:
+    for stratum, one in report.measures.shown.items():
+        for score, ranking in one.ranked(report.fixed_score).items():
+            note = "measures_fixed" if score == report.fixed_score else ""
+            note = "measures_baseline" if score in one.baselines else note
+            title = Cell(score_name(say, score), say.text(note) if note else "")
+            tprs = (measured(ranking.tpr(fpr)) for fpr in LOW_FPRS)
+            auc, n = measured(ranking.auc, digits=3), str(ranking.n_not_scored)
+            yield [controls_name(say, stratum), title, auc, *tprs, n]
+
+
+def _draw_roles(say: Words, report: AuditReport) -> None:
+    """Draw members by role; nothing where the list has no roles."""
+    lines = report.details.roles
+    if not lines:
+        return
+    head(say, "measures_roles")
+    keys = ["role", "members", "mentions", "auc", "general_auc", "flagged", "general_flagged"]
+    if any(line.role_controls_flagged.n_total for line in lines):
+        keys.append("own_controls")
+    rows = [_role(say, line)[: len(keys)] for line in lines]
+    table = Table([f"measures_roles_{key}" for key in keys], rows)
+    draw_table(say, "measures_roles", table, audit=report.digest, n=lines[0].n_controls)
+
+
+def _role(say: Words, line: RoleLine) -> list[str | Cell]:
+    aucs, rates = (line.auc, line.general_auc), (line.flagged, line.general_flagged)
+    return [
+        line.role or say.text("measures_roles_none"),
+        str(line.n_members),
+        small(line.median_mentions),
+        *(measured(auc, digits=3) for auc in aucs),
+        *map(counted, (*rates, line.role_controls_flagged)),
+    ]
+
+
+def _draw_published(say: Words, report: AuditReport) -> None:
+    """Draw the paper's tables 1 and 2 with what the audits of this pair reach beside them."""
+    other = place().other
+    reports = [report, *([cached.report(other.digest)] if other else [])]
+    head(say, "paper")
+    if not paper_rows(1, reports):
+        remark(say, "paper_no_controls")
+        return
+    if not other:
+        remark(say, "paper_no_other")
+    rates = [*(f"rate_{rate}" for rate in _RATES), "TP / FN / FP / TN"]
+    groups = (("", 2), (say.text("paper_here"), 5), (say.text("paper_there"), 5))
+    for number, what in ((1, "paper_attack"), (2, "paper_model")):
+        if number == 2:
+            head(say, "paper_2")
+        rows = [_paper_row(say, row, table=number) for row in paper_rows(number, reports)]
+        header = ["paper_controls", what, *rates, *rates]
+        table = Table(header, rows, 2, n_merged=1, groups=groups)
+        draw_table(say, f"paper_table_{number}", table, audit=report.digest)
+    st.html(blocks.heading("", below=published_tables().source))
+
+
+def _paper_row(say: Words, row: PaperRow, *, table: int) -> list[str | Cell]:
+    here, there = row.here, row.there
+    label = say.text(f"paper_row_{row.model if table == 2 or not row.attack else row.attack}")
+    found = [*map(measured, _rates(here))] if here else [UNDEFINED] * len(_RATES)
+    found.append(_counts(here.confusion.four if here else None))
+    published = [percent(getattr(there, rate)) if there else UNDEFINED for rate in _RATES]
+    published.append(_counts(there.four if there else None) + "*" * bool(there and there.implied))
+    quiet = (Cell(text, tone="ka-quiet") for text in published)
+    return [controls_name(say, row.controls), label, *found, *quiet]
+
+
+def _counts(counts: tuple[int, int, int, int] | None) -> str:
+    return UNDEFINED if counts is None else " / ".join(map(str, counts))
+
+
+_VIEWS = {
+    "threshold": measure_threshold.draw, "mentions": draw_mentions, "compare": draw_compare,
+    "linking": draw_linking, "paper": draw_paper, "checks": measure_checks.draw,
+}  # fmt: skip
+"""Views by their code in `?tab=`, the usual one first."""
+page_of_audit("measures", page)

@@ -98,12 +98,10 @@ def answer(request: AuditRequest, directory: Path, **how) -> AuditReport:
 
 
 def content(directory: Path) -> dict[str, object]:
-    """Return all that a store holds, but for `made` of reports and how fast it went."""
+    """Return all that a store holds, but for `made` of reports."""
     found: dict[str, object] = {}
     with Store(directory) as store:
         for key in store.keys(""):
-            if key.startswith("pace/"):
-                continue
             stored = store.get(key)
             assert stored is not None
             record = json.loads(json.dumps(stored.meta))

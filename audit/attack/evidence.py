@@ -3,17 +3,14 @@
 A shard's key holds everything that determines its bytes: the version of the code that makes it, the
 model, the task, the shard's place and size, the number type, the device's kind and the libraries.
 Evidence is kept per model, so that M_general's is made once for every hospital model it is compared
-with. Beside the shards lies a note of how fast they were made, for plans. Torch is imported where
-evidence is made, so that a plan needs none.
+with. Torch is imported where evidence is made, so that a plan needs none.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import platform
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -34,8 +31,6 @@ INPUTS_PER_SHARD = 1000
 CHAIN_INPUTS_PER_SHARD = 100
 DOCUMENTS_PER_SHARD = {"cpu": 100, "cuda": 2000}
 """Documents that are generated side by side; on a GPU thousands of chains fill the device."""
-_MIN_SECONDS = 0.05
-"""Shards that took less say nothing of the pace."""
 
 AnyTask: TypeAlias = "PosteriorTask | GenerationTask"
 
@@ -51,6 +46,7 @@ class Source:
     meter: Meter
     phase: str
     kernels: str = "default"
+    row_work: float = 1.0  # units of the meter that a row of a forward pass is
     # Told how many documents or inputs are kept, shard by shard.
     on_kept: Callable[[int], None] = lambda _: None
 
@@ -79,7 +75,8 @@ def collect(source: Source, task: AnyTask, *, kind: str, n_total: int) -> Any:
         key = f"shard/{_digest({**prefix, 'shard': shard, 'n_here': n_here})}"
         if (stored := source.store.get(key)) is not None:
             found.append(stored.arrays)
-            source.meter.add(source.phase, task.n_rows(kind, n_here), is_cached=True)
+            work = task.n_rows(kind, n_here) * source.row_work
+            source.meter.add(source.phase, work, is_cached=True)
         else:
             place = {"shard": shard, "first": first, "n": n_here}
             found.append(_made(source, task, kind, place, key=key))
@@ -108,15 +105,14 @@ def _made(
         "posterior": posterior.posterior_shard,
         "chain": posterior.chain_shard,
     }
-    n_all = n_left = task.n_rows(kind, place["n"])
+    n_left = task.n_rows(kind, place["n"])
 
     def tick(n_done: int) -> None:  # no more, and at the end no less, than was announced
         nonlocal n_left
         n_counted = min(n_done, n_left)
         n_left -= n_counted
-        source.meter.add(source.phase, n_counted)
+        source.meter.add(source.phase, n_counted * source.row_work)
 
-    started = time.monotonic()
     try:
         found = makers[kind](source.loaded.model, task, **place, device=source.device, tick=tick)
     except (torch.cuda.OutOfMemoryError, MemoryError, RuntimeError) as error:
@@ -129,13 +125,6 @@ def _made(
         ) from None
     arrays = dict(vars(found))
     source.store.put(key, arrays=arrays, meta={"kind": kind})
-    seconds = time.monotonic() - started
-    if n_all and seconds >= _MIN_SECONDS:  # no name can be scored: no work was done
-        n_parameters = sum(p.numel() for p in source.loaded.model.parameters())
-        note_pace(
-            source.store, kind, device=source.device, dtype=source.dtype,
-            seconds_per_work=seconds / (n_all * task.n_tokens * n_parameters),
-        )  # fmt: skip
     if n_left:
         tick(n_left)
     return arrays
@@ -156,22 +145,6 @@ def backend(device: str) -> dict[str, str]:
         "transformers": transformers.__version__,
         "numpy": np.__version__,
     }
-
-
-def note_pace(store: Store, kind: str, *, device: str, dtype: str, seconds_per_work: float) -> None:
-    """Note how fast the latest work went.
-
-    Work is rows of forward passes x tokens of a row x parameters of the model.
-    """
-    key = f"pace/{kind}/{device.partition(':')[0]}/{dtype}"
-    store.put_record(key, {"seconds_per_work": seconds_per_work})
-
-
-def seconds_per_work(store: Store, kind: str, *, device: str, dtype: str) -> float:
-    """Return the seconds that a unit of work took last; NaN where nothing was ever timed."""
-    known = store.get_record(f"pace/{kind}/{device}/{dtype}") or {}
-    value = known.get("seconds_per_work")
-    return value if isinstance(value, float) and 0 < value < math.inf else math.nan
 
 
 def _digest(value: object) -> str:

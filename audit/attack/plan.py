@@ -5,12 +5,10 @@ Comes in: a request. Goes out: a frozen value for the screen. Torch-free.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from audit.attack import prompts
 from audit.attack.cohort import smallest_detectable_auc
-from audit.attack.evidence import seconds_per_work
 from audit.attack.question import (
     JAPANESE_PROMPT,
     AuditRequest,
@@ -24,13 +22,17 @@ from audit.models.inspect import inspect_model
 from audit.models.registry import known_digest, tokenizer
 from audit.names.candidates import Candidates
 from audit.names.pools import pool_for
+from audit.progress import FINISHING, LOADING, Phase, expected_seconds
 from audit.task import queue_of
 from cache.store import Store
 
 _N_SAMPLED = 200
 """Passages from which rows and their length are taken."""
-_START_SECONDS = 8.0
-"""Starting a process, loading two models, judging and writing the report."""
+EVIDENCE = {"generation": "documents", "posterior": "posteriors", "chain": "chain"}
+"""Kind of evidence -> what progress calls the making of it, after "general model: "."""
+_UNIT_SECONDS = {"generation": 2e-11, "posterior": 4e-11, "chain": 4e-11}
+_START_SECONDS, _JUDGING_SECONDS = 5.0, 0.004
+"""On two cores where nothing was timed yet: a unit, all that comes before, a name."""
 PRESETS = {
     "quick": (
         GenerationSettings(n_documents=300),
@@ -52,8 +54,8 @@ class Plan:
     digest: str  # The audit's name.
     device: str  # "cpu" or "cuda".
     dtype: str
-    # Kind of evidence -> rows of forward passes x tokens of a row x parameters, of both models.
-    work: Mapping[str, float]
+    # Units of evidence are rows of forward passes x tokens of a row x parameters of the model.
+    phases: tuple[Phase, ...]
     smallest_auc: float  # The AUC that the list would show in four cases out of five; NaN: none.
     # The members, and as many controls, with which one of `NONE_BELOW` would be seen; None where
     # this list is enough, or says too little of who is a member.
@@ -65,11 +67,8 @@ class Plan:
         return bool(store.keys(f"audit/{self.digest}"))
 
     def seconds(self, store: Store) -> float:
-        """Expected time, if nothing is kept; NaN where nothing like it ever ran on this device."""
-        return _START_SECONDS + sum(
-            work * seconds_per_work(store, kind, device=self.device, dtype=self.dtype)
-            for kind, work in self.work.items()
-        )
+        """Expected time; of what is kept in part as if nothing were."""
+        return 0.0 if self.is_answered(store) else expected_seconds(self.phases)
 
 
 def make_plan(request: AuditRequest, *, passages_file: str = "passages.jsonl") -> Plan:
@@ -80,13 +79,11 @@ def make_plan(request: AuditRequest, *, passages_file: str = "passages.jsonl") -
     question = request.question(digest_of=known_digest)
     smallest = smallest_detectable_auc(request.candidates)
     truth = request.candidates.without_canaries().is_member
-    models = request.general, request.hospital
-    n_parameters = sum(inspect_model(folder).n_parameters for folder in models)
     return Plan(
         digest=question_digest(question),
         device=queue_of(request.device),
         dtype=request.dtype,
-        work={kind: work * n_parameters for kind, work in _work(request).items() if work},
+        phases=phases(request),
         smallest_auc=smallest,
         n_enough=members_enough(truth.count(True), truth.count(False), smallest_auc=smallest),
         command=command_line(
@@ -96,7 +93,31 @@ def make_plan(request: AuditRequest, *, passages_file: str = "passages.jsonl") -
     )  # fmt: skip
 
 
-def _work(request: AuditRequest) -> dict[str, float]:
+def phases(request: AuditRequest) -> tuple[Phase, ...]:
+    """Return what an audit does, one after the other; rows of passages are those of a sample."""
+    where, sizes = f"{queue_of(request.device)} {request.dtype}", request.sizes()
+    models = {"general": request.general, "hospital": request.hospital}
+    size = {who: float(inspect_model(folder).n_parameters) for who, folder in models.items()}
+    rows = _rows(request)
+    return (
+        Phase(LOADING, 1, _START_SECONDS, f"loading two models {where}", size["hospital"]),
+        *(
+            Phase(
+                f"{who} model: {EVIDENCE[kind]}", rows[kind] * size[who], _UNIT_SECONDS[kind],
+                f"{kind} {where}", size[who],
+            )
+            for kind, n in sizes.items()
+            for who in models
+            if n
+        ),
+        Phase(
+            FINISHING, len(request.candidates), _JUDGING_SECONDS,
+            f"judging scenario {request.scenario_number}",
+        ),
+    )  # fmt: skip
+
+
+def _rows(request: AuditRequest) -> dict[str, float]:
     """Rows of forward passes x tokens of a row that one model is asked, by kind of evidence."""
     sizes = request.sizes()
     if request.scenario_number == 1:

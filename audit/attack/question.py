@@ -97,7 +97,15 @@ class PosteriorSettings(Record):
     max_tokens: int = _whole("max tokens", 512, low=12, high=4096)
 
 
-class AuditRequest(Record):
+class RunSettings(Record):
+    """How a question is computed, whatever its scenario."""
+
+    seed: int = _whole("seed", 0, low=0, high=2**63 - 1)
+    dtype: Dtype = "float32"  # Numbers of the forward pass.
+    device: Device = "auto"  # No part of the question.
+
+
+class AuditRequest(RunSettings):
     """One question; written down it holds names and notes, so keep it private."""
 
     version: Literal[1] = 1
@@ -108,9 +116,6 @@ class AuditRequest(Record):
     passages: Passages | None = None  # Of D_public; needed in scenario 2.
     generation: GenerationSettings = GenerationSettings()
     posterior: PosteriorSettings = PosteriorSettings()
-    seed: int = _whole("seed", 0, low=0, high=2**63 - 1)
-    dtype: Dtype = "float32"  # Numbers of the forward pass.
-    device: Device = "auto"  # No part of the question.
 
     @model_validator(mode="after")
     def _askable(self) -> AuditRequest:

@@ -9,7 +9,7 @@ lists, both routes (the group, single names) together.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -240,6 +240,25 @@ def _sentence(verdict: dict[str, Any], words: Mapping[str, str]) -> str:
     said = "general_separates" if state == "ill_matched" else ""
     return text + "".join(words[code] for code in verdict["reasons"] if code in _NOTES
                           and code != said)  # fmt: skip
+
+
+def in_short(
+    state: str, *, reasons: Sequence[str], n_flagged: int, n_tested: int, smallest_auc: float,
+    language: str,
+) -> str:  # fmt: skip
+    """Return the one sentence that helps to decide; the numbers behind it are the verdict's own.
+
+    `reasons` of older versions that have no sentence count as the one that fits any.
+    """
+    words, key, why = catalogue(language, "verdict"), f"short_{state}", ""
+    if state == "leak_found":
+        key += "_group" if not n_flagged else "_one" if n_flagged == 1 else ""
+    elif state == "none_found_at_this_power" and math.isnan(smallest_auc):
+        key += "_any"
+    elif state == "not_enough_evidence":
+        known = [f"why_{code}" for code in reasons if f"why_{code}" in words]
+        why = words[known[0] if known else "why_auc_reaches_limit"]
+    return words[key].format(k=n_flagged, n=n_tested, auc=_percent(smallest_auc), why=why)
 
 
 def _interval(estimate: Estimate, words: Mapping[str, str]) -> str:

@@ -465,3 +465,55 @@ def read_examination(folder: Path) -> Examination:
         return Examination.read((folder / EXAMINATION).read_bytes(), where="examination")
     except (OSError, AuditError):
         raise unreadable() from None
+
+
+PAPER = {"patterns": PATTERNS_PER_NAME, "mentions": MENTIONS_PER_NAME}
+"""Table 3 (distinct passages) and table 4 (mentions) of the paper: count -> number of names."""
+LOWS = (1, 2, 3, 4, 5, 6, 11, 26, 101)
+"""Where the bins of a chart of counts begin."""
+
+
+@dataclass(frozen=True)
+class CountsBesidePaper:
+    """A table of counts beside the paper's (appendix A, tables 3 and 4).
+
+    Attributes
+    ----------
+    rows
+        (count, names here, names in the paper), the highest count first.
+    bins
+        (label, share of the names here, share in the paper) from the lowest on, up to the last that
+        is not empty; none where there are no names.
+    n_names, n_paper_names, n_total, n_paper_total
+        Names, and the sum of their counts.
+    """
+
+    rows: tuple[tuple[int, int, int], ...]
+    bins: tuple[tuple[str, float, float], ...]
+    n_names: int
+    n_paper_names: int
+    n_total: int
+    n_paper_total: int
+
+
+def beside_paper(table: CountTable, *, which: str) -> CountsBesidePaper:
+    """Return a table of counts beside the paper's "patterns" or "mentions"."""
+    here, paper = dict(table), PAPER[which]
+    counts = sorted({*here, *paper}, reverse=True)
+    n_here, n_paper = sum(here.values()), sum(paper.values())
+    bins: list[tuple[str, float, float]] = []
+    for low, after in zip(LOWS, (*LOWS[1:], None), strict=True):
+        within = [count for count in counts if low <= count and (after is None or count < after)]
+        n, n_in_paper = (sum(of.get(one, 0) for one in within) for of in (here, paper))
+        end = "+" if after is None else "" if after == low + 1 else f"–{after - 1}"
+        bins.append((f"{low}{end}", n / (n_here or 1), n_in_paper / n_paper))
+    while bins and not any(bins[-1][1:]):
+        bins.pop()
+    return CountsBesidePaper(
+        rows=tuple((count, here.get(count, 0), paper.get(count, 0)) for count in counts),
+        bins=tuple(bins) if n_here else (),
+        n_names=n_here,
+        n_paper_names=n_paper,
+        n_total=sum(count * n for count, n in here.items()),
+        n_paper_total=sum(count * n for count, n in paper.items()),
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,13 @@ from audit.corpus.truth import (
     PEOPLE,
     PRIVATE,
     PUBLIC,
+    REFUSED,
     TRUTH,
     json_page,
 )
+from audit.errors import Message
 from audit.shelf import Shelf, is_code, now, one_line
+from audit.tables import RowNote
 
 KINDS = ("dummy", "register")
 """Dummy identities in the place of placeholders; or the notes as they are, with a register."""
@@ -90,3 +94,19 @@ def describe_corpus(
 def corpus_line(corpus: KeptCorpus) -> dict[str, Any]:
     """Return a corpus as plain values, without its path."""
     return {name: value for name, value in asdict(corpus).items() if name != "path"}
+
+
+def refused_rows(folder: Path, *, limit: int) -> tuple[RowNote, ...]:
+    """Return the first rows of the source that became no notes, with the reasons.
+
+    A file that is not there, or a line that cannot be read, ends them.
+    """
+    found = []
+    try:
+        with (folder / REFUSED).open(encoding="utf-8") as lines:
+            for line in islice(lines, limit):
+                row = json.loads(line)
+                found.append(RowNote(int(row["row"]), Message.read(row["what"])))
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return tuple(found)

@@ -16,6 +16,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
 
@@ -77,7 +78,7 @@ from audit.notes.mention_words import Mention
 from audit.notes.mentions import examine
 from audit.notes.placeholders import has_marks
 from audit.notes.read import FIELDS, Note, NoteSource, open_notes
-from audit.progress import Meter, ProgressListener, StopQuestion
+from audit.progress import Meter, Phase, ProgressListener, StopQuestion
 from audit.rng import generator
 from audit.shelf import MAX_TITLE_CHARS, new_identifier
 from audit.tables import RowNote
@@ -184,8 +185,9 @@ SAMPLE, SURVEY, NAMES, BUILD, LISTS = (
     "building the corpus",
     "drawing candidates",
 )
-# About how long a byte of the notes takes in each, for the time left.
-_WEIGHTS = {SAMPLE: 1.0, SURVEY: 1.0, NAMES: 5.0, BUILD: 10.0, LISTS: 0.2}
+_BYTE_SECONDS = {SAMPLE: 3e-8, SURVEY: 3e-8, NAMES: 2e-7, BUILD: 4e-7}
+_LIST_SECONDS = 0.5
+"""On two cores where nothing was timed yet: a byte of the notes, and drawing candidates."""
 _FILES = (
     PRIVATE, PUBLIC, TRUTH, PEOPLE, REFUSED, PASSAGES, CANDIDATES, LISTED, EXAMINATION, CORPUS,
 )  # fmt: skip
@@ -203,17 +205,22 @@ def make_corpus(
     `progress` is told and `should_stop` asked some ten times a second.
     """
     source = open_notes(order.notes, columns=dict(order.columns))
-    is_done = {
-        SAMPLE: order.sample, SURVEY: order.kind == "dummy", NAMES: order.canary_counts,
-    }  # fmt: skip
-    totals = {s: w * source.n_bytes for s, w in _WEIGHTS.items() if is_done.get(s, True)}
-    meter = Meter(totals, listener=progress, should_stop=should_stop)
+    meter = Meter(phases(order, source), listener=progress, should_stop=should_stop)
     with corpus_folder(out, names=_FILES) as files:
         making = _Making(order, source, files, meter)
         making.read()
         making.build()
         making.finish()
     return out
+
+
+def phases(order: CorpusTask, source: NoteSource) -> Iterator[Phase]:
+    """Yield what the making of a corpus does, one after the other."""
+    is_done = {SAMPLE: order.sample, SURVEY: order.kind == "dummy", NAMES: order.canary_counts}
+    for stage, seconds in _BYTE_SECONDS.items():
+        if is_done.get(stage, True):
+            yield Phase(stage, source.n_bytes, seconds, f"{stage}, {order.kind}")
+    yield Phase(LISTS, 1, _LIST_SECONDS, LISTS)
 
 
 class _Making:
@@ -311,8 +318,8 @@ class _Making:
     def _rows(self, stage: str) -> Iterator[Note | RowNote]:
         """Go through all refusals, and all notes or those that were drawn."""
         n_rows = n_notes = 0
-        weight = _WEIGHTS[stage]
-        for note in self._source.read(on_bytes=lambda n: self._meter.add(stage, weight * n)):
+        self._meter.add(stage, 0)
+        for note in self._source.read(on_bytes=partial(self._meter.add, stage)):
             n_rows += 1
             n_notes += isinstance(note, Note)
             if isinstance(note, RowNote) or self._chosen is None or n_notes - 1 in self._chosen:
@@ -386,6 +393,7 @@ class _Making:
     def finish(self) -> None:
         """Draw the lists, and write all that is known at the end."""
         files = self._files
+        self._meter.add(LISTS, 0)
         for record in self._records():
             files[PEOPLE].write(json_line(record))
         lists = draw_lists(

@@ -20,7 +20,7 @@ from audit.names.candidates import Name
 from audit.names.matching import NameIndex, Pair, is_absent, pair_of
 from audit.names.people import Person, draw, person_of
 from audit.names.pools import japanese_pool, us_pool
-from audit.progress import Meter, ProgressListener, StopQuestion
+from audit.progress import Meter, Phase, ProgressListener, StopQuestion
 from audit.shelf import whole_file
 from audit.text import is_unspaced, written_name
 
@@ -38,8 +38,8 @@ def write_other_names(
 ) -> Path:
     """Write the notes of a corpus with other names, drawn by `seed`, and return the file."""
     n_bytes = float((corpus.path / PRIVATE).stat().st_size)
-    totals = {LOOK: n_bytes, WRITE: n_bytes}
-    meter = Meter(totals, listener=progress, should_stop=should_stop)
+    plan = [Phase(LOOK, n_bytes, 4e-7, LOOK), Phase(WRITE, n_bytes, 4e-7, WRITE)]
+    meter = Meter(plan, listener=progress, should_stop=should_stop)
     with (corpus.path / PEOPLE).open("rb") as lines:
         people = People(map(json.loads, lines))
     names = _OtherNames(corpus, people, _taken(corpus, people, meter), seed)

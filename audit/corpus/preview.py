@@ -11,11 +11,19 @@ from audit.corpus.build import facts_of_note, with_surrogates
 from audit.corpus.examine import CategoryCount, CategoryCounter
 from audit.corpus.register import MentionFinder
 from audit.corpus.truth import NoteTruth
-from audit.notes.placeholders import find_placeholders, has_marks
+from audit.notes.placeholders import NAME_KINDS, find_placeholders, has_marks
 from audit.notes.read import Note, open_notes
 from audit.tables import RowNote
 
 _N_ROWS = 200
+GROUPS = ("patient", "other", "date", "place", "number", "unknown")
+"""What an inserted value is: a patient's name, another person's, a date or an age, a place, a
+number or an address of a person, a placeholder that was not understood."""
+_NAMES = NAME_KINDS | {"middle"}
+_DATES = frozenset({"date", "date_range", "age", "age_over_90", "holiday", "birth"})
+_PLACES = frozenset(
+    {"university", "ward", "hospital", "city", "address", "po_box", "zipcode", "state", "country"}
+) | {"company", "ethnicity"}
 
 
 @dataclass(frozen=True)
@@ -56,3 +64,14 @@ def preview(
     if finder is not None:
         return finder.truth(note.text, patient_id=note.patient_id)
     return with_surrogates(note, facts=facts_of_note(note), seed=seed, has_blanks=has_blanks)
+
+
+def group_of(kind: str, *, role: str = "") -> str:
+    """Return the one of `GROUPS` that a placeholder's kind belongs to."""
+    if kind in _NAMES:
+        return "patient" if role == "patient" else "other"
+    if kind == "prefix":
+        return "other"
+    if kind in _DATES:
+        return "date"
+    return "place" if kind in _PLACES else "unknown" if kind == "unknown" else "number"

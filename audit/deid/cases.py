@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,10 @@ class SpanCase:
             return self.text, "", ""
         low, high = (min(max(at - self.start, 0), len(self.text)) for at in span)
         return self.text[:low], self.text[low:high], self.text[high:]
+
+    def closed(self) -> SpanCase:
+        """Return the case without its text and the names of note and patient."""
+        return replace(self, doc_id=f"note {self.note + 1}", patient_id=None, text="")
 
     def cells(self) -> tuple[Any, ...]:
         """Return its row in the list of misses, as `HEADER` has it."""

@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 from audit.deid.copies import OutputLine, json_line
 from audit.errors import AuditError, Message
 from audit.foreign import decode_text, is_zip, refusing, zip_members
-from audit.home import home_folder
+from audit.home import changing, home_folder
 from audit.notes.formats import guess_format, jsonl_line, read_files, refuse_twice
 from audit.notes.read import ByteListener, Note, NoteSource, checked_note, open_notes
 from audit.notes.spans import TaggedDocument
@@ -301,6 +301,7 @@ def _folder() -> Path:
 
 
 def _kept(text: str) -> str:
+    changing()
     data = text.encode("utf-8", "surrogatepass")
     digest = hashlib.sha256(data).hexdigest()
     write_whole(_folder() / f"{digest}.jsonl", data)

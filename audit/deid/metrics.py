@@ -98,6 +98,16 @@ class Matrix(Record):
     columns: tuple[str, ...]
     rows: dict[str, tuple[int, ...]]
 
+    def cells(self) -> tuple[tuple[int, int], ...]:
+        """Return (row, column) of what holds something: missed first, then the largest first."""
+        order, found = {MISSED: 0, SPURIOUS: 1}, []
+        for r, (row, counts) in enumerate(self.rows.items()):
+            for c, (column, n) in enumerate(zip(self.columns, counts, strict=True)):
+                rank = order.get(column, order.get(row, 3 if row == column else 2))
+                if n:
+                    found.append((rank, -n if rank else r, r, c))
+        return tuple((r, c) for _, _, r, c in sorted(found))
+
 
 class CriterionScore(Record):
     """What one criterion says of a tagger, by label in the order of tables.

@@ -36,7 +36,7 @@ from audit.names.people import JAPANESE, draw
 from audit.notes.placeholders import has_marks as has_placeholders
 from audit.notes.read import Note, NoteSource
 from audit.notes.spans import TYPES
-from audit.progress import Meter, Portion, ProgressListener, StopQuestion
+from audit.progress import Meter, Phase, Portion, ProgressListener, StopQuestion
 from audit.shelf import building_folder
 
 TRAIN, VALIDATION, TEST, REST = "train", "validation", "test", "rest"
@@ -200,16 +200,19 @@ def build_named(
     unit is bytes of the source. When a person stops, nothing is left but a model's answers.
     """
     models = [one for one in (typer, translator) if one]
-    # Models take hours where the first pass takes a minute: it is no part of the time left then.
-    totals = {SURVEY: source.n_bytes * 1.0, FILL: source.n_bytes * (20.0 if models else 1.0)}
-    meter = Meter(totals, listener=progress, should_stop=should_stop)
+    n, seconds = source.n_bytes, 1e-2 if models else 1e-6  # models take hours
+    plan = [
+        Phase(SURVEY, n, 1e-7, SURVEY),
+        Phase(FILL, n, seconds, f"{FILL}, {len(models)} models"),
+    ]
+    meter = Meter(plan, listener=progress, should_stop=should_stop)
     with (
         corpus_folder(out, names=FILES, kept=ANSWERS) as files,
         closing(AnswerFile(building_folder(out) / ANSWERS)) as answers,
     ):
-        run = _Chain(source, files, meter, seed=seed, locale=locale, has_model=bool(models))
+        run = _Chain(source, files, meter, seed=seed, locale=locale)
         meter.finish(SURVEY)
-        run.fill(answers, typer=typer, translator=translator, n_units=totals[FILL])
+        run.fill(answers, typer=typer, translator=translator, n_units=float(n))
         meter.finish(FILL)
         summary = run.summary()
         text = json.dumps(summary, indent=1, ensure_ascii=False) + "\n"
@@ -222,7 +225,7 @@ class _Chain:
 
     def __init__(
         self, source: NoteSource, files: Mapping[str, CorpusFile], meter: Meter, *,
-        seed: int, locale: str, has_model: bool,
+        seed: int, locale: str,
     ) -> None:  # fmt: skip
         """Read who the notes are about, and split them."""
         self._source, self._files, self._meter = source, files, meter
@@ -230,7 +233,7 @@ class _Chain:
         self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         owners, ids = array("q"), set[int]()
         self._has_blanks = True  # `___` are masks where no note has a placeholder
-        for note in source.read(on_bytes=lambda n: meter.add(SURVEY, n, is_cached=has_model)):
+        for note in source.read(on_bytes=partial(meter.add, SURVEY)):
             if isinstance(note, Note):
                 self._profiles.add(note)
                 owners.append(hash(note.patient_id))

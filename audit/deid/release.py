@@ -178,12 +178,12 @@ class _Mark(NamedTuple):
     after: str
 
 
-def _marks(document: TaggedDocument) -> Iterator[_Mark]:
-    """Yield spans joined that share characters; spans that only touch stay apart.
+def n_marks(document: TaggedDocument) -> int:
+    """Return how many stretches of a note are replaced."""
+    return len(_joined(document))
 
-    A mark is named after its longest span, then by risk.
-    """
-    text = document.text
+
+def _joined(document: TaggedDocument) -> list[list[Span]]:
     groups: list[list[Span]] = []
     reached = 0
     for span in document.spans:
@@ -191,7 +191,16 @@ def _marks(document: TaggedDocument) -> Iterator[_Mark]:
             groups.append([])
         groups[-1].append(span)
         reached = max(reached, span.end)
-    for spans in groups:
+    return groups
+
+
+def _marks(document: TaggedDocument) -> Iterator[_Mark]:
+    """Yield spans joined that share characters; spans that only touch stay apart.
+
+    A mark is named after its longest span, then by risk.
+    """
+    text = document.text
+    for spans in _joined(document):
         start, end = spans[0].start, max(span.end for span in spans)
         risks = [(-x.n_chars, _RISKS.get(x.label, len(_RISKS)), x.start, x.label) for x in spans]
         around = (text[start:end], text[max(0, start - _N_AROUND) : start], text[end:][:_N_AROUND])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -41,7 +41,7 @@ from audit.deid.score import (
     score_summary,
     write_patients,
 )
-from audit.deid.tag import CENSUS, tag_notes
+from audit.deid.tag import CENSUS, TAGGING, tag_notes, tagging
 from audit.deid.tagged import TAGGED_SETS
 from audit.deid.taggers import KnownTagger, known_taggers, load_tagger, no_such_tagger
 from audit.errors import AuditError
@@ -49,7 +49,7 @@ from audit.home import salted_digest
 from audit.notes.formats import GOLD, PairedFiles, jsonl_line
 from audit.notes.read import resolve_note_file
 from audit.notes.spans import FIVE_TYPES, LabelMap, relabelled
-from audit.progress import Meter, Progress
+from audit.progress import FINISHING, Meter, Phase, whole
 from audit.shelf import building_folder, clear_folder, new_file, now, one_line, write_whole
 from audit.stats import N_REPLICATES
 from audit.task import MAX_SEED, SHORT, Contact, Question, Task, queue_of, states_of
@@ -136,7 +136,7 @@ class ScoreTask(Task):
             write_whole(folder / SCORE, json_line(run.score().plain()))
             clear_folder(folder, but=(SCORE, PATIENTS, SPANS))
         shutil.rmtree(run.tags, ignore_errors=True)
-        contact.listen(Progress(COMPARING, 1.0, 1.0, None))
+        run.meter.finish(FINISHING)
         return (self.score_id,)
 
 
@@ -199,6 +199,7 @@ class _Run:
             predicted, copies = self.folder / PREDICTIONS, self.folder
         pairs = PairedFiles(self.gold, predicted)
         scored = self._spans_kept(pairs)
+        self.meter.add(FINISHING, 0)
         if self.unknown and task.has_five_types:
             raise of_no_type(self.unknown)
         write_patients(self.folder, scored)
@@ -229,18 +230,22 @@ class _Run:
 
     def _predicted(self) -> tuple[Path, Path, dict[str, str]]:
         """Return the predictions, the folder of copies, and which tagger they are of, if known."""
-        source, contact = self.task.predicted, self.contact
+        source, contact, size = self.task.predicted, self.contact, self.gold.stat().st_size
         if source.kind == TAGGER:
             found = load_tagger(source.ref)
+            self._plan([whole(TAGGING, [tagging(found, size)], kind=TAGGING)])
             if not self.tags.is_dir():
                 tag_notes(
                     annotated_notes(self.gold, what=GOLD), tagger=found, out=self.tags,
-                    release=Release(), progress=contact.listen, should_stop=contact.should_stop,
+                    release=Release(), progress=self.meter.part(TAGGING),
+                    should_stop=contact.should_stop,
                 )  # fmt: skip
+            self.meter.finish(TAGGING)
             # An earlier run may have tagged them with an older version of the tagger.
             told = json.loads((self.tags / CENSUS).read_bytes())["tagger"]
             tagger = {name: told[name] for name in ("name", "digest")}
             return self.tags / TAGGED_SPANS, self.tags, tagger
+        self._plan([])
         path = _path(source)
         if source.kind != TAGGED:
             return path, self.folder, {"name": "", "digest": ""}
@@ -248,19 +253,24 @@ class _Run:
         tagger = {"name": marked.tagger_id, "digest": marked.tagger_digest}
         return path, path.parent, tagger
 
+    def _plan(self, before: Sequence[Phase]) -> None:
+        size, contact = self.gold.stat().st_size, self.contact
+        plan = [
+            *before,
+            Phase(COMPARING, size, 2e-6, COMPARING),
+            Phase(FINISHING, size * self.task.n_replicates, 1e-9, "summing up the score"),
+        ]
+        self.meter = Meter(plan, listener=contact.listen, should_stop=contact.should_stop)
+
     def _spans_kept(self, pairs: PairedFiles) -> Scored:
         """Count both sides, and write what became of each span."""
-        size = float(self.gold.stat().st_size)
-        meter = Meter(
-            {COMPARING: 1.2 * size}, listener=self.contact.listen,
-            should_stop=self.contact.should_stop,
-        )  # fmt: skip
 
         def counted() -> Iterator[Pair]:
             for gold, predicted in self._mapped(pairs):
                 # Characters are fewer than the bytes that were announced; the end counts the rest.
-                meter.add(COMPARING, float(len(gold.text)))
+                self.meter.add(COMPARING, len(gold.text))
                 yield gold, predicted
+            self.meter.finish(COMPARING)
 
         with new_file(self.folder / SPANS) as file:
             return score_pairs(

@@ -22,13 +22,13 @@ from audit.corpus.build import CorpusFile, corpus_folder
 from audit.deid.answers import ANSWERS, AnswerFile
 from audit.deid.copies import COPIES, Copies, CopyingTagger, json_line
 from audit.deid.given import SPANS, AnnotatedNotes
-from audit.deid.release import Redacted, Release
+from audit.deid.release import Release, n_marks
 from audit.deid.tagger import Tagger, checked_tags, tag_checked
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import jsonl_line
 from audit.notes.read import Note, NoteSource
 from audit.notes.spans import Span, TaggedDocument, ordered
-from audit.progress import Meter, Portion, Progress, ProgressListener, StopQuestion
+from audit.progress import Meter, Phase, Portion, Progress, ProgressListener, StopQuestion
 from audit.shelf import building_folder
 from audit.tables import RowNote
 
@@ -73,7 +73,7 @@ def tag_notes(
         progress(Progress(TAGGING, 0.0, 1.0, None))
         # Read once to be counted: files tell bytes by the megabyte only.
         total = float(sum(map(_units, source.read(on_bytes=on_bytes))))
-        meter = Meter({TAGGING: total}, listener=progress, should_stop=should_stop)
+        meter = Meter([tagging(tagger, total)], listener=progress, should_stop=should_stop)
         run = _Run(files, release)
         rows = source.read(on_bytes=lambda n: meter.add(TAGGING, 0.0))
         for batch in _batches(rows, n_rows, n_chars):
@@ -90,6 +90,13 @@ def tag_notes(
         census = run.census(tagger)
         files[CENSUS].write(census_file(census))
     return census
+
+
+def tagging(tagger: Tagger, n_chars: float) -> Phase:
+    """Return the tagging of notes as a phase; what is like this tagger goes at its pace."""
+    is_slow = isinstance(tagger, CopyingTagger)
+    kind = f"{TAGGING}, {type(tagger).__name__}"
+    return Phase(TAGGING, n_chars, 1e-2 if is_slow else 1e-5, kind)
 
 
 def census_file(census: Mapping[str, Any]) -> bytes:
@@ -113,12 +120,11 @@ def _batches(source: Iterator[Note | RowNote], n_rows: int, n_chars: int) -> Ite
         yield rows
 
 
-def counted(document: TaggedDocument, redacted: Redacted) -> Counter[str]:
+def counted(document: TaggedDocument, *, is_foreign: bool = False) -> Counter[str]:
     """Count a note as the census names it, and spans and their characters under "n" and "chars"."""
     counts = Counter(
         n_notes=1, n_characters=len(document.text), n_notes_without_spans=int(not document.spans),
-        n_replaced=len(redacted.replacements),
-        n_notes_of_no_language=int(not redacted.language),
+        n_replaced=n_marks(document), n_notes_of_no_language=int(is_foreign),
     )  # fmt: skip
     for span in document.spans:
         counts.update({f"n {span.label}": 1, f"chars {span.label}": span.n_chars})
@@ -186,7 +192,7 @@ class _Run:
         redacted = self._release.of(document)
         self._files[SPANS].write(jsonl_line(document).encode())
         self._files[REDACTED].write(json_line({"row": row, "text": redacted.text}))
-        self._counts.update(counted(document, redacted))
+        self._counts.update(counted(document, is_foreign=not redacted.language))
         if copy:
             self._files[COPIES].write(json_line(copy))
             self._copies.add(copy)

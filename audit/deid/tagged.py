@@ -9,12 +9,13 @@ from __future__ import annotations
 import io
 import json
 import re
+import secrets
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 from pydantic import BeforeValidator, Field, PlainSerializer
@@ -25,6 +26,7 @@ from audit.deid.release import Release, Replacement, language_of
 from audit.deid.tag import CENSUS, REDACTED, census_file, counted, told
 from audit.deid.tagger import Tagger, tag_checked
 from audit.errors import AuditCancelled, AuditError
+from audit.home import changing
 from audit.notes.formats import flattened, jsonl_line, read_line, write_files
 from audit.notes.spans import Span, TaggedDocument, merged, n_overlapping
 from audit.progress import StopQuestion
@@ -33,7 +35,9 @@ from audit.stats import IntArray
 from audit.tables import write_table
 from audit.task import Record
 
-REMOVED, ADDED, UNDONE = "removed", "added", "undone"
+REMOVED: Final = "removed"
+ADDED: Final = "added"
+UNDONE: Final = "undone"
 MAX_TYPED_CHARS = 100_000
 """Of a text that is tagged in the page."""
 # A Latin letter or an ASCII digit: what a word is made of in the languages that have words.
@@ -49,13 +53,17 @@ _Written = Annotated[
 class Correction(Record):
     """What a person changed in the marks of one note (its number in the set, from 0), at once.
 
-    `spans` are those that went, or came, by `kind`; `UNDONE` takes the last correction of the note
-    back. `who` is as the access log has it, `at` an ISO time stamp in UTC.
+    `spans` are those that went, or came, by `kind`; `gone` those in whose place they came. What was
+    corrected in several notes at once has one `batch` in all of them. `UNDONE` takes the last
+    correction of the note back; with a batch, that of every note whose last it is. `who` is as the
+    access log has it, `at` an ISO time stamp in UTC.
     """
 
     number: int = Field(default=0, ge=0)
     kind: Literal["removed", "added", "undone"]
     spans: tuple[_Written, ...] = ()
+    gone: tuple[_Written, ...] = ()
+    batch: str = Field(default="", max_length=32)
     who: str
     at: str = Field(default_factory=now)
 
@@ -70,59 +78,90 @@ def corrected(document: TaggedDocument, corrections: Iterable[Correction]) -> Ta
     for one in corrections:
         if max((span.end for span in one.spans), default=0) > len(document.text):
             raise AuditError("A correction does not fit its note.", where="corrections")
-        spans = spans - {*one.spans} if one.kind == REMOVED else spans | {*one.spans}
+        new = {*one.spans}
+        spans = spans - new if one.kind == REMOVED else (spans - {*one.gone}) | new
     return replace(document, spans=tuple(sorted(spans)))
 
 
-def same_marks(document: TaggedDocument, span: Span) -> tuple[Span, ...]:
-    """Return the marks of a note that cover the same text under the same label as one of them."""
-    text = document.text
-    wanted = text[span.start : span.end], span.label
-    return tuple(x for x in document.spans if (text[x.start : x.end], x.label) == wanted)
+@dataclass(frozen=True)
+class Wish:
+    """What a person wants of a text in a note: that a mark of type `label` is on it, or none ("").
 
-
-def missing_marks(document: TaggedDocument, *, text: str, label: str) -> tuple[Span, ...]:
-    """Return marks for all places of a text that are not wholly marked yet.
-
-    A text that begins or ends with a Latin letter or digit is only found as a whole word: "Ann" is
-    not found in "Annual". White space around it does not count.
+    It is meant at its `place` (start, end) alone, or everywhere where `text` stands.
     """
-    wanted = text.strip()
-    before = f"(?<!{_LATIN})" if re.match(_LATIN, wanted) else ""
-    behind = f"(?!{_LATIN})" if re.match(_LATIN, wanted[-1:]) else ""
-    places = re.finditer(before + re.escape(wanted) + behind, document.text)
-    found = [Span(*place.span(), label) for place in places] if wanted else []
-    if not found:
-        raise AuditError(
-            "This text does not stand in the note in this way of writing.",
-            where="corrections",
-            do="Copy it out of the note; for a part of a word, give its offsets.",
-        )
-    return _unmarked(document, found)
+
+    label: str
+    text: str = ""
+    place: tuple[int, int] | None = None
 
 
-def mark_between(document: TaggedDocument, *, start: int, end: int, label: str) -> tuple[Span, ...]:
-    """Return the mark of the characters `start` to `end` (exclusive) of a note."""
-    if not 0 <= start < end <= len(document.text):
-        raise AuditError(
-            "The note has characters 0 to {n_text:,}; the end is behind the start.",
-            where="corrections",
-            n_text=len(document.text),
-        )
-    return _unmarked(document, [Span(start, end, label)])
+def correction_for(
+    document: TaggedDocument, wish: Wish, *, who: str, number: int = 0, batch: str = ""
+) -> Correction | None:
+    """Return the correction that makes a wish true of a note; None where nothing is to be changed.
+
+    A new mark takes the place of those inside it; within a larger one none is made, and one that
+    shares a part of it stays: to mark uncovers nothing. What has no type loses the marks that
+    share a part of the place, or that are on just this text.
+    """
+    text, places = document.text, set(_places(document.text, wish.text))
+    here = set() if wish.place is None else {_trimmed(text, *wish.place)}
+    gone: set[Span] = set()
+    come: set[Span] = set()
+    if wish.label:
+        for start, end in places | here:
+            inside = {one for one in document.spans if start <= one.start and one.end <= end}
+            if _is_covered(start, end, inside) or not _is_covered(start, end, document.spans):
+                gone |= inside
+                come.add(Span(start, end, wish.label))
+        gone, come = gone - come, come - gone
+    else:
+        gone = {
+            one for one in document.spans if (one.start, one.end) in places
+            or any(one.start < end and start < one.end for start, end in here)
+        }  # fmt: skip
+    if not gone and not come:
+        return None
+    return Correction(
+        number=number, kind=ADDED if come else REMOVED, batch=batch, who=who,
+        spans=tuple(sorted(come or gone)), gone=tuple(sorted(gone if come else ())),
+    )  # fmt: skip
 
 
-def _unmarked(document: TaggedDocument, spans: Sequence[Span]) -> tuple[Span, ...]:
-    """Return the spans that marks do not cover whole; AuditError where there is none."""
-    marked = merged(document.spans)
-    found = [x for x in spans if not any(s <= x.start and x.end <= end for s, end in marked)]
-    if not found:
-        raise AuditError(
-            "This is marked already.",
-            where="corrections",
-            do="Take the mark away first to change its type.",
-        )
-    return tuple(found)
+def _is_covered(start: int, end: int, spans: Iterable[Span]) -> bool:
+    return any(first <= start and end <= last for first, last in merged(spans))
+
+
+def _places(text: str, wanted: str) -> Iterator[tuple[int, int]]:
+    """Yield where a text stands, white space around it aside.
+
+    One that begins or ends with a Latin letter or digit is only found as a whole word: "Ann" is
+    not found in "Annual".
+    """
+    wanted = wanted.strip()
+    if wanted:
+        before = f"(?<!{_LATIN})" if re.match(_LATIN, wanted) else ""
+        behind = f"(?!{_LATIN})" if re.match(_LATIN, wanted[-1:]) else ""
+        for place in re.finditer(before + re.escape(wanted) + behind, text):
+            yield place.span()
+
+
+def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    stretch = text[start:end] if 0 <= start < end <= len(text) else ""
+    if not stretch.strip():
+        raise AuditError("There is no such place in the note.", where="corrections")
+    start += len(stretch) - len(stretch.lstrip())
+    return start, start + len(stretch.strip())
+
+
+def nothing_to_correct() -> AuditError:
+    """Return the error for a wish that changes nothing."""
+    return AuditError(
+        "Nothing is changed: the text does not stand there in this way of writing, or it is marked "
+        "so already.",
+        where="corrections",
+        do="Copy the text out of the note; within a larger mark, take that away first.",
+    )
 
 
 @dataclass(frozen=True)
@@ -250,22 +289,56 @@ def corrections_of(tagged: TaggedSet) -> ByNote:
         lines = _corrections(tagged).splitlines()
         made = [Correction.model_validate_json(line) for line in lines]
     for one in made:
-        own = found.setdefault(one.number, [])
         if one.kind != UNDONE:
-            own.append(one)
-        elif own:
-            own.pop()
+            found.setdefault(one.number, []).append(one)
+            continue
+        same = [own for own in found.values() if own and own[-1].batch == one.batch]
+        for own in same if one.batch else [found.get(one.number, [])]:
+            del own[-1:]
     return {number: tuple(ones) for number, ones in sorted(found.items()) if ones}
 
 
-def keep_correction(tagged: TaggedSet, correction: Correction) -> None:
-    """Add a correction, or what undoes one; it is on the disk when this returns."""
+def keep_corrections(tagged: TaggedSet, corrections: Sequence[Correction]) -> None:
+    """Add corrections, or what undoes one; they are on the disk when this returns."""
+    changing()
     TAGGED_SETS.get(tagged.tagged_id)
     lock = taken(tagged.path, is_folder=True, waits=True)  # two windows may correct the same notes
     assert lock is not None
     with lock:
-        lines = _corrections(tagged) + correction.written() + b"\n"
-        write_whole(tagged.path / CORRECTIONS, lines)
+        new = b"".join(one.written() + b"\n" for one in corrections)
+        write_whole(tagged.path / CORRECTIONS, _corrections(tagged) + new)
+
+
+def correct_set(
+    tagged: TaggedSet, wish: Wish, *, number: int, who: str, is_everywhere: bool
+) -> int:
+    """Correct one note of a set, or every note where the wish's text stands; return in how many.
+
+    The place of the wish is one of note `number`. Raises AuditError where nothing is changed.
+    """
+    kept, batch = corrections_of(tagged), secrets.token_hex(8) if is_everywhere else ""
+    elsewhere, known = replace(wish, place=None), json_text(wish.text.strip())
+    made = []
+    for n, (line, _) in enumerate(_lines(tagged.path)):
+        if n != number and not (is_everywhere and known in line):
+            continue
+        with TAGGED_SETS.reading():
+            own = corrected(_document(line), kept.get(n, ()))
+        asked = wish if n == number else elsewhere
+        made.append(correction_for(own, asked, who=who, number=n, batch=batch))
+    found = [one for one in made if one is not None]
+    if not found:
+        raise nothing_to_correct()
+    keep_corrections(tagged, found)
+    return len(found)
+
+
+def undo_correction(tagged: TaggedSet, number: int, *, who: str) -> None:
+    """Take the last correction of a note back; one of several notes in all whose last it is."""
+    made = corrections_of(tagged).get(number, ())
+    if made:
+        batch = made[-1].batch
+        keep_corrections(tagged, [Correction(number=number, kind=UNDONE, batch=batch, who=who)])
 
 
 def _corrections(tagged: TaggedSet) -> bytes:
@@ -312,12 +385,15 @@ def note_at(
     The corrections are those of the set; None reads them, {} leaves the note as the tagger did.
     """
     kept = corrections_of(tagged) if corrections is None else corrections
-    lines = []
-    for name, place in zip((SPANS, REDACTED), index[number, :2].tolist(), strict=True):
-        with TAGGED_SETS.reading(), (tagged.path / RESULT / name).open("rb") as file:
-            file.seek(place)
-            lines.append(file.readline())
-    return _note(*lines, tagged=tagged, corrections=kept.get(number, ()))
+    places = zip((SPANS, REDACTED), index[number, :2].tolist(), strict=True)
+    line, released = (_line_at(tagged, name, place) for name, place in places)
+    return _note(line, released, tagged=tagged, corrections=kept.get(number, ()))
+
+
+def _line_at(tagged: TaggedSet, name: str, place: int) -> bytes:
+    with TAGGED_SETS.reading(), (tagged.path / RESULT / name).open("rb") as file:
+        file.seek(place)
+        return file.readline()
 
 
 def notes_of(tagged: TaggedSet) -> Iterator[OneNote]:
@@ -332,7 +408,7 @@ def notes_with(tagged: TaggedSet, *, text: str) -> tuple[int, ...]:
 
     At most `MAX_HITS` of them; reads the file once and one line at a time.
     """
-    wanted = json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")
+    wanted = json_text(text)
     hits: list[int] = []
     for number, (line, _) in enumerate(_lines(tagged.path)):
         if len(hits) < MAX_HITS and wanted in line.rpartition(_SPANS_FOLLOW)[0]:
@@ -340,6 +416,11 @@ def notes_with(tagged: TaggedSet, *, text: str) -> tuple[int, ...]:
             if text in record["text"] or text in str(record["doc_id"]):
                 hits.append(number)
     return tuple(hits)
+
+
+def json_text(text: str) -> bytes:
+    """Return a text as it stands in a line of JSON."""
+    return json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")
 
 
 def chosen_notes(
@@ -361,7 +442,9 @@ def chosen_notes(
         return numbers[np.isin(numbers, list(corrections or ()))]
     n_spans = np.array(index[:, 2])
     for number, ones in (corrections or {}).items():
-        n_spans[number] += sum(len(x.spans) * (1 if x.kind == ADDED else -1) for x in ones)
+        n_spans[number] += sum(
+            len(x.spans) * (1 if x.kind == ADDED else -1) - len(x.gone) for x in ones
+        )
     return np.compress((n_spans[numbers] > 0) == (only == "with"), numbers)
 
 
@@ -369,10 +452,14 @@ def _note(
     line: bytes, released: bytes, *, tagged: TaggedSet, corrections: Sequence[Correction]
 ) -> OneNote:
     with TAGGED_SETS.reading():
-        document = read_line(line.decode(), what="tagged notes", number=1)
+        document = _document(line)
         record = json.loads(released)
         row, kept = int(record["row"]), str(record["text"])
     return released_note(document, row=row, release=tagged.how, kept=kept, corrections=corrections)
+
+
+def _document(line: bytes) -> TaggedDocument:
+    return read_line(line.decode(), what="tagged notes", number=1)
 
 
 def _lines(folder: Path) -> Iterator[tuple[bytes, bytes]]:
@@ -391,18 +478,18 @@ def corrected_census(tagged: TaggedSet, *, index: IntArray, corrections: ByNote)
     for label, of_label in own["spans"].items():
         counts.update({f"n {label}": of_label["n"], f"chars {label}": of_label["n_characters"]})
     for number, ones in corrections.items():
-        document = note_at(tagged, number, index=index, corrections={}).document
+        document = _document(_line_at(tagged, SPANS, int(index[number, 0])))
         after = corrected(document, ones)
-        counts.update(counted(after, tagged.how.of(after)))
-        counts.subtract(counted(document, tagged.how.of(document)))
+        counts.update(counted(after))
+        counts.subtract(counted(document))
     if corrections:
         own.pop("sha256", None)
     return own | told(counts) | {"n_notes_corrected": len(corrections)}
 
 
-def census_of(note: OneNote, *, release: Release) -> dict[str, Any]:
+def census_of(note: OneNote) -> dict[str, Any]:
     """Return what was counted in a single note, corrected by hand, as a set's census has it."""
-    counts = counted(note.document, release.of(note.document))
+    counts = counted(note.document, is_foreign=not language_of(note.document.text))
     return told(counts) | {"n_notes_corrected": int(bool(note.corrections))}
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from operator import attrgetter
@@ -21,6 +21,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, Self, get_args
 import numpy as np
 from pydantic import Field, model_validator
 
+from audit.attack.plan import phases
 from audit.attack.question import AuditRequest, PosteriorSettings, question_digest
 from audit.deid.matching import CoverageCounts, coverage
 from audit.deid.release import Release
@@ -33,7 +34,7 @@ from audit.names.files import read_names
 from audit.notes.formats import read_jsonl
 from audit.notes.passages import read_passages
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, Span, TaggedDocument
-from audit.progress import ProgressListener, Stages, StopQuestion
+from audit.progress import Meter, Phase, ProgressListener, StopQuestion, whole
 from audit.report.compare import auc_difference
 from audit.report.names import numbers
 from audit.report.report import AuditReport, Measured, Number, Part
@@ -394,19 +395,27 @@ def trained_arm(
     """
     from audit.training.masked_lm import train
 
-    settings = TRAINING.with_(n_epochs=order.epochs, seed=order.seed)
+    training = _training(order, notes, folder=folder, title=title)
     question = {
         "version": VERSION, "title": title, "general": model_digest(notes.general),
-        "settings": settings.decisive(), "texts": list(texts),
+        "settings": training.settings.decisive(), "texts": list(texts),
     }  # fmt: skip
     run = private_folder(folder / question_digest(question)[:12])
     lines = (json.dumps({"text": text}) + "\n" for text in texts)
     write_whole(run / "notes.jsonl", "".join(lines).encode())
-    training = TrainingOrder(
-        general=notes.general, notes=run / "notes.jsonl", folder=run, settings=settings,
-        title=title, device=order.device,
-    )  # fmt: skip
+    training = replace(training, notes=run / "notes.jsonl", folder=run)
     return train(training, progress=progress, should_stop=should_stop)
+
+
+def _training(
+    order: LeakageTask, notes: HospitalNotes, *, folder: Path, title: str
+) -> TrainingOrder:
+    """Return the training of an arm, as if on the notes as they are."""
+    return TrainingOrder(
+        general=notes.general, notes=notes.folder / "notes.jsonl", folder=folder,
+        settings=TRAINING.with_(n_epochs=order.epochs, seed=order.seed), title=title,
+        device=order.device,
+    )  # fmt: skip
 
 
 CONTROLS = ("easy", "hard")
@@ -514,7 +523,7 @@ def run_leakage(
 ) -> LeakageTables:
     """Do the whole experiment, or what is left of it; `say` takes a sentence after each arm."""
     notes = hospital_notes(order.language)
-    stages = Stages(_stages(order), listener=progress)
+    meter = Meter(_stages(order, notes), listener=progress)
     results = []
     for arm in order.arms:
         if should_stop():
@@ -525,18 +534,19 @@ def run_leakage(
             notes, arm=arm, tagger=tagger, seed=order.seed, should_stop=should_stop
         )
         if tagger is not None:
-            stages.finish(_tagging(arm))
+            meter.finish(_tagging(arm))
         trained = trained_arm(
             released_texts(notes, spans, mode=order.mode, seed=order.seed),
             title=f"demo {order.language}: {arm.code}", notes=notes, order=order,
-            folder=arms_folder, progress=stages.of(arm.code), should_stop=should_stop,
+            folder=arms_folder, progress=meter.part(arm.code, f"{arm.code}: "),
+            should_stop=should_stop,
         )  # fmt: skip
-        stages.finish(arm.code)
+        meter.finish(arm.code)
         report = run_audit(
             _request(order, notes, trained.folder / MODEL), store=store,
-            progress=stages.of(_attack(arm)), should_stop=should_stop,
+            progress=meter.part(_attack(arm), f"{_attack(arm)}: "), should_stop=should_stop,
         )  # fmt: skip
-        stages.finish(_attack(arm))
+        meter.finish(_attack(arm))
         is_exposed, found = name_misses(notes, spans)
         digest = tagger.digest if tagger else ""
         row = arm_row(
@@ -571,11 +581,19 @@ def _request(order: LeakageTask, notes: HospitalNotes, model: Path) -> AuditRequ
     )
 
 
-def _stages(order: LeakageTask) -> Iterator[str]:
+def _stages(order: LeakageTask, notes: HospitalNotes) -> Iterator[Phase]:
+    """Yield what is done, one after the other; every arm trains on about as much text."""
+    from audit.training.masked_lm import phases as training_phases
+
+    about = _training(order, notes, folder=notes.folder, title="")
+    training = list(training_phases(about))
+    attack = list(phases(_request(order, notes, notes.general)))
     for arm in order.arms:
         if arm.kind == TAGGER:
-            yield _tagging(arm)
-        yield from (arm.code, _attack(arm))
+            n_chars = sum(len(one.text) for one in notes.documents)
+            yield Phase(_tagging(arm), n_chars, 1e-5, "tagging the demo's notes")
+        yield whole(arm.code, training, kind="training")
+        yield whole(_attack(arm), attack, kind="attack")
 
 
 def _tagging(arm: Arm) -> str:

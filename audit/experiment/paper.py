@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby, product
 from operator import itemgetter
 from pathlib import Path
@@ -20,6 +21,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from audit.attack.decisions import Confusion, plain
+from audit.attack.plan import phases
 from audit.attack.question import (
     AuditRequest,
     GenerationSettings,
@@ -30,12 +32,21 @@ from audit.corpus.candidate_lists import list_of, passages_for
 from audit.corpus.examine import Examination, read_examination
 from audit.corpus.kept import CORPORA
 from audit.corpus.make import CorpusTask, make_corpus
+from audit.corpus.make import phases as corpus_phases
 from audit.corpus.truth import PASSAGES, PRIVATE
 from audit.errors import AuditError
 from audit.home import results_dir
 from audit.models.inspect import inspect_model
 from audit.notes.passages import read_passages
-from audit.progress import ProgressListener, Stages, StopQuestion
+from audit.notes.read import open_notes
+from audit.progress import (
+    Meter,
+    Phase,
+    ProgressListener,
+    StopQuestion,
+    expected_seconds,
+    whole,
+)
 from audit.report.names import numbers
 from audit.report.published import ATTACKS, PAPER_RULE, PAPER_RULE_ON_GENERAL, published_tables
 from audit.report.report import AuditReport, Rule, Stratum
@@ -179,30 +190,36 @@ def run_experiment(
 
     out, corpus = order.out, order.out / "corpus"
     _take_folder(order)
-    stages = Stages(_stages(order), listener=progress)
+    meter = Meter(_stages(order), listener=progress)
     # D_private, D_public and the candidate list, once (sections 3.2 and 3.4).
     if not corpus.is_dir():
-        listener = stages.of(CORPUS)
+        listener = meter.part(CORPUS, f"{CORPUS}: ")
         make_corpus(order.corpus(), out=corpus, progress=listener, should_stop=should_stop)
-    stages.finish(CORPUS)
+    meter.finish(CORPUS)
     found = read_examination(corpus)
     say(f"Corpus: {found.n_notes} notes, {found.n_positives} members, {found.n_passages} passages.")
-    trained = train(_training(order), progress=stages.of(HOSPITAL), should_stop=should_stop)
-    stages.finish(HOSPITAL)
+    trained = train(
+        _training(order), progress=meter.part(HOSPITAL, f"{HOSPITAL}: "), should_stop=should_stop
+    )
+    meter.finish(HOSPITAL)
     loss = decimal(trained.loss or math.nan, digits=2)
     say(f"Hospital model: {trained.n_steps_done} steps, training loss {loss}.")
     n_tokens, steps_of = trained.facts.n_train_tokens, trained.facts.settings.steps_of_epochs
     exposures = {epochs: steps_of(epochs, n_train_tokens=n_tokens) for epochs in order.epochs}
     reports = {}
-    for question in _questions(order):
+    questions = list(_questions(order))
+    for question, epochs in product(questions, order.epochs):
+        stage = audit_stage(epochs, scenario=question.scenario_number)
+        meter.resize(stage, expected_seconds(phases(question)))
+    for question in questions:
         for epochs, step in exposures.items():
             stage = audit_stage(epochs, scenario=question.scenario_number)
             report = run_audit(
                 question.with_(hospital=trained.folder / snapshot_name(step)), store=store,
-                progress=stages.of(stage), should_stop=should_stop,
+                progress=meter.part(stage, f"{stage}: "), should_stop=should_stop,
             )  # fmt: skip
-            stages.finish(stage)
-            say(f"{stage.capitalize()}: {report.verdict.english}")
+            meter.finish(stage)
+            say(f"{stage.capitalize()}: {report.verdict.in_short('en')} {report.verdict.english}")
             reports[epochs, question.scenario_number] = report
     tables = tables_of(reports, examination=found, exposures=exposures)
     text = json.dumps(tables_json(tables), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
@@ -211,10 +228,20 @@ def run_experiment(
     return tables
 
 
-def _stages(order: ExperimentTask) -> Iterator[str]:
-    yield from (CORPUS, HOSPITAL)
+_AUDIT_SECONDS = 120.0
+
+
+def _stages(order: ExperimentTask) -> Iterator[Phase]:
+    """Yield what is done, one after the other; how long an audit takes the corpus will tell."""
+    from audit.training.masked_lm import phases as training_phases
+
+    source = open_notes(order.notes, columns=dict(order.columns))
+    training = list(training_phases(replace(_training(order), notes=order.notes)))
+    yield whole(CORPUS, corpus_phases(order.corpus(), source), kind=CORPUS)
+    yield whole(HOSPITAL, training, kind=HOSPITAL)
     for scenario, epochs in product(SCENARIOS, order.epochs):
-        yield audit_stage(epochs, scenario=scenario)
+        stage = audit_stage(epochs, scenario=scenario)
+        yield Phase(stage, _AUDIT_SECONDS, kind=f"audit {scenario}", is_whole=True)
 
 
 def _training(order: ExperimentTask) -> TrainingOrder:

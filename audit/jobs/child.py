@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 
 from audit.errors import AuditCancelled, AuditError, Message
@@ -14,6 +16,8 @@ from audit.jobs.kinds import task_of
 from audit.jobs.locks import jobs_dir
 from audit.jobs.service import failure_of
 from audit.jobs.table import Failure, Job, forget_order, table_contact
+
+_LAST = 19  # the greatest niceness
 
 
 def answer(job: Job) -> None:
@@ -30,9 +34,21 @@ def answer(job: Job) -> None:
         (jobs_dir("logs") / f"job-{job.job_id}.log").unlink(missing_ok=True)
 
 
+def step_back() -> None:
+    """Let pages come first: work of hours takes what they leave of the processors and the disk.
+
+    On the disk, too, the kernel ranks by niceness. Where it groups processes by session that ranks
+    within the session alone, and the job's session has a niceness of its own.
+    """
+    os.nice(_LAST)
+    with suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(_LAST))
+
+
 def main() -> int:
     """Do the job that the command line names, if it still is to be done."""
     os.umask(0o077)
+    step_back()
     stay_offline()
     job = table.get(sys.argv[1])
     if job is None or job.state != "running":

@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from audit.errors import AuditError, Message
+from audit.home import changing
 from audit.jobs import table
 from audit.jobs.kinds import task_class
 from audit.jobs.locks import (
@@ -74,6 +76,7 @@ def _start(words: list[str], *, log: str, lock: Lock) -> subprocess.Popen[bytes]
 
 
 MAX_ATTEMPTS = 3
+_DAY_SECONDS = 86_400.0
 LOOK_SECONDS = 1.0
 """How often servers and workers look whether a job waits for a process that died."""
 _DIED = (
@@ -102,12 +105,20 @@ def recover() -> None:
 
 
 @contextmanager
-def looking_after() -> Iterator[None]:
-    """Look after all jobs, again and again, in a thread that lives as long as the block."""
+def looking_after(*, daily: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Look after all jobs, again and again, in a thread that lives as long as the block.
+
+    `daily` is called at the beginning and once a day.
+    """
     over = threading.Event()
 
     def look() -> None:
+        due = 0.0
         while not over.is_set():
+            if time.monotonic() >= due:
+                due = time.monotonic() + _DAY_SECONDS
+                with suppress(Exception):  # the command line says why
+                    daily()
             with suppress(Exception):  # the pages say why; the next look may go well
                 recover()
             over.wait(LOOK_SECONDS)
@@ -189,6 +200,7 @@ def submit(kind: str, *, owner: str = "", **fields: object) -> Job:
 
 def ask(question: Question, *, owner: str = "") -> Job:
     """Add a job for a question, or return the one that is about it already."""
+    changing()
     result = task_class(question.kind).kept(question)
     if result and (known := table.latest_done(question.digest)) is not None:
         return known
@@ -202,6 +214,7 @@ def ask(question: Question, *, owner: str = "") -> Job:
 
 def cancel(job_id: str) -> Job:
     """Stop a job; what is finished is kept. A job that has ended stays as it is."""
+    changing()
     table.ask_to_cancel(job(job_id).job_id)
     recover()
     return job(job_id)
@@ -215,6 +228,7 @@ def resume(job_id: str) -> Job:
     AuditError
         If there is no such job, or what it was to do is no longer kept.
     """
+    changing()
     old = job(job_id)
     if old.state in ("done", "queued", "running"):
         return old
@@ -248,5 +262,6 @@ def can_resume(job: Job) -> bool:
 
 def forget(job_id: str) -> None:
     """Remove an ended job, and the names in its order, from the list; its results stay."""
+    changing()
     if table.forget(job_id):
         forget_order(job_id)

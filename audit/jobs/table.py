@@ -13,7 +13,7 @@ from typing import Any
 
 from audit.errors import AuditError, Message
 from audit.jobs.locks import jobs_dir, table_lock, unusable
-from audit.progress import Progress, ProgressListener
+from audit.progress import FINISHING, LOADING, Progress, ProgressListener
 from audit.shelf import is_code, new_identifier, now, whole_file
 from audit.task import Contact, Question
 from cache.store import private_database
@@ -22,7 +22,6 @@ ACTIVE = ("queued", "running")
 RESUMABLE = ("failed", "cancelled", "interrupted")
 WORKER, COMMAND = "worker", "cli"
 """Who runs a job: the device's worker, or the command that asked."""
-LOADING, FINISHING = "loading", "finishing"
 
 
 @dataclass(frozen=True)
@@ -386,6 +385,17 @@ def _table() -> Iterator[sqlite3.Connection]:
         raise
     except (sqlite3.Error, OSError) as error:
         raise unusable(error) from None
+
+
+@contextmanager
+def held() -> Iterator[Path]:
+    """Let nobody change the table while the block goes on; gives its file."""
+    with _table() as table:
+        table.execute("begin immediate")
+        try:
+            yield jobs_dir() / FILE
+        finally:
+            table.execute("rollback")
 
 
 def _version(table: sqlite3.Connection) -> int:

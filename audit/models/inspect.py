@@ -46,7 +46,8 @@ def trained_models() -> Iterator[tuple[str, Path]]:
 def trained_name(directory: Path) -> str:
     """Return what a model that was trained here is called; "" for any other directory.
 
-    Its title, else the name of its run's folder; a copy kept on the way is told apart.
+    Its title, else the model it started from and when, else the name of its run's folder; a copy
+    kept on the way is told apart.
     """
     record = directory.parent / RUN_FILE
     is_copy = directory.name.startswith(f"{MODEL_FOLDER}-")
@@ -54,8 +55,10 @@ def trained_name(directory: Path) -> str:
         return ""
     name = directory.parent.name
     with suppress(AuditError, OSError), record.open("rb") as file:
-        title = parse_json(file.read(_MAX_RUN_BYTES), where=name).get("title")
-        name = " ".join(str(title or "").split()) or name
+        run = parse_json(file.read(_MAX_RUN_BYTES), where=name)
+        title, parent, created = (str(run.get(k) or "") for k in ("title", "parent", "created"))
+        origin = f"{parent} {created[:16].replace('T', ' ')}" if parent and created else name
+        name = " ".join(title.split()) or origin
     return f"{name} ({directory.name})" if is_copy else name
 
 

@@ -61,6 +61,11 @@ class LoadedModel:
         """Longest input in tokens, special ones included."""
         return self.config.n_positions
 
+    @property
+    def n_parameters(self) -> int:
+        """Numbers that were learnt, tied ones once."""
+        return sum(p.numel() for p in self.model.parameters())
+
 
 def load_model(path: Path, *, device: str = "cpu", dtype: str = "float32") -> LoadedModel:
     """Load a masked language model from a directory, in "float32" or "bfloat16"."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -72,9 +73,13 @@ def _inspected(model_id: str, path: Path) -> RegisteredModel:
         return RegisteredModel(model_id, path, None, refusal=refused.message)
 
 
+def _folders() -> tuple[tuple[str, Path], ...]:
+    return registered_folders(VARIABLE, taken=LABEL, unnamed="models")
+
+
 def _found() -> Iterator[tuple[str, Path]]:
     """Yield identifier and directory of everything with a config.json, in order of name."""
-    for label, top in registered_folders(VARIABLE, taken=LABEL, unnamed="models"):
+    for label, top in _folders():
         for folder, inside, files in islice(os.walk(top), _MAX_DIRECTORIES):
             parts = Path(folder).relative_to(top).parts
             is_open = len(parts) < _MAX_DEPTH
@@ -154,6 +159,30 @@ def model_choices() -> tuple[RegisteredModel, ...]:
         for folder in sorted(folders, key=lambda folder: (folder.name != "general", folder.name)):
             demo.append(_inspected(f"{DEMO_PREFIX}{language}/{folder.name}", folder))
     return (*list_models(), *demo)
+
+
+def registered(models: tuple[RegisteredModel, ...]) -> dict[str, int | None]:
+    """Return how many models are in each registered folder; None where there is no such folder.
+
+    Folders as they were registered, none where nothing is.
+    """
+    written = os.environ.get(VARIABLE, "").split(os.pathsep)
+    texts = [text.strip() for text in written if text.strip()]
+    there = {path: label for label, path in _folders()}
+    labels = [there.get(Path(os.path.realpath(Path(text).expanduser()))) for text in texts]
+    found = Counter(model.model_id.partition("/")[0] for model in models)
+    return {
+        text: None if label is None else found[label]
+        for text, label in zip(texts, labels, strict=True)
+    }
+
+
+def known_model(
+    digest: str, *, name: str, among: Iterable[RegisteredModel]
+) -> RegisteredModel | None:
+    """Return the model of this name with this digest; None where it is gone, or has changed."""
+    alike = (one for one in among if one.summary is not None and one.summary.name == name)
+    return next((one for one in alike if known_digest(one.path) == digest), None)
 
 
 def find_model(model_id: str, *, among: tuple[RegisteredModel, ...]) -> RegisteredModel | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,7 @@ _FORMS = {
     ),
 }
 """Of a column: the form of its cells, and what to do where one has another."""
+_ROWS_TOLD = 1_000
 _HIDDEN_CATEGORIES = ("Cc", "Cf", "Co")
 
 
@@ -66,14 +67,16 @@ Row = dict[str, Any]
 """A row of the file: its fields as those of `Candidates`."""
 
 
-def read_names(data: bytes, *, what: str = "names") -> NamesFile:
+def read_names(
+    data: bytes, *, what: str = "names", on_rows: Callable[[int], None] = lambda n: None
+) -> NamesFile:
     """Read a list of names: first and last name, or one column; optionally truth and more.
 
     Controls without a kind get one against the list's members (section 3.4), or "given" where the
     list has no members, and `is_kind_guessed` says so; those of the role "canary" are held-out
     twins of planted names.
 
-    `what` is what messages call the file.
+    `what` is what messages call the file; `on_rows` is told of each thousand rows read.
     """
     table = read_table(data, what=what)
     names, columns = _columns(table, what=what)
@@ -85,6 +88,8 @@ def read_names(data: bytes, *, what: str = "names") -> NamesFile:
         notes.append(RowNote(1, left))
     rows: dict[str, tuple[int, Row]] = {}  # two splits of one written name are one name to a model
     for number, cells in zip(table.row_numbers, table.rows, strict=True):
+        if not number % _ROWS_TOLD:
+            on_rows(_ROWS_TOLD)
         first, last = names.read(cells)
         if not first and not last:
             notes.append(RowNote(number, "The row has no name and was left out."))

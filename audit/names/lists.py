@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from audit.names.controls import characters, with_controls
 from audit.names.files import NamesFile, read_names
 from audit.names.spelling import piece_counter
 from audit.notes.passages import Passages, is_jsonl, read_passages
+from audit.progress import Meter, Phase, ProgressListener
 from audit.shelf import now, one_line
 from cache.store import Store
 
@@ -91,6 +94,14 @@ def all_names(store: Store) -> tuple[Line, ...]:
     return _lines("list", store) + tuple(kept_names(code, store=store).line for code in DEMO)
 
 
+def code_of_names(digest: str, *, store: Store) -> str:
+    """Return the code of the kept list with this content (`Candidates.digest`); "" for none."""
+    if store.keys(f"list-line/{salted_digest(digest)}"):
+        return salted_digest(digest)[:12]
+    demo = (code for code in DEMO if kept_names(code, store=store).candidates.digest() == digest)
+    return next(demo, "")
+
+
 def keep_passages(data: bytes, *, file_name: str, label: str, store: Store) -> str:
     """Keep a file of passages as it is and return its salted digest.
 
@@ -115,6 +126,15 @@ def kept_passages(code: str, *, store: Store) -> KeptPassages:
     line, stored = _kept(code, "passages", store, store.get)
     data, name = stored.arrays["data"].tobytes(), f"passages.{stored.meta['kind']}"
     return KeptPassages(line, read_passages(data, file_name=name), data, name)
+
+
+def code_of_passages(digest: str, *, store: Store) -> str:
+    """Return the code of the newest passages with this content (`Passages.digest`); "" for none."""
+    for line in all_passages(store):
+        with suppress(AuditError):  # damaged ones are not what is looked for
+            if kept_passages(line.code, store=store).passages.digest() == digest:
+                return line.code
+    return ""
 
 
 def all_passages(store: Store) -> tuple[Line, ...]:
@@ -176,23 +196,36 @@ class Draft(NamesFile):
     n_drawn: int
 
 
+READ, MATCH = "reading the list", "matching controls"
+
+
 def make_draft(
-    data: bytes | None, *, base: Candidates | None, wanted: Mapping[str, int], model: Path | None
-) -> Draft | None:
+    data: bytes | None, *, base: Candidates | None, wanted: Mapping[str, int], model: Path | None,
+    progress: ProgressListener = lambda told: None,
+) -> Draft | None:  # fmt: skip
     """Put a list together from an uploaded CSV file or from `base`; None where none was given.
 
     `wanted` are the controls to be added, as in `with_controls`. They have as many word pieces as
-    the members have for `model`; None: characters of Han and kana.
+    the members have for `model`; None: characters of Han and kana. `progress` is told of what is
+    read and of what is matched.
     """
     from audit.models.registry import tokenizer
 
+    n_rows, n_matched = (data or b"").count(b"\n"), wanted.get("easy", 0) + wanted.get("hard", 0)
+    plan = [Phase(READ, n_rows, 2e-5, READ), Phase(MATCH, n_matched, 2e-4, MATCH)]
+    meter = Meter(plan, listener=progress)
     if data is not None:
-        found = read_names(data)
+        meter.add(READ, 0)
+        found = read_names(data, on_rows=partial(meter.add, READ))
     elif base is not None:
         found = NamesFile(base, "", ())
     else:
         return None
     given = found.candidates
     count_pieces = piece_counter(tokenizer(model)) if model else characters
-    drawn = with_controls(given, wanted=wanted, seed=0, count_pieces=count_pieces)
+    meter.finish(READ)
+    drawn = with_controls(
+        given, wanted=wanted, seed=0, count_pieces=count_pieces, on_drawn=partial(meter.add, MATCH)
+    )
+    meter.finish(MATCH)
     return Draft(drawn, found.encoding, found.notes, len(given), len(drawn) - len(given))

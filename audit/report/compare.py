@@ -29,6 +29,15 @@ from audit.text import fold_name
 
 MAX_REFERENCES = 8
 """References that are shown beside an audit's own, the newest first."""
+SETTINGS = (
+    "general_name", "hospital_name", "scenario", "general", "hospital", "candidates", "passages",
+    "seed", "threshold", "dtype", "n_inputs", "n_chain_inputs", "is_dropout_on", "micro_batch",
+    "max_tokens", "n_documents", "n_steps", "n_tokens", "top_k", "temperature", "prompt",
+    "is_remasked", "evidence_version", "name_pool", "n_rows_left_out", "fixed_score", "n_names",
+)  # fmt: skip
+"""Parts of a question in the order in which they are told; others come after them."""
+DIGESTS = ("general", "hospital", "candidates", "passages", "name_pool")
+"""Those that are digests."""
 _COMPARED = (
     "name_id", "number", "first_name", "last_name", "kind", "is_control", "score", "q",
     "stands_out",
@@ -144,7 +153,11 @@ def compare_audits(one: AuditReport, *, other: AuditReport) -> Comparison:
         tested=_flags(names[names["kind"].isin(("member", "unknown"))]),
         controls=_flags(names[names["is_control"]]),
         aucs=tuple(_aucs(names)),
-        settings={key: (flat.get(key, ""), more.get(key, "")) for key in flat | more},
+        settings={
+            key: (flat.get(key, ""), more.get(key, ""))
+            for key in dict.fromkeys((*SETTINGS, *flat, *more))
+            if key in flat | more
+        },
     )
 
 

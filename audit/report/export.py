@@ -58,7 +58,7 @@ def write_report(
         "report.json": _json(report.to_json(), indent=1),
     }
     if documents:
-        contents["documents.csv"] = _documents(documents)
+        contents["documents.csv"] = documents_csv(documents)
     if seal:
         contents[SEAL] = f"{seal}\n"
     return write_private({name: t.encode("utf-8") for name, t in contents.items()}, out)
@@ -95,7 +95,7 @@ MANIFEST = "MANIFEST.sha256"
 SEAL = "log_seal.txt"
 _MARK = "\ufeff"  # Excel needs it: not all is ASCII
 _TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can hold: the same bytes each time
-_FILE_OF = {
+FILE_OF = {
     "html": "report.html", "names": "names.csv", "measures": "measures.csv",
     "json": "report.json", "documents": "documents.csv", "key": "names_key.csv",
     "seal": SEAL, "manifest": MANIFEST,
@@ -118,8 +118,10 @@ def bundle_files(
     """
     shown = report.with_names_as(choice.names)
     sealed = shown.to_json()
-    if seal:
-        sealed = sealed | {"made": sealed["made"] | {"log_seal": seal}}
+    made: dict[str, Any] = {"log_seal": seal} if seal else {}
+    if choice.decision.at:
+        made["decision"] = choice.decision.plain()
+    sealed = sealed | {"made": sealed["made"] | made}
     texts = {
         "report.html": report_html(
             report, choice=choice, other=other, references=references, seal=seal
@@ -132,9 +134,9 @@ def bundle_files(
     if seal:
         texts[SEAL] = f"{seal}\n"
     if choice.names == "full":
-        texts["names_key.csv"] = _MARK + _names_key(report)
+        texts["names_key.csv"] = _MARK + names_key(report)
         if documents:
-            texts["documents.csv"] = _MARK + _documents(documents)
+            texts["documents.csv"] = _MARK + documents_csv(documents)
     texts["README.txt"] = _readme(report, choice=choice, there={*texts, MANIFEST})
     files = {name: text.encode("utf-8") for name, text in sorted(texts.items())}
     lines = (f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in files.items())
@@ -159,13 +161,15 @@ def bundle_name(report: AuditReport, *, choice: ReportChoice) -> str:
     return f"audit-{report.digest[:12]}-{choice.names}-{choice.language}"
 
 
-def _names_key(report: AuditReport) -> str:
+def names_key(report: AuditReport) -> str:
+    """Return which pseudonym is which name, as CSV."""
     names = report.names
     rows = zip(name_labels(names), names["first_name"], names["last_name"], strict=True)
     return write_table(["pseudonym", "first_name", "last_name"], rows)
 
 
-def _documents(documents: Mapping[str, Sequence[str]]) -> str:
+def documents_csv(documents: Mapping[str, Sequence[str]]) -> str:
+    """Return generated documents by model as CSV."""
     models = sorted(documents.items())
     rows = ((number, model, text) for model, texts in models for number, text in enumerate(texts))
     return write_table(["document_id", "model", "text"], rows)
@@ -173,7 +177,7 @@ def _documents(documents: Mapping[str, Sequence[str]]) -> str:
 
 def _readme(report: AuditReport, *, choice: ReportChoice, there: set[str]) -> str:
     words = catalogue(choice.language, "report")
-    told = [words[f"readme_{what}"] for what, name in _FILE_OF.items() if name in there]
+    told = [words[f"readme_{what}"] for what, name in FILE_OF.items() if name in there]
     head = (words["readme_title"], report.digest, "", words[f"names_{choice.names}"], "")
     return "\n".join((*head, *told, "", words["readme_care"], ""))
 

@@ -16,11 +16,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
-from pydantic import Field
 
 from audit.attack.question import command_line
 from audit.errors import written
 from audit.report.compare import Comparison
+from audit.report.decision import RECOMMENDATIONS, SIGNATURE_ROLES, Decision, Language
 from audit.report.names import (
     ASKED,
     KindScores,
@@ -43,15 +43,9 @@ from audit.tables import (
 from audit.task import Record
 from audit.words import catalogue
 
-Language = Literal["en", "ja"]
-LANGUAGES = get_args(Language)
-Recommendation = Literal["release", "release_inside", "retrain", "no_release"]
-RECOMMENDATIONS = get_args(Recommendation)
 Section = Literal["results", "names", "diagnostics", "reproduction", "glossary"]
 OPTIONAL_SECTIONS: tuple[Section, ...] = get_args(Section)
 """What may be left out; verdict, scope, attacker, method, limits and sign-off never."""
-MAX_NAME_CHARS = 200
-MAX_REASONS_CHARS = 10_000
 MAX_NAMES = 50
 """Names that stand out and are printed; the others are in names.csv."""
 MAX_DOTS = 400
@@ -62,22 +56,13 @@ Say = Callable[..., str]
 """From a key and values to a sentence; KeyError if there is none, or a place stays empty."""
 
 
-class SignOff(Record):
-    """The auditor's own words; names are printed beside the lines for signatures."""
-
-    recommendation: Recommendation | Literal[""] = ""
-    reasons: str = Field(default="", max_length=MAX_REASONS_CHARS)
-    auditor: str = Field(default="", max_length=MAX_NAME_CHARS)
-    officer: str = Field(default="", max_length=MAX_NAME_CHARS)
-
-
 class ReportChoice(Record):
     """How one report is to look; `is_demo` says on it that everything is invented."""
 
     language: Language = "en"
     names: NameForm = "masked"
     sections: tuple[Section, ...] = OPTIONAL_SECTIONS
-    sign_off: SignOff = SignOff()
+    decision: Decision = Decision()
     is_demo: bool = False
 
 
@@ -103,7 +88,7 @@ def report_html(
 
     return _templates().get_template("report.html").render(
         report=report, choice=choice, other=other, references=references, seal=seal,
-        recommendations=RECOMMENDATIONS, policy=_POLICY, undefined=UNDEFINED,
+        recommendations=RECOMMENDATIONS, roles=SIGNATURE_ROLES, policy=_POLICY, undefined=UNDEFINED,
         style=Markup((_FOLDER / "style.css").read_text(encoding="utf-8")),
         language=choice.language, t=say, has_words=words.__contains__,
         rule_words=lambda rule: words.get(f"rule_{rule}", rule),

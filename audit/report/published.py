@@ -6,11 +6,13 @@ Source: Nakamura et al., section 5; the facts are in `paper_tables.json`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from pydantic import Field
 
+from audit.report.report import AuditReport, Rule
 from audit.task import Record
 
 _FILE = Path(__file__).resolve().parent / "paper_tables.json"
@@ -19,6 +21,12 @@ PAPER_RULE = {1: "name_occurs", 2: "difference_above_zero"}
 """The rule of the paper's tables, by scenario."""
 PAPER_RULE_ON_GENERAL = {1: "name_occurs_general", 2: ""}
 """The same rule with M_general attacked; in scenario 2 the rule itself compares the two models."""
+CONTROLS = ("easy", "hard")
+"""Kinds of controls in the paper's tables."""
+_ROWS = {
+    1: (("generation", "hospital"), ("masked_lm", "hospital"), ("", "always_member")),
+    2: (("generation", "general"), ("generation", "hospital")),
+}
 
 
 class PublishedRow(Record):
@@ -68,3 +76,55 @@ class PublishedTables(Record):
 def published_tables() -> PublishedTables:
     """Return the paper's tables 1 and 2."""
     return PublishedTables.read(_FILE.read_bytes(), where="paper_tables.json")
+
+
+@dataclass(frozen=True)
+class PaperRow:
+    """A row of the paper's tables: what its rule reaches here, and what is published."""
+
+    controls: str
+    attack: str
+    model: str
+    here: Rule | None
+    there: PublishedRow | None
+
+
+def paper_rows(table: int, reports: Sequence[AuditReport]) -> list[PaperRow]:
+    """Return table 1 or 2 with what audits of both scenarios reach, by those controls they have.
+
+    Table 1 has both attacks and a guess, table 2 generation against M_general too. Empty where no
+    audit has easy or hard controls.
+    """
+    here = _reached(reports)
+    published = published_tables()
+    return [
+        PaperRow(
+            controls,
+            attack,
+            model,
+            here.get((controls, attack, model)),
+            published.row(controls=controls, attack=attack, model=model),
+        )
+        for controls in CONTROLS
+        if any(of == controls for of, _, _ in here)
+        for attack, model in _ROWS[table]
+    ]
+
+
+def _reached(reports: Sequence[AuditReport]) -> dict[tuple[str, str, str], Rule]:
+    """What the paper's rules reach, by (controls, attack, model); the guess is of no attack."""
+    found: dict[tuple[str, str, str], Rule] = {}
+    for report in reports:
+        number = report.scenario.number
+        for controls, stratum in report.measures.strata.items():
+            rules = {
+                (ATTACKS[number], "hospital"): stratum.rules.get(PAPER_RULE[number]),
+                (ATTACKS[number], "general"): stratum.baseline_rules.get(
+                    PAPER_RULE_ON_GENERAL[number]
+                ),
+                ("", "always_member"): found.get(
+                    (controls, "", "always_member"), stratum.always_member
+                ),
+            }
+            found |= {(controls, *of): rule for of, rule in rules.items() if rule}
+    return found

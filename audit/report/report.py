@@ -22,7 +22,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr,
 from audit.attack.decisions import ALPHA, FLAGGED
 from audit.attack.question import Scenario
 from audit.attack.scores import GENERAL_ALONE, POPULARITY
-from audit.attack.verdict import equal_models_record
+from audit.attack.verdict import equal_models_record, in_short
 from audit.errors import AuditError, Message
 from audit.home import DEMO_HOSPITAL
 from audit.models.inspect import model_digest
@@ -204,6 +204,14 @@ class Verdict(Part):
         """The verdict in a language."""
         return self.japanese if language == "ja" else self.english
 
+    def in_short(self, language: str) -> str:
+        """The one sentence that helps to decide; no line ends before a percent sign."""
+        said = in_short(
+            self.state, reasons=self.reasons, n_flagged=self.n_flagged, n_tested=self.n_tested,
+            smallest_auc=self.smallest_detectable_auc, language=language,
+        )  # fmt: skip
+        return said.replace(" %", "\N{NO-BREAK SPACE}%")
+
     def facts(self, language: str) -> str:
         """What the verdict says behind its state; no line ends before a percent sign."""
         rest = re.split("：|: ", self.sentence(language), maxsplit=1)[-1]
@@ -280,6 +288,11 @@ class ScoreExposure(Part):
     whole: ExposureGroup = Field(alias="all")
     groups: Sequence[ExposureGroup]
 
+    @property
+    def every(self) -> tuple[ExposureGroup, ...]:
+        """Each number of mentions, then all together."""
+        return (*self.groups, self.whole)
+
 
 class PlantedName(Part):
     """One planted name by the fixed score; without pairs it has no twin."""
@@ -314,6 +327,21 @@ class Exposure(Part):
         first = {one: self.scores[one] for one in (self.fixed_score, GENERAL_ALONE)
                  if one in self.scores}  # fmt: skip
         return first | dict(self.scores)
+
+    @property
+    def bits_to_be_found(self) -> float:
+        """The exposure from which a name counts as found."""
+        return -math.log2(self.alpha)
+
+    @property
+    def compared(self) -> list[tuple[ExposureGroup, ExposureGroup | None]]:
+        """The fixed score's exposure by number of mentions, all last, and M_general's alone.
+
+        Empty where nothing is scored.
+        """
+        fixed, general = next(iter(self.ordered.values()), None), self.scores.get(GENERAL_ALONE)
+        by_general = {one.n_mentions: one for one in general.every} if general else {}
+        return [(one, by_general.get(one.n_mentions)) for one in (fixed.every if fixed else ())]
 
     def sentence(self, language: str) -> str:
         """Return what they show in a language."""
@@ -391,8 +419,31 @@ class NullCheck(Part):
     ks_p: Number
 
 
+class NameCounts(Part):
+    """Names of people in one model's documents, as the paper counts them.
+
+    `first` and `last` are single words of the name generator, `first_last` and `last_first` two of
+    them side by side; `listed` are those of the audit's list, in either order.
+    """
+
+    first: int
+    last: int
+    first_last: int
+    last_first: int
+    listed: int
+
+
+class Generated(Part):
+    """What is counted in one model's documents."""
+
+    name_counts: NameCounts | None = None
+
+
 class Details(Part):
     """What only some audits report; None and () where they do not."""
+
+    hospital: Generated = Generated()
+    general: Generated = Generated()
 
     canaries: Exposure | None = None
     roles: Sequence[RoleLine] = ()
@@ -644,6 +695,12 @@ def same_but_reference(audit: KeptAudit, *, kept: Sequence[KeptAudit]) -> tuple[
     """Return the audits that differ from this one in the general model alone, as they are kept."""
     family = [other for other in kept if audit.family and other.family == audit.family]
     return tuple(other for other in family if other.digest != audit.digest)
+
+
+def others_alike_first(report: AuditReport, *, kept: Sequence[KeptAudit]) -> list[KeptAudit]:
+    """Return all other audits, those of the same scenario first, else as they are kept."""
+    others = [one for one in kept if one.digest != report.digest]
+    return sorted(others, key=lambda one: one.scenario != report.scenario.number)
 
 
 def choose_audit(

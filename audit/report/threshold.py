@@ -6,6 +6,7 @@ Few points for any list. Undefined numbers are NaN. Torch-free.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -25,6 +26,8 @@ PAPER_THRESHOLD = 0.0
 USEFUL = ("fpr", "fdr", "youden", "paper")
 """Codes of the thresholds that are offered."""
 _FIRST = ("fdr", "fpr", "youden", "paper")
+LOW_FPRS = (LOW_FPR, 0.001)
+"""False-positive rates at which rankings are read."""
 _N_REPLICATES = 2000
 _N_POINTS = 120
 _N_P_VALUES = 300
@@ -260,6 +263,23 @@ def roc_view(ranked: RankedNames) -> RocView:
     return RocView(ranked.score, m, n, n_allowed / n, tpr, low, high)
 
 
+def drawn(curves: Sequence[RocView], *, is_log: bool) -> tuple[list[RocView], tuple[float, float]]:
+    """Return ROC curves as axes show them, and the smallest FPR and TPR that have a place there.
+
+    On logarithmic axes a rate of 0 has none: it stands at half of what the list resolves. On linear
+    ones every curve rises from 0.
+    """
+    x = min((0.5 / one.n_controls for one in curves if one.n_controls), default=0.5) * is_log
+    y = min((0.5 / one.n_members for one in curves if one.n_members), default=0.5) * is_log
+    start, lowest = [] if is_log else [0.0], (x, y, y, y)
+    shown = []
+    for one in curves:
+        axes = zip((one.fpr, one.tpr, one.low, one.high), lowest, strict=True)
+        raised = (np.append(start, np.maximum(values, low)) for values, low in axes)
+        shown.append(RocView(one.score, one.n_members, one.n_controls, *raised))
+    return shown, (x, y)
+
+
 def _few_counts(n: int) -> np.ndarray:
     """Numbers of controls from 0 to n at which the curve is read: all of few, else spread out."""
     if n <= _N_POINTS:
@@ -282,6 +302,13 @@ class Calibration:
     half_width: float
     n_low: int
     n_controls: int
+
+    def band(self) -> tuple[list[float], list[float], list[float]]:
+        """Return the corners of the band: expected p-values, and its ends there."""
+        half = min(self.half_width, 0.5)
+        corners = [0.0, half, 1 - half, 1.0]
+        half = self.half_width
+        return corners, [max(x - half, 0.0) for x in corners], [min(x + half, 1.0) for x in corners]
 
 
 def calibration(report: AuditReport) -> Calibration | None:

@@ -14,7 +14,7 @@ from typing import Any
 from audit.corpus.truth import listed_file, read_listed, unreadable
 from audit.errors import AuditError
 from audit.models.inspect import ModelSummary
-from audit.models.registry import RegisteredModel, known_digest, tokenizer
+from audit.models.registry import RegisteredModel, known_model, tokenizer
 from audit.shelf import Shelf
 from audit.task import Columns, Record
 from audit.training.config import WHERE, LossPoint, TrainSettings, read_losses
@@ -274,5 +274,18 @@ def make_training_plan(
 def parent_of(model: TrainedModel, *, among: Iterable[RegisteredModel]) -> RegisteredModel | None:
     """Return the general model that a training started from, if it is still in the list."""
     facts = model.facts
-    alike = (one for one in among if one.summary is not None and one.summary.name == facts.parent)
-    return next((one for one in alike if known_digest(one.path) == facts.parent_digest), None)
+    return known_model(facts.parent_digest, name=facts.parent, among=among)
+
+
+def trained_on(corpus_id: str) -> TrainedModel | None:
+    """Return the newest whole model that learned from a corpus's notes with names."""
+    return next(
+        (
+            model
+            for model in MODELS.all()
+            if model.is_whole
+            and model.facts.source == "private"
+            and model.facts.corpus_id == corpus_id
+        ),
+        None,
+    )

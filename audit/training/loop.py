@@ -25,7 +25,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from audit.errors import AuditCancelled, AuditError
-from audit.progress import Meter, ProgressListener, StopQuestion
+from audit.progress import FINISHING, Meter, Phase, ProgressListener, StopQuestion
 from audit.rng import torch_seed
 from audit.shelf import private_folder, whole_folder, write_whole
 from audit.task import Record
@@ -117,6 +117,14 @@ class CheckpointState(Record):
     key: str
 
 
+_WORK_SECONDS = 1e-10  # where nothing was timed yet: a parameter for each token that is learnt
+
+
+def steps_planned(name: str, n_steps: int, n_tokens: int, size: float, where: str) -> Phase:
+    """Return steps of `n_tokens` as a phase; `where` is device and precision, `size` parameters."""
+    return Phase(name, n_steps * n_tokens * size, _WORK_SECONDS, f"{name} {where}", size)
+
+
 class Learner(ABC):
     """A model that learns step by step in a folder; each kind of training brings a class.
 
@@ -132,6 +140,8 @@ class Learner(ABC):
     """What progress calls the steps."""
     dropout: ClassVar[str] = "dropout"
     """Key of the draws of dropout."""
+    n_step_tokens = 1
+    """About how many tokens a step learns from."""
     settings: LoopSettings
     folder = Path()
     _key = ""
@@ -149,6 +159,15 @@ class Learner(ABC):
         self.model, self.hardware, self.n_steps = model, hardware, n_steps
         self.settings, self.optimizer = settings, optimizer
         self._losses: list[Tensor] = []
+
+    def plan(self) -> tuple[Phase, Phase]:
+        """Return what is done, one after the other."""
+        where = f"{self.hardware.device.partition(':')[0]} {self.hardware.precision}"
+        size = float(sum(p.numel() for p in self.model.parameters()))
+        return (
+            steps_planned(self.phase, self.n_steps, self.n_step_tokens, size, where),
+            Phase(FINISHING, 1, 1.0, f"writing after {self.phase}", size),
+        )
 
     @abstractmethod
     def passes(self, step: int) -> Iterable[Any]:
@@ -222,18 +241,19 @@ class Learner(ABC):
         _claim(folder, facts, result=result)
         self.folder, self._key = folder, str(facts["key"])
         if not (folder / result).exists():
-            totals = {self.phase: float(self.n_steps)}
-            meter = Meter(totals, listener=progress, should_stop=should_stop)
+            meter = Meter(self.plan(), listener=progress, should_stop=should_stop)
             self._run(meter, on_point)
+            meter.add(FINISHING, 0)
             self.finish()
+            meter.finish(FINISHING)
         shutil.rmtree(folder / _CHECKPOINTS, ignore_errors=True)
 
     def _run(self, meter: Meter, on_point: PointListener) -> None:
-        state = self._resumed()
+        state, work = self._resumed(), self.plan()[0].n_units / self.n_steps
         self._kept_at, self._began = state.seconds, time.monotonic() - state.seconds
         cut_log(self.folder, step=state.step or -1)
         if state.step:
-            meter.add(self.phase, state.step, is_cached=True)
+            meter.add(self.phase, state.step * work, is_cached=True)
         else:
             on_point(self._point(0))
         for step in range(state.step + 1, self.n_steps + 1):
@@ -245,7 +265,7 @@ class Learner(ABC):
             if step < self.n_steps and (is_late or step % self.settings.checkpoint_every == 0):
                 self._keep(step)
             try:
-                meter.add(self.phase, 1)
+                meter.add(self.phase, work)
             except AuditCancelled:
                 if step < self.n_steps:
                     self._keep(step)

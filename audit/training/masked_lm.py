@@ -22,12 +22,27 @@ from torch.nn import functional
 
 from audit.corpus.truth import read_listed
 from audit.models.forward import exact_kernels, logits_at
-from audit.models.inspect import CONFIG_FILE, SINGLE_FILE, expected_shapes, read_model_files
+from audit.models.inspect import (
+    CONFIG_FILE,
+    SINGLE_FILE,
+    expected_shapes,
+    inspect_model,
+    read_model_files,
+)
 from audit.models.load import LoadedModel, load_model, pick_device
 from audit.notes.read import open_notes
-from audit.progress import ProgressListener, StopQuestion
+from audit.progress import (
+    LOADING,
+    Meter,
+    Phase,
+    ProgressListener,
+    StopQuestion,
+    expected_seconds,
+    whole,
+)
 from audit.rng import generator, torch_seed
 from audit.shelf import alone, now, whole_folder, write_whole
+from audit.task import queue_of
 from audit.training.config import TrainSettings
 from audit.training.kept import (
     MODEL,
@@ -45,8 +60,10 @@ from audit.training.loop import (
     adamw,
     own_tensors,
     pick_precision,
+    steps_planned,
 )
 from audit.training.tokens import (
+    TOKENIZE,
     HeldOut,
     Ids,
     MaskedRows,
@@ -58,6 +75,7 @@ from audit.training.tokens import (
     masked_rows,
     split_notes,
     tokenized,
+    tokenizing,
 )
 
 _EPSILON = 1e-6  # BERT's; PyTorch's own is 1e-8
@@ -97,6 +115,7 @@ class MaskedLearner(Learner):
             model, settings=settings, hardware=hardware, n_steps=n_steps, optimizer=optimizer
         )
         self.rows, self.held_out, self.copies, self.parent = rows, held_out, copies, parent
+        self.n_step_tokens = settings.batch * settings.n_tokens
 
     def passes(self, step: int) -> Iterator[MaskedRows]:
         """Return a step's masked rows, a micro-batch at a time."""
@@ -202,16 +221,20 @@ def train(
 ) -> TrainedModel:
     """Train a model, or go on with a training that was stopped or killed."""
     device, folder, settings = pick_device(order.device), order.folder, order.settings
+    meter = Meter(phases(order), listener=progress, should_stop=should_stop)
+    meter.add(LOADING, 0)
     general = load_model(order.general, device=device)
     settings.refuse_longer(general.n_positions)
+    meter.finish(LOADING)
     with alone(folder), torch.random.fork_rng(), same_sums(device):
         tokens = tokenized(
             open_notes(order.notes, columns=dict(order.columns)),
             general.tokenizer,
             store=(order.notes.parent if order.corpus_id else folder) / "tokens",
-            progress=progress,
+            progress=meter.part(TOKENIZE),
             should_stop=should_stop,
         )
+        meter.finish(TOKENIZE)
         precision = pick_precision(settings.precision, device=device, is_cpu_asked=True)
         # They are asked of the general model, also where the training goes on from a checkpoint.
         with exact_kernels(
@@ -219,11 +242,31 @@ def train(
         ) as kernels:
             hardware = Hardware(device, precision, kernels)
             facts, learner = _prepared(order, general, tokens=tokens, hardware=hardware)
+            meter.resize(learner.phase, expected_seconds(learner.plan()))
             learner.complete(
-                folder, facts.plain(), result=MODEL, progress=progress, should_stop=should_stop,
-                on_point=on_point,
+                folder, facts.plain(), result=MODEL, progress=meter.part(learner.phase),
+                should_stop=should_stop, on_point=on_point,
             )  # fmt: skip
+            meter.finish(learner.phase)
     return MODELS.at(folder)
+
+
+_TOKEN_BYTES = 4.5  # of English notes
+
+
+def phases(order: TrainingOrder) -> tuple[Phase, ...]:
+    """Return what a training does, one after the other; its tokens are estimated by their bytes."""
+    settings, size = order.settings, float(inspect_model(order.general).n_parameters)
+    source = open_notes(order.notes, columns=dict(order.columns))
+    where = f"{queue_of(order.device)} {settings.precision}"
+    n_steps = settings.steps(int(source.n_bytes / _TOKEN_BYTES))
+    n_tokens = settings.batch * settings.n_tokens
+    steps = steps_planned(MaskedLearner.phase, n_steps, n_tokens, size, where)
+    return (
+        Phase(LOADING, 1, 5.0, f"loading a model {where}", size),
+        whole(TOKENIZE, [tokenizing(source)], kind=TOKENIZE),
+        whole(steps.name, [steps], kind=steps.name),
+    )
 
 
 def _prepared(

@@ -24,12 +24,13 @@ from audit.corpus.truth import ListedNotes
 from audit.errors import AuditError
 from audit.notes.read import Note, NoteSource
 from audit.notes.sentences import sentence_spans
-from audit.progress import Meter, ProgressListener, StopQuestion
+from audit.progress import Meter, Phase, ProgressListener, StopQuestion
 from audit.rng import generator
 from audit.shelf import fingerprint, private_folder, whole_folder
 from audit.training.config import TrainSettings
 
 Ids = NDArray[np.int64]
+_BYTE_SECONDS = 2e-7  # where nothing was timed yet
 _TEXT_VERSION = 1
 """Part of a token file's key: another preparation gives other tokens."""
 _MIN_SENTENCE_CHARS = 20
@@ -137,8 +138,7 @@ def tokenized(
     progress, should_stop
         The unit is bytes of the source.
     """
-    totals = {TOKENIZE: float(2 * source.n_bytes)}
-    meter = Meter(totals, listener=progress, should_stop=should_stop)
+    meter = Meter([tokenizing(source)], listener=progress, should_stop=should_stop)
     key = _tokenizing_key(source, tokenizer, meter=meter)
     folder = private_folder(store) / key[:32]
     found = _open_tokens(folder, key=key)
@@ -149,6 +149,11 @@ def tokenized(
         assert found is not None
     meter.finish(TOKENIZE)
     return found
+
+
+def tokenizing(source: NoteSource) -> Phase:
+    """Return the making of tokens: the notes are read for their digest, then cut."""
+    return Phase(TOKENIZE, 2 * source.n_bytes, _BYTE_SECONDS, TOKENIZE)
 
 
 def _open_tokens(folder: Path, *, key: str) -> TokenFile | None:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate, groupby
 
 import streamlit as st
 
 from audit.errors import AuditError
+from audit.report.report import Share
+from audit.stats import Estimate
 from audit.words import Words
-from pages.ui.text import escaped
+from pages.ui.text import (
+    UNDEFINED,
+    decimal,
+    decimal_interval,
+    escaped,
+    percent,
+    percent_interval,
+)
 
 
 @dataclass(frozen=True)
@@ -87,14 +97,67 @@ def table(header: Sequence[Sequence[Cell]], rows: Sequence[Sequence[Cell]], *, c
 
 
 def simple_table(
-    header: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str, n_text: int = 1
+    header: Sequence[str],
+    rows: Iterable[Sequence[str | Cell]],
+    *,
+    caption: str,
+    n_text: int = 1,
+    n_merged: int = 0,
+    groups: Sequence[tuple[str, int]] = (),
 ) -> str:
-    """Return a table of text whose first `n_text` columns are words, the others numbers."""
+    """Return a table whose first `n_text` columns are words, the others numbers.
 
-    def cells(row: Sequence[str]) -> list[Cell]:
-        return [Cell(text, is_number=place >= n_text) for place, text in enumerate(row)]
+    In the first `n_merged` columns cells that say the same under each other stand as one. `groups`
+    are headings above the header, each over so many columns.
+    """
+    above = [
+        Cell(text, n_columns=n, tone="ka-group" if text else "", is_number=False)
+        for text, n in groups
+    ]
+    starts = accumulate((n for _, n in groups), initial=0)
+    first = {start for start, (text, _) in zip(starts, groups, strict=False) if text}
 
-    return table([cells(header)], [cells(row) for row in rows], caption=caption)
+    def cells(row: Sequence[str | Cell]) -> list[Cell]:
+        made = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row]
+        return [
+            replace(
+                cell,
+                is_number=place >= n_text,
+                tone=f"{cell.tone} ka-first".strip() if place in first else cell.tone,
+            )
+            for place, cell in enumerate(made)
+        ]
+
+    body = _merged([cells(row) for row in rows], n=n_merged)
+    return table([*filter(None, [above]), cells(header)], body, caption=caption)
+
+
+def _merged(rows: Sequence[Sequence[Cell]], *, n: int) -> list[list[Cell]]:
+    """Rows in which a cell of the first `n` columns spans the rows that begin as its own does."""
+    found = [list(row[n:]) for row in rows]
+    for place in reversed(range(n)):
+        at = 0
+        for _, alike in groupby(rows, key=lambda row, place=place: row[: place + 1]):
+            n_rows = len(list(alike))
+            found[at].insert(0, replace(rows[at][place], n_rows=n_rows))
+            at += n_rows
+    return found
+
+
+def measured(of: Estimate, *, digits: int | None = None) -> Cell:
+    """Return an estimate with its interval under it: in percent, or with so many digits."""
+    if digits is None:
+        text, below = percent(of.value), percent_interval(of)
+    else:
+        text, below = decimal(of.value, digits=digits), decimal_interval(of, digits=digits)
+    return Cell(text, below if below != UNDEFINED else "")
+
+
+def counted(of: Share) -> Cell:
+    """Return a rate with its counts, its interval under it; "—" of nothing."""
+    share = measured(of)
+    text = f"{of.n_hits} / {of.n_total} · {share.text}" if of.n_total else UNDEFINED
+    return replace(share, text=text)
 
 
 def bullet_list(lines: Iterable[str]) -> str:
@@ -135,7 +198,7 @@ def step(letter: str, title: str, *, is_ready: bool, state: str) -> None:
 def refused(say: Words, error: AuditError) -> None:
     """Show why something cannot be used, and what to do."""
     st.html(
-        f'<p class="ka-refused" role="alert"><b>{say.html("setup_refused")}</b> '
+        f'<p class="ka-refused" role="alert"><b>{say.html("refused")}</b> '
         f"{escaped(error.written(say.language))}</p>"
     )
 

@@ -28,7 +28,9 @@ from audit.deid.cases import SpanCase, read_cases
 from audit.deid.given import GivenNotes, keep_given, keep_outputs
 from audit.deid.score import SCORES, Score, ScoresCompared, compare_scores
 from audit.deid.tagged import (
+    CORRECTIONS,
     TAGGED_SETS,
+    ByNote,
     TaggedSet,
     corrected_census,
     corrections_of,
@@ -44,10 +46,12 @@ from audit.models.inspect import trained_models
 from audit.models.registry import RegisteredModel
 from audit.names import lists
 from audit.names.candidates import Candidates
+from audit.names.facts import NameFacts, Spelling, name_facts, spelling
 from audit.names.lists import Draft, make_draft
 from audit.notes import read
-from audit.notes.passages import Passages, is_jsonl, read_passages
+from audit.notes.passages import is_jsonl, read_passages
 from audit.notes.read import NoteFile, NoteSource, columns_of, list_note_files
+from audit.progress import ProgressListener
 from audit.report.compare import MAX_REFERENCES, Comparison, compare_audits, compare_references
 from audit.report.documents import DocumentView, document_view
 from audit.report.names import masked_name
@@ -62,12 +66,12 @@ from audit.report.report import (
     same_but_reference,
 )
 from audit.report.threshold import RankedNames, RocView, ranked_names, roc_view
+from audit.run import Again, ask_again
 from audit.stats import IntArray
 from audit.tables import RowNote
 from audit.text import written_name
 from audit.training.kept import NotesLoad, notes_load
 from cache.store import Store
-from pages.ui.setup_facts import NameFacts, Spelling, name_facts, spelling
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -186,16 +190,20 @@ def marked_documents(digest: str) -> DocumentView | None:
     return document_view(documents(digest), report=report(digest))
 
 
-@_kept(20, of=lambda digest, *, limit: (log_mark(), digest, limit))
-def access_log(digest: str, *, limit: int) -> tuple[tuple[LogEntry, ...], Verification]:
+@_kept(20, of=lambda digest, **how: (log_mark(), digest, how))
+def access_log(
+    digest: str, *, limit: int, without: tuple[str, ...]
+) -> tuple[tuple[LogEntry, ...], Verification]:
     """Return an audit's newest lines in the access log, and whether the whole log fits.
+
+    Lines of the actions `without` are left out.
 
     Raises
     ------
     AuditError
         If it cannot be read.
     """
-    return entries(limit, audit=digest[:12]), verify()
+    return entries(limit, audit=digest[:12], without=without), verify()
 
 
 @_kept(8)
@@ -240,6 +248,9 @@ def _references(digest: str, others: list[str]) -> list[Comparison]:
 
 
 # Models, lists and plans that are being chosen, by codes, digests of bytes, and states of files.
+
+
+_DRAFT = "draft_of_names"
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,41 +298,51 @@ def passages(code: str) -> lists.KeptPassages:
     return lists.kept_passages(code, store=store())
 
 
-@_kept(8, of=lambda data, **made_of: (_sha256(data), made_of))
 def new_names(
-    data: bytes | None, *, base: str, wanted: Mapping[str, int], model: Path | None
+    data: bytes | None,
+    *,
+    base: str,
+    wanted: Mapping[str, int],
+    model: Path | None,
+    progress: ProgressListener,
 ) -> ListView | None:
-    """Return a list that is being made, from a file or the kept list `base`; raises so too."""
+    """Return the list that this session is making, from a file or the kept list `base`.
+
+    Raises so too. Who draws the progress cannot be within what Streamlit keeps: the session does.
+    """
+    key = repr((_sha256(data), base, wanted, model and registry.signature(model)))
+    made: ListView | None = st.session_state.get(_DRAFT)
+    if made is not None and made.key == key:
+        return made
     known = names(base).candidates if base else None
-    draft = make_draft(data, base=known, wanted=wanted, model=model)
+    draft = make_draft(data, base=known, wanted=wanted, model=model, progress=progress)
     if draft is None:
         return None
-    return ListView(
-        key=repr((_sha256(data), base, wanted, model)),
-        line=lists.Line("", "", "", len(draft.candidates)),
-        candidates=draft.candidates,
-        facts=name_facts(draft.candidates),
-        notes=draft.notes,
-        encoding=draft.encoding,
-        draft=draft,
+    line, facts = lists.Line("", "", "", len(draft.candidates)), name_facts(draft.candidates)
+    st.session_state[_DRAFT] = made = ListView(
+        key, line, draft.candidates, facts, draft.notes, draft.encoding, draft
     )
+    return made
 
 
-@_kept(4, of=lambda data, *, file_name: (_sha256(data), file_name))
-def new_passages(data: bytes, *, file_name: str) -> Passages:
-    """Return an uploaded file's passages; raises as `read_passages`."""
-    is_lines = is_jsonl(data, file_name=file_name)
-    return read_passages(data, file_name="passages.jsonl" if is_lines else "passages.csv")
+@_kept(4, of=lambda data, *, file_name: (_sha256(data), is_jsonl(data, file_name=file_name)))
+def new_passages(data: bytes, *, file_name: str) -> lists.KeptPassages:
+    """Return an uploaded file's passages, not kept yet; raises as `read_passages`."""
+    name = "passages.jsonl" if is_jsonl(data, file_name=file_name) else "passages.csv"
+    found = read_passages(data, file_name=name)
+    return lists.KeptPassages(lists.Line("", "", "", len(found)), found, data, name)
 
 
 @_kept(16, of=lambda view, *, model: (view.key, model, registry.signature(model)))
 def spelt(view: ListView, *, model: Path) -> Spelling:
-    """Return how a model's tokenizer spells a list; raises as `setup_facts.spelling`."""
+    """Return how a model's tokenizer spells a list; raises as `audit.names.facts.spelling`."""
     return spelling(view.candidates, model=model)
 
 
-def make_plan(request: AuditRequest, *, names: str, passages: str, passages_file: str) -> plan.Plan:
-    """Return the plan of a request about a kept list and kept passages, by their codes.
+def make_plan(
+    request: AuditRequest, *, names: ListView, passages: lists.KeptPassages | None
+) -> plan.Plan:
+    """Return the plan of a request about a list and passages, be they kept or still being made.
 
     Raises
     ------
@@ -330,15 +351,24 @@ def make_plan(request: AuditRequest, *, names: str, passages: str, passages_file
     """
     pair = (request.general, request.hospital)
     key = repr((
-        names, passages, pair, [registry.signature(model) for model in pair],
+        names.key, passages and _sha256(passages.data), pair, list(map(registry.signature, pair)),
         request.scenario_number, request.settings, request.seed, request.dtype, request.device,
     ))  # fmt: skip
-    return _plan(request, key=key, passages_file=passages_file)
+    file_name = passages.file_name if passages else "passages.jsonl"
+    return _plan(request, key=key, passages_file=file_name)
 
 
 @_kept(32, of=lambda request, *, key, passages_file: (key, passages_file))
 def _plan(request: AuditRequest, *, key: str, passages_file: str) -> plan.Plan:
     return plan.make_plan(request, passages_file=passages_file)
+
+
+@_kept(
+    4, of=lambda digest: (digest, *map(store().keys, ("list-line/", "passages-line/")), models())
+)
+def asked_again(digest: str) -> Again:
+    """Return what a kept audit was asked about, as far as it is here; raises as `kept_audits`."""
+    return ask_again(report(digest), models=models(), store=store())
 
 
 # Notes, corpora and trainings, by place and state of their files.
@@ -416,10 +446,21 @@ def hits(tagged: TaggedSet, *, text: str) -> tuple[int, ...]:
     return notes_with(tagged, text=text)
 
 
-@_kept(8, of=lambda tagged: (tagged.tagged_id, tagged.census, corrections_of(tagged)))
+def _corrected(tagged: TaggedSet) -> str:
+    path = tagged.path / CORRECTIONS
+    return f"{tagged.tagged_id} {tagged.created} {_state(path) if path.exists() else ''}"
+
+
+@_kept(4, of=_corrected)
+def corrections(tagged: TaggedSet) -> ByNote:
+    """Return the corrections of a set that hold; raises as `corrections_of`."""
+    return corrections_of(tagged)
+
+
+@_kept(8, of=lambda tagged: (_corrected(tagged), tagged.census))
 def census(tagged: TaggedSet) -> dict[str, Any]:
     """Return the counts of a whole set, corrected by hand; raises as `corrected_census`."""
-    return corrected_census(tagged, index=note_index(tagged), corrections=corrections_of(tagged))
+    return corrected_census(tagged, index=note_index(tagged), corrections=corrections(tagged))
 
 
 @_kept(4, of=lambda: SCORES.home().stat().st_mtime_ns)

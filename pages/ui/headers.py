@@ -19,7 +19,19 @@ LANGUAGE_SCRIPTS = {
     "en": 'document.documentElement.lang = "en"',
     "ja": 'document.documentElement.lang = "ja"',
 }
-"""The only scripts of our own: they tell screen readers the language of the page."""
+"""They tell screen readers the language of the page."""
+HISTORY_SCRIPT = (
+    "(() => { if (window.kaHistory) return; window.kaHistory = true; let acted = false;"
+    ' for (const kind of ["pointerdown", "keydown"])'
+    " addEventListener(kind, () => { acted = true }, true);"
+    ' addEventListener("popstate", () => { acted = false }, true);'
+    " const push = history.pushState.bind(history);"
+    " history.pushState = (state, title, url) => {"
+    " if (acted) { acted = false; push(state, title, url) }"
+    " else history.replaceState(state, title, url) } })()"
+)
+"""One step back for each step of the reader: Streamlit makes an entry of the browser's history for
+every change of the address, though a page that opens adds what it shows to its own."""
 _METRICS = "/_stcore/metrics"
 _POLICY_VIOLATION = 1008  # RFC 6455
 _INLINE_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
@@ -81,7 +93,7 @@ def security_headers() -> dict[str, str]:
     scripts = _INLINE_SCRIPT.findall(index.read_text(encoding="utf-8"))
     return {
         "content-security-policy": content_security_policy(
-            [*scripts, *LANGUAGE_SCRIPTS.values()],
+            [*scripts, *LANGUAGE_SCRIPTS.values(), HISTORY_SCRIPT],
         ),
         "x-content-type-options": "nosniff",
         "referrer-policy": "no-referrer",

@@ -1,37 +1,37 @@
-"""What is seen, revealed, run and exported goes into the access log from here, with who did it."""
+"""What is seen, done and signed goes into the access log from here, with who did it.
+
+Who may not do it is stopped here, whatever a page has drawn.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import streamlit as st
 
-from audit.access_log import account, record
+from audit.access_log import record
 from audit.errors import AuditError
+from audit.home import results_dir
+from audit.report import decision
+from audit.report.decision import Decision, Language, Recommendation, SignatureRole
+from cache.store import Store
 from pages.ui import blocks
-from pages.ui.language import words
+from pages.ui.login import has_logins, may, may_or_say, who
+from pages.ui.state import words
 
 _OPENED = "opened_pages"
 _NOTED = "noted_uploads"
 _MUST_BE_LOGGED = ("revealed", "exported")
-
-
-def who() -> str:
-    """Return the person: the login's e-mail or name, else the operating system's account."""
-    user = st.user
-    if user.get("is_logged_in"):
-        for claim in ("email", "preferred_username", "name", "sub"):
-            if user.get(claim):
-                return str(user[claim])
-    return account()
+_SHARED = ("masked", "pseudonyms")
 
 
 def note(action: str, *, audit: str = "", **counts: int | str) -> None:
     """Write one line of the access log; names and texts of notes never go in.
 
     "opened" is written once for a session, page (`page=`) and audit. A log that cannot be written
-    stops what shows or hands out names; all else goes on, with a warning on the page.
+    stops what shows or hands out names; all else goes on, with a warning on the page. Where this
+    person may not do it, the page says so and ends.
 
     Parameters
     ----------
@@ -43,6 +43,8 @@ def note(action: str, *, audit: str = "", **counts: int | str) -> None:
     AuditError
         If names would be revealed or exported without a line in the log.
     """
+    if not may_or_say(action, words()):
+        st.stop()
     mark = (audit[:12], str(counts.get("page", "")))
     seen: set[tuple[str, str]] = st.session_state.setdefault(_OPENED, set())
     if action == "opened" and mark in seen:
@@ -73,12 +75,50 @@ def logged_export(
 ) -> Callable[[], bytes]:
     """Return what a download button calls: the file is made only once its line is in the log.
 
-    `make` runs outside the page's script, so that it must not use Streamlit.
+    `make` runs outside the page's script, so that it must not use Streamlit. A reader gets what
+    has `names=` of `_SHARED` alone.
     """
-    person = who()
+    person, is_shared = who(), counts.get("names") in _SHARED
+    is_allowed = may("exported" if is_shared else "exported_full")
 
     def export() -> bytes:
+        if not is_allowed:
+            raise AuditError("You may look at results here; only an auditor may change something.")
         record("exported", who=person, audit=audit, **counts)
         return make()
 
     return export
+
+
+def decide(
+    seen: Decision,
+    *,
+    recommendation: Recommendation | Literal[""],
+    reasons: str,
+    language: Language,
+) -> Decision:
+    """Decide anew, as this person: `audit.report.decision.decide`, which writes the log."""
+    return decision.decide(
+        seen, recommendation=recommendation, reasons=reasons, language=language, by=who(),
+        store=_store(),
+    )  # fmt: skip
+
+
+def sign(seen: Decision, *, role: SignatureRole, name: str = "") -> Decision:
+    """Sign as this person: where logins are on, by the login and not by the name given."""
+    is_login = has_logins()
+    return decision.sign(
+        seen, name=who() if is_login else name, role=role, by=who(), is_login=is_login,
+        store=_store(),
+    )  # fmt: skip
+
+
+def withdraw(seen: Decision, *, name: str) -> Decision:
+    """Take a signature back; where logins are on, one's own alone."""
+    if has_logins() and name != who():
+        raise AuditError("Only who has signed takes the signature back.", where="decision")
+    return decision.withdraw(seen, name=name, by=who(), store=_store())
+
+
+def _store() -> Store:
+    return Store(results_dir())

@@ -2,79 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import streamlit as st
 
 from audit.report.report import KeptAudit
-from pages.ui import blocks, cached, language, place
-from pages.ui.headers import LANGUAGE_SCRIPTS
-from pages.ui.job_line import job_line
-from pages.ui.language import LANGUAGES, Words
+from audit.words import LANGUAGES, Words
+from pages.ui import blocks, cached, state
+from pages.ui.headers import HISTORY_SCRIPT, LANGUAGE_SCRIPTS
 from pages.ui.logged import note
 from pages.ui.login import logout_button, require_login
 from pages.ui.reveal import reveal_switch
+from pages.ui.running import job_line
 from pages.ui.text import day
 
 UI = Path(__file__).resolve().parent
-SECTIONS = {
-    "section_answer": {"overview": ":material/fact_check:"},
-    "section_prepare": {
-        "corpus": ":material/library_books:",
-        "train": ":material/model_training:",
-        "setup": ":material/inventory_2:",
-        "run": ":material/play_circle:",
-        "jobs": ":material/pending_actions:",
-    },
-    "section_look": {
-        "names": ":material/person_search:",
-        "measures": ":material/monitoring:",
-        "documents": ":material/description:",
-    },
-    "section_deid": {
-        "deidentify": ":material/ink_eraser:",
-        "deid_measures": ":material/rule:",
-    },
-    "section_hand_over": {"report": ":material/task:", "method": ":material/menu_book:"},
+PAGES = {
+    "verdict": ":material/fact_check:",
+    "audit": ":material/play_circle:",
+    "names": ":material/person_search:",
+    "measures": ":material/monitoring:",
+    "deidentify": ":material/ink_eraser:",
+    "workshop": ":material/construction:",
+    "method": ":material/menu_book:",
 }
-"""Section -> page -> icon, in the order of the sidebar; a page's file is `pages/<page>.py`."""
-
-OF_ONE_AUDIT = ("overview", "names", "measures", "documents", "report")
+"""Page -> icon, in the order of the sidebar; a page's file is `pages/<page>.py`."""
+HIDDEN = ("jobs",)
+"""Pages that other pages lead to."""
+OF_ONE_AUDIT = ("verdict", "names", "measures")
 """Pages that show an audit's data, the demo's under a ribbon; others are logged without one."""
 
 
 def main() -> None:
     """Draw the sidebar and run the page."""
-    st.session_state.setdefault("language", language.language())
-    words = language.words()
+    st.session_state.setdefault("language", state.language())
+    words = state.words()
     st.set_page_config(page_title=words.text("app"), page_icon=UI / "icon.png", layout="wide")
     st.html(UI / "style.css")
     if not require_login(words):
         return
     page = _navigation(words)
-    st.html(f"<script>{LANGUAGE_SCRIPTS[words.language]}</script>", unsafe_allow_javascript=True)
+    for script in (LANGUAGE_SCRIPTS[words.language], HISTORY_SCRIPT):
+        st.html(f"<script>{script}</script>", unsafe_allow_javascript=True)
     with st.sidebar:
-        st.html(f'<p class="ka-brand">{words.html("app")}</p>')
         shown = _audit_picker(words)
         audit = shown.digest if shown else ""
-        reveal_switch(words, audit=audit)
-        job_line(words)
         st.radio(
             words.text("language"),
             list(LANGUAGES),
             format_func=LANGUAGES.__getitem__,
             key="language",
             horizontal=True,
+            label_visibility="collapsed",
         )
+        reveal_switch(words, audit=audit)
+        job_line(words)
         logout_button(words)
         st.caption(words.text("stays_here"))
-    st.query_params["lang"] = words.language
-    if audit:
-        st.query_params["audit"] = audit[:12]
-    name = page.url_path or "overview"
-    note("opened", audit=audit if name in OF_ONE_AUDIT else "", page=name)
-    if shown and shown.is_demo and name in OF_ONE_AUDIT:
-        st.html(blocks.ribbon(words.text("demo_ribbon"), below=words.text("is_demo")))
+    name = page.url_path or "verdict"
+    if name not in state.OLD:
+        st.query_params["lang"] = words.language
+        if audit:
+            st.query_params["audit"] = audit[:12]
+        note("opened", audit=audit if name in OF_ONE_AUDIT else "", page=name)
+        if shown and shown.is_demo and name in OF_ONE_AUDIT:
+            st.html(blocks.ribbon(words.text("demo_ribbon"), below=words.text("is_demo")))
     page.run()
 
 
@@ -83,32 +76,41 @@ def _navigation(words: Words) -> st.Page:
         name: st.Page(
             UI.parent / f"{name}.py",
             title=words.text(f"{name}_link"),
-            icon=icon,
-            url_path="first" if name == "overview" else name,
-            default=name == "overview",
+            icon=PAGES.get(name),
+            # The first page's own address is "/"; its name as an address leads there too.
+            url_path="first" if name == "verdict" else name,
+            default=name == "verdict",
+            visibility="visible" if name in PAGES else "hidden",
         )
-        for icons in SECTIONS.values()
-        for name, icon in icons.items()
+        for name in (*PAGES, *HIDDEN)
     }
-    language.keep_pages(pages)
-    # The first page's own address is "/"; links to "/overview" lead there too.
-    alias = st.Page(
-        UI.parent / "overview.py",
-        title=words.text("overview_link"),
-        url_path="overview",
-        visibility="hidden",
-    )
-    sections = {
-        words.text(section): [pages[name] for name in icons] for section, icons in SECTIONS.items()
-    }
-    sections[words.text("section_answer")].append(alias)
-    return st.navigation(sections, expanded=True)
+    state.keep_pages(pages)
+    led = {"verdict": ("verdict", {}), **state.OLD}
+    aliases = [
+        st.Page(_lead(to, where), title=words.text(f"{to}_link"), url_path=old, visibility="hidden")
+        for old, (to, where) in led.items()
+    ]
+    return st.navigation([*pages.values(), *aliases], expanded=True)
+
+
+def _lead(to: str, where: Mapping[str, str]) -> Callable[[], None]:
+    """Return a page that leads on, with what its link carried."""
+
+    def lead() -> None:
+        kept = {key: st.query_params[key] for key in st.query_params if key != "lang"}
+        if "tab" in where and "view" in kept:  # of corpora and measurements, which share a page now
+            kept["show"] = kept.pop("view")
+        if "leakage" in kept:
+            state.go_to("workshop", **{**kept, "tab": "leakage"})
+        state.go_to(to, **{**where, **kept})
+
+    return lead
 
 
 def _audit_picker(words: Words) -> KeptAudit | None:
     """Draw the choice of audits, and return the one that is shown."""
     try:
-        here = place.place()
+        here = state.place()
     except cached.AuditError:
         return None  # the page says why
     if not here.kept:

@@ -7,7 +7,7 @@ stretch is masked too; what is not marked stays as it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from audit.report.documents import Hit
@@ -61,6 +61,13 @@ def masked_stretch(stretch: str) -> str:
 def with_slot(before: str, *, slot: str, after: str, tone: str) -> str:
     """Return a passage as HTML, with what stands in the name's place marked."""
     return f"{escaped(before)}{_mark(slot, MarkLabel('', tone))}{escaped(after)}"
+
+
+def cited(pieces: Iterable[tuple[str, str]]) -> str:
+    """Return texts as a list, each what it is and the text itself as HTML."""
+    items = (f'<li><small>{escaped(facts)}</small><div class="ka-document">{text}</div></li>'
+             for facts, text in pieces)  # fmt: skip
+    return f'<ul class="ka-passages">{"".join(items)}</ul>'
 
 
 def _pieces(text: str, marks: Sequence[Hit]) -> Iterator[tuple[str, Hit | None]]:

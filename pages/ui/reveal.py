@@ -8,7 +8,8 @@ from audit.errors import AuditError
 from audit.report.names import masked_name
 from audit.text import written_name
 from pages.ui import blocks
-from pages.ui.language import Words
+from pages.ui.login import may_or_say
+from pages.ui.state import Words
 
 REASONS = ("check", "report", "inform", "other")
 """Codes of the reasons that can be given; free text could itself hold a name."""
@@ -18,6 +19,11 @@ _REVEALED = "is_revealed"
 def is_revealed() -> bool:
     """Return whether this session shows names in full."""
     return bool(st.session_state.get(_REVEALED))
+
+
+def names_in_files() -> str:
+    """Return the log's word for how a file of what is seen writes names."""
+    return "full" if is_revealed() else "masked"
 
 
 def shown_name(first: str, last: str) -> str:
@@ -32,6 +38,9 @@ def shown_passage(passage_id: str, *, number: int) -> str:
 
 def reveal_switch(words: Words, *, audit: str) -> None:
     """Draw the sidebar's switch for an audit (digest); revealing needs a reason and is logged."""
+    if not may_or_say("revealed", words):
+        _hide()
+        return
     if is_revealed():
         st.button(
             words.text("hide_names"),

@@ -11,7 +11,7 @@ import torch
 
 from audit.attack import evidence, generation
 from audit.errors import AuditError
-from audit.progress import Meter
+from audit.progress import Meter, Phase
 from cache.store import Store
 from tests.attack.make_tasks import generation_task, table_task
 from tests.table_model import CLS, MASK, SEP, SIDE_BY_SIDE, TableModel, random_table
@@ -27,7 +27,7 @@ def store(tmp_path):
 
 def source_of(store: Store, *, digest: str = "one", dtype: str = "float32"):
     loaded = SimpleNamespace(model=TableModel(random_table(4), slots=(1, 2)), digest=digest)
-    meter = Meter({"phase": 1e9}, listener=lambda _: None, should_stop=lambda: False)
+    meter = Meter([Phase("phase", 1e9)], listener=lambda _: None, should_stop=lambda: False)
     return evidence.Source(loaded, "cpu", dtype, store, meter, "phase")  # type: ignore[arg-type]
 
 

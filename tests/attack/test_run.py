@@ -146,7 +146,8 @@ def test_shares_rise_to_one(models, tmp_path, fast_clock, scenario, changes):
     assert shares[-1] == 1
     assert shares.count(1.0) == 1
     phases = list(dict.fromkeys(progress.phase for progress in seen))
-    assert len(phases) == 2 * (1 + ("n_chain_inputs" in changes))
+    assert (phases[0], phases[-1]) == ("loading", "finishing")
+    assert len(phases) == 2 + 2 * (1 + ("n_chain_inputs" in changes))
 
 
 @pytest.mark.parametrize("scenario", [1, 2])

@@ -15,6 +15,7 @@ from scipy.stats import norm
 from audit.attack.verdict import (
     Ranked,
     give_verdict,
+    in_short,
     is_ill_matched,
     is_leak,
     smallest_finding,
@@ -174,6 +175,39 @@ def test_the_sentence_has_the_numbers(asked: dict[str, Any], english: str, japan
     assert japanese in found["japanese"]
 
 
+@pytest.mark.parametrize(
+    ("asked", "english", "japanese"),
+    [
+        ({"p_names": 0.01, "n_flagged": 67}, "67 of 130 listed names stand out: do not hand this",
+         "名簿の 130 名のうち 67 名が際立っています。"),
+        ({"p_names": 0.01, "n_flagged": 1}, "One of 130 listed names stands out: do not", "1 名が"),
+        ({"p": 0.001}, "Members as a group stand out, no single name does: do not", "集団として"),
+        ({}, "Nothing stood out; an effect below 59.0 % of pairs (50 % is chance) would not",
+         "組の 59.0 %（偶然なら 50 %）に満たない"),
+        ({"general": ILL}, "This list is ill-matched: the general model alone", "揃っていません"),
+        ({"has_truth": False}, "This list cannot tell, because it does not say who is", "誰が"),
+        ({"high": 0.6}, "This list cannot tell, because what was measured fits", "測った結果"),
+        ({"smallest": 0.61}, "This list cannot tell, because it is too short", "名簿が短く"),
+        ({"n": 4}, "This list cannot tell, because too few of its names", "少なすぎるか"),
+        ({"general": UNKNOWN}, "This list cannot tell, because how the general", "順位が分から"),
+    ],
+)  # fmt: skip
+def test_one_sentence_helps_to_decide(asked: dict[str, Any], english: str, japanese: str) -> None:
+    found = verdict_of(**asked)
+    words = [said_in_short(found, language) for language in ("en", "ja")]
+    assert words[0].startswith(english) and words[0].endswith(".")
+    assert japanese in words[1] and words[1].endswith("。")
+
+
+def said_in_short(found: dict[str, Any], language: str) -> str:
+    smallest = found["smallest_detectable_auc"]
+    return in_short(
+        found["state"], reasons=found["reasons"], n_flagged=found["n_flagged"],
+        n_tested=found["n_tested"], language=language,
+        smallest_auc=NAN if smallest is None else smallest,
+    )  # fmt: skip
+
+
 def test_what_would_be_enough_is_said() -> None:
     found = verdict_of(smallest=0.7, m=40, n=80)
     # 40 and 80 are worth 53.3 each; four times as many halve the error: 213.3, in tens
@@ -201,9 +235,10 @@ def test_no_verdict_says_safe_and_every_reason_has_words(
         p_names, n_flagged=2, n_tested=9, smallest=finding,
         ranked=Ranked(m, 50, auc, general, p_group, smallest) if has_truth else None,
     )  # fmt: skip
-    said = f"{found['english']} {found['japanese']} {found['what_now']}"
+    short = " ".join(said_in_short(found, language) for language in ("en", "ja"))
+    said = f"{found['english']} {found['japanese']} {found['what_now']} {short}"
     assert "safe" not in said.lower() and "安全" not in said and "nan" not in said.lower()
-    assert "{" not in found["english"] + found["japanese"]
+    assert "{" not in found["english"] + found["japanese"] + short
     words = catalogue("en", "report")
     assert found["reasons"] and all(f"reason_{code}" in words for code in found["reasons"])
     assert (found["state"] == LEAK) == bool({GROUP, NAMES} & set(found["reasons"]))

@@ -26,6 +26,8 @@ ORDER = (
     {"demo"},
     {"experiment"},
     {"jobs"},
+    {"backup"},
+    {"retention"},
     {"cli"},
     {"__main__", "pages"},
     {"app"},

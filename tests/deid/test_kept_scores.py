@@ -61,7 +61,10 @@ def test_an_order_is_one_question_and_one_kept_score() -> None:
     seen: list[Progress] = []
     contact = Contact(lambda progress: seen.append(progress), lambda: False, lambda text: None)
     (score_id,) = ScoreTask.ordered(plain).run(contact)
-    assert (seen[-1].share, {one.phase for one in seen}) == (1, {"comparing the spans"})
+    assert (seen[-1].share, {one.phase for one in seen}) == (
+        1,
+        {"comparing the spans", "finishing"},
+    )
     one, content = SCORES.get(score_id), content_of(score_id)
     scored = score_pairs(zip(golds, predicted, strict=True))
     expected = score_summary(scored, matcher="optimal", n_replicates=50)

@@ -17,7 +17,7 @@ from audit.deid import tagged as sets
 from audit.deid.release import MODES, Release
 from audit.deid.rules import RuleTagger
 from audit.deid.tag import census_file, tag_notes
-from audit.deid.tagged import ADDED, REMOVED, TAGGED_SETS, UNDONE, Correction, TaggedSet
+from audit.deid.tagged import ADDED, REMOVED, TAGGED_SETS, Correction, TaggedSet, Wish
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import read_files
 from audit.notes.read import open_notes
@@ -60,15 +60,15 @@ def make(tmp_path: Path) -> Any:
     return made
 
 
-def add(one: TaggedSet, number: int, text: str) -> None:
-    note = sets.note_at(one, number, index=sets.read_index(one))
-    spans = sets.missing_marks(note.document, text=text, label=QUASI)
-    sets.keep_correction(one, Correction(number=number, kind=ADDED, spans=spans, who="ann"))
+def add(one: TaggedSet, number: int, text: str, *, is_everywhere: bool = False) -> int:
+    wish = Wish(label=QUASI, text=text)
+    return sets.correct_set(one, wish, number=number, who="ann", is_everywhere=is_everywhere)
 
 
 def take(one: TaggedSet, number: int) -> Span:
     span = sets.note_at(one, number, index=sets.read_index(one)).document.spans[0]
-    sets.keep_correction(one, Correction(number=number, kind=REMOVED, spans=(span,), who="ben"))
+    wish = Wish(label="", place=(span.start, span.end))
+    sets.correct_set(one, wish, number=number, who="ben", is_everywhere=False)
     return span
 
 
@@ -77,40 +77,46 @@ def unzipped(data: bytes) -> dict[str, bytes]:
         return {name: folder.read(name) for name in folder.namelist()}
 
 
-def undo(one: TaggedSet, number: int) -> None:
-    sets.keep_correction(one, Correction(number=number, kind=UNDONE, who="cy"))
-
-
 def note(*spans: Span, text: str = TEXT) -> TaggedDocument:
     return tagged("1", text=text, spans=spans)
 
 
-def missing(document: TaggedDocument, text: str, **more: Any) -> list[tuple[int, int, str]]:
-    spans = sets.missing_marks(document, text=text, **{"label": LABEL} | more)
-    return [(one.start, one.end, one.label) for one in spans]
+def changed(document: TaggedDocument, label: str = LABEL, **wish: Any) -> tuple[Any, Any] | None:
+    """Return what a wish takes away and what it puts in the place, as (start, end, label)."""
+    made = sets.correction_for(document, Wish(label=label, **wish), who="ann")
+    if made is None:
+        return None
+    rows = [[(x.start, x.end, x.label) for x in spans] for spans in (made.gone, made.spans)]
+    return (rows[1], []) if made.kind == REMOVED else (rows[0], rows[1])
 
 
-def test_every_place_of_a_text_is_marked_but_those_that_are_marked_already() -> None:
+def test_a_wish_is_made_true_everywhere_and_nothing_is_uncovered() -> None:
     whole = note(Span(0, 4, LABEL))
-    assert missing(whole, " 高橋 ", label=QUASI) == [(5, 7, QUASI), (31, 33, QUASI)]
-    assert missing(whole, "Ann") == [(11, 14, LABEL), (26, 29, LABEL)]
-    short = note(Span(0, 2, LABEL), Span(3, 4, LABEL))
-    assert missing(short, "高橋健一") == [(0, 4, LABEL)]
-    assert sets.mark_between(note(), start=16, end=22, label=LABEL) == (Span(16, 22, LABEL),)
-    one, two, other = Span(0, 2, LABEL), Span(5, 7, LABEL), Span(31, 33, "contact")
-    assert sets.same_marks(note(one, two, other), one) == (one, two)
-    touching = note(Span(0, 2, LABEL), Span(2, 4, LABEL))
-    for document, text, why in (
-        (touching, "高橋健一", "marked already"), (note(), "  ", "does not stand"),
-        (note(), "佐藤", "does not stand"), (note(), "nnua", "does not stand"),
+    assert changed(whole, QUASI, text=" 高橋 ") == ([], [(5, 7, QUASI), (31, 33, QUASI)])
+    assert changed(whole, text="Ann") == ([], [(11, 14, LABEL), (26, 29, LABEL)])
+    assert changed(note(), place=(16, 22)) == ([], [(16, 22, LABEL)])
+    assert changed(note(), place=(14, 19)) == ([], [(15, 18, LABEL)]), "without white space"
+    pieces = note(Span(0, 2, LABEL), Span(2, 4, QUASI))
+    assert changed(pieces, place=(0, 4)) == ([(0, 2, LABEL), (2, 4, QUASI)], [(0, 4, LABEL)])
+    assert changed(whole, "contact", text="高橋健一") == ([(0, 4, LABEL)], [(0, 4, "contact")])
+    assert changed(note(Span(1, 3, QUASI)), place=(2, 5)) == ([], [(2, 5, LABEL)])
+    for document, wish in (
+        (whole, {"place": (1, 3)}), (whole, {"place": (0, 4)}), (note(), {"text": "佐藤"}),
+        (note(), {"text": "  "}), (note(), {"text": "nnua"}),
+        (note(), {"label": "", "text": "高橋"}),
     ):  # fmt: skip
-        with pytest.raises(AuditError, match=why):
-            missing(document, text)
-    for start, end in ((3, 3), (5, 4), (0, len(TEXT) + 1), (-1, 2)):
-        with pytest.raises(AuditError, match="characters 0 to 33"):
-            sets.mark_between(note(), start=start, end=end, label=LABEL)
-    with pytest.raises(AuditError, match="marked already"):
-        sets.mark_between(note(Span(0, 4, "contact")), start=1, end=3, label=LABEL)
+        assert changed(document, **wish) is None
+    for place in ((3, 3), (5, 4), (0, len(TEXT) + 1), (-1, 2), (14, 15)):
+        with pytest.raises(AuditError, match="no such place"):
+            changed(note(), place=place)
+
+
+def test_marks_are_taken_away_at_a_place_or_wherever_they_are_on_a_text() -> None:
+    one, other, far = Span(0, 2, LABEL), Span(1, 4, QUASI), Span(31, 33, "contact")
+    document = note(one, other, far)
+    assert changed(document, "", place=(0, 4)) == ([(0, 2, LABEL), (1, 4, QUASI)], [])
+    assert changed(document, "", place=(0, 1)) == ([(0, 2, LABEL)], [])
+    assert changed(document, "", text="高橋") == ([(0, 2, LABEL), (31, 33, "contact")], [])
 
 
 def test_corrections_are_applied_in_their_order_and_lose_nothing_else() -> None:
@@ -120,6 +126,8 @@ def test_corrections_are_applied_in_their_order_and_lose_nothing_else() -> None:
     wrong, right = Span(4, 5, LABEL), Span(0, 4, LABEL)
     whole = TaggedDocument("1", TEXT, (wrong,), "p", 2, ("contact",))
     done = sets.corrected(whole, [fix(REMOVED, wrong), fix(ADDED, right), fix(ADDED, wrong)])
+    instead = Correction(kind=ADDED, spans=(right,), gone=(wrong,), who="ann")
+    assert sets.corrected(whole, [instead]).spans == (right,)
     assert done == TaggedDocument("1", TEXT, (right, wrong), "p", 2, ("contact",))
     assert sets.corrected(whole, []) == whole
     with pytest.raises(AuditError, match="does not fit"):
@@ -224,18 +232,33 @@ def test_undo_takes_the_last_one_back_and_stays_on_record(make: Any) -> None:
     one = make()
     for text in ("特記", "なし"):
         add(one, 1, text)
-    undo(one, 1)
-    undo(one, 2)  # nothing to undo there
+    sets.undo_correction(one, 1, who="cy")
+    sets.undo_correction(one, 2, who="cy")  # nothing to undo there
     assert {n: [(c.spans, c.who) for c in own] for n, own in sets.corrections_of(one).items()} == {
         1: [((Span(0, 2, QUASI),), "ann")]
     }
-    undo(one, 1)
+    sets.undo_correction(one, 1, who="cy")
     assert sets.corrections_of(one) == {}
     path = one.path / sets.CORRECTIONS
     kinds = [json.loads(line)["kind"] for line in path.read_text("utf-8").splitlines()]
-    assert kinds == ["added", "added", "undone", "undone", "undone"]
+    assert kinds == ["added", "added", "undone", "undone"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert "特記" not in path.read_text("utf-8")
+
+
+def test_all_notes_are_corrected_at_once_and_undone_where_nothing_came_after(make: Any) -> None:
+    one = make()
+    assert add(one, 1, "氏名", is_everywhere=True) == 2
+    assert {n: [x.spans for x in own] for n, own in sets.corrections_of(one).items()} == {
+        0: [(Span(0, 2, QUASI),)], 2: [(Span(14, 16, QUASI),)]
+    }  # fmt: skip
+    index, kept = sets.read_index(one), sets.corrections_of(one)
+    assert sets.chosen_notes(index, only="corrected", corrections=kept).tolist() == [0, 2]
+    add(one, 2, "mg/dL")
+    sets.undo_correction(one, 0, who="cy")
+    assert {n: len(own) for n, own in sets.corrections_of(one).items()} == {2: 2}
+    with pytest.raises(AuditError, match="Nothing is changed"):
+        add(one, 0, "佐藤", is_everywhere=True)
 
 
 def test_what_is_damaged_is_refused_and_making_an_index_can_be_stopped(make: Any) -> None:
@@ -313,14 +336,14 @@ def test_one_text_is_tagged_at_once_and_corrected_in_the_same_way() -> None:
                   "contact": {"n": 1, "n_characters": 12}},
         "n_notes_corrected": 0,
     }  # fmt: skip
-    assert json.loads(census_file(sets.census_of(found, release=release))) == expected
+    assert json.loads(census_file(sets.census_of(found))) == expected
     kept = sets.released_note(found.document, row=1, release=release, kept="氏名：〇〇")
     assert (kept.released, kept.replacements) == ("氏名：〇〇", ())
     fix = Correction(kind=REMOVED, spans=found.document.spans, who="ann")
     done = sets.released_note(found.document, row=1, release=release, corrections=[fix])
     assert done.released == NOTES[0]
     changed = {"n_notes_without_spans": 1, "n_replaced": 0, "spans": {}, "n_notes_corrected": 1}
-    assert sets.census_of(done, release=release) == expected | changed
+    assert sets.census_of(done) == expected | changed
     for text, why in ((" \n", "empty"), ("x" * 100_001, "more than 100,000"), ("a\0", "NUL")):
         with pytest.raises(AuditError, match=why):
             sets.tagged_text(text, tagger=RuleTagger(), release=release)

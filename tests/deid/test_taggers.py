@@ -97,4 +97,5 @@ def test_the_default_is_made_and_measured_again(tmp_path: Path) -> None:
     assert how["held_out"]["default"]["ja"]["n_notes"] == 3
     assert measure_again(out) == how
     names = {path.name for path in out.iterdir()}
-    assert names == {"how.json", "tagger.json", "model"} and list(tmp_path.iterdir()) == [out]
+    assert names == {"how.json", "tagger.json", "model"}
+    assert {path.name for path in tmp_path.iterdir()} <= {out.name, "home"}

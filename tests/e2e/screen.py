@@ -9,7 +9,7 @@ from typing import Any
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from playwright.sync_api import expect
 
-from pages.ui.language import words_of
+from pages.ui.state import words_of
 from tests.e2e.conftest import READY
 
 SAY = words_of("en")
@@ -85,7 +85,7 @@ def unfold(page: Any, key: str) -> None:
     expect(page.locator(f".st-key-{key} details[open]").first).to_be_visible()
 
 
-def fill_number(page: Any, label: str, *, value: int) -> None:
+def fill_number(page: Any, label: str, *, value: int | str) -> None:
     """Write a number into the box with this label."""
     settle(page)
     box = page.get_by_role("spinbutton", name=label, exact=True)

@@ -16,9 +16,9 @@ from benchmarks.example_notes import COLUMNS, example_rows
 pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
 
-from pages.ui.language import words_of
+from pages.ui.state import words_of
 from tests.e2e.conftest import Server
-from tests.e2e.screen import SAY, choose, fill_number, is_whole, job_state, press, unfold
+from tests.e2e.screen import SAY, choose, fill_number, is_whole, press, unfold
 from tests.e2e.test_journey import start
 
 JAPANESE = words_of("ja")
@@ -48,16 +48,14 @@ def chart(page: Any, key: str) -> Any:
 
 
 def plan_training(page: Any, *, title: str) -> None:
-    """Choose the demo's general model and so many steps, on the page Train."""
-    expect(page.get_by_role("heading", name=SAY.text("train_title"))).to_be_visible()
-    general = SAY.text("setup_demo_model", name="general", language="en")
-    choose(page, "choice-train-parent", option=general)
+    """Choose the demo's general model and so many steps."""
+    expect(page.get_by_role("heading", name=SAY.text("train_new"))).to_be_visible()
+    general = SAY.text("called_demo_model", name="general", language="en")
+    choose(page, "pick_parent", option=general)
     name = page.get_by_label(SAY.text("train_set_title"), exact=True)
     name.fill(title)
     name.press("Enter")
-    page.locator("[class*='st-key-set-train-length']").get_by_text(
-        SAY.text("train_length_steps"), exact=True
-    ).click()
+    fill_number(page, SAY.text("train_set_n_epochs"), value="")
     fill_number(page, SAY.text("train_set_n_steps"), value=N_STEPS)
     unfold(page, "train_details")
     for setting, value in (("batch", 8), ("micro_batch", 8), ("evaluate_every", 5)):
@@ -75,7 +73,7 @@ def test_from_notes_to_a_verdict_by_buttons_alone(
     url = servers(tmp_path / "home").url
     page = visit(f"{url}/corpus")
     expect(page.get_by_text(SAY.text("corpus_empty"))).to_be_visible()
-    choose(page, "corpus_file", option=SAY.text("corpus_example_file"))
+    choose(page, "pick_notes", option=SAY.text("called_example_file"))
     expect(page.locator(".ka-document .ka-mark-patient").first).to_be_visible()
     build_with_canaries(page)
     look_at_corpus(page)
@@ -83,24 +81,18 @@ def test_from_notes_to_a_verdict_by_buttons_alone(
     press(page, "corpus_train_go")
     plan_training(page, title="Hospital of ward 7")
     press(page, "train_start")
-    expect(chart(page, "train_live_")).to_be_visible(timeout=120_000)
+    expect(chart(page, "train_curve")).to_be_visible(timeout=120_000)
     audit_it = page.locator("[class*='st-key-train_audit_'] button")
     expect(audit_it).to_be_visible(timeout=480_000)
     expect(page.locator(".ka-line.ka-here")).to_contain_text("Hospital of ward 7")
-    expect(chart(page, "train_curve_")).to_be_visible()
     is_whole(page)
 
     audit_it.click()
-    expect(page.get_by_role("heading", name=SAY.text("setup_title"))).to_be_visible()
-    for card in ("general", "hospital", "names", "passages"):
-        expect(page.locator(f".st-key-card_{card}")).to_contain_text(SAY.text("setup_ready"))
+    for card in ("models", "names"):
+        expect(page.locator(f".st-key-audit_{card}")).to_contain_text(SAY.text("step_ready"))
     start(page, n_inputs=200)
-    card = job_state(page, "done", timeout=480_000)
-    expect(card).to_contain_text("general → Hospital of ward 7")
-    card.get_by_role("link", name=SAY.text("jobs_open")).click()
     expect(page.locator(".ka-verdict").first).to_contain_text("Hospital of ward 7 against general")
-    is_whole(page)
-    page.goto(f"{page.url.replace('/first', '/measures').replace('/?', '/measures?')}&tab=canaries")
+    page.goto(f"{url}/measures?tab=canaries")
     expect(chart(page, "measures_canaries")).to_be_visible()
     is_whole(page)
 
@@ -112,7 +104,7 @@ def build_with_canaries(page: Any) -> None:
     title.press("Enter")
     page.locator(".st-key-corpus_canaries label").first.click()
     fill_number(page, SAY.text("corpus_number_n_canaries"), value=5)
-    expect(page.locator(".st-key-corpus_card_settings")).to_contain_text(
+    expect(page.locator(".st-key-corpus_step_settings")).to_contain_text(
         SAY.text("corpus_canaries_need", n=5 * (1 + 2 + 4 + 8))
     )
     press(page, "corpus_build")
@@ -125,9 +117,9 @@ def look_at_corpus(page: Any) -> None:
     expect(page.get_by_text(SAY.text("corpus_form_is_a"), exact=True)).to_be_visible()
     page.get_by_role("tab", name=SAY.text("corpus_part_tables"), exact=True).click()
     for table in ("patterns", "mentions"):
-        expect(chart(page, f"corpus_chart_{table}")).to_be_visible()
-    unfold(page, "corpus_chart_mentions_table")
-    expect(page.locator(".st-key-corpus_chart_mentions_table table")).to_contain_text("130")
+        expect(chart(page, f"corpus_table_{table}")).to_be_visible()
+    unfold(page, "corpus_table_mentions_as_table")
+    expect(page.locator(".st-key-corpus_table_mentions_as_table table")).to_contain_text("130")
     page.get_by_role("tab", name=SAY.text("corpus_part_names"), exact=True).click()
     expect(page.get_by_text(SAY.text("corpus_canaries_caption"), exact=True)).to_be_visible()
     is_whole(page)
@@ -137,21 +129,21 @@ def test_markup_in_a_file_name_and_a_note_is_shown_as_it_is(
     serve: Callable[[Path], str], visit: Callable[..., Any], tmp_path: Path
 ) -> None:
     page = visit(f"{serve(tmp_path / 'home')}/corpus?lang=ja")
-    choose(page, "corpus_file", option=MARKUP)
+    choose(page, "pick_notes", option=MARKUP)
     texts = page.locator(".ka-document")
     expect(texts).to_have_count(2)
     for i in range(2):
         expect(texts.nth(i)).to_contain_text(HOSTILE)
-    assert MARKUP in page.locator(".st-key-corpus_file input").input_value()
+    assert MARKUP in page.locator(".st-key-pick_notes input").input_value()
     press(page, "corpus_build")
     built = page.get_by_text(JAPANESE.text("corpus_built"), exact=True)
     expect(built).to_be_visible(timeout=120_000)
     expect(page.get_by_role("heading", name=MARKUP, exact=True)).to_be_visible()
     is_whole(page)
     press(page, "corpus_train_go")
-    expect(page.get_by_role("heading", name=JAPANESE.text("train_title"))).to_be_visible()
-    assert MARKUP in page.locator("[class*='st-key-choice-train-corpus'] input").input_value()
+    expect(page.get_by_role("heading", name=JAPANESE.text("train_new"))).to_be_visible()
+    assert MARKUP in page.locator(".st-key-pick_corpus input").input_value()
     is_whole(page)
-    page.goto(f"{page.url.split('/train')[0]}/jobs?lang=ja")
+    page.goto(f"{page.url.split('/workshop')[0]}/jobs?lang=ja")
     expect(page.locator("[class*='st-key-job-']").first).to_contain_text(MARKUP)
     assert page.locator("img[src*=evil], img[src=x], img[src='q.png']").count() == 0

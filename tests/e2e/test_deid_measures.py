@@ -53,7 +53,7 @@ def choose_cell(page: Any, name: str) -> None:
     is_whole(page)
     option = page.get_by_role("option", name=name).first
     for seconds in (5, 10, 20):
-        page.locator(".st-key-deid_measures_cell input").click()
+        page.locator(".st-key-choice_cell input").click()
         with contextlib.suppress(PlaywrightTimeout):
             option.click(timeout=seconds * 1000)
             return
@@ -86,10 +86,10 @@ def test_misses_are_filtered_handed_out_and_read_back(
     first = next(one for one in SCORES.all() if one.title == "the first")
     page = visit(f"{address}?part=misses&kinds=missed&score={first.score_id}")
     is_whole(page)
-    closed = saved(page, "deid_measures_misses_csv", folder=tmp_path)
+    closed = saved(page, "deid_measures_misses_every_missed_csv", folder=tmp_path)
     assert "山田" not in closed.read_text(encoding="utf-8-sig")
     reveal(page)
-    opened = saved(page, "deid_measures_misses_csv", folder=tmp_path)
+    opened = saved(page, "deid_measures_misses_every_missed_csv", folder=tmp_path)
     rows = list(csv.DictReader(opened.read_text(encoding="utf-8-sig").splitlines()))
     assert len(rows) == 8 and {row["kind"] for row in rows} == {"missed"}
     assert rows[0]["gold_text"] == "山田太郎"
@@ -98,7 +98,7 @@ def test_misses_are_filtered_handed_out_and_read_back(
 def test_hostile_files_are_refused_and_gold_spans_are_measured_as_a_job(
     home: Path, address: str, visit: Callable[..., Any]
 ) -> None:
-    page = visit(f"{address}?view=new")
+    page = visit(f"{address}?show=new")
     is_whole(page)
     page.get_by_role("radio", name=SAY.text("deid_measures_side_gold_given"), exact=True).click()
     upload(page, "deid_score_file_gold", data=b"\x00\xff" * 50, name="a.jsonl")

@@ -15,12 +15,14 @@ from playwright.sync_api import expect
 from audit.deid.release import Release
 from audit.deid.taggers import known_taggers
 from audit.deid.tasks import one_text, tagging_task
+from audit.demo import DemoTask
 from audit.home import HOME_VARIABLE
-from audit.jobs import table
-from pages.ui.language import words_of
-from tests.e2e.conftest import READY, Server
+from audit.jobs import service, table
+from audit.jobs.locks import device_lock
+from pages.ui.state import words_of
+from tests.e2e.conftest import READY, Server, environment
 from tests.e2e.screen import SAY, is_whole, job_state, press
-from tests.e2e.test_journey import set_up, start
+from tests.pages.make_reports import keep, make_report
 
 LONG = 200_000
 
@@ -47,14 +49,38 @@ def test_a_server_that_nobody_looks_at_starts_what_waits(
     assert job is not None and job.state == "done"
 
 
+def test_the_first_verdict_comes_into_sight_while_the_demo_still_runs(
+    serve: Callable[[Path], str], visit: Callable[..., Any], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+    lock = device_lock("cpu")  # as whoever runs a job holds it
+    assert lock is not None
+    job = table.insert(DemoTask(device="cpu").question())
+    assert job is not None and table.claim(job.job_id)
+    page = visit(serve(tmp_path / "home"))
+    sidebar = page.get_by_test_id("stSidebar")
+    expect(sidebar.locator(".st-key-job_line")).to_be_visible()
+    expect(sidebar.get_by_test_id("stSelectbox")).to_have_count(0)  # no audit to choose
+    keep(make_report(2))
+    expect(sidebar.get_by_test_id("stSelectbox")).to_be_visible()
+    assert service.job(job.job_id).state == "running"
+    lock.release()
+
+
 def test_a_job_survives_refresh_and_restart_and_a_second_session_stops_it(
-    server: Server, visit: Callable[..., Any]
+    server: Server, visit: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name, value in environment(server.home).items():
+        monkeypatch.setenv(name, value)
+    asked = service.submit("demo", n_inputs=LONG)
     page = visit(server.url, may_lose_server=True)
-    set_up(page, server.url)
-    start(page, n_inputs=LONG)
+    strip = page.get_by_test_id("stSidebar").locator(".st-key-job_line")
+    expect(strip.get_by_text("%")).to_be_visible()
+    strip.get_by_role("link").click()
     job_state(page, "running")
-    expect(page.get_by_test_id("stSidebar").locator(".st-key-job_line")).to_be_visible()
+    expect(page.locator(".ka-job-chosen")).to_have_count(1)
+    assert f"job={asked.job_id}" in page.url
 
     page.reload()
     is_whole(page)
@@ -91,8 +117,7 @@ def test_the_demo_runs_at_a_click_and_ends_in_a_verdict(
     url = servers(tmp_path / "home").url
     page = visit(url)
     press(page, "run_demo")
-    expect(page.get_by_role("heading", name=SAY.text("jobs_title"))).to_be_visible()
-    card = job_state(page, "done", timeout=900_000)
-    card.get_by_role("link", name=SAY.text("jobs_open")).first.click()
-    expect(page.locator(".ka-verdict.ka-leak_found").first).to_be_visible()
+    expect(page.get_by_text(SAY.text("first_running"), exact=True)).to_be_visible()
+    leak = page.locator(".ka-verdict.ka-leak_found")
+    expect(leak).to_be_visible(timeout=900_000)  # by itself, as soon as there is one
     expect(page.get_by_text(SAY.text("is_demo"))).to_be_visible()

@@ -19,7 +19,7 @@ from audit.jobs.kinds import KINDS
 from audit.notes.read import VARIABLE
 from audit.progress import Progress
 from audit.task import SHORT, Contact, queue_of
-from pages.ui.language import words_of
+from pages.ui.state import words_of
 
 NAMED = "氏名：高橋健一　2024年5月3日 受診。"
 DEFAULT, RULES = taggers.known_taggers()

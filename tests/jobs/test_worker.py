@@ -56,6 +56,16 @@ def test_a_job_is_done_and_its_order_is_forgotten(home, tmp_path):
         assert path.stat().st_mode & 0o077 == 0, path
 
 
+def test_a_job_gives_way_to_pages_and_its_worker_does_not(home, tmp_path):
+    held(tmp_path / "a")
+    here = os.getpriority(os.PRIO_PROCESS, 0)
+    until(lambda: os.getpriority(os.PRIO_PROCESS, processes("child")[0]) == 19)
+    assert os.getpriority(os.PRIO_PROCESS, processes("worker")[0]) == here
+    session = Path(f"/proc/{processes('child')[0]}/autogroup")
+    if session.exists():  # else the kernel does not group processes by session
+        until(lambda: session.read_text().endswith("nice 19\n"))
+
+
 @pytest.mark.parametrize("kind", ["count", "deaf"])
 def test_a_running_job_is_cancelled_within_a_second(home, tmp_path, kind):
     job = service.ask(question(kind, path=str(tmp_path / "a"), n=3, is_held=True))

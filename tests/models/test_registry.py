@@ -140,7 +140,7 @@ def test_comparing_and_spelling_need_no_torch():
     script = (
         "import sys; sys.modules['torch'] = None\n"
         "from audit.models.registry import check_pair, model_choices\n"
-        "from pages.ui.setup_facts import spelling\n"
+        "from audit.names.facts import spelling\n"
         "from audit.names.lists import kept_names\n"
         "paths = [m.path for m in model_choices() if m.model_id.startswith('demo:en')]\n"
         "names = kept_names('demo-en', store=None).candidates\n"

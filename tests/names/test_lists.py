@@ -21,8 +21,11 @@ from audit.names.candidates import (
     make_candidates,
     member_parts,
 )
+from audit.names.facts import name_facts, spelling
 from audit.names.files import names_file, names_template, read_names
 from audit.names.lists import (
+    MATCH,
+    READ,
     all_names,
     all_passages,
     keep_names,
@@ -32,8 +35,8 @@ from audit.names.lists import (
     make_draft,
 )
 from audit.notes.passages import read_passages
+from audit.progress import Progress
 from cache.store import Store
-from pages.ui.setup_facts import name_facts, spelling
 from tests.models.make_models import make_bert
 
 MEMBERS = make_candidates(
@@ -378,3 +381,14 @@ def test_the_demo_lists_ask_the_demo_question(store: Store) -> None:
     request = demo.DemoTask().request(2, language="ja")  # English: the page Run's tests
     assert kept_names("demo-ja", store=store).candidates.digest() == request.candidates.digest()
     assert kept_passages("demo-ja", store=store).passages == request.passages
+
+
+def test_a_long_list_is_told_while_it_is_read_and_matched() -> None:
+    rows = [f"First{n},Last{n},1" for n in range(5_000)]
+    data = "\n".join(["first_name,last_name,is_member", *rows]).encode()
+    told: list[Progress] = []
+    draft = make_draft(data, base=None, wanted={"easy": 300}, model=None, progress=told.append)
+    assert draft is not None and (draft.n_given, draft.n_drawn) == (5_000, 300)
+    assert list(dict.fromkeys(one.phase for one in told)) == [READ, MATCH]
+    shares = [one.share for one in told]
+    assert shares == sorted(shares) and shares[0] == 0 and shares[-1] == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from tests.report.test_report import LINKING
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Hold the locks of all queues' workers and jobs while the test runs."""
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
+    # Streamlit's tester leaves its script there, and processes that a later test starts run it.
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     for variable in ("KART_AUDIT_MODELS", "KART_AUDIT_NOTES"):
         monkeypatch.delenv(variable, raising=False)
     st.cache_resource.clear()

@@ -11,16 +11,16 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 HOSTILE = "![x](http://evil.example/p.png)<img src=x>"
 
 
-def open_page(page: str = "overview", /, *, reveal: bool = False, **query: str) -> AppTest:
+def open_page(page: str = "verdict", /, *, reveal: bool = False, **query: str) -> AppTest:
     """Open a page from a link that holds these parameters, with names revealed or not."""
     app = AppTest.from_file(REPOSITORY / "pages" / "ui" / "main.py", default_timeout=60)
     if "lang" in query:
         app.query_params["lang"] = query["lang"]
-    for turn in range(1 if page == "overview" else 2):
+    for turn in range(1 if page == "verdict" else 2):
         if turn:
             app.session_state["is_revealed"] = reveal
             app.switch_page(f"../{page}.py")
-        if turn or page == "overview":
+        if turn or page == "verdict":
             app.query_params.update(query)
         app.run()
         assert not app.exception

@@ -28,14 +28,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def choose_file(app: AppTest, part: str) -> AppTest:
     """Choose the file of notes whose name on the screen holds these words."""
-    box = app.selectbox(key="corpus_file")
+    box = app.selectbox(key="pick_notes")
     box.select(next(name for name in box.options if part in name)).run()
     assert not app.exception
     return app
 
 
 def test_without_folders_the_example_is_one_click_away() -> None:
-    app = open_page("corpus")
+    app = open_page("workshop")
     assert "No corpus is kept here yet" in texts(app)
     assert VARIABLE in app.code[0].value
     press(app, "corpus_try_example")
@@ -51,12 +51,12 @@ def test_a_link_names_a_file_by_a_code_and_columns_that_are_not_clear_are_asked_
     folder: Path,
 ) -> None:
     (folder / "Smith_John.csv").write_text(f"who,{HOSTILE}\n7,Seen on [**2150-1-2**] {HOSTILE}\n")
-    app = choose_file(open_page("corpus"), "Smith_John")
+    app = choose_file(open_page("workshop"), "Smith_John")
     code = parameter(app, "notes")
     assert len(code) == 12 and "mith" not in code
-    assert open_page("corpus", notes="../../etc").selectbox(key="corpus_file").value is None
-    app = open_page("corpus", notes=code)
-    assert app.selectbox(key="corpus_file").value == code
+    assert open_page("workshop", notes="../../etc").selectbox(key="pick_notes").value is None
+    app = open_page("workshop", notes=code)
+    assert app.selectbox(key="pick_notes").value == code
     assert "No column is known to hold the text" in texts(app)
     assert "corpus_build" not in keys(app)
     box = next(s for s in app.selectbox if (s.key or "").startswith("corpus_column_text_"))
@@ -71,13 +71,13 @@ def test_identified_notes_are_not_shown_until_names_are_revealed(folder: Path) -
     text = "Grace Hopper is a 70-year-old woman with a cough. Mrs. Hopper was seen. Plan: home.\n"
     (folder / "notes.csv").write_text(f'patient_id,text\n1,"{text}"\n')
     (folder / "people.csv").write_text("patient_id,first_name,last_name,sex\n1,Grace,Hopper,F\n")
-    app = choose_file(open_page("corpus"), "ward/notes.csv")
+    app = choose_file(open_page("workshop"), "ward/notes.csv")
     assert "These notes have no placeholders" in texts(app)
     assert "Hopper" not in texts(app)
     assert "corpus_build" not in keys(app)
     press(app, "reveal_now")
     assert "Grace Hopper is a 70-year-old" in texts(app)
-    register = app.selectbox(key="corpus_register")
+    register = app.selectbox(key="pick_register")
     assert len(register.options) == 1
     register.select_index(0).run()
     shown = texts(app)
@@ -92,7 +92,7 @@ def test_identified_notes_are_not_shown_until_names_are_revealed(folder: Path) -
 
 
 def test_the_button_asks_for_a_job_with_the_settings_and_shows_it() -> None:
-    app = choose_file(open_page("corpus"), EXAMPLE)
+    app = choose_file(open_page("workshop"), EXAMPLE)
     app.text_input(key="corpus_title").set_value("Ward <i>4</i>")
     app.number_input(key="corpus_number_seed").set_value(11)
     app.toggle(key="corpus_canaries").set_value(True).run()
@@ -117,7 +117,7 @@ def test_the_button_asks_for_a_job_with_the_settings_and_shows_it() -> None:
 
 def test_a_job_that_is_done_leads_to_its_corpus_and_what_failed_says_why(folder: Path) -> None:
     (folder / "bad.csv").write_bytes(b"text\n\xff\xfe\x00broken")
-    app = choose_file(open_page("corpus"), EXAMPLE)
+    app = choose_file(open_page("workshop"), EXAMPLE)
     press(app, "corpus_build")
     (job,) = service.active_jobs()
     make_corpus_folder()
@@ -127,7 +127,7 @@ def test_a_job_that_is_done_leads_to_its_corpus_and_what_failed_says_why(folder:
     assert not app.exception
     assert "The corpus is built" in texts(app)
     assert parameter(app, "corpus") == CORPUS_ID
-    app = choose_file(open_page("corpus", view="build"), EXAMPLE)
+    app = choose_file(open_page("workshop", show="build"), EXAMPLE)
     app.number_input(key="corpus_number_seed").set_value(5).run()
     press(app, "corpus_build")
     (job,) = service.active_jobs()

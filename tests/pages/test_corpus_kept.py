@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from audit.corpus.examine import read_examination
 from audit.corpus.kept import CORPORA, KeptCorpus
@@ -20,6 +21,10 @@ from tests.pages.make_trainings import CORPUS_ID
 from tests.pages.screen import downloads, open_page, parameter, press, texts
 
 FILES = ("corpus_download_names", "corpus_download_passages")
+
+
+def files(app: AppTest) -> dict[str, bool]:
+    return {key: is_closed for key, is_closed in downloads(app).items() if key in FILES}
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +46,7 @@ def corpus(made: Path) -> KeptCorpus:
 
 
 def test_what_was_counted_is_shown_beside_the_paper(corpus: KeptCorpus) -> None:
-    app = open_page("corpus")
+    app = open_page("workshop")
     shown = texts(app)
     found = read_examination(corpus.path)
     assert "Ward &lt;b&gt;3&lt;/b&gt;" in shown
@@ -66,9 +71,9 @@ def test_what_was_counted_is_shown_beside_the_paper(corpus: KeptCorpus) -> None:
 
 
 def test_list_and_passages_are_chosen_for_the_audit_by_one_button(corpus: KeptCorpus) -> None:
-    app = open_page("corpus", corpus=CORPUS_ID)
+    app = open_page("workshop", corpus=CORPUS_ID)
     press(app, "corpus_audit_go")
-    assert app.title[0].value == "Which models, and whose names?"
+    assert app.title[0].value == "New audit"
     names, passages = parameter(app, "names"), parameter(app, "passages")
     with Store(results_dir()) as store:
         kept = kept_names(names, store=store).candidates
@@ -79,29 +84,27 @@ def test_list_and_passages_are_chosen_for_the_audit_by_one_button(corpus: KeptCo
 
 
 def test_files_with_real_names_wait_for_names_to_be_revealed(corpus: KeptCorpus) -> None:
-    assert downloads(open_page("corpus")) == dict.fromkeys(FILES, False)
+    assert files(open_page("workshop")) == dict.fromkeys(FILES, False)
     # A corpus of identified notes.
     facts = json.loads((corpus.path / CORPUS).read_text())
     (corpus.path / CORPUS).write_text(json.dumps(facts | {"kind": "register"}))
     found = read_examination(corpus.path).with_(inserted=(), unknown=())
     (corpus.path / EXAMINATION).write_bytes(json_page(found.plain()))
-    app = open_page("corpus")
-    assert downloads(app) == dict.fromkeys(FILES, True)
+    app = open_page("workshop")
+    assert files(app) == dict.fromkeys(FILES, True)
     assert "The people in this corpus are real" in texts(app)
     press(app, "reveal_now")
-    assert downloads(app) == dict.fromkeys(FILES, False)
+    assert files(app) == dict.fromkeys(FILES, False)
 
 
 def test_a_link_to_a_corpus_that_is_gone_one_that_is_damaged_and_its_removal(
     corpus: KeptCorpus,
 ) -> None:
-    app = open_page("corpus", corpus="f" * 12)
+    app = open_page("workshop", corpus="f" * 12)
     assert "The corpus of this link is not kept here" in texts(app)
-    assert app.selectbox(key="corpus_kept").value is None
-    app.selectbox(key="corpus_kept").select(CORPUS_ID).run()
     assert parameter(app, "corpus") == CORPUS_ID
     (corpus.path / EXAMINATION).write_text("{}")
-    assert "A file of the corpus cannot be read" in texts(open_page("corpus"))
+    assert "A file of the corpus cannot be read" in texts(open_page("workshop"))
     press(app, "corpus_forget_now")
     assert CORPORA.all() == ()
     assert "No corpus is kept here yet" in texts(app)

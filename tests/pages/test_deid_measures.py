@@ -39,8 +39,7 @@ def kept(*, every: int = 3, n: int = 12) -> str:
 
 
 def test_an_empty_page_says_what_to_do_and_the_example_can_be_asked_for() -> None:
-    app = open_page("deid_measures")
-    assert app.title[0].value.endswith("?")
+    app = open_page("deidentify", tab="measures")
     assert "Nothing has been measured yet" in texts(app)
     assert texts(app).count("ka-is-ready") == 3
     app.text_input(key="deid_measures_score_title").set_value("First try")
@@ -53,14 +52,14 @@ def test_an_empty_page_says_what_to_do_and_the_example_can_be_asked_for() -> Non
 
 def test_the_headline_says_how_many_names_in_how_many_notes() -> None:
     kept()
-    app = open_page("deid_measures")
+    app = open_page("deidentify", tab="measures")
     shown = texts(app)
     # Four names stay, and no character of the others.
     first, second = shown.index("4 of 12 identifiers"), shown.index("missed altogether")
     assert first < second and "in 4 of 12 notes" in shown[second:]
     assert "Few spans or few patients" in shown
     assert "33.3" in shown
-    assert "&lt;b&gt;" not in str(app.selectbox(key="deid_measures_kept").options)
+    assert "&lt;b&gt;" not in str(app.selectbox(key="choice_score").options)
 
 
 def test_what_stays_readable_leads_and_a_click_opens_it() -> None:
@@ -71,28 +70,28 @@ def test_what_stays_readable_leads_and_a_click_opens_it() -> None:
         shorter = Span(name.start, name.end - 1, name.label)
         predicted[place] = golds[place].with_spans([shorter, *rest])
     make_score(golds, predicted, title="shortened")
-    app = open_page("deid_measures")
+    app = open_page("deidentify", tab="measures")
     assert texts(app).index("6 of 24 identifiers") < texts(app).index("0 of 24")
     press(app, "deid_measures_show_readable")
     assert "1 to 6 of 6" in texts(app) and texts(app).count("Other place") == 6
     assert parameter(app, "part") == "misses" and parameter(app, "readable") == "1"
-    again = open_page("deid_measures", part="misses", readable="1")
+    again = open_page("deidentify", tab="measures", part="misses", readable="1")
     assert "1 to 6 of 6" in texts(again)
-    again.toggle(key="deid_measures_miss_readable").set_value(False).run()
+    again.toggle(key="choice_readable").set_value(False).run()
     assert "readable" not in again.query_params
 
 
 def test_a_cell_shows_its_spans_only_after_names_are_revealed() -> None:
     kept()
-    app = open_page("deid_measures", part="matrix")
+    app = open_page("deidentify", tab="measures", part="matrix")
     assert parameter(app, "cell") == "0-4"  # what is missed comes first
     assert "hidden; length 4" in texts(app) and "山田太郎" not in texts(app)
-    app = open_page("deid_measures", part="matrix", cell="1-0", reveal=True)
+    app = open_page("deidentify", tab="measures", part="matrix", cell="1-0", reveal=True)
     shown = texts(app)
     assert "佐藤花子" in shown and "<mark" in shown
     assert "Other type" in shown and shown.count("ka-pair") == 4
-    assert app.selectbox(key="deid_measures_cell").value == "1-0"
-    app.selectbox(key="deid_measures_cell").set_value("4-1").run()
+    assert app.selectbox(key="choice_cell").value == "1-0"
+    app.selectbox(key="choice_cell").set_value("4-1").run()
     assert parameter(app, "cell") == "4-1"
     assert "Spurious" in texts(app) and "発熱" in texts(app)
 
@@ -100,9 +99,11 @@ def test_a_cell_shows_its_spans_only_after_names_are_revealed() -> None:
 def test_two_scores_of_the_same_gold_are_compared() -> None:
     golds = gold_notes(24)
     one = make_score(golds, predicted_notes(golds), title="one")
-    assert "nothing to compare with" in texts(open_page("deid_measures", part="compare", score=one))
+    assert "nothing to compare with" in texts(
+        open_page("deidentify", tab="measures", part="compare", score=one)
+    )
     make_score(golds, predicted_notes(golds, every=4), title="other")
-    app = open_page("deid_measures", part="compare", score=one, reveal=True)
+    app = open_page("deidentify", tab="measures", part="compare", score=one, reveal=True)
     shown = texts(app)
     # Names of notes 0, 3, 6 ... against 0, 4, 8 ...: both miss 0 and 12.
     assert "only the first misses 6, only the second 4, both 2" in shown
@@ -111,7 +112,7 @@ def test_two_scores_of_the_same_gold_are_compared() -> None:
 
 def test_uploads_are_read_checked_and_asked_for(tmp_path: Path) -> None:
     golds = gold_notes(6)
-    app = open_page("deid_measures")
+    app = open_page("deidentify", tab="measures")
     app.button_group(key="deid_score_gold_kind").set_value("given").run()
     box = app.get("file_uploader")[0]
     box.upload("gold.jsonl", b'{"doc_id": "1"}', "application/json").run()
@@ -141,20 +142,20 @@ def test_a_score_of_copies_says_how_faithful_they_are() -> None:
     data = "".join(json.dumps(one) + "\n" for one in outputs).encode()
     given = keep_outputs(data, what="predicted notes")
     score_id = make_score(golds, Source(kind="outputs", ref=given.digest))
-    shown = texts(open_page("deid_measures"))
+    shown = texts(open_page("deidentify", tab="measures"))
     assert "2 tags are malformed. 0 tagged spans" in shown and "Of 10 tags in all" in shown
     row = re.search("Closed, never opened.*?</tr>", shown, re.DOTALL)
     assert row and ">2<" in row[0] and "20.0 %" in row[0]
     path, content = SCORES.place(score_id) / "score.json", content_of(score_id)
     del content["copies"]["tags"]  # as scores were kept that had the sum alone
     path.write_text(json.dumps(content))
-    shown = texts(open_page("deid_measures"))
+    shown = texts(open_page("deidentify", tab="measures"))
     assert "2 tags are malformed" in shown and "never opened" not in shown
 
 
 def test_a_link_to_a_score_that_is_gone_and_its_removal() -> None:
     score_id = kept()
-    app = open_page("deid_measures", score="0" * 12)
+    app = open_page("deidentify", tab="measures", score="0" * 12)
     assert "not kept here" in texts(app)
     assert parameter(app, "score") == score_id
     press(app, "deid_measures_remove_now")
@@ -164,11 +165,12 @@ def test_a_link_to_a_score_that_is_gone_and_its_removal() -> None:
 
 
 def test_published_results_are_shown_and_a_leakage_experiment_can_be_asked_for() -> None:
-    app = open_page("deid_measures")
+    app = open_page("deidentify", tab="measures")
     shown = texts(app)
     assert "139,149" in shown and "42.64" in shown
     assert shown.count(">95.7") == 1 and "1,133" in shown
-    assert "not been run here yet" in shown
+    app = open_page("workshop", tab="leakage")
+    assert "not been run here yet" in texts(app)
     press(app, "deid_leakage_run_now")
     (job,) = service.active_jobs()
     order = LeakageTask.ordered(read_order(job.job_id))
@@ -181,7 +183,7 @@ def test_published_results_are_shown_and_a_leakage_experiment_can_be_asked_for()
 )
 def test_kept_tables_of_leakage_are_shown(lang: str, said: str) -> None:
     LEAKAGE.put("0" * 12, tiny_tables().files())
-    app = open_page("deid_measures", lang=lang)
+    app = open_page("workshop", tab="leakage", lang=lang)
     assert said in texts(app)
     assert len(app.get("plotly_chart")) == 1
     assert "2 / 4" in texts(app)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import html
+import json
+from typing import Any
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -9,8 +13,8 @@ from audit.access_log import entries
 from audit.deid.tagged import MAX_TYPED_CHARS
 from audit.home import data_home
 from audit.jobs import service
-from pages.ui.language import words_of
-from tests.pages.screen import keys, open_page, parameter, press, texts
+from pages.ui.state import words_of
+from tests.pages.screen import keys, open_page, parameter, press, texts, widget
 
 SAY = words_of("en")
 HOSTILE = "<img src=x onerror=alert(1)> ![p](http://evil.example/p.png) **b** "
@@ -27,58 +31,76 @@ def paste(app: AppTest, text: str) -> AppTest:
     return press(app, "deidentify_go_paste")
 
 
-def sides(app: AppTest) -> tuple[str, str]:
-    """Return the note and its released text, as HTML."""
-    pair = texts(app).split('class="ka-pair"', 1)[1]
-    source, released = pair.split("<section>")[1:3]
-    return source, released.split("</section>")[0]
+def released(app: AppTest) -> str:
+    """Return the released text, as HTML."""
+    return texts(app).split("ka-released'>", 1)[1].split("</p>")[0]
+
+
+def sheet(app: AppTest) -> dict[str, Any]:
+    """Return what the component is given: the note and its marks."""
+    (found,) = app.get("bidi_component")
+    content: dict[str, Any] = json.loads(found.proto.json)
+    return content
+
+
+def marks(app: AppTest) -> list[tuple[str, str]]:
+    """Return text and type of the marks of the note, cut as Python counts."""
+    found = sheet(app)
+    return [(found["text"][start:end], label) for start, end, label, _, _ in found["marks"]]
+
+
+def correct(
+    app: AppTest, text: str, *, label: str = "identifier", scope: str = "note",
+    key: str = "deidentify_pasted",
+) -> AppTest:  # fmt: skip
+    """Correct by typing the text: what the component does too, in a browser."""
+    app.text_input(key=f"{key}_text").input(text)
+    app.selectbox(key=f"{key}_label").select(label)
+    app.radio(key=f"{key}_scope").set_value(scope)
+    return press(app, f"{key}_typed_go")
 
 
 def test_a_pasted_note_is_marked_and_replaced_at_once() -> None:
     app = press(open_notes(), "deidentify_go_paste")
     assert SAY.text("deidentify_text_missing") in texts(app)
-    source, released = sides(paste(app, NOTE))
-    assert "高橋健一<small>identifier</small></mark>" in source
-    assert "03-1234-5678<small>contact</small></mark>" in source
-    assert "&lt;5 mg/dL" in source and "&lt;5 mg/dL" in released
-    assert "高橋健一" not in released and "03-1234-5678" not in released
-    assert '<mark class="ka-mark ka-mark-flagged">【氏名】</mark>' in released
-    assert service.jobs() == ()
-    assert not (data_home() / "tagged").exists()
+    paste(app, NOTE)
+    found = [("高橋健一", "identifier"), ("2024年5月3日", "quasi_identifier"),
+             ("03-1234-5678", "contact")]  # fmt: skip
+    assert marks(app) == found and sheet(app)["text"] == NOTE
+    text = released(app)
+    assert "高橋健一" not in text and "03-1234-5678" not in text and "&lt;5 mg/dL" in text
+    assert '<mark class="ka-mark ka-mark-flagged">【氏名】</mark>' in text
+    assert service.jobs() == () and not (data_home() / "tagged").exists()
     (line,) = (entry for entry in entries(50) if entry.action == "ran")
     assert dict(line.counts) == {"kind": "tagging", "n_notes": 1, "n_spans": 3}
-    pills = next(p for p in app.button_group if p.key and "types" in p.key)
-    assert list(pills.options) == ["identifier (1)", "quasi\\-identifier (1)", "contact (1)"]
+    pills = next(p for p in app.button_group if p.key == "choice_types")
+    assert list(pills.options) == ["Identifier (1)", "Quasi\\-identifier (1)", "Contact (1)"]
     pills.set_value(["contact"]).run()
-    source, released = sides(app)
-    assert source.count("<mark") == released.count("<mark") == 1
-    assert "【氏名】" in released  # it is replaced all the same
+    assert marks(app) == found[2:] and released(app).count("<mark") == 1
+    assert "【氏名】" in released(app)  # it is replaced all the same
 
 
 def test_settings_change_the_replacement_and_stand_in_the_link() -> None:
     app = paste(open_notes(mode="mask"), NOTE)
-    assert app.radio(key="deidentify_mode").value == "mask"
-    assert "■■■■<small>identifier</small>" in sides(app)[1]
-    app.radio(key="deidentify_mode").set_value("surrogate").run()
+    assert "■■■■<small>Identifier</small>" in released(app)
+    widget(app, "button_group", "choice_mode").set_value("surrogate").run()
     assert parameter(app, "mode") == "surrogate"
-    first = sides(app)[1]
-    assert "高橋健一" not in first and "<small>identifier</small>" in first
-    app.number_input(key="deidentify_seed").set_value(7).run()
-    assert sides(app)[1] != first
-    app.radio(key="deidentify_mode").set_value("placeholder").run()
-    assert "【氏名】</mark>" in sides(app)[1]
-    assert open_notes(mode="blur", tagger="../x", way="?").radio(key="deidentify_mode").value == (
-        "placeholder"
-    )
+    first = released(app)
+    assert "高橋健一" not in first and "<small>Identifier</small>" in first
+    app.number_input[0].set_value(7).run()
+    assert released(app) != first
+    for odd in ({"mode": "blur", "tagger": "../x", "way": "?", "tab": "?", "view": "?"}, {}):
+        assert "【氏名】</mark>" in released(paste(open_notes(**odd | {"tagger": "rules"}), NOTE))
+    assert not open_page("deidentify", tagger="../x", mode="blur").exception
 
 
 def test_hostile_and_long_text_is_shown_as_it_is() -> None:
     app = paste(open_notes(), HOSTILE * 500 + "氏名：高橋健一")
-    source, released = sides(app)
-    assert source.count("&lt;img src=x onerror") == 500 and "<img" not in source + released
-    assert "高橋健一<small>" in source and "高橋健一" not in released
+    assert sheet(app)["text"].count("<img src=x") == 500 and "<img" not in texts(app)
+    assert ("高橋健一", "identifier") in marks(app) and "高橋健一" not in released(app)
     app = paste(open_notes(), "x" * 60_000)
-    assert SAY.text("deidentify_cut", n="10,000") in sides(app)[0]
+    assert len(sheet(app)["text"]) == 50_000
+    assert sheet(app)["rest"] == SAY.text("deidentify_cut", n="10,000")
     assert SAY.text("deidentify_nothing_here") in texts(app)
     app.session_state["deidentify_read"] = "x" * (MAX_TYPED_CHARS + 1)
     app.run()
@@ -88,48 +110,36 @@ def test_hostile_and_long_text_is_shown_as_it_is() -> None:
 @pytest.mark.parametrize(("lang", "name"), [("en", "Margaret Ellis"), ("ja", "高橋美咲")])
 def test_the_invented_note_is_one_click_away(lang: str, name: str) -> None:
     app = press(open_notes(lang=lang), "deidentify_example")
-    source, released = sides(app)
-    assert f"{name}<small>" in source and name not in released
-    assert words_of(lang).text("deidentify_about_identifier") in texts(app)
+    assert (name, "identifier") in marks(app) and name not in released(app)
+    say = words_of(lang)
+    assert say.html("deidentify_about_identifier") in texts(app)
+    assert [code for code, _ in sheet(app)["scopes"]] == ["here", "note"]
 
 
-PASTED = "deidentify_fix_pasted"
-
-
-def add(app: AppTest, key: str, text: str, *, label: str = "identifier") -> AppTest:
-    app.selectbox(key=f"{key}_type").select(label)
-    app.text_input(key=f"{key}_text").input(text)
-    return press(app, f"{key}_add")
-
-
-def test_a_pasted_note_is_corrected_and_the_correction_undone() -> None:
-    app = paste(open_notes(), NOTE + HOSTILE)
-    add(app, f"{PASTED}_0", "<img src=x", label="linkage_code")
-    source, released = sides(app)
-    assert "&lt;img src=x<small>linkage code</small></mark>" in source
-    assert "【番号】</mark> onerror" in released and "<img" not in texts(app)
-    assert "&lt;img src=x · linkage code" in texts(app)  # in the list of corrections
-    app.selectbox(key=f"{PASTED}_1_mark").select_index(0).run()
-    press(app, f"{PASTED}_1_remove")
-    assert "高橋健一<small>" not in sides(app)[0] and "高橋健一" in sides(app)[1]
-    app.radio(key="deidentify_mode").set_value("mask").run()
-    assert "高橋健一" in sides(app)[1] and "■" in sides(app)[1]  # the corrections stay
-    press(app, f"{PASTED}_2_undo")
-    assert "高橋健一<small>" in sides(app)[0] and "高橋健一" not in sides(app)[1]
+def test_a_pasted_note_is_corrected_everywhere_and_the_correction_undone() -> None:
+    app = paste(open_notes(), f"{NOTE} <img src=x> 😀花子と花子")
+    correct(app, "花子", label="quasi_identifier")
+    assert marks(app)[-2:] == [("花子", "quasi_identifier")] * 2
+    assert "花子" not in released(app)
+    correct(app, "花子", label="identifier")
+    assert marks(app)[-2:] == [("花子", "identifier")] * 2
+    correct(app, "<img src=x", label="linkage_code")
+    assert "<img" not in texts(app) and "&lt;img src=x · Linkage code" in texts(app)
+    correct(app, "高橋健一", label="")
+    assert "高橋健一" in released(app)
+    widget(app, "button_group", "choice_mode").set_value("mask").run()
+    assert "高橋健一" in released(app) and "■" in released(app)  # the corrections stay
+    press(app, "deidentify_pasted_undo")
+    assert marks(app)[0] == ("高橋健一", "identifier") and "高橋健一" not in released(app)
     kinds = [dict(entry.counts).get("kind") for entry in entries(99)]
-    assert kinds.count("correction") == 2 and kinds.count("undone-correction") == 1
+    assert kinds.count("correction") == 4 and kinds.count("undone-correction") == 1
     paste(app, NOTE)
-    assert f"{PASTED}_0_add" in keys(app) and "linkage" not in sides(app)[1]
+    assert "deidentify_pasted_undo" not in keys(app) and len(marks(app)) == 3
 
 
-def test_what_cannot_be_added_is_said() -> None:
-    app = add(paste(open_notes(), NOTE), f"{PASTED}_0", "佐藤")
-    assert "does not stand in the note" in texts(app) and 'role="alert"' in texts(app)
-    add(app, f"{PASTED}_0", "高橋")
-    assert "marked already" in texts(app)
-    app.radio(key=f"{PASTED}_0_where").set_value("between").run()
-    press(app, f"{PASTED}_0_add")
-    assert "the end is behind the start" in texts(app)
-    app.number_input(key=f"{PASTED}_0_end").set_value(2).run()
-    press(app, f"{PASTED}_0_add")
-    assert "氏名<small>identifier</small>" in sides(app)[0]
+def test_what_changes_nothing_is_said() -> None:
+    app = paste(open_notes(), NOTE)
+    for text in ("佐藤", "高橋", " "):
+        correct(app, text)
+        assert "Nothing is changed" in html.unescape(texts(app)) and 'role="alert"' in texts(app)
+    assert len(marks(app)) == 3 and "deidentify_pasted_undo" not in keys(app)

@@ -15,8 +15,8 @@ from audit.deid.tasks import TaggingTask, tagging_task, uploaded
 from audit.jobs import service, table
 from audit.jobs.table import read_order
 from tests.deid.make_scores import quiet
-from tests.pages.screen import downloads, keys, parameter, press, texts
-from tests.pages.test_deidentify import HOSTILE, SAY, add, open_notes, sides
+from tests.pages.screen import downloads, keys, open_page, parameter, press, texts, widget
+from tests.pages.test_deidentify import HOSTILE, SAY, correct, marks, open_notes, released, sheet
 
 MARKUP = "<img src=x onerror=alert(1)> **b** [l](/x) "
 NAMED = "氏名：高橋健一　2024年5月3日 受診。"
@@ -42,7 +42,7 @@ def made(n: int = 9, *, title: str = HOSTILE) -> TaggedSet:
 
 
 def upload(app: AppTest, data: bytes, *, name: str = "Anna Smith.jsonl") -> AppTest:
-    app.button_group(key="deidentify_way").set_value("upload").run()
+    widget(app, "button_group", "choice_way").set_value("upload").run()
     app.file_uploader[0].upload(name, data, "application/json").run()
     assert not app.exception
     return app
@@ -58,14 +58,14 @@ def test_an_upload_is_a_job_and_then_a_kept_set() -> None:
     order = read_order(job.job_id)
     (unfinished,) = TAGGED_SETS.all()
     shown = open_notes(tagged=unfinished.tagged_id)
-    assert SAY.text("deidentify_at_work") in texts(shown)
+    assert SAY.text("deidentify_at_work_do") in texts(shown)
     table.claim(job.job_id)
     table.end(job.job_id, state="done", result=TaggingTask.ordered(order).run(quiet()))
     app.run()
     assert not app.exception
     assert SAY.text("deidentify_done") in texts(app)
     assert parameter(app, "tagged") == unfinished.tagged_id
-    assert app.selectbox(key="deidentify_kept").options[0].startswith(HOSTILE.strip()[:40])
+    assert app.selectbox(key="pick_tagged").options[0].startswith(HOSTILE.strip()[:40])
     third = upload(open_notes(), notes_file(6))
     press(third, "deidentify_go_file")
     assert len(service.jobs()) == 1 and parameter(third, "tagged") == unfinished.tagged_id
@@ -90,22 +90,20 @@ def test_a_file_that_cannot_be_read_is_refused_and_nothing_is_kept(
 def test_kept_notes_are_hidden_until_names_are_shown_and_each_is_logged_once() -> None:
     one = made()
     app = open_notes(tagged=one.tagged_id, note="2")
-    source, released = sides(app)
-    assert "高橋健一" not in texts(app)
-    assert SAY.text("deidentify_hidden")[:40] in source
-    assert "【氏名】" in released or "[NAME]" in released
-    files = downloads(app)
-    assert files["deidentify_set_file_brat"] and not files["deidentify_set_file_text"]
+    assert "高橋健一" not in texts(app) and not app.get("bidi_component")
+    assert SAY.text("deidentify_hidden")[:40] in texts(app)
+    assert "【氏名】" in released(app)
+    files = {"deidentify_set_file_text", "deidentify_set_file_brat"}
+    assert files & set(downloads(app)) == {"deidentify_set_file_text"}
     press(app, "reveal_now")
-    source, _ = sides(app)
-    assert "高橋健一<small>identifier</small>" in source
-    assert "<img" not in texts(app) and "<b>" not in source
-    assert "&lt;b&gt;1&lt;/b&gt;" in texts(app)  # the note's own name
+    assert ("高橋健一", "identifier") in marks(app)
+    assert [code for code, _ in sheet(app)["scopes"]] == ["here", "note", "set"]
+    assert "<img" not in texts(app) and "&lt;b&gt;1&lt;/b&gt;" in texts(app)  # the note's own name
     app.run()
     seen = [dict(entry.counts) for entry in entries(99) if "row" in dict(entry.counts)]
     line = {"run": one.tagged_id, "row": 2}
     assert seen == [line | {"what": "note"}, line | {"what": "released-note"}]
-    assert not any(downloads(app).values())
+    assert files <= set(downloads(app))
 
 
 def test_from_note_to_note_with_filter_and_search() -> None:
@@ -114,10 +112,10 @@ def test_from_note_to_note_with_filter_and_search() -> None:
     assert parameter(app, "note") == "1" and SAY.text("deidentify_nothing_here") in texts(app)
     assert app.button(key="deidentify_before").disabled
     press(app, "deidentify_next")
-    assert parameter(app, "note") == "2" and "第1回" in sides(app)[1]
+    assert parameter(app, "note") == "2" and "第1回" in released(app)
     app.number_input(key="deidentify_number").set_value(9).run()
     assert parameter(app, "note") == "9" and app.button(key="deidentify_next").disabled
-    only = next(p for p in app.button_group if p.key == "deidentify_only")
+    only = widget(app, "button_group", "choice_only")
     assert list(only.options) == ["All (9)", "With marks (6)", "Without any mark (3)"]
     only.set_value("without").run()
     assert parameter(app, "note") == "7"
@@ -141,25 +139,43 @@ def test_a_set_is_removed_after_asking_once_more() -> None:
     assert not open_notes(tagged="../../etc/passwd").exception
 
 
-def test_a_kept_note_is_corrected_once_names_are_shown() -> None:
+def test_kept_notes_are_corrected_in_one_or_in_all_of_them_and_undone() -> None:
     one = made()
     app = open_notes(tagged=one.tagged_id, note="2")
-    assert not any("deidentify_fix" in key for key in keys(app))
+    assert "deidentify_note_typed_go" not in keys(app)
     press(app, "reveal_now")
-    key = f"deidentify_fix_{one.tagged_id}_1"
-    add(app, f"{key}_0", "受診", label="quasi_identifier")
-    assert "受診<small>quasi-identifier</small>" in sides(app)[0]
-    assert "受診" not in list(notes_of(one))[1].released
+    correct(app, "受診", label="quasi_identifier", key="deidentify_note")
+    assert ("受診", "quasi_identifier") in marks(app)
+    assert ["受診" in found.released for found in notes_of(one)].count(False) == 1 + 3
     (fix,) = corrections_of(one)[1]
     assert fix.who and fix.at
     shown = texts(app)
     assert SAY.text("deidentify_fact_corrected") in shown
     assert SAY.html("deidentify_measure_own") in shown
     lines = [dict(e.counts) for e in entries(99) if dict(e.counts).get("kind") == "correction"]
-    assert lines == [{"kind": "correction", "run": one.tagged_id, "row": 2, "n_spans": 1}]
+    assert lines == [{"kind": "correction", "run": one.tagged_id, "row": 2, "n_notes": 1}]
     other = open_notes(tagged=one.tagged_id, note="2")
     assert SAY.text("deidentify_fix_hidden") in texts(other)
-    assert f"{key}_1_undo" not in keys(other) and "[" in sides(other)[1]
-    press(app, f"{key}_1_undo")
+    assert "deidentify_note_undo" not in keys(other)
+    correct(app, "高橋健一", label="contact", scope="set", key="deidentify_note")
+    assert [toast.value for toast in app.toast] == [SAY.text("deidentify_corrected_n", n="6")]
+    assert ("高橋健一", "contact") in marks(app)
+    only = widget(app, "button_group", "choice_only")
+    assert "Corrected by hand (6)" in only.options
+    (undo,) = (one for one in app.button if one.key == "deidentify_note_undo")
+    assert undo.label == SAY.text("deidentify_fix_undo_all")
+    press(press(app, "deidentify_note_undo"), "deidentify_note_undo")
     assert corrections_of(one) == {}
     assert SAY.html("deidentify_measure_own") not in texts(app)
+
+
+def test_old_links_and_links_to_scores_lead_to_their_tab() -> None:
+    one = made()
+    for query in ({"tab": "measures"}, {"score": "0" * 12}):
+        shown = texts(open_page("deidentify", **query))
+        assert SAY.text("deid_measures_below") in shown
+        assert SAY.text("deidentify_below") not in shown
+    app = open_page("deidentify", tagged=one.tagged_id)
+    press(app, "deidentify_measure")
+    assert SAY.text("deid_measures_below") in texts(app)
+    assert parameter(app, "tagged") == one.tagged_id

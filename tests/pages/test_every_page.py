@@ -17,12 +17,12 @@ from audit.progress import Progress
 from audit.task import Question
 from audit.training.kept import MODELS
 from cache.store import Store
-from pages.ui.language import words_of
-from pages.ui.main import OF_ONE_AUDIT, SECTIONS
+from pages.ui.main import HIDDEN, OF_ONE_AUDIT, PAGES
+from pages.ui.state import words_of
 from tests.pages.make_reports import keep, make_report
 from tests.pages.screen import downloads, links, open_page, texts
 
-PAGES = sorted({name for icons in SECTIONS.values() for name in icons})
+ALL_PAGES = (*PAGES, *HIDDEN)
 
 
 def arrange(state: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +47,7 @@ def arrange(state: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(HOME_VARIABLE, "not/from/the/root")
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", ALL_PAGES)
 @pytest.mark.parametrize("state", ["empty", "demo", "damaged", "running", "unusable"])
 def test_every_page_opens_in_both_languages(
     home: Path, monkeypatch: pytest.MonkeyPatch, state: str, page: str
@@ -74,13 +74,13 @@ def test_every_page_opens_in_both_languages(
 def test_without_an_audit_the_overview_says_how_to_make_the_demo(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "There is no audit on this machine yet" in texts(open_page("overview"))
+    assert "There is no audit on this computer yet" in texts(open_page("verdict"))
     arrange("damaged", home, monkeypatch)
-    app = open_page("overview")
+    app = open_page("verdict")
     assert "Audits that this version cannot read: 1." in texts(app)
     assert app.code[0].value == "python -m audit demo"
     assert app.button(key="run_demo").label == "Run the demo"
     arrange("unusable", home, monkeypatch)
-    shown = texts(open_page("overview"))
+    shown = texts(open_page("verdict"))
     assert "The results on this machine cannot be read." in shown
     assert HOME_VARIABLE in shown

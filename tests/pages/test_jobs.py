@@ -12,7 +12,7 @@ from audit.access_log import entries
 from audit.attack.question import AuditRequest, GenerationSettings
 from audit.home import results_dir
 from audit.jobs import service, table
-from audit.jobs.table import Failure, Job
+from audit.jobs.table import Failure, Job, read_order
 from audit.names.candidates import make_candidates
 from audit.progress import Progress
 from audit.task import Question
@@ -83,7 +83,7 @@ def test_a_job_is_cancelled_by_its_button_and_can_be_resumed_and_removed() -> No
     press(press(app, f"cancel-{job.job_id}"), f"forget-{job.job_id}")
     assert service.jobs() == ()
     assert "Nothing has been asked yet" in texts(app)
-    assert any(page == "run" for _, page, _ in links(app))
+    assert any(page == "audit" for _, page, _ in links(app))
     done = [(line.action, dict(line.counts)["job"]) for line in reversed(entries())
             if line.action in ("cancelled", "resumed")]  # fmt: skip
     assert done == [(what, job.job_id) for what in ("cancelled", "resumed", "cancelled")]
@@ -132,9 +132,10 @@ def test_what_is_finished_of_a_stopped_audit_is_asked_by_its_button(
     ("kind", "label", "page", "field"),
     [
         ("audit", "Open the result", "", "audit"),
-        ("corpus", "Open the corpus", "corpus", "corpus"),
-        ("pretrain", "Open the training", "train", "run"),
-        ("experiment", "Open the result", "", "audit"),
+        ("corpus", "Open the corpus", "workshop", "corpus"),
+        ("pretrain", "Open the training", "workshop", "run"),
+        ("leakage", "Open the results", "workshop", "leakage"),
+        ("score", "Open the score", "deidentify", "score"),
     ],
 )
 def test_a_finished_job_leads_to_what_came_of_it(
@@ -165,3 +166,9 @@ def test_the_demo_button_submits_once_and_leads_to_the_job(monkeypatch: pytest.M
     assert len(asked) == 1 and asked[0]["owner"]
     assert parameter(app, "job") == job.job_id
     assert " ka-job-chosen" in texts(app)
+
+
+def test_whoever_reads_japanese_is_shown_the_japanese_demo_hospital() -> None:
+    press(open_page("jobs", lang="ja"), "jobs_run_demo")
+    (job,) = service.active_jobs()
+    assert read_order(job.job_id)["language"] == "ja"

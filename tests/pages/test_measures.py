@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from audit.names.candidates import make_candidates
 from audit.report.report import AuditReport
-from pages.ui.language import words_of
+from pages.ui.state import words_of
 from tests.pages.make_reports import (
     MEMBERS,
     Reports,
@@ -14,38 +17,63 @@ from tests.pages.make_reports import (
     make_report,
     make_special_names,
 )
-from tests.pages.screen import HOSTILE, open_page, parameter, press, texts
+from tests.pages.screen import HOSTILE, downloads, links, open_page, parameter, press, texts
 
-TABS = ("tables", "threshold", "roc", "mentions", "curve", "linking", "calibration", "compare")
-CHARTS = {"threshold": 1, "roc": 1, "mentions": 1, "curve": 1, "linking": 1, "calibration": 1}
+CHARTS = {"threshold": 1, "mentions": 1, "compare": 0, "linking": 1, "paper": 0, "checks": 2}
+SAY = words_of("en")
 
 
 @pytest.mark.parametrize("language", ["en", "ja"])
-@pytest.mark.parametrize("tab", TABS)
+@pytest.mark.parametrize("tab", CHARTS)
 @pytest.mark.parametrize("which", ["masked_lm", "generation"])
 def test_every_view_opens_from_its_link(
     reports: Reports, tab: str, which: str, language: str
 ) -> None:
     app = open_page("measures", tab=tab, audit=reports[which].digest[:12], lang=language)
-    say = words_of(language)
     shown = texts(app)
-    assert say.html(f"measures_below_{tab}") in shown
-    n_charts = 0 if (tab, which) == ("linking", "generation") else CHARTS.get(tab, 0)
-    assert len(app.get("plotly_chart")) == n_charts
-    assert all(chart.proto.alt for chart in app.get("plotly_chart"))
+    assert words_of(language).html(f"measures_below_{tab}") in shown
+    charts = app.get("plotly_chart")
+    assert len(charts) == (0 if (tab, which) == ("linking", "generation") else CHARTS[tab])
+    assert all(chart.proto.alt for chart in charts)
+    assert len(app.expander) >= len(charts)  # each as a table too, and its CSV
+    assert len(downloads(app)) >= len(charts)
     assert not any(part in shown for member in MEMBERS for part in member)
     assert parameter(app, "tab") == tab
 
 
+OLD = {"tables": "paper/rules", "roc": "threshold/roc", "compare": "compare/flags"} | {
+    check: f"checks/{check}" for check in ("calibration", "curve", "canaries", "references")
+}
+
+
+@pytest.mark.parametrize("old", OLD)
+def test_links_of_before_lead_to_what_they_named(old: str) -> None:
+    tab, first = OLD[old].split("/")
+    own, other = make_reference_reports("general", "better", names=make_special_names())
+    keep(own, other)
+    app = open_page("measures", audit=own.digest[:12], tab=old)
+    assert (parameter(app, "tab"), app.segmented_control(key="choice_tab").value) == (tab, tab)
+    shown = texts(app)
+    headings = [part.split("<")[0] for part in shown.split('<h2 class="ka-heading">')[1:]]
+    assert headings[0] == SAY.html(f"measures_{first}")
+    assert SAY.html("measures_missing") not in shown
+
+
 def test_counts_are_the_reports_and_nonsense_in_the_link_is_left_alone(reports: Reports) -> None:
     nonsense = {"tab": "<b>", "score": "evil", "stratum": "evil", "t": "nan", "other": "evil"}
-    shown = texts(open_page("measures", **nonsense))
-    assert "evil" not in shown
-    rules = reports["masked_lm"].measures.strata["hard"].rules
-    counts = rules["difference_above_zero"].confusion
-    row = "".join(f'<td class="ka-number">{count}</td>' for count in counts.four)
-    assert row in shown
+    assert "evil" not in texts(open_page("measures", **nonsense))
+    shown = texts(open_page("measures", tab="paper"))
+    for report in reports.values():
+        for stratum in ("easy", "hard"):
+            one = report.measures.strata[stratum]
+            rules = {**one.rules, **one.baseline_rules}
+            paper = rules.get("name_occurs") or rules["difference_above_zero"]
+            assert f">{' / '.join(map(str, paper.confusion.four))}</td>" in shown
+    for rule in reports["masked_lm"].measures.strata["hard"].rules.values():
+        cells = (f'<td class="ka-number">{count}</td>' for count in rule.confusion.four)
+        assert "".join(cells) in shown
     assert "105 / 25 / 86 / 44" in shown  # the paper's table 1
+    assert "127 / 3 / 130 / 0*" in shown  # and 2
 
 
 def test_the_threshold_comes_from_the_link_and_buttons_move_everything(reports: Reports) -> None:
@@ -59,6 +87,9 @@ def test_the_threshold_comes_from_the_link_and_buttons_move_everything(reports: 
     exact = app.number_input(key="measures_exact").value
     assert app.slider(key="measures_slider").value == pytest.approx(exact)
     assert float(parameter(app, "t")) == exact
+    app.query_params["t"] = "100.0"  # one step back
+    app.run()
+    assert app.number_input(key="measures_exact").value == 100.0
     app.number_input(key="measures_exact").set_value(-100.0).run()
     assert not app.exception
     assert f'<td class="ka-number">{len(MEMBERS)}</td>' in texts(app)
@@ -67,11 +98,25 @@ def test_the_threshold_comes_from_the_link_and_buttons_move_everything(reports: 
 
     app = open_page("measures", tab="threshold", t="1.5", score="log_ratio")
     assert app.number_input(key="measures_exact").value == 1.5
-    app.selectbox(key="measures_score").set_value("hospital_posterior").run()
+    app.selectbox(key="choice_score").set_value("hospital_posterior").run()
     assert not app.exception
     assert app.number_input(key="measures_exact").value != 1.5
     assert parameter(app, "score") == "hospital_posterior"
     assert app.button(key="measures_use_fdr").disabled
+
+
+def test_the_roc_stands_beside_its_comparisons_and_says_what_it_cannot_resolve(
+    reports: Reports,
+) -> None:
+    report = reports["masked_lm"]
+    app = open_page("measures", stratum="hard", axes="linear")
+    shown, one = texts(app), report.measures.strata["hard"]
+    for who in ("general_alone", "popularity"):
+        assert shown.count(f"<dt>{SAY.html(f'measures_score_{who}')}</dt>") == 2
+    assert SAY.html("measures_unresolved", n=one.n_controls) in shown
+    assert app.segmented_control(key="choice_axes").value == "linear"
+    app.segmented_control(key="choice_axes").set_value("log").run()
+    assert not app.exception and len(app.get("plotly_chart")) == 1
 
 
 @pytest.mark.parametrize("measure", ["f1", "precision", "recall"])
@@ -84,31 +129,67 @@ def test_rules_are_followed_along_the_attack(reports: Reports, measure: str) -> 
             del rule["f1"]
     old = make_report(1, at="2026-11-19T10:00:00+00:00").changed(curve=older)
     keep(old)
-    say, view = words_of("en"), {"tab": "curve", "measure": measure}
+    view = {"tab": "checks", "measure": measure}
     shown = texts(open_page("measures", audit=made.digest[:12], **view))
     for name, rule in made.measures.strata["all"].rules.items():
         reached = rule.f1 if measure == "f1" else getattr(rule.confusion, measure)
-        assert f">{reached.value:.3f}</td>" in shown and say.html(f"measures_rule_{name}") in shown
+        assert f">{reached.value:.3f}</td>" in shown and SAY.html(f"measures_rule_{name}") in shown
     app = open_page("measures", audit=old.digest[:12], **view)
-    assert not app.exception
+    alts = [chart.proto.alt for chart in app.get("plotly_chart")]
+    said = SAY.text("measures_curve_rules_alt", measure=SAY.text(f"rate_{measure}"))
+    assert said in alts and SAY.text("measures_curve_alt") not in alts
     app = open_page("measures", audit=old.digest[:12], stratum="hard", **view)
-    assert say.html("measures_no_curve") in texts(app)
+    assert SAY.html("measures_curve_none") in texts(app)
 
 
 def test_a_list_without_truth_says_what_is_missing() -> None:
     keep(make_report(2, has_truth=False))
-    say = words_of("en")
-    for tab in ("tables", "roc", "curve", "mentions"):
-        assert say.html("measures_no_truth") in texts(open_page("measures", tab=tab))
-    app = open_page("measures", tab="threshold")
-    assert say.html("measures_no_truth") in texts(app) and not app.get("plotly_chart")
+    for tab in ("mentions", "paper", "threshold"):
+        app = open_page("measures", tab=tab)
+        assert SAY.html("measures_no_truth") in texts(app) and not app.get("plotly_chart")
     assert app.button(key="measures_use_youden").disabled
-    assert say.html("measures_no_controls_do") in texts(open_page("measures", tab="calibration"))
-    assert say.html("measures_no_linking") in texts(open_page("measures", tab="linking"))
-    for tab in ("canaries", "references"):  # how to come by them is told with truth or without
-        assert say.html(f"measures_no_{tab}") in texts(open_page("measures", tab=tab))
-    assert say.text("measures_roles") not in texts(open_page("measures", tab="tables"))
-    assert say.html("measures_no_other") in texts(open_page("measures", tab="compare"))
+    assert SAY.html("measures_no_linking_2") in texts(open_page("measures", tab="linking"))
+    assert SAY.html("measures_no_other") in texts(open_page("measures", tab="compare"))
+    app = open_page("measures", tab="checks")
+    assert not app.get("plotly_chart")
+    for why in ("controls", "truth", "references", "canaries"):  # how to come by each
+        assert SAY.html(f"measures_without_{why}") in texts(app)
+
+
+def test_each_view_says_the_true_cause_of_its_emptiness(reports: Reports) -> None:
+    one = reports["generation"]
+    app = open_page("measures", audit=one.digest[:12], tab="linking")
+    assert SAY.html("measures_no_linking_1") in texts(app)
+    query = next(query for label, _, query in links(app) if label == SAY.text("measures_open_2"))
+    assert f"audit={reports['masked_lm'].digest[:12]}" in query and "tab=linking" in query
+
+    names = make_candidates(MEMBERS, is_member=True) + make_candidates(
+        [("Emil", f"Zorn{i}") for i in range(9)], is_member=False, control_kind="given"
+    )
+    few = make_report(2, names=names, at="2026-11-21T10:00:00+00:00", hospital="few")
+    table = few.to_json()["names"]
+    unscored = {key: [None] * len(table["score"]) for key in ("score", "p_value", "q_value")}
+    blank = few.changed(names=table | unscored, curve=(), digest="b" * 64)
+    keep(few, blank)
+    few_names = {"audit": few.digest[:12]}
+    assert SAY.html("measures_no_mentions") in texts(
+        open_page("measures", tab="mentions", **few_names)
+    )
+    assert SAY.html("paper_no_controls") in texts(open_page("measures", tab="paper", **few_names))
+    compared = open_page("measures", tab="compare", other=one.digest[:12], **few_names)
+    assert SAY.html("measures_n_pairs", n=0) not in texts(compared)
+    app = open_page("measures", audit="b" * 12, tab="threshold")
+    assert not app.exception
+    app = open_page("measures", audit="b" * 12, tab="checks")
+    for why in ("p", "curve"):
+        assert SAY.html(f"measures_without_{why}") in texts(app)
+    compared = open_page("measures", tab="compare", other="b" * 12, **few_names)
+    assert SAY.html("measures_no_flags") in texts(compared)
+
+    strange = make_report(2, names=make_candidates([("Ann", "Lee")]), hospital="strange")
+    keep(strange)
+    compared = open_page("measures", tab="compare", other=strange.digest[:12], **few_names)
+    assert SAY.html("measures_no_pairs") in texts(compared)
 
 
 def test_two_audits_are_paired_and_only_differences_shown() -> None:
@@ -126,6 +207,7 @@ def test_two_audits_are_paired_and_only_differences_shown() -> None:
     assert table["Name"][0] == "!*** W***"
     app.toggle(key="measures_only_different").set_value(False).run()
     assert len(app.dataframe[0].value) == leak.n_names
+    assert "measures_pairs_csv" in downloads(app)
 
 
 @pytest.fixture(scope="module", params=[1, 2])
@@ -145,12 +227,11 @@ def test_canaries_are_shown_with_their_limits_and_not_in_the_tables(
     found = fixed.whole.found
     assert f"{found.n_hits} / {found.n_total} ·" in texts(app)
     assert f"{fixed.max_bits:.2f}" in texts(app)
-    assert len(app.get("plotly_chart")) == 1
     names = app.dataframe[0].value
     assert len(names) == record.n_planted and names.iloc[0, 0] == "P-0074"
     assert "Nevah0" not in str(names.values.tolist())
 
-    app = open_page("measures", audit=special.digest[:12], tab="tables", lang=language)
+    app = open_page("measures", audit=special.digest[:12], tab="paper", lang=language)
     words = words_of(language)
     assert words.text("kind_canary") not in texts(app)
     assert words.text("measures_roles") in texts(app)
@@ -161,13 +242,32 @@ def test_canaries_are_shown_with_their_limits_and_not_in_the_tables(
 
 def test_references_are_set_beside_the_own_audit() -> None:
     own, other = make_reference_reports("general", f"better {HOSTILE}")
-    stranger = make_report(2, hospital="elsewhere").changed(question={"scenario": 2})
-    keep(own, other, stranger)
-    app = open_page("measures", audit=own.digest[:12], tab="references")
-    shown = texts(app)
-    assert words_of("en").text("measures_references_own") in shown
+    stranger = make_report(2, hospital="elsewhere", general="general-x")
+    keep(own, other, stranger.changed(question={"scenario": 2}))
+    shown = texts(open_page("measures", audit=own.digest[:12], tab="references"))
     assert "better ![x]" in shown and "<img src=x>" not in shown
     for report in (own, other):
         auc = report.measures.strata["hard"].scores[report.fixed_score].auc.value
         assert f"{auc:.3f}" in shown
-    assert other.digest[:12] in shown and stranger.digest[:12] not in shown
+    assert SAY.text("measures_references_own") in shown
+    assert other.digest[:12] not in shown and stranger.models["general"].name not in shown
+
+
+@pytest.mark.parametrize("is_revealed", [False, True])
+def test_the_log_says_names_in_full_of_those_files_alone_that_hold_names(
+    reports: Reports, monkeypatch: pytest.MonkeyPatch, is_revealed: bool
+) -> None:
+    taken: dict[str, object] = {}
+
+    def noted(make: Any, **counts: Any) -> Any:
+        taken[counts["what"]] = counts["names"]
+        return make
+
+    monkeypatch.setattr("pages.ui.section.logged_export", noted)
+    open_page("measures", reveal=is_revealed, tab="mentions")
+    open_page("measures", reveal=is_revealed)
+    open_page("names", reveal=is_revealed)
+    open_page("names", reveal=is_revealed, tab="documents")
+    with_names = {what for what, names in taken.items() if names == "full"}
+    assert {"mentions", "names"} < set(taken)
+    assert ("names" in with_names) == is_revealed and "mentions" not in with_names

@@ -9,21 +9,23 @@ import pytest
 from audit.attack import decisions, verdict
 from audit.attack.question import GenerationSettings
 from audit.stats import MIN_CONTROLS
-from pages.ui.language import words_of
+from pages.ui.state import words_of
 from tests.pages.screen import open_page, texts
 
 
 @pytest.mark.parametrize("language", ["en", "ja"])
 def test_every_part_is_there_and_nothing_is_called_harmless(language: str) -> None:
-    app = open_page("method", lang=language)
-    say = words_of(language)
-    shown = texts(app)
-    for part in ("verdict", "limits", "untried", "glossary", "policy", "sources", "versions"):
-        assert say.html(f"method_{part}") in shown
-    assert len(app.latex) == 8
+    say, shown = words_of(language), ""
+    parts = {"measured": ("one", "verdict", "spans"), "limits": ("limits", "untried", "policy"),
+             "terms": (), "sources": ("reproduce", "sources", "versions")}  # fmt: skip
+    for tab, headings in parts.items():
+        app = open_page("method", lang=language, tab=tab)
+        assert all(say.html(f"method_{part}") in texts(app) for part in headings)
+        assert len(app.latex) == 12 * (tab == "measured")
+        shown += texts(app)
     assert "python -m audit run" in app.code[0].value
     assert "safe " not in shown.lower() and "安全" not in shown
-    for term, other in (("De-identification", "非識別化"), ("Control name", "対照氏名")):
+    for term, other in (("De-identification", "非識別化"), ("Member", "記録にある人")):
         assert re.search(f">{term}</td><td[^>]*>{other}<", shown)
 
 

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from audit.notes.passages import Passage
-from tests.pages.make_reports import MEMBERS, keep, make_inspection, make_report
-from tests.pages.screen import HOSTILE, open_page, parameter, press, texts, widget
+from tests.pages.make_reports import (
+    MEMBERS,
+    keep,
+    make_inspection,
+    make_report,
+    make_special_names,
+)
+from tests.pages.screen import HOSTILE, keys, links, open_page, parameter, press, texts, widget
 
 PASSAGES = (
     Passage("Mr. ", ("first", "last"), " ", f" is 50. {HOSTILE}", "a", MEMBERS[0]),
@@ -27,22 +33,25 @@ def test_every_name_is_in_the_table_and_masked() -> None:
     assert by_number.loc["P-0005", "hospital"] == report.names["hospital_posterior"][3]
 
 
-def test_facets_narrow_the_table_and_go_into_the_address() -> None:
+def test_facets_and_order_go_into_the_address_and_outlast_the_other_tab() -> None:
     report = make_report(2)
     keep(report)
     app = open_page("names")
-    pills = widget(app, "button_group", "names_kind")
-    pills.set_value(["easy"]).run()
+    widget(app, "button_group", "choice_kind").set_value(["easy"]).run()
+    app.selectbox(key="choice_sort").set_value("q").run()
     assert not app.exception
+    for tab in ("documents", "table"):
+        widget(app, "button_group", "choice_tab").set_value(tab).run()
+        assert (parameter(app, "kind"), parameter(app, "sort")) == ("easy", "q")
     assert set(app.dataframe[0].value["kind"]) == {"Easy control"}
-    assert parameter(app, "kind") == "easy"
-    again = open_page("names", kind="easy,hard", sort="q", order="desc")
-    shown = again.dataframe[0].value
-    assert set(shown["kind"]) == {"Easy control", "Hard control"}
-    assert shown["q"].is_monotonic_decreasing
+    assert app.dataframe[0].value["q"].is_monotonic_increasing
+    again = open_page("names", kind="easy,hard", sort="q", order="turned").dataframe[0].value
+    assert set(again["kind"]) == {"Easy control", "Hard control"}
+    assert again["q"].is_monotonic_decreasing
     nonsense = open_page("names", kind="<b>,,x", sort="first", order="up", name="<img>")
     assert len(nonsense.dataframe[0].value) == report.n_names
-    assert not any(parameter(nonsense, key) for key in ("kind", "sort", "order", "name"))
+    assert not parameter(nonsense, "kind") and not parameter(nonsense, "name")
+    assert (parameter(nonsense, "sort"), parameter(nonsense, "order")) == ("score", "usual")
     assert "<img>" not in texts(nonsense)
 
 
@@ -53,17 +62,18 @@ def test_search_finds_numbers_and_where_names_are_shown_names_and_stays_out_of_t
     found = {"wright7": ["P-0009"], "P-0032": ["P-0032"], "nobody": [], "9": ["P-0009"]}
     for is_revealed in (False, True):
         app = open_page("names", reveal=is_revealed)
-        box = next(one for one in app.text_input if one.key == "names_search")
+        box = app.text_input(key="names_search")
         assert box.proto.autocomplete == "off"
+        assert ("only numbers are searched" in texts(app)) != is_revealed
         only_numbers = "the search looks at numbers alone"
-        assert (only_numbers in texts(app)) == (box.label == "Search by number") != is_revealed
+        assert (only_numbers in box.help) == (box.label == "Search by number") != is_revealed
         for typed, rows in found.items():
             wanted = rows if is_revealed or typed.endswith(("9", "2")) else []
-            box.set_value(typed).run()
+            app.text_input(key="names_search").set_value(typed).run()
             assert not app.exception
             assert [n for table in app.dataframe for n in table.value["number"]] == wanted
             said = "No name fits" if is_revealed else only_numbers
-            assert texts(app).count(said) == (not is_revealed) + (not wanted)
+            assert (said in texts(app)) == (not wanted)
         assert "wright" not in str(app.query_params).lower()
 
 
@@ -71,17 +81,16 @@ def test_what_nearly_is_the_name_is_masked_with_it() -> None:
     keep(make_report(2))
     app = open_page("names", sort="popularity", name="4")
     assert "popularity" not in app.dataframe[0].value
-    assert parameter(app, "sort") == ""
     assert "Popularity" not in texts(app)
-    assert "Popularity" not in app.selectbox(key="names_sort").options
+    assert "Popularity" not in app.selectbox(key="choice_sort").options
     revealed = open_page("names", reveal=True, sort="popularity", name="4")
     assert "popularity" in revealed.dataframe[0].value
     assert "Popularity" in texts(revealed)
     press(revealed, "hide_names")
-    assert revealed.selectbox(key="names_sort").value == "score"
+    assert revealed.selectbox(key="choice_sort").value == "score"
 
 
-def test_a_linked_name_shows_its_detail() -> None:
+def test_a_name_tells_its_whole_story_and_leads_to_its_neighbours() -> None:
     report = make_report(2)
     keep(report, inspection=make_inspection(report, passages=PASSAGES))
     app = open_page("names", name="0")
@@ -89,13 +98,18 @@ def test_a_linked_name_shows_its_detail() -> None:
     assert "P-0002 · S*** W***" in shown
     assert len(app.get("plotly_chart")) == 2
     assert all(chart.proto.alt for chart in app.get("plotly_chart"))
-    assert len(app.expander) >= 2
     assert "Passage 1 · its own" in shown  # "a" is the hospital's own word, which may be a name
     assert "[name]" in shown
     assert "of 600 reference controls (" in shown
     assert "<img" not in shown.replace("&lt;img", "")
     assert not any(part in shown for name in MEMBERS for part in name)
     assert any("name=0" in code.value for code in app.code)
+    number = app.dataframe[0].value["number"].tolist()
+    first = press(open_page("names"), "names_first")
+    assert f"{number[0]} · " in texts(first) and first.button(key="names_previous").disabled
+    second = texts(press(first, "names_next"))
+    assert f"{number[1]} · " in second and f"{number[0]} · " not in second
+    assert parameter(first, "name") and "names_first" not in keys(first)
 
 
 def test_scenario_one_shows_the_documents_that_hold_the_name() -> None:
@@ -112,11 +126,10 @@ def test_scenario_one_shows_the_documents_that_hold_the_name() -> None:
     assert "Sophia2" not in shown
     assert "&lt;img src=x&gt;" in shown
     assert "<img" not in shown
-    link = next(one.proto for one in app.get("page_link") if "has=2" in one.proto.query_string)
-    assert link.page == "documents" or link.page_script_hash
+    assert any({"has=2", "tab=documents"} <= set(query.split("&")) for _, _, query in links(app))
 
 
-def test_hostile_names_and_roles_do_not_get_through() -> None:
+def test_hostile_names_and_roles_do_not_get_through_and_canaries_have_words() -> None:
     report = make_report(2, members=[(HOSTILE, HOSTILE), *MEMBERS[1:]])
     names = dict(report.names)
     names["role"] = [HOSTILE, *[""] * (report.n_names - 1)]
@@ -124,9 +137,11 @@ def test_hostile_names_and_roles_do_not_get_through() -> None:
     app = open_page("names", reveal=True, name="0")
     assert "<img" not in texts(app)
     assert "&lt;img src=x&gt;" in texts(app)
-    roles = widget(app, "button_group", "names_role")
+    roles = widget(app, "button_group", "choice_role")
     labels = " ".join(option.content for option in roles.proto.options)
     assert "evil" in labels
     assert "![x](" not in labels
-    assert parameter(app, "role") == ""
-    assert widget(roles.root, "button_group", "names_role").options
+    special = make_report(2, names=make_special_names(), at="2026-11-22T10:00:00+00:00")
+    keep(special)
+    shown = open_page("names", audit=special.digest[:12]).dataframe[0].value
+    assert {"Planted canary", "Held-out canary"} <= set(shown["kind"])

@@ -18,8 +18,13 @@ from pathlib import Path
 import pytest
 import streamlit
 
+import app
+from audit.demo import DemoTask
 from audit.home import HOME_VARIABLE
+from audit.jobs import service
 from pages.ui.headers import LANGUAGE_SCRIPTS, security_headers
+from tests.jobs.fake_jobs import until
+from tests.pages.make_reports import Reports, keep, keep_demo, make_inspection
 from tests.repository import REPOSITORY
 
 
@@ -135,3 +140,24 @@ def test_tables_and_charts_are_imported_before_any_session_and_torch_is_not() ->
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=REPOSITORY
     )
     assert done.stdout.strip() == "[] False", done.stderr
+
+
+def test_the_demonstration_is_asked_for_beside_the_server_and_made_once(
+    home: Path, demo_reports: Reports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(app.DEMO_VARIABLE, "1")
+    server = Server(home.parent)
+    until(lambda: bool(service.jobs()))
+    server.stop()
+    (job,) = service.jobs()
+    assert (job.kind, job.state) == ("demo", "queued")
+    app.ask_for_demo()  # as a second start does
+    assert service.jobs() == (job,)
+    answers = zip(demo_reports.items(), DemoTask().question().audits, strict=True)
+    kept = {name: report.changed(digest=digest) for (name, report), digest in answers}
+    keep_demo(kept)
+    for report in kept.values():
+        keep(report, inspection=make_inspection(report), documents={"hospital": ["A note."]})
+    service.cancel(job.job_id)
+    app.ask_for_demo()
+    assert [one.job_id for one in service.jobs()] == [job.job_id]

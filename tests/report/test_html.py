@@ -17,11 +17,10 @@ from audit.attack.question import command_line
 from audit.attack.scores import SCORES
 from audit.errors import AuditError
 from audit.report.compare import compare_references
+from audit.report.decision import RECOMMENDATIONS, SIGNATURE_ROLES, Decision, Signature
 from audit.report.html import (
     MAX_NAMES,
-    RECOMMENDATIONS,
     ReportChoice,
-    SignOff,
     report_html,
     score_strip,
 )
@@ -104,22 +103,23 @@ def test_it_is_whole_and_runs_and_fetches_nothing(report: AuditReport, language:
 def test_hostile_names_models_notes_and_free_text_are_shown_as_they_are(form: Any) -> None:
     members = [(HOSTILE, HOSTILE), *MEMBERS[1:]]
     report = make_report(2, members=members, hospital=HOSTILE, notes=[HOSTILE])
-    sign_off = SignOff(
-        recommendation="retrain", reasons=f"{HOSTILE}\nnext", auditor=HOSTILE, officer=HOSTILE
+    signatures = [Signature(name=HOSTILE, role=role, at="") for role in SIGNATURE_ROLES]
+    decision = Decision(
+        recommendation="retrain", reasons=f"{HOSTILE}\nnext", signatures=tuple(signatures)
     )
     names = make_special_names()
     roles = make_report(2, names=replace(names, role=(HOSTILE, *names.role[1:])))
     own, other = make_reference_reports("general", HOSTILE)
     beside = compare_references(own, others=[other])
     for one, choice, references, n in (
-        (report, ReportChoice(names=form, sign_off=sign_off), [], 5),
+        (report, ReportChoice(names=form, decision=decision), [], 5),
         (roles, ReportChoice(), [], 1),
         (own, ReportChoice(), beside, 1),
     ):
         reader = Reader(report_html(one, choice=choice, references=references))
         assert not {"script", "img"} & set(reader.tags)
         assert "".join(reader.texts).count(HOSTILE) >= n
-        assert (choice.sign_off is not sign_off) or "next" in reader.texts
+        assert (choice.decision is not decision) or "next" in reader.texts
 
 
 def test_the_numbers_are_the_reports(report: AuditReport) -> None:
@@ -179,14 +179,14 @@ def test_references_and_the_other_scenario_stand_beside_it(report: AuditReport) 
 
 def test_limits_and_sign_off_cannot_be_left_out(report: AuditReport) -> None:
     short, whole = shown(report, sections=()), shown(report)
-    for title in ("1 Verdict", "2 What was audited", "7 What this does not show", "9 Sign-off"):
+    for title in ("1 Verdict", "2 Decision", "3 Signatures", "5 What was audited", "10 What this"):
         assert title in short
-    for title in ("5 Results", "6 Checks", "10 How to get", "11 Glossary"):
+    for title in ("8 Results", "9 Checks", "11 How to get", "12 Glossary"):
         assert title in whole and title not in short
     for code in ("", *RECOMMENDATIONS):
-        text = shown(report, sign_off=SignOff(recommendation=code))
+        text = shown(report, decision=Decision(recommendation=code))
         assert text.count("☒") == (1 if code else 0)
-        assert ("The auditor has not chosen yet." in text) is not bool(code)
+        assert ("Nothing has been decided yet." in text) is not bool(code)
 
 
 def test_without_truth_or_a_leak_it_says_so() -> None:
@@ -240,7 +240,10 @@ def test_both_catalogues_are_complete_and_every_sentence_is_used() -> None:
         assert is_bare or re.search("[\u3040-\u30ff\u4e00-\u9fff]", japanese[key]), key
     assert not any("匿名" in sentence for sentence in japanese.values())
     assert not any(re.search(r"\bsafe\b", sentence) for sentence in english.values())
-    sources = [AUDIT / "html.py", AUDIT / "export.py", *(AUDIT / "templates").glob("*.html")]
+    sources = [
+        *(AUDIT / f"{name}.py" for name in ("html", "export", "decision")),
+        *(AUDIT / "templates").glob("*.html"),
+    ]
     text = "\n".join(path.read_text(encoding="utf-8") for path in sources)
     literal = set(re.findall(r"""["']([a-z][a-z0-9_]*)["']""", text))
     prefixes = set(re.findall(r"""f["']([a-z_]+_)\{|["']([a-z_]+_)["'] ~""", text))
@@ -253,8 +256,9 @@ def test_both_catalogues_are_complete_and_every_sentence_is_used() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [{"language": "fr"}, {"names": "half"}, {"sections": ("limits",)},
-     {"sign_off": {"recommendation": "safe"}}, {"sign_off": {"reasons": "x" * 10_001}},
-     {"sign_off": {"auditor": "x" * 201}}, {"sign_off": {"officer": "x" * 201}}],
+     {"decision": {"recommendation": "safe"}}, {"decision": {"reasons": "x" * 10_001}},
+     {"decision": {"signatures": ({"name": "x" * 201, "role": "auditor", "at": ""},)}},
+     {"decision": {"signatures": ({"name": "x", "role": "reader", "at": ""},)}}],
 )  # fmt: skip
 def test_what_no_report_can_hold_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(AuditError):

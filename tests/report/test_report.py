@@ -129,7 +129,10 @@ def test_what_a_report_says_of_its_parts() -> None:
     for told in (canaries, verdict):
         assert (told.sentence("en"), told.sentence("ja")) == (told.english, told.japanese)
     assert verdict.facts("en").startswith("A member scores above a control in")
-    assert verdict.facts("ja").startswith("メンバーのスコアが対照を上回る組は")
+    assert verdict.facts("ja").startswith("記録にある人のスコアが対照を上回る組は")
+    k, n = verdict.n_flagged, verdict.n_tested
+    assert verdict.in_short("en").startswith(f"{k} of {n} listed names stand out: do not hand")
+    assert verdict.in_short("ja").startswith(f"名簿の {n} 名のうち {k} 名が際立っています。")
     assert " %" not in verdict.facts("en") + verdict.facts("ja")
     assert [verdict.now("en"), verdict.now("ja")] == list(verdict.what_now.values())
 

@@ -15,6 +15,7 @@ from audit.report.threshold import (
     ScoreAxis,
     at_threshold,
     calibration,
+    drawn,
     first_threshold,
     predictive_value,
     ranked_names,
@@ -225,3 +226,26 @@ def test_the_controls_p_values_by_hand() -> None:
     many = REPORTS[2].changed(names={k: v * 20 for k, v in REPORTS[2].names.items()})
     few = calibration(many)
     assert few is not None and (len(few.p), few.n_controls) == (300, 960)
+
+
+def test_curves_rise_from_zero_or_from_half_of_what_the_list_resolves() -> None:
+    codes = ("residual", GENERAL_ALONE)
+    curves = [roc_view(ranked_names(REPORTS[2], score=code, stratum="hard")) for code in codes]
+    shown, floor = drawn(curves, is_log=True)
+    assert floor == (0.5 / N_PER_KIND, 0.5 / N_PER_KIND)
+    for one, curve in zip(shown, curves, strict=True):
+        assert one.fpr.tolist() == [max(x, floor[0]) for x in curve.fpr]
+        assert one.low.tolist() == [max(y, floor[1]) for y in curve.low]
+    shown, floor = drawn(curves, is_log=False)
+    assert floor == (0, 0)
+    assert [(one.fpr[0], one.tpr[0], one.high[0]) for one in shown] == [(0, 0, 0)] * 2
+    assert [one.tpr[1:].tolist() for one in shown] == [one.tpr.tolist() for one in curves]
+
+
+def test_the_band_of_honest_p_values_stays_between_0_and_1() -> None:
+    found = calibration(REPORTS[2])
+    assert found is not None
+    x, low, high = found.band()
+    assert x == sorted(x) and (x[0], x[-1]) == (0, 1)
+    assert (low[0], high[-1]) == (0, 1)
+    assert high[0] == pytest.approx(found.half_width) == 1 - low[-1]

@@ -221,6 +221,7 @@ class CopyLearner(Learner):
             model, settings=settings, hardware=hardware, n_steps=n_steps,
             optimizer=adamw(model, settings),
         )  # fmt: skip
+        self.n_step_tokens = settings.batch * settings.max_tokens
         self._pad_id, self._rows, self._held_out, self._write = pad_id, rows, held_out, write
         plain = model.get_base_model() if hasattr(model, "get_base_model") else model
         self._keeps_logits = "logits_to_keep" in inspect.signature(plain.forward).parameters

@@ -244,6 +244,7 @@ class TokenLearner(Learner):
             hardware=Hardware(device, pick_precision(settings.precision, device=device)),
             optimizer=adamw(model.module, settings, fused=True),
         )  # fmt: skip
+        self.n_step_tokens = settings.batch * self.size
         self._documents = material.validation
         self._notes = model.reader.read([one.text for one in self._documents])
         n = min(settings.n_evaluations, self.n_steps)

@@ -18,7 +18,7 @@ from audit.report.documents import document_view, find_hits, marks_of
 from audit.stats import Estimate
 from pages.ui import text as shown_as
 from pages.ui.marks import MarkLabel, marked, masked_stretch, shown_text, with_slot
-from pages.ui.screen_files import columns_csv, documents_file
+from pages.ui.name_documents import documents_file
 from tests.pages.make_reports import make_report
 
 HOSTILE = '<img src=x onerror="a()"> & ![x](http://evil.example) </mark>'
@@ -66,18 +66,12 @@ def test_what_is_undefined_is_a_dash_never_a_nan() -> None:
     assert shown_as.percent_interval(Estimate(0.0, -0.25, 0.75)) == "−25.0 – 75.0 %"
 
 
-def test_a_table_is_what_is_seen_and_no_cell_is_a_formula() -> None:
-    columns = {"name": ["=cmd()", "S*** W***"], "q": np.array([0.5, np.nan])}
-    text = columns_csv(columns)().decode("utf-8-sig")
-    assert text.splitlines() == ['"name","q"', '"\'=cmd()",0.5', '"S*** W***",']
-
-
 def test_documents_in_a_file_are_masked_as_on_the_screen_and_guarded() -> None:
     hospital = ["=cmd() Sophia2 Wright2", "nothing\nhere", "x"]
     documents = {"hospital": hospital, "general": ["a", "b", "emil1"]}
     view = document_view(documents, report=make_report(1))
     assert view is not None
-    data = documents_file(view, rows=np.array([0, 1]), kind="csv", is_revealed=False)()
+    data = documents_file(view, np.array([0, 1]), "csv", False)
     rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig"))))
     assert rows[:4] == [
         ["document_id", "model", "text"], ["0", "hospital", "'=cmd() S*** W***"],
@@ -87,8 +81,8 @@ def test_documents_in_a_file_are_masked_as_on_the_screen_and_guarded() -> None:
     for is_revealed, first, last in (
         (True, hospital[0], "emil1"), (False, "=cmd() S*** W***", "e***")
     ):  # fmt: skip
-        how = {"rows": np.array([0, 2]), "kind": "jsonl", "is_revealed": is_revealed}
-        lines = [json.loads(line) for line in documents_file(view, **how)().decode().splitlines()]
+        data = documents_file(view, np.array([0, 2]), "jsonl", is_revealed)
+        lines = [json.loads(line) for line in data.decode().splitlines()]
         assert lines[0] == {"document_id": 0, "model": "hospital", "text": first}
         assert [line["document_id"] for line in lines] == [0, 0, 2, 2]
         assert lines[-1]["text"] == last

@@ -1,0 +1,292 @@
+"""Backup and restore: the data directory as one file, taken while the app runs.
+
+A tar with a manifest of every file's SHA-256 behind all others. What is kept is replaced whole and
+never written into, so that a copy is of one state or the other; the order does the rest: jobs
+before their results, a report before what belongs to it, the access log last, so that all that is
+copied has its line. Left out: locks, logs of jobs, the index of the results (made anew from them),
+what work takes on this machine, and what is being made at that moment.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import io
+import json
+import os
+import sqlite3
+import tarfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, BinaryIO
+
+from audit.access_log import log_files, record
+from audit.errors import AuditError
+from audit.foreign import refusing
+from audit.home import data_home
+from audit.jobs.locks import QUEUES, device_lock
+from audit.jobs.table import held
+from audit.shelf import (
+    FORGOTTEN,
+    MAKING,
+    clear_folder,
+    new_file,
+    new_identifier,
+    now,
+    private_folder,
+    seal_folder,
+    taken,
+    to_disk,
+    unwritable,
+    whole_file,
+)
+
+MANIFEST = "MANIFEST.json"
+_FORMAT = 1
+_FIRST = ("demo", "audit", "list-line", "passages-line")
+"""Kinds of results that say that others are there."""
+_PASSING = (MAKING, FORGOTTEN, ".part", "lock")
+_CHUNK_BYTES = 1 << 20
+_DAMAGED = AuditError(
+    "This is no backup, or it is damaged: nothing was changed.",
+    where="backup",
+    do="Take another one.",
+)
+
+
+@contextmanager
+def upkeep(*, waits: bool = True) -> Iterator[bool]:
+    """Keep backups and purges apart; gives False where another one goes on and this one waits not.
+
+    Raises `OSError`.
+    """
+    lock = taken(data_home() / "upkeep.lock", waits=waits)
+    try:
+        yield lock is not None
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+class _Archive:
+    """The tar that is being written, with the digest and the moment of each file in it."""
+
+    def __init__(self, file: BinaryIO, home: Path) -> None:
+        self._tar = tarfile.open(fileobj=file, mode="w|", format=tarfile.PAX_FORMAT)  # noqa: SIM115
+        self._home = home
+        self.files: dict[str, tuple[str, int]] = {}
+
+    def add(self, path: Path) -> None:
+        """Add a file or a folder; what is removed meanwhile is left out whole."""
+        name = path.relative_to(self._home).as_posix()
+        if path.is_symlink() or path.name.endswith(_PASSING) or _is_at_work(path):
+            return
+        with suppress(FileNotFoundError):
+            if path.is_dir():
+                for one in sorted(path.iterdir()):
+                    self.add(one)
+            else:
+                with path.open("rb") as file:
+                    state = os.fstat(file.fileno())
+                    self.add_bytes(name, file, state.st_size, moment=state.st_mtime_ns)
+        if not path.exists():
+            gone = [one for one in self.files if one.startswith(f"{name}/")]
+            self.files = {one: self.files[one] for one in self.files.keys() - gone}
+
+    def add_bytes(self, name: str, file: IO[bytes], n_bytes: int, *, moment: int = 0) -> None:
+        """Add so many bytes of an open file."""
+        digest = hashlib.sha256()
+        self._tar.addfile(_member(name, n_bytes), _Hashed(file, digest))
+        self.files[name] = (digest.hexdigest(), moment or time.time_ns())
+
+    def close(self) -> None:
+        """Write the manifest behind all others."""
+        manifest = json.dumps({"format": _FORMAT, "files": self.files}).encode()
+        self._tar.addfile(_member(MANIFEST, len(manifest)), io.BytesIO(manifest))
+        self._tar.close()
+
+
+class _Hashed:
+    """A file whose bytes are counted into a digest as they are read."""
+
+    def __init__(self, file: Any, digest: Any) -> None:
+        self._file, self._digest = file, digest
+
+    def read(self, n_bytes: int = -1, /) -> bytes:
+        data: bytes = self._file.read(n_bytes)
+        self._digest.update(data)
+        return data
+
+
+def _member(name: str, n_bytes: int) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = n_bytes, 0o600
+    return member
+
+
+def back_up(out: Path) -> int:
+    """Write the data directory into a new file of mode 600; returns how many files it has.
+
+    The file holds the keys of this installation, and all names and notes that are kept.
+    """
+    home = data_home()
+    if out.exists() or home in out.resolve().parents:
+        raise AuditError(
+            "There is something already, or it lies in the data directory.",
+            where="backup",
+            do="Choose a new file elsewhere.",
+        )
+    try:
+        with upkeep():
+            record("backed_up")
+            with whole_file(out) as file:
+                archive = _Archive(file, home)
+                _add_all(archive, home)
+                archive.close()
+    except OSError as error:
+        raise unwritable(error, where="backup") from None
+    return len(archive.files)
+
+
+def _add_all(archive: _Archive, home: Path) -> None:
+    with held() as path, closing(sqlite3.connect(":memory:")) as copy:
+        with closing(sqlite3.connect(path)) as jobs:
+            jobs.backup(copy)
+        data = copy.serialize()
+        archive.add_bytes(f"jobs/{path.name}", io.BytesIO(data), len(data))
+        archive.add(path.with_name("orders"))  # each with its job
+    kinds = [*(home / "results").glob("values/*")]
+    for kind in sorted(kinds, key=lambda kind: (kind.name not in _FIRST, kind)):
+        archive.add(kind)
+    for one in sorted(home.iterdir()):
+        if one.name not in ("access", "jobs", "results"):
+            archive.add(one)
+    for name, data in log_files().items():
+        archive.add_bytes(f"access/{name}", io.BytesIO(data), len(data))
+
+
+def _is_at_work(path: Path) -> bool:
+    """Whether it is a folder into which a training writes."""
+    lock = taken(path, is_folder=True) if path.is_dir() else None
+    if lock is not None:
+        lock.release()
+    return lock is None and path.is_dir()
+
+
+def restore(file: Path, *, is_forced: bool = False) -> tuple[int, Path | None]:
+    """Put a backup in the data directory's place; returns its files and where the old one went.
+
+    Everything is unpacked and checked beside the data directory first; then the two change places
+    at once. Raises AuditError, with nothing changed, where the backup is not whole, or the
+    directory has something in it unless `is_forced`, or a job computes.
+    """
+    home = data_home()
+    is_full = any(home.iterdir())
+    if is_full and not is_forced:
+        raise AuditError(
+            "The data directory has something in it.",
+            where="restore",
+            do="Give --force: what is there is moved aside, not removed.",
+        )
+    if os.path.ismount(home):
+        raise AuditError(
+            "The data directory is a mount point, so that it cannot be replaced.",
+            where="restore",
+            do="Restore into a new directory, and let KART_AUDIT_HOME name it.",
+        )
+    if is_full:
+        _refuse_at_work()
+    making = home.with_name(f".{home.name}.restoring")
+    try:
+        lock = taken(making, is_folder=True)
+        if lock is None:
+            raise AuditError("A restore goes on already.", where="restore")
+        with lock:
+            clear_folder(making)
+            try:
+                n_files = _unpacked(file, making)
+                seal_folder(making)
+            except BaseException:
+                clear_folder(making)
+                making.rmdir()
+                raise
+            old = None
+            if is_full:
+                old = home.with_name(f"{home.name}.before-{now()[:10]}-{new_identifier()}")
+                making.rename(old)
+                _exchange(old, home)
+            else:
+                making.rename(home)
+            to_disk(home.parent)
+    except OSError as error:
+        raise unwritable(error, where="restore") from None
+    record("restored", n_files=n_files)
+    return n_files, old
+
+
+def _refuse_at_work() -> None:
+    for queue in QUEUES:
+        if (lock := device_lock(queue)) is None:
+            raise AuditError(
+                "A job computes in the data directory.",
+                where="restore",
+                do="Stop it, and the app; then restore.",
+            )
+        lock.release()
+
+
+def _unpacked(file: Path, into: Path) -> int:
+    """Unpack a backup and check every file; returns how many there are."""
+    found: dict[str, str] = {}
+    listed = None
+    with refusing(_DAMAGED), tarfile.open(file, mode="r|") as archive:
+        for member in archive:
+            content = archive.extractfile(member) if _is_plain(member) else None
+            if content is None or listed or member.name in found:
+                raise _DAMAGED
+            if member.name == MANIFEST:
+                listed = json.loads(content.read())
+            else:
+                found[member.name] = _copied(content, into / member.name)
+        files = listed["files"] if listed and listed["format"] == _FORMAT else {}
+        if not files or any(found.get(name) != digest for name, (digest, _) in files.items()):
+            raise _DAMAGED
+        for name in found:
+            if name in files:
+                os.utime(into / name, ns=(files[name][1],) * 2)
+            else:  # it was removed while the backup was made
+                (into / name).unlink()
+    return len(files)
+
+
+def _is_plain(member: tarfile.TarInfo) -> bool:
+    """Whether it is a regular file whose name leads nowhere else."""
+    parts = PurePosixPath(member.name).parts
+    is_inside = "/".join(parts) == member.name and not {"..", "/"} & set(parts)
+    return member.type == tarfile.REGTYPE and not member.issparse() and is_inside
+
+
+def _copied(content: IO[bytes], path: Path) -> str:
+    digest = hashlib.sha256()
+    try:
+        with new_file(private_folder(path.parent) / path.name) as file:
+            while chunk := content.read(_CHUNK_BYTES):
+                digest.update(chunk)
+                file.write(chunk)
+    except OSError as error:
+        raise unwritable(error, where="restore") from None
+    return digest.hexdigest()
+
+
+def _exchange(one: Path, other: Path) -> None:
+    """Let two folders change places at once; in three steps where the system cannot."""
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    here, both = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    if rename and rename(here, os.fsencode(one), here, os.fsencode(other), both) == 0:
+        return
+    third = one.with_name(f"{one.name}.old")
+    other.rename(third)
+    one.rename(other)
+    third.rename(one)

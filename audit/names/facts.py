@@ -1,0 +1,111 @@
+"""Counts of a list of names: by script, popularity and word pieces."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from audit.models.registry import tokenizer
+from audit.names.candidates import Candidates
+from audit.names.pools import pool_for, popularity
+from audit.names.spelling import RUNNING_TEXT, part_pieces
+from audit.text import script_of
+
+SCRIPTS = ("latin", "han_kana", "other")
+
+
+@dataclass(frozen=True)
+class Bins:
+    """A histogram: for each bin names in the notes or of unknown truth, and controls.
+
+    `starts` is where each bin begins; they are as wide as they are apart. `n_missing` names have no
+    value.
+    """
+
+    starts: tuple[float, ...]
+    n_tested: tuple[int, ...]
+    n_controls: tuple[int, ...]
+    n_missing: int
+
+
+@dataclass(frozen=True)
+class NameFacts:
+    """Counts of a list: names by script (`SCRIPTS`), of one part, with known mentions.
+
+    `n_members` are in the notes and were not planted, `n_unknown` of unknown truth; `by_kind`
+    counts controls and planted names.
+    `popularity` is the share of people with the name by its decimal logarithm in steps of 0.5;
+    `log_popularity` [N] the logarithm itself, NaN where the generator does not know the name.
+    """
+
+    n_members: int
+    n_unknown: int
+    by_kind: Mapping[str, int]
+    scripts: Mapping[str, int]
+    n_one_part: int
+    n_with_mentions: int
+    popularity: Bins
+    log_popularity: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How a tokenizer spells a list's names.
+
+    `n_pieces` [N] are those of the whole name in running text, 0 where it cannot be spelt and so
+    not scored; `by_pieces` counts them.
+    """
+
+    n_pieces: tuple[int, ...]
+    by_pieces: Bins
+
+
+def name_facts(candidates: Candidates) -> NameFacts:
+    """Count a list."""
+    parts = list(zip(candidates.first, candidates.last, strict=True))
+    pool = pool_for(candidates)
+    shares = (popularity(pool, first=first, last=last) for first, last in parts)
+    logs = tuple(math.log10(share) if share > 0 else math.nan for share in shares)
+    scripts = Counter(script_of(first + last) for first, last in parts)
+    kinds = Counter(filter(None, candidates.control_kind))
+    members = [row for row, truth in enumerate(candidates.is_member) if truth]
+    if n_planted := sum(map(candidates.is_canary, members)):
+        kinds["planted"] = n_planted
+    return NameFacts(
+        n_members=len(members) - n_planted,
+        n_unknown=candidates.is_member.count(None),
+        by_kind=dict(sorted(kinds.items())),
+        scripts={script: scripts[script] for script in SCRIPTS if scripts[script]},
+        n_one_part=sum(not all(pair) for pair in parts),
+        n_with_mentions=sum(n is not None for n in candidates.n_mentions),
+        popularity=_bins(logs, candidates=candidates, step=0.5),
+        log_popularity=logs,
+    )
+
+
+def spelling(candidates: Candidates, *, model: Path) -> Spelling:
+    """Spell a list with a model's tokenizer, as it stands in running text."""
+    pieces = part_pieces(candidates, kind=RUNNING_TEXT, tokenizer=tokenizer(model))
+    totals = pieces.n_pieces.sum(axis=1)
+    known = tuple(int(n) if ok else 0 for n, ok in zip(totals, pieces.is_known, strict=True))
+    values = tuple(float(n) if n else math.nan for n in known)
+    return Spelling(known, _bins(values, candidates=candidates, step=1.0))
+
+
+def _bins(values: Sequence[float], *, candidates: Candidates, step: float) -> Bins:
+    tested: Counter[int] = Counter()
+    controls: Counter[int] = Counter()
+    for value, is_member in zip(values, candidates.is_member, strict=True):
+        if not math.isnan(value):
+            (controls if is_member is False else tested)[math.floor(value / step)] += 1
+    places = tested.keys() | controls.keys()
+    span = range(min(places), max(places) + 1) if places else range(0)
+    return Bins(
+        starts=tuple(place * step for place in span),
+        n_tested=tuple(tested[place] for place in span),
+        n_controls=tuple(controls[place] for place in span),
+        n_missing=sum(map(math.isnan, values)),
+    )

@@ -1,0 +1,157 @@
+"""What the auditor decided of an audit, why, and who signed it: kept, and nothing of it lost.
+
+Under `decision/<digest>` stands every state that the decision was ever in, the newest last; each
+step is a line of the access log, written before it is kept. Torch-free.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from pydantic import Field
+
+from audit.access_log import record
+from audit.errors import AuditError
+from audit.home import changing
+from audit.shelf import now, taken
+from audit.task import Record
+from cache.store import Store
+
+Language = Literal["en", "ja"]
+LANGUAGES = get_args(Language)
+Recommendation = Literal["release", "release_inside", "retrain", "no_release"]
+RECOMMENDATIONS = get_args(Recommendation)
+SignatureRole = Literal["auditor", "officer"]
+SIGNATURE_ROLES = get_args(SignatureRole)
+MAX_NAME_CHARS = 200
+MAX_REASONS_CHARS = 10_000
+
+
+class Signature(Record):
+    """One signature: a name that was typed, or the identity of a login, and as what."""
+
+    name: str = Field(min_length=1, max_length=MAX_NAME_CHARS)
+    role: SignatureRole
+    at: str
+    is_login: bool = False
+
+
+class Decision(Record):
+    """One state of the decision on an audit (its digest); without a recommendation none was made.
+
+    `language` is that of the reasons; `by` and `at` say who decided, and when.
+    """
+
+    audit: str = ""
+    recommendation: Recommendation | Literal[""] = ""
+    reasons: str = Field(default="", max_length=MAX_REASONS_CHARS)
+    language: Language = "en"
+    by: str = ""
+    at: str = ""
+    signatures: tuple[Signature, ...] = ()
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether it counts as signed: where somebody signed by login, by two people's logins."""
+        logins = {one.name for one in self.signatures if one.is_login}
+        return len(logins) > 1 if logins else bool(self.signatures)
+
+
+def decision_history(digest: str, *, store: Store) -> tuple[Decision, ...]:
+    """Return all states of the decision on an audit, the newest last; () where there is none."""
+    kept = store.get_record(f"decision/{digest}") or ()
+    try:
+        return tuple(Decision.model_validate_json(written) for written in kept)
+    except ValueError:
+        raise AuditError(
+            "It is damaged, or of another version.", where="decision", do="Make it again."
+        ) from None
+
+
+def kept_decision(digest: str, *, store: Store) -> Decision:
+    """Return the decision on an audit as it stands; one without a recommendation if none is."""
+    return (Decision(audit=digest), *decision_history(digest, store=store))[-1]
+
+
+def decide(
+    seen: Decision,
+    *,
+    recommendation: Recommendation | Literal[""],
+    reasons: str,
+    language: Language,
+    by: str,
+    store: Store,
+) -> Decision:
+    """Decide anew, "" for no decision any more; a change drops the signatures.
+
+    `seen`, here and below, is the decision as the person saw it: one that somebody else changed
+    meanwhile is refused.
+    """
+    reasons = reasons.strip()
+    if (seen.recommendation, seen.reasons) == (recommendation, reasons):
+        return seen
+    new = Decision(
+        audit=seen.audit, recommendation=recommendation, reasons=reasons, language=language,
+        by=by, at=now(),
+    )  # fmt: skip
+    return _keep(new, seen=seen, action="decided", who=by, role="auditor", store=store)
+
+
+def sign(
+    seen: Decision,
+    *,
+    name: str,
+    role: SignatureRole,
+    by: str,
+    is_login: bool = False,
+    store: Store,
+) -> Decision:
+    """Sign a decision; nobody signs twice.
+
+    `name` is what was typed, or the identity of the login; `by` is whom the log names.
+    """
+    name = " ".join(name.split())
+    if not seen.recommendation:
+        raise AuditError("Nothing was decided yet.", where="decision", do="Choose one of the four.")
+    if not name:
+        raise AuditError("A signature needs a name.", where="decision")
+    if name.casefold() in (one.name.casefold() for one in seen.signatures):
+        raise AuditError("This person has signed already.", where="decision")
+    signature = Signature(name=name, role=role, at=now(), is_login=is_login)
+    new = seen.with_(signatures=(*seen.signatures, signature))
+    return _keep(new, seen=seen, action="signed", who=by, role=role, store=store)
+
+
+def withdraw(seen: Decision, *, name: str, by: str, store: Store) -> Decision:
+    """Take back the signature of this name."""
+    left = tuple(one for one in seen.signatures if one.name != name)
+    if left == seen.signatures:
+        raise AuditError("This person has not signed.", where="decision")
+    new = seen.with_(signatures=left)
+    return _keep(new, seen=seen, action="withdrawn", who=by, role="auditor", store=store)
+
+
+def _keep(
+    new: Decision, *, seen: Decision, action: str, who: str, role: str, store: Store
+) -> Decision:
+    """Log a step and keep what came of it, unless somebody else was faster."""
+    changing()
+    if store.get_record(f"audit/{new.audit}") is None:
+        raise AuditError("This audit is not kept here.", where="decision")
+    lock = taken(store.directory / "decision.lock", waits=True)
+    assert lock is not None
+    with lock:
+        history = decision_history(new.audit, store=store)
+        if history[-1:] != ((seen,) if history or seen.at else ()):
+            raise AuditError(
+                "Somebody else changed the decision meanwhile.",
+                where="decision",
+                do="Read it again, then decide or sign.",
+            )
+        record(
+            action, who=who, audit=new.audit, what=new.recommendation or "none", role=role,
+            n_signatures=len(new.signatures),
+        )  # fmt: skip
+        states = [one.written().decode("ascii") for one in (*history, new)]
+        store.put_record(f"decision/{new.audit}", states)
+    return new

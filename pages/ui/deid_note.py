@@ -1,0 +1,326 @@
+"""One note: its marks, corrected by hand where it may be seen, what is released of it, files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+from streamlit.components.v2.get_bidi_component_manager import get_bidi_component_manager
+from streamlit.components.v2.manifest_scanner import ComponentConfig, ComponentManifest
+
+from audit.deid.release import is_placeholder
+from audit.deid.tag import census_file
+from audit.deid.tagged import (
+    EXPORTED_CENSUS,
+    MAX_EXPORT_BYTES,
+    PRIVATE,
+    RELEASED,
+    OneNote,
+    Wish,
+    export_name,
+    exported,
+)
+from audit.errors import AuditError
+from audit.notes.spans import TYPES, Span, ordered
+from audit.report.documents import Hit
+from pages.ui import blocks
+from pages.ui.called import label_name
+from pages.ui.logged import logged_export
+from pages.ui.marks import MarkLabel, marked
+from pages.ui.section import head, remark
+from pages.ui.state import Words, choose_some, switch
+from pages.ui.text import day, escaped, plain
+
+TONES = {
+    "identifier": "flagged", "quasi_identifier": "other", "personal_id_code": "number",
+    "linkage_code": "place", "contact": "date",
+}  # fmt: skip
+"""Type -> tone of its mark; labels of a tagger's own have the tone "unknown"."""
+MAX_CHARS = 50_000
+HERE, NOTE, SET = "here", "note", "set"
+"""Where a correction holds: at its place, everywhere in the note, in all notes of the set."""
+_MAX_SHOWN_CHARS, _MAX_TYPED_CHARS = 40, 500
+_COMPONENT = "kart.marker"
+Stretch = tuple[int, int, str]
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Where the corrections of a note are kept.
+
+    `correct` makes a wish true, in all notes if it is told so, and returns in how many it changed
+    something; `undo` takes the last correction of the note back.
+    """
+
+    scopes: tuple[str, ...]
+    correct: Callable[[Wish, bool], int]
+    undo: Callable[[], None]
+
+
+def draw_note(say: Words, note: OneNote, *, key: str, desk: Desk | None) -> None:
+    """Draw a note beside its released text; without a desk it may not be seen, nor corrected."""
+    spans = note.document.spans
+    counts = {
+        one: sum(span.label == one for span in spans) for one in ordered(x.label for x in spans)
+    }
+
+    # A label of somebody's own is a word of a file, and does not go into a link.
+    codes = {
+        label if label in TYPES else f"own-{place}": label for place, label in enumerate(counts)
+    }
+
+    def counted(code: str) -> str:
+        label = codes[code]
+        return say.text("kind_n", kind=plain(label_name(say, label)), n=f"{counts[label]:,}")
+
+    types = say.text("deidentify_types_shown")
+    chosen = choose_some("types", list(codes), label=types, shown=counted) if counts else ()
+    labels = [codes[code] for code in chosen]
+    if not spans:
+        remark(say, "deidentify_nothing_here")
+    elif not note.replacements:
+        remark(say, "deidentify_unmarked_here")
+    if desk is not None:
+        remark(say, "deidentify_marker_how")
+    left, right = st.columns(2, gap="large")
+    for side, code in ((left, "source"), (right, "released")):
+        side.html(f"<h3 class='ka-side'>{say.html(f'deidentify_side_{code}')}</h3>")
+    with left:
+        if desk is None:
+            remark(say, "deidentify_hidden")
+        elif wanted := _marker(say, note, labels=labels, key=key, scopes=desk.scopes):
+            _correct(say, note, desk, **wanted)
+    text = _released_html(say, note, labels=labels)
+    right.html(f"<p class='ka-document ka-released'>{text}</p>")
+    _draw_legend(say, counts)
+    if desk is not None:
+        _draw_corrections(say, note, desk, key=key)
+    elif note.corrections:
+        remark(say, "deidentify_fix_hidden")
+
+
+def _draw_legend(say: Words, labels: Collection[str]) -> None:
+    items = []
+    for label in labels:
+        tone, about = TONES.get(label, "unknown"), label if label in TYPES else "other"
+        name, meaning = escaped(label_name(say, label)), say.html(f"deidentify_about_{about}")
+        items.append(f'<mark class="ka-mark ka-mark-{tone}">{name}</mark> {meaning}')
+    if items:
+        st.html(f'<p class="ka-legend">{"<br>".join(items)}</p>')
+
+
+def _stretches(note: OneNote, *, labels: Collection[str]) -> list[Stretch]:
+    """Return what is marked in a note: spans that overlap are one mark, as they are replaced."""
+    found: list[Stretch] = []
+    for one in note.replacements or note.document.spans:
+        own = (one.label,) if isinstance(one, Span) else (one.label, *one.labels)
+        shown = [label for label in own if label in labels]
+        if shown and one.end <= MAX_CHARS and (not found or one.start >= found[-1][1]):
+            found.append((one.start, one.end, shown[0]))
+    return found
+
+
+def _released_html(say: Words, note: OneNote, *, labels: Collection[str]) -> str:
+    """Return the released text as HTML; a placeholder says its type itself, others by a word."""
+    at = {
+        one.new_start: one
+        for one in note.replacements
+        if one.text and one.label in labels and one.new_end <= MAX_CHARS
+    }
+
+    def label_of(hit: Hit) -> MarkLabel:
+        one = at[hit.start]
+        word = "" if is_placeholder(one.text) else label_name(say, one.label)
+        return MarkLabel(word, TONES.get(one.label, "unknown"))
+
+    hits = [Hit(one.new_start, one.new_end, "full", ()) for one in at.values()]
+    html = marked(note.released[:MAX_CHARS], marks=hits, label=label_of, is_revealed=True)
+    return html + f"<small> {escaped(_rest(say, note.released))}</small>"
+
+
+def _rest(say: Words, text: str) -> str:
+    n = len(text) - MAX_CHARS
+    return say.text("deidentify_cut", n=f"{n:,}") if n > 0 else ""
+
+
+# Corrections by hand.
+
+
+def _marker(
+    say: Words, note: OneNote, *, labels: Collection[str], key: str, scopes: tuple[str, ...]
+) -> dict[str, Any]:
+    """Draw the note with marks that can be changed; return what a person has just asked for.
+
+    The script is a file of this app: the policy of `headers` lets no script run that Streamlit
+    would hand over as a text.
+    """
+    manager, folder = get_bidi_component_manager(), Path(__file__).parent
+    if manager.get_component_asset_root(_COMPONENT) is None:
+        own = ComponentManifest("kart", "1", [ComponentConfig("marker", "marker")])
+        manager.register_from_manifest(own, folder)
+    draw = st.components.v2.component(
+        _COMPONENT, js="marker.js", css="marker.css", isolate_styles=False
+    )
+    text = note.document.text
+    asked = draw(
+        key=f"{key}_marker",
+        data={
+            "text": text[:MAX_CHARS],
+            "rest": _rest(say, text),
+            "lang": say.language,
+            "marks": [
+                (start, end, label, TONES.get(label, "unknown"), label_name(say, label))
+                for start, end, label in _stretches(note, labels=labels)
+            ],
+            "types": [(label, label_name(say, label), TONES[label]) for label in TYPES],
+            "scopes": [(code, say.text(f"deidentify_scope_{code}")) for code in scopes],
+            "say": {
+                word: say.text(f"deidentify_marker_{word}")
+                for word in ("label", "panel", "scope", "none", "close")
+            },
+        },
+        on_wish_change=lambda: None,
+    ).wish
+    # Streamlit can hand over the same once more, where a run was broken off by another.
+    last, state = f"{key}_asked", st.session_state
+    if not _is_wish(asked, scopes=scopes) or state.get(last) == asked["asked"]:
+        return {}
+    state[last] = asked["asked"]
+    return {field: asked[field] for field in ("place", "label", "scope")}
+
+
+def _is_wish(asked: Any, *, scopes: Sequence[str]) -> bool:
+    """Whether what a browser sent is a wish: nothing that comes from there is trusted."""
+    if not isinstance(asked, dict) or set(asked) != {"place", "label", "scope", "asked"}:
+        return False
+    place = asked["place"]
+    is_place = isinstance(place, list) and [type(one) for one in place] == [int, int]
+    return is_place and asked["label"] in ("", *TYPES) and asked["scope"] in scopes
+
+
+def _correct(
+    say: Words, note: OneNote, desk: Desk, *, label: str, scope: str,
+    place: Sequence[int] = (), text: str = "",
+) -> None:  # fmt: skip
+    """Make a wish true and draw the page anew, or say why not."""
+    if place and scope != HERE:
+        text = note.document.text[place[0] : place[1]]
+    try:
+        with st.spinner(say.text("deidentify_correcting")):
+            wish = Wish(label=label, text=text, place=(place[0], place[1]) if place else None)
+            n_notes = desk.correct(wish, scope == SET)
+    except AuditError as error:
+        blocks.refused(say, error)
+        return
+    if scope == SET:
+        st.toast(say.text("deidentify_corrected_n", n=f"{n_notes:,}"))
+    st.rerun()
+
+
+def _draw_corrections(say: Words, note: OneNote, desk: Desk, *, key: str) -> None:
+    """Draw how to correct, the way to do so by typing a text, what was corrected, and the undo."""
+    head(say, "deidentify_fix")
+    with st.expander(say.text("deidentify_typed"), key=f"{key}_typed"):
+        with st.form(f"{key}_typed_form", border=False, clear_on_submit=True):
+            text = st.text_input(
+                say.text("deidentify_typed_text"), key=f"{key}_text", max_chars=_MAX_TYPED_CHARS,
+                help=say.text("deidentify_typed_text_help"),
+            )  # fmt: skip
+            label = st.selectbox(
+                say.text("deidentify_typed_label"), [*TYPES, ""], key=f"{key}_label",
+                format_func=lambda code: (
+                    label_name(say, code) if code else say.text("deidentify_marker_none")
+                ),
+            )  # fmt: skip
+            scope = st.radio(
+                say.text("deidentify_marker_scope"), desk.scopes[1:], key=f"{key}_scope",
+                format_func=lambda code: say.text(f"deidentify_scope_{code}"), horizontal=True,
+            )  # fmt: skip
+            is_asked = st.form_submit_button(say.text("deidentify_typed_go"), key=f"{key}_typed_go")
+        if is_asked:
+            _correct(say, note, desk, label=label, scope=scope, text=text)
+    if not note.corrections:
+        return
+    rows = []
+    for one in note.corrections:
+        shown = [_shown_mark(say, note, span) for span in one.spans[:3]]
+        if len(one.spans) > 1:
+            shown.append(say.text("deidentify_fix_n", n=f"{len(one.spans):,}"))
+        what = say.text(f"deidentify_fix_{'changed' if one.gone else one.kind}")
+        rows.append((day(one.at), one.who, what, ", ".join(dict.fromkeys(shown))))
+    header = [say.text(f"deidentify_fix_col_{one}") for one in ("when", "who", "what", "marks")]
+    caption = say.text("deidentify_fix_caption")
+    st.html(blocks.simple_table(header, rows, caption=caption, n_text=len(header)))
+    undo = "deidentify_fix_undo_all" if note.corrections[-1].batch else "deidentify_fix_undo"
+    if st.button(say.text(undo), key=f"{key}_undo", icon=":material/undo:"):
+        desk.undo()
+        st.rerun()
+
+
+def _shown_mark(say: Words, note: OneNote, span: Span) -> str:
+    text = " ".join(note.document.text[span.start : span.end].split())
+    if len(text) > _MAX_SHOWN_CHARS:
+        text = f"{text[:_MAX_SHOWN_CHARS]}…"
+    return f"{text} · {label_name(say, span.label)}"
+
+
+# Files.
+
+
+def draw_files(
+    say: Words, notes: Callable[[], Iterable[OneNote]], *, key: str, n_bytes: int,
+    census: Mapping[str, Any], is_private_allowed: bool,
+) -> None:  # fmt: skip
+    """Draw the downloads; `notes` gives the notes, one at a time, whenever a file is made."""
+    head(say, "deidentify_files")
+    n_notes, n_corrected = int(census["n_notes"]), int(census["n_notes_corrected"])
+    if n_bytes > MAX_EXPORT_BYTES:
+        remark(say, "deidentify_files_too_large")
+        return
+    with st.container(horizontal=True, key=f"{key}_released"):
+        for form in (*RELEASED, EXPORTED_CENSUS):
+            _file_button(say, notes, form, key=key, n_notes=n_notes, census=census)
+    with st.expander(say.text("deidentify_private"), key=f"{key}_private"):
+        if not is_private_allowed:
+            remark(say, "deidentify_private_hidden")
+            return
+        remark(say, "deidentify_private_below")
+        chosen = notes
+        if n_corrected and n_notes > 1:
+            label = say.text("deidentify_only_gold", n=f"{n_corrected:,}")
+            if switch("gold", label=label):
+                n_notes = n_corrected
+
+                def chosen() -> Iterable[OneNote]:
+                    return (one for one in notes() if one.corrections)
+
+        with st.container(horizontal=True):
+            for form in PRIVATE:
+                _file_button(say, chosen, form, key=key, n_notes=n_notes, census=census)
+
+
+def _file_button(
+    say: Words, notes: Callable[[], Iterable[OneNote]], form: str, *, key: str, n_notes: int,
+    census: Mapping[str, Any],
+) -> None:  # fmt: skip
+    def make() -> bytes:
+        if form == EXPORTED_CENSUS:
+            return census_file(census)
+        return exported(notes(), form=form, n_notes=n_notes)
+
+    # A browser shows none of these, whatever is in them.
+    st.download_button(
+        say.text(f"deidentify_file_{form}"),
+        data=logged_export(
+            make, what="tagged-notes", format=form, n_notes=n_notes,
+            names="full" if form in PRIVATE else "removed",
+        ),
+        file_name=export_name(form, n_notes=n_notes),
+        mime="application/octet-stream",
+        icon=":material/download:",
+        key=f"{key}_file_{form}",
+        on_click="ignore",
+    )  # fmt: skip

@@ -1,0 +1,279 @@
+"""Checks of the Measures page: calibration, length of the attack, references, canaries."""
+
+from __future__ import annotations
+
+import math
+
+import streamlit as st
+
+from audit.attack.scores import GENERAL_ALONE, POPULARITY
+from audit.report.compare import Comparison
+from audit.report.report import (
+    CURVE_MEASURES,
+    AuditReport,
+    Exposure,
+    ExposureGroup,
+)
+from audit.report.threshold import calibration, strata_of
+from audit.words import Words
+from pages.ui import blocks, cached
+from pages.ui.blocks import Cell, counted, measured
+from pages.ui.charts import Axis, Series, plot, points, spread
+from pages.ui.measured import choose_stratum, controls_name, draw_names, one_of, score_name
+from pages.ui.reveal import shown_name
+from pages.ui.section import Table, draw_table, figure, head, remark
+from pages.ui.state import place
+from pages.ui.text import UNDEFINED, day, decimal, small
+
+CHECKS = ("calibration", "curve", "references", "canaries")
+
+
+def draw(say: Words, report: AuditReport) -> None:
+    """Draw each check that this audit has something for, the one asked for first, and the rest."""
+    asked = st.query_params.get("check", "")
+    missing = {}
+    for check in sorted(CHECKS, key=lambda one: one != asked):
+        if why := _DRAW[check](say, report):
+            missing[check] = say.text(f"measures_without_{why}")
+    if missing:
+        head(say, "measures_missing")
+        for check, why in missing.items():
+            st.html(blocks.line(say.text(f"measures_{check}"), why))
+
+
+def _calibration(say: Words, report: AuditReport) -> str:
+    """Draw the p-values of the listed controls; return why there are none."""
+    found = calibration(report)
+    if found is None:
+        return "p" if report.controls_flagged.n_total else "controls"
+    head(say, "measures_calibration")
+    expected, p = found.expected.tolist(), found.p.tolist()
+    corners, low, high = found.band()
+    band, dots, *titles = (
+        say.text(f"measures_calibration_{key}") for key in ("band", "controls", "x", "y")
+    )
+    series = [
+        Series(band, corners, corners, low=low, high=high, hover=""),
+        Series(dots, expected, p, "dots", hover="%{x:.3f} → %{y:.4f}"),
+    ]
+    x, y = (Axis(title, range=(-0.01, 1.01)) for title in titles)
+    rows = [(decimal(e), small(one)) for e, one in zip(expected, p, strict=True)]
+    table = Table(titles, rows, n_text=0)
+    chart = plot(series, x=x, y=y)
+    figure(say, "measures_calibration", chart, table=table, audit=report.digest)
+    remark(say, "measures_calibration_low", k=found.n_low, n=found.n_controls)
+    return ""
+
+
+def _curve(say: Words, report: AuditReport) -> str:
+    """Draw a measure against the number of inputs or documents; return why there is none."""
+    if not report.has_truth or not report.curve:
+        return "curve" if report.has_truth else "truth"
+    head(say, "measures_curve")
+    left, right = st.columns(2, gap="large")
+    with left:
+        stratum = choose_stratum(say, strata_of(report))
+    names = {code: say.text("measures_auc" if code == "auc" else f"rate_{code}")
+             for code in CURVE_MEASURES}  # fmt: skip
+    with right:
+        measure = one_of(say, "measure", names, label="measures_curve_y")
+    curve = {point.n: point.strata[stratum].values(measure) for point in report.curve}
+    if not any(curve.values()):
+        remark(say, "measures_curve_none")
+        return ""
+    if measure == "auc":
+        codes = (report.fixed_score, GENERAL_ALONE, POPULARITY)
+        labels = {code: score_name(say, code) for code in codes}
+    else:
+        labels = {code: say.text(f"measures_rule_{code}") for code in curve[max(curve)]}
+    ns, hover = list(curve), "%{x:,} → %{y:.3f}"
+    series = [
+        Series(label, ns, [one.get(code, math.nan) for one in curve.values()], "marked",
+               is_attack=at == 0, hover=hover)
+        for at, (code, label) in enumerate(labels.items())
+    ]  # fmt: skip
+    if measure == "auc":
+        chance = say.text("measures_chance")
+        series.append(Series(chance, ns, [0.5] * len(ns), dash="longdash", hover=""))
+    title = say.text(f"measures_curve_x_{report.scenario.number}")
+    x = Axis(title, is_log=True, ticks={n: f"{n:,}" for n in ns})
+    chart = plot(series[::-1], x=x, y=Axis(names[measure], range=(0, 1.03)))
+    rows = [[f"{n:,}", *(decimal(column.y[at]) for column in series[: len(labels)])]
+            for at, n in enumerate(ns)]  # fmt: skip
+    table = Table([x.title, *labels.values()], rows, n_text=0)
+    key = "measures_curve" if measure == "auc" else "measures_curve_rules"
+    figure(say, key, chart, table=table, audit=report.digest, measure=names[measure])
+    return ""
+
+
+def _references(say: Words, report: AuditReport) -> str:
+    """Draw an audit beside those that differ in the reference alone; return why there are none."""
+    found, n_left_out = cached.references(report.digest, kept=place().kept)
+    if not found:
+        return "references"
+    head(say, "measures_references")
+    rows = _reached(say, report, which=say.text("measures_references_own"))
+    for one in found:
+        rows += _reached(say, one.other, which=day(one.other.at))
+    keys = ("name", "flagged", "controls", "n", "auc", "alone", "recall", "fpr")
+    table = Table([f"measures_references_{key}" for key in keys], rows, 3, n_merged=2)
+    draw_table(say, "measures_references", table, audit=report.digest)
+    if n_left_out:
+        remark(say, "measures_references_more", n=n_left_out)
+    head(say, "measures_references_differences")
+    keys = ("measures_references_other", "measures_references_what", "measures_auc_difference",
+            "measures_mcnemar")  # fmt: skip
+    table = Table(keys, [row for one in found for row in _differences(say, one)], 2, n_merged=1)
+    draw_table(say, "measures_references_differences", table, audit=report.digest)
+    return ""
+
+
+def _reached(say: Words, one: AuditReport, *, which: str) -> list[list[str | Cell]]:
+    """What the attack reaches with one reference, a row for each kind of controls."""
+    state, flagged = say.text(f"state_{one.verdict.state}"), one.verdict.flagged
+    who = Cell(one.models["general"].name, f"{which} · {state}")
+    out = Cell(f"{flagged.n_hits} / {flagged.n_total}", measured(flagged.interval()).below)
+    rows: list[list[str | Cell]] = []
+    for name, stratum in one.measures.shown.items():
+        held_out = stratum.held_out[one.fixed_score].confusion
+        aucs = (stratum.scores[one.fixed_score].auc, stratum.baselines[GENERAL_ALONE].auc)
+        rates = (held_out.recall, held_out.false_positive_rate)
+        rows.append(
+            [who, out, controls_name(say, name), f"{stratum.n_members} / {stratum.n_controls}"]
+            + [measured(auc, digits=3) for auc in aucs]
+            + [measured(rate) for rate in rates]
+        )
+    return rows or [[who, out, *[UNDEFINED] * 6]]
+
+
+def _differences(say: Words, one: Comparison) -> list[list[str | Cell]]:
+    which = f"{one.other.models['general'].name} · {day(one.other.at)}"
+    rows: list[list[str | Cell]] = []
+    for auc in one.aucs:
+        of = say.text("measures_references_auc_of", controls=controls_name(say, auc.stratum))
+        rows.append([which, of, measured(auc.difference, digits=3), UNDEFINED])
+    share = f"{one.tested.only_one} / {one.tested.only_other}"
+    return [*rows, [which, say.text("measures_references_share"), share, small(one.tested.p)]]
+
+
+def _canaries(say: Words, report: AuditReport) -> str:
+    """Draw what the planted names of an audit show; return why it has none."""
+    view = report.details.canaries
+    if view is None:
+        return "canaries"
+    head(say, "measures_canaries")
+    st.html(blocks.heading("", below=view.sentence(say.language)))
+    if not view.is_paired:
+        counts = {"planted": view.n_planted, "held_out": view.n_held_out}
+        remark(say, "measures_canaries_unpaired", **counts)
+    if not view.scores:
+        return ""
+    fixed = next(iter(view.ordered.values()))
+    keys = ["measures_canaries_n", "measures_canaries_y", "measures_canaries_share",
+            "measures_canaries_twins", "measures_canaries_twins_p"]  # fmt: skip
+    general = ("measures_canaries_general_y", "measures_canaries_by_general")
+    rows = [
+        [_mentions(say, group), *_group(group), *_beside(other)] for group, other in view.compared
+    ]
+    table, chart = Table(["column_mentions", *keys, *general], rows), _exposure_chart(say, view)
+    figure(say, "measures_canaries", chart, table=table, audit=report.digest)
+    remark(
+        say,
+        "measures_canaries_limit",
+        n=fixed.n_held_out,
+        bits=decimal(fixed.max_bits, digits=2),
+        p=small(fixed.smallest_p),
+        chance=decimal(fixed.bits_without_leak, digits=2),
+    )
+    head(say, "measures_canaries_scores")
+    notes = {view.fixed_score: "measures_fixed", GENERAL_ALONE: "measures_baseline"}
+    below = {score: say.text(key) for score, key in notes.items()}
+    rows = [
+        [Cell(score_name(say, score), below.get(score, "")), *_group(one.whole)]
+        for score, one in view.ordered.items()
+    ]
+    table = Table(["measures_score", *keys], rows)
+    draw_table(say, "measures_canaries_scores", table, audit=report.digest)
+    with st.expander(say.text("measures_canaries_names")):
+        _planted_names(say, report, view)
+    return ""
+
+
+def _exposure_chart(say: Words, view: Exposure) -> object:
+    """One dot a planted name, the mean of each number with its interval, and three limits."""
+    fixed, general = next(iter(view.ordered.values())), view.scores.get(GENERAL_ALONE)
+    n, hover = len(fixed.groups), "%{y:.2f}"
+    name = {key: say.text(f"measures_canaries_{key}") for key in
+            ("most", "found", "chance", "one", "general", "attack", "x", "y")}  # fmt: skip
+    ends = (-0.6, n - 0.4)
+    limits = {"most": (fixed.max_bits, "solid"), "found": (view.bits_to_be_found, "dash"),
+              "chance": (fixed.bits_without_leak, "dot")}  # fmt: skip
+    series = [
+        Series(name[key], ends, [bits] * 2, dash=dash, hover="")
+        for key, (bits, dash) in limits.items()
+        if bits <= fixed.max_bits  # so few held-out names may find nobody
+    ]
+    own = [[one.bits for one in view.names if one.n_mentions == group.n_mentions]
+           for group in fixed.groups]  # fmt: skip
+    xs = [at + shift for at, bits in enumerate(own) for shift in spread(len(bits), width=0.56)]
+    series.append(
+        Series(
+            name["one"],
+            xs,
+            [bits for group in own for bits in group],
+            "dots",
+            is_attack=True,
+            hover=hover,
+        )
+    )
+    means = [("general", general, -0.12, "diamond"), ("attack", fixed, 0.12, "circle")]
+    for key, one, shift, symbol in means:
+        if one is None:
+            continue
+        places, bits = [at + shift for at in range(n)], [group.bits for group in one.groups]
+        looks = {"is_attack": one is fixed, "symbol": symbol, "hover": hover}
+        series.append(points(name[key], places, bits, **looks))
+    ticks = {float(at): str(group.n_mentions) for at, group in enumerate(fixed.groups)}
+    x = Axis(name["x"], range=ends, ticks=ticks, has_grid=False)
+    return plot(series, x=x, y=Axis(name["y"], range=(-0.4, fixed.max_bits * 1.12 + 0.2)))
+
+
+def _group(group: ExposureGroup) -> list[str | Cell]:
+    twins = group.above_twin
+    above = f"{twins.n_hits} / {twins.n_total}" if twins.n_total else UNDEFINED
+    return [
+        str(group.n_names),
+        measured(group.bits, digits=2),
+        counted(group.found),
+        Cell(above, measured(twins).below),
+        small(group.above_twin_p),
+    ]
+
+
+def _mentions(say: Words, group: ExposureGroup) -> str:
+    return say.text("measures_canaries_all") if group.n_mentions is None else str(group.n_mentions)
+
+
+def _beside(group: ExposureGroup | None) -> list[str | Cell]:
+    if group is None:
+        return [UNDEFINED] * 2
+    return [measured(group.bits, digits=2), counted(group.found)]
+
+
+def _planted_names(say: Words, report: AuditReport, view: Exposure) -> None:
+    names = report.table.loc[[one.name_id for one in view.names]]
+    columns: dict[str, list[object]] = {
+        say.text("column_number"): names["number"].tolist(),
+        say.text("column_name"): list(map(shown_name, names["first_name"], names["last_name"])),
+        say.text("column_mentions"): [one.n_mentions for one in view.names],
+        say.text("measures_score"): [one.score for one in view.names],
+        say.text("measures_canaries_y"): [one.bits for one in view.names],
+        say.text("measures_canaries_p"): [one.p for one in view.names],
+        say.text("measures_canaries_twin"): [one.twin_score for one in view.names],
+    }
+    draw_names(say, "measures_canaries_names", columns, audit=report.digest)
+
+
+_DRAW = {
+    "calibration": _calibration, "curve": _curve, "references": _references, "canaries": _canaries,
+}  # fmt: skip

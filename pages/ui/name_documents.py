@@ -1,0 +1,220 @@
+"""What the models have written (scenario 1) or read (scenario 2), listed names in it marked."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import pandas as pd
+import streamlit as st
+
+from audit.report.documents import (
+    FILTERS,
+    GROUPS,
+    PER_PAGE,
+    DocumentView,
+    DocumentWish,
+    Hit,
+    ModelDocuments,
+    Rows,
+    listed_passages,
+    n_pages,
+    page_number,
+    page_rows,
+    select_documents,
+)  # fmt: skip
+from audit.report.names import row_of
+from audit.report.report import AuditReport
+from audit.tables import write_table
+from pages.ui import cached, marks
+from pages.ui.marks import MarkLabel, shown_text
+from pages.ui.reveal import is_revealed, names_in_files, shown_name, shown_passage
+from pages.ui.section import Table, draw_table, empty, file_button, head, remark
+from pages.ui.state import Words, choose, from_link, pager, to_link, turn_to, turned_to, write
+from pages.ui.text import escaped, percent, percent_interval
+
+_WRITTEN = ("first", "last", "first_last", "last_first", "listed")
+
+
+def draw(say: Words, report: AuditReport) -> None:
+    """Draw an audit's documents; its passages in scenario 2, in which nothing is generated."""
+    if report.scenario.number == 2:
+        draw_passages(say, report)
+        return
+    view = cached.marked_documents(report.digest)
+    if view is None:
+        empty(say, "documents_gone")
+        return
+    remark(say, "documents_below")
+    draw_counts(say, report, view)
+    wish = draw_wish(say, report.table, view)
+    rows = select_documents(view, wish=wish)
+    draw_files(say, view, rows, digest=report.digest)
+    at = _turn("documents", of=(wish.group, wish.text, wish.name_id), n_rows=len(rows))
+    if not len(rows):
+        empty(say, "documents_none")
+    numbers = page_rows(rows, page=at).tolist()
+    st.html("".join(_pair(say, report.table, view, n, wanted=wish.name_id) for n in numbers))
+    pager("documents", n_pages=n_pages(len(rows)), at=at)
+    remark(say, "documents_limit")
+
+
+def draw_counts(say: Words, report: AuditReport, view: DocumentView) -> None:
+    """Draw how many documents of each model hold listed names, and how many names of people."""
+    models = [say.text(f"column_{model.who}") for model in view.models]
+    rows = []
+    for group in GROUPS:
+        row = [say.text(f"documents_holds_{group}")]
+        for model in view.models:
+            one = model.share(group)
+            found = one.interval()
+            row.append(say.text("documents_k_of_n", k=one.n_hits, n=one.n_total))
+            row.append(f"{percent(found.value)} ({percent_interval(found)})")
+        rows.append(row)
+    header = ["documents_holds", models[0], "documents_share", models[1], "documents_share"]
+    draw_table(say, "documents_counts", Table(header, rows), audit=report.digest)
+    counts = [getattr(report.details, model.who).name_counts for model in view.models]
+    if None in counts:
+        return
+    with st.expander(say.text("documents_written"), key="documents_written"):
+        remark(say, "documents_written_below")
+        rows = [
+            [say.text(f"documents_written_{what}"),
+             *(f"{getattr(one, what):,}" for one in counts)]
+            for what in _WRITTEN
+        ]  # fmt: skip
+        table = Table(["documents_names", *models], rows)
+        draw_table(say, "documents_written", table, audit=report.digest)
+
+
+def draw_wish(say: Words, table: pd.DataFrame, view: DocumentView) -> DocumentWish:
+    """Draw filter and search, and return them; `?has=` asks for one name."""
+    wanted = row_of(table, st.query_params.get("has", ""))
+    write("has", "" if wanted is None else str(wanted))
+    if wanted is not None:
+        with st.container(horizontal=True, vertical_alignment="center"):
+            name = shown_name(table["first_name"][wanted], table["last_name"][wanted])
+            remark(say, "documents_has", number=table["number"][wanted], name=name)
+            label = say.text("documents_has_not")
+            st.button(label, key="documents_clear", on_click=write, args=("has", ""))
+    fits = {g: len(select_documents(view, wish=DocumentWish(group=g))) for g in FILTERS}
+    labels = {
+        g: say.text("kind_n", kind=say.text(f"documents_group_{g}"), n=n) for g, n in fits.items()
+    }
+    group = choose("group", FILTERS, label=say.text("documents_filter"), shown=labels.__getitem__)
+    looks_at = "all" if is_revealed() else "masked"
+    text = _search(say, "documents", help=say.text(f"documents_search_{looks_at}_help"))
+    if not is_revealed():
+        remark(say, "documents_search_masked")
+    return DocumentWish(group, text, wanted, is_revealed())
+
+
+def draw_files(say: Words, view: DocumentView, rows: Rows, *, digest: str) -> None:
+    """Draw how many fit, and the files of them, masked as the screen is."""
+    remark(say, "documents_shown", k=len(rows), n=len(view))
+    with st.container(horizontal=True):
+        for form in ("jsonl", "csv"):
+            file_button(
+                say, "documents", partial(documents_file, view, rows, form, is_revealed()),
+                form=form, audit=digest, label=f"documents_file_{form}",
+                help=say.text("documents_file_help"), is_disabled=not len(rows),
+                names=names_in_files(), n_documents=len(rows),
+            )  # fmt: skip
+
+
+def documents_file(view: DocumentView, rows: Rows, form: str, is_shown: bool) -> bytes:
+    """Return the file of these documents of both models, `form` "csv" or "jsonl"."""
+    lines = [
+        (row, one.who, shown_text(one.texts[row], marks=one.marks(row), is_revealed=is_shown))
+        for row in rows.tolist()
+        for one in view.models
+    ]
+    header = ("document_id", "model", "text")
+    if form == "csv":
+        return write_table(header, lines, bom=True).encode()
+    records = (dict(zip(header, line, strict=True)) for line in lines)
+    return "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in records).encode()
+
+
+def _pair(
+    say: Words, table: pd.DataFrame, view: DocumentView, number: int, *, wanted: int | None
+) -> str:
+    columns = []
+    for model in view.models:
+        text = marked_text(say, table, model, number=number, wanted=wanted)
+        who = escaped(say.text(f"column_{model.who}"))
+        columns.append(f'<div><h3>{who}</h3><p class="ka-document">{text}</p></div>')
+    title = escaped(say.text("documents_one", number=number))
+    return f'<section class="ka-pair"><p>{title}</p><div>{"".join(columns)}</div></section>'
+
+
+def marked_text(
+    say: Words, table: pd.DataFrame, model: ModelDocuments, *, number: int, wanted: int | None
+) -> str:
+    """Return a document as HTML: at each mark what of a name it is, whose, and if it stands out.
+
+    Of several names `wanted` comes first, then those that stand out, then other tested names.
+    """
+
+    def tone_of(name_id: int) -> int:
+        if table["kind"][name_id] not in ("member", "unknown"):
+            return 2
+        return int(table["decision"][name_id] != "flagged")
+
+    def label(hit: Hit) -> MarkLabel:
+        names = sorted((i != wanted, tone_of(i), i) for i in hit.name_ids)
+        first, tone = names[0][2], ("flagged", "member", "control")[names[0][1]]
+        numbers = table["number"][first] + (f" +{len(names) - 1}" if len(names) > 1 else "")
+        part = say.text(f"documents_part_{hit.part}")
+        return MarkLabel(say.text(f"documents_mark_{tone}", part=part, numbers=numbers), tone)
+
+    return marks.marked(
+        model.texts[number], marks=model.marks(number), label=label, is_revealed=is_revealed()
+    )
+
+
+def draw_passages(say: Words, report: AuditReport) -> None:
+    """Draw the passages of an audit, with search."""
+    head(say, "documents_passages")
+    inspection, table = cached.inspection(report.digest), report.table
+    if inspection is None:
+        empty(say, "documents_no_inspection")
+        return
+    text = _search(say, "passages")
+    found = listed_passages(inspection, table=table, text=text)
+    remark(say, "documents_shown_passages", k=len(found), n=len(inspection.passages))
+    at = _turn("passages", of=text, n_rows=len(found))
+    items = []
+    for number, passage, owner in found[(at - 1) * PER_PAGE : at * PER_PAGE]:
+        called = {"passage": shown_passage(passage.passage_id, number=number)}
+        facts, slot = say.text("documents_passage_unknown", **called), say.text("names_slot")
+        if owner is not None:
+            called["name"] = shown_name(table["first_name"][owner], table["last_name"][owner])
+            called["number"] = table["number"][owner]
+            facts = say.text("documents_passage_owner", **called)
+            slot = called["name"] if is_revealed() else slot
+        shown = marks.with_slot(passage.left, slot=slot, after=passage.right, tone="member")
+        items.append((facts, shown))
+    st.html(marks.cited(items))
+    pager("passages", n_pages=n_pages(len(found)), at=at)
+
+
+def _search(say: Words, what: str, *, help: str | None = None) -> str:
+    found = st.text_input(
+        say.text(f"documents_search_{what}"), key=f"{what}_search", help=help, max_chars=200,
+        autocomplete="off", persist_state="session",
+    )  # fmt: skip
+    return found or ""
+
+
+def _turn(what: str, *, of: object, n_rows: int) -> int:
+    """Return the page that the link or the pager asks for; the first of what is listed anew."""
+    if st.session_state.setdefault(f"{what}_of", of) != of:
+        st.session_state[f"{what}_of"] = of
+        turn_to(what, number=1)
+    asked = from_link(what, keys=("page",))
+    if asked is not None:
+        turn_to(what, number=page_number(asked["page"], n_rows=n_rows))
+    at = page_number(str(turned_to(what)), n_rows=n_rows)
+    to_link(what, values={"page": "" if at == 1 else str(at)})
+    return at

@@ -1,0 +1,282 @@
+"""The kinds of section that a page is made of: each is drawn by one function, by its words' key.
+
+A key stands for its sentences: `KEY` is the heading, `KEY_below` the sentence under it, `KEY_alt`
+what a figure shows, `KEY_do` what to do about it. Text in cells is untrusted, and escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import streamlit as st
+
+from audit.errors import AuditError
+from audit.report.report import KeptAudit
+from audit.tables import write_table
+from audit.words import Words
+from pages.ui import blocks
+from pages.ui.blocks import Cell
+from pages.ui.charts import CONFIG, themed
+from pages.ui.logged import logged_export
+from pages.ui.login import may
+from pages.ui.reveal import names_in_files
+from pages.ui.state import choose, link, place, words
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table in words, as `blocks.simple_table` draws it; `header` are headings or their keys."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str | Cell]]
+    n_text: int = 1
+    n_merged: int = 0
+    groups: Sequence[tuple[str, int]] = ()
+
+    def plain(self) -> tuple[list[str], list[list[str]]]:
+        """Return header and rows as text alone, an interval behind its value."""
+        above = [text for text, n in self.groups for _ in range(n)] or [""] * len(self.header)
+        header = [f"{group}: {text}" if group else text
+                  for group, text in zip(above, self.header, strict=True)]  # fmt: skip
+        return header, [list(map(_text, row)) for row in self.rows]
+
+
+def _text(cell: str | Cell) -> str:
+    if isinstance(cell, str):
+        return cell
+    return f"{cell.text} ({cell.below})" if cell.below else cell.text
+
+
+def page(code: str, draw: Callable[[Words], None]) -> None:
+    """Draw a page's title and what is under it; what keeps it from being drawn stands in place."""
+    say = words()
+    st.title(say.text(f"{code}_title"), anchor=False)
+    with refusals(say):
+        draw(say)
+
+
+def page_of_audit(code: str, draw: Callable[[Words, KeptAudit], None]) -> None:
+    """Draw a page about one audit; where the link names none, say why and what to do."""
+
+    def found(say: Words) -> None:
+        here = place()
+        if here.audit is not None:
+            draw(say, here.audit)
+        elif here.kept:
+            empty(say, "wrong_link")
+            link("verdict", label=say.text("open_newest"), audit=here.kept[0].digest)
+        else:
+            empty(say, "need_audit")
+            link("verdict", label=say.text("go_to_overview"), audit="")
+            link("audit", label=say.text("go_to_run"), audit="")
+
+    page(code, found)
+
+
+@contextmanager
+def refusals(say: Words, *, key: str = "no_data") -> Iterator[None]:
+    """Say in plain words, under the heading `key`, what was refused; a fragment needs its own."""
+    try:
+        yield
+    except AuditError as error:
+        st.html(blocks.heading(say.text(key), below=error.written(say.language)))
+
+
+def attempt(say: Words, make: Callable[[], T]) -> T | None:
+    """Return what is made; None where that is refused, and then say why in place."""
+    try:
+        return make()
+    except AuditError as error:
+        blocks.refused(say, error)
+        return None
+
+
+def head(say: Words, key: str, *, below: str = "", **values: object) -> None:
+    """Draw a heading and, where there is one, the sentence under it; both take the values.
+
+    `below` is the key of another sentence than `KEY_below`.
+    """
+    below = below or f"{key}_below"
+    sentence = say.text(below, **values) if below in say.sentences else ""
+    st.html(blocks.heading(say.text(key, **values), below=sentence))
+
+
+def remark(say: Words, key: str, **values: object) -> None:
+    """Draw a sentence."""
+    st.html(blocks.heading("", below=say.text(key, **values)))
+
+
+def empty(say: Words, key: str, **values: object) -> None:
+    """Say what is not there, and by `KEY_do` what to do about it."""
+    st.html(blocks.heading(say.text(key), below=say.text(f"{key}_do", **values)))
+
+
+def figure(
+    say: Words,
+    key: str,
+    chart: Any,
+    *,
+    table: Table,
+    audit: str = "",
+    of: str = "",
+    **values: object,
+) -> None:
+    """Draw a figure with what it shows in words, and the same as a table and a CSV file.
+
+    `chart` is a plotly figure, `audit` the digest whose log the export goes into; `values` fill
+    the alternative text `KEY_alt`. `of` tells figures of one key on one page apart.
+    """
+    alt = say.text(f"{key}_alt", **values)
+    shown = themed(chart, is_dark=st.context.theme.type == "dark")
+    name = f"{key}_{of}" if of else key
+    st.plotly_chart(shown, config=CONFIG, alt=alt, key=name)
+    with st.expander(say.text("as_table"), key=f"{name}_as_table"):
+        draw_table(say, name, table, caption=alt, audit=audit)
+
+
+def draw_table(
+    say: Words,
+    key: str,
+    table: Table,
+    *,
+    caption: str = "",
+    audit: str = "",
+    has_csv: bool = True,
+    **values: object,
+) -> None:
+    """Draw a table, and a button that hands out the same as CSV.
+
+    Under it stands the caption: `KEY_caption` with the values, if no other is given.
+    """
+    caption = caption or say.text(f"{key}_caption", **values)
+    header = [say.text(one) if one in say.sentences else one for one in table.header]
+    table = replace(table, header=header)
+    st.html(blocks.simple_table(**vars(table), caption=caption))
+    if has_csv:
+        csv_button(say, key, *table.plain(), audit=audit)
+
+
+def csv_button(
+    say: Words, key: str, header: Sequence[str], rows: Iterable[Sequence[object]], **options: Any
+) -> None:
+    """Draw a button for the CSV of what is seen, guarded against formulas; as `file_button`."""
+    kept = list(rows)
+    file_button(say, key, lambda: write_table(list(header), kept, bom=True).encode(), **options)
+
+
+def file_button(
+    say: Words,
+    key: str,
+    make: Callable[[], bytes],
+    *,
+    form: str = "csv",
+    audit: str = "",
+    label: str = "csv",
+    help: str | None = None,
+    is_disabled: bool = False,
+    **counts: int | str,
+) -> None:
+    """Draw a button for a file, "csv" or "jsonl", which is made once the log has noted it."""
+    what = key.replace("_", "-")
+    st.download_button(
+        say.text(label),
+        data=logged_export(
+            make,
+            audit=audit,
+            what=what,
+            format=form,
+            **{"names": "masked"} | counts,
+        ),
+        file_name=f"{what}{f'-{audit[:12]}' if audit else ''}.{form}",
+        mime="text/csv" if form == "csv" else "application/x-ndjson",
+        icon=":material/download:",
+        key=f"{key}_{form}",
+        help=help,
+        type="tertiary",
+        disabled=is_disabled,
+        on_click="ignore",
+    )
+
+
+def frame(
+    say: Words,
+    key: str,
+    columns: Mapping[str, Sequence[object]],
+    *,
+    audit: str,
+    **counts: int | str,
+) -> None:
+    """Draw a long table of names that can be sorted, and a button that hands out what is seen."""
+    st.dataframe(columns, hide_index=True, key=key, alt=say.text(key))
+    rows, names = list(zip(*columns.values(), strict=True)), names_in_files()
+    csv_button(say, key, list(columns), rows, audit=audit, names=names, n_names=len(rows), **counts)
+
+
+def facts(say: Words, pairs: Iterable[tuple[str, str]], *, caption: str) -> None:
+    """Draw what is the case, as a table of two columns of words."""
+    header = [say.text("column_fact"), say.text("column_value")]
+    st.html(blocks.simple_table(header, list(pairs), caption=caption, n_text=2))
+
+
+def folded(say: Words, key: str, draw: Callable[[], None]) -> None:
+    """Fold a section away under its name; it is drawn where it is open, as the link says."""
+    box = st.expander(say.text(key), key=key, bind="query-params")
+    if box.open:
+        with box:
+            draw()
+
+
+@contextmanager
+def card(say: Words, key: str, *, number: int) -> Iterator[Callable[[bool], None]]:
+    """Draw a card of a form under the heading `KEY`; what is yielded says whether it is ready."""
+    with st.container(border=True, key=key):
+        place = st.empty()
+
+        def is_done(is_ready: bool) -> None:
+            state = say.text("step_ready" if is_ready else "step_missing")
+            with place.container():
+                blocks.step(str(number), say.text(key), is_ready=is_ready, state=state)
+
+        is_done(False)
+        yield is_done
+
+
+def choose_kept(say: Words, what: str, names: Mapping[str, str], *, label: str, gone: str) -> str:
+    """Draw the choice of one of several kept things, by code; says `gone` if the link's is not.
+
+    The newest stands in the link too: tomorrow another one is the newest.
+    """
+    asked = st.query_params.get(what, "")
+    if asked not in names:
+        if asked:
+            empty(say, gone)
+        st.query_params[what] = next(iter(names))
+    return choose(what, tuple(names), label=label, shown=names.__getitem__, is_long=True)
+
+
+def removal(say: Words, key: str, remove: Callable[[], None], *, leaves: str) -> None:
+    """Draw a button that removes something, which asks once more; `leaves` leaves the link too."""
+    if not may("removed"):
+        return
+    with st.popover(say.text(key), icon=":material/delete:", key=key):
+        remark(say, f"{key}_why")
+        if st.button(say.text(f"{key}_now"), key=f"{key}_now", type="primary"):
+            try:
+                remove()
+            except AuditError as error:
+                blocks.refused(say, error)
+                return
+            st.query_params.pop(leaves, None)
+            st.rerun()
+
+
+@contextmanager
+def details(say: Words, key: str) -> Iterator[None]:
+    """Fold away what few need: digests, hashes, symbols."""
+    with st.expander(say.text("details"), key=f"{key}_details"):
+        yield

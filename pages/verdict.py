@@ -1,0 +1,268 @@
+"""Verdict: may this model leave the building? One sentence, what was decided, then the rest."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from audit.attack.decisions import ALPHA
+from audit.errors import written
+from audit.jobs import service
+from audit.jobs.table import Job
+from audit.report.names import ASKED, N_STRONGEST, kind_scores, strongest_names
+from audit.report.report import AuditReport, KeptAudit
+from audit.stats import NOTHING
+from pages.ui import blocks, cached
+from pages.ui.blocks import Cell, measured
+from pages.ui.charts import Axis, Series, plot, spread
+from pages.ui.decision import draw_decision
+from pages.ui.hand_over import draw_hand_over, draw_log
+from pages.ui.login import may_or_say
+from pages.ui.reveal import is_revealed, shown_name
+from pages.ui.running import card, live_cards, no_more, run_demo_button
+from pages.ui.section import (
+    Table,
+    details,
+    draw_table,
+    empty,
+    facts,
+    figure,
+    folded,
+    head,
+    page,
+    remark,
+)
+from pages.ui.state import Place, Words, link, place
+from pages.ui.text import day, decimal, percent_interval, small
+
+N_RECENT = 20
+
+
+def draw(say: Words) -> None:
+    """Draw the audit that the link names, else the newest own one; or how to come to one."""
+    here = place()
+    if here.audit is None:
+        draw_nothing(say, here)
+        return
+    report = cached.report(here.audit.digest)
+    other = cached.report(here.other.digest) if here.other else None
+    answer, beside = st.columns([3, 2], gap="large")
+    with answer:
+        draw_verdict(say, report)
+        draw_other(say, here.audit, report, other)
+    with beside:
+        decision = draw_decision(say, report.digest)
+    folded(say, "numbers", lambda: draw_numbers(say, report))
+    folded(say, "strongest", lambda: draw_strongest(say, report))
+    folded(say, "limits", lambda: draw_limits(say, report))
+    preview = draw_hand_over(say, here, report, other=other, decision=decision)
+    folded(say, "report", preview)
+    folded(say, "log", lambda: draw_log(say, report.digest))
+    folded(say, "recent", lambda: draw_recent(say, here, shown=report.digest))
+
+
+# Before there is an audit.
+
+
+def draw_nothing(say: Words, here: Place) -> None:
+    """Say what to do where there is no audit to show; where one is being made, how far it is."""
+    if here.kept:
+        empty(say, "wrong_link")
+        link("verdict", label=say.text("open_newest"), audit=here.kept[0].digest)
+        return
+    if draw_running(say):
+        return
+    empty(say, "unreadable" if here.n_unreadable else "no_audit", n=here.n_unreadable)
+    last = next((job for job in service.jobs() if is_of_audits(job)), None)
+    if last is not None and last.state != "done":
+        card(say, last, more=no_more)
+    draw_start(say)
+
+
+def is_of_audits(job: Job) -> bool:
+    """Whether a job ends in a verdict."""
+    return job.kind in ("demo", "audit")
+
+
+def draw_running(say: Words) -> bool:
+    """Follow the audits that are at work until the first is done; False where none is."""
+    service.recover()
+    if not any(map(is_of_audits, service.active_jobs())):
+        return False
+
+    def draw_job(say: Words, job: Job) -> None:
+        if cached.kept_audits()[0]:
+            st.rerun(scope="app")
+        if is_of_audits(job):
+            card(say, job, more=no_more)
+
+    head(say, "first_running")
+    live_cards(say, draw_job)
+    return True
+
+
+def draw_start(say: Words) -> None:
+    """Draw the two ways to begin: the demonstration at one click, and one's own pair."""
+    own, demo = st.columns(2, gap="large")
+    with own, st.container(border=True, key="start_own"):
+        head(say, "start_own")
+        link("audit", label=say.text("start_own_go"), audit="", icon=":material/arrow_forward:")
+    with demo, st.container(border=True, key="start_demo"):
+        head(say, "start_demo")
+        if may_or_say("ran", say):
+            run_demo_button(say, key="run_demo", page="verdict")
+        remark(say, "start_demo_command")
+        st.code("python -m audit demo", language="bash")
+
+
+# The answer.
+
+
+def draw_verdict(say: Words, report: AuditReport) -> None:
+    """Draw the sentence that helps to decide, and what to do now."""
+    verdict = report.verdict
+    state = say.text(f"state_{verdict.state}")
+    scenario = say.text(f"scenario_{report.scenario.number}")
+    names = {who: model.name for who, model in report.models.items()}
+    answer = blocks.Verdict(
+        state=verdict.state,
+        eyebrow=f"{state} · {scenario}",
+        heading=verdict.in_short(say.language),
+        sentence=verdict.now(say.language),
+        footer=say.text("audit_footer", at=day(report.at), **names),
+    )
+    st.html(blocks.verdict_cards([answer]))
+    if planted := report.details.canaries:
+        st.html(blocks.heading("", below=planted.sentence(say.language)))
+
+
+def draw_other(
+    say: Words, audit: KeptAudit, report: AuditReport, other: AuditReport | None
+) -> None:
+    """Draw the tile of the other scenario: its verdict, or the way to it."""
+    number = 3 - report.scenario.number
+    with st.container(border=True, key="other_scenario"):
+        is_running = audit.is_demo and any(job.kind == "demo" for job in service.active_jobs())
+        title = say.text(f"scenario_{number}")
+        below = say.text("no_other_yet" if is_running else "no_other")
+        if other:
+            state = say.text(f"state_{other.verdict.state}")
+            below = f"{state} · {other.verdict.in_short(say.language)}"
+        st.html(blocks.line(title, below))
+        if other:
+            link("verdict", label=say.text(f"open_scenario_{number}"), audit=other.digest)
+        elif not is_running:
+            again = cached.asked_again(report.digest)
+            codes = {"general": again.general, "hospital": again.hospital, "names": again.names,
+                     "passages": again.passages, "scenario": str(number)}  # fmt: skip
+            query = {key: code for key, code in codes.items() if code}
+            link("audit", label=say.text("no_other_run"), **query)
+
+
+# What it rests on.
+
+
+def draw_numbers(say: Words, report: AuditReport) -> None:
+    """Draw the headline figures, each with what trivial guesses reach, and the scores."""
+    st.html(blocks.heading("", below=report.verdict.facts(say.language)))
+    draw_table(say, "figures", figures(say, report), audit=report.digest)
+    kinds, series, ticks = kind_scores(report.table), [], {}
+    for row, kind in enumerate(kinds):
+        n, look = len(kind.scores), {"is_attack": kind.kind in ASKED, "has_legend": False}
+        ticks[float(row)] = say.text("kind_n", kind=say.text(f"kind_{kind.kind}"), n=n)
+        dots = [row + place for place in spread(n)]
+        series.append(Series("", kind.scores, dots, form="dots", hover="%{x:.3g}", **look))
+        if n:
+            middle, ends = [kind.quartiles[1]] * 2, [row - 0.42, row + 0.42]
+            series.append(Series("", middle, ends, dash="solid", hover="", **look))
+    y = Axis("", ticks=ticks, range=(len(kinds) - 0.5, -0.5), has_grid=False)
+    x = Axis(say.text(f"axis_{report.fixed_score}"))
+    columns = ("kind", "n", "missing", "q1", "median", "q3")
+    rows = [
+        (say.text(f"kind_{kind.kind}"), str(len(kind.scores)), str(kind.n_not_scored),
+         *map(small, kind.quartiles))
+        for kind in kinds
+    ]  # fmt: skip
+    head(say, "scores")
+    figure(
+        say, "scores", plot(series, x=x, y=y, height=90 + 85 * len(kinds)), audit=report.digest,
+        table=Table([f"column_{column}" for column in columns], rows),
+    )  # fmt: skip
+    link("measures", label=say.text("numbers_mentions"), audit=report.digest, tab="mentions")
+    link("measures", label=say.text("numbers_more"), audit=report.digest)
+    with details(say, "numbers"):
+        models = ((say.text(f"numbers_{who}"), one.digest) for who, one in report.models.items())
+        pairs = [(say.text("numbers_audit"), report.digest), *models]
+        facts(say, pairs, caption=say.text("numbers_digests"))
+
+
+def figures(say: Words, report: AuditReport) -> Table:
+    """Return the headline figures, each beside what M_general and a trivial guess reach."""
+    rows: list[list[str | Cell]] = []
+    guesses = ("attack", "general_alone", "popularity")
+    for name in report.measures.strata:
+        found = [report.headline(name).get(who) for who in guesses]
+        aucs = [measured(one.auc if one else NOTHING, digits=3) for one in found]
+        shares = [measured(one.tpr(0.01) if one else NOTHING) for one in found]
+        for key, told in (("auc", aucs), ("tpr", shares)):
+            rows.append([Cell(say.text(f"figure_{key}"), say.text(f"figure_{name}")), *told])
+    for key, rate in (("flagged", report.verdict.flagged), ("controls", report.controls_flagged)):
+        if rate.n_total:
+            counted = say.text("k_of_n", k=rate.n_hits, n=rate.n_total)
+            told = Cell(counted, percent_interval(rate.interval()))
+            rows.append([say.text(f"figure_{key}"), told, "", ""])
+    if n := report.candidates.n_reference:
+        rows.append([say.text("figure_reference"), f"{n:,}", "", ""])
+    return Table(["figure", *(f"who_{who}" for who in guesses)], rows)
+
+
+def draw_strongest(say: Words, report: AuditReport) -> None:
+    """Draw the names that stand out most, masked; or that nobody does."""
+    found = strongest_names(report.table)[:N_STRONGEST]
+    if not len(found):
+        remark(say, "strongest_none", alpha=f"{ALPHA:g}")
+    else:
+        rows = [
+            (one.number, shown_name(one.first_name, one.last_name),
+             say.text(f"kind_{one.kind}_one"),
+             decimal(one.n_mentions, digits=0) if one.n_mentions >= 0 else "",
+             small(one.general), small(one.hospital), decimal(one.q))
+            for one in found.itertuples()
+        ]  # fmt: skip
+        columns = ("number", "name", "in_notes", "mentions", "general", "hospital", "q")
+        table = Table([f"column_{one}" for one in columns], rows, n_text=3)
+        remark(say, "strongest_revealed" if is_revealed() else "strongest_masked")
+        caption = say.text(f"strongest_caption_{report.scenario.number}")
+        draw_table(say, "strongest_names", table, caption=caption, has_csv=False)
+    link("names", label=say.text("strongest_more"), audit=report.digest)
+
+
+def draw_limits(say: Words, report: AuditReport) -> None:
+    """Draw what the audit shows and does not show, and the engine's notes on the run."""
+    st.html(blocks.bullet_list(say.text(f"limits_{i}") for i in (1, 2, 3)))
+    if report.notes:
+        head(say, "verdict_notes")
+        st.html(blocks.bullet_list(written(one, say.language) for one in report.notes))
+
+
+def draw_recent(say: Words, here: Place, *, shown: str) -> None:
+    """Draw the newest kept audits, each with its verdict and a link; `shown` is marked."""
+    remark(say, "recent_n", n=len(here.kept))
+    if here.n_unreadable:
+        remark(say, "unreadable_do", n=here.n_unreadable)
+    for line in here.kept[:N_RECENT]:
+        is_shown = line.digest == shown
+        values = {"hospital": line.hospital, "general": line.general, "scenario": line.scenario,
+                  "n": line.n_names, "at": day(line.at)}  # fmt: skip
+        told = say.text("recent_line_demo" if line.is_demo else "recent_line", **values)
+        state = say.text(f"state_{line.state}")
+        text, opening = st.columns([6, 1], vertical_alignment="center")
+        text.html(blocks.line(state, told, is_strong=is_shown))
+        with opening:
+            if is_shown:
+                remark(say, "recent_shown")
+            else:
+                link("verdict", label=say.text("recent_open"), audit=line.digest)
+    draw_start(say)
+
+
+page("verdict", draw)

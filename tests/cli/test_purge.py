@@ -1,0 +1,250 @@
+"""Retention: what is past its time goes, with a line of the log; what is needed stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit import access_log, cli
+from audit.corpus.kept import CORPORA
+from audit.deid.given import keep_given
+from audit.home import HOME_VARIABLE, results_dir
+from audit.jobs import service, table
+from audit.names.candidates import Candidates, make_candidates
+from audit.names.lists import all_names, all_passages, keep_names, keep_passages
+from audit.notes.passages import read_passages
+from audit.report.report import REMEMBERED, AuditReport
+from audit.shelf import Shelf, taken
+from audit.task import Question
+from cache.store import Store
+from tests.pages.make_reports import make_report
+
+OLD = time.time() - 100 * 86_400
+NAMES = make_candidates([("Thomas", "Young"), ("太郎", "山田")], is_member=True)
+OTHERS = make_candidates([("Mary", "James")], is_member=True)
+PASSAGES = b"text\nThe patient [NAME] was seen.\n"
+
+
+@pytest.fixture(scope="module")
+def report() -> AuditReport:
+    return make_report(2)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+    return results_dir().parent
+
+
+def purge(*words: str, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, int]]:
+    """Purge and return, by kind, all counts that are not 0."""
+    capsys.readouterr()
+    assert cli.main(["purge", *words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["purged"]
+    return {one.pop("kind"): {key: n for key, n in one.items() if n} for one in found}
+
+
+def grow_old(home: Path) -> None:
+    """Let all that is kept be from a hundred days ago."""
+    for path in home.rglob("*"):
+        os.utime(path, (OLD, OLD))
+
+
+def keep(report: AuditReport, names: Candidates | None = None, **parts: Any) -> str:
+    store = Store(results_dir())
+    question = {**report.question, **({"candidates": names.digest()} if names else {}), **parts}
+    kept = report.changed(question=question)
+    for kind in ("documents", "finished", "decision"):
+        store.put_record(f"{kind}/{kept.digest}", ["Thomas Young"])
+    store.put_record(f"audit/{kept.digest}", kept.to_json())
+    return kept.digest
+
+
+def test_nothing_goes_before_a_period_is_set_and_periods_are_shown_set_and_unset(
+    home: Path, report: AuditReport, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(report)
+    grow_old(home)
+    assert purge(capsys=capsys) == {}
+    for words, days in ((["--audits", "365", "--lists", "30"], (365, 30)), ([], (365, 30)),
+                        (["--lists", "0"], (365, 0))):  # fmt: skip
+        assert cli.main(["retention", *words, "--json"]) == 0
+        shown = json.loads(capsys.readouterr().out)["days"]
+        assert (shown["audits"], shown["lists"], shown["corpora"]) == (*days, 0)
+    assert purge(capsys=capsys) == {"audits": {}} and Store(results_dir()).keys("audit/")
+    for words in (["retention", "--audits", "-1"], ["purge", "--older-than", "-1"],
+                  ["purge", "--kind", "models; x"]):  # fmt: skip
+        assert cli.main(words) == 2
+    capsys.readouterr()
+    (home / "retention.json").write_text("{")
+    assert cli.main(["purge"]) == 2 and "Traceback" not in capsys.readouterr().err
+
+
+def test_an_audit_goes_with_its_documents_evidence_and_decision_and_the_log_says_so(
+    home: Path, report: AuditReport, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store(results_dir())
+    digest = keep(report)
+    store.put_record(f"shard/{'a' * 64}", [1])
+    aside = home / "results" / "quarantine"
+    aside.mkdir()
+    (aside / "x.val").write_bytes(b"Thomas Young")
+    grow_old(home)
+    young = "b" * 64
+    store.put_record(f"documents/{young}", [])
+    store.put_record(f"shard/{young}", [])
+    cli.main(["retention", "--audits", "99"])
+    assert purge("--dry-run", capsys=capsys) == {"audits": {"n_removed": 1, "n_files": 2}}
+    assert store.get_record(f"audit/{digest}") and not access_log.entries()
+    assert purge(capsys=capsys) == {"audits": {"n_removed": 1, "n_files": 2}}
+    assert store.keys() == (f"documents/{young}", f"shard/{young}")
+    assert not list(aside.iterdir())
+    lines = [(one.action, one.audit, dict(one.counts)) for one in access_log.entries()]
+    assert lines == [
+        ("removed", "", {"what": "audits-files", "reason": "retention", "n_files": 2}),
+        ("removed", digest[:12], {"what": "audits", "reason": "retention"}),
+    ]
+    assert purge(capsys=capsys) == {"audits": {}}
+    log = (home / "access" / "log.jsonl").read_text()
+    assert "Young" not in log and access_log.verify().is_intact
+
+
+def test_the_demo_stays_and_so_does_all_evidence_while_an_audit_is_at_work(
+    home: Path, report: AuditReport, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store(results_dir())
+    digest = keep(report)
+    store.put_record(REMEMBERED, {"masked_lm": digest})
+    store.put_record(f"audit/{'c' * 64}", {})
+    store.put_record(f"shard/{'a' * 64}", [1])
+    grow_old(home)
+    job = table.insert(Question("audit", "x", 2, "cpu", "c" * 64, (), {}))
+    assert job is not None
+    words = ("--kind", "audits", "--older-than", "1")
+    assert purge(*words, capsys=capsys) == {"audits": {"n_in_use": 1, "n_demo": 1}}
+    service.cancel(job.job_id)
+    done = {"audits": {"n_removed": 1, "n_files": 1, "n_demo": 1}}
+    assert purge(*words, capsys=capsys) == done
+    assert store.keys("audit/") == (f"audit/{digest}",)
+
+
+def test_a_list_and_passages_stay_as_long_as_an_audit_that_asked_about_them(
+    home: Path, report: AuditReport, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store(results_dir())
+    for one in (NAMES, OTHERS):
+        keep_names(one, label="", store=store)
+    keep_passages(PASSAGES, file_name="p.csv", label="", store=store)
+    keep(report, NAMES, passages=read_passages(PASSAGES).digest())
+    grow_old(home)
+    kinds = {"lists": {"n_removed": 1, "n_rested_on": 1}, "passages": {"n_rested_on": 1}}
+    for kind, counts in kinds.items():
+        found = purge("--kind", kind, "--older-than", "9", capsys=capsys)
+        assert found == {kind: counts}
+    assert [line.n for line in all_names(store) if line.at] == [2]
+    found = purge("--older-than", "9", "--dry-run", capsys=capsys)
+    assert (found["lists"], found["passages"]) == ({"n_removed": 1}, {"n_removed": 1})
+    purge("--older-than", "9", capsys=capsys)
+    assert not [line for line in (*all_names(store), *all_passages(store)) if line.at]
+
+
+def things(kind: str, record: str, *codes: str, named: str = "") -> None:
+    for code in codes:
+        shelf = Shelf(kind, where=kind, read=lambda folder: folder)
+        with shelf.making(code) as folder:
+            (folder / record).write_text(json.dumps({"ref": named}))
+
+
+SCORED, FREE, BUSY, CORPUS, LOCKED = (digit * 12 for digit in "abcde")
+
+
+@pytest.fixture
+def shelves(home: Path) -> Iterator[None]:
+    things("tagged", "tagged.json", SCORED, FREE, BUSY)
+    things("scores", "score.json", "1" * 12, named=SCORED)
+    things("corpora", "corpus.json", CORPUS)
+    things("models", "training.json", LOCKED, named=CORPUS)
+    grow_old(home)
+    order = {"tagged_id": BUSY}
+    assert table.insert(Question("tagging", "x", 0, "cpu", "f" * 64, (), order)) is not None
+    lock = taken(home / "models" / LOCKED, is_folder=True)
+    assert lock is not None
+    yield
+    lock.release()
+
+
+def there(home: Path, kind: str) -> set[str]:
+    return {one.name for one in (home / kind).iterdir() if not one.name.startswith(".")}
+
+
+@pytest.mark.usefixtures("shelves")
+def test_what_a_job_uses_or_another_thing_rests_on_stays(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = purge("--kind", "tagged", "--older-than", "9", capsys=capsys)
+    assert found == {"tagged": {"n_removed": 1, "n_rested_on": 1, "n_in_use": 1}}
+    assert there(home, "tagged") == {SCORED, BUSY}
+    found = purge("--older-than", "9", capsys=capsys)
+    assert found["scores"] == {"n_removed": 1}
+    assert found["tagged"] == {"n_removed": 1, "n_in_use": 1}  # its score went before it
+    assert found["models"] == {"n_in_use": 1} and found["corpora"] == {"n_rested_on": 1}
+    assert there(home, "tagged") == {BUSY} and there(home, "corpora") == {CORPUS}
+    assert access_log.entries()[0].counts["what"] in ("tagged", "scores")
+
+
+def test_what_was_given_and_jobs_that_ended_go_by_their_age(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep_given(b'{"doc_id": "1", "text": "x", "spans": []}\n', name="n.jsonl", what="gold")
+    grow_old(home)
+    done = table.insert(Question("audit", "x", 2, "cpu", "g" * 64, (), {}), result=("r",))
+    waiting = table.insert(Question("audit", "x", 2, "cpu", "h" * 64, (), {"names": ["x"]}))
+    assert done and waiting
+    assert purge("--kind", "given", "--older-than", "9", capsys=capsys) == {"given": {"n_files": 1}}
+    assert not list((home / "scores" / ".given").iterdir())
+    assert purge("--kind", "jobs", "--older-than", "9", capsys=capsys) == {"jobs": {}}
+    found = purge("--kind", "jobs", "--older-than", "0", capsys=capsys)
+    assert found == {"jobs": {"n_removed": 1}}
+    assert [job.job_id for job in service.jobs()] == [waiting.job_id]
+
+
+def test_a_log_that_cannot_be_written_keeps_everything(
+    home: Path,
+    report: AuditReport,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    digest = keep(report)
+    grow_old(home)
+    (home / "access" / "log.jsonl").unlink(missing_ok=True)
+    (home / "access").mkdir(exist_ok=True)
+    (home / "access" / "log.jsonl").mkdir()
+    assert cli.main(["purge", "--older-than", "9"]) == 2
+    assert Store(results_dir()).get_record(f"audit/{digest}") is not None
+
+
+def test_a_server_purges_at_its_start_and_a_fault_of_it_stops_nothing(
+    home: Path, report: AuditReport
+) -> None:
+    calls = []
+
+    def daily() -> None:
+        calls.append(time.monotonic())
+        raise ValueError("a fault")
+
+    job = table.insert(Question("audit", "x", 2, "cpu", "k" * 64, (), {}), runner=table.COMMAND)
+    assert job is not None
+    with service.looking_after(daily=daily):
+        end = time.monotonic() + 60
+        while table.get(job.job_id).state == "queued" and time.monotonic() < end:  # type: ignore[union-attr]
+            time.sleep(0.01)
+    assert len(calls) == 1
+    found = table.get(job.job_id)
+    assert found is not None and found.state == "interrupted"
+    assert CORPORA.all() == ()

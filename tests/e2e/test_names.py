@@ -1,0 +1,45 @@
+"""One walk through Names: filter, choose, look at the next one, and step back the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("playwright.sync_api")
+from playwright.sync_api import expect
+
+from tests.e2e.screen import SAY, is_whole, press
+
+
+def test_each_step_can_be_taken_back_and_a_link_shows_what_its_sender_saw(
+    demo_home: Path, serve: Callable[[Path], str], visit: Callable[..., Any]
+) -> None:
+    page = visit(f"{serve(demo_home)}/documents")  # the address of before
+    is_whole(page)
+    expect(page.locator(".ka-pair, .ka-passages").first).to_be_visible()
+    page.get_by_role("radio", name=SAY.text("names_tab_table"), exact=True).click()
+    is_whole(page)
+    kind = page.locator(".st-key-choice_kind")
+    kind.get_by_role("button").first.click()
+    expect(page.get_by_text("130 of 390 names")).to_be_visible()
+    heading, seen = page.locator(".st-key-names_detail h2").first, []
+    for key in ("names_first", "names_next"):
+        press(page, key)
+        if seen:
+            expect(heading).not_to_have_text(seen[-1][1])
+        is_whole(page)
+        seen.append((page.url, heading.inner_text()))
+    page.go_back()
+    expect(heading).to_have_text(seen[0][1])
+    assert page.url == seen[0][0]
+    page.go_back()
+    expect(heading).to_have_count(0)
+    page.go_back()
+    expect(page.get_by_text("390 of 390 names")).to_be_visible()
+    other = visit(seen[1][0])
+    is_whole(other)
+    expect(other.locator(".st-key-names_detail h2").first).to_have_text(seen[1][1])
+    expect(other.get_by_text("130 of 390 names")).to_be_visible()

@@ -1,0 +1,288 @@
+"""The page New audit through Streamlit's own tester: three steps, plan, start."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from audit import demo
+from audit.attack.question import PosteriorSettings
+from audit.jobs import service
+from audit.models.registry import VARIABLE
+from audit.names.lists import all_names, all_passages, keep_names, kept_names
+from audit.run import AuditTask
+from audit.task import Question
+from cache.store import Store
+from tests.models.make_models import WORDS, make_bert
+from tests.pages.make_reports import keep, make_report
+from tests.pages.screen import downloads, keys, open_page, parameter, press, texts
+
+PAIR = {"general": "demo:en/general", "hospital": "demo:en/hospital-40"}
+ALL = {**PAIR, "names": "demo-en", "passages": "demo-en"}
+HEADER = "first_name,last_name,is_member\n"
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
+    """Questions that were handed over; no job is started."""
+    found: list[Question] = []
+
+    def ask(question: Question, *, owner: str = "") -> Any:
+        found.append(question)
+        return SimpleNamespace(job_id="abc123", kind="audit", device="cpu")
+
+    monkeypatch.setattr(service, "ask", ask)
+    return found
+
+
+def upload(app: AppTest, data: bytes, *, name: str = "names.csv", place: int = 0) -> AppTest:
+    app.file_uploader[place].upload(name, data, "text/csv").run()
+    assert not app.exception
+    return app
+
+
+def box(app: AppTest, kind: str, field: str) -> Any:
+    return next(one for one in app.get(kind) if (one.key or "").endswith(field))
+
+
+def plan_of(app: AppTest) -> str:
+    return texts(app).split("Plan</h2>", 1)[1]
+
+
+def kept(home: Path) -> Any:
+    with Store(home) as store:
+        return kept_names(all_names(store)[0].code, store=store)
+
+
+def test_an_empty_page_says_what_each_step_wants() -> None:
+    app = open_page("audit")
+    shown = texts(app)
+    assert shown.count("Not chosen</span>") == 2 and shown.count("Ready</span>") == 1
+    assert "No folder of models is registered yet" in shown
+    assert "Step 1: choose two models" in shown and "Step 2: choose or make a list" in shown
+    assert "choose or upload de-identified passages" not in shown
+    assert "choose or upload de-identified passages" in texts(open_page("audit", scenario="2"))
+    assert not keys(app) & {"start", "again_go"}
+
+
+def test_folders_that_are_empty_or_gone_are_called_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bare").mkdir()
+    monkeypatch.setenv(VARIABLE, f"{tmp_path / 'bare'}:{tmp_path / 'gone'}")
+    shown = texts(open_page("audit"))
+    assert "bare holds no model" in shown and "gone is not there" in shown
+    assert "No folder of models is registered" not in shown
+
+
+def test_models_that_do_not_fit_and_models_that_are_refused_say_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "models"
+    make_bert(folder / "one")
+    make_bert(folder / "two", words=(*WORDS[1:], WORDS[0]))
+    (folder / "<b>bad").mkdir()
+    (folder / "<b>bad" / "config.json").write_text("{}")
+    monkeypatch.setenv(VARIABLE, str(folder))
+    app = open_page("audit", general="models/one", hospital="models/two", names="demo-en")
+    shown = texts(app)
+    assert "These two models cannot be compared" in shown and "different tokenizers" in shown
+    assert "models/&lt;b&gt;bad" in shown and "<b>bad" not in shown
+    assert "models/<b>bad" not in app.selectbox(key="pick_general").options
+    assert "start" not in keys(app)
+    app.radio(key="language").set_value("ja").run()
+    shown = texts(app)
+    assert "one と two：2つのモデルのトークナイザーが異なります：" in shown
+    assert not re.search(r"[a-z]{3,} [a-z]{3,} [a-z]{3,}", re.sub("<[^>]*>", " ", shown))
+    same = {"general": "models/one", "hospital": "models/one"}
+    assert "Both are the same model" in texts(open_page("audit", **same))
+
+
+HARD = (
+    HEADER
+    + """José,Núñez,1
+"Jo ""the"" e","Smith, Jr.",1
+NA,None,0
+=cmd(),<img src=x>,1
+![x](http://evil.example/p.png),**y**,0
+"""
+)
+
+
+def test_a_hard_file_is_read_shown_masked_and_kept(home: Path) -> None:
+    app = upload(open_page("audit", **PAIR), HARD.encode("utf-8-sig"))
+    assert "Read as UTF-8 with BOM." in texts(app)
+    assert "The new list</h2>" in texts(app) and "start" in keys(app)
+    bars = json.loads(app.get("plotly_chart")[0].proto.spec)["data"]
+    assert sorted(bar["marker"]["pattern"]["shape"] for bar in bars) == ["", "/"]
+    app.toggle(key="show_names").set_value(True).run()
+    assert "evil.example" not in texts(app) and "<img" not in texts(app)
+    names = list(app.dataframe[0].value["Name"])
+    assert len(names) == 5 and all("***" in name for name in names)
+    box(app, "text_input", "names_names_title_0").set_value("Ward <3>").run()
+    press(app, "keep_names")
+    assert kept(home).line.label == "Ward <3>"
+    assert parameter(app, "names") == app.selectbox(key="pick_names").value == kept(home).line.code
+    assert "keep_names" not in keys(app)
+
+
+def test_remarks_and_refusals_are_told_by_row() -> None:
+    app = upload(open_page("audit", **ALL), (HEADER + "Anna,Smith,1\n\nAnna,Smith,1\n").encode())
+    assert "The name is that of row 2; left out." in texts(app)
+    upload(app, (HEADER + "Anna,Smith\n").encode(), name="Anna Smith.csv")
+    shown = texts(app)
+    assert "names, row 2: The row has 2 cells where the header has 3." in shown
+    assert "Anna" not in shown
+    assert not keys(app) & {"keep_names", "start"}  # nor is the list that was chosen before asked
+
+
+def test_a_guessed_kind_of_control_is_said_and_kept_with_the_list(home: Path) -> None:
+    guessed = (HEADER + "Anna,Smith,1\nBert,Smith,0\nUdo,Zorn,0\n").encode()
+    app = upload(open_page("audit", **PAIR), guessed)
+    said = "The list does not say the kind of 2 controls. It was worked out, once,"
+    assert said in texts(app) and "1 easy, 1 hard, 0 recombined" in texts(app)
+    press(app, "keep_names")
+    assert said in texts(app)
+    assert kept(home).candidates.is_kind_guessed == (False, True, True)
+
+
+def test_a_file_and_drawn_controls_become_a_list(home: Path) -> None:
+    app = open_page("audit", **PAIR)
+    app.number_input(key="names_draw_easy_0").set_value(5).run()
+    upload(app, b"name\nMary Smith\nAnn Lee\n")
+    assert "Controls are drawn against members, and the list has none." in texts(app)
+    upload(app, (HEADER + "Mary,Smith,1\nAnn,Lee,1\n").encode())
+    app.number_input(key="names_draw_hard_0").set_value(4).run()
+    press(app, "keep_names")
+    found = kept(home).candidates
+    assert found.is_member == (True,) * 2 + (False,) * 9
+    assert found.control_kind == ("",) * 2 + ("easy",) * 5 + ("hard",) * 4
+    assert app.number_input(key="names_draw_easy_1").value == 0
+
+
+def test_what_is_new_is_kept_when_the_page_is_left_or_the_audit_starts(
+    home: Path, asked: list[Question]
+) -> None:
+    app = upload(open_page("audit", **PAIR), (HEADER + "Mary,Smith,1\nAnn,Lee,0\n").encode())
+    app.switch_page("../method.py").run()
+    app.switch_page("../audit.py").run()
+    code = kept(home).line.code
+    assert (parameter(app, "names"), len(kept(home).candidates)) == (code, 2)
+    upload(app, (HEADER + "Udo,Zorn,1\nAnn,Lee,0\nBo,Ek,0\n").encode())
+    press(app, "start")
+    request = AuditTask.ordered(asked[0].order).request
+    assert request.candidates == kept(home).candidates and len(request.candidates) == 3
+    assert parameter(app, "names") == kept(home).line.code != code
+
+
+def test_passages_are_checked_shown_escaped_and_kept(home: Path) -> None:
+    data = b'{"text": "<img src=x> [NAME] came.", "name_id": 0}\n{"text": "nothing here"}\n'
+    app = open_page("audit", **PAIR, names="demo-en")
+    upload(app, data, name="Anna Smith.jsonl", place=1)
+    shown = texts(app)
+    assert "1 passages with a place for a name; 1 rows left out; read as UTF-8." in shown
+    assert re.search("&lt;img src=x&gt; <mark [^>]*>name</mark> came.", shown)
+    assert "The text has no place for a full name; left out." in shown
+    assert parameter(app, "scenario") == "2" and "New list · 1 passages" in plan_of(app)
+    press(app, "keep_passages")
+    with Store(home) as store:
+        assert parameter(app, "passages") == all_passages(store)[0].code
+    assert "Anna" not in texts(app)
+    assert "The line is not JSON." in texts(
+        upload(open_page("audit"), b"{", place=1, name="x.json")
+    )
+
+
+def test_the_plan_is_that_of_the_question_which_start_hands_over(asked: list[Question]) -> None:
+    app = open_page("audit", **ALL)
+    request = demo.DemoTask().request(2)
+    assert request.audit_digest() in plan_of(app)
+    assert "Demo hospital, invented · 390 names" in plan_of(app)
+    assert "--inputs=2000" in app.code[-1].value
+    assert {"names_csv", "passages_jsonl"} <= set(downloads(app))
+    press(app, "start")
+    assert [one.digest for one in asked] == [request.audit_digest()]
+    assert {key: parameter(app, key) for key in ALL} == ALL
+
+
+def test_a_change_of_settings_plans_anew(home: Path, asked: list[Question]) -> None:
+    quick = plan_of(open_page("audit", **ALL))
+    app = open_page("audit", **ALL, preset="paper")
+    captions = app.radio(key="choice_preset").proto.captions
+    assert len(captions) == 3 and captions[2].startswith("30,000 inputs")  # before it is chosen
+    assert "10,000 inputs, and 200 of the chain rule." in plan_of(app) != quick
+    box(app, "number_input", "_micro_batch").set_value(8).run()
+    assert "--micro-batch=8" in app.code[-1].value
+    box(app, "selectbox", "_device").select("cpu").run()
+    press(app, "start")
+    request = AuditTask.ordered(asked[0].order).request
+    assert (request.posterior, request.device) == (PosteriorSettings(micro_batch=8), "cpu")
+
+
+def test_settings_that_no_run_can_have_say_why_and_lose_nothing(asked: list[Question]) -> None:
+    app = open_page("audit", **ALL, scenario="1")
+    box(app, "text_input", "_prompt").set_value("no place for a name").run()
+    assert "prompt: has no [MASK]." in texts(app) and "start" not in keys(app)
+    assert box(app, "text_input", "_prompt").value == "no place for a name"
+    box(app, "text_input", "_prompt").set_value("[MASK] is here").run()
+    assert "has no [MASK]." not in texts(app)
+    press(app, "start")
+    assert AuditTask.ordered(asked[0].order).request.generation.prompt == "[MASK] is here"
+
+
+def test_an_audit_that_is_kept_is_opened_and_one_that_runs_is_shown(home: Path) -> None:
+    task = AuditTask(request=demo.DemoTask().request(2))
+    job = service.ask(task.question())
+    app = open_page("audit", **ALL)
+    assert "This audit is running or waiting" in texts(app) and "start" not in keys(app)
+    assert f"cancel-{job.job_id}" in keys(app)
+    press(app, f"cancel-{job.job_id}")
+    assert service.job(job.job_id).state == "cancelled"
+    assert "start" in keys(app)
+    with Store(home) as store:
+        store.put_record(f"audit/{task.question().digest}", {})
+    app = open_page("audit", **ALL)
+    assert "This audit has been done already" in texts(app) and "start" not in keys(app)
+    assert "open_answer" in keys(app)
+
+
+def test_the_same_again_asks_for_the_new_model_alone(home: Path, asked: list[Question]) -> None:
+    before = demo.DemoTask().request(2)
+    before = before.with_(posterior=before.posterior.with_(n_inputs=777), seed=5)
+    question = before.question()
+    models = {who: {"name": who, "digest": question[who]} for who in ("general", "hospital")}
+    models["hospital"]["digest"] = "f" * 64  # no model that is shipped: an audit of one's own
+    keep(make_report(2).changed(digest="c" * 64, question=question, models=models))
+    app = press(open_page("audit", hospital="demo:en/hospital-40"), "again_go")
+    shown = texts(app)
+    assert "Only the new hospital model is to be chosen." in shown
+    assert "is not kept on this machine" not in shown
+    taken = {"general": ALL["general"], "names": "demo-en", "passages": "demo-en"}
+    assert {key: parameter(app, key) for key in taken} == taken
+    assert parameter(app, "hospital") == ""
+    app.selectbox(key="pick_hospital").select("demo:en/hospital-40").run()
+    press(app, "start")
+    assert AuditTask.ordered(asked[0].order).request.question() == question
+    link = {key: parameter(app, key) for key in (*ALL, "like", "preset", "scenario")}
+    assert before.audit_digest() in plan_of(open_page("audit", **link))
+    assert "names no audit" not in texts(open_page("audit", like="c" * 12))
+
+
+def test_the_same_again_says_what_is_not_here_any_more(home: Path) -> None:
+    keep(make_report(1))
+    with Store(home) as store:
+        keep_names(demo.DemoTask().request(1).candidates, label="Other", store=store)
+    app = press(open_page("audit"), "again_go")
+    shown = texts(app)
+    assert "Its general model is not on this machine any more" in shown
+    assert "Its list of names is not kept on this machine" in shown
+    assert "Its passages" not in shown
+    press(app, "like_off")
+    assert parameter(app, "like") == "" and "again_go" in keys(app)
+    assert "The audit that the link names is not on this" in texts(open_page("audit", like="abcd"))

@@ -1,0 +1,306 @@
+"""The Verdict page: the answer, what was decided, what is handed over, and who took what."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from audit import access_log
+from audit.errors import Message
+from audit.home import DEMO_HOSPITAL, data_home, results_dir
+from audit.jobs import service, table
+from audit.models.inspect import model_digest
+from audit.progress import Progress
+from audit.report.decision import kept_decision
+from audit.report.html import ReportChoice, report_html
+from audit.report.report import AuditReport
+from cache.store import Store
+from pages.ui.state import words_of
+from tests.pages.make_reports import MEMBERS, Reports, keep, keep_demo, make_report
+from tests.pages.screen import (
+    HOSTILE,
+    downloads,
+    keys,
+    links,
+    open_page,
+    parameter,
+    press,
+    texts,
+)
+
+SAY = words_of("en")
+RIBBON = '<p class="ka-ribbon"'
+FOLDS = ("numbers", "strongest", "limits", "log", "recent", "report")
+
+
+def opened(*folds: str, **query: str) -> AppTest:
+    """Open the page with sections unfolded, as a link does."""
+    return open_page("verdict", **query, **dict.fromkeys(folds, "true"))
+
+
+def preview(app: AppTest) -> str:
+    return str(app.get("iframe")[0].proto.srcdoc)
+
+
+# --- the answer ---
+
+
+def test_the_sentence_comes_first_and_all_else_is_folded_until_a_link_opens_it(
+    reports: Reports,
+) -> None:
+    app, verdict = open_page(), reports["masked_lm"].verdict
+    shown = texts(app)
+    assert '<section class="ka-verdict ka-leak_found">' in shown
+    assert shown.index(RIBBON) < shown.index(f">{verdict.in_short('en')}</p>")
+    assert shown.index(verdict.in_short("en")) < shown.index(verdict.now("en"))
+    assert reports["generation"].verdict.in_short("en") in shown
+    assert not app.get("plotly_chart") and verdict.facts("en") not in shown
+    app = opened(*FOLDS)
+    shown = texts(app)
+    assert verdict.facts("en") in shown
+    n_drawn = reports["masked_lm"].candidates.n_reference
+    assert (
+        n_drawn and f"{SAY.text('figure_reference')}</td><td" in shown and f">{n_drawn}<" in shown
+    )
+    assert all(chart.proto.alt for chart in app.get("plotly_chart"))
+    assert reports["masked_lm"].digest in shown  # behind the details
+    app.selectbox[0].set_value(reports["generation"].digest).run()
+    assert not app.exception
+    assert parameter(app, "audit") == reports["generation"].digest[:12]
+    assert texts(app).index("Scenario 1:") < texts(app).index("Scenario 2:")
+
+
+def test_own_audits_come_before_the_demo_and_a_link_to_none_is_never_repeated(
+    reports: Reports,
+) -> None:
+    old = make_report(2, leak=0.0, hospital="own", at="2026-01-01T00:00:00+00:00")
+    newer = make_report(2, leak=0.0, hospital="own", at="2026-01-02T00:00:00+00:00")
+    keep(old, newer)
+    app = opened("recent")
+    shown = texts(app)
+    assert parameter(app, "audit") == newer.digest[:12]
+    assert "This list cannot tell, because" in shown and RIBBON not in shown
+    assert shown.count("Made-up hospital (demo)") == 2
+    of_demo = [" · demo · " in label for label in app.selectbox[0].options]
+    assert of_demo == [False, False, True, True]
+    app = open_page("verdict", audit="<b>evil</b>")
+    assert SAY.text("wrong_link") in texts(app) and "evil" not in texts(app)
+
+
+def test_a_scenario_that_was_not_run_is_one_click_away_with_all_else_taken_over() -> None:
+    names = {"general": "general", "hospital": "hospital-40"}
+    folder = DEMO_HOSPITAL / "en" / "models"
+    models = {who: {"name": name, "digest": model_digest(folder / name)}
+              for who, name in names.items()}  # fmt: skip
+    keep(make_report(2).changed(models=models))
+    app = open_page()
+    query = next(query for label, _, query in links(app) if label == SAY.text("no_other_run"))
+    found = parse_qs(query)
+    assert found["scenario"] == ["1"]
+    assert [found[who] for who in names] == [[f"demo:en/{name}"] for name in names.values()]
+    assert "says nothing about the other" in texts(app)
+
+
+def test_names_are_masked_models_escaped_and_without_truth_there_are_no_rates() -> None:
+    members = [(HOSTILE, "Wright"), *MEMBERS[1:]]
+    keep(make_report(2, hospital=HOSTILE, members=members, notes=[f"{HOSTILE} in a note"]))
+    app = opened(*FOLDS[:5])
+    shown = texts(app)
+    assert "S*** W***" in shown
+    assert not any(part in shown for member in MEMBERS for part in member)
+    assert "<img" not in shown and "&lt;img src=x&gt;" in shown
+    labels = [*(x.value for x in app.markdown), *(x.value for x in app.caption)]
+    assert not any("evil" in label for label in labels)
+    keep(make_report(2, has_truth=False))
+    shown = texts(opened("numbers"))
+    assert "Who is a member is not known" in shown and SAY.text("figure_tpr") not in shown
+
+
+def test_notes_of_a_run_are_japanese_on_the_screen_and_in_the_report() -> None:
+    note = Message("{n_left_out} rows of the passage file were left out.", n_left_out=3)
+    report = make_report(2, notes=[note.plain(), "Something <new>."])
+    keep(report)
+    printed = report_html(report, choice=ReportChoice(language="ja"), other=None)
+    for shown in (texts(opened("limits", lang="ja")), printed):
+        assert "文章のファイルから 3 行を除きました。" in shown and note not in shown
+        assert "Something &lt;new&gt;." in shown  # what has no translation stays
+    assert note in report_html(report, choice=ReportChoice(language="en"), other=None)
+
+
+# --- before there is one ---
+
+
+def test_the_first_audit_is_followed_and_one_that_failed_says_why() -> None:
+    app = open_page()
+    assert SAY.text("no_audit") in texts(app)
+    press(app, "run_demo")
+    (job,) = service.jobs()
+    assert (job.kind, job.state) == ("demo", "queued")
+    assert table.claim(job.job_id)
+    table.note_progress(job.job_id, Progress("scoring names", 1, 4, 60.0))
+    app = open_page()
+    assert SAY.text("first_running") in texts(app) and "run_demo" not in keys(app)
+    assert app.get("progress")[0].proto.value == 25
+    service.cancel(job.job_id)
+    assert table.end(job.job_id, state="cancelled")
+    app = open_page()
+    assert SAY.text("jobs_state_cancelled") in texts(app) and app.button(key="run_demo")
+
+
+def test_it_shows_the_verdict_as_soon_as_the_first_audit_of_a_job_is_kept(
+    demo_reports: Reports,
+) -> None:
+    press(open_page(), "run_demo")
+    app = open_page()
+    keep(demo_reports["masked_lm"])
+    app.run()
+    assert demo_reports["masked_lm"].verdict.in_short("en") in texts(app)
+    keep_demo({"masked_lm": demo_reports["masked_lm"]})
+    app.run()
+    assert SAY.text("no_other_yet") in texts(app).replace("&#x27;", "'")
+
+
+# --- the decision ---
+
+
+def kept(report: AuditReport) -> Any:
+    return kept_decision(report.digest, store=Store(results_dir()))
+
+
+def choose(app: AppTest, code: str, *, reasons: str) -> AppTest:
+    """Decide, and press the button that keeps it."""
+    next(one for one in app.radio if one.key.startswith("decision_choice_")).set_value(code)
+    next(one for one in app.text_area if one.key.startswith("decision_")).set_value(reasons)
+    return press(app, "decision_keep")
+
+
+def sign_as(app: AppTest, name: str) -> AppTest:
+    next(one for one in app.text_input if one.key.startswith("decision_name_")).set_value(name)
+    return press(app, "decision_sign_now")
+
+
+def test_a_decision_is_kept_signed_and_on_page_one_of_the_report(reports: Reports) -> None:
+    report = reports["masked_lm"]
+    app = choose(opened("report"), "retrain", reasons=f"First line\n{HOSTILE}")
+    assert (kept(report).recommendation, kept(report).signatures) == ("retrain", ())
+    sign_as(app, "A. Auditor <b>")
+    assert SAY.text("decision_signed") in texts(app) and "A. Auditor &lt;b&gt;" in texts(app)
+    assert [(one.name, one.role) for one in kept(report).signatures] == [
+        ("A. Auditor <b>", "auditor")
+    ]
+    shown = preview(app)
+    assert "First line<br>![x](http://evil.example/p.png)&lt;img src=x&gt;" in shown
+    assert shown.index("A. Auditor &lt;b&gt;") < shown.index('<div class="page">')
+    sign_as(app, "a. auditor <B>")  # nobody signs twice
+    assert SAY.text("decision_refused") in texts(app) and len(kept(report).signatures) == 1
+    sign_as(app, "O. Officer")
+    assert [one.role for one in kept(report).signatures] == ["auditor", "officer"]
+    press(app, "decision_withdraw_officer")
+    assert [one.role for one in kept(report).signatures] == ["auditor"]
+    choose(app, "no_release", reasons="Other reasons")
+    assert kept(report).signatures == ()
+    actions = [entry.action for entry in access_log.entries(audit=report.digest)]
+    assert actions.count("decided") == 2 and actions.count("signed") == 2
+
+
+def test_reasons_outlast_a_visit_to_another_page_and_what_another_decides_is_not_overwritten(
+    reports: Reports,
+) -> None:
+    app, other = open_page(), open_page()
+    area = next(one for one in app.text_area if one.key.startswith("decision_"))
+    area.set_value("Half a thought").run()
+    app.switch_page("../method.py").run()
+    app.switch_page("../verdict.py").run()
+    assert area.key in [one.key for one in app.text_area if one.value == "Half a thought"]
+    choose(other, "release", reasons="")
+    choose(app, "retrain", reasons="")
+    assert SAY.text("decision_refused") in texts(app) and "Somebody else" in texts(app)
+    assert kept(reports["masked_lm"]).recommendation == "release"
+
+
+# --- what is handed over ---
+
+
+def test_the_preview_is_the_report_in_its_language_and_every_file_can_be_had(
+    reports: Reports,
+) -> None:
+    app = opened("report", lang="ja")
+    assert reports["masked_lm"].digest in preview(app)
+    assert reports["generation"].digest[:12] in preview(app)
+    assert '<html lang="ja">' in preview(app)
+    assert not any(part in preview(app) for member in MEMBERS for part in member)
+    files = ("zip", "html", "names_csv", "measures_csv", "json")
+    found = {key: is_closed for key, is_closed in downloads(app).items() if "report" in key}
+    assert found == dict.fromkeys((f"report_{file}" for file in files), False)
+    app.button_group(key="choice_report_language").set_value("en").run()
+    assert not app.exception
+    assert '<html lang="en">' in preview(app)
+    assert "Demonstration on a made-up hospital" in preview(app)
+    app.checkbox(key="report_section_glossary").uncheck().run()
+    assert "12 Glossary" not in preview(app)
+
+
+def test_names_in_full_say_why_they_are_closed_and_need_a_second_consent(
+    reports: Reports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = opened("report")
+    assert any("Closed until names are revealed" in one for one in captions(app))
+    names, consent = (
+        f"report_{what}_{reports['masked_lm'].digest}" for what in ("names", "full_confirm")
+    )
+    app.radio(key=names).set_value("full").run()
+    assert all(downloads(app).values()) and not app.get("iframe")
+    app.session_state["is_revealed"] = True
+    app.run()
+    assert all(downloads(app).values())
+    assert SAY.text("report_full_agree") in texts(app)
+    app.checkbox(key=consent).check().run()
+    assert not any(downloads(app).values())
+    assert "Wright0" in preview(app) and "Confidential" in preview(app)
+    app.selectbox[0].set_value(reports["generation"].digest).run()  # another audit, asked anew
+    other = f"report_names_{reports['generation'].digest}"
+    assert app.radio(key=other).value == "masked" and "Wright0" not in preview(app)
+    app.radio(key=other).set_value("full").run()
+    assert all(downloads(app).values()) and not app.get("iframe")
+    monkeypatch.setattr("pages.ui.login.role", lambda: "reader")
+    app = open_page()
+    assert any("only an auditor" in one for one in captions(app))
+    assert "decision_keep" not in keys(app)
+    assert SAY.text("role_reader") in texts(app)
+
+
+def captions(app: AppTest) -> list[str]:
+    return [
+        caption
+        for one in app.radio
+        if one.key.startswith("report_names_")
+        for caption in one.proto.captions
+    ]
+
+
+# --- the access log ---
+
+
+def test_the_log_shows_what_was_taken_and_page_views_when_asked_and_whether_it_is_whole(
+    reports: Reports,
+) -> None:
+    digest = reports["masked_lm"].digest
+    for person in ("anna", "<img src=x>"):
+        access_log.record("exported", who=person, audit=digest, what="zip", n_names=3)
+    access_log.record("opened", who="anna", audit=digest, page="setup")
+    app = opened("log")
+    shown = texts(app)
+    assert "The access log is whole" in shown and "&lt;img src=x&gt;" in shown
+    assert f"downloaded files · 3 names · {SAY.text('report_zip')}" in shown
+    assert "opened a page" not in shown and "<img" not in shown
+    app.button_group(key="choice_log_of").set_value("all").run()
+    assert "opened a page · Verdict" in texts(app) and "opened a page · New audit" in texts(app)
+    assert SAY.html("log_nameless") in texts(app)
+    views = [entry for entry in access_log.entries(audit=digest) if entry.action == "opened"]
+    assert [dict(entry.counts) for entry in views] == [{"page": "verdict"}, {"page": "setup"}]
+    log = data_home() / "access" / "log.jsonl"
+    log.write_bytes(log.read_bytes().replace(b"anna", b"bert", 1))
+    assert "does not fit together from line 1 on" in texts(opened("log"))

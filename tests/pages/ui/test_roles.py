@@ -1,0 +1,169 @@
+"""Roles: a reader looks, masked; what changes anything is refused whatever a page has drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from audit import access_log
+from audit.home import results_dir
+from audit.report.decision import decide, kept_decision
+from cache.store import Store
+from pages.ui.main import HIDDEN, PAGES
+from pages.ui.state import words_of
+from tests.pages.make_reports import MEMBERS, Reports
+from tests.pages.screen import REPOSITORY, keys, texts
+from tests.pages.ui.test_login import OIDC
+
+SAY = words_of("en")
+ANNA, BERT, ROSE = "anna@h.example", "bert@h.example", "rose@h.example"
+ROLES = {"auditor": [ANNA, BERT.upper()], "reader": [ROSE]}
+
+
+def user(app: AppTest, mail: str, *, roles: Any = ROLES, **claims: Any) -> AppTest:
+    """Log somebody in."""
+    app.secrets["auth"] = OIDC
+    if roles is not None:
+        app.secrets["roles"] = roles
+    app.user = {"is_logged_in": True, "email": mail, **claims}
+    app.run()
+    assert not app.exception
+    return app
+
+
+def opened(mail: str, **how: Any) -> AppTest:
+    app = AppTest.from_file(REPOSITORY / "pages" / "ui" / "main.py", default_timeout=60)
+    return user(app, mail, **how)
+
+
+@pytest.mark.parametrize(
+    ("mail", "how", "role"),
+    [
+        (ANNA, {}, "auditor"),
+        (BERT, {}, "auditor"),
+        (ROSE, {}, "reader"),
+        ("eve@h.example", {}, ""),
+        ("", {}, ""),
+        ("eve@h.example", {"roles": {"auditor": [ANNA], "reader": "*"}}, "reader"),
+        ("eve@h.example", {"roles": None}, "auditor"),
+        (ANNA, {"email_verified": False}, ""),
+        (ANNA, {"roles": {}}, ""),
+    ],
+)
+def test_who_is_listed_gets_in_as_what_is_listed(
+    reports: Reports, mail: str, how: Any, role: str
+) -> None:
+    app = opened(mail, **how)
+    assert bool(app.title) is bool(role)
+    assert ("reveal_now" in keys(app)) is (role == "auditor")
+    assert (SAY.text("role_none") in texts(app)) is not bool(role)
+    assert (SAY.text("role_reader") in texts(app)) is (role == "reader")
+    assert "logout" in keys(app)
+
+
+@pytest.mark.parametrize("roles", ["*", {"auditor": ANNA}, {"auditor": [1]}, {"reader": 7}])
+def test_roles_that_cannot_be_read_keep_everybody_out(reports: Reports, roles: Any) -> None:
+    app = opened(ANNA, roles=roles)
+    assert not app.title and SAY.text("login_broken") in texts(app)
+
+
+@pytest.mark.parametrize("page", (*PAGES, *HIDDEN))
+def test_every_page_is_whole_for_a_reader_and_shows_no_name(reports: Reports, page: str) -> None:
+    app = opened(ROSE)
+    app.session_state["is_revealed"] = True
+    app.switch_page(f"../{page}.py").run()
+    assert not app.exception and app.title
+    shown = texts(app) + "".join(str(frame.value) for frame in app.dataframe)
+    assert not any(part in shown for member in MEMBERS for part in member)
+
+
+def tries() -> None:
+    """Do, on a page, what its session says, past every button."""
+    import streamlit as st
+
+    from audit.corpus.kept import CORPORA
+    from audit.demo import DemoTask
+    from audit.errors import AuditError
+    from audit.home import results_dir
+    from audit.jobs import service
+    from audit.report.decision import kept_decision
+    from cache.store import Store
+    from pages.ui import logged
+
+    seen = kept_decision(st.session_state["digest"], store=Store(results_dir()))
+    doing = {
+        "ask": lambda: service.ask(DemoTask().question()),
+        "cancel": lambda: service.cancel("a" * 12),
+        "forget": lambda: service.forget("a" * 12),
+        "keep": lambda: Store(results_dir()).put_record("list/x", 1),
+        "shelve": lambda: CORPORA.put("a" * 12, {}),
+        "remove": lambda: CORPORA.forget("a" * 12),
+        "decide": lambda: logged.decide(
+            seen, recommendation="release", reasons="", language="en"
+        ),
+        "sign": lambda: logged.sign(seen, role="officer", name="Somebody Else"),
+        "withdraw": lambda: logged.withdraw(seen, name="bert@h.example"),
+        "full": lambda: logged.logged_export(lambda: b"names", names="full")(),
+        "list": lambda: logged.logged_export(lambda: b"names", what="names")(),
+        "masked": lambda: logged.logged_export(lambda: b"S. W.", names="masked")(),
+        "note": lambda: logged.note("ran", kind="tagging"),
+        "reveal": lambda: logged.note("revealed", reason="check"),
+    }  # fmt: skip
+    st.title("tried")
+    try:
+        doing[st.session_state["do"]]()
+        st.session_state["done"] = True
+    except AuditError as error:
+        st.session_state["why"] = str(error)
+
+
+def tried(what: str, mail: str, digest: str) -> tuple[bool, str]:
+    """Try something as somebody; return whether it was done, and why not."""
+    app = AppTest.from_function(tries, default_timeout=60)
+    app.session_state["do"], app.session_state["digest"] = what, digest
+    user(app, mail)
+    state = app.session_state
+    return "done" in state, state["why"] if "why" in state else texts(app)
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["ask", "cancel", "forget", "keep", "shelve", "remove", "decide", "sign", "full", "list",
+     "note", "reveal"],
+)  # fmt: skip
+def test_what_a_reader_may_not_is_refused_by_the_server_and_leaves_no_line(
+    reports: Reports, what: str
+) -> None:
+    digest, store = reports["masked_lm"].digest, Store(results_dir())
+    decide(
+        kept_decision(digest, store=store), recommendation="retrain", reasons="", language="en",
+        by=ANNA, store=store,
+    )  # fmt: skip
+    before = kept_decision(digest, store=store), store.keys(), access_log.entries()
+    is_done, why = tried(what, ROSE, digest)
+    assert not is_done and "nly an auditor may" in why
+    assert (kept_decision(digest, store=store), store.keys(), access_log.entries()) == before
+
+
+def test_a_reader_takes_what_is_masked_with_a_line_of_the_log(reports: Reports) -> None:
+    assert tried("masked", ROSE, reports["masked_lm"].digest)[0]
+    (line,) = access_log.entries()
+    assert (line.who, line.action, dict(line.counts)) == (ROSE, "exported", {"names": "masked"})
+
+
+def test_two_auditors_sign_by_their_logins_and_nobody_takes_back_anothers(
+    reports: Reports,
+) -> None:
+    digest, store = reports["masked_lm"].digest, Store(results_dir())
+    assert tried("decide", ANNA, digest)[0]
+    assert tried("sign", ANNA, digest)[0]
+    assert not kept_decision(digest, store=store).is_signed
+    assert "signed already" in tried("sign", ANNA, digest)[1]
+    assert tried("sign", BERT, digest)[0]
+    decision = kept_decision(digest, store=store)
+    assert decision.is_signed and [one.name for one in decision.signatures] == [ANNA, BERT]
+    assert "Only who has signed" in tried("withdraw", ANNA, digest)[1]
+    assert tried("withdraw", BERT, digest)[0]
+    assert not kept_decision(digest, store=store).is_signed

@@ -1,0 +1,268 @@
+"""A report that comes back: what was changed is said, and what cannot be known is said too."""
+
+from __future__ import annotations
+
+import io
+import json
+import stat
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit import access_log, cli
+from audit.attack.question import question_digest
+from audit.home import HOME_VARIABLE, results_dir
+from audit.report.decision import decide, kept_decision, sign
+from audit.report.export import MANIFEST, bundle, bundle_files, write_report
+from audit.report.html import ReportChoice
+from audit.report.names import NAME_FORMS
+from audit.report.report import AuditReport
+from cache.store import Store
+from tests.pages.make_reports import MEMBERS, make_report
+
+DOCUMENTS = {"hospital": ["sophia0 wright0"], "general": ["nobody"]}
+
+
+@pytest.fixture(scope="module")
+def made() -> AuditReport:
+    made = make_report(1)
+    made = made.changed(digest=question_digest(made.question))
+    return AuditReport.from_json(json.loads(json.dumps(made.to_json())))
+
+
+@pytest.fixture
+def report(made: AuditReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AuditReport:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+    store = Store(results_dir())
+    store.put_record(f"audit/{made.digest}", made.to_json())
+    store.put_record(f"documents/{made.digest}", DOCUMENTS)
+    access_log.record("opened", page="verdict")
+    return made
+
+
+def bundled(report: AuditReport, **choice: Any) -> dict[str, bytes]:
+    choice = ReportChoice(
+        decision=kept_decision(report.digest, store=Store(results_dir())), **choice
+    )
+    seal = access_log.log_seal()
+    return bundle_files(report, choice=choice, documents=DOCUMENTS, seal=seal)
+
+
+def verified(path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    capsys.readouterr()
+    code = cli.main(["verify", str(path), "--json"])
+    found = capsys.readouterr()
+    assert not any(part in found.out + found.err for member in MEMBERS for part in member)
+    rows = json.loads(found.out or "{}").get("findings", ())
+    by_kind = {
+        kind: [row["what"] for row in rows if row["found"] == kind]
+        for kind in ("holds", "unchecked", "fault")
+    }
+    return {"code": code, **by_kind, "told": found.err}
+
+
+def zipped(files: dict[str, bytes], at: Path, *, folder: str = "report") -> Path:
+    at.write_bytes(bundle(files, folder=folder))
+    return at
+
+
+@pytest.mark.parametrize("names", NAME_FORMS)
+def test_a_report_as_it_was_handed_over_holds_as_zip_folder_and_file(
+    report: AuditReport, tmp_path: Path, names: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = bundled(report, names=names)
+    path = zipped(files, tmp_path / "report.zip")
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(tmp_path)
+    for one in (
+        path,
+        tmp_path / "report",
+        *(tmp_path / "report" / f"report.{e}" for e in ("json", "html")),
+    ):
+        found = verified(one, capsys)
+        assert (found["code"], found["fault"], found["unchecked"]) == (0, [], [])
+        assert f"All {len(files) - 1} files fit the manifest." in found["holds"]
+        assert "The audit that is kept here says the same." in found["holds"]
+        assert "The access log still holds what its seal says." in found["holds"]
+
+
+def test_files_of_a_run_have_no_manifest_which_is_said(
+    report: AuditReport, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_report(report, tmp_path / "out", documents=DOCUMENTS, seal=access_log.log_seal())
+    found = verified(tmp_path / "out", capsys)
+    assert (found["code"], found["fault"]) == (0, [])
+    assert [one[:20] for one in found["unchecked"]] == ["There is no manifest"]
+
+
+def test_a_file_that_was_handed_over_alone_is_checked_alone(
+    report: AuditReport, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone = tmp_path / "audit-0123-masked-en-report.json"
+    alone.write_bytes(bundled(report)["report.json"])
+    (tmp_path / "names.csv").write_text("of something else")
+    found = verified(alone, capsys)
+    assert (found["code"], len(found["holds"])) == (0, 3)
+    alone.write_bytes(alone.read_bytes().replace(b"leak_found", b"none_found"))
+    assert verified(alone, capsys)["code"] == 1
+
+
+def changed_number(files: dict[str, bytes]) -> None:
+    files["names.csv"] = files["names.csv"].replace(b"0.", b"1.", 1)
+
+
+def changed_report(files: dict[str, bytes]) -> None:
+    report = json.loads(files["report.json"])
+    report["verdict"]["n_flagged"] = 0
+    files["report.json"] = json.dumps(report).encode()
+
+
+def other_question(files: dict[str, bytes]) -> None:
+    report = json.loads(files["report.json"])
+    report["question"]["seed"] = 7
+    files["report.json"] = json.dumps(report).encode()
+
+
+@pytest.mark.parametrize("has_new_manifest", [False, True])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (changed_number, "names.csv: it does not say what report.json says."),
+        (changed_report, "The audit that is kept here says something else."),
+        (other_question, "report.json: its digest is not that of its question."),
+        (lambda f: f.update({"measures.csv": b"measure\n"}), "measures.csv: it does not say"),
+        (lambda f: f.update({"measures.json": b"[" * 9999}), "measures.json: it does not say"),
+        (lambda f: f.update({"documents.csv": b"x"}), "documents.csv: it does not say"),
+        (lambda f: f.update({"report.html": b"<p>"}), "report.html: it does not say"),
+        (lambda f: f.update({"log_seal.txt": b"1-" + b"0" * 64}), "different seals"),
+        (lambda f: f.update({"report.json": b"{}"}), "written by another version"),
+        (lambda f: f.update({"report.json": b"["}), "report.json is missing, or"),
+        (lambda f: f.pop("report.json"), "report.json is missing, or"),
+    ],
+)
+def test_what_was_changed_is_said_in_a_line(
+    report: AuditReport,
+    tmp_path: Path,
+    change: Callable[[dict[str, bytes]], Any],
+    said: str,
+    has_new_manifest: bool,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    files = bundled(report, names="full")
+    change(files)
+    if has_new_manifest:
+        import hashlib
+
+        lines = (
+            f"{hashlib.sha256(d).hexdigest()}  {n}\n" for n, d in files.items() if n != MANIFEST
+        )
+        files[MANIFEST] = "".join(lines).encode()
+    found = verified(zipped(files, tmp_path / "report.zip"), capsys)
+    assert found["code"] == 1
+    assert any(said in one for one in found["fault"]), found["fault"]
+    assert any("manifest" in one for one in found["fault"]) is not has_new_manifest
+
+
+def test_a_manifest_that_is_gone_damaged_or_short_is_a_fault(
+    report: AuditReport, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for manifest, said in (
+        (None, "no manifest"),
+        (b"x\n", "damaged"),
+        (b"", "names.csv: it does not fit"),
+    ):
+        files = bundled(report)
+        files.pop(MANIFEST)
+        files |= {} if manifest is None else {MANIFEST: manifest}
+        found = verified(zipped(files, tmp_path / "report.zip"), capsys)
+        assert found["code"] == 1 and any(said in one for one in found["fault"])
+
+
+def test_a_log_that_was_put_back_is_a_fault_and_another_machines_cannot_be_checked(
+    report: AuditReport,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path, seal = zipped(bundled(report), tmp_path / "report.zip"), access_log.log_seal()
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "elsewhere"))
+    found = verified(path, capsys)
+    assert (found["code"], found["fault"]) == (0, [])
+    assert cli.main(["log", "verify", "--seal", seal]) == 1
+    assert "another machine" in capsys.readouterr().err
+    assert [one[:30] for one in found["unchecked"]] == [
+        "It is of another machine: its ", "Its audit is not kept on this ",
+    ]  # fmt: skip
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+    folder = tmp_path / "home" / "access"
+    for file in folder.iterdir():
+        file.unlink()
+    access_log.record("opened", page="names")
+    found = verified(path, capsys)
+    assert found["code"] == 1 and "does not fit its seal" in found["fault"][0]
+
+
+def test_the_decision_of_a_report_must_be_one_that_was_kept(
+    report: AuditReport, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store(results_dir())
+    seen = kept_decision(report.digest, store=store)
+    seen = decide(seen, recommendation="retrain", reasons="x", language="en", by="a", store=store)
+    path = zipped(bundled(report), tmp_path / "report.zip")
+    assert verified(path, capsys)["unchecked"] == []
+    sign(seen, name="A. Auditor", role="auditor", by="a", store=store)
+    assert verified(path, capsys)["unchecked"] == ["The decision was changed after it was written."]
+    files = bundled(report)
+    files["report.json"] = files["report.json"].replace(b'"retrain"', b'"release"')
+    found = verified(zipped(files, path), capsys)
+    assert "Its decision is none that was kept here." in found["fault"]
+
+
+def link(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name)
+    entry.external_attr = (stat.S_IFLNK | 0o777) << 16
+    return entry
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [("../report.json", b"{}")],
+        [("a/report.json", b"{}"), ("b/names.csv", b"")],
+        [("/report.json", b"{}"), ("../../x/names.csv", b"")],
+        [("a/report.json", b"{}"), ("a/patients.csv", b"")],
+        [(link("a/report.json"), b"/etc/passwd")],
+        [("a/report.json", b"0" * 700_000_000)],
+        [("a/report.json", b"0" * 60_000_000)],
+        [(f"a/{i}", b"") for i in range(200)],
+        [],
+    ],
+    ids=["up", "two folders", "root", "other file", "link", "bomb", "small bomb", "many", "empty"],
+)
+def test_hostile_archives_are_refused(
+    report: AuditReport, tmp_path: Path, entries: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in entries:
+            archive.writestr(name, data)
+    (tmp_path / "report.zip").write_bytes(buffer.getvalue())
+    found = verified(tmp_path / "report.zip", capsys)
+    assert found["code"] == 2 and "Traceback" not in found["told"]
+    assert {one.name for one in tmp_path.iterdir()} == {"home", "report.zip"}
+
+
+def test_links_in_a_folder_and_what_is_no_report_are_refused(
+    report: AuditReport, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (tmp_path / "secret").write_text("{}")
+    assert verified(folder, capsys)["code"] == 2
+    (folder / "report.json").symlink_to(tmp_path / "secret")
+    assert verified(folder, capsys)["code"] == 2
+    assert verified(tmp_path / "secret", capsys)["code"] == 2
+    assert verified(tmp_path / "nothing.zip", capsys)["code"] == 2
