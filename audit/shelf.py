@@ -281,8 +281,8 @@ def one_line(title: str) -> str:
 
 
 def now() -> str:
-    """Return the moment as an ISO time stamp in UTC, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    """Return the moment as an ISO time stamp in UTC, so fine that what is kept later sorts later."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 @dataclass(frozen=True)
