@@ -68,7 +68,7 @@ def test_a_click_on_a_cell_shows_its_spans(
     page = visit(f"{address}?part=matrix&score={first.score_id}")
     is_whole(page)
     grid = page.locator("[class*='st-key-deid_measures_matrix_'] canvas").first
-    grid.click(position={"x": 400, "y": 87})  # second row, second column of counts
+    grid.click(position={"x": 400, "y": 87}, force=True)  # second row, second column of counts
     page.wait_for_url(re.compile("cell=1-1"))
     expect(page.locator(".ka-pair").first).to_contain_text("hidden")
     reveal(page)
