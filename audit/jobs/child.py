@@ -16,6 +16,7 @@ from audit.jobs.locks import jobs_dir
 from audit.jobs.service import answering
 from audit.jobs.table import Failure, table_contact
 
+NICENESS_VARIABLE = "KART_AUDIT_JOB_NICENESS"
 _LAST = 19  # the greatest niceness
 
 
@@ -23,11 +24,14 @@ def step_back() -> None:
     """Let pages come first: work of hours takes what they leave of the processors and the disk.
 
     On the disk, too, the kernel ranks by niceness. Where it groups processes by session that ranks
-    within the session alone, and the job's session has a niceness of its own.
+    within the session alone, and the job's session has a niceness of its own. Beside other work
+    without a pause that leaves some hundredth of a processor: the variable asks for less niceness.
     """
-    os.nice(_LAST)
+    wanted = os.environ.get(NICENESS_VARIABLE, "")
+    niceness = min(int(wanted), _LAST) if wanted.isdecimal() else _LAST
+    os.nice(niceness)
     with suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(_LAST))
+        Path("/proc/self/autogroup").write_text(str(niceness))
 
 
 def main() -> int:

@@ -24,7 +24,7 @@ from pages.ui.blocks import refused
 from pages.ui.cached import ListView
 from pages.ui.called import corpus_name, list_name
 from pages.ui.charts import Axis, Series, plot
-from pages.ui.form import choose, pick
+from pages.ui.form import pick, take
 from pages.ui.logged import note_upload
 from pages.ui.login import may
 from pages.ui.marks import with_slot
@@ -51,7 +51,7 @@ def keep_new(say: Words) -> bool:
         code = attempt(say, keep)
         if code is None:
             return False
-        choose(field, code[:12])
+        take(field, code[:12])
     if new:
         start_afresh()
     return True
@@ -190,7 +190,7 @@ def draw_corpus_lists(say: Words) -> None:
     with st.spinner(say.text("audit_keeping")):
         kept = attempt(say, lambda: keep_lists(corpus, controls=("easy", "hard"), store=store))
     for field, digest in zip(("names", "passages"), kept or (), strict=False):
-        choose(field, digest[:12])
+        take(field, digest[:12])
     if kept is not None:
         start_afresh()
         st.rerun()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, groupby
+from itertools import groupby
 
 import streamlit as st
 
@@ -20,6 +21,8 @@ from pages.ui.text import (
     percent,
     percent_interval,
 )
+
+_DAY = re.compile(r"\d{4}-\d\d")
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,19 @@ class Figures:
     value: str
     interval: str
     others: tuple[tuple[str, str], ...]
+
+
+def verdict(say: Words, key: str, *, state: str, **values: object) -> Verdict:
+    """Return a verdict in the sentences `KEY_eyebrow`, `_heading`, `_sentence` and `_footer`.
+
+    A sentence that is not there stays empty; all take the values.
+    """
+    parts = ("eyebrow", "heading", "sentence", "footer")
+    texts = {
+        part: say.text(f"{key}_{part}", **values) if f"{key}_{part}" in say.sentences else ""
+        for part in parts
+    }
+    return Verdict(state, **texts)
 
 
 def verdict_cards(cards: Iterable[Verdict]) -> str:
@@ -97,39 +113,48 @@ def table(header: Sequence[Sequence[Cell]], rows: Sequence[Sequence[Cell]], *, c
 
 
 def simple_table(
-    header: Sequence[str],
+    header: Sequence[str | tuple[str, str]],
     rows: Iterable[Sequence[str | Cell]],
     *,
     caption: str,
-    n_text: int = 1,
+    n_text: int | None = None,
     n_merged: int = 0,
-    groups: Sequence[tuple[str, int]] = (),
 ) -> str:
-    """Return a table whose first `n_text` columns are words, the others numbers.
+    """Return a table of (group, heading) columns, or of headings alone.
 
-    In the first `n_merged` columns cells that say the same under each other stand as one. `groups`
-    are headings above the header, each over so many columns.
+    The first `n_text` columns are words and the others numbers; without it, those whose every cell
+    is one. In the first `n_merged` columns cells that say the same stand as one.
     """
-    above = [
-        Cell(text, n_columns=n, tone="ka-group" if text else "", is_number=False)
-        for text, n in groups
+    titles = [one if isinstance(one, tuple) else ("", one) for one in header]
+    made = [[one if isinstance(one, Cell) else Cell(one) for one in row] for row in rows]
+    kinds = [
+        place >= n_text if n_text is not None else all(_is_number(row[place].text) for row in made)
+        for place in range(len(titles))
     ]
-    starts = accumulate((n for _, n in groups), initial=0)
-    first = {start for start, (text, _) in zip(starts, groups, strict=False) if text}
+    above, first = [], set()
+    for group, members in groupby(enumerate(titles), key=lambda one: one[1][0]):
+        places = [place for place, _ in members]
+        first |= {places[0]} if group else set()
+        tone = "ka-group" if group else ""
+        above.append(Cell(group, n_columns=len(places), tone=tone, is_number=False))
 
-    def cells(row: Sequence[str | Cell]) -> list[Cell]:
-        made = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row]
+    def cells(row: Sequence[Cell]) -> list[Cell]:
         return [
             replace(
                 cell,
-                is_number=place >= n_text,
+                is_number=kinds[place],
                 tone=f"{cell.tone} ka-first".strip() if place in first else cell.tone,
             )
-            for place, cell in enumerate(made)
+            for place, cell in enumerate(row)
         ]
 
-    body = _merged([cells(row) for row in rows], n=n_merged)
-    return table([*filter(None, [above]), cells(header)], body, caption=caption)
+    heads = [above] if first else []
+    heads.append(cells([Cell(text) for _, text in titles]))
+    return table(heads, _merged(list(map(cells, made)), n=n_merged), caption=caption)
+
+
+def _is_number(text: str) -> bool:
+    return not _DAY.match(text) and not any(map(str.isalpha, text))
 
 
 def _merged(rows: Sequence[Sequence[Cell]], *, n: int) -> list[list[Cell]]:

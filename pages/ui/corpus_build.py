@@ -21,7 +21,7 @@ from audit.words import Words
 from pages.ui import cached, called
 from pages.ui.blocks import refused
 from pages.ui.cached import Columns
-from pages.ui.form import choose, pick
+from pages.ui.form import pick, take
 from pages.ui.logged import note
 from pages.ui.login import may, may_or_say
 from pages.ui.marks import MarkLabel, marked
@@ -84,7 +84,7 @@ def _draw_folders(say: Words, files: tuple[NoteFile, ...]) -> None:
     if example and st.button(
         say.text("corpus_try_example"), key="corpus_try_example", icon=":material/science:"
     ):
-        choose("notes", called.file_code(example))
+        take("notes", called.file_code(example))
         st.rerun()
 
 

@@ -253,7 +253,7 @@ def _start(notes: NotesToTag, *, tagger: KnownTagger, how: Release, title: str =
 def show_set(tagged_id: str) -> None:
     """Let the page show a kept set from its next run on."""
     st.query_params.pop("note", None)
-    form.choose("tagged", tagged_id)
+    form.take("tagged", tagged_id)
     st.query_params["view"] = "kept"
 
 

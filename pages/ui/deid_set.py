@@ -49,7 +49,7 @@ def draw_kept(say: Words) -> None:
         empty(say, "deidentify_wrong_link" if asked else "deidentify_no_kept")
         return
     if not asked:
-        form.choose("tagged", next(iter(by_id)))
+        form.take("tagged", next(iter(by_id)))
     names = {code: _set_name(say, one) for code, one in by_id.items()}
     tagged = by_id.get(form.pick(say, "tagged", names, label=say.text("deidentify_kept")))
     if tagged is None:
@@ -245,5 +245,5 @@ def _is_at_work(tagged: TaggedSet) -> bool:
 def _forget(tagged: TaggedSet) -> None:
     TAGGED_SETS.forget(tagged.tagged_id)
     note("removed", what="tagged-notes", run=tagged.tagged_id)
-    form.choose("tagged", "")
+    form.take("tagged", "")
     st.query_params.pop("note", None)
