@@ -18,16 +18,23 @@ from audit.deid.score import HEADLINE_CRITERION, SCORES, CoverageScore, Score, p
 from audit.deid.scoring import ScoreTask
 from audit.notes.spans import TYPES
 from audit.stats import NOTHING, Estimate, Rate
+from audit.tables import UNDEFINED, decimal
 from audit.words import Words
 from pages.ui import blocks, cached, charts
-from pages.ui.blocks import Cell, Verdict, measured
+from pages.ui.access import is_revealed, names_in_files, note
+from pages.ui.blocks import (
+    Cell,
+    Verdict,
+    escaped,
+    measured,
+    percent,
+    percent_interval,
+    with_slot,
+)
 from pages.ui.called import label_name, score_name
 from pages.ui.charts import Axis
 from pages.ui.deid_score import draw_ask
 from pages.ui.form import act, choose, choose_kept, choose_some, switch
-from pages.ui.logged import note
-from pages.ui.marks import with_slot
-from pages.ui.reveal import is_revealed, names_in_files
 from pages.ui.running import FollowedJobs
 from pages.ui.section import (
     Table,
@@ -41,7 +48,6 @@ from pages.ui.section import (
     removal,
 )
 from pages.ui.state import pager, turned_to
-from pages.ui.text import UNDEFINED, decimal, escaped, percent, percent_interval
 
 EVERY = "every"
 _SYMBOLS = ("circle", "diamond", "square")
