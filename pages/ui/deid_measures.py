@@ -8,11 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 import plotly.graph_objects as go
 import streamlit as st
 
-from audit.deid.cases import MISSES, SpanCase, misses_csv, readable_of
 from audit.deid.copies import malformed_tags
 from audit.deid.matching import ANY, CRITERIA, MISSED, SPURIOUS
 from audit.deid.metrics import ENTITY, RECORD, CriterionScore, LabelScore, Matrix
-from audit.deid.score import HEADLINE_CRITERION, SCORES, Score, ScoresCompared, published_deid
+from audit.deid.score import (
+    HEADLINE_CRITERION,
+    MISSES,
+    SCORES,
+    Score,
+    ScoresCompared,
+    SpanCase,
+    misses_csv,
+    published_deid,
+    readable_of,
+)
 from audit.deid.scoring import ScoreTask
 from audit.notes.spans import TYPES
 from audit.stats import Estimate, Rate
