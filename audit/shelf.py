@@ -281,7 +281,7 @@ def one_line(title: str) -> str:
 
 
 def now() -> str:
-    """Return the moment as an ISO time stamp in UTC, so fine that what is kept later sorts later."""
+    """Return the moment as an ISO time stamp in UTC, so fine that later sorts later."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 

@@ -14,17 +14,17 @@ from audit.names.lists import KeptPassages
 from audit.report.report import choose_audit
 from audit.run import Again, AuditTask, finished_part
 from pages.ui import blocks, cached
+from pages.ui.access import may, may_or_say
 from pages.ui.audit_attacker import Attacker, draw_attacker
 from pages.ui.audit_models import Pair, draw_models
 from pages.ui.audit_names import draw_names, draw_passages, keep_left, keep_new, start_afresh
+from pages.ui.blocks import day, percent
 from pages.ui.cached import ListView
 from pages.ui.called import list_name, model_name
-from pages.ui.form import choose
-from pages.ui.login import may, may_or_say
+from pages.ui.form import take
 from pages.ui.running import FollowedJobs
 from pages.ui.section import attempt, card, facts, file_button, head, page, remark
 from pages.ui.state import Words, go_to
-from pages.ui.text import day, percent
 
 JOBS = FollowedJobs(
     "audit", "audit", "audit_see_job", lambda _, digest: go_to("verdict", audit=digest)
@@ -70,7 +70,7 @@ def follow_link() -> None:
     query, before = st.query_params, st.session_state.get(_MEMORY, {})
     if any(key in query for key in (*_PICKED, *_OTHERS)):
         for key in _PICKED:
-            choose(key, query.get(key, ""))
+            take(key, query.get(key, ""))
     else:
         query.update({key: code for key, code in before.items() if code})
 
@@ -107,7 +107,7 @@ def take_over(digest: str) -> None:
     again = cached.asked_again(digest)
     codes = {"general": again.general, "names": again.names, "passages": again.passages}
     for key in _PICKED:
-        choose(key, codes.get(key, ""))
+        take(key, codes.get(key, ""))
     start_afresh()
     preset = "same" if again.settings is not None else "quick"
     st.query_params.update(like=digest[:12], scenario=str(again.scenario), preset=preset)

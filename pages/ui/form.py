@@ -1,13 +1,15 @@
-"""Forms: the boxes of any record or task, drawn from its fields, and lists to choose from.
+"""What a page asks with: choices that a link carries, buttons, and the boxes of any record or task.
 
-A field's bounds, kind and usual value are the engine's own. Its words are `WORDS_set_FIELD`,
-`WORDS_help_FIELD` and, where it is one of a few codes, `WORDS_FIELD_CODE`.
+A key stands for its sentences: `KEY` is the label, `KEY_help` the help where there is one, and
+`KEY_CODE` what a code is called. A field's bounds, kind and usual value are the engine's own; its
+words are `WORDS_set_FIELD`, `WORDS_help_FIELD` and, where it is one of a few codes,
+`WORDS_FIELD_CODE`.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -17,7 +19,8 @@ from pydantic.fields import FieldInfo
 
 from audit.task import Record
 from audit.words import Words
-from pages.ui.section import remark
+from pages.ui.section import empty, remark
+from pages.ui.state import write
 
 _LARGEST = (1 << 53) - 1
 """What a browser holds exactly."""
@@ -53,52 +56,217 @@ def ask(
     return found
 
 
+def choose(
+    say: Words,
+    key: str,
+    options: Sequence[str] | Mapping[str, str],
+    *,
+    what: str = "",
+    shown: Callable[[str], str] | None = None,
+    is_long: bool = False,
+) -> str:
+    """Draw a choice among codes and return the chosen one; `?what=` opens it, and follows it.
+
+    The first option is the usual one, and is not written into the address. Options are shown as
+    `KEY_CODE`, as `shown` says, or as a mapping of them does: trusted text, unless they stand in a
+    list (`is_long`). They stand beside each other, or under each other with `KEY_why_CODE` where
+    the words have that. Without `what` the key's last word is the parameter.
+    """
+    what, codes, shown = (
+        what or key.rpartition("_")[2],
+        list(options),
+        _shown(say, key, options, shown),
+    )
+    box, last, state = f"choice_{what}", f"choice_{what}_written", st.session_state
+    wanted = st.query_params.get(what, "")
+    if state.get(box) not in codes or wanted != state.get(last, ""):
+        # The link, or the browser's way back, says otherwise than this page wrote last.
+        state[box] = wanted if wanted in codes else codes[0]
+    looks: dict[str, Any] = {
+        "key": box,
+        "format_func": shown,
+        "help": say.sentences.get(f"{key}_help"),
+    }
+    label, reasons = say.text(key), [say.sentences.get(f"{key}_why_{code}") for code in codes]
+    found: str | None
+    if is_long:
+        found = st.selectbox(label, codes, **looks)
+    elif any(reasons):
+        found = st.radio(label, codes, captions=[one or "" for one in reasons], **looks)
+    else:
+        found = st.segmented_control(label, codes, required=True, wrap=True, **looks)
+    chosen = str(found or codes[0])
+    state[last] = chosen if chosen != codes[0] or what in st.query_params else ""
+    write(what, state[last])
+    return chosen
+
+
+def choose_some(
+    say: Words,
+    key: str,
+    options: Sequence[str] | Mapping[str, str],
+    *,
+    what: str = "",
+    shown: Callable[[str], str] | None = None,
+) -> tuple[str, ...]:
+    """Draw a choice of any number of codes and return the chosen ones, all where none is.
+
+    Words and parameter are those of `choose`.
+    """
+    what, shown = what or key.rpartition("_")[2], _shown(say, key, options, shown)
+    box, last, state = f"choice_{what}", f"choice_{what}_written", st.session_state
+    kept, wanted = state.get(box), st.query_params.get(what, "")
+    if not isinstance(kept, list) or wanted != state.get(last, "") or set(kept) - set(options):
+        state[box] = [code for code in wanted.replace(",", ".").split(".") if code in options]
+    found = st.pills(
+        say.text(key), list(options), selection_mode="multi", format_func=shown, key=box, wrap=True
+    )
+    state[last] = ".".join(found)
+    write(what, state[last])
+    return tuple(found) or tuple(options)
+
+
+def switch(say: Words, key: str, *, what: str = "", **values: object) -> bool:
+    """Draw a switch and return whether it is on; `?what=1` turns it on, and follows it.
+
+    Without `what` the key's last word is the parameter.
+    """
+    what = what or key.rpartition("_")[2]
+    box, last, state = f"choice_{what}", f"choice_{what}_written", st.session_state
+    wanted = st.query_params.get(what, "")
+    if box not in state or wanted != state.get(last, ""):
+        state[box] = wanted == "1"
+    is_on = st.toggle(say.text(key, **values), key=box, help=say.sentences.get(f"{key}_help"))
+    state[last] = "1" if is_on else ""
+    write(what, state[last])
+    return bool(is_on)
+
+
+def _shown(
+    say: Words,
+    key: str,
+    options: Sequence[str] | Mapping[str, str],
+    shown: Callable[[str], str] | None,
+) -> Callable[[str], str]:
+    if shown is not None:
+        return shown
+    if isinstance(options, Mapping):
+        return options.__getitem__
+    return lambda code: say.text(f"{key}_{code}")
+
+
+def tick(
+    say: Words,
+    key: str,
+    *,
+    name: str = "",
+    is_on: bool = False,
+    is_box: bool = False,
+    is_kept: bool = False,
+    **values: object,
+) -> bool:
+    """Draw a switch that no link carries, or a box to tick, and return whether it is on.
+
+    `name` is the widget's own key where it is not `key`; `is_kept` keeps what it holds while
+    another page is shown.
+    """
+    draw = st.checkbox if is_box else st.toggle
+    return bool(draw(
+        say.text(key, **values), value=is_on, key=name or key,
+        help=say.sentences.get(f"{key}_help"), persist_state="session" if is_kept else None,
+    ))  # fmt: skip
+
+
+def act(
+    say: Words,
+    key: str,
+    *,
+    icon: str = "",
+    kind: Literal["primary", "secondary", "tertiary"] = "secondary",
+    name: str = "",
+    is_disabled: bool = False,
+    is_wide: bool = False,
+    on_click: Callable[[], object] | None = None,
+    **values: object,
+) -> bool:
+    """Draw a button and return whether it was pressed; the values fill its label.
+
+    `name` is the widget's own key where it is not `key`; `icon` is a Material icon's name.
+    """
+    return st.button(
+        say.text(key, **values),
+        key=name or key,
+        help=say.sentences.get(f"{key}_help"),
+        icon=f":material/{icon}:" if icon else None,
+        type=kind,
+        disabled=is_disabled,
+        width="stretch" if is_wide else "content",
+        on_click=on_click,
+    )
+
+
 def pick(
     say: Words,
-    what: str,
+    key: str,
     options: Mapping[str, str],
     *,
-    label: str,
+    what: str = "",
+    label: str = "",
     usual: str = "",
     help: str | None = None,
 ) -> str:
     """Draw a list of codes to choose from by their words; `?what=` carries the chosen one.
 
     Returns "" where none is chosen, and says so where the link's is not there. Words are shown as
-    plain text, never as Markdown.
+    plain text, never as Markdown. Without `what` the key's last word is the parameter.
     """
-    state, key, memory = st.session_state, f"pick_{what}", f"picked_{what}"
-    code = st.query_params.get(what, "") or state.get(memory, usual)
+    if label:
+        what = key
+    else:
+        label, what, help = (
+            say.text(key),
+            what or key.rpartition("_")[2],
+            say.sentences.get(f"{key}_help"),
+        )
+    state, box = st.session_state, f"pick_{what}"
+    code = st.query_params.get(what, "") or state.get(f"picked_{what}", usual)
     if code and code not in options:
         remark(say, "pick_not_here")
         code = ""
-    state[key] = code or None
-
-    def changed() -> None:
-        choose(what, state[key] or "")
-
+    state[box] = code or None
     st.selectbox(
         label,
         list(options),
         index=None,
-        format_func=lambda one: options[one],
-        key=key,
+        format_func=options.__getitem__,
+        key=box,
         placeholder=say.text("pick_none"),
         help=help,
-        on_change=changed,
+        on_change=lambda: take(what, state[box] or ""),
     )
     if code:
-        choose(what, code)
+        take(what, code)
     return code
 
 
-def choose(what: str, code: str) -> None:
-    """Choose in a list, as if the reader had; "" chooses none."""
+def take(what: str, code: str) -> None:
+    """Choose in a list that `pick` draws, as if the reader had; "" chooses none."""
     st.session_state[f"picked_{what}"] = code
-    if code:
-        st.query_params[what] = code
-    else:
-        st.query_params.pop(what, None)
+    write(what, code)
+
+
+def choose_kept(say: Words, key: str, names: Mapping[str, str], *, what: str = "") -> str:
+    """Draw the choice of one of several kept things; says `KEY_gone` if the link's is not here.
+
+    The newest stands in the link too: tomorrow another one is the newest.
+    """
+    what = what or key.rpartition("_")[2]
+    asked = st.query_params.get(what, "")
+    if asked not in names:
+        if asked:
+            empty(say, f"{key}_gone")
+        st.query_params[what] = next(iter(names))
+    return choose(say, key, names, what=what, is_long=True)
 
 
 def _kind(field: FieldInfo) -> _Kind:

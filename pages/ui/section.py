@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import streamlit as st
@@ -18,37 +18,52 @@ from audit.report.report import KeptAudit
 from audit.tables import write_table
 from audit.words import Words
 from pages.ui import blocks
-from pages.ui.blocks import Cell
+from pages.ui.access import logged_export, may, names_in_files
+from pages.ui.blocks import Cell, escaped
 from pages.ui.charts import CONFIG, themed
-from pages.ui.logged import logged_export
-from pages.ui.login import may
-from pages.ui.reveal import names_in_files
 from pages.ui.state import choose, link, place, words
 
 T = TypeVar("T")
+_MIME = {"csv": "text/csv", "jsonl": "application/x-ndjson"}
+
+
+Columns = Mapping[str | tuple[str, str], Sequence[str | int | Cell]]
+"""Column -> its cells. A column's heading is the sentence `KEY_COLUMN`, `column_COLUMN` or COLUMN;
+what is none of them is shown as it is. (group, column) stands under the group's heading."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table in words, as `blocks.simple_table` draws it; `header` are headings or their keys."""
+    """A table: its columns, as `Columns` has them, and its rows.
 
-    header: Sequence[str]
-    rows: Sequence[Sequence[str | Cell]]
-    n_text: int = 1
+    In the first `n_merged` columns cells that say the same under each other stand as one. `n_text`
+    and `groups` are of before: columns of numbers are known by what they hold.
+    """
+
+    header: Sequence[str | tuple[str, str]]
+    rows: Sequence[Sequence[str | int | Cell]]
+    n_text: int | None = None
     n_merged: int = 0
     groups: Sequence[tuple[str, int]] = ()
 
-    def plain(self) -> tuple[list[str], list[list[str]]]:
-        """Return header and rows as text alone, an interval behind its value."""
-        above = [text for text, n in self.groups for _ in range(n)] or [""] * len(self.header)
-        header = [f"{group}: {text}" if group else text
-                  for group, text in zip(above, self.header, strict=True)]  # fmt: skip
-        return header, [list(map(_text, row)) for row in self.rows]
+    def written(self, say: Words, key: str) -> tuple[list[tuple[str, str]], list[list[Cell]]]:
+        """Return the (group, heading) of each column, and the rows' cells."""
+        above = [text for text, n in self.groups for _ in range(n)]
+        header = list(zip(above, self.header, strict=True)) if above else self.header
+        keys = [one if isinstance(one, tuple) else ("", one) for one in header]
+        rows = [[one if isinstance(one, Cell) else Cell(f"{one:,}" if isinstance(one, int) else one)
+                 for one in row] for row in self.rows]  # fmt: skip
+        return [
+            (_heading(say, key, group), _heading(say, key, column)) for group, column in keys
+        ], rows
 
 
-def _text(cell: str | Cell) -> str:
-    if isinstance(cell, str):
-        return cell
+def _heading(say: Words, key: str, column: str) -> str:
+    keys = (f"{key}_{column}", f"column_{column}", column)
+    return next((say.text(one) for one in keys if one in say.sentences), column)
+
+
+def _plain(cell: Cell) -> str:
     return f"{cell.text} ({cell.below})" if cell.below else cell.text
 
 
@@ -121,7 +136,7 @@ def figure(
     key: str,
     chart: Any,
     *,
-    table: Table,
+    table: Table | Columns,
     audit: str = "",
     of: str = "",
     **values: object,
@@ -136,29 +151,38 @@ def figure(
     name = f"{key}_{of}" if of else key
     st.plotly_chart(shown, config=CONFIG, alt=alt, key=name)
     with st.expander(say.text("as_table"), key=f"{name}_as_table"):
-        draw_table(say, name, table, caption=alt, audit=audit)
+        draw_table(say, key, table, of=of, caption=alt, audit=audit)
 
 
 def draw_table(
     say: Words,
     key: str,
-    table: Table,
+    table: Table | Columns,
     *,
     caption: str = "",
     audit: str = "",
+    names: str = "masked",
+    of: str = "",
     has_csv: bool = True,
     **values: object,
 ) -> None:
     """Draw a table, and a button that hands out the same as CSV.
 
-    Under it stands the caption: `KEY_caption` with the values, if no other is given.
+    Under it stands the caption: `KEY_caption` with the values, if no other is given. `names` is
+    the log's word for how it writes names; `of` tells tables of one key on one page apart.
     """
     caption = caption or say.text(f"{key}_caption", **values)
-    header = [say.text(one) if one in say.sentences else one for one in table.header]
-    table = replace(table, header=header)
-    st.html(blocks.simple_table(**vars(table), caption=caption))
+    if isinstance(table, Mapping):
+        table = Table(list(table), list(zip(*table.values(), strict=True)))
+    header, rows = table.written(say, key)
+    st.html(blocks.simple_table(
+        header, rows, caption=caption, n_merged=table.n_merged, n_text=table.n_text
+    ))  # fmt: skip
     if has_csv:
-        csv_button(say, key, *table.plain(), audit=audit)
+        titles = [f"{group}: {text}" if group else text for group, text in header]
+        plain = [list(map(_plain, row)) for row in rows]
+        name = f"{key}_{of}" if of else key
+        csv_button(say, name, titles, plain, audit=audit, names=names)
 
 
 def csv_button(
@@ -177,26 +201,29 @@ def file_button(
     form: str = "csv",
     audit: str = "",
     label: str = "csv",
+    what: str = "",
+    name: str = "",
+    file_name: str = "",
     help: str | None = None,
     is_disabled: bool = False,
     **counts: int | str,
 ) -> None:
-    """Draw a button for a file, "csv" or "jsonl", which is made once the log has noted it."""
-    what = key.replace("_", "-")
+    """Draw a button for a file which is made once the log has noted it.
+
+    `form` is the end of the file's name, and what the log says of its format. Log and file say
+    `what` it is: the key, if nothing else is given. `name` is the widget's own key where it is not
+    `KEY_FORM`, `file_name` the file's where it is not what it is, and of which audit.
+    """
+    what = what or key.replace("_", "-")
+    counts = {"names": "masked"} | counts
     st.download_button(
         say.text(label),
-        data=logged_export(
-            make,
-            audit=audit,
-            what=what,
-            format=form,
-            **{"names": "masked"} | counts,
-        ),
-        file_name=f"{what}{f'-{audit[:12]}' if audit else ''}.{form}",
-        mime="text/csv" if form == "csv" else "application/x-ndjson",
+        data=logged_export(make, audit=audit, what=what, format=form, **counts),
+        file_name=file_name or f"{what}{f'-{audit[:12]}' if audit else ''}.{form}",
+        mime=_MIME.get(form, "application/octet-stream"),
         icon=":material/download:",
-        key=f"{key}_{form}",
-        help=help,
+        key=name or f"{key}_{form}",
+        help=help or say.sentences.get(f"{label}_help"),
         type="tertiary",
         disabled=is_disabled,
         on_click="ignore",
@@ -211,16 +238,32 @@ def frame(
     audit: str,
     **counts: int | str,
 ) -> None:
-    """Draw a long table of names that can be sorted, and a button that hands out what is seen."""
+    """Draw a long table of names that can be sorted, and a button that hands out what is seen.
+
+    Columns are called as those of `Columns`.
+    """
+    columns = {_heading(say, key, column): values for column, values in columns.items()}
     st.dataframe(columns, hide_index=True, key=key, alt=say.text(key))
     rows, names = list(zip(*columns.values(), strict=True)), names_in_files()
     csv_button(say, key, list(columns), rows, audit=audit, names=names, n_names=len(rows), **counts)
 
 
-def facts(say: Words, pairs: Iterable[tuple[str, str]], *, caption: str) -> None:
-    """Draw what is the case, as a table of two columns of words."""
-    header = [say.text("column_fact"), say.text("column_value")]
-    st.html(blocks.simple_table(header, list(pairs), caption=caption, n_text=2))
+def facts(
+    say: Words,
+    key: str | Iterable[tuple[str, str]],
+    values: Mapping[str, str] | None = None,
+    *,
+    caption: str = "",
+    audit: str = "",
+) -> None:
+    """Draw what is the case, each fact under its name as a column's: a table of two columns."""
+    if isinstance(key, str):
+        rows = [(_heading(say, key, fact), value) for fact, value in (values or {}).items()]
+        draw_table(say, key, Table(("fact", "value"), rows, 2), caption=caption, audit=audit)
+        return
+    header = [("", say.text("column_fact")), ("", say.text("column_value"))]
+    cells = [[Cell(text) for text in pair] for pair in key]
+    st.html(blocks.simple_table(header, cells, caption=caption, n_text=2))
 
 
 def folded(say: Words, key: str, draw: Callable[[], None]) -> None:
@@ -240,7 +283,11 @@ def card(say: Words, key: str, *, number: int) -> Iterator[Callable[[bool], None
         def is_done(is_ready: bool) -> None:
             state = say.text("step_ready" if is_ready else "step_missing")
             with place.container():
-                blocks.step(str(number), say.text(key), is_ready=is_ready, state=state)
+                kind = "ready" if is_ready else "open"
+                st.html(
+                    f'<h2 class="ka-heading ka-step ka-is-{kind}"><b>{number}</b> {say.html(key)}'
+                    f"<span>{escaped(state)}</span></h2>"
+                )
 
         is_done(False)
         yield is_done

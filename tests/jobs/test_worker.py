@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from audit.jobs import service, table, worker
+from audit.jobs.child import NICENESS_VARIABLE
 from audit.jobs.locks import device_lock, jobs_dir, worker_lock
 from audit.jobs.service import looking_after
 from audit.jobs.table import Failure
@@ -56,14 +57,19 @@ def test_a_job_is_done_and_its_order_is_forgotten(home, tmp_path):
         assert path.stat().st_mode & 0o077 == 0, path
 
 
-def test_a_job_gives_way_to_pages_and_its_worker_does_not(home, tmp_path):
+@pytest.mark.parametrize(("wanted", "niceness"), [("", 19), ("4", 4), ("-5", 19), ("99", 19)])
+def test_a_job_gives_way_to_pages_and_its_worker_does_not(
+    home, tmp_path, monkeypatch, wanted, niceness
+):
+    monkeypatch.setenv(NICENESS_VARIABLE, wanted)
     held(tmp_path / "a")
     here = os.getpriority(os.PRIO_PROCESS, 0)
-    until(lambda: os.getpriority(os.PRIO_PROCESS, processes("child")[0]) == 19)
+    child = min(here + niceness, 19)
+    until(lambda: os.getpriority(os.PRIO_PROCESS, processes("child")[0]) == child)
     assert os.getpriority(os.PRIO_PROCESS, processes("worker")[0]) == here
     session = Path(f"/proc/{processes('child')[0]}/autogroup")
     if session.exists():  # else the kernel does not group processes by session
-        until(lambda: session.read_text().endswith("nice 19\n"))
+        until(lambda: session.read_text().endswith(f"nice {niceness}\n"))
 
 
 @pytest.mark.parametrize("kind", ["count", "deaf"])

@@ -32,7 +32,7 @@ from audit.deid.generative.training import CopyLearner, Example
 from audit.deid.taggers import known_taggers, trained_tagger
 from audit.deid.tasks import TaggerTask
 from audit.errors import AuditCancelled, AuditError
-from audit.jobs.kinds import KINDS
+from audit.jobs.service import KINDS
 from audit.notes.formats import read_jsonl
 from audit.notes.spans import TaggedDocument
 from audit.training.config import LossPoint, read_losses
