@@ -10,11 +10,20 @@ from itertools import product
 import pandas as pd
 import streamlit as st
 
-from audit.deid.cases import MISSES, SpanCase, misses_csv, readable_of
 from audit.deid.copies import malformed_tags
 from audit.deid.matching import ANY, CRITERIA, MISSED, SPURIOUS
 from audit.deid.metrics import ENTITY, RECORD, CriterionScore, LabelScore, MacroScore, Matrix
-from audit.deid.score import HEADLINE_CRITERION, SCORES, CoverageScore, Score, published_deid
+from audit.deid.score import (
+    HEADLINE_CRITERION,
+    MISSES,
+    SCORES,
+    CoverageScore,
+    Score,
+    SpanCase,
+    misses_csv,
+    published_deid,
+    readable_of,
+)
 from audit.deid.scoring import ScoreTask
 from audit.notes.spans import TYPES
 from audit.stats import NOTHING, Estimate, Rate
