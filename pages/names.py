@@ -15,11 +15,11 @@ from audit.report.names import COLUMNS as LISTED
 from audit.report.names import FACETS, Wish, is_number, row_of, select
 from audit.report.report import AuditReport, KeptAudit
 from pages.ui import cached, name_documents, name_story
+from pages.ui.access import is_revealed, names_in_files
+from pages.ui.blocks import plain
 from pages.ui.name_story import meaning_of
-from pages.ui.reveal import is_revealed, names_in_files
 from pages.ui.section import csv_button, empty, page_of_audit, remark
 from pages.ui.state import Words, choose, choose_some, write
-from pages.ui.text import plain
 
 SORTS = (
     "score", "q", "log10_ratio", "hospital", "general", "n_mentions", "popularity", "n_pieces",

@@ -10,15 +10,21 @@ from audit.attack.scores import GENERAL_ALONE, POPULARITY
 from audit.report.compare import Comparison
 from audit.report.report import CURVE_MEASURES, AuditReport, Exposure, ExposureGroup
 from audit.report.threshold import calibration, strata_of
+from audit.tables import UNDEFINED, decimal, small
 from audit.words import Words
 from pages.ui import blocks, cached
-from pages.ui.blocks import Cell, counted, measured
+from pages.ui.access import shown_name
+from pages.ui.blocks import Cell, counted, day, measured
 from pages.ui.charts import Axis, Series, plot, points, spread
+<<<<<<< HEAD
 from pages.ui.form import choose
-from pages.ui.reveal import shown_name
+from pages.ui.access import shown_name
 from pages.ui.section import Table, draw_table, figure, frame, head, remark
+=======
+from pages.ui.measured import choose_stratum, controls_name, draw_names, one_of, score_name
+from pages.ui.section import Table, draw_table, figure, head, remark
+>>>>>>> engine
 from pages.ui.state import place
-from pages.ui.text import UNDEFINED, day, decimal, small
 
 
 def draw(say: Words, report: AuditReport) -> None:

@@ -24,12 +24,11 @@ from audit.report.threshold import (
 )
 from audit.words import Words
 from pages.ui import blocks, cached
-from pages.ui.blocks import measured
+from pages.ui.blocks import measured, percent, percent_interval
 from pages.ui.charts import Axis, Series, plot
 from pages.ui.form import choose
 from pages.ui.section import Table, draw_table, empty, figure, head, refusals, remark
 from pages.ui.state import write
-from pages.ui.text import percent, percent_interval
 
 _LAST, _SLIDER, _EXACT = "measures_threshold", "measures_slider", "measures_exact"
 _N_STEPS = 200

@@ -26,12 +26,11 @@ from audit.report.documents import (
 from audit.report.names import row_of
 from audit.report.report import AuditReport
 from audit.tables import write_table
-from pages.ui import cached, marks
-from pages.ui.marks import MarkLabel, shown_text
-from pages.ui.reveal import is_revealed, names_in_files, shown_name, shown_passage
+from pages.ui import blocks, cached
+from pages.ui.access import is_revealed, names_in_files, shown_name, shown_passage
+from pages.ui.blocks import MarkLabel, escaped, percent, percent_interval, shown_text
 from pages.ui.section import Table, draw_table, empty, file_button, head, remark
 from pages.ui.state import Words, choose, from_link, pager, to_link, turn_to, turned_to, write
-from pages.ui.text import escaped, percent, percent_interval
 
 _WRITTEN = ("first", "last", "first_last", "last_first", "listed")
 
@@ -168,7 +167,7 @@ def marked_text(
         part = say.text(f"documents_part_{hit.part}")
         return MarkLabel(say.text(f"documents_mark_{tone}", part=part, numbers=numbers), tone)
 
-    return marks.marked(
+    return blocks.marked(
         model.texts[number], marks=model.marks(number), label=label, is_revealed=is_revealed()
     )
 
@@ -193,9 +192,9 @@ def draw_passages(say: Words, report: AuditReport) -> None:
             called["number"] = table["number"][owner]
             facts = say.text("documents_passage_owner", **called)
             slot = called["name"] if is_revealed() else slot
-        shown = marks.with_slot(passage.left, slot=slot, after=passage.right, tone="member")
+        shown = blocks.with_slot(passage.left, slot=slot, after=passage.right, tone="member")
         items.append((facts, shown))
-    st.html(marks.cited(items))
+    st.html(blocks.cited(items))
     pager("passages", n_pages=n_pages(len(found)), at=at)
 
 
