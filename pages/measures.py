@@ -12,11 +12,10 @@ from audit.report.report import AuditReport, KeptAudit, Linking, Rule, Share, ot
 from audit.report.threshold import LOW_FPRS
 from audit.tables import UNDEFINED, decimal, small
 from pages.ui import blocks, cached, measure_checks, measure_threshold
-<<<<<<< HEAD
-from pages.ui.blocks import Cell, counted, measured
+from pages.ui.access import shown_name
+from pages.ui.blocks import Cell, counted, day, measured, percent, percent_interval
 from pages.ui.charts import Axis, Series, plot, points
 from pages.ui.form import choose, switch
-from pages.ui.access import shown_name
 from pages.ui.section import (
     Table,
     details,
@@ -29,16 +28,6 @@ from pages.ui.section import (
     remark,
 )
 from pages.ui.state import Words, link, place
-from audit.tables import UNDEFINED, decimal, small
-from pages.ui.blocks import day, percent, percent_interval
-=======
-from pages.ui.access import shown_name
-from pages.ui.blocks import Cell, counted, day, measured, percent
-from pages.ui.charts import Axis, Series, plot
-from pages.ui.measured import controls_name, draw_names, mention_chart, one_of, score_name
-from pages.ui.section import Table, details, draw_table, empty, figure, head, page_of_audit, remark
-from pages.ui.state import Words, link, place
->>>>>>> engine
 
 _RATES = ("f1", "accuracy", "recall", "precision")
 _OLD = {"tables": "paper", "roc": "threshold", **dict.fromkeys(measure_checks.CHECKS, "checks")}

@@ -16,21 +16,17 @@ from pages.ui import blocks, cached
 from pages.ui.access import shown_name
 from pages.ui.blocks import Cell, counted, day, measured
 from pages.ui.charts import Axis, Series, plot, points, spread
-<<<<<<< HEAD
 from pages.ui.form import choose
-from pages.ui.access import shown_name
 from pages.ui.section import Table, draw_table, figure, frame, head, remark
-=======
-from pages.ui.measured import choose_stratum, controls_name, draw_names, one_of, score_name
-from pages.ui.section import Table, draw_table, figure, head, remark
->>>>>>> engine
 from pages.ui.state import place
 
 
 def draw(say: Words, report: AuditReport) -> None:
     """Draw each check that this audit has something for, the one asked for first, and the rest."""
     asked = st.query_params.get("check", "")
-    found = {check: CHECKS[check](say, report) for check in sorted(CHECKS, key=asked.__ne__)}
+    found = {
+        check: CHECKS[check](say, report) for check in sorted(CHECKS, key=lambda one: one != asked)
+    }
     if any(found.values()):
         head(say, "measures_missing")
     for check, why in found.items():
