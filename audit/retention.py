@@ -181,8 +181,7 @@ def _purge_jobs(before: float, *, is_dry: bool) -> Purged:
     old = [job.job_id for job in ended if _moment(job.finished) <= before]
     for job_id in () if is_dry else old:
         record("removed", what="jobs", reason="retention", job=job_id)
-        if table.forget(job_id):
-            table.forget_order(job_id)
+        table.forget(job_id)
     return Purged("jobs", n_removed=len(old))
 
 

@@ -19,15 +19,15 @@ from audit.names.lists import KeptPassages
 from audit.report.report import choose_audit
 from audit.run import Again, AuditTask, finished_part
 from pages.ui import blocks, cached, section
+from pages.ui.access import may, may_or_say
 from pages.ui.audit_names import draw_names, draw_passages, keep_left, keep_new, start_afresh
+from pages.ui.blocks import day, percent
 from pages.ui.cached import ListView
 from pages.ui.called import list_name, model_name, model_names
 from pages.ui.form import act, ask, choose, pick, take
-from pages.ui.login import may, may_or_say
 from pages.ui.running import FollowedJobs
 from pages.ui.section import attempt, card, draw_table, empty, facts, head, remark
 from pages.ui.state import Words, go_to
-from pages.ui.text import day, percent
 
 JOBS = FollowedJobs(
     "audit", "audit", "audit_see_job", lambda _, digest: go_to("verdict", audit=digest)

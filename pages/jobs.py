@@ -11,7 +11,7 @@ from audit.jobs.table import Job, read_order
 from audit.run import AuditTask, finished_part
 from audit.words import Words
 from pages.ui import cached
-from pages.ui.login import may, who
+from pages.ui.access import may, who
 from pages.ui.running import card, change, live_cards, run_demo_button
 from pages.ui.section import empty, head, page, refusals, remark
 from pages.ui.state import link

@@ -19,14 +19,14 @@ from audit.report.report import (
     others_alike_first,
 )
 from audit.report.threshold import LOW_FPRS
+from audit.tables import UNDEFINED, decimal, small
 from pages.ui import blocks, cached, measure_checks, measure_threshold
-from pages.ui.blocks import Cell, counted, measured
+from pages.ui.access import shown_name
+from pages.ui.blocks import Cell, counted, day, measured, percent
 from pages.ui.charts import Axis, Series, plot
 from pages.ui.measured import controls_name, draw_names, mention_chart, one_of, score_name
-from pages.ui.reveal import shown_name
 from pages.ui.section import Table, details, draw_table, empty, figure, head, page_of_audit, remark
 from pages.ui.state import Words, link, place
-from pages.ui.text import UNDEFINED, day, decimal, percent, small
 
 _RATES = ("f1", "accuracy", "recall", "precision")
 _OLD = {

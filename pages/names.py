@@ -13,13 +13,13 @@ from audit.report.names import COLUMNS as LISTED
 from audit.report.names import FACETS, Wish, is_number, row_of, select
 from audit.report.report import AuditReport, KeptAudit
 from pages.ui import cached, name_documents, name_story
+from pages.ui.access import is_revealed, names_in_files
+from pages.ui.blocks import plain
 from pages.ui.form import act, choose, choose_some
-from pages.ui.name_documents import search
+from pages.ui.name_documents import looks_at, search
 from pages.ui.name_story import meaning_of
-from pages.ui.reveal import is_revealed, names_in_files
 from pages.ui.section import csv_button, empty, page_of_audit, remark
 from pages.ui.state import Words, write
-from pages.ui.text import plain
 
 SORTS = (
     "score", "q", "log10_ratio", "hospital", "general", "n_mentions", "popularity", "n_pieces",
@@ -68,7 +68,7 @@ def draw_wish(say: Words, table: pd.DataFrame) -> Wish:
     """Draw search, sort and the facets that divide this list, each choice with its names."""
     left, middle, right = st.columns([2, 2, 3], gap="medium")
     with left:
-        text = search(say, "names")
+        text = search(say, "names", f"names_search_{looks_at()}", example="P-0012")
     with middle:
         sorts = {code: say.text(f"names_column_{code}") for code in open_to_see(SORTS)}
         sort = choose(say, "names_sort", sorts, is_long=True)
@@ -154,11 +154,12 @@ def column_config(say: Words, report: AuditReport) -> dict[str, Any]:
     for column, form in COLUMNS.items():
         title = say.text(f"names_column_{column}")
         meaning = say.sentences.get(meaning_of(column, scenario=report.scenario.number))
-        if form:
-            form = "%.1e" if column in is_tiny else form
-            config[column] = st.column_config.NumberColumn(title, format=form, help=meaning)
-        else:
+        if not form:
             config[column] = st.column_config.TextColumn(title, pinned=column == "number")
+            continue
+        config[column] = st.column_config.NumberColumn(
+            title, format="%.1e" if column in is_tiny else form, help=meaning
+        )
     return config
 
 

@@ -12,27 +12,12 @@ from types import TracebackType
 from audit.errors import AuditCancelled, AuditError, Message
 from audit.home import stay_offline
 from audit.jobs import table
-from audit.jobs.kinds import task_of
 from audit.jobs.locks import jobs_dir
-from audit.jobs.service import failure_of
-from audit.jobs.table import Failure, Job, forget_order, table_contact
+from audit.jobs.service import answering
+from audit.jobs.table import Failure, table_contact
 
 NICENESS_VARIABLE = "KART_AUDIT_JOB_NICENESS"
 _LAST = 19  # the greatest niceness
-
-
-def answer(job: Job) -> None:
-    """Do a job, and say in the table what came of it."""
-    try:
-        result = task_of(job).run(table_contact(job.job_id))
-    except AuditCancelled:
-        table.end(job.job_id, state="cancelled")
-    except (AuditError, MemoryError) as error:
-        table.end(job.job_id, state="failed", failure=failure_of(error))
-    else:
-        table.end(job.job_id, state="done", result=result)
-        forget_order(job.job_id)
-        (jobs_dir("logs") / f"job-{job.job_id}.log").unlink(missing_ok=True)
 
 
 def step_back() -> None:
@@ -73,7 +58,10 @@ def main() -> int:
         table.end(job.job_id, state="failed", failure=failure)
 
     sys.excepthook = unexpected
-    answer(job)
+    with suppress(AuditCancelled, AuditError, MemoryError), answering(job) as task:
+        result = task.run(table_contact(job.job_id))
+        table.end(job.job_id, state="done", result=result)
+        (jobs_dir("logs") / f"job-{job.job_id}.log").unlink(missing_ok=True)
     return 0
 
 

@@ -7,10 +7,9 @@ from collections.abc import Callable
 
 from audit.errors import AuditCancelled, AuditError
 from audit.jobs import table
-from audit.jobs.kinds import task_of
 from audit.jobs.locks import device_lock, forget_job_lock, job_lock
-from audit.jobs.service import failure_of, recover, settle
-from audit.jobs.table import COMMAND, Job, forget_order, table_contact
+from audit.jobs.service import answering, recover, settle
+from audit.jobs.table import COMMAND, Job, table_contact
 from audit.progress import Progress, ProgressListener
 from audit.shelf import Lock, new_identifier
 from audit.task import Question
@@ -49,18 +48,11 @@ def answer_here(question: Question, *, progress: ProgressListener, say: Say) -> 
 def _answered(job: Job, *, progress: ProgressListener, say: Say) -> tuple[str, ...]:
     device: Lock | None = None
     try:
-        device = _await_turn(job, say=say)
-        contact = table_contact(job.job_id, listener=progress, say=say)
-        result = task_of(job).run(contact)
-        table.end(job.job_id, state="done", result=result)
-        forget_order(job.job_id)
-        return result
-    except (AuditCancelled, KeyboardInterrupt):
-        table.end(job.job_id, state="cancelled")
-        raise
-    except (AuditError, MemoryError) as error:
-        table.end(job.job_id, state="failed", failure=failure_of(error))
-        raise
+        with answering(job) as task:
+            device = _await_turn(job, say=say)
+            result = task.run(table_contact(job.job_id, listener=progress, say=say))
+            table.end(job.job_id, state="done", result=result)
+            return result
     finally:
         table.end(job.job_id, state="interrupted")  # does nothing where it ended above
         if device is not None:

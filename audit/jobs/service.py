@@ -10,40 +10,59 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from pkgutil import resolve_name
 
-from audit.errors import AuditError, Message
+from audit.errors import AuditCancelled, AuditError, Message
 from audit.home import changing
-from audit.jobs import table
-from audit.jobs.kinds import task_class
-from audit.jobs.locks import (
-    QUEUES,
-    device_lock,
-    forget_job_lock,
-    job_lock,
-    jobs_dir,
-    unusable,
-    worker_lock,
-)
-from audit.jobs.table import (
-    COMMAND,
-    WORKER,
-    Failure,
-    Job,
-    forget_order,
-    has_order,
-    read_order,
-)
+from audit.jobs import locks, table
+from audit.jobs.table import COMMAND, WORKER, Failure, Job, has_order, read_order
 from audit.shelf import Lock
-from audit.task import Question
+from audit.task import Question, Task
 
+KINDS = {
+    "audit": "audit.run:AuditTask",
+    "demo": "audit.demo:DemoTask",
+    "pretrain": "audit.pretrain:PretrainTask",
+    "corpus": "audit.corpus.make:CorpusTask",
+    "experiment": "audit.experiment.paper:ExperimentTask",
+    "leakage": "audit.experiment.leakage:LeakageTask",
+    "tagger": "audit.deid.tasks:TaggerTask",
+    "tagging": "audit.deid.tasks:TaggingTask",
+    "score": "audit.deid.scoring:ScoreTask",
+}
+"""The kinds of long work: where the task of each stands, loaded when its kind is asked for."""
 WORKER_MODULE = "audit.jobs.worker"
 _MAX_LOG_BYTES = 1_000_000  # where a worker cannot live, another is started each second
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
 
+def task_class(kind: str) -> type[Task]:
+    """Return what a kind of work is asked to do."""
+    if kind not in KINDS:
+        raise AuditError("This kind of work is of another version of the program.", where=kind)
+    found: type[Task] = resolve_name(KINDS[kind])
+    return found
+
+
+@contextmanager
+def answering(job: Job) -> Iterator[Task]:
+    """Give the task of a job; the table is told if the block ends in words, or stopped."""
+    try:
+        yield task_class(job.kind).ordered(read_order(job.job_id))
+    except (AuditCancelled, KeyboardInterrupt):
+        table.end(job.job_id, state="cancelled")
+        raise
+    except (AuditError, MemoryError) as error:
+        failure = Failure("Memory ran out; everything finished before is kept.", do=_FREE)
+        if isinstance(error, AuditError):
+            failure = Failure(error.what, error.where, error.do)
+        table.end(job.job_id, state="failed", failure=failure)
+        raise
+
+
 def ensure_worker(device: str) -> bool:
     """Start a device's worker if none lives; return whether one was started."""
-    lock = worker_lock(device)
+    lock = locks.worker_lock(device)
     if lock is None:
         return False
     # The shell ends at once, so that the worker is nobody's child here. It is handed the lock.
@@ -51,7 +70,7 @@ def ensure_worker(device: str) -> bool:
     with lock:
         started = _start([*words, str(lock.descriptor)], log=f"worker-{device}", lock=lock)
         if started.wait():
-            raise unusable(OSError("the worker cannot be started"))
+            raise locks.unusable(OSError("the worker cannot be started"))
     return True
 
 
@@ -61,7 +80,7 @@ def start_child(module: str, *, job_id: str, lock: Lock) -> subprocess.Popen[byt
 
 
 def _start(words: list[str], *, log: str, lock: Lock) -> subprocess.Popen[bytes]:
-    path = jobs_dir("logs") / f"{log}.log"
+    path = locks.jobs_dir("logs") / f"{log}.log"
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         with os.fdopen(os.open(path, flags, 0o600), "ab") as file:
@@ -72,7 +91,7 @@ def _start(words: list[str], *, log: str, lock: Lock) -> subprocess.Popen[bytes]
                 stdin=subprocess.DEVNULL, stdout=file, stderr=file,
             )  # fmt: skip
     except OSError as error:
-        raise unusable(error) from None
+        raise locks.unusable(error) from None
 
 
 MAX_ATTEMPTS = 3
@@ -95,8 +114,8 @@ def recover() -> None:
     One look is not enough: the locks of a process that dies fall some moments after it.
     """
     known = {job.device for job in table.every_job(is_active=True)}
-    for device in known.intersection(QUEUES):
-        if (lock := device_lock(device)) is not None:  # nobody computes on it
+    for device in known.intersection(locks.QUEUES):
+        if (lock := locks.device_lock(device)) is not None:  # nobody computes on it
             with lock:
                 settle(device)
         left = table.every_job(is_active=True)
@@ -146,12 +165,12 @@ def settle(device: str) -> None:
 
 def leave_to_command(job: Job) -> bool:
     """Whether a waiting job's command lives; if not, the job is marked as interrupted."""
-    lock = job_lock(job.job_id)
+    lock = locks.job_lock(job.job_id)
     if lock is None:
         return True
     with lock:
         if table.end(job.job_id, state="interrupted"):
-            forget_job_lock(job.job_id)
+            locks.forget_job_lock(job.job_id)
     return False
 
 
@@ -162,7 +181,7 @@ def _settle(job: Job) -> None:
         table.end(job.job_id, state="cancelled")
     elif job.runner == COMMAND:
         table.end(job.job_id, state="interrupted")
-        forget_job_lock(job.job_id)
+        locks.forget_job_lock(job.job_id)
     elif job.n_attempts < MAX_ATTEMPTS:
         table.put_back(job.job_id)
     else:
@@ -170,14 +189,6 @@ def _settle(job: Job) -> None:
         table.end(job.job_id, state="failed", failure=failure)
 
 
-def failure_of(error: AuditError | MemoryError) -> Failure:
-    """Return what is told of a job that ended with this error."""
-    if isinstance(error, AuditError):
-        return Failure(error.what, error.where, error.do)
-    return Failure("Memory ran out; everything finished before is kept.", do=_FREE)
-
-
-_NO_JOB = "There is no such job."
 jobs = table.every_job
 active_job = table.active
 
@@ -249,7 +260,7 @@ def job(job_id: str) -> Job:
     """
     found = table.with_prefix(job_id) if len(job_id) >= 4 else ()
     if len(found) != 1:
-        what = "{n_found} jobs begin so." if found else _NO_JOB
+        what = "{n_found} jobs begin so." if found else "There is no such job."
         do = "`python -m audit jobs` lists all."
         raise AuditError(what, where="job", do=do, n_found=len(found))
     return found[0]
@@ -263,5 +274,4 @@ def can_resume(job: Job) -> bool:
 def forget(job_id: str) -> None:
     """Remove an ended job, and the names in its order, from the list; its results stay."""
     changing()
-    if table.forget(job_id):
-        forget_order(job_id)
+    table.forget(job_id)

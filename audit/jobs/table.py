@@ -1,4 +1,4 @@
-"""How work speaks with whoever asked for it: how far it is, and whether it should stop."""
+"""The table of jobs and their orders, and how work tells it how far it is and asks to stop."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Job:
     job_id
         12 random hexadecimal digits.
     kind
-        What is done: one of `audit.jobs.kinds.KINDS`.
+        What is done: one of `audit.jobs.service.KINDS`.
     label
         Which models or notes; no person's name.
     scenario
@@ -135,13 +135,7 @@ def write_order(job_id: str, *, order: Mapping[str, Any]) -> None:
 
 
 def read_order(job_id: str) -> dict[str, Any]:
-    """Return a job's order.
-
-    Raises
-    ------
-    AuditError
-        If it is no longer there or damaged.
-    """
+    """Return a job's order; AuditError if it is no longer there or damaged."""
     try:
         order = json.loads(_path(job_id).read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -300,7 +294,7 @@ def end(
     job_id: str, *, state: str, result: tuple[str, ...] = (), failure: Failure | None = None
 ) -> bool:
     """Say how an active job ended; False where it had ended already."""
-    return _change(
+    has_ended = _change(
         job_id,
         f"state in {_ACTIVE}",
         "state = :state, finished = :now, seconds_left = null, result = :result, "
@@ -309,6 +303,9 @@ def end(
         result=json.dumps(result),
         failure=failure.written() if failure else "",
     )
+    if state == "done":
+        forget_order(job_id)
+    return has_ended
 
 
 def put_back(job_id: str, *, is_tried: bool = True) -> bool:
@@ -335,9 +332,10 @@ def queue_again(job_id: str) -> bool:
         return False
 
 
-def forget(job_id: str) -> bool:
-    """Remove an ended job from the table; False where it waits or runs."""
-    return _done(f"delete from jobs where job_id = ? and state not in {_ACTIVE}", (job_id,)) > 0
+def forget(job_id: str) -> None:
+    """Remove an ended job from the table, and its order; one that waits or runs stays."""
+    if _done(f"delete from jobs where job_id = ? and state not in {_ACTIVE}", (job_id,)):
+        forget_order(job_id)
 
 
 def _change(job_id: str, where: str, change: str, **values: Any) -> bool:

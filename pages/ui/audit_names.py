@@ -20,20 +20,16 @@ from audit.names.files import names_template
 from audit.names.lists import KeptPassages, Line, all_names, all_passages, keep_names, keep_passages
 from audit.progress import Progress
 from audit.shelf import MAX_TITLE_CHARS
-from audit.tables import RowNote
+from audit.tables import UNDEFINED, RowNote, decimal
 from pages.ui import cached
-from pages.ui.blocks import refused
+from pages.ui.access import is_revealed, may, note_upload, shown_name
+from pages.ui.blocks import escaped, refused, with_slot
 from pages.ui.cached import ListView
 from pages.ui.called import corpus_name, list_name
 from pages.ui.charts import Axis, Series, plot
 from pages.ui.form import act, pick, take, tick
-from pages.ui.logged import note_upload
-from pages.ui.login import may
-from pages.ui.marks import with_slot
-from pages.ui.reveal import is_revealed, shown_name
 from pages.ui.section import attempt, draw_table, figure, file_button, frame, head, remark
 from pages.ui.state import Words
-from pages.ui.text import UNDEFINED, decimal, escaped
 
 DRAWN = ("easy", "hard", "recombined")
 _MAX_MB = {"names": 20, "passages": 50}

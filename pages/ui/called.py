@@ -17,7 +17,7 @@ from audit.notes.spans import TYPES
 from audit.training.kept import MODELS, TrainedModel
 from audit.words import Words
 from pages.ui import cached
-from pages.ui.text import day
+from pages.ui.blocks import day
 
 
 def model_name(say: Words, model_id: str) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from audit.stats import Estimate
-from pages.ui.text import escaped
+from pages.ui.blocks import escaped
 
 RUST, GREY = "#B5482A", "#5F6670"
 _ON_DARK = {RUST: "#E0754F", GREY: "#9BA3AE"}

@@ -8,33 +8,34 @@ from collections.abc import Callable, Mapping, Sequence
 import plotly.graph_objects as go
 import streamlit as st
 
-from audit.deid.cases import MISSES, SpanCase, misses_csv, readable_of
 from audit.deid.copies import malformed_tags
 from audit.deid.matching import ANY, CRITERIA, MISSED, SPURIOUS
 from audit.deid.metrics import ENTITY, RECORD, CriterionScore, LabelScore, Matrix
-from audit.deid.score import HEADLINE_CRITERION, SCORES, Score, ScoresCompared, published_deid
+from audit.deid.score import (
+    HEADLINE_CRITERION,
+    MISSES,
+    SCORES,
+    Score,
+    ScoresCompared,
+    SpanCase,
+    misses_csv,
+    published_deid,
+    readable_of,
+)
 from audit.deid.scoring import ScoreTask
 from audit.notes.spans import TYPES
 from audit.stats import Estimate, Rate
+from audit.tables import UNDEFINED, decimal, decimal_interval
 from audit.words import Words
 from pages.ui import blocks, cached, charts
-from pages.ui.blocks import Cell
+from pages.ui.access import is_revealed, logged_export, note
+from pages.ui.blocks import Cell, escaped, percent, percent_interval
 from pages.ui.called import label_name, score_name
 from pages.ui.charts import Axis, Series
 from pages.ui.deid_score import draw_ask
-from pages.ui.logged import logged_export, note
-from pages.ui.reveal import is_revealed
 from pages.ui.running import FollowedJobs
 from pages.ui.section import Table, choose_kept, draw_table, empty, figure, head, remark, removal
 from pages.ui.state import choose, choose_some, pager, switch, turned_to
-from pages.ui.text import (
-    UNDEFINED,
-    decimal,
-    decimal_interval,
-    escaped,
-    percent,
-    percent_interval,
-)
 
 PARTS = ("spans", "records", "matrix", "misses", "compare")
 """Codes of what is shown of a score, as they stand in `?part=`."""

@@ -15,15 +15,15 @@ from audit.report.report import (
     ExposureGroup,
 )
 from audit.report.threshold import calibration, strata_of
+from audit.tables import UNDEFINED, decimal, small
 from audit.words import Words
 from pages.ui import blocks, cached
-from pages.ui.blocks import Cell, counted, measured
+from pages.ui.access import shown_name
+from pages.ui.blocks import Cell, counted, day, measured
 from pages.ui.charts import Axis, Series, plot, points, spread
 from pages.ui.measured import choose_stratum, controls_name, draw_names, one_of, score_name
-from pages.ui.reveal import shown_name
 from pages.ui.section import Table, draw_table, figure, head, remark
 from pages.ui.state import place
-from pages.ui.text import UNDEFINED, day, decimal, small
 
 CHECKS = ("calibration", "curve", "references", "canaries")
 

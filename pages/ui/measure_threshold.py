@@ -27,11 +27,10 @@ from audit.report.threshold import (
 )
 from audit.words import Words
 from pages.ui import blocks, cached
-from pages.ui.blocks import measured
+from pages.ui.blocks import measured, percent, percent_interval
 from pages.ui.charts import Axis, Series, plot
 from pages.ui.measured import choose_stratum, controls_name, one_of, score_name
 from pages.ui.section import Table, draw_table, empty, figure, head, refusals, remark
-from pages.ui.text import percent, percent_interval
 
 _VALUE, _OWNER, _WRITTEN = "measures_threshold", "measures_threshold_of", "measures_t_written"
 _SLIDER, _EXACT, _PREVALENCE = "measures_slider", "measures_exact", "measures_prevalence"

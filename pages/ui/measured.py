@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from audit.report.report import AuditReport
 from audit.words import Words
+from pages.ui.blocks import percent, percent_interval
 from pages.ui.charts import Axis, Series, plot, points
 from pages.ui.section import Table, figure, frame
 from pages.ui.state import choose
-from pages.ui.text import percent, percent_interval
 
 
 def score_name(say: Words, score: str) -> str:

@@ -16,13 +16,12 @@ from audit.report.documents import DocumentView, DocumentWish, Hit, ModelDocumen
 from audit.report.names import row_of
 from audit.report.report import AuditReport
 from audit.tables import write_table
-from pages.ui import cached, marks
+from pages.ui import blocks, cached
+from pages.ui.access import is_revealed, names_in_files, shown_name, shown_passage
+from pages.ui.blocks import MarkLabel, escaped, percent, percent_interval, shown_text
 from pages.ui.form import act, choose
-from pages.ui.marks import MarkLabel, shown_text
-from pages.ui.reveal import is_revealed, names_in_files, shown_name, shown_passage
 from pages.ui.section import draw_table, empty, file_button, head, remark
 from pages.ui.state import Words, write
-from pages.ui.text import escaped, percent, percent_interval
 
 T = TypeVar("T")
 _WRITTEN = ("first", "last", "first_last", "last_first", "listed")
@@ -89,7 +88,8 @@ def draw_wish(say: Words, table: pd.DataFrame, view: DocumentView) -> DocumentWi
         n = len(documents.select_documents(view, wish=DocumentWish(group=group)))
         groups[group] = say.text("kind_n", kind=say.text(f"documents_group_{group}"), n=n)
     group = choose(say, "documents_group", groups)
-    return DocumentWish(group, search(say, "documents"), wanted, is_revealed())
+    text = search(say, "documents", f"documents_search_{looks_at()}")
+    return DocumentWish(group, text, wanted, is_revealed())
 
 
 def draw_files(say: Words, view: DocumentView, rows: Rows, *, digest: str) -> None:
@@ -151,7 +151,7 @@ def marked_text(
         part = say.text(f"documents_part_{hit.part}")
         return MarkLabel(say.text(f"documents_mark_{tone}", part=part, numbers=numbers), tone)
 
-    return marks.marked(
+    return blocks.marked(
         model.texts[number], marks=model.marks(number), label=label, is_revealed=is_revealed()
     )
 
@@ -163,7 +163,7 @@ def draw_passages(say: Words, report: AuditReport) -> None:
     if inspection is None:
         empty(say, "documents_no_inspection")
         return
-    text = search(say, "passages")
+    text = search(say, "passages", "documents_search_passages")
     found = documents.listed_passages(inspection, table=table, text=text)
     remark(say, "documents_shown_passages", k=len(found), n=len(inspection.passages))
     items = []
@@ -176,19 +176,21 @@ def draw_passages(say: Words, report: AuditReport) -> None:
                 called["number"] = table["number"][owner]
                 facts = say.text("documents_passage_owner", **called)
                 slot = called["name"] if is_revealed() else slot
-            text = marks.with_slot(passage.left, slot=slot, after=passage.right, tone="member")
+            text = blocks.with_slot(passage.left, slot=slot, after=passage.right, tone="member")
             items.append((facts, text))
-        st.html(marks.cited(items))
+        st.html(blocks.cited(items))
 
 
-def search(say: Words, what: str) -> str:
+def looks_at() -> str:
+    """Return what a search looks at, as its words' keys say it."""
+    return "names" if is_revealed() else "masked"
+
+
+def search(say: Words, what: str, words: str, *, example: str | None = None) -> str:
     """Draw a box for what is searched, which is put neither into the address nor into the log."""
-    key = f"{what}_search"
-    words = f"{key}_names" if is_revealed() else f"{key}_masked"
     found = st.text_input(
-        say.text(words), key=key, help=say.sentences.get(f"{words}_help"), max_chars=200,
-        placeholder=say.sentences.get(f"{key}_example"), autocomplete="off",
-        persist_state="session",
+        say.text(words), key=f"{what}_search", help=say.sentences.get(f"{words}_help"),
+        max_chars=200, placeholder=example, autocomplete="off", persist_state="session",
     )  # fmt: skip
     if f"{words}_below" in say.sentences:
         remark(say, f"{words}_below")

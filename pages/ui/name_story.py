@@ -12,14 +12,15 @@ import streamlit as st
 from audit.report.documents import holds_name
 from audit.report.names import ASKED, among_controls, block_mean, fitting_passages
 from audit.report.report import AuditReport, Inspection
-from pages.ui import cached, marks
+from audit.tables import decimal, small
+from pages.ui import blocks, cached
+from pages.ui.access import is_revealed, shown_name, shown_passage
+from pages.ui.blocks import percent
 from pages.ui.charts import Axis, Series, plot, points, spread
 from pages.ui.form import act
 from pages.ui.name_documents import marked_text
-from pages.ui.reveal import is_revealed, shown_name, shown_passage
 from pages.ui.section import Cell, Table, draw_table, empty, figure, head, remark
 from pages.ui.state import Words, link, write
-from pages.ui.text import decimal, percent, small
 
 N_DOCUMENTS = 3
 
@@ -196,8 +197,8 @@ def draw_passages(
         if one.is_own and passage_id in ranks:
             facts += " " + say.text("names_passage_rank", rank=ranks[passage_id])
         how = {"slot": slot, "after": one.passage.right, "tone": "flagged" if one.is_own else tone}
-        items.append((facts, marks.with_slot(one.passage.left, **how)))
-    st.html(marks.cited(items))
+        items.append((facts, blocks.with_slot(one.passage.left, **how)))
+    st.html(blocks.cited(items))
 
 
 def draw_documents(say: Words, report: AuditReport, *, name_id: int) -> None:
@@ -212,7 +213,7 @@ def draw_documents(say: Words, report: AuditReport, *, name_id: int) -> None:
     for number in found["hospital"].nonzero()[0][:N_DOCUMENTS].tolist():
         text = marked_text(say, report.table, view.hospital, number=number, wanted=name_id)
         items.append((say.text("names_document", number=number), text))
-    st.html(marks.cited(items))
+    st.html(blocks.cited(items))
     if any(counts.values()):
         label = say.text("names_documents_open")
         link("names", label=label, tab="documents", has=str(name_id))

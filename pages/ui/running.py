@@ -12,11 +12,10 @@ from audit.jobs import service
 from audit.jobs.table import COMMAND, FINISHING, Job
 from audit.task import SHORT, Question
 from audit.words import Words
-from pages.ui.logged import note
-from pages.ui.login import may, who
+from pages.ui.access import may, note, who
+from pages.ui.blocks import day, escaped
 from pages.ui.section import refusals, remark
 from pages.ui.state import go_to, link
-from pages.ui.text import day, escaped
 
 Draw = Callable[[Words, Job], None]
 

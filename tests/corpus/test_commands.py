@@ -14,8 +14,7 @@ from audit.corpus.kept import CORPORA
 from audit.corpus.make import CorpusTask
 from audit.errors import AuditCancelled, AuditError
 from audit.jobs import table
-from audit.jobs.kinds import KINDS
-from audit.jobs.service import recover
+from audit.jobs.service import KINDS, recover
 from audit.names.files import read_names
 from audit.notes.passages import read_passages
 from audit.progress import Progress

@@ -14,8 +14,8 @@ import pytest
 
 from audit.home import HOME_VARIABLE, data_home, results_dir
 from audit.jobs import service
-from audit.jobs.kinds import KINDS
 from audit.jobs.locks import device_lock
+from audit.jobs.service import KINDS
 from audit.jobs.table import Job
 from audit.task import Question
 

@@ -15,7 +15,7 @@ from audit.deid.taggers import KnownTagger
 from audit.deid.tasks import NotesToTag, TaggingTask, one_text, tagging_task, uploaded
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
-from audit.jobs.kinds import KINDS
+from audit.jobs.service import KINDS
 from audit.notes.read import VARIABLE
 from audit.progress import Progress
 from audit.task import SHORT, Contact, queue_of

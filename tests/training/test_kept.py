@@ -13,7 +13,7 @@ from audit.cli import main
 from audit.corpus.kept import CORPORA
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE, data_home
-from audit.jobs.kinds import task_class
+from audit.jobs.service import task_class
 from audit.models.inspect import (
     ModelSummary,
     inspect_model,

@@ -15,22 +15,24 @@ import torch
 from safetensors.torch import load_file
 
 from audit.cli import main
-from audit.deid.generative import tagger as tagging
-from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
+from audit.deid.config import GenerativeFacts, Lora, TuningSettings
+from audit.deid.generative import model as tagging
 from audit.deid.generative.model import (
     Asked,
     CausalModel,
+    GenerativeTagger,
     answer_tokens,
     generated,
     load_causal,
+    load_generative,
+    tagger_of,
     text_ids,
 )
-from audit.deid.generative.tagger import GenerativeTagger, load_generative, tagger_of
 from audit.deid.generative.training import CopyLearner, Example
 from audit.deid.taggers import known_taggers, trained_tagger
 from audit.deid.tasks import TaggerTask
 from audit.errors import AuditCancelled, AuditError
-from audit.jobs.kinds import KINDS
+from audit.jobs.service import KINDS
 from audit.notes.formats import read_jsonl
 from audit.notes.spans import TaggedDocument
 from audit.training.config import LossPoint, read_losses
