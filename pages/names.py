@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -17,16 +15,18 @@ from audit.report.report import AuditReport, KeptAudit
 from pages.ui import cached, name_documents, name_story
 from pages.ui.access import is_revealed, names_in_files
 from pages.ui.blocks import plain
+from pages.ui.form import act, choose, choose_some
+from pages.ui.name_documents import looks_at, search
 from pages.ui.name_story import meaning_of
 from pages.ui.section import csv_button, empty, page_of_audit, remark
-from pages.ui.state import Words, choose, choose_some, write
+from pages.ui.state import Words, write
 
 SORTS = (
     "score", "q", "log10_ratio", "hospital", "general", "n_mentions", "popularity", "n_pieces",
     "name_id",
 )  # fmt: skip
-_RISING = ("q", "name_id")
-"""What is read from the lowest on, unless the reader says otherwise."""
+ORDERS = {"q": ("asc", "desc"), "name_id": ("asc", "desc")}
+"""What is read from the lowest on, unless the reader says otherwise; all else from the highest."""
 COLUMNS = {
     "number": "", "name": "", "kind": "", "decision": "", "score": "%.3f", "q": "%.3f",
     "general": "%.1e", "hospital": "%.1e", "log10_ratio": "%.3f", "n_mentions": "%d", "p": "%.3f",
@@ -39,15 +39,9 @@ _NEARLY_THE_NAME = {one.name for one in LISTED if "masked" not in one.forms}
 def draw(say: Words, audit: KeptAudit) -> None:
     """Draw the table of names, or what the models have written or read."""
     texts = "documents" if audit.scenario == 1 else "passages"
-    labels = {"table": "names_tab_table", "documents": f"names_tab_{texts}"}
-    tab = choose(
-        "tab", list(labels), label=say.text("names_tab"), shown=lambda c: say.text(labels[c])
-    )
-    report = cached.report(audit.digest)
-    if tab == "documents":
-        name_documents.draw(say, report)
-    else:
-        draw_names(say, report)
+    tabs = {"table": say.text("names_tab_table"), "documents": say.text(f"names_tab_{texts}")}
+    tab, report = choose(say, "names_tab", tabs), cached.report(audit.digest)
+    (name_documents.draw if tab == "documents" else draw_names)(say, report)
 
 
 def draw_names(say: Words, report: AuditReport) -> None:
@@ -60,57 +54,41 @@ def draw_names(say: Words, report: AuditReport) -> None:
     ids = [f"{name_id:.0f}" for name_id in found["name_id"]]
     if ids:
         draw_table(say, report, found, ids=ids)
-    elif wish.text.strip() and not (is_revealed() or is_number(wish.text)):
-        empty(say, "names_none_masked")
     else:
-        empty(say, "names_none")
+        is_hidden = wish.text.strip() and not (is_revealed() or is_number(wish.text))
+        empty(say, "names_none_masked" if is_hidden else "names_none")
     if chosen is not None:
         name_story.draw(say, report, report.table.loc[chosen], ids=ids)
     elif ids:
         remark(say, "names_choose")
-        st.button(say.text("names_first"), key="names_first", on_click=write, args=("name", ids[0]))
+        act(say, "names_first", on_click=lambda: write("name", ids[0]))
 
 
 def draw_wish(say: Words, table: pd.DataFrame) -> Wish:
     """Draw search, sort and the facets that divide this list, each choice with its names."""
-    looks_at = "names" if is_revealed() else "numbers"
     left, middle, right = st.columns([2, 2, 3], gap="medium")
     with left:
-        text = st.text_input(
-            say.text(f"names_search_{looks_at}"), key="names_search", placeholder="P-0012",
-            help=say.text(f"names_search_{looks_at}_help"), max_chars=200, autocomplete="off",
-            persist_state="session",
-        )  # fmt: skip
-        if not is_revealed():
-            remark(say, "names_search_masked")
+        text = search(say, "names", f"names_search_{looks_at()}", example="P-0012")
     with middle:
-        sort = choose(
-            "sort", open_to_see(SORTS), label=say.text("names_sort"), is_long=True,
-            shown=lambda code: say.text(f"names_column_{code}"),
-        )  # fmt: skip
+        sorts = {code: say.text(f"names_column_{code}") for code in open_to_see(SORTS)}
+        sort = choose(say, "names_sort", sorts, is_long=True)
+    orders, state = ORDERS.get(sort, ("desc", "asc")), st.session_state
+    if state.setdefault("names_orders", orders) != orders:  # this column is read the other way
+        state["names_orders"] = orders
+        state.pop("choice_order", None)
     with right:
-        turned = choose(
-            "order", ("usual", "turned"), label=say.text("names_order"),
-            shown=lambda code: say.text(f"names_order_{order_of(sort, code == 'turned')}"),
-        )  # fmt: skip
+        order = choose(say, "names_order", orders)
     chosen = {}
     with st.container(horizontal=True, gap="medium"):
         for facet in FACETS:
             counts, words = table[facet].value_counts(), code_words(say, table, facet=facet)
-            labels = {c: say.text("kind_n", kind=plain(w), n=counts[c]) for c, w in words.items()}
-            if len(labels) > 1:
-                title, shown = say.text(f"names_facet_{facet}"), labels.__getitem__
-                chosen[facet] = choose_some(facet, list(labels), label=title, shown=shown)
-    is_descending = order_of(sort, turned == "turned") == "desc"
-    return Wish(chosen, text or "", sort, is_descending, is_revealed())
+            shown = {c: say.text("kind_n", kind=plain(w), n=counts[c]) for c, w in words.items()}
+            if len(shown) > 1:
+                chosen[facet] = choose_some(say, f"names_facet_{facet}", shown)
+    return Wish(chosen, text, sort, order == "desc", is_revealed())
 
 
-def order_of(sort: str, is_turned: bool) -> str:
-    """Return the order in which a column is read, or the other one."""
-    return "asc" if (sort in _RISING) != is_turned else "desc"
-
-
-def open_to_see(columns: Sequence[str]) -> list[str]:
+def open_to_see(columns: tuple[str, ...]) -> list[str]:
     """Return those columns that a reader may see: masked names take some with them."""
     return [c for c in columns if is_revealed() or c not in _NEARLY_THE_NAME]
 
@@ -136,25 +114,25 @@ def draw_table(say: Words, report: AuditReport, found: pd.DataFrame, *, ids: lis
         state["names_picked"], state["names_version"] = name, state.get("names_version", 0) + 1
     rows = zlib.crc32("".join(ids).encode())
     key = f"names_table_{state.get('names_version', 0)}_{rows:08x}"
+
+    def picked() -> None:
+        rows = [row for row in state[key]["selection"]["rows"] if row < len(ids)]
+        state["names_picked"] = ids[rows[0]] if rows else ""
+        write("name", state["names_picked"])
+
     with st.container(horizontal=True, vertical_alignment="center"):
         remark(say, "names_shown", k=len(found), n=report.n_names)
         csv_button(
             say, "names", list(columns), zip(*columns.values(), strict=True), audit=report.digest,
-            label="names_csv", help=say.text("names_csv_help"), names=names_in_files(),
-            n_names=len(found),
+            label="names_csv", names=names_in_files(), n_names=len(found),
         )  # fmt: skip
     with st.container(key="names_table"):
         st.dataframe(
-            columns,
-            column_config=column_config(say, report),
-            hide_index=True,
-            height=320,
-            key=key,
-            on_select=partial(_pick, ids, key),
-            selection_mode="single-row",
+            columns, column_config=column_config(say, report), hide_index=True, height=320,
+            key=key, on_select=picked, selection_mode="single-row",
             selection_default={"selection": {"rows": [ids.index(name)] if name in ids else []}},
             alt=say.text("names_table_alt"),
-        )
+        )  # fmt: skip
 
 
 def shown_columns(say: Words, report: AuditReport, found: pd.DataFrame) -> dict[str, Any]:
@@ -162,34 +140,27 @@ def shown_columns(say: Words, report: AuditReport, found: pd.DataFrame) -> dict[
     names = cached.shown_names(report.digest, is_revealed=is_revealed())
     columns: dict[str, Any] = {"name": [names[row] for row in found.index]}
     for facet in ("kind", "decision"):
-        words = code_words(say, report.table, facet=facet)
-        columns[facet] = [words[code] for code in found[facet]]
+        columns[facet] = list(found[facet].map(code_words(say, report.table, facet=facet)))
     for column in ("n_mentions", "n_pieces"):  # None where a count is not known
         columns[column] = [None if math.isnan(n) else int(n) for n in found[column]]
-    shown = open_to_see(list(COLUMNS))
+    shown = open_to_see(tuple(COLUMNS))
     return {c: columns[c] if c in columns else found[c].to_numpy() for c in shown}
 
 
-def column_config(say: Words, report: AuditReport) -> Mapping[str, Any]:
+def column_config(say: Words, report: AuditReport) -> dict[str, Any]:
     """Return titles, meanings and number formats of the columns."""
     config: dict[str, Any] = {}
     is_tiny = {"score", "standard_error"} if report.fixed_score == "product" else set()
     for column, form in COLUMNS.items():
         title = say.text(f"names_column_{column}")
+        meaning = say.sentences.get(meaning_of(column, scenario=report.scenario.number))
         if not form:
             config[column] = st.column_config.TextColumn(title, pinned=column == "number")
             continue
-        meaning = say.sentences.get(meaning_of(column, scenario=report.scenario.number))
         config[column] = st.column_config.NumberColumn(
             title, format="%.1e" if column in is_tiny else form, help=meaning
         )
     return config
-
-
-def _pick(ids: list[str], key: str) -> None:
-    rows = st.session_state[key]["selection"]["rows"]
-    st.session_state["names_picked"] = ids[rows[0]] if rows and rows[0] < len(ids) else ""
-    write("name", st.session_state["names_picked"])
 
 
 page_of_audit("names", draw)

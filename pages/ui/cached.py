@@ -25,9 +25,8 @@ from audit.corpus.kept import KeptCorpus
 from audit.corpus.preview import Survey, survey_head
 from audit.corpus.register import MentionFinder, read_register
 from audit.corpus.truth import EXAMINATION
-from audit.deid.cases import SpanCase, read_cases
 from audit.deid.given import GivenNotes, keep_given, keep_outputs
-from audit.deid.score import SCORES, Score, compare_scores
+from audit.deid.score import SCORES, Score, SpanCase, compare_scores, read_cases
 from audit.deid.tagged import (
     CORRECTIONS,
     TAGGED_SETS,

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from audit.report.documents import holds_name
-from audit.report.names import ASKED, FittingPassage, among_controls, block_mean, fitting_passages
+from audit.report.names import ASKED, among_controls, block_mean, fitting_passages
 from audit.report.report import AuditReport, Inspection
 from audit.tables import decimal, small
 from pages.ui import blocks, cached
 from pages.ui.access import is_revealed, shown_name, shown_passage
 from pages.ui.blocks import percent
-from pages.ui.charts import Axis, Series, plot, spread
+from pages.ui.charts import Axis, Series, plot, points, spread
+from pages.ui.form import act
 from pages.ui.name_documents import marked_text
-from pages.ui.section import Cell, Table, empty, figure, head, remark
+from pages.ui.section import Cell, Table, draw_table, empty, figure, head, remark
 from pages.ui.state import Words, link, write
 
 N_DOCUMENTS = 3
@@ -71,10 +71,8 @@ def draw_heading(say: Words, name: pd.Series, *, ids: list[str], digest: str) ->
     with st.container(horizontal=True, vertical_alignment="center"):
         for key, to in (("names_previous", place - 1), ("names_next", place + 1)):
             is_there = place >= 0 and 0 <= to < len(ids)
-            st.button(
-                say.text(key), key=key, disabled=not is_there, on_click=write,
-                args=("name", ids[to] if is_there else ""),
-            )  # fmt: skip
+            other = ids[to] if is_there else ""
+            act(say, key, is_disabled=not is_there, on_click=partial(write, "name", other))
         base = (st.context.url or "").rstrip("/").removesuffix("/names")
         with st.popover(say.text("names_link_copy"), icon=":material/link:"):
             remark(say, "names_link_copy_below")
@@ -83,26 +81,23 @@ def draw_heading(say: Words, name: pd.Series, *, ids: list[str], digest: str) ->
 
 def draw_blocks(say: Words, report: AuditReport, inspection: Inspection, *, row: int) -> None:
     """Draw both models' evidence by block, a dot a block, with the mean of all."""
-    key, series, rows = f"names_blocks_{report.scenario.number}", [], []
-    ticks = {}
+    key, series, rows, ticks = f"names_blocks_{report.scenario.number}", [], [], {}
     for place, who in enumerate(("hospital", "general")):
         values = getattr(inspection, who)[:, row]
         mean = block_mean(values, n_per_block=inspection.n_per_block)
         ticks[float(place)] = say.text(f"column_{who}")
-        looks: dict[str, Any] = {
-            "name": ticks[place], "is_attack": place == 0, "has_legend": False, "hover": "%{y:.4g}"
-        }  # fmt: skip
+        looks = {"is_attack": place == 0, "has_legend": False, "hover": "%{y:.4g}"}
         dots = [place + beside for beside in spread(len(values))]
-        series.append(Series(x=dots, y=values.tolist(), form="dots", **looks))
-        looks |= {"low": [mean.low], "high": [mean.high], "form": "points", "symbol": "diamond"}
-        series.append(Series(x=[place], y=[mean.value], **looks))
-        interval = f"{_exact(mean.low)} – {_exact(mean.high)}"
-        rows.append((ticks[place], str(len(values)), _exact(mean.value), interval))
+        series += [
+            Series(ticks[place], dots, values.tolist(), form="dots", **looks),
+            points(ticks[place], [place], [mean], symbol="diamond", **looks),
+        ]
+        rows.append((ticks[place], len(values), _exact(mean.value), _interval(mean.low, mean.high)))
     # Products of masses span powers of ten; a zero has no place there.
     is_log = report.scenario.number == 1 and min(min(one.y) for one in series) > 0
     x = Axis("", range=(-0.6, 1.6), ticks=ticks, has_grid=False)
     chart = plot(series, x=x, y=Axis(say.text(f"{key}_axis"), is_log=is_log), height=340)
-    header = [f"names_blocks_{c}" for c in ("model", "n", "mean", "interval")]
+    header = [f"names_blocks_{column}" for column in ("model", "n", "mean", "interval")]
     head(say, key)
     figure(say, key, chart, table=Table(header, rows), audit=report.digest)
 
@@ -135,13 +130,10 @@ def draw_among(say: Words, report: AuditReport, name: pd.Series, inspection: Ins
             top, is_own = [0.0, 1.1 * max(*counts, 1)], what == name["number"]
             series.append(Series(what, [at, at], top, is_attack=is_own, hover=""))
     chart = plot(series, x=x, y=Axis(controls), height=310)
-    header = [f"names_among_{c}" for c in ("from", "to", "controls")]
-    rows = [
-        (decimal(low), decimal(high), str(n))
-        for (low, high), n in zip(pairwise(edges), counts, strict=True)
-        if n
-    ]
-    figure(say, "names_among", chart, table=Table(header, rows, n_text=0), audit=report.digest)
+    bins = zip(pairwise(edges), counts, strict=True)
+    rows = [(decimal(low), decimal(high), n) for (low, high), n in bins if n]
+    table = Table(("from", "to", "controls"), rows)
+    figure(say, "names_among", chart, table=table, audit=report.digest)
 
 
 def draw_numbers(say: Words, name: pd.Series, *, report: AuditReport) -> None:
@@ -149,7 +141,7 @@ def draw_numbers(say: Words, name: pd.Series, *, report: AuditReport) -> None:
     is_limited = not math.isinf(name["threshold"])
     values = {
         "score": _exact(name["score"]),
-        "interval": f"{_exact(name['low'])} – {_exact(name['high'])}",
+        "interval": _interval(name["low"], name["high"]),
         "threshold": _exact(name["threshold"]) if is_limited else say.text("names_no_threshold"),
         "p": decimal(name["p"], digits=4),
         "q": decimal(name["q"], digits=4),
@@ -162,14 +154,12 @@ def draw_numbers(say: Words, name: pd.Series, *, report: AuditReport) -> None:
     }
     if not is_revealed():
         del values["popularity"]  # it nearly is the name
-    rows = []
-    for key, value in values.items():
-        meaning = say.text(meaning_of(key, scenario=report.scenario.number))
-        title = Cell(say.text(f"names_column_{key}"), below=meaning, is_number=False)
-        rows.append([title, Cell(value)])
+    means = {key: meaning_of(key, scenario=report.scenario.number) for key in values}
+    what = [Cell(say.text(f"names_column_{key}"), below=say.text(means[key])) for key in values]
     head(say, "names_numbers")
-    header = [[Cell(say.text("names_what"), is_number=False), Cell(say.text("column_value"))]]
-    st.html(blocks.table(header, rows, caption=say.text(f"axis_{report.fixed_score}")))
+    caption = say.text(f"axis_{report.fixed_score}")
+    columns = {"names_what": what, "value": list(values.values())}
+    draw_table(say, "names_numbers", columns, caption=caption, audit=report.digest)
 
 
 def draw_passages(
@@ -199,23 +189,16 @@ def draw_passages(
     tone = "member" if name["kind"] in ASKED else "control"
     items = []
     for one in found:
+        passage_id = one.passage.passage_id
+        whose = "unknown" if one.is_own is None else "own" if one.is_own else "other"
+        called = shown_passage(passage_id, number=one.place + 1)
+        ratio = decimal(one.log_ratio, digits=2)
+        facts = say.text(f"names_passage_{whose}", ratio=ratio, passage=called)
+        if one.is_own and passage_id in ranks:
+            facts += " " + say.text("names_passage_rank", rank=ranks[passage_id])
         how = {"slot": slot, "after": one.passage.right, "tone": "flagged" if one.is_own else tone}
-        facts = _passage_facts(say, one, ranks=ranks)
         items.append((facts, blocks.with_slot(one.passage.left, **how)))
     st.html(blocks.cited(items))
-
-
-def _passage_facts(say: Words, one: FittingPassage, *, ranks: Mapping[str, str]) -> str:
-    passage_id = one.passage.passage_id
-    whose = "unknown" if one.is_own is None else "own" if one.is_own else "other"
-    facts = say.text(
-        f"names_passage_{whose}",
-        ratio=decimal(one.log_ratio, digits=2),
-        passage=shown_passage(passage_id, number=one.place + 1),
-    )
-    if one.is_own and passage_id in ranks:
-        facts += " " + say.text("names_passage_rank", rank=ranks[passage_id])
-    return facts
 
 
 def draw_documents(say: Words, report: AuditReport, *, name_id: int) -> None:
@@ -223,7 +206,7 @@ def draw_documents(say: Words, report: AuditReport, *, name_id: int) -> None:
     view = cached.marked_documents(report.digest)
     if view is None:
         return
-    found = {who.who: holds_name(who, name_id=name_id) for who in view.models}
+    found = {model.who: holds_name(model, name_id=name_id) for model in view.models}
     counts = {who: int(has.sum()) for who, has in found.items()}
     head(say, "names_documents", n=len(view), **counts)
     items = []
@@ -238,3 +221,7 @@ def draw_documents(say: Words, report: AuditReport, *, name_id: int) -> None:
 
 def _exact(value: float) -> str:
     return small(value) if abs(value) < 1 else decimal(value)
+
+
+def _interval(low: float, high: float) -> str:
+    return f"{_exact(low)} – {_exact(high)}"
