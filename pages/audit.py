@@ -29,9 +29,7 @@ from pages.ui.running import FollowedJobs
 from pages.ui.section import attempt, card, draw_table, empty, facts, head, remark
 from pages.ui.state import Words, go_to
 
-JOBS = FollowedJobs(
-    "audit", "audit", "audit_see_job", lambda _, digest: go_to("verdict", audit=digest)
-)
+JOBS = FollowedJobs("audit", "audit", lambda _, digest: go_to("verdict", audit=digest))
 _PICKED = ("general", "hospital", "names", "passages")
 _OTHERS = ("scenario", "preset", "like")
 _MEMORY = "audit_choices"

@@ -18,7 +18,7 @@ from pages.ui.blocks import Cell, day, measured, percent_interval
 from pages.ui.charts import Axis, Series, plot, spread
 from pages.ui.decision import draw_decision
 from pages.ui.hand_over import draw_hand_over, draw_log
-from pages.ui.running import card, live_cards, no_more, run_demo_button
+from pages.ui.running import card, live_cards, run_demo_button
 from pages.ui.section import (
     Table,
     details,
@@ -73,7 +73,7 @@ def draw_nothing(say: Words, here: Place) -> None:
     empty(say, "unreadable" if here.n_unreadable else "no_audit", n=here.n_unreadable)
     last = next((job for job in service.jobs() if is_of_audits(job)), None)
     if last is not None and last.state != "done":
-        card(say, last, more=no_more)
+        card(say, last)
     draw_start(say)
 
 
@@ -92,7 +92,7 @@ def draw_running(say: Words) -> bool:
         if cached.kept_audits()[0]:
             st.rerun(scope="app")
         if is_of_audits(job):
-            card(say, job, more=no_more)
+            card(say, job)
 
     head(say, "first_running")
     live_cards(say, draw_job)
