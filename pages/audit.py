@@ -29,9 +29,7 @@ from pages.ui.running import FollowedJobs
 from pages.ui.section import attempt, card, draw_table, empty, facts, head, remark
 from pages.ui.state import Words, go_to
 
-JOBS = FollowedJobs(
-    "audit", "audit", "audit_see_job", lambda _, digest: go_to("verdict", audit=digest)
-)
+JOBS = FollowedJobs("audit", "audit", lambda _, digest: go_to("verdict", audit=digest))
 _PICKED = ("general", "hospital", "names", "passages")
 _OTHERS = ("scenario", "preset", "like")
 _MEMORY = "audit_choices"
@@ -206,9 +204,8 @@ def draw_attacker(
 
     Returns these fields of an `AuditRequest`; raises as `Record.with_`.
     """
-    cards = st.container()
     scenario = choose(say, "audit_has", list(map(str, SCENARIOS)), what="scenario")
-    cards.html(scenario_cards(say, chosen=int(scenario)))
+    st.html(scenario_cards(say, chosen=int(scenario)))
     draw_kart(say)
     presets: dict[str, tuple[Any, ...]] = dict(PRESETS)
     if again is not None and (same := again.settings) is not None:

@@ -17,7 +17,7 @@ from pages.ui.access import is_revealed, may_or_say, names_in_files, shown_name
 from pages.ui.blocks import Cell, day, measured, percent_interval
 from pages.ui.charts import Axis, Series, plot, spread
 from pages.ui.hand_over import draw_decision, draw_hand_over, draw_log
-from pages.ui.running import card, live_cards, no_more, run_demo_button
+from pages.ui.running import card, live_cards, run_demo_button
 from pages.ui.section import details, draw_table, empty, facts, figure, folded, head, page, remark
 from pages.ui.state import Place, Words, link, place
 
@@ -61,7 +61,7 @@ def draw_nothing(say: Words, here: Place) -> None:
     empty(say, "unreadable" if here.n_unreadable else "no_audit", n=here.n_unreadable)
     last = next((job for job in service.jobs() if is_of_audits(job)), None)
     if last is not None and last.state != "done":
-        card(say, last, more=no_more)
+        card(say, last)
     draw_start(say)
 
 
@@ -80,7 +80,7 @@ def draw_running(say: Words) -> bool:
         if cached.kept_audits()[0]:
             st.rerun(scope="app")
         if is_of_audits(job):
-            card(say, job, more=no_more)
+            card(say, job)
 
     head(say, "first_running")
     live_cards(say, draw_job)
