@@ -125,12 +125,11 @@ class Task(Record):
         label: str,
         about: object,
         device: str = "cpu",
-        scenario: int = 0,
         audits: tuple[str, ...] = (),
     ) -> Question:
         """Return the question whose answer depends on `about`, a value of JSON, alone."""
         digest = hashlib.sha256(canonical({self.job: about})).hexdigest()
-        return Question(self.job, label, scenario, device, digest, audits, self.plain())
+        return Question(self.job, label, 0, device, digest, audits, self.plain())
 
     @classmethod
     def kept(cls, question: Question) -> tuple[str, ...]:
