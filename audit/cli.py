@@ -40,13 +40,11 @@ from audit.corpus.examine import read_examination
 from audit.corpus.kept import CORPORA, KeptCorpus, corpus_line, find_corpus
 from audit.corpus.make import CorpusTask
 from audit.deid import given as handed_in
-from audit.deid.cases import misses_csv, read_cases
-from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
+from audit.deid.config import GenerativeFacts, Lora, TaggerFacts, TaggerSettings, TuningSettings
 from audit.deid.generative.model import LocalModel
-from audit.deid.network.config import TaggerFacts, TaggerSettings
 from audit.deid.pipeline import build_named
 from audit.deid.release import Release
-from audit.deid.score import SCORES, ScoreSummary, Source
+from audit.deid.score import SCORES, ScoreSummary, Source, misses_csv, read_cases
 from audit.deid.scoring import ScoreTask
 from audit.deid.tag import REDACTED, tag_notes
 from audit.deid.tagger import TAGGER

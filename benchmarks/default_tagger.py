@@ -20,10 +20,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from audit.deid.config import TaggerFacts, TaggerSettings
 from audit.deid.matching import OPTIMAL
-from audit.deid.network.config import Material, TaggerFacts, TaggerSettings
 from audit.deid.network.model import load_token_tagger
-from audit.deid.network.training import predicted, train_tagger
+from audit.deid.network.training import Material, predicted, train_tagger
 from audit.deid.rules import RuleTagger
 from audit.deid.score import Scored, score_pairs, score_summary
 from audit.deid.tagger import MODEL, TAGGER, Tags

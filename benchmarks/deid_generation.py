@@ -25,7 +25,7 @@ import transformers
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from audit.deid.generative.config import Lora, TuningSettings
+from audit.deid.config import Lora, TuningSettings
 from audit.deid.generative.model import Asked, CausalModel, generated, load_causal
 from audit.deid.generative.training import CopyLearner, Example, with_adapter
 from audit.training.loop import Hardware

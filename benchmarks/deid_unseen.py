@@ -13,9 +13,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from audit.deid.cases import SAME, SpanCase
 from audit.deid.metrics import LabelScore, Pair, measured
-from audit.deid.score import Scored, score_pairs
+from audit.deid.score import SAME, Scored, SpanCase, score_pairs
 from audit.deid.tagger import Tagger, tag_checked
 from audit.deid.taggers import DEFAULT, HAND_WRITTEN, LANGUAGES, RULES, SHIPPED, load_tagger
 from audit.notes.spans import TYPES

@@ -10,11 +10,11 @@ from audit.attack.question import SCENARIOS, VERSIONS, GenerationSettings, Poste
 from audit.attack.verdict import ILL_MATCHED_BEYOND, NONE_BELOW
 from audit.home import installed_packages
 from audit.stats import MIN_CONTROLS
+from audit.tables import UNDEFINED
 from audit.words import Words
 from pages.ui import blocks
 from pages.ui.section import Table, details, draw_table, head, page
 from pages.ui.state import choose, words_of
-from pages.ui.text import UNDEFINED
 
 MASS = (
     r"m_{\text{part}}(l) = \frac{1}{D} \sum_{d=1}^{D} \sum_{t=1}^{T} q_{d,t}(l_{\text{part}})",

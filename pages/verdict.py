@@ -11,14 +11,14 @@ from audit.jobs.table import Job
 from audit.report.names import ASKED, N_STRONGEST, kind_scores, strongest_names
 from audit.report.report import AuditReport, KeptAudit
 from audit.stats import NOTHING
+from audit.tables import decimal, small
 from pages.ui import blocks, cached
-from pages.ui.blocks import Cell, measured
+from pages.ui.access import is_revealed, may_or_say, shown_name
+from pages.ui.blocks import Cell, day, measured, percent_interval
 from pages.ui.charts import Axis, Series, plot, spread
 from pages.ui.decision import draw_decision
 from pages.ui.hand_over import draw_hand_over, draw_log
-from pages.ui.login import may_or_say
-from pages.ui.reveal import is_revealed, shown_name
-from pages.ui.running import card, live_cards, no_more, run_demo_button
+from pages.ui.running import card, live_cards, run_demo_button
 from pages.ui.section import (
     Table,
     details,
@@ -32,7 +32,6 @@ from pages.ui.section import (
     remark,
 )
 from pages.ui.state import Place, Words, link, place
-from pages.ui.text import day, decimal, percent_interval, small
 
 N_RECENT = 20
 
@@ -74,7 +73,7 @@ def draw_nothing(say: Words, here: Place) -> None:
     empty(say, "unreadable" if here.n_unreadable else "no_audit", n=here.n_unreadable)
     last = next((job for job in service.jobs() if is_of_audits(job)), None)
     if last is not None and last.state != "done":
-        card(say, last, more=no_more)
+        card(say, last)
     draw_start(say)
 
 
@@ -93,7 +92,7 @@ def draw_running(say: Words) -> bool:
         if cached.kept_audits()[0]:
             st.rerun(scope="app")
         if is_of_audits(job):
-            card(say, job, more=no_more)
+            card(say, job)
 
     head(say, "first_running")
     live_cards(say, draw_job)

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from audit.deid.patterns import pattern_table
 from audit.names.people import label_of
+from audit.notes.patterns import pattern_table
 from audit.notes.placeholders import BLANK, NAME_KINDS, Placeholder, find_placeholders
 
 PATIENT, FAMILY, STAFF, OTHER = "patient", "family", "staff", "other"
@@ -42,7 +42,7 @@ class MaskKind:
     label: str
 
 
-_, _TABLE = pattern_table("masks.txt", numbers="")
+_, _TABLE = pattern_table(__file__)
 KINDS = {
     f"{who} {what}": MaskKind(
         f"{who} {what}", form, role, label_of("joined" if form == "full" else form)

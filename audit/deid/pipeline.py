@@ -33,6 +33,7 @@ from audit.deid.masks import Answerer, has_marks, translated, typed_notes
 from audit.deid.release import language_of
 from audit.errors import AuditError
 from audit.names.people import JAPANESE, draw
+from audit.notes.patterns import pattern_table
 from audit.notes.placeholders import has_marks as has_placeholders
 from audit.notes.read import Note, NoteSource
 from audit.notes.spans import TYPES
@@ -64,53 +65,11 @@ def split_notes(is_alone: Sequence[bool], *, seed: int) -> bytes:
     return split.tobytes()
 
 
-_HEADERS = (
-    "患者氏名：{{Patient Name}}　フリガナ：{{Patient Name Kana}}\n"
-    "生年月日：{{Birth Date}}　性別：{{Sex}}\n"
-    "患者ID：{{Record Number}}\n住所：〒{{Postal Code}} {{Address}}\n電話：{{Telephone}}\n\n",
-    "【患者】{{Patient Name}}様（{{Patient Name Half Kana}}）{{Age}}歳 {{Sex}}\n"
-    "【カルテ番号】{{Record Number}}\n【入院日】{{Admission Date}}\n【退院日】{{Discharge Date}}\n"
-    "【主治医】{{Physician Name 1}}\n\n",
-    "{{Hospital Name}}　{{Ward}}\nID {{Record Number}}　{{Patient Name}}　殿\n"
-    "{{Birth Date}}生（{{Age}}歳）\n検査日：{{Examination Date}}　依頼医：{{Physician Name 1}}\n\n",
-    "紹介患者：{{Patient Name}}（{{Patient Name Romaji}}）\n職業：{{Occupation}}\n"
-    "保険者番号：{{Insurer Number}}　記号・番号：{{Insured Number}}\n"
-    "緊急連絡先：{{Family Member Name 1}}（{{Telephone 1}}）\n\n",
-    "No.{{Record Number}} {{Patient Initials}} {{Age}}歳{{Sex}}\n"
-    "撮影日 {{Examination Date}}　読影医 {{Physician Surname 2}}\n\n",
-    "氏名　{{Patient Name}}\n個人番号　{{My Number}}\n基礎年金番号　{{Pension Number}}\n"
-    "現住所　{{Address}}\n勤務先　{{Company}}\n\n",
-)
-_MENTIONS = (
-    "{{Patient Surname}}さんに結果を説明した。",
-    "{{Patient Surname}}氏の同意を得た。",
-    "{{Family Member Name 1}}さん（家族）にも同席していただいた。",
-    "{{Physician Surname 1}}医師に相談した。",
-    "{{Examination Date}}に{{Hospital Name 1}}より紹介された。",
-    "{{Patient Name}}様は{{City}}在住である。",
-    "次回は{{Date}}に{{Physician Surname 2}}が診察する。",
-)
-_CLOSES = (
-    "\n\n以上\n{{Hospital Name}}　{{Physician Name 1}}",
-    "\n\n記載者：{{Physician Name 1}}　{{Discharge Date}}\n連絡先：{{Telephone 2}}",
-    "\n\n読影：{{Physician Name 2}}（確認：{{Physician Surname 1}}）",
-    "\n\n問い合わせ：{{Email 1}}　FAX {{Fax 2}}",
-    "",
-)
-_MAX_MENTIONS = 3
-
-_DIGIT = "[0-9０-９]"
-_ERA = "(?:明治|大正|昭和|平成|令和|[MTSHR])"
-_KEPT = re.compile(
-    rf"(?P<age>(?<![.．0-9０-９]){_DIGIT}{{1,3}}\s?(?:歳代|歳|才)(?:{_DIGIT}{{1,2}}[ヶか]月)?)"
-    r"|(?P<sex>男性|女性|男児|女児)"
-    rf"|(?P<date>(?:{_ERA}\s?{_DIGIT}{{1,2}}|{_DIGIT}{{4}})\s?年(?:\s?{_DIGIT}{{1,2}}\s?月"
-    rf"(?:\s?{_DIGIT}{{1,2}}\s?日)?)?|(?<!{_DIGIT}){_DIGIT}{{4}}[/／.．]{_DIGIT}{{1,2}}[/／.．]"
-    rf"{_DIGIT}{{1,2}}(?!{_DIGIT})|(?<!{_DIGIT}){_DIGIT}{{1,2}}月{_DIGIT}{{1,2}}日)"
-)
+_PARTS, _TABLE = pattern_table(__file__)
+_KEPT, _SENTENCE = (re.compile(_PARTS[name]) for name in ("KEPT", "SENTENCE"))
 _NAMES = {"age": "Age", "sex": "Sex", "date": "Date"}
-# No decimal point (３．５), and not inside brackets.
-_SENTENCE = re.compile(r"(?:。|(?<!\d)．|．(?!\d))(?=[^」）)\]]|\Z)\n?")
+_TEXTS = {part: [text.replace(r"\n", "\n") for _, text in texts] for part, texts in _TABLE.items()}
+_MAX_MENTIONS = 3
 
 
 def with_template(text: str, *, seed: int, note: str) -> str:
@@ -119,8 +78,8 @@ def with_template(text: str, *, seed: int, note: str) -> str:
     Braces in the text become brackets, so that nothing in it is taken for a placeholder.
     """
 
-    def one_of(texts: Sequence[str], purpose: str, *place: str) -> str:
-        return texts[draw(seed, purpose, note, *place) % len(texts)]
+    def one_of(part: str, *place: str) -> str:
+        return _TEXTS[part][draw(seed, part, note, *place) % len(_TEXTS[part])]
 
     body = _KEPT.sub(
         lambda match: f"{{{{{_NAMES[match.lastgroup or 'date']}|={match[0]}}}}}",
@@ -132,10 +91,10 @@ def with_template(text: str, *, seed: int, note: str) -> str:
         end = ends[draw(seed, "mention place", note, place) % len(ends)]
         # At a line's end the mention is a line of its own.
         line_end = "\n" if body[:end].endswith("\n") else ""
-        mentions[end] = one_of(_MENTIONS, "mention", place) + line_end
+        mentions[end] = one_of("mention", place) + line_end
     for end in sorted(mentions, reverse=True):
         body = body[:end] + mentions[end] + body[end:]
-    return one_of(_HEADERS, "header") + body + one_of(_CLOSES, "close")
+    return one_of("header") + body + one_of("close")
 
 
 class LanguageModel(Protocol):

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 
 from pydantic import ConfigDict, Field
 
-from audit.deid.patterns import HIRA, KATA, folded_text, pattern_table
 from audit.deid.rules import RuleTagger, without_clinical
 from audit.notes.dates import ERAS, era_year
 from audit.notes.mention_words import JAPANESE_SURNAMES, NO_NAMES
 from audit.notes.mentions_ja import split_japanese
+from audit.notes.patterns import HIRA, KATA, folded_text, pattern_table
 from audit.notes.spans import (
     CONTACT,
     IDENTIFIER,
@@ -37,7 +37,7 @@ from audit.notes.spans import (
 )
 from audit.task import MAX_SEED, Record
 
-_PARTS, _TABLE = pattern_table("release.txt", numbers="〇一二三四五六七八九十")
+_PARTS, _TABLE = pattern_table(__file__)
 _RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
 _FORMS = tuple(re.compile(pattern) for _, pattern in _TABLE["written dates"])
 

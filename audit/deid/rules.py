@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from itertools import dropwhile, takewhile
 from typing import NamedTuple
 
-from audit.deid.patterns import HIRA, KATA, folded_text, pattern_table
 from audit.deid.tagger import Tags, without_overlap
 from audit.names.people import insurer_check_digit, my_number_check_digit
 from audit.notes.mention_words import GENERIC, JAPANESE_NO_NAMES, JAPANESE_SURNAMES, NO_NAMES
 from audit.notes.mentions import find_mentions
+from audit.notes.patterns import HIRA, KATA, folded_text, pattern_table
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, TYPES, Span
 
 SURE, CUED, SHAPED, LOOSE = 4, 3, 2, 1
 """Weights of rules; what they mean stands in `rules.txt`."""
 
-_PARTS, _TABLE = pattern_table("rules.txt", numbers="〇一二三四五六七八九十百")
+_PARTS, _TABLE = pattern_table(__file__)
 _RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
 _ENGLISH_GENERIC, _NOT_BEFORE_TITLE, _KINSHIP = (
     frozenset(_PARTS[name].split("|"))

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from pydantic import Field, model_validator
 
-from audit.deid.cases import SPANS
 from audit.deid.copies import COPIES, PREDICTIONS, align_outputs, json_line, read_copies
 from audit.deid.given import SPANS as TAGGED_SPANS
 from audit.deid.given import annotated_notes, clear_given, given_path
@@ -31,6 +30,7 @@ from audit.deid.score import (
     PREDICTED_KINDS,
     SCORE,
     SCORES,
+    SPANS,
     TAGGED,
     TAGGER,
     Score,

@@ -17,8 +17,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from audit.deid.generative.config import GenerativeFacts
-from audit.deid.network.config import TaggerFacts
+from audit.deid.config import GenerativeFacts, TaggerFacts
 from audit.deid.rules import RuleTagger, without_clinical
 from audit.deid.tagger import MAX_BYTES, TAGGER, Tagger, Tags
 from audit.errors import AuditError
@@ -230,7 +229,7 @@ def load_tagger_folder(folder: Path, *, device: str = "auto") -> Tagger:
 
         return load_token_tagger(folder, device=device)
     if kind == GenerativeFacts.kind:
-        from audit.deid.generative.tagger import load_generative
+        from audit.deid.generative.model import load_generative
 
         return load_generative(folder, device=device)
     raise no_such_tagger()

@@ -10,11 +10,10 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
+from audit.deid.config import TaggerSettings, TuningSettings, file_digests
 from audit.deid.copies import json_line
-from audit.deid.generative.config import TuningSettings
 from audit.deid.generative.model import check_directory, model_files
 from audit.deid.given import Files, notes_lines, whole_note
-from audit.deid.network.config import TaggerSettings, file_digests
 from audit.deid.release import Release
 from audit.deid.tag import tag_notes
 from audit.deid.tagged import INPUT, RESULT, TAGGED_SETS, TaggedSet, begin_set, write_index

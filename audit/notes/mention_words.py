@@ -86,11 +86,6 @@ class Unnamed:
     reason: str
 
 
-def word_set(text: str) -> frozenset[str]:
-    """Return the words of a text."""
-    return frozenset(text.split())
-
-
 _LISTS = word_lists(Path(__file__).with_suffix(".txt"))
 MALE = _LISTS["male"]
 FEMALE = _LISTS["female"]
@@ -110,6 +105,9 @@ OWNERS = _LISTS["owners"]
 COPULAS = _LISTS["copulas"]
 ARTICLES = _LISTS["articles"]
 ADVERBS = _LISTS["adverbs"]
+ENDS = _LISTS["ends"]
+"""What follows these is not a description of the person any more."""
+PEOPLE = _LISTS["people"]
 AS = _LISTS["as"]
 RELATIVES = _LISTS["relatives"]
 GENERIC = _LISTS["generic"]

@@ -21,10 +21,12 @@ from audit.notes.mention_words import (
     ARTICLES,
     AS,
     COPULAS,
+    ENDS,
     FEMALE,
     GENERIC,
     MALE,
     OWNERS,
+    PEOPLE,
     RELATIVES,
     SHORT_SEX,
     STAFF_TITLES,
@@ -34,53 +36,18 @@ from audit.notes.mention_words import (
     Token,
     Unnamed,
     tokens_before,
-    word_set,
 )
 from audit.notes.mentions_ja import find_japanese
+from audit.notes.patterns import pattern_table
 
 _REACH_CHARS = 110
-
-_UNITS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-_TEENS = ("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen",
-          "eighteen", "nineteen")  # fmt: skip
-_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-_NUMBERS = {word: n for n, word in enumerate((*_UNITS, *_TEENS), start=1)}
-_NUMBERS |= {word: 10 * n for n, word in enumerate(_TENS, start=2)}
-_IN_WORDS = (
-    rf"(?:{'|'.join(_TENS)})(?:[-\s]{{1,2}}(?:{'|'.join(_UNITS)}))?"
-    rf"|{'|'.join([*_TEENS, *_UNITS])}"
-)
-_SEX = "|".join(sorted((word for word in MALE | FEMALE if len(word) > 2), key=len, reverse=True))
-_GAP = r"[-\s\u2010-\u2015]{0,4}"
-_UNIT = r"(?P<unit>y(?:ea)?rs?\.?|months?|mos?\.?|weeks?|wks?\.?|days?)"
-_MORE = rf"(?:,?{_GAP}(?:and\s)?\d{{1,2}}{_GAP}(?:months?|mos?\.?|weeks?|days?))?"
-_OLD = (
-    rf"{_GAP}{_UNIT}{_MORE}{_GAP}(?:old\b|of\sage\b|(?=(?:{_SEX})\b))"
-    r"|[-\s]{0,3}(?:y\.?\s?/?\s?o\b\.?|yr?s?\.?\s?/\s?o\b)"
-)
-# The first character decides quickly, which is why "nothing before it" is asked after it.
-_IN_DIGITS = re.compile(
-    r"(?P<number>(?:[0-9](?<![\w./,\[-][0-9])[0-9]{0,2}(?:\s?[-\s]\s?\d/\d|\.\d)?)"
-    r"|(?:_(?<!\w_)_{2,11})|(?:\[(?:\*\*[^\[\]]{0,60}\*\*|AGE|Age|age)\]))"
-    rf"(?:(?i:{_OLD})|\s?(?=(?:[WBH]?[MF]|AA[MF])(?![\w/'%-]))|(?P<nothing>(?=[^\w])))"
-)
-_WORDS = re.compile(
-    rf"(?<![\w-])(?P<number>{_IN_WORDS})(?:{_OLD}|(?P<nothing>(?=\W)))", re.IGNORECASE
-)
-_MAYBE_OLD = re.compile(r"[oO](?:[lL][dD]\b|(?<=[yY/.][oO])\b)")
-_AGED = re.compile(r"(?:(?<!\w)aged|,\sage:?)\s{1,3}\Z", re.IGNORECASE)
 _LONGEST_IN_WORDS = 45
+_SEX = sorted((word for word in MALE | FEMALE if len(word) > 2), key=len, reverse=True)
+_PARTS, _ = pattern_table(__file__, SEX="|".join(_SEX))
+_RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
+_NUMBERS = {word: n for n, word in enumerate(f"{_PARTS['UNITS']}|{_PARTS['TEENS']}".split("|"), 1)}
+_NUMBERS |= {word: 10 * n for n, word in enumerate(_PARTS["TENS"].split("|"), 2)}
 _YEARS_OF = {"y": 1.0, "m": 1 / 12, "w": 7 / 365.25, "d": 1 / 365.25}
-_DESCRIPTION = re.compile(r"[^\W\d_][\w'’./]{0,40}|\d+|[^\s\w]")
-# What follows these is not a description of the person any more.
-_ENDS = word_set(
-    """
-    with who whose whom that which presenting presents presented status s/p noted referred for
-    in of from is was has had having here at on to by seen admitted transferred complaining
-    found evaluated being being followed living suffering undergoing brought when
-    """
-)
-_PEOPLE = word_set("patient pt infant child baby adult adolescent")
 
 
 @dataclass(frozen=True)
@@ -100,15 +67,15 @@ class Age:
 
 def find_ages(text: str) -> Iterator[Age]:
     """Yield the ages of people in a text, in order."""
-    found = {match.start(): match for match in _IN_DIGITS.finditer(text)}
-    for hit in _MAYBE_OLD.finditer(text):
+    found = {match.start(): match for match in _RE["DIGITS"].finditer(text)}
+    for hit in _RE["MAYBE_OLD"].finditer(text):
         first = max(0, hit.start() - _LONGEST_IN_WORDS)
-        for match in _WORDS.finditer(text, first, hit.end()):
+        for match in _RE["WORDS"].finditer(text, first, hit.end()):
             if match.end() == hit.end():
                 found.setdefault(match.start(), match)
     for start, match in sorted(found.items()):
         is_bare, end = match["nothing"] is not None, match.end()
-        if is_bare and not _AGED.search(text, max(0, start - 8), start):
+        if is_bare and not _RE["AGED"].search(text, max(0, start - 8), start):
             continue
         years = _years(match["number"], match["unit"] or "y")
         sex, description_end = _sex_after(text, at=end)
@@ -139,20 +106,19 @@ def _sex_of(word: str) -> str:
 def _sex_after(text: str, *, at: int) -> tuple[str, int]:
     """Return the sex that is said after an age, and where the description ends (`at`: not said)."""
     sex, end = "", at
-    for match in _DESCRIPTION.finditer(text, at, at + _REACH_CHARS):
+    for match in _RE["DESCRIPTION"].finditer(text, at, at + _REACH_CHARS):
         said = match[0].rstrip(".")
         word = said.lower()
         if sex:
-            is_more = word in _PEOPLE and not text[end : match.start()].strip()
+            is_more = word in PEOPLE and not text[end : match.start()].strip()
             return sex, match.end() if is_more else end
-        if match[0] in '.;:()"[' or word in _ENDS:
+        if match[0] in '.;:()"[' or word in ENDS:
             break
         sex = _sex_of(said)
         end = match.start() + len(said) if sex else at
     return sex, end
 
 
-_STUB = re.compile(r"(?:\w|(\w)\1+|abc\w*|xyz\w*)\Z", re.IGNORECASE)
 _MAX_ITEMS = 7
 _WRAPPED_CHARS = 40  # a line this long was broken by its length, not by its meaning
 _OPENERS = ".:;(-–—*•\"'["
@@ -173,7 +139,7 @@ class _Name(FoundName):
     @property
     def is_stub(self) -> bool:
         """Whether letters stand in the name's place: "A", "XX", "ABC"."""
-        return bool(_STUB.match(self.last))
+        return bool(_RE["STUB"].match(self.last))
 
     @property
     def is_strong(self) -> bool:

@@ -18,78 +18,30 @@ from audit.notes.mention_words import (
     Mention,
     Unnamed,
 )
+from audit.notes.patterns import pattern_table
 from audit.notes.placeholders import placeholder_role
 
 _WINDOW_CHARS = 60
 _SIGNS = ("歳", "才", "代", "年齢")
-_HAN = "\u3005\u3006\u3400-\u9fff\uf900-\ufaffヶ"
 _KANJI_DIGITS = "〇一二三四五六七八九"
-_SEX = "男性|女性|男児|女児|男子|女子|男の子|女の子|男|女"
-_SLOT = r"(?:[\[［][^\W\d_][^\[\]［］\n]{0,20}[\]］]|\[\*\*[^\[\]]{0,80}\*\*\]|_{3,12})"
-_NAME = (
-    rf"(?P<slots>{_SLOT}(?:[ \u3000]?{_SLOT})?)"
-    rf"|(?P<name>[{_HAN}]{{1,4}}[ \u3000][{_HAN}]{{1,4}}|[{_HAN}]{{1,4}}[ \u3000]?[ァ-ヶー]{{2,6}}"
-    rf"|[{_HAN}]{{1,4}}[ \u3000]?[ぁ-ん]{{1,3}}[子美代江香恵]"
-    rf"|[{_HAN}]{{1,4}}[ \u3000][ぁ-ん]{{2,5}}|[{_HAN}]{{2,6}}[ぁ-ん]{{0,3}}?|[{_HAN}]"
-    rf"|[{_HAN}]{{1,3}}[ぁ-ん]{{2,4}}?"
-    r"|[ァ-ヶー]{2,12}[・=＝ \u3000][ァ-ヶー]{2,12}(?:[・=＝ \u3000][ァ-ヶー]{2,12})?)"
-)
-_HONOUR = r"(?<![様氏殿君])(?P<honour>さん|様|さま|氏|殿|君|くん|ちゃん)?"
-_AGE = re.compile(
-    r"(?<![0-9０-９〜～~-])(?<![0-9０-９][．.,，])(?P<number>[0-9０-９]{1,3}|[〇一二三四五六七八九十百]{1,5}"
-    r"|(?=[\[［](?:年齢|AGE)))"
-    r"(?:[ \u3000]?(?P<unit>歳|才|代)(?:[0-9０-９]{1,2}[かヶカケヵ]月)?代?"
-    r"|[\[［](?:年齢|AGE)[\]］](?:歳|才)?)"
-    r"(?!時|以|から|まで|未|頃|代前|まえ|の時|の頃)"
-)
-_KANA = r"ぁ-んァ-ヶー・\u3000"
-_READING = rf"(?:[（(][{_KANA} ]{{2,20}}[）)])?"
-_FORMS = {"は": "ja_is", "が": "ja_is"} | dict.fromkeys("（([［", "ja_bracket")
-_INFLECTED = "るたなでにい"  # "入院した山田太郎は"
-_SEX_AFTER = re.compile(
-    rf"[\s，,、・／/の]{{0,3}}(?:(?<=の)[{_HAN}ァ-ヶー]{{1,8}}の)?(?P<sex>{_SEX})(?:患者)?"
-)
-_BEFORE = re.compile(
-    rf"(?:(?<![^\s。．.、，,：:；;「『（(【】\]］・はのがも{_INFLECTED}])|(?<=患者)|^)(?:{_NAME}){_HONOUR}{_READING}"
-    rf"(?P<link>[ \u3000]?(?:[はが](?:[^\s。．.、，,はが]{{2,15}}[のなるたい])?"
-    rf"|[（(\[［](?:[{_KANA} ]{{2,20}}[、，,])?|[、，,・／/]|[ \u3000])[ \u3000]?)"
-    rf"(?:(?P<sex>{_SEX})[、，,・／/ \u3000]{{1,2}})?(?:満|現在|当時)?\Z"
-)
-_FIELDS = re.compile(
-    rf"(?:氏名|患者名|名前)[：:\s]{{1,3}}(?:{_NAME}){_HONOUR}[\s、，,／/]{{0,3}}"
-    rf"(?:性別[：:\s]{{0,2}}(?P<sex>{_SEX})[\s、，,／/]{{0,3}})?年[齢令][：:\s]{{0,2}}\Z"
-)
-_SEX_FIELD = re.compile(rf"[\s、，,／/]{{0,3}}性別[：:\s]{{0,2}}(?P<sex>{_SEX})")
-_AFTER = re.compile(
-    rf"(?:の患者)?(?:[のである]{{0,3}}[、，,：:（(]?|[、，,：:（(])[ \u3000]?"
-    rf"(?:{_NAME}){_HONOUR}"
-    r"(?=[はがをにのでともへ、，。．,\s）)]|\Z)"
-)
-_RELATIVE = re.compile(
-    r"(?:母|父|妻|夫|兄|弟|姉|妹|息子|娘|祖父|祖母|長男|長女|次男|次女|子)親?[のはが、：:（(]?\Z"
-)
-# None of these stands in a name, but for family names on the list.
-_NO_NAME_CHARS = frozenset(
-    "病症癌炎痛腫瘍術院科血圧胃肝腎肺腸膵胆脳膚診療検査退発熱初再転移死亡期時後前年週齢性例者歴剤"
-    "欲低悪嘔吐咳痰眩倦怠黄疸浮喀頭眼腹胸背腰脚薬投与始約均計数最各該群式型量率値右左側部位指摘有無認的係員師業際"
-)
+_PARTS, _ = pattern_table(__file__)
+_RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
+_NO_NAME_CHARS = frozenset(_PARTS["NO_NAME_CHARS"])
+_FORMS = {"は": "ja_is", "が": "ja_is"} | dict.fromkeys("（(［[", "ja_bracket")
 _COMMON = tuple(word for word in JAPANESE_NO_NAMES if len(word) > 1)
-_GENERIC = re.compile(
-    r"(?:患者|症例[０-９0-9Ａ-ＺA-Z]{0,2}|本例|自験例|本症例)(?:は|、|，|：|:|】)?[ \u3000]?\Z"
-)
 
 
 def find_japanese(text: str) -> Iterator[Mention | Unnamed]:
     """Yield, for every age in Japanese, the mention it belongs to or why there is none."""
     if not any(sign in text for sign in _SIGNS):
         return
-    for match in _AGE.finditer(text):
-        sex = _SEX_AFTER.match(text, match.end()) or _SEX_FIELD.match(text, match.end())
+    for match in _RE["AGE"].finditer(text):
+        sex = _RE["SEX_AFTER"].match(text, match.end()) or _RE["SEX_FIELD"].match(text, match.end())
         end = sex.end() if sex else match.end()
         found = _before(match, end, sex["sex"] if sex else "")
         if found is None and sex:
             found = _after(match, end, sex["sex"])
-        generic = _GENERIC.search(text, max(0, match.start() - 12), match.start())
+        generic = _RE["GENERIC"].search(text, max(0, match.start() - 12), match.start())
         if found is not None:
             yield found
         elif sex or generic:
@@ -102,7 +54,7 @@ def split_japanese(name: str) -> tuple[str, str]:
         return found[2], found[1]
     if found := re.fullmatch("(.*)[・＝=](.*)", name):
         return found[1], found[2]
-    han = re.match(rf"[{_HAN}]+", name)
+    han = re.match(f"[{_PARTS['HAN']}]+", name)
     n_han = han.end() if han else 0
     if n_han < len(name) or len(name) < 2:  # kana: the given name begins there at the latest
         n_last = next((n for n in (3, 2, 1) if name[:n] in JAPANESE_SURNAMES), n_han)
@@ -122,15 +74,15 @@ def split_japanese(name: str) -> tuple[str, str]:
 def _before(age: re.Match[str], end: int, sex: str) -> Mention | Unnamed | None:
     text, at = age.string, age.start()
     first = max(0, at - _WINDOW_CHARS)
-    match, form = _FIELDS.search(text, first, at), "ja_fields"
+    match, form = _RE["FIELDS"].search(text, first, at), "ja_fields"
     if match is None:
-        match = _BEFORE.search(text, first, at)
+        match = _RE["BEFORE"].search(text, first, at)
         # The longest fit comes first; a shorter one may be the name ("患者は山田太郎、").
         while match is not None and not _is_name(match, has_sex=bool(sex or match["sex"])):
-            match = _BEFORE.search(text, match.start() + 1, at)
+            match = _RE["BEFORE"].search(text, match.start() + 1, at)
         if match is None:
             return None
-        if _RELATIVE.search(text, max(0, match.start() - 6), match.start()):
+        if _RE["RELATIVE"].search(text, max(0, match.start() - 6), match.start()):
             return Unnamed(at, end, at, at, "relative")
         form = _FORMS.get(match["link"].strip()[:1], "ja_comma")
     return _mention(match, age, form=form, start=at, end=end, sex=sex or match["sex"] or "")
@@ -138,7 +90,7 @@ def _before(age: re.Match[str], end: int, sex: str) -> Mention | Unnamed | None:
 
 def _after(age: re.Match[str], end: int, sex: str) -> Mention | None:
     text = age.string
-    match = _AFTER.match(text, end, min(len(text), end + _WINDOW_CHARS))
+    match = _RE["AFTER"].match(text, end, min(len(text), end + _WINDOW_CHARS))
     if match is None or not _is_name(match, has_sex=True):
         return None
     return _mention(match, age, form="ja_after", start=age.start(), end=end, sex=sex)
@@ -166,7 +118,7 @@ def _is_name(match: re.Match[str], *, has_sex: bool) -> bool:
 
 
 def _slot_roles(slots: str) -> tuple[str, ...]:
-    roles = tuple(map(placeholder_role, re.findall(_SLOT, slots)))
+    roles = tuple(map(placeholder_role, _RE["SLOT"].findall(slots)))
     if roles in (("full",), ("blank",)):
         return ("full",)
     if roles == ("blank", "blank"):

@@ -12,29 +12,21 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import NamedTuple
+
+from audit.notes.patterns import pattern_table
 
 _BEFORE_CHARS = 48
 _AFTER_CHARS = 48
 
 
-def _table(name: str) -> list[tuple[str, str]]:
-    """Return (kind or role, pattern) of each rule of one table of `placeholders.txt`."""
-    text = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
-    rows = [line.split("\t") for line in text.splitlines() if not line.startswith("#")]
-    return [(kind, pattern) for table, kind, pattern in rows if table == name]
-
-
-_YEARS_OLD = r"\s*-?\s*(?:(?:years?|yrs?)\s*-?\s*old\b|y\.?/?o\b)"
-# What stands before or after a blank, its kind and whose name it is.
+_PARTS, _TABLE = pattern_table(__file__)
+_RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
 _AROUND = [
-    (re.compile(pattern, re.IGNORECASE), kind, role)
-    for pattern, kind, role in (
-        (rf"\0\s*,?\s*(?:is|was)\s+(?:an?\s+)?(?:\d{{1,3}}|_{{3}}){_YEARS_OLD}", "full", "patient"),
-        (rf"\0{_YEARS_OLD}", "age", ""),
-        (r"\0\s+(?:hospital|medical center|clinic)\b", "city", ""),
-        *((rf"(?:{rule})\0", *kind.partition("/")[::2]) for kind, rule in _table("before")),
+    (re.compile(pattern, re.IGNORECASE), *meaning.partition("/")[::2])
+    for meaning, pattern in (
+        *_TABLE["around"],
+        *((meaning, rf"(?:{pattern})\0") for meaning, pattern in _TABLE["before"]),
     )
 ]
 _PATIENT_TITLE = re.compile(r"\b(mr|mrs|ms|miss)\b\.?\s*$", re.IGNORECASE)
@@ -62,17 +54,9 @@ _OPENING = "[**"
 BLANK = "___"
 _NUMBER = re.compile(r"(?:^|(?<!age over)\s)(\d+)$", re.IGNORECASE)
 
-_KINDS = _table("kind")
+_KINDS = _TABLE["kind"]
 _KIND = re.compile("|".join(f"(?P<k{i}>{pattern})" for i, (_, pattern) in enumerate(_KINDS)))
-_DATE = re.compile(
-    r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,4}\s?[-/]{1,2}\s?\d{1,4}|\d{4}|\d{1,4}-?[-/]|[-/]\d{1,4}"
-    r"|\d{1,4}-\d{1,2}-|-\d{1,2}-\d{1,2}"
-)
 _PATIENT = re.compile(r"known |patient ")
-_STAFF = re.compile(
-    r"doctor|name.*\((md|stitle|ptitle|titles|nameis|lf|prefixes|name ?pattern|pre)|dictator"
-    r"|attending|cc contact|signature|name1[34]"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +113,7 @@ def _described(text: str, match: re.Match[str]) -> Placeholder:
         kind, role, sex = _blank_meaning(text, start=start, stop=stop)
         return Placeholder(start, stop, "", BLANK, kind, "", role=role, sex=sex)
     content = " ".join(match[1].split())
-    if _DATE.fullmatch(content):
+    if _RE["DATE"].fullmatch(content):
         return Placeholder(start, stop, content, re.sub(r"\d", "9", content), "date", "")
     number = _NUMBER.search(content)
     category = content[: number.start()].strip() if number else content
@@ -145,16 +129,8 @@ def _kind_of(category: str) -> str:
     return _KINDS[int((match.lastgroup or "k0")[1:])][0] if match else "unknown"
 
 
-# Names that name one person: a comma, white space without an empty line, an initial between them.
-_NAME_GAP = re.compile(r"\.?[ \t]*,?(?:[ \t]*\r?\n)?[ \t]*(?:[A-Z]\.?[ \t]+)?")
 _MAX_NAME_GAP_CHARS = 12
-_TITLE = re.compile(r"\b(dr|drs|doctor|mr|mrs|ms|miss)\b\.?\s*$", re.IGNORECASE)
 _TITLE_SEX = {"mr": "M", "mrs": "F", "ms": "F", "miss": "F"}
-_AGED = re.compile(
-    r"\s*,?\s*(?:(?:is|was)\s+)?(?:an?\s+)?(?:\d{1,3}|\[\*\*Age over 90[^\]]*\])\s*-?\s*"
-    r"(?:(?:years?|yrs?|months?|weeks?|days?)\s*-?\s*old\b|y\.?/?o\b)",
-    re.IGNORECASE,
-)
 
 
 def _with_people(text: str, found: list[Placeholder]) -> list[Placeholder]:
@@ -183,7 +159,7 @@ def _joins(text: str, group: list[Placeholder], place: Placeholder) -> bool:
     is_second = place.kind != "initial" and place.kind in kinds
     if is_second or "full" in (place.kind, last.kind):
         return False
-    gap = _NAME_GAP.fullmatch(text, last.stop, place.start)
+    gap = _RE["NAME_GAP"].fullmatch(text, last.stop, place.start)
     if gap is None or len(gap[0]) > _MAX_NAME_GAP_CHARS:
         return False
     if gap[0].startswith(".") and last.kind != "initial":
@@ -196,20 +172,20 @@ def _person(text: str, group: list[Placeholder]) -> tuple[str, str]:
     start, stop = group[0].start, group[-1].stop
     categories = [place.category.lower() for place in group]
     roles = {place.role for place in group}
-    match = _TITLE.search(text, max(0, start - 12), start)
+    match = _RE["TITLE"].search(text, max(0, start - 12), start)
     title = match[1].lower() if match else ""
     sex = _TITLE_SEX.get(title, "") or next((place.sex for place in group if place.sex), "")
     if "patient" in roles or any(map(_PATIENT.match, categories)):
         return "patient", sex
     if title in ("dr", "drs", "doctor"):
         return "staff", sex
-    if title in _TITLE_SEX or _AGED.match(text, stop):
+    if title in _TITLE_SEX or _RE["AGED"].match(text, stop):
         return "patient", sex
-    is_staff = "staff" in roles or any(map(_STAFF.search, categories))
+    is_staff = "staff" in roles or any(map(_RE["STAFF"].search, categories))
     return ("staff" if is_staff else "other"), sex
 
 
-_ROLES = {word: role for role, words in _table("word") for word in words.split("|")}
+_ROLES = {word: role for role, words in _TABLE["word"] for word in words.split("|")}
 # Japanese categories are listed: [別紙] or [図] in brackets is text.
 _JAPANESE = "|".join(word for word in _ROLES if not word.isascii())
 _PLACEHOLDER = re.compile(
@@ -218,7 +194,6 @@ _PLACEHOLDER = re.compile(
     rf"|[\[［](?P<japanese>{_JAPANESE})[\]］]"
     r"|_{3,}"
 )
-_MIMIC_ROLES = _table("slot")
 # Between two places: the full stop of a removed initial, white space, a comma, an initial left.
 _SLOT_GAP = re.compile(r"\.?\s*,?\s*(?:[A-Z]\.?\s+)?")
 _MAX_SLOT_GAP_CHARS = 20
@@ -277,7 +252,7 @@ def placeholder_role(placeholder: str) -> str:
 def _role(match: re.Match[str]) -> str:
     if match["mimic"] is not None:
         category = " ".join(match["mimic"].lower().split())
-        for role, pattern in _MIMIC_ROLES:
+        for role, pattern in _TABLE["slot"]:
             if re.match(pattern, category):
                 return role
         return "other"

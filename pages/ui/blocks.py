@@ -1,28 +1,58 @@
-"""Pieces of HTML: cards and tables, and headings that are drawn at once. Text is escaped here."""
+"""What is shown as HTML: text, cards, tables, and marks in texts; text is untrusted, escaped here.
+
+Names of people and of models are shown only through these. Markdown in a name would make a browser
+fetch a foreign image, HTML would be worse: so text goes into `st.html` through `escaped`, into a
+Streamlit label through `plain`, into a chart through `escaped` too (plotly reads a few tags).
+"""
 
 from __future__ import annotations
 
+import html
+import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 import streamlit as st
 
 from audit.errors import AuditError
+from audit.report.documents import Hit
+from audit.report.names import masked_name
 from audit.report.report import Share
 from audit.stats import Estimate
+from audit.tables import UNDEFINED, decimal, decimal_interval
 from audit.words import Words
-from pages.ui.text import (
-    UNDEFINED,
-    decimal,
-    decimal_interval,
-    escaped,
-    percent,
-    percent_interval,
-)
 
-_DAY = re.compile(r"\d{4}-\d\d")
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&=^@/])")
+
+
+def escaped(text: str) -> str:
+    """Return text as HTML that shows it as it is."""
+    return html.escape(text)
+
+
+def plain(text: str) -> str:
+    """Return text as Markdown that shows it as it is, in one line."""
+    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
+
+
+def percent(share: float) -> str:
+    """Return a fraction as percent with one decimal."""
+    return UNDEFINED if math.isnan(share) else f"{100 * share:.1f} %"
+
+
+def percent_interval(estimate: Estimate) -> str:
+    """Return a fraction's interval as percent."""
+    if math.isnan(estimate.low) or math.isnan(estimate.high):
+        return UNDEFINED
+    low, high = (f"{100 * bound:.1f}" for bound in (estimate.low, estimate.high))
+    return f"{low} – {high} %".replace("-", "\N{MINUS SIGN}")
+
+
+def day(moment: str) -> str:
+    """Return the date and minute of an ISO time stamp."""
+    return moment[:16].replace("T", " ")
 
 
 @dataclass(frozen=True)
@@ -104,8 +134,10 @@ def figure_cards(cards: Iterable[Figures]) -> str:
 
 def table(header: Sequence[Sequence[Cell]], rows: Sequence[Sequence[Cell]], *, caption: str) -> str:
     """Return a table; the caption is what a screen reader announces."""
-    head = "".join(_row(cells, tag="th") for cells in header)
-    body = "".join(_row(cells, tag="td") for cells in rows)
+    head, body = (
+        "".join(f"<tr>{''.join(_cell(cell, tag=tag) for cell in cells)}</tr>" for cells in lines)
+        for tag, lines in (("th", header), ("td", rows))
+    )
     return (
         f'<div class="ka-scroll"><table class="ka-table"><caption>{escaped(caption)}</caption>'
         f"<thead>{head}</thead><tbody>{body}</tbody></table></div>"
@@ -154,7 +186,7 @@ def simple_table(
 
 
 def _is_number(text: str) -> bool:
-    return not _DAY.match(text) and not any(map(str.isalpha, text))
+    return not re.match(r"\d{4}-\d\d", text) and not any(map(str.isalpha, text))
 
 
 def _merged(rows: Sequence[Sequence[Cell]], *, n: int) -> list[list[Cell]]:
@@ -167,6 +199,14 @@ def _merged(rows: Sequence[Sequence[Cell]], *, n: int) -> list[list[Cell]]:
             found[at].insert(0, replace(rows[at][place], n_rows=n_rows))
             at += n_rows
     return found
+
+
+def _cell(cell: Cell, *, tag: str) -> str:
+    classes = " ".join(filter(None, ("ka-number" if cell.is_number else "ka-text", cell.tone)))
+    spans = f' colspan="{cell.n_columns}"' if cell.n_columns > 1 else ""
+    spans += f' rowspan="{cell.n_rows}"' if cell.n_rows > 1 else ""
+    below = f"<small>{escaped(cell.below)}</small>" if cell.below else ""
+    return f'<{tag} class="{classes}"{spans}>{escaped(cell.text)}{below}</{tag}>'
 
 
 def measured(of: Estimate, *, digits: int | None = None) -> Cell:
@@ -196,28 +236,11 @@ def line(strong: str, rest: str, *, is_strong: bool = False) -> str:
     return f'<p class="ka-line{tone}"><strong>{escaped(strong)}</strong> {escaped(rest)}</p>'
 
 
-def ribbon(text: str, *, below: str) -> str:
-    """Return the ribbon of a page that shows nothing real, with the sentence that says why."""
-    return (
-        f'<p class="ka-ribbon" role="note"><strong>{escaped(text)}</strong> '
-        f"<span>{escaped(below)}</span></p>"
-    )
-
-
 def heading(text: str, *, below: str = "") -> str:
     """Return a section's heading, with a sentence under it."""
     sentence = f'<p class="ka-below">{escaped(below)}</p>' if below else ""
     title = f'<h2 class="ka-heading">{escaped(text)}</h2>' if text else ""
     return title + sentence
-
-
-def step(letter: str, title: str, *, is_ready: bool, state: str) -> None:
-    """Draw a card's heading: its letter, what it is, and in words whether it is done."""
-    kind = "ka-is-ready" if is_ready else "ka-is-open"
-    st.html(
-        f'<h2 class="ka-heading ka-step {kind}"><b>{escaped(letter)}</b> {escaped(title)}'
-        f"<span>{escaped(state)}</span></h2>"
-    )
 
 
 def refused(say: Words, error: AuditError) -> None:
@@ -228,13 +251,74 @@ def refused(say: Words, error: AuditError) -> None:
     )
 
 
-def _row(cells: Sequence[Cell], *, tag: str) -> str:
-    return f"<tr>{''.join(_cell(cell, tag=tag) for cell in cells)}</tr>"
+# Marks in a text.
+
+TONES = (
+    "flagged", "member", "patient", "other", "date", "place", "number", "unknown", "control",
+)  # fmt: skip
 
 
-def _cell(cell: Cell, *, tag: str) -> str:
-    classes = " ".join(filter(None, ("ka-number" if cell.is_number else "ka-text", cell.tone)))
-    spans = f' colspan="{cell.n_columns}"' if cell.n_columns > 1 else ""
-    spans += f' rowspan="{cell.n_rows}"' if cell.n_rows > 1 else ""
-    below = f"<small>{escaped(cell.below)}</small>" if cell.below else ""
-    return f'<{tag} class="{classes}"{spans}>{escaped(cell.text)}{below}</{tag}>'
+@dataclass(frozen=True)
+class MarkLabel:
+    """The words beside a mark, and its tone, one of `TONES`."""
+
+    words: str
+    tone: str
+
+
+def marked(
+    text: str, *, marks: Sequence[Hit], label: Callable[[Hit], MarkLabel], is_revealed: bool
+) -> str:
+    """Return text as HTML in which every marked stretch carries its words.
+
+    Marks are in order and do not overlap, as `audit.report.documents.marks_of` gives them.
+    """
+    pieces = []
+    for piece, mark in _pieces(text, marks):
+        if mark is None:
+            pieces.append(escaped(piece))
+        else:
+            shown = piece if is_revealed else masked_stretch(piece)
+            pieces.append(_mark(shown, label(mark)))
+    return "".join(pieces)
+
+
+def shown_text(text: str, *, marks: Sequence[Hit], is_revealed: bool) -> str:
+    """Return text as a file holds it: as it is, or with every marked stretch masked."""
+    if is_revealed:
+        return text
+    return "".join(
+        piece if mark is None else masked_stretch(piece) for piece, mark in _pieces(text, marks)
+    )
+
+
+def masked_stretch(stretch: str) -> str:
+    """Return a stretch of text of whose words only the initials are left."""
+    return re.sub(r"\S+", lambda word: masked_name(word[0], ""), stretch)
+
+
+def with_slot(before: str, *, slot: str, after: str, tone: str, words: str = "") -> str:
+    """Return a passage as HTML, with what stands in the name's place marked."""
+    return f"{escaped(before)}{_mark(slot, MarkLabel(words, tone))}{escaped(after)}"
+
+
+def cited(pieces: Iterable[tuple[str, str]]) -> str:
+    """Return texts as a list, each what it is and the text itself as HTML."""
+    items = (f'<li><small>{escaped(facts)}</small><div class="ka-document">{text}</div></li>'
+             for facts, text in pieces)  # fmt: skip
+    return f'<ul class="ka-passages">{"".join(items)}</ul>'
+
+
+def _pieces(text: str, marks: Sequence[Hit]) -> Iterator[tuple[str, Hit | None]]:
+    end = 0
+    for mark in marks:
+        yield text[end : mark.start], None
+        yield text[mark.start : mark.end], mark
+        end = mark.end
+    yield text[end:], None
+
+
+def _mark(text: str, label: MarkLabel) -> str:
+    tone = label.tone if label.tone in TONES else TONES[-1]
+    words = f"<small>{escaped(label.words)}</small>" if label.words else ""
+    return f'<mark class="ka-mark ka-mark-{tone}">{escaped(text)}{words}</mark>'

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial, wraps
 from pathlib import Path, PurePosixPath
@@ -24,26 +25,23 @@ from audit.corpus.kept import KeptCorpus
 from audit.corpus.preview import Survey, survey_head
 from audit.corpus.register import MentionFinder, read_register
 from audit.corpus.truth import EXAMINATION
-from audit.deid.cases import SpanCase, read_cases
 from audit.deid.given import GivenNotes, keep_given, keep_outputs
-from audit.deid.score import SCORES, Score, ScoresCompared, compare_scores
+from audit.deid.score import SCORES, Score, SpanCase, compare_scores, read_cases
 from audit.deid.tagged import (
     CORRECTIONS,
     TAGGED_SETS,
-    ByNote,
     TaggedSet,
     corrected_census,
     corrections_of,
     notes_with,
     read_index,
 )
-from audit.deid.taggers import KnownTagger, known_taggers
+from audit.deid.taggers import known_taggers
 from audit.errors import AuditError
 from audit.foreign import file_bytes
 from audit.home import results_dir
 from audit.models import registry
 from audit.models.inspect import trained_models
-from audit.models.registry import RegisteredModel
 from audit.names import lists
 from audit.names.candidates import Candidates
 from audit.names.facts import NameFacts, Spelling, name_facts, spelling
@@ -67,7 +65,6 @@ from audit.report.report import (
 )
 from audit.report.threshold import RankedNames, RocView, ranked_names, roc_view
 from audit.run import Again, ask_again
-from audit.stats import IntArray
 from audit.tables import RowNote
 from audit.text import written_name
 from audit.training.kept import NotesLoad, notes_load
@@ -82,7 +79,7 @@ def _kept(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Keep a function's last `n` answers, by data directory and by what `of` its arguments says.
 
-    Without `of` the arguments name the answer themselves.
+    Without `of` the answer is named by its arguments, as `_name` has each.
     """
 
     def decorate(make: Callable[P, R]) -> Callable[P, R]:
@@ -94,12 +91,33 @@ def _kept(
 
         @wraps(make)
         def asked(*args: P.args, **options: P.kwargs) -> R:
-            name = of(*args, **options) if of else (args, options)
+            named = [*map(_name, args), *((key, _name(one)) for key, one in options.items())]
+            name = of(*args, **options) if of else named
             return kept(str(results_dir()), repr(name), partial(make, *args, **options))
 
         return asked
 
     return decorate
+
+
+def _name(value: object) -> object:
+    """What an argument's answer is named by: the digest of bytes, the state of files."""
+    match value:
+        case bytes():
+            return hashlib.sha256(value).hexdigest()
+        case Path():
+            return value, registry.signature(value)
+        case NoteFile():
+            return value.path, _state(value.path)
+        case KeptCorpus():
+            return value.path, _state(value.path / EXAMINATION)
+        case TaggedSet():
+            return value.tagged_id, value.created
+        case ListView():
+            return value.key
+        case lists.KeptPassages():
+            return _name(value.data)
+    return value
 
 
 def _state(path: Path) -> str:
@@ -110,8 +128,17 @@ def _state(path: Path) -> str:
     return f"{found.st_mtime_ns} {found.st_size}"
 
 
-def _sha256(data: bytes | None) -> str:
-    return "" if data is None else hashlib.sha256(data).hexdigest()
+@dataclass(frozen=True, eq=False)
+class ListView:
+    """A list on the screen, kept or still being made; `key` stands for its content."""
+
+    key: str
+    line: lists.Line
+    candidates: Candidates
+    facts: NameFacts
+    notes: tuple[RowNote, ...] = ()
+    encoding: str = ""
+    draft: Draft | None = None
 
 
 # Audits, by their digests.
@@ -132,23 +159,13 @@ def kept_audits() -> tuple[tuple[KeptAudit, ...], int]:
         If the data directory cannot be used.
     """
     digests = [key.removeprefix("audit/") for key in store().keys("audit/")]
-    found = [line for digest in digests if (line := _line_or_none(digest)) is not None]
-    of_demo = set(demo_audits().values())
-    found = [replace(line, is_demo=line.is_demo or line.digest in of_demo) for line in found]
+    of_demo, found = set(demo_digests(store()).values()), []
+    for digest in digests:
+        with suppress(AuditError):  # not remembered: running it again makes it readable
+            line = _line(digest)
+            found.append(replace(line, is_demo=line.is_demo or digest in of_demo))
     found.sort(key=lambda line: (not line.is_demo, line.at, line.digest), reverse=True)
     return tuple(found), len(digests) - len(found)
-
-
-def demo_audits() -> dict[str, str]:
-    """Return the digests of the demo's audits by name; raises as `kept_audits`."""
-    return demo_digests(store())
-
-
-def _line_or_none(digest: str) -> KeptAudit | None:
-    try:
-        return _line(digest)
-    except AuditError:
-        return None  # not remembered: running it again makes it readable
 
 
 @_kept(2000)
@@ -164,27 +181,28 @@ def _report(digest: str) -> AuditReport:
     return AuditReport.from_json(record)
 
 
-@_kept(8)
-def report(digest: str) -> AuditReport:
-    """Return a kept audit's report; raises as `kept_audits`."""
-    return _report(digest)
+report = _kept(8)(_report)
 
 
-# What lies behind an audit and is not there yet can come, by running the audit again.
-@_kept(4, of=lambda digest: (digest, store().keys(f"inspection/{digest}")))
+def _behind(digest: str) -> object:
+    # What lies behind an audit and is not there yet can come, by running the audit again.
+    return digest, *(store().keys(f"{what}/{digest}") for what in ("inspection", "documents"))
+
+
+@_kept(4, of=_behind)
 def inspection(digest: str) -> Inspection | None:
     """Return what lies behind an audit's scores; None where it is not kept."""
     return kept_inspection(digest, store=store())
 
 
-@_kept(4, of=lambda digest: (digest, store().keys(f"documents/{digest}")))
+@_kept(4, of=_behind)
 def documents(digest: str) -> dict[str, tuple[str, ...]]:
     """Return an audit's generated documents by model; empty in scenario 2."""
     found = store().get_record(f"documents/{digest}") or {}
     return {who: tuple(texts) for who, texts in found.items()}
 
 
-@_kept(4, of=lambda digest: (digest, store().keys(f"documents/{digest}")))
+@_kept(4, of=_behind)
 def marked_documents(digest: str) -> DocumentView | None:
     """Return an audit's documents with the listed names found in them; None in scenario 2."""
     return document_view(documents(digest), report=report(digest))
@@ -196,12 +214,7 @@ def access_log(
 ) -> tuple[tuple[LogEntry, ...], Verification]:
     """Return an audit's newest lines in the access log, and whether the whole log fits.
 
-    Lines of the actions `without` are left out.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be read.
+    Lines of the actions `without` are left out; raises AuditError if it cannot be read.
     """
     return entries(limit, audit=digest[:12], without=without), verify()
 
@@ -247,49 +260,21 @@ def _references(digest: str, others: list[str]) -> list[Comparison]:
     return compare_references(report(digest), others=[_report(other) for other in others])
 
 
-# Models, lists and plans that are being chosen, by codes, digests of bytes, and states of files.
+# Models, lists and plans that are being chosen. A folder that has changed is seen within seconds.
 
 
-_DRAFT = "draft_of_names"
-
-
-@dataclass(frozen=True, eq=False)
-class ListView:
-    """A list on the screen, kept or still being made; `key` stands for its content."""
-
-    key: str
-    line: lists.Line
-    candidates: Candidates
-    facts: NameFacts
-    notes: tuple[RowNote, ...]
-    encoding: str
-    draft: Draft | None = None
-
-
-@_kept(4, ttl="10s", of=lambda: (os.environ.get(registry.VARIABLE, ""), list(trained_models())))
-def models() -> tuple[RegisteredModel, ...]:
-    """Return the models that can be chosen; a folder that has changed is seen within seconds."""
-    return registry.model_choices()
-
-
-@_kept(32, of=lambda *models: [(model, registry.signature(model)) for model in models])
-def check(general: Path, hospital: Path) -> registry.PairCheck:
-    """Return what differs between two models; raises `AuditError` if one cannot be read."""
-    return registry.check_pair(general, hospital)
+models = _kept(
+    4, ttl="10s", of=lambda: (os.environ.get(registry.VARIABLE, ""), list(trained_models()))
+)(registry.model_choices)
+check = _kept(32)(registry.check_pair)
 
 
 @_kept(8)
 def names(code: str) -> ListView:
     """Return a kept list; raises as `audit.names.lists.kept_names`."""
     found = lists.kept_names(code, store=store())
-    return ListView(
-        key=f"{results_dir()} {code}",
-        line=found.line,
-        candidates=found.candidates,
-        facts=name_facts(found.candidates),
-        notes=(),
-        encoding="",
-    )
+    key = f"{results_dir()} {code}"
+    return ListView(key, found.line, found.candidates, name_facts(found.candidates))
 
 
 @_kept(4)
@@ -310,8 +295,8 @@ def new_names(
 
     Raises so too. Who draws the progress cannot be within what Streamlit keeps: the session does.
     """
-    key = repr((_sha256(data), base, wanted, model and registry.signature(model)))
-    made: ListView | None = st.session_state.get(_DRAFT)
+    key = repr((_name(data), base, wanted, _name(model)))
+    made: ListView | None = st.session_state.get("draft_of_names")
     if made is not None and made.key == key:
         return made
     known = names(base).candidates if base else None
@@ -319,13 +304,12 @@ def new_names(
     if draft is None:
         return None
     line, facts = lists.Line("", "", "", len(draft.candidates)), name_facts(draft.candidates)
-    st.session_state[_DRAFT] = made = ListView(
-        key, line, draft.candidates, facts, draft.notes, draft.encoding, draft
-    )
+    made = ListView(key, line, draft.candidates, facts, draft.notes, draft.encoding, draft)
+    st.session_state["draft_of_names"] = made
     return made
 
 
-@_kept(4, of=lambda data, *, file_name: (_sha256(data), is_jsonl(data, file_name=file_name)))
+@_kept(4, of=lambda data, *, file_name: (_name(data), is_jsonl(data, file_name=file_name)))
 def new_passages(data: bytes, *, file_name: str) -> lists.KeptPassages:
     """Return an uploaded file's passages, not kept yet; raises as `read_passages`."""
     name = "passages.jsonl" if is_jsonl(data, file_name=file_name) else "passages.csv"
@@ -333,12 +317,20 @@ def new_passages(data: bytes, *, file_name: str) -> lists.KeptPassages:
     return lists.KeptPassages(lists.Line("", "", "", len(found)), found, data, name)
 
 
-@_kept(16, of=lambda view, *, model: (view.key, model, registry.signature(model)))
+@_kept(16)
 def spelt(view: ListView, *, model: Path) -> Spelling:
     """Return how a model's tokenizer spells a list; raises as `audit.names.facts.spelling`."""
     return spelling(view.candidates, model=model)
 
 
+def _planned(
+    asked: AuditRequest, *, names: ListView, passages: lists.KeptPassages | None
+) -> object:
+    settings = (asked.scenario_number, asked.settings, asked.seed, asked.dtype, asked.device)
+    return [*map(_name, (names, passages, asked.general, asked.hospital)), *settings]
+
+
+@_kept(32, of=_planned)
 def make_plan(
     request: AuditRequest, *, names: ListView, passages: lists.KeptPassages | None
 ) -> plan.Plan:
@@ -349,18 +341,8 @@ def make_plan(
     AuditError
         As `audit.attack.plan.make_plan`, or if the data directory cannot be used.
     """
-    pair = (request.general, request.hospital)
-    key = repr((
-        names.key, passages and _sha256(passages.data), pair, list(map(registry.signature, pair)),
-        request.scenario_number, request.settings, request.seed, request.dtype, request.device,
-    ))  # fmt: skip
     file_name = passages.file_name if passages else "passages.jsonl"
-    return _plan(request, key=key, passages_file=file_name)
-
-
-@_kept(32, of=lambda request, *, key, passages_file: (key, passages_file))
-def _plan(request: AuditRequest, *, key: str, passages_file: str) -> plan.Plan:
-    return plan.make_plan(request, passages_file=passages_file)
+    return plan.make_plan(request, passages_file=file_name)
 
 
 @_kept(
@@ -377,33 +359,28 @@ Columns = tuple[tuple[str, str], ...]
 """(field of a note, name of its column), where a person said so."""
 TEXTS = {"private": "private.jsonl", "public": "public.jsonl", "other_names": "private.jsonl"}
 """Which file of a corpus says how much text a source has: notes with other names are as long."""
+note_files = _kept(4, ttl="10s", of=lambda: os.environ.get(read.VARIABLE, ""))(list_note_files)
 
 
-@_kept(4, ttl="10s", of=lambda: os.environ.get(read.VARIABLE, ""))
-def note_files() -> tuple[NoteFile, ...]:
-    """Return the files of notes; a folder that has changed is seen within seconds."""
-    return list_note_files()
-
-
-@_kept(32, of=lambda file: (file.path, _state(file.path)))
+@_kept(32)
 def note_columns(file: NoteFile) -> NoteSource:
     """Return a file's columns; raises as `columns_of`."""
     return columns_of(file.path)
 
 
-@_kept(4, of=lambda file, *, columns: (file.path, _state(file.path), columns))
+@_kept(4)
 def survey(file: NoteFile, *, columns: Columns) -> Survey:
     """Return what stands in a file's first notes; raises as `survey_head`."""
     return survey_head(file.path, columns=dict(columns))
 
 
-@_kept(4, of=lambda register: (register.path, _state(register.path)))
+@_kept(4)
 def finder(register: NoteFile) -> MentionFinder:
     """Return the finder of a register's patients; raises as `read_register`."""
     return MentionFinder(read_register(file_bytes(register.path)))
 
 
-@_kept(8, of=lambda corpus: (corpus.path, _state(corpus.path / EXAMINATION)))
+@_kept(8)
 def examination(corpus: KeptCorpus) -> Examination:
     """Return a corpus's examination; raises as `read_examination`."""
     return read_examination(corpus.path)
@@ -412,7 +389,7 @@ def examination(corpus: KeptCorpus) -> Examination:
 @_kept(
     32,
     of=lambda corpus, *, source, model: (
-        corpus.path, source, _state(corpus.path / TEXTS[source]), model, registry.signature(model)
+        corpus.path, source, _state(corpus.path / TEXTS[source]), _name(model)
     ),
 )  # fmt: skip
 def text_load(corpus: KeptCorpus, *, source: str, model: Path) -> NotesLoad:
@@ -423,10 +400,16 @@ def text_load(corpus: KeptCorpus, *, source: str, model: Path) -> NotesLoad:
 # Tagged notes and scores, by their identifiers; what was given, by the digest of its bytes.
 
 
-@_kept(4, ttl="10s")
-def taggers() -> tuple[KnownTagger, ...]:
-    """Return the taggers that can be chosen."""
-    return known_taggers()
+def _corrected(tagged: TaggedSet) -> object:
+    path = tagged.path / CORRECTIONS
+    return _name(tagged), _state(path) if path.exists() else "", tagged.census
+
+
+taggers = _kept(4, ttl="10s")(known_taggers)
+note_index = _kept(8)(read_index)
+hits = _kept(16)(notes_with)
+corrections = _kept(4, of=_corrected)(corrections_of)
+compared = _kept(8)(compare_scores)
 
 
 def marked_sets() -> tuple[TaggedSet, ...]:
@@ -434,30 +417,7 @@ def marked_sets() -> tuple[TaggedSet, ...]:
     return tuple(one for one in TAGGED_SETS.all() if one.is_whole)
 
 
-@_kept(8, of=lambda tagged: (tagged.tagged_id, tagged.created))
-def note_index(tagged: TaggedSet) -> IntArray:
-    """Return the index of a whole set; raises as `read_index`."""
-    return read_index(tagged)
-
-
-@_kept(16, of=lambda tagged, *, text: (tagged.tagged_id, tagged.created, text))
-def hits(tagged: TaggedSet, *, text: str) -> tuple[int, ...]:
-    """Return the numbers of the notes that hold a text; raises as `notes_with`."""
-    return notes_with(tagged, text=text)
-
-
-def _corrected(tagged: TaggedSet) -> str:
-    path = tagged.path / CORRECTIONS
-    return f"{tagged.tagged_id} {tagged.created} {_state(path) if path.exists() else ''}"
-
-
-@_kept(4, of=_corrected)
-def corrections(tagged: TaggedSet) -> ByNote:
-    """Return the corrections of a set that hold; raises as `corrections_of`."""
-    return corrections_of(tagged)
-
-
-@_kept(8, of=lambda tagged: (_corrected(tagged), tagged.census))
+@_kept(8, of=_corrected)
 def census(tagged: TaggedSet) -> dict[str, Any]:
     """Return the counts of a whole set, corrected by hand; raises as `corrected_census`."""
     return corrected_census(tagged, index=note_index(tagged), corrections=corrections(tagged))
@@ -476,13 +436,7 @@ def cases(score_id: str) -> tuple[SpanCase, ...]:
     return read_cases(SCORES.get(score_id).path)
 
 
-@_kept(8)
-def compared(first: str, *, second: str, criterion: str) -> ScoresCompared:
-    """Return two scores compared; raises as `compare_scores`."""
-    return compare_scores(first, second=second, criterion=criterion)
-
-
-@_kept(8, ttl="1h", of=lambda content, **how: (_sha256(content), how))
+@_kept(8, ttl="1h")
 def given(content: bytes, *, name: str, what: str, is_outputs: bool = False) -> GivenNotes:
     """Keep what was uploaded and say what is in it; raises as `keep_given`."""
     if is_outputs:

@@ -13,16 +13,15 @@ from audit.corpus.make import CorpusTask
 from audit.errors import AuditError, written
 from audit.models.inspect import LABEL
 from audit.names.files import names_file
+from audit.tables import UNDEFINED
 from audit.training.kept import parent_of, trained_on
 from audit.words import Words
 from pages.ui import blocks, cached, charts
-from pages.ui.blocks import Figures, refused
+from pages.ui.access import is_revealed, logged_export, may_or_say
+from pages.ui.blocks import Figures, day, percent, refused
 from pages.ui.called import corpus_name
 from pages.ui.charts import Axis, Series
 from pages.ui.corpus_build import categories, draw_build
-from pages.ui.logged import logged_export
-from pages.ui.login import may_or_say
-from pages.ui.reveal import is_revealed
 from pages.ui.running import FollowedJobs
 from pages.ui.section import (
     Table,
@@ -36,7 +35,6 @@ from pages.ui.section import (
     removal,
 )  # fmt: skip
 from pages.ui.state import choose, go_to
-from pages.ui.text import UNDEFINED, day, percent
 
 _MAX_ROWS = 200
 _USUAL_CONTROLS = ("easy", "hard")
@@ -49,7 +47,7 @@ def _done(say: Words, corpus_id: str) -> None:
     head(say, "corpus_built")
 
 
-JOBS = FollowedJobs(kind=CorpusTask.job, page="corpus", see="corpus_see_job", on_done=_done)
+JOBS = FollowedJobs(kind=CorpusTask.job, page="corpus", on_done=_done)
 
 
 def draw(say: Words) -> None:

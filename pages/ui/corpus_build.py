@@ -19,15 +19,11 @@ from audit.report.documents import Hit
 from audit.shelf import MAX_TITLE_CHARS
 from audit.words import Words
 from pages.ui import cached, called
-from pages.ui.blocks import refused
+from pages.ui.access import is_revealed, may, may_or_say, note
+from pages.ui.blocks import MarkLabel, escaped, marked, refused
 from pages.ui.cached import Columns
 from pages.ui.form import pick, take
-from pages.ui.logged import note
-from pages.ui.login import may, may_or_say
-from pages.ui.marks import MarkLabel, marked
-from pages.ui.reveal import is_revealed
 from pages.ui.section import Table, attempt, card, draw_table, empty, facts, head, remark
-from pages.ui.text import escaped
 
 CANARY_COUNTS, USUAL_COUNTS = (1, 2, 4, 8, 16, 32), (1, 2, 4, 8)
 FIELDS = ("text", "patient_id", "admission_id", "chart_time", "category", "note_id")

@@ -16,11 +16,10 @@ from audit.report.decision import (
     kept_decision,
 )
 from pages.ui import blocks, cached
-from pages.ui.logged import decide, sign, who, withdraw
-from pages.ui.login import has_logins, may_or_say
+from pages.ui.access import decide, has_logins, may_or_say, sign, who, withdraw
+from pages.ui.blocks import day
 from pages.ui.section import head, remark
 from pages.ui.state import Words, language
-from pages.ui.text import day
 
 _REFUSED = "decision_refused"
 

@@ -24,15 +24,14 @@ from audit.deid.tasks import NotesToTag, TaggingTask, one_text, tagging_task, up
 from audit.errors import AuditError
 from audit.shelf import MAX_TITLE_CHARS
 from pages.ui import blocks, cached, form
+from pages.ui.access import may_or_say, note, note_upload, who
+from pages.ui.blocks import percent, percent_interval
 from pages.ui.called import tagger_name
 from pages.ui.corpus_build import ask_file
 from pages.ui.deid_note import HERE, NOTE, Desk, draw_files, draw_note
-from pages.ui.logged import note, note_upload, who
-from pages.ui.login import may_or_say
 from pages.ui.running import FollowedJobs
 from pages.ui.section import head, remark
 from pages.ui.state import Words, choose
-from pages.ui.text import percent, percent_interval
 
 WAYS = ("paste", "upload", "file")
 _TEXT, _READ, _FOUND, _UPLOADED = (
@@ -262,6 +261,4 @@ def _done(say: Words, tagged_id: str) -> None:
     head(say, "deidentify_done")
 
 
-JOBS = FollowedJobs(
-    kind=TaggingTask.job, page="deidentify", see="deidentify_see_job", on_done=_done
-)
+JOBS = FollowedJobs(kind=TaggingTask.job, page="deidentify", on_done=_done)

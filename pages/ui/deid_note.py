@@ -27,12 +27,11 @@ from audit.errors import AuditError
 from audit.notes.spans import TYPES, Span, ordered
 from audit.report.documents import Hit
 from pages.ui import blocks
+from pages.ui.access import logged_export
+from pages.ui.blocks import MarkLabel, day, escaped, marked, plain
 from pages.ui.called import label_name
-from pages.ui.logged import logged_export
-from pages.ui.marks import MarkLabel, marked
 from pages.ui.section import head, remark
 from pages.ui.state import Words, choose_some, switch
-from pages.ui.text import day, escaped, plain
 
 TONES = {
     "identifier": "flagged", "quasi_identifier": "other", "personal_id_code": "number",

@@ -25,13 +25,11 @@ from audit.notes.spans import TYPES, LabelMap, read_label_map
 from audit.shelf import MAX_TITLE_CHARS
 from audit.words import Words
 from pages.ui import cached
-from pages.ui.blocks import refused
+from pages.ui.access import may_or_say, note_upload
+from pages.ui.blocks import day, refused
 from pages.ui.called import file_code, file_names, tagger_name
 from pages.ui.form import ask, pick
-from pages.ui.logged import note_upload
-from pages.ui.login import may_or_say
 from pages.ui.section import Table, card, draw_table, remark
-from pages.ui.text import day
 
 _TYPES = ["jsonl", "zip", "xml", "conll", "bio", "iob", "txt"]
 _MAX_MAP_MB, _MAX_LABELS = 1, 40

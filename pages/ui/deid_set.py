@@ -23,15 +23,13 @@ from audit.deid.tagged import (
 from audit.deid.tasks import TaggingTask
 from audit.jobs import service
 from pages.ui import cached, form
+from pages.ui.access import is_revealed, may_or_say, note, who
+from pages.ui.blocks import day
 from pages.ui.called import label_name, tagger_name
 from pages.ui.deid_new import draw_language
 from pages.ui.deid_note import HERE, NOTE, SET, Desk, draw_files, draw_note
-from pages.ui.logged import note, who
-from pages.ui.login import may_or_say
-from pages.ui.reveal import is_revealed
 from pages.ui.section import Table, draw_table, empty, facts, head, remark, removal
 from pages.ui.state import Words, choose, go_to
-from pages.ui.text import day
 
 RARE_FACTS = {
     "refused": "n_refused", "corrected": "n_notes_corrected", "foreign": "n_notes_of_no_language",

@@ -15,12 +15,10 @@ from audit.report.html import OPTIONAL_SECTIONS, ReportChoice, report_html
 from audit.report.names import NAME_FORMS
 from audit.report.report import AuditReport
 from pages.ui import blocks, cached
-from pages.ui.logged import logged_export
-from pages.ui.login import may
-from pages.ui.reveal import is_revealed
+from pages.ui.access import is_revealed, logged_export, may
+from pages.ui.blocks import day, plain
 from pages.ui.section import head, refusals, remark
 from pages.ui.state import LANGUAGES, OLD, Place, Words, choose
-from pages.ui.text import day, plain
 
 PREVIEW_HEIGHT = 1100
 N_LINES = 50

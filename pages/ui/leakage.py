@@ -21,15 +21,16 @@ from audit.experiment.leakage import (
     LeakRow,
     quick,
 )
+from audit.tables import UNDEFINED, decimal, decimal_interval
 from audit.words import Words
 from pages.ui import blocks, cached, charts
+from pages.ui.access import may_or_say
+from pages.ui.blocks import percent
 from pages.ui.called import tagger_name
 from pages.ui.charts import Axis, Series
-from pages.ui.login import may_or_say
 from pages.ui.running import FollowedJobs
 from pages.ui.section import Table, draw_table, figure, head, remark
 from pages.ui.state import choose
-from pages.ui.text import UNDEFINED, decimal, decimal_interval, percent
 
 Leaks = Sequence[tuple[ArmRow, LeakRow]]
 _SYMBOLS = {"mentions": "circle", "patients": "square", TAGGER: "diamond"}
@@ -42,9 +43,7 @@ def _done(say: Words, leakage_id: str) -> None:
     st.query_params["leakage"] = leakage_id
 
 
-JOBS = FollowedJobs(
-    kind=LeakageTask.job, page="deid_leakage", see="deid_leakage_see_job", on_done=_done
-)
+JOBS = FollowedJobs(kind=LeakageTask.job, page="deid_leakage", on_done=_done)
 
 
 def draw(say: Words) -> None:

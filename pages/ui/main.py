@@ -9,13 +9,11 @@ import streamlit as st
 
 from audit.report.report import KeptAudit
 from audit.words import LANGUAGES, Words
-from pages.ui import blocks, cached, state
+from pages.ui import cached, state
+from pages.ui.access import logout_button, note, require_login, reveal_switch
+from pages.ui.blocks import day
 from pages.ui.headers import HISTORY_SCRIPT, LANGUAGE_SCRIPTS
-from pages.ui.logged import note
-from pages.ui.login import logout_button, require_login
-from pages.ui.reveal import reveal_switch
 from pages.ui.running import job_line
-from pages.ui.text import day
 
 UI = Path(__file__).resolve().parent
 PAGES = {
@@ -67,7 +65,10 @@ def main() -> None:
             st.query_params["audit"] = audit[:12]
         note("opened", audit=audit if name in OF_ONE_AUDIT else "", page=name)
         if shown and shown.is_demo and name in OF_ONE_AUDIT:
-            st.html(blocks.ribbon(words.text("demo_ribbon"), below=words.text("is_demo")))
+            st.html(
+                f'<p class="ka-ribbon" role="note"><strong>{words.html("demo_ribbon")}</strong> '
+                f"<span>{words.html('is_demo')}</span></p>"
+            )
     page.run()
 
 

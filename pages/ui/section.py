@@ -18,11 +18,9 @@ from audit.report.report import KeptAudit
 from audit.tables import write_table
 from audit.words import Words
 from pages.ui import blocks
-from pages.ui.blocks import Cell
+from pages.ui.access import logged_export, may, names_in_files
+from pages.ui.blocks import Cell, escaped
 from pages.ui.charts import CONFIG, themed
-from pages.ui.logged import logged_export
-from pages.ui.login import may
-from pages.ui.reveal import names_in_files
 from pages.ui.state import choose, link, place, words
 
 T = TypeVar("T")
@@ -66,7 +64,8 @@ def _heading(say: Words, key: str, column: str) -> str:
 
 
 def _plain(cell: Cell) -> str:
-    return f"{cell.text} ({cell.below})" if cell.below else cell.text
+    below = cell.below.replace("\n", ", ")
+    return f"{cell.text} ({below})" if below else cell.text
 
 
 def page(code: str, draw: Callable[[Words], None]) -> None:
@@ -148,12 +147,18 @@ def figure(
     `chart` is a plotly figure, `audit` the digest whose log the export goes into; `values` fill
     the alternative text `KEY_alt`. `of` tells figures of one key on one page apart.
     """
-    alt = say.text(f"{key}_alt", **values)
-    shown = themed(chart, is_dark=st.context.theme.type == "dark")
+    alt = draw_chart(say, key, chart, of=of, **values)
     name = f"{key}_{of}" if of else key
-    st.plotly_chart(shown, config=CONFIG, alt=alt, key=name)
     with st.expander(say.text("as_table"), key=f"{name}_as_table"):
         draw_table(say, key, table, of=of, caption=alt, audit=audit)
+
+
+def draw_chart(say: Words, key: str, chart: Any, *, of: str = "", **values: object) -> str:
+    """Draw a figure whose numbers stand in a table under it; return what it shows, in words."""
+    alt = say.text(f"{key}_alt", **values)
+    shown = themed(chart, is_dark=st.context.theme.type == "dark")
+    st.plotly_chart(shown, config=CONFIG, alt=alt, key=f"{key}_{of}" if of else key)
+    return alt
 
 
 def draw_table(
@@ -285,7 +290,11 @@ def card(say: Words, key: str, *, number: int) -> Iterator[Callable[[bool], None
         def is_done(is_ready: bool) -> None:
             state = say.text("step_ready" if is_ready else "step_missing")
             with place.container():
-                blocks.step(str(number), say.text(key), is_ready=is_ready, state=state)
+                kind = "ready" if is_ready else "open"
+                st.html(
+                    f'<h2 class="ka-heading ka-step ka-is-{kind}"><b>{number}</b> {say.html(key)}'
+                    f"<span>{escaped(state)}</span></h2>"
+                )
 
         is_done(False)
         yield is_done

@@ -14,7 +14,7 @@ from typing import Any
 import streamlit as st
 
 from audit import words as words_files
-from audit.report.report import KeptAudit, choose_audit, other_scenario
+from audit.report.report import KeptAudit, choose_audit, demo_digests, other_scenario
 from audit.words import LANGUAGES, Words
 from pages.ui import cached
 
@@ -112,7 +112,7 @@ class Place:
 
 def place() -> Place:
     """Return where the link leads; raises as `cached.kept_audits`."""
-    (kept, n_unreadable), demo = cached.kept_audits(), cached.demo_audits()
+    (kept, n_unreadable), demo = cached.kept_audits(), demo_digests(cached.store())
     # The sidebar's links to pages drop the address's query: the session remembers the audit.
     wanted = st.query_params.get("audit") or st.session_state.get(_AUDIT, "")
     audit = choose_audit(wanted, kept=kept, demo=demo)

@@ -14,6 +14,7 @@ from audit.models.inspect import LABEL
 from audit.models.registry import DEMO_PREFIX, RegisteredModel, find_model
 from audit.pretrain import PretrainTask
 from audit.shelf import MAX_TITLE_CHARS
+from audit.tables import decimal
 from audit.task import queue_of
 from audit.training.config import LossCurve, loss_curve, read_losses
 from audit.training.kept import (
@@ -29,7 +30,8 @@ from audit.training.kept import (
 )
 from audit.words import Words
 from pages.ui import blocks, cached, charts
-from pages.ui.blocks import refused
+from pages.ui.access import may_or_say, note
+from pages.ui.blocks import day, refused
 from pages.ui.called import (
     corpus_name,
     corpus_of,
@@ -41,8 +43,6 @@ from pages.ui.called import (
 from pages.ui.charts import Axis, Series
 from pages.ui.corpus import to_audit
 from pages.ui.form import ask, pick
-from pages.ui.logged import note
-from pages.ui.login import may_or_say
 from pages.ui.running import FollowedJobs
 from pages.ui.section import (
     Table,
@@ -57,7 +57,6 @@ from pages.ui.section import (
     removal,
 )  # fmt: skip
 from pages.ui.state import choose, go_to, link
-from pages.ui.text import day, decimal
 
 SOURCES = ("private", "public", "other_names")
 LENGTH = ("n_epochs", "n_steps")
@@ -73,7 +72,7 @@ def _done(say: Words, run_id: str) -> None:
     st.query_params["run"] = run_id
 
 
-JOBS = FollowedJobs(kind=PretrainTask.job, page="train", see="train_see_job", on_done=_done)
+JOBS = FollowedJobs(kind=PretrainTask.job, page="train", on_done=_done)
 
 
 def draw(say: Words) -> None:

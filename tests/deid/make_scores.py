@@ -9,10 +9,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from audit.deid.cases import SpanCase, read_cases
 from audit.deid.copies import CopyReading, Piece, read_pieces
 from audit.deid.given import keep_notes
-from audit.deid.score import SCORES, Source
+from audit.deid.score import SCORES, Source, SpanCase, read_cases
 from audit.deid.scoring import ScoreTask
 from audit.deid.tagger import windows_of
 from audit.notes.spans import TYPES, Span, TaggedDocument

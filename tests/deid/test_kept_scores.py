@@ -13,12 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.deid import scoring
-from audit.deid.cases import SAME, readable_of
 from audit.deid.given import keep_outputs
 from audit.deid.matching import ANY, MISSED, SPURIOUS, match
 from audit.deid.metrics import compare
 from audit.deid.rules import RuleTagger
-from audit.deid.score import SCORES, Source, compare_scores, score_pairs, score_summary
+from audit.deid.score import (
+    SAME,
+    SCORES,
+    Source,
+    compare_scores,
+    readable_of,
+    score_pairs,
+    score_summary,
+)
 from audit.deid.scoring import ScoreTask
 from audit.deid.taggers import RULES
 from audit.errors import AuditCancelled, AuditError

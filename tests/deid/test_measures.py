@@ -16,10 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.cases import SpanCase, misses_csv
 from audit.deid.matching import ANY, COLUMNS, CRITERIA, MISSED, SPURIOUS, match
 from audit.deid.metrics import MEASURES, compare, measured
-from audit.deid.score import published_deid, score_pairs, score_summary
+from audit.deid.score import SpanCase, misses_csv, published_deid, score_pairs, score_summary
 from audit.errors import AuditError
 from audit.notes.spans import Span, known_label, tagged
 from tests.deid.make_scores import gold_notes, predicted_notes, spans_within

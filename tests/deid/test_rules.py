@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.patterns import folded_text
 from audit.deid.release import Release
 from audit.deid.rules import GROUPS, RULES_VERSION, Found, RuleTagger, strongest, without_clinical
 from audit.deid.tagger import tag_checked
 from audit.deid.taggers import load_tagger
+from audit.notes.patterns import folded_text
 from audit.notes.spans import TYPES, Span, TaggedDocument
 from tests.deid.unseen_notes import N_VALUES, clinical_sentences, marked
 

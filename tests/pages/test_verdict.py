@@ -265,7 +265,7 @@ def test_names_in_full_say_why_they_are_closed_and_need_a_second_consent(
     assert app.radio(key=other).value == "masked" and "Wright0" not in preview(app)
     app.radio(key=other).set_value("full").run()
     assert all(downloads(app).values()) and not app.get("iframe")
-    monkeypatch.setattr("pages.ui.login.role", lambda: "reader")
+    monkeypatch.setattr("pages.ui.access.role", lambda: "reader")
     app = open_page()
     assert any("only an auditor" in one for one in captions(app))
     assert "decision_keep" not in keys(app)

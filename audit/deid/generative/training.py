@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
+from audit.deid.config import GenerativeFacts, Lora, TuningSettings
 from audit.deid.generative.model import (
     CausalModel,
     Frame,

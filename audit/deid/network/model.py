@@ -22,7 +22,7 @@ from safetensors.torch import load, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from audit.deid.network.config import Shape, TaggerFacts, file_digests
+from audit.deid.config import Shape, TaggerFacts, file_digests
 from audit.deid.network.decode import (
     KINDS,
     Characters,

@@ -8,7 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -20,19 +22,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional
 
+from audit.deid.config import WHERE, Shape, TaggerFacts, TaggerSettings, file_digests
 from audit.deid.given import notes_of_paths
 from audit.deid.matching import ANY, COLUMNS
 from audit.deid.metrics import Pair
-from audit.deid.network.config import (
-    NOTES,
-    WHERE,
-    Material,
-    Shape,
-    TaggerFacts,
-    TaggerSettings,
-    file_digests,
-    split_off,
-)
 from audit.deid.network.decode import Ids, Reader, TagScheme, characters_of, places_of, runs_of
 from audit.deid.network.model import (
     CharacterNet,
@@ -49,7 +42,7 @@ from audit.deid.tagger import MODEL, TAGGER, Tags
 from audit.errors import AuditError
 from audit.models.forward import plain_float32
 from audit.models.load import pick_device
-from audit.notes.formats import flattened
+from audit.notes.formats import flattened, jsonl_line
 from audit.notes.spans import FIVE_TYPES, TYPES, TaggedDocument, relabelled
 from audit.progress import ProgressListener, StopQuestion
 from audit.rng import generator
@@ -80,6 +73,52 @@ _MOST_CHARACTERS, _MIN_TIMES = 2000, 5
 _LONG_ROW = 1024
 _BEST, _WEIGHTS = "best", "model.safetensors"
 _VERSION = 1
+_MOST_VALIDATION = 1000
+NOTES = "annotated notes"
+
+
+@dataclass(frozen=True)
+class Material:
+    """Annotated notes to learn from and to measure on."""
+
+    train: tuple[TaggedDocument, ...]
+    validation: tuple[TaggedDocument, ...]
+
+    def __post_init__(self) -> None:
+        """Check that there is something of both, once."""
+        if not self.train or not self.validation:
+            raise AuditError(
+                "There are too few notes to train on some and measure on others.",
+                where=NOTES,
+                do="Give notes of two patients or more, or validation notes of their own.",
+            )
+        if not any(document.spans for document in self.train):
+            raise AuditError("No note holds a span: there is nothing to learn.", where=NOTES)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all notes and spans, in their order."""
+        found = hashlib.sha256(f"{len(self.train)}\n".encode())
+        for document in (*self.train, *self.validation):
+            found.update(jsonl_line(document).encode("utf-8", "surrogatepass"))
+        return found.hexdigest()
+
+
+def split_off(documents: Sequence[TaggedDocument], *, seed: int, share: float = 0.1) -> Material:
+    """Keep the notes of a share of the patients apart, to measure on; some thousand at most."""
+    sizes = Counter(document.patient for document in documents)
+    patients = sorted(sizes)
+    order = generator(seed, "tagger validation").permutation(len(patients))
+    wanted = min(_MOST_VALIDATION, max(1, round(share * len(documents))))
+    kept: set[tuple[int, str]] = set()
+    for place in order[:-1]:
+        if sum(sizes[patient] for patient in kept) >= wanted:
+            break
+        kept.add(patients[place])
+    return Material(
+        tuple(d for d in documents if d.patient not in kept),
+        tuple(d for d in documents if d.patient in kept),
+    )
 
 
 def lessons_of(

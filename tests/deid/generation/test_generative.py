@@ -15,17 +15,19 @@ import torch
 from safetensors.torch import load_file
 
 from audit.cli import main
-from audit.deid.generative import tagger as tagging
-from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
+from audit.deid.config import GenerativeFacts, Lora, TuningSettings
+from audit.deid.generative import model as tagging
 from audit.deid.generative.model import (
     Asked,
     CausalModel,
+    GenerativeTagger,
     answer_tokens,
     generated,
     load_causal,
+    load_generative,
+    tagger_of,
     text_ids,
 )
-from audit.deid.generative.tagger import GenerativeTagger, load_generative, tagger_of
 from audit.deid.generative.training import CopyLearner, Example
 from audit.deid.taggers import known_taggers, trained_tagger
 from audit.deid.tasks import TaggerTask

@@ -11,7 +11,7 @@ import tokenizers
 import torch
 import transformers
 
-from audit.deid.generative.config import GenerativeFacts, TuningSettings
+from audit.deid.config import GenerativeFacts, TuningSettings
 from audit.deid.generative.model import SYSTEM
 from audit.deid.generative.training import train_generative
 from audit.deid.tasks import TaggerTask

@@ -18,14 +18,16 @@ from torch.nn import functional
 from transformers import BertConfig, BertModel
 
 from audit.cli import called, parsed
-from audit.deid.network.config import Material, TaggerFacts, TaggerSettings, split_off
+from audit.deid.config import TaggerFacts, TaggerSettings
 from audit.deid.network.decode import characters_of, places_of
 from audit.deid.network.model import load_token_tagger, new_model, rows_of, scores_of
 from audit.deid.network.training import (
+    Material,
     TokenLearner,
     figures_of,
     in_five_types,
     predicted,
+    split_off,
 )
 from audit.deid.tagger import tag_checked
 from audit.errors import AuditCancelled, AuditError

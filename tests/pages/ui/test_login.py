@@ -11,7 +11,7 @@ from streamlit.runtime.secrets import Secrets
 from streamlit.testing.v1 import AppTest
 
 from audit.errors import AuditError
-from pages.ui.login import login_providers
+from pages.ui.access import login_providers
 from tests.pages.make_reports import Reports
 from tests.pages.screen import REPOSITORY, texts
 from tests.pages.test_every_page import PAGES

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from audit.names.candidates import make_candidates
 from audit.report.documents import document_view, find_hits, marks_of
 from audit.stats import Estimate
-from pages.ui import text as shown_as
-from pages.ui.marks import MarkLabel, marked, masked_stretch, shown_text, with_slot
+from pages.ui import blocks as shown_as
+from pages.ui.blocks import MarkLabel, marked, masked_stretch, shown_text, with_slot
 from pages.ui.name_documents import documents_file
 from tests.pages.make_reports import make_report
 

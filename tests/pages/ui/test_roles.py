@@ -58,7 +58,7 @@ def test_who_is_listed_gets_in_as_what_is_listed(
     app = opened(mail, **how)
     assert bool(app.title) is bool(role)
     assert ("reveal_now" in keys(app)) is (role == "auditor")
-    assert (SAY.text("role_none") in texts(app)) is not bool(role)
+    assert (SAY.text("role_none_title") in texts(app)) is not bool(role)
     assert (SAY.text("role_reader") in texts(app)) is (role == "reader")
     assert "logout" in keys(app)
 
@@ -90,7 +90,7 @@ def tries() -> None:
     from audit.jobs import service
     from audit.report.decision import kept_decision
     from cache.store import Store
-    from pages.ui import logged
+    from pages.ui import access
 
     seen = kept_decision(st.session_state["digest"], store=Store(results_dir()))
     doing = {
@@ -100,16 +100,16 @@ def tries() -> None:
         "keep": lambda: Store(results_dir()).put_record("list/x", 1),
         "shelve": lambda: CORPORA.put("a" * 12, {}),
         "remove": lambda: CORPORA.forget("a" * 12),
-        "decide": lambda: logged.decide(
+        "decide": lambda: access.decide(
             seen, recommendation="release", reasons="", language="en"
         ),
-        "sign": lambda: logged.sign(seen, role="officer", name="Somebody Else"),
-        "withdraw": lambda: logged.withdraw(seen, name="bert@h.example"),
-        "full": lambda: logged.logged_export(lambda: b"names", names="full")(),
-        "list": lambda: logged.logged_export(lambda: b"names", what="names")(),
-        "masked": lambda: logged.logged_export(lambda: b"S. W.", names="masked")(),
-        "note": lambda: logged.note("ran", kind="tagging"),
-        "reveal": lambda: logged.note("revealed", reason="check"),
+        "sign": lambda: access.sign(seen, role="officer", name="Somebody Else"),
+        "withdraw": lambda: access.withdraw(seen, name="bert@h.example"),
+        "full": lambda: access.logged_export(lambda: b"names", names="full")(),
+        "list": lambda: access.logged_export(lambda: b"names", what="names")(),
+        "masked": lambda: access.logged_export(lambda: b"S. W.", names="masked")(),
+        "note": lambda: access.note("ran", kind="tagging"),
+        "reveal": lambda: access.note("revealed", reason="check"),
     }  # fmt: skip
     st.title("tried")
     try:

@@ -1,25 +1,19 @@
-"""What a tagger is trained on: files of annotated notes; torch-free."""
+"""How taggers are trained, and what `tagger.json` says of each kind; torch-free."""
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
 from audit.deid.network.decode import TagScheme
 from audit.deid.tagger import TaggerFile, unreadable
 from audit.errors import AuditError
-from audit.notes.formats import jsonl_line
-from audit.notes.spans import TaggedDocument
-from audit.rng import generator
 from audit.shelf import fingerprint
 from audit.task import Record
-from audit.training.config import LoopSettings, Rate
+from audit.training.config import LoopSettings, Rate, Rows, ScheduledSettings, Share
 
 WHERE = "tagger settings"
 HiddenShare = Annotated[float, Field(ge=0, lt=1)]
@@ -119,49 +113,84 @@ def file_digests(path: Path) -> dict[str, str]:
         raise unreadable(path, error) from None
 
 
-_MOST_VALIDATION = 1000
-NOTES = "annotated notes"
+GROWTH = 2.0
+"""Tokens of an answer for one of its note, at most."""
+Language = Literal["ja", "en"]
+LANGUAGES = get_args(Language)
+_FULL_RATE, _LORA_RATE = 2e-5, 2e-4
 
 
-@dataclass(frozen=True)
-class Material:
-    """Annotated notes to learn from and to measure on."""
+class Lora(Record):
+    """A low-rank adapter beside frozen weights, of all linear modules but the output layer.
 
-    train: tuple[TaggedDocument, ...]
-    validation: tuple[TaggedDocument, ...]
+    Source: Hu et al. 2021, LoRA (arXiv 2106.09685).
+    """
 
-    def __post_init__(self) -> None:
-        """Check that there is something of both, once."""
-        if not self.train or not self.validation:
-            raise AuditError(
-                "There are too few notes to train on some and measure on others.",
-                where=NOTES,
-                do="Give notes of two patients or more, or validation notes of their own.",
-            )
-        if not any(document.spans for document in self.train):
-            raise AuditError("No note holds a span: there is nothing to learn.", where=NOTES)
+    rank: int = Field(default=16, ge=1, le=1024, description="of the adapter's matrices")
+    alpha: float = Field(
+        default=32.0, ge=1e-3, le=1e4, description="the adapter counts alpha / rank times"
+    )
+    dropout: float = Field(default=0.05, ge=0, le=0.9, description="of the adapter's input")
+
+
+class TuningSettings(ScheduledSettings):
+    """How to tune a language model to copy notes with tags.
+
+    The paper gives the model, its 32,768 tokens and bfloat16, and neither learning rate nor epochs.
+    Differs: those defaults are ours.
+    """
+
+    flags: ClassVar = {"gradient_checkpointing": "--gradient-checkpointing"}
+
+    n_epochs: float = Field(
+        default=2.0, ge=1e-6, le=1e5, description="times that every window is seen"
+    )
+    batch: Rows = Field(default=16, description="windows a step")
+    micro_batch: Rows = Field(default=1, description="windows of one pass")
+    learning_rate: Rate | None = Field(
+        default=None, description="the highest; 2e-5, 2e-4 for an adapter"
+    )
+    warmup_share: Share = Field(default=0.05, description="share of the steps")
+    max_tokens: int = Field(
+        default=32_768, ge=64, le=1_000_000, description="of instruction, note and copy together"
+    )
+    """The model's own limit holds too."""
+    overlap: int = Field(
+        default=200, ge=0, le=10_000, description="characters that windows of a long note share"
+    )
+    language: Language = Field(default="ja", description="of tags and instruction")
+    gradient_checkpointing: bool = Field(
+        default=False, description="less memory, a third more time"
+    )
+    lora: Lora | None = None
+    """None: all weights are tuned."""
 
     @property
-    def digest(self) -> str:
-        """SHA-256 of all notes and spans, in their order."""
-        found = hashlib.sha256(f"{len(self.train)}\n".encode())
-        for document in (*self.train, *self.validation):
-            found.update(jsonl_line(document).encode("utf-8", "surrogatepass"))
-        return found.hexdigest()
+    def highest_rate(self) -> float:
+        """As it is set, else by what is tuned."""
+        if self.learning_rate is not None:
+            return self.learning_rate
+        return _FULL_RATE if self.lora is None else _LORA_RATE
+
+    def n_steps(self, n_windows: int) -> int:
+        """Return how many steps a tuning on so many windows takes."""
+        return max(1, math.ceil(self.n_epochs * n_windows / self.batch - 1e-9))
 
 
-def split_off(documents: Sequence[TaggedDocument], *, seed: int, share: float = 0.1) -> Material:
-    """Keep the notes of a share of the patients apart, to measure on; some thousand at most."""
-    sizes = Counter(document.patient for document in documents)
-    patients = sorted(sizes)
-    order = generator(seed, "tagger validation").permutation(len(patients))
-    wanted = min(_MOST_VALIDATION, max(1, round(share * len(documents))))
-    kept: set[tuple[int, str]] = set()
-    for place in order[:-1]:
-        if sum(sizes[patient] for patient in kept) >= wanted:
-            break
-        kept.add(patients[place])
-    return Material(
-        tuple(d for d in documents if d.patient not in kept),
-        tuple(d for d in documents if d.patient in kept),
-    )
+class GenerativeFacts(TaggerFile):
+    """What is known of a generative tagger without its weights."""
+
+    kind = "generative"
+    decisive = ("labels", "n_note_tokens", "growth", "max_tokens", "overlap", "language", "model")
+
+    model: str
+    """Digest of the model's files."""
+    n_note_tokens: int = Field(default=1_000_000, ge=1)
+    growth: float = Field(default=GROWTH, ge=1)
+    """Tokens of the longest window that was learned from; of an answer for one of its note."""
+    max_tokens: int = Field(default=32_768, ge=1)
+    """Prompt, note and copy together."""
+    overlap: int = Field(default=200, ge=0)
+    """Characters that a window shares with the one before it."""
+    language: Language = "ja"
+    """Of tags and instruction."""

@@ -26,20 +26,20 @@ def folded_text(text: str) -> str:
 
 
 def pattern_table(
-    name: str, *, numbers: str
+    module: str, **known: str
 ) -> tuple[dict[str, str], dict[str, list[tuple[str, str]]]]:
-    """Read a table beside this file; how it is written stands at the top of `rules.txt`.
+    """Read the table beside a module, its `__file__`; `rules.txt` says how one is written.
 
     Returns
     -------
     parts, groups
-        The named patterns, and by group each entry with its pattern. HAN, KATA, HIRA and K
-        (`numbers`) are known in it.
+        The named patterns, HAN, KATA, HIRA and `known` ones among them, and by group each entry
+        with its pattern.
     """
-    parts = {"HAN": HAN, "KATA": KATA, "HIRA": HIRA, "K": numbers}
+    parts = {"HAN": HAN, "KATA": KATA, "HIRA": HIRA, **known}
     groups: dict[str, list[tuple[str, str]]] = {}
     group: list[tuple[str, str]] = []
-    text = (Path(__file__).parent / name).read_text(encoding="utf-8")
+    text = Path(module).with_suffix(".txt").read_text(encoding="utf-8")
     for block in re.sub(r"\n +", "\0", re.sub(r"(?m)^(?:#.*)?\n", "", text)).splitlines():
         first, *lines = block.split("\0")
         named = re.match(r"([A-Z][A-Z0-9_]*) = ?", first)
