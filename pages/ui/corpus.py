@@ -65,7 +65,7 @@ def _done(say: Words, corpus_id: str) -> None:
     head(say, "corpus_built")
 
 
-JOBS = FollowedJobs(kind=CorpusTask.job, page="corpus", see="corpus_see_job", on_done=_done)
+JOBS = FollowedJobs(kind=CorpusTask.job, page="corpus", on_done=_done)
 
 
 def draw(say: Words) -> None:

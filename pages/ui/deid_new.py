@@ -261,6 +261,4 @@ def _done(say: Words, tagged_id: str) -> None:
     head(say, "deidentify_done")
 
 
-JOBS = FollowedJobs(
-    kind=TaggingTask.job, page="deidentify", see="deidentify_see_job", on_done=_done
-)
+JOBS = FollowedJobs(kind=TaggingTask.job, page="deidentify", on_done=_done)

@@ -40,9 +40,7 @@ def _done(say: Words, leakage_id: str) -> None:
     st.query_params["leakage"] = leakage_id
 
 
-JOBS = FollowedJobs(
-    kind=LeakageTask.job, page="deid_leakage", see="deid_leakage_see_job", on_done=_done
-)
+JOBS = FollowedJobs(kind=LeakageTask.job, page="deid_leakage", on_done=_done)
 
 
 def draw(say: Words) -> None:

@@ -64,7 +64,8 @@ def _heading(say: Words, key: str, column: str) -> str:
 
 
 def _plain(cell: Cell) -> str:
-    return f"{cell.text} ({cell.below})" if cell.below else cell.text
+    below = cell.below.replace("\n", ", ")
+    return f"{cell.text} ({below})" if below else cell.text
 
 
 def page(code: str, draw: Callable[[Words], None]) -> None:
@@ -146,12 +147,18 @@ def figure(
     `chart` is a plotly figure, `audit` the digest whose log the export goes into; `values` fill
     the alternative text `KEY_alt`. `of` tells figures of one key on one page apart.
     """
-    alt = say.text(f"{key}_alt", **values)
-    shown = themed(chart, is_dark=st.context.theme.type == "dark")
+    alt = draw_chart(say, key, chart, of=of, **values)
     name = f"{key}_{of}" if of else key
-    st.plotly_chart(shown, config=CONFIG, alt=alt, key=name)
     with st.expander(say.text("as_table"), key=f"{name}_as_table"):
         draw_table(say, key, table, of=of, caption=alt, audit=audit)
+
+
+def draw_chart(say: Words, key: str, chart: Any, *, of: str = "", **values: object) -> str:
+    """Draw a figure whose numbers stand in a table under it; return what it shows, in words."""
+    alt = say.text(f"{key}_alt", **values)
+    shown = themed(chart, is_dark=st.context.theme.type == "dark")
+    st.plotly_chart(shown, config=CONFIG, alt=alt, key=f"{key}_{of}" if of else key)
+    return alt
 
 
 def draw_table(

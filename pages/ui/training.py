@@ -64,7 +64,7 @@ def _done(say: Words, run_id: str) -> None:
     st.query_params["run"] = run_id
 
 
-JOBS = FollowedJobs(kind=PretrainTask.job, page="train", see="train_see_job", on_done=_done)
+JOBS = FollowedJobs(kind=PretrainTask.job, page="train", on_done=_done)
 
 
 def draw(say: Words) -> None:
