@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -30,6 +31,7 @@ PER_PAGE = 10
 _NAME = "\ufffc"
 """Stands for a name in a text that is searched: no keyboard has it."""
 
+T = TypeVar("T")
 Flags = NDArray[np.bool_]
 Rows = NDArray[np.int64]
 
@@ -199,7 +201,7 @@ def page_number(text: str, *, n_rows: int) -> int:
     return min(max(1, wanted), n_pages(n_rows))
 
 
-def page_rows(rows: Rows, *, page: int) -> Rows:
+def page_rows(rows: Sequence[T], *, page: int) -> Sequence[T]:
     """Return the rows of a page, from 1."""
     return rows[(page - 1) * PER_PAGE : page * PER_PAGE]
 

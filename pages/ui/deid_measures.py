@@ -95,9 +95,7 @@ def show_score(say: Words, score_id: str) -> None:
         st.query_params.pop(name, None)
 
 
-JOBS = FollowedJobs(
-    kind=ScoreTask.job, page="deid_measures", see="deid_measures_see_job", on_done=show_score
-)
+JOBS = FollowedJobs(kind=ScoreTask.job, page="deid_measures", on_done=show_score)
 
 
 def draw_kept(say: Words, kept: Sequence[Score]) -> None:
