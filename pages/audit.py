@@ -204,9 +204,8 @@ def draw_attacker(
 
     Returns these fields of an `AuditRequest`; raises as `Record.with_`.
     """
-    cards = st.container()
     scenario = choose(say, "audit_has", list(map(str, SCENARIOS)), what="scenario")
-    cards.html(scenario_cards(say, chosen=int(scenario)))
+    st.html(scenario_cards(say, chosen=int(scenario)))
     draw_kart(say)
     presets: dict[str, tuple[Any, ...]] = dict(PRESETS)
     if again is not None and (same := again.settings) is not None:
