@@ -12,6 +12,7 @@ import streamlit as st
 from streamlit.components.v2.get_bidi_component_manager import get_bidi_component_manager
 from streamlit.components.v2.manifest_scanner import ComponentConfig, ComponentManifest
 
+from audit.deid.copies import malformed_tags
 from audit.deid.release import is_placeholder
 from audit.deid.tag import census_file
 from audit.deid.tagged import (
@@ -27,8 +28,10 @@ from audit.deid.tagged import (
 from audit.errors import AuditError
 from audit.notes.spans import TYPES, Span, ordered
 from audit.report.documents import Hit
+from audit.stats import Rate
+from audit.tables import UNDEFINED
 from pages.ui import blocks
-from pages.ui.blocks import MarkLabel, day, escaped, marked, plain
+from pages.ui.blocks import MarkLabel, day, escaped, marked, percent, plain
 from pages.ui.called import label_name
 from pages.ui.form import act, choose_some, switch
 from pages.ui.section import Table, draw_table, file_button, head, remark
@@ -64,6 +67,24 @@ def draw_language(say: Words, census: Mapping[str, Any]) -> None:
     if n_foreign := int(census.get("n_notes_of_no_language", 0)):
         below = say.text("deidentify_foreign_below", n=f"{n_foreign:,}")
         st.html(blocks.line(say.text("deidentify_foreign"), below, is_strong=True))
+
+
+def draw_copies(say: Words, copies: Mapping[str, Any]) -> None:
+    """Draw how faithful the copies of a model that writes copies are, and its malformed tags."""
+    statuses, rate = copies["statuses"], copies["pooled_error_rate"]
+    shares = {status: Rate(n, sum(statuses.values())) for status, n in statuses.items()}
+    for key, of in (("copies", shares), ("tags", malformed_tags(copies))):
+        rows = [
+            (say.text(f"deid_measures_{key}_{kind}"), one.n_hits, percent(one.value))
+            for kind, one in of.items()
+        ]
+        if rows:
+            draw_table(
+                say, f"deid_measures_{key}", Table(("kind", "n", "share"), rows),
+                n=f"{next(iter(of.values())).n_total:,}",
+                rate=UNDEFINED if rate is None else percent(rate),
+                malformed=f"{copies['n_malformed']:,}", unaligned=f"{copies['n_unaligned']:,}",
+            )  # fmt: skip
 
 
 def draw_note(say: Words, note: OneNote, *, key: str, desk: Desk | None) -> None:
