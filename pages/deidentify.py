@@ -34,9 +34,8 @@ from audit.deid.taggers import KnownTagger, load_tagger, shipped_figures
 from audit.deid.tasks import NotesToTag, TaggingTask, one_text, tagging_task, uploaded
 from audit.errors import AuditError
 from audit.jobs import service
-from audit.shelf import MAX_TITLE_CHARS
 from pages.ui import blocks, cached, deid_measures, form
-from pages.ui.access import is_revealed, may_or_say, note, note_upload, who
+from pages.ui.access import is_revealed, may_or_say, note, who
 from pages.ui.blocks import day, percent, percent_interval
 from pages.ui.called import label_name, tagger_name
 from pages.ui.corpus import ask_file
@@ -50,7 +49,7 @@ from pages.ui.deid_note import (
     draw_language,
     draw_note,
 )
-from pages.ui.form import act, choose, choose_kept
+from pages.ui.form import act, ask_line, choose, choose_kept, upload
 from pages.ui.running import FollowedJobs
 from pages.ui.section import Table, draw_table, empty, facts, head, page, remark, removal
 from pages.ui.state import Words, go_to
@@ -221,13 +220,10 @@ def _draw_file(say: Words, way: str, *, tagger: KnownTagger, how: Release) -> No
     notes = _ask_upload(say) if way == "upload" else None
     if way == "file" and (found := ask_file(say, cached.note_files())) is not None:
         notes = NotesToTag("registered", file_id=found[0].file_id, columns=found[1])
-    title = st.text_input(
-        say.text("deidentify_name"), key="deidentify_name", max_chars=MAX_TITLE_CHARS,
-        help=say.text("deidentify_name_help"),
-    )  # fmt: skip
+    title = ask_line(say, "deidentify_name")
     is_asked = _go_button(say, "file")
     if is_asked and notes is not None:
-        _start(notes, tagger=tagger, how=how, title=title or "")
+        _start(notes, tagger=tagger, how=how, title=title)
     elif is_asked:
         remark(say, "deidentify_file_missing")
 
@@ -235,21 +231,17 @@ def _draw_file(say: Words, way: str, *, tagger: KnownTagger, how: Release) -> No
 def _ask_upload(say: Words) -> NotesToTag | None:
     """Ask for files; raises `AuditError` if they are no notes."""
     remark(say, "deidentify_upload_below", n=MAX_UPLOAD_MB, files=f"{MAX_FILES:,}")
-    files = st.file_uploader(
-        say.text("deidentify_upload_label"), type=list(ENDINGS), key="deidentify_upload",
-        accept_multiple_files=True, max_upload_size=MAX_UPLOAD_MB,
+    files = upload(
+        say, "deidentify_upload_label", ENDINGS, most_mb=MAX_UPLOAD_MB, what="notes",
+        name="deidentify_upload", is_many=True,
     )  # fmt: skip
     if not files:
         return None
-    for file in files:
-        note_upload(file, what="notes")
     # What was read once is remembered in this session alone, until other files are given.
-    codes = tuple(file.file_id for file in files)
-    known = st.session_state.get(_UPLOADED)
-    if known is None or known[0] != codes:
-        notes = uploaded([(file.name, file.getvalue()) for file in files])
-        st.session_state[_UPLOADED] = known = (codes, notes)
-    return known[1]
+    state, codes = st.session_state, tuple(file.file_id for file in files)
+    if _UPLOADED not in state or state[_UPLOADED][0] != codes:
+        state[_UPLOADED] = codes, uploaded([(file.name, file.getvalue()) for file in files])
+    return state[_UPLOADED][1]
 
 
 def _start(notes: NotesToTag, *, tagger: KnownTagger, how: Release, title: str = "") -> None:
@@ -401,10 +393,7 @@ def _choose_note(say: Words, tagged: TaggedSet, *, corrections: ByNote) -> int |
     with left:
         only = choose(say, "deidentify_only", names)
     with right:
-        text = st.text_input(
-            say.text("deidentify_search"), key="deidentify_search", max_chars=200,
-            help=say.text("deidentify_search_help"),
-        )  # fmt: skip
+        text = ask_line(say, "deidentify_search", most=200)
     hits = cached.hits(tagged, text=text) if text else None
     numbers = chosen_notes(index, only=only, hits=hits, corrections=corrections).tolist()
     if not numbers:
