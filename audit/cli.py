@@ -68,7 +68,7 @@ from audit.experiment.paper import (
     TRAINING,
     ExperimentTask,
 )
-from audit.foreign import decode_text, file_bytes
+from audit.foreign import decode_text, file_bytes, reading
 from audit.home import DEMO_HOSPITAL, results_dir, stay_offline
 from audit.jobs import service
 from audit.jobs.here import answer_here
@@ -360,12 +360,8 @@ def _answered(task: Task) -> tuple[str, ...]:
 
 
 def _bytes(path: Path) -> bytes:
-    try:
+    with reading(path.name):
         return file_bytes(path)
-    except OSError as error:
-        raise AuditError(
-            "Cannot be read ({strerror}).", where=path.name, strerror=error.strerror
-        ) from None
 
 
 Seed = Annotated[int, "of all that is drawn"]
