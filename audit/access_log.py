@@ -46,7 +46,7 @@ _SEAL = re.compile("([0-9]{1,15})-([0-9a-f]{64})(?:-([0-9a-f]{12}))?")
 _MAX_NUMBER = 2**63
 _MAX_WHO_CHARS = 120
 _N_KEY_BYTES = 32
-_LOG, _HEAD, _KEY, _LOCK = "log.jsonl", "head.json", "key", "lock"
+_LOG, _HEAD, _KEY, _LOCK = *_FILES, _ = "log.jsonl", "head.json", "key", "lock"
 
 
 class LogEntry(Record):
@@ -75,21 +75,13 @@ class Head(NamedTuple):
 
 @dataclass(frozen=True)
 class Verification:
-    """Whether the log is as it was written.
-
-    Attributes
-    ----------
-    first_bad_line
-        Number, in the file, of the first line that does not fit; None if every line that is there
-        does.
-    reason
-        A code: "" (intact), "changed", "order", "missing", "head", "seal", "elsewhere"
-        (the seal is of another installation), "unfinished".
-    """
+    """Whether the log is as it was written."""
 
     n_lines: int
     is_intact: bool
-    first_bad_line: int | None
+    first_bad_line: int | None  # in the file, of the first line that does not fit
+    # "" (intact), "changed", "order", "missing", "head", "seal", "unfinished", "elsewhere" (the
+    # seal is of another installation)
     reason: str
 
 
@@ -161,7 +153,7 @@ def _append(entry: dict[str, Any], *, folder: Path, key: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     head = Head(place.n_lines + 1, end + len(line) + 1, json.loads(line)["mac"])
-    _write(folder / _HEAD, _sealed(head._asdict(), what="head", key=key) + b"\n")
+    _write_head(folder, head, key=key)
 
 
 def log_seal() -> str:
@@ -264,14 +256,13 @@ def entries(
 def log_files() -> dict[str, bytes]:
     """Return the log's files as they are at one moment, its key too: for a backup."""
     with _locked() as (folder, _):
-        return {name: _bytes(folder / name) for name in (_LOG, _HEAD, _KEY)}
+        return {name: _bytes(folder / name) for name in _FILES}
 
 
 def log_mark() -> str:
     """Return a text that changes whenever the log's files do, for caches; raises as `entries`."""
     with _locked() as (folder, _):
-        files = [folder / name for name in (_LOG, _HEAD, _KEY)]
-        states = [path.stat() for path in files if path.exists()]
+        states = [(folder / name).stat() for name in _FILES if (folder / name).exists()]
     return repr([(one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in states])
 
 
@@ -290,8 +281,7 @@ def _locked() -> Iterator[tuple[Path, bytes]]:
                 key = secrets.token_bytes(_N_KEY_BYTES)
                 _write(folder / _KEY, key)
                 if is_new:
-                    head = Head(0, 0, START)._asdict()
-                    _write(folder / _HEAD, _sealed(head, what="head", key=key) + b"\n")
+                    _write_head(folder, Head(0, 0, START), key=key)
             key = (folder / _KEY).read_bytes()
             if len(key) != _N_KEY_BYTES:
                 raise AuditError(
@@ -301,15 +291,11 @@ def _locked() -> Iterator[tuple[Path, bytes]]:
                 )
             yield folder, key
     except OSError as error:
-        raise _unusable(error) from None
-
-
-def _unusable(error: OSError) -> AuditError:
-    return AuditError(
-        "The access log cannot be read or written ({strerror}).",
-        do="Make room in the data directory, and let this account read and write there.",
-        strerror=error.strerror,
-    )
+        raise AuditError(
+            "The access log cannot be read or written ({strerror}).",
+            do="Make room in the data directory, and let this account read and write there.",
+            strerror=error.strerror,
+        ) from None
 
 
 def _sealed(fields: Mapping[str, Any], *, what: str, key: bytes) -> bytes:
@@ -335,6 +321,10 @@ def _read_head(folder: Path, *, key: bytes) -> Head | None:
         return Head(fields["n_lines"], fields["n_bytes"], fields["last"]) if is_sealed else None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def _write_head(folder: Path, head: Head, *, key: bytes) -> None:
+    _write(folder / _HEAD, _sealed(head._asdict(), what="head", key=key) + b"\n")
 
 
 def _bytes(path: Path) -> bytes:

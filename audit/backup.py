@@ -9,7 +9,6 @@ what work takes on this machine, and what is being made at that moment.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import io
 import json
@@ -22,32 +21,19 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO
 
+from audit import shelf
 from audit.access_log import log_files, record
 from audit.errors import AuditError
 from audit.foreign import refusing
 from audit.home import data_home
 from audit.jobs.locks import QUEUES, device_lock
 from audit.jobs.table import held
-from audit.shelf import (
-    FORGOTTEN,
-    MAKING,
-    clear_folder,
-    new_file,
-    new_identifier,
-    now,
-    private_folder,
-    seal_folder,
-    taken,
-    to_disk,
-    unwritable,
-    whole_file,
-)
 
 MANIFEST = "MANIFEST.json"
 _FORMAT = 1
 _FIRST = ("demo", "audit", "list-line", "passages-line")
 """Kinds of results that say that others are there."""
-_PASSING = (MAKING, FORGOTTEN, ".part", "lock")
+_PASSING = (shelf.MAKING, shelf.FORGOTTEN, ".part", "lock")
 _CHUNK_BYTES = 1 << 20
 _DAMAGED = AuditError(
     "This is no backup, or it is damaged: nothing was changed.",
@@ -62,7 +48,7 @@ def upkeep(*, waits: bool = True) -> Iterator[bool]:
 
     Raises `OSError`.
     """
-    lock = taken(data_home() / "upkeep.lock", waits=waits)
+    lock = shelf.taken(data_home() / "upkeep.lock", waits=waits)
     try:
         yield lock is not None
     finally:
@@ -141,12 +127,12 @@ def back_up(out: Path) -> int:
     try:
         with upkeep():
             record("backed_up")
-            with whole_file(out) as file:
+            with shelf.whole_file(out) as file:
                 archive = _Archive(file, home)
                 _add_all(archive, home)
                 archive.close()
     except OSError as error:
-        raise unwritable(error, where="backup") from None
+        raise shelf.unwritable(error, where="backup") from None
     return len(archive.files)
 
 
@@ -169,7 +155,7 @@ def _add_all(archive: _Archive, home: Path) -> None:
 
 def _is_at_work(path: Path) -> bool:
     """Whether it is a folder into which a training writes."""
-    lock = taken(path, is_folder=True) if path.is_dir() else None
+    lock = shelf.taken(path, is_folder=True) if path.is_dir() else None
     if lock is not None:
         lock.release()
     return lock is None and path.is_dir()
@@ -196,38 +182,7 @@ def restore(file: Path, *, is_forced: bool = False) -> tuple[int, Path | None]:
             where="restore",
             do="Restore into a new directory, and let KART_AUDIT_HOME name it.",
         )
-    if is_full:
-        _refuse_at_work()
-    making = home.with_name(f".{home.name}.restoring")
-    try:
-        lock = taken(making, is_folder=True)
-        if lock is None:
-            raise AuditError("A restore goes on already.", where="restore")
-        with lock:
-            clear_folder(making)
-            try:
-                n_files = _unpacked(file, making)
-                seal_folder(making)
-            except BaseException:
-                clear_folder(making)
-                making.rmdir()
-                raise
-            old = None
-            if is_full:
-                old = home.with_name(f"{home.name}.before-{now()[:10]}-{new_identifier()}")
-                making.rename(old)
-                _exchange(old, home)
-            else:
-                making.rename(home)
-            to_disk(home.parent)
-    except OSError as error:
-        raise unwritable(error, where="restore") from None
-    record("restored", n_files=n_files)
-    return n_files, old
-
-
-def _refuse_at_work() -> None:
-    for queue in QUEUES:
+    for queue in QUEUES if is_full else ():
         if (lock := device_lock(queue)) is None:
             raise AuditError(
                 "A job computes in the data directory.",
@@ -235,6 +190,13 @@ def _refuse_at_work() -> None:
                 do="Stop it, and the app; then restore.",
             )
         lock.release()
+    old = None
+    if is_full:
+        old = home.with_name(f"{home.name}.before-{shelf.now()[:10]}-{shelf.new_identifier()}")
+    with shelf.whole_folder(home, where="restore", aside=old) as folder:
+        n_files = _unpacked(file, folder)
+    record("restored", n_files=n_files)
+    return n_files, old
 
 
 def _unpacked(file: Path, into: Path) -> int:
@@ -271,22 +233,10 @@ def _is_plain(member: tarfile.TarInfo) -> bool:
 def _copied(content: IO[bytes], path: Path) -> str:
     digest = hashlib.sha256()
     try:
-        with new_file(private_folder(path.parent) / path.name) as file:
+        with shelf.new_file(shelf.private_folder(path.parent) / path.name) as file:
             while chunk := content.read(_CHUNK_BYTES):
                 digest.update(chunk)
                 file.write(chunk)
     except OSError as error:
-        raise unwritable(error, where="restore") from None
+        raise shelf.unwritable(error, where="restore") from None
     return digest.hexdigest()
-
-
-def _exchange(one: Path, other: Path) -> None:
-    """Let two folders change places at once; in three steps where the system cannot."""
-    rename = getattr(ctypes.CDLL(None), "renameat2", None)
-    here, both = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    if rename and rename(here, os.fsencode(one), here, os.fsencode(other), both) == 0:
-        return
-    third = one.with_name(f"{one.name}.old")
-    other.rename(third)
-    one.rename(other)
-    third.rename(one)

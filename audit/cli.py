@@ -29,8 +29,7 @@ import pandas as pd
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from audit.access_log import entries, log_seal, record
-from audit.access_log import verify as verify_log
+from audit import access_log
 from audit.attack.decisions import plain
 from audit.attack.metrics import score_file
 from audit.attack.question import AuditRequest, Dtype, GenerationSettings, PosteriorSettings
@@ -40,16 +39,9 @@ from audit.corpus.candidate_lists import ROLES, controls_in, list_of, passages_f
 from audit.corpus.examine import read_examination
 from audit.corpus.kept import CORPORA, KeptCorpus, corpus_line, find_corpus
 from audit.corpus.make import CorpusTask
+from audit.deid import given as handed_in
 from audit.deid.config import GenerativeFacts, Lora, TaggerFacts, TaggerSettings, TuningSettings
 from audit.deid.generative.model import LocalModel
-from audit.deid.given import (
-    SPANS,
-    annotated_notes,
-    clear_given,
-    keep_outputs,
-    keep_path,
-    notes_to_tag,
-)
 from audit.deid.pipeline import build_named
 from audit.deid.release import Release
 from audit.deid.score import SCORES, ScoreSummary, Source, misses_csv, read_cases
@@ -60,25 +52,21 @@ from audit.deid.taggers import DEFAULT, RULES, load_tagger, load_tagger_folder
 from audit.deid.tasks import TaggerTask
 from audit.demo import DemoTask, report_summary, self_test
 from audit.errors import AuditCancelled, AuditError
-from audit.experiment.leakage import LEAKAGE, LEAKAGE_JSON, LEAKAGE_MD, LeakageTask
-from audit.experiment.leakage import quick as quick_task
-from audit.experiment.paper import (
-    TABLES_JSON,
-    TABLES_MD,
-    TRAINING,
-    ExperimentTask,
-)
+from audit.experiment import leakage, paper
+from audit.experiment.leakage import LeakageTask
+from audit.experiment.paper import ExperimentTask
 from audit.foreign import decode_text, file_bytes, reading
 from audit.home import DEMO_HOSPITAL, results_dir, stay_offline
 from audit.jobs import service
 from audit.jobs.here import answer_here
 from audit.models.registry import model_path, tokenizer
+from audit.names.candidates import Candidates
 from audit.names.controls import with_controls
 from audit.names.files import names_file, read_names
 from audit.names.people import ENGLISH, JAPANESE
 from audit.names.spelling import piece_counter
 from audit.notes.formats import GOLD, PREDICTED, Format, flattened, write_files
-from audit.notes.passages import Passages, read_passages
+from audit.notes.passages import read_passages
 from audit.notes.read import FIELDS, open_notes
 from audit.notes.spans import IDENTIFIER, read_label_map
 from audit.pretrain import PretrainTask
@@ -399,20 +387,22 @@ def run(
     device: Device = "auto",
 ) -> Result:
     """Audit a pair of models."""
-    listed = read_names(_bytes(names), what="names")
-    _say_read(listed, len(listed.candidates), what="names")
-    candidates = listed.candidates
+    candidates = listed = _names(names)
     if draw_controls:
         spelt = piece_counter(tokenizer(model_path(hospital, where="--hospital")))
         wanted = {"easy": draw_controls, "hard": draw_controls}
         candidates = with_controls(candidates, wanted=wanted, seed=seed, count_pieces=spelt)
-        say(f"Drawn: {len(candidates) - len(listed.candidates)} controls.")
+        say(f"Drawn: {len(candidates) - len(listed)} controls.")
+    read = None
+    if passages and scenario == 2:
+        read = read_passages(_bytes(passages), what="passages", file_name=passages.name)
+        _say_read(read, len(read), what="passages")
     request = AuditRequest(
         scenario_number=scenario,
         general=model_path(general, where="--general"),
         hospital=model_path(hospital, where="--hospital"),
         candidates=candidates,
-        passages=_passages(passages) if passages and scenario == 2 else None,
+        passages=read,
         generation=GenerationSettings(**generation),
         posterior=PosteriorSettings(**posterior),
         seed=seed,
@@ -437,16 +427,16 @@ def run(
     return _summary(report) | ({"references": beside} if beside else {})
 
 
+def _names(path: Path) -> Candidates:
+    listed = read_names(_bytes(path), what="names")
+    _say_read(listed, len(listed.candidates), what="names")
+    return listed.candidates
+
+
 def _say_read(listed: Any, n: int, *, what: str) -> None:
     say(f"{n} {what} read ({listed.encoding}).")
     for note in listed.notes[:20]:
         say(f"{what}, row {note.row}: {note.what}")
-
-
-def _passages(path: Path) -> Passages:
-    passages = read_passages(_bytes(path), what="passages", file_name=path.name)
-    _say_read(passages, len(passages), what="passages")
-    return passages
 
 
 def _audited(request: AuditRequest, *, out: Path | None) -> AuditReport:
@@ -465,7 +455,7 @@ def _audited(request: AuditRequest, *, out: Path | None) -> AuditReport:
     if planted := report.details.canaries:
         say(planted.english)
     if out:
-        write_report(report, out, documents=documents, seal=log_seal())
+        write_report(report, out, documents=documents, seal=access_log.log_seal())
     return report
 
 
@@ -554,7 +544,7 @@ def results(
     }
     if out and digest:
         report, own = reports[chosen[0]], kept[chosen[0]]
-        record("exported", audit=report.digest, names=names)
+        access_log.record("exported", audit=report.digest, names=names)
         other = other_scenario(own, kept=kept.values())
         family = same_but_reference(own, kept=list(kept.values()))
         newest = sorted(family, key=attrgetter("at"), reverse=True)
@@ -566,7 +556,7 @@ def results(
             other=reports[other.digest] if other else None,
             references=compare_references(report, others=[reports[o.digest] for o in newest]),
             documents=documents,
-            seal=log_seal(),
+            seal=access_log.log_seal(),
         )
         write_private(files, out)
     rows = []
@@ -622,10 +612,10 @@ def log(
 ) -> Result:
     """Say whether the access log is whole (exit code 1 where it is not), or show its lines."""
     if what == "show":
-        found = entries(limit, audit=audit)
+        found = access_log.entries(limit, audit=audit)
         return {"entries": [e.model_dump(exclude={"previous", "mac"}) for e in found]}
-    result = verify_log(seal)
-    now = log_seal() if result.is_intact else ""
+    result = access_log.verify(seal)
+    now = access_log.log_seal() if result.is_intact else ""
     why = _REASONS.get(result.reason, "")
     say(f"The access log is {'whole' if result.is_intact else 'NOT whole'}. {why}")
     return asdict(result) | {"seal": now, "exit_code": int(not result.is_intact)}
@@ -722,9 +712,7 @@ def corpus_candidates(
 
 def corpus_check(*, corpus: CorpusName, names: Annotated[Path, "CSV of candidate names"]) -> Result:
     """Say which controls of a list stand in D_private, by their rows."""
-    listed = read_names(_bytes(names), what="names")
-    _say_read(listed, len(listed.candidates), what="names")
-    candidates = listed.candidates
+    candidates = _names(names)
     found = controls_in(find_corpus(corpus), candidates)
     n_controls = candidates.is_member.count(False)
     do = " They are no controls: take them off the list." if found else ""
@@ -820,13 +808,13 @@ def experiment(
     task = ExperimentTask(
         **given | {"notes": notes},
         general=model_path(general, where="--general"),
-        training=TRAINING.with_(**_with_pass(trained, usual=TRAINING)),
+        training=paper.TRAINING.with_(**_with_pass(trained, usual=paper.TRAINING)),
         generation=GenerationSettings(**generation),
         posterior=PosteriorSettings(**Given(n_chain_inputs=0) | posterior),
     )
     _answered(task)
-    say((task.out / TABLES_MD).read_text(encoding="utf-8"))
-    result: Result = json.loads((task.out / TABLES_JSON).read_text(encoding="utf-8"))
+    say((task.out / paper.TABLES_MD).read_text(encoding="utf-8"))
+    result: Result = json.loads((task.out / paper.TABLES_JSON).read_text(encoding="utf-8"))
     return result
 
 
@@ -838,17 +826,17 @@ def deid_leakage(
 ) -> Result:
     """Attack models of the demo hospital's notes, raw and de-identified."""
     (kept_as,) = _answered(leakage_task(given, is_quick=quick))
-    files = LEAKAGE.get(kept_as).tables.files()
+    files = leakage.LEAKAGE.get(kept_as).tables.files()
     write_private(files, out)
-    say(files[LEAKAGE_MD].decode())
-    result: Result = json.loads(files[LEAKAGE_JSON])
+    say(files[leakage.LEAKAGE_MD].decode())
+    result: Result = json.loads(files[leakage.LEAKAGE_JSON])
     return result | {"kept_as": kept_as}
 
 
 def leakage_task(given: Given, *, is_quick: bool) -> LeakageTask:
     """Return the task that options ask for; without a tagger, with those that are shipped."""
     usual = LeakageTask(taggers=(RULES, DEFAULT))
-    return (quick_task(usual) if is_quick else usual).with_(**given)
+    return (leakage.quick(usual) if is_quick else usual).with_(**given)
 
 
 def deid_build(
@@ -894,7 +882,7 @@ def deid_tag(
     found = (load_tagger_folder(Path(tagger), device=device) if is_folder
              else load_tagger(tagger, device=device))  # fmt: skip
     census = tag_notes(
-        notes_to_tag(notes),
+        handed_in.notes_to_tag(notes),
         tagger=found,
         out=out,
         release=Release(mode=mode, seed=seed),
@@ -904,8 +892,8 @@ def deid_tag(
         say(f"{n_foreign} notes are neither in Japanese nor in English: the taggers that are "
             "shipped know\nno other language and miss most of what stands in such "
             "notes.")  # fmt: skip
-    say(f"{SPANS} holds the notes as they were; {REDACTED} holds what a tagger left of them,\n"
-        "with all that it missed: measure it with `deid score` before anything is given "
+    say(f"{handed_in.SPANS} holds the notes as they were; {REDACTED} holds what a tagger left of "
+        "them,\nwith all that it missed: measure it with `deid score` before anything is given "
         "away.")  # fmt: skip
     return census
 
@@ -919,7 +907,7 @@ def deid_convert(
     to: Format,
 ) -> Result:
     """Write annotated notes in another form; of spans that overlap the longest stay whole."""
-    found = annotated_notes(notes).all()
+    found = handed_in.annotated_notes(notes).all()
     written = list(map(flattened, found)) if to in ("conll", "inline") else found
     with whole_folder(out, where="--out") as folder:
         n_files = len(write_private(dict(write_files(written, form=to)), folder))
@@ -1003,12 +991,12 @@ def deid_score(
     if label_map:
         text, _ = decode_text(_bytes(label_map), what="--label-map")
         given["label_map"] = dict(read_label_map(text, what="--label-map").labels)
-    golds = Source(kind="given", ref=keep_path(gold, what=GOLD))
+    golds = Source(kind="given", ref=handed_in.keep_path(gold, what=GOLD))
     if outputs:
-        copies = keep_outputs(_bytes(outputs), what=PREDICTED)
+        copies = handed_in.keep_outputs(_bytes(outputs), what=PREDICTED)
         predicted = Source(kind="outputs", ref=copies.digest)
     else:
-        predicted = Source(kind="given", ref=keep_path(pred or Path(), what=PREDICTED))
+        predicted = Source(kind="given", ref=handed_in.keep_path(pred or Path(), what=PREDICTED))
     (score_id,) = _answered(ScoreTask(gold=golds, predicted=predicted, **given))
     score = SCORES.get(score_id)
     if misses:
@@ -1037,7 +1025,7 @@ def deid_score(
 def deid_forget(score: Annotated[str, "its identifier"]) -> Result:
     """Remove a kept score with all of its files, and what was handed in days ago."""
     SCORES.forget(score)
-    clear_given()
+    handed_in.clear_given()
     return {"forgotten": score}
 
 

@@ -7,19 +7,16 @@ says that its value is a word of the engine and looked up too.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-CATALOGUE = Path(__file__).resolve().parent / "catalogue"
-"""All words of the engine: sentences by their English, and texts by a short key."""
+from audit.words import catalogue
+
 _PLACE = re.compile(r"\{(\w+)(?::(word|,|(?:\.\d)?[fge%]))?\}")
 _WORD = "word"
 
@@ -51,7 +48,7 @@ class Message(str):
         """Return the sentence in a language, in English where it has no translation."""
         if language == "en":
             return str(self)
-        key = _messages(language).get(self.key)
+        key = catalogue(language, "messages").get(self.key)
         return str(self) if key is None else _filled(key, self.values, language=language)
 
     def plain(self) -> str | dict[str, Any]:
@@ -125,12 +122,6 @@ class AuditError(Exception):
 
 class AuditCancelled(Exception):
     """The person asked to stop; everything finished so far is kept."""
-
-
-@cache
-def _messages(language: str) -> Mapping[str, str]:
-    path = CATALOGUE / language / "messages.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def _filled(key: str, values: Mapping[str, object], *, language: str) -> str:

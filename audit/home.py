@@ -184,16 +184,14 @@ def _installation_salt(home: Path) -> bytes:
 def _write_salt(path: Path) -> None:
     # Whole or not at all, and the first of two processes wins.
     partial = path.with_name(f"{_SALT_NAME}-{secrets.token_hex(8)}")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
-        with os.fdopen(descriptor, "wb") as handle:
+        with os.fdopen(os.open(partial, flags, 0o600), "wb") as handle:
             handle.write(secrets.token_bytes(_N_SALT_BYTES))
             handle.flush()
             os.fsync(handle.fileno())
-        if not path.exists():
+        with suppress(FileExistsError):
             os.link(partial, path)
-    except FileExistsError:
-        pass
     finally:
         partial.unlink(missing_ok=True)
 

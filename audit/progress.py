@@ -46,31 +46,16 @@ StopQuestion = Callable[[], bool]
 
 @dataclass(frozen=True)
 class Phase:
-    """A part of planned work.
+    """A part of planned work."""
 
-    Attributes
-    ----------
-    name
-        A short English phrase; no other phase of the plan has it.
-    n_units
-        How much work there is: bytes, steps, rows of forward passes x their tokens x parameters.
-        One unit is a fixed cost, whose time says nothing about that of other phases.
-    unit_seconds
-        What a unit takes where none of its kind was ever timed: of two kinds the ratio counts.
-    kind
-        Phases of a kind go at the same pace, which is kept for the next run; "" is not kept.
-    size
-        Of the model, in parameters: the pace of the nearest size is taken.
-    is_whole
-        Whether it is work with a meter of its own: a unit is a second that is expected of it.
-    """
-
-    name: str
+    name: str  # a short English phrase; no other phase of the plan has it
+    # How much work there is: bytes, steps, rows of forward passes x their tokens x parameters. One
+    # unit is a fixed cost, whose time says nothing about that of other phases.
     n_units: float
-    unit_seconds: float = 1.0
-    kind: str = ""
-    size: float = 1.0
-    is_whole: bool = False
+    unit_seconds: float = 1.0  # where none of its kind was ever timed: of two the ratio counts
+    kind: str = ""  # what goes at the same pace, which is kept for the next run; "" is not kept
+    size: float = 1.0  # of the model, in parameters: the pace of the nearest size is taken
+    is_whole: bool = False  # work with a meter of its own: a unit is a second expected of it
 
 
 def whole(name: str, phases: Iterable[Phase], *, kind: str) -> Phase:

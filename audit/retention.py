@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -35,26 +36,23 @@ _MAKE_AUDITS = ("audit", "demo", "experiment", "leakage")
 """Jobs that read and write evidence."""
 _FILE = "retention.json"
 _DAY = 86_400.0
-_DAYS = "days after which they are removed; 0: never"
-
-
-def _days() -> Any:
-    return Field(default=0, ge=0, le=36_500, description=_DAYS)
+_TOLD = "days after which they are removed; 0: never"
+_Days = Annotated[int, Field(ge=0, le=36_500, description=_TOLD)]
 
 
 class Periods(Record):
     """Days that each kind of kept thing stays; 0 is until somebody removes it."""
 
-    scores: int = _days()
-    tagged: int = _days()
-    given: int = _days()
-    audits: int = _days()
-    lists: int = _days()
-    passages: int = _days()
-    models: int = _days()
-    corpora: int = _days()
-    experiments: int = _days()
-    jobs: int = _days()
+    scores: _Days = 0
+    tagged: _Days = 0
+    given: _Days = 0
+    audits: _Days = 0
+    lists: _Days = 0
+    passages: _Days = 0
+    models: _Days = 0
+    corpora: _Days = 0
+    experiments: _Days = 0
+    jobs: _Days = 0
 
 
 KINDS = tuple(Periods.model_fields)
@@ -186,11 +184,10 @@ def _purge_jobs(before: float, *, is_dry: bool) -> Purged:
 
 
 def _things(kind: str, store: Store) -> Iterator[_Thing]:
-    for shelf in map(_shelf, _SHELVES.get(kind, ())):
-        yield from (_shelved(shelf, folder) for folder in _folders(shelf))
+    yield from (_shelved(shelf, folder) for shelf, folder in _folders(kind))
     prefixes = _VALUES.get(kind, ())
     found = (path for one in prefixes for path in _files(store.directory / "values" / one))
-    for digest, paths in groupby(sorted(found, key=_stem), key=_stem):
+    for digest, paths in groupby(sorted(found, key=attrgetter("stem")), key=attrgetter("stem")):
         made = max(path.stat().st_mtime for path in paths)
         named = {"audit": digest} if kind == "audits" else {"run": digest[:12]}
         remove = partial(store.remove, *(f"{one}/{digest}" for one in prefixes))
@@ -230,26 +227,20 @@ def _records(kind: str, store: Store) -> dict[str, str]:
     if kind in ("lists", "passages"):
         kept = {key: store.get_record(key) or {} for key in store.keys("audit/")}
         return {key.partition("/")[2]: str(one.get("question")) for key, one in kept.items()}
-    shelves = (_shelf(name) for names in _SHELVES.values() for name in names)
-    folders = [folder for shelf in shelves for folder in _folders(shelf)]
+    folders = [folder for kept in _SHELVES for _, folder in _folders(kept)]
     return {folder.name: " ".join(map(_text, folder.glob("*.json"))) for folder in folders}
 
 
-def _shelf(name: str) -> Shelf[Any]:
-    found: Shelf[Any] = resolve_name(name)
-    return found
-
-
-def _folders(shelf: Shelf[Any]) -> list[Path]:
-    return [one for one in sorted(shelf.home().iterdir()) if is_code(one.name) and one.is_dir()]
+def _folders(kind: str) -> Iterator[tuple[Shelf[Any], Path]]:
+    """Yield the folders of a kind's things, each with its shelf."""
+    for shelf in map(resolve_name, _SHELVES.get(kind, ())):
+        for folder in sorted(shelf.home().iterdir()):
+            if is_code(folder.name) and folder.is_dir():
+                yield shelf, folder
 
 
 def _files(folder: Path) -> list[Path]:
     return [one for one in folder.iterdir() if one.is_file()] if folder.is_dir() else []
-
-
-def _stem(path: Path) -> str:
-    return path.stem
 
 
 def _text(path: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
@@ -45,7 +45,7 @@ from audit.task import Contact, Question, Task, queue_of
 from cache.store import Store
 
 if TYPE_CHECKING:
-    from audit.models.load import LoadedModel, ModelPair
+    from audit.models.load import ModelPair
 
 _WHO = ("general", "hospital")
 _SIZES = {"generation": "n_documents", "posterior": "n_inputs", "chain": "n_chain_inputs"}
@@ -233,14 +233,8 @@ def kept_report(digest: str, *, store: Store) -> AuditReport | None:
         report = AuditReport.from_json(record)
     except AuditError:
         return None  # of another version: made again from the evidence that is kept
-    has_all = report.scenario.number != 1 or stored_documents(digest, store=store)
+    has_all = report.scenario.number != 1 or store.get_record(f"documents/{digest}")
     return report if has_all else None
-
-
-def stored_documents(digest: str, *, store: Store) -> Mapping[str, Sequence[str]]:
-    """Return the generated documents of an audit by model; empty in scenario 2."""
-    found: Mapping[str, Sequence[str]] | None = store.get_record(f"documents/{digest}")
-    return found or {}
 
 
 def _inspection(request: AuditRequest, attack: AttackResult) -> Inspection:
@@ -278,7 +272,16 @@ def _report(
         digest=question_digest(question),
         question=question,
         scenario=request.scenario.plain(),
-        models={who: _model_facts(getattr(pair, who)) for who in _WHO},
+        models={
+            who: {
+                "name": loaded.name,
+                "digest": loaded.digest,
+                "architecture": loaded.config.architecture,
+                "n_parameters": loaded.n_parameters,
+                "notes": [],
+            }
+            for who, loaded in (("general", pair.general), ("hospital", pair.hospital))
+        },
         candidates=_counts(listed, n_reference),
         fixed_score=FIXED_SCORE,
         columns=list(judged["names"]),
@@ -287,16 +290,6 @@ def _report(
         made={},
         **judged,
     )
-
-
-def _model_facts(loaded: LoadedModel) -> dict[str, object]:
-    return {
-        "name": loaded.name,
-        "digest": loaded.digest,
-        "architecture": loaded.config.architecture,
-        "n_parameters": loaded.n_parameters,
-        "notes": [],
-    }
 
 
 def _counts(listed: Candidates, n_reference: int) -> dict[str, object]:

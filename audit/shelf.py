@@ -18,6 +18,7 @@ damaged: it need not catch it.
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import hashlib
 import os
@@ -168,14 +169,20 @@ def private_folder(path: Path) -> Path:
 
 @contextmanager
 def whole_folder(
-    out: Path, *, where: str = "out", stays: Collection[str] = (), replaces: bool = False
+    out: Path,
+    *,
+    where: str = "out",
+    stays: Collection[str] = (),
+    replaces: bool = False,
+    aside: Path | None = None,
 ) -> Iterator[Path]:
     """Give a locked folder to write into; it becomes `out` when the block ends well.
 
     Parameters
     ----------
     out
-        Must not be there, or be an empty folder, unless `replaces`.
+        Must not be there, or be an empty folder, unless `replaces`, which removes what is there,
+        or there is a place `aside`, with which it changes places at once.
     where
         What an error calls the place.
     stays
@@ -184,7 +191,7 @@ def whole_folder(
     building = building_folder(out)
     try:
         out.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not replaces:
+        if not (replaces or aside):
             _refuse_full(out, where=where)
         lock = taken(building, is_folder=True)
         if lock is None:
@@ -194,20 +201,37 @@ def whole_folder(
             try:
                 yield building
             except BaseException:
-                is_worth = any(_is_filled(building / name) for name in stays)
+                files = [building / name for name in stays]
+                is_worth = any(path.is_file() and path.stat().st_size for path in files)
                 clear_folder(building, but=stays if is_worth else ())
                 if not any(building.iterdir()):
                     building.rmdir()
                 raise
             seal_folder(building)
-            if not replaces:
-                _refuse_full(out, where=where)
-            elif out.exists():
-                shutil.rmtree(out)
-            building.rename(out)
+            if aside:
+                building.rename(aside)
+                _exchange(aside, out)
+            else:
+                if not replaces:
+                    _refuse_full(out, where=where)
+                elif out.exists():
+                    shutil.rmtree(out)
+                building.rename(out)
             to_disk(out.parent)
     except OSError as error:
         raise unwritable(error, where=where) from None
+
+
+def _exchange(one: Path, other: Path) -> None:
+    """Let two folders change places at once; in three steps where the system cannot."""
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    here, both = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    if rename and rename(here, os.fsencode(one), here, os.fsencode(other), both) == 0:
+        return
+    third = one.with_name(f"{one.name}.old")
+    other.rename(third)
+    one.rename(other)
+    third.rename(one)
 
 
 def building_folder(out: Path) -> Path:
@@ -242,10 +266,6 @@ def unwritable(error: OSError, *, where: str = "out") -> AuditError:
         do="Make room on the disk, and let this account write there.",
         strerror=os.strerror(error.errno or 0),
     )
-
-
-def _is_filled(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size > 0
 
 
 def seal_folder(folder: Path) -> None:
@@ -287,23 +307,12 @@ def now() -> str:
 
 @dataclass(frozen=True)
 class Shelf(Generic[T]):
-    """One kind of kept things, each a folder of its own under the data directory.
+    """One kind of kept things, each a folder of its own under the data directory."""
 
-    Parameters
-    ----------
-    name
-        Of the kind's folder in the data directory.
-    where
-        What an error calls a thing of this kind.
-    read
-        Makes the thing of its folder.
-    newest
-        By what the list is sorted, the largest first.
-    """
-
-    name: str
-    where: str
-    read: Callable[[Path], T]
+    name: str  # of the kind's folder in the data directory
+    where: str  # what an error calls a thing of this kind
+    read: Callable[[Path], T]  # makes the thing of its folder
+    # what the list is sorted by, the largest first
     newest: Callable[[T], Any] = attrgetter("created")
 
     def home(self) -> Path:

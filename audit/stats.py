@@ -77,18 +77,6 @@ class Rate:
         return wilson(self.value, n_total=self.n_total)
 
 
-@dataclass(frozen=True, eq=False)
-class RocCurve:
-    """Points [G + 1] from (0, 0) to (1, 1), one for each distinct score and one for "all flagged".
-
-    `fpr` and `tpr` (fractions) are those of the rule `score > threshold`.
-    """
-
-    fpr: FloatArray
-    tpr: FloatArray
-    threshold: FloatArray
-
-
 @dataclass(frozen=True)
 class RankingIntervals:
     """How well scores rank members above controls, each number with its bootstrap interval.
@@ -155,13 +143,16 @@ def auc(scores: ArrayLike, is_member: ArrayLike) -> float:
     return twice_wins / (2.0 * n_pairs) if n_pairs else math.nan
 
 
-def roc_curve(scores: ArrayLike, is_member: ArrayLike) -> RocCurve:
-    """Return the ROC's points at the distinct thresholds, for the rule `score > threshold`."""
+def roc_curve(scores: ArrayLike, is_member: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return FPR and TPR (fractions) of the rule `score > threshold`, and the thresholds, [G + 1].
+
+    From (0, 0) to (1, 1), one point for each distinct score and one for "all flagged".
+    """
     value, members, controls = _tie_counts(scores, is_member)
     tpr, fpr = (
         np.append(0, np.cumsum(side)) / (side.sum() or math.nan) for side in (members, controls)
     )
-    return RocCurve(fpr, tpr, np.append(value, -np.inf))
+    return fpr, tpr, np.append(value, -np.inf)
 
 
 def auc_interval(

@@ -107,41 +107,22 @@ _FORMULA_STARTS = frozenset("=+-@\t\r\n\0＝＋－＠")
 
 @dataclass(frozen=True)
 class RowNote:
-    """Something a reader should know about one row; never holds the row's text.
+    """Something a reader should know about one row; never holds the row's text."""
 
-    Attributes
-    ----------
-    row
-        Row number as a spreadsheet shows it (the header is row 1), or the line of a JSONL file.
-    what
-        What was found and what was done about it, as one sentence.
-    """
-
-    row: int
-    what: str
+    row: int  # as a spreadsheet shows it (the header is row 1), or the line of a JSONL file
+    what: str  # what was found and what was done about it, as one sentence
 
 
 @dataclass(frozen=True)
 class Table:
-    """A CSV file as text: R rows of C cells.
+    """A CSV file as text: R rows of C cells."""
 
-    Attributes
-    ----------
-    header
-        C distinct column names, white space stripped.
-    rows
-        R tuples of C cells, as written.
-    row_numbers
-        R numbers as a spreadsheet shows them: the header is row 1, a record that spans several
-        lines is one row, an empty line is a row that is left out here.
-    encoding
-        "UTF-8", "UTF-8 with BOM" or "CP932": to be shown to the person beside the first rows.
-    """
-
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    header: tuple[str, ...]  # C distinct column names, white space stripped
+    rows: tuple[tuple[str, ...], ...]  # R tuples of C cells, as written
+    # As a spreadsheet shows them: the header is row 1, a record that spans several lines is one
+    # row, an empty line is a row that is left out here.
     row_numbers: tuple[int, ...]
-    encoding: str
+    encoding: str  # "UTF-8", "UTF-8 with BOM" or "CP932": shown beside the first rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,27 +91,15 @@ class Contact:
 
 @dataclass(frozen=True)
 class Question:
-    """What a job is about: its place in the table, and the order that holds names.
+    """What a job is about: its place in the table, and the order that holds names."""
 
-    Attributes
-    ----------
-    kind, label, scenario, device
-        As in `Job`.
-    digest
-        Names the question: two that are equal are answered once.
-    audits
-        Digests of the audits that will answer it; empty for kinds that make none.
-    order
-        The task as values of JSON.
-    """
-
-    kind: str
+    kind: str  # as the next three in `Job`
     label: str
     scenario: int
     device: str
-    digest: str
-    audits: tuple[str, ...]
-    order: Mapping[str, Any]
+    digest: str  # names the question: two that are equal are answered once
+    audits: tuple[str, ...]  # digests of the audits that will answer it; empty if none
+    order: Mapping[str, Any]  # the task as values of JSON
 
 
 class Task(Record):
@@ -137,12 +125,11 @@ class Task(Record):
         label: str,
         about: object,
         device: str = "cpu",
-        scenario: int = 0,
         audits: tuple[str, ...] = (),
     ) -> Question:
         """Return the question whose answer depends on `about`, a value of JSON, alone."""
         digest = hashlib.sha256(canonical({self.job: about})).hexdigest()
-        return Question(self.job, label, scenario, device, digest, audits, self.plain())
+        return Question(self.job, label, 0, device, digest, audits, self.plain())
 
     @classmethod
     def kept(cls, question: Question) -> tuple[str, ...]:

@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from audit.errors import CATALOGUE
-
+CATALOGUE = Path(__file__).resolve().parent / "catalogue"
+"""All words of the engine: sentences by their English, and texts by a short key."""
 LANGUAGES: Mapping[str, str] = MappingProxyType({"en": "English", "ja": "日本語"})
 """Code -> the language's own name."""
 

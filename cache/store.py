@@ -181,7 +181,7 @@ class Store:
         folder, values = self.directory / _INDEX, self.directory / _VALUES
         try:
             if (folder / DATABASE).exists():
-                with closing(_open_index(folder)) as index:
+                with closing(_Index(folder)) as index:
                     return operation(index)
         except _DAMAGE as error:
             name = getattr(error, "sqlite_errorname", None) or ""
@@ -194,12 +194,12 @@ class Store:
         # last, whatever log stands under the path of its own.
         making = folder.with_suffix(f".making-{secrets.token_hex(4)}")
         making.mkdir(mode=0o700)
-        with closing(_open_index(making)) as index, index.transact():
+        with closing(_Index(making)) as index, index.transact():
             for path in sorted(values.rglob(f"*{_ENDING}")):
                 index.set(path.relative_to(values).with_suffix("").as_posix(), 1)
         shutil.rmtree(folder, ignore_errors=True)
         making.rename(folder)
-        with closing(_open_index(folder)) as index:
+        with closing(_Index(folder)) as index:
             return operation(index)
 
     def _move_old(self) -> None:
@@ -244,23 +244,23 @@ class _Keys(diskcache.Disk):  # type: ignore[misc]
         pass
 
 
-def _open_index(folder: Path) -> Any:
-    """Open an index of mode 600, or make it; raises one of `_DAMAGE` if it is damaged."""
-    private_database(folder / DATABASE)
-    index = diskcache.Cache.__new__(diskcache.Cache)
-    try:
-        index.__init__(str(folder), timeout=60, disk=_Keys, **_SETTINGS)
-        # From here on, what was said to be listed survives a power cut.
-        index.reset("sqlite_synchronous", _SYNCHRONOUS_FULL)
-    except BaseException as error:
-        # A connection left open takes away the log under its path whenever it is closed: by then
-        # that of an index made anew.
-        with suppress(AttributeError, sqlite3.Error):
-            index.close()
-        if isinstance(error, ValueError | AssertionError):  # it unpacks what it reads
-            raise sqlite3.DatabaseError("the settings of the index cannot be read") from error
-        raise
-    return index
+class _Index(diskcache.Cache):  # type: ignore[misc]
+    """An index of mode 600, made if it is not there; raises one of `_DAMAGE` if it is damaged."""
+
+    def __init__(self, folder: Path) -> None:
+        private_database(folder / DATABASE)
+        try:
+            super().__init__(str(folder), timeout=60, disk=_Keys, **_SETTINGS)
+            # From here on, what was said to be listed survives a power cut.
+            self.reset("sqlite_synchronous", _SYNCHRONOUS_FULL)
+        except BaseException as error:
+            # A connection left open takes away the log under its path whenever it is closed: by
+            # then that of an index made anew.
+            with suppress(AttributeError, sqlite3.Error):
+                self.close()
+            if isinstance(error, ValueError | AssertionError):  # it unpacks what it reads
+                raise sqlite3.DatabaseError("the settings of the index cannot be read") from error
+            raise
 
 
 def private_database(path: Path) -> None:

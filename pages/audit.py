@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import streamlit as st
 
-from audit.attack.plan import Plan
-from audit.attack.question import AuditRequest
+from audit.attack.plan import PRESETS, Plan, usual_prompt
+from audit.attack.question import SCENARIOS, AuditRequest, RunSettings
+from audit.errors import AuditError, written
 from audit.jobs import service
+from audit.models import registry
+from audit.models.registry import PairCheck, RegisteredModel, known_digest
+from audit.names.candidates import Candidates
 from audit.names.files import names_file
 from audit.names.lists import KeptPassages
 from audit.report.report import choose_audit
 from audit.run import Again, AuditTask, finished_part
-from pages.ui import blocks, cached
+from pages.ui import blocks, cached, section
 from pages.ui.access import may, may_or_say
-from pages.ui.audit_attacker import Attacker, draw_attacker
-from pages.ui.audit_models import Pair, draw_models
 from pages.ui.audit_names import draw_names, draw_passages, keep_left, keep_new, start_afresh
 from pages.ui.blocks import day, percent
 from pages.ui.cached import ListView
-from pages.ui.called import list_name, model_name
-from pages.ui.form import take
+from pages.ui.called import list_name, model_name, model_names
+from pages.ui.form import act, ask, choose, pick, take
 from pages.ui.running import FollowedJobs
-from pages.ui.section import attempt, card, facts, file_button, head, page, remark
+from pages.ui.section import attempt, card, draw_table, empty, facts, head, remark
 from pages.ui.state import Words, go_to
 
-JOBS = FollowedJobs(
-    "audit", "audit", "audit_see_job", lambda _, digest: go_to("verdict", audit=digest)
-)
+JOBS = FollowedJobs("audit", "audit", lambda _, digest: go_to("verdict", audit=digest))
 _PICKED = ("general", "hospital", "names", "passages")
 _OTHERS = ("scenario", "preset", "like")
 _MEMORY = "audit_choices"
+_KART = {"k": "knowledge", "a": "anonymization", "r": "resource", "t": "target"}
+Pair = dict[str, RegisteredModel]
+"""The chosen models: "general", "hospital"."""
 
 
 def draw(say: Words) -> None:
@@ -48,15 +52,14 @@ def draw(say: Words) -> None:
     if is_whole:  # nothing but the model is to be chosen
         rest = rest.expander(say.text("audit_like_rest"), key="taken_over")
     with rest, card(say, "audit_names", number=2) as is_done:
-        names = draw_names(say, hospital=pair and pair[1])
+        names = draw_names(say, hospital=pair and pair["hospital"])
         is_done(names is not None)
         passages = draw_passages(say)
     if passages is not None:
         st.query_params.setdefault("scenario", "2")
     with rest, card(say, "audit_attacker", number=3) as is_done:
-        attacker = attempt(
-            say, lambda: draw_attacker(say, candidates=names and names.candidates, again=again)
-        )
+        candidates = names and names.candidates
+        attacker = attempt(say, lambda: draw_attacker(say, candidates=candidates, again=again))
         is_done(attacker is not None)
     with first if is_whole else rest, st.container(border=True, key="audit_plan"):
         head(say, "audit_plan")
@@ -75,6 +78,9 @@ def follow_link() -> None:
         query.update({key: code for key, code in before.items() if code})
 
 
+# The same again.
+
+
 def draw_again(say: Words) -> Again | None:
     """Offer to ask the same of a new model; return what is taken over where that is chosen."""
     wanted = st.query_params.get("like", "")
@@ -87,10 +93,8 @@ def draw_again(say: Words) -> Again | None:
     with st.container(border=True, key="again"):
         if not wanted:
             head(say, "audit_again", scenario=line.scenario, n=f"{line.n_names:,}", **values)
-            st.button(
-                say.text("audit_again_go"), key="again_go", icon=":material/replay:",
-                on_click=take_over, args=(line.digest,),
-            )  # fmt: skip
+            act(say, "audit_again_go", name="again_go", icon="replay",
+                on_click=lambda: take_over(line.digest))  # fmt: skip
             return None
         if "preset" not in st.query_params:
             take_over(line.digest)
@@ -98,16 +102,15 @@ def draw_again(say: Words) -> Again | None:
         head(say, "audit_like", **values)
         for field in again.missing:
             remark(say, f"audit_like_no_{field}")
-        st.button(say.text("audit_like_off"), key="like_off", type="tertiary", on_click=let_go)
+        act(say, "audit_like_off", name="like_off", kind="tertiary", on_click=let_go)
     return again
 
 
 def take_over(digest: str) -> None:
     """Choose all that an audit was asked about but its hospital model."""
     again = cached.asked_again(digest)
-    codes = {"general": again.general, "names": again.names, "passages": again.passages}
     for key in _PICKED:
-        take(key, codes.get(key, ""))
+        take(key, "" if key == "hospital" else getattr(again, key))
     start_afresh()
     preset = "same" if again.settings is not None else "quick"
     st.query_params.update(like=digest[:12], scenario=str(again.scenario), preset=preset)
@@ -119,77 +122,198 @@ def let_go() -> None:
         st.query_params.pop(key, None)
 
 
+# Step 1: the general model and the hospital's, and what differs between them.
+
+
+def draw_models(say: Words) -> Pair | None:
+    """Draw the choice; return the pair, None where it is not chosen or cannot be compared."""
+    models, chosen = cached.models(), {}
+    options = model_names(say, models)
+    for field, column in zip(("general", "hospital"), st.columns(2, gap="large"), strict=True):
+        with column:
+            code = pick(say, f"audit_model_{field}", options)
+        if (found := registry.find_model(code, among=models)) is not None:
+            chosen[field] = found
+    draw_folders(say, models)
+    return chosen if chosen and draw_pair(say, chosen) else None
+
+
+def draw_folders(say: Words, models: tuple[RegisteredModel, ...]) -> None:
+    """Say where models are looked for, and which of those found there are refused."""
+    folders = registry.registered(models)
+    if not folders:
+        empty(say, "audit_no_folder")
+        st.code(f"{registry.VARIABLE}=DIR python -m streamlit run app.py", language="bash")
+    for folder, n in folders.items():
+        if not n:
+            remark(say, "audit_folder_gone" if n is None else "audit_folder_empty", folder=folder)
+    if bad := [one for one in models if one.refusal]:
+        with st.expander(say.text("audit_refused_models", n=len(bad)), key="refused_models"):
+            names = [model_name(say, one.model_id) for one in bad]
+            reasons = [written(one.refusal, say.language) for one in bad]
+            draw_table(say, "audit_refused", {"model": names, "reason": reasons})
+
+
+def draw_pair(say: Words, chosen: Pair) -> bool:
+    """Draw what is known of the chosen models; False where there are no two to compare."""
+    paths = [model.path for model in chosen.values()]
+    try:
+        found = cached.check(paths[0], paths[-1])
+        with st.spinner(say.text("audit_digest_wait")):
+            digests = dict(zip(chosen, map(known_digest, paths), strict=True))
+    except AuditError as error:
+        blocks.refused(say, error)
+        return False
+    is_pair, is_same = len(chosen) == 2, len(set(digests.values())) == 1
+    if found.refusal:
+        why = written(found.refusal, say.language)
+        st.html(blocks.heading(say.text("audit_pair_refused"), below=why))
+    elif is_pair:
+        head(say, "audit_pair_same" if is_same else "audit_pair_fits")
+    draw_traits(say, found, digests)
+    return is_pair and not found.refusal and not is_same
+
+
+def draw_traits(say: Words, found: PairCheck, digests: dict[str, str]) -> None:
+    """Draw the facts of the chosen models, those that differ first."""
+    different = {code for code, values in found.traits.items() if len(set(values)) > 1}
+    codes = sorted(found.traits, key=lambda code: code not in different)
+    columns = {"what": [say.text(f"audit_trait_{code}") for code in codes]}
+    for place, field in enumerate(digests):
+        values = [found.traits[code][place] for code in codes]
+        columns[field] = [f"{one:,}" if isinstance(one, int) else str(one) for one in values]
+    label = say.text("audit_facts")
+    if len(digests) == 2:
+        label = say.text("audit_differences", n=len(different))
+        columns["compared"] = [
+            say.text("audit_differs" if code in different else "audit_equal") for code in codes
+        ]
+    with st.expander(label, key="differences", expanded=bool(found.refusal)):
+        draw_table(say, "audit_traits", columns)
+        with section.details(say, "digests"):
+            facts(say, "audit_digests", digests)
+
+
+# Step 3: which attacker, and how long he may try.
+
+
+def draw_attacker(
+    say: Words, *, candidates: Candidates | None, again: Again | None
+) -> dict[str, Any]:
+    """Draw both scenarios, the presets and, folded away, every setting.
+
+    Returns these fields of an `AuditRequest`; raises as `Record.with_`.
+    """
+    scenario = choose(say, "audit_has", list(map(str, SCENARIOS)), what="scenario")
+    st.html(scenario_cards(say, chosen=int(scenario)))
+    draw_kart(say)
+    presets: dict[str, tuple[Any, ...]] = dict(PRESETS)
+    if again is not None and (same := again.settings) is not None:
+        presets["same"] = tuple(
+            same if isinstance(same, type(one)) else one for one in PRESETS["quick"]
+        )
+    codes = {code: say.text(f"audit_preset_{code}") for code in presets}
+    preset = choose(say, f"audit_preset_{scenario}", codes, what="preset")
+    generation, posterior = presets[preset]
+    if candidates is not None and preset != "same":
+        generation = generation.with_(prompt=usual_prompt(candidates))
+    how = again.how if again is not None else RunSettings()
+
+    def asked(usual: Any) -> Any:
+        key = f"set_{type(usual).__name__}"
+        fields = list(type(usual).model_fields)
+        return usual.with_(**ask(say, usual, words="audit", fields=fields, key=key))
+
+    with st.expander(say.text("audit_settings"), key="settings"):
+        remark(say, "audit_settings_below")
+        if scenario == "1":
+            generation = asked(generation)
+        else:
+            posterior = asked(posterior)
+        fields = {"generation": generation, "posterior": posterior, **dict(asked(how))}
+    return {"scenario_number": int(scenario), **fields}
+
+
+def scenario_cards(say: Words, *, chosen: int) -> str:
+    """Return both scenarios as HTML: who the attacker is, and what he does."""
+    cards = "".join(
+        f'<section class="ka-card ka-kart{" ka-chosen" * (number == chosen)}">'
+        f"<h3>{say.html(f'audit_scenario_{number}')}</h3>"
+        f"<p>{say.html(f'audit_attacker_{number}')}</p>"
+        f'<p class="ka-interval">{say.html(f"audit_attack_{number}")}</p></section>'
+        for number in SCENARIOS
+    )
+    return f'<div class="ka-cards">{cards}</div>'
+
+
+def draw_kart(say: Words) -> None:
+    """Draw both scenarios in the paper's symbols, folded away."""
+    columns = {"KART": [c.upper() for c in _KART], "": [say.text(f"audit_kart_{c}") for c in _KART]}
+    for number, scenario in SCENARIOS.items():
+        columns[f"audit_scenario_{number}"] = [
+            f"{getattr(scenario, field)} · {say.text(f'audit_kart_{letter}_{number}')}"
+            for letter, field in _KART.items()
+        ]
+    with section.details(say, "kart"):
+        draw_table(say, "audit_kart", columns)
+
+
+# The plan, and what runs.
+
+
 def draw_plan(
     say: Words, pair: Pair | None, names: ListView | None, passages: KeptPassages | None,
-    attacker: Attacker,
+    attacker: dict[str, Any],
 ) -> None:  # fmt: skip
     """Draw what the audit will take, and its start; else what is missing. Then what runs."""
-    shown = passages if attacker.scenario == 2 else None
-    has_passages = attacker.scenario == 1 or shown is not None
-    if pair is None or names is None or not has_passages:
-        found = {"models": pair, "names": names, "passages": has_passages}
-        missing = [say.text(f"audit_missing_{field}") for field, one in found.items() if not one]
+    is_alone = attacker["scenario_number"] == 1
+    shown = None if is_alone else passages
+    found = {"models": pair, "names": names, "passages": is_alone or shown}
+    if missing := [say.text(f"audit_missing_{field}") for field, one in found.items() if not one]:
         remark(say, "audit_missing")
         st.html(blocks.bullet_list(missing))
         JOBS.draw(say)
         return
-    general, hospital = pair
     request = AuditRequest(
-        scenario_number=attacker.scenario, general=general.path, hospital=hospital.path,
-        candidates=names.candidates, passages=shown and shown.passages,
-        generation=attacker.generation, posterior=attacker.posterior, **dict(attacker.how),
+        **{who: model.path for who, model in pair.items()}, candidates=names.candidates,
+        passages=shown and shown.passages, **attacker,
     )  # fmt: skip
     plan = cached.make_plan(request, names=names, passages=shown)
-    models = " → ".join(model_name(say, one.model_id) for one in pair)
-    rows = [(say.text("audit_models"), models)]
+    lines = {"audit_models": " → ".join(model_name(say, one.model_id) for one in pair.values())}
     for what, one in (("names", names), ("passages", shown)):
         if one is not None:
             name = list_name(say, one.line) if one.line.code else say.text("audit_plan_new")
             line = say.text(f"audit_{what}_line", name=name, n=f"{one.line.n:,}")
-            rows.append((say.text(f"audit_{what}_list"), line))
-    facts(say, rows + plan_rows(say, plan, request), caption=say.text("audit_plan_caption"))
+            lines[f"audit_{what}_list"] = line
+    facts(say, "audit_plan", lines | plan_lines(say, plan, request))
     draw_start(say, plan, request)
     draw_command(say, plan, names=names, passages=shown)
 
 
-def plan_rows(say: Words, plan: Plan, request: AuditRequest) -> list[tuple[str, str]]:
-    """Return what the audit will take, as (what, value)."""
-    store = cached.store()
-    lines = {
-        "device": say.text(f"audit_device_{plan.device}"),
-        "todo": todo_line(say, request),
-        "power": power_line(say, plan),
-        "time": time_line(say, plan),
-    }
-    part = {} if plan.is_answered(store) else finished_part(plan.digest, store=store)
-    if n := max(part.values(), default=0):
-        lines["kept"] = say.text("audit_plan_kept_n", n=f"{n:,}")
-    return [(say.text(f"audit_plan_{what}"), line) for what, line in lines.items()]
-
-
-def todo_line(say: Words, request: AuditRequest) -> str:
-    """Return what each model is asked for."""
+def plan_lines(say: Words, plan: Plan, request: AuditRequest) -> dict[str, str]:
+    """Return what the audit will take."""
     n, n_chain = (*request.sizes().values(), 0)[:2]
     unit = "documents" if request.scenario_number == 1 else "chain" if n_chain else "inputs"
-    return say.text(f"audit_todo_{unit}", n=f"{n:,}", n_chain=f"{n_chain:,}")
-
-
-def power_line(say: Words, plan: Plan) -> str:
-    """Return what the list could show, and what would be enough."""
-    if math.isnan(plan.smallest_auc):
-        return say.text("audit_power_none")
+    power = "none" if math.isnan(plan.smallest_auc) else "more" if plan.n_enough else "enough"
     share = percent(min(plan.smallest_auc, 1.0))
-    if plan.n_enough is None:
-        return say.text("audit_power_enough", share=share)
-    return say.text("audit_power_more", share=share, n=plan.n_enough)
+    lines = {
+        "device": say.text(f"audit_device_{plan.device}"),
+        "todo": say.text(f"audit_todo_{unit}", n=f"{n:,}", n_chain=f"{n_chain:,}"),
+        "power": say.text(f"audit_power_{power}", share=share, n=plan.n_enough),
+        "time": time_line(say, plan),
+    }
+    store = cached.store()
+    part = {} if plan.is_answered(store) else finished_part(plan.digest, store=store)
+    if n_kept := max(part.values(), default=0):
+        lines["kept"] = say.text("audit_plan_kept_n", n=f"{n_kept:,}")
+    return lines
 
 
 def time_line(say: Words, plan: Plan) -> str:
     """Return the expected time, or that nothing is known."""
-    store = cached.store()
-    if plan.is_answered(store):
+    if plan.is_answered(cached.store()):
         return say.text("audit_time_none")
-    seconds = plan.seconds(store)
+    seconds = plan.seconds(cached.store())
     if seconds < 90:
         return say.text("audit_time_seconds", n=10 * math.ceil(seconds / 10))
     if seconds < 5400:
@@ -202,13 +326,11 @@ def draw_start(say: Words, plan: Plan, request: AuditRequest) -> None:
     JOBS.draw(say)
     if plan.is_answered(cached.store()):
         head(say, "audit_answered")
-        if st.button(say.text("audit_open_answer"), key="open_answer", type="primary"):
+        if act(say, "audit_open_answer", name="open_answer", kind="primary"):
             go_to("verdict", audit=plan.digest)
     elif service.active_job(plan.digest) is not None:
         head(say, "audit_active")
-    elif may("ran") and st.button(
-        say.text("audit_start"), key="start", type="primary", icon=":material/play_arrow:"
-    ):
+    elif may("ran") and act(say, "audit_start", name="start", kind="primary", icon="play_arrow"):
         with st.spinner(say.text("audit_starting")):
             if keep_new(say):
                 JOBS.start(AuditTask(request=request).question(), n_names=len(request.candidates))
@@ -218,7 +340,7 @@ def draw_start(say: Words, plan: Plan, request: AuditRequest) -> None:
 def draw_command(say: Words, plan: Plan, *, names: ListView, passages: KeptPassages | None) -> None:
     """Draw the command line that asks the same, with the files that it reads."""
     with st.expander(say.text("audit_command_title"), key="command_details"):
-        facts(say, [(say.text("audit_plan_digest"), plan.digest)], caption=say.text("audit_same"))
+        facts(say, "audit_same", {"audit_plan_digest": plan.digest})
         remark(say, "audit_command")
         st.code(plan.command, language="bash", wrap_lines=True)
         files = {"names.csv": (lambda: names_file(names.candidates), names.line.n)}
@@ -226,10 +348,10 @@ def draw_command(say: Words, plan: Plan, *, names: ListView, passages: KeptPassa
             files[passages.file_name] = (lambda: passages.data, passages.line.n)
         for file_name, (make, n) in files.items():
             what, _, form = file_name.partition(".")
-            file_button(
+            section.file_button(
                 say, what, make, form=form, label=f"audit_{what}_file", names="full",
                 is_disabled=not may("exported_full"), **{f"n_{what}": n},
             )  # fmt: skip
 
 
-page("audit", draw)
+section.page("audit", draw)

@@ -12,6 +12,7 @@ from audit.run import AuditTask, finished_part
 from audit.words import Words
 from pages.ui import cached
 from pages.ui.access import may, who
+from pages.ui.form import act
 from pages.ui.running import card, change, live_cards, run_demo_button
 from pages.ui.section import empty, head, page, refusals, remark
 from pages.ui.state import link
@@ -24,10 +25,13 @@ RESULTS: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
     "leakage": ("workshop", "leakage", {"tab": "leakage"}),
     "tagging": ("deidentify", "tagged", {}),
     "score": ("deidentify", "score", {}),
+    "audit": ("verdict", "audit", {}),
+    "demo": ("verdict", "audit", {}),
 }
-"""Kind of job -> the page that shows what came of it, the link's parameter, and where on it."""
-AUDITS = ("audit", "demo")
-"""Kinds of which audits come; what comes of the others lies where their command has put it."""
+"""Kind of job -> the page that shows what came of it, the link's parameter, and where on it.
+
+What comes of the others lies where their command has put it.
+"""
 
 
 def draw(say: Words) -> None:
@@ -44,10 +48,7 @@ def draw(say: Words) -> None:
         return
     is_at_work = any(job.is_active for job in jobs)
     head(say, "jobs_active", below="" if is_at_work else "jobs_none_active")
-    live_cards(
-        say,
-        lambda say, job: card(say, job, more=lambda *_: None, is_chosen=job.job_id == chosen),
-    )
+    live_cards(say, lambda say, job: card(say, job, is_chosen=job.job_id == chosen))
     draw_ended(say, [job for job in jobs if not job.is_active], chosen=chosen)
 
 
@@ -61,7 +62,7 @@ def draw_ended(say: Words, ended: Sequence[Job], *, chosen: str) -> None:
     for job in shown:
         card(say, job, more=draw_actions, is_chosen=job.job_id == chosen)
     n_hidden = len(ended) - len(shown)
-    if n_hidden and st.button(say.text("jobs_show_all", n=n_hidden), key="jobs_show_all_button"):
+    if n_hidden and act(say, "jobs_show_all", name="jobs_show_all_button", n=n_hidden):
         st.session_state[_ALL] = True
         st.rerun()
 
@@ -69,38 +70,25 @@ def draw_ended(say: Words, ended: Sequence[Job], *, chosen: str) -> None:
 def draw_actions(say: Words, job: Job) -> None:
     """Draw what can be done with a job that ended."""
     if job.result:
-        draw_result(say, job)
+        if job.kind in RESULTS:
+            page, code, where = RESULTS[job.kind]
+            label, icon = say.text(f"jobs_open_{job.kind}"), ":material/arrow_forward:"
+            link(page, label=label, icon=icon, **where, **{code: job.result[0]})
     elif service.can_resume(job) and may("ran"):
         draw_ways_on(say, job)
-    if may("changed") and st.button(
-        say.text("jobs_forget"), key=f"forget-{job.job_id}", type="tertiary",
-        help=say.text("jobs_forget_why"),
-    ):  # fmt: skip
+    if may("changed") and act(say, "jobs_forget", name=f"forget-{job.job_id}", kind="tertiary"):
         with refusals(say, key="jobs_refused"):
             service.forget(job.job_id)
             st.rerun()
 
 
-def draw_result(say: Words, job: Job) -> None:
-    """Draw the link to what came of a job."""
-    icon = ":material/arrow_forward:"
-    if job.kind in RESULTS:
-        page, code, where = RESULTS[job.kind]
-        label = say.text(f"jobs_open_{job.kind}")
-        link(page, label=label, icon=icon, **where, **{code: job.result[0]})
-    elif job.kind in AUDITS:
-        link("verdict", label=say.text("jobs_open"), audit=job.result[0], icon=icon)
-
-
 def draw_ways_on(say: Words, job: Job) -> None:
     """Draw how a job without a result goes on, and the way to what both models have finished."""
-    if st.button(say.text("jobs_resume"), key=f"resume-{job.job_id}"):
+    if act(say, "jobs_resume", name=f"resume-{job.job_id}"):
         change(say, lambda: service.resume(job.job_id), action="resumed")
     part = finished_part(job.question, store=cached.store())
-    if part and st.button(
-        say.text("jobs_part", n=f"{part.get('n_documents') or part['n_inputs']:,}"),
-        key=f"part-{job.job_id}", help=say.text("jobs_part_why"),
-    ):  # fmt: skip
+    n = f"{part.get('n_documents') or part['n_inputs']:,}" if part else ""
+    if part and act(say, "jobs_part", name=f"part-{job.job_id}", n=n):
         task = AuditTask.ordered(read_order(job.job_id)).of_size(part)
         change(say, lambda: service.ask(task.question(), owner=who()), action="ran")
 

@@ -98,15 +98,23 @@ class Matrix(Record):
     columns: tuple[str, ...]
     rows: dict[str, tuple[int, ...]]
 
-    def cells(self) -> tuple[tuple[int, int], ...]:
-        """Return (row, column) of what holds something: missed first, then the largest first."""
-        order, found = {MISSED: 0, SPURIOUS: 1}, []
-        for r, (row, counts) in enumerate(self.rows.items()):
-            for c, (column, n) in enumerate(zip(self.columns, counts, strict=True)):
-                rank = order.get(column, order.get(row, 3 if row == column else 2))
-                if n:
-                    found.append((rank, -n if rank else r, r, c))
-        return tuple((r, c) for _, _, r, c in sorted(found))
+    def cells(self) -> dict[tuple[int, int], tuple[str, str, int]]:
+        """Return (gold, predicted, count) by (row, column) of what holds something.
+
+        Missed comes first, then the largest.
+        """
+        found = {
+            (r, c): (row, column, n)
+            for r, (row, counts) in enumerate(self.rows.items())
+            for c, (column, n) in enumerate(zip(self.columns, counts, strict=True)) if n
+        }  # fmt: skip
+
+        def rank(place: tuple[int, int]) -> tuple[int, ...]:
+            row, column, n = found[place]
+            kind = 0 if column == MISSED else 1 if row == SPURIOUS else 3 if row == column else 2
+            return kind, -n if kind else 0, *place
+
+        return {place: found[place] for place in sorted(found, key=rank)}
 
 
 class CriterionScore(Record):

@@ -22,12 +22,7 @@ Say = Callable[[str], None]
 def answer_here(question: Question, *, progress: ProgressListener, say: Say) -> tuple[str, ...]:
     """Answer a question in this process, in its turn; where somebody answers it, wait for that.
 
-    Raises
-    ------
-    AuditError
-        If it cannot be answered.
-    AuditCancelled
-        If somebody stopped it.
+    Raises AuditError if it cannot be answered, AuditCancelled if somebody stopped it.
     """
     result: tuple[str, ...] | None = None
     while result is None:

@@ -201,10 +201,7 @@ def active_jobs() -> tuple[Job, ...]:
 def submit(kind: str, *, owner: str = "", **fields: object) -> Job:
     """Ask for work of a kind: the job that does it, be it new, under way, or done already.
 
-    Raises
-    ------
-    AuditError
-        If a field is refused, or the data directory cannot be used.
+    Raises AuditError if a field is refused, or the data directory cannot be used.
     """
     return ask(task_class(kind)(**fields).question(), owner=owner)
 
@@ -213,7 +210,7 @@ def ask(question: Question, *, owner: str = "") -> Job:
     """Add a job for a question, or return the one that is about it already."""
     changing()
     result = task_class(question.kind).kept(question)
-    if result and (known := table.latest_done(question.digest)) is not None:
+    if result and (known := table.latest_done(question.digest)):
         return known
     job = table.insert(question, owner=owner, result=result) or table.active(question.digest)
     if job is None:  # it ended in this moment
@@ -234,14 +231,11 @@ def cancel(job_id: str) -> Job:
 def resume(job_id: str) -> Job:
     """Let a failed, cancelled or interrupted job go on where it stopped; others stay as they are.
 
-    Raises
-    ------
-    AuditError
-        If there is no such job, or what it was to do is no longer kept.
+    Raises AuditError if there is no such job, or what it was to do is no longer kept.
     """
     changing()
     old = job(job_id)
-    if old.state in ("done", "queued", "running"):
+    if old.state not in table.RESUMABLE:
         return old
     read_order(old.job_id)
     if not table.queue_again(old.job_id):
@@ -251,13 +245,7 @@ def resume(job_id: str) -> Job:
 
 
 def job(job_id: str) -> Job:
-    """Return a job by its id or the beginning of it, at least 4 digits.
-
-    Raises
-    ------
-    AuditError
-        If none or several begin so.
-    """
+    """Return a job by its id or its beginning, 4 digits or more; AuditError if not just one."""
     found = table.with_prefix(job_id) if len(job_id) >= 4 else ()
     if len(found) != 1:
         what = "{n_found} jobs begin so." if found else "There is no such job."
@@ -268,7 +256,7 @@ def job(job_id: str) -> Job:
 
 def can_resume(job: Job) -> bool:
     """Whether a job ended without an answer and its order is still kept."""
-    return not job.is_active and job.state != "done" and has_order(job.job_id)
+    return job.state in table.RESUMABLE and has_order(job.job_id)
 
 
 def forget(job_id: str) -> None:

@@ -45,68 +45,28 @@ class Failure:
 
 @dataclass(frozen=True)
 class Job:
-    """One line of the table of jobs.
+    """One line of the table of jobs."""
 
-    Attributes
-    ----------
-    job_id
-        12 random hexadecimal digits.
-    kind
-        What is done: one of `audit.jobs.service.KINDS`.
-    label
-        Which models or notes; no person's name.
-    scenario
-        1 or 2; 0 where there is none or there are several.
-    device
-        The queue it stands in: "cpu", "cuda", or "short" beside them.
-    question
-        Digest of the question; two active jobs never have the same.
-    state
-        One of `ACTIVE`, "done", or one of `RESUMABLE`.
-    phase
-        What is being done, as the engine calls it.
-    share
-        Share done, 0-1.
-    seconds_left
-        None where nothing can be said yet.
-    created, started, finished
-        ISO time stamps in UTC; "" where there is none.
-    n_attempts
-        How often it was started.
-    is_cancel_wanted
-        Whether somebody asked to stop it.
-    runner
-        `WORKER` or `COMMAND`.
-    failure
-        Why it failed; None where it did not.
-    result
-        Digests of the audits that came of it; of a corpus or a training its identifier.
-    owner
-        Who asked, as the screen knows them.
-    n_before
-        Jobs on the same device that come first; 0 unless it waits.
-    """
-
-    job_id: str
-    kind: str
-    label: str
-    scenario: int
-    device: str
-    question: str
-    state: str
-    phase: str
-    share: float
-    seconds_left: float | None
-    created: str
+    job_id: str  # 12 random hexadecimal digits
+    kind: str  # what is done: one of `audit.jobs.service.KINDS`
+    label: str  # which models or notes; no person's name
+    scenario: int  # 1 or 2; 0 where there is none or there are several
+    device: str  # the queue it stands in: "cpu", "cuda", or "short" beside them
+    question: str  # digest of the question; two active jobs never have the same
+    state: str  # one of `ACTIVE`, "done", or one of `RESUMABLE`
+    phase: str  # what is being done, as the engine calls it
+    share: float  # share done, 0-1
+    seconds_left: float | None  # None where nothing can be said yet
+    created: str  # as the next two an ISO time stamp in UTC, "" where there is none
     started: str
     finished: str
-    n_attempts: int
-    is_cancel_wanted: bool
-    runner: str
-    failure: Failure | None
-    result: tuple[str, ...]
-    owner: str
-    n_before: int
+    n_attempts: int  # how often it was started
+    is_cancel_wanted: bool  # whether somebody asked to stop it
+    runner: str  # `WORKER` or `COMMAND`
+    failure: Failure | None  # why it failed; None where it did not
+    result: tuple[str, ...]  # digests of the audits; of a corpus or a training its identifier
+    owner: str  # who asked, as the screen knows them
+    n_before: int  # jobs on the same device that come first; 0 unless it waits
 
     @property
     def is_active(self) -> bool:

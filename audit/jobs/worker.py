@@ -25,16 +25,10 @@ TERMINATE_AFTER, KILL_AFTER = 0.4, 0.8
 CHILD_MODULE = "audit.jobs.child"
 
 
-def work(
-    device: str,
-    *,
-    lock: Lock | None,
-    idle_seconds: float = IDLE_SECONDS,
-    child_module: str = CHILD_MODULE,
-) -> None:
+def work(device: str, *, lock: Lock | None) -> None:
     """Do a device's jobs until none has come for a while; whoever started this has its lock."""
     while lock is not None:
-        _serve(device, idle_seconds=idle_seconds, child_module=child_module)
+        _serve(device)
         lock.release()
         # Who asked in this moment saw a living worker and started none.
         is_asked = _Rounds().do(lambda: table.oldest_queued(device) is not None, otherwise=True)
@@ -66,22 +60,20 @@ class _Rounds:
             self._looked = time.monotonic()
 
 
-def _serve(device: str, *, idle_seconds: float, child_module: str) -> None:
+def _serve(device: str) -> None:
     rounds = _Rounds()
     idle_since = time.monotonic()
-    while time.monotonic() - idle_since < idle_seconds:
+    while time.monotonic() - idle_since < IDLE_SECONDS:
         rounds.look()
         if rounds.do(lambda: table.has_work(device), otherwise=False):
-            child = rounds.do(
-                lambda: _start_next(device, child_module=child_module), otherwise=None
-            )
+            child = rounds.do(lambda: _start_next(device), otherwise=None)
             if child is not None:
                 _watch(*child, rounds=rounds)
             idle_since = time.monotonic()
         time.sleep(POLL_SECONDS)
 
 
-def _start_next(device: str, *, child_module: str) -> tuple[Job, subprocess.Popen[bytes]] | None:
+def _start_next(device: str) -> tuple[Job, subprocess.Popen[bytes]] | None:
     """Start the oldest waiting job if the device is free and nobody else runs that job."""
     lock = device_lock(device)
     if lock is None:
@@ -94,7 +86,7 @@ def _start_next(device: str, *, child_module: str) -> tuple[Job, subprocess.Pope
         if not table.claim(job.job_id):
             return None
         try:
-            return job, start_child(child_module, job_id=job.job_id, lock=lock)
+            return job, start_child(CHILD_MODULE, job_id=job.job_id, lock=lock)
         except BaseException:
             table.put_back(job.job_id, is_tried=False)
             raise

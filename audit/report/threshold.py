@@ -172,11 +172,11 @@ def useful_thresholds(ranked: RankedNames) -> dict[str, float]:
     tested = names[names["critical"].notna()]
     if (tested["q"] <= ALPHA).any():
         found["fdr"] = float(tested["critical"].max())
-    curve = roc_curve(names["value"].to_numpy(), names["is_member"].to_numpy())
-    if ranked.has_truth and not np.isnan(curve.fpr + curve.tpr).any():
+    fpr, tpr, threshold = roc_curve(names["value"].to_numpy(), names["is_member"].to_numpy())
+    if ranked.has_truth and not np.isnan(fpr + tpr).any():
         if (names["value"].notna() & ~names["is_member"]).sum() * LOW_FPR >= 1:
-            found["fpr"] = float(curve.threshold[np.flatnonzero(curve.fpr <= LOW_FPR)[-1]])
-        found["youden"] = float(curve.threshold[np.argmax(curve.tpr - curve.fpr)])
+            found["fpr"] = float(threshold[np.flatnonzero(fpr <= LOW_FPR)[-1]])
+        found["youden"] = float(threshold[np.argmax(tpr - fpr)])
     return {code: value if math.isfinite(value) else math.nan for code, value in found.items()}
 
 

@@ -297,9 +297,9 @@ def masked_stretch(stretch: str) -> str:
     return re.sub(r"\S+", lambda word: masked_name(word[0], ""), stretch)
 
 
-def with_slot(before: str, *, slot: str, after: str, tone: str) -> str:
+def with_slot(before: str, *, slot: str, after: str, tone: str, words: str = "") -> str:
     """Return a passage as HTML, with what stands in the name's place marked."""
-    return f"{escaped(before)}{_mark(slot, MarkLabel('', tone))}{escaped(after)}"
+    return f"{escaped(before)}{_mark(slot, MarkLabel(words, tone))}{escaped(after)}"
 
 
 def cited(pieces: Iterable[tuple[str, str]]) -> str:

@@ -66,10 +66,8 @@ def corpus_of(model: TrainedModel) -> KeptCorpus | None:
 def notes_name(say: Words, model: TrainedModel) -> str:
     """Return which notes a model learned from."""
     source, corpus = say.text(f"called_source_{model.facts.source}"), corpus_of(model)
-    if corpus is None:
-        return source
-    name = corpus.title or corpus.source
-    return say.text("called_notes_of", source=source, corpus=name)
+    name = corpus and (corpus.title or corpus.source)
+    return say.text("called_notes_of", source=source, corpus=name) if corpus else source
 
 
 def file_code(file: NoteFile) -> str:
@@ -91,20 +89,17 @@ def file_name(say: Words, file: NoteFile) -> str:
 
 def size_text(n_bytes: int) -> str:
     """Return a size in bytes as it is written for a reader."""
-    size = float(n_bytes)
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.2f} GB"
+    if n_bytes < 1000:
+        return f"{n_bytes} B"
+    power = min(3, (len(str(n_bytes)) - 1) // 3)
+    return f"{n_bytes / 1000**power:.{1 + (power == 3)}f} {('kB', 'MB', 'GB')[power - 1]}"
 
 
 def tagger_name(say: Words, tagger_id: str) -> str:
     """Return what a tagger is called."""
     if tagger_id in ("rules", "default"):
         return say.text(f"called_tagger_{tagger_id}")
-    found = next((one for one in cached.taggers() if one.tagger_id == tagger_id), None)
-    title = found.title if found is not None else ""
+    title = next((one.title for one in cached.taggers() if one.tagger_id == tagger_id), "")
     return say.text("called_tagger_titled", title=title) if title else say.text("called_tagger")
 
 
@@ -119,20 +114,15 @@ def label_name(say: Words, label: str) -> str:
 
 def score_name(say: Words, kept: Score) -> str:
     """Return what a score is called: its title, who was measured, on which notes, and when."""
+    kind, ref = kept.gold.kind, kept.gold.ref
+    given = f"called_example_{ref}" if kind == "example" else "called_gold_given"
     return say.text(
         "called_score",
         title=" · ".join(filter(None, (kept.title, _predicted(say, kept)))),
-        gold=_gold(say, kept),
+        gold=ref if kind == "file" else say.text(given),
         n=f"{kept.summary.n_documents:,}",
         at=day(kept.created),
     )
-
-
-def _gold(say: Words, kept: Score) -> str:
-    kind, ref = kept.gold.kind, kept.gold.ref
-    if kind == "file":
-        return ref
-    return say.text(f"called_example_{ref}" if kind == "example" else "called_gold_given")
 
 
 def _predicted(say: Words, kept: Score) -> str:

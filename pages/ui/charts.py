@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
@@ -81,24 +80,23 @@ def plot(series: Sequence[Series], *, x: Axis, y: Axis, height: int = 400) -> go
         dash = one.dash or ("solid" if one.is_attack else _DASHES[(n_others - 1) % len(_DASHES)])
         _draw(figure, one, dash=dash)
     for axis, update in ((x, figure.update_xaxes), (y, figure.update_yaxes)):
-        title = "<br>".join(escaped(line) for line in wrap(axis.title, _TITLE))
-        update(title=title, zeroline=False, gridcolor=LINE, showgrid=axis.has_grid)
-        update(ticksuffix=axis.suffix, **({"type": "log"} if axis.is_log else {}))
-        update(exponentformat="power", minexponent=4)
-        if axis.range is not None:
-            update(range=list(axis.range))
+        update(
+            title="<br>".join(escaped(line) for line in wrap(axis.title, _TITLE)),
+            zeroline=False, gridcolor=LINE, showgrid=axis.has_grid, ticksuffix=axis.suffix,
+            type="log" if axis.is_log else None, exponentformat="power", minexponent=4,
+            range=axis.range,
+        )  # fmt: skip
         if axis.ticks is not None:
             texts = [escaped(text).replace("\n", "<br>") for text in axis.ticks.values()]
             update(tickvals=list(axis.ticks), ticktext=texts, automargin=True)
     shown = {one.name for one in series if one.has_legend}
-    _finished(figure, height=height + 30 * (len(shown) > 1))
-    if len(shown) > 1:
-        figure.update_layout(
-            showlegend=True, margin_t=44,
-            legend={"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom",
-                    "traceorder": "reversed"},
-        )  # fmt: skip
-    return figure
+    has_legend = len(shown) > 1
+    return figure.update_layout(
+        height=height + 30 * has_legend, font={"size": 13}, showlegend=has_legend,
+        margin={"l": 10, "r": 16, "t": 44 if has_legend else 14, "b": 10},
+        legend={"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom",
+                "traceorder": "reversed"},
+    )  # fmt: skip
 
 
 def _draw(figure: go.Figure, one: Series, *, dash: str) -> None:
@@ -151,17 +149,14 @@ def _length(upper: float | None, lower: float | None) -> float:
 
 def _broken(name: str) -> str:
     """Return a name in lines that a legend has room for on a telephone."""
-    return "<br>".join(map(escaped, textwrap.wrap(name, 36 if name.isascii() else 20)))
+    return "<br>".join(map(escaped, wrap(name, 36 if name.isascii() else 20)))
 
 
 def points(
     name: str, x: Sequence[float], of: Sequence[Estimate], *, scale: float = 1, **looks: Any
 ) -> Series:
     """Return estimates with their intervals as large points; `scale` 100 is for percent."""
-    y, low, high = (
-        [scale * end for end in ends]
-        for ends in ([e.value for e in of], [e.low for e in of], [e.high for e in of])
-    )
+    y, low, high = ([scale * getattr(one, end) for one in of] for end in ("value", "low", "high"))
     return Series(name, list(x), y, "points", low=low, high=high, **looks)
 
 
@@ -181,12 +176,3 @@ def themed(figure: go.Figure, *, is_dark: bool) -> go.Figure:
 def spread(n: int, *, width: float = 0.62) -> list[float]:
     """Return where to put `n` dots of one row, so that no two lie on each other."""
     return [width * ((i * _GOLDEN) % 1 - 0.5) for i in range(n)]
-
-
-def _finished(figure: go.Figure, *, height: int) -> go.Figure:
-    return figure.update_layout(
-        height=height,
-        margin={"l": 10, "r": 16, "t": 14, "b": 10},
-        font={"size": 13},
-        showlegend=False,
-    )

@@ -27,7 +27,7 @@ from pages.ui import blocks, cached, form
 from pages.ui.access import may_or_say, note, note_upload, who
 from pages.ui.blocks import percent, percent_interval
 from pages.ui.called import tagger_name
-from pages.ui.corpus_build import ask_file
+from pages.ui.corpus import ask_file
 from pages.ui.deid_note import HERE, NOTE, Desk, draw_files, draw_note
 from pages.ui.running import FollowedJobs
 from pages.ui.section import head, remark
@@ -261,6 +261,4 @@ def _done(say: Words, tagged_id: str) -> None:
     head(say, "deidentify_done")
 
 
-JOBS = FollowedJobs(
-    kind=TaggingTask.job, page="deidentify", see="deidentify_see_job", on_done=_done
-)
+JOBS = FollowedJobs(kind=TaggingTask.job, page="deidentify", on_done=_done)

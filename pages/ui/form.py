@@ -9,13 +9,12 @@ words are `WORDS_set_FIELD`, `WORDS_help_FIELD` and, where it is one of a few co
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, Literal
 
 import streamlit as st
-from pydantic.fields import FieldInfo
+from pydantic import TypeAdapter
 
 from audit.task import Record
 from audit.words import Words
@@ -24,17 +23,6 @@ from pages.ui.state import write
 
 _LARGEST = (1 << 53) - 1
 """What a browser holds exactly."""
-
-
-@dataclass(frozen=True)
-class _Kind:
-    """What a field takes: a type or, in `codes`, one of a few words; bounds; whether None too."""
-
-    base: Any
-    codes: tuple[str, ...]
-    low: float | None
-    high: float | None
-    is_optional: bool
 
 
 def ask(
@@ -48,11 +36,11 @@ def ask(
     mark = f"{key}_{zlib.crc32(usual.written()):08x}"
     found, columns = {}, st.columns(n_columns)
     for place, field in enumerate(fields):
-        kind = _kind(type(usual).model_fields[field])
+        about = type(usual).model_fields[field]
+        schema = TypeAdapter(Annotated[about.annotation, about]).json_schema()
         with columns[place % n_columns]:
-            found[field] = _box(
-                say, kind, getattr(usual, field), words=words, field=field, key=f"{mark}_{field}"
-            )
+            value, box = getattr(usual, field), f"{mark}_{field}"
+            found[field] = _box(say, schema, value, words=words, field=field, key=box)
     return found
 
 
@@ -72,32 +60,23 @@ def choose(
     list (`is_long`). They stand beside each other, or under each other with `KEY_why_CODE` where
     the words have that. Without `what` the key's last word is the parameter.
     """
-    what, codes, shown = (
-        what or key.rpartition("_")[2],
-        list(options),
-        _shown(say, key, options, shown),
-    )
-    box, last, state = f"choice_{what}", f"choice_{what}_written", st.session_state
-    wanted = st.query_params.get(what, "")
-    if state.get(box) not in codes or wanted != state.get(last, ""):
-        # The link, or the browser's way back, says otherwise than this page wrote last.
-        state[box] = wanted if wanted in codes else codes[0]
-    looks: dict[str, Any] = {
-        "key": box,
-        "format_func": shown,
-        "help": say.sentences.get(f"{key}_help"),
-    }
-    label, reasons = say.text(key), [say.sentences.get(f"{key}_why_{code}") for code in codes]
+    what, codes = what or _last(key), list(options)
+    box = _by_link(
+        what, is_fit=lambda code: code in codes,
+        read=lambda wanted: wanted if wanted in codes else codes[0],
+    )  # fmt: skip
+    reasons = [say.sentences.get(f"{key}_why_{code}", "") for code in codes]
+    label, looks = say.text(key), {"key": box, "format_func": _shown(say, key, options, shown)}
+    looks["help"] = say.sentences.get(f"{key}_help")
     found: str | None
     if is_long:
         found = st.selectbox(label, codes, **looks)
     elif any(reasons):
-        found = st.radio(label, codes, captions=[one or "" for one in reasons], **looks)
+        found = st.radio(label, codes, captions=reasons, **looks)
     else:
         found = st.segmented_control(label, codes, required=True, wrap=True, **looks)
     chosen = str(found or codes[0])
-    state[last] = chosen if chosen != codes[0] or what in st.query_params else ""
-    write(what, state[last])
+    _to_link(what, chosen if chosen != codes[0] or what in st.query_params else "")
     return chosen
 
 
@@ -113,16 +92,15 @@ def choose_some(
 
     Words and parameter are those of `choose`.
     """
-    what, shown = what or key.rpartition("_")[2], _shown(say, key, options, shown)
-    box, last, state = f"choice_{what}", f"choice_{what}_written", st.session_state
-    kept, wanted = state.get(box), st.query_params.get(what, "")
-    if not isinstance(kept, list) or wanted != state.get(last, "") or set(kept) - set(options):
-        state[box] = [code for code in wanted.replace(",", ".").split(".") if code in options]
+    what, shown = what or _last(key), _shown(say, key, options, shown)
+    box = _by_link(
+        what, is_fit=lambda kept: isinstance(kept, list) and set(kept) <= set(options),
+        read=lambda wanted: [one for one in wanted.replace(",", ".").split(".") if one in options],
+    )  # fmt: skip
     found = st.pills(
         say.text(key), list(options), selection_mode="multi", format_func=shown, key=box, wrap=True
     )
-    state[last] = ".".join(found)
-    write(what, state[last])
+    _to_link(what, ".".join(found))
     return tuple(found) or tuple(options)
 
 
@@ -131,15 +109,52 @@ def switch(say: Words, key: str, *, what: str = "", **values: object) -> bool:
 
     Without `what` the key's last word is the parameter.
     """
-    what = what or key.rpartition("_")[2]
-    box, last, state = f"choice_{what}", f"choice_{what}_written", st.session_state
-    wanted = st.query_params.get(what, "")
-    if box not in state or wanted != state.get(last, ""):
-        state[box] = wanted == "1"
+    what = what or _last(key)
+    box = _by_link(what, is_fit=lambda kept: kept is not None, read=lambda wanted: wanted == "1")
     is_on = st.toggle(say.text(key, **values), key=box, help=say.sentences.get(f"{key}_help"))
-    state[last] = "1" if is_on else ""
-    write(what, state[last])
-    return bool(is_on)
+    _to_link(what, "1" if is_on else "")
+    return is_on
+
+
+@contextmanager
+def paged(what: str, n_rows: int, *, of: object, per_page: int = 10) -> Iterator[slice]:
+    """Yield which rows stand on the page of `?page=`, and draw the pager under them.
+
+    What is listed anew (another `of`) begins on its first page; a page that is not there is the
+    nearest.
+    """
+    state, key, n = st.session_state, f"{what}_pager", max(1, -(-n_rows // per_page))
+    is_new, state[f"{what}_of"] = state.get(f"{what}_of", of) != of, of
+    wanted = "" if is_new else st.query_params.get("page", "")
+    is_number = wanted.isascii() and wanted.isdigit() and len(wanted) < 10
+    at = min(max(1, int(wanted)), n) if is_number else 1
+    write("page", "" if at == 1 else str(at))
+    yield slice((at - 1) * per_page, min(at * per_page, n_rows))
+
+    def turned() -> None:
+        number = state[f"{key}_{at}"]
+        write("page", "" if number == 1 else str(number))
+
+    if n > 1:
+        with st.container(key=key):
+            st.pagination(n, default=at, key=f"{key}_{at}", on_change=turned)
+
+
+def _last(key: str) -> str:
+    return key.rpartition("_")[2]
+
+
+def _by_link(what: str, *, is_fit: Callable[[Any], bool], read: Callable[[str], object]) -> str:
+    """Set a widget by the link, unless the page itself has written that last; return its key."""
+    box, wanted, state = f"choice_{what}", st.query_params.get(what, ""), st.session_state
+    if not is_fit(state.get(box)) or wanted != state.get(f"{box}_written", ""):
+        state[box] = read(wanted)
+    return box
+
+
+def _to_link(what: str, code: str) -> None:
+    st.session_state[f"choice_{what}_written"] = code
+    write(what, code)
 
 
 def _shown(
@@ -225,7 +240,7 @@ def pick(
     else:
         label, what, help = (
             say.text(key),
-            what or key.rpartition("_")[2],
+            what or _last(key),
             say.sentences.get(f"{key}_help"),
         )
     state, box = st.session_state, f"pick_{what}"
@@ -260,7 +275,7 @@ def choose_kept(say: Words, key: str, names: Mapping[str, str], *, what: str = "
 
     The newest stands in the link too: tomorrow another one is the newest.
     """
-    what = what or key.rpartition("_")[2]
+    what = what or _last(key)
     asked = st.query_params.get(what, "")
     if asked not in names:
         if asked:
@@ -269,50 +284,41 @@ def choose_kept(say: Words, key: str, names: Mapping[str, str], *, what: str = "
     return choose(say, key, names, what=what, is_long=True)
 
 
-def _kind(field: FieldInfo) -> _Kind:
-    annotation, bounds = field.annotation, list(field.metadata)
-    is_optional = False
-    if get_origin(annotation) in (Union, UnionType):
-        parts = get_args(annotation)
-        is_optional = NoneType in parts
-        annotation = next(part for part in parts if part is not NoneType)
-    if hasattr(annotation, "__metadata__"):  # Annotated, within an optional field
-        for one in annotation.__metadata__:
-            bounds += one.metadata if isinstance(one, FieldInfo) else [one]
-        annotation = get_args(annotation)[0]
-    codes = get_args(annotation) if get_origin(annotation) is Literal else ()
-    limits = [
-        next((getattr(one, of) for one in bounds for of in names if hasattr(one, of)), None)
-        for names in (("ge", "gt"), ("le", "lt"))
-    ]
-    return _Kind(annotation, codes, *limits, is_optional)
-
-
-def _box(say: Words, kind: _Kind, value: Any, *, words: str, field: str, key: str) -> Any:
-    label, help = say.text(f"{words}_set_{field}"), say.sentences.get(f"{words}_help_{field}")
-    if kind.codes:
+def _box(
+    say: Words, schema: dict[str, Any], value: Any, *, words: str, field: str, key: str
+) -> Any:
+    """Draw the box of a field, as its JSON schema has it."""
+    looks: dict[str, Any] = {
+        "label": say.text(f"{words}_set_{field}"),
+        "help": say.sentences.get(f"{words}_help_{field}"),
+        "key": key,
+        "persist_state": "session",
+    }
+    is_optional = "anyOf" in schema
+    if is_optional:
+        schema = next(one for one in schema["anyOf"] if one["type"] != "null")
+    if codes := schema.get("enum"):
         return st.selectbox(
-            label, kind.codes, index=kind.codes.index(value), help=help, key=key,
-            format_func=lambda code: say.text(f"{words}_{field}_{code}"), persist_state="session",
+            options=codes, index=codes.index(value), **looks,
+            format_func=lambda code: say.text(f"{words}_{field}_{code}"),
         )  # fmt: skip
-    if kind.base is bool:
-        return st.toggle(label, value=value, help=help, key=key, persist_state="session")
-    if kind.base is str:
-        return st.text_input(
-            label, value=value, help=help, key=key, max_chars=500, persist_state="session"
-        )
-    low, high = (None if one is None else kind.base(one) for one in (kind.low, kind.high))
-    if kind.base is int and high is not None:
+    if schema["type"] == "boolean":
+        return st.toggle(value=value, **looks)
+    if schema["type"] == "string":
+        return st.text_input(value=value, max_chars=500, **looks)
+    kind = int if schema["type"] == "integer" else float
+    low, high = (
+        next((kind(schema[name]) for name in names if name in schema), None)
+        for names in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
+    )
+    if kind is int and high is not None:
         high = min(high, _LARGEST)
-    is_tiny = kind.base is float and value is not None and 0 < abs(value) < 1e-3
-    if kind.is_optional and value is not None:
-        st.session_state.setdefault(
-            key, kind.base(value)
-        )  # a box with a usual value is never empty
+    is_tiny = kind is float and value is not None and 0 < abs(value) < 1e-3
+    if is_optional and value is not None:  # a box with a usual value is never empty
+        st.session_state.setdefault(key, kind(value))
         value = None
     return st.number_input(
-        label, min_value=low, max_value=high, help=help, key=key, persist_state="session",
-        value=value if value is None else kind.base(value),
-        step=None if kind.base is int else 1e-5 if is_tiny else 0.01,
-        format=None if kind.base is int else "%.2e" if is_tiny else "%.4g",
+        min_value=low, max_value=high, value=value if value is None else kind(value), **looks,
+        step=None if kind is int else 1e-5 if is_tiny else 0.01,
+        format=None if kind is int else "%.2e" if is_tiny else "%.4g",
     )  # fmt: skip

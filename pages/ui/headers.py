@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, MutableMapping
+from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,10 +15,9 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-LANGUAGE_SCRIPTS = {
-    "en": 'document.documentElement.lang = "en"',
-    "ja": 'document.documentElement.lang = "ja"',
-}
+from audit.words import LANGUAGES
+
+LANGUAGE_SCRIPTS = {code: f'document.documentElement.lang = "{code}"' for code in LANGUAGES}
 """They tell screen readers the language of the page."""
 HISTORY_SCRIPT = (
     "(() => { if (window.kaHistory) return; window.kaHistory = true; let acted = false;"
@@ -50,9 +49,9 @@ class SecurityHeaders:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._headers = [
-            (name.encode(), value.encode()) for name, value in security_headers().items()
-        ]
+        self._headers = {
+            name.encode(): value.encode() for name, value in security_headers().items()
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -67,9 +66,9 @@ class SecurityHeaders:
 
         async def send_with_headers(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                own = {name for name, _ in self._headers}
+                own = self._headers
                 others = [pair for pair in message["headers"] if pair[0].lower() not in own]
-                message["headers"] = [*others, *self._headers]
+                message["headers"] = [*others, *own.items()]
             await send(message)
 
         await app(scope, receive, send_with_headers)
@@ -88,39 +87,34 @@ def is_own_origin(headers: Headers) -> bool:
 
 
 def security_headers() -> dict[str, str]:
-    """Return the headers by lower-case name."""
+    """Return the headers by lower-case name.
+
+    The policy lets only Streamlit's and our own inline scripts run, and our own host answer.
+    """
     index = Path(st.__file__).parent / "static" / "index.html"
     scripts = _INLINE_SCRIPT.findall(index.read_text(encoding="utf-8"))
+    digests = (
+        hashlib.sha256(script.encode()).digest()
+        for script in (*scripts, *LANGUAGE_SCRIPTS.values(), HISTORY_SCRIPT)
+    )
+    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    policy = {
+        "default-src": "'self'",
+        "script-src": f"'self' 'unsafe-eval' {hashes}",
+        "style-src": "'self' 'unsafe-inline'",
+        "img-src": "'self' data: blob:",
+        "font-src": "'self' data:",
+        "connect-src": "'self'",
+        "worker-src": "'self' blob:",
+        "frame-ancestors": "'none'",
+        "base-uri": "'self'",
+        "form-action": "'self'",
+        "object-src": "'none'",
+    }
     return {
-        "content-security-policy": content_security_policy(
-            [*scripts, *LANGUAGE_SCRIPTS.values(), HISTORY_SCRIPT],
-        ),
+        "content-security-policy": "; ".join(" ".join(rule) for rule in policy.items()),
         "x-content-type-options": "nosniff",
         "referrer-policy": "no-referrer",
         "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
         "cross-origin-opener-policy": "same-origin",
     }
-
-
-def content_security_policy(inline_scripts: Iterable[str]) -> str:
-    """Return the policy that lets only the given inline scripts run, and our own host answer."""
-    hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in inline_scripts)
-    return "; ".join(
-        (
-            "default-src 'self'",
-            f"script-src 'self' 'unsafe-eval' {hashes}",
-            "style-src 'self' 'unsafe-inline'",
-            "img-src 'self' data: blob:",
-            "font-src 'self' data:",
-            "connect-src 'self'",
-            "worker-src 'self' blob:",
-            "frame-ancestors 'none'",
-            "base-uri 'self'",
-            "form-action 'self'",
-            "object-src 'none'",
-        )
-    )
-
-
-def _sha256(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

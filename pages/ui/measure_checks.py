@@ -8,12 +8,7 @@ import streamlit as st
 
 from audit.attack.scores import GENERAL_ALONE, POPULARITY
 from audit.report.compare import Comparison
-from audit.report.report import (
-    CURVE_MEASURES,
-    AuditReport,
-    Exposure,
-    ExposureGroup,
-)
+from audit.report.report import CURVE_MEASURES, AuditReport, Exposure, ExposureGroup
 from audit.report.threshold import calibration, strata_of
 from audit.tables import UNDEFINED, decimal, small
 from audit.words import Words
@@ -21,24 +16,23 @@ from pages.ui import blocks, cached
 from pages.ui.access import shown_name
 from pages.ui.blocks import Cell, counted, day, measured
 from pages.ui.charts import Axis, Series, plot, points, spread
-from pages.ui.measured import choose_stratum, controls_name, draw_names, one_of, score_name
-from pages.ui.section import Table, draw_table, figure, head, remark
+from pages.ui.form import choose
+from pages.ui.section import Table, draw_table, figure, frame, head, remark
 from pages.ui.state import place
-
-CHECKS = ("calibration", "curve", "references", "canaries")
 
 
 def draw(say: Words, report: AuditReport) -> None:
     """Draw each check that this audit has something for, the one asked for first, and the rest."""
     asked = st.query_params.get("check", "")
-    missing = {}
-    for check in sorted(CHECKS, key=lambda one: one != asked):
-        if why := _DRAW[check](say, report):
-            missing[check] = say.text(f"measures_without_{why}")
-    if missing:
+    found = {
+        check: CHECKS[check](say, report) for check in sorted(CHECKS, key=lambda one: one != asked)
+    }
+    if any(found.values()):
         head(say, "measures_missing")
-        for check, why in missing.items():
-            st.html(blocks.line(say.text(f"measures_{check}"), why))
+    for check, why in found.items():
+        if why:
+            text = say.text(f"measures_without_{why}")
+            st.html(blocks.line(say.text(f"measures_{check}"), text))
 
 
 def _calibration(say: Words, report: AuditReport) -> str:
@@ -57,8 +51,7 @@ def _calibration(say: Words, report: AuditReport) -> str:
         Series(dots, expected, p, "dots", hover="%{x:.3f} → %{y:.4f}"),
     ]
     x, y = (Axis(title, range=(-0.01, 1.01)) for title in titles)
-    rows = [(decimal(e), small(one)) for e, one in zip(expected, p, strict=True)]
-    table = Table(titles, rows, n_text=0)
+    table = {"x": list(map(decimal, expected)), "y": list(map(small, p))}
     chart = plot(series, x=x, y=y)
     figure(say, "measures_calibration", chart, table=table, audit=report.digest)
     remark(say, "measures_calibration_low", k=found.n_low, n=found.n_controls)
@@ -72,36 +65,33 @@ def _curve(say: Words, report: AuditReport) -> str:
     head(say, "measures_curve")
     left, right = st.columns(2, gap="large")
     with left:
-        stratum = choose_stratum(say, strata_of(report))
-    names = {code: say.text("measures_auc" if code == "auc" else f"rate_{code}")
-             for code in CURVE_MEASURES}  # fmt: skip
+        stratum = choose(say, "kind", strata_of(report), what="stratum")
+    names = {code: say.text(f"column_{code}") for code in CURVE_MEASURES}
     with right:
-        measure = one_of(say, "measure", names, label="measures_curve_y")
+        measure = choose(say, "measures_curve_y", names, what="measure")
     curve = {point.n: point.strata[stratum].values(measure) for point in report.curve}
     if not any(curve.values()):
         remark(say, "measures_curve_none")
         return ""
-    if measure == "auc":
-        codes = (report.fixed_score, GENERAL_ALONE, POPULARITY)
-        labels = {code: score_name(say, code) for code in codes}
-    else:
-        labels = {code: say.text(f"measures_rule_{code}") for code in curve[max(curve)]}
-    ns, hover = list(curve), "%{x:,} → %{y:.3f}"
+    is_auc, ns = measure == "auc", list(curve)
+    codes = (report.fixed_score, GENERAL_ALONE, POPULARITY) if is_auc else curve[max(ns)]
+    lines = {
+        say.text(f"measures_{'score' if is_auc else 'rule'}_{code}"):
+        [one.get(code, math.nan) for one in curve.values()]
+        for code in codes
+    }  # fmt: skip
     series = [
-        Series(label, ns, [one.get(code, math.nan) for one in curve.values()], "marked",
-               is_attack=at == 0, hover=hover)
-        for at, (code, label) in enumerate(labels.items())
-    ]  # fmt: skip
-    if measure == "auc":
+        Series(label, ns, y, "marked", is_attack=not at, hover="%{x:,} → %{y:.3f}")
+        for at, (label, y) in enumerate(lines.items())
+    ]
+    if is_auc:
         chance = say.text("measures_chance")
         series.append(Series(chance, ns, [0.5] * len(ns), dash="longdash", hover=""))
     title = say.text(f"measures_curve_x_{report.scenario.number}")
     x = Axis(title, is_log=True, ticks={n: f"{n:,}" for n in ns})
     chart = plot(series[::-1], x=x, y=Axis(names[measure], range=(0, 1.03)))
-    rows = [[f"{n:,}", *(decimal(column.y[at]) for column in series[: len(labels)])]
-            for at, n in enumerate(ns)]  # fmt: skip
-    table = Table([x.title, *labels.values()], rows, n_text=0)
-    key = "measures_curve" if measure == "auc" else "measures_curve_rules"
+    table = {title: ns, **{label: list(map(decimal, y)) for label, y in lines.items()}}
+    key = "measures_curve" if is_auc else "measures_curve_rules"
     figure(say, key, chart, table=table, audit=report.digest, measure=names[measure])
     return ""
 
@@ -115,42 +105,39 @@ def _references(say: Words, report: AuditReport) -> str:
     rows = _reached(say, report, which=say.text("measures_references_own"))
     for one in found:
         rows += _reached(say, one.other, which=day(one.other.at))
-    keys = ("name", "flagged", "controls", "n", "auc", "alone", "recall", "fpr")
-    table = Table([f"measures_references_{key}" for key in keys], rows, 3, n_merged=2)
-    draw_table(say, "measures_references", table, audit=report.digest)
+    header = ("name", "flagged", "controls", "n", "auc", "alone", "recall", "fpr")
+    draw_table(say, "measures_references", Table(header, rows, n_merged=2), audit=report.digest)
     if n_left_out:
         remark(say, "measures_references_more", n=n_left_out)
     head(say, "measures_references_differences")
-    keys = ("measures_references_other", "measures_references_what", "measures_auc_difference",
-            "measures_mcnemar")  # fmt: skip
-    table = Table(keys, [row for one in found for row in _differences(say, one)], 2, n_merged=1)
+    rows = [row for one in found for row in _differences(say, one)]
+    table = Table(("other", "what", "auc_difference", "mcnemar"), rows, n_merged=1)
     draw_table(say, "measures_references_differences", table, audit=report.digest)
     return ""
 
 
-def _reached(say: Words, one: AuditReport, *, which: str) -> list[list[str | Cell]]:
+def _reached(say: Words, one: AuditReport, *, which: str) -> list[list[str | int | Cell]]:
     """What the attack reaches with one reference, a row for each kind of controls."""
     state, flagged = say.text(f"state_{one.verdict.state}"), one.verdict.flagged
     who = Cell(one.models["general"].name, f"{which} · {state}")
     out = Cell(f"{flagged.n_hits} / {flagged.n_total}", measured(flagged.interval()).below)
-    rows: list[list[str | Cell]] = []
+    rows: list[list[str | int | Cell]] = []
     for name, stratum in one.measures.shown.items():
         held_out = stratum.held_out[one.fixed_score].confusion
         aucs = (stratum.scores[one.fixed_score].auc, stratum.baselines[GENERAL_ALONE].auc)
-        rates = (held_out.recall, held_out.false_positive_rate)
-        rows.append(
-            [who, out, controls_name(say, name), f"{stratum.n_members} / {stratum.n_controls}"]
-            + [measured(auc, digits=3) for auc in aucs]
-            + [measured(rate) for rate in rates]
-        )
+        rows.append([
+            who, out, say.text(f"kind_{name}"), f"{stratum.n_members} / {stratum.n_controls}",
+            *(measured(auc, digits=3) for auc in aucs),
+            *map(measured, (held_out.recall, held_out.false_positive_rate)),
+        ])  # fmt: skip
     return rows or [[who, out, *[UNDEFINED] * 6]]
 
 
-def _differences(say: Words, one: Comparison) -> list[list[str | Cell]]:
+def _differences(say: Words, one: Comparison) -> list[list[str | int | Cell]]:
     which = f"{one.other.models['general'].name} · {day(one.other.at)}"
-    rows: list[list[str | Cell]] = []
+    rows: list[list[str | int | Cell]] = []
     for auc in one.aucs:
-        of = say.text("measures_references_auc_of", controls=controls_name(say, auc.stratum))
+        of = say.text("measures_references_auc_of", controls=say.text(f"kind_{auc.stratum}"))
         rows.append([which, of, measured(auc.difference, digits=3), UNDEFINED])
     share = f"{one.tested.only_one} / {one.tested.only_other}"
     return [*rows, [which, say.text("measures_references_share"), share, small(one.tested.p)]]
@@ -169,30 +156,30 @@ def _canaries(say: Words, report: AuditReport) -> str:
     if not view.scores:
         return ""
     fixed = next(iter(view.ordered.values()))
-    keys = ["measures_canaries_n", "measures_canaries_y", "measures_canaries_share",
-            "measures_canaries_twins", "measures_canaries_twins_p"]  # fmt: skip
-    general = ("measures_canaries_general_y", "measures_canaries_by_general")
+    columns = ("n", "bits", "share", "twins", "twins_p", "general_bits", "by_general")
+    columns = [f"measures_canaries_{column}" for column in columns]
     rows = [
-        [_mentions(say, group), *_group(group), *_beside(other)] for group, other in view.compared
+        [
+            say.text("measures_canaries_all") if one.n_mentions is None else one.n_mentions,
+            *_group(one),
+            *(_group(general)[1:3] if general else [UNDEFINED] * 2),
+        ]
+        for one, general in view.compared
     ]
-    table, chart = Table(["column_mentions", *keys, *general], rows), _exposure_chart(say, view)
+    table, chart = Table(("mentions", *columns), rows), _exposure_chart(say, view)
     figure(say, "measures_canaries", chart, table=table, audit=report.digest)
-    remark(
-        say,
-        "measures_canaries_limit",
-        n=fixed.n_held_out,
-        bits=decimal(fixed.max_bits, digits=2),
-        p=small(fixed.smallest_p),
-        chance=decimal(fixed.bits_without_leak, digits=2),
-    )
+    limits = {"bits": decimal(fixed.max_bits, digits=2), "p": small(fixed.smallest_p)}
+    chance = decimal(fixed.bits_without_leak, digits=2)
+    remark(say, "measures_canaries_limit", n=fixed.n_held_out, chance=chance, **limits)
     head(say, "measures_canaries_scores")
-    notes = {view.fixed_score: "measures_fixed", GENERAL_ALONE: "measures_baseline"}
-    below = {score: say.text(key) for score, key in notes.items()}
+    notes = {
+        view.fixed_score: say.text("measures_fixed"), GENERAL_ALONE: say.text("measures_baseline"),
+    }  # fmt: skip
     rows = [
-        [Cell(score_name(say, score), below.get(score, "")), *_group(one.whole)]
+        [Cell(say.text(f"measures_score_{score}"), notes.get(score, "")), *_group(one.whole)]
         for score, one in view.ordered.items()
     ]
-    table = Table(["measures_score", *keys], rows)
+    table = Table(("measures_score", *columns[:5]), rows)
     draw_table(say, "measures_canaries_scores", table, audit=report.digest)
     with st.expander(say.text("measures_canaries_names")):
         _planted_names(say, report, view)
@@ -202,10 +189,9 @@ def _canaries(say: Words, report: AuditReport) -> str:
 def _exposure_chart(say: Words, view: Exposure) -> object:
     """One dot a planted name, the mean of each number with its interval, and three limits."""
     fixed, general = next(iter(view.ordered.values())), view.scores.get(GENERAL_ALONE)
-    n, hover = len(fixed.groups), "%{y:.2f}"
     name = {key: say.text(f"measures_canaries_{key}") for key in
-            ("most", "found", "chance", "one", "general", "attack", "x", "y")}  # fmt: skip
-    ends = (-0.6, n - 0.4)
+            ("most", "found", "chance", "one", "general", "attack", "x", "bits")}  # fmt: skip
+    n, hover, ends = len(fixed.groups), "%{y:.2f}", (-0.6, len(fixed.groups) - 0.4)
     limits = {"most": (fixed.max_bits, "solid"), "found": (view.bits_to_be_found, "dash"),
               "chance": (fixed.bits_without_leak, "dot")}  # fmt: skip
     series = [
@@ -213,19 +199,12 @@ def _exposure_chart(say: Words, view: Exposure) -> object:
         for key, (bits, dash) in limits.items()
         if bits <= fixed.max_bits  # so few held-out names may find nobody
     ]
-    own = [[one.bits for one in view.names if one.n_mentions == group.n_mentions]
-           for group in fixed.groups]  # fmt: skip
-    xs = [at + shift for at, bits in enumerate(own) for shift in spread(len(bits), width=0.56)]
-    series.append(
-        Series(
-            name["one"],
-            xs,
-            [bits for group in own for bits in group],
-            "dots",
-            is_attack=True,
-            hover=hover,
-        )
-    )
+    x, y = [], []
+    for at, group in enumerate(fixed.groups):
+        bits = [one.bits for one in view.names if one.n_mentions == group.n_mentions]
+        x += [at + shift for shift in spread(len(bits), width=0.56)]
+        y += bits
+    series.append(Series(name["one"], x, y, "dots", is_attack=True, hover=hover))
     means = [("general", general, -0.12, "diamond"), ("attack", fixed, 0.12, "circle")]
     for key, one, shift, symbol in means:
         if one is None:
@@ -234,46 +213,29 @@ def _exposure_chart(say: Words, view: Exposure) -> object:
         looks = {"is_attack": one is fixed, "symbol": symbol, "hover": hover}
         series.append(points(name[key], places, bits, **looks))
     ticks = {float(at): str(group.n_mentions) for at, group in enumerate(fixed.groups)}
-    x = Axis(name["x"], range=ends, ticks=ticks, has_grid=False)
-    return plot(series, x=x, y=Axis(name["y"], range=(-0.4, fixed.max_bits * 1.12 + 0.2)))
+    x_axis = Axis(name["x"], range=ends, ticks=ticks, has_grid=False)
+    y_axis = Axis(name["bits"], range=(-0.4, fixed.max_bits * 1.12 + 0.2))
+    return plot(series, x=x_axis, y=y_axis)
 
 
-def _group(group: ExposureGroup) -> list[str | Cell]:
+def _group(group: ExposureGroup) -> list[str | int | Cell]:
     twins = group.above_twin
     above = f"{twins.n_hits} / {twins.n_total}" if twins.n_total else UNDEFINED
-    return [
-        str(group.n_names),
-        measured(group.bits, digits=2),
-        counted(group.found),
-        Cell(above, measured(twins).below),
-        small(group.above_twin_p),
-    ]
-
-
-def _mentions(say: Words, group: ExposureGroup) -> str:
-    return say.text("measures_canaries_all") if group.n_mentions is None else str(group.n_mentions)
-
-
-def _beside(group: ExposureGroup | None) -> list[str | Cell]:
-    if group is None:
-        return [UNDEFINED] * 2
-    return [measured(group.bits, digits=2), counted(group.found)]
+    bits, above_twin = measured(group.bits, digits=2), Cell(above, measured(twins).below)
+    return [group.n_names, bits, counted(group.found), above_twin, small(group.above_twin_p)]
 
 
 def _planted_names(say: Words, report: AuditReport, view: Exposure) -> None:
     names = report.table.loc[[one.name_id for one in view.names]]
-    columns: dict[str, list[object]] = {
-        say.text("column_number"): names["number"].tolist(),
-        say.text("column_name"): list(map(shown_name, names["first_name"], names["last_name"])),
-        say.text("column_mentions"): [one.n_mentions for one in view.names],
-        say.text("measures_score"): [one.score for one in view.names],
-        say.text("measures_canaries_y"): [one.bits for one in view.names],
-        say.text("measures_canaries_p"): [one.p for one in view.names],
-        say.text("measures_canaries_twin"): [one.twin_score for one in view.names],
+    fields = ("n_mentions", "score", "bits", "p", "twin_score")
+    columns = {
+        "number": names["number"].tolist(),
+        "name": list(map(shown_name, names["first_name"], names["last_name"])),
+        **{field: [getattr(one, field) for one in view.names] for field in fields},
     }
-    draw_names(say, "measures_canaries_names", columns, audit=report.digest)
+    frame(say, "measures_canaries_names", columns, audit=report.digest)
 
 
-_DRAW = {
+CHECKS = {
     "calibration": _calibration, "curve": _curve, "references": _references, "canaries": _canaries,
 }  # fmt: skip

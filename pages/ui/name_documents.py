@@ -8,29 +8,17 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from audit.report.documents import (
-    FILTERS,
-    GROUPS,
-    PER_PAGE,
-    DocumentView,
-    DocumentWish,
-    Hit,
-    ModelDocuments,
-    Rows,
-    listed_passages,
-    n_pages,
-    page_number,
-    page_rows,
-    select_documents,
-)  # fmt: skip
+from audit.report import documents
+from audit.report.documents import DocumentView, DocumentWish, Hit, ModelDocuments, Rows
 from audit.report.names import row_of
 from audit.report.report import AuditReport
 from audit.tables import write_table
 from pages.ui import blocks, cached
 from pages.ui.access import is_revealed, names_in_files, shown_name, shown_passage
 from pages.ui.blocks import MarkLabel, escaped, percent, percent_interval, shown_text
-from pages.ui.section import Table, draw_table, empty, file_button, head, remark
-from pages.ui.state import Words, choose, from_link, pager, to_link, turn_to, turned_to, write
+from pages.ui.form import act, choose, paged
+from pages.ui.section import draw_table, empty, file_button, head, remark
+from pages.ui.state import Words, write
 
 _WRITTEN = ("first", "last", "first_last", "last_first", "listed")
 
@@ -47,43 +35,38 @@ def draw(say: Words, report: AuditReport) -> None:
     remark(say, "documents_below")
     draw_counts(say, report, view)
     wish = draw_wish(say, report.table, view)
-    rows = select_documents(view, wish=wish)
+    rows = documents.select_documents(view, wish=wish)
     draw_files(say, view, rows, digest=report.digest)
-    at = _turn("documents", of=(wish.group, wish.text, wish.name_id), n_rows=len(rows))
     if not len(rows):
         empty(say, "documents_none")
-    numbers = page_rows(rows, page=at).tolist()
-    st.html("".join(_pair(say, report.table, view, n, wanted=wish.name_id) for n in numbers))
-    pager("documents", n_pages=n_pages(len(rows)), at=at)
+    with paged("documents", len(rows), of=(wish.group, wish.text, wish.name_id)) as at:
+        pairs = (_pair(say, report.table, view, n, wanted=wish.name_id) for n in rows[at].tolist())
+        st.html("".join(pairs))
     remark(say, "documents_limit")
 
 
 def draw_counts(say: Words, report: AuditReport, view: DocumentView) -> None:
     """Draw how many documents of each model hold listed names, and how many names of people."""
-    models = [say.text(f"column_{model.who}") for model in view.models]
-    rows = []
-    for group in GROUPS:
-        row = [say.text(f"documents_holds_{group}")]
-        for model in view.models:
-            one = model.share(group)
-            found = one.interval()
-            row.append(say.text("documents_k_of_n", k=one.n_hits, n=one.n_total))
-            row.append(f"{percent(found.value)} ({percent_interval(found)})")
-        rows.append(row)
-    header = ["documents_holds", models[0], "documents_share", models[1], "documents_share"]
-    draw_table(say, "documents_counts", Table(header, rows), audit=report.digest)
-    counts = [getattr(report.details, model.who).name_counts for model in view.models]
-    if None in counts:
+    columns = {"holds": [say.text(f"documents_holds_{group}") for group in documents.GROUPS]}
+    for model in view.models:
+        shares = [model.share(group) for group in documents.GROUPS]
+        who = f"column_{model.who}"
+        columns[who, "n"] = [
+            say.text("documents_k_of_n", k=one.n_hits, n=one.n_total) for one in shares
+        ]
+        columns[who, "share"] = [
+            f"{percent(one.value)} ({percent_interval(one.interval())})" for one in shares
+        ]
+    draw_table(say, "documents_counts", columns, audit=report.digest)
+    counts = {who: getattr(report.details, who).name_counts for who in documents.WHO}
+    if None in counts.values():
         return
     with st.expander(say.text("documents_written"), key="documents_written"):
         remark(say, "documents_written_below")
-        rows = [
-            [say.text(f"documents_written_{what}"),
-             *(f"{getattr(one, what):,}" for one in counts)]
-            for what in _WRITTEN
-        ]  # fmt: skip
-        table = Table(["documents_names", *models], rows)
-        draw_table(say, "documents_written", table, audit=report.digest)
+        columns = {"names": [say.text(f"documents_written_{what}") for what in _WRITTEN]}
+        for who, one in counts.items():
+            columns[f"column_{who}"] = [getattr(one, what) for what in _WRITTEN]
+        draw_table(say, "documents_written", columns, audit=report.digest)
 
 
 def draw_wish(say: Words, table: pd.DataFrame, view: DocumentView) -> DocumentWish:
@@ -94,17 +77,15 @@ def draw_wish(say: Words, table: pd.DataFrame, view: DocumentView) -> DocumentWi
         with st.container(horizontal=True, vertical_alignment="center"):
             name = shown_name(table["first_name"][wanted], table["last_name"][wanted])
             remark(say, "documents_has", number=table["number"][wanted], name=name)
-            label = say.text("documents_has_not")
-            st.button(label, key="documents_clear", on_click=write, args=("has", ""))
-    fits = {g: len(select_documents(view, wish=DocumentWish(group=g))) for g in FILTERS}
-    labels = {
-        g: say.text("kind_n", kind=say.text(f"documents_group_{g}"), n=n) for g, n in fits.items()
-    }
-    group = choose("group", FILTERS, label=say.text("documents_filter"), shown=labels.__getitem__)
-    looks_at = "all" if is_revealed() else "masked"
-    text = _search(say, "documents", help=say.text(f"documents_search_{looks_at}_help"))
-    if not is_revealed():
-        remark(say, "documents_search_masked")
+            act(
+                say, "documents_has_not", name="documents_clear", on_click=partial(write, "has", "")
+            )
+    groups = {}
+    for group in documents.FILTERS:
+        n = len(documents.select_documents(view, wish=DocumentWish(group=group)))
+        groups[group] = say.text("kind_n", kind=say.text(f"documents_group_{group}"), n=n)
+    group = choose(say, "documents_group", groups)
+    text = search(say, "documents", f"documents_search_{looks_at()}")
     return DocumentWish(group, text, wanted, is_revealed())
 
 
@@ -179,41 +160,35 @@ def draw_passages(say: Words, report: AuditReport) -> None:
     if inspection is None:
         empty(say, "documents_no_inspection")
         return
-    text = _search(say, "passages")
-    found = listed_passages(inspection, table=table, text=text)
+    text = search(say, "passages", "documents_search_passages")
+    found = documents.listed_passages(inspection, table=table, text=text)
     remark(say, "documents_shown_passages", k=len(found), n=len(inspection.passages))
-    at = _turn("passages", of=text, n_rows=len(found))
     items = []
-    for number, passage, owner in found[(at - 1) * PER_PAGE : at * PER_PAGE]:
-        called = {"passage": shown_passage(passage.passage_id, number=number)}
-        facts, slot = say.text("documents_passage_unknown", **called), say.text("names_slot")
-        if owner is not None:
-            called["name"] = shown_name(table["first_name"][owner], table["last_name"][owner])
-            called["number"] = table["number"][owner]
-            facts = say.text("documents_passage_owner", **called)
-            slot = called["name"] if is_revealed() else slot
-        shown = blocks.with_slot(passage.left, slot=slot, after=passage.right, tone="member")
-        items.append((facts, shown))
-    st.html(blocks.cited(items))
-    pager("passages", n_pages=n_pages(len(found)), at=at)
+    with paged("passages", len(found), of=text) as at:
+        for number, passage, owner in found[at]:
+            called = {"passage": shown_passage(passage.passage_id, number=number)}
+            facts, slot = say.text("documents_passage_unknown", **called), say.text("names_slot")
+            if owner is not None:
+                called["name"] = shown_name(table["first_name"][owner], table["last_name"][owner])
+                called["number"] = table["number"][owner]
+                facts = say.text("documents_passage_owner", **called)
+                slot = called["name"] if is_revealed() else slot
+            text = blocks.with_slot(passage.left, slot=slot, after=passage.right, tone="member")
+            items.append((facts, text))
+        st.html(blocks.cited(items))
 
 
-def _search(say: Words, what: str, *, help: str | None = None) -> str:
+def looks_at() -> str:
+    """Return what a search looks at, as its words' keys say it."""
+    return "names" if is_revealed() else "masked"
+
+
+def search(say: Words, what: str, words: str, *, example: str | None = None) -> str:
+    """Draw a box for what is searched, which is put neither into the address nor into the log."""
     found = st.text_input(
-        say.text(f"documents_search_{what}"), key=f"{what}_search", help=help, max_chars=200,
-        autocomplete="off", persist_state="session",
+        say.text(words), key=f"{what}_search", help=say.sentences.get(f"{words}_help"),
+        max_chars=200, placeholder=example, autocomplete="off", persist_state="session",
     )  # fmt: skip
+    if f"{words}_below" in say.sentences:
+        remark(say, f"{words}_below")
     return found or ""
-
-
-def _turn(what: str, *, of: object, n_rows: int) -> int:
-    """Return the page that the link or the pager asks for; the first of what is listed anew."""
-    if st.session_state.setdefault(f"{what}_of", of) != of:
-        st.session_state[f"{what}_of"] = of
-        turn_to(what, number=1)
-    asked = from_link(what, keys=("page",))
-    if asked is not None:
-        turn_to(what, number=page_number(asked["page"], n_rows=n_rows))
-    at = page_number(str(turned_to(what)), n_rows=n_rows)
-    to_link(what, values={"page": "" if at == 1 else str(at)})
-    return at

@@ -14,24 +14,25 @@ from audit.task import SHORT, Question
 from audit.words import Words
 from pages.ui.access import may, note, who
 from pages.ui.blocks import day, escaped
+from pages.ui.form import act
 from pages.ui.section import refusals, remark
 from pages.ui.state import go_to, link
 
 Draw = Callable[[Words, Job], None]
 
 
-def no_more(say: Words, job: Job) -> None:
-    """Draw nothing more of a job."""
-
-
-def card(say: Words, job: Job, *, more: Draw, page: str = "", is_chosen: bool = False) -> None:
+def card(
+    say: Words, job: Job, *, more: Draw | None = None, page: str = "", is_chosen: bool = False
+) -> None:
     """Draw a job: what it is, how far it is or why it ended, a way to stop it, then `more`."""
     with st.container(border=True, key=f"{page}job-{job.job_id}"):
         facts, rest = _facts(say, job)
+        what = f"jobs_kind_{job.kind}" + (f"_{job.scenario}" if job.kind == "audit" else "")
+        what = what if what in say.sentences else "jobs_kind_other"
         st.html(
             f'<div class="ka-job ka-job-{job.state}{" ka-job-chosen" * is_chosen}">'
             f'<p class="ka-job-line"><span class="ka-job-state">'
-            f"{say.html(f'jobs_state_{job.state}')}</span> <strong>{say.html(_what_key(say, job))}"
+            f"{say.html(f'jobs_state_{job.state}')}</span> <strong>{say.html(what)}"
             f"</strong> {escaped(job.label)}</p>{_reasons(say, job)}"
             f'<p class="ka-footer">{facts}</p><details class="ka-footer">'
             f"<summary>{say.html('details')}</summary>{rest}</details></div>"
@@ -41,7 +42,8 @@ def card(say: Words, job: Job, *, more: Draw, page: str = "", is_chosen: bool = 
         with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
             if job.is_active and may("cancelled"):
                 _cancel_button(say, job)
-            more(say, job)
+            if more is not None:
+                more(say, job)
 
 
 def live_cards(say: Words, draw: Draw, *, kind: str = "") -> set[str]:
@@ -84,7 +86,7 @@ def _cancel_button(say: Words, job: Job) -> None:
     key = f"cancel-ask-{job.job_id}"
     with st.popover(say.text("jobs_cancel"), disabled=job.is_cancel_wanted, key=key):
         remark(say, f"jobs_cancel_why{_of(job)}")
-        if st.button(say.text("jobs_cancel_now"), key=f"cancel-{job.job_id}", type="primary"):
+        if act(say, "jobs_cancel_now", name=f"cancel-{job.job_id}", kind="primary"):
             change(say, lambda: service.cancel(job.job_id), action="cancelled")
 
 
@@ -118,13 +120,7 @@ def _percent(job: Job) -> str:
 def _stage(say: Words, job: Job) -> str:
     """Return what a job is doing, in the words of its kind where it has its own."""
     of_kind = (f"{job.kind}_{job.stage}", job.stage, f"{job.kind}_other", "other")
-    keys = [f"jobs_stage_{stage}" for stage in of_kind]
-    return say.text(next(key for key in keys if key in say.sentences))
-
-
-def _what_key(say: Words, job: Job) -> str:
-    key = f"jobs_kind_{job.kind}" + (f"_{job.scenario}" if job.kind == "audit" else "")
-    return key if key in say.sentences else "jobs_kind_other"
+    return next(filter(None, (say.sentences.get(f"jobs_stage_{stage}") for stage in of_kind)))
 
 
 def _of(job: Job) -> str:
@@ -203,7 +199,7 @@ def _active() -> tuple[Job, ...]:
 
 def run_demo_button(say: Words, *, key: str, page: str = "jobs") -> None:
     """Draw the button that submits the demonstration and goes to where it can be followed."""
-    if st.button(say.text("start_demo_button"), key=key, type="primary"):
+    if act(say, "start_demo_button", name=key, kind="primary"):
         with refusals(say, key="jobs_refused"):
             job = _noted(service.submit("demo", owner=who(), language=say.language), "ran")
             if job.result:
@@ -215,13 +211,12 @@ def run_demo_button(say: Words, *, key: str, page: str = "jobs") -> None:
 class FollowedJobs:
     """The jobs of a kind on a page.
 
-    `page` is the prefix of the cards' keys and the session's, `see` the sentence of the link to
-    the page Jobs; `on_done` draws, or lets the page show, what came of the followed job.
+    `page` is the prefix of the cards' keys, the session's and the sentence `PAGE_see_job`, the link
+    to the page Jobs; `on_done` draws, or lets the page show, what came of the followed job.
     """
 
     kind: str
     page: str
-    see: str
     on_done: Callable[[Words, str], None]
 
     def start(self, question: Question, **counts: int) -> None:
@@ -250,6 +245,6 @@ class FollowedJobs:
 
     def _draw_card(self, say: Words, job: Job) -> None:
         def see(say: Words, job: Job) -> None:
-            link("jobs", label=say.text(self.see), job=job.job_id)
+            link("jobs", label=say.text(f"{self.page}_see_job"), job=job.job_id)
 
         card(say, job, more=see, page=f"{self.page}-")

@@ -64,7 +64,8 @@ def _heading(say: Words, key: str, column: str) -> str:
 
 
 def _plain(cell: Cell) -> str:
-    return f"{cell.text} ({cell.below})" if cell.below else cell.text
+    below = cell.below.replace("\n", ", ")
+    return f"{cell.text} ({below})" if below else cell.text
 
 
 def page(code: str, draw: Callable[[Words], None]) -> None:
@@ -146,12 +147,18 @@ def figure(
     `chart` is a plotly figure, `audit` the digest whose log the export goes into; `values` fill
     the alternative text `KEY_alt`. `of` tells figures of one key on one page apart.
     """
-    alt = say.text(f"{key}_alt", **values)
-    shown = themed(chart, is_dark=st.context.theme.type == "dark")
+    alt = draw_chart(say, key, chart, of=of, **values)
     name = f"{key}_{of}" if of else key
-    st.plotly_chart(shown, config=CONFIG, alt=alt, key=name)
     with st.expander(say.text("as_table"), key=f"{name}_as_table"):
         draw_table(say, key, table, of=of, caption=alt, audit=audit)
+
+
+def draw_chart(say: Words, key: str, chart: Any, *, of: str = "", **values: object) -> str:
+    """Draw a figure whose numbers stand in a table under it; return what it shows, in words."""
+    alt = say.text(f"{key}_alt", **values)
+    shown = themed(chart, is_dark=st.context.theme.type == "dark")
+    st.plotly_chart(shown, config=CONFIG, alt=alt, key=f"{key}_{of}" if of else key)
+    return alt
 
 
 def draw_table(
@@ -255,11 +262,12 @@ def facts(
     *,
     caption: str = "",
     audit: str = "",
+    of: str = "",
 ) -> None:
     """Draw what is the case, each fact under its name as a column's: a table of two columns."""
     if isinstance(key, str):
         rows = [(_heading(say, key, fact), value) for fact, value in (values or {}).items()]
-        draw_table(say, key, Table(("fact", "value"), rows, 2), caption=caption, audit=audit)
+        draw_table(say, key, Table(("fact", "value"), rows, 2), caption=caption, audit=audit, of=of)
         return
     header = [("", say.text("column_fact")), ("", say.text("column_value"))]
     cells = [[Cell(text) for text in pair] for pair in key]

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.errors import CATALOGUE, AuditError, Message, written
+from audit.errors import AuditError, Message, written
+from audit.words import CATALOGUE
 from tests.repository import REPOSITORY
 
 JAPANESE = json.loads((CATALOGUE / "ja" / "messages.json").read_text(encoding="utf-8"))

@@ -232,8 +232,9 @@ def test_no_trouble_of_its_own_ends_a_worker(home, tmp_path, monkeypatch):
     monkeypatch.setattr(real, "wait", busy_while_waiting)
     said = io.StringIO()
     monkeypatch.setattr(sys, "stderr", said)
-    lock = worker_lock("cpu")
-    worker.work("cpu", lock=lock, idle_seconds=2, child_module="tests.jobs.fake_child")
+    monkeypatch.setattr(worker, "IDLE_SECONDS", 2)
+    monkeypatch.setattr(worker, "CHILD_MODULE", "tests.jobs.fake_child")
+    worker.work("cpu", lock=worker_lock("cpu"))
     done = service.job(job.job_id)
     assert (done.state, done.n_attempts) == ("done", 1)
     assert troubles == []

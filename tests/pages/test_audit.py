@@ -100,6 +100,8 @@ def test_models_that_do_not_fit_and_models_that_are_refused_say_why(
     shown = texts(app)
     assert "one と two：2つのモデルのトークナイザーが異なります：" in shown
     assert not re.search(r"[a-z]{3,} [a-z]{3,} [a-z]{3,}", re.sub("<[^>]*>", " ", shown))
+    alone = texts(open_page("audit", general="models/one"))
+    assert "Vocabulary" in alone and "Compared" not in alone
     same = {"general": "models/one", "hospital": "models/one"}
     assert "Both are the same model" in texts(open_page("audit", **same))
 

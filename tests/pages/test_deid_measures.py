@@ -29,8 +29,8 @@ from tests.pages.screen import keys, open_page, parameter, press, texts
 @pytest.fixture(autouse=True)
 def _home(monkeypatch: pytest.MonkeyPatch) -> None:
     rules = (KnownTagger("rules", "rules", "", RuleTagger().digest),)
-    for module in (cached, scoring):
-        monkeypatch.setattr(module, "known_taggers", lambda: rules)
+    monkeypatch.setattr(cached, "taggers", lambda: rules)
+    monkeypatch.setattr(scoring, "known_taggers", lambda: rules)
 
 
 def kept(*, every: int = 3, n: int = 12) -> str:

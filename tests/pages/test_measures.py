@@ -136,7 +136,7 @@ def test_rules_are_followed_along_the_attack(reports: Reports, measure: str) -> 
         assert f">{reached.value:.3f}</td>" in shown and SAY.html(f"measures_rule_{name}") in shown
     app = open_page("measures", audit=old.digest[:12], **view)
     alts = [chart.proto.alt for chart in app.get("plotly_chart")]
-    said = SAY.text("measures_curve_rules_alt", measure=SAY.text(f"rate_{measure}"))
+    said = SAY.text("measures_curve_rules_alt", measure=SAY.text(f"column_{measure}"))
     assert said in alts and SAY.text("measures_curve_alt") not in alts
     app = open_page("measures", audit=old.digest[:12], stratum="hard", **view)
     assert SAY.html("measures_curve_none") in texts(app)
@@ -205,7 +205,7 @@ def test_two_audits_are_paired_and_only_differences_shown() -> None:
     assert not any(quiet.stands_out)
     assert len(table) == sum(leak.stands_out) >= leak.verdict.n_flagged > 0
     assert table["Name"][0] == "!*** W***"
-    app.toggle(key="measures_only_different").set_value(False).run()
+    app.toggle(key="choice_all_names").set_value(True).run()
     assert len(app.dataframe[0].value) == leak.n_names
     assert "measures_pairs_csv" in downloads(app)
 

@@ -45,13 +45,13 @@ def test_facets_and_order_go_into_the_address_and_outlast_the_other_tab() -> Non
         assert (parameter(app, "kind"), parameter(app, "sort")) == ("easy", "q")
     assert set(app.dataframe[0].value["kind"]) == {"Easy control"}
     assert app.dataframe[0].value["q"].is_monotonic_increasing
-    again = open_page("names", kind="easy,hard", sort="q", order="turned").dataframe[0].value
+    again = open_page("names", kind="easy,hard", sort="q", order="desc").dataframe[0].value
     assert set(again["kind"]) == {"Easy control", "Hard control"}
     assert again["q"].is_monotonic_decreasing
     nonsense = open_page("names", kind="<b>,,x", sort="first", order="up", name="<img>")
     assert len(nonsense.dataframe[0].value) == report.n_names
     assert not parameter(nonsense, "kind") and not parameter(nonsense, "name")
-    assert (parameter(nonsense, "sort"), parameter(nonsense, "order")) == ("score", "usual")
+    assert (parameter(nonsense, "sort"), parameter(nonsense, "order")) == ("score", "desc")
     assert "<img>" not in texts(nonsense)
 
 
