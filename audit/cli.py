@@ -55,7 +55,7 @@ from audit.errors import AuditCancelled, AuditError
 from audit.experiment import leakage, paper
 from audit.experiment.leakage import LeakageTask
 from audit.experiment.paper import ExperimentTask
-from audit.foreign import decode_text, file_bytes
+from audit.foreign import decode_text, file_bytes, reading
 from audit.home import DEMO_HOSPITAL, results_dir, stay_offline
 from audit.jobs import service
 from audit.jobs.here import answer_here
@@ -348,12 +348,8 @@ def _answered(task: Task) -> tuple[str, ...]:
 
 
 def _bytes(path: Path) -> bytes:
-    try:
+    with reading(path.name):
         return file_bytes(path)
-    except OSError as error:
-        raise AuditError(
-            "Cannot be read ({strerror}).", where=path.name, strerror=error.strerror
-        ) from None
 
 
 Seed = Annotated[int, "of all that is drawn"]
