@@ -98,13 +98,7 @@ def decide(
 
 
 def sign(
-    seen: Decision,
-    *,
-    name: str,
-    role: SignatureRole,
-    by: str,
-    is_login: bool = False,
-    store: Store,
+    seen: Decision, *, name: str, role: SignatureRole, by: str, is_login: bool = False, store: Store
 ) -> Decision:
     """Sign a decision; nobody signs twice.
 

@@ -607,9 +607,7 @@ class Inspection:
     passages: tuple[Passage, ...] = ()
 
 
-def best_passages(
-    log_ratio: NDArray[np.float64],
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def best_passages(log_ratio: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Return the passages [N, K] with each name's largest log ratios [P, N], and these ratios.
 
     K is `N_BEST_PASSAGES`, or P if there are fewer.
