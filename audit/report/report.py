@@ -288,11 +288,6 @@ class ScoreExposure(Part):
     whole: ExposureGroup = Field(alias="all")
     groups: Sequence[ExposureGroup]
 
-    @property
-    def every(self) -> tuple[ExposureGroup, ...]:
-        """Each number of mentions, then all together."""
-        return (*self.groups, self.whole)
-
 
 class PlantedName(Part):
     """One planted name by the fixed score; without pairs it has no twin."""
@@ -340,8 +335,9 @@ class Exposure(Part):
         Empty where nothing is scored.
         """
         fixed, general = next(iter(self.ordered.values()), None), self.scores.get(GENERAL_ALONE)
-        by_general = {one.n_mentions: one for one in general.every} if general else {}
-        return [(one, by_general.get(one.n_mentions)) for one in (fixed.every if fixed else ())]
+        every = [(*one.groups, one.whole) if one else () for one in (fixed, general)]
+        by_general = {one.n_mentions: one for one in every[1]}
+        return [(one, by_general.get(one.n_mentions)) for one in every[0]]
 
     def sentence(self, language: str) -> str:
         """Return what they show in a language."""
@@ -397,12 +393,9 @@ class Linking(Part):
         """
         for by in (*LINKED_BY, "chance"):
             one: Linked = getattr(self, by)
-            top_1, top_5 = (
-                Estimate(share, math.nan, math.nan)
-                if by == "chance"
-                else wilson(share, n_total=self.n_passages)
-                for share in (one.top_1, one.top_5)
-            )
+            top_1, top_5 = (wilson(share, n_total=self.n_passages) for share in one.shares)
+            if by == "chance":
+                top_1, top_5 = (Estimate(share, math.nan, math.nan) for share in one.shares)
             yield by, top_1, top_5, one.median_rank
 
     def reached(self) -> tuple[FloatArray, FloatArray]:
