@@ -9,7 +9,8 @@ words are `WORDS_set_FIELD`, `WORDS_help_FIELD` and, where it is one of a few co
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 import streamlit as st
@@ -17,7 +18,7 @@ from pydantic import TypeAdapter
 
 from audit.task import Record
 from audit.words import Words
-from pages.ui.section import empty, remark
+from pages.ui.blocks import heading
 from pages.ui.state import write
 
 _LARGEST = (1 << 53) - 1
@@ -115,6 +116,30 @@ def switch(say: Words, key: str, *, what: str = "", **values: object) -> bool:
     return is_on
 
 
+@contextmanager
+def paged(what: str, n_rows: int, *, of: object, per_page: int = 10) -> Iterator[slice]:
+    """Yield which rows stand on the page of `?page=`, and draw the pager under them.
+
+    What is listed anew (another `of`) begins on its first page; a page that is not there is the
+    nearest.
+    """
+    state, key, n = st.session_state, f"{what}_pager", max(1, -(-n_rows // per_page))
+    is_new, state[f"{what}_of"] = state.get(f"{what}_of", of) != of, of
+    wanted = "" if is_new else st.query_params.get("page", "")
+    is_number = wanted.isascii() and wanted.isdigit() and len(wanted) < 10
+    at = min(max(1, int(wanted)), n) if is_number else 1
+    write("page", "" if at == 1 else str(at))
+    yield slice((at - 1) * per_page, min(at * per_page, n_rows))
+
+    def turned() -> None:
+        number = state[f"{key}_{at}"]
+        write("page", "" if number == 1 else str(number))
+
+    if n > 1:
+        with st.container(key=key):
+            st.pagination(n, default=at, key=f"{key}_{at}", on_change=turned)
+
+
 def _last(key: str) -> str:
     return key.rpartition("_")[2]
 
@@ -201,37 +226,28 @@ def pick(
     options: Mapping[str, str],
     *,
     what: str = "",
-    label: str = "",
     usual: str = "",
-    help: str | None = None,
 ) -> str:
     """Draw a list of codes to choose from by their words; `?what=` carries the chosen one.
 
     Returns "" where none is chosen, and says so where the link's is not there. Words are shown as
     plain text, never as Markdown. Without `what` the key's last word is the parameter.
     """
-    if label:
-        what = key
-    else:
-        label, what, help = (
-            say.text(key),
-            what or _last(key),
-            say.sentences.get(f"{key}_help"),
-        )
-    state, box = st.session_state, f"pick_{what}"
+    what, state = what or _last(key), st.session_state
+    box = f"pick_{what}"
     code = st.query_params.get(what, "") or state.get(f"picked_{what}", usual)
     if code and code not in options:
-        remark(say, "pick_not_here")
+        st.html(heading("", below=say.text("pick_not_here")))
         code = ""
     state[box] = code or None
     st.selectbox(
-        label,
+        say.text(key),
         list(options),
         index=None,
         format_func=options.__getitem__,
         key=box,
         placeholder=say.text("pick_none"),
-        help=help,
+        help=say.sentences.get(f"{key}_help"),
         on_change=lambda: take(what, state[box] or ""),
     )
     if code:
@@ -254,7 +270,8 @@ def choose_kept(say: Words, key: str, names: Mapping[str, str], *, what: str = "
     asked = st.query_params.get(what, "")
     if asked not in names:
         if asked:
-            empty(say, f"{key}_gone")
+            gone = say.text(f"{key}_gone")
+            st.html(heading(gone, below=say.text(f"{key}_gone_do")))
         st.query_params[what] = next(iter(names))
     return choose(say, key, names, what=what, is_long=True)
 
