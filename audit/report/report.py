@@ -393,9 +393,12 @@ class Linking(Part):
         """
         for by in (*LINKED_BY, "chance"):
             one: Linked = getattr(self, by)
-            top_1, top_5 = (wilson(share, n_total=self.n_passages) for share in one.shares)
-            if by == "chance":
-                top_1, top_5 = (Estimate(share, math.nan, math.nan) for share in one.shares)
+            top_1, top_5 = (
+                Estimate(share, math.nan, math.nan)
+                if by == "chance"
+                else wilson(share, n_total=self.n_passages)
+                for share in (one.top_1, one.top_5)
+            )
             yield by, top_1, top_5, one.median_rank
 
     def reached(self) -> tuple[FloatArray, FloatArray]:
