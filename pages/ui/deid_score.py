@@ -73,8 +73,8 @@ def _ask_side(say: Words, side: str) -> Side:
     """Draw where gold notes or predictions come from; (None, None) until it is chosen."""
     kinds: Sequence[str] = GOLD_KINDS if side == "gold" else PREDICTED_KINDS
     key = f"deid_score_{side}_kind"
-    if side == "predicted" and st.query_params.get("tagged"):
-        st.session_state.setdefault(key, TAGGED)
+    if st.query_params.get("tagged"):  # no example is gold for notes of somebody's own
+        st.session_state.setdefault(key, GIVEN if side == "gold" else TAGGED)
     kind = st.segmented_control(
         say.text(f"deid_measures_from_{side}"), kinds, key=key, required=True,
         format_func=lambda code: say.text(f"deid_measures_side_{side}_{code}"),
