@@ -11,22 +11,12 @@ from audit.report.published import PaperRow, paper_rows, published_tables
 from audit.report.report import AuditReport, KeptAudit, Linking, Rule, Share, others_alike_first
 from audit.report.threshold import LOW_FPRS
 from audit.tables import UNDEFINED, decimal, small
-from pages.ui import blocks, cached, measure_checks, measure_threshold
+from pages.ui import blocks, cached, measure_checks, measure_threshold, section
 from pages.ui.access import shown_name
 from pages.ui.blocks import Cell, counted, day, measured, percent, percent_interval
 from pages.ui.charts import Axis, Series, plot, points
 from pages.ui.form import choose, switch
-from pages.ui.section import (
-    Table,
-    details,
-    draw_table,
-    empty,
-    figure,
-    frame,
-    head,
-    page_of_audit,
-    remark,
-)
+from pages.ui.section import details, draw_table, empty, figure, frame, head, page_of_audit, remark
 from pages.ui.state import Words, link, place
 
 _RATES = ("f1", "accuracy", "recall", "precision")
@@ -68,7 +58,7 @@ def draw_mentions(say: Words, report: AuditReport) -> None:
     }
     x = Axis(say.text("mentions_x"), range=ends, ticks=ticks, has_grid=False)
     y_axis = Axis(say.text("mentions_y"), range=(-4, 104), suffix=" %")
-    table = Table(
+    table = section.Table(
         ("mentions", "n", "flagged", "share", "interval"),
         [(*row, percent(share.value), percent_interval(share)) for *row, share in rows],
     )
@@ -132,7 +122,7 @@ def _draw_aucs(say: Words, found: Comparison, *, audit: str) -> None:
         for one in found.aucs
     ]  # fmt: skip
     header = ("controls", "n_members", "n_controls", "one", "other", "auc_difference")
-    draw_table(say, "measures_aucs", Table(header, rows), audit=audit)
+    draw_table(say, "measures_aucs", section.Table(header, rows), audit=audit)
 
 
 def _draw_pairs(say: Words, found: Comparison, *, audit: str) -> None:
@@ -171,10 +161,10 @@ def _draw_settings(say: Words, found: Comparison, *, audit: str) -> None:
     if not any(rows.values()):
         remark(say, "measures_settings_same")
     if rows[False]:
-        draw_table(say, "measures_settings", Table(header, rows[False]), audit=audit)
+        draw_table(say, "measures_settings", section.Table(header, rows[False]), audit=audit)
     if rows[True]:
         with details(say, "measures_settings"):
-            draw_table(say, "measures_digests", Table(header, rows[True]), audit=audit)
+            draw_table(say, "measures_digests", section.Table(header, rows[True]), audit=audit)
 
 
 # Which name fits which passage.
@@ -194,7 +184,7 @@ def draw_linking(say: Words, report: AuditReport) -> None:
         [say.text(f"measures_by_{by}"), measured(top_1), measured(top_5), decimal(rank, digits=1)]
         for by, top_1, top_5, rank in linking.lines()
     ]
-    table = Table(("by", "top_1", "top_5", "median_rank"), rows)
+    table = section.Table(("by", "top_1", "top_5", "median_rank"), rows)
     figure(say, "measures_linking", _linking_chart(say, linking), table=table, audit=report.digest)
     remark(say, "measures_linking_caption")
 
@@ -228,12 +218,12 @@ def draw_paper(say: Words, report: AuditReport) -> None:
         return
     head(say, "measures_rules")
     header = ("controls", "rule", "tp", "fn", "fp", "tn", *_RATES, "fpr", "undecided")
-    table = Table(header, list(_rules(say, report)), n_merged=1)
+    table = section.Table(header, list(_rules(say, report)), n_merged=1)
     draw_table(say, "measures_rules", table, audit=report.digest)
     head(say, "measures_scores")
     recalls = [say.text("measures_recall_at", fpr=f"{100 * fpr:g} %") for fpr in LOW_FPRS]
     header = ("controls", "measures_score", "auc", *recalls, "missing")
-    table = Table(header, list(_scores(say, report)), n_merged=1)
+    table = section.Table(header, list(_scores(say, report)), n_merged=1)
     draw_table(say, "measures_scores", table, audit=report.digest)
     _draw_roles(say, report)
     _draw_published(say, report)
@@ -307,7 +297,7 @@ def _draw_published(say: Words, report: AuditReport) -> None:
         header = [("", "controls"), ("", what)] + [
             (group, rate) for group in ("paper_here", "paper_there") for rate in (*_RATES, "counts")
         ]
-        table = Table(header, rows, n_merged=1)
+        table = section.Table(header, rows, n_merged=1)
         draw_table(say, f"paper_table_{number}", table, audit=report.digest)
     st.html(blocks.heading("", below=published_tables().source))
 

@@ -12,25 +12,13 @@ from audit.report.names import ASKED, N_STRONGEST, kind_scores, strongest_names
 from audit.report.report import AuditReport, KeptAudit
 from audit.stats import NOTHING
 from audit.tables import decimal, small
-from pages.ui import blocks, cached
-from pages.ui.access import is_revealed, may_or_say, shown_name
+from pages.ui import blocks, cached, section
+from pages.ui.access import is_revealed, may_or_say, names_in_files, shown_name
 from pages.ui.blocks import Cell, day, measured, percent_interval
 from pages.ui.charts import Axis, Series, plot, spread
-from pages.ui.decision import draw_decision
-from pages.ui.hand_over import draw_hand_over, draw_log
+from pages.ui.hand_over import draw_decision, draw_hand_over, draw_log
 from pages.ui.running import card, live_cards, run_demo_button
-from pages.ui.section import (
-    Table,
-    details,
-    draw_table,
-    empty,
-    facts,
-    figure,
-    folded,
-    head,
-    page,
-    remark,
-)
+from pages.ui.section import details, draw_table, empty, facts, figure, folded, head, page, remark
 from pages.ui.state import Place, Words, link, place
 
 N_RECENT = 20
@@ -118,18 +106,13 @@ def draw_start(say: Words) -> None:
 
 def draw_verdict(say: Words, report: AuditReport) -> None:
     """Draw the sentence that helps to decide, and what to do now."""
-    verdict = report.verdict
-    state = say.text(f"state_{verdict.state}")
-    scenario = say.text(f"scenario_{report.scenario.number}")
+    verdict, lang = report.verdict, say.language
+    state, scenario = f"state_{verdict.state}", f"scenario_{report.scenario.number}"
     names = {who: model.name for who, model in report.models.items()}
-    answer = blocks.Verdict(
-        state=verdict.state,
-        eyebrow=f"{state} · {scenario}",
-        heading=verdict.in_short(say.language),
-        sentence=verdict.now(say.language),
-        footer=say.text("audit_footer", at=day(report.at), **names),
-    )
-    st.html(blocks.verdict_cards([answer]))
+    footer = say.text("audit_footer", at=day(report.at), **names)
+    eyebrow = f"{say.text(state)} · {say.text(scenario)}"
+    answer = (verdict.state, eyebrow, verdict.in_short(lang), verdict.now(lang), footer)
+    st.html(blocks.verdict_cards([blocks.Verdict(*answer)]))
     if planted := report.details.canaries:
         st.html(blocks.heading("", below=planted.sentence(say.language)))
 
@@ -138,23 +121,21 @@ def draw_other(
     say: Words, audit: KeptAudit, report: AuditReport, other: AuditReport | None
 ) -> None:
     """Draw the tile of the other scenario: its verdict, or the way to it."""
-    number = 3 - report.scenario.number
+    number = str(3 - report.scenario.number)
+    is_running = audit.is_demo and any(job.kind == "demo" for job in service.active_jobs())
+    below = say.text("no_other_yet" if is_running else "no_other")
+    if other:
+        state = say.text(f"state_{other.verdict.state}")
+        below = f"{state} · {other.verdict.in_short(say.language)}"
     with st.container(border=True, key="other_scenario"):
-        is_running = audit.is_demo and any(job.kind == "demo" for job in service.active_jobs())
-        title = say.text(f"scenario_{number}")
-        below = say.text("no_other_yet" if is_running else "no_other")
-        if other:
-            state = say.text(f"state_{other.verdict.state}")
-            below = f"{state} · {other.verdict.in_short(say.language)}"
-        st.html(blocks.line(title, below))
+        st.html(blocks.line(say.text(f"scenario_{number}"), below))
         if other:
             link("verdict", label=say.text(f"open_scenario_{number}"), audit=other.digest)
         elif not is_running:
             again = cached.asked_again(report.digest)
-            codes = {"general": again.general, "hospital": again.hospital, "names": again.names,
-                     "passages": again.passages, "scenario": str(number)}  # fmt: skip
-            query = {key: code for key, code in codes.items() if code}
-            link("audit", label=say.text("no_other_run"), **query)
+            asked = ("general", "hospital", "names", "passages")
+            query = {key: code for key in asked if (code := getattr(again, key))}
+            link("audit", label=say.text("no_other_run"), scenario=number, **query)
 
 
 # What it rests on.
@@ -164,39 +145,33 @@ def draw_numbers(say: Words, report: AuditReport) -> None:
     """Draw the headline figures, each with what trivial guesses reach, and the scores."""
     st.html(blocks.heading("", below=report.verdict.facts(say.language)))
     draw_table(say, "figures", figures(say, report), audit=report.digest)
-    kinds, series, ticks = kind_scores(report.table), [], {}
-    for row, kind in enumerate(kinds):
-        n, look = len(kind.scores), {"is_attack": kind.kind in ASKED, "has_legend": False}
-        ticks[float(row)] = say.text("kind_n", kind=say.text(f"kind_{kind.kind}"), n=n)
-        dots = [row + place for place in spread(n)]
-        series.append(Series("", kind.scores, dots, form="dots", hover="%{x:.3g}", **look))
+    kinds, series, ticks, rows = kind_scores(report.table), [], {}, []
+    for at, kind in enumerate(kinds):
+        n, name, quartiles = len(kind.scores), say.text(f"kind_{kind.kind}"), kind.quartiles
+        look = {"is_attack": kind.kind in ASKED, "has_legend": False}
+        ticks[float(at)] = say.text("kind_n", kind=name, n=n)
+        rows.append((name, n, kind.n_not_scored, *map(small, quartiles)))
+        y = [at + shift for shift in spread(n)]
+        series.append(Series("", kind.scores, y, form="dots", hover="%{x:.3g}", **look))
         if n:
-            middle, ends = [kind.quartiles[1]] * 2, [row - 0.42, row + 0.42]
-            series.append(Series("", middle, ends, dash="solid", hover="", **look))
-    y = Axis("", ticks=ticks, range=(len(kinds) - 0.5, -0.5), has_grid=False)
+            middle, y = [quartiles[1]] * 2, [at - 0.42, at + 0.42]
+            series.append(Series("", middle, y, dash="solid", hover="", **look))
     x = Axis(say.text(f"axis_{report.fixed_score}"))
-    columns = ("kind", "n", "missing", "q1", "median", "q3")
-    rows = [
-        (say.text(f"kind_{kind.kind}"), str(len(kind.scores)), str(kind.n_not_scored),
-         *map(small, kind.quartiles))
-        for kind in kinds
-    ]  # fmt: skip
+    y_axis = Axis("", ticks=ticks, range=(len(kinds) - 0.5, -0.5), has_grid=False)
+    chart = plot(series, x=x, y=y_axis, height=90 + 85 * len(kinds))
+    table = section.Table(("kind", "n", "missing", "q1", "median", "q3"), rows)
     head(say, "scores")
-    figure(
-        say, "scores", plot(series, x=x, y=y, height=90 + 85 * len(kinds)), audit=report.digest,
-        table=Table([f"column_{column}" for column in columns], rows),
-    )  # fmt: skip
+    figure(say, "scores", chart, table=table, audit=report.digest)
     link("measures", label=say.text("numbers_mentions"), audit=report.digest, tab="mentions")
     link("measures", label=say.text("numbers_more"), audit=report.digest)
     with details(say, "numbers"):
-        models = ((say.text(f"numbers_{who}"), one.digest) for who, one in report.models.items())
-        pairs = [(say.text("numbers_audit"), report.digest), *models]
-        facts(say, pairs, caption=say.text("numbers_digests"))
+        digests = {who: one.digest for who, one in report.models.items()}
+        facts(say, "numbers", {"audit": report.digest, **digests}, audit=report.digest)
 
 
-def figures(say: Words, report: AuditReport) -> Table:
+def figures(say: Words, report: AuditReport) -> section.Table:
     """Return the headline figures, each beside what M_general and a trivial guess reach."""
-    rows: list[list[str | Cell]] = []
+    rows: list[list[str | int | Cell]] = []
     guesses = ("attack", "general_alone", "popularity")
     for name in report.measures.strata:
         found = [report.headline(name).get(who) for who in guesses]
@@ -210,8 +185,8 @@ def figures(say: Words, report: AuditReport) -> Table:
             told = Cell(counted, percent_interval(rate.interval()))
             rows.append([say.text(f"figure_{key}"), told, "", ""])
     if n := report.candidates.n_reference:
-        rows.append([say.text("figure_reference"), f"{n:,}", "", ""])
-    return Table(["figure", *(f"who_{who}" for who in guesses)], rows)
+        rows.append([say.text("figure_reference"), n, "", ""])
+    return section.Table(["figure", *(f"who_{who}" for who in guesses)], rows)
 
 
 def draw_strongest(say: Words, report: AuditReport) -> None:
@@ -220,18 +195,20 @@ def draw_strongest(say: Words, report: AuditReport) -> None:
     if not len(found):
         remark(say, "strongest_none", alpha=f"{ALPHA:g}")
     else:
-        rows = [
-            (one.number, shown_name(one.first_name, one.last_name),
-             say.text(f"kind_{one.kind}_one"),
-             decimal(one.n_mentions, digits=0) if one.n_mentions >= 0 else "",
-             small(one.general), small(one.hospital), decimal(one.q))
-            for one in found.itertuples()
-        ]  # fmt: skip
-        columns = ("number", "name", "in_notes", "mentions", "general", "hospital", "q")
-        table = Table([f"column_{one}" for one in columns], rows, n_text=3)
+        table = {
+            "number": list(found["number"]),
+            "name": list(map(shown_name, found["first_name"], found["last_name"])),
+            "in_notes": [say.text(f"kind_{kind}_one") for kind in found["kind"]],
+            "mentions": [f"{n:.0f}" if n >= 0 else "" for n in found["n_mentions"]],
+            **{column: list(map(small, found[column])) for column in ("general", "hospital")},
+            "q": list(map(decimal, found["q"])),
+        }
         remark(say, "strongest_revealed" if is_revealed() else "strongest_masked")
         caption = say.text(f"strongest_caption_{report.scenario.number}")
-        draw_table(say, "strongest_names", table, caption=caption, has_csv=False)
+        draw_table(
+            say, "strongest_names", table, caption=caption, audit=report.digest,
+            names=names_in_files(),
+        )  # fmt: skip
     link("names", label=say.text("strongest_more"), audit=report.digest)
 
 
@@ -248,19 +225,17 @@ def draw_recent(say: Words, here: Place, *, shown: str) -> None:
     remark(say, "recent_n", n=len(here.kept))
     if here.n_unreadable:
         remark(say, "unreadable_do", n=here.n_unreadable)
-    for line in here.kept[:N_RECENT]:
-        is_shown = line.digest == shown
-        values = {"hospital": line.hospital, "general": line.general, "scenario": line.scenario,
-                  "n": line.n_names, "at": day(line.at)}  # fmt: skip
-        told = say.text("recent_line_demo" if line.is_demo else "recent_line", **values)
-        state = say.text(f"state_{line.state}")
+    for one in here.kept[:N_RECENT]:
+        key = "recent_line_demo" if one.is_demo else "recent_line"
+        told = say.text(key, n=one.n_names, **vars(one) | {"at": day(one.at)})
         text, opening = st.columns([6, 1], vertical_alignment="center")
+        state, is_shown = say.text(f"state_{one.state}"), one.digest == shown
         text.html(blocks.line(state, told, is_strong=is_shown))
         with opening:
             if is_shown:
                 remark(say, "recent_shown")
             else:
-                link("verdict", label=say.text("recent_open"), audit=line.digest)
+                link("verdict", label=say.text("recent_open"), audit=one.digest)
     draw_start(say)
 
 

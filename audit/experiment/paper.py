@@ -35,6 +35,7 @@ from audit.corpus.make import CorpusTask, make_corpus
 from audit.corpus.make import phases as corpus_phases
 from audit.corpus.truth import PASSAGES, PRIVATE
 from audit.errors import AuditError
+from audit.foreign import reading
 from audit.home import results_dir
 from audit.models.inspect import inspect_model
 from audit.notes.passages import read_passages
@@ -269,12 +270,8 @@ def _questions(order: ExperimentTask) -> Iterator[AuditRequest]:
 
 def _take_folder(order: ExperimentTask) -> None:
     """Note whose folder this is; refuse one with other things, or of another order."""
-    try:
+    with reading("notes"):
         state = order.notes.stat()
-    except OSError as error:
-        raise AuditError(
-            "Cannot be read ({strerror}).", where="notes", strerror=error.strerror
-        ) from None
     content = {
         "digest": order.trained_digest(),
         "notes": [state.st_size, state.st_mtime_ns],

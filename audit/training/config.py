@@ -261,15 +261,18 @@ _SMOOTHED_SHARE = 0.05
 class LossCurve:
     """What the chart of one training shows; NaN is what is not known.
 
-    `losses` and `smoothed` are the training loss at `steps` and its moving average; `held_out` has
-    (step, loss) of every measurement, step 0 being the model it started from; `unigram` is the
-    baseline on the held-out rows; in `steps_per_epoch` of the `n_steps` every token is seen once.
+    `losses` and `smoothed` are the training loss at `steps` and its moving average; `held_out` is
+    what was measured at `held_out_steps`, step 0 being the model it started from, and
+    `smoothed_then` the moving average at that time; `unigram` is the baseline on the held-out rows;
+    in `steps_per_epoch` of the `n_steps` every token is seen once.
     """
 
     steps: tuple[int, ...]
     losses: tuple[float, ...]
     smoothed: tuple[float, ...]
-    held_out: tuple[tuple[int, float], ...]
+    held_out_steps: tuple[int, ...]
+    held_out: tuple[float, ...]
+    smoothed_then: tuple[float, ...]
     unigram: float
     n_steps: int
     steps_per_epoch: float
@@ -277,7 +280,8 @@ class LossCurve:
     @property
     def lowest(self) -> tuple[int, float]:
         """Step and value of the lowest held-out loss; (0, NaN) without one."""
-        return min(self.held_out, key=lambda point: point[1], default=(0, math.nan))
+        points = zip(self.held_out_steps, self.held_out, strict=True)
+        return min(points, key=lambda point: point[1], default=(0, math.nan))
 
     @property
     def state(self) -> str:
@@ -289,7 +293,7 @@ class LossCurve:
         """
         if len(self.held_out) < 2:
             return "early" if self.held_out else "nothing"
-        first, last = self.held_out[0][1], self.held_out[-1][1]
+        first, last = self.held_out[0], self.held_out[-1]
         if last > self.unigram - PLATEAU_NATS:
             return "plateau"
         if last > self.lowest[1] + RISE_NATS:
@@ -316,12 +320,17 @@ def loss_curve(
     import pandas as pd
 
     trained = pd.Series({p.step: p.loss for p in points if p.loss is not None}, dtype=float)
+    held_out = pd.Series(
+        {p.step: p.held_out for p in points if p.held_out is not None}, dtype=float
+    )
     smoothed = trained.ewm(span=max(1.0, _SMOOTHED_SHARE * len(trained))).mean()
     return LossCurve(
         steps=tuple(trained.index),
         losses=tuple(trained),
         smoothed=tuple(smoothed),
-        held_out=tuple((p.step, p.held_out) for p in points if p.held_out is not None),
+        held_out_steps=tuple(held_out.index),
+        held_out=tuple(held_out),
+        smoothed_then=tuple(smoothed.reindex(held_out.index, method="ffill")),
         unigram=math.nan if unigram is None else unigram,
         n_steps=n_steps,
         steps_per_epoch=steps_per_epoch if steps_per_epoch > 0 else math.nan,

@@ -17,7 +17,14 @@ from audit.models.inspect import ModelSummary
 from audit.models.registry import RegisteredModel, known_model, tokenizer
 from audit.shelf import Shelf
 from audit.task import Columns, Record
-from audit.training.config import WHERE, LossPoint, TrainSettings, read_losses
+from audit.training.config import (
+    WHERE,
+    LossCurve,
+    LossPoint,
+    TrainSettings,
+    loss_curve,
+    read_losses,
+)
 from audit.training.tokens import prepared_sentences
 
 TRAINING = "training.json"
@@ -94,6 +101,16 @@ class TrainedModel:
         """How often every token has been seen."""
         n_tokens = self.facts.n_train_tokens
         return self.facts.settings.epochs(self.n_steps_done, n_train_tokens=n_tokens)
+
+    @property
+    def curve(self) -> LossCurve:
+        """Its loss curve."""
+        facts = self.facts
+        per_epoch = facts.settings.n_rows(facts.n_train_tokens) / facts.settings.batch
+        return loss_curve(
+            self.points, n_steps=facts.n_steps, unigram=facts.unigram_loss,
+            steps_per_epoch=per_epoch,
+        )  # fmt: skip
 
     @property
     def loss(self) -> float | None:

@@ -1,44 +1,62 @@
-"""The Workshop's corpora: what a kept one holds, and the ways on from it."""
+"""The Workshop's corpora: what a kept one holds, the ways on from it, and how to build one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+import os
+from collections.abc import Collection, Iterable, Sequence
 
 import streamlit as st
 
 from audit.corpus.candidate_lists import CONTROLS, MEMBERS, ROLES, keep_lists, list_of, passages_for
-from audit.corpus.examine import CountTable, Examination, ListedNames, beside_paper
-from audit.corpus.kept import CORPORA, KeptCorpus, refused_rows
-from audit.corpus.make import CorpusTask
+from audit.corpus.examine import (
+    CategoryCount,
+    CountTable,
+    Examination,
+    MentionCoverage,
+    beside_paper,
+)
+from audit.corpus.kept import CORPORA, KINDS, KeptCorpus, refused_rows
+from audit.corpus.make import MAX_CANARIES, CorpusTask
+from audit.corpus.preview import GROUPS, Survey, group_of, preview
+from audit.corpus.truth import NoteTruth, Place
 from audit.errors import AuditError, written
+from audit.home import registered_folders
 from audit.models.inspect import LABEL
+from audit.models.registry import find_model
 from audit.names.files import names_file
-from audit.tables import UNDEFINED
+from audit.notes.read import EXAMPLE, VARIABLE, NoteFile
+from audit.report.documents import Hit
+from audit.shelf import MAX_TITLE_CHARS
+from audit.tables import UNDEFINED, RowNote
+from audit.task import Columns
 from audit.training.kept import parent_of, trained_on
 from audit.words import Words
-from pages.ui import blocks, cached, charts
-from pages.ui.access import is_revealed, logged_export, may_or_say
-from pages.ui.blocks import Figures, day, percent, refused
-from pages.ui.called import corpus_name
+from pages.ui import blocks, cached, called, charts
+from pages.ui.access import is_revealed, may, may_or_say, note
+from pages.ui.blocks import Figures, MarkLabel, day, escaped, marked, percent, refused
 from pages.ui.charts import Axis, Series
-from pages.ui.corpus_build import categories, draw_build
+from pages.ui.form import act, choose, choose_kept, pick, take, tick
 from pages.ui.running import FollowedJobs
 from pages.ui.section import (
     Table,
-    choose_kept,
+    attempt,
+    card,
     draw_table,
     empty,
     facts,
     figure,
+    file_button,
     head,
     remark,
     removal,
-)  # fmt: skip
-from pages.ui.state import choose, go_to
+)
+from pages.ui.state import go_to
 
-_MAX_ROWS = 200
+CANARY_COUNTS, USUAL_COUNTS = (1, 2, 4, 8, 16, 32), (1, 2, 4, 8)
+FIELDS = ("text", "patient_id", "admission_id", "chart_time", "category", "note_id")
+"""Fields of a note in the order in which they matter."""
+_MAX_CHARS, _MAX_ROWS, _MAX_REFUSED, _MAX_SEED = 4000, 200, 20, 2**31 - 1
 _USUAL_CONTROLS = ("easy", "hard")
-Chosen = tuple[str, ...]
 
 
 def _done(say: Words, corpus_id: str) -> None:
@@ -59,14 +77,13 @@ def draw(say: Words) -> None:
         return
     if not kept:
         empty(say, "corpus_empty")
-    if not kept or _view(say) == "build":
+    if not kept or choose(say, "corpus_view", ("kept", "build"), what="show") == "build":
         if (task := draw_build(say)) is not None:
             JOBS.start(task.question(), seed=task.seed)
             st.rerun()
         return
-    names = {one: corpus_name(say, corpus) for one, corpus in kept.items()}
-    label = say.text("corpus_kept")
-    code = choose_kept(say, "corpus", names, label=label, gone="corpus_wrong_link")
+    names = {one: called.corpus_name(say, corpus) for one, corpus in kept.items()}
+    code = choose_kept(say, "corpus_kept", names, what="corpus")
     try:
         found = cached.examination(kept[code])
         draw_report(say, kept[code], found)
@@ -74,13 +91,6 @@ def draw(say: Words) -> None:
     except AuditError as error:  # one with a damaged file can be removed
         refused(say, error)
     removal(say, "corpus_forget", lambda: CORPORA.forget(code), leaves="corpus")
-
-
-def _view(say: Words) -> str:
-    return choose(
-        "show", ("kept", "build"), label=say.text("corpus_view"),
-        shown=lambda code: say.text(f"corpus_view_{code}"),
-    )  # fmt: skip
 
 
 # What was counted.
@@ -91,19 +101,19 @@ def draw_report(say: Words, corpus: KeptCorpus, found: Examination) -> None:
     title = corpus.title or corpus.source
     st.html(blocks.heading(title, below=say.text(f"corpus_is_{corpus.kind}")))
     n_unknown = sum(one.n for one in found.unknown) + found.n_malformed
-    values = {"source": corpus.source, "built": day(corpus.created), "seed": str(corpus.seed),
-              "notes": f"{found.n_notes:,}", "patients": f"{found.n_patients:,}"}  # fmt: skip
-    if corpus.kind == "dummy":
-        values["inserted"] = f"{sum(one.n for one in found.inserted):,}"
-    values |= {"unknown": f"{n_unknown:,}", "refused": f"{found.n_refused:,}"}
+    n_inserted = sum(one.n for one in found.inserted)
     with st.container(key="corpus_facts"):
-        rows = [(say.text(f"corpus_fact_{key}"), value) for key, value in values.items()]
-        facts(say, rows, caption=say.text("corpus_facts_caption"))
+        facts(say, "corpus_facts", {
+            "source": corpus.source, "built": day(corpus.created), "seed": str(corpus.seed),
+            "notes": f"{found.n_notes:,}", "patients": f"{found.n_patients:,}",
+            **({"inserted": f"{n_inserted:,}"} if corpus.kind == "dummy" else {}),
+            "unknown": f"{n_unknown:,}", "refused": f"{found.n_refused:,}",
+        })  # fmt: skip
     st.html(blocks.figure_cards(_cards(say, found)))
     parts = ("coverage", "tables", "names", "left")
     coverage, tables, names, left = st.tabs([say.text(f"corpus_part_{part}") for part in parts])
     with coverage:
-        draw_coverage(say, found)
+        draw_coverage(say, found.coverage)
     with tables:
         remark(say, "corpus_tables_below")
         draw_counts(say, found.pattern_table, which="patterns")
@@ -117,86 +127,64 @@ def draw_report(say: Words, corpus: KeptCorpus, found: Examination) -> None:
 def _cards(say: Words, found: Examination) -> list[Figures]:
     coverage = found.coverage
 
-    def card(key: str, value: int, beside: str, n_beside: int, **of: int) -> Figures:
-        counts = {name: f"{number:,}" for name, number in of.items()}
-        return Figures(
-            say.text(f"corpus_card_{key}"), f"{value:,}",
-            say.text(f"corpus_card_{key}_of", **counts),
-            ((say.text(f"corpus_card_{beside}"), f"{n_beside:,}"),),
-        )  # fmt: skip
+    def of(key: str, value: int, beside: str, n_beside: int, **counts: int) -> Figures:
+        text = say.text(f"corpus_card_{key}_of", **{one: f"{n:,}" for one, n in counts.items()})
+        others = ((say.text(f"corpus_card_{beside}"), f"{n_beside:,}"),)
+        return Figures(say.text(f"corpus_card_{key}"), f"{value:,}", text, others)
 
     return [
-        card("mentions", coverage.n_mentions, "full", coverage.n_full,
-             n=coverage.n_notes_with_mention, of=coverage.n_notes),
-        card("elsewhere", coverage.n_elsewhere, "beside_age", coverage.n_true_names_mentioned,
-             of=coverage.n_true_names),
-        card("positives", found.n_positives, "not_one_token", found.n_not_one_token,
-             patterns=found.n_patterns, mentions=found.n_occurrences),
+        of("mentions", coverage.n_mentions, "full", coverage.n_full,
+           n=coverage.n_notes_with_mention, of=coverage.n_notes),
+        of("elsewhere", coverage.n_elsewhere, "beside_age", coverage.n_true_names_mentioned,
+           of=coverage.n_true_names),
+        of("positives", found.n_positives, "not_one_token", found.n_not_one_token,
+           patterns=found.n_patterns, mentions=found.n_occurrences),
     ]  # fmt: skip
 
 
-def draw_coverage(say: Words, found: Examination) -> None:
+def draw_coverage(say: Words, found: MentionCoverage) -> None:
     """Draw what the mention finder found by form, and which ages it left and why."""
-    coverage = found.coverage
+    forms = [(say.text(f"corpus_form_{form}"), n) for form, n in found.by_form]
+    forms.append((say.text("corpus_all"), found.n_mentions))
+    reasons = [(say.text(f"corpus_reason_{code}"), n) for code, n in found.by_reason]
     left, right = st.columns(2, gap="large")
     with left:
         head(say, "corpus_forms")
-        rows = [(say.text(f"corpus_form_{form}"), f"{n:,}") for form, n in coverage.by_form]
-        rows.append((say.text("corpus_all"), f"{coverage.n_mentions:,}"))
-        _counts(say, "forms", rows, columns=("form", "mentions"))
+        draw_table(say, "corpus_forms", Table(("form", "mentions"), forms))
     with right:
         head(say, "corpus_reasons")
-        rows = [(say.text(f"corpus_reason_{code}"), f"{n:,}") for code, n in coverage.by_reason]
-        _counts(say, "reasons", rows, columns=("reason", "ages"))
-    if coverage.n_by_role:
-        rows = [(role_name(say, role), f"{n:,}") for role, n in coverage.n_by_role]
-        rows.append((say.text("corpus_of_nobody"), f"{coverage.n_of_nobody:,}"))
-        _counts(say, "roles", rows, columns=("whose", "mentions"))
-
-
-def _counts(
-    say: Words,
-    key: str,
-    rows: Sequence[tuple[str, ...]],
-    *,
-    columns: Sequence[str],
-    n_text: int = 1,
-) -> None:
-    header = [
-        say.text(column if column.startswith("column_") else f"corpus_column_{column}")
-        for column in columns
-    ]
-    table = Table(header, rows, n_text=n_text)
-    draw_table(say, f"corpus_{key}", table, caption=say.text(f"corpus_{key}_caption"))
+        draw_table(say, "corpus_reasons", Table(("reason", "ages"), reasons))
+    if found.n_by_role:
+        roles = [(role_name(say, role), n) for role, n in found.n_by_role]
+        roles.append((say.text("corpus_of_nobody"), found.n_of_nobody))
+        draw_table(say, "corpus_roles", Table(("whose", "mentions"), roles))
 
 
 def draw_counts(say: Words, table: CountTable, *, which: str) -> None:
     """Draw table 3 or 4 of the paper beside this corpus's."""
-    view, key = beside_paper(table, which=which), f"corpus_table_{which}"
+    view, key, count = beside_paper(table, which=which), f"corpus_table_{which}", "corpus_axis_"
     head(say, key)
     if not view.bins:
         remark(say, "corpus_no_names")
         return
-    names = (say.text("corpus_this"), say.text("corpus_paper"))
     labels = [label for label, *_ in view.bins]
     chart = charts.plot(
         [
-            Series(name, labels, [100 * shares[place] for _, *shares in view.bins], form="bars",
-                   is_attack=place == 0, hover="%{x}: %{y:.1f} %")
-            for place, name in enumerate(names)
+            Series(say.text(name), labels, [100 * shares[place] for _, *shares in view.bins],
+                   form="bars", is_attack=place == 0, hover="%{x}: %{y:.1f} %")
+            for place, name in enumerate(("corpus_this", "corpus_paper"))
         ],
-        x=Axis(say.text(f"corpus_axis_{which}"), has_grid=False),
+        x=Axis(say.text(f"{count}{which}"), has_grid=False),
         y=Axis(say.text("corpus_axis_share"), suffix=" %"), height=300,
     ).update_xaxes(type="category")  # fmt: skip
-    rows = [
-        (f"{count:,}", f"{here:,}", percent(here / view.n_names), f"{paper:,}",
-         percent(paper / view.n_paper_names))
-        for count, here, paper in view.rows
-    ]  # fmt: skip
-    rows.append((say.text("corpus_all"), f"{view.n_names:,}", "", f"{view.n_paper_names:,}", ""))
-    share = say.text("column_share")
-    header = [say.text(f"corpus_axis_{which}"), names[0], share, names[1], share]
-    figure(say, key, chart, table=Table(header, rows))
+    counts, here, paper = map(list, zip(*view.rows, strict=True))
+    columns = {("", f"{count}{which}"): [*counts, say.text("corpus_all")]}
+    for group, names, n in (
+        ("corpus_this", here, view.n_names), ("corpus_paper", paper, view.n_paper_names)
+    ):  # fmt: skip
+        columns[group, "n"] = [*names, n]
+        columns[group, "share"] = [*(percent(one / n) for one in names), ""]
+    figure(say, key, chart, table=columns)
     remark(
         say, "corpus_table_caption", n=f"{view.n_names:,}", total=f"{view.n_total:,}",
         n_paper=f"{view.n_paper_names:,}", total_paper=f"{view.n_paper_total:,}",
@@ -206,58 +194,64 @@ def draw_counts(say: Words, table: CountTable, *, which: str) -> None:
 def draw_names(say: Words, found: Examination) -> None:
     """Draw the candidate list by kind and role, the canaries, and who else carries a name."""
     head(say, "corpus_list")
-    rows = [(_kind(say, one), role_name(say, one.role), f"{one.n:,}") for one in found.candidates]
-    _counts(say, "list", rows, columns=("column_kind", "role", "column_n"), n_text=2)
+    listed = {"matched": "corpus_matched", "": "kind_member"}
+    draw_table(say, "corpus_list", {
+        "kind": [
+            say.text("kind_planted" if not one.control_kind and one.role == "canary"
+                     else listed.get(one.control_kind, f"kind_{one.control_kind}"))
+            for one in found.candidates
+        ],
+        "role": [role_name(say, one.role) for one in found.candidates],
+        "n": [one.n for one in found.candidates],
+    })  # fmt: skip
     if found.n_listed_positives < found.n_positives:
-        remark(say, "corpus_list_drawn", k=f"{found.n_listed_positives:,}",
-               n=f"{found.n_positives:,}")  # fmt: skip
+        k, n = f"{found.n_listed_positives:,}", f"{found.n_positives:,}"
+        remark(say, "corpus_list_drawn", k=k, n=n)
     if found.canaries:
-        st.html(blocks.heading(say.text("corpus_canaries_title")))
-        remark(say, "corpus_canaries_below")
-        rows = [(f"{count:,}", f"{n:,}", f"{n:,}") for count, n in found.canaries]
-        _counts(say, "canaries", rows, columns=("column_mentions", "planted", "twins"))
-    if any(table for _, table in found.carriers):
+        head(say, "corpus_planted")
+        rows = [(count, n, n) for count, n in found.canaries]
+        draw_table(say, "corpus_canaries", Table(("mentions", "planted", "twins"), rows))
+    tables = {role_name(say, role): dict(table) for role, table in found.carriers}
+    if numbers := sorted({n for table in tables.values() for n in table})[:_MAX_ROWS]:
         head(say, "corpus_carriers")
-        tables = [dict(table) for _, table in found.carriers]
-        numbers = sorted({count for table in tables for count in table})[:_MAX_ROWS]
-        lines = [(f"{n:,}", *(f"{table.get(n, 0):,}" for table in tables)) for n in numbers]
-        header = [say.text("corpus_column_people")]
-        header += [role_name(say, role) for role, _ in found.carriers]
-        caption = say.text("corpus_carriers_caption")
-        draw_table(say, "corpus_carriers", Table(header, lines), caption=caption)
+        columns = {role: [table.get(n, 0) for n in numbers] for role, table in tables.items()}
+        draw_table(say, "corpus_carriers", {"people": numbers, **columns})
 
 
 def draw_left(say: Words, corpus: KeptCorpus, found: Examination) -> None:
     """Draw what was inserted by category, what was not understood, and which rows were refused."""
     if corpus.kind == "dummy":
-        st.html(blocks.heading(say.text("corpus_unknown")))
         is_all = not found.unknown and not found.n_malformed
-        remark(say, "corpus_unknown_none" if is_all else "corpus_unknown_below")
+        head(say, "corpus_unknown", below="corpus_unknown_none" if is_all else "")
         if found.n_malformed:
             remark(say, "corpus_malformed", n=f"{found.n_malformed:,}")
         if found.unknown:
-            categories(say, found.unknown, key="unknown")
+            _draw_categories(say, found.unknown, of="unknown")
         with st.expander(say.text("corpus_inserted", n=len(found.inserted)), key="corpus_inserted"):
-            categories(say, found.inserted, key="inserted")
-    n = f"{found.n_refused:,}"
-    st.html(blocks.heading(say.text("corpus_refused", n=n)))
-    remark(say, "corpus_refused_below" if found.n_refused else "corpus_refused_none")
-    if found.n_refused:
-        lines = [
-            (f"{one.row:,}", written(one.what, say.language))
-            for one in refused_rows(corpus.path, limit=_MAX_ROWS)
-        ]
-        header = [say.text("corpus_column_row"), say.text("corpus_column_remark")]
-        caption = say.text("corpus_refused_caption", shown=len(lines), n=n)
-        draw_table(say, "corpus_refused", Table(header, lines, n_text=2), caption=caption)
+            _draw_categories(say, found.inserted, of="inserted")
+    n = found.n_refused
+    head(say, "corpus_refused", below="" if n else "corpus_refused_none", n=f"{n:,}")
+    if n:
+        _draw_refused(say, refused_rows(corpus.path, limit=_MAX_ROWS), n=n)
 
 
-def _kind(say: Words, one: ListedNames) -> str:
-    if one.control_kind == "matched":
-        return say.text("corpus_matched")
-    if one.control_kind:
-        return say.text(f"kind_{one.control_kind}")
-    return say.text("kind_planted" if one.role == "canary" else "kind_member")
+def _draw_refused(say: Words, rows: Iterable[RowNote], *, n: int) -> None:
+    cells = [(one.row, written(one.what, say.language)) for one in rows]
+    table = Table(("row", "remark"), cells)
+    draw_table(say, "corpus_refused", table, shown=len(cells), n=f"{n:,}")
+
+
+def _draw_categories(say: Words, counts: Sequence[CategoryCount], *, of: str) -> None:
+    """Draw categories as they are written, what stands for them, and where they occur first."""
+    rows = [
+        (one.category, say.text(f"corpus_value_{one.kind}"), one.n, one.first_row)
+        for one in counts[:_MAX_ROWS]
+    ]
+    table = Table(("category", "value", "times", "first"), rows)
+    with st.container(key=f"corpus_categories_{of}"):
+        # What is written there stands in notes.
+        draw_table(say, "corpus_categories", table, of=of, has_csv=may("exported_full"),
+                   shown=len(rows), n=len(counts))  # fmt: skip
 
 
 def role_name(say: Words, role: str) -> str:
@@ -277,83 +271,308 @@ def draw_onward(say: Words, corpus: KeptCorpus, found: Examination) -> None:
     left, right = st.columns(2, gap="large")
     with left, st.container(border=True, key="corpus_card_train"):
         head(say, "corpus_train")
-        if st.button(
-            say.text("corpus_train_go"), key="corpus_train_go", icon=":material/model_training:"
-        ):
+        if act(say, "corpus_train_go", icon="model_training"):
             go_to("workshop", tab="training", corpus=corpus.corpus_id)
     with right, st.container(border=True, key="corpus_card_audit"):
         head(say, "corpus_audit")
-        there = {one.role for one in found.candidates if not one.control_kind and one.n}
-        kinds = {one.control_kind for one in found.candidates if one.n}
-        roles = _pills(say, "roles", MEMBERS, there=there, usual=ROLES)
-        controls = _pills(say, "controls", CONTROLS, there=kinds, usual=_USUAL_CONTROLS)
-        if not roles or not controls:
-            remark(say, "corpus_roles_none" if not roles else "corpus_controls_none")
-            return
-        if st.button(
-            say.text("corpus_audit_go"), key="corpus_audit_go", type="primary",
-            icon=":material/arrow_forward:",
+        there = {one.control_kind or one.role for one in found.candidates if one.n}
+        chosen = {}
+        for which, options, usual in (
+            ("roles", MEMBERS, ROLES), ("controls", CONTROLS, _USUAL_CONTROLS)
         ):  # fmt: skip
-            to_audit(say, corpus, controls=controls, roles=roles)
-        _draw_files(say, corpus, controls=controls, roles=roles)
+            chosen[which] = _some(say, which, [one for one in options if one in there], usual)
+        if missing := next((which for which, some in chosen.items() if not some), None):
+            remark(say, f"corpus_{missing}_none")
+            return
+        if act(say, "corpus_audit_go", kind="primary", icon="arrow_forward"):
+            to_audit(say, corpus, **chosen)
+        _draw_files(say, corpus, **chosen)
 
 
-def _pills(
-    say: Words, which: str, options: Sequence[str], *, there: Set[str], usual: Sequence[str]
-) -> Chosen:
-    options = [code for code in options if code in there]
+def _some(say: Words, which: str, there: list[str], usual: Collection[str]) -> tuple[str, ...]:
     chosen = st.pills(
-        say.text(f"corpus_{which}"), options, selection_mode="multi",
-        default=[code for code in usual if code in there],
+        say.text(f"corpus_{which}"), there, selection_mode="multi",
+        default=[code for code in there if code in usual],
         format_func=lambda code: say.text(f"corpus_{which}_{code}"),
-        key=f"corpus_{which}_{'_'.join(options)}", help=say.text(f"corpus_{which}_help"),
+        key=f"corpus_{which}_{'_'.join(there)}", help=say.text(f"corpus_{which}_help"),
     )  # fmt: skip
-    return tuple(code for code in options if code in chosen)
+    return tuple(code for code in there if code in chosen)
 
 
 def to_audit(
-    say: Words, corpus: KeptCorpus, *, controls: Chosen = _USUAL_CONTROLS, roles: Chosen = ROLES,
+    say: Words,
+    corpus: KeptCorpus,
+    *,
+    controls: tuple[str, ...] = _USUAL_CONTROLS,
+    roles: tuple[str, ...] = ROLES,
     **models: str,
-) -> None:  # fmt: skip
+) -> None:
     """Keep list and passages, and go on to a new audit of them.
 
     `models` are the identifiers of "general" and "hospital"; without them the newest model that was
     trained on the corpus is taken, if there is one.
     """
-    try:
-        with st.spinner(say.text("corpus_keeping")):
-            names, passages = keep_lists(
-                corpus, controls=controls, roles=roles, store=cached.store()
-            )
-    except AuditError as error:
-        refused(say, error)
+    with st.spinner(say.text("corpus_keeping")):
+        kept = attempt(say, lambda: keep_lists(
+            corpus, controls=controls, roles=roles, store=cached.store()
+        ))  # fmt: skip
+    if kept is None:
         return
     if not models and (model := trained_on(corpus.corpus_id)) is not None:
         parent = parent_of(model, among=cached.models())
         models = {"general": parent.model_id if parent else "",
                   "hospital": f"{LABEL}/{model.run_id}"}  # fmt: skip
-    go_to("audit", names=names[:12], passages=passages[:12], **models)
+    go_to("audit", names=kept[0], passages=kept[1], **models)
 
 
-def _draw_files(say: Words, corpus: KeptCorpus, *, controls: Chosen, roles: Chosen) -> None:
+def _draw_files(
+    say: Words, corpus: KeptCorpus, *, controls: tuple[str, ...], roles: tuple[str, ...]
+) -> None:
     """Draw the files to take away; those with real names only once names are revealed."""
-
-    def names() -> bytes:
-        return names_file(list_of(corpus, controls=controls, roles=roles))
-
-    def passages() -> bytes:
-        return passages_for(corpus, list_of(corpus, controls=controls, roles=roles))
-
     with st.expander(say.text("corpus_files"), key="corpus_files"):
         is_hidden = corpus.kind == "register" and not is_revealed()
         remark(say, f"corpus_files_{'hidden' if is_hidden else corpus.kind}")
-        for make, file_name, kind in (
-            (names, "names.csv", "text/csv"),
-            (passages, "passages.jsonl", "application/octet-stream"),
-        ):
-            code = make.__name__
-            st.download_button(
-                say.text(f"corpus_file_{code}"), data=logged_export(make, what=f"corpus-{code}"),
-                file_name=file_name, mime=kind, icon=":material/download:",
-                key=f"corpus_download_{code}", on_click="ignore", disabled=is_hidden,
+        for code, form in (("names", "csv"), ("passages", "jsonl")):
+
+            def make(code: str = code) -> bytes:
+                listed = list_of(corpus, controls=controls, roles=roles)
+                return names_file(listed) if code == "names" else passages_for(corpus, listed)
+
+            file_button(
+                say, f"corpus_file_{code}", make, form=form, label=f"corpus_file_{code}",
+                what=f"corpus-{code}", name=f"corpus_download_{code}", names="full",
+                file_name=f"{code}.{form}", is_disabled=is_hidden,
             )  # fmt: skip
+
+
+# A new one in three cards: a file of notes, a look at it, the settings; then the button.
+
+
+def draw_build(say: Words) -> CorpusTask | None:
+    """Draw the cards, each once the one before is done; return what is asked at the button."""
+    if not may_or_say("ran", say):
+        return None
+    files = cached.note_files()
+    _draw_folders(say, files)
+    with card(say, "corpus_step_file", number=1) as is_done:
+        found = ask_file(say, files)
+        is_done(found is not None)
+    if found is None:
+        return None
+    file, columns = found
+    try:
+        with card(say, "corpus_step_look", number=2) as is_done:
+            survey = cached.survey(file, columns=columns)
+            is_done(bool(survey.notes))
+            tables = {
+                called.file_code(one): one for one in files
+                if one.kind == "csv" and one.file_id not in (file.file_id, EXAMPLE)
+            }  # fmt: skip
+            register = tables.get(st.query_params.get("register", ""))
+            _draw_look(say, file, survey, register=register)
+        with card(say, "corpus_step_settings", number=3) as is_done:
+            task = _ask_task(say, file, columns, survey=survey, tables=tables)
+            is_done(task is not None)
+    except AuditError as error:
+        refused(say, error)
+        return None
+    if task is None:
+        return None
+    remark(say, f"corpus_build_below_{task.kind}")
+    return task if act(say, "corpus_build", kind="primary", icon="play_arrow") else None
+
+
+def _draw_folders(say: Words, files: tuple[NoteFile, ...]) -> None:
+    """Say where notes are looked for: no folder is registered, or none of them has notes."""
+    if any(file.file_id != EXAMPLE for file in files):
+        return
+    folders = registered_folders(VARIABLE, taken="", unnamed="notes")
+    missing = "corpus_folder_gone" if os.environ.get(VARIABLE) else "corpus_no_folder"
+    empty(say, "corpus_empty_folder" if folders else missing)
+    st.code(f"{VARIABLE}=DIR python -m streamlit run app.py", language="bash")
+    if files and act(say, "corpus_try_example", icon="science"):
+        take("notes", called.file_code(files[0]))
+        st.rerun()
+
+
+def ask_file(say: Words, files: tuple[NoteFile, ...]) -> tuple[NoteFile, Columns] | None:
+    """Draw the choice of a file of notes and of its columns; None until both are clear."""
+    remark(say, "corpus_file_below")
+    code = pick(say, "corpus_file", called.file_names(say, files), what="notes")
+    file = next((one for one in files if called.file_code(one) == code), None)
+    columns = attempt(say, lambda: _ask_columns(say, file)) if file else None
+    return None if file is None or columns is None else (file, columns)
+
+
+def _ask_columns(say: Words, file: NoteFile) -> Columns | None:
+    """Draw which column is which, as (field, its name); None while the notes' is not clear."""
+    found = cached.note_columns(file)
+    known = {f"corpus_field_{one}": ", ".join(found.columns.get(one, ())) for one in FIELDS}
+    facts(say, "corpus_file", {
+        "kind": say.text(f"corpus_kind_{found.kind}"), "size": called.size_text(file.n_bytes),
+        **{field: names for field, names in known.items() if names},
+    })  # fmt: skip
+    if found.kind == "folder":
+        return ()
+    is_unclear = not found.has_text or not found.columns.get("patient_id")
+    if is_unclear:
+        remark(say, "corpus_no_patient" if found.has_text else "corpus_no_text")
+    chosen = {}
+    with st.expander(say.text("corpus_columns"), key="corpus_columns", expanded=is_unclear):
+        for field, place in zip(FIELDS, [*st.columns(3), *st.columns(3)], strict=True):
+            chosen[field] = place.selectbox(
+                say.text(f"corpus_field_{field}"), found.headings, index=None,
+                key=f"corpus_column_{field}_{called.file_code(file)}",
+                placeholder=say.text("corpus_column_usual"),
+            )  # fmt: skip
+    is_clear = found.has_text or chosen["text"]
+    return tuple((field, name) for field, name in chosen.items() if name) if is_clear else None
+
+
+def _draw_look(say: Words, file: NoteFile, found: Survey, *, register: NoteFile | None) -> None:
+    """Draw what a file's first notes hold: refused rows, categories, one note before and after."""
+    n_refused = len(found.refused)
+    remark(say, "corpus_look_below", n=f"{len(found.notes):,}", refused=f"{n_refused:,}")
+    if n_refused:
+        with st.expander(say.text("corpus_look_refused", n=n_refused), key="corpus_look_refused"):
+            _draw_refused(say, found.refused[:_MAX_REFUSED], n=n_refused)
+    if found.categories:
+        unknown = [one for one in found.categories if one.kind == "unknown"]
+        known = [one for one in found.categories if one.kind != "unknown"]
+        if unknown:
+            head(say, "corpus_look_unknown", below="corpus_unknown_below", n=len(unknown))
+            _draw_categories(say, unknown, of="look_unknown")
+        with st.expander(say.text("corpus_look_known", n=len(known)), key="corpus_look_known"):
+            _draw_categories(say, known, of="look_known")
+        _draw_preview(say, file, found, register=None, mode="dummy")
+    elif found.notes:
+        head(say, "corpus_identified")
+        if is_revealed():
+            mode = "register" if register else "raw"
+            _draw_preview(say, file, found, register=register, mode=mode)
+
+
+def _draw_preview(
+    say: Words, file: NoteFile, survey: Survey, *, register: NoteFile | None, mode: str
+) -> None:
+    """Draw one note; all modes but "dummy" show real people."""
+    head(say, f"corpus_preview_{mode}")
+    n_notes, code = len(survey.notes), called.file_code(file)
+    number = st.number_input(
+        say.text("corpus_preview_number"), min_value=1, max_value=n_notes, value=1, step=1,
+        key=f"corpus_preview_number_{code}_{n_notes}", width=260,
+    )  # fmt: skip
+    one = survey.notes[int(number) - 1]
+    seed = int(st.session_state.get("corpus_number_seed", 0))
+    finder = None
+    if register and (finder := attempt(say, lambda: cached.finder(register))) is None:
+        return
+    found = preview(one, has_blanks=survey.has_blanks, seed=seed, finder=finder)
+    if mode != "dummy":  # the log has it once a session; what cannot be logged is not shown
+        seen: set[tuple[str, int]] = st.session_state.setdefault("corpus_notes_shown", set())
+        if (file.file_id, one.row) not in seen:
+            note("revealed", what="note", row=one.row)
+            seen.add((file.file_id, one.row))
+    places = sorted((*found.inserted, *found.left), key=lambda place: place.start)
+    groups = {group_of(place.kind, role=place.role) for place in places}
+    items = "".join(
+        f'<mark class="ka-mark ka-mark-{group}">{say.html(f"corpus_group_{group}")}</mark> '
+        for group in GROUPS
+        if group in groups
+    )
+    legend = f'<p class="ka-legend">{items}</p>' if items else ""
+    st.html(legend + _both_texts(say, found, places, mode=mode))
+
+
+def _both_texts(say: Words, found: NoteTruth, places: list[Place], *, mode: str) -> str:
+    """Return the texts side by side, as HTML; one alone where nothing is put in or found."""
+    private = found.private, [(p.start, p.stop, p) for p in places]
+    public = found.public, [(p.source_start, p.source_stop, p) for p in places]
+    before, after = (public, private) if mode == "dummy" else (private, public)
+    sides = [("corpus_before", *before)]
+    if mode != "raw":
+        sides.append((f"corpus_after_{mode}", *after))
+    pieces = "".join(
+        f'<section><h3>{say.html(title)}</h3><p class="ka-document">'
+        f"{_marked(say, text, marks)}</p></section>"
+        for title, text, marks in sides
+    )
+    return f'<div class="ka-pair"><div>{pieces}</div></div>'
+
+
+def _marked(say: Words, text: str, marks: Sequence[tuple[int, int, Place]]) -> str:
+    """Return the beginning of a text as HTML, each place marked by its group."""
+    within = [mark for mark in marks if mark[1] <= _MAX_CHARS]
+    groups = {start: group_of(place.kind, role=place.role) for start, _, place in within}
+    shown = marked(
+        text[:_MAX_CHARS],
+        marks=[Hit(start, end, "full", ()) for start, end, _ in within],
+        label=lambda hit: MarkLabel("", groups[hit.start]),
+        is_revealed=True,
+    )
+    n_more = len(text) - _MAX_CHARS
+    cut = f"<small> {escaped(say.text('corpus_cut', n=f'{n_more:,}'))}</small>"
+    return shown + cut if n_more > 0 else shown
+
+
+def _ask_task(
+    say: Words, file: NoteFile, columns: Columns, *, survey: Survey, tables: dict[str, NoteFile]
+) -> CorpusTask | None:
+    """Draw the settings; None while a register that is needed is missing."""
+    left, right = st.columns(2, gap="large")
+    register, sample = None, None
+    with left:
+        kind = st.radio(
+            say.text("corpus_names_from"), KINDS, index=0 if survey.categories else 1,
+            format_func=lambda code: say.text(f"corpus_names_from_{code}"),
+            captions=[say.text(f"corpus_names_from_{code}_help") for code in KINDS],
+            key=f"corpus_kind_{called.file_code(file)}",
+        )  # fmt: skip
+        if kind == "dummy" and not survey.categories:
+            remark(say, "corpus_no_placeholders")
+        if kind == "register":
+            names = called.file_names(say, tuple(tables.values()))
+            register = tables.get(pick(say, "corpus_register", names))
+        title = st.text_input(
+            say.text("corpus_title_field"), key="corpus_title", max_chars=MAX_TITLE_CHARS,
+            help=say.text("corpus_title_help"), persist_state="session",
+        )  # fmt: skip
+        seed = _number(say, "seed", low=0, high=_MAX_SEED, usual=0)
+    with right:
+        counts, n_canaries = _ask_canaries(say)
+        if tick(say, "corpus_sample", is_kept=True):
+            sample = _number(say, "n_sample", low=1, high=100_000_000, usual=1_000_000)
+        has_left = tick(say, "corpus_left_context", is_kept=True)
+    with st.expander(say.text("corpus_more"), key="corpus_more"):
+        models = cached.models()
+        model = find_model(
+            pick(say, "corpus_tokenizer", called.model_names(say, models)), among=models
+        )
+    if kind == "register" and register is None:
+        return None
+    return CorpusTask(
+        notes=file.path, columns=columns, register_file=register.path if register else None,
+        seed=seed, title=title or "", sample=sample, canary_counts=counts, n_canaries=n_canaries,
+        has_left=has_left, tokenizer=model.path if model else None,
+    )  # fmt: skip
+
+
+def _ask_canaries(say: Words) -> tuple[tuple[int, ...], int]:
+    if not tick(say, "corpus_canaries", is_kept=True):
+        return (), 0
+    counts = st.pills(
+        say.text("corpus_canary_counts"), CANARY_COUNTS, selection_mode="multi",
+        default=USUAL_COUNTS, key="corpus_canary_counts",
+    )  # fmt: skip
+    n = _number(say, "n_canaries", low=1, high=MAX_CANARIES, usual=10)
+    needed = "corpus_canaries_need" if counts else "corpus_canary_counts_none"
+    remark(say, needed, n=f"{n * sum(counts):,}")
+    return tuple(sorted(counts)), n
+
+
+def _number(say: Words, field: str, *, low: int, high: int, usual: int) -> int:
+    key = f"corpus_number_{field}"
+    return int(st.number_input(
+        say.text(key), min_value=low, max_value=high, value=usual, step=1, key=key,
+        help=say.text(f"{key}_help"),
+    ))  # fmt: skip

@@ -262,11 +262,12 @@ def facts(
     *,
     caption: str = "",
     audit: str = "",
+    of: str = "",
 ) -> None:
     """Draw what is the case, each fact under its name as a column's: a table of two columns."""
     if isinstance(key, str):
         rows = [(_heading(say, key, fact), value) for fact, value in (values or {}).items()]
-        draw_table(say, key, Table(("fact", "value"), rows, 2), caption=caption, audit=audit)
+        draw_table(say, key, Table(("fact", "value"), rows, 2), caption=caption, audit=audit, of=of)
         return
     header = [("", say.text("column_fact")), ("", say.text("column_value"))]
     cells = [[Cell(text) for text in pair] for pair in key]

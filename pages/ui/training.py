@@ -16,7 +16,7 @@ from audit.pretrain import PretrainTask
 from audit.shelf import MAX_TITLE_CHARS
 from audit.tables import decimal
 from audit.task import queue_of
-from audit.training.config import LossCurve, loss_curve, read_losses
+from audit.training.config import LossCurve, TrainSettings
 from audit.training.kept import (
     MODELS,
     PRESETS,
@@ -29,23 +29,14 @@ from audit.training.kept import (
     trained_on,
 )
 from audit.words import Words
-from pages.ui import blocks, cached, charts
+from pages.ui import blocks, cached, called, charts
 from pages.ui.access import may_or_say, note
-from pages.ui.blocks import day, refused
-from pages.ui.called import (
-    corpus_name,
-    corpus_of,
-    model_name,
-    model_names,
-    notes_name,
-    training_name,
-)
+from pages.ui.blocks import day
 from pages.ui.charts import Axis, Series
 from pages.ui.corpus import to_audit
-from pages.ui.form import ask, pick
+from pages.ui.form import act, ask, choose, pick
 from pages.ui.running import FollowedJobs
 from pages.ui.section import (
-    Table,
     csv_button,
     details,
     empty,
@@ -55,8 +46,8 @@ from pages.ui.section import (
     refusals,
     remark,
     removal,
-)  # fmt: skip
-from pages.ui.state import choose, go_to, link
+)
+from pages.ui.state import go_to, link
 
 SOURCES = ("private", "public", "other_names")
 LENGTH = ("n_epochs", "n_steps")
@@ -65,6 +56,7 @@ REST = (
     "evaluate_every", "weight_decay", "checkpoint_every", "mask_share", "seed", "held_out_share",
     "from_scratch", "clip", "schedule", "precision",
 )  # fmt: skip
+POINT = ("step", "loss", "held_out", "learning_rate", "seconds")
 MANY_EPOCHS, FEW_EPOCHS, N_SHOWN = 50, 0.5, 12
 
 
@@ -84,11 +76,12 @@ def draw(say: Words) -> None:
     asked = st.query_params.get("run", "")
     for run_id in (run for run in live if asked in ("", run)):
         _draw_live(say, run_id)
-    model = next((one for one in trainings if one.run_id == asked), None)
-    if model is not None and asked not in live:
-        draw_training(say, model)
-    elif asked and asked not in live:
-        empty(say, "train_not_here")
+    if asked and asked not in live:
+        model = next((one for one in trainings if one.run_id == asked), None)
+        if model is not None:
+            draw_training(say, model)
+        else:
+            empty(say, "train_not_here")
     if trainings or not live:
         draw_list(say, trainings)
     draw_new(say)
@@ -109,8 +102,7 @@ def _draw_live(say: Words, run_id: str) -> None:
         with refusals(say):
             found = next((one for one in MODELS.all() if one.run_id == run_id), None)
             if found is not None:
-                draw_facts(say, found)
-                draw_curve(say, found)
+                draw_learned(say, found)
 
     st.fragment(now, run_every="1s")()
 
@@ -120,9 +112,8 @@ def _draw_live(say: Words, run_id: str) -> None:
 
 def draw_training(say: Words, model: TrainedModel) -> None:
     """Draw a training that has ended, or stands still."""
-    st.html(blocks.heading(training_name(say, model)))
-    draw_facts(say, model)
-    draw_curve(say, model)
+    st.html(blocks.heading(called.training_name(say, model)))
+    draw_learned(say, model)
     if model.is_whole:
         _draw_ways_on(say, model)
     else:
@@ -136,101 +127,84 @@ def draw_training(say: Words, model: TrainedModel) -> None:
     removal(say, "train_forget", remove, leaves="run")
 
 
-def draw_facts(say: Words, model: TrainedModel) -> None:
-    """Draw what a model learned, from which notes, and how."""
-    known, settings = model.facts, model.facts.settings
-    rows = {
-        "parent": _start_name(say, known.parent, from_scratch=settings.from_scratch),
-        "notes": notes_name(say, model),
+def draw_learned(say: Words, model: TrainedModel) -> None:
+    """Draw what a model learned, from which notes, and how; its loss curve and what that says."""
+    known = model.facts
+    facts(say, "train_facts", {
+        "parent": _start_name(say, known.parent, known.settings),
+        "notes": called.notes_name(say, model),
         "text": say.text(
             "train_fact_amount", n_notes=f"{known.n_documents:,}",
             n_tokens=f"{known.n_train_tokens:,}", n_held_out=f"{known.n_held_out_documents:,}",
         ),
-        "how": say.text(
-            "train_fact_rows", batch=f"{settings.batch:,}", n_tokens=f"{settings.n_tokens:,}",
-            rate=f"{settings.learning_rate:g}",
-        ),
+        "how": _how(say, known.settings),
         "length": say.text(
             "train_fact_done", n=f"{model.n_steps_done:,}", total=f"{known.n_steps:,}",
             epochs=_epochs(model.n_epochs_done),
         ),
         "numbers": f"{known.device} · {known.precision}",
         "created": day(known.created),
-    }  # fmt: skip
-    _facts(say, rows, caption="train_fact_caption")
+    }, of=model.run_id)  # fmt: skip
     with details(say, f"train_{model.run_id}"):
         st.code(f"{LABEL}/{model.run_id}", language=None)
+    if not model.points:
+        remark(say, "train_curve_nothing")
+        return
+    curve = model.curve
+    step, lowest = curve.lowest
+    sentence = say.text(
+        f"train_state_{curve.state}", first=_loss(model.first_held_out), last=_loss(model.held_out),
+        lowest=decimal(lowest), step=f"{step:,}", unigram=decimal(curve.unigram),
+    )  # fmt: skip
+    st.html(blocks.heading(say.text("train_curve"), below=sentence))
+    figure(say, "train_curve", loss_chart(say, curve), of=model.run_id, table={
+        "step": curve.held_out_steps,
+        "epochs": [_epochs(curve.epochs(step)) for step in curve.held_out_steps],
+        "held_out": list(map(decimal, curve.held_out)),
+        "smoothed": list(map(decimal, curve.smoothed_then)),
+    })  # fmt: skip
+    lines = [[getattr(point, one) for one in POINT] for point in model.points]
+    csv_button(say, f"losses_{model.run_id}", POINT, lines, label="train_curve_csv")
 
 
-def _facts(say: Words, rows: dict[str, str], *, caption: str) -> None:
-    pairs = [(say.text(f"train_fact_{key}"), value) for key, value in rows.items()]
-    facts(say, pairs, caption=say.text(caption))
+def _how(say: Words, of: TrainSettings) -> str:
+    batch, n_tokens, rate = f"{of.batch:,}", f"{of.n_tokens:,}", f"{of.learning_rate:g}"
+    return say.text("train_fact_rows", batch=batch, n_tokens=n_tokens, rate=rate)
 
 
-def _start_name(say: Words, name: str, *, from_scratch: bool) -> str:
-    return say.text("train_fact_scratch", name=name) if from_scratch else name
+def _start_name(say: Words, name: str, of: TrainSettings) -> str:
+    return say.text("train_fact_scratch", name=name) if of.from_scratch else name
 
 
 def _epochs(n: float) -> str:
     return f"{n:,.0f}" if n >= 10 else decimal(n, digits=2)
 
 
-def draw_curve(say: Words, model: TrainedModel) -> None:
-    """Draw the loss curve, what it says, and its table."""
-    points, known = read_losses(MODELS.place(model.run_id)), model.facts
-    if not points:
-        remark(say, "train_curve_nothing")
-        return
-    curve = loss_curve(
-        points, n_steps=known.n_steps, unigram=known.unigram_loss,
-        steps_per_epoch=known.settings.n_rows(known.n_train_tokens) / known.settings.batch,
-    )  # fmt: skip
-    first, last = curve.held_out[:1], curve.held_out[-1:]
-    step, lowest = curve.lowest
-    sentence = say.text(
-        f"train_state_{curve.state}",
-        first=decimal(first[0][1] if first else math.nan),
-        last=decimal(last[0][1] if last else math.nan),
-        lowest=decimal(lowest), step=f"{step:,}", unigram=decimal(curve.unigram),
-    )  # fmt: skip
-    st.html(blocks.heading(say.text("train_curve"), below=sentence))
-    smoothed = dict(zip(curve.steps, curve.smoothed, strict=True))
-    rows = []
-    for step, held_out in curve.held_out:
-        before = [one for one in curve.steps if one <= step]
-        near = smoothed[before[-1]] if before else math.nan
-        epochs = _epochs(curve.epochs(step))
-        rows.append((f"{step:,}", epochs, decimal(held_out), decimal(near)))
-    header = [say.text(f"train_column_{c}") for c in ("step", "epochs", "held_out", "loss")]
-    chart, table = loss_chart(say, curve), Table(header, rows, n_text=0)
-    figure(say, "train_curve", chart, table=table, of=model.run_id)
-    columns = ("step", "loss", "held_out", "learning_rate", "seconds")
-    lines = [[getattr(point, one) for one in columns] for point in points]
-    csv_button(say, f"losses_{model.run_id}", columns, lines, label="train_curve_csv")
+def _loss(nats: float | None) -> str:
+    return decimal(math.nan if nats is None else nats)
 
 
 def loss_chart(say: Words, curve: LossCurve) -> charts.go.Figure:
     """Return losses by step, epochs written under them; rust is what the notes taught."""
-    words = {key: say.text(f"train_curve_{key}") for key in ("loss", "smoothed", "held_out")}
-    hover, ends = "%{x:,} · %{y:.3f}", [0, max(1, curve.n_steps)]
+    hover, end = "%{x:,} · %{y:.3f}", max(1, curve.n_steps)
     series = [
-        Series(words["loss"], curve.steps, curve.losses, hover=hover, dash="dot"),
-        Series(words["smoothed"], curve.steps, curve.smoothed, hover=hover, dash="solid"),
-        Series(words["held_out"], [step for step, _ in curve.held_out],
-               [loss for _, loss in curve.held_out], is_attack=True, hover=hover),
+        Series(say.text(f"train_curve_{name}"), steps, losses, hover=hover, dash=dash,
+               is_attack=not dash)
+        for name, steps, losses, dash in (
+            ("loss", curve.steps, curve.losses, "dot"),
+            ("smoothed", curve.steps, curve.smoothed, "solid"),
+            ("held_out", curve.held_out_steps, curve.held_out, ""),
+        )
     ]  # fmt: skip
     if not math.isnan(curve.unigram):
-        name = say.text("train_curve_unigram")
-        series.append(Series(name, ends, [curve.unigram] * 2, dash="dash", hover="%{y:.3f}"))
-    steps = [round(ends[1] * share) for share in (0, 0.25, 0.5, 0.75, 1)]
-    ticks = {
-        step: f"{step:,}\n{_epochs(curve.epochs(step))}" for step in dict.fromkeys(steps)
-        if not math.isnan(curve.steps_per_epoch)
-    }  # fmt: skip
+        name, level = say.text("train_curve_unigram"), [curve.unigram] * 2
+        series.append(Series(name, [0, end], level, dash="dash", hover="%{y:.3f}"))
+    steps = {round(end * share) for share in (0, 0.25, 0.5, 0.75, 1)}
+    ticks = {step: f"{step:,}\n{_epochs(curve.epochs(step))}" for step in sorted(steps)}
     return charts.plot(
         series,
-        x=Axis(say.text("train_curve_x"), range=(0, 1.01 * ends[1]), ticks=ticks or None,
-               has_grid=False),
+        x=Axis(say.text("train_curve_x"), range=(0, 1.01 * end), has_grid=False,
+               ticks=None if math.isnan(curve.steps_per_epoch) else ticks),
         y=Axis(say.text("train_curve_y")),
     )  # fmt: skip
 
@@ -238,25 +212,20 @@ def loss_chart(say: Words, curve: LossCurve) -> charts.go.Figure:
 def _draw_ways_on(say: Words, model: TrainedModel) -> None:
     """Draw the button that leads to an audit, by what the model learned from."""
     is_hospital = model.facts.source in ("private", "file")
-    kind = "hospital" if is_hospital else "reference"
+    key = f"train_audit_{'hospital' if is_hospital else 'reference'}"
     hospital = model if is_hospital else trained_on(model.facts.corpus_id or "")
-    remark(say, f"train_audit_{kind}_why")
+    remark(say, f"{key}_why")
     if hospital is None:
         remark(say, "train_audit_no_hospital")
-        return
-    if not st.button(
-        say.text(f"train_audit_{kind}"), key=f"train_audit_{model.run_id}", type="primary",
-        icon=":material/fact_check:",
-    ):  # fmt: skip
-        return
-    parent = parent_of(hospital, among=cached.models())
-    general = (parent.model_id if parent else "") if is_hospital else f"{LABEL}/{model.run_id}"
-    models = {"general": general, "hospital": f"{LABEL}/{hospital.run_id}"}
-    corpus = corpus_of(hospital)
-    if corpus is None:  # a list of other notes would not fit
-        go_to("audit", names="", passages="", **models)
-    else:
-        to_audit(say, corpus, **models)
+    elif act(say, key, name=f"train_audit_{model.run_id}", kind="primary", icon="fact_check"):
+        parent = parent_of(hospital, among=cached.models())
+        general = (parent.model_id if parent else "") if is_hospital else f"{LABEL}/{model.run_id}"
+        models = {"general": general, "hospital": f"{LABEL}/{hospital.run_id}"}
+        corpus = called.corpus_of(hospital)
+        if corpus is None:  # a list of other notes would not fit
+            go_to("audit", names="", passages="", **models)
+        else:
+            to_audit(say, corpus, **models)
 
 
 def draw_list(say: Words, trainings: tuple[TrainedModel, ...]) -> None:
@@ -270,33 +239,30 @@ def draw_list(say: Words, trainings: tuple[TrainedModel, ...]) -> None:
         left, right = st.columns([6, 1], vertical_alignment="center")
         is_here = model.run_id == st.query_params.get("run", "")
         with left:
-            line = _facts_line(say, model)
-            st.html(blocks.line(training_name(say, model), line, is_strong=is_here))
+            name, line = called.training_name(say, model), _facts_line(say, model)
+            st.html(blocks.line(name, line, is_strong=is_here))
         with right:
             if is_here:
                 remark(say, "train_shown")
             else:
                 link("workshop", label=say.text("train_open"), tab="training", run=model.run_id)
     n_more = len(trainings) - n
-    if n_more > 0 and st.button(say.text("train_show_all", n=n_more), key="train_show_all_button"):
+    if n_more > 0 and act(say, "train_show_all", name="train_show_all_button", n=n_more):
         st.session_state["train_all"] = True
         st.rerun()
 
 
 def _facts_line(say: Words, model: TrainedModel) -> str:
-    known = model.facts
+    known, first, last = model.facts, _loss(model.first_held_out), _loss(model.held_out)
     pieces = [
-        notes_name(say, model),
-        _start_name(say, known.parent, from_scratch=known.settings.from_scratch),
+        called.notes_name(say, model),
+        _start_name(say, known.parent, known.settings),
         say.text("train_line_epochs", n=_epochs(model.n_epochs_done)),
+        "" if model.held_out is None else say.text("train_line_loss", first=first, last=last),
+        "" if model.is_whole else say.text("train_line_unfinished"),
+        day(known.created),
     ]
-    if model.held_out is not None:
-        first = math.nan if model.first_held_out is None else model.first_held_out
-        losses = {"first": decimal(first), "last": decimal(model.held_out)}
-        pieces.append(say.text("train_line_loss", **losses))
-    if not model.is_whole:
-        pieces.append(say.text("train_line_unfinished"))
-    return " · ".join([*pieces, day(known.created)])
+    return " · ".join(filter(None, pieces))
 
 
 # A new training.
@@ -319,61 +285,45 @@ def draw_new(say: Words) -> None:
             parent, corpus, source = _ask_subject(say, corpora)
             if parent is None or corpus is None:
                 return
-            code = choose(
-                "preset", PRESETS, label=say.text("train_preset"),
-                shown=lambda one: say.text(f"train_preset_{one}"),
-                why=lambda one: say.text(f"train_preset_why_{one}"),
-            )  # fmt: skip
+            assert parent.summary is not None
+            code = choose(say, "train_preset", PRESETS)
             title = st.text_input(
                 say.text("train_set_title"), help=say.text("train_help_title"), key="train_title",
                 max_chars=MAX_TITLE_CHARS,
             )  # fmt: skip
             with st.spinner(say.text("train_counting")):
                 load = cached.text_load(corpus, source=source, model=parent.path)
-            assert parent.summary is not None
-            usual = preset(code, parent=parent.summary, n_tokens=load.n_tokens)
-            task = _ask_task(
-                say,
-                PretrainTask(general=parent.path, settings=usual, corpus_id=corpus.corpus_id,
-                             source=source, title=" ".join(title.split())),
-                key=f"{code}_{load.n_tokens}",
+            usual = PretrainTask(
+                general=parent.path, corpus_id=corpus.corpus_id, source=source,
+                settings=preset(code, parent=parent.summary, n_tokens=load.n_tokens),
+                title=" ".join(title.split()),
             )  # fmt: skip
+            task = _ask_task(say, usual, key=f"train_{code}_{load.n_tokens}")
         with right, st.container(border=True, key="train_plan"):
-            st.html(blocks.heading(say.text("train_plan")))
+            head(say, "train_plan")
             plan = make_training_plan(task.settings, parent=parent.summary, load=load)
             _draw_plan(say, plan, task, parent=parent, corpus=corpus, load=load)
-            if st.button(
-                say.text("train_start"), key="train_start", type="primary", width="stretch",
-                icon=":material/play_arrow:",
-            ):  # fmt: skip
+            if act(say, "train_start", kind="primary", icon="play_arrow", is_wide=True):
                 with st.spinner(say.text("train_starting")):
                     JOBS.start(task.question(), n_steps=plan.n_steps, n_notes=load.n_notes)
                 st.query_params.pop("run", None)
                 st.rerun()
     except AuditError as error:
-        refused(say, error)
+        blocks.refused(say, error)
 
 
 def _ask_subject(
     say: Words, corpora: dict[str, KeptCorpus]
 ) -> tuple[RegisteredModel | None, KeptCorpus | None, str]:
-    names = model_names(say, cached.models())
+    names = called.model_names(say, cached.models())
     demo = [code for code in names if code.startswith(DEMO_PREFIX)]
     own = [code for code in names if code not in demo and not code.startswith(f"{LABEL}/")]
-    parent = pick(
-        say, "parent", names, label=say.text("train_parent"), help=say.text("train_parent_help"),
-        usual=demo[0] if demo and not own else "",
-    )  # fmt: skip
-    corpus = pick(
-        say, "corpus", {code: corpus_name(say, one) for code, one in corpora.items()},
-        label=say.text("train_corpus"), help=say.text("train_corpus_help"),
-        usual=next(iter(corpora)),
-    )  # fmt: skip
+    parent = pick(say, "train_parent", names, usual=demo[0] if demo and not own else "")
+    titles = {code: called.corpus_name(say, one) for code, one in corpora.items()}
+    corpus = pick(say, "train_corpus", titles, usual=next(iter(corpora)))
     source = choose(
-        "source", SOURCES, label=say.text("train_source"),
-        shown=lambda one: say.text(f"called_source_{one}"),
-        why=lambda one: say.text(f"train_source_why_{one}"),
-    )  # fmt: skip
+        say, "train_source", SOURCES, shown=lambda one: say.text(f"called_source_{one}")
+    )
     return find_model(parent, among=cached.models()), corpora.get(corpus), source
 
 
@@ -384,10 +334,10 @@ def _ask_task(say: Words, usual: PretrainTask, *, key: str) -> PretrainTask:
     have the settings.
     """
     settings = usual.settings
-    found = ask(say, settings, words="train", fields=LENGTH, key=f"train_{key}")
+    found = ask(say, settings, words="train", fields=LENGTH, key=key)
     with st.expander(say.text("train_details"), key="train_details"):
         remark(say, "train_details_below")
-        found |= ask(say, settings, words="train", fields=REST, key=f"train_{key}")
+        found |= ask(say, settings, words="train", fields=REST, key=key)
         device = ask(say, usual, words="train", fields=("device",), key="train_device")
     return usual.with_(settings=settings.with_(**found), **device)
 
@@ -397,27 +347,23 @@ def _draw_plan(
     corpus: KeptCorpus, load: NotesLoad,
 ) -> None:  # fmt: skip
     """Draw the plan as a table, and what to think of it."""
-    settings, about = task.settings, "" if load.is_exact else "_about"
-    source = say.text(f"called_source_{task.source}")
-    rows = {
-        "parent": _start_name(
-            say, model_name(say, parent.model_id), from_scratch=settings.from_scratch
+    about, name = "" if load.is_exact else "_about", called.model_name(say, parent.model_id)
+    facts(say, "train_plan", {
+        "train_facts_parent": _start_name(say, name, task.settings),
+        "train_facts_notes": say.text(
+            "called_notes_of", source=say.text(f"called_source_{task.source}"),
+            corpus=called.corpus_name(say, corpus),
         ),
-        "notes": say.text("called_notes_of", source=source, corpus=corpus_name(say, corpus)),
-        "text": say.text(
+        "train_facts_text": say.text(
             f"train_plan_tokens{about}", n_notes=f"{load.n_notes:,}", n_tokens=f"{load.n_tokens:,}"
         ),
-        "plan_length": say.text(
+        "length": say.text(
             "train_plan_steps", n=f"{plan.n_steps:,}", epochs=_epochs(plan.n_epochs),
             per_epoch=f"{math.ceil(plan.steps_per_epoch):,}",
         ),
-        "how": say.text(
-            "train_fact_rows", batch=f"{settings.batch:,}", n_tokens=f"{settings.n_tokens:,}",
-            rate=f"{settings.learning_rate:g}",
-        ),
-        "plan_device": say.text(f"train_device_{queue_of(task.device)}"),
-    }  # fmt: skip
-    _facts(say, rows, caption="train_plan_caption")
+        "train_facts_how": _how(say, task.settings),
+        "device": say.text(f"train_device_{queue_of(task.device)}"),
+    })  # fmt: skip
     if plan.n_epochs > MANY_EPOCHS:
         remark(say, "train_many", n=f"{plan.n_epochs:,.0f}")
     elif plan.n_epochs < FEW_EPOCHS:
