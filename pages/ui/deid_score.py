@@ -42,8 +42,9 @@ def draw_ask(say: Words) -> ScoreTask | None:
     """Draw the cards and the button; return what is asked once it is pressed."""
     if not may_or_say("ran", say):
         return None
-    if st.query_params.get("tagged"):
+    if st.query_params.get("tagged"):  # no example is gold for notes of somebody's own
         st.query_params.setdefault("predicted", TAGGED)
+        st.query_params.setdefault("gold", GIVEN)
     sides: dict[str, Side] = {}
     kinds = {"gold": GOLD_KINDS, "predicted": PREDICTED_KINDS}
     for number, side in enumerate(kinds, start=1):
