@@ -11,10 +11,11 @@ from audit.attack.verdict import ILL_MATCHED_BEYOND, NONE_BELOW
 from audit.home import installed_packages
 from audit.stats import MIN_CONTROLS
 from audit.tables import UNDEFINED
-from audit.words import Words
+from audit.words import LANGUAGES, Words
 from pages.ui import blocks
-from pages.ui.section import Table, details, draw_table, head, page
-from pages.ui.state import choose, words_of
+from pages.ui.form import choose
+from pages.ui.section import details, draw_table, head, page
+from pages.ui.state import words_of
 
 MASS = (
     r"m_{\text{part}}(l) = \frac{1}{D} \sum_{d=1}^{D} \sum_{t=1}^{T} q_{d,t}(l_{\text{part}})",
@@ -93,12 +94,10 @@ def draw_measured(say: Words) -> None:
     values = constants()
     head(say, "method_asked", **values)
     with details(say, "method_kart"):
-        header = ["method_scenario", *(f"method_column_{letter}" for letter in "kart")]
-        rows = [
-            (str(s.number), s.knowledge, s.anonymization, s.resource, s.target)
-            for s in SCENARIOS.values()
-        ]
-        draw_table(say, "method_asked", Table(header, rows, n_text=5), has_csv=False)
+        fields = ("number", "knowledge", "anonymization", "resource", "target")
+        every = SCENARIOS.values()
+        columns = {field: [str(getattr(one, field)) for one in every] for field in fields}
+        draw_table(say, "method_asked", columns)
     for key, formulas, others in SECTIONS:
         head(say, f"method_{key}", **values)
         for formula in formulas:
@@ -122,13 +121,12 @@ def codes(say: Words, prefix: str) -> list[str]:
 
 def draw_terms(say: Words) -> None:
     """Draw every term in both languages, explained in the reader's."""
-    both = words_of("en"), words_of("ja")
-    rows = [
-        (*(one.text(f"method_term_{term}") for one in both), say.text(f"method_means_{term}"))
-        for term in codes(say, "method_term_")
-    ]
-    header = [f"method_column_{key}" for key in ("en", "ja", "meaning")]
-    draw_table(say, "method_terms", Table(header, rows, n_text=3))
+    terms = codes(say, "method_term_")
+    columns = {
+        code: [words_of(code).text(f"method_term_{term}") for term in terms] for code in LANGUAGES
+    }
+    columns["meaning"] = [say.text(f"method_means_{term}") for term in terms]
+    draw_table(say, "method_terms", columns)
 
 
 def draw_sources(say: Words) -> None:
@@ -138,9 +136,9 @@ def draw_sources(say: Words) -> None:
     head(say, "method_sources")
     st.html(blocks.bullet_list(SOURCES))
     head(say, "method_versions")
-    rows = [(name, version or UNDEFINED) for name, version in installed_packages().items()]
-    table = Table(["method_column_package", "method_column_version"], rows, n_text=2)
-    draw_table(say, "method_versions", table)
+    found = installed_packages()
+    columns = {"package": list(found), "version": [one or UNDEFINED for one in found.values()]}
+    draw_table(say, "method_versions", columns)
 
 
 TABS = {
@@ -150,8 +148,7 @@ TABS = {
 
 def draw(say: Words) -> None:
     """Draw the part that is chosen."""
-    labels = {code: say.text(f"method_tab_{code}") for code in TABS}
-    TABS[choose("tab", list(TABS), label=say.text("method_tab"), shown=labels.__getitem__)](say)
+    TABS[choose(say, "method_tab", list(TABS))](say)
 
 
 page("method", draw)

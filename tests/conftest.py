@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from audit.home import HOME_VARIABLE
+from audit.home import HOME_VARIABLE, data_home
 
 # A busy machine may take long over one example, and a run says the same twice. New examples are
 # looked for with HYPOTHESIS_PROFILE=explore.
@@ -23,6 +23,13 @@ def _home_of_its_own(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(HOME_VARIABLE, str(tmp_path_factory.mktemp("home") / "home"))
         yield
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """Give a test a data directory of its own."""
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+    return data_home()
 
 
 BROWSER = Path(__file__).parent / "e2e"

@@ -13,7 +13,6 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -253,24 +252,22 @@ def no_such_tagger() -> AuditError:
 
 
 LANGUAGES = ("ja", "en")
-LABELS = ("identifier", "all")
 
 
 @dataclass(frozen=True)
-class ShippedFigure:
-    """The share 0-1 of gold spans of which a tagger found something, under any label; 95 %.
+class ShippedFigures:
+    """What a tagger found in the notes of a language that were written by hand.
 
-    Of notes that were written by hand; `label` is "identifier", or "all" types together.
+    `found` has for "identifier", and for "all" types together, the share 0-1 of gold spans of which
+    something was found, under any label, with its 95 % interval, and how many golds there are.
     """
 
     language: str
-    label: str
     n_notes: int
-    n_gold: int
-    found: Estimate
+    found: Mapping[str, tuple[Estimate, int]]
 
 
-def shipped_figures(tagger_id: str) -> tuple[ShippedFigure, ...]:
+def shipped_figures(tagger_id: str) -> tuple[ShippedFigures, ...]:
     """Return what was measured of a tagger; empty where nothing is known of it."""
     content = json.loads((SHIPPED / HAND_WRITTEN).read_bytes())
     held_out = content["held_out"]
@@ -280,10 +277,13 @@ def shipped_figures(tagger_id: str) -> tuple[ShippedFigure, ...]:
         measured = held_out["default"]
     else:  # figures of another tagger are not this one's
         return ()
-    found = []
-    for language, label in product(LANGUAGES, LABELS):
-        counted = measured[language]["label_relaxed"][label]
+    return tuple(_figures(language, measured[language]) for language in LANGUAGES)
+
+
+def _figures(language: str, measured: Mapping[str, Any]) -> ShippedFigures:
+    found = {}
+    for label in ("identifier", "all"):
+        counted = measured["label_relaxed"][label]
         share = Estimate(counted["recall"], *counted["intervals"]["recall"])
-        n_notes = measured[language]["n_notes"]
-        found.append(ShippedFigure(language, label, n_notes, counted["n_gold"], share))
-    return tuple(found)
+        found[label] = share, int(counted["n_gold"])
+    return ShippedFigures(language, measured["n_notes"], found)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -27,11 +26,9 @@ GROUPS = ("candidate", "member", "control", "flagged")
 """Listed names by group: all, members and names of unknown truth, controls, and those names that
 stand out and are no controls."""
 FILTERS = ("all", *GROUPS, "none")
-PER_PAGE = 10
 _NAME = "\ufffc"
 """Stands for a name in a text that is searched: no keyboard has it."""
 
-T = TypeVar("T")
 Flags = NDArray[np.bool_]
 Rows = NDArray[np.int64]
 
@@ -188,22 +185,6 @@ def holds_name(documents: ModelDocuments, *, name_id: int) -> Flags:
     """Return whether [n] a document holds the name `name_id`, whole or in part."""
     found = [any(name_id in hit.name_ids for hit in hits) for hits in documents.hits]
     return np.array(found, dtype=np.bool_)
-
-
-def n_pages(n_rows: int) -> int:
-    """Return how many pages so many rows fill, at least one."""
-    return max(1, -(-n_rows // PER_PAGE))
-
-
-def page_number(text: str, *, n_rows: int) -> int:
-    """Return the page that a link asks for, from 1; one that there is not gives the nearest."""
-    wanted = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 1
-    return min(max(1, wanted), n_pages(n_rows))
-
-
-def page_rows(rows: Sequence[T], *, page: int) -> Sequence[T]:
-    """Return the rows of a page, from 1."""
-    return rows[(page - 1) * PER_PAGE : page * PER_PAGE]
 
 
 def listed_passages(

@@ -43,7 +43,7 @@ from pages.ui.blocks import (
 from pages.ui.called import label_name, score_name
 from pages.ui.charts import Axis
 from pages.ui.deid_score import draw_ask
-from pages.ui.form import act, choose, choose_kept, choose_some, switch
+from pages.ui.form import act, choose, choose_kept, choose_some, paged, switch
 from pages.ui.running import FollowedJobs
 from pages.ui.section import (
     Table,
@@ -56,7 +56,6 @@ from pages.ui.section import (
     remark,
     removal,
 )
-from pages.ui.state import pager, turned_to
 
 EVERY = "every"
 _SYMBOLS = ("circle", "diamond", "square")
@@ -407,16 +406,15 @@ def draw_cases(say: Words, cases: Sequence[SpanCase], *, key: str, score_id: str
     if not cases:
         remark(say, "deid_measures_no_spans")
         return
-    is_open, n, n_pages = is_revealed(), len(cases), -(-len(cases) // PER_PAGE)
-    at = min(max(1, turned_to(key)), n_pages)
-    start, end = (at - 1) * PER_PAGE, min(at * PER_PAGE, n)
-    remark(say, "deid_measures_shown", first=f"{start + 1:,}", last=f"{end:,}", n=f"{n:,}")
-    if is_open:
-        note("opened", page=f"deid_score:{score_id}", what="misses")
-    else:
-        remark(say, "deid_measures_hidden_hint")
-    st.html("".join(_case(say, case, is_open=is_open) for case in cases[start:end]))
-    pager(key, n_pages=n_pages, at=at)
+    is_open, n = is_revealed(), len(cases)
+    with paged("deid_measures", n, of=(key, score_id, n), per_page=PER_PAGE) as at:
+        first, last = f"{at.start + 1:,}", f"{at.stop:,}"
+        remark(say, "deid_measures_shown", first=first, last=last, n=f"{n:,}")
+        if is_open:
+            note("opened", page=f"deid_score:{score_id}", what="misses")
+        else:
+            remark(say, "deid_measures_hidden_hint")
+        st.html("".join(_case(say, case, is_open=is_open) for case in cases[at]))
 
     def make() -> bytes:
         shown = cases if is_open else [one.closed() for one in cases]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +28,11 @@ from audit.errors import AuditError
 from audit.notes.spans import TYPES, Span, ordered
 from audit.report.documents import Hit
 from pages.ui import blocks
-from pages.ui.access import logged_export
 from pages.ui.blocks import MarkLabel, day, escaped, marked, plain
 from pages.ui.called import label_name
-from pages.ui.section import head, remark
-from pages.ui.state import Words, choose_some, switch
+from pages.ui.form import act, choose_some, switch
+from pages.ui.section import Table, draw_table, file_button, head, remark
+from pages.ui.state import Words
 
 TONES = {
     "identifier": "flagged", "quasi_identifier": "other", "personal_id_code": "number",
@@ -43,7 +44,6 @@ HERE, NOTE, SET = "here", "note", "set"
 """Where a correction holds: at its place, everywhere in the note, in all notes of the set."""
 _MAX_SHOWN_CHARS, _MAX_TYPED_CHARS = 40, 500
 _COMPONENT = "kart.marker"
-Stretch = tuple[int, int, str]
 
 
 @dataclass(frozen=True)
@@ -59,26 +59,28 @@ class Desk:
     undo: Callable[[], None]
 
 
+def draw_language(say: Words, census: Mapping[str, Any]) -> None:
+    """Draw a warning where notes are in a language that no shipped tagger knows."""
+    if n_foreign := int(census.get("n_notes_of_no_language", 0)):
+        below = say.text("deidentify_foreign_below", n=f"{n_foreign:,}")
+        st.html(blocks.line(say.text("deidentify_foreign"), below, is_strong=True))
+
+
 def draw_note(say: Words, note: OneNote, *, key: str, desk: Desk | None) -> None:
     """Draw a note beside its released text; without a desk it may not be seen, nor corrected."""
-    spans = note.document.spans
-    counts = {
-        one: sum(span.label == one for span in spans) for one in ordered(x.label for x in spans)
-    }
-
+    counts = Counter(span.label for span in note.document.spans)
     # A label of somebody's own is a word of a file, and does not go into a link.
     codes = {
-        label if label in TYPES else f"own-{place}": label for place, label in enumerate(counts)
+        label if label in TYPES else f"own-{place}": label
+        for place, label in enumerate(ordered(counts))
     }
-
-    def counted(code: str) -> str:
-        label = codes[code]
-        return say.text("kind_n", kind=plain(label_name(say, label)), n=f"{counts[label]:,}")
-
-    types = say.text("deidentify_types_shown")
-    chosen = choose_some("types", list(codes), label=types, shown=counted) if counts else ()
+    names = {
+        code: say.text("kind_n", kind=plain(label_name(say, label)), n=f"{counts[label]:,}")
+        for code, label in codes.items()
+    }
+    chosen = choose_some(say, "deidentify_types", names) if names else ()
     labels = [codes[code] for code in chosen]
-    if not spans:
+    if not counts:
         remark(say, "deidentify_nothing_here")
     elif not note.replacements:
         remark(say, "deidentify_unmarked_here")
@@ -86,7 +88,8 @@ def draw_note(say: Words, note: OneNote, *, key: str, desk: Desk | None) -> None
         remark(say, "deidentify_marker_how")
     left, right = st.columns(2, gap="large")
     for side, code in ((left, "source"), (right, "released")):
-        side.html(f"<h3 class='ka-side'>{say.html(f'deidentify_side_{code}')}</h3>")
+        title = say.html(f"deidentify_side_{code}")
+        side.html(f"<h3 class='ka-side'>{title}</h3>")
     with left:
         if desk is None:
             remark(say, "deidentify_hidden")
@@ -94,26 +97,23 @@ def draw_note(say: Words, note: OneNote, *, key: str, desk: Desk | None) -> None
             _correct(say, note, desk, **wanted)
     text = _released_html(say, note, labels=labels)
     right.html(f"<p class='ka-document ka-released'>{text}</p>")
-    _draw_legend(say, counts)
+    if codes:
+        st.html(f'<p class="ka-legend">{"<br>".join(_meaning(say, x) for x in codes.values())}</p>')
     if desk is not None:
         _draw_corrections(say, note, desk, key=key)
     elif note.corrections:
         remark(say, "deidentify_fix_hidden")
 
 
-def _draw_legend(say: Words, labels: Collection[str]) -> None:
-    items = []
-    for label in labels:
-        tone, about = TONES.get(label, "unknown"), label if label in TYPES else "other"
-        name, meaning = escaped(label_name(say, label)), say.html(f"deidentify_about_{about}")
-        items.append(f'<mark class="ka-mark ka-mark-{tone}">{name}</mark> {meaning}')
-    if items:
-        st.html(f'<p class="ka-legend">{"<br>".join(items)}</p>')
+def _meaning(say: Words, label: str) -> str:
+    tone, about = TONES.get(label, "unknown"), label if label in TYPES else "other"
+    name, meaning = escaped(label_name(say, label)), say.html(f"deidentify_about_{about}")
+    return f'<mark class="ka-mark ka-mark-{tone}">{name}</mark> {meaning}'
 
 
-def _stretches(note: OneNote, *, labels: Collection[str]) -> list[Stretch]:
+def _stretches(note: OneNote, *, labels: Collection[str]) -> list[tuple[int, int, str]]:
     """Return what is marked in a note: spans that overlap are one mark, as they are replaced."""
-    found: list[Stretch] = []
+    found: list[tuple[int, int, str]] = []
     for one in note.replacements or note.document.spans:
         own = (one.label,) if isinstance(one, Span) else (one.label, *one.labels)
         shown = [label for label in own if label in labels]
@@ -250,11 +250,10 @@ def _draw_corrections(say: Words, note: OneNote, desk: Desk, *, key: str) -> Non
             shown.append(say.text("deidentify_fix_n", n=f"{len(one.spans):,}"))
         what = say.text(f"deidentify_fix_{'changed' if one.gone else one.kind}")
         rows.append((day(one.at), one.who, what, ", ".join(dict.fromkeys(shown))))
-    header = [say.text(f"deidentify_fix_col_{one}") for one in ("when", "who", "what", "marks")]
-    caption = say.text("deidentify_fix_caption")
-    st.html(blocks.simple_table(header, rows, caption=caption, n_text=len(header)))
+    table = Table(("when", "who", "what", "marks"), rows)
+    draw_table(say, "deidentify_fix", table, names="full")
     undo = "deidentify_fix_undo_all" if note.corrections[-1].batch else "deidentify_fix_undo"
-    if st.button(say.text(undo), key=f"{key}_undo", icon=":material/undo:"):
+    if act(say, undo, name=f"{key}_undo", icon="undo"):
         desk.undo()
         st.rerun()
 
@@ -275,51 +274,36 @@ def draw_files(
 ) -> None:  # fmt: skip
     """Draw the downloads; `notes` gives the notes, one at a time, whenever a file is made."""
     head(say, "deidentify_files")
-    n_notes, n_corrected = int(census["n_notes"]), int(census["n_notes_corrected"])
     if n_bytes > MAX_EXPORT_BYTES:
         remark(say, "deidentify_files_too_large")
         return
+    n_notes, n_corrected = int(census["n_notes"]), int(census["n_notes_corrected"])
+
+    def draw(forms: Sequence[str], *, names: str, n: int, is_gold: bool = False) -> None:
+        for form in forms:
+
+            def make(form: str = form) -> bytes:
+                if form == EXPORTED_CENSUS:
+                    return census_file(census)
+                chosen = (one for one in notes() if one.corrections or not is_gold)
+                return exported(chosen, form=form, n_notes=n)
+
+            name, label = f"{key}_file_{form}", f"deidentify_file_{form}"
+            file_name = export_name(form, n_notes=n)
+            file_button(
+                say, name, make, form=form, label=label, what="tagged-notes", name=name,
+                file_name=file_name, names=names, n_notes=n,
+            )  # fmt: skip
+
     with st.container(horizontal=True, key=f"{key}_released"):
-        for form in (*RELEASED, EXPORTED_CENSUS):
-            _file_button(say, notes, form, key=key, n_notes=n_notes, census=census)
+        draw((*RELEASED, EXPORTED_CENSUS), names="removed", n=n_notes)
     with st.expander(say.text("deidentify_private"), key=f"{key}_private"):
         if not is_private_allowed:
             remark(say, "deidentify_private_hidden")
             return
         remark(say, "deidentify_private_below")
-        chosen = notes
-        if n_corrected and n_notes > 1:
-            label = say.text("deidentify_only_gold", n=f"{n_corrected:,}")
-            if switch("gold", label=label):
-                n_notes = n_corrected
-
-                def chosen() -> Iterable[OneNote]:
-                    return (one for one in notes() if one.corrections)
-
+        is_gold = n_corrected > 0 and n_notes > 1
+        is_gold = is_gold and switch(say, "deidentify_only_gold", what="gold", n=f"{n_corrected:,}")
         with st.container(horizontal=True):
-            for form in PRIVATE:
-                _file_button(say, chosen, form, key=key, n_notes=n_notes, census=census)
-
-
-def _file_button(
-    say: Words, notes: Callable[[], Iterable[OneNote]], form: str, *, key: str, n_notes: int,
-    census: Mapping[str, Any],
-) -> None:  # fmt: skip
-    def make() -> bytes:
-        if form == EXPORTED_CENSUS:
-            return census_file(census)
-        return exported(notes(), form=form, n_notes=n_notes)
-
-    # A browser shows none of these, whatever is in them.
-    st.download_button(
-        say.text(f"deidentify_file_{form}"),
-        data=logged_export(
-            make, what="tagged-notes", format=form, n_notes=n_notes,
-            names="full" if form in PRIVATE else "removed",
-        ),
-        file_name=export_name(form, n_notes=n_notes),
-        mime="application/octet-stream",
-        icon=":material/download:",
-        key=f"{key}_file_{form}",
-        on_click="ignore",
-    )  # fmt: skip
+            n = n_corrected if is_gold else n_notes
+            draw(PRIVATE, names="full", n=n, is_gold=is_gold)

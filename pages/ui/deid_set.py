@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,57 +23,64 @@ from audit.deid.tagged import (
 )
 from audit.deid.tasks import TaggingTask
 from audit.jobs import service
-from pages.ui import cached, form
+from pages.ui import cached
 from pages.ui.access import is_revealed, may_or_say, note, who
 from pages.ui.blocks import day
 from pages.ui.called import label_name, tagger_name
-from pages.ui.deid_new import draw_language
-from pages.ui.deid_note import HERE, NOTE, SET, Desk, draw_files, draw_note
-from pages.ui.section import Table, draw_table, empty, facts, head, remark, removal
-from pages.ui.state import Words, choose, go_to
+from pages.ui.deid_note import HERE, NOTE, SET, Desk, draw_files, draw_language, draw_note
+from pages.ui.form import act, choose, choose_kept
+from pages.ui.section import draw_table, empty, facts, head, remark, removal
+from pages.ui.state import Words, go_to
 
-RARE_FACTS = {
+_RARE = {
     "refused": "n_refused", "corrected": "n_notes_corrected", "foreign": "n_notes_of_no_language",
 }  # fmt: skip
 """Facts that are only shown where there is something to say -> their fields of the census."""
-ONLY = ("all", "with", "without", "corrected")
+_ONLY = ("all", "with", "without", "corrected")
 _NUMBER = "deidentify_number"
 
 
 def draw_kept(say: Words) -> None:
     """Draw the choice among the kept sets, and the one that is chosen."""
     by_id = {one.tagged_id: one for one in TAGGED_SETS.all()}
-    asked = st.query_params.get("tagged", "")
     if not by_id:
-        empty(say, "deidentify_wrong_link" if asked else "deidentify_no_kept")
+        is_asked = "tagged" in st.query_params
+        empty(say, "deidentify_kept_gone" if is_asked else "deidentify_no_kept")
         return
-    if not asked:
-        form.take("tagged", next(iter(by_id)))
     names = {code: _set_name(say, one) for code, one in by_id.items()}
-    tagged = by_id.get(form.pick(say, "tagged", names, label=say.text("deidentify_kept")))
-    if tagged is None:
-        return
+    tagged = by_id[choose_kept(say, "deidentify_kept", names, what="tagged")]
+    question = TaggingTask(tagged_id=tagged.tagged_id).question()
+    is_at_work = service.active_job(question.digest) is not None
     if tagged.is_whole:
-        corrections, census = cached.corrections(tagged), cached.census(tagged)
-        _draw_facts(say, tagged, census=census)
-        if not may_or_say("revealed", say):
-            return
-        _draw_notes(say, tagged, corrections=corrections)
-        draw_files(
-            say, lambda: notes_of(tagged), key="deidentify_set", census=census,
-            n_bytes=tagged.spans_path.stat().st_size, is_private_allowed=is_revealed(),
-        )  # fmt: skip
-        remark(say, "deidentify_unmeasured")
-        if corrections:
-            remark(say, "deidentify_measure_own")
-        if st.button(
-            say.text("deidentify_measure"), key="deidentify_measure", icon=":material/rule:"
-        ):
-            go_to("deidentify", tab="measures", tagged=tagged.tagged_id)
+        _draw_whole(say, tagged)
     else:
-        empty(say, "deidentify_at_work" if _is_at_work(tagged) else "deidentify_unfinished")
-    if not _is_at_work(tagged):
-        removal(say, "deidentify_forget", lambda: _forget(tagged), leaves="tagged")
+        empty(say, "deidentify_at_work" if is_at_work else "deidentify_unfinished")
+
+    def forget() -> None:
+        TAGGED_SETS.forget(tagged.tagged_id)
+        note("removed", what="tagged-notes", run=tagged.tagged_id)
+        st.query_params.pop("note", None)
+
+    if not is_at_work:
+        removal(say, "deidentify_forget", forget, leaves="tagged")
+
+
+def _draw_whole(say: Words, tagged: TaggedSet) -> None:
+    """Draw what came of a set, its notes where this person may see them, and its files."""
+    corrections, census = cached.corrections(tagged), cached.census(tagged)
+    _draw_facts(say, tagged, census=census)
+    if not may_or_say("revealed", say):
+        return
+    _draw_notes(say, tagged, corrections=corrections)
+    draw_files(
+        say, lambda: notes_of(tagged), key="deidentify_set", census=census,
+        n_bytes=tagged.spans_path.stat().st_size, is_private_allowed=is_revealed(),
+    )  # fmt: skip
+    remark(say, "deidentify_unmeasured")
+    if corrections:
+        remark(say, "deidentify_measure_own")
+    if act(say, "deidentify_measure", icon="rule"):
+        go_to("deidentify", tab="measures", tagged=tagged.tagged_id)
 
 
 def _set_name(say: Words, one: TaggedSet) -> str:
@@ -92,40 +100,31 @@ def _draw_facts(say: Words, tagged: TaggedSet, *, census: Mapping[str, Any]) -> 
         "created": day(tagged.created),
         "notes": f"{tagged.n_notes:,}",
         "without": f"{census.get('n_notes_without_spans', 0):,}",
-        **{fact: f"{census[of]:,}" for fact, of in RARE_FACTS.items() if census.get(of)},
+        **{fact: f"{census[of]:,}" for fact, of in _RARE.items() if census.get(of)},
     }
-    draw_language(say, int(census.get("n_notes_of_no_language", 0)))
-    pairs = [(say.text(f"deidentify_fact_{fact}"), value) for fact, value in found.items()]
+    draw_language(say, census)
     left, right = st.columns(2, gap="large")
     with left:
-        facts(say, pairs, caption=say.text("deidentify_facts_caption"))
+        facts(say, "deidentify_fact", found)
     with right:
-        if not census["spans"]:
-            remark(say, "deidentify_nothing")
+        spans, copies = census["spans"], census.get("copies", {})
+        if spans:
+            counts = {
+                "type": [label_name(say, label) for label in spans],
+                "n_marks": [counted["n"] for counted in spans.values()],
+                "n_characters": [counted["n_characters"] for counted in spans.values()],
+            }
+            draw_table(say, "deidentify_counts", counts)
         else:
-            columns = ("type", "n_marks", "n_characters")
-            rows = [
-                (label_name(say, label), f"{counted['n']:,}", f"{counted['n_characters']:,}")
-                for label, counted in census["spans"].items()
-            ]
-            table = Table([say.text(f"deidentify_{one}") for one in columns], rows)
-            caption = say.text("deidentify_counts_caption")
-            draw_table(say, "deidentify_counts", table, caption=caption)
-        _draw_copies(say, census.get("copies", {}))
-
-
-def _draw_copies(say: Words, copies: Mapping[str, Any]) -> None:
-    """Draw how faithful the copies of a tagger that writes copies are; nothing for the others."""
-    statuses = copies.get("statuses", {})
-    rows = [
-        (say.text(f"deidentify_copy_{one}"), f"{statuses[one]:,}")
-        for one in STATUSES
-        if statuses.get(one)
-    ]
-    if rows:
-        table = Table([say.text("deidentify_copies"), say.text("deidentify_copies_n")], rows)
-        caption = say.text("deidentify_copies_caption", n=f"{copies.get('n_unaligned', 0):,}")
-        draw_table(say, "deidentify_copies", table, caption=caption)
+            remark(say, "deidentify_nothing")
+        # How faithful the copies of a tagger that writes copies are; nothing for the others.
+        statuses = [one for one in STATUSES if copies.get("statuses", {}).get(one)]
+        if statuses:
+            counts = {
+                "status": [say.text(f"deidentify_copy_{one}") for one in statuses],
+                "n": [copies["statuses"][one] for one in statuses],
+            }
+            draw_table(say, "deidentify_copies", counts, n=f"{copies.get('n_unaligned', 0):,}")
 
 
 # Note by note.
@@ -141,10 +140,8 @@ def _draw_notes(say: Words, tagged: TaggedSet, *, corrections: ByNote) -> None:
     index = cached.note_index(tagged)
     found = note_at(tagged, number, index=index, corrections=corrections)
     _note_shown(tagged, found)
-    if is_revealed():
-        remark(say, "deidentify_row_named", row=found.row, name=found.document.doc_id)
-    else:
-        remark(say, "deidentify_row", row=found.row)
+    key = "deidentify_row_named" if is_revealed() else "deidentify_row"
+    remark(say, key, row=found.row, name=found.document.doc_id)
 
     def correct(wish: Wish, is_everywhere: bool) -> int:
         n_notes = correct_set(tagged, wish, number=number, who=who(), is_everywhere=is_everywhere)
@@ -166,52 +163,42 @@ def _choose_note(say: Words, tagged: TaggedSet, *, corrections: ByNote) -> int |
     if len(index) == 1:
         return 0
     left, right = st.columns([3, 2], gap="large", vertical_alignment="bottom")
-    codes = [only for only in ONLY if corrections or only != "corrected"]
-    n_of = {
-        only: f"{len(chosen_notes(index, only=only, corrections=corrections)):,}" for only in codes
-    }
+    names = {}
+    for only in _ONLY if corrections else _ONLY[:-1]:
+        n = len(chosen_notes(index, only=only, corrections=corrections))
+        names[only] = say.text(f"deidentify_only_{only}", n=f"{n:,}")
     with left:
-        only = choose(
-            "only", codes, label=say.text("deidentify_only"),
-            shown=lambda code: say.text(f"deidentify_only_{code}", n=n_of[code]),
-        )  # fmt: skip
+        only = choose(say, "deidentify_only", names)
     with right:
         text = st.text_input(
             say.text("deidentify_search"), key="deidentify_search", max_chars=200,
             help=say.text("deidentify_search_help"),
         )  # fmt: skip
     hits = cached.hits(tagged, text=text) if text else None
-    numbers = chosen_notes(index, only=only, hits=hits, corrections=corrections)
-    if not len(numbers):
+    numbers = chosen_notes(index, only=only, hits=hits, corrections=corrections).tolist()
+    if not numbers:
         return None
     asked = st.query_params.get("note", "")
     wanted = int(asked) - 1 if asked.isascii() and asked.isdigit() and len(asked) < 10 else 0
-    at = min(int(numbers.searchsorted(wanted)), len(numbers) - 1)
-    _go(int(numbers[at]))
+    at = min(bisect_left(numbers, wanted), len(numbers) - 1)
+    _go(numbers[at])
     if len(numbers) > 1:
-        _draw_steps(say, numbers.tolist(), at=at)
-    return int(numbers[at])
+        _draw_steps(say, numbers, at=at)
+    return numbers[at]
 
 
 def _draw_steps(say: Words, numbers: Sequence[int], *, at: int) -> None:
     """Draw the way to the note before, the next one, or any other of the list."""
     st.session_state[_NUMBER] = at + 1
-
-    def step(way: str, to: int) -> None:
-        is_end = not 0 <= to < len(numbers)
-        st.button(
-            say.text(f"deidentify_{way}"), key=f"deidentify_{way}", disabled=is_end,
-            on_click=_go, args=(numbers[at if is_end else to],),
-        )  # fmt: skip
-
     with st.container(horizontal=True, vertical_alignment="bottom", key="deidentify_steps"):
-        step("before", at - 1)
+        act(say, "deidentify_before", is_disabled=not at, on_click=lambda: _go(numbers[at - 1]))
         st.number_input(
             say.text("deidentify_number", n=f"{len(numbers):,}"), min_value=1,
             max_value=len(numbers), step=1, key=_NUMBER, width=260,
             on_change=lambda: _go(numbers[int(st.session_state[_NUMBER]) - 1]),
         )  # fmt: skip
-        step("next", at + 1)
+        is_last = at == len(numbers) - 1
+        act(say, "deidentify_next", is_disabled=is_last, on_click=lambda: _go(numbers[at + 1]))
 
 
 def _go(number: int) -> None:
@@ -230,18 +217,3 @@ def _note_shown(tagged: TaggedSet, found: OneNote) -> None:
     if mark not in seen:
         note("revealed", what=what, run=tagged.tagged_id, row=found.row)
         seen.add(mark)
-
-
-# A set that is not whole, and its end.
-
-
-def _is_at_work(tagged: TaggedSet) -> bool:
-    question = TaggingTask(tagged_id=tagged.tagged_id).question()
-    return service.active_job(question.digest) is not None
-
-
-def _forget(tagged: TaggedSet) -> None:
-    TAGGED_SETS.forget(tagged.tagged_id)
-    note("removed", what="tagged-notes", run=tagged.tagged_id)
-    form.take("tagged", "")
-    st.query_params.pop("note", None)

@@ -9,7 +9,8 @@ words are `WORDS_set_FIELD`, `WORDS_help_FIELD` and, where it is one of a few co
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 import streamlit as st
@@ -113,6 +114,30 @@ def switch(say: Words, key: str, *, what: str = "", **values: object) -> bool:
     is_on = st.toggle(say.text(key, **values), key=box, help=say.sentences.get(f"{key}_help"))
     _to_link(what, "1" if is_on else "")
     return is_on
+
+
+@contextmanager
+def paged(what: str, n_rows: int, *, of: object, per_page: int = 10) -> Iterator[slice]:
+    """Yield which rows stand on the page of `?page=`, and draw the pager under them.
+
+    What is listed anew (another `of`) begins on its first page; a page that is not there is the
+    nearest.
+    """
+    state, key, n = st.session_state, f"{what}_pager", max(1, -(-n_rows // per_page))
+    is_new, state[f"{what}_of"] = state.get(f"{what}_of", of) != of, of
+    wanted = "" if is_new else st.query_params.get("page", "")
+    is_number = wanted.isascii() and wanted.isdigit() and len(wanted) < 10
+    at = min(max(1, int(wanted)), n) if is_number else 1
+    write("page", "" if at == 1 else str(at))
+    yield slice((at - 1) * per_page, min(at * per_page, n_rows))
+
+    def turned() -> None:
+        number = state[f"{key}_{at}"]
+        write("page", "" if number == 1 else str(number))
+
+    if n > 1:
+        with st.container(key=key):
+            st.pagination(n, default=at, key=f"{key}_{at}", on_change=turned)
 
 
 def _last(key: str) -> str:

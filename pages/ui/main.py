@@ -44,6 +44,7 @@ def main() -> None:
     for script in (LANGUAGE_SCRIPTS[words.language], HISTORY_SCRIPT):
         st.html(f"<script>{script}</script>", unsafe_allow_javascript=True)
     with st.sidebar:
+        st.html(f'<p class="ka-brand">{words.html("app")}</p>')
         shown = _audit_picker(words)
         audit = shown.digest if shown else ""
         st.radio(

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
-from typing import TypeVar
 
 import pandas as pd
 import streamlit as st
@@ -19,11 +16,10 @@ from audit.tables import write_table
 from pages.ui import blocks, cached
 from pages.ui.access import is_revealed, names_in_files, shown_name, shown_passage
 from pages.ui.blocks import MarkLabel, escaped, percent, percent_interval, shown_text
-from pages.ui.form import act, choose
+from pages.ui.form import act, choose, paged
 from pages.ui.section import draw_table, empty, file_button, head, remark
 from pages.ui.state import Words, write
 
-T = TypeVar("T")
 _WRITTEN = ("first", "last", "first_last", "last_first", "listed")
 
 
@@ -43,8 +39,9 @@ def draw(say: Words, report: AuditReport) -> None:
     draw_files(say, view, rows, digest=report.digest)
     if not len(rows):
         empty(say, "documents_none")
-    with paged("documents", rows.tolist(), of=(wish.group, wish.text, wish.name_id)) as numbers:
-        st.html("".join(_pair(say, report.table, view, n, wanted=wish.name_id) for n in numbers))
+    with paged("documents", len(rows), of=(wish.group, wish.text, wish.name_id)) as at:
+        pairs = (_pair(say, report.table, view, n, wanted=wish.name_id) for n in rows[at].tolist())
+        st.html("".join(pairs))
     remark(say, "documents_limit")
 
 
@@ -167,8 +164,8 @@ def draw_passages(say: Words, report: AuditReport) -> None:
     found = documents.listed_passages(inspection, table=table, text=text)
     remark(say, "documents_shown_passages", k=len(found), n=len(inspection.passages))
     items = []
-    with paged("passages", found, of=text) as shown:
-        for number, passage, owner in shown:
+    with paged("passages", len(found), of=text) as at:
+        for number, passage, owner in found[at]:
             called = {"passage": shown_passage(passage.passage_id, number=number)}
             facts, slot = say.text("documents_passage_unknown", **called), say.text("names_slot")
             if owner is not None:
@@ -195,26 +192,3 @@ def search(say: Words, what: str, words: str, *, example: str | None = None) -> 
     if f"{words}_below" in say.sentences:
         remark(say, f"{words}_below")
     return found or ""
-
-
-@contextmanager
-def paged(what: str, rows: Sequence[T], *, of: object) -> Iterator[Sequence[T]]:
-    """Yield those rows that stand on the page of `?page=`, and draw the pager under them.
-
-    What is listed anew (another `of`) begins on its first page.
-    """
-    state, key, n = st.session_state, f"{what}_pager", documents.n_pages(len(rows))
-    is_new = state.setdefault(f"{what}_of", of) != of
-    state[f"{what}_of"] = of
-    wanted = "" if is_new else st.query_params.get("page", "")
-    at = documents.page_number(wanted, n_rows=len(rows))
-    write("page", "" if at == 1 else str(at))
-    yield documents.page_rows(rows, page=at)
-
-    def turned() -> None:
-        number = state[f"{key}_{at}"]
-        write("page", "" if number == 1 else str(number))
-
-    if n > 1:
-        with st.container(key=key):
-            st.pagination(n, default=at, key=f"{key}_{at}", on_change=turned)

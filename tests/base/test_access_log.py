@@ -14,16 +14,15 @@ import pytest
 from audit import access_log
 from audit.cli import log, told
 from audit.errors import AuditError
-from audit.home import HOME_VARIABLE, data_home
+from audit.home import HOME_VARIABLE
 from tests.repository import REPOSITORY
 
 DIGEST = "ab" * 32
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
-    return data_home() / "access"
+def folder(home):
+    return home / "access"
 
 
 def state(folder: Path) -> dict[str, bytes]:

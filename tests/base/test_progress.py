@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.errors import AuditCancelled
-from audit.home import HOME_VARIABLE, home_folder
+from audit.home import home_folder
 from audit.progress import Meter, Phase, Progress, expected_seconds, whole
 
 
@@ -28,11 +28,6 @@ def clock():
         clock = Clock()
         patch.setattr("audit.progress.time", SimpleNamespace(monotonic=clock.monotonic))
         yield clock
-
-
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
 
 
 def meter_of(phases, should_stop=lambda: False) -> tuple[Meter, list[Progress]]:

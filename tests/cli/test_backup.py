@@ -39,9 +39,8 @@ def report() -> AuditReport:
 
 
 @pytest.fixture
-def home(report: AuditReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(home, report, tmp_path):
     """A data directory with an audit, a list, a corpus, a waiting job and a log."""
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
     notes = dummy_notes(tmp_path)
     assert cli.main(["corpus", "build", "--notes", str(notes), "--column", "text=TEXT"]) == 0
     store = Store(results_dir())
@@ -49,7 +48,7 @@ def home(report: AuditReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     keep_names(NAMES, label="Ward", store=store)
     table.insert(JOB)
     access_log.record("ran", job="0123456789ab")
-    return tmp_path / "home"
+    return home
 
 
 def keep_report(report: AuditReport, *, store: Store) -> None:
@@ -70,32 +69,18 @@ def state(home: Path) -> dict[str, bytes]:
     }
 
 
-def run(*words: object, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    capsys.readouterr()
-    code = cli.main([*map(str, words), "--json"])
-    found = capsys.readouterr()
-    assert "Traceback" not in found.err
-    return {"code": code, "said": found.err, **json.loads(found.out or "{}")}
-
-
-def test_everything_comes_back_and_goes_on(
-    home: Path,
-    report: AuditReport,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_everything_comes_back_and_goes_on(home, report, tmp_path, monkeypatch, run):
     seal, digest, file = access_log.log_seal(), salted_digest("x"), tmp_path / "all.tar"
     corpus, before = CORPORA.all(), state(home)
     (home / "results" / "values" / ".x.part").write_bytes(b"half")
     (home / "models" / ".0123456789ab.making").mkdir(parents=True)
-    written = run("backup", file, capsys=capsys)
+    written = run("backup", file)
     assert written["code"] == 0 and stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert run("backup", file, capsys=capsys)["code"] == 2  # nothing is written over
-    assert run("backup", home / "x.tar", capsys=capsys)["code"] == 2
+    assert run("backup", file)["code"] == 2  # nothing is written over
+    assert run("backup", home / "x.tar")["code"] == 2
 
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "new"))
-    found = run("restore", file, capsys=capsys)
+    found = run("restore", file)
     assert (found["code"], found["before"]) == (0, "")
     assert found["n_files"] == written["n_files"]
     assert state(tmp_path / "new") == before
@@ -116,34 +101,28 @@ def test_everything_comes_back_and_goes_on(
     assert not list(tmp_path.glob(".new*"))
 
 
-def test_a_directory_with_something_in_it_is_moved_aside_only_by_force(
-    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_directory_with_something_in_it_is_moved_aside_only_by_force(home, tmp_path, run):
     file = tmp_path / "all.tar"
-    assert run("backup", file, capsys=capsys)["code"] == 0
+    assert run("backup", file)["code"] == 0
     kept = state(home)
     Store(results_dir()).put_record("list/later", 1)
     later = state(home)
-    refused = run("restore", file, capsys=capsys)
+    refused = run("restore", file)
     assert refused["code"] == 2 and "--force" in refused["said"] and state(home) == later
     held = [lock(queue) for queue in QUEUES for lock in (device_lock, worker_lock)]
-    assert "A job computes" in run("restore", file, "--force", capsys=capsys)["said"]
+    assert "A job computes" in run("restore", file, "--force")["said"]
     for lock in held:
         assert lock is not None
         lock.release()
-    found = run("restore", file, "--force", capsys=capsys)
+    found = run("restore", file, "--force")
     assert found["code"] == 0 and state(home) == kept
     assert state(Path(found["before"])) == later
     assert access_log.verify().is_intact
 
 
 def test_a_copy_made_while_others_write_has_no_report_without_its_parts_and_no_half_thing(
-    home: Path,
-    report: AuditReport,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    home, report, tmp_path, monkeypatch, run
+):
     (corpus,) = CORPORA.all()
     store, file = Store(results_dir()), tmp_path / "all.tar"
     added, seen = backup._Archive.add, list[str]()
@@ -159,10 +138,10 @@ def test_a_copy_made_while_others_write_has_no_report_without_its_parts_and_no_h
             CORPORA.forget(corpus.corpus_id)
 
     monkeypatch.setattr(backup._Archive, "add", adding)
-    assert run("backup", file, capsys=capsys)["code"] == 0
+    assert run("backup", file)["code"] == 0
     assert any(name.startswith("corpora/") for name in seen)
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "new"))
-    assert run("restore", file, capsys=capsys)["code"] == 0
+    assert run("restore", file)["code"] == 0
     store = Store(results_dir())
     for key in store.keys("audit/"):
         assert store.get_record(key.replace("audit/", "documents/")) is not None
@@ -208,32 +187,27 @@ PLAIN = ("x", tarfile.REGTYPE, b"x")
         hostile(PLAIN, manifest={"format": 1, "files": {"x": [X, 1], "../y": [X, 1]}}),
     ],
 )  # fmt: skip
-def test_what_is_no_backup_changes_nothing(
-    data: bytes,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_is_no_backup_changes_nothing(data, tmp_path, monkeypatch, run):
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
     results_dir()
     before = state(tmp_path / "home")
     (tmp_path / "all.tar").write_bytes(data)
-    found = run("restore", tmp_path / "all.tar", "--force", capsys=capsys)
+    found = run("restore", tmp_path / "all.tar", "--force")
     assert found["code"] == 2 and state(tmp_path / "home") == before
     assert {one.name for one in tmp_path.iterdir()} == {"home", "all.tar"}
 
 
 def test_a_bit_that_flips_or_an_end_that_is_missing_is_found_before_anything_changes(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    home, tmp_path, monkeypatch, run
+):
     file, draws = tmp_path / "all.tar", random.Random(0)
-    assert run("backup", file, capsys=capsys)["code"] == 0
+    assert run("backup", file)["code"] == 0
     whole, kept = file.read_bytes(), state(home)
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "new"))
     n_refused = 0
     for place in draws.sample(range(len(whole)), 40):
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
-        code = run("restore", file, "--force", capsys=capsys)["code"]
+        code = run("restore", file, "--force")["code"]
         there = state(tmp_path / "new")
         n_refused += code == 2
         assert there in ({}, kept) and (code == 0) is bool(there)
@@ -244,7 +218,7 @@ def test_a_bit_that_flips_or_an_end_that_is_missing_is_found_before_anything_cha
     assert n_refused > 20
     for place in draws.sample(range(len(whole) - 10_240), 10):
         file.write_bytes(whole[:place])
-        assert run("restore", file, capsys=capsys)["code"] == 2
+        assert run("restore", file)["code"] == 2
         assert state(tmp_path / "new") == {}
 
 
@@ -276,10 +250,10 @@ cli.main(["restore", sys.argv[3], "--force"])
      ("_exchange", 1, False), ("_exchange", -1, True), ("record", 1, True)],
 )  # fmt: skip
 def test_a_restore_that_is_killed_leaves_the_old_or_the_new_and_can_be_asked_again(
-    home: Path, tmp_path: Path, place: str, n: int, is_new: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+    home, tmp_path, place, n, is_new, run
+):
     file = tmp_path / "all.tar"
-    assert run("backup", file, capsys=capsys)["code"] == 0
+    assert run("backup", file)["code"] == 0
     new = state(home)
     Store(results_dir()).put_record("list/later", 1)
     old = state(home)
@@ -290,6 +264,6 @@ def test_a_restore_that_is_killed_leaves_the_old_or_the_new_and_can_be_asked_aga
     assert access_log.verify().is_intact
     beside = [state(one) for one in tmp_path.glob("home.before-*")]
     assert old in [state(home), *beside]
-    assert run("restore", file, "--force", capsys=capsys)["code"] == 0
+    assert run("restore", file, "--force")["code"] == 0
     assert state(home) == new and not (tmp_path / ".home.making").exists()
     service.recover()

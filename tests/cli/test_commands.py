@@ -15,6 +15,7 @@ from audit.home import results_dir
 from cache.store import Store
 from tests.models.make_models import make_bert, make_roberta
 
+pytestmark = pytest.mark.usefixtures("home")
 NAMES = """first_name,last_name,is_member,control_kind
 Mary,Smith,1,
 John,Brown,1,
@@ -24,11 +25,6 @@ James,Smith,0,hard
 PASSAGES = "text\nservice : [NAME] is a 42 year old male . he was seen .\n[NAME] is well .\n"
 WORDS = ["mary", "john", "linda", "james", "smith", "brown", "jones", "service", "is", "a"]
 WORDS += ["year", "old", "male", "he", "was", "seen", "well"]
-
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path, monkeypatch):
-    monkeypatch.setenv("KART_AUDIT_HOME", str(tmp_path / "home"))
 
 
 @pytest.fixture

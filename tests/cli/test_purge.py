@@ -14,7 +14,7 @@ import pytest
 from audit import access_log, cli
 from audit.corpus.kept import CORPORA
 from audit.deid.given import keep_given
-from audit.home import HOME_VARIABLE, results_dir
+from audit.home import results_dir
 from audit.jobs import service, table
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.lists import all_names, all_passages, keep_names, keep_passages
@@ -37,17 +37,14 @@ def report() -> AuditReport:
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
-    return results_dir().parent
-
-
-def purge(*words: str, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, int]]:
+def purge(run):
     """Purge and return, by kind, all counts that are not 0."""
-    capsys.readouterr()
-    assert cli.main(["purge", *words, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["purged"]
-    return {one.pop("kind"): {key: n for key, n in one.items() if n} for one in found}
+
+    def purge(*words: str) -> dict[str, dict[str, int]]:
+        found = run("purge", *words)["purged"]
+        return {one.pop("kind"): {key: n for key, n in one.items() if n} for one in found}
+
+    return purge
 
 
 def grow_old(home: Path) -> None:
@@ -67,17 +64,17 @@ def keep(report: AuditReport, names: Candidates | None = None, **parts: Any) -> 
 
 
 def test_nothing_goes_before_a_period_is_set_and_periods_are_shown_set_and_unset(
-    home: Path, report: AuditReport, capsys: pytest.CaptureFixture[str]
-) -> None:
+    home, report, purge, capsys
+):
     keep(report)
     grow_old(home)
-    assert purge(capsys=capsys) == {}
+    assert purge() == {}
     for words, days in ((["--audits", "365", "--lists", "30"], (365, 30)), ([], (365, 30)),
                         (["--lists", "0"], (365, 0))):  # fmt: skip
         assert cli.main(["retention", *words, "--json"]) == 0
         shown = json.loads(capsys.readouterr().out)["days"]
         assert (shown["audits"], shown["lists"], shown["corpora"]) == (*days, 0)
-    assert purge(capsys=capsys) == {"audits": {}} and Store(results_dir()).keys("audit/")
+    assert purge() == {"audits": {}} and Store(results_dir()).keys("audit/")
     for words in (["retention", "--audits", "-1"], ["purge", "--older-than", "-1"],
                   ["purge", "--kind", "models; x"]):  # fmt: skip
         assert cli.main(words) == 2
@@ -87,8 +84,8 @@ def test_nothing_goes_before_a_period_is_set_and_periods_are_shown_set_and_unset
 
 
 def test_an_audit_goes_with_its_documents_evidence_and_decision_and_the_log_says_so(
-    home: Path, report: AuditReport, capsys: pytest.CaptureFixture[str]
-) -> None:
+    home, report, purge
+):
     store = Store(results_dir())
     digest = keep(report)
     store.put_record(f"shard/{'a' * 64}", [1])
@@ -100,9 +97,9 @@ def test_an_audit_goes_with_its_documents_evidence_and_decision_and_the_log_says
     store.put_record(f"documents/{young}", [])
     store.put_record(f"shard/{young}", [])
     cli.main(["retention", "--audits", "99"])
-    assert purge("--dry-run", capsys=capsys) == {"audits": {"n_removed": 1, "n_files": 2}}
+    assert purge("--dry-run") == {"audits": {"n_removed": 1, "n_files": 2}}
     assert store.get_record(f"audit/{digest}") and not access_log.entries()
-    assert purge(capsys=capsys) == {"audits": {"n_removed": 1, "n_files": 2}}
+    assert purge() == {"audits": {"n_removed": 1, "n_files": 2}}
     assert store.keys() == (f"documents/{young}", f"shard/{young}")
     assert not list(aside.iterdir())
     lines = [(one.action, one.audit, dict(one.counts)) for one in access_log.entries()]
@@ -110,14 +107,12 @@ def test_an_audit_goes_with_its_documents_evidence_and_decision_and_the_log_says
         ("removed", "", {"what": "audits-files", "reason": "retention", "n_files": 2}),
         ("removed", digest[:12], {"what": "audits", "reason": "retention"}),
     ]
-    assert purge(capsys=capsys) == {"audits": {}}
+    assert purge() == {"audits": {}}
     log = (home / "access" / "log.jsonl").read_text()
     assert "Young" not in log and access_log.verify().is_intact
 
 
-def test_the_demo_stays_and_so_does_all_evidence_while_an_audit_is_at_work(
-    home: Path, report: AuditReport, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_demo_stays_and_so_does_all_evidence_while_an_audit_is_at_work(home, report, purge):
     store = Store(results_dir())
     digest = keep(report)
     store.put_record(REMEMBERED, {"masked_lm": digest})
@@ -127,16 +122,14 @@ def test_the_demo_stays_and_so_does_all_evidence_while_an_audit_is_at_work(
     job = table.insert(Question("audit", "x", 2, "cpu", "c" * 64, (), {}))
     assert job is not None
     words = ("--kind", "audits", "--older-than", "1")
-    assert purge(*words, capsys=capsys) == {"audits": {"n_in_use": 1, "n_demo": 1}}
+    assert purge(*words) == {"audits": {"n_in_use": 1, "n_demo": 1}}
     service.cancel(job.job_id)
     done = {"audits": {"n_removed": 1, "n_files": 1, "n_demo": 1}}
-    assert purge(*words, capsys=capsys) == done
+    assert purge(*words) == done
     assert store.keys("audit/") == (f"audit/{digest}",)
 
 
-def test_a_list_and_passages_stay_as_long_as_an_audit_that_asked_about_them(
-    home: Path, report: AuditReport, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_list_and_passages_stay_as_long_as_an_audit_that_asked_about_them(home, report, purge):
     store = Store(results_dir())
     for one in (NAMES, OTHERS):
         keep_names(one, label="", store=store)
@@ -145,12 +138,12 @@ def test_a_list_and_passages_stay_as_long_as_an_audit_that_asked_about_them(
     grow_old(home)
     kinds = {"lists": {"n_removed": 1, "n_rested_on": 1}, "passages": {"n_rested_on": 1}}
     for kind, counts in kinds.items():
-        found = purge("--kind", kind, "--older-than", "9", capsys=capsys)
+        found = purge("--kind", kind, "--older-than", "9")
         assert found == {kind: counts}
     assert [line.n for line in all_names(store) if line.at] == [2]
-    found = purge("--older-than", "9", "--dry-run", capsys=capsys)
+    found = purge("--older-than", "9", "--dry-run")
     assert (found["lists"], found["passages"]) == ({"n_removed": 1}, {"n_removed": 1})
-    purge("--older-than", "9", capsys=capsys)
+    purge("--older-than", "9")
     assert not [line for line in (*all_names(store), *all_passages(store)) if line.at]
 
 
@@ -184,13 +177,11 @@ def there(home: Path, kind: str) -> set[str]:
 
 
 @pytest.mark.usefixtures("shelves")
-def test_what_a_job_uses_or_another_thing_rests_on_stays(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = purge("--kind", "tagged", "--older-than", "9", capsys=capsys)
+def test_what_a_job_uses_or_another_thing_rests_on_stays(home, purge):
+    found = purge("--kind", "tagged", "--older-than", "9")
     assert found == {"tagged": {"n_removed": 1, "n_rested_on": 1, "n_in_use": 1}}
     assert there(home, "tagged") == {SCORED, BUSY}
-    found = purge("--older-than", "9", capsys=capsys)
+    found = purge("--older-than", "9")
     assert found["scores"] == {"n_removed": 1}
     assert found["tagged"] == {"n_removed": 1, "n_in_use": 1}  # its score went before it
     assert found["models"] == {"n_in_use": 1} and found["corpora"] == {"n_rested_on": 1}
@@ -198,28 +189,21 @@ def test_what_a_job_uses_or_another_thing_rests_on_stays(
     assert access_log.entries()[0].counts["what"] in ("tagged", "scores")
 
 
-def test_what_was_given_and_jobs_that_ended_go_by_their_age(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_was_given_and_jobs_that_ended_go_by_their_age(home, purge):
     keep_given(b'{"doc_id": "1", "text": "x", "spans": []}\n', name="n.jsonl", what="gold")
     grow_old(home)
     done = table.insert(Question("audit", "x", 2, "cpu", "g" * 64, (), {}), result=("r",))
     waiting = table.insert(Question("audit", "x", 2, "cpu", "h" * 64, (), {"names": ["x"]}))
     assert done and waiting
-    assert purge("--kind", "given", "--older-than", "9", capsys=capsys) == {"given": {"n_files": 1}}
+    assert purge("--kind", "given", "--older-than", "9") == {"given": {"n_files": 1}}
     assert not list((home / "scores" / ".given").iterdir())
-    assert purge("--kind", "jobs", "--older-than", "9", capsys=capsys) == {"jobs": {}}
-    found = purge("--kind", "jobs", "--older-than", "0", capsys=capsys)
+    assert purge("--kind", "jobs", "--older-than", "9") == {"jobs": {}}
+    found = purge("--kind", "jobs", "--older-than", "0")
     assert found == {"jobs": {"n_removed": 1}}
     assert [job.job_id for job in service.jobs()] == [waiting.job_id]
 
 
-def test_a_log_that_cannot_be_written_keeps_everything(
-    home: Path,
-    report: AuditReport,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_log_that_cannot_be_written_keeps_everything(home, report, monkeypatch):
     digest = keep(report)
     grow_old(home)
     (home / "access" / "log.jsonl").unlink(missing_ok=True)
@@ -229,9 +213,7 @@ def test_a_log_that_cannot_be_written_keeps_everything(
     assert Store(results_dir()).get_record(f"audit/{digest}") is not None
 
 
-def test_a_server_purges_at_its_start_and_a_fault_of_it_stops_nothing(
-    home: Path, report: AuditReport
-) -> None:
+def test_a_server_purges_at_its_start_and_a_fault_of_it_stops_nothing(home, report):
     calls = []
 
     def daily() -> None:

@@ -86,7 +86,7 @@ def test_figures_are_shown_only_for_the_tagger_they_are_of(
     (tmp_path / "hand_written.json").write_text(json.dumps(kept | {"rules_digest": "another"}))
     assert taggers.shipped_figures(DEFAULT)[0].n_notes == 40
     monkeypatch.setattr(taggers, "SHIPPED", tmp_path)
-    assert [len(taggers.shipped_figures(name)) for name in (RULES, DEFAULT, KEPT)] == [0, 4, 0]
+    assert [len(taggers.shipped_figures(name)) for name in (RULES, DEFAULT, KEPT)] == [0, 2, 0]
 
 
 def test_the_default_is_made_and_measured_again(tmp_path: Path) -> None:

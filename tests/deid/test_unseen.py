@@ -60,10 +60,10 @@ def test_taggers_stay_as_good_on_notes_they_were_not_made_for(
 @pytest.mark.parametrize("language", ["ja", "en"])
 @pytest.mark.parametrize("tagger", ["rules", "default"])
 def test_the_page_shows_what_the_second_set_says(tagger: str, language: str) -> None:
-    figures = shipped_figures(tagger)
-    (shown,) = (one for one in figures if (one.language, one.label) == (language, "all"))
+    (shown,) = (one for one in shipped_figures(tagger) if one.language == language)
+    found, n_gold = shown.found["all"]
     counts = scored(tagger, "unseen_second", language).criteria["label_relaxed"]
     together = measured(counts).together
-    assert (shown.n_notes, shown.n_gold) == (N_NOTES["unseen_second", language], together.n_gold)
+    assert (shown.n_notes, n_gold) == (N_NOTES["unseen_second", language], together.n_gold)
     # Another release of torch may round a few scores the other way.
-    assert shown.found.value == pytest.approx(together.estimate("recall").value, abs=0.02)
+    assert found.value == pytest.approx(together.estimate("recall").value, abs=0.02)

@@ -98,7 +98,7 @@ def test_hostile_files_are_refused_and_gold_spans_are_measured_as_a_job(
 ) -> None:
     page = visit(f"{address}?show=new")
     is_whole(page)
-    page.get_by_role("radio", name=SAY.text("deid_measures_side_gold_given"), exact=True).click()
+    page.get_by_role("radio", name=SAY.text("deid_measures_from_gold_given"), exact=True).click()
     upload(page, "deid_score_file_gold", data=b"\x00\xff" * 50, name="a.jsonl")
     expect(page.locator(".ka-refused")).to_be_visible()
     golds = [

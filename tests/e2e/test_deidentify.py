@@ -204,7 +204,7 @@ def test_many_notes_by_a_job_shown_once_names_are_revealed_and_corrected_in_all(
     press(page, "deidentify_go_file")
     steps = page.locator(".st-key-deidentify_steps")
     expect(steps).to_be_visible(timeout=120_000)
-    assert HOSTILE.strip()[:20] in page.locator(".st-key-pick_tagged input").input_value()
+    assert HOSTILE.strip()[:20] in page.locator(".st-key-choice_tagged input").input_value()
     press(page, "deidentify_next")
     expect(released(page)).to_contain_text("第1回")
     assert sheet(page).count() == 0

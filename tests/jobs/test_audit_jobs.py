@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from audit.attack.question import PosteriorSettings
-from audit.home import HOME_VARIABLE, results_dir
+from audit.home import results_dir
 from audit.jobs import service
 from audit.jobs.locks import device_lock
 from audit.jobs.worker import IDLE_VARIABLE
@@ -16,12 +16,6 @@ from tests.jobs.fake_jobs import until, until_state
 from tests.small_audit import models, request_of, same_answer
 
 __all__ = ["models"]
-
-
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
-    return results_dir().parent
 
 
 @pytest.fixture

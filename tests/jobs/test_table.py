@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from audit.errors import AuditError
-from audit.home import HOME_VARIABLE
 from audit.jobs import service, table
 from audit.jobs.locks import jobs_dir
 from audit.jobs.table import Failure, Job
 from audit.progress import Progress
 from audit.task import Question, queue_of
+
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def own_locks(path: Path) -> list[list[str]]:
@@ -30,11 +31,6 @@ def own_locks(path: Path) -> list[list[str]]:
     return sorted(
         line[1:] for line in lines if line[1] == "POSIX" and line[4:6] == [str(os.getpid()), file]
     )
-
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path, monkeypatch):
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
 
 
 def add(question: str = "q", **changes: Any) -> Job:

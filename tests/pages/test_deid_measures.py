@@ -113,7 +113,7 @@ def test_two_scores_of_the_same_gold_are_compared() -> None:
 def test_uploads_are_read_checked_and_asked_for(tmp_path: Path) -> None:
     golds = gold_notes(6)
     app = open_page("deidentify", tab="measures")
-    app.button_group(key="deid_score_gold_kind").set_value("given").run()
+    app.button_group(key="choice_gold").set_value("given").run()
     box = app.get("file_uploader")[0]
     box.upload("gold.jsonl", b'{"doc_id": "1"}', "application/json").run()
     assert "Cannot be used" in texts(app) or "no `text`" in texts(app)

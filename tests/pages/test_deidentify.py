@@ -83,7 +83,7 @@ def test_a_pasted_note_is_marked_and_replaced_at_once() -> None:
 def test_settings_change_the_replacement_and_stand_in_the_link() -> None:
     app = paste(open_notes(mode="mask"), NOTE)
     assert "■■■■<small>Identifier</small>" in released(app)
-    widget(app, "button_group", "choice_mode").set_value("surrogate").run()
+    widget(app, "radio", "choice_mode").set_value("surrogate").run()
     assert parameter(app, "mode") == "surrogate"
     first = released(app)
     assert "高橋健一" not in first and "<small>Identifier</small>" in first
@@ -127,7 +127,7 @@ def test_a_pasted_note_is_corrected_everywhere_and_the_correction_undone() -> No
     assert "<img" not in texts(app) and "&lt;img src=x · Linkage code" in texts(app)
     correct(app, "高橋健一", label="")
     assert "高橋健一" in released(app)
-    widget(app, "button_group", "choice_mode").set_value("mask").run()
+    widget(app, "radio", "choice_mode").set_value("mask").run()
     assert "高橋健一" in released(app) and "■" in released(app)  # the corrections stay
     press(app, "deidentify_pasted_undo")
     assert marks(app)[0] == ("高橋健一", "identifier") and "高橋健一" not in released(app)

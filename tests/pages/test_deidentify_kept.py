@@ -65,7 +65,7 @@ def test_an_upload_is_a_job_and_then_a_kept_set() -> None:
     assert not app.exception
     assert SAY.text("deidentify_done") in texts(app)
     assert parameter(app, "tagged") == unfinished.tagged_id
-    assert app.selectbox(key="pick_tagged").options[0].startswith(HOSTILE.strip()[:40])
+    assert app.selectbox(key="choice_tagged").options[0].startswith(HOSTILE.strip()[:40])
     third = upload(open_notes(), notes_file(6))
     press(third, "deidentify_go_file")
     assert len(service.jobs()) == 1 and parameter(third, "tagged") == unfinished.tagged_id
@@ -135,7 +135,7 @@ def test_a_set_is_removed_after_asking_once_more() -> None:
     removed = [dict(entry.counts) for entry in entries(9) if entry.action == "removed"]
     assert removed == [{"what": "tagged-notes", "run": one.tagged_id}]
     app = open_notes(tagged=one.tagged_id)
-    assert SAY.text("deidentify_wrong_link") in texts(app)
+    assert SAY.text("deidentify_kept_gone") in texts(app)
     assert not open_notes(tagged="../../etc/passwd").exception
 
 

@@ -96,7 +96,10 @@ def test_passages_are_masked_searched_and_paged() -> None:
     assert "Passage 1 · of P-0002 · S*** W***" in shown
     assert '<mark class="ka-mark ka-mark-member">[name]</mark> is 50.' in shown
     assert "<img" not in shown
-    assert "left 29" in documents(page="4")
+    for page in ("4", "99"):
+        assert "left 29" in documents(page=page)
+    for page in ("0", "-1", "x", "９", "1" * 99):
+        assert "left 29" not in documents(page=page)
     app.text_input(key="passages_search").set_value("LEFT 7").run()
     assert "1 of 31 passages" in texts(app)
     assert "evil" not in shown.partition("Passage 1 ·")[2].partition("<div")[0]

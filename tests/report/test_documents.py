@@ -21,9 +21,6 @@ from audit.report.documents import (
     find_hits,
     listed_passages,
     marks_of,
-    n_pages,
-    page_number,
-    page_rows,
     select_documents,
 )
 from tests.pages.make_reports import make_inspection, make_report
@@ -139,14 +136,9 @@ def test_filters_by_hand(view: DocumentView, wish: dict[str, Any], wanted: list[
     assert select_documents(view, wish=DocumentWish(**wish)).tolist() == wanted
 
 
-def test_pages(view: DocumentView) -> None:
+def test_a_filter_that_is_not_there_is_refused(view: DocumentView) -> None:
     with pytest.raises(ValueError, match="no such filter"):
         select_documents(view, wish=DocumentWish("<b>"))
-    assert [n_pages(n) for n in (0, 1, 10, 11, 25)] == [1, 1, 1, 2, 3]
-    for text, page in zip(("", "2", "99", "0", "-1", "x", "９", "1" * 99), (1, 2, 3, 1, 1, 1, 1, 1),
-                          strict=True):  # fmt: skip
-        assert page_number(text, n_rows=25) == page
-    assert page_rows(np.arange(25), page=3).tolist() == [20, 21, 22, 23, 24]
 
 
 def test_passages_are_listed_with_their_owner() -> None:

@@ -64,7 +64,7 @@ def test_one_japanese_word_stands_for_one_thing() -> None:
 
 
 ENDINGS = re.compile(
-    r"below|alt|do|axis|caption|help|title|now|why|(gone(_do)?)|eyebrow|heading|sentence|footer|\d+"
+    r"below|alt|do|axis|caption|help|title|now|why|see_job|(gone(_do)?)|eyebrow|heading|sentence|footer|\d+"
 )
 """What a page's sections add to their key."""
 
