@@ -12,7 +12,6 @@ from audit.jobs import service
 from audit.jobs.table import Job, read_order
 from audit.models.inspect import LABEL
 from audit.models.registry import DEMO_PREFIX, RegisteredModel, find_model
-from audit.pretrain import PretrainTask
 from audit.shelf import MAX_TITLE_CHARS
 from audit.tables import decimal
 from audit.task import queue_of
@@ -21,6 +20,7 @@ from audit.training.kept import (
     MODELS,
     PRESETS,
     NotesLoad,
+    PretrainTask,
     TrainedModel,
     TrainingPlan,
     make_training_plan,
