@@ -48,6 +48,16 @@ def refusing(refusal: AuditError) -> Iterator[None]:
         raise refusal from None
 
 
+@contextmanager
+def reading(where: str) -> Iterator[None]:
+    """Say in words, with its place, that a file cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        what = "Cannot be read ({strerror})."
+        raise AuditError(what, where=where, strerror=error.strerror) from None
+
+
 def json_value(
     data: bytes | str, *, refusal: AuditError, number: Callable[[str], object] | None = None
 ) -> object:

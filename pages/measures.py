@@ -16,8 +16,18 @@ from pages.ui.access import shown_name
 from pages.ui.blocks import Cell, counted, day, measured, percent, percent_interval
 from pages.ui.charts import Axis, Series, plot, points
 from pages.ui.form import choose, switch
-from pages.ui.section import details, draw_table, empty, figure, frame, head, page_of_audit, remark
-from pages.ui.state import Words, link, place
+from pages.ui.section import (
+    details,
+    draw_table,
+    empty,
+    figure,
+    frame,
+    head,
+    page_of_audit,
+    place,
+    remark,
+)
+from pages.ui.state import Words, link
 
 _RATES = ("f1", "accuracy", "recall", "precision")
 _OLD = {"tables": "paper", "roc": "threshold", **dict.fromkeys(measure_checks.CHECKS, "checks")}

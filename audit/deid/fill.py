@@ -68,7 +68,8 @@ class _Known:
     def add(self, note: Note) -> None:
         if self.age is None and (age := age_in(note.text)) is not None:
             self.age, self.day = age, parsed_day(note.chart_time)
-        self.sex = self.sex or _japanese_sex(note.text)
+        if not self.sex and (match := _JAPANESE_SEX.search(note.text)):
+            self.sex = "M" if "男" in match[0] else "F"
 
 
 class ProfileTable:
@@ -131,11 +132,6 @@ def with_marked_ages(text: str) -> str:
     for pattern in _patterns(text):
         text = pattern.sub(lambda age: mark_text(KINDS["Age"], content=f"={age[1]}"), text)
     return text
-
-
-def _japanese_sex(text: str) -> str:
-    match = _JAPANESE_SEX.search(text)
-    return "" if match is None else "M" if "男" in match[0] else "F"
 
 
 def _moved(day: date, interval: Interval, *, beyond: date) -> date:

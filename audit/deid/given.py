@@ -16,13 +16,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from audit.deid.copies import OutputLine, json_line
 from audit.errors import AuditError, Message
-from audit.foreign import decode_text, is_zip, refusing, zip_members
+from audit.foreign import decode_text, is_zip, reading, refusing, zip_members
 from audit.home import changing, home_folder
-from audit.notes.formats import guess_format, jsonl_line, read_files, refuse_twice
+from audit.notes.formats import guess_format, jsonl_line, read_text, refuse_twice
 from audit.notes.read import ByteListener, Note, NoteSource, checked_note, open_notes
 from audit.notes.spans import TaggedDocument
 from audit.shelf import fingerprint, private_folder, whole_file, write_whole
@@ -94,34 +94,20 @@ class AnnotatedNotes:
         if is_strict and not seen:
             raise AuditError("There is no note in it.", where=where)
 
-    def _read(self, name: str, *, where: str, on_bytes: ByteListener) -> Iterable[TaggedDocument]:
+    def _read(self, name: str, *, where: str, on_bytes: ByteListener) -> list[TaggedDocument]:
         """Return the notes of a file; errors name its number and, where there is one, its line."""
-        files = {}
+        texts = []
         for file in self.files[name]:
-            try:
+            with reading(where):
                 data = self.load(file)
-            except OSError as error:
-                raise AuditError(
-                    "Cannot be read ({strerror}).", where=where, strerror=error.strerror
-                ) from None
             on_bytes(len(data))
-            # The reader takes a note's name from its file's: the folder has to be in it.
-            key = f"{quote(name, safe='')}{PurePosixPath(file).suffix.lower()}"
-            files[key] = _text(data, what=where).encode("utf-8", "surrogatepass")
-        try:
-            found = read_files(files, form=self.kind)
-        except AuditError as error:
-            line = error.where.rpartition(", ")[2] if ", " in error.where else ""
-            where = f"{where}, {line}" if line else where
-            raise AuditError(error.what, where=where, do=error.do) from None
+            texts.append(decode_text(data, what=where)[0] if data else "")
+        text, marks = [*texts, ""][:2]
+        found = [*read_text(text, form=self.kind, doc_id=name, what=where, annotations=marks)]
         folder, slash, _ = name.partition("/")
         if self.kind in _OF_ONE_NOTE and slash:
             return [replace(one, patient_id=one.patient_id or folder) for one in found]
         return found
-
-
-def _text(data: bytes, *, what: str) -> str:
-    return decode_text(data, what=what)[0] if data else ""
 
 
 def _annotated(
@@ -240,14 +226,10 @@ def keep_path(path: Path, *, what: str) -> str:
     path = path / SPANS if (path / SPANS).is_file() else path
     if _is_annotated(path):
         return keep_notes(annotated_notes(path, what=what).all()).digest
-    try:
+    with reading(what):
         digest = fingerprint(path)
         with path.open("rb") as source, whole_file(_folder() / f"{digest}.jsonl") as copy:
             shutil.copyfileobj(source, copy)
-    except OSError as error:
-        raise AuditError(
-            "Cannot be read ({strerror}).", where=what, strerror=error.strerror
-        ) from None
     return digest
 
 

@@ -45,6 +45,13 @@ def match(
 
     Differs: the paper does not state its matcher; `document_order` is what its tables look like.
     """
+
+    def qualifies(gold: Span, predicted: Span) -> bool:
+        if criterion == "strict":
+            return gold == predicted
+        is_label_fit = criterion == "label_relaxed" or gold.label == predicted.label
+        return is_label_fit and gold.overlap(predicted) > 0
+
     golds, predictions = sides = sorted(set(gold)), sorted(set(predicted))
     ends = [end for _, end in merged([*golds, *predictions])]
     stretches: defaultdict[int, tuple[list[Span], list[Span]]] = defaultdict(lambda: ([], []))
@@ -54,7 +61,7 @@ def match(
     best: dict[Span, Span] = {}
     in_order: dict[Span, Span] = {}
     for own, others in stretches.values():
-        pairs = [(g, p) for g in own for p in others if _qualifies(g, p, criterion)]
+        pairs = [(g, p) for g in own for p in others if qualifies(g, p)]
         best |= _best(pairs)
         taken: set[Span] = set()
         for one, other in pairs:
@@ -69,13 +76,6 @@ def match(
         spurious=tuple(span for span in predictions if span not in used),
         n_differing=sum(best.get(span) != in_order.get(span) for span in golds),
     )
-
-
-def _qualifies(gold: Span, predicted: Span, criterion: str) -> bool:
-    if criterion == "strict":
-        return gold == predicted
-    is_label_fit = criterion == "label_relaxed" or gold.label == predicted.label
-    return is_label_fit and gold.overlap(predicted) > 0
 
 
 def _best(pairs: list[tuple[Span, Span]]) -> dict[Span, Span]:
@@ -167,14 +167,11 @@ class MatchCounter:
         for key in {ANY, *chain.from_iterable(cells)} - {MISSED, SPURIOUS}:
             golds = [said for row, said in cells if row != SPURIOUS and key in (ANY, row)]
             saids = [row for row, said in cells if said != MISSED and key in (ANY, said)]
+            n, n_said = len(golds), len(saids)
             wrong = golds.count(MISSED), saids.count(SPURIOUS)
-            sides = [
-                (len(golds), wrong[0]),
-                (len(saids), wrong[1]),
-                (len(golds + saids), sum(wrong)),
-            ]
-            records = [x for n, n_wrong in sides for x in (n > 0, n > 0 and not n_wrong)]
-            rows[key] = rows[key] + np.array([len(golds), len(saids), *wrong, *records])
+            sides = zip((n, n_said, n + n_said), (*wrong, sum(wrong)), strict=True)
+            records = [x for n_all, bad in sides for x in (n_all > 0, n_all > 0 and not bad)]
+            rows[key] = rows[key] + np.array([n, n_said, *wrong, *records])
         self._cells.update(cells)
         self._n_differing += found.n_differing
         return found
@@ -192,17 +189,10 @@ class CoverageCounts:
     """Characters and spans that redaction would take out, for one note or many.
 
     A prediction counts here whatever its label, and several may cover one gold together: the
-    question is what a reader of the redacted note still sees.
-
-    Attributes
-    ----------
-    rows
-        By label, and under `ANY`: golds, golds covered whole, gold characters, those of them that
-        are covered. A character of two golds counts once.
-    n_text_chars, n_predicted_chars
-        Characters of the notes, and of those the ones that predictions cover.
-    n_over_chars
-        Those of the latter that no gold covers: taken out without need.
+    question is what a reader of the redacted note still sees. `rows` have by label, and under
+    `ANY`: golds, golds covered whole, gold characters (one of two golds counts once), those of them
+    that are covered. Of the characters of the notes predictions cover `n_predicted_chars`; no gold
+    covers `n_over_chars` of these: taken out without need.
     """
 
     rows: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -212,11 +202,12 @@ class CoverageCounts:
 
     def __add__(self, other: CoverageCounts) -> CoverageCounts:
         """Count two sets of notes together."""
+        rows = {
+            label: tuple(map(sum, zip(self.row(label), other.row(label), strict=True)))
+            for label in {*self.rows, *other.rows}
+        }
         return CoverageCounts(
-            {
-                label: tuple(map(sum, zip(self.row(label), other.row(label), strict=True)))
-                for label in {*self.rows, *other.rows}
-            },
+            rows,
             self.n_text_chars + other.n_text_chars,
             self.n_predicted_chars + other.n_predicted_chars,
             self.n_over_chars + other.n_over_chars,

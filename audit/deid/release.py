@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from pydantic import ConfigDict, Field
 
 from audit.deid.rules import RuleTagger, without_clinical
-from audit.notes.dates import ERAS, era_year
+from audit.notes.dates import ERAS, MONTHS, era_year
 from audit.notes.mention_words import JAPANESE_SURNAMES, NO_NAMES
 from audit.notes.mentions_ja import split_japanese
 from audit.notes.patterns import HIRA, KATA, folded_text, pattern_table
@@ -312,8 +312,6 @@ def _read(match: re.Match[str], *, is_japanese: bool) -> _Date | None:
     return None
 
 
-_MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september",
-           "october", "november", "december")  # fmt: skip
 _CENTURY = 69  # two digits from here on are of the 1900s, as POSIX has it
 
 
@@ -331,7 +329,7 @@ def _year_month_day(parts: Mapping[str, str]) -> tuple[int | None, int | None, i
             raise ValueError("another year")
         year = first.year + numbers["ey"] - 1
     if "mn" in parts:
-        month = 1 + [name[:3] for name in _MONTHS].index(parts["mn"][:3].lower())
+        month = 1 + [name[:3] for name in MONTHS].index(parts["mn"][:3].capitalize())
     date(2024 if year is None else year, 1 if month is None else month, 1 if day is None else day)
     return year, month, day
 
@@ -566,7 +564,7 @@ def _value(role: str, one: _Date, old: str, day: date) -> str:
 
 
 def _month_name(old: str, month: int, *, has_dot: bool) -> str:
-    name = _MONTHS[month - 1]
+    name = MONTHS[month - 1]
     is_short = len(old) <= 4 and (has_dot or old.lower() not in ("may", "june", "july"))
     new = name[:3] if is_short else name
-    return new.upper() if old.isupper() else new if old.islower() else new.capitalize()
+    return new.upper() if old.isupper() else new.lower() if old.islower() else new

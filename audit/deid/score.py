@@ -65,16 +65,11 @@ _Place = tuple[int, int]
 class SpanCase:
     """What became of a gold span, a prediction or both, label-relaxed; a line of `SPANS`.
 
-    Attributes
-    ----------
-    note
-        Number of the note, from 0, in the order of the gold file.
-    row, column
-        The cell of the matrix: gold label or `spurious`, predicted label or `missed`.
-    gold, predicted
-        (start, end) in the note; None where there is none, as with a prediction that has no place.
-    start, text
-        The spans with some characters around them, cut after a few hundred; where that begins.
+    `note` is the number of the note, from 0, in the order of the gold file; `row` and `column` are
+    the cell of the matrix: gold label or `spurious`, predicted label or `missed`. `gold` and
+    `predicted` are (start, end) in the note; None where there is none, as with a prediction that
+    has no place. `text` has the spans with some characters around them, cut after a few hundred;
+    it begins at `start`.
     """
 
     note: int
@@ -167,13 +162,13 @@ def read_cases(folder: Path) -> tuple[SpanCase, ...]:
                 older = np.load(file, allow_pickle=False)["criteria"]
             places = np.flatnonzero(older & _OLDER_BIT)
             lines = [lines[place] for place in places.tolist()]
-        return tuple(map(_read_case, lines))
-
-
-def _read_case(line: bytes) -> SpanCase:
-    content = json.loads(line.decode("utf-8", "surrogatepass"))
-    places = {side: content[side] and tuple(content[side]) for side in ("gold", "predicted")}
-    return SpanCase(**content | places)
+        found = []
+        for line in lines:
+            content = json.loads(line.decode("utf-8", "surrogatepass"))
+            for side in ("gold", "predicted"):
+                content[side] = content[side] and tuple(content[side])
+            found.append(SpanCase(**content))
+        return tuple(found)
 
 
 def readable_of(cases: Sequence[SpanCase]) -> tuple[SpanCase, ...]:
@@ -388,7 +383,6 @@ class Headline:
 
 
 SCORE, PATIENTS = "score.json", "patients.npz"
-_NEEDED = (PATIENTS, SPANS)
 
 
 class Score(Kept):
@@ -449,7 +443,7 @@ class Score(Kept):
 
 def _read_score(folder: Path) -> Score:
     score = Score.read((folder / SCORE).read_bytes(), where="score")
-    if not all((folder / name).is_file() for name in _NEEDED):
+    if not all((folder / name).is_file() for name in (PATIENTS, SPANS)):
         raise ValueError
     return score.with_(score_id=folder.name)
 
@@ -462,8 +456,7 @@ def write_patients(folder: Path, scored: Scored) -> None:
     tables: dict[str, Any] = {}
     for name, one in scored.criteria.items():
         tables |= {name: one.table, f"{name} labels": np.array(one.labels)}
-    with (folder / PATIENTS).open("wb") as file:
-        np.savez_compressed(file, **tables)
+    np.savez_compressed(folder / PATIENTS, **tables)
 
 
 def patients_of(score_id: str, *, criterion: str) -> MatchCounts:

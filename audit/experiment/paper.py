@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby, product
 from operator import itemgetter
 from pathlib import Path
@@ -35,6 +34,7 @@ from audit.corpus.make import CorpusTask, make_corpus
 from audit.corpus.make import phases as corpus_phases
 from audit.corpus.truth import PASSAGES, PRIVATE
 from audit.errors import AuditError
+from audit.foreign import reading
 from audit.home import results_dir
 from audit.models.inspect import inspect_model
 from audit.notes.passages import read_passages
@@ -236,7 +236,7 @@ def _stages(order: ExperimentTask) -> Iterator[Phase]:
     from audit.training.masked_lm import phases as training_phases
 
     source = open_notes(order.notes, columns=dict(order.columns))
-    training = list(training_phases(replace(_training(order), notes=order.notes)))
+    training = list(training_phases(_training(order).with_(notes=order.notes)))
     yield whole(CORPUS, corpus_phases(order.corpus(), source), kind=CORPUS)
     yield whole(HOSPITAL, training, kind=HOSPITAL)
     for scenario, epochs in product(SCENARIOS, order.epochs):
@@ -269,12 +269,8 @@ def _questions(order: ExperimentTask) -> Iterator[AuditRequest]:
 
 def _take_folder(order: ExperimentTask) -> None:
     """Note whose folder this is; refuse one with other things, or of another order."""
-    try:
+    with reading("notes"):
         state = order.notes.stat()
-    except OSError as error:
-        raise AuditError(
-            "Cannot be read ({strerror}).", where="notes", strerror=error.strerror
-        ) from None
     content = {
         "digest": order.trained_digest(),
         "notes": [state.st_size, state.st_mtime_ns],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from dataclasses import dataclass
 from datetime import MINYEAR, date, timedelta
@@ -17,7 +16,7 @@ _OLDEST_YEARS = 91
 
 _NUMBER = re.compile(r"\d+")
 _UNITS = re.compile("month|day|year")
-_MONTHS = (
+MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
 )
@@ -40,19 +39,13 @@ def interval_for(first: date, last: date, *, draw: int) -> Interval:
 
     Where they do not fit, the first day comes into 2000 or 2001.
     """
-    fitting = _fitting(first, last)
-    return fitting[draw % len(fitting)]
-
-
-@functools.lru_cache(maxsize=10_000)
-def _fitting(first: date, last: date) -> tuple[Interval, ...]:
-    found = tuple(
+    fitting = [
         interval
         for year in range(FIRST_DAY.year, LAST_DAY.year + 1)
         if (interval := _whole_weeks(year - first.year)).move(first) >= FIRST_DAY
         and interval.move(last) <= LAST_DAY
-    )
-    return found or (_whole_weeks(FIRST_DAY.year + 1 - first.year),)
+    ] or [_whole_weeks(FIRST_DAY.year + 1 - first.year)]
+    return fitting[draw % len(fitting)]
 
 
 def _whole_weeks(n_years: int) -> Interval:
@@ -77,7 +70,7 @@ def new_date(content: str, category: str, *, number: str, context: DateContext) 
     if content.startswith(("-", "/", *"0123456789")):
         return _moved_numbers(content, context)
     words = category.lower()
-    month = next((i for i, name in enumerate(_MONTHS, 1) if words.startswith(name.lower())), 0)
+    month = next((i for i, name in enumerate(MONTHS, 1) if words.startswith(name.lower())), 0)
     if month:
         return _moved_month(month, number, context)
     day = context.interval.move(context.near) - timedelta(days=context.draw % 30)
@@ -141,21 +134,21 @@ def _moved_month(month: int, number: str, context: DateContext) -> str:
     value = int(number) if number.isdigit() else 0
     if 1700 <= value <= 2400:
         moved = _moved({"m": month, "y": value}, False, context)
-        return f"{_MONTHS[moved['m'] - 1]} {moved['y']}"
+        return f"{MONTHS[moved['m'] - 1]} {moved['y']}"
     day = value if 1 <= value <= 28 else 1 + context.draw % 28
     moved = _moved({"m": month, "d": day}, False, context)
-    return f"{_MONTHS[moved['m'] - 1]} {moved['d']}"
+    return f"{MONTHS[moved['m'] - 1]} {moved['d']}"
 
 
 def _written(words: str, day: date) -> str:
     units = _UNITS.findall(words.split("(")[0])
     if "(only" in words or units == ["month"]:
-        return _MONTHS[day.month - 1]
+        return MONTHS[day.month - 1]
     if units == ["year"]:
         return f"{day.year % 100:02d}" if "2 digit" in words else str(day.year)
     if "/" in words:
         return "/".join(str(getattr(day, unit)) for unit in units)
-    texts = {"month": _MONTHS[day.month - 1], "day": str(day.day), "year": str(day.year)}
+    texts = {"month": MONTHS[day.month - 1], "day": str(day.day), "year": str(day.year)}
     if not units:
         return day.isoformat()
     text = " ".join(texts[unit] for unit in units)

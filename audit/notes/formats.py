@@ -7,17 +7,16 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any, Literal, get_args
-from urllib.parse import unquote
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape, quoteattr
 
 from audit.errors import AuditError, Message
+from audit.foreign import reading
 from audit.notes.spans import (
     JAPANESE,
     NAMES,
@@ -183,11 +182,8 @@ def _read_brat(text: str, *, annotations: str, doc_id: str, what: str) -> Tagged
     spans: list[Span] = []
     for number, line in enumerate(annotations.split("\n"), start=1):
         if line.startswith("T"):
-            spans += _brat_spans(
-                line.removesuffix("\r"),
-                text=text,
-                where=line_of(what, number),
-            )
+            where = line_of(what, number)
+            spans += _brat_spans(line.removesuffix("\r"), text=text, where=where)
     return tagged(doc_id, text=text, spans=spans)
 
 
@@ -519,32 +515,24 @@ def guess_format(names: Iterable[str]) -> str:
     )
 
 
-def read_files(files: Mapping[str, bytes], *, form: str) -> tuple[TaggedDocument, ...]:
-    """Read annotated notes from file names and their bytes."""
-    texts = {name: _text(content, what=name) for name, content in files.items()}
-    found = (_read_file(name, texts, form=form) for name in sorted(texts))
-    return tuple(_each_once(chain.from_iterable(found)))
+def read_text(
+    text: str, *, form: str, doc_id: str, what: str, annotations: str = ""
+) -> Iterable[TaggedDocument]:
+    """Return the annotated notes of a file; `annotations` are those of brat, beside it.
 
-
-def _read_file(name: str, texts: Mapping[str, str], *, form: str) -> Iterable[TaggedDocument]:
-    text, path = texts[name], PurePath(name)
-    doc_id = unquote(path.stem)
-    if form == "jsonl":
-        return read_jsonl(text, what=name)
-    if form == "conll":
-        return _read_conll(text, what=name)
-    if form == "i2b2":
-        return [_read_i2b2(text, doc_id=doc_id, what=name)]
-    if form == "inline":
-        scanned = scan_tags(text)
-        return [tagged(doc_id, text=scanned.plain, spans=scanned.spans)]
-    if path.suffix.lower() == ".txt":
-        beside = str(path.with_suffix(".ann"))
-        marks = texts.get(beside, "")
-        return [_read_brat(text, annotations=marks, doc_id=doc_id, what=beside)]
-    if str(path.with_suffix(".txt")) not in texts:
-        raise AuditError("The .txt file beside this .ann file is missing.", where=name)
-    return []
+    `doc_id` is the name of the note where a file is one; `what` is what to call it in errors.
+    """
+    match form:
+        case "jsonl":
+            return read_jsonl(text, what=what)
+        case "conll":
+            return _read_conll(text, what=what)
+        case "i2b2":
+            return [_read_i2b2(text, doc_id=doc_id, what=what)]
+        case "brat":
+            return [_read_brat(text, annotations=annotations, doc_id=doc_id, what=what)]
+    scanned = scan_tags(text)
+    return [tagged(doc_id, text=scanned.plain, spans=scanned.spans)]
 
 
 def write_files(
@@ -552,7 +540,9 @@ def write_files(
 ) -> dict[str, bytes]:
     """Return annotated notes as files: from name to bytes."""
     files: dict[str, list[str]] = {}
-    for document in _each_once(documents):
+    seen: set[str] = set()
+    for number, document in enumerate(documents, start=1):
+        refuse_twice(document.doc_id, seen, where=Message("note {number}", number=number))
         name = file_name(document.doc_id) if form in ("brat", "i2b2", "inline") else "notes"
         match form:
             case "jsonl":
@@ -597,28 +587,14 @@ def flattened(document: TaggedDocument) -> TaggedDocument:
 
 def file_name(doc_id: str) -> str:
     """Return the name of a note's file without its ending; what no file is called is escaped."""
-    name = re.sub(r"[^\w \-]", _escaped, doc_id)
+
+    def escaped(character: re.Match[str]) -> str:
+        return "".join(f"%{byte:02X}" for byte in character[0].encode("utf-8", errors="replace"))
+
+    name = re.sub(r"[^\w \-]", escaped, doc_id)
     if len(name.encode()) > _MAX_NAME_BYTES:
         raise AuditError("The name of a note is too long for a file.", do="Choose JSONL or CoNLL.")
     return name
-
-
-def _escaped(character: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in character[0].encode("utf-8", errors="replace"))
-
-
-def _text(content: bytes, *, what: str) -> str:
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError:
-        raise AuditError("The file is not UTF-8.", where=what, do="Save it as UTF-8.") from None
-
-
-def _each_once(documents: Iterable[TaggedDocument]) -> Iterator[TaggedDocument]:
-    seen: set[str] = set()
-    for number, document in enumerate(documents, start=1):
-        refuse_twice(document.doc_id, seen, where=Message("note {number}", number=number))
-        yield document
 
 
 GOLD, PREDICTED = "gold notes", "predicted notes"
@@ -694,17 +670,13 @@ def refuse_twice(doc_id: str, seen: set[str], *, where: str) -> None:
 
 def numbered_lines(path: Path, what: str) -> Iterator[tuple[int, str]]:
     """Yield number, from 1, and text of each line of a file that is not blank."""
-    number = 0
-    try:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
+    with reading(what), path.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                try:
                     yield number, line.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise AuditError(
-            "This line is not UTF-8.", where=line_of(what, number), do="Save the file as UTF-8."
-        ) from None
-    except OSError as error:
-        raise AuditError(
-            "Cannot be read ({strerror}).", where=what, strerror=error.strerror
-        ) from None
+                except UnicodeDecodeError:
+                    where = line_of(what, number)
+                    raise AuditError(
+                        "This line is not UTF-8.", where=where, do="Save the file as UTF-8."
+                    ) from None

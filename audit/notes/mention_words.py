@@ -199,21 +199,18 @@ def tokens_before(text: str, *, at: int) -> list[Token]:
     if first:
         cut = text.find(" ", first, at)  # begin between two words
         first = cut if cut >= 0 else at
-    return _tokens(text, first, at)
-
-
-def _tokens(text: str, start: int, end: int) -> list[Token]:
     found: list[Token] = []
-    for match in _TOKEN.finditer(text, start, end):
+    for match in _TOKEN.finditer(text, first, at):
         kind = match.lastgroup or "mark"
         role = placeholder_role(match[0]) if kind == "placeholder" else ""
         if kind == "word" and len(match[0]) == 1 and match[0].isupper():
             kind = "initial"
-        if match[0] == "." and found and found[-1].end == match.start() and _keeps_stop(found[-1]):
+        last = found[-1] if found and found[-1].end == match.start() else None
+        if (
+            match[0] == "."
+            and last
+            and ("initial" in (last.kind, last.role) or last.folded in NO_END)
+        ):
             continue
         found.append(Token(kind, match[0], match.start(), match.end(), role))
     return found
-
-
-def _keeps_stop(token: Token) -> bool:
-    return token.kind == "initial" or token.folded in NO_END or token.role == "initial"

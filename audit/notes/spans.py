@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from audit.errors import AuditError
@@ -75,9 +75,12 @@ class TaggedDocument:
         """The key of the patient; a note of unknown owner is a patient of its own."""
         return (0, self.doc_id) if self.patient_id is None else (1, self.patient_id)
 
-    def with_spans(self, spans: Iterable[Span]) -> TaggedDocument:
-        """Return the note with other spans."""
-        return tagged(self.doc_id, text=self.text, spans=spans, patient_id=self.patient_id)
+    def with_spans(self, spans: Iterable[Span], *, unaligned: Iterable[str] = ()) -> TaggedDocument:
+        """Return the note with other spans in any order; what is given twice is counted."""
+        given = list(spans)
+        one = tuple(sorted(set(given)))
+        n_twice, lost = len(given) - len(one), tuple(sorted(unaligned))
+        return replace(self, spans=one, n_duplicates=n_twice, unaligned=lost)
 
 
 def tagged(
@@ -89,16 +92,8 @@ def tagged(
     unaligned: Iterable[str] = (),
 ) -> TaggedDocument:
     """Return a document of spans in any order; what is given twice is counted and left out."""
-    given = list(spans)
-    different = tuple(sorted(set(given)))
-    return TaggedDocument(
-        doc_id=doc_id,
-        text=text,
-        spans=different,
-        patient_id=patient_id,
-        n_duplicates=len(given) - len(different),
-        unaligned=tuple(sorted(unaligned)),
-    )
+    document = TaggedDocument(doc_id, text, patient_id=patient_id)
+    return document.with_spans(spans, unaligned=unaligned)
 
 
 def n_overlapping(spans: Iterable[Span]) -> int:
@@ -200,13 +195,8 @@ def relabelled(document: TaggedDocument, *, by: LabelMap) -> Relabelled:
     new = {label: label if (to := by.of(label)) is None else to
            for label in labels.union(document.unaligned)}  # fmt: skip
     spans = [Span(s.start, s.end, new[s.label]) for s in document.spans if new[s.label]]
-    mapped = tagged(
-        document.doc_id,
-        text=document.text,
-        spans=spans,
-        patient_id=document.patient_id,
-        unaligned=filter(None, (new[label] for label in document.unaligned)),
-    )
+    lost = filter(None, (new[label] for label in document.unaligned))
+    mapped = document.with_spans(spans, unaligned=lost)
     return Relabelled(mapped, len(document.spans) - len(spans), tuple(unknown))
 
 

@@ -7,7 +7,7 @@ not do it is stopped here, whatever a page has drawn.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -233,11 +233,9 @@ def logged_export(
 ) -> Callable[[], bytes]:
     """Return what a download button calls: the file is made only once its line is in the log.
 
-    `make` runs outside the page's script, so that it must not use Streamlit. A reader gets what
-    has `names=` of `_SHARED` alone.
+    `make` runs outside the page's script, so that it must not use Streamlit.
     """
-    person = who()
-    is_allowed = may("exported" if counts.get("names") in _SHARED else "exported_full")
+    person, is_allowed = who(), may_export(counts)
 
     def export() -> bytes:
         if not is_allowed:
@@ -246,6 +244,11 @@ def logged_export(
         return make()
 
     return export
+
+
+def may_export(counts: Mapping[str, object]) -> bool:
+    """Whether this person may take a file of which the log says this; a reader, no full names."""
+    return may("exported" if counts.get("names") in _SHARED else "exported_full")
 
 
 def decide(seen: Decision, **how: Any) -> Decision:

@@ -32,7 +32,7 @@ from audit.task import Columns
 from audit.training.kept import parent_of, trained_on
 from audit.words import Words
 from pages.ui import blocks, cached, called, charts
-from pages.ui.access import is_revealed, may, may_or_say, note
+from pages.ui.access import is_revealed, may_or_say, note
 from pages.ui.blocks import Figures, MarkLabel, day, marked, percent, refused
 from pages.ui.charts import Axis, Series
 from pages.ui.form import act, choose, choose_kept, pick, take, tick
@@ -250,7 +250,7 @@ def _draw_categories(say: Words, counts: Sequence[CategoryCount], *, of: str) ->
     table = Table(("category", "value", "times", "first"), rows)
     with st.container(key=f"corpus_categories_{of}"):
         # What is written there stands in notes.
-        draw_table(say, "corpus_categories", table, of=of, has_csv=may("exported_full"),
+        draw_table(say, "corpus_categories", table, of=of, names="full",
                    shown=len(rows), n=len(counts))  # fmt: skip
 
 

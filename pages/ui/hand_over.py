@@ -27,8 +27,8 @@ from pages.ui import access, blocks, cached
 from pages.ui.access import is_revealed, may, may_or_say
 from pages.ui.blocks import day, plain
 from pages.ui.form import act, choose, tick
-from pages.ui.section import head, refusals, remark
-from pages.ui.state import LANGUAGES, OLD, Place, Words, language
+from pages.ui.section import Place, head, refusals, remark
+from pages.ui.state import LANGUAGES, OLD, Words, language
 
 PREVIEW_HEIGHT = 1100
 N_LINES = 50

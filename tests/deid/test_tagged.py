@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from audit.deid import tagged as sets
+from audit.deid.given import annotated_notes
 from audit.deid.release import MODES, Release
 from audit.deid.rules import RuleTagger
 from audit.deid.tag import census_file, tag_notes
 from audit.deid.tagged import ADDED, REMOVED, TAGGED_SETS, Correction, TaggedSet, Wish
 from audit.errors import AuditCancelled, AuditError
-from audit.notes.formats import read_files
 from audit.notes.read import open_notes
 from audit.notes.spans import Span, TaggedDocument, tagged
 
@@ -281,12 +281,16 @@ def test_what_is_damaged_is_refused_and_making_an_index_can_be_stopped(make: Any
 
 
 @pytest.mark.parametrize("form", sets.PRIVATE)
-def test_spans_come_back_from_every_format(make: Any, form: str) -> None:
+def test_spans_come_back_from_every_format(make: Any, form: str, tmp_path: Path) -> None:
     notes = list(sets.notes_of(make()))
     data = sets.exported(notes, form=form, n_notes=3)
     name = sets.export_name(form, n_notes=3)
     files = unzipped(data) if name.endswith(".zip") else {name: data}
-    back = read_files(files, form="jsonl" if form == "spans" else form)
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for one, content in files.items():
+        (folder / one).write_bytes(content)
+    back = annotated_notes(folder if len(files) > 1 else folder / name).all()
     assert [(d.doc_id, d.text, d.spans) for d in back] == [
         (note.document.doc_id, note.document.text, note.document.spans) for note in notes
     ]

@@ -23,7 +23,7 @@ from audit.deid.copies import CopyReading, Piece, ShareListener, read_pieces
 from audit.deid.network.decode import side_by_side
 from audit.deid.tagger import MODEL, TAGGER, Tags, Window, windows_of
 from audit.errors import AuditCancelled, AuditError
-from audit.foreign import refuse_without_memory
+from audit.foreign import reading, refuse_without_memory
 from audit.notes.spans import TaggedDocument
 from audit.progress import StopQuestion
 from audit.shelf import fingerprint
@@ -149,13 +149,9 @@ def check_directory(directory: Path) -> None:
 def directory_digest(directory: Path) -> str:
     """Return the SHA-256 of the names and bytes of the files that make a model."""
     digest = hashlib.sha256()
-    try:
+    with reading(WHERE):
         for path in model_files(directory):
             digest.update(f"{path.name} {fingerprint(path)}\n".encode())
-    except OSError as error:
-        raise AuditError(
-            "Cannot be read ({strerror}).", where=WHERE, strerror=error.strerror
-        ) from None
     return digest.hexdigest()
 
 
@@ -278,19 +274,9 @@ def _one_batch(
 
 
 class LocalModel:
-    """Answers prompts with greedy decoding.
+    """Answers prompts with greedy decoding, `max_new_tokens` at most.
 
-    Parameters
-    ----------
-    directory
-        Of a causal language model: `config.json`, tokenizer files, `*.safetensors`.
-    max_new_tokens
-        The longest answer.
-
-    Attributes
-    ----------
-    digest
-        SHA-256 of weights, tokenizer, settings and the kind of device.
+    `digest` is the SHA-256 of weights, tokenizer, settings and the kind of device.
     """
 
     n_batch = 8
@@ -386,14 +372,8 @@ _LONE = re.compile("[\ud800-\udfff]")
 class Frame:
     """The tokens around a note and behind an answer.
 
-    Attributes
-    ----------
-    head, middle
-        Before the note, and between note and answer.
-    tail
-        Behind the answer; the last one is where the model must stop.
-    stops
-        Tokens that end an answer.
+    `head` stands before the note, `middle` between note and answer, `tail` behind the answer: its
+    last one is where the model must stop. `stops` end an answer.
     """
 
     head: tuple[int, ...]

@@ -71,15 +71,9 @@ class Example:
 class Examples:
     """All examples of a training, in the order of the notes, and what did not become one.
 
-    Attributes
-    ----------
-    n_longest
-        Tokens of the longest window that was seen.
-    labels
-        That occur.
-    counts
-        `n_notes` that were read, `n_windows` of them; `n_left_out` windows more cannot be written
-        with tags, or their answer does not fit.
+    `n_longest` are the tokens of the longest window that was seen, `labels` those that occur;
+    `counts` have `n_notes` that were read and `n_windows` of them; `n_left_out` windows more cannot
+    be written with tags, or their answer does not fit.
     """
 
     rows: tuple[Example, ...]
@@ -165,13 +159,9 @@ IGNORED = -100
 class Batch(NamedTuple):
     """Examples of one pass, padded on the right.
 
-    Attributes
-    ----------
-    ids, attended
-        [B, L]; padding is not attended to.
-    targets
-        [B, K]: what follows each of the last K of all but the last position; `IGNORED` where
-        that belongs to a prompt or is padding.
+    `ids` and `attended` are [B, L]; padding is not attended to. `targets` [B, K] are what follows
+    each of the last K of all but the last position; `IGNORED` where that belongs to a prompt or is
+    padding.
     """
 
     ids: Tensor
