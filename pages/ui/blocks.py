@@ -32,6 +32,11 @@ def escaped(text: str) -> str:
     return html.escape(text)
 
 
+def told(message: str) -> str:
+    """Return a message as HTML in which what stands between backticks is code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escaped(message))
+
+
 def plain(text: str) -> str:
     """Return text as Markdown that shows it as it is, in one line."""
     return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
@@ -233,7 +238,7 @@ def refused(say: Words, error: AuditError) -> None:
     """Show why something cannot be used, and what to do."""
     st.html(
         f'<p class="ka-refused" role="alert"><b>{say.html("refused")}</b> '
-        f"{escaped(error.written(say.language))}</p>"
+        f"{told(error.written(say.language))}</p>"
     )
 
 
