@@ -7,13 +7,15 @@ from pathlib import Path
 
 import streamlit as st
 
+from audit.errors import AuditError
 from audit.report.report import KeptAudit
 from audit.words import LANGUAGES, Words
-from pages.ui import cached, state
+from pages.ui import state
 from pages.ui.access import logout_button, note, require_login, reveal_switch
 from pages.ui.blocks import day
 from pages.ui.headers import LANGUAGE_SCRIPTS, SCRIPTS
 from pages.ui.running import job_line
+from pages.ui.section import place
 
 UI = Path(__file__).resolve().parent
 PAGES = {
@@ -112,8 +114,8 @@ def _lead(to: str, where: Mapping[str, str]) -> Callable[[], None]:
 def _audit_picker(words: Words) -> KeptAudit | None:
     """Draw the choice of audits, and return the one that is shown."""
     try:
-        here = state.place()
-    except cached.AuditError:
+        here = place()
+    except AuditError:
         return None  # the page says why
     if not here.kept:
         return None
