@@ -25,7 +25,6 @@ from audit.text import written_name
 from audit.words import Words
 from cache.store import Store
 from pages.ui.blocks import heading, plain
-from pages.ui.form import act
 from pages.ui.state import words
 
 AUDITOR, READER = "auditor", "reader"
@@ -58,8 +57,9 @@ def require_login(say: Words) -> bool:
     st.html(heading(say.text(f"{key}_title"), below=say.text(f"{key}_why")))
     logout_button(say)
     for provider in providers if key == "login" else ():
-        button = "login_button_with" if len(providers) > 1 else "login_button"
-        if act(say, button, name=f"login_{provider}", kind="primary", provider=plain(provider)):
+        named = "_with" if len(providers) > 1 else ""
+        label = say.text(f"login_button{named}", provider=plain(provider))
+        if st.button(label, key=f"login_{provider}", type="primary"):
             try:
                 st.login(provider or None)
             except (StreamlitAuthError, StreamlitMissingAuthlibError):
@@ -72,7 +72,7 @@ def logout_button(say: Words) -> None:
     """Draw who is logged in and a way out; nothing where there is no login."""
     if st.user.get("is_logged_in"):
         st.html(f"<p>{say.html('login_as', who=who())}</p>")
-        act(say, "logout_button", name="logout", on_click=st.logout)
+        st.button(say.text("logout_button"), key="logout", on_click=st.logout)
 
 
 def login_providers() -> tuple[str, ...]:
@@ -306,10 +306,11 @@ def reveal_switch(say: Words, *, audit: str) -> None:
         hide()
         return
     if is_revealed():
-        act(say, "hide_names", icon="visibility_off", on_click=hide, is_wide=True)
+        icon, key = ":material/visibility_off:", "hide_names"
+        st.button(say.text(key), icon=icon, key=key, on_click=hide, width="stretch")
         return
-    label, icon = say.text("reveal_names"), ":material/visibility:"
-    with st.popover(label, icon=icon, key="reveal_names", width="stretch"):
+    icon, key = ":material/visibility:", "reveal_names"
+    with st.popover(say.text(key), icon=icon, key=key, width="stretch"):
         st.html(heading("", below=say.text("reveal_why")))
         reason = st.radio(
             say.text("reveal_reason"),
@@ -317,7 +318,7 @@ def reveal_switch(say: Words, *, audit: str) -> None:
             format_func=lambda code: say.text(f"reveal_reason_{code}"),
             key="reveal_reason",
         )
-        if act(say, "reveal_now", kind="primary"):
+        if st.button(say.text("reveal_now"), key="reveal_now", type="primary"):
             try:
                 note("revealed", audit=audit, reason=reason)
             except AuditError as error:
