@@ -164,16 +164,12 @@ def _name(
         roles = ("first", "last") if first else ("last",)
         roles = _placeholder_roles(items, title=title) if is_placeholder else roles
     return _Name(
-        first="" if is_placeholder else first,
-        last="" if is_placeholder else last,
-        roles=roles,
-        title=title,
-        name_start=everything[0].start,
-        name_end=everything[-1].end,
+        first="" if is_placeholder else first, last="" if is_placeholder else last, roles=roles,
+        title=title, name_start=everything[0].start, name_end=everything[-1].end,
         is_placeholder=is_placeholder,
         is_capitals=all(item.is_capitals for item in everything if item.kind == "word"),
         first_token=first_token,
-    )
+    )  # fmt: skip
 
 
 def _first_and_last(items: Sequence[Token], *, title: str) -> tuple[str, str]:
@@ -381,17 +377,13 @@ def _refusal(before: _Beside, name: _Name, *, form: str, sex: str) -> str:
         return "relative"
     if name.is_stub:
         return "stub"
-    if form in _SENTENCES and before.is_owner(name):
-        return "unclear"
-    return "" if _will_do(name, form=form, sex=sex) else "unclear"
-
-
-def _will_do(name: _Name, *, form: str, sex: str) -> bool:
     if form in _SENTENCES:
         is_short = form == "is_a" and name.is_capitals and len(name.last) < 4
-        return name.is_strong or (bool(sex) and not is_short)
-    # "seen by Dr. Jones, 45 yo man with"
-    return name.is_strong and name.title not in STAFF_TITLES
+        will_do = name.is_strong or (bool(sex) and not is_short)
+        will_do = will_do and not before.is_owner(name)
+    else:  # "seen by Dr. Jones, 45 yo man with"
+        will_do = name.is_strong and name.title not in STAFF_TITLES
+    return "" if will_do else "unclear"
 
 
 def _link(before: _Beside, age: Age) -> tuple[str, int] | None:
@@ -454,10 +446,6 @@ def _no_name(tokens: Sequence[Token], index: int) -> tuple[str, tuple[int, int]]
 def _mention(name: _Name, age: Age, *, form: str) -> Mention:
     found = {field.name: getattr(name, field.name) for field in fields(FoundName)}
     return Mention(
-        **found,
-        start=min(age.start, name.name_start),
-        end=max(age.description_end, name.name_end),
-        age_years=age.years,
-        sex=age.sex,
-        form=form,
-    )
+        **found, start=min(age.start, name.name_start), end=max(age.description_end, name.name_end),
+        age_years=age.years, sex=age.sex, form=form,
+    )  # fmt: skip
