@@ -262,7 +262,7 @@ def _is_titled(name: str, title: str) -> bool:
     bare = name.replace(" ", "")
     if (
         name in _NOT_BEFORE_TITLE
-        or any(word in bare for word in JAPANESE_NO_NAMES if len(word) > 1)
+        or any(word in bare for word in JAPANESE_NO_NAMES)
         or bare.startswith(("お", "御"))
         or bare.endswith(_RELATIVE_ENDS)
         or _RE["JA_NO_NAME"].search(bare)

@@ -23,7 +23,6 @@ _PARTS, _ = pattern_table(__file__)
 _RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
 _NO_NAME_CHARS = frozenset(_PARTS["NO_NAME_CHARS"])
 _FORMS = {"は": "ja_is", "が": "ja_is"} | dict.fromkeys("（(［[", "ja_bracket")
-_COMMON = tuple(word for word in JAPANESE_NO_NAMES if len(word) > 1)
 
 
 def find_japanese(text: str) -> Iterator[Mention | Unnamed]:
@@ -98,7 +97,7 @@ def _is_name(match: re.Match[str], *, has_sex: bool) -> bool:
         return _slot_roles(match["slots"]) != ()
     name, honour = match["name"], match["honour"]
     bare = re.sub(r"[\s・＝=]", "", name)
-    if any(word in bare for word in _COMMON):
+    if any(word in bare for word in JAPANESE_NO_NAMES):
         return False
     if honour or len(bare) < len(name):
         return len(bare) > 1 or bool(honour)
