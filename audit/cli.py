@@ -69,10 +69,9 @@ from audit.notes.formats import GOLD, PREDICTED, Format, flattened, write_files
 from audit.notes.passages import read_passages
 from audit.notes.read import FIELDS, open_notes
 from audit.notes.spans import IDENTIFIER, read_label_map
-from audit.pretrain import PretrainTask
 from audit.progress import progress_line, say
 from audit.report.compare import MAX_REFERENCES, compare_references
-from audit.report.decision import Decision, kept_decision
+from audit.report.decision import kept_decision
 from audit.report.export import bundle_files, write_report
 from audit.report.html import ReportChoice
 from audit.report.report import (
@@ -91,7 +90,7 @@ from audit.shelf import whole_folder, write_private, write_whole
 from audit.tables import read_table
 from audit.task import MAX_SEED, Device, Record, Task
 from audit.training.config import TrainSettings, largest_pass
-from audit.training.kept import MODEL, MODELS, snapshot_name
+from audit.training.kept import MODEL, MODELS, PretrainTask, snapshot_name
 from audit.words import catalogue
 from cache.store import Store
 
@@ -524,46 +523,44 @@ def results(
     language: Annotated[Literal["en", "ja"], "with --out"] = "en",
 ) -> Result:
     """List kept audits, or write one out."""
-    reports = {}
+    reports, kept = {}, []
     with Store(results_dir()) as store:
-        for name in (key.removeprefix("audit/") for key in store.keys("audit/")):
-            with suppress(AuditError):  # of another version
-                reports[name] = _report(name, store=store)
         demo = demo_digests(store)
-        chosen = [one for one in reports if one.startswith(digest)]
-        if digest and len(chosen) != 1:
-            raise AuditError(
-                "{n_chosen} kept audits begin so.", where="digest",
-                do="Give more of its digits; `python -m audit results` lists all.",
-            n_chosen=len(chosen))  # fmt: skip
-        documents = store.get_record(f"documents/{chosen[0]}") if digest else None
-        decision = kept_decision(chosen[0], store=store) if digest else Decision()
-    kept = {
-        name: kept_audit(report, is_demo=is_demo(report, digests=demo))
-        for name, report in reports.items()
-    }
+        for key in store.keys("audit/"):
+            with suppress(AuditError):  # of another version
+                report = _report(key.removeprefix("audit/"), store=store)
+                reports[report.digest] = report
+                kept.append(kept_audit(report, is_demo=is_demo(report, digests=demo)))
+    kept.sort(key=attrgetter("at"), reverse=True)
+    chosen = [line for line in kept if line.digest.startswith(digest)]
+    if digest and len(chosen) != 1:
+        raise AuditError(
+            "{n_chosen} kept audits begin so.",
+            where="digest",
+            do="Give more of its digits; `python -m audit results` lists all.",
+            n_chosen=len(chosen),
+        )
     if out and digest:
-        report, own = reports[chosen[0]], kept[chosen[0]]
-        access_log.record("exported", audit=report.digest, names=names)
-        other = other_scenario(own, kept=kept.values())
-        family = same_but_reference(own, kept=list(kept.values()))
-        newest = sorted(family, key=attrgetter("at"), reverse=True)
+        (own,) = chosen
+        access_log.record("exported", audit=own.digest, names=names)
+        decision = kept_decision(own.digest, store=store)
+        other = other_scenario(own, kept=kept)
+        others = [reports[one.digest] for one in same_but_reference(own, kept=kept)]
         files = bundle_files(
-            report,
+            reports[own.digest],
             choice=ReportChoice(
                 language=language, names=names, is_demo=own.is_demo, decision=decision
             ),
             other=reports[other.digest] if other else None,
-            references=compare_references(report, others=[reports[o.digest] for o in newest]),
-            documents=documents,
+            references=compare_references(reports[own.digest], others=others),
+            documents=store.get_record(f"documents/{own.digest}"),
             seal=access_log.log_seal(),
         )
         write_private(files, out)
-    rows = []
-    for line in sorted(map(kept.__getitem__, chosen), key=attrgetter("at")):
-        row = asdict(line)
+    rows = [asdict(line) for line in sorted(chosen, key=attrgetter("at"))]
+    for row in rows:
         del row["family"]
-        rows.append(row | {"verdict": row.pop("state")})
+        row["verdict"] = row.pop("state")
     return {"audits": rows}
 
 

@@ -58,14 +58,9 @@ class DemoTask(Task):
     def request(
         self, scenario: int, *, hospital: str = HOSPITAL, language: str = "en"
     ) -> AuditRequest:
-        """Return the request that audits one of the demo's hospital models.
+        """Return the request that audits one of the demo's hospital models, in "en" or "ja".
 
-        Parameters
-        ----------
-        hospital
-            Folder of the model: "hospital-1.6", ..., "hospital-40", "null", or "general".
-        language
-            "en" or "ja".
+        `hospital` is its folder: "hospital-1.6", ..., "hospital-40", "null", or "general".
         """
         folder = (self.directory or DEMO_HOSPITAL) / language
         names, passages = ((folder / one).read_bytes() for one in ("names.csv", "passages.jsonl"))

@@ -167,13 +167,8 @@ def auc_interval(
     that group joins it; under 5 names Wilson's stands alone. NaN bounds where names share parts and
     fewer than 10 parts (1 / sum of squared shares) are effectively different on some side.
 
-    Parameters
-    ----------
-    scores, is_member
-        [N]; NaN scores are left out.
-    clusters
-        Ids [N] of each name's first and last part; -1: none, a cluster of its own.
-
+    Scores and truth [N]; NaN scores are left out. `clusters` are ids [N] of each name's first and
+    last part; -1: none, a cluster of its own.
     Sources: DeLong et al. 1988, doi:10.2307/2531595; Cameron, Gelbach & Miller 2011,
     doi:10.1198/jbes.2010.07136; coverage: `benchmarks/verdict_rates.py`.
     """
@@ -351,15 +346,9 @@ def replicates(
     seed: int,
     n_replicates: int = N_REPLICATES,
 ) -> FloatArray:
-    """Return the measure on resampled patients: `measure` of counts [R, ...] gives [R, V].
+    """Return V measures [R, V] on R sets of resampled patients, of counts by patient [P, ...].
 
-    Parameters
-    ----------
-    table
-        Counts by patient [P, ...].
-    measure
-        From counts of R sets of patients [R, ...] to V values each [R, V]; NaN where undefined.
-
+    `measure` goes from counts of R sets [R, ...] to V values each [R, V]; NaN where undefined.
     The order of the patients matters to the last digits; give them sorted.
     Source: Efron & Tibshirani 1993, chapter 13.
     """

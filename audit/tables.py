@@ -136,12 +136,7 @@ class Row:
 def read_table(data: bytes, *, what: str) -> Table:
     """Read an uploaded CSV file: comma, semicolon or tab, every cell as text.
 
-    Parameters
-    ----------
-    data
-        The file.
-    what
-        What to call the file in messages.
+    `what` is what messages call the file.
     """
     text, encoding = decode_text(data, what=what)
     delimiter = delimiter_of(text, what=what)
@@ -155,8 +150,7 @@ def read_table(data: bytes, *, what: str) -> Table:
         )
     records = csv_records(io.StringIO(text, newline=""), delimiter, what=what)
     header = _header(next(records, (1, []))[1], what=what)
-    rows: list[tuple[str, ...]] = []
-    row_numbers: list[int] = []
+    rows: dict[int, tuple[str, ...]] = {}
     for number, record in records:
         if not record:
             continue
@@ -174,9 +168,8 @@ def read_table(data: bytes, *, what: str) -> Table:
             raise AuditError(
                 "The file has more than {max_rows:,} rows.", where=what, max_rows=MAX_ROWS
             )
-        rows.append(tuple(record))
-        row_numbers.append(number)
-    return Table(header=header, rows=tuple(rows), row_numbers=tuple(row_numbers), encoding=encoding)
+        rows[number] = tuple(record)
+    return Table(header, tuple(rows.values()), tuple(rows), encoding)
 
 
 def delimiter_of(text: str, *, what: str) -> str:
@@ -287,17 +280,14 @@ def write_table(
     forms) an apostrophe is put before it. Integers and floats are written as they are, True and
     False as 1 and 0, NaN and None as nothing. `bom` puts a byte order mark first, for Excel.
     """
-    lines = [",".join(_cell(name) for name in header)]
-    lines += [",".join(_cell(value) for value in row) for row in rows]
+    lines = [",".join(map(_cell, row)) for row in (header, *rows)]
     return ("\ufeff" if bom else "") + "\n".join(lines) + "\n"
 
 
 def _cell(value: object) -> str:
     if value is None:
         return ""
-    if isinstance(value, bool):
-        return str(int(value))
-    if isinstance(value, numbers.Integral):
+    if isinstance(value, numbers.Integral):  # so are True and False
         return str(int(value))
     if isinstance(value, numbers.Real):
         return "" if math.isnan(value) else repr(float(value))

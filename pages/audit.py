@@ -15,14 +15,13 @@ from audit.models import registry
 from audit.models.registry import PairCheck, RegisteredModel, known_digest
 from audit.names.candidates import Candidates
 from audit.names.files import names_file
-from audit.names.lists import KeptPassages
+from audit.names.lists import KeptNames, KeptPassages
 from audit.report.report import choose_audit
 from audit.run import Again, AuditTask, finished_part
 from pages.ui import blocks, cached, section
 from pages.ui.access import may, may_or_say
 from pages.ui.audit_names import draw_names, draw_passages, keep_left, keep_new, start_afresh
 from pages.ui.blocks import day, percent
-from pages.ui.cached import ListView
 from pages.ui.called import list_name, model_name, model_names
 from pages.ui.form import act, ask, choose, pick, take
 from pages.ui.running import FollowedJobs
@@ -262,7 +261,7 @@ def draw_kart(say: Words) -> None:
 
 
 def draw_plan(
-    say: Words, pair: Pair | None, names: ListView | None, passages: KeptPassages | None,
+    say: Words, pair: Pair | None, names: KeptNames | None, passages: KeptPassages | None,
     attacker: dict[str, Any],
 ) -> None:  # fmt: skip
     """Draw what the audit will take, and its start; else what is missing. Then what runs."""
@@ -287,7 +286,7 @@ def draw_plan(
             lines[f"audit_{what}_list"] = line
     facts(say, "audit_plan", lines | plan_lines(say, plan, request))
     draw_start(say, plan, request)
-    draw_command(say, plan, names=names, passages=shown)
+    draw_command(say, plan, names, shown)
 
 
 def plan_lines(say: Words, plan: Plan, request: AuditRequest) -> dict[str, str]:
@@ -337,7 +336,7 @@ def draw_start(say: Words, plan: Plan, request: AuditRequest) -> None:
                 st.rerun()
 
 
-def draw_command(say: Words, plan: Plan, *, names: ListView, passages: KeptPassages | None) -> None:
+def draw_command(say: Words, plan: Plan, names: KeptNames, passages: KeptPassages | None) -> None:
     """Draw the command line that asks the same, with the files that it reads."""
     with st.expander(say.text("audit_command_title"), key="command_details"):
         facts(say, "audit_same", {"audit_plan_digest": plan.digest})

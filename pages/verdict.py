@@ -18,8 +18,20 @@ from pages.ui.blocks import Cell, day, measured, percent_interval
 from pages.ui.charts import Axis, Series, plot, spread
 from pages.ui.hand_over import draw_decision, draw_hand_over, draw_log
 from pages.ui.running import card, live_cards, run_demo_button
-from pages.ui.section import details, draw_table, empty, facts, figure, folded, head, page, remark
-from pages.ui.state import Place, Words, link, place
+from pages.ui.section import (
+    Place,
+    details,
+    draw_table,
+    empty,
+    facts,
+    figure,
+    folded,
+    head,
+    page,
+    place,
+    remark,
+)
+from pages.ui.state import Words, link
 
 N_RECENT = 20
 

@@ -130,9 +130,10 @@ class CriterionScore(Record):
     matrix: Matrix
     n_pairs_differ: int
 
-    def line(self, label: str) -> LabelScore | None:
-        """Return the measures of a label; `ANY` is all of them together."""
-        return self.together if label == ANY else self.labels.get(label)
+    @property
+    def lines(self) -> dict[str, LabelScore]:
+        """The measures of each label, and of all of them together as `ANY`."""
+        return {**self.labels, ANY: self.together}
 
 
 def measured(

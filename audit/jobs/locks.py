@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from audit.errors import AuditError
-from audit.home import results_dir
+from audit.home import home_folder
 from audit.shelf import Lock, taken
 from audit.task import DEVICES, SHORT
 
@@ -15,13 +15,8 @@ QUEUES = (*DEVICES, SHORT)
 
 def jobs_dir(folder: str = "") -> Path:
     """Return the directory of the jobs or a folder in it, made with mode 700."""
-    path = results_dir().parent / "jobs" / folder
-    try:
-        for directory in (path.parent, path) if folder else (path,):
-            directory.mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise unusable(error) from None
-    return path
+    path = home_folder("jobs")
+    return home_folder(f"jobs/{folder}") if folder else path
 
 
 def device_lock(device: str) -> Lock | None:

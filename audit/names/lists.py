@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from audit.errors import AuditError
 from audit.home import DEMO_HOSPITAL, salted_digest
 from audit.names.candidates import Candidates
 from audit.names.controls import characters, with_controls
+from audit.names.facts import NameFacts, name_facts
 from audit.names.files import NamesFile, read_names
 from audit.names.spelling import piece_counter
 from audit.notes.passages import Passages, is_jsonl, read_passages
@@ -38,8 +39,8 @@ class Line:
     """What a choice of lists, or of files of passages, shows of one: never a name.
 
     `code` is what a link carries: the first 12 digits of the digest, or "demo-en", "demo-ja".
-    `label` is the title that was given and `at` when it was kept, ISO 8601; "" for none. `n` names,
-    or passages with a place for one.
+    `label` is the title that was given and `at` when it was kept, ISO 8601; all are "" for none.
+    `n` names, or passages with a place for one.
     """
 
     code: str
@@ -49,11 +50,24 @@ class Line:
 
 
 @dataclass(frozen=True, eq=False)
-class KeptNames:
-    """A kept list of names."""
+class KeptNames(NamesFile):
+    """A list of names, kept or being made; `encoding` is "" where it is of no file.
+
+    `n_given` names are of the file or list that it was made from, the others were drawn.
+    """
 
     line: Line
-    candidates: Candidates
+    n_given: int
+
+    @cached_property
+    def digest(self) -> str:
+        """What stands for the list's content, as `Candidates.digest`."""
+        return self.candidates.digest()
+
+    @cached_property
+    def facts(self) -> NameFacts:
+        """Counts of the list."""
+        return name_facts(self.candidates)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +97,11 @@ def kept_names(code: str, *, store: Store) -> KeptNames:
     """Return the list that a link names, by its digest, 12 digits of it, or the demo's code."""
     if code in DEMO:
         found = read_names(_demo_file(code, "names.csv"), what="demo names").candidates
-        return KeptNames(Line(code, "", "", len(found)), found)
-    line, record = _kept(code, "list", store, store.get_record)
-    columns = {name: tuple(column) for name, column in record["columns"].items()}
-    return KeptNames(line, Candidates(**columns))
+        line = Line(code, "", "", len(found))
+    else:
+        line, record = _kept(code, "list", store, store.get_record)
+        found = Candidates(**{name: tuple(of) for name, of in record["columns"].items()})
+    return KeptNames(found, "", (), line, len(found))
 
 
 def all_names(store: Store) -> tuple[Line, ...]:
@@ -185,24 +200,13 @@ def _keep_line(what: str, digest: str, *, label: str, n: int, store: Store) -> N
     store.put_record(f"{what}-line/{digest}", record)
 
 
-@dataclass(frozen=True, eq=False)
-class Draft(NamesFile):
-    """A list that is being made: names of the file or list it starts from, then drawn controls.
-
-    `encoding` is "" without a file.
-    """
-
-    n_given: int
-    n_drawn: int
-
-
 READ, MATCH = "reading the list", "matching controls"
 
 
 def make_draft(
     data: bytes | None, *, base: Candidates | None, wanted: Mapping[str, int], model: Path | None,
     progress: ProgressListener = lambda told: None,
-) -> Draft | None:  # fmt: skip
+) -> KeptNames | None:  # fmt: skip
     """Put a list together from an uploaded CSV file or from `base`; None where none was given.
 
     `wanted` are the controls to be added, as in `with_controls`. They have as many word pieces as
@@ -228,4 +232,4 @@ def make_draft(
         given, wanted=wanted, seed=0, count_pieces=count_pieces, on_drawn=partial(meter.add, MATCH)
     )
     meter.finish(MATCH)
-    return Draft(drawn, found.encoding, found.notes, len(given), len(drawn) - len(given))
+    return KeptNames(drawn, found.encoding, found.notes, Line("", "", "", len(drawn)), len(given))

@@ -13,18 +13,18 @@ from audit.corpus.candidate_lists import keep_lists
 from audit.corpus.kept import CORPORA
 from audit.errors import AuditError, Message, written
 from audit.models.registry import RegisteredModel
+from audit.names import lists
 from audit.names.candidates import GUESSED_KINDS, guessed_kinds
 from audit.names.controls import MAX_DRAWN
 from audit.names.facts import Bins, Spelling
 from audit.names.files import names_template
-from audit.names.lists import KeptPassages, Line, all_names, all_passages, keep_names, keep_passages
+from audit.names.lists import KeptNames, KeptPassages, Line
 from audit.progress import Progress
 from audit.shelf import MAX_TITLE_CHARS
 from audit.tables import UNDEFINED, RowNote, decimal
 from pages.ui import cached
 from pages.ui.access import is_revealed, may, note_upload, shown_name
 from pages.ui.blocks import escaped, refused, with_slot
-from pages.ui.cached import ListView
 from pages.ui.called import corpus_name, list_name
 from pages.ui.charts import Axis, Series, plot
 from pages.ui.form import act, pick, take, tick
@@ -36,7 +36,7 @@ _MAX_MB = {"names": 20, "passages": 50}
 _MAX_NOTES, _CONTEXT_CHARS = 200, 400
 _NEW, _ROUND = "audit_new", "audit_round"
 _RAISED = str.maketrans("-0123456789.", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹·")
-T = TypeVar("T", ListView, KeptPassages)
+T = TypeVar("T", KeptNames, KeptPassages)
 
 
 # What is new in this step is kept by a button, by starting the audit, or by leaving the page.
@@ -129,18 +129,18 @@ def ask_file(say: Words, field: str, *, forms: Sequence[str], box: str) -> Any:
 # The list of names.
 
 
-def draw_names(say: Words, *, hospital: RegisteredModel | None) -> ListView | None:
+def draw_names(say: Words, *, hospital: RegisteredModel | None) -> KeptNames | None:
     """Draw the choice of a list and the making of one; return the one to be asked about."""
     remark(say, "audit_names_below")
     return choose_or_make(
-        say, "names", all_names(cached.store()), kept=cached.names, is_open=True,
+        say, "names", lists.all_names(cached.store()), kept=cached.names, is_open=True,
         make=partial(make_list, say, hospital), draw=partial(draw_list, say, hospital),
     )  # fmt: skip
 
 
 def make_list(
-    say: Words, hospital: RegisteredModel | None, base: ListView | None
-) -> ListView | None:
+    say: Words, hospital: RegisteredModel | None, base: KeptNames | None
+) -> KeptNames | None:
     """Draw what a list is made of; return it, None for nothing. Raises as `cached.new_names`."""
     own = st.container()
     draw_corpus_lists(say)
@@ -176,10 +176,10 @@ def make_list(
     finally:
         place.empty()
     if view is not None:
-        given, drawn = f"{view.draft.n_given:,}", f"{view.draft.n_drawn:,}"
         with own:
-            head(say, "audit_draft", given=given, drawn=drawn)
-            keep_button(say, "names", partial(keep_names, view.candidates))
+            drawn = view.line.n - view.n_given
+            head(say, "audit_draft", given=f"{view.n_given:,}", drawn=f"{drawn:,}")
+            keep_button(say, "names", partial(lists.keep_names, view.candidates))
     return view
 
 
@@ -205,7 +205,7 @@ def draw_corpus_lists(say: Words) -> None:
         st.rerun()
 
 
-def draw_list(say: Words, hospital: RegisteredModel | None, view: ListView) -> None:
+def draw_list(say: Words, hospital: RegisteredModel | None, view: KeptNames) -> None:
     """Draw a list: counts, remarks on its rows, word pieces, popularity, and its names."""
     truth = say.text("audit_has_truth" if view.candidates.has_truth else "audit_has_no_truth")
     read = say.text("audit_encoding", encoding=view.encoding) if view.encoding else ""
@@ -234,7 +234,7 @@ def draw_list(say: Words, hospital: RegisteredModel | None, view: ListView) -> N
         warnings.append(say.text("audit_unspelt", n=spelling.by_pieces.n_missing))
     for text in warnings:
         st.html(f'<p class="ka-refused">{escaped(text)}</p>')
-    with st.expander(say.text("audit_look"), key="look", expanded=view.draft is not None):
+    with st.expander(say.text("audit_look"), key="look", expanded=not view.line.code):
         left, right = st.columns(2, gap="large")
         if spelling is not None:
             with left:
@@ -278,7 +278,7 @@ def draw_histogram(say: Words, key: str, bins: Bins, shown: Callable[[float], st
     figure(say, key, chart, table={axis: ticks, **columns}, n=bins.n_missing)
 
 
-def draw_each(say: Words, view: ListView, spelling: Spelling | None) -> None:
+def draw_each(say: Words, view: KeptNames, spelling: Spelling | None) -> None:
     """Draw the names themselves, masked until they are revealed."""
     names = view.candidates
 
@@ -313,12 +313,14 @@ def draw_passages(say: Words) -> KeptPassages | None:
         if (file := ask_file(say, "passages", forms=forms, box=_box("passages"))) is None:
             return None
         new = cached.new_passages(file.getvalue(), file_name=file.name)
-        keep_button(say, "passages", partial(keep_passages, new.data, file_name=new.file_name))
+        keep_button(
+            say, "passages", partial(lists.keep_passages, new.data, file_name=new.file_name)
+        )
         return new
 
     head(say, "audit_passages")
     return choose_or_make(
-        say, "passages", all_passages(cached.store()), kept=cached.passages, make=make,
+        say, "passages", lists.all_passages(cached.store()), kept=cached.passages, make=make,
         draw=partial(draw_example, say),
     )  # fmt: skip
 

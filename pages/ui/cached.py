@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, wraps
 from pathlib import Path, PurePosixPath
 from typing import Any, ParamSpec, TypeVar
@@ -43,9 +43,7 @@ from audit.home import results_dir
 from audit.models import registry
 from audit.models.inspect import trained_models
 from audit.names import lists
-from audit.names.candidates import Candidates
-from audit.names.facts import NameFacts, Spelling, name_facts, spelling
-from audit.names.lists import Draft, make_draft
+from audit.names.facts import Spelling, spelling
 from audit.notes import read
 from audit.notes.passages import is_jsonl, read_passages
 from audit.notes.read import NoteFile, NoteSource, columns_of, list_note_files
@@ -65,7 +63,6 @@ from audit.report.report import (
 )
 from audit.report.threshold import RankedNames, RocView, ranked_names, roc_view
 from audit.run import Again, ask_again
-from audit.tables import RowNote
 from audit.text import written_name
 from audit.training.kept import NotesLoad, notes_load
 from cache.store import Store
@@ -113,8 +110,8 @@ def _name(value: object) -> object:
             return value.path, _state(value.path / EXAMINATION)
         case TaggedSet():
             return value.tagged_id, value.created
-        case ListView():
-            return value.key
+        case lists.KeptNames():
+            return value.digest
         case lists.KeptPassages():
             return _name(value.data)
     return value
@@ -126,19 +123,6 @@ def _state(path: Path) -> str:
     except OSError:
         raise AuditError("The file is not there any more.", where="notes") from None
     return f"{found.st_mtime_ns} {found.st_size}"
-
-
-@dataclass(frozen=True, eq=False)
-class ListView:
-    """A list on the screen, kept or still being made; `key` stands for its content."""
-
-    key: str
-    line: lists.Line
-    candidates: Candidates
-    facts: NameFacts
-    notes: tuple[RowNote, ...] = ()
-    encoding: str = ""
-    draft: Draft | None = None
 
 
 # Audits, by their digests.
@@ -270,11 +254,9 @@ check = _kept(32)(registry.check_pair)
 
 
 @_kept(8)
-def names(code: str) -> ListView:
+def names(code: str) -> lists.KeptNames:
     """Return a kept list; raises as `audit.names.lists.kept_names`."""
-    found = lists.kept_names(code, store=store())
-    key = f"{results_dir()} {code}"
-    return ListView(key, found.line, found.candidates, name_facts(found.candidates))
+    return lists.kept_names(code, store=store())
 
 
 @_kept(4)
@@ -290,23 +272,18 @@ def new_names(
     wanted: Mapping[str, int],
     model: Path | None,
     progress: ProgressListener,
-) -> ListView | None:
+) -> lists.KeptNames | None:
     """Return the list that this session is making, from a file or the kept list `base`.
 
     Raises so too. Who draws the progress cannot be within what Streamlit keeps: the session does.
     """
     key = repr((_name(data), base, wanted, _name(model)))
-    made: ListView | None = st.session_state.get("draft_of_names")
-    if made is not None and made.key == key:
-        return made
-    known = names(base).candidates if base else None
-    draft = make_draft(data, base=known, wanted=wanted, model=model, progress=progress)
-    if draft is None:
-        return None
-    line, facts = lists.Line("", "", "", len(draft.candidates)), name_facts(draft.candidates)
-    made = ListView(key, line, draft.candidates, facts, draft.notes, draft.encoding, draft)
-    st.session_state["draft_of_names"] = made
-    return made
+    made: tuple[str, lists.KeptNames | None] = st.session_state.get("draft_of_names", ("", None))
+    if made[0] != key:
+        known = names(base).candidates if base else None
+        draft = lists.make_draft(data, base=known, wanted=wanted, model=model, progress=progress)
+        st.session_state["draft_of_names"] = made = key, draft
+    return made[1]
 
 
 @_kept(4, of=lambda data, *, file_name: (_name(data), is_jsonl(data, file_name=file_name)))
@@ -318,13 +295,13 @@ def new_passages(data: bytes, *, file_name: str) -> lists.KeptPassages:
 
 
 @_kept(16)
-def spelt(view: ListView, *, model: Path) -> Spelling:
+def spelt(view: lists.KeptNames, *, model: Path) -> Spelling:
     """Return how a model's tokenizer spells a list; raises as `audit.names.facts.spelling`."""
     return spelling(view.candidates, model=model)
 
 
 def _planned(
-    asked: AuditRequest, *, names: ListView, passages: lists.KeptPassages | None
+    asked: AuditRequest, *, names: lists.KeptNames, passages: lists.KeptPassages | None
 ) -> object:
     settings = (asked.scenario_number, asked.settings, asked.seed, asked.dtype, asked.device)
     return [*map(_name, (names, passages, asked.general, asked.hospital)), *settings]
@@ -332,7 +309,7 @@ def _planned(
 
 @_kept(32, of=_planned)
 def make_plan(
-    request: AuditRequest, *, names: ListView, passages: lists.KeptPassages | None
+    request: AuditRequest, *, names: lists.KeptNames, passages: lists.KeptPassages | None
 ) -> plan.Plan:
     """Return the plan of a request about a list and passages, be they kept or still being made.
 

@@ -27,8 +27,8 @@ from pages.ui import access, blocks, cached
 from pages.ui.access import is_revealed, may, may_or_say
 from pages.ui.blocks import day, plain
 from pages.ui.form import act, choose, tick
-from pages.ui.section import head, refusals, remark
-from pages.ui.state import LANGUAGES, OLD, Place, Words, language
+from pages.ui.section import Place, head, refusals, remark
+from pages.ui.state import LANGUAGES, OLD, Words, language
 
 PREVIEW_HEIGHT = 1100
 N_LINES = 50
@@ -48,9 +48,6 @@ def draw_decision(say: Words, digest: str) -> Decision:
     kept = kept_decision(digest, store=cached.store())
     with st.container(border=True, key="decision"):
         head(say, "decision")
-        if refused := st.session_state.pop(_REFUSED, None):
-            why = refused.written(say.language)
-            st.html(blocks.heading(say.text("decision_refused"), below=why))
         if may_or_say("decided", say):
             _draw_form(say, kept)
         elif kept.recommendation:
@@ -58,6 +55,10 @@ def draw_decision(say: Words, digest: str) -> Decision:
         if kept.recommendation:
             remark(say, "decision_kept", who=kept.by, at=day(kept.at))
             _draw_signatures(say, kept)
+        # Under the button that was pressed.
+        if refused := st.session_state.pop(_REFUSED, None):
+            why = refused.written(say.language)
+            st.html(blocks.heading(say.text("decision_refused"), below=why))
     return kept
 
 

@@ -17,8 +17,7 @@ from pages.ui.access import shown_name
 from pages.ui.blocks import Cell, counted, day, measured
 from pages.ui.charts import Axis, Series, plot, points, spread
 from pages.ui.form import choose
-from pages.ui.section import Table, draw_table, figure, frame, head, remark
-from pages.ui.state import place
+from pages.ui.section import Table, draw_table, figure, frame, head, place, remark
 
 
 def draw(say: Words, report: AuditReport) -> None:

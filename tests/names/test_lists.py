@@ -244,7 +244,7 @@ def test_a_file_and_controls_come_in_this_order() -> None:
     assert make_draft(None, base=None, wanted={}, model=None) is None
     draft = make_draft(CSV, base=None, wanted={"easy": 3, "hard": 2}, model=None)
     assert draft is not None
-    assert (draft.n_given, draft.n_drawn, draft.encoding) == (2, 5, "UTF-8")
+    assert (draft.n_given, draft.line.n, draft.encoding) == (2, 7, "UTF-8")
     assert draft.candidates.first[:2] == ("Anna", "Bert")
     assert draft.candidates.control_kind[1:] == ("easy",) * 4 + ("hard",) * 2
     assert draft.candidates.row == (2, 3, *(None,) * 5)
@@ -253,7 +253,7 @@ def test_a_file_and_controls_come_in_this_order() -> None:
     assert again.digest() == draft.candidates.digest()
     based = make_draft(None, base=draft.candidates, wanted={}, model=None)
     assert based is not None and based.candidates.digest() == draft.candidates.digest()
-    assert (based.n_given, based.n_drawn, based.encoding) == (7, 0, "")
+    assert (based.n_given, based.line.n, based.encoding) == (7, 7, "")
 
 
 def test_kinds_that_the_list_says_are_kept_and_canaries_known_by_role_or_kind() -> None:
@@ -388,7 +388,7 @@ def test_a_long_list_is_told_while_it_is_read_and_matched() -> None:
     data = "\n".join(["first_name,last_name,is_member", *rows]).encode()
     told: list[Progress] = []
     draft = make_draft(data, base=None, wanted={"easy": 300}, model=None, progress=told.append)
-    assert draft is not None and (draft.n_given, draft.n_drawn) == (5_000, 300)
+    assert draft is not None and (draft.n_given, draft.line.n) == (5_000, 5_300)
     assert list(dict.fromkeys(one.phase for one in told)) == [READ, MATCH]
     shares = [one.share for one in told]
     assert shares == sorted(shares) and shares[0] == 0 and shares[-1] == 1
