@@ -7,7 +7,7 @@ not do it is stopped here, whatever a page has drawn.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -185,10 +185,11 @@ check_changes(_refuse_readers)
 # The access log.
 
 
-def note(action: str, *, audit: str = "", **counts: int | str) -> None:
+def note(action: str, *, audit: str = "", is_once: bool = False, **counts: int | str) -> None:
     """Write one line of the access log; names and texts of notes never go in.
 
-    "opened" is written once for a session, page (`page=`) and audit. A log that cannot be written
+    "opened" is written once for a session, page (`page=`) and audit, and with `is_once` the same
+    line of anything. A log that cannot be written
     stops what shows or hands out names; all else goes on, with a warning on the page. Where this
     person may not do it, the page says so and ends.
 
@@ -205,9 +206,11 @@ def note(action: str, *, audit: str = "", **counts: int | str) -> None:
     say = words()
     if not may_or_say(action, say):
         st.stop()
-    mark = (audit[:12], str(counts.get("page", "")))
-    seen: set[tuple[str, str]] = st.session_state.setdefault("opened_pages", set())
-    if action == "opened" and mark in seen:
+    is_once = is_once or action == "opened"
+    what = counts.get("page") if action == "opened" else tuple(counts.items())
+    mark = (action, audit[:12], what)
+    seen: set[Any] = st.session_state.setdefault("noted_once", set())
+    if is_once and mark in seen:
         return
     try:
         record(action, who=who(), audit=audit, **counts)
@@ -216,7 +219,7 @@ def note(action: str, *, audit: str = "", **counts: int | str) -> None:
             raise
         st.html(heading(say.text("report_log_fails"), below=error.written(say.language)))
         return
-    if action == "opened":
+    if is_once:
         seen.add(mark)
 
 
@@ -233,11 +236,9 @@ def logged_export(
 ) -> Callable[[], bytes]:
     """Return what a download button calls: the file is made only once its line is in the log.
 
-    `make` runs outside the page's script, so that it must not use Streamlit. A reader gets what
-    has `names=` of `_SHARED` alone.
+    `make` runs outside the page's script, so that it must not use Streamlit.
     """
-    person = who()
-    is_allowed = may("exported" if counts.get("names") in _SHARED else "exported_full")
+    person, is_allowed = who(), may_export(counts)
 
     def export() -> bytes:
         if not is_allowed:
@@ -246,6 +247,11 @@ def logged_export(
         return make()
 
     return export
+
+
+def may_export(counts: Mapping[str, object]) -> bool:
+    """Whether this person may take a file of which the log says this; a reader, no full names."""
+    return may("exported" if counts.get("names") in _SHARED else "exported_full")
 
 
 def decide(seen: Decision, **how: Any) -> Decision:

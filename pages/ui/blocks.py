@@ -32,6 +32,11 @@ def escaped(text: str) -> str:
     return html.escape(text)
 
 
+def told(message: str) -> str:
+    """Return a message as HTML in which what stands between backticks is code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escaped(message))
+
+
 def plain(text: str) -> str:
     """Return text as Markdown that shows it as it is, in one line."""
     return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
@@ -61,7 +66,6 @@ class Cell:
 
     text: str
     below: str = ""
-    is_number: bool = True
     n_columns: int = 1
     n_rows: int = 1
     tone: str = ""
@@ -86,19 +90,6 @@ class Figures:
     value: str
     interval: str
     others: tuple[tuple[str, str], ...]
-
-
-def verdict(say: Words, key: str, *, state: str, **values: object) -> Verdict:
-    """Return a verdict in the sentences `KEY_eyebrow`, `_heading`, `_sentence` and `_footer`.
-
-    A sentence that is not there stays empty; all take the values.
-    """
-    parts = ("eyebrow", "heading", "sentence", "footer")
-    texts = {
-        part: say.text(f"{key}_{part}", **values) if f"{key}_{part}" in say.sentences else ""
-        for part in parts
-    }
-    return Verdict(state, **texts)
 
 
 def verdict_cards(cards: Iterable[Verdict]) -> str:
@@ -132,57 +123,45 @@ def figure_cards(cards: Iterable[Figures]) -> str:
     return f'<div class="ka-cards">{"".join(pieces)}</div>'
 
 
-def table(header: Sequence[Sequence[Cell]], rows: Sequence[Sequence[Cell]], *, caption: str) -> str:
-    """Return a table; the caption is what a screen reader announces."""
+def table(
+    header: Sequence[tuple[str, str]],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    caption: str,
+    n_merged: int = 0,
+) -> str:
+    """Return a table of (group, heading) columns; the caption is what a screen reader announces.
+
+    Columns whose every cell is a number stand to the right. In the first `n_merged` columns cells
+    that say the same stand as one.
+    """
+    is_number = [all(_is_number(row[at].text) for row in rows) for at in range(len(header))]
+    above, first = [], set()
+    for group, members in groupby(enumerate(header), key=lambda one: one[1][0]):
+        places = [place for place, _ in members]
+        first |= {places[0]} if group else set()
+        above.append(Cell(group, n_columns=len(places), tone="ka-text" + " ka-group" * bool(group)))
+
+    def cells(row: Sequence[Cell]) -> list[Cell]:
+        looks = zip(row, is_number, strict=True)
+        return [
+            replace(
+                cell,
+                tone=f"{'ka-number' if is_right else 'ka-text'} {cell.tone}".strip()
+                + " ka-first" * (place in first),
+            )
+            for place, (cell, is_right) in enumerate(looks)
+        ]
+
+    heads = [above] * bool(first) + [cells([Cell(text) for _, text in header])]
     head, body = (
-        "".join(f"<tr>{''.join(_cell(cell, tag=tag) for cell in cells)}</tr>" for cells in lines)
-        for tag, lines in (("th", header), ("td", rows))
+        "".join(f"<tr>{''.join(_cell(cell, tag=tag) for cell in line)}</tr>" for line in lines)
+        for tag, lines in (("th", heads), ("td", _merged(list(map(cells, rows)), n=n_merged)))
     )
     return (
         f'<div class="ka-scroll"><table class="ka-table"><caption>{escaped(caption)}</caption>'
         f"<thead>{head}</thead><tbody>{body}</tbody></table></div>"
     )
-
-
-def simple_table(
-    header: Sequence[str | tuple[str, str]],
-    rows: Iterable[Sequence[str | Cell]],
-    *,
-    caption: str,
-    n_text: int | None = None,
-    n_merged: int = 0,
-) -> str:
-    """Return a table of (group, heading) columns, or of headings alone.
-
-    The first `n_text` columns are words and the others numbers; without it, those whose every cell
-    is one. In the first `n_merged` columns cells that say the same stand as one.
-    """
-    titles = [one if isinstance(one, tuple) else ("", one) for one in header]
-    made = [[one if isinstance(one, Cell) else Cell(one) for one in row] for row in rows]
-    kinds = [
-        place >= n_text if n_text is not None else all(_is_number(row[place].text) for row in made)
-        for place in range(len(titles))
-    ]
-    above, first = [], set()
-    for group, members in groupby(enumerate(titles), key=lambda one: one[1][0]):
-        places = [place for place, _ in members]
-        first |= {places[0]} if group else set()
-        tone = "ka-group" if group else ""
-        above.append(Cell(group, n_columns=len(places), tone=tone, is_number=False))
-
-    def cells(row: Sequence[Cell]) -> list[Cell]:
-        return [
-            replace(
-                cell,
-                is_number=kinds[place],
-                tone=f"{cell.tone} ka-first".strip() if place in first else cell.tone,
-            )
-            for place, cell in enumerate(row)
-        ]
-
-    heads = [above] if first else []
-    heads.append(cells([Cell(text) for _, text in titles]))
-    return table(heads, _merged(list(map(cells, made)), n=n_merged), caption=caption)
 
 
 def _is_number(text: str) -> bool:
@@ -202,11 +181,10 @@ def _merged(rows: Sequence[Sequence[Cell]], *, n: int) -> list[list[Cell]]:
 
 
 def _cell(cell: Cell, *, tag: str) -> str:
-    classes = " ".join(filter(None, ("ka-number" if cell.is_number else "ka-text", cell.tone)))
     spans = f' colspan="{cell.n_columns}"' if cell.n_columns > 1 else ""
     spans += f' rowspan="{cell.n_rows}"' if cell.n_rows > 1 else ""
     below = f"<small>{escaped(cell.below)}</small>" if cell.below else ""
-    return f'<{tag} class="{classes}"{spans}>{escaped(cell.text)}{below}</{tag}>'
+    return f'<{tag} class="{cell.tone}"{spans}>{escaped(cell.text)}{below}</{tag}>'
 
 
 def measured(of: Estimate, *, digits: int | None = None) -> Cell:
@@ -247,7 +225,7 @@ def refused(say: Words, error: AuditError) -> None:
     """Show why something cannot be used, and what to do."""
     st.html(
         f'<p class="ka-refused" role="alert"><b>{say.html("refused")}</b> '
-        f"{escaped(error.written(say.language))}</p>"
+        f"{told(error.written(say.language))}</p>"
     )
 
 

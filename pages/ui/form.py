@@ -16,9 +16,11 @@ from typing import Annotated, Any, Literal
 import streamlit as st
 from pydantic import TypeAdapter
 
+from audit.shelf import MAX_TITLE_CHARS
 from audit.task import Record
 from audit.words import Words
-from pages.ui.section import empty, remark
+from pages.ui.access import note_upload
+from pages.ui.blocks import heading
 from pages.ui.state import write
 
 _LARGEST = (1 << 53) - 1
@@ -50,14 +52,13 @@ def choose(
     options: Sequence[str] | Mapping[str, str],
     *,
     what: str = "",
-    shown: Callable[[str], str] | None = None,
     is_long: bool = False,
 ) -> str:
     """Draw a choice among codes and return the chosen one; `?what=` opens it, and follows it.
 
     The first option is the usual one, and is not written into the address. Options are shown as
-    `KEY_CODE`, as `shown` says, or as a mapping of them does: trusted text, unless they stand in a
-    list (`is_long`). They stand beside each other, or under each other with `KEY_why_CODE` where
+    `KEY_CODE`, or as a mapping of them says: trusted text, unless they stand in a list (`is_long`).
+    They stand beside each other, or under each other with `KEY_why_CODE` where
     the words have that. Without `what` the key's last word is the parameter.
     """
     what, codes = what or _last(key), list(options)
@@ -66,7 +67,7 @@ def choose(
         read=lambda wanted: wanted if wanted in codes else codes[0],
     )  # fmt: skip
     reasons = [say.sentences.get(f"{key}_why_{code}", "") for code in codes]
-    label, looks = say.text(key), {"key": box, "format_func": _shown(say, key, options, shown)}
+    label, looks = say.text(key), {"key": box, "format_func": _shown(say, key, options)}
     looks["help"] = say.sentences.get(f"{key}_help")
     found: str | None
     if is_long:
@@ -86,13 +87,12 @@ def choose_some(
     options: Sequence[str] | Mapping[str, str],
     *,
     what: str = "",
-    shown: Callable[[str], str] | None = None,
 ) -> tuple[str, ...]:
     """Draw a choice of any number of codes and return the chosen ones, all where none is.
 
     Words and parameter are those of `choose`.
     """
-    what, shown = what or _last(key), _shown(say, key, options, shown)
+    what, shown = what or _last(key), _shown(say, key, options)
     box = _by_link(
         what, is_fit=lambda kept: isinstance(kept, list) and set(kept) <= set(options),
         read=lambda wanted: [one for one in wanted.replace(",", ".").split(".") if one in options],
@@ -158,13 +158,8 @@ def _to_link(what: str, code: str) -> None:
 
 
 def _shown(
-    say: Words,
-    key: str,
-    options: Sequence[str] | Mapping[str, str],
-    shown: Callable[[str], str] | None,
+    say: Words, key: str, options: Sequence[str] | Mapping[str, str]
 ) -> Callable[[str], str]:
-    if shown is not None:
-        return shown
     if isinstance(options, Mapping):
         return options.__getitem__
     return lambda code: say.text(f"{key}_{code}")
@@ -220,43 +215,55 @@ def act(
     )
 
 
+def ask_line(say: Words, key: str, *, most: int = MAX_TITLE_CHARS) -> str:
+    """Draw a box for a line of text, as long as a title unless it is said; return what it says."""
+    help = say.sentences.get(f"{key}_help")
+    return st.text_input(say.text(key), key=key, max_chars=most, help=help) or ""
+
+
+def upload(
+    say: Words, key: str, endings: Sequence[str], *, most_mb: int, what: str, name: str = "",
+    is_many: bool = False,
+) -> list[Any]:  # fmt: skip
+    """Draw a box for a file, or many, and return what was given; the log has it as `what`."""
+    found: Any = st.file_uploader(
+        say.text(key), type=list(endings), key=name or key, accept_multiple_files=is_many,
+        max_upload_size=most_mb,
+    )  # fmt: skip
+    files = list(found) if is_many else [found] if found else []
+    for file in files:
+        note_upload(file, what=what)
+    return files
+
+
 def pick(
     say: Words,
     key: str,
     options: Mapping[str, str],
     *,
     what: str = "",
-    label: str = "",
     usual: str = "",
-    help: str | None = None,
 ) -> str:
     """Draw a list of codes to choose from by their words; `?what=` carries the chosen one.
 
     Returns "" where none is chosen, and says so where the link's is not there. Words are shown as
     plain text, never as Markdown. Without `what` the key's last word is the parameter.
     """
-    if label:
-        what = key
-    else:
-        label, what, help = (
-            say.text(key),
-            what or _last(key),
-            say.sentences.get(f"{key}_help"),
-        )
-    state, box = st.session_state, f"pick_{what}"
+    what, state = what or _last(key), st.session_state
+    box = f"pick_{what}"
     code = st.query_params.get(what, "") or state.get(f"picked_{what}", usual)
     if code and code not in options:
-        remark(say, "pick_not_here")
+        st.html(heading("", below=say.text("pick_not_here")))
         code = ""
     state[box] = code or None
     st.selectbox(
-        label,
+        say.text(key),
         list(options),
         index=None,
         format_func=options.__getitem__,
         key=box,
         placeholder=say.text("pick_none"),
-        help=help,
+        help=say.sentences.get(f"{key}_help"),
         on_change=lambda: take(what, state[box] or ""),
     )
     if code:
@@ -279,7 +286,8 @@ def choose_kept(say: Words, key: str, names: Mapping[str, str], *, what: str = "
     asked = st.query_params.get(what, "")
     if asked not in names:
         if asked:
-            empty(say, f"{key}_gone")
+            gone = say.text(f"{key}_gone")
+            st.html(heading(gone, below=say.text(f"{key}_gone_do")))
         st.query_params[what] = next(iter(names))
     return choose(say, key, names, what=what, is_long=True)
 

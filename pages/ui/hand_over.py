@@ -11,14 +11,8 @@ import streamlit as st
 
 from audit.access_log import ACTIONS, LogEntry, log_seal
 from audit.errors import AuditError
-from audit.report.decision import (
-    MAX_NAME_CHARS,
-    MAX_REASONS_CHARS,
-    RECOMMENDATIONS,
-    SIGNATURE_ROLES,
-    Decision,
-    kept_decision,
-)
+from audit.report import decision as decisions
+from audit.report.decision import RECOMMENDATIONS, SIGNATURE_ROLES, Decision, kept_decision
 from audit.report.export import bundle, bundle_files, bundle_name
 from audit.report.html import OPTIONAL_SECTIONS, ReportChoice, report_html
 from audit.report.names import NAME_FORMS
@@ -27,8 +21,8 @@ from pages.ui import access, blocks, cached
 from pages.ui.access import is_revealed, may, may_or_say
 from pages.ui.blocks import day, plain
 from pages.ui.form import act, choose, tick
-from pages.ui.section import head, refusals, remark
-from pages.ui.state import LANGUAGES, OLD, Place, Words, language
+from pages.ui.section import Place, head, refusals, remark
+from pages.ui.state import LANGUAGES, OLD, Words, language
 
 PREVIEW_HEIGHT = 1100
 N_LINES = 50
@@ -48,9 +42,6 @@ def draw_decision(say: Words, digest: str) -> Decision:
     kept = kept_decision(digest, store=cached.store())
     with st.container(border=True, key="decision"):
         head(say, "decision")
-        if refused := st.session_state.pop(_REFUSED, None):
-            why = refused.written(say.language)
-            st.html(blocks.heading(say.text("decision_refused"), below=why))
         if may_or_say("decided", say):
             _draw_form(say, kept)
         elif kept.recommendation:
@@ -58,6 +49,10 @@ def draw_decision(say: Words, digest: str) -> Decision:
         if kept.recommendation:
             remark(say, "decision_kept", who=kept.by, at=day(kept.at))
             _draw_signatures(say, kept)
+        # Under the button that was pressed.
+        if refused := st.session_state.pop(_REFUSED, None):
+            why = refused.written(say.language)
+            st.html(blocks.heading(say.text("decision_refused"), below=why))
     return kept
 
 
@@ -72,9 +67,9 @@ def _draw_form(say: Words, kept: Decision) -> None:
         key=keys["recommendation"], persist_state="session", label_visibility="collapsed",
     )  # fmt: skip
     st.text_area(
-        say.text("decision_reasons"), kept.reasons, max_chars=MAX_REASONS_CHARS, height=110,
-        placeholder=say.text("decision_reasons_place"), key=keys["reasons"],
-        persist_state="session",
+        say.text("decision_reasons"), kept.reasons, height=110, key=keys["reasons"],
+        placeholder=say.text("decision_reasons_place"), persist_state="session",
+        max_chars=decisions.MAX_REASONS_CHARS,
     )  # fmt: skip
     if kept.signatures:
         remark(say, "decision_drops")
@@ -110,7 +105,9 @@ def _draw_signatures(say: Words, kept: Decision) -> None:
             remark(say, "decision_as", who=who)
         else:
             keys["name"] = f"decision_name_{len(roles)}"
-            st.text_input(say.text("decision_name"), max_chars=MAX_NAME_CHARS, key=keys["name"])
+            st.text_input(
+                say.text("decision_name"), max_chars=decisions.MAX_NAME_CHARS, key=keys["name"]
+            )
         st.form_submit_button(
             say.text("decision_sign"), key="decision_sign_now",
             on_click=_kept, args=(partial(access.sign, kept), keys),

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import streamlit as st
 
+from audit.errors import AuditError
 from audit.report.report import KeptAudit
 from audit.words import LANGUAGES, Words
-from pages.ui import cached, state
+from pages.ui import state
 from pages.ui.access import logout_button, note, require_login, reveal_switch
 from pages.ui.blocks import day
-from pages.ui.headers import HISTORY_SCRIPT, LANGUAGE_SCRIPTS
+from pages.ui.headers import LANGUAGE_SCRIPTS, SCRIPTS
 from pages.ui.running import job_line
+from pages.ui.section import place
 
 UI = Path(__file__).resolve().parent
 PAGES = {
@@ -41,7 +43,7 @@ def main() -> None:
     if not require_login(words):
         return
     page = _navigation(words)
-    for script in (LANGUAGE_SCRIPTS[words.language], HISTORY_SCRIPT):
+    for script in (LANGUAGE_SCRIPTS[words.language], *SCRIPTS):
         st.html(f"<script>{script}</script>", unsafe_allow_javascript=True)
     with st.sidebar:
         st.html(f'<p class="ka-brand">{words.html("app")}</p>')
@@ -112,8 +114,8 @@ def _lead(to: str, where: Mapping[str, str]) -> Callable[[], None]:
 def _audit_picker(words: Words) -> KeptAudit | None:
     """Draw the choice of audits, and return the one that is shown."""
     try:
-        here = state.place()
-    except cached.AuditError:
+        here = place()
+    except AuditError:
         return None  # the page says why
     if not here.kept:
         return None

@@ -13,7 +13,7 @@ from audit.jobs.table import COMMAND, FINISHING, Job
 from audit.task import SHORT, Question
 from audit.words import Words
 from pages.ui.access import may, note, who
-from pages.ui.blocks import day, escaped
+from pages.ui.blocks import day, escaped, told
 from pages.ui.form import act
 from pages.ui.section import refusals, remark
 from pages.ui.state import go_to, link
@@ -157,7 +157,7 @@ def _reasons(say: Words, job: Job) -> str:
         lines = [why.written(say.language), written(job.failure.do, say.language)]
     elif job.state in ("cancelled", "interrupted"):
         lines = [say.text(f"jobs_{job.state}_why{_of(job)}")]
-    return "".join(f'<p class="ka-job-why">{escaped(line)}</p>' for line in lines if line)
+    return "".join(f'<p class="ka-job-why">{told(line)}</p>' for line in lines if line)
 
 
 # In the sidebar, and on the page that asked.

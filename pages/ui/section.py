@@ -14,14 +14,15 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from audit.errors import AuditError
-from audit.report.report import KeptAudit
+from audit.report.report import KeptAudit, choose_audit, demo_digests, other_scenario
 from audit.tables import write_table
 from audit.words import Words
-from pages.ui import blocks
-from pages.ui.access import logged_export, may, names_in_files
-from pages.ui.blocks import Cell, escaped
+from pages.ui import blocks, cached
+from pages.ui.access import logged_export, may, may_export, names_in_files
+from pages.ui.blocks import Cell
 from pages.ui.charts import CONFIG, themed
-from pages.ui.state import choose, link, place, words
+from pages.ui.form import act
+from pages.ui.state import link, words
 
 T = TypeVar("T")
 _MIME = {"csv": "text/csv", "jsonl": "application/x-ndjson"}
@@ -36,26 +37,12 @@ what is none of them is shown as it is. (group, column) stands under the group's
 class Table:
     """A table: its columns, as `Columns` has them, and its rows.
 
-    In the first `n_merged` columns cells that say the same under each other stand as one. `n_text`
-    and `groups` are of before: columns of numbers are known by what they hold.
+    In the first `n_merged` columns cells that say the same under each other stand as one.
     """
 
     header: Sequence[str | tuple[str, str]]
     rows: Sequence[Sequence[str | int | Cell]]
-    n_text: int | None = None
     n_merged: int = 0
-    groups: Sequence[tuple[str, int]] = ()
-
-    def written(self, say: Words, key: str) -> tuple[list[tuple[str, str]], list[list[Cell]]]:
-        """Return the (group, heading) of each column, and the rows' cells."""
-        above = [text for text, n in self.groups for _ in range(n)]
-        header = list(zip(above, self.header, strict=True)) if above else self.header
-        keys = [one if isinstance(one, tuple) else ("", one) for one in header]
-        rows = [[one if isinstance(one, Cell) else Cell(f"{one:,}" if isinstance(one, int) else one)
-                 for one in row] for row in self.rows]  # fmt: skip
-        return [
-            (_heading(say, key, group), _heading(say, key, column)) for group, column in keys
-        ], rows
 
 
 def _heading(say: Words, key: str, column: str) -> str:
@@ -66,6 +53,40 @@ def _heading(say: Words, key: str, column: str) -> str:
 def _plain(cell: Cell) -> str:
     below = cell.below.replace("\n", ", ")
     return f"{cell.text} ({below})" if below else cell.text
+
+
+@dataclass(frozen=True)
+class Place:
+    """The audit that the link names, and its neighbours.
+
+    Attributes
+    ----------
+    kept
+        Every kept audit that can be read, own ones before the demo's, the newest first.
+    n_unreadable
+        Audits that another version of the program wrote.
+    audit
+        None: nothing is kept, or the link fits no audit.
+    other
+        The same pair in the other scenario, if it is kept.
+    """
+
+    kept: tuple[KeptAudit, ...]
+    n_unreadable: int
+    audit: KeptAudit | None
+    other: KeptAudit | None
+
+
+def place() -> Place:
+    """Return where the link leads; raises as `cached.kept_audits`."""
+    (kept, n_unreadable), demo = cached.kept_audits(), demo_digests(cached.store())
+    # The sidebar's links to pages drop the address's query: the session remembers the audit.
+    wanted = st.query_params.get("audit") or st.session_state.get("place_audit", "")
+    audit = choose_audit(wanted, kept=kept, demo=demo)
+    if audit:
+        st.session_state["place_audit"] = audit.digest
+    other = other_scenario(audit, kept=kept) if audit else None
+    return Place(kept, n_unreadable, audit, other)
 
 
 def page(code: str, draw: Callable[[Words], None]) -> None:
@@ -170,7 +191,6 @@ def draw_table(
     audit: str = "",
     names: str = "masked",
     of: str = "",
-    has_csv: bool = True,
     **values: object,
 ) -> None:
     """Draw a table, and a button that hands out the same as CSV.
@@ -181,15 +201,17 @@ def draw_table(
     caption = caption or say.text(f"{key}_caption", **values)
     if isinstance(table, Mapping):
         table = Table(list(table), list(zip(*table.values(), strict=True)))
-    header, rows = table.written(say, key)
-    st.html(blocks.simple_table(
-        header, rows, caption=caption, n_merged=table.n_merged, n_text=table.n_text
-    ))  # fmt: skip
-    if has_csv:
-        titles = [f"{group}: {text}" if group else text for group, text in header]
-        plain = [list(map(_plain, row)) for row in rows]
-        name = f"{key}_{of}" if of else key
-        csv_button(say, name, titles, plain, audit=audit, names=names)
+    columns = [one if isinstance(one, tuple) else ("", one) for one in table.header]
+    header = [tuple(_heading(say, key, part) for part in column) for column in columns]
+    rows = [[_cell(one) for one in row] for row in table.rows]
+    st.html(blocks.table(header, rows, caption=caption, n_merged=table.n_merged))
+    titles = [f"{group}: {text}" if group else text for group, text in header]
+    plain = [[_plain(cell) for cell in row] for row in rows]
+    csv_button(say, f"{key}_{of}" if of else key, titles, plain, audit=audit, names=names)
+
+
+def _cell(one: str | int | Cell) -> Cell:
+    return one if isinstance(one, Cell) else Cell(f"{one:,}" if isinstance(one, int) else one)
 
 
 def csv_button(
@@ -215,7 +237,7 @@ def file_button(
     is_disabled: bool = False,
     **counts: int | str,
 ) -> None:
-    """Draw a button for a file which is made once the log has noted it.
+    """Draw a button for a file which is made once the log has noted it; grey for who may not.
 
     `form` is the end of the file's name, and what the log says of its format. Log and file say
     `what` it is: the key, if nothing else is given. `name` is the widget's own key where it is not
@@ -232,7 +254,7 @@ def file_button(
         key=name or f"{key}_{form}",
         help=help or say.sentences.get(f"{label}_help"),
         type="tertiary",
-        disabled=is_disabled,
+        disabled=is_disabled or not may_export(counts),
         on_click="ignore",
     )
 
@@ -255,23 +277,10 @@ def frame(
     csv_button(say, key, list(columns), rows, audit=audit, names=names, n_names=len(rows), **counts)
 
 
-def facts(
-    say: Words,
-    key: str | Iterable[tuple[str, str]],
-    values: Mapping[str, str] | None = None,
-    *,
-    caption: str = "",
-    audit: str = "",
-    of: str = "",
-) -> None:
-    """Draw what is the case, each fact under its name as a column's: a table of two columns."""
-    if isinstance(key, str):
-        rows = [(_heading(say, key, fact), value) for fact, value in (values or {}).items()]
-        draw_table(say, key, Table(("fact", "value"), rows, 2), caption=caption, audit=audit, of=of)
-        return
-    header = [("", say.text("column_fact")), ("", say.text("column_value"))]
-    cells = [[Cell(text) for text in pair] for pair in key]
-    st.html(blocks.simple_table(header, cells, caption=caption, n_text=2))
+def facts(say: Words, key: str, values: Mapping[str, str], **options: Any) -> None:
+    """Draw what is the case, each fact called as a column is; options as of `draw_table`."""
+    rows = [(_heading(say, key, fact), value) for fact, value in values.items()]
+    draw_table(say, key, Table(("fact", "value"), rows), **options)
 
 
 def folded(say: Words, key: str, draw: Callable[[], None]) -> None:
@@ -289,29 +298,14 @@ def card(say: Words, key: str, *, number: int) -> Iterator[Callable[[bool], None
         place = st.empty()
 
         def is_done(is_ready: bool) -> None:
-            state = say.text("step_ready" if is_ready else "step_missing")
-            with place.container():
-                kind = "ready" if is_ready else "open"
-                st.html(
-                    f'<h2 class="ka-heading ka-step ka-is-{kind}"><b>{number}</b> {say.html(key)}'
-                    f"<span>{escaped(state)}</span></h2>"
-                )
+            kind, state = ("ready", "step_ready") if is_ready else ("open", "step_missing")
+            place.html(
+                f'<h2 class="ka-heading ka-step ka-is-{kind}"><b>{number}</b> {say.html(key)}'
+                f"<span>{say.html(state)}</span></h2>"
+            )
 
         is_done(False)
         yield is_done
-
-
-def choose_kept(say: Words, what: str, names: Mapping[str, str], *, label: str, gone: str) -> str:
-    """Draw the choice of one of several kept things, by code; says `gone` if the link's is not.
-
-    The newest stands in the link too: tomorrow another one is the newest.
-    """
-    asked = st.query_params.get(what, "")
-    if asked not in names:
-        if asked:
-            empty(say, gone)
-        st.query_params[what] = next(iter(names))
-    return choose(what, tuple(names), label=label, shown=names.__getitem__, is_long=True)
 
 
 def removal(say: Words, key: str, remove: Callable[[], None], *, leaves: str) -> None:
@@ -320,7 +314,7 @@ def removal(say: Words, key: str, remove: Callable[[], None], *, leaves: str) ->
         return
     with st.popover(say.text(key), icon=":material/delete:", key=key):
         remark(say, f"{key}_why")
-        if st.button(say.text(f"{key}_now"), key=f"{key}_now", type="primary"):
+        if act(say, f"{key}_now", kind="primary"):
             try:
                 remove()
             except AuditError as error:

@@ -116,7 +116,7 @@ def test_uploads_are_read_checked_and_asked_for(tmp_path: Path) -> None:
     app.button_group(key="choice_gold").set_value("given").run()
     box = app.get("file_uploader")[0]
     box.upload("gold.jsonl", b'{"doc_id": "1"}', "application/json").run()
-    assert "Cannot be used" in texts(app) or "no `text`" in texts(app)
+    assert "Cannot be used" in texts(app) or "no <code>text</code>" in texts(app)
     assert not app.exception
     foreign = write_jsonl(golds).replace('"contact"', '"<img src=x>"')
     app.get("file_uploader")[0].upload("g.jsonl", foreign.encode(), "application/json").run()
