@@ -21,7 +21,6 @@ from audit.corpus.preview import GROUPS, Survey, group_of, preview
 from audit.corpus.truth import NoteTruth
 from audit.errors import AuditError, written
 from audit.home import registered_folders
-from audit.models.inspect import LABEL
 from audit.models.registry import find_model
 from audit.names.files import names_file
 from audit.notes.read import EXAMPLE, VARIABLE, NoteFile
@@ -29,7 +28,7 @@ from audit.report.documents import Hit
 from audit.shelf import MAX_TITLE_CHARS
 from audit.tables import UNDEFINED, RowNote
 from audit.task import Columns
-from audit.training.kept import parent_of, trained_on
+from audit.training.kept import pair_of, trained_on
 from audit.words import Words
 from pages.ui import blocks, cached, called, charts
 from pages.ui.access import is_revealed, may_or_say, note
@@ -319,9 +318,7 @@ def to_audit(
     if kept is None:
         return
     if not models and (model := trained_on(corpus.corpus_id)) is not None:
-        parent = parent_of(model, among=cached.models())
-        models = {"general": parent.model_id if parent else "",
-                  "hospital": f"{LABEL}/{model.run_id}"}  # fmt: skip
+        models = pair_of(model, among=cached.models())
     go_to("audit", names=kept[0], passages=kept[1], **models)
 
 

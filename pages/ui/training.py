@@ -24,7 +24,7 @@ from audit.training.kept import (
     TrainedModel,
     TrainingPlan,
     make_training_plan,
-    parent_of,
+    pair_of,
     preset,
     trained_on,
 )
@@ -214,9 +214,9 @@ def _draw_ways_on(say: Words, model: TrainedModel) -> None:
     if hospital is None:
         remark(say, "train_audit_no_hospital")
     elif act(say, key, name=f"train_audit_{model.run_id}", kind="primary", icon="fact_check"):
-        parent = parent_of(hospital, among=cached.models())
-        general = (parent.model_id if parent else "") if is_hospital else f"{LABEL}/{model.run_id}"
-        models = {"general": general, "hospital": f"{LABEL}/{hospital.run_id}"}
+        models = pair_of(hospital, among=cached.models())
+        if not is_hospital:
+            models["general"] = f"{LABEL}/{model.run_id}"
         corpus = called.corpus_of(hospital)
         if corpus is None:  # a list of other notes would not fit
             go_to("audit", names="", passages="", **models)
