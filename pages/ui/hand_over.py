@@ -48,9 +48,6 @@ def draw_decision(say: Words, digest: str) -> Decision:
     kept = kept_decision(digest, store=cached.store())
     with st.container(border=True, key="decision"):
         head(say, "decision")
-        if refused := st.session_state.pop(_REFUSED, None):
-            why = refused.written(say.language)
-            st.html(blocks.heading(say.text("decision_refused"), below=why))
         if may_or_say("decided", say):
             _draw_form(say, kept)
         elif kept.recommendation:
@@ -58,6 +55,11 @@ def draw_decision(say: Words, digest: str) -> Decision:
         if kept.recommendation:
             remark(say, "decision_kept", who=kept.by, at=day(kept.at))
             _draw_signatures(say, kept)
+        else:
+            remark(say, "decision_nothing")
+        if refused := st.session_state.pop(_REFUSED, None):
+            why = refused.written(say.language)
+            st.html(blocks.heading(say.text("decision_refused"), below=why))
     return kept
 
 
