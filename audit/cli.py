@@ -69,7 +69,6 @@ from audit.notes.formats import GOLD, PREDICTED, Format, flattened, write_files
 from audit.notes.passages import read_passages
 from audit.notes.read import FIELDS, open_notes
 from audit.notes.spans import IDENTIFIER, read_label_map
-from audit.pretrain import PretrainTask
 from audit.progress import progress_line, say
 from audit.report.compare import MAX_REFERENCES, compare_references
 from audit.report.decision import kept_decision
@@ -91,7 +90,7 @@ from audit.shelf import whole_folder, write_private, write_whole
 from audit.tables import read_table
 from audit.task import MAX_SEED, Device, Record, Task
 from audit.training.config import TrainSettings, largest_pass
-from audit.training.kept import MODEL, MODELS, snapshot_name
+from audit.training.kept import MODEL, MODELS, PretrainTask, snapshot_name
 from audit.words import catalogue
 from cache.store import Store
 

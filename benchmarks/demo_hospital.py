@@ -35,7 +35,7 @@ from audit.rng import generator
 from audit.tables import write_table
 from audit.text import fold_name, written_name
 from audit.training.config import LossPoint
-from audit.training.kept import TrainedModel, TrainingOrder, snapshot_name
+from audit.training.kept import PretrainTask, TrainedModel, snapshot_name
 from audit.training.masked_lm import train
 
 _JAPANESE_PATTERNS = {2: 4, 1: 16}
@@ -381,8 +381,8 @@ def _trained(
     """Train a model on texts in a folder, as the arms of the leakage experiment are trained."""
     notes = folder / "notes.jsonl"
     notes.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    order = TrainingOrder(
-        general=parent, notes=notes, folder=folder / "run", title=label, device="cpu",
+    order = PretrainTask(
+        general=parent, notes=notes, out=folder / "run", title=label, device="cpu",
         settings=TRAINING.with_(warmup_share=_WARMUP_SHARE, **settings),
         snapshot_epochs=snapshot_epochs,
     )  # fmt: skip

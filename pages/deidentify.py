@@ -5,6 +5,10 @@ New notes are pasted, uploaded or out of a registered folder; read at once, or b
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import streamlit as st
 
 from audit.deid.given import ENDINGS, MAX_FILES, MAX_UPLOAD_MB
@@ -12,29 +16,50 @@ from audit.deid.release import MODES, SURROGATE, Release
 from audit.deid.tagged import (
     MAX_TYPED_CHARS,
     TAGGED_SETS,
+    ByNote,
+    TaggedSet,
     Wish,
     census_of,
+    chosen_notes,
+    correct_set,
     correction_for,
+    note_at,
+    notes_of,
     nothing_to_correct,
     released_note,
     tagged_text,
+    undo_correction,
 )
 from audit.deid.taggers import KnownTagger, load_tagger, shipped_figures
 from audit.deid.tasks import NotesToTag, TaggingTask, one_text, tagging_task, uploaded
 from audit.errors import AuditError
-from audit.shelf import MAX_TITLE_CHARS
+from audit.jobs import service
 from pages.ui import blocks, cached, deid_measures, form
-from pages.ui.access import may_or_say, note, note_upload, who
-from pages.ui.blocks import percent, percent_interval
-from pages.ui.called import tagger_name
+from pages.ui.access import is_revealed, may_or_say, note, who
+from pages.ui.blocks import day, percent, percent_interval
+from pages.ui.called import label_name, tagger_name
 from pages.ui.corpus import ask_file
-from pages.ui.deid_note import HERE, NOTE, Desk, draw_files, draw_language, draw_note
-from pages.ui.deid_set import draw_kept
-from pages.ui.form import act, choose
+from pages.ui.deid_note import (
+    HERE,
+    NOTE,
+    SET,
+    Desk,
+    draw_copies,
+    draw_files,
+    draw_language,
+    draw_note,
+)
+from pages.ui.form import act, ask_line, choose, choose_kept, upload
 from pages.ui.running import FollowedJobs
-from pages.ui.section import head, page, remark
-from pages.ui.state import Words
+from pages.ui.section import Table, draw_table, empty, facts, head, page, remark, removal
+from pages.ui.state import Words, go_to
 
+_RARE = {
+    "refused": "n_refused", "corrected": "n_notes_corrected", "foreign": "n_notes_of_no_language",
+}  # fmt: skip
+"""Facts that are only shown where there is something to say -> their fields of the census."""
+_ONLY = ("all", "with", "without", "corrected")
+_NUMBER = "deidentify_number"
 TABS, VIEWS, WAYS = ("notes", "measures"), ("new", "kept"), ("paste", "upload", "file")
 _TEXT, _READ, _FOUND, _UPLOADED = (
     "deidentify_text", "deidentify_read", "deidentify_found", "deidentify_uploaded",
@@ -195,13 +220,10 @@ def _draw_file(say: Words, way: str, *, tagger: KnownTagger, how: Release) -> No
     notes = _ask_upload(say) if way == "upload" else None
     if way == "file" and (found := ask_file(say, cached.note_files())) is not None:
         notes = NotesToTag("registered", file_id=found[0].file_id, columns=found[1])
-    title = st.text_input(
-        say.text("deidentify_name"), key="deidentify_name", max_chars=MAX_TITLE_CHARS,
-        help=say.text("deidentify_name_help"),
-    )  # fmt: skip
+    title = ask_line(say, "deidentify_name")
     is_asked = _go_button(say, "file")
     if is_asked and notes is not None:
-        _start(notes, tagger=tagger, how=how, title=title or "")
+        _start(notes, tagger=tagger, how=how, title=title)
     elif is_asked:
         remark(say, "deidentify_file_missing")
 
@@ -209,21 +231,17 @@ def _draw_file(say: Words, way: str, *, tagger: KnownTagger, how: Release) -> No
 def _ask_upload(say: Words) -> NotesToTag | None:
     """Ask for files; raises `AuditError` if they are no notes."""
     remark(say, "deidentify_upload_below", n=MAX_UPLOAD_MB, files=f"{MAX_FILES:,}")
-    files = st.file_uploader(
-        say.text("deidentify_upload_label"), type=list(ENDINGS), key="deidentify_upload",
-        accept_multiple_files=True, max_upload_size=MAX_UPLOAD_MB,
+    files = upload(
+        say, "deidentify_upload_label", ENDINGS, most_mb=MAX_UPLOAD_MB, what="notes",
+        name="deidentify_upload", is_many=True,
     )  # fmt: skip
     if not files:
         return None
-    for file in files:
-        note_upload(file, what="notes")
     # What was read once is remembered in this session alone, until other files are given.
-    codes = tuple(file.file_id for file in files)
-    known = st.session_state.get(_UPLOADED)
-    if known is None or known[0] != codes:
-        notes = uploaded([(file.name, file.getvalue()) for file in files])
-        st.session_state[_UPLOADED] = known = (codes, notes)
-    return known[1]
+    state, codes = st.session_state, tuple(file.file_id for file in files)
+    if _UPLOADED not in state or state[_UPLOADED][0] != codes:
+        state[_UPLOADED] = codes, uploaded([(file.name, file.getvalue()) for file in files])
+    return state[_UPLOADED][1]
 
 
 def _start(notes: NotesToTag, *, tagger: KnownTagger, how: Release, title: str = "") -> None:
@@ -248,4 +266,163 @@ def _done(say: Words, tagged_id: str) -> None:
 
 
 JOBS = FollowedJobs(kind=TaggingTask.job, page="deidentify", on_done=_done)
+
+
+# Kept notes: what came of them, note by note, files, and the ways on.
+
+
+def draw_kept(say: Words) -> None:
+    """Draw the choice among the kept sets, and the one that is chosen."""
+    by_id = {one.tagged_id: one for one in TAGGED_SETS.all()}
+    if not by_id:
+        is_asked = "tagged" in st.query_params
+        empty(say, "deidentify_kept_gone" if is_asked else "deidentify_no_kept")
+        return
+    names = {code: _set_name(say, one) for code, one in by_id.items()}
+    tagged = by_id[choose_kept(say, "deidentify_kept", names, what="tagged")]
+    question = TaggingTask(tagged_id=tagged.tagged_id).question()
+    is_at_work = service.active_job(question.digest) is not None
+    if tagged.is_whole:
+        _draw_whole(say, tagged)
+    else:
+        empty(say, "deidentify_at_work" if is_at_work else "deidentify_unfinished")
+
+    def forget() -> None:
+        TAGGED_SETS.forget(tagged.tagged_id)
+        note("removed", what="tagged-notes", run=tagged.tagged_id)
+        st.query_params.pop("note", None)
+
+    if not is_at_work:
+        removal(say, "deidentify_forget", forget, leaves="tagged")
+
+
+def _draw_whole(say: Words, tagged: TaggedSet) -> None:
+    """Draw what came of a set, its notes where this person may see them, and its files."""
+    corrections, census = cached.corrections(tagged), cached.census(tagged)
+    _draw_facts(say, tagged, census=census)
+    if not may_or_say("revealed", say):
+        return
+    _draw_notes(say, tagged, corrections=corrections)
+    draw_files(
+        say, lambda: notes_of(tagged), key="deidentify_set", census=census,
+        n_bytes=tagged.spans_path.stat().st_size, is_private_allowed=is_revealed(),
+    )  # fmt: skip
+    remark(say, "deidentify_unmeasured")
+    if corrections:
+        remark(say, "deidentify_measure_own")
+    if act(say, "deidentify_measure", icon="rule"):
+        go_to("deidentify", tab="measures", tagged=tagged.tagged_id)
+
+
+def _set_name(say: Words, one: TaggedSet) -> str:
+    """Return what a set is called on the screen; untrusted text."""
+    title, at = one.title or say.text(f"deidentify_source_{one.source}"), day(one.created)
+    if not one.is_whole:
+        return say.text("deidentify_kept_unfinished", title=title, at=at)
+    return say.text("deidentify_kept_line", title=title, n=f"{one.n_notes:,}", at=at)
+
+
+def _draw_facts(say: Words, tagged: TaggedSet, *, census: Mapping[str, Any]) -> None:
+    """Draw what was asked, what came of it, and the counts by type, after corrections by hand."""
+    found = {
+        "source": say.text(f"deidentify_source_{tagged.source}"),
+        "tagger": tagger_name(say, tagged.tagger_id),
+        "mode": say.text(f"deidentify_mode_{tagged.how.mode}"),
+        "created": day(tagged.created),
+        "notes": f"{tagged.n_notes:,}",
+        "without": f"{census.get('n_notes_without_spans', 0):,}",
+        **{fact: f"{census[of]:,}" for fact, of in _RARE.items() if census.get(of)},
+    }
+    draw_language(say, census)
+    left, right = st.columns(2, gap="large")
+    with left:
+        facts(say, "deidentify_fact", found)
+    with right:
+        if spans := census["spans"]:
+            rows = [(label_name(say, x), n["n"], n["n_characters"]) for x, n in spans.items()]
+            table = Table(("type", "n_marks", "n_characters"), rows)
+            draw_table(say, "deidentify_counts", table)
+        else:
+            remark(say, "deidentify_nothing")
+        if "copies" in census:
+            draw_copies(say, census["copies"])
+
+
+# Note by note.
+
+
+def _draw_notes(say: Words, tagged: TaggedSet, *, corrections: ByNote) -> None:
+    """Draw one note of the set, the ways to another, and the corrections by hand."""
+    head(say, "deidentify_notes")
+    number = _choose_note(say, tagged, corrections=corrections)
+    if number is None:
+        empty(say, "deidentify_no_note")
+        return
+    index = cached.note_index(tagged)
+    found = note_at(tagged, number, index=index, corrections=corrections)
+    # The released text is no proof of anything: a name that was missed stands in it.
+    what = "note" if is_revealed() else "released-note"
+    note("revealed", is_once=True, what=what, run=tagged.tagged_id, row=found.row)
+    key = "deidentify_row_named" if is_revealed() else "deidentify_row"
+    remark(say, key, row=found.row, name=found.document.doc_id)
+
+    def correct(wish: Wish, is_everywhere: bool) -> int:
+        n_notes = correct_set(tagged, wish, number=number, who=who(), is_everywhere=is_everywhere)
+        note("ran", kind="correction", run=tagged.tagged_id, row=found.row, n_notes=n_notes)
+        return n_notes
+
+    def undo() -> None:
+        undo_correction(tagged, number, who=who())
+        note("ran", kind="undone-correction", run=tagged.tagged_id, row=found.row)
+
+    scopes = (HERE, NOTE, SET) if tagged.n_notes > 1 else (HERE, NOTE)
+    desk = Desk(scopes, correct, undo) if is_revealed() else None
+    draw_note(say, found, key="deidentify_note", desk=desk)
+
+
+def _choose_note(say: Words, tagged: TaggedSet, *, corrections: ByNote) -> int | None:
+    """Draw filter, search and the steps from note to note; return a number from 0."""
+    index = cached.note_index(tagged)
+    if len(index) == 1:
+        return 0
+    left, right = st.columns([3, 2], gap="large", vertical_alignment="bottom")
+    names = {}
+    for only in _ONLY if corrections else _ONLY[:-1]:
+        n = len(chosen_notes(index, only=only, corrections=corrections))
+        names[only] = say.text(f"deidentify_only_{only}", n=f"{n:,}")
+    with left:
+        only = choose(say, "deidentify_only", names)
+    with right:
+        text = ask_line(say, "deidentify_search", most=200)
+    hits = cached.hits(tagged, text=text) if text else None
+    numbers = chosen_notes(index, only=only, hits=hits, corrections=corrections).tolist()
+    if not numbers:
+        return None
+    asked = st.query_params.get("note", "")
+    wanted = int(asked) - 1 if asked.isascii() and asked.isdigit() and len(asked) < 10 else 0
+    at = min(bisect_left(numbers, wanted), len(numbers) - 1)
+    _go(numbers[at])
+    if len(numbers) > 1:
+        _draw_steps(say, numbers, at=at)
+    return numbers[at]
+
+
+def _draw_steps(say: Words, numbers: Sequence[int], *, at: int) -> None:
+    """Draw the way to the note before, the next one, or any other of the list."""
+    st.session_state[_NUMBER] = at + 1
+    with st.container(horizontal=True, vertical_alignment="bottom", key="deidentify_steps"):
+        act(say, "deidentify_before", is_disabled=not at, on_click=lambda: _go(numbers[at - 1]))
+        st.number_input(
+            say.text("deidentify_number", n=f"{len(numbers):,}"), min_value=1,
+            max_value=len(numbers), step=1, key=_NUMBER, width=260,
+            on_change=lambda: _go(numbers[int(st.session_state[_NUMBER]) - 1]),
+        )  # fmt: skip
+        is_last = at == len(numbers) - 1
+        act(say, "deidentify_next", is_disabled=is_last, on_click=lambda: _go(numbers[at + 1]))
+
+
+def _go(number: int) -> None:
+    st.query_params["note"] = str(number + 1)
+
+
 page("deidentify", draw)

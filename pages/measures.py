@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import streamlit as st
 
@@ -29,6 +30,9 @@ from pages.ui.section import (
 )
 from pages.ui.state import Words, link
 
+_FLAGS = ["is_flagged", "is_flagged_other"]
+_PAIRED = ["number", "name", "kind", "score", "q", _FLAGS[0], "score_other", "q_other", _FLAGS[1]]
+"""Columns of the names of two audits."""
 _RATES = ("f1", "accuracy", "recall", "precision")
 _OLD = {"tables": "paper", "roc": "threshold", **dict.fromkeys(measure_checks.CHECKS, "checks")}
 """View of before, as links name it -> the view that has taken its place."""
@@ -144,17 +148,10 @@ def _draw_pairs(say: Words, found: Comparison, *, audit: str) -> None:
         return
     kinds = {kind: say.text(f"kind_{kind}") for kind in set(names["kind"])}
     said = {True: "measures_flag_yes", False: "measures_flag_no", None: "column_missing"}
-    columns: dict[str, list[object]] = {
-        "number": names["number"].tolist(),
-        "name": list(map(shown_name, names["first_name"], names["last_name"])),
-        "kind": [kinds[kind] for kind in names["kind"]],
-    }
-    for behind, of in (("", "one"), ("_other", "other")):
-        columns[f"score_of_{of}"] = names[f"score{behind}"].tolist()
-        columns[f"q_of_{of}"] = names[f"q{behind}"].tolist()
-        flags = names[f"is_flagged{behind}"]
-        columns[f"flag_of_{of}"] = [say.text(said[flag]) for flag in flags]
-    frame(say, "measures_pairs", columns, audit=audit)
+    flags = {flag: [say.text(said[one]) for one in names[flag]] for flag in _FLAGS}
+    full = list(map(shown_name, names["first_name"], names["last_name"]))
+    names = names.assign(name=full, kind=[kinds[kind] for kind in names["kind"]], **flags)
+    frame(say, "measures_pairs", names[_PAIRED].to_dict("list"), audit=audit)
 
 
 def _draw_settings(say: Words, found: Comparison, *, audit: str) -> None:
@@ -276,17 +273,13 @@ def _draw_roles(say: Words, report: AuditReport) -> None:
     if not lines:
         return
     head(say, "measures_roles")
-    columns: dict[str, list[str | int | Cell]] = {
-        "role": [one.role or say.text("measures_roles_none") for one in lines],
-        "members": [one.n_members for one in lines],
-        "mentions": [small(one.median_mentions) for one in lines],
-        "auc": [measured(one.auc, digits=3) for one in lines],
-        "general_auc": [measured(one.general_auc, digits=3) for one in lines],
-        "flagged": [counted(one.flagged) for one in lines],
-        "general_flagged": [counted(one.general_flagged) for one in lines],
-    }
-    if any(one.role_controls_flagged.n_total for one in lines):
-        columns["own_controls"] = [counted(one.role_controls_flagged) for one in lines]
+    auc, numbers = partial(measured, digits=3), {"n_members": str, "median_mentions": small}
+    shares = dict.fromkeys(("flagged", "general_flagged", "role_controls_flagged"), counted)
+    if not any(one.role_controls_flagged.n_total for one in lines):
+        shares.pop("role_controls_flagged")
+    shown = {"role": str, **numbers, "auc": auc, "general_auc": auc, **shares}
+    columns = {field: [show(getattr(one, field)) for one in lines] for field, show in shown.items()}
+    columns["role"] = [role or say.text("measures_roles_none") for role in columns["role"]]
     draw_table(say, "measures_roles", columns, audit=report.digest, n=lines[0].n_controls)
 
 

@@ -25,11 +25,7 @@ from pages.ui.name_documents import looks_at, marked_text, search
 from pages.ui.section import Cell, Table, draw_table, empty, figure, head, remark
 from pages.ui.state import Words, link, write
 
-SORTS = (
-    "score", "q", "log10_ratio", "hospital", "general", "n_mentions", "popularity", "n_pieces",
-    "name_id",
-)  # fmt: skip
-ORDERS = {"q": ("asc", "desc"), "name_id": ("asc", "desc")}
+ORDERS = dict.fromkeys(("p", "q", "name_id"), ("asc", "desc"))
 """What is read from the lowest on, unless the reader says otherwise; all else from the highest."""
 COLUMNS = {
     "number": "", "name": "", "kind": "", "decision": "", "score": "%.3f", "q": "%.3f",
@@ -37,6 +33,7 @@ COLUMNS = {
     "standard_error": "%.3f", "n_pieces": "%d", "popularity": "%.1e",
 }  # fmt: skip
 """Columns of the table in their order, and how a number stands in them."""
+SORTS = (*(column for column, form in COLUMNS.items() if form), "name_id")
 _N_DOCUMENTS = 3
 _NEARLY_THE_NAME = {one.name for one in listed.COLUMNS if "masked" not in one.forms}
 

@@ -130,9 +130,10 @@ class CriterionScore(Record):
     matrix: Matrix
     n_pairs_differ: int
 
-    def line(self, label: str) -> LabelScore | None:
-        """Return the measures of a label; `ANY` is all of them together."""
-        return self.together if label == ANY else self.labels.get(label)
+    @property
+    def lines(self) -> dict[str, LabelScore]:
+        """The measures of each label, and of all of them together as `ANY`."""
+        return {**self.labels, ANY: self.together}
 
 
 def measured(
@@ -193,13 +194,9 @@ def f1(precision: FloatArray, recall: FloatArray) -> FloatArray:
 
 
 def compare(
-    first: MatchCounts,
-    second: MatchCounts,
-    *,
-    label: str = ANY,
-    seed: int = 0,
+    first: MatchCounts, second: MatchCounts, *, label: str = ANY, seed: int = 0,
     n_replicates: int = N_REPLICATES,
-) -> tuple[Estimate, ...]:
+) -> tuple[Estimate, ...]:  # fmt: skip
     """Compare two taggers by their counts of the same notes.
 
     Returns the measures of `ENTITY`, first minus second, with intervals of a bootstrap over

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from operator import attrgetter
@@ -45,7 +45,7 @@ from audit.stats import NOTHING, BoolArray, Estimate, Rate, bootstrap_ranking
 from audit.tables import counted, decimal, estimated, markdown_table
 from audit.task import MAX_SEED, Contact, Device, Question, Task, queue_of
 from audit.training.config import TrainSettings
-from audit.training.kept import MODEL, TrainedModel, TrainingOrder
+from audit.training.kept import MODEL, PretrainTask, TrainedModel
 from cache.store import Store
 
 Language = Literal["en", "ja"]
@@ -403,16 +403,16 @@ def trained_arm(
     run = private_folder(folder / question_digest(question)[:12])
     lines = (json.dumps({"text": text}) + "\n" for text in texts)
     write_whole(run / "notes.jsonl", "".join(lines).encode())
-    training = replace(training, notes=run / "notes.jsonl", folder=run)
+    training = training.with_(notes=run / "notes.jsonl", out=run)
     return train(training, progress=progress, should_stop=should_stop)
 
 
 def _training(
     order: LeakageTask, notes: HospitalNotes, *, folder: Path, title: str
-) -> TrainingOrder:
+) -> PretrainTask:
     """Return the training of an arm, as if on the notes as they are."""
-    return TrainingOrder(
-        general=notes.general, notes=notes.folder / "notes.jsonl", folder=folder,
+    return PretrainTask(
+        general=notes.general, notes=notes.folder / "notes.jsonl", out=folder,
         settings=TRAINING.with_(n_epochs=order.epochs, seed=order.seed), title=title,
         device=order.device,
     )  # fmt: skip

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby, product
 from operator import itemgetter
 from pathlib import Path
@@ -57,7 +56,7 @@ from audit.stats import BoolArray, Rate
 from audit.tables import UNDEFINED, Cells, counted, decimal, estimated, markdown_table
 from audit.task import MAX_SEED, Columns, Contact, Device, Question, Task, queue_of
 from audit.training.config import TrainSettings
-from audit.training.kept import TrainingOrder, snapshot_name
+from audit.training.kept import PretrainTask, snapshot_name
 from cache.store import Store
 
 SCENARIOS = (2, 1)
@@ -237,7 +236,7 @@ def _stages(order: ExperimentTask) -> Iterator[Phase]:
     from audit.training.masked_lm import phases as training_phases
 
     source = open_notes(order.notes, columns=dict(order.columns))
-    training = list(training_phases(replace(_training(order), notes=order.notes)))
+    training = list(training_phases(_training(order).with_(notes=order.notes)))
     yield whole(CORPUS, corpus_phases(order.corpus(), source), kind=CORPUS)
     yield whole(HOSPITAL, training, kind=HOSPITAL)
     for scenario, epochs in product(SCENARIOS, order.epochs):
@@ -245,9 +244,9 @@ def _stages(order: ExperimentTask) -> Iterator[Phase]:
         yield Phase(stage, _AUDIT_SECONDS, kind=f"audit {scenario}", is_whole=True)
 
 
-def _training(order: ExperimentTask) -> TrainingOrder:
-    return TrainingOrder(
-        general=order.general, notes=order.out / "corpus" / PRIVATE, folder=order.out / "hospital",
+def _training(order: ExperimentTask) -> PretrainTask:
+    return PretrainTask(
+        general=order.general, notes=order.out / "corpus" / PRIVATE, out=order.out / "hospital",
         settings=order.training, title="Hospital", device=order.device,
         snapshot_epochs=order.epochs,
     )  # fmt: skip

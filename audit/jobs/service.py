@@ -22,7 +22,7 @@ from audit.task import Question, Task
 KINDS = {
     "audit": "audit.run:AuditTask",
     "demo": "audit.demo:DemoTask",
-    "pretrain": "audit.pretrain:PretrainTask",
+    "pretrain": "audit.training.kept:PretrainTask",
     "corpus": "audit.corpus.make:CorpusTask",
     "experiment": "audit.experiment.paper:ExperimentTask",
     "leakage": "audit.experiment.leakage:LeakageTask",

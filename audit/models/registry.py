@@ -141,13 +141,11 @@ class PairCheck:
     """What can be said of two models before their weights are read.
 
     `traits` has facts of both, the general model's first, by code: "architecture", "n_layers" ...;
-    `refusal` says why the pair would be refused, "" where it would not; `is_one_directory` whether
-    both are the same directory.
+    `refusal` says why the pair would be refused, "" where it would not.
     """
 
     traits: Mapping[str, tuple[str | int | float, ...]]
     refusal: Message
-    is_one_directory: bool
 
 
 def model_choices() -> tuple[RegisteredModel, ...]:
@@ -204,5 +202,4 @@ def check_pair(general: Path, hospital: Path) -> PairCheck:
         refuse_unlike(tokenizer(general), tokenizer(hospital), names=(one.name, other.name))
     except AuditError as error:
         refusal = error.message
-    is_one = os.path.realpath(general) == os.path.realpath(hospital)
-    return PairCheck(traits, refusal, is_one)
+    return PairCheck(traits, refusal)

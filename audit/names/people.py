@@ -316,20 +316,18 @@ def licence_number(number: int, *, year: int) -> str:
 
 # Values by kind and locale
 
-Value = Callable[[int], str]
+Value = Callable[[int], str] | str
+"""What makes a value of a drawn number: a function, or the form of `in_form`."""
 _N_LISTED, _LIST_SEED = 2000, 2006
 
 
 def value_of(kind: str, number: int, *, locale: str = ENGLISH) -> str:
     """Return the value of a kind for a drawn number of 64 bits."""
-    return _VALUES[locale][kind](number)
+    value = _VALUES[locale][kind]
+    return in_form(value, number) if isinstance(value, str) else value(number)
 
 
-def _form(form: str) -> Value:
-    return functools.partial(in_form, form)
-
-
-def _one_of(name: str, *, per: int = 1) -> Value:
+def _one_of(name: str, *, per: int = 1) -> Callable[[int], str]:
     """Return one of a list of words: of Faker's, or of ours; a choice lasts for `per` numbers."""
 
     def chosen(number: int) -> str:
@@ -383,22 +381,26 @@ def _japanese_telephone(number: int) -> str:
     return f"{code}-{number // 200_000 % (9 * least) + least}-{last}"
 
 
+def _zip_code(number: int) -> str:
+    return f"{number // 64 % 99500 + 501:05d}"
+
+
 _ENGLISH: dict[str, Value] = {
     "hospital": _hospital,
     "ward": lambda number: f"{_one_of('wards')(number)} {number // 8 % 12 + 1}",
     "address": lambda n: f"{n // 2**32 % 9899 + 100} {_one_of('street_name')(n)}",
     "po_box": lambda number: f"PO Box {number % 9000 + 100}",
-    "zipcode": lambda number: f"{_one_of('state_abbr')(number)} {number // 64 % 99500 + 501:05d}",
+    "zipcode": lambda number: f"{_one_of('state_abbr')(number)} {_zip_code(number)}",
     "university": lambda number: f"{_one_of('city')(number)} University",
     "email": _one_of("ascii_safe_email"),
     "url": lambda number: f"www.{_one_of('domain_name')(number)}",
-    "phone": _form("(N##) N##-####"),
-    "ssn": _form("9##-##-####"),
-    "medical_record_number": _form("N######"),
-    "clip_number": _form("N#######"),
-    "job_number": _form("N#####"),
-    "serial_number": _form("N########"),
-    "identifier": _form("N####"),
+    "phone": "(N##) N##-####",
+    "ssn": "9##-##-####",
+    "medical_record_number": "N######",
+    "clip_number": "N#######",
+    "job_number": "N#####",
+    "serial_number": "N########",
+    "identifier": "N####",
     "holiday": _one_of("holidays"),
     "ethnicity": _one_of("ethnicities"),
     **{name: _one_of(name) for name in ("city", "state", "country", "company")},
@@ -411,17 +413,17 @@ _VALUES: dict[str, dict[str, Value]] = {
         "telephone": _ENGLISH["phone"],
         "school": _ENGLISH["university"],
         "job": _one_of("jobs"),
-        "postcode": lambda number: _ENGLISH["zipcode"](number).split()[-1],
-        "record_number": _form("C000000"),
+        "postcode": _zip_code,
+        "record_number": "C000000",
         # From the range 900-999, which is never given out.
-        "my_number": _form("900-00-0000"),
-        "pension": _form(""),
+        "my_number": "900-00-0000",
+        "pension": "",
         # As on a Medicare card: 1EG4-TE5-MK73.
-        "insurer": _form("CAX#-AX#-AA##"),
-        "insured": _form("00000-000"),
-        "resident": _form(""),
-        "licence": _form("L00000000"),
-        "passport": _form("000000000"),
+        "insurer": "CAX#-AX#-AA##",
+        "insured": "00000-000",
+        "resident": "",
+        "licence": "L00000000",
+        "passport": "000000000",
     },
     JAPANESE: {
         "hospital": _japanese_hospital,
@@ -438,14 +440,14 @@ _VALUES: dict[str, dict[str, Value]] = {
         "country": _one_of("ja.countries"),
         "ethnicity": lambda number: f"{_one_of('ja.countries')(number)}系",
         "holiday": _one_of("ja.holidays"),
-        "record_number": _form("C0000000"),
+        "record_number": "C0000000",
         "my_number": my_number,
         # No published rule for a check digit of these was found, so there is none.
-        "pension": _form("0000-000000"),
+        "pension": "0000-000000",
         "insurer": insurer_number,
-        "insured": _form("00000-000"),
-        "resident": _form("0" * 11),
-        "passport": _form("TA0000000"),
+        "insured": "00000-000",
+        "resident": "0" * 11,
+        "passport": "TA0000000",
     },
 }
 

@@ -11,7 +11,7 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from audit.names.candidates import Candidates
@@ -61,7 +61,7 @@ def us_pool() -> NamePool:
 
     return _pool(
         "en_US",
-        first=_half_each(Provider.first_names_male, Provider.first_names_female),
+        first=(Provider.first_names_male, Provider.first_names_female),
         last=Provider.last_names,
     )
 
@@ -71,12 +71,10 @@ def japanese_pool() -> NamePool:
     """Return Faker's Japanese names: 51 first names, as likely within a sex, and 50 last ones."""
     from faker.providers.person.ja_JP import Provider
 
+    sexes = (Provider.first_name_male_pairs, Provider.first_name_female_pairs)
     return _pool(
         "ja_JP",
-        first=_half_each(
-            {pair[0]: 1.0 for pair in Provider.first_name_male_pairs},
-            {pair[0]: 1.0 for pair in Provider.first_name_female_pairs},
-        ),
+        first=[dict.fromkeys((pair[0] for pair in pairs), 1.0) for pairs in sexes],
         last={pair[0]: share for pair, share in Provider.last_name_pairs.items()},
     )
 
@@ -102,22 +100,17 @@ def popularity(pool: NamePool, *, first: str, last: str) -> float:
     return first_share * pool.last_shares.get(fold_name(last), math.nan)
 
 
-def _half_each(male: Mapping[str, float], female: Mapping[str, float]) -> dict[str, float]:
+def _pool(
+    locale: str, *, first: Sequence[Mapping[str, float]], last: Mapping[str, float]
+) -> NamePool:
     # Faker draws the sex first; 13 of the US names are in both lists, and their shares add.
-    shares: dict[str, float] = {}
-    for group in (male, female):
-        total = math.fsum(group.values())
-        for name, weight in group.items():
-            shares[name] = shares.get(name, 0.0) + weight / total / 2
-    return shares
+    half: dict[str, float] = {}
+    for weights in first:
+        for name, share in zip(weights, _shares(weights), strict=True):
+            half[name] = half.get(name, 0.0) + share / 2
+    return NamePool(locale, tuple(half), tuple(last), _shares(half), _shares(last))
 
 
-def _pool(locale: str, *, first: Mapping[str, float], last: Mapping[str, float]) -> NamePool:
-    total_first, total_last = math.fsum(first.values()), math.fsum(last.values())
-    return NamePool(
-        locale=locale,
-        first=tuple(first),
-        last=tuple(last),
-        first_share=tuple(weight / total_first for weight in first.values()),
-        last_share=tuple(weight / total_last for weight in last.values()),
-    )
+def _shares(weights: Mapping[str, float]) -> tuple[float, ...]:
+    total = math.fsum(weights.values())
+    return tuple(weight / total for weight in weights.values())

@@ -15,16 +15,7 @@ import pandas as pd
 
 from audit.report.names import ASKED
 from audit.report.report import AuditReport
-from audit.stats import (
-    NOTHING,
-    Z_95,
-    BoolArray,
-    Estimate,
-    FloatArray,
-    auc,
-    auc_influence,
-    wilson,
-)
+from audit.stats import NOTHING, Z_95, BoolArray, Estimate, FloatArray, auc, auc_influence, wilson
 from audit.text import fold_name
 
 MAX_REFERENCES = 8

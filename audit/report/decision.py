@@ -25,6 +25,7 @@ SignatureRole = Literal["auditor", "officer"]
 SIGNATURE_ROLES = get_args(SignatureRole)
 MAX_NAME_CHARS = 200
 MAX_REASONS_CHARS = 10_000
+_UNDECIDED = AuditError("Nothing was decided yet.", where="decision", do="Choose one of the four.")
 
 
 class Signature(Record):
@@ -89,6 +90,8 @@ def decide(
     """
     reasons = reasons.strip()
     if (seen.recommendation, seen.reasons) == (recommendation, reasons):
+        if not recommendation:
+            raise _UNDECIDED
         return seen
     new = Decision(
         audit=seen.audit, recommendation=recommendation, reasons=reasons, language=language,
@@ -98,13 +101,7 @@ def decide(
 
 
 def sign(
-    seen: Decision,
-    *,
-    name: str,
-    role: SignatureRole,
-    by: str,
-    is_login: bool = False,
-    store: Store,
+    seen: Decision, *, name: str, role: SignatureRole, by: str, is_login: bool = False, store: Store
 ) -> Decision:
     """Sign a decision; nobody signs twice.
 
@@ -112,7 +109,7 @@ def sign(
     """
     name = " ".join(name.split())
     if not seen.recommendation:
-        raise AuditError("Nothing was decided yet.", where="decision", do="Choose one of the four.")
+        raise _UNDECIDED
     if not name:
         raise AuditError("A signature needs a name.", where="decision")
     if name.casefold() in (one.name.casefold() for one in seen.signatures):

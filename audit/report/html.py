@@ -8,7 +8,7 @@ lets nothing run and nothing be fetched, even if something were not.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -17,31 +17,16 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from audit import tables
 from audit.attack.question import command_line
 from audit.errors import written
 from audit.report.compare import Comparison
 from audit.report.decision import RECOMMENDATIONS, SIGNATURE_ROLES, Decision, Language
-from audit.report.names import (
-    ASKED,
-    KindScores,
-    NameForm,
-    kind_scores,
-    shown_name,
-    strongest_names,
-)
+from audit.report.names import ASKED, KindScores, NameForm, kind_scores, shown_name, strongest_names
 from audit.report.report import AuditReport
 from audit.stats import MIN_CONTROLS
-from audit.tables import (
-    UNDEFINED,
-    decimal,
-    decimal_interval,
-    moment,
-    percent,
-    percent_interval,
-    small,
-)
 from audit.task import Record
-from audit.words import catalogue
+from audit.words import Words, catalogue
 
 Section = Literal["results", "names", "diagnostics", "reproduction", "glossary"]
 OPTIONAL_SECTIONS: tuple[Section, ...] = get_args(Section)
@@ -52,8 +37,6 @@ MAX_DOTS = 400
 _FOLDER = Path(__file__).resolve().parent / "templates"
 _GOLDEN = 0.618033988749895
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-Say = Callable[..., str]
-"""From a key and values to a sentence; KeyError if there is none, or a place stays empty."""
 
 
 class ReportChoice(Record):
@@ -82,17 +65,13 @@ def report_html(
     """
     words, table = catalogue(choice.language, "report"), report.table
     strongest, kinds = strongest_names(table), kind_scores(table)
-
-    def say(key: str, **values: object) -> str:
-        return words[key].format(**values)
-
     return _templates().get_template("report.html").render(
         report=report, choice=choice, other=other, references=references, seal=seal,
-        recommendations=RECOMMENDATIONS, roles=SIGNATURE_ROLES, policy=_POLICY, undefined=UNDEFINED,
+        recommendations=RECOMMENDATIONS, roles=SIGNATURE_ROLES, policy=_POLICY,
         style=Markup((_FOLDER / "style.css").read_text(encoding="utf-8")),
-        language=choice.language, t=say, has_words=words.__contains__,
+        undefined=tables.UNDEFINED, language=choice.language, has_words=words.__contains__,
+        t=Words(choice.language, words).text, told=partial(written, language=choice.language),
         rule_words=lambda rule: words.get(f"rule_{rule}", rule),
-        told=partial(written, language=choice.language),
         settings=report.question.get("settings", {}), min_controls=MIN_CONTROLS,
         command=command_line({"scenario": report.scenario.number, **report.question}),
         standing_out=list(strongest[:MAX_NAMES].itertuples()), n_standing_out=len(strongest),
@@ -109,14 +88,11 @@ def report_html(
 @cache
 def _templates() -> Environment:
     found = Environment(
-        loader=FileSystemLoader(_FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    shown = (decimal, decimal_interval, moment, percent, percent_interval, small)
-    found.filters |= {one.__name__: one for one in shown}
+        loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    shown = ("decimal", "decimal_interval", "moment", "percent", "percent_interval", "small")
+    found.filters |= {name: getattr(tables, name) for name in shown}
     found.filters |= {"is_known": lambda x: not math.isnan(x), "is_finite": math.isfinite}
     # Places of figures.html: a share of the axis, at its border if it is outside; pixels as text.
     found.filters["x"] = lambda share: 170 + min(1.0, max(0.0, share)) * 530
@@ -129,8 +105,7 @@ def score_strip(kinds: Sequence[KindScores]) -> dict[str, Any] | None:
 
     Dots have heights by their order: the same scores give the same picture.
     """
-    kinds = [kind for kind in kinds if kind.scores]
-    if not kinds:
+    if not (kinds := [kind for kind in kinds if kind.scores]):
         return None
     scores = np.concatenate([kind.scores for kind in kinds])
     margin = 0.03 * (np.ptp(scores) or 1.0)
@@ -139,19 +114,17 @@ def score_strip(kinds: Sequence[KindScores]) -> dict[str, Any] | None:
     def place(score: float) -> float:
         return float((score - low) / width)
 
-    rows = []
-    for kind in kinds:
-        drawn = enumerate(kind.scores if len(kind.scores) <= MAX_DOTS else ())
-        rows.append(
-            {
-                "kind": kind.kind,
-                "n": len(kind.scores),
-                "is_asked": kind.kind in ASKED,
-                "quartiles": [place(value) for value in kind.quartiles],
-                "dots": [(place(score), 28 * ((i * _GOLDEN) % 1 - 0.5)) for i, score in drawn],
-            }
-        )
-    ticks = [(place(value), small(value)) for value in _ticks(low, low + width)]
+    rows = [
+        {
+            "kind": kind.kind, "n": n, "is_asked": kind.kind in ASKED,
+            "quartiles": list(map(place, kind.quartiles)),
+            "dots": [(place(score), 28 * ((i * _GOLDEN) % 1 - 0.5))
+                     for i, score in enumerate(kind.scores) if n <= MAX_DOTS],
+        }
+        for kind in kinds
+        if (n := len(kind.scores))
+    ]  # fmt: skip
+    ticks = [(place(value), tables.small(value)) for value in _ticks(low, low + width)]
     return {"rows": rows, "ticks": ticks, "behind": [(x, x, "faint") for x, _ in ticks]}
 
 

@@ -65,10 +65,9 @@ class PublishedTables(Record):
     table1: Sequence[PublishedRow]
     table2: Sequence[PublishedRow]
 
-    def row(self, *, controls: str, attack: str, model: str) -> PublishedRow | None:
+    def row(self, controls: str, attack: str, model: str) -> PublishedRow | None:
         """Return the first printed row of this kind; None if the paper has none."""
-        wanted = (controls, attack, model)
-        rows = (*self.table1, *self.table2)
+        wanted, rows = (controls, attack, model), (*self.table1, *self.table2)
         return next((r for r in rows if (r.controls, r.attack, r.model) == wanted), None)
 
 
@@ -95,20 +94,14 @@ def paper_rows(table: int, reports: Sequence[AuditReport]) -> list[PaperRow]:
     Table 1 has both attacks and a guess, table 2 generation against M_general too. Empty where no
     audit has easy or hard controls.
     """
-    here = _reached(reports)
-    published = published_tables()
-    return [
-        PaperRow(
-            controls,
-            attack,
-            model,
-            here.get((controls, attack, model)),
-            published.row(controls=controls, attack=attack, model=model),
-        )
+    here, published = _reached(reports), published_tables()
+    rows = [
+        (controls, attack, model)
         for controls in CONTROLS
         if any(of == controls for of, _, _ in here)
         for attack, model in _ROWS[table]
     ]
+    return [PaperRow(*of, here=here.get(of), there=published.row(*of)) for of in rows]
 
 
 def _reached(reports: Sequence[AuditReport]) -> dict[tuple[str, str, str], Rule]:
@@ -119,12 +112,10 @@ def _reached(reports: Sequence[AuditReport]) -> dict[tuple[str, str, str], Rule]
         for controls, stratum in report.measures.strata.items():
             rules = {
                 (ATTACKS[number], "hospital"): stratum.rules.get(PAPER_RULE[number]),
-                (ATTACKS[number], "general"): stratum.baseline_rules.get(
-                    PAPER_RULE_ON_GENERAL[number]
-                ),
-                ("", "always_member"): found.get(
-                    (controls, "", "always_member"), stratum.always_member
+                (ATTACKS[number], "general"): (
+                    stratum.baseline_rules.get(PAPER_RULE_ON_GENERAL[number])
                 ),
             }
             found |= {(controls, *of): rule for of, rule in rules.items() if rule}
+            found.setdefault((controls, "", "always_member"), stratum.always_member)
     return found

@@ -288,11 +288,6 @@ class ScoreExposure(Part):
     whole: ExposureGroup = Field(alias="all")
     groups: Sequence[ExposureGroup]
 
-    @property
-    def every(self) -> tuple[ExposureGroup, ...]:
-        """Each number of mentions, then all together."""
-        return (*self.groups, self.whole)
-
 
 class PlantedName(Part):
     """One planted name by the fixed score; without pairs it has no twin."""
@@ -340,8 +335,9 @@ class Exposure(Part):
         Empty where nothing is scored.
         """
         fixed, general = next(iter(self.ordered.values()), None), self.scores.get(GENERAL_ALONE)
-        by_general = {one.n_mentions: one for one in general.every} if general else {}
-        return [(one, by_general.get(one.n_mentions)) for one in (fixed.every if fixed else ())]
+        every = [(*one.groups, one.whole) if one else () for one in (fixed, general)]
+        by_general = {one.n_mentions: one for one in every[1]}
+        return [(one, by_general.get(one.n_mentions)) for one in every[0]]
 
     def sentence(self, language: str) -> str:
         """Return what they show in a language."""
@@ -607,9 +603,7 @@ class Inspection:
     passages: tuple[Passage, ...] = ()
 
 
-def best_passages(
-    log_ratio: NDArray[np.float64],
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def best_passages(log_ratio: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Return the passages [N, K] with each name's largest log ratios [P, N], and these ratios.
 
     K is `N_BEST_PASSAGES`, or P if there are fewer.

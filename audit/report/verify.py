@@ -70,16 +70,17 @@ def _files(path: Path) -> dict[str, bytes]:
             if not (is_one and is_known):
                 raise _NO_REPORT
             return files
-        folder = path if path.is_dir() else path.parent
-        if path != folder and path.name not in KNOWN:  # one that was handed over alone
+        folder, begin = path if path.is_dir() else path.parent, ""
+        if path != folder and path.name not in KNOWN:  # files that were handed over one by one
             known = next(name for name in KNOWN if path.name.endswith(f"-{name}"))
-            return {known: path.read_bytes()}
-        there = [folder / name for name in KNOWN if (folder / name).exists()]
-        if path.is_symlink() or any(one.is_symlink() or not one.is_file() for one in there):
+            begin = path.name.removesuffix(known)
+        named = {name: folder / f"{begin}{name}" for name in KNOWN}
+        there = {name: one for name, one in named.items() if one.exists()}
+        if path.is_symlink() or any(o.is_symlink() or not o.is_file() for o in there.values()):
             raise AuditError("A file of the report is a link.", where="report")
-        if not there or sum(one.stat().st_size for one in there) > MAX_BYTES:
+        if not there or sum(one.stat().st_size for one in there.values()) > MAX_BYTES:
             raise _NO_REPORT
-        return {one.name: one.read_bytes() for one in there}
+        return {name: one.read_bytes() for name, one in there.items()}
 
 
 def _manifest(files: Files, *, is_whole: bool) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
 """Masked-LM pre-training: from notes and a general model to a trained one.
 
-Comes in: an order. Goes out: a folder with the model, its loss curve and what it was made of.
+Comes in: an task. Goes out: a folder with the model, its loss curve and what it was made of.
 
 Source: Nakamura et al., section 3.3; ClinicalBERT (Alsentzer et al. 2019).
 """
@@ -47,9 +47,9 @@ from audit.training.config import TrainSettings
 from audit.training.kept import (
     MODEL,
     MODELS,
+    PretrainTask,
     TrainedModel,
     TrainingFacts,
-    TrainingOrder,
     snapshot_name,
 )
 from audit.training.loop import (
@@ -213,24 +213,25 @@ def fresh_weights(model: nn.Module, *, seed: int) -> nn.Module:
 
 
 def train(
-    order: TrainingOrder,
+    task: PretrainTask,
     *,
     progress: ProgressListener = lambda report: None,
     should_stop: StopQuestion = lambda: False,
     on_point: PointListener = lambda point: None,
 ) -> TrainedModel:
     """Train a model, or go on with a training that was stopped or killed."""
-    device, folder, settings = pick_device(order.device), order.folder, order.settings
-    meter = Meter(phases(order), listener=progress, should_stop=should_stop)
+    device, folder, settings = pick_device(task.device), task.folder, task.settings
+    notes = task.notes_path
+    meter = Meter(phases(task), listener=progress, should_stop=should_stop)
     meter.add(LOADING, 0)
-    general = load_model(order.general, device=device)
+    general = load_model(task.general, device=device)
     settings.refuse_longer(general.n_positions)
     meter.finish(LOADING)
     with alone(folder), torch.random.fork_rng(), same_sums(device):
         tokens = tokenized(
-            open_notes(order.notes, columns=dict(order.columns)),
+            open_notes(notes, columns=dict(task.columns)),
             general.tokenizer,
-            store=(order.notes.parent if order.corpus_id else folder) / "tokens",
+            store=(notes.parent if task.corpus_id else folder) / "tokens",
             progress=meter.part(TOKENIZE),
             should_stop=should_stop,
         )
@@ -241,7 +242,7 @@ def train(
             [general.model], tokenizer=general.tokenizer, device=device, dtype=precision
         ) as kernels:
             hardware = Hardware(device, precision, kernels)
-            facts, learner = _prepared(order, general, tokens=tokens, hardware=hardware)
+            facts, learner = _prepared(task, general, tokens=tokens, hardware=hardware)
             meter.resize(learner.phase, expected_seconds(learner.plan()))
             learner.complete(
                 folder, facts.plain(), result=MODEL, progress=meter.part(learner.phase),
@@ -254,11 +255,11 @@ def train(
 _TOKEN_BYTES = 4.5  # of English notes
 
 
-def phases(order: TrainingOrder) -> tuple[Phase, ...]:
+def phases(task: PretrainTask) -> tuple[Phase, ...]:
     """Return what a training does, one after the other; its tokens are estimated by their bytes."""
-    settings, size = order.settings, float(inspect_model(order.general).n_parameters)
-    source = open_notes(order.notes, columns=dict(order.columns))
-    where = f"{queue_of(order.device)} {settings.precision}"
+    settings, size = task.settings, float(inspect_model(task.general).n_parameters)
+    source = open_notes(task.notes_path, columns=dict(task.columns))
+    where = f"{queue_of(task.device)} {settings.precision}"
     n_steps = settings.steps(int(source.n_bytes / _TOKEN_BYTES))
     n_tokens = settings.batch * settings.n_tokens
     steps = steps_planned(MaskedLearner.phase, n_steps, n_tokens, size, where)
@@ -270,22 +271,22 @@ def phases(order: TrainingOrder) -> tuple[Phase, ...]:
 
 
 def _prepared(
-    order: TrainingOrder, general: LoadedModel, *, tokens: TokenFile, hardware: Hardware
+    task: PretrainTask, general: LoadedModel, *, tokens: TokenFile, hardware: Hardware
 ) -> tuple[TrainingFacts, MaskedLearner]:
-    settings, special = order.settings, SpecialIds.of(general.tokenizer)
-    listed = read_listed(order.listed) if order.listed and settings.held_out_share else None
+    settings, special = task.settings, SpecialIds.of(general.tokenizer)
+    listed = read_listed(task.listed) if task.listed and settings.held_out_share else None
     split = split_notes(tokens, share=settings.held_out_share, seed=settings.seed, listed=listed)
     stream = Stream(tokens, split.train)
     rows = Rows(stream, special, settings.n_inner, settings.batch, settings.seed)
     measured = held_out(tokens, split, special=special, settings=settings)
-    snapshots = order.snapshots(len(stream))
+    snapshots = task.snapshots(len(stream))
     decisive = {
         "version": _VERSION, "parent": general.digest, "tokens": tokens.digest(),
         "settings": settings.decisive(), "snapshots": list(snapshots),
     } | ({} if listed is None else {"listed": listed.digest})  # fmt: skip
     facts = TrainingFacts(
-        title=order.title, parent=general.name, parent_digest=general.digest,
-        corpus_id=order.corpus_id, source=order.source,
+        title=task.title, parent=general.name, parent_digest=general.digest,
+        corpus_id=task.corpus_id, source=task.source if task.corpus_id else "file",
         settings=settings, n_steps=settings.steps(len(stream)), n_documents=len(split.train),
         n_train_tokens=len(stream), n_held_out_documents=len(split.held_out),
         unigram_loss=None if measured is None else measured.unigram_loss,
@@ -298,6 +299,6 @@ def _prepared(
         model = fresh_weights(model, seed=settings.seed).to(hardware.device)
     learner = MaskedLearner(
         model, settings=settings, hardware=hardware, n_steps=facts.n_steps, rows=rows,
-        held_out=measured, copies=snapshots, parent=order.general,
+        held_out=measured, copies=snapshots, parent=task.general,
     )  # fmt: skip
     return facts, learner

@@ -185,10 +185,11 @@ check_changes(_refuse_readers)
 # The access log.
 
 
-def note(action: str, *, audit: str = "", **counts: int | str) -> None:
+def note(action: str, *, audit: str = "", is_once: bool = False, **counts: int | str) -> None:
     """Write one line of the access log; names and texts of notes never go in.
 
-    "opened" is written once for a session, page (`page=`) and audit. A log that cannot be written
+    "opened" is written once for a session, page (`page=`) and audit, and with `is_once` the same
+    line of anything. A log that cannot be written
     stops what shows or hands out names; all else goes on, with a warning on the page. Where this
     person may not do it, the page says so and ends.
 
@@ -205,9 +206,11 @@ def note(action: str, *, audit: str = "", **counts: int | str) -> None:
     say = words()
     if not may_or_say(action, say):
         st.stop()
-    mark = (audit[:12], str(counts.get("page", "")))
-    seen: set[tuple[str, str]] = st.session_state.setdefault("opened_pages", set())
-    if action == "opened" and mark in seen:
+    is_once = is_once or action == "opened"
+    what = counts.get("page") if action == "opened" else tuple(counts.items())
+    mark = (action, audit[:12], what)
+    seen: set[Any] = st.session_state.setdefault("noted_once", set())
+    if is_once and mark in seen:
         return
     try:
         record(action, who=who(), audit=audit, **counts)
@@ -216,7 +219,7 @@ def note(action: str, *, audit: str = "", **counts: int | str) -> None:
             raise
         st.html(heading(say.text("report_log_fails"), below=error.written(say.language)))
         return
-    if action == "opened":
+    if is_once:
         seen.add(mark)
 
 

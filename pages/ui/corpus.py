@@ -18,7 +18,7 @@ from audit.corpus.examine import (
 from audit.corpus.kept import CORPORA, KINDS, KeptCorpus, refused_rows
 from audit.corpus.make import MAX_CANARIES, CorpusTask
 from audit.corpus.preview import GROUPS, Survey, group_of, preview
-from audit.corpus.truth import NoteTruth, Place
+from audit.corpus.truth import NoteTruth
 from audit.errors import AuditError, written
 from audit.home import registered_folders
 from audit.models.inspect import LABEL
@@ -33,7 +33,7 @@ from audit.training.kept import parent_of, trained_on
 from audit.words import Words
 from pages.ui import blocks, cached, called, charts
 from pages.ui.access import is_revealed, may_or_say, note
-from pages.ui.blocks import Figures, MarkLabel, day, escaped, marked, percent, refused
+from pages.ui.blocks import Figures, MarkLabel, day, marked, percent, refused
 from pages.ui.charts import Axis, Series
 from pages.ui.form import act, choose, choose_kept, pick, take, tick
 from pages.ui.running import FollowedJobs
@@ -473,46 +473,43 @@ def _draw_preview(
         if (file.file_id, one.row) not in seen:
             note("revealed", what="note", row=one.row)
             seen.add((file.file_id, one.row))
+    _draw_texts(say, found, mode=mode)
+
+
+def _draw_texts(say: Words, found: NoteTruth, *, mode: str) -> None:
+    """Draw the texts side by side, each place marked by its group; one where nothing is put in."""
     places = sorted((*found.inserted, *found.left), key=lambda place: place.start)
-    groups = {group_of(place.kind, role=place.role) for place in places}
-    items = "".join(
+    groups = [group_of(place.kind, role=place.role) for place in places]
+    legend = "".join(
         f'<mark class="ka-mark ka-mark-{group}">{say.html(f"corpus_group_{group}")}</mark> '
         for group in GROUPS
         if group in groups
     )
-    legend = f'<p class="ka-legend">{items}</p>' if items else ""
-    st.html(legend + _both_texts(say, found, places, mode=mode))
-
-
-def _both_texts(say: Words, found: NoteTruth, places: list[Place], *, mode: str) -> str:
-    """Return the texts side by side, as HTML; one alone where nothing is put in or found."""
-    private = found.private, [(p.start, p.stop, p) for p in places]
-    public = found.public, [(p.source_start, p.source_stop, p) for p in places]
+    ends = [(at.start, at.stop, at.source_start, at.source_stop) for at in places]
+    marks = list(zip(ends, groups, strict=True))
+    private = found.private, [Hit(at[0], at[1], group, ()) for at, group in marks]
+    public = found.public, [Hit(at[2], at[3], group, ()) for at, group in marks]
     before, after = (public, private) if mode == "dummy" else (private, public)
-    sides = [("corpus_before", *before)]
-    if mode != "raw":
-        sides.append((f"corpus_after_{mode}", *after))
+    sides = {"corpus_before": before} | ({} if mode == "raw" else {f"corpus_after_{mode}": after})
     pieces = "".join(
-        f'<section><h3>{say.html(title)}</h3><p class="ka-document">'
-        f"{_marked(say, text, marks)}</p></section>"
-        for title, text, marks in sides
+        f'<section><h3>{say.html(title)}</h3><p class="ka-document">{_marked(say, *side)}</p>'
+        "</section>"
+        for title, side in sides.items()
     )
-    return f'<div class="ka-pair"><div>{pieces}</div></div>'
+    legend = f'<p class="ka-legend">{legend}</p>' if legend else ""
+    st.html(f'{legend}<div class="ka-pair"><div>{pieces}</div></div>')
 
 
-def _marked(say: Words, text: str, marks: Sequence[tuple[int, int, Place]]) -> str:
-    """Return the beginning of a text as HTML, each place marked by its group."""
-    within = [mark for mark in marks if mark[1] <= _MAX_CHARS]
-    groups = {start: group_of(place.kind, role=place.role) for start, _, place in within}
+def _marked(say: Words, text: str, marks: list[Hit]) -> str:
     shown = marked(
         text[:_MAX_CHARS],
-        marks=[Hit(start, end, "full", ()) for start, end, _ in within],
-        label=lambda hit: MarkLabel("", groups[hit.start]),
+        marks=[one for one in marks if one.end <= _MAX_CHARS],
+        label=lambda hit: MarkLabel("", hit.part),
         is_revealed=True,
     )
-    n_more = len(text) - _MAX_CHARS
-    cut = f"<small> {escaped(say.text('corpus_cut', n=f'{n_more:,}'))}</small>"
-    return shown + cut if n_more > 0 else shown
+    n_more = f"{len(text) - _MAX_CHARS:,}"
+    cut = f"<small> {say.html('corpus_cut', n=n_more)}</small>"
+    return shown + cut if len(text) > _MAX_CHARS else shown
 
 
 def _ask_task(

@@ -10,7 +10,6 @@ from itertools import product
 import pandas as pd
 import streamlit as st
 
-from audit.deid.copies import malformed_tags
 from audit.deid.matching import ANY, CRITERIA, MISSED, SPURIOUS
 from audit.deid.metrics import ENTITY, RECORD, CriterionScore, LabelScore, MacroScore, Matrix
 from audit.deid.score import (
@@ -26,8 +25,8 @@ from audit.deid.score import (
 )
 from audit.deid.scoring import ScoreTask
 from audit.notes.spans import TYPES
-from audit.stats import NOTHING, Estimate, Rate
-from audit.tables import UNDEFINED, decimal
+from audit.stats import Estimate, Rate
+from audit.tables import decimal
 from audit.words import Words
 from pages.ui import blocks, cached, charts
 from pages.ui.access import is_revealed, names_in_files, note
@@ -42,6 +41,7 @@ from pages.ui.blocks import (
 )
 from pages.ui.called import label_name, score_name
 from pages.ui.charts import Axis
+from pages.ui.deid_note import draw_copies
 from pages.ui.deid_score import draw_ask
 from pages.ui.form import act, choose, choose_kept, choose_some, paged, switch
 from pages.ui.running import FollowedJobs
@@ -175,12 +175,12 @@ def draw_spans(say: Words, view: Score) -> None:
     head(say, f"deid_measures_about_{measure}")
     remark(say, "deid_measures_criteria")
     series = {f"criterion_{name}": (criteria[name], measure) for name in reversed(CRITERIA)}
-    _draw_chart(say, f"deid_measures_about_{measure}", series, labels=view.labels, axis=measure)
+    _draw_chart(say, f"deid_measures_about_{measure}", series, axis=measure)
     differ = ", ".join(
         f"{say.text(f'deid_measures_criterion_{name}')} {one.n_pairs_differ:,}"
         for name, one in criteria.items()
     )
-    table = rates_table(say, criteria, ENTITY, labels=view.labels)
+    table = rates_table(say, criteria, ENTITY)
     draw_table(say, "deid_measures_table", table, differ=differ)
     measures = (*ENTITY, *RECORD)
     rows = [
@@ -191,7 +191,13 @@ def draw_spans(say: Words, view: Score) -> None:
     header = ["deid_measures_criterion", *(f"deid_measures_rate_{one}" for one in measures)]
     draw_table(say, "deid_measures_blind", Table(header, rows))
     _draw_coverage(say, view.summary.coverage)
-    _draw_copies(say, view)
+    if view.copies is None or view.verbatim is None:
+        return
+    head(say, "deid_measures_copies")
+    draw_copies(say, view.copies)
+    for key, found in (("aligned", view.summary), ("verbatim", view.verbatim)):
+        shown = {HEADLINE_CRITERION: found.criteria[HEADLINE_CRITERION]}
+        draw_table(say, f"deid_measures_{key}", rates_table(say, shown, ENTITY))
 
 
 def draw_records(say: Words, view: Score) -> None:
@@ -200,42 +206,37 @@ def draw_records(say: Words, view: Score) -> None:
     shown = view.summary.criteria[criterion]
     head(say, "deid_measures_records")
     series = {f"rate_{measure}": (shown, measure) for measure in RECORD}
-    _draw_chart(say, "deid_measures_records", series, labels=view.labels, axis="records")
-    table = rates_table(say, {criterion: shown}, RECORD, labels=view.labels)
+    _draw_chart(say, "deid_measures_records", series, axis="records")
+    table = rates_table(say, {criterion: shown}, RECORD)
     draw_table(say, "deid_measures_records", table)
 
 
 def _draw_chart(
-    say: Words, key: str, series: Mapping[str, tuple[CriterionScore, str]], *,
-    labels: Sequence[str], axis: str,
-) -> None:  # fmt: skip
+    say: Words, key: str, series: Mapping[str, tuple[CriterionScore, str]], *, axis: str
+) -> None:
     """Draw measures of criteria by label, the first one as the attack's."""
-    names = [label_name(say, label) for label in (*labels, ANY)]
-    shown = []
+    shown, names = [], dict[float, str]()
     for place, (name, (of, measure)) in enumerate(series.items()):
-        lines = [of.line(label) for label in (*labels, ANY)]
+        names = {row: label_name(say, label) for row, label in enumerate(of.lines)}
         shown.append(charts.points(
-            say.text(f"deid_measures_{name}"),
-            [row + 0.22 * (place - 1) for row in range(len(names))],
-            [line.estimate(measure) if line else NOTHING for line in lines], scale=100,
+            say.text(f"deid_measures_{name}"), [row + 0.22 * (place - 1) for row in names],
+            [line.estimate(measure) for line in of.lines.values()], scale=100,
             is_attack=place == 0, symbol=_SYMBOLS[place], hover="%{y:.1f} %",
         ))  # fmt: skip
-    x = Axis("", ticks=dict(enumerate(names)), range=(-0.5, len(names) - 0.5), has_grid=False)
+    x = Axis("", ticks=names, range=(-0.5, len(names) - 0.5), has_grid=False)
     y = Axis(say.text(f"deid_measures_axis_{axis}"), range=(-3, 103), suffix=" %")
     draw_chart(say, key, charts.plot(shown, x=x, y=y))
 
 
 def rates_table(
-    say: Words, criteria: Mapping[str, CriterionScore], measures: Sequence[str], *,
-    labels: Sequence[str],
-) -> Table:  # fmt: skip
+    say: Words, criteria: Mapping[str, CriterionScore], measures: Sequence[str]
+) -> Table:
     """Return measures by label and their means, under each criterion, with what they are of."""
     rows = []
-    for label in (*labels, ANY):
-        lines = [one.line(label) for one in criteria.values()]
-        n_gold, is_few = (lines[0].n_gold, lines[0].is_few) if lines[0] else (0, False)
-        few = say.text("deid_measures_few_spans") if is_few else ""
-        rows.append([Cell(label_name(say, label), few), n_gold, *_rates(lines, measures)])
+    for label, first in next(iter(criteria.values())).lines.items():
+        lines = [one.lines[label] for one in criteria.values()]
+        few = say.text("deid_measures_few_spans") if first.is_few else ""
+        rows.append([Cell(label_name(say, label), few), first.n_gold, *_rates(lines, measures)])
     means = [one.macro for one in criteria.values()]
     rows.append([say.text("deid_measures_macro"), "", *_rates(means, measures)])
     return Table(_header(criteria, measures), rows)
@@ -249,63 +250,35 @@ def _header(criteria: Iterable[str], measures: Sequence[str]) -> list[str | tupl
     return ["deid_measures_label", "deid_measures_n_gold", *groups]
 
 
-def _rates(lines: Sequence[MacroScore | None], measures: Sequence[str]) -> list[Cell]:
+def _rates(lines: Sequence[MacroScore], measures: Sequence[str]) -> list[Cell]:
     """Return the measures of lines with their intervals and what they were counted from."""
     found = []
     for line, measure in product(lines, measures):
-        cell = measured(line.estimate(measure) if line else NOTHING)
+        cell = measured(line.estimate(measure))
         rate = line.rate(measure) if isinstance(line, LabelScore) else None
-        if rate and cell.below:
-            cell = replace(cell, below=f"{cell.below}\n{rate.n_hits:,}/{rate.n_total:,}")
-        found.append(replace(cell, tone="ka-narrow"))
+        counts = f"\n{_of(rate)}" if rate and cell.below else ""
+        found.append(replace(cell, below=cell.below + counts, tone="ka-narrow"))
     return found
 
 
-def _draw_coverage(say: Words, covered: CoverageScore) -> None:
-    def counted(rate: Rate) -> str:
-        return f"{percent(rate.value)} · {rate.n_hits:,}/{rate.n_total:,}"
+def _of(rate: Rate) -> str:
+    return f"{rate.n_hits:,}/{rate.n_total:,}"
 
-    lines = {**covered.labels, ANY: covered.together}
-    head(say, "deid_measures_coverage")
-    columns = {
-        "label": [label_name(say, label) for label in lines],
-        "whole": [counted(line.whole) for line in lines.values()],
-        "characters": [counted(line.characters) for line in lines.values()],
-    }
+
+def _draw_coverage(say: Words, covered: CoverageScore) -> None:
+    rows = [
+        [label_name(say, label),
+         *(f"{percent(x.value)} · {_of(x)}" for x in (line.whole, line.characters))]
+        for label, line in (*covered.labels.items(), (ANY, covered.together))
+    ]  # fmt: skip
     left, over = (
         math.nan if one is None else one
         for one in (covered.left_per_1000_chars, covered.over_redaction)
     )
-    left_text = decimal(left, digits=2)
-    draw_table(say, "deid_measures_coverage", columns, left=left_text, over=percent(over))
-
-
-def _draw_copies(say: Words, view: Score) -> None:
-    """Draw how faithful the copies of a model that writes copies are; nothing for the others."""
-    if view.copies is None or view.verbatim is None:
-        return
-    head(say, "deid_measures_copies")
-    statuses, rate, tags = (
-        view.copies["statuses"], view.copies["pooled_error_rate"], malformed_tags(view.copies)
-    )  # fmt: skip
-    shares = {status: Rate(n, sum(statuses.values())) for status, n in statuses.items()}
-    for key, of in (("copies", shares), ("tags", tags)):
-        columns = {
-            "kind": [say.text(f"deid_measures_{key}_{kind}") for kind in of],
-            "n": [one.n_hits for one in of.values()],
-            "share": [percent(one.value) for one in of.values()],
-        }
-        if of:
-            draw_table(
-                say, f"deid_measures_{key}", columns, n=f"{next(iter(of.values())).n_total:,}",
-                rate=UNDEFINED if rate is None else percent(rate),
-                malformed=f"{view.copies['n_malformed']:,}",
-                unaligned=f"{view.copies['n_unaligned']:,}",
-            )  # fmt: skip
-    for key, found in (("aligned", view.summary), ("verbatim", view.verbatim)):
-        shown = {HEADLINE_CRITERION: found.criteria[HEADLINE_CRITERION]}
-        table = rates_table(say, shown, ENTITY, labels=view.labels)
-        draw_table(say, f"deid_measures_{key}", table)
+    head(say, "deid_measures_coverage")
+    table = Table(("label", "whole", "characters"), rows)
+    shares = {"left": decimal(left, digits=2), "over": percent(over)}
+    draw_table(say, "deid_measures_coverage", table, **shares)
 
 
 # The confusion matrix.
@@ -337,31 +310,35 @@ def draw_matrix(say: Words, view: Score) -> None:
 
 def _draw_matrix(say: Words, matrix: Matrix, *, code: str) -> None:
     """Draw the counts as a table whose cells can be chosen, tinted by their logarithm."""
+    total, key = say.text("deid_measures_sum"), f"deid_measures_matrix_{code}"
     rows, columns = ([label_name(say, x) for x in side] for side in (matrix.rows, matrix.columns))
-    total, counts = say.text("deid_measures_sum"), list(matrix.rows.values())
-    lines = [[name, *ns, sum(ns)] for name, ns in zip(rows, counts, strict=True)]
-    sums = [sum(column) for column in zip(*counts, strict=True)]
-    header = [say.text("deid_measures_matrix_corner"), *columns, total]
     # Labels are untrusted and need not differ: a column is called by its number.
-    table = pd.DataFrame([*lines, [total, *sums, sum(sums)]]).rename(columns=str)
-    looks, most = table.copy().astype(object), math.log1p(max(map(max, counts)))
-    looks[:] = ""
+    table = pd.DataFrame(list(matrix.rows.values()))
+    most = math.log1p(table.to_numpy().max())
+    table.loc[len(rows)] = table.sum()
+    table[len(columns)] = table.sum(axis=1)
+    table.insert(0, "", [*rows, total])
+    table = table.rename(columns=str)
+    looks = pd.DataFrame("", table.index, table.columns)
     for (r, c), (*_, n) in matrix.cells().items():
         ink, depth = _TINTS[r == c]
-        depth *= math.log1p(n) / most
-        looks.iloc[r, c + 1] = f"background-color: rgba({ink}, {0.05 + depth:.2f})"
-    # Drawn anew with each cell, which is then the chosen one: another can be chosen again.
-    key, (row, _, column) = f"deid_measures_matrix_{code}", code.partition("-")
+        shade = 0.05 + depth * math.log1p(n) / most
+        looks.loc[r, str(c)] = f"background-color: rgba({ink}, {shade:.2f})"
 
     def chosen() -> None:
-        for r, c in st.session_state[key]["selection"]["cells"]:
-            st.query_params["cell"] = f"{r}-{int(c) - 1}"
+        for row, column in st.session_state[key]["selection"]["cells"]:
+            st.query_params["cell"] = f"{row}-{column}"
 
+    # Drawn anew with each cell, which is then the chosen one: another can be chosen again.
+    header, (row, _, column) = (
+        [say.text("deid_measures_matrix_corner"), *columns, total],
+        code.partition("-"),
+    )
     st.dataframe(
         table.style.apply(lambda _: looks, axis=None).format(thousands=","), key=key,
         hide_index=True, height="content", column_config=dict(zip(table, header, strict=True)),
         on_select=chosen, selection_mode="single-cell", alt=say.text("deid_measures_matrix_alt"),
-        selection_default={"selection": {"cells": [(int(row), str(int(column) + 1))]}},
+        selection_default={"selection": {"cells": [(int(row), column)]}},
     )  # fmt: skip
     remark(say, "deid_measures_matrix_caption")
     csv_button(say, "deid_measures_matrix", header, table.to_numpy().tolist())

@@ -12,6 +12,7 @@ import streamlit as st
 from streamlit.components.v2.get_bidi_component_manager import get_bidi_component_manager
 from streamlit.components.v2.manifest_scanner import ComponentConfig, ComponentManifest
 
+from audit.deid.copies import malformed_tags
 from audit.deid.release import is_placeholder
 from audit.deid.tag import census_file
 from audit.deid.tagged import (
@@ -24,14 +25,15 @@ from audit.deid.tagged import (
     export_name,
     exported,
 )
-from audit.errors import AuditError
 from audit.notes.spans import TYPES, Span, ordered
 from audit.report.documents import Hit
+from audit.stats import Rate
+from audit.tables import UNDEFINED
 from pages.ui import blocks
-from pages.ui.blocks import MarkLabel, day, escaped, marked, plain
+from pages.ui.blocks import MarkLabel, day, escaped, marked, percent, plain
 from pages.ui.called import label_name
 from pages.ui.form import act, choose_some, switch
-from pages.ui.section import Table, draw_table, file_button, head, remark
+from pages.ui.section import Table, attempt, draw_table, file_button, head, remark
 from pages.ui.state import Words
 
 TONES = {
@@ -64,6 +66,24 @@ def draw_language(say: Words, census: Mapping[str, Any]) -> None:
     if n_foreign := int(census.get("n_notes_of_no_language", 0)):
         below = say.text("deidentify_foreign_below", n=f"{n_foreign:,}")
         st.html(blocks.line(say.text("deidentify_foreign"), below, is_strong=True))
+
+
+def draw_copies(say: Words, copies: Mapping[str, Any]) -> None:
+    """Draw how faithful the copies of a model that writes copies are, and its malformed tags."""
+    statuses, rate = copies["statuses"], copies["pooled_error_rate"]
+    shares = {status: Rate(n, sum(statuses.values())) for status, n in statuses.items()}
+    for key, of in (("copies", shares), ("tags", malformed_tags(copies))):
+        rows = [
+            (say.text(f"deid_measures_{key}_{kind}"), one.n_hits, percent(one.value))
+            for kind, one in of.items()
+        ]
+        if rows:
+            draw_table(
+                say, f"deid_measures_{key}", Table(("kind", "n", "share"), rows),
+                n=f"{next(iter(of.values())).n_total:,}",
+                rate=UNDEFINED if rate is None else percent(rate),
+                malformed=f"{copies['n_malformed']:,}", unaligned=f"{copies['n_unaligned']:,}",
+            )  # fmt: skip
 
 
 def draw_note(say: Words, note: OneNote, *, key: str, desk: Desk | None) -> None:
@@ -207,12 +227,10 @@ def _correct(
     """Make a wish true and draw the page anew, or say why not."""
     if place and scope != HERE:
         text = note.document.text[place[0] : place[1]]
-    try:
-        with st.spinner(say.text("deidentify_correcting")):
-            wish = Wish(label=label, text=text, place=(place[0], place[1]) if place else None)
-            n_notes = desk.correct(wish, scope == SET)
-    except AuditError as error:
-        blocks.refused(say, error)
+    wish = Wish(label=label, text=text, place=(place[0], place[1]) if place else None)
+    with st.spinner(say.text("deidentify_correcting")):
+        n_notes = attempt(say, lambda: desk.correct(wish, scope == SET))
+    if n_notes is None:
         return
     if scope == SET:
         st.toast(say.text("deidentify_corrected_n", n=f"{n_notes:,}"))
@@ -228,11 +246,11 @@ def _draw_corrections(say: Words, note: OneNote, desk: Desk, *, key: str) -> Non
                 say.text("deidentify_typed_text"), key=f"{key}_text", max_chars=_MAX_TYPED_CHARS,
                 help=say.text("deidentify_typed_text_help"),
             )  # fmt: skip
+            names = {label: label_name(say, label) for label in TYPES}
+            names[""] = say.text("deidentify_marker_none")
             label = st.selectbox(
-                say.text("deidentify_typed_label"), [*TYPES, ""], key=f"{key}_label",
-                format_func=lambda code: (
-                    label_name(say, code) if code else say.text("deidentify_marker_none")
-                ),
+                say.text("deidentify_typed_label"), names, key=f"{key}_label",
+                format_func=names.__getitem__,
             )  # fmt: skip
             scope = st.radio(
                 say.text("deidentify_marker_scope"), desk.scopes[1:], key=f"{key}_scope",
@@ -279,24 +297,22 @@ def draw_files(
         return
     n_notes, n_corrected = int(census["n_notes"]), int(census["n_notes_corrected"])
 
-    def draw(forms: Sequence[str], *, names: str, n: int, is_gold: bool = False) -> None:
-        for form in forms:
+    def draw(form: str, *, names: str, n: int, is_gold: bool = False) -> None:
+        def make() -> bytes:
+            if form == EXPORTED_CENSUS:
+                return census_file(census)
+            chosen = (one for one in notes() if one.corrections or not is_gold)
+            return exported(chosen, form=form, n_notes=n)
 
-            def make(form: str = form) -> bytes:
-                if form == EXPORTED_CENSUS:
-                    return census_file(census)
-                chosen = (one for one in notes() if one.corrections or not is_gold)
-                return exported(chosen, form=form, n_notes=n)
-
-            name, label = f"{key}_file_{form}", f"deidentify_file_{form}"
-            file_name = export_name(form, n_notes=n)
-            file_button(
-                say, name, make, form=form, label=label, what="tagged-notes", name=name,
-                file_name=file_name, names=names, n_notes=n,
-            )  # fmt: skip
+        name, label = f"{key}_file_{form}", f"deidentify_file_{form}"
+        file_button(
+            say, name, make, form=form, label=label, what="tagged-notes", name=name,
+            file_name=export_name(form, n_notes=n), names=names, n_notes=n,
+        )  # fmt: skip
 
     with st.container(horizontal=True, key=f"{key}_released"):
-        draw((*RELEASED, EXPORTED_CENSUS), names="removed", n=n_notes)
+        for form in (*RELEASED, EXPORTED_CENSUS):
+            draw(form, names="removed", n=n_notes)
     with st.expander(say.text("deidentify_private"), key=f"{key}_private"):
         if not is_private_allowed:
             remark(say, "deidentify_private_hidden")
@@ -305,5 +321,6 @@ def draw_files(
         is_gold = n_corrected > 0 and n_notes > 1
         is_gold = is_gold and switch(say, "deidentify_only_gold", what="gold", n=f"{n_corrected:,}")
         with st.container(horizontal=True):
-            n = n_corrected if is_gold else n_notes
-            draw(PRIVATE, names="full", n=n, is_gold=is_gold)
+            for form in PRIVATE:
+                n = n_corrected if is_gold else n_notes
+                draw(form, names="full", n=n, is_gold=is_gold)

@@ -21,18 +21,17 @@ from audit.deid.score import (
 from audit.deid.scoring import LANGUAGES, ScoreTask, of_no_type
 from audit.foreign import decode_text
 from audit.notes.spans import TYPES, read_label_map
-from audit.shelf import MAX_TITLE_CHARS
 from audit.words import Words
 from pages.ui import cached
-from pages.ui.access import may_or_say, note_upload
+from pages.ui.access import may_or_say
 from pages.ui.blocks import day
 from pages.ui.called import file_code, file_names, tagger_name
-from pages.ui.form import act, ask, choose, pick, tick
-from pages.ui.section import attempt, card, draw_table, remark
+from pages.ui.form import act, ask, ask_line, choose, pick, tick, upload
+from pages.ui.section import Table, attempt, card, draw_table, remark
 
 _FILES = (".jsonl", ".ndjson")
 _TYPES = ["jsonl", "zip", "xml", "conll", "bio", "iob", "txt"]
-_MAX_MAP_MB, _MAX_LABELS = 1, 40
+_MAX_LABELS = 40
 _USUAL = ScoreTask(
     gold=Source(kind=EXAMPLE, ref=LANGUAGES[0]), predicted=Source(kind=TAGGER, ref="rules")
 )
@@ -64,13 +63,11 @@ def draw_ask(say: Words) -> ScoreTask | None:
     if gold is None or predicted is None or task is None:
         return None
     title, button = st.columns([3, 1], vertical_alignment="bottom")
-    label = title.text_input(
-        say.text("deid_measures_score_title"), key="deid_measures_score_title",
-        max_chars=MAX_TITLE_CHARS, help=say.text("deid_measures_score_title_help"),
-    )  # fmt: skip
+    with title:
+        how["title"] = ask_line(say, "deid_measures_score_title")
     with button:
         is_asked = act(say, "deid_measures_start", kind="primary", is_wide=True)
-    return task.with_(title=label or "", **how) if is_asked else None
+    return task.with_(**how) if is_asked else None
 
 
 def _ask_side(say: Words, side: str, kinds: Sequence[str]) -> Side:
@@ -113,24 +110,23 @@ def _ask_side(say: Words, side: str, kinds: Sequence[str]) -> Side:
 def _ask_upload(say: Words, side: str) -> Side:
     remark(say, f"deid_measures_{side}_file_below")
     is_outputs = side == "outputs"
-    file = st.file_uploader(
-        say.text(f"deid_measures_file_{side}"), type=["jsonl"] if is_outputs else _TYPES,
-        key=f"deid_score_file_{side}", max_upload_size=MAX_UPLOAD_MB,
+    files = upload(
+        say, f"deid_measures_file_{side}", ["jsonl"] if is_outputs else _TYPES,
+        most_mb=MAX_UPLOAD_MB, what=side, name=f"deid_score_file_{side}",
     )  # fmt: skip
-    if file is None:
+    if not files:
         return None, None
-    note_upload(file, what=side)
     how = {"what": "gold notes" if side == "gold" else "predicted notes", "is_outputs": is_outputs}
-    found = attempt(say, lambda: cached.given(file.getvalue(), name=file.name, **how))
+    found = attempt(say, lambda: cached.given(files[0].getvalue(), name=files[0].name, **how))
     if found is None:
         return None, None
     if is_outputs:
         remark(say, "deid_measures_given_outputs", notes=f"{found.n_notes:,}")
     else:
-        labels, ns = zip(*found.labels[:_MAX_LABELS], strict=True) if found.labels else ((), ())
         counts = {key: f"{getattr(found, f'n_{key}'):,}" for key in ("notes", "spans", "patients")}
-        columns = {"deid_measures_label": labels, "deid_measures_n_spans": ns}
-        draw_table(say, "deid_measures_given", columns, of=side, **counts)
+        header = ("deid_measures_label", "deid_measures_n_spans")
+        table = Table(header, found.labels[:_MAX_LABELS])
+        draw_table(say, "deid_measures_given", table, of=side, **counts)
     return Source(kind=OUTPUTS if is_outputs else GIVEN, ref=found.digest), found
 
 
@@ -143,13 +139,8 @@ def _ask_labels(say: Words, found: list[GivenNotes], *, usual: ScoreTask) -> Sco
         If the map cannot be read, or a label has none of the five types.
     """
     has_five_types = tick(say, "deid_measures_five_types", is_on=True, is_box=True)
-    file = st.file_uploader(
-        say.text("deid_measures_file_map"), type="json", key="deid_measures_file_map",
-        max_upload_size=_MAX_MAP_MB,
-    )  # fmt: skip
     label_map: dict[str, str] = {}
-    if file is not None:
-        note_upload(file, what="labels")
+    for file in upload(say, "deid_measures_file_map", ["json"], most_mb=1, what="labels"):
         text, _ = decode_text(file.getvalue(), what="label map")
         label_map = dict(read_label_map(text, what="label map").labels)
     task = usual.with_(has_five_types=has_five_types, label_map=label_map)

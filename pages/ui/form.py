@@ -16,8 +16,10 @@ from typing import Annotated, Any, Literal
 import streamlit as st
 from pydantic import TypeAdapter
 
+from audit.shelf import MAX_TITLE_CHARS
 from audit.task import Record
 from audit.words import Words
+from pages.ui.access import note_upload
 from pages.ui.blocks import heading
 from pages.ui.state import write
 
@@ -218,6 +220,27 @@ def act(
         width="stretch" if is_wide else "content",
         on_click=on_click,
     )
+
+
+def ask_line(say: Words, key: str, *, most: int = MAX_TITLE_CHARS) -> str:
+    """Draw a box for a line of text, as long as a title unless it is said; return what it says."""
+    help = say.sentences.get(f"{key}_help")
+    return st.text_input(say.text(key), key=key, max_chars=most, help=help) or ""
+
+
+def upload(
+    say: Words, key: str, endings: Sequence[str], *, most_mb: int, what: str, name: str = "",
+    is_many: bool = False,
+) -> list[Any]:  # fmt: skip
+    """Draw a box for a file, or many, and return what was given; the log has it as `what`."""
+    found: Any = st.file_uploader(
+        say.text(key), type=list(endings), key=name or key, accept_multiple_files=is_many,
+        max_upload_size=most_mb,
+    )  # fmt: skip
+    files = list(found) if is_many else [found] if found else []
+    for file in files:
+        note_upload(file, what=what)
+    return files
 
 
 def pick(

@@ -55,8 +55,7 @@ def draw_decision(say: Words, digest: str) -> Decision:
         if kept.recommendation:
             remark(say, "decision_kept", who=kept.by, at=day(kept.at))
             _draw_signatures(say, kept)
-        else:
-            remark(say, "decision_nothing")
+        # Under the button that was pressed.
         if refused := st.session_state.pop(_REFUSED, None):
             why = refused.written(say.language)
             st.html(blocks.heading(say.text("decision_refused"), below=why))

@@ -31,6 +31,16 @@ HISTORY_SCRIPT = (
 )
 """One step back for each step of the reader: Streamlit makes an entry of the browser's history for
 every change of the address, though a page that opens adds what it shows to its own."""
+POPOVER_SCRIPT = (
+    "(() => { if (window.kaPopover) return; window.kaPopover = true;"
+    " new MutationObserver(() => {"
+    " const box = document.querySelector('[data-testid=\"stPopoverBody\"]:not([data-entered])');"
+    ' const first = box?.querySelector("input, button, textarea, select");'
+    ' if (first) { box.dataset.entered = ""; first.focus({ preventScroll: true }) }'
+    " }).observe(document.body, { childList: true, subtree: true }) })()"
+)
+"""Who opens a box stands in it: Streamlit puts it at the page's end, the whole page away by Tab."""
+SCRIPTS = (HISTORY_SCRIPT, POPOVER_SCRIPT)
 _METRICS = "/_stcore/metrics"
 _POLICY_VIOLATION = 1008  # RFC 6455
 _INLINE_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
@@ -95,7 +105,7 @@ def security_headers() -> dict[str, str]:
     scripts = _INLINE_SCRIPT.findall(index.read_text(encoding="utf-8"))
     digests = (
         hashlib.sha256(script.encode()).digest()
-        for script in (*scripts, *LANGUAGE_SCRIPTS.values(), HISTORY_SCRIPT)
+        for script in (*scripts, *LANGUAGE_SCRIPTS.values(), *SCRIPTS)
     )
     hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     policy = {

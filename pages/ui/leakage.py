@@ -28,6 +28,7 @@ from pages.ui.charts import Axis, Series, points
 from pages.ui.form import act, choose
 from pages.ui.running import FollowedJobs
 from pages.ui.section import draw_table, figure, head, remark
+from pages.ui.state import write
 
 Leaks = list[tuple[ArmRow, LeakRow]]
 _SYMBOLS = {"mentions": "circle", "patients": "square", TAGGER: "diamond"}
@@ -36,11 +37,9 @@ _SMALLEST = 0.01
 _COMMAND = "python -m audit deid leakage --out results"
 
 
-def _done(say: Words, leakage_id: str) -> None:
-    st.query_params["leakage"] = leakage_id
-
-
-JOBS = FollowedJobs(kind=LeakageTask.job, page="deid_leakage", on_done=_done)
+JOBS = FollowedJobs(
+    LeakageTask.job, page="deid_leakage", on_done=lambda _, leakage: write("leakage", leakage)
+)
 
 
 def draw(say: Words) -> None:

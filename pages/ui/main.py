@@ -13,7 +13,7 @@ from audit.words import LANGUAGES, Words
 from pages.ui import state
 from pages.ui.access import logout_button, note, require_login, reveal_switch
 from pages.ui.blocks import day
-from pages.ui.headers import HISTORY_SCRIPT, LANGUAGE_SCRIPTS
+from pages.ui.headers import LANGUAGE_SCRIPTS, SCRIPTS
 from pages.ui.running import job_line
 from pages.ui.section import place
 
@@ -43,7 +43,7 @@ def main() -> None:
     if not require_login(words):
         return
     page = _navigation(words)
-    for script in (LANGUAGE_SCRIPTS[words.language], HISTORY_SCRIPT):
+    for script in (LANGUAGE_SCRIPTS[words.language], *SCRIPTS):
         st.html(f"<script>{script}</script>", unsafe_allow_javascript=True)
     with st.sidebar:
         st.html(f'<p class="ka-brand">{words.html("app")}</p>')

@@ -119,7 +119,6 @@ def _draw_counts(say: Words, digest: str, *, view: Reached, stratum: str) -> Non
 
 
 def _draw_rates(say: Words, digest: str, *, view: Reached) -> None:
-    """Draw the rates at a threshold with their intervals."""
     assert view.counts is not None
     rates = {
         say.text("column_precision"): view.counts.precision.interval(),

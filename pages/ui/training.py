@@ -12,7 +12,6 @@ from audit.jobs import service
 from audit.jobs.table import Job, read_order
 from audit.models.inspect import LABEL
 from audit.models.registry import DEMO_PREFIX, RegisteredModel, find_model
-from audit.pretrain import PretrainTask
 from audit.shelf import MAX_TITLE_CHARS
 from audit.tables import decimal
 from audit.task import queue_of
@@ -21,6 +20,7 @@ from audit.training.kept import (
     MODELS,
     PRESETS,
     NotesLoad,
+    PretrainTask,
     TrainedModel,
     TrainingPlan,
     make_training_plan,
@@ -47,7 +47,7 @@ from pages.ui.section import (
     remark,
     removal,
 )
-from pages.ui.state import go_to, link
+from pages.ui.state import go_to, link, write
 
 SOURCES = ("private", "public", "other_names")
 LENGTH = ("n_epochs", "n_steps")
@@ -60,11 +60,7 @@ POINT = ("step", "loss", "held_out", "learning_rate", "seconds")
 MANY_EPOCHS, FEW_EPOCHS, N_SHOWN = 50, 0.5, 12
 
 
-def _done(say: Words, run_id: str) -> None:
-    st.query_params["run"] = run_id
-
-
-JOBS = FollowedJobs(kind=PretrainTask.job, page="train", on_done=_done)
+JOBS = FollowedJobs(PretrainTask.job, page="train", on_done=lambda _, run: write("run", run))
 
 
 def draw(say: Words) -> None:

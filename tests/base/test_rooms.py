@@ -20,7 +20,7 @@ ORDER = (
     {"names"},
     {"corpus"},
     {"training"},
-    {"attack", "deid", "pretrain"},
+    {"attack", "deid"},
     {"report"},
     {"run"},
     {"demo"},

@@ -43,3 +43,18 @@ def test_each_step_can_be_taken_back_and_a_link_shows_what_its_sender_saw(
     is_whole(other)
     expect(other.locator(".st-key-names_detail h2").first).to_have_text(seen[1][1])
     expect(other.get_by_text("130 of 390 names")).to_be_visible()
+    button, box = (
+        other.get_by_role("button", name=SAY.text("reveal_names")),
+        other.get_by_test_id("stPopoverBody"),
+    )
+    button.focus()  # and by keys alone from here on
+    for key in ("Enter", "Escape", "Enter"):
+        other.keyboard.press(key)
+        if key == "Escape":
+            expect(box).to_have_count(0)
+            expect(button).to_be_focused()
+        else:
+            expect(box.locator(":focus")).to_have_count(1)
+    other.keyboard.press("Tab")
+    other.keyboard.press("Enter")
+    expect(other.get_by_role("button", name=SAY.text("hide_names"))).to_be_visible()

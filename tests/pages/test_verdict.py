@@ -184,6 +184,7 @@ def sign_as(app: AppTest, name: str) -> AppTest:
 
 def test_a_decision_is_kept_signed_and_on_page_one_of_the_report(reports: Reports) -> None:
     report = reports["masked_lm"]
+    assert "Choose one of the four." in texts(press(open_page(), "decision_keep"))
     app = choose(opened("report"), "retrain", reasons=f"First line\n{HOSTILE}")
     assert (kept(report).recommendation, kept(report).signatures) == ("retrain", ())
     sign_as(app, "A. Auditor <b>")

@@ -106,6 +106,9 @@ def test_a_file_that_was_handed_over_alone_is_checked_alone(
     (tmp_path / "names.csv").write_text("of something else")
     found = verified(alone, capsys)
     assert (found["code"], len(found["holds"])) == (0, 3)
+    page = tmp_path / "audit-0123-masked-en-report.html"  # of one download each
+    page.write_bytes(bundled(report)["report.html"])
+    assert verified(page, capsys)["code"] == 0
     alone.write_bytes(alone.read_bytes().replace(b"leak_found", b"none_found"))
     assert verified(alone, capsys)["code"] == 1
 

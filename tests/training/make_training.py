@@ -10,7 +10,7 @@ from typing import Any
 
 from audit.corpus.truth import ListedNotes, listed_bytes
 from audit.training.config import TrainSettings
-from audit.training.kept import TrainingOrder
+from audit.training.kept import PretrainTask
 from tests.models.make_models import WORDS, make_bert
 
 PLAIN = [word for word in WORDS if word.isalpha()]
@@ -48,7 +48,7 @@ def quick(**changes: Any) -> TrainSettings:
 
 def make_order(
     folder: Path, *, out: str = "run", order: Any = None, **settings: Any
-) -> TrainingOrder:
+) -> PretrainTask:
     """Return an order on a tiny model and notes in `folder`, both made if they are not there."""
     general, notes = folder / "general", folder / "notes.jsonl"
     if not general.exists():
@@ -56,6 +56,6 @@ def make_order(
     if not notes.exists():
         write_notes(notes)
     values = {"device": "cpu"} | (order or {})
-    return TrainingOrder(
-        general=general, notes=notes, folder=folder / out, settings=quick(**settings), **values
+    return PretrainTask(
+        general=general, notes=notes, out=folder / out, settings=quick(**settings), **values
     )

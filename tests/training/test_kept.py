@@ -22,7 +22,6 @@ from audit.models.inspect import (
 )
 from audit.models.load import load_model
 from audit.models.registry import VARIABLE, list_models
-from audit.pretrain import PretrainTask
 from audit.shelf import write_whole
 from audit.task import Contact
 from audit.training import kept
@@ -30,6 +29,7 @@ from audit.training.config import TrainSettings
 from audit.training.kept import (
     MODELS,
     NotesLoad,
+    PretrainTask,
     TrainingFacts,
     TrainingPlan,
     make_training_plan,

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from audit.progress import Progress
 from audit.rng import generator
 from audit.training import loop
 from audit.training.config import read_losses
-from audit.training.kept import TrainedModel, TrainingOrder
+from audit.training.kept import PretrainTask, TrainedModel
 from audit.training.loop import multiplies_bfloat16, pick_precision
 from audit.training.masked_lm import same_sums, train
 from audit.training.tokens import (
@@ -65,7 +64,7 @@ def same(one: Any, other: Any, name: str = "model") -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
 
 
-def stopped(order: TrainingOrder, *, after: int) -> list[int]:
+def stopped(order: PretrainTask, *, after: int) -> list[int]:
     """Train until so many points are told; returns their steps."""
     seen: list[int] = []
     with pytest.raises(AuditCancelled):
@@ -254,9 +253,9 @@ def test_other_numbers_models_and_beginnings(whole: tuple[Path, TrainedModel]) -
     assert not torch.equal(weights(folder / "general")[name], weights(fresh)[name])
     assert float(weights(fresh)[name].std()) == pytest.approx(0.02, rel=0.15)
     assert fresh.first_held_out == pytest.approx(np.log(37), abs=0.1)
-    assert same(fresh, train(replace(order, folder=folder / "scratch-2")))
+    assert same(fresh, train(order.with_(out=folder / "scratch-2")))
     roberta = make_roberta(folder / "roberta")
-    found = train(replace(make_order(folder, out="r", n_steps=3), general=roberta))
+    found = train(make_order(folder, out="r", n_steps=3).with_(general=roberta))
     assert load_model(found.folder / "model").config.architecture == "roberta"
     assert weights(found).keys() == weights(roberta).keys() and not same(roberta, found)
 
@@ -274,7 +273,7 @@ def test_who_is_on_the_candidate_list_is_trained_on(tmp_path: Path) -> None:
     with pytest.raises(AuditError, match="another training"):
         train(some)
     (tmp_path / "folder").mkdir()
-    assert replace(some, notes=tmp_path / "folder").listed is None
+    assert some.with_(notes=tmp_path / "folder").listed is None
     # Where nothing is to be held out, the list is not asked for.
     write_listed(tmp_path, 1, n_notes=41)
     assert train(make_order(tmp_path, out="none", n_steps=4, held_out_share=0.0)).is_whole
@@ -323,7 +322,7 @@ def test_orders_that_cannot_be_done(
     if "notes" in changes:
         changes = {"notes": tmp_path / changes["notes"]}
     with pytest.raises(AuditError, match=said):
-        train(replace(make_order(tmp_path, **settings), **changes))
+        train(make_order(tmp_path, **settings).with_(**changes))
 
 
 def test_numbers_and_sums_by_the_hardware(tmp_path: Path) -> None:
