@@ -32,7 +32,7 @@ from audit.notes.formats import (
     refuse_twice,
     scan_tags,
 )
-from audit.notes.spans import Span, TaggedDocument, tagged
+from audit.notes.spans import Span, TaggedDocument
 from audit.progress import StopQuestion
 from audit.shelf import new_file
 from audit.stats import Rate
@@ -392,14 +392,9 @@ def read_pieces(
     tags = from_windows(windows, flat, n_chars=len(note.text))
     is_whole = windows == [Window(0, len(note.text) or 1)]
     statuses = [one.status for one in found]
+    lost = [label for one in found for label in one.unaligned]
     return CopyReading(
-        document=tagged(
-            note.doc_id,
-            text=note.text,
-            spans=found[0].spans if is_whole else tags,
-            patient_id=note.patient_id,
-            unaligned=[label for one in found for label in one.unaligned],
-        ),
+        document=note.with_spans(found[0].spans if is_whole else tags, unaligned=lost),
         tags=tags,
         status=max(statuses or [EMPTY if note.text.strip() else EXACT], key=STATUSES.index),
         edits=edits,

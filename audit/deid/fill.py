@@ -102,14 +102,10 @@ class ProfileTable:
         day = _moved(known.day or first, interval, beyond=date(2010, 1, 1))
         profile = Profile(facts.sex or known.sex, known.age, day)
         return NoteContext(
-            seed=seed,
-            identity=identity_of(seed, owner, profile, locale=locale),
-            stay=f"{owner}/{note.admission_id}",
-            note=f"{owner}/{note.row}",
-            near=parsed_day(note.chart_time) or first,
-            interval=interval,
-            locale=locale,
-        )
+            seed=seed, identity=identity_of(seed, owner, profile, locale=locale),
+            stay=f"{owner}/{note.admission_id}", note=f"{owner}/{note.row}",
+            near=parsed_day(note.chart_time) or first, interval=interval, locale=locale,
+        )  # fmt: skip
 
 
 def age_in(text: str) -> int | None:

@@ -194,13 +194,9 @@ def f1(precision: FloatArray, recall: FloatArray) -> FloatArray:
 
 
 def compare(
-    first: MatchCounts,
-    second: MatchCounts,
-    *,
-    label: str = ANY,
-    seed: int = 0,
+    first: MatchCounts, second: MatchCounts, *, label: str = ANY, seed: int = 0,
     n_replicates: int = N_REPLICATES,
-) -> tuple[Estimate, ...]:
+) -> tuple[Estimate, ...]:  # fmt: skip
     """Compare two taggers by their counts of the same notes.
 
     Returns the measures of `ENTITY`, first minus second, with intervals of a bootstrap over

@@ -134,16 +134,10 @@ _BATCH_NOTES = 32
 
 
 def build_named(
-    source: NoteSource,
-    *,
-    out: Path,
-    seed: int = 0,
-    locale: str = JAPANESE,
-    typer: LanguageModel | None = None,
-    translator: LanguageModel | None = None,
-    progress: ProgressListener = lambda report: None,
-    should_stop: StopQuestion = lambda: False,
-) -> dict[str, Any]:
+    source: NoteSource, *, out: Path, seed: int = 0, locale: str = JAPANESE,
+    typer: LanguageModel | None = None, translator: LanguageModel | None = None,
+    progress: ProgressListener = lambda report: None, should_stop: StopQuestion = lambda: False,
+) -> dict[str, Any]:  # fmt: skip
     """Make a corpus with names and return its summary; the folder, which must be empty, is new.
 
     `typer` and `translator` are language models that are asked what stood at masks, and to

@@ -124,13 +124,13 @@ class RuleTagger:
 
     def tag(self, texts: Sequence[str]) -> tuple[Tags, ...]:
         """Return the spans of each text."""
-        return tuple(self._tags(folded_text(text)) for text in texts)
-
-    def _tags(self, folded: str) -> Tags:
-        found = {each for _, each in self.found(folded)}
-        guessed = [each.span for each in found if each.weight == LOOSE]
-        accepted = set(without_clinical(folded, guessed))
-        return strongest(each for each in found if each.weight != LOOSE or each.span in accepted)
+        tags = []
+        for folded in map(folded_text, texts):
+            found = {each for _, each in self.found(folded)}
+            guessed = [each.span for each in found if each.weight == LOOSE]
+            accepted = set(without_clinical(folded, guessed))
+            tags.append(strongest(x for x in found if x.weight != LOOSE or x.span in accepted))
+        return tuple(tags)
 
     def found(self, folded: str) -> Iterator[tuple[str, Found]]:
         """Yield all finds in a folded text, also those that share characters, with their group."""
@@ -262,7 +262,7 @@ def _is_titled(name: str, title: str) -> bool:
     bare = name.replace(" ", "")
     if (
         name in _NOT_BEFORE_TITLE
-        or any(word in bare for word in JAPANESE_NO_NAMES if len(word) > 1)
+        or any(word in bare for word in JAPANESE_NO_NAMES)
         or bare.startswith(("お", "御"))
         or bare.endswith(_RELATIVE_ENDS)
         or _RE["JA_NO_NAME"].search(bare)

@@ -28,14 +28,7 @@ from audit.deid.matching import (
     Matches,
     coverage,
 )
-from audit.deid.metrics import (
-    CriterionScore,
-    Kept,
-    LabelScore,
-    Pair,
-    compare,
-    measured,
-)
+from audit.deid.metrics import CriterionScore, Kept, LabelScore, Pair, compare, measured
 from audit.errors import AuditError
 from audit.foreign import refusing
 from audit.notes.spans import IDENTIFIER, Span, TaggedDocument, ordered
@@ -135,17 +128,12 @@ def _case(note: TaggedDocument, pair: _Pair, *, number: int, label: str = MISSED
     else:
         kind = SAME if gold == predicted else OTHER_PLACE
     return SpanCase(
-        note=number,
-        doc_id=note.doc_id,
-        patient_id=note.patient_id,
-        kind=kind,
-        row=gold.label if gold else SPURIOUS,
-        column=predicted.label if predicted else label,
+        note=number, doc_id=note.doc_id, patient_id=note.patient_id, kind=kind,
+        row=gold.label if gold else SPURIOUS, column=predicted.label if predicted else label,
         gold=(gold.start, gold.end) if gold else None,
-        predicted=(predicted.start, predicted.end) if predicted else None,
-        start=start,
+        predicted=(predicted.start, predicted.end) if predicted else None, start=start,
         text=note.text[start : min(end, start + _MAX_TEXT_CHARS)],
-    )
+    )  # fmt: skip
 
 
 def misses_csv(cases: Iterable[SpanCase]) -> str:

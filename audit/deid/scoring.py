@@ -211,22 +211,13 @@ class _Run:
             exact = self._mapped(known.verbatim(pairs))
             verbatim = self._summary(score_pairs(exact, matcher=task.matcher))
         return Score(
-            title=one_line(task.title),
-            created=now(),
-            gold=task.gold,
-            predicted=task.predicted,
-            has_five_types=task.has_five_types,
-            label_map=task.label_map,
-            tagger=tagger,
+            title=one_line(task.title), created=now(), gold=task.gold, predicted=task.predicted,
+            has_five_types=task.has_five_types, label_map=task.label_map, tagger=tagger,
             gold_digest=hashlib.sha256(b"".join(sorted(self.golds))).hexdigest(),
-            summary=self._summary(scored),
-            n_gold_only=pairs.n_gold_only,
-            n_predicted_only=pairs.n_predicted_only + n_without_gold,
-            unknown_labels=unknown,
-            n_left_out=n_left_out,
-            copies=told,
-            verbatim=verbatim,
-        )
+            summary=self._summary(scored), n_gold_only=pairs.n_gold_only,
+            n_predicted_only=pairs.n_predicted_only + n_without_gold, unknown_labels=unknown,
+            n_left_out=n_left_out, copies=told, verbatim=verbatim,
+        )  # fmt: skip
 
     def _predicted(self) -> tuple[Path, Path, dict[str, str]]:
         """Return the predictions, the folder of copies, and which tagger they are of, if known."""

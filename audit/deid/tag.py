@@ -41,14 +41,9 @@ Rows = Sequence[Note | RowNote]
 
 
 def tag_notes(
-    source: NoteSource | AnnotatedNotes,
-    *,
-    tagger: Tagger,
-    out: Path,
-    release: Release,
-    progress: ProgressListener = lambda report: None,
-    should_stop: StopQuestion = lambda: False,
-) -> dict[str, Any]:
+    source: NoteSource | AnnotatedNotes, *, tagger: Tagger, out: Path, release: Release,
+    progress: ProgressListener = lambda report: None, should_stop: StopQuestion = lambda: False,
+) -> dict[str, Any]:  # fmt: skip
     """Tag all notes of a source and return the census.
 
     The tagger's answer for a text must not depend on chance. `out` must not be there, or be empty,

@@ -193,13 +193,9 @@ def tagged_text(text: str, *, tagger: Tagger, release: Release) -> OneNote:
 
 
 def released_note(
-    document: TaggedDocument,
-    *,
-    row: int,
-    release: Release,
-    kept: str | None = None,
+    document: TaggedDocument, *, row: int, release: Release, kept: str | None = None,
     corrections: Sequence[Correction] = (),
-) -> OneNote:
+) -> OneNote:  # fmt: skip
     """Return a note with its corrections by hand, and its released text.
 
     What was released before (`kept`) stays where nobody corrected anything, and where another text

@@ -16,7 +16,7 @@ from audit.deid.generative.model import check_directory, model_files
 from audit.deid.given import Files, notes_lines, whole_note
 from audit.deid.release import Release
 from audit.deid.tag import tag_notes
-from audit.deid.tagged import INPUT, RESULT, TAGGED_SETS, TaggedSet, begin_set, write_index
+from audit.deid.tagged import INPUT, RESULT, TAGGED_SETS, begin_set, write_index
 from audit.deid.taggers import TRAINED, KnownTagger, load_tagger, tagger_dir
 from audit.errors import AuditError
 from audit.foreign import decode_text
@@ -98,28 +98,21 @@ class TaggingTask(Task):
         tagged = TAGGED_SETS.get(self.tagged_id)
         if not tagged.is_whole:
             if not (tagged.path / RESULT).is_dir():
-                self._tag(tagged, contact)
+                source = open_notes(self.notes, columns=dict(self.columns))
+                tagger = load_tagger(tagged.tagger_id, device=self.device)
+                if tagger.digest != tagged.tagger_digest:
+                    raise AuditError(
+                        "The tagger is not the one that was asked for any more.",
+                        where="tagger",
+                        do="Ask again.",
+                    )
+                tag_notes(
+                    source, tagger=tagger, out=tagged.path / RESULT, release=tagged.how,
+                    progress=contact.listen, should_stop=contact.should_stop,
+                )  # fmt: skip
             write_index(tagged.path, should_stop=contact.should_stop)
         (tagged.path / INPUT).unlink(missing_ok=True)  # what was handed in stands in the result
         return (self.tagged_id,)
-
-    def _tag(self, tagged: TaggedSet, contact: Contact) -> None:
-        source = open_notes(self.notes, columns=dict(self.columns))
-        tagger = load_tagger(tagged.tagger_id, device=self.device)
-        if tagger.digest != tagged.tagger_digest:
-            raise AuditError(
-                "The tagger is not the one that was asked for any more.",
-                where="tagger",
-                do="Ask again.",
-            )
-        tag_notes(
-            source,
-            tagger=tagger,
-            out=tagged.path / RESULT,
-            release=tagged.how,
-            progress=contact.listen,
-            should_stop=contact.should_stop,
-        )
 
 
 def tagging_task(

@@ -86,43 +86,20 @@ class Unnamed:
     reason: str
 
 
-_LISTS = word_lists(Path(__file__).with_suffix(".txt"))
-MALE = _LISTS["male"]
-FEMALE = _LISTS["female"]
+WORDS = word_lists(Path(__file__).with_suffix(".txt"))
+"""All lists of words, by their names."""
+GENERIC, NO_NAMES = WORDS["generic"], WORDS["no_names"]
+JAPANESE_SURNAMES = WORDS["japanese_surnames"]
+"""Family names, for telling where one ends; a name need not be here to be found."""
+JAPANESE_NO_NAMES = tuple(sorted(word for word in WORDS["japanese_no_names"] if len(word) > 1))
 SHORT_SEX = {
     **dict.fromkeys(("M", "WM", "BM", "HM", "AM", "AAM"), "male"),
     **dict.fromkeys(("F", "WF", "BF", "HF", "AF", "AAF"), "female"),
 }
 """Abbreviations, in capitals: M, F, and those with a letter for the ethnic group before it."""
-TITLES = _LISTS["titles"]
-STAFF_TITLES = _LISTS["staff_titles"]
-SUFFIXES = _LISTS["suffixes"]
-PARTICLES = _LISTS["particles"]
-NO_END = _LISTS["no_end"]
-"""Words whose full stop ends no sentence."""
-OWNERS = _LISTS["owners"]
-"""What makes the name behind it somebody else's: "the son of", "referred by", "a friend of"."""
-COPULAS = _LISTS["copulas"]
-ARTICLES = _LISTS["articles"]
-ADVERBS = _LISTS["adverbs"]
-ENDS = _LISTS["ends"]
-"""What follows these is not a description of the person any more."""
-PEOPLE = _LISTS["people"]
-AS = _LISTS["as"]
-RELATIVES = _LISTS["relatives"]
-GENERIC = _LISTS["generic"]
-NO_NAMES = _LISTS["no_names"]
-SHOUTED_NO_NAMES = _LISTS["shouted_no_names"]
-"""Abbreviations: no names in capitals ("TIA"), but names in small letters ("Tia")."""
-SELDOM_NAMES = _LISTS["seldom_names"]
-"""No names alone, but beside a name: "James White", "Christian Jones"."""
-JAPANESE_SURNAMES = _LISTS["japanese_surnames"]
-"""Family names, for telling where one ends; a name need not be here to be found."""
-JAPANESE_NO_NAMES = tuple(sorted(_LISTS["japanese_no_names"]))
-
 
 WINDOW_CHARS = 280
-_NO_PART = NO_NAMES | GENERIC | RELATIVES | COPULAS | SELDOM_NAMES
+_NO_PART = NO_NAMES | GENERIC | WORDS["relatives"] | WORDS["copulas"] | WORDS["seldom_names"]
 PLACEHOLDER = re.compile(
     r"\[\*\*[^\[\]]{0,200}\*\*\]|[\[［][^\W\d_][^\[\]［］\n]{0,60}[\]］]|_{3,12}"
 )
@@ -164,17 +141,12 @@ class Token(NamedTuple):
     @property
     def is_title(self) -> bool:
         """Whether it is "Mr.", "Dr." ..."""
-        return self.kind == "word" and self.folded in TITLES
+        return self.kind == "word" and self.folded in WORDS["titles"]
 
     @property
     def is_particle(self) -> bool:
         """Whether it is "van", "de" ...: a part of a last name in small letters."""
-        return self.kind == "word" and self.folded in PARTICLES
-
-    @property
-    def is_seldom_name(self) -> bool:
-        """Whether it is a name only beside another: White, Christian."""
-        return self.is_capitalized and self.folded in SELDOM_NAMES
+        return self.kind == "word" and self.folded in WORDS["particles"]
 
     def may_be_name(self, known: Collection[str]) -> bool:
         """Whether it can be a part of a name: a word with a capital that is not listed as none.
@@ -183,7 +155,7 @@ class Token(NamedTuple):
         """
         if self.kind == "word" and known and fold_name(self.text) in known:
             return True
-        is_abbreviation = self.is_capitals and self.folded in SHOUTED_NO_NAMES
+        is_abbreviation = self.is_capitals and self.folded in WORDS["shouted_no_names"]
         return self.is_capitalized and not is_abbreviation and self.folded not in _NO_PART
 
     def may_be_part(self, known: Collection[str]) -> bool:
@@ -209,7 +181,7 @@ def tokens_before(text: str, *, at: int) -> list[Token]:
         if (
             match[0] == "."
             and last
-            and ("initial" in (last.kind, last.role) or last.folded in NO_END)
+            and ("initial" in (last.kind, last.role) or last.folded in WORDS["no_end"])
         ):
             continue
         found.append(Token(kind, match[0], match.start(), match.end(), role))

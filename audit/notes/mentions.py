@@ -17,20 +17,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
 
 from audit.notes.mention_words import (
-    ADVERBS,
-    ARTICLES,
-    AS,
-    COPULAS,
-    ENDS,
-    FEMALE,
     GENERIC,
-    MALE,
-    OWNERS,
-    PEOPLE,
-    RELATIVES,
     SHORT_SEX,
-    STAFF_TITLES,
-    SUFFIXES,
+    WORDS,
     FoundName,
     Mention,
     Token,
@@ -42,7 +31,9 @@ from audit.notes.patterns import pattern_table
 
 _REACH_CHARS = 110
 _LONGEST_IN_WORDS = 45
-_SEX = sorted((word for word in MALE | FEMALE if len(word) > 2), key=len, reverse=True)
+_SEX = sorted(
+    (word for word in WORDS["male"] | WORDS["female"] if len(word) > 2), key=len, reverse=True
+)
 _PARTS, _ = pattern_table(__file__, SEX="|".join(_SEX))
 _RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
 _NUMBERS = {word: n for n, word in enumerate(f"{_PARTS['UNITS']}|{_PARTS['TEENS']}".split("|"), 1)}
@@ -99,7 +90,7 @@ def _sex_of(word: str) -> str:
     """Return "male" or "female" for a word or an abbreviation in capitals, else ""."""
     folded = word.lower()
     if len(folded) > 3 or folded in ("man", "men", "boy"):
-        return "male" if folded in MALE else "female" if folded in FEMALE else ""
+        return "male" if folded in WORDS["male"] else "female" if folded in WORDS["female"] else ""
     return SHORT_SEX.get(word, "")
 
 
@@ -110,9 +101,9 @@ def _sex_after(text: str, *, at: int) -> tuple[str, int]:
         said = match[0].rstrip(".")
         word = said.lower()
         if sex:
-            is_more = word in PEOPLE and not text[end : match.start()].strip()
+            is_more = word in WORDS["people"] and not text[end : match.start()].strip()
             return sex, match.end() if is_more else end
-        if match[0] in '.;:()"[' or word in ENDS:
+        if match[0] in '.;:()"[' or word in WORDS["ends"]:
             break
         sex = _sex_of(said)
         end = match.start() + len(said) if sex else at
@@ -124,7 +115,7 @@ _WRAPPED_CHARS = 40  # a line this long was broken by its length, not by its mea
 _OPENERS = ".:;(-–—*•\"'["
 _MODIFIERS = 12  # tokens at most between "a" and the age
 _ASIDE = 16  # tokens at most in brackets or between commas
-_LINKS = COPULAS | {"as", "be"}
+_LINKS = WORDS["copulas"] | {"as", "be"}
 _SENTENCES = ("is_a", "is_old")
 _DASHES = frozenset("-–—―")
 
@@ -135,11 +126,6 @@ class _Name(FoundName):
 
     is_capitals: bool
     first_token: int
-
-    @property
-    def is_stub(self) -> bool:
-        """Whether letters stand in the name's place: "A", "XX", "ABC"."""
-        return bool(_RE["STUB"].match(self.last))
 
     @property
     def is_strong(self) -> bool:
@@ -164,16 +150,12 @@ def _name(
         roles = ("first", "last") if first else ("last",)
         roles = _placeholder_roles(items, title=title) if is_placeholder else roles
     return _Name(
-        first="" if is_placeholder else first,
-        last="" if is_placeholder else last,
-        roles=roles,
-        title=title,
-        name_start=everything[0].start,
-        name_end=everything[-1].end,
+        first="" if is_placeholder else first, last="" if is_placeholder else last, roles=roles,
+        title=title, name_start=everything[0].start, name_end=everything[-1].end,
         is_placeholder=is_placeholder,
         is_capitals=all(item.is_capitals for item in everything if item.kind == "word"),
         first_token=first_token,
-    )
+    )  # fmt: skip
 
 
 def _first_and_last(items: Sequence[Token], *, title: str) -> tuple[str, str]:
@@ -204,7 +186,7 @@ class _Beside:
     def name_before(self, last: int) -> _Name | None:
         """Return the name whose last token is `tokens[last]`; None where there is none."""
         tokens = self.tokens
-        if last > 1 and tokens[last].folded in SUFFIXES:
+        if last > 1 and tokens[last].folded in WORDS["suffixes"]:
             last -= 2 if tokens[last - 1].text == "," else 1
         items, title = self._collected(last)
         if not items or not (title or _words(items)):  # an initial alone, but not "Mr. A"
@@ -239,7 +221,7 @@ class _Beside:
     def skipped(self, index: int) -> int:
         """Return the index of the last token up to `index` that is no adverb and no line break."""
         while index >= 0 and (
-            self.tokens[index].kind == "line" or self.tokens[index].folded in ADVERBS
+            self.tokens[index].kind == "line" or self.tokens[index].folded in WORDS["adverbs"]
         ):
             index -= 1
         return index
@@ -254,12 +236,12 @@ class _Beside:
         index = self._untitled(name)
         while index >= 0 and self.tokens[index].text in (",", "(", "\n", ":"):
             index -= 1
-        return index >= 0 and self.tokens[index].folded in RELATIVES
+        return index >= 0 and self.tokens[index].folded in WORDS["relatives"]
 
     def is_owner(self, name: _Name) -> bool:
         """Whether a name says whose somebody is: "the son of X", "a patient of Dr. X"."""
         index = self._untitled(name)
-        return index >= 0 and self.tokens[index].folded in OWNERS
+        return index >= 0 and self.tokens[index].folded in WORDS["owners"]
 
     def _collected(self, index: int) -> tuple[list[Token], str]:
         """Walk back over the parts of a name; return them in order, and the title."""
@@ -292,7 +274,7 @@ class _Beside:
         token, before = self.tokens[index], self.tokens[index - 1] if index else None
         if not items and before is not None and before.is_title:
             return token.is_capitalized
-        if not token.is_seldom_name:
+        if not (token.is_capitalized and token.folded in WORDS["seldom_names"]):
             return False
         if not items:
             return before is not None and before.may_be_part(self.known)
@@ -312,21 +294,16 @@ class _Beside:
         return family if has_name and self._may_begin(self.tokens.index(family[0])) else []
 
     def _may_begin(self, first_token: int) -> bool:
-        """Whether "Last, First" may begin here: after a mark or a word."""
-        if self._begins_clause(first_token):
+        """Whether "Last, First" may begin here: after a word, a line, a mark other than a comma."""
+        if first_token <= 0:
             return True
         before = self.tokens[first_token - 1]
+        if before.kind in ("line", "empty") or before.text in _OPENERS:
+            return True
         if before.text == "," and first_token > 1:
             before = self.tokens[first_token - 2]
             return before.kind == "word" and before.text[0].islower()
         return before.kind == "word"
-
-    def _begins_clause(self, first_token: int) -> bool:
-        """Whether nothing, a line break or a mark other than a comma stands before a token."""
-        if first_token <= 0:
-            return True
-        before = self.tokens[first_token - 1]
-        return before.kind in ("line", "empty") or before.text in _OPENERS
 
     def _back_to(self, index: int, marks: str) -> int:
         for back in range(index, max(-1, index - _ASIDE), -1):
@@ -379,19 +356,15 @@ def _refusal(before: _Beside, name: _Name, *, form: str, sex: str) -> str:
     """Return why a name before an age is not its subject; "" where it is."""
     if before.has_relative_before(name):
         return "relative"
-    if name.is_stub:
+    if _RE["STUB"].match(name.last):
         return "stub"
-    if form in _SENTENCES and before.is_owner(name):
-        return "unclear"
-    return "" if _will_do(name, form=form, sex=sex) else "unclear"
-
-
-def _will_do(name: _Name, *, form: str, sex: str) -> bool:
     if form in _SENTENCES:
         is_short = form == "is_a" and name.is_capitals and len(name.last) < 4
-        return name.is_strong or (bool(sex) and not is_short)
-    # "seen by Dr. Jones, 45 yo man with"
-    return name.is_strong and name.title not in STAFF_TITLES
+        will_do = name.is_strong or (bool(sex) and not is_short)
+        will_do = will_do and not before.is_owner(name)
+    else:  # "seen by Dr. Jones, 45 yo man with"
+        will_do = name.is_strong and name.title not in WORDS["staff_titles"]
+    return "" if will_do else "unclear"
 
 
 def _link(before: _Beside, age: Age) -> tuple[str, int] | None:
@@ -400,15 +373,15 @@ def _link(before: _Beside, age: Age) -> tuple[str, int] | None:
     while age.is_aged and index >= 0 and tokens[index].folded in (":", "age", "aged"):
         index -= 1
     article = _article(before, index)
-    has_article = article is not None and tokens[article].folded in ARTICLES
+    has_article = article is not None and tokens[article].folded in WORDS["articles"]
     if article is not None:
         index = article - has_article
     index = before.skipped(index)
     if index < 0:
         return None
     mark = tokens[index].text
-    if tokens[index].folded in (_LINKS if has_article else COPULAS):
-        while index >= 0 and tokens[index].folded in COPULAS | AS:
+    if tokens[index].folded in (_LINKS if has_article else WORDS["copulas"]):
+        while index >= 0 and tokens[index].folded in WORDS["copulas"] | WORDS["as"]:
             index = before.skipped(index - 1)
         while index >= 0 and tokens[index].folded in {"who", "that"} | _DASHES:
             index -= 1
@@ -433,18 +406,22 @@ def _article(before: _Beside, index: int) -> int | None:
             return back
         if token.kind != "word" or token.may_be_name(before.known):
             break
-        if token.folded in ARTICLES or token.folded in COPULAS:
+        if token.folded in WORDS["articles"] or token.folded in WORDS["copulas"]:
             return back
     return None
 
 
 def _no_name(tokens: Sequence[Token], index: int) -> tuple[str, tuple[int, int]]:
     token = tokens[index]
-    if token.folded in RELATIVES:
+    if token.folded in WORDS["relatives"]:
         return "relative", (token.start, token.start)
     if token.folded in GENERIC:
         start = index
-        if start and tokens[start - 1].folded in ARTICLES and token.folded not in ("this", "that"):
+        if (
+            start
+            and tokens[start - 1].folded in WORDS["articles"]
+            and token.folded not in ("this", "that")
+        ):
             start -= 1
         return "generic", (tokens[start].start, token.end)
     is_unclear = token.kind in ("word", "initial") and token.text[0].isupper()
@@ -454,10 +431,6 @@ def _no_name(tokens: Sequence[Token], index: int) -> tuple[str, tuple[int, int]]
 def _mention(name: _Name, age: Age, *, form: str) -> Mention:
     found = {field.name: getattr(name, field.name) for field in fields(FoundName)}
     return Mention(
-        **found,
-        start=min(age.start, name.name_start),
-        end=max(age.description_end, name.name_end),
-        age_years=age.years,
-        sex=age.sex,
-        form=form,
-    )
+        **found, start=min(age.start, name.name_start), end=max(age.description_end, name.name_end),
+        age_years=age.years, sex=age.sex, form=form,
+    )  # fmt: skip

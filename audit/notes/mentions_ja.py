@@ -12,12 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from audit.notes.mention_words import (
-    JAPANESE_NO_NAMES,
-    JAPANESE_SURNAMES,
-    Mention,
-    Unnamed,
-)
+from audit.notes.mention_words import JAPANESE_NO_NAMES, JAPANESE_SURNAMES, Mention, Unnamed
 from audit.notes.patterns import pattern_table
 from audit.notes.placeholders import placeholder_role
 
@@ -28,7 +23,6 @@ _PARTS, _ = pattern_table(__file__)
 _RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
 _NO_NAME_CHARS = frozenset(_PARTS["NO_NAME_CHARS"])
 _FORMS = {"は": "ja_is", "が": "ja_is"} | dict.fromkeys("（(［[", "ja_bracket")
-_COMMON = tuple(word for word in JAPANESE_NO_NAMES if len(word) > 1)
 
 
 def find_japanese(text: str) -> Iterator[Mention | Unnamed]:
@@ -45,7 +39,9 @@ def find_japanese(text: str) -> Iterator[Mention | Unnamed]:
         if found is not None:
             yield found
         elif sex or generic:
-            yield _unnamed(match, end, generic)
+            at = match.start()
+            first, reason = (generic.start(), "generic") if generic else (at, "none")
+            yield Unnamed(at, end, first, at, reason)
 
 
 def split_japanese(name: str) -> tuple[str, str]:
@@ -96,19 +92,12 @@ def _after(age: re.Match[str], end: int, sex: str) -> Mention | None:
     return _mention(match, age, form="ja_after", start=age.start(), end=end, sex=sex)
 
 
-def _unnamed(age: re.Match[str], end: int, generic: re.Match[str] | None) -> Unnamed:
-    at = age.start()
-    if generic:
-        return Unnamed(at, end, generic.start(), at, "generic")
-    return Unnamed(at, end, at, at, "none")
-
-
 def _is_name(match: re.Match[str], *, has_sex: bool) -> bool:
     if match["slots"] is not None:
         return _slot_roles(match["slots"]) != ()
     name, honour = match["name"], match["honour"]
     bare = re.sub(r"[\s・＝=]", "", name)
-    if any(word in bare for word in _COMMON):
+    if any(word in bare for word in JAPANESE_NO_NAMES):
         return False
     if honour or len(bare) < len(name):
         return len(bare) > 1 or bool(honour)
@@ -134,18 +123,11 @@ def _mention(
     first, last = split_japanese(match["name"]) if slots is None else ("", "")
     roles = ("last", "first") if first else ("last",)
     return Mention(
-        name_start=name_start,
-        name_end=name_end,
-        first=first,
-        last=last,
-        roles=roles if slots is None else _slot_roles(slots),
-        is_placeholder=slots is not None,
-        start=min(start, name_start),
-        end=max(end, name_end),
-        age_years=_years(age["number"]),
-        sex={"男": "male", "女": "female"}.get(sex[:1], ""),
-        form=form,
-    )
+        name_start=name_start, name_end=name_end, first=first, last=last,
+        roles=roles if slots is None else _slot_roles(slots), is_placeholder=slots is not None,
+        start=min(start, name_start), end=max(end, name_end), age_years=_years(age["number"]),
+        sex={"男": "male", "女": "female"}.get(sex[:1], ""), form=form,
+    )  # fmt: skip
 
 
 def _years(number: str) -> float:

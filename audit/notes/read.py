@@ -203,14 +203,13 @@ class NoteSource:
             lines = lines_of(self.path, codec=self.codec, on_bytes=on_bytes)
             records = json_records(lines) if self.kind == "jsonl" else _csv_rows(lines)
         for record in records:
-            yield record if isinstance(record, RowNote) else self._note(record)
-
-    def _note(self, record: Row) -> Note | RowNote:
-        found = {
-            field: next((value for name in names if (value := record.cells.get(name, ""))), "")
-            for field, names in self.columns.items()
-        }
-        return checked_note(found, row=record.row)
+            if isinstance(record, RowNote):
+                yield record
+                continue
+            values = {field: [record.cells.get(name, "") for name in names]
+                      for field, names in self.columns.items()}  # fmt: skip
+            found = {field: next(filter(None, own), "") for field, own in values.items()}
+            yield checked_note(found, row=record.row)
 
 
 def open_notes(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteSource:

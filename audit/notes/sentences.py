@@ -85,19 +85,16 @@ def _full_stop_ends(text: str, match: re.Match[str]) -> bool:
         return True
     word = found[0]
     following = text[match.end() : match.end() + 3].lstrip()
-    if word.isdigit() and len(word) <= 2 and _begins_line(text, found.start()):
-        return False  # a list's number
+    if word.isdigit() and len(word) <= 2:  # a list's number
+        _, line_end, line = text[max(0, found.start() - 40) : found.start()].rpartition("\n")
+        if not found.start() or (line_end and not line.strip()):
+            return False
     if len(word) == 1 and word.isupper():
         return False  # an initial
     folded = word.lower()
     if folded in _LISTS["may_close"]:
         return following[:1].isupper() or not following
     return folded not in _LISTS["abbreviations"]
-
-
-def _begins_line(text: str, at: int) -> bool:
-    before = text[max(0, at - 40) : at]
-    return at == 0 or ("\n" in before and not before.rpartition("\n")[2].strip())
 
 
 def _stripped(text: str, start: int, end: int) -> tuple[int, int]:

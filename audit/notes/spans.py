@@ -84,13 +84,9 @@ class TaggedDocument:
 
 
 def tagged(
-    doc_id: str,
-    *,
-    text: str,
-    spans: Iterable[Span],
-    patient_id: str | None = None,
+    doc_id: str, *, text: str, spans: Iterable[Span], patient_id: str | None = None,
     unaligned: Iterable[str] = (),
-) -> TaggedDocument:
+) -> TaggedDocument:  # fmt: skip
     """Return a document of spans in any order; what is given twice is counted and left out."""
     document = TaggedDocument(doc_id, text, patient_id=patient_id)
     return document.with_spans(spans, unaligned=unaligned)

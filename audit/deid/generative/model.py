@@ -58,14 +58,9 @@ class CausalModel:
 def load_causal(
     directory: Path, *, device: str = "auto", precision: str = "auto", is_frozen: bool = True
 ) -> CausalModel:
-    """Load a model to run or to tune.
+    """Load a model to run, or to tune: all its weights, in float32, unless `is_frozen`.
 
-    Parameters
-    ----------
-    precision
-        "auto" is bfloat16 on a GPU that has it, else float32; or `STORED`.
-    is_frozen
-        False where all weights will be tuned: they are held in float32 then.
+    The precision "auto" is bfloat16 on a GPU that has it, else float32; or `STORED`.
     """
     torch: Any = importlib.import_module("torch")
     transformers: Any = importlib.import_module("transformers")
@@ -180,25 +175,15 @@ class Asked:
 
 
 def generated(
-    loaded: CausalModel,
-    asked: Sequence[Asked],
-    *,
-    stops: Sequence[int],
-    n_tokens: float = math.inf,
-    should_stop: StopQuestion = lambda: False,
+    loaded: CausalModel, asked: Sequence[Asked], *, stops: Sequence[int],
+    n_tokens: float = math.inf, should_stop: StopQuestion = lambda: False,
     on_share: Callable[[float], None] = lambda share: None,
-) -> list[list[int]]:
-    """Return the tokens of each answer, the one that ends it left out.
+) -> list[list[int]]:  # fmt: skip
+    """Return the tokens of each answer, the one of `stops` that ends it left out.
 
-    Parameters
-    ----------
-    stops
-        Tokens that end an answer.
-    n_tokens
-        Of a batch at most, prompts and answers with their padding; one prompt is always taken.
-        Where memory runs out, halves are tried.
-    on_share
-        Told with every token which share of all answers' limits was written or not needed.
+    A batch has `n_tokens` at most, prompts and answers with their padding; one prompt is always
+    taken. Where memory runs out, halves are tried. `on_share` is told with every token which share
+    of all answers' limits was written or not needed.
     """
     torch: Any = importlib.import_module("torch")
     answers: list[list[int]] = [[] for _ in asked]
@@ -337,12 +322,8 @@ def pieces_of(
 ) -> tuple[Window, ...]:
     """Cut a note into windows that fit; one window where it fits whole.
 
-    Parameters
-    ----------
-    n_tokens
-        Counts the tokens of a text; a window has `most` of them.
-    overlap
-        Characters, as in `windows_of`; less where windows are short.
+    `n_tokens` counts the tokens of a text, of which a window has `most`; `overlap` is in
+    characters, as in `windows_of`, less where windows are short.
     """
     size = len(text)
     windows = windows_of(text, size=size, overlap=0)

@@ -92,15 +92,9 @@ class Examples:
 
 
 def examples_of(
-    documents: Iterable[TaggedDocument],
-    *,
-    tokenizer: Any,
-    frame: Frame,
-    most: int,
-    n_context: int,
-    overlap: int,
-    language: str,
-) -> Examples:
+    documents: Iterable[TaggedDocument], *, tokenizer: Any, frame: Frame, most: int, n_context: int,
+    overlap: int, language: str,
+) -> Examples:  # fmt: skip
     """Make examples of gold notes.
 
     A span that the edge of a window cuts is tagged as far as it goes: windows of tagging are joined
@@ -196,17 +190,10 @@ class CopyLearner(Learner):
     settings: TuningSettings
 
     def __init__(
-        self,
-        model: Any,
-        *,
-        settings: TuningSettings,
-        pad_id: int,
-        hardware: Hardware,
-        n_steps: int,
-        rows: Sequence[Example] = (),
-        held_out: Sequence[Example] = (),
+        self, model: Any, *, settings: TuningSettings, pad_id: int, hardware: Hardware,
+        n_steps: int, rows: Sequence[Example] = (), held_out: Sequence[Example] = (),
         write: Callable[[CopyLearner], None] = lambda learner: None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(
             model, settings=settings, hardware=hardware, n_steps=n_steps,
             optimizer=adamw(model, settings),
@@ -298,13 +285,9 @@ _NOT_OF_THE_TOKENIZER = {"config.json", "generation_config.json", "model.safeten
 
 
 def train_generative(
-    task: TaggerTask,
-    settings: TuningSettings,
-    *,
-    progress: ProgressListener = lambda report: None,
-    should_stop: StopQuestion = lambda: False,
-    on_point: PointListener = lambda point: None,
-) -> GenerativeFacts:
+    task: TaggerTask, settings: TuningSettings, *, progress: ProgressListener = lambda report: None,
+    should_stop: StopQuestion = lambda: False, on_point: PointListener = lambda point: None,
+) -> GenerativeFacts:  # fmt: skip
     """Tune the model of a task, or go on with a tuning that was stopped or killed."""
     with alone(task.folder), torch.random.fork_rng():
         loaded = load_causal(
@@ -349,14 +332,10 @@ def _examples(
     frame = frame_of(loaded.tokenizer, language=settings.language)
     n_context = min(loaded.n_context, settings.max_tokens)
     return examples_of(
-        notes_of_paths(paths, what=what),
-        tokenizer=loaded.tokenizer,
-        frame=frame,
-        most=room_in(n_context, n_frame=frame.n_tokens),
-        n_context=n_context,
-        overlap=settings.overlap,
-        language=settings.language,
-    )
+        notes_of_paths(paths, what=what), tokenizer=loaded.tokenizer, frame=frame,
+        most=room_in(n_context, n_frame=frame.n_tokens), n_context=n_context,
+        overlap=settings.overlap, language=settings.language,
+    )  # fmt: skip
 
 
 def _model(loaded: CausalModel, settings: TuningSettings) -> Any:
@@ -373,14 +352,9 @@ def _facts(
 ) -> GenerativeFacts:
     points = read_losses(out)
     return GenerativeFacts(
-        title=title,
-        model=directory_digest(out / MODEL),
-        labels=examples.labels,
-        n_note_tokens=examples.n_longest,
-        max_tokens=min(loaded.n_context, settings.max_tokens),
-        overlap=settings.overlap,
-        language=settings.language,
-        created=now(),
+        title=title, model=directory_digest(out / MODEL), labels=examples.labels,
+        n_note_tokens=examples.n_longest, max_tokens=min(loaded.n_context, settings.max_tokens),
+        overlap=settings.overlap, language=settings.language, created=now(),
         training={
             "settings": settings.plain(),
             "base": loaded.digest,
@@ -395,7 +369,7 @@ def _facts(
             "first_validation": points[0].held_out,
             "validation": points[-1].held_out,
         },
-    )
+    )  # fmt: skip
 
 
 def _write_model(model: Any, path: Path, *, parent: Path) -> None:

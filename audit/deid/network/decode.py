@@ -87,15 +87,10 @@ def best_tags(
 ) -> list[NDArray[np.uint8]]:
     """Return the best tags [tokens] of each text, which begins as after O (Viterbi 1967).
 
-    Of two that are equally good the one with the lower tag, judged from the end, so that the answer
-    never depends on the texts beside it.
-
-    Parameters
-    ----------
-    scores
-        Of each text, [tokens, tags]: any numbers that are added up, as logits are.
-    bias
-        Added to the score of every tag but O: above 0 more is found, right or wrong.
+    `scores` of each text are [tokens, tags], any numbers that are added up, as logits are; `bias`
+    is added to those of every tag but O: above 0 more is found, right or wrong. Of two that are
+    equally good the one with the lower tag, judged from the end, so that the answer never depends
+    on the texts beside it.
     """
     found: list[NDArray[np.uint8]] = [np.zeros(0, dtype=np.uint8)] * len(scores)
     n_tags = len(scheme.tags)
@@ -243,10 +238,7 @@ _UNIT = np.array([_UNIT_OF.get(kind, 0) for kind in KINDS])
 class Characters:
     """A vocabulary of characters, as a reader: see `TokenizerReader`.
 
-    Parameters
-    ----------
-    known
-        Characters in the form of `plain`, each once; the first has number 4.
+    `known` are those in the form of `plain`, each once; the first has number 4.
     """
 
     known: str
@@ -314,11 +306,9 @@ def characters_of(texts: Iterable[str], *, n_most: int, n_times: int) -> Charact
         counts.update(text)
     for char, n in counts.items():
         found[plain(char)] += n
-    enough = [
-        (-n, char)
-        for char, n in found.items()
-        if n >= n_times and unicodedata.category(char) != "Cs"  # no file can hold half a pair
-    ]
+    # No file can hold half a surrogate pair.
+    enough = [(-n, char) for char, n in found.items()
+              if n >= n_times and unicodedata.category(char) != "Cs"]  # fmt: skip
     return Characters("".join(sorted(char for _, char in sorted(enough)[:n_most])))
 
 

@@ -143,12 +143,7 @@ def lessons_of(
 class Lessons:
     """All lessons of a training, and which rows belong to a step.
 
-    Parameters
-    ----------
-    size
-        Tokens of a row, without special ones.
-    unknown_id
-        Stands for a token that is hidden.
+    A row has `size` tokens without special ones; `unknown_id` stands for one that is hidden.
     """
 
     def __init__(
@@ -389,16 +384,11 @@ class TokenLearner(Learner):
 
 
 def train_tagger(
-    task: TaggerTask,
-    settings: TaggerSettings,
-    *,
-    shape: Shape | None = None,
-    is_halved: bool = False,
-    say: Callable[[str], None] = lambda text: None,
-    progress: ProgressListener = lambda report: None,
-    should_stop: StopQuestion = lambda: False,
+    task: TaggerTask, settings: TaggerSettings, *, shape: Shape | None = None,
+    is_halved: bool = False, say: Callable[[str], None] = lambda text: None,
+    progress: ProgressListener = lambda report: None, should_stop: StopQuestion = lambda: False,
     on_point: PointListener = lambda point: None,
-) -> TaggerFacts:
+) -> TaggerFacts:  # fmt: skip
     """Train the tagger of a task, or go on with a training that was stopped or killed.
 
     `shape` is that of a network of characters, the usual one without; `is_halved` keeps weights in
