@@ -313,9 +313,7 @@ def _ask_subject(
     parent = pick(say, "train_parent", names, usual=demo[0] if demo and not own else "")
     titles = {code: called.corpus_name(say, one) for code, one in corpora.items()}
     corpus = pick(say, "train_corpus", titles, usual=next(iter(corpora)))
-    source = choose(
-        say, "train_source", SOURCES, shown=lambda one: say.text(f"called_source_{one}")
-    )
+    source = choose(say, "train_source", {one: say.text(f"called_source_{one}") for one in SOURCES})
     return find_model(parent, among=cached.models()), corpora.get(corpus), source
 
 
