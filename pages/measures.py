@@ -17,17 +17,7 @@ from pages.ui.access import shown_name
 from pages.ui.blocks import Cell, counted, day, measured, percent, percent_interval
 from pages.ui.charts import Axis, Series, plot, points
 from pages.ui.form import choose, switch
-from pages.ui.section import (
-    details,
-    draw_table,
-    empty,
-    figure,
-    frame,
-    head,
-    page_of_audit,
-    place,
-    remark,
-)
+from pages.ui.section import details, draw_table, empty, figure, frame, head, page_of_audit, remark
 from pages.ui.state import Words, link
 
 _FLAGS = ["is_flagged", "is_flagged_other"]
@@ -87,7 +77,7 @@ def draw_mentions(say: Words, report: AuditReport) -> None:
 
 def draw_compare(say: Words, report: AuditReport) -> None:
     """Draw the choice of a second audit, and the comparison."""
-    others = {one.digest[:12]: one for one in others_alike_first(report, kept=place().kept)}
+    others = {one.digest[:12]: one for one in others_alike_first(report, kept=section.place().kept)}
     if not others:
         empty(say, "measures_no_other")
         return
@@ -181,7 +171,7 @@ def draw_linking(say: Words, report: AuditReport) -> None:
     """Draw how often a passage's own name fits it best."""
     linking = report.details.linking
     if linking is None:
-        number, other = report.scenario.number, place().other
+        number, other = report.scenario.number, section.place().other
         empty(say, f"measures_no_linking_{number}")
         if number == 1 and other:
             link("measures", label=say.text("measures_open_2"), audit=other.digest, tab="linking")
@@ -285,7 +275,7 @@ def _draw_roles(say: Words, report: AuditReport) -> None:
 
 def _draw_published(say: Words, report: AuditReport) -> None:
     """Draw the paper's tables 1 and 2 with what the audits of this pair reach beside them."""
-    other = place().other
+    other = section.place().other
     reports = [report, *([cached.report(other.digest)] if other else [])]
     head(say, "paper")
     if not paper_rows(1, reports):

@@ -18,19 +18,7 @@ from pages.ui.blocks import Cell, day, measured, percent_interval
 from pages.ui.charts import Axis, Series, plot, spread
 from pages.ui.hand_over import draw_decision, draw_hand_over, draw_log
 from pages.ui.running import card, live_cards, run_demo_button
-from pages.ui.section import (
-    Place,
-    details,
-    draw_table,
-    empty,
-    facts,
-    figure,
-    folded,
-    head,
-    page,
-    place,
-    remark,
-)
+from pages.ui.section import details, draw_table, empty, facts, figure, folded, head, page, remark
 from pages.ui.state import Words, link
 
 N_RECENT = 20
@@ -38,7 +26,7 @@ N_RECENT = 20
 
 def draw(say: Words) -> None:
     """Draw the audit that the link names, else the newest own one; or how to come to one."""
-    here = place()
+    here = section.place()
     if here.audit is None:
         draw_nothing(say, here)
         return
@@ -62,7 +50,7 @@ def draw(say: Words) -> None:
 # Before there is an audit.
 
 
-def draw_nothing(say: Words, here: Place) -> None:
+def draw_nothing(say: Words, here: section.Place) -> None:
     """Say what to do where there is no audit to show; where one is being made, how far it is."""
     if here.kept:
         empty(say, "wrong_link")
@@ -232,7 +220,7 @@ def draw_limits(say: Words, report: AuditReport) -> None:
         st.html(blocks.bullet_list(written(one, say.language) for one in report.notes))
 
 
-def draw_recent(say: Words, here: Place, *, shown: str) -> None:
+def draw_recent(say: Words, here: section.Place, *, shown: str) -> None:
     """Draw the newest kept audits, each with its verdict and a link; `shown` is marked."""
     remark(say, "recent_n", n=len(here.kept))
     if here.n_unreadable:

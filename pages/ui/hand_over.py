@@ -11,14 +11,8 @@ import streamlit as st
 
 from audit.access_log import ACTIONS, LogEntry, log_seal
 from audit.errors import AuditError
-from audit.report.decision import (
-    MAX_NAME_CHARS,
-    MAX_REASONS_CHARS,
-    RECOMMENDATIONS,
-    SIGNATURE_ROLES,
-    Decision,
-    kept_decision,
-)
+from audit.report import decision as decisions
+from audit.report.decision import RECOMMENDATIONS, SIGNATURE_ROLES, Decision, kept_decision
 from audit.report.export import bundle, bundle_files, bundle_name
 from audit.report.html import OPTIONAL_SECTIONS, ReportChoice, report_html
 from audit.report.names import NAME_FORMS
@@ -73,9 +67,9 @@ def _draw_form(say: Words, kept: Decision) -> None:
         key=keys["recommendation"], persist_state="session", label_visibility="collapsed",
     )  # fmt: skip
     st.text_area(
-        say.text("decision_reasons"), kept.reasons, max_chars=MAX_REASONS_CHARS, height=110,
-        placeholder=say.text("decision_reasons_place"), key=keys["reasons"],
-        persist_state="session",
+        say.text("decision_reasons"), kept.reasons, height=110, key=keys["reasons"],
+        placeholder=say.text("decision_reasons_place"), persist_state="session",
+        max_chars=decisions.MAX_REASONS_CHARS,
     )  # fmt: skip
     if kept.signatures:
         remark(say, "decision_drops")
@@ -111,7 +105,9 @@ def _draw_signatures(say: Words, kept: Decision) -> None:
             remark(say, "decision_as", who=who)
         else:
             keys["name"] = f"decision_name_{len(roles)}"
-            st.text_input(say.text("decision_name"), max_chars=MAX_NAME_CHARS, key=keys["name"])
+            st.text_input(
+                say.text("decision_name"), max_chars=decisions.MAX_NAME_CHARS, key=keys["name"]
+            )
         st.form_submit_button(
             say.text("decision_sign"), key="decision_sign_now",
             on_click=_kept, args=(partial(access.sign, kept), keys),

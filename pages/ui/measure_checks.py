@@ -9,7 +9,7 @@ import streamlit as st
 from audit.attack.scores import GENERAL_ALONE, POPULARITY
 from audit.report.compare import Comparison
 from audit.report.report import CURVE_MEASURES, AuditReport, Exposure, ExposureGroup
-from audit.report.threshold import calibration, strata_of
+from audit.report.threshold import calibration
 from audit.tables import UNDEFINED, decimal, small
 from audit.words import Words
 from pages.ui import blocks, cached
@@ -64,7 +64,7 @@ def _curve(say: Words, report: AuditReport) -> str:
     head(say, "measures_curve")
     left, right = st.columns(2, gap="large")
     with left:
-        stratum = choose(say, "kind", strata_of(report), what="stratum")
+        stratum = choose(say, "kind", tuple(report.measures.strata), what="stratum")
     names = {code: say.text(f"column_{code}") for code in CURVE_MEASURES}
     with right:
         measure = choose(say, "measures_curve_y", names, what="measure")

@@ -7,21 +7,9 @@ import math
 import streamlit as st
 
 from audit.attack.scores import GENERAL_ALONE, POPULARITY
+from audit.report import threshold as thresholds
 from audit.report.report import AuditReport
-from audit.report.threshold import (
-    LOW_FPRS,
-    USEFUL,
-    RankedNames,
-    Reached,
-    RocView,
-    at_threshold,
-    drawn,
-    first_threshold,
-    read_threshold,
-    score_codes,
-    strata_of,
-    useful_thresholds,
-)
+from audit.report.threshold import LOW_FPRS, USEFUL, RankedNames, Reached, RocView
 from audit.words import Words
 from pages.ui import blocks, cached
 from pages.ui.blocks import measured, percent, percent_interval
@@ -40,10 +28,11 @@ def draw(say: Words, report: AuditReport) -> None:
     """Draw the choice of score and controls, and the threshold's panel."""
     left, right = st.columns(2, gap="large")
     with left:
-        score = choose(say, "measures_score", score_codes(report), is_long=True)
+        score = choose(say, "measures_score", thresholds.score_codes(report), is_long=True)
     with right:
-        stratum = choose(say, "kind", strata_of(report), what="stratum") if report.has_truth else ""
-    _panel(say, report.digest, score=score, stratum=stratum or "all")
+        strata = tuple(report.measures.strata)
+        stratum = choose(say, "kind", strata, what="stratum") if strata else "all"
+    _panel(say, report.digest, score=score, stratum=stratum)
 
 
 @st.fragment
@@ -58,7 +47,7 @@ def _panel(say: Words, digest: str, *, score: str, stratum: str) -> None:
                 say.text("measures_prevalence"), min_value=0.01, max_value=99.0,
                 value=prevalence, key="prevalence", bind="query-params",
             )  # fmt: skip
-        view = at_threshold(names, threshold=threshold, prevalence=prevalence / 100)
+        view = thresholds.at_threshold(names, threshold=threshold, prevalence=prevalence / 100)
         with left:
             _draw_counts(say, digest, view=view, stratum=stratum)
         if view.counts is None:
@@ -71,13 +60,13 @@ def _panel(say: Words, digest: str, *, score: str, stratum: str) -> None:
 
 def _threshold(say: Words, names: RankedNames, *, owner: str) -> float:
     """Draw the ways to move a threshold and return it: `?t=`, which all of them write."""
-    state, axis, useful = st.session_state, names.axis, useful_thresholds(names)
+    state, axis, useful = st.session_state, names.axis, thresholds.useful_thresholds(names)
     whose, written = state.get(_LAST, ("", ""))
     # What was written for another score counts no more; a link, or the browser's way back, does.
     texts = [one for one in (st.query_params.get("t", ""), written)
              if one != written or whose == owner]  # fmt: skip
-    asked = [one for one in map(read_threshold, texts) if not math.isnan(one)]
-    threshold = state[_EXACT] = (asked or [first_threshold(useful)])[0]
+    asked = [one for one in map(thresholds.read_threshold, texts) if not math.isnan(one)]
+    threshold = state[_EXACT] = (asked or [thresholds.first_threshold(useful)])[0]
     state[_SLIDER], state[_LAST] = axis.place_of(threshold), (owner, repr(threshold))
     write("t", repr(threshold))
     for column, code in zip(st.columns(len(USEFUL)), USEFUL, strict=True):
@@ -171,7 +160,7 @@ def _draw_low_rates(say: Words, report: AuditReport, stratum: str, *, codes: lis
 
 def _roc_chart(say: Words, curves: dict[str, RocView], *, view: Reached, is_log: bool) -> object:
     assert view.counts is not None
-    shown, floor = drawn(list(curves.values()), is_log=is_log)
+    shown, floor = thresholds.drawn(list(curves.values()), is_log=is_log)
     ends = [100 * max(floor), 100.0]
     series = [Series(say.text("measures_chance"), ends, ends, dash="longdash", hover="")]
     for one in reversed(shown):

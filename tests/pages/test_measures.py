@@ -96,7 +96,8 @@ def test_the_threshold_comes_from_the_link_and_buttons_move_everything(reports: 
     app.slider(key="measures_slider").set_value(0.0).run()
     assert app.number_input(key="measures_exact").value == 0.0
 
-    app = open_page("measures", tab="threshold", t="1.5", score="log_ratio")
+    app = open_page("measures", tab="threshold", t="1.5", score="log_ratio", prevalence="5")
+    assert SAY.text("measures_ppv", share="5 %") in texts(app)
     assert app.number_input(key="measures_exact").value == 1.5
     app.selectbox(key="choice_score").set_value("hospital_posterior").run()
     assert not app.exception
