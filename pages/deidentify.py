@@ -39,16 +39,7 @@ from pages.ui.access import is_revealed, may_or_say, note, who
 from pages.ui.blocks import day, percent, percent_interval
 from pages.ui.called import label_name, tagger_name
 from pages.ui.corpus import ask_file
-from pages.ui.deid_note import (
-    HERE,
-    NOTE,
-    SET,
-    Desk,
-    draw_copies,
-    draw_files,
-    draw_language,
-    draw_note,
-)
+from pages.ui.deid_note import SCOPES, Desk, draw_copies, draw_files, draw_language, draw_note
 from pages.ui.form import act, ask_line, choose, choose_kept, upload
 from pages.ui.running import FollowedJobs
 from pages.ui.section import Table, draw_table, empty, facts, head, page, remark, removal
@@ -205,7 +196,7 @@ def _draw_pasted(say: Words, text: str, *, tagger: KnownTagger, how: Release) ->
         fixed.pop()
         note("ran", kind="undone-correction")
 
-    draw_note(say, found, key="deidentify_pasted", desk=Desk((HERE, NOTE), correct, undo))
+    draw_note(say, found, key="deidentify_pasted", desk=Desk(SCOPES[:-1], correct, undo))
     draw_files(
         say, lambda: (found,), key="deidentify_pasted", n_bytes=len(text), census=census,
         is_private_allowed=True,
@@ -375,7 +366,7 @@ def _draw_notes(say: Words, tagged: TaggedSet, *, corrections: ByNote) -> None:
         undo_correction(tagged, number, who=who())
         note("ran", kind="undone-correction", run=tagged.tagged_id, row=found.row)
 
-    scopes = (HERE, NOTE, SET) if tagged.n_notes > 1 else (HERE, NOTE)
+    scopes = SCOPES if tagged.n_notes > 1 else SCOPES[:-1]
     desk = Desk(scopes, correct, undo) if is_revealed() else None
     draw_note(say, found, key="deidentify_note", desk=desk)
 
