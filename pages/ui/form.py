@@ -215,10 +215,15 @@ def act(
     )
 
 
-def ask_line(say: Words, key: str, *, most: int = MAX_TITLE_CHARS) -> str:
-    """Draw a box for a line of text, as long as a title unless it is said; return what it says."""
-    help = say.sentences.get(f"{key}_help")
-    return st.text_input(say.text(key), key=key, max_chars=most, help=help) or ""
+def ask_line(say: Words, key: str, *, most: int = MAX_TITLE_CHARS, is_kept: bool = False) -> str:
+    """Draw a box for a line of text, as long as a title unless it is said; return what it says.
+
+    `is_kept` as in `tick`.
+    """
+    return st.text_input(
+        say.text(key), key=key, max_chars=most, help=say.sentences.get(f"{key}_help"),
+        persist_state="session" if is_kept else None,
+    ) or ""  # fmt: skip
 
 
 def upload(
