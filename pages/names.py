@@ -78,6 +78,8 @@ def draw_wish(say: Words, table: pd.DataFrame) -> Wish:
     if state.setdefault("names_orders", orders) != orders:  # this column is read the other way
         state["names_orders"] = orders
         state.pop("choice_order", None)
+    if st.query_params.get("order") == "turned":  # as links of before say it
+        write("order", orders[1])
     with right:
         order = choose(say, "names_order", orders)
     chosen = {}
@@ -302,7 +304,9 @@ def draw_numbers(say: Words, name: pd.Series, *, report: AuditReport) -> None:
     head(say, "names_numbers")
     caption = say.text(f"axis_{report.fixed_score}")
     columns = {"names_what": what, "value": list(values.values())}
-    draw_table(say, "names_numbers", columns, caption=caption, audit=report.digest)
+    draw_table(
+        say, "names_numbers", columns, caption=caption, audit=report.digest, names=names_in_files()
+    )
 
 
 def draw_passages(

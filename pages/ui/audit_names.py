@@ -252,7 +252,8 @@ def draw_notes(say: Words, notes: Sequence[RowNote], *, title: str) -> None:
         rows = [str(one.row) for one in shown]
         remarks = [written(one.what, say.language) for one in shown]
         with st.expander(say.text(title, n=n), key=title):
-            draw_table(say, "audit_notes", {"row": rows, "remark": remarks}, shown=len(rows), n=n)
+            columns = {"row": rows, "remark": remarks}
+            draw_table(say, "audit_notes", columns, of=title, shown=len(rows), n=n)
 
 
 def power_of_ten(exponent: float) -> str:

@@ -25,6 +25,8 @@ from audit.tables import UNDEFINED, decimal, decimal_interval
 from audit.words import Words
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&=^@/])")
+_NUMBER = re.compile("[-+\N{MINUS SIGN}]?[0-9][0-9,.]*(?![0-9,.A-Za-z-])")
+"""What a count begins with, as "3 of 40"; neither a day nor a name as "3b"."""
 
 
 def escaped(text: str) -> str:
@@ -132,8 +134,8 @@ def table(
 ) -> str:
     """Return a table of (group, heading) columns; the caption is what a screen reader announces.
 
-    Columns whose every cell is a number stand to the right. In the first `n_merged` columns cells
-    that say the same stand as one.
+    Columns whose every cell is a number, or begins with one, stand to the right. In the first
+    `n_merged` columns cells that say the same stand as one.
     """
     is_number = [all(_is_number(row[at].text) for row in rows) for at in range(len(header))]
     above, first = [], set()
@@ -165,6 +167,8 @@ def table(
 
 
 def _is_number(text: str) -> bool:
+    if _NUMBER.match(text):
+        return True
     return not re.match(r"\d{4}-\d\d", text) and not any(map(str.isalpha, text))
 
 

@@ -201,6 +201,14 @@ def test_passages_are_checked_shown_escaped_and_kept(home: Path) -> None:
     )
 
 
+def test_what_is_left_out_of_names_and_of_passages_is_told_on_one_page() -> None:
+    app = upload(open_page("audit", **PAIR), (HEADER + "Bo,Ek,1\nBo,Ek,1\n").encode())
+    data = b'{"text": "[NAME] came."}\n{"text": "nothing here"}\n'
+    shown = texts(upload(app, data, name="x.jsonl", place=1))
+    assert "The name is that of row 2; left out." in shown
+    assert "The text has no place for a full name; left out." in shown
+
+
 def test_the_plan_is_that_of_the_question_which_start_hands_over(asked: list[Question]) -> None:
     app = open_page("audit", **ALL)
     request = demo.DemoTask().request(2)

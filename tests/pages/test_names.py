@@ -48,6 +48,8 @@ def test_facets_and_order_go_into_the_address_and_outlast_the_other_tab() -> Non
     again = open_page("names", kind="easy,hard", sort="q", order="desc").dataframe[0].value
     assert set(again["kind"]) == {"Easy control", "Hard control"}
     assert again["q"].is_monotonic_decreasing
+    for sort, order in (("q", "desc"), ("score", "asc")):  # links of before
+        assert parameter(open_page("names", sort=sort, order="turned"), "order") == order
     nonsense = open_page("names", kind="<b>,,x", sort="first", order="up", name="<img>")
     assert len(nonsense.dataframe[0].value) == report.n_names
     assert not parameter(nonsense, "kind") and not parameter(nonsense, "name")
