@@ -48,7 +48,7 @@ from audit.notes import read
 from audit.notes.passages import is_jsonl, read_passages
 from audit.notes.read import NoteFile, NoteSource, columns_of, list_note_files
 from audit.progress import ProgressListener
-from audit.report.compare import MAX_REFERENCES, Comparison, compare_audits, compare_references
+from audit.report.compare import MAX_REFERENCES, Comparison, compare_audits
 from audit.report.documents import DocumentView, document_view
 from audit.report.names import masked_name
 from audit.report.report import (
@@ -56,7 +56,6 @@ from audit.report.report import (
     Inspection,
     KeptAudit,
     demo_digests,
-    is_demo,
     kept_audit,
     kept_inspection,
     same_but_reference,
@@ -154,8 +153,7 @@ def kept_audits() -> tuple[tuple[KeptAudit, ...], int]:
 
 @_kept(2000)
 def _line(digest: str) -> KeptAudit:
-    found = _report(digest)
-    return kept_audit(found, is_demo=is_demo(found, digests={}))
+    return kept_audit(_report(digest))
 
 
 def _report(digest: str) -> AuditReport:
@@ -241,7 +239,7 @@ def references(digest: str, *, kept: tuple[KeptAudit, ...]) -> tuple[list[Compar
 
 @_kept(8)
 def _references(digest: str, others: list[str]) -> list[Comparison]:
-    return compare_references(report(digest), others=[_report(other) for other in others])
+    return [compare_audits(report(digest), other=_report(other)) for other in others]
 
 
 # Models, lists and plans that are being chosen. A folder that has changed is seen within seconds.
