@@ -53,8 +53,6 @@ from audit.deid.tasks import TaggerTask
 from audit.demo import DemoTask, report_summary, self_test
 from audit.errors import AuditCancelled, AuditError
 from audit.experiment import leakage, paper
-from audit.experiment.leakage import LeakageTask
-from audit.experiment.paper import ExperimentTask
 from audit.foreign import decode_text, file_bytes, reading
 from audit.home import DEMO_HOSPITAL, results_dir, stay_offline
 from audit.jobs import service
@@ -263,7 +261,8 @@ def parsed(arguments: Sequence[object] | None = None) -> Given:
 def _options(command: Callable[..., Any]) -> Iterator[Option]:
     hints = get_type_hints(command, include_extras=True)
     for name, parameter in inspect.signature(command).parameters.items():
-        kind, mark = get_args(hints[name]) if _is(hints[name], Annotated) else (hints[name], None)
+        hint = hints[name]
+        kind, mark = get_args(hint) if get_origin(hint) is Annotated else (hint, None)
         if isinstance(mark, FieldsOf):
             for field_name, flag, field in mark.options():
                 yield Option(name, field_name, mark.prefix + field_name, flag, field)
@@ -283,7 +282,7 @@ def _how(option: Option) -> dict[str, Any]:
         return {"action": "store_false" if field.default else "store_true"}
     if not option.flag.startswith("--"):
         return _reader(kind) | ({} if field.is_required() else {"nargs": "?"})
-    if not _is(kind, tuple):
+    if get_origin(kind) is not tuple:
         return _reader(kind) | {"required": field.is_required()}
     one = _without_none(get_args(kind)[0])
     if field.examples:
@@ -292,26 +291,22 @@ def _how(option: Option) -> dict[str, Any]:
 
 
 def _reader(kind: Any) -> dict[str, Any]:
-    if _is(kind, Literal):
+    if get_origin(kind) is Literal:
         first = type(get_args(kind)[0])
         return {
             "choices": get_args(kind),
             "type": first if first is int else lambda text: text.replace("-", "_"),
         }
-    if _is(kind, tuple):
+    if get_origin(kind) is tuple:
         return {"type": _column, "metavar": "FIELD=NAME"}
     return {"type": _place if kind is Path else kind}
-
-
-def _is(kind: Any, origin: Any) -> bool:
-    return get_origin(kind) is origin
 
 
 def _without_none(kind: Any) -> Any:
     """Return the type that `kind | None`, or an annotated one, is about."""
     if get_origin(kind) in (UnionType, Union):
         kind = next(one for one in get_args(kind) if one is not type(None))
-    return get_args(kind)[0] if _is(kind, Annotated) else kind
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
 def _place(text: str) -> Path:
@@ -797,13 +792,13 @@ def experiment(
     *,
     general: Annotated[str, "directory of M_general"],
     notes: Annotated[Path, "notes with placeholders"],
-    given: Annotated[Given, FieldsOf(ExperimentTask)],
+    given: Annotated[Given, FieldsOf(paper.ExperimentTask)],
     trained: Annotated[Given, FieldsOf(TrainSettings, only=_TRAINED)],
     generation: Annotated[Given, FieldsOf(GenerationSettings, only=("n_documents", "n_steps"))],
     posterior: Annotated[Given, FieldsOf(PosteriorSettings, only=("n_inputs", "n_chain_inputs"))],
 ) -> Result:
     """Do the experiment of the paper, from notes to tables."""
-    task = ExperimentTask(
+    task = paper.ExperimentTask(
         **given | {"notes": notes},
         general=model_path(general, where="--general"),
         training=paper.TRAINING.with_(**_with_pass(trained, usual=paper.TRAINING)),
@@ -819,7 +814,7 @@ def experiment(
 def deid_leakage(
     *,
     out: Annotated[Path, "folder for the tables"],
-    given: Annotated[Given, FieldsOf(LeakageTask)],
+    given: Annotated[Given, FieldsOf(leakage.LeakageTask)],
     quick: Annotated[bool, "fewer arms and epochs, done in minutes"] = False,
 ) -> Result:
     """Attack models of the demo hospital's notes, raw and de-identified."""
@@ -831,9 +826,9 @@ def deid_leakage(
     return result | {"kept_as": kept_as}
 
 
-def leakage_task(given: Given, *, is_quick: bool) -> LeakageTask:
+def leakage_task(given: Given, *, is_quick: bool) -> leakage.LeakageTask:
     """Return the task that options ask for; without a tagger, with those that are shipped."""
-    usual = LeakageTask(taggers=(RULES, DEFAULT))
+    usual = leakage.LeakageTask(taggers=(RULES, DEFAULT))
     return (leakage.quick(usual) if is_quick else usual).with_(**given)
 
 

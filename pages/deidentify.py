@@ -39,19 +39,10 @@ from pages.ui.access import is_revealed, may_or_say, note, who
 from pages.ui.blocks import day, percent, percent_interval
 from pages.ui.called import label_name, tagger_name
 from pages.ui.corpus import ask_file
-from pages.ui.deid_note import (
-    HERE,
-    NOTE,
-    SET,
-    Desk,
-    draw_copies,
-    draw_files,
-    draw_language,
-    draw_note,
-)
+from pages.ui.deid_note import SCOPES, Desk, draw_copies, draw_files, draw_language, draw_note
 from pages.ui.form import act, ask_line, choose, choose_kept, upload
 from pages.ui.running import FollowedJobs
-from pages.ui.section import Table, draw_table, empty, facts, head, page, remark, removal
+from pages.ui.section import Table, attempt, draw_table, empty, facts, head, page, remark, removal
 from pages.ui.state import Words, go_to
 
 _RARE = {
@@ -205,7 +196,7 @@ def _draw_pasted(say: Words, text: str, *, tagger: KnownTagger, how: Release) ->
         fixed.pop()
         note("ran", kind="undone-correction")
 
-    draw_note(say, found, key="deidentify_pasted", desk=Desk((HERE, NOTE), correct, undo))
+    draw_note(say, found, key="deidentify_pasted", desk=Desk(SCOPES[:-1], correct, undo))
     draw_files(
         say, lambda: (found,), key="deidentify_pasted", n_bytes=len(text), census=census,
         is_private_allowed=True,
@@ -220,12 +211,13 @@ def _draw_file(say: Words, way: str, *, tagger: KnownTagger, how: Release) -> No
     notes = _ask_upload(say) if way == "upload" else None
     if way == "file" and (found := ask_file(say, cached.note_files())) is not None:
         notes = NotesToTag("registered", file_id=found[0].file_id, columns=found[1])
-    title = ask_line(say, "deidentify_name")
-    is_asked = _go_button(say, "file")
-    if is_asked and notes is not None:
-        _start(notes, tagger=tagger, how=how, title=title)
-    elif is_asked:
-        remark(say, "deidentify_file_missing")
+    above, title = st.container(), ask_line(say, "deidentify_name")
+    if _go_button(say, "file"):
+        with above:  # what is refused stands beside what was given, not under the button
+            if notes is None:
+                remark(say, "deidentify_file_missing")
+            else:
+                attempt(say, lambda: _start(notes, tagger=tagger, how=how, title=title))
 
 
 def _ask_upload(say: Words) -> NotesToTag | None:
@@ -375,7 +367,7 @@ def _draw_notes(say: Words, tagged: TaggedSet, *, corrections: ByNote) -> None:
         undo_correction(tagged, number, who=who())
         note("ran", kind="undone-correction", run=tagged.tagged_id, row=found.row)
 
-    scopes = (HERE, NOTE, SET) if tagged.n_notes > 1 else (HERE, NOTE)
+    scopes = SCOPES if tagged.n_notes > 1 else SCOPES[:-1]
     desk = Desk(scopes, correct, undo) if is_revealed() else None
     draw_note(say, found, key="deidentify_note", desk=desk)
 

@@ -89,7 +89,7 @@ def draw_compare(say: Words, report: AuditReport) -> None:
         for code, one in others.items()
     }  # fmt: skip
     code = choose(say, "measures_other", lines, is_long=True)
-    found = cached.comparison(report.digest, other=others[code].digest)
+    found = cached.comparison(report, other=cached.report(others[code].digest))
     counts = {"one": found.n_only_one, "other": found.n_only_other}
     if found.names.empty:
         empty(say, "measures_no_pairs", **counts)

@@ -18,32 +18,8 @@ from datetime import date, timedelta
 
 from audit.corpus.build import PatientTable, facts_of_note, patient_key
 from audit.deid.masks import FAMILY, KINDS, OVER_89, PATIENT, Mark, MaskKind, find_marks, mark_text
-from audit.names.people import (
-    JAPANESE,
-    Identity,
-    PersonName,
-    Profile,
-    age_on,
-    draw,
-    email_of,
-    full_form,
-    identity_of,
-    label_of,
-    name_of,
-    prefix_of,
-    value_of,
-    written,
-)
-from audit.notes.dates import (
-    STYLES,
-    DateContext,
-    Interval,
-    in_japanese,
-    interval_for,
-    new_date,
-    parsed_day,
-    written_date,
-)
+from audit.names import people
+from audit.notes import dates
 from audit.notes.read import Note
 
 UNDATED = date(2150, 1, 1)
@@ -67,7 +43,7 @@ class _Known:
 
     def add(self, note: Note) -> None:
         if self.age is None and (age := age_in(note.text)) is not None:
-            self.age, self.day = age, parsed_day(note.chart_time)
+            self.age, self.day = age, dates.parsed_day(note.chart_time)
         if not self.sex and (match := _JAPANESE_SEX.search(note.text)):
             self.sex = "M" if "男" in match[0] else "F"
 
@@ -98,13 +74,14 @@ class ProfileTable:
             known, facts = _Known(), facts_of_note(note)
             known.add(note)
         first = facts.first_day or UNDATED
-        interval = interval_for(first, facts.last_day or first, draw=draw(seed, "interval", owner))
+        number = people.draw(seed, "interval", owner)
+        interval = dates.interval_for(first, facts.last_day or first, draw=number)
         day = _moved(known.day or first, interval, beyond=date(2010, 1, 1))
-        profile = Profile(facts.sex or known.sex, known.age, day)
+        profile = people.Profile(facts.sex or known.sex, known.age, day)
         return NoteContext(
-            seed=seed, identity=identity_of(seed, owner, profile, locale=locale),
+            seed=seed, identity=people.identity_of(seed, owner, profile, locale=locale),
             stay=f"{owner}/{note.admission_id}", note=f"{owner}/{note.row}",
-            near=parsed_day(note.chart_time) or first, interval=interval, locale=locale,
+            near=dates.parsed_day(note.chart_time) or first, interval=interval, locale=locale,
         )  # fmt: skip
 
 
@@ -130,7 +107,7 @@ def with_marked_ages(text: str) -> str:
     return text
 
 
-def _moved(day: date, interval: Interval, *, beyond: date) -> date:
+def _moved(day: date, interval: dates.Interval, *, beyond: date) -> date:
     try:
         return interval.move(day)
     except OverflowError:
@@ -159,17 +136,17 @@ class NoteContext:
     """
 
     seed: int
-    identity: Identity
+    identity: people.Identity
     stay: str
     note: str
     near: date
-    interval: Interval
+    interval: dates.Interval
     locale: str
 
     @property
     def is_japanese(self) -> bool:
         """Whether the values are Japanese."""
-        return self.locale == JAPANESE
+        return self.locale == people.JAPANESE
 
     @property
     def day(self) -> date:
@@ -178,7 +155,7 @@ class NoteContext:
 
     def draw(self, purpose: str, *keys: str) -> int:
         """Return a number of 64 bits for one place."""
-        return draw(self.seed, purpose, *keys)
+        return people.draw(self.seed, purpose, *keys)
 
     def style(self, ways: Sequence[str]) -> str:
         """Return which of the ways of writing dates the note has."""
@@ -198,10 +175,10 @@ def _value(mark: Mark, kind: MaskKind, context: NoteContext) -> _Value:
         return _name(mark, kind, context)
     if form == "prefix":
         sex, number = mark.sex or identity.sex, context.draw("prefix", mark.number)
-        return prefix_of(sex, number, is_before_last_name=False), "", ""
+        return people.prefix_of(sex, number, is_before_last_name=False), "", ""
     if form == "age":
         oldest = 90 + context.draw("age", identity.key) % _OLDEST_AGES
-        text = str(oldest if content == OVER_89 else age_on(identity.birth, context.day))
+        text = str(oldest if content == OVER_89 else people.age_on(identity.birth, context.day))
     elif form == "sex":
         words = ("男性", "女性") if context.is_japanese else ("male", "female")
         text = words[identity.sex == "F"]
@@ -224,13 +201,13 @@ def _name(mark: Mark, kind: MaskKind, context: NoteContext) -> _Value:
     key, name = _person(mark, kind.role, context)
     form = kind.value
     if form == "full":
-        form = full_form(name.locale, context.draw("form", context.note, str(mark.start)))
+        form = people.full_form(name.locale, context.draw("form", context.note, str(mark.start)))
     elif form == "reversed" and context.is_japanese:
         form = "joined"
-    return written(name, form), label_of(form), key
+    return people.written(name, form), people.label_of(form), key
 
 
-def _person(mark: Mark, role: str, context: NoteContext) -> tuple[str, PersonName]:
+def _person(mark: Mark, role: str, context: NoteContext) -> tuple[str, people.PersonName]:
     identity = context.identity
     if role == PATIENT:
         return identity.key, identity.name
@@ -238,15 +215,15 @@ def _person(mark: Mark, role: str, context: NoteContext) -> tuple[str, PersonNam
     key = "/".join(part for part in (f"{role}:{owner}", mark.number, mark.sex) if part)
     sex = mark.sex or "MF"[context.draw("sex", key) & 1]
     year = _YOUNG_STAFF + context.draw("year", key) % _N_STAFF_YEARS
-    name = name_of(context.seed, key, sex=sex, birth_year=year, locale=context.locale)
+    name = people.name_of(context.seed, key, sex=sex, birth_year=year, locale=context.locale)
     if role == FAMILY and context.draw("family", key) % 4:  # three of four, our choice
-        name = PersonName(identity.name.surname, name.given, name.middle, name.locale)
+        name = people.PersonName(identity.name.surname, name.given, name.middle, name.locale)
     return key, name
 
 
 def _dated(day: date, context: NoteContext) -> str:
     if context.is_japanese:
-        return written_date(day, style=context.style(STYLES))
+        return dates.written_date(day, style=context.style(dates.STYLES))
     return day.strftime(context.style(_ENGLISH_STYLES))
 
 
@@ -254,11 +231,11 @@ def _date(mark: Mark, kind: MaskKind, context: NoteContext) -> str:
     if mark.content:
         place = mark.number or f"{context.note}/{mark.start}"
         number = context.draw("date", context.identity.key, place)
-        moves = DateContext(context.interval, context.near, number)
-        text = new_date(mark.content, mark.content, number=mark.number, context=moves)
+        moves = dates.DateContext(context.interval, context.near, number)
+        text = dates.new_date(mark.content, mark.content, number=mark.number, context=moves)
         if not context.is_japanese:
             return text
-        return in_japanese(text, style=context.style(STYLES))
+        return dates.in_japanese(text, style=context.style(dates.STYLES))
     days = context.draw(kind.value, context.stay, mark.number or str(mark.start)) % 10
     if kind.value == "discharge_date":
         days = 0
@@ -271,12 +248,12 @@ def _date(mark: Mark, kind: MaskKind, context: NoteContext) -> str:
 def _drawn(value: str, person: str, context: NoteContext) -> str:
     number, locale = context.draw(value, person), context.locale
     if value in _OF_BOTH or (context.is_japanese and value in _IN_JAPANESE):
-        return value_of(value, number, locale=locale)
+        return people.value_of(value, number, locale=locale)
     if value == "email":
         sex = "MF"[number & 1]
-        name = name_of(context.seed, person, sex=sex, birth_year=1960, locale=locale)
-        return email_of(name, number=number)
-    return value_of(_IN_ENGLISH.get(value, "serial_number"), number)
+        name = people.name_of(context.seed, person, sex=sex, birth_year=1960, locale=locale)
+        return people.email_of(name, number=number)
+    return people.value_of(_IN_ENGLISH.get(value, "serial_number"), number)
 
 
 @dataclass(frozen=True, slots=True)

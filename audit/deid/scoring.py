@@ -43,7 +43,7 @@ from audit.deid.score import (
 )
 from audit.deid.tag import CENSUS, TAGGING, tag_notes, tagging
 from audit.deid.tagged import TAGGED_SETS
-from audit.deid.taggers import KnownTagger, known_taggers, load_tagger, no_such_tagger
+from audit.deid.taggers import known_taggers, load_tagger, no_such_tagger
 from audit.errors import AuditError
 from audit.home import salted_digest
 from audit.notes.formats import GOLD, PairedFiles, jsonl_line
@@ -108,7 +108,10 @@ class ScoreTask(Task):
         """Return the question; the same has the same score, whatever its title."""
         sides = [one for one in (self.gold, self.predicted) if one.kind != TAGGER]
         paths = [(one.kind, _path(one)) for one in sides]
-        tagger = _known(self.predicted.ref) if self.predicted.kind == TAGGER else None
+        known = {one.tagger_id: one for one in known_taggers()}
+        tagger = known.get(self.predicted.ref) if self.predicted.kind == TAGGER else None
+        if self.predicted.kind == TAGGER and tagger is None:
+            raise no_such_tagger()
         # What was given never changes, a file may.
         files = [path for kind, path in paths if kind in (EXAMPLE, FILE)]
         about = [
@@ -153,13 +156,6 @@ def _path(source: Source) -> Path:
             )
         return marked.spans_path
     return given_path(source.ref)
-
-
-def _known(tagger_id: str) -> KnownTagger:
-    for one in known_taggers():
-        if one.tagger_id == tagger_id:
-            return one
-    raise no_such_tagger()
 
 
 COMPARING = "comparing the spans"

@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 from audit.notes.patterns import pattern_table
 
-_BEFORE_CHARS = 48
-_AFTER_CHARS = 48
+_AROUND_CHARS = 48
 
 
 _PARTS, _TABLE = pattern_table(__file__)
@@ -29,16 +28,15 @@ _AROUND = [
         *((meaning, rf"(?:{pattern})\0") for meaning, pattern in _TABLE["before"]),
     )
 ]
-_PATIENT_TITLE = re.compile(r"\b(mr|mrs|ms|miss)\b\.?\s*$", re.IGNORECASE)
 
 
 def _blank_meaning(text: str, *, start: int, stop: int) -> tuple[str, str, str]:
     """Return (kind, role, sex) of the blank at these characters; ("unknown", "", "") if untold."""
-    before = text[max(0, start - _BEFORE_CHARS) : start]
-    title = _PATIENT_TITLE.search(before)
-    if title:
-        return "last", "patient", "M" if title[1].lower() == "mr" else "F"
-    around = f"{before}\0{text[stop : stop + _AFTER_CHARS]}"
+    before = text[max(0, start - _AROUND_CHARS) : start]
+    title = _RE["TITLE"].search(before)
+    if title and title[1].lower() in _TITLE_SEX:
+        return "last", "patient", _TITLE_SEX[title[1].lower()]
+    around = f"{before}\0{text[stop : stop + _AROUND_CHARS]}"
     return next(
         ((kind, role, "") for pattern, kind, role in _AROUND if pattern.search(around)),
         ("unknown", "", ""),

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -23,7 +23,6 @@ from audit.task import Record
 WHERE = "training settings"
 Schedule = Literal["linear", "constant"]
 Precision = Literal["auto", "float32", "bfloat16"]
-SCHEDULES, PRECISIONS = get_args(Schedule), get_args(Precision)
 Rows = Annotated[int, Field(ge=1, le=65_536)]
 Steps = Annotated[int, Field(ge=1, le=10**9)]
 Rate = Annotated[float, Field(ge=1e-9, le=1)]

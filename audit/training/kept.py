@@ -18,7 +18,7 @@ from audit.corpus.other_names import write_other_names
 from audit.corpus.truth import PRIVATE, listed_file, read_listed, unreadable
 from audit.errors import AuditError
 from audit.home import salted_digest
-from audit.models.inspect import ModelSummary, inspect_model, model_digest
+from audit.models.inspect import LABEL, ModelSummary, inspect_model, model_digest
 from audit.models.registry import RegisteredModel, known_model, tokenizer
 from audit.shelf import Shelf
 from audit.task import Columns, Contact, Device, Question, Record, Task, queue_of, states_of
@@ -368,10 +368,13 @@ def make_training_plan(
     return TrainingPlan(n_steps, n_epochs, n_rows / settings.batch)
 
 
-def parent_of(model: TrainedModel, *, among: Iterable[RegisteredModel]) -> RegisteredModel | None:
-    """Return the general model that a training started from, if it is still in the list."""
-    facts = model.facts
-    return known_model(facts.parent_digest, name=facts.parent, among=among)
+def pair_of(model: TrainedModel, *, among: Iterable[RegisteredModel]) -> dict[str, str]:
+    """Return the identifiers of an audit's pair: a training's model is the "hospital".
+
+    "general" is the model that it started from, "" if that is not in the list any more.
+    """
+    parent = known_model(model.facts.parent_digest, name=model.facts.parent, among=among)
+    return {"general": parent.model_id if parent else "", "hospital": f"{LABEL}/{model.run_id}"}
 
 
 def trained_on(corpus_id: str) -> TrainedModel | None:

@@ -92,19 +92,6 @@ class Figures:
     others: tuple[tuple[str, str], ...]
 
 
-def verdict(say: Words, key: str, *, state: str, **values: object) -> Verdict:
-    """Return a verdict in the sentences `KEY_eyebrow`, `_heading`, `_sentence` and `_footer`.
-
-    A sentence that is not there stays empty; all take the values.
-    """
-    parts = ("eyebrow", "heading", "sentence", "footer")
-    texts = {
-        part: say.text(f"{key}_{part}", **values) if f"{key}_{part}" in say.sentences else ""
-        for part in parts
-    }
-    return Verdict(state, **texts)
-
-
 def verdict_cards(cards: Iterable[Verdict]) -> str:
     """Return verdicts as cards beside each other, the first one the larger."""
     return f'<div class="ka-verdicts">{"".join(map(_verdict_card, cards))}</div>'

@@ -60,7 +60,7 @@ from audit.report.report import (
     kept_inspection,
     same_but_reference,
 )
-from audit.report.threshold import RankedNames, RocView, ranked_names, roc_view
+from audit.report.threshold import RocView, ranked_names, roc_view
 from audit.run import Again, ask_again
 from audit.text import written_name
 from audit.training.kept import NotesLoad, notes_load
@@ -105,6 +105,8 @@ def _name(value: object) -> object:
             return value, registry.signature(value)
         case NoteFile():
             return value.path, _state(value.path)
+        case AuditReport():
+            return value.digest
         case KeptCorpus():
             return value.path, _state(value.path / EXAMINATION)
         case TaggedSet():
@@ -209,37 +211,25 @@ def shown_names(digest: str, *, is_revealed: bool) -> tuple[str, ...]:
     return tuple(map(shown, table["first_name"], table["last_name"]))
 
 
-@_kept(64)
-def ranked(digest: str, *, score: str, stratum: str) -> RankedNames:
-    """Return an audit's names with one score; ValueError where it has no such score or stratum."""
-    return ranked_names(report(digest), score=score, stratum=stratum)
+ranked = _kept(64)(ranked_names)
+comparison = _kept(16)(compare_audits)
 
 
 @_kept(64)
-def roc(digest: str, *, score: str, stratum: str) -> RocView:
-    """Return the ROC of one score; raises as `ranked`."""
-    return roc_view(ranked(digest, score=score, stratum=stratum))
+def roc(of: AuditReport, *, score: str, stratum: str) -> RocView:
+    """Return the ROC of one score; raises as `ranked_names`."""
+    return roc_view(ranked(of, score=score, stratum=stratum))
 
 
-@_kept(4)
-def comparison(digest: str, *, other: str) -> Comparison:
-    """Return two kept audits paired by name; raises as `kept_audits`."""
-    return compare_audits(report(digest), other=report(other))
-
-
-def references(digest: str, *, kept: tuple[KeptAudit, ...]) -> tuple[list[Comparison], int]:
+def references(of: AuditReport, *, kept: tuple[KeptAudit, ...]) -> tuple[list[Comparison], int]:
     """Return an audit beside the newest that differ in the reference alone, and how many are left.
 
     `kept` are all kept audits, the newest first; raises as `kept_audits`.
     """
-    own = next((line for line in kept if line.digest == digest), None)
-    others = [o.digest for o in same_but_reference(own, kept=kept)] if own else []
-    return _references(digest, others[:MAX_REFERENCES]), len(others[MAX_REFERENCES:])
-
-
-@_kept(8)
-def _references(digest: str, others: list[str]) -> list[Comparison]:
-    return [compare_audits(report(digest), other=_report(other)) for other in others]
+    own = next((line for line in kept if line.digest == of.digest), None)
+    others = same_but_reference(own, kept=kept) if own else ()
+    found = [comparison(of, other=report(one.digest)) for one in others[:MAX_REFERENCES]]
+    return found, len(others[MAX_REFERENCES:])
 
 
 # Models, lists and plans that are being chosen. A folder that has changed is seen within seconds.

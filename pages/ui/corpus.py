@@ -21,21 +21,19 @@ from audit.corpus.preview import GROUPS, Survey, group_of, preview
 from audit.corpus.truth import NoteTruth
 from audit.errors import AuditError, written
 from audit.home import registered_folders
-from audit.models.inspect import LABEL
 from audit.models.registry import find_model
 from audit.names.files import names_file
 from audit.notes.read import EXAMPLE, VARIABLE, NoteFile
 from audit.report.documents import Hit
-from audit.shelf import MAX_TITLE_CHARS
 from audit.tables import UNDEFINED, RowNote
 from audit.task import Columns
-from audit.training.kept import parent_of, trained_on
+from audit.training.kept import pair_of, trained_on
 from audit.words import Words
 from pages.ui import blocks, cached, called, charts
 from pages.ui.access import is_revealed, may_or_say, note
 from pages.ui.blocks import Figures, MarkLabel, day, marked, percent, refused
 from pages.ui.charts import Axis, Series
-from pages.ui.form import act, choose, choose_kept, pick, take, tick
+from pages.ui.form import act, ask_line, choose, choose_kept, pick, take, tick
 from pages.ui.running import FollowedJobs
 from pages.ui.section import (
     Table,
@@ -319,9 +317,7 @@ def to_audit(
     if kept is None:
         return
     if not models and (model := trained_on(corpus.corpus_id)) is not None:
-        parent = parent_of(model, among=cached.models())
-        models = {"general": parent.model_id if parent else "",
-                  "hospital": f"{LABEL}/{model.run_id}"}  # fmt: skip
+        models = pair_of(model, among=cached.models())
     go_to("audit", names=kept[0], passages=kept[1], **models)
 
 
@@ -530,10 +526,7 @@ def _ask_task(
         if kind == "register":
             names = called.file_names(say, tuple(tables.values()))
             register = tables.get(pick(say, "corpus_register", names))
-        title = st.text_input(
-            say.text("corpus_title_field"), key="corpus_title", max_chars=MAX_TITLE_CHARS,
-            help=say.text("corpus_title_help"), persist_state="session",
-        )  # fmt: skip
+        title = ask_line(say, "corpus_title", is_kept=True)
         seed = _number(say, "seed", low=0, high=_MAX_SEED, usual=0)
     with right:
         counts, n_canaries = _ask_canaries(say)
@@ -549,7 +542,7 @@ def _ask_task(
         return None
     return CorpusTask(
         notes=file.path, columns=columns, register_file=register.path if register else None,
-        seed=seed, title=title or "", sample=sample, canary_counts=counts, n_canaries=n_canaries,
+        seed=seed, title=title, sample=sample, canary_counts=counts, n_canaries=n_canaries,
         has_left=has_left, tokenizer=model.path if model else None,
     )  # fmt: skip
 

@@ -30,15 +30,7 @@ from audit.tables import decimal
 from audit.words import Words
 from pages.ui import blocks, cached, charts
 from pages.ui.access import is_revealed, names_in_files, note
-from pages.ui.blocks import (
-    Cell,
-    Verdict,
-    escaped,
-    measured,
-    percent,
-    percent_interval,
-    with_slot,
-)
+from pages.ui.blocks import Cell, Verdict, escaped, measured, percent, percent_interval, with_slot
 from pages.ui.called import label_name, score_name
 from pages.ui.charts import Axis
 from pages.ui.deid_note import draw_copies

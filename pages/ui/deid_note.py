@@ -42,7 +42,7 @@ TONES = {
 }  # fmt: skip
 """Type -> tone of its mark; labels of a tagger's own have the tone "unknown"."""
 MAX_CHARS = 50_000
-HERE, NOTE, SET = "here", "note", "set"
+SCOPES = _HERE, _, _SET = ("here", "note", "set")
 """Where a correction holds: at its place, everywhere in the note, in all notes of the set."""
 _MAX_SHOWN_CHARS, _MAX_TYPED_CHARS = 40, 500
 _COMPONENT = "kart.marker"
@@ -225,14 +225,14 @@ def _correct(
     place: Sequence[int] = (), text: str = "",
 ) -> None:  # fmt: skip
     """Make a wish true and draw the page anew, or say why not."""
-    if place and scope != HERE:
+    if place and scope != _HERE:
         text = note.document.text[place[0] : place[1]]
     wish = Wish(label=label, text=text, place=(place[0], place[1]) if place else None)
     with st.spinner(say.text("deidentify_correcting")):
-        n_notes = attempt(say, lambda: desk.correct(wish, scope == SET))
+        n_notes = attempt(say, lambda: desk.correct(wish, scope == _SET))
     if n_notes is None:
         return
-    if scope == SET:
+    if scope == _SET:
         st.toast(say.text("deidentify_corrected_n", n=f"{n_notes:,}"))
     st.rerun()
 

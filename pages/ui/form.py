@@ -52,14 +52,13 @@ def choose(
     options: Sequence[str] | Mapping[str, str],
     *,
     what: str = "",
-    shown: Callable[[str], str] | None = None,
     is_long: bool = False,
 ) -> str:
     """Draw a choice among codes and return the chosen one; `?what=` opens it, and follows it.
 
     The first option is the usual one, and is not written into the address. Options are shown as
-    `KEY_CODE`, as `shown` says, or as a mapping of them does: trusted text, unless they stand in a
-    list (`is_long`). They stand beside each other, or under each other with `KEY_why_CODE` where
+    `KEY_CODE`, or as a mapping of them says: trusted text, unless they stand in a list (`is_long`).
+    They stand beside each other, or under each other with `KEY_why_CODE` where
     the words have that. Without `what` the key's last word is the parameter.
     """
     what, codes = what or _last(key), list(options)
@@ -68,7 +67,7 @@ def choose(
         read=lambda wanted: wanted if wanted in codes else codes[0],
     )  # fmt: skip
     reasons = [say.sentences.get(f"{key}_why_{code}", "") for code in codes]
-    label, looks = say.text(key), {"key": box, "format_func": _shown(say, key, options, shown)}
+    label, looks = say.text(key), {"key": box, "format_func": _shown(say, key, options)}
     looks["help"] = say.sentences.get(f"{key}_help")
     found: str | None
     if is_long:
@@ -88,13 +87,12 @@ def choose_some(
     options: Sequence[str] | Mapping[str, str],
     *,
     what: str = "",
-    shown: Callable[[str], str] | None = None,
 ) -> tuple[str, ...]:
     """Draw a choice of any number of codes and return the chosen ones, all where none is.
 
     Words and parameter are those of `choose`.
     """
-    what, shown = what or _last(key), _shown(say, key, options, shown)
+    what, shown = what or _last(key), _shown(say, key, options)
     box = _by_link(
         what, is_fit=lambda kept: isinstance(kept, list) and set(kept) <= set(options),
         read=lambda wanted: [one for one in wanted.replace(",", ".").split(".") if one in options],
@@ -160,13 +158,8 @@ def _to_link(what: str, code: str) -> None:
 
 
 def _shown(
-    say: Words,
-    key: str,
-    options: Sequence[str] | Mapping[str, str],
-    shown: Callable[[str], str] | None,
+    say: Words, key: str, options: Sequence[str] | Mapping[str, str]
 ) -> Callable[[str], str]:
-    if shown is not None:
-        return shown
     if isinstance(options, Mapping):
         return options.__getitem__
     return lambda code: say.text(f"{key}_{code}")
@@ -222,10 +215,15 @@ def act(
     )
 
 
-def ask_line(say: Words, key: str, *, most: int = MAX_TITLE_CHARS) -> str:
-    """Draw a box for a line of text, as long as a title unless it is said; return what it says."""
-    help = say.sentences.get(f"{key}_help")
-    return st.text_input(say.text(key), key=key, max_chars=most, help=help) or ""
+def ask_line(say: Words, key: str, *, most: int = MAX_TITLE_CHARS, is_kept: bool = False) -> str:
+    """Draw a box for a line of text, as long as a title unless it is said; return what it says.
+
+    `is_kept` as in `tick`.
+    """
+    return st.text_input(
+        say.text(key), key=key, max_chars=most, help=say.sentences.get(f"{key}_help"),
+        persist_state="session" if is_kept else None,
+    ) or ""  # fmt: skip
 
 
 def upload(

@@ -146,7 +146,7 @@ def draw_hand_over(
             sections=tuple(code for code, is_ticked in ticked.items() if is_ticked),
             is_demo=here.audit is not None and here.audit.is_demo,
         )  # fmt: skip
-        beside = {"other": other, "references": cached.references(report.digest, kept=here.kept)[0]}
+        beside = {"other": other, "references": cached.references(report, kept=here.kept)[0]}
         with taking:
             _draw_files(say, report, choice=choice, beside=beside, closed=closed)
 

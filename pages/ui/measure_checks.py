@@ -97,7 +97,7 @@ def _curve(say: Words, report: AuditReport) -> str:
 
 def _references(say: Words, report: AuditReport) -> str:
     """Draw an audit beside those that differ in the reference alone; return why there are none."""
-    found, n_left_out = cached.references(report.digest, kept=place().kept)
+    found, n_left_out = cached.references(report, kept=place().kept)
     if not found:
         return "references"
     head(say, "measures_references")

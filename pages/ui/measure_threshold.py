@@ -39,7 +39,7 @@ def draw(say: Words, report: AuditReport) -> None:
 def _panel(say: Words, digest: str, *, score: str, stratum: str) -> None:
     """Draw the threshold of one score, and everything that moves with it."""
     with refusals(say):
-        names = cached.ranked(digest, score=score, stratum=stratum)
+        names = cached.ranked(cached.report(digest), score=score, stratum=stratum)
         threshold, prevalence = _threshold(say, names, owner=f"{digest} {score}"), _FIRST_PREVALENCE
         left, right = st.columns(2, gap="large")
         if names.has_truth:
@@ -123,7 +123,7 @@ def _draw_roc(say: Words, digest: str, *, names: RankedNames, view: Reached) -> 
     """Draw the score's ROC beside M_general alone and popularity, and where the threshold lies."""
     head(say, "measures_roc")
     curves = {
-        code: cached.roc(digest, score=code, stratum=names.stratum)
+        code: cached.roc(cached.report(digest), score=code, stratum=names.stratum)
         for code in dict.fromkeys((names.score, GENERAL_ALONE, POPULARITY))
     }
     if not curves[names.score].n_members or not curves[names.score].n_controls:

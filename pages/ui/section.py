@@ -21,6 +21,7 @@ from pages.ui import blocks, cached
 from pages.ui.access import logged_export, may, may_export, names_in_files
 from pages.ui.blocks import Cell
 from pages.ui.charts import CONFIG, themed
+from pages.ui.form import act
 from pages.ui.state import link, words
 
 T = TypeVar("T")
@@ -313,7 +314,7 @@ def removal(say: Words, key: str, remove: Callable[[], None], *, leaves: str) ->
         return
     with st.popover(say.text(key), icon=":material/delete:", key=key):
         remark(say, f"{key}_why")
-        if st.button(say.text(f"{key}_now"), key=f"{key}_now", type="primary"):
+        if act(say, f"{key}_now", kind="primary"):
             try:
                 remove()
             except AuditError as error:

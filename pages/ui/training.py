@@ -12,7 +12,6 @@ from audit.jobs import service
 from audit.jobs.table import Job, read_order
 from audit.models.inspect import LABEL
 from audit.models.registry import DEMO_PREFIX, RegisteredModel, find_model
-from audit.shelf import MAX_TITLE_CHARS
 from audit.tables import decimal
 from audit.task import queue_of
 from audit.training.config import LossCurve, TrainSettings
@@ -24,7 +23,7 @@ from audit.training.kept import (
     TrainedModel,
     TrainingPlan,
     make_training_plan,
-    parent_of,
+    pair_of,
     preset,
     trained_on,
 )
@@ -34,7 +33,7 @@ from pages.ui.access import may_or_say, note
 from pages.ui.blocks import day
 from pages.ui.charts import Axis, Series
 from pages.ui.corpus import to_audit
-from pages.ui.form import act, ask, choose, pick
+from pages.ui.form import act, ask, ask_line, choose, pick
 from pages.ui.running import FollowedJobs
 from pages.ui.section import (
     csv_button,
@@ -214,9 +213,9 @@ def _draw_ways_on(say: Words, model: TrainedModel) -> None:
     if hospital is None:
         remark(say, "train_audit_no_hospital")
     elif act(say, key, name=f"train_audit_{model.run_id}", kind="primary", icon="fact_check"):
-        parent = parent_of(hospital, among=cached.models())
-        general = (parent.model_id if parent else "") if is_hospital else f"{LABEL}/{model.run_id}"
-        models = {"general": general, "hospital": f"{LABEL}/{hospital.run_id}"}
+        models = pair_of(hospital, among=cached.models())
+        if not is_hospital:
+            models["general"] = f"{LABEL}/{model.run_id}"
         corpus = called.corpus_of(hospital)
         if corpus is None:  # a list of other notes would not fit
             go_to("audit", names="", passages="", **models)
@@ -283,10 +282,7 @@ def draw_new(say: Words) -> None:
                 return
             assert parent.summary is not None
             code = choose(say, "train_preset", PRESETS)
-            title = st.text_input(
-                say.text("train_set_title"), help=say.text("train_help_title"), key="train_title",
-                max_chars=MAX_TITLE_CHARS,
-            )  # fmt: skip
+            title = ask_line(say, "train_title")
             with st.spinner(say.text("train_counting")):
                 load = cached.text_load(corpus, source=source, model=parent.path)
             usual = PretrainTask(
@@ -317,9 +313,7 @@ def _ask_subject(
     parent = pick(say, "train_parent", names, usual=demo[0] if demo and not own else "")
     titles = {code: called.corpus_name(say, one) for code, one in corpora.items()}
     corpus = pick(say, "train_corpus", titles, usual=next(iter(corpora)))
-    source = choose(
-        say, "train_source", SOURCES, shown=lambda one: say.text(f"called_source_{one}")
-    )
+    source = choose(say, "train_source", {one: say.text(f"called_source_{one}") for one in SOURCES})
     return find_model(parent, among=cached.models()), corpora.get(corpus), source
 
 

@@ -12,13 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.release import (
-    MASK_CHAR,
-    MODES,
-    Release,
-    is_placeholder,
-    language_of,
-)
+from audit.deid.release import MASK_CHAR, MODES, Release, is_placeholder, language_of
 from audit.errors import AuditError
 from audit.notes.dates import era_year
 from audit.notes.spans import TYPES, Span, TaggedDocument, tagged

@@ -52,7 +52,7 @@ def plan_training(page: Any, *, title: str) -> None:
     expect(page.get_by_role("heading", name=SAY.text("train_new"))).to_be_visible()
     general = SAY.text("called_demo_model", name="general", language="en")
     choose(page, "pick_parent", option=general)
-    name = page.get_by_label(SAY.text("train_set_title"), exact=True)
+    name = page.get_by_label(SAY.text("train_title"), exact=True)
     name.fill(title)
     name.press("Enter")
     fill_number(page, SAY.text("train_set_n_epochs"), value="")
@@ -99,7 +99,7 @@ def test_from_notes_to_a_verdict_by_buttons_alone(
 
 def build_with_canaries(page: Any) -> None:
     """Give a title, plant canaries and build."""
-    title = page.get_by_label(SAY.text("corpus_title_field"), exact=True)
+    title = page.get_by_label(SAY.text("corpus_title"), exact=True)
     title.fill(TITLE)
     title.press("Enter")
     page.locator(".st-key-corpus_canaries label").first.click()

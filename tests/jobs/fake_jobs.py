@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from audit.home import HOME_VARIABLE, data_home, results_dir
+from audit.home import data_home
 from audit.jobs import service
+from audit.jobs.child import NICENESS_VARIABLE
 from audit.jobs.locks import device_lock
 from audit.jobs.service import KINDS
 from audit.jobs.table import Job
@@ -27,11 +28,11 @@ KINDS |= {
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A data directory; whatever was started for it is stopped at the end."""
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
+    monkeypatch.setenv(NICENESS_VARIABLE, "0")  # beside other tests what gives way may starve
     monkeypatch.setattr(service, "WORKER_MODULE", "tests.jobs.fake_worker")
-    yield results_dir().parent
+    yield home
     for what in ("worker", "child"):
         for pid in processes(what):
             with contextlib.suppress(ProcessLookupError):

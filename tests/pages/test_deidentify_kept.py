@@ -179,3 +179,5 @@ def test_old_links_and_links_to_scores_lead_to_their_tab() -> None:
     press(app, "deidentify_measure")
     assert SAY.text("deid_measures_below") in texts(app)
     assert parameter(app, "tagged") == one.tagged_id
+    chosen = [app.button_group(key=f"choice_{side}").value for side in ("gold", "predicted")]
+    assert chosen == ["given", "tagged"] and texts(app).count("ka-is-ready") == 2

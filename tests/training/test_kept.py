@@ -34,7 +34,7 @@ from audit.training.kept import (
     TrainingPlan,
     make_training_plan,
     notes_load,
-    parent_of,
+    pair_of,
     preset,
 )
 from tests.models.make_models import make_bert
@@ -168,9 +168,9 @@ def test_the_parent_is_found_again_by_its_weights(
     make_bert(tmp_path / "a" / "general", seed=1)
     make_bert(tmp_path / "b" / "general", n_positions=32, scale=0.02)  # the parent's copy
     monkeypatch.setenv(VARIABLE, f"{tmp_path / 'a'}:{tmp_path / 'b'}")
-    assert getattr(parent_of(model, among=list_models()), "model_id", "") == "b/general"
+    assert pair_of(model, among=list_models())["general"] == "b/general"
     monkeypatch.setenv(VARIABLE, str(tmp_path / "a"))
-    assert parent_of(model, among=list_models()) is None
+    assert pair_of(model, among=list_models())["general"] == ""
 
 
 def run(order: dict[str, Any], said: list[str]) -> tuple[str, ...]:
