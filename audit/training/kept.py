@@ -87,11 +87,6 @@ class TrainedModel:
         return self.folder.name
 
     @property
-    def title(self) -> str:
-        """What a person called it."""
-        return self.facts.title
-
-    @property
     def created(self) -> str:
         """When it began."""
         return self.facts.created
@@ -379,13 +374,5 @@ def pair_of(model: TrainedModel, *, among: Iterable[RegisteredModel]) -> dict[st
 
 def trained_on(corpus_id: str) -> TrainedModel | None:
     """Return the newest whole model that learned from a corpus's notes with names."""
-    return next(
-        (
-            model
-            for model in MODELS.all()
-            if model.is_whole
-            and model.facts.source == "private"
-            and model.facts.corpus_id == corpus_id
-        ),
-        None,
-    )
+    of_corpus = (one for one in MODELS.all() if one.facts.corpus_id == corpus_id)
+    return next((one for one in of_corpus if one.is_whole and one.facts.source == "private"), None)

@@ -39,8 +39,8 @@ def model_names(say: Words, models: tuple[RegisteredModel, ...]) -> dict[str, st
 def training_name(say: Words, model: TrainedModel) -> str:
     """Return what a model trained here is called: its title, or its parent and date."""
     at = day(model.facts.created)
-    if model.title:
-        return say.text("called_titled", title=model.title, at=at)
+    if title := model.facts.title:
+        return say.text("called_titled", title=title, at=at)
     return say.text("called_trained", parent=model.facts.parent, at=at)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pandas as pd
@@ -113,7 +114,9 @@ def test_few_points_are_drawn_as_they_are() -> None:
     )  # fmt: skip
     assert curve.steps == (5, 10)
     assert curve.losses == (6.5, 6.0)
-    assert curve.held_out == ((0, 7.0), (10, 6.4))
+    assert (curve.held_out_steps, curve.held_out) == ((0, 10), (7.0, 6.4))
+    # Nothing was averaged before the first step.
+    assert curve.smoothed_then == pytest.approx((math.nan, curve.smoothed[-1]), nan_ok=True)
     assert (curve.n_steps, curve.lowest, curve.epochs(10)) == (40, (10, 6.4), 2.5)
 
 

@@ -195,7 +195,7 @@ def test_a_question_becomes_a_kept_model_and_is_answered_once(parent: Path) -> N
     order, said = json.loads(json.dumps(question.order)), list[str]()
     (run_id,) = run(order, said)
     (model,) = MODELS.all()
-    assert (model.run_id, model.title, model.is_whole) == (run_id, "Ours", True)
+    assert (model.run_id, model.facts.title, model.is_whole) == (run_id, "Ours", True)
     assert model.facts.source == "file" and model.facts.settings == quick()
     assert [said[0], said[-1]] == [
         f"Step 0: held-out loss {model.first_held_out:.3f} nats a token.",
