@@ -68,14 +68,13 @@ from audit.notes.passages import read_passages
 from audit.notes.read import FIELDS, open_notes
 from audit.notes.spans import IDENTIFIER, read_label_map
 from audit.progress import progress_line, say
-from audit.report.compare import MAX_REFERENCES, compare_references
+from audit.report.compare import MAX_REFERENCES, compare_audits
 from audit.report.decision import kept_decision
 from audit.report.export import bundle_files, write_report
 from audit.report.html import ReportChoice
 from audit.report.report import (
     AuditReport,
     demo_digests,
-    is_demo,
     kept_audit,
     other_scenario,
     same_but_reference,
@@ -413,10 +412,10 @@ def run(
         folder = out / f"reference-{number}" if out else None
         others.append(_audited(request.with_(general=path), out=folder))
     beside = [
-        _summary(other) | {"difference": {
+        _summary(one.other) | {"difference": {
             "aucs": plain(one.aucs), "flagged": plain(one.tested), "p": one.tested.p,
         }}
-        for other, one in zip(others, compare_references(report, others=others), strict=True)
+        for one in (compare_audits(report, other=other) for other in others)
     ]  # fmt: skip
     return _summary(report) | ({"references": beside} if beside else {})
 
@@ -520,12 +519,12 @@ def results(
     """List kept audits, or write one out."""
     reports, kept = {}, []
     with Store(results_dir()) as store:
-        demo = demo_digests(store)
+        demo = demo_digests(store).values()
         for key in store.keys("audit/"):
             with suppress(AuditError):  # of another version
                 report = _report(key.removeprefix("audit/"), store=store)
                 reports[report.digest] = report
-                kept.append(kept_audit(report, is_demo=is_demo(report, digests=demo)))
+                kept.append(kept_audit(report, demo=demo))
     kept.sort(key=attrgetter("at"), reverse=True)
     chosen = [line for line in kept if line.digest.startswith(digest)]
     if digest and len(chosen) != 1:
@@ -547,7 +546,9 @@ def results(
                 language=language, names=names, is_demo=own.is_demo, decision=decision
             ),
             other=reports[other.digest] if other else None,
-            references=compare_references(reports[own.digest], others=others),
+            references=[
+                compare_audits(reports[own.digest], other=one) for one in others[:MAX_REFERENCES]
+            ],
             documents=store.get_record(f"documents/{own.digest}"),
             seal=access_log.log_seal(),
         )

@@ -28,8 +28,8 @@ from pages.ui.state import Words, link, write
 ORDERS = dict.fromkeys(("p", "q", "name_id"), ("asc", "desc"))
 """What is read from the lowest on, unless the reader says otherwise; all else from the highest."""
 COLUMNS = {
-    "number": "", "name": "", "kind": "", "decision": "", "score": "%.3f", "q": "%.3f",
-    "general": "%.1e", "hospital": "%.1e", "log10_ratio": "%.3f", "n_mentions": "%d", "p": "%.3f",
+    "number": "", "name": "", "kind": "", "decision": "", "score": "%.3f", "q": "%.4f",
+    "general": "%.1e", "hospital": "%.1e", "log10_ratio": "%.3f", "n_mentions": "%d", "p": "%.4f",
     "standard_error": "%.3f", "n_pieces": "%d", "popularity": "%.1e",
 }  # fmt: skip
 """Columns of the table in their order, and how a number stands in them."""

@@ -6,7 +6,7 @@ Names are paired by their folded parts. Undefined numbers are NaN. Torch-free.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -191,8 +191,3 @@ def _flat_question(report: AuditReport) -> dict[str, str]:
         parts = value.items() if isinstance(value, Mapping) else [(key, value)]
         facts |= {part: "" if setting is None else str(setting) for part, setting in parts}
     return facts | {"fixed_score": report.fixed_score, "n_names": str(report.n_names)}
-
-
-def compare_references(own: AuditReport, *, others: Sequence[AuditReport]) -> list[Comparison]:
-    """Return an audit beside those that differ in the reference alone, the newest first."""
-    return [compare_audits(own, other=other) for other in others[:MAX_REFERENCES]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from operator import attrgetter
@@ -652,9 +652,14 @@ class KeptAudit:
     is_demo: bool = False
 
 
-def kept_audit(report: AuditReport, *, is_demo: bool = False) -> KeptAudit:
-    """Return a report's line in the list of kept audits; `audit.demo.is_demo` says whose it is."""
+def kept_audit(report: AuditReport, *, demo: Collection[str] = ()) -> KeptAudit:
+    """Return a report's line in the list of kept audits.
+
+    It is of the demo if its digest is one of `demo`, or its model one that is shipped: known by its
+    weights, so while the demo still runs too, and when somebody asks it by hand.
+    """
     models, question, family = report.models, report.question, ""
+    is_demo = report.digest in demo or models["hospital"].digest in _shipped()
     if question.get("general") and question.get("hospital"):
         rest = {key: value for key, value in question.items() if key != "general"}
         family = json.dumps(rest, sort_keys=True)
@@ -667,15 +672,6 @@ def kept_audit(report: AuditReport, *, is_demo: bool = False) -> KeptAudit:
 def demo_digests(store: Store) -> dict[str, str]:
     """Return the digests of the demo's audits by name; empty before the first demo run."""
     return dict(store.get_record(REMEMBERED) or {})
-
-
-def is_demo(report: AuditReport, *, digests: Mapping[str, str]) -> bool:
-    """Whether an audit is of a made-up hospital: one of the demo's, or of a model shipped for it.
-
-    The shipped model is known by its weights, so that an audit of the demo is known as such while
-    the demo still runs, and when somebody asks it by hand. `digests` are those of `demo_digests`.
-    """
-    return report.digest in digests.values() or report.models["hospital"].digest in _shipped()
 
 
 @cache

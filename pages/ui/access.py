@@ -310,8 +310,7 @@ def reveal_switch(say: Words, *, audit: str) -> None:
         st.button(say.text(key), icon=icon, key=key, on_click=hide, width="stretch")
         return
     icon, key = ":material/visibility:", "reveal_names"
-    # Not a popover: Tab comes to what is in one only after all the rest of the page.
-    with st.expander(say.text(key), icon=icon, key=key):
+    with st.popover(say.text(key), icon=icon, key=key, width="stretch"):
         st.html(heading("", below=say.text("reveal_why")))
         reason = st.radio(
             say.text("reveal_reason"),

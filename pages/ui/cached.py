@@ -56,7 +56,6 @@ from audit.report.report import (
     Inspection,
     KeptAudit,
     demo_digests,
-    is_demo,
     kept_audit,
     kept_inspection,
     same_but_reference,
@@ -156,8 +155,7 @@ def kept_audits() -> tuple[tuple[KeptAudit, ...], int]:
 
 @_kept(2000)
 def _line(digest: str) -> KeptAudit:
-    found = _report(digest)
-    return kept_audit(found, is_demo=is_demo(found, digests={}))
+    return kept_audit(_report(digest))
 
 
 def _report(digest: str) -> AuditReport:

@@ -17,7 +17,7 @@ from audit.models.inspect import model_digest
 from audit.models.load import load_pair
 from audit.names.pools import us_pool
 from audit.notes.mentions import find_mentions
-from audit.report.report import demo_digests, is_demo
+from audit.report.report import demo_digests, kept_audit
 from audit.run import run_audit
 from audit.text import fold_name
 from benchmarks import demo_hospital as demo_notes
@@ -104,7 +104,7 @@ def test_the_shipped_japanese_demo_is_audited_with_names_of_several_pieces(tmp_p
         assert demo_digests(store) == {"masked_lm ja": report.digest}
     assert max(report.names["n_pieces"]) > 2
     assert report.verdict.state == "leak_found"
-    assert is_demo(report, digests={})
+    assert kept_audit(report).is_demo
     said = json.loads(json.dumps(report_summary(report), allow_nan=False))
     easy = report.measures.strata["easy"]
     counts = said["strata"]["easy"]["rules"]["difference_above_zero"]

@@ -20,7 +20,7 @@ from audit.deid.score import SCORES
 from audit.home import HOME_VARIABLE
 from audit.notes.formats import write_jsonl
 from tests.deid.make_scores import gold_notes, make_score, predicted_notes
-from tests.e2e.screen import SAY, is_whole, press, saved, unfold, upload
+from tests.e2e.screen import SAY, is_whole, press, saved, upload
 
 HOSTILE = "<img src=x onerror=alert(1)> **bold** ![p](http://evil.example/p.png)"
 
@@ -43,7 +43,7 @@ def address(home: Path, serve: Callable[[Path], str]) -> str:
 
 
 def reveal(page: Any) -> None:
-    unfold(page, "reveal_names")
+    press(page, "reveal_names")
     press(page, "reveal_now")
     expect(page.locator(".st-key-hide_names")).to_be_visible()
 

@@ -208,7 +208,7 @@ def test_many_notes_by_a_job_shown_once_names_are_revealed_and_corrected_in_all(
     press(page, "deidentify_next")
     expect(released(page)).to_contain_text("第1回")
     assert sheet(page).count() == 0
-    unfold(page, "reveal_names")
+    press(page, "reveal_names")
     press(page, "reveal_now")
     expect(marks(page, NAME)).to_be_visible()
     search = page.locator(".st-key-deidentify_search input")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from audit.names.candidates import make_candidates
+from audit.report.compare import MAX_REFERENCES
 from audit.report.report import AuditReport
 from pages.ui.state import words_of
 from tests.pages.make_reports import (
@@ -242,15 +243,17 @@ def test_canaries_are_shown_with_their_limits_and_not_in_the_tables(
 
 
 def test_references_are_set_beside_the_own_audit() -> None:
-    own, other = make_reference_reports("general", f"better {HOSTILE}")
+    names = ("general", *(f"older-{i}" for i in range(MAX_REFERENCES)), f"better {HOSTILE}")
+    own, *older, other = make_reference_reports(*names)
     stranger = make_report(2, hospital="elsewhere", general="general-x")
-    keep(own, other, stranger.changed(question={"scenario": 2}))
+    keep(own, *older, other, stranger.changed(question={"scenario": 2}))
     shown = texts(open_page("measures", audit=own.digest[:12], tab="references"))
     assert "better ![x]" in shown and "<img src=x>" not in shown
     for report in (own, other):
         auc = report.measures.strata["hard"].scores[report.fixed_score].auc.value
         assert f"{auc:.3f}" in shown
     assert SAY.text("measures_references_own") in shown
+    assert SAY.text("measures_references_more", n=1) in shown and ">older-0<" not in shown
     assert other.digest[:12] not in shown and stranger.models["general"].name not in shown
 
 

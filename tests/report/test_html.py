@@ -16,7 +16,7 @@ import pytest
 from audit.attack.question import command_line
 from audit.attack.scores import SCORES
 from audit.errors import AuditError
-from audit.report.compare import compare_references
+from audit.report.compare import compare_audits
 from audit.report.decision import RECOMMENDATIONS, SIGNATURE_ROLES, Decision, Signature
 from audit.report.html import (
     MAX_NAMES,
@@ -110,7 +110,7 @@ def test_hostile_names_models_notes_and_free_text_are_shown_as_they_are(form: An
     names = make_special_names()
     roles = make_report(2, names=replace(names, role=(HOSTILE, *names.role[1:])))
     own, other = make_reference_reports("general", HOSTILE)
-    beside = compare_references(own, others=[other])
+    beside = [compare_audits(own, other=other)]
     for one, choice, references, n in (
         (report, ReportChoice(names=form, decision=decision), [], 5),
         (roles, ReportChoice(), [], 1),
@@ -167,7 +167,7 @@ def test_references_and_the_other_scenario_stand_beside_it(report: AuditReport) 
     assert other.digest[:12] in beside and other.digest[:12] not in alone
     assert "The other scenario has not been run" in alone
     own, third = make_reference_reports("general", "on-other-names")
-    view = compare_references(own, others=[third])
+    view = [compare_audits(own, other=third)]
     text, words = shown(own, more={"references": view}), catalogue("en", "report")
     aucs = [one.difference for one in view[0].aucs if one.stratum != "all"]
     told = ["on-other-names", words["references_differences"],

@@ -235,7 +235,7 @@ def test_the_other_scenario_is_of_the_same_pair_and_the_demo_stands_beside_no_ow
 
 def test_a_line_says_what_the_report_says_and_a_family_differs_in_the_general_model() -> None:
     made = make_report(1)
-    assert kept_audit(made, is_demo=True) == KeptAudit(
+    assert kept_audit(made, demo={made.digest}) == KeptAudit(
         made.digest, made.at, 1, "general", "hospital-40", 72, made.verdict.state, "", True
     )
     own, other = make_reference_reports("general", "general-2")
