@@ -6,6 +6,7 @@ first deep link after a start, without the router.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -20,9 +21,10 @@ import streamlit as st
 from starlette.middleware import Middleware
 
 from audit.demo import DemoTask
-from audit.errors import AuditError
+from audit.errors import AuditError, places_of
 from audit.jobs.service import ask, looking_after
 from audit.retention import purge_due
+from pages.ui.blocks import unforeseen
 from pages.ui.headers import SecurityHeaders
 
 ROUTER = Path(__file__).resolve().parent / "pages" / "ui" / "main.py"
@@ -49,5 +51,19 @@ def ask_for_demo() -> None:
             ask(question)
 
 
+def without_text(record: logging.LogRecord) -> bool:
+    """Take the text of a page's error out of the server's log, since it may hold a name."""
+    if record.exc_info and record.exc_info[1]:
+        told = places_of(record.exc_info[1])
+        record.msg, record.args, record.exc_info = f"{record.msg}: {told}", (), None
+    return True
+
+
+logging.getLogger("streamlit.error_util").addFilter(without_text)
 plotly.graph_objs.Figure()  # imports the rest
-app = st.App(ROUTER, middleware=[Middleware(SecurityHeaders)], lifespan=lifespan)
+app = st.App(
+    ROUTER,
+    middleware=[Middleware(SecurityHeaders)],
+    lifespan=lifespan,
+    on_script_error=unforeseen,
+)

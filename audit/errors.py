@@ -8,6 +8,7 @@ says that its value is a word of the engine and looked up too.
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Self
@@ -163,3 +164,13 @@ def _value(plain: object) -> object:
 
 def _again(key: str, values: dict[str, object]) -> Message:
     return Message(key, **values)
+
+
+def places_of(error: BaseException) -> str:
+    """Return what may be written down of a mistake of the program: its kind, and where it was.
+
+    Its own text may hold a name.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    places = (f"  {one.filename}:{one.lineno} {one.name}" for one in frames)
+    return "\n".join((type(error).__name__, *places))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from audit.errors import AuditCancelled, AuditError, Message
+from audit.errors import AuditCancelled, AuditError, Message, places_of
 from audit.home import stay_offline
 from audit.jobs import table
 from audit.jobs.locks import jobs_dir
@@ -44,12 +43,9 @@ def main() -> int:
         return 0
 
     def unexpected(
-        kind: type[BaseException], _: BaseException, trace: TracebackType | None
+        kind: type[BaseException], error: BaseException, _: TracebackType | None
     ) -> None:
-        # The error's own text may hold a name: only its kind and its places are written down.
-        frames = traceback.extract_tb(trace)
-        places = [f"  {f.filename}:{f.lineno} {f.name}" for f in frames]
-        sys.stderr.write("\n".join([kind.__name__, *places, ""]))
+        sys.stderr.write(f"{places_of(error)}\n")
         failure = Failure(
             Message("The program made a mistake ({kind}).", kind=kind.__name__),
             where=Message("job {job_id}", job_id=job.job_id),

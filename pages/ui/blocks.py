@@ -23,6 +23,7 @@ from audit.report.report import Share
 from audit.stats import Estimate
 from audit.tables import UNDEFINED, decimal, decimal_interval
 from audit.words import Words
+from pages.ui.state import words
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&=^@/])")
 _NUMBER = re.compile("[-+\N{MINUS SIGN}]?[0-9][0-9,.]*(?![0-9,.A-Za-z-])")
@@ -304,3 +305,9 @@ def _mark(text: str, label: MarkLabel) -> str:
     tone = label.tone if label.tone in TONES else TONES[-1]
     words = f"<small>{escaped(label.words)}</small>" if label.words else ""
     return f'<mark class="ka-mark ka-mark-{tone}">{escaped(text)}{words}</mark>'
+
+
+def unforeseen(_: Exception) -> bool:
+    """Say in the reader's words that the program made a mistake; the server's log says where."""
+    st.html(f'<p class="ka-refused ka-unforeseen" role="alert">{words().html("unforeseen")}</p>')
+    return True

@@ -20,7 +20,7 @@ def is_whole(page: Any) -> None:
     expect(page.locator("h1").first).to_be_visible(timeout=60_000)
     settle(page)
     expect(page.get_by_test_id("stSkeleton")).to_have_count(0)
-    expect(page.get_by_test_id("stException")).to_have_count(0)
+    expect(page.locator("[data-testid=stException], .ka-unforeseen")).to_have_count(0)
 
 
 def settle(page: Any) -> None:

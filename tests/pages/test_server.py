@@ -6,6 +6,8 @@ import base64
 import contextlib
 import hashlib
 import http.client
+import io
+import logging
 import os
 import re
 import socket
@@ -17,6 +19,7 @@ from pathlib import Path
 
 import pytest
 import streamlit
+from streamlit.testing.v1 import AppTest
 
 import app
 from audit.demo import DemoTask
@@ -25,6 +28,7 @@ from audit.jobs import service
 from pages.ui.headers import LANGUAGE_SCRIPTS, security_headers
 from tests.jobs.fake_jobs import until
 from tests.pages.make_reports import Reports, keep, keep_demo, make_inspection
+from tests.pages.screen import texts
 from tests.repository import REPOSITORY
 
 
@@ -161,3 +165,27 @@ def test_the_demonstration_is_asked_for_beside_the_server_and_made_once(
     service.cancel(job.job_id)
     app.ask_for_demo()
     assert [one.job_id for one in service.jobs()] == [job.job_id]
+
+
+def mistaken() -> None:
+    from streamlit.error_util import handle_user_script_exception
+
+    import app
+
+    try:
+        raise ValueError("Mary Smith")
+    except ValueError as error:
+        handle_user_script_exception(error, app.unforeseen)
+
+
+def test_a_mistake_of_the_program_is_told_plainly_and_its_text_stands_in_no_log() -> None:
+    log, logger = io.StringIO(), logging.getLogger("streamlit.error_util")
+    handler = logging.StreamHandler(log)
+    logger.addHandler(handler)
+    try:
+        page = AppTest.from_function(mistaken).run()
+    finally:
+        logger.removeHandler(handler)
+    assert "The program made a mistake." in texts(page) and not page.exception
+    assert "ValueError" in log.getvalue() and "mistaken" in log.getvalue()
+    assert "Mary" not in log.getvalue() + texts(page)
