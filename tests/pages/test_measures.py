@@ -9,6 +9,7 @@ import pytest
 from audit.names.candidates import make_candidates
 from audit.report.compare import MAX_REFERENCES
 from audit.report.report import AuditReport
+from pages.ui import section
 from pages.ui.state import words_of
 from tests.pages.make_reports import (
     MEMBERS,
@@ -75,6 +76,21 @@ def test_counts_are_the_reports_and_nonsense_in_the_link_is_left_alone(reports: 
         assert "".join(cells) in shown
     assert "105 / 25 / 86 / 44" in shown  # the paper's table 1
     assert "127 / 3 / 130 / 0*" in shown  # and 2
+
+
+def test_counts_of_a_table_are_numbers_in_its_file(
+    reports: Reports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files: dict[str, bytes] = {}
+
+    def export(make: Any, *, what: str, **_: object) -> Any:
+        files[what] = make()
+        return make
+
+    monkeypatch.setattr(section, "logged_export", export)
+    open_page("measures", tab="paper")
+    rule = next(iter(reports["masked_lm"].measures.strata["hard"].rules.values()))
+    assert f",{','.join(map(str, rule.confusion.four))}," in files["measures-rules"].decode()
 
 
 def test_the_threshold_comes_from_the_link_and_buttons_move_everything(reports: Reports) -> None:
