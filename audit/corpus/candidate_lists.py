@@ -32,6 +32,7 @@ from cache.store import Store
 
 MEMBERS = ("patient", "staff", "canary")
 CONTROLS = ("easy", "hard", "recombined")
+USUAL_CONTROLS = ("easy", "hard")
 LISTS = (*MEMBERS, *CONTROLS)
 """Lists of `candidates.csv`: names in D_private by role, then controls by kind; twins of canaries
 are in the list "canary"."""
@@ -194,7 +195,9 @@ def keep_lists(
     """Put a corpus's list and passages where an audit finds them; return their codes."""
     candidates = list_of(corpus, controls=controls, roles=roles)
     passages = passages_for(corpus, candidates)
-    label = f"{corpus.title or corpus.source} ({', '.join(controls)})"
+    label = corpus.title or corpus.source
+    if controls != USUAL_CONTROLS:
+        label += f" ({', '.join(controls)})"
     names = keep_names(candidates, label=label, store=store)
     if not passages:
         return names[:12], ""

@@ -7,7 +7,15 @@ from collections.abc import Collection, Iterable, Sequence
 
 import streamlit as st
 
-from audit.corpus.candidate_lists import CONTROLS, MEMBERS, ROLES, keep_lists, list_of, passages_for
+from audit.corpus.candidate_lists import (
+    CONTROLS,
+    MEMBERS,
+    ROLES,
+    USUAL_CONTROLS,
+    keep_lists,
+    list_of,
+    passages_for,
+)
 from audit.corpus.examine import (
     CategoryCount,
     CountTable,
@@ -54,7 +62,6 @@ CANARY_COUNTS, USUAL_COUNTS = (1, 2, 4, 8, 16, 32), (1, 2, 4, 8)
 FIELDS = ("text", "patient_id", "admission_id", "chart_time", "category", "note_id")
 """Fields of a note in the order in which they matter."""
 _MAX_CHARS, _MAX_ROWS, _MAX_REFUSED, _MAX_SEED = 4000, 200, 20, 2**31 - 1
-_USUAL_CONTROLS = ("easy", "hard")
 
 
 def _done(say: Words, corpus_id: str) -> None:
@@ -267,22 +274,24 @@ def draw_onward(say: Words, corpus: KeptCorpus, found: Examination) -> None:
     if not may_or_say("ran", say):
         return
     left, right = st.columns(2, gap="large")
+    kinds = ("primary", "secondary")
+    train, audit = kinds if trained_on(corpus.corpus_id) is None else reversed(kinds)
     with left, st.container(border=True, key="corpus_card_train"):
         head(say, "corpus_train")
-        if act(say, "corpus_train_go", icon="model_training"):
+        if act(say, "corpus_train_go", kind=train, icon="model_training"):
             go_to("workshop", tab="training", corpus=corpus.corpus_id)
     with right, st.container(border=True, key="corpus_card_audit"):
         head(say, "corpus_audit")
         there = {one.control_kind or one.role for one in found.candidates if one.n}
         chosen = {}
         for which, options, usual in (
-            ("roles", MEMBERS, ROLES), ("controls", CONTROLS, _USUAL_CONTROLS)
+            ("roles", MEMBERS, ROLES), ("controls", CONTROLS, USUAL_CONTROLS)
         ):  # fmt: skip
             chosen[which] = _some(say, which, [one for one in options if one in there], usual)
         if missing := next((which for which, some in chosen.items() if not some), None):
             remark(say, f"corpus_{missing}_none")
             return
-        if act(say, "corpus_audit_go", kind="primary", icon="arrow_forward"):
+        if act(say, "corpus_audit_go", kind=audit, icon="arrow_forward"):
             to_audit(say, corpus, **chosen)
         _draw_files(say, corpus, **chosen)
 
@@ -301,7 +310,7 @@ def to_audit(
     say: Words,
     corpus: KeptCorpus,
     *,
-    controls: tuple[str, ...] = _USUAL_CONTROLS,
+    controls: tuple[str, ...] = USUAL_CONTROLS,
     roles: tuple[str, ...] = ROLES,
     **models: str,
 ) -> None:

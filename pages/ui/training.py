@@ -108,12 +108,12 @@ def _draw_live(say: Words, run_id: str) -> None:
 def draw_training(say: Words, model: TrainedModel) -> None:
     """Draw a training that has ended, or stands still."""
     st.html(blocks.heading(called.training_name(say, model)))
-    draw_learned(say, model)
     if model.is_whole:
         _draw_ways_on(say, model)
     else:
         remark(say, "train_unfinished")
         link("jobs", label=say.text("train_see_jobs"))
+    draw_learned(say, model)
 
     def remove() -> None:
         MODELS.forget(model.run_id)
