@@ -273,6 +273,18 @@ def test_references_are_set_beside_the_own_audit() -> None:
     assert other.digest[:12] not in shown and stranger.models["general"].name not in shown
 
 
+def test_audits_beside_an_own_one_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, *others = make_reference_reports(*map(str, range(MAX_REFERENCES + 1)))
+    keep(own, *others)
+    app, read = open_page("verdict", audit=own.digest[:12]), list[object]()
+    from_json = AuditReport.from_json
+    monkeypatch.setattr(
+        AuditReport, "from_json", lambda record: read.append(record) or from_json(record)
+    )
+    app.run()
+    assert not app.exception and not read
+
+
 @pytest.mark.parametrize("is_revealed", [False, True])
 def test_the_log_says_names_in_full_of_those_files_alone_that_hold_names(
     reports: Reports, monkeypatch: pytest.MonkeyPatch, is_revealed: bool
