@@ -165,7 +165,7 @@ def _report(digest: str) -> AuditReport:
     return AuditReport.from_json(record)
 
 
-report = _kept(8)(_report)
+report = _kept(16)(_report)  # one beside its references and the other scenario
 
 
 def _behind(digest: str) -> object:

@@ -193,7 +193,7 @@ def draw_table(
     of: str = "",
     **values: object,
 ) -> None:
-    """Draw a table, and a button that hands out the same as CSV.
+    """Draw a table, and a button that hands out the same as CSV, in which counts are numbers.
 
     Under it stands the caption: `KEY_caption` with the values, if no other is given. `names` is
     the log's word for how it writes names; `of` tells tables of one key on one page apart.
@@ -206,7 +206,8 @@ def draw_table(
     rows = [[_cell(one) for one in row] for row in table.rows]
     st.html(blocks.table(header, rows, caption=caption, n_merged=table.n_merged))
     titles = [f"{group}: {text}" if group else text for group, text in header]
-    plain = [[_plain(cell) for cell in row] for row in rows]
+    plain = [[one if isinstance(one, int) else _plain(_cell(one)) for one in row]
+             for row in table.rows]  # fmt: skip
     csv_button(say, f"{key}_{of}" if of else key, titles, plain, audit=audit, names=names)
 
 

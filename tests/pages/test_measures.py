@@ -9,6 +9,7 @@ import pytest
 from audit.names.candidates import make_candidates
 from audit.report.compare import MAX_REFERENCES
 from audit.report.report import AuditReport
+from pages.ui import section
 from pages.ui.state import words_of
 from tests.pages.make_reports import (
     MEMBERS,
@@ -75,6 +76,21 @@ def test_counts_are_the_reports_and_nonsense_in_the_link_is_left_alone(reports: 
         assert "".join(cells) in shown
     assert "105 / 25 / 86 / 44" in shown  # the paper's table 1
     assert "127 / 3 / 130 / 0*" in shown  # and 2
+
+
+def test_counts_of_a_table_are_numbers_in_its_file(
+    reports: Reports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files: dict[str, bytes] = {}
+
+    def export(make: Any, *, what: str, **_: object) -> Any:
+        files[what] = make()
+        return make
+
+    monkeypatch.setattr(section, "logged_export", export)
+    open_page("measures", tab="paper")
+    rule = next(iter(reports["masked_lm"].measures.strata["hard"].rules.values()))
+    assert f",{','.join(map(str, rule.confusion.four))}," in files["measures-rules"].decode()
 
 
 def test_the_threshold_comes_from_the_link_and_buttons_move_everything(reports: Reports) -> None:
@@ -255,6 +271,18 @@ def test_references_are_set_beside_the_own_audit() -> None:
     assert SAY.text("measures_references_own") in shown
     assert SAY.text("measures_references_more", n=1) in shown and ">older-0<" not in shown
     assert other.digest[:12] not in shown and stranger.models["general"].name not in shown
+
+
+def test_audits_beside_an_own_one_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, *others = make_reference_reports(*map(str, range(MAX_REFERENCES + 1)))
+    keep(own, *others)
+    app, read = open_page("verdict", audit=own.digest[:12]), list[object]()
+    from_json = AuditReport.from_json
+    monkeypatch.setattr(
+        AuditReport, "from_json", lambda record: read.append(record) or from_json(record)
+    )
+    app.run()
+    assert not app.exception and not read
 
 
 @pytest.mark.parametrize("is_revealed", [False, True])
