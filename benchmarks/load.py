@@ -5,8 +5,8 @@
 Starts the app and speaks with it as a browser does, over its websocket, fragments that a page asks
 for again and again included. A walk opens a page's address with an audit and a language in its
 query and ends when the page is drawn; pages and addresses are what the app's own navigation names.
-A page without a title, or with an exception, is an error. The memory is that of the web process
-alone, from when every page had been seen once. Exits with 1 where a bar is missed.
+A page without a title, or with a mistake of the program, is an error. The memory is that of the
+web process alone, from when every page had been seen once. Exits with 1 where a bar is missed.
 """
 
 from __future__ import annotations
@@ -125,6 +125,8 @@ class Session:
             self._has_title |= element.heading.tag == "h1"
         elif kind == "html":
             self._has_title |= "<h1" in element.html.body
+            if "ka-unforeseen" in element.html.body:
+                self.errors.append("a mistake of the program, which the server's log names")
 
 
 class App:
