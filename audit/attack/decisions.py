@@ -109,7 +109,10 @@ def confusion(flagged: ArrayLike, is_member: ArrayLike) -> Confusion:
     return Confusion(*(int(cell.sum()) for cell in cells))
 
 
-def f1_interval(counts: Confusion, *, seed: int, n_replicates: int = 2000) -> Estimate:
+_F1_REPLICATES = 2000
+
+
+def f1_interval(counts: Confusion, *, seed: int) -> Estimate:
     """Return F1 with the percentile interval of a bootstrap over names, stratified by truth.
 
     Of a rule's decisions a bootstrap keeps only how many members and how many controls are flagged,
@@ -122,8 +125,8 @@ def f1_interval(counts: Confusion, *, seed: int, n_replicates: int = 2000) -> Es
     if math.isnan(value):
         return NOTHING
     rng = np.random.default_rng(seed)
-    tp = rng.binomial(n_members, counts.tp / max(n_members, 1), size=n_replicates)
-    fp = rng.binomial(n_controls, counts.fp / max(n_controls, 1), size=n_replicates)
+    tp = rng.binomial(n_members, counts.tp / max(n_members, 1), size=_F1_REPLICATES)
+    fp = rng.binomial(n_controls, counts.fp / max(n_controls, 1), size=_F1_REPLICATES)
     f1 = 2 * tp / np.maximum(n_members + tp + fp, 1)  # tp + fn stays n_members
     if f1.min() < f1.max() or counts.fn + counts.tn == 0:
         low, high = np.quantile(f1, [0.025, 0.975])

@@ -175,7 +175,7 @@ def mistaken() -> None:
     try:
         raise ValueError("Mary Smith")
     except ValueError as error:
-        handle_user_script_exception(error, app.unforeseen)
+        handle_user_script_exception(error, app.app._on_script_error)
 
 
 def test_a_mistake_of_the_program_is_told_plainly_and_its_text_stands_in_no_log() -> None:
