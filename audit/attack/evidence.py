@@ -223,13 +223,10 @@ def made_elsewhere(order: ShardOrder) -> Arrays:
     shard's key says: it would be filed as evidence of another kind.
     """
     stay_offline()
-    import torch
-
     from audit.models.forward import onednn_float32
 
     with _ONE_AT_A_TIME:
-        if n_threads := order.backend["n_threads"]:
-            torch.set_num_threads(int(n_threads))
+        take_threads(order.backend)
         refuse_other_backend(order.backend, backend(order.device))
         model = _model(order.folder, order.model, order.device, order.dtype)
         with onednn_float32() if order.kernels == "onednn" else nullcontext():
@@ -247,6 +244,14 @@ def _model(folder: Path, digest: str, device: str, dtype: str) -> Any:
             do="Let all workers see the same folders.",
         )  # fmt: skip
     return loaded.model
+
+
+def take_threads(backend: Mapping[str, str]) -> None:
+    """Compute with as many threads as the keys say; sums depend on them in the last bits."""
+    import torch
+
+    if backend["n_threads"]:
+        torch.set_num_threads(int(backend["n_threads"]))
 
 
 def refuse_other_backend(asked: Mapping[str, str], here: Mapping[str, str]) -> None:
