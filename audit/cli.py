@@ -386,7 +386,7 @@ def run(
         str, "address of a Dask scheduler whose workers make the shards: tls://host:port"
     ] = "",
     seed: Seed = 0,
-    dtype: Dtype = "float32",
+    dtype: Dtype = "auto",
     device: Device = "auto",
 ) -> Result:
     """Audit a pair of models."""
