@@ -3,7 +3,8 @@
 A shard's key holds everything that determines its bytes: the version of the code that makes it, the
 model, the task, the shard's place and size, the number type, the device's kind and the libraries.
 Evidence is kept per model, so that M_general's is made once for every hospital model it is compared
-with. Torch is imported where evidence is made, so that a plan needs none.
+with; what depends on no list of names ("open") is kept apart from what does ("listed"). Torch is
+imported where evidence is made, so that a plan needs none.
 """
 
 from __future__ import annotations
@@ -33,6 +34,13 @@ DOCUMENTS_PER_SHARD = {"cpu": 100, "cuda": 2000}
 """Documents that are generated side by side; on a GPU thousands of chains fill the device."""
 
 AnyTask: TypeAlias = "PosteriorTask | GenerationTask"
+_OPEN: Mapping[str, tuple[str, ...]] = {
+    "generation": ("n_documents", "documents", "mass"),
+    "posterior": ("vocabulary_n_inputs", "vocabulary"),
+    "chain": ("vocabulary_n_inputs", "vocabulary"),
+}
+"""What of a kind of evidence depends on no list of names: it has a key of its own, so that one run
+serves every later list of names of single pieces."""
 
 
 @dataclass(frozen=True)
@@ -66,20 +74,24 @@ def collect(source: Source, task: AnyTask, *, kind: str, n_total: int) -> Any:
     }[kind]
     prefix = {
         "version": VERSIONS[kind], "kind": kind, "model": source.loaded.digest,
-        "task": _digest(asdict(task)), "n_shard": n_shard, "dtype": source.dtype,
+        "n_shard": n_shard, "dtype": source.dtype,
         "backend": backend(source.device) | {"kernels": source.kernels},
     }  # fmt: skip
+    of_part, needed = _questions(task), _needed(task, kind)
     found: list[Mapping[str, np.ndarray]] = []
     for shard, first in enumerate(range(0, n_total, n_shard)):
         n_here = min(n_shard, n_total - first)
-        key = f"shard/{_digest({**prefix, 'shard': shard, 'n_here': n_here})}"
-        if (stored := source.store.get(key)) is not None:
-            found.append(stored.arrays)
+        place = {"shard": shard, "first": first, "n": n_here}
+        keys = {part: f"shard/{_digest({**prefix, **place, 'part': part, 'task': question})}"
+                for part, question in of_part.items()}  # fmt: skip
+        stored = [source.store.get(keys[part]) for part in needed]
+        if all(stored):
+            found.append({name: x for one in stored if one for name, x in one.arrays.items()})
             work = task.n_rows(kind, n_here) * source.row_work
             source.meter.add(source.phase, work, is_cached=True)
         else:
-            place = {"shard": shard, "first": first, "n": n_here}
-            found.append(_made(source, task, kind, place, key=key))
+            made = _made(source, task, kind, place, keys=keys)
+            found.append({name: x for part in needed for name, x in made[part].items()})
         source.on_kept(first + n_here)
     source.meter.finish(source.phase)
     joined = {
@@ -92,10 +104,24 @@ def collect(source: Source, task: AnyTask, *, kind: str, n_total: int) -> Any:
     return (generation.GeneratedShard if is_generated else posterior.PosteriorShard)(**joined)
 
 
+def _questions(task: AnyTask) -> dict[str, str]:
+    """Digests of what both parts of a task's evidence depend on."""
+    fields = asdict(task)
+    without_names = {name: x for name, x in fields.items() if name not in task.of_names}
+    return {"open": _digest(without_names), "listed": _digest(fields)}
+
+
+def _needed(task: AnyTask, kind: str) -> tuple[str, ...]:
+    """Which parts answer a task: in scenario 2 a list's own evidence is whole in itself."""
+    if kind == "generation":
+        return ("open", "listed") if task.has_names else ("open",)
+    return ("listed",) if task.has_names else ("open",)
+
+
 def _made(
-    source: Source, task: AnyTask, kind: str, place: dict[str, int], *, key: str
-) -> dict[str, np.ndarray]:
-    """Make and keep one shard; running out of memory is told with the setting to try."""
+    source: Source, task: AnyTask, kind: str, place: dict[str, int], *, keys: Mapping[str, str]
+) -> dict[str, dict[str, np.ndarray]]:
+    """Make one shard and keep its parts; running out of memory is told with the setting to try."""
     import torch
 
     from audit.attack import generation, posterior
@@ -123,11 +149,16 @@ def _made(
             where="micro-batch",
             do="Try a smaller micro-batch (scenario 2), or run on the CPU.",
         ) from None
-    arrays = dict(vars(found))
-    source.store.put(key, arrays=arrays, meta={"kind": kind})
+    parts: dict[str, dict[str, np.ndarray]] = {"open": {}, "listed": {}}
+    for name, x in vars(found).items():
+        parts["open" if name in _OPEN[kind] else "listed"][name] = x
+    is_open = all(x.size for x in parts["open"].values())
+    for part, is_there in (("open", is_open), ("listed", task.has_names)):
+        if is_there:
+            source.store.put(keys[part], arrays=parts[part], meta={"kind": kind})
     if n_left:
         tick(n_left)
-    return arrays
+    return parts
 
 
 def backend(device: str) -> dict[str, str]:
