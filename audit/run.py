@@ -115,12 +115,9 @@ def run_audit(
 
     from audit.attack import attacks
     from audit.models.forward import exact_kernels
-    from audit.models.load import check_rounding, load_pair, pick_device
 
-    pool, dtype, device = pool_for(request.candidates), request.dtype, pick_device(request.device)
-    pair = load_pair(request.general, request.hospital, device=device, dtype=dtype)
-    if dtype != "float32":
-        check_rounding(pair, general=request.general, hospital=request.hospital, device=device)
+    pool, dtype = pool_for(request.candidates), request.dtype
+    pair, device = loaded_pair(request)
     names = attacks.with_reference(request, pair, pool=pool)
     task = attacks.task_of(request, pair, names)
     row_work = {who: task.n_tokens * getattr(pair, who).n_parameters for who in _WHO}
@@ -147,6 +144,17 @@ def run_audit(
     _keep(report.changed(made=made | evidence.backend(device)), request, attack, store=store)
     meter.finish(FINISHING)
     return kept_report(digest, store=store) or report
+
+
+def loaded_pair(request: AuditRequest) -> tuple[ModelPair, str]:
+    """Return the models of a request, and the device that they are on."""
+    from audit.models.load import check_rounding, load_pair, pick_device
+
+    device = pick_device(request.device)
+    pair = load_pair(request.general, request.hospital, device=device, dtype=request.dtype)
+    if request.dtype != "float32":
+        check_rounding(pair, general=request.general, hospital=request.hospital, device=device)
+    return pair, device
 
 
 def _keep(report: AuditReport, request: AuditRequest, found: AttackResult, *, store: Store) -> None:

@@ -74,22 +74,45 @@ def part_columns(pieces: Sequence[PartPieces], *, has_between: Sequence[bool]) -
     Parts that are read at the same masks of the same inputs, in every kind of passage, share a
     column: 10,000 names of the generator have some 1,700. A name that cannot be scored has none.
     """
-    index: dict[tuple[object, ...], int] = {}
-    is_known = np.logical_and.reduce([one.is_known for one in pieces])
-    columns = np.full((len(is_known), 2), NO_PART, dtype=np.int64)
-    for row in np.flatnonzero(is_known):
-        readings: dict[int, list[object]] = {FIRST: [], LAST: []}
-        for kind, (one, between) in enumerate(zip(pieces, has_between, strict=True)):
-            key = layout_key(one.n_pieces[row], has_between=between)
-            for place, role in enumerate(one.roles[row].tolist()):
-                if role != NO_PART:
-                    n = int(one.n_pieces[row, place])
-                    spelled = tuple(one.ids[row, place, :n].tolist())
-                    readings[role].append((kind, key, place and int(one.n_pieces[row, 0]), spelled))
-        for role, found in readings.items():
-            if found:
-                columns[row, role] = index.setdefault((role, *found), len(index))
-    return columns
+    known = np.flatnonzero(np.logical_and.reduce([one.is_known for one in pieces]))
+    number = np.full((len(pieces[0].ids), 2), NO_PART, dtype=np.int64)
+    n_numbers = 0
+    for role in (FIRST, LAST):
+        read: list[IntArray] = []  # what tells two parts apart
+        is_there = np.zeros(len(known), dtype=np.bool_)
+        for one, between in zip(pieces, has_between, strict=True):
+            n, roles = one.n_pieces[known], one.roles[known]
+            slot = (roles[:, 1] == role).astype(np.int64)
+            is_here = (roles == role).any(axis=1)
+            is_there |= is_here
+            is_apart = between & (n[:, 1] > 0)
+            first, second = (
+                np.where(is_apart, n[:, 0], n.sum(axis=1)),
+                np.where(is_apart, n[:, 1], 0),
+            )
+            spelled = one.ids[known, slot]  # [n, K]
+            here = np.stack([first, second, slot * n[:, 0], *spelled.T])
+            read += [is_here.astype(np.int64), *np.where(is_here, here, 0)]
+        found = _numbered(read)
+        number[known, role] = np.where(is_there, n_numbers + found, NO_PART)
+        n_numbers += int(found.max(initial=-1)) + 1
+    # Numbered as they come, name by name.
+    flat = number.ravel()
+    used, begins, place = np.unique(flat, return_index=True, return_inverse=True)
+    rank = np.empty(len(used), dtype=np.int64)
+    order = np.argsort(np.where(used == NO_PART, -1, begins))
+    rank[order] = np.arange(len(used)) - (used[:1] == NO_PART).sum()
+    return np.asarray(rank[place.reshape(-1)].reshape(-1, 2))
+
+
+def _numbered(columns: Sequence[IntArray]) -> IntArray:
+    """Number equal rows of some columns [n] alike, from 0 up."""
+    number = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        lowest = int(column.min(initial=0))
+        width = int(column.max(initial=0)) - lowest + 1
+        number = np.unique(number * width + column - lowest, return_inverse=True)[1].reshape(-1)
+    return number
 
 
 def passage_templates(

@@ -23,7 +23,7 @@ ORDER = (
     {"attack", "deid"},
     {"report"},
     {"run"},
-    {"demo"},
+    {"demo", "rank"},
     {"experiment"},
     {"jobs"},
     {"backup"},
