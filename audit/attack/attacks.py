@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from audit.attack import evidence, prompts, scores
 from audit.attack.generation import GeneratedShard, GenerationTask
+from audit.attack.judgement import settled_names
 from audit.attack.posterior import PosteriorShard
 from audit.attack.prompts import PosteriorTask
 from audit.attack.question import AuditRequest, equal_models
@@ -27,11 +29,14 @@ from audit.names.controls import part_controls, reference_controls
 from audit.names.matching import count_lexicon_names, name_hits
 from audit.names.pools import NamePool, popularity
 from audit.notes.passages import Passage, owner_rows
-from audit.stats import FloatArray, IntArray
+from audit.stats import BoolArray, FloatArray, IntArray
 from audit.text import fold_name
 
 Sources = Callable[[str, str], evidence.Source]
 """From ("general" | "hospital", kind of evidence) to the source of evidence."""
+
+Settled = Callable[[Columns, IntArray, int], BoolArray]
+"""From block sums, inputs of each block and the number of looks to whose decision is settled."""
 
 WHO = ("general", "hospital")
 _LINKED = ("top_1", "top_5", "median_rank")
@@ -115,17 +120,26 @@ def attack(
     """Take what both models say of names, from `sources`, and score it; `names` as in the task."""
     listed, tokenizer = request.candidates, pair.hospital.tokenizer
     pieces = spelling.part_pieces(names, kind=main_lead(request), tokenizer=tokenizer)
-    found: dict[str, Any]
     if isinstance(task, PosteriorTask):
-        found = _masked(request, task, sources)
         columns, by_role = task.part_columns, spelling.pieces_by_role(task.pieces[0])
     else:
         columns = prompts.part_columns([pieces], has_between=[False])
         by_role = spelling.pieces_by_role(pieces)
-        found = _generated(request, task, pieces, columns, sources, tokenizer, pool)
     parts = scores.name_parts(
         names, columns=columns, n_pieces=by_role, pool=pool, n_listed=len(listed)
     )
+
+    def is_settled(sums: Columns, counts: IntArray, n_looks: int) -> BoolArray:
+        return settled_names(
+            scores.residual_errors(sums, counts=counts, parts=parts), counts=counts,
+            listed=listed, parts=parts, n_pieces=pieces.n_pieces.sum(axis=1), n_looks=n_looks,
+        )  # fmt: skip
+
+    found: dict[str, Any]
+    if isinstance(task, PosteriorTask):
+        found = _masked(request, task, sources, is_settled)
+    else:
+        found = _generated(request, task, pieces, columns, sources, tokenizer, pool)
     sums, counts, chain = (found.pop(name) for name in ("sums", "counts", "chain"))
     main = "mass" if request.scenario_number == 1 else "log_p"
     hospital, general = sums[f"hospital_{main}"], sums[f"general_{main}"]
@@ -200,32 +214,50 @@ def _generated(
     }  # fmt: skip
 
 
-def _masked(request: AuditRequest, task: PosteriorTask, sources: Sources) -> dict[str, Any]:
+def _masked(
+    request: AuditRequest, task: PosteriorTask, sources: Sources, is_settled: Settled
+) -> dict[str, Any]:
     """Scenario 2: block sums, scores by chain, and what passages fit whom."""
-    settings = request.posterior
+    settings, n_listed = request.posterior, len(request.candidates)
 
-    def made(kind: str, n: int) -> dict[str, PosteriorShard]:
-        return {who: evidence.collect(sources(who, kind), task, kind=kind, n_total=n)
-                for who in WHO}  # fmt: skip
+    def made(kind: str, n: int, n_before: int = 0) -> dict[str, PosteriorShard]:
+        return {
+            who: evidence.collect(sources(who, kind), task, kind=kind, n_total=n, n_before=n_before)
+            for who in WHO
+        }
 
     def sums(found: dict[str, PosteriorShard]) -> Columns:
         return {f"{who}_p": shard.sum_p for who, shard in found.items()} | {
             f"{who}_log_p": shard.sum_log_p for who, shard in found.items()
         }
 
-    found, chain = made("posterior", settings.n_inputs), {}
+    looks = evidence.looks(settings.n_inputs) if settings.is_sequential else (settings.n_inputs,)
+    found, n_open = made("posterior", looks[0]), n_listed
+    for n_before, n in pairwise(looks):
+        settled = is_settled(sums(found), found["hospital"].n_inputs, len(looks) - 1)
+        if not (n_open := int((~settled).sum())):
+            break
+        new = made("posterior", n, n_before)
+        found = {who: evidence.joined_shards(PosteriorShard, [vars(found[who]), vars(new[who])])
+                 for who in WHO}  # fmt: skip
+    counts = found["hospital"].n_inputs
+    stop = {"n_inputs": int(counts.sum()), "n_allowed": settings.n_inputs, "n_open": n_open}
+    for source in (sources(who, "posterior") for who in WHO):  # what is saved is not to be done
+        n_rows = task.n_rows("posterior", stop["n_inputs"])
+        source.meter.resize(source.phase, n_rows * source.row_work)
+    chain: dict[str, FloatArray] = {}
     if settings.n_chain_inputs:
         of_chain = made("chain", settings.n_chain_inputs)
-        counts = of_chain["hospital"].n_inputs
-        chain = scores.all_scores(sums(of_chain), counts=counts, parts=None)
+        n_chain = of_chain["hospital"].n_inputs
+        chain = scores.all_scores(sums(of_chain), counts=n_chain, parts=None)
     n_drawn = found["hospital"].passage_n_inputs
     ratio = found["hospital"].passage_sum_log_p - found["general"].passage_sum_log_p
     linking = link_passages(request.shown_passages, candidates=request.candidates, **found)
     return {
         "sums": sums(found),
-        "counts": found["hospital"].n_inputs,
+        "counts": counts,
         "chain": chain,
-        "details": {"linking": linking},
+        "details": {"linking": linking} | ({"stop": stop} if settings.is_sequential else {}),
         "passage_log_ratio": ratio / np.where(n_drawn, n_drawn, np.nan)[:, None],
     }
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -51,11 +51,12 @@ class Source:
     on_kept: Callable[[int], None] = lambda _: None
 
 
-def collect(source: Source, task: AnyTask, *, kind: str, n_total: int) -> Any:
+def collect(source: Source, task: AnyTask, *, kind: str, n_total: int, n_before: int = 0) -> Any:
     """Return one model's evidence, all shards together: a `GeneratedShard` or `PosteriorShard`.
 
     Every shard is fetched or made, and what was made is kept at once. `kind` is "generation",
-    "posterior" or "chain", `n_total` documents or inputs.
+    "posterior" or "chain", `n_total` documents or inputs, the first `n_before` of which (whole
+    shards) are left out.
     """
     from audit.attack import generation, posterior
 
@@ -70,26 +71,45 @@ def collect(source: Source, task: AnyTask, *, kind: str, n_total: int) -> Any:
         "backend": backend(source.device) | {"kernels": source.kernels},
     }  # fmt: skip
     found: list[Mapping[str, np.ndarray]] = []
-    for shard, first in enumerate(range(0, n_total, n_shard)):
-        n_here = min(n_shard, n_total - first)
+    was_kept = False
+    for first in range(n_before, n_total, n_shard):
+        shard, n_here = first // n_shard, min(n_shard, n_total - first)
         key = f"shard/{_digest({**prefix, 'shard': shard, 'n_here': n_here})}"
         if (stored := source.store.get(key)) is not None:
             found.append(stored.arrays)
             work = task.n_rows(kind, n_here) * source.row_work
             source.meter.add(source.phase, work, is_cached=True)
+            was_kept = True
         else:
+            if was_kept:  # of many that are kept one after the other only the last is noted
+                source.on_kept(first)
             place = {"shard": shard, "first": first, "n": n_here}
             found.append(_made(source, task, kind, place, key=key))
-        source.on_kept(first + n_here)
-    source.meter.finish(source.phase)
-    joined = {
+            source.on_kept(first + n_here)
+            was_kept = False
+    if was_kept:
+        source.on_kept(n_total)
+    is_generated = kind == "generation"
+    return joined_shards(
+        generation.GeneratedShard if is_generated else posterior.PosteriorShard, found
+    )
+
+
+def joined_shards(shard: Callable[..., Any], found: Sequence[Mapping[str, np.ndarray]]) -> Any:
+    """Return the arrays of shards, or of evidence joined before, as one `shard`."""
+    return shard(**{
         name: (np.sum if name.startswith("passage_") else np.concatenate)(
             [arrays[name] for arrays in found], axis=0
         )
         for name in found[0]
-    }
-    is_generated = kind == "generation"
-    return (generation.GeneratedShard if is_generated else posterior.PosteriorShard)(**joined)
+    })  # fmt: skip
+
+
+def looks(n_total: int) -> tuple[int, ...]:
+    """Return after how many inputs a sequential audit looks: one shard, two, four ... and all."""
+    n_shards = -(-n_total // INPUTS_PER_SHARD)
+    doubled = [INPUTS_PER_SHARD * 2**k for k in range((n_shards - 1).bit_length())]
+    return (*doubled, n_total)
 
 
 def _made(
