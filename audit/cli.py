@@ -419,6 +419,11 @@ def run(
         with Store(results_dir()) as store:
             written = shards.write_order(request, order, store=store)
         return {"order": str(order), "n_shards": len(written.keys)}
+    return _compared(request, reference=reference, out=out)
+
+
+def _compared(request: AuditRequest, *, reference: Sequence[str], out: Path | None) -> Result:
+    """Audit, also with each reference in the general model's place."""
     paths = [model_path(one, where="--reference") for one in reference]
     if len(paths) > MAX_REFERENCES:
         raise AuditError("At most {n} can be compared.", where="--reference", n=MAX_REFERENCES)

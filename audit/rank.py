@@ -143,6 +143,8 @@ def rank_names(request: AuditRequest, *, store: Store, contact: Contact) -> Rank
     is_scored, attack = attacks.ranked(
         request, asked.pair, asked.task, pool=asked.pool, sources=source
     )
+    for who in WHO:
+        meter.finish(phase_of(who, kind))
     n_tested = attack.listed.is_member.count(True) + attack.listed.is_member.count(None)
     n_reference = len(attack.n_pieces) - len(attack.listed)
     has_p = n_reference >= attacks.REFERENCE_PER_NAME * n_tested

@@ -174,10 +174,9 @@ def run_audit(
     from audit.attack import attacks
 
     asked = prepared(request)
-    for who, (kind, n) in product(WHO, request.sizes().items()):
-        if n:
-            work = asked.task.n_rows(kind, n) * asked.row_work(who)
-            meter.resize(phase_of(who, kind), work)
+    sizes = {kind: n for kind, n in request.sizes().items() if n}
+    for who, (kind, n) in product(WHO, sizes.items()):
+        meter.resize(phase_of(who, kind), asked.task.n_rows(kind, n) * asked.row_work(who))
     meter.finish(LOADING)
 
     def source(who: str, kind: str) -> evidence.Source:
@@ -188,6 +187,8 @@ def run_audit(
 
     pair, names, pool = asked.pair, asked.names, asked.pool
     attack = attacks.attack(request, pair, asked.task, names=names, pool=pool, sources=source)
+    for who, kind in product(WHO, sizes):
+        meter.finish(phase_of(who, kind))
     meter.add(FINISHING, 0)
     report = _report(request, pair, attack, question=question)
     made = {
@@ -211,8 +212,10 @@ def _keep(report: AuditReport, request: AuditRequest, found: AttackResult, *, st
 
 def _note_part(digest: str, who: str, kind: str, n: int, *, store: Store) -> None:
     """Keep how much of a kind of evidence both models have: M_hospital's is made last."""
-    known = finished_part(digest, store=store)
-    if who == "hospital" and n > known.get(_SIZES[kind], 0):
+    if who != "hospital":
+        return
+    known = store.get_record(f"finished/{digest}") or {}
+    if n > known.get(_SIZES[kind], 0):
         store.put_record(f"finished/{digest}", known | {_SIZES[kind]: n})
 
 
@@ -318,6 +321,8 @@ def _report(
     details = attack.details | judged.pop("details")
     n_flagged = judged.pop("n_flagged_by_general")
     notes = _notes(request, pair, judged["names"], n_reference, n_flagged)
+    if "stop" in attack.details:
+        notes.append(_told_stop(attack.details["stop"]))
     notes += match_notes(listed, count_pieces=count_pieces)
     return AuditReport.of(
         digest=question_digest(question),
@@ -341,6 +346,20 @@ def _report(
         made={},
         **judged,
     )
+
+
+def _told_stop(stop: Any) -> Message:
+    """Say what a sequential audit saved; its "stop" has inputs used, allowed, and names open."""
+    if stop["n_open"]:
+        return Message(
+            "All {n_allowed} inputs were used: with fewer the decisions of {n_open} names were "
+            "still open.", **stop,
+        )  # fmt: skip
+    saved = 1 - stop["n_inputs"] / stop["n_allowed"]
+    return Message(
+        "Stopped after {n_inputs} of at most {n_allowed} inputs ({saved} saved): more of them "
+        "would change no name's decision.", saved=f"{saved:.0%}", **stop,
+    )  # fmt: skip
 
 
 def _counts(listed: Candidates, n_reference: int) -> dict[str, object]:

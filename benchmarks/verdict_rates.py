@@ -4,12 +4,16 @@
     python benchmarks/verdict_rates.py leaks --directory DIR
     python benchmarks/verdict_rates.py coverage [--lists 2000]
     python benchmarks/verdict_rates.py errors --directory DIR [--runs 30]
+    python benchmarks/verdict_rates.py counting --directory DIR [--documents 500]
+    python benchmarks/verdict_rates.py stops --directory DIR [--runs 40]
 
 "nulls" trains null pairs (the demo's M_general, further trained on notes with other names; minutes
 each), takes the evidence of every part that the name generator knows, and judges lists of names
 that were in no notes. "leaks" trains hospital models in the same way and judges the demo's list.
 "coverage" draws scores with a known AUC. "errors" compares the spread over runs with the stated
-standard errors. Trainings, evidence and finished cases are kept in DIR, so a stopped run goes on.
+standard errors. "counting" compares the mass that names get while documents are made with counting
+them; "stops" draws sequential audits out of the demo's evidence. Trainings, evidence and finished
+cases are kept in DIR, so a stopped run goes on.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,17 +36,19 @@ from audit.attack import attacks, evidence, prompts, scores
 from audit.attack import scores as part_scores
 from audit.attack.attacks import MIN_REFERENCE, REFERENCE_PER_NAME
 from audit.attack.cohort import relabelling_test
-from audit.attack.decisions import decide
+from audit.attack.decisions import Decisions, decide
+from audit.attack.judgement import settled_names
 from audit.attack.verdict import Ranked, give_verdict
 from audit.demo import DemoTask
 from audit.home import DEMO_HOSPITAL
+from audit.models.forward import Forward
 from audit.models.load import load_pair
 from audit.names import spelling
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.controls import reference_controls
 from audit.names.pools import us_pool
-from audit.progress import Meter
-from audit.stats import Rate, auc_interval
+from audit.progress import Meter, Phase
+from audit.stats import Rate, auc_interval, blocks_of
 from audit.text import fold_name
 from benchmarks import demo_hospital
 from cache.store import Store
@@ -103,15 +110,26 @@ def every_part() -> Candidates:
     return make_candidates(pairs)
 
 
+def no_meter() -> Meter:
+    """Return a meter that tells nobody."""
+    return Meter([Phase("evidence", 1.0)], listener=lambda _: None)
+
+
 def part_evidence(
-    store: Store, model: Path, *, scenario: int, seed: int = 0, n: int = 0, n_steps: int = 500
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the evidence of every part by block [b, F + L], and [b] inputs or documents."""
+    store: Store, model: Path, *, scenario: int, seed: int = 0, n: int = 0, n_steps: int = 500,
+    is_counted: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Return the evidence of every part by block [b, F + L], and [b] inputs or documents.
+
+    In scenario 1 it is the mass, or where `is_counted` the documents that hold the part.
+    """
     request = DemoTask(n_documents=N_DOCUMENTS, n_inputs=N_INPUTS, seed=seed).request(scenario)
     request = request.with_(hospital=model, candidates=every_part())
     pair = load_pair(request.general, model)
-    meter = Meter({"evidence": 1.0}, listener=lambda _: None, should_stop=lambda: False)
-    source = evidence.Source(pair.hospital, "cpu", "float32", store, meter, "evidence")
+    source = evidence.Source(
+        pair.hospital, Forward(pair.hospital.model), "cpu", evidence.Kept(store), no_meter(),
+        "evidence",
+    )  # fmt: skip
     names = request.candidates
     if scenario == 2:
         task: Any = attacks.task_of(request, pair, names)
@@ -123,6 +141,11 @@ def part_evidence(
     task = attacks.task_of(request, pair, names)
     made = evidence.collect(source, task, kind="generation", n_total=n or N_DOCUMENTS)
     columns = prompts.part_columns([pieces], has_between=[False])
+    if is_counted:  # of single word pieces: the documents that hold them
+        held = np.zeros((len(made.documents), made.mass.shape[1]))
+        np.put_along_axis(held, made.documents, 1.0, axis=1)
+        begins = np.cumsum(made.n_documents) - made.n_documents
+        made = replace(made, mass=np.add.reduceat(held, begins, axis=0))
     return _by_pool(attacks._part_masses(made, task, pieces, columns), columns), made.n_documents
 
 
@@ -165,43 +188,53 @@ def references(tested: np.ndarray) -> np.ndarray:
     return held[~np.isin(held, tested).any(axis=1)][:n]
 
 
-def judged(
-    names: Candidates, hospital: np.ndarray, general: np.ndarray, *, n_relabelled: int, seed: int
-) -> tuple[dict[str, Any], np.ndarray]:
-    """Judge a list by the product's own functions; return the verdict and who has q <= 0.05 [N]."""
-    tested = np.array([m is not False for m in names.is_member])
-    listed = columns_of(names)
-    held = references(listed[tested])
-    n_parts = len(hospital)
-    parts = part_scores.NameParts(
+def parts_of(listed: np.ndarray, held: np.ndarray) -> part_scores.NameParts:
+    """Describe listed names [N, 2] and reference controls [R, 2] by all parts of the generator."""
+    n_parts = len(FIRST) + len(LAST)
+    return part_scores.NameParts(
         of_name=np.concatenate([listed, held]),
         log_share=np.log([*POOL.first_share, *POOL.last_share]),
         n_pieces=np.ones(n_parts, dtype=np.int64), is_last=np.arange(n_parts) >= len(FIRST),
         is_known=np.ones(n_parts, dtype=np.bool_),
         n_reference=np.bincount(held.ravel(), minlength=n_parts),
     )  # fmt: skip
-    residual = part_scores.part_residuals(hospital, general, parts=parts)
-    limits = part_scores.part_limits(residual, parts=parts)
+
+
+def decided(
+    names: Candidates, residual: np.ndarray, parts: part_scores.NameParts
+) -> tuple[Decisions, np.ndarray]:
+    """Decide on listed names [N] by residuals of parts; return their scores [N] too."""
+    limits, n = part_scores.part_limits(residual, parts=parts), len(names)
     score = part_scores.both_parts(*parts.pairs(residual), limits=limits)
-    n = len(names)
-    decisions = decide(
+    return decide(
         score[:n], standard_error=np.zeros(n), n_blocks=100, group=np.zeros(n),
         is_member=names.is_member, reference_scores=score[n:],
-        reference_group=np.zeros(len(held)),
+        reference_group=np.zeros(len(score) - n),
         limit=part_scores.name_limits(*parts.pairs(residual), limits=limits)[:n],
         part_p=part_scores.part_p_values(residual, parts=parts)[:n],
-    )  # fmt: skip
+    ), score[:n]  # fmt: skip
+
+
+def judged(
+    names: Candidates, hospital: np.ndarray, general: np.ndarray, *, n_relabelled: int, seed: int
+) -> tuple[dict[str, Any], np.ndarray]:
+    """Judge a list by the product's own functions; return the verdict and who has q <= 0.05 [N]."""
+    tested = np.array([m is not False for m in names.is_member])
+    listed = columns_of(names)
+    parts = parts_of(listed, references(listed[tested]))
+    residual = part_scores.part_residuals(hospital, general, parts=parts)
+    decisions, score = decided(names, residual, parts)
     ranked = None
     if names.has_truth:
         member = np.array([m is True for m in names.is_member])
-        alone = parts.whole(general)[:n]
+        alone = parts.whole(general)[: len(names)]
         clusters = (listed[:, 0], listed[:, 1])
         relabelled = relabelling_test(
             listed, member, by_part=residual, parts=parts, seed=seed, n_relabelled=n_relabelled
         )
         ranked = Ranked(
             int(member.sum()), int((~member).sum()),
-            auc_interval(score[:n], member, clusters=clusters),
+            auc_interval(score, member, clusters=clusters),
             auc_interval(alone, member, clusters=clusters),
             relabelled["p"], relabelled["smallest_auc"],
         )  # fmt: skip
@@ -394,14 +427,7 @@ def errors(options: argparse.Namespace) -> None:
     general = DEMO_HOSPITAL / "en" / "models" / "general"
     names = DemoTask().request(2).candidates
     listed = columns_of(names)
-    held = references(listed[:130])
-    parts = part_scores.NameParts(
-        np.concatenate([listed, held]), np.log([*POOL.first_share, *POOL.last_share]),
-        np.ones(len(FIRST) + len(LAST), dtype=np.int64),
-        np.arange(len(FIRST) + len(LAST)) >= len(FIRST),
-        np.ones(len(FIRST) + len(LAST), dtype=np.bool_),
-        np.bincount(held.ravel(), minlength=len(FIRST) + len(LAST)),
-    )  # fmt: skip
+    parts = parts_of(listed, references(listed[:130]))
     with Store(options.directory / "store") as store:
         for scenario, sizes in ((2, (100, 500)), (1, (100,))):
             for n in sizes:
@@ -428,8 +454,9 @@ def chain_errors(options: argparse.Namespace, store: Store) -> None:
         task = attacks.task_of(request.with_(seed=seed), pair, names)
         shards = []
         for loaded in (pair.hospital, pair.general):
-            meter = Meter({"chain": 1.0}, listener=lambda _: None, should_stop=lambda: False)
-            source = evidence.Source(loaded, "cpu", "float32", store, meter, "chain")
+            source = evidence.Source(
+                loaded, Forward(loaded.model), "cpu", evidence.Kept(store), no_meter(), "evidence"
+            )
             shards.append(evidence.collect(source, task, kind="chain", n_total=60))
         sums = [{"p": shard.sum_p, "log_p": shard.sum_log_p} for shard in shards]
         score = scores.all_scores(sums_of(sums[0], sums[1]), counts=shards[0].n_inputs, parts=None)[
@@ -457,26 +484,145 @@ def _scores(one: Any, other: Any, parts: Any, scenario: int) -> dict[str, Any]:
     return {name: found[name] for name in ("residual", "half_log_ratio")}
 
 
+# --- mass against counting ----------------------------------------------------------------------
+
+
+def equal_documents(mass: np.ndarray, held: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return [2, K] how many documents of counting tell as much as one of mass, by part.
+
+    `mass` and `held` [b, K] of K parts. First counting every draw (its error is at least that of
+    draws that know nothing of each other), then counting in finished documents (binomial). An error
+    is a share of what it is the error of, for the two are not counts of one thing.
+    """
+    n, total = counts.sum(), mass.sum(axis=0)
+    jackknifed = scores.jackknife(lambda of, n_here: {"mass": of["mass"] / n_here}, {"mass": mass},
+                                  counts=counts)["mass"]  # fmt: skip
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variance = n * np.square(jackknifed[1] / jackknifed[0])  # of one document
+        share = held.sum(axis=0) / n
+        return np.stack([n / total, (1 - share) / share]) / variance
+
+
+def counting(options: argparse.Namespace) -> None:
+    """Print what mass saves against counting, and what both find after so many documents."""
+    general = DEMO_HOSPITAL / "en" / "models" / "general"
+    names = DemoTask().request(1).candidates
+    member = np.array([m is True for m in names.is_member])
+    columns = np.unique(columns_of(names)[member])
+    with Store(options.directory / "store") as store:
+        for model in ("hospital-40", "hospital-5"):
+            ways = [
+                [
+                    part_evidence(
+                        store, folder, scenario=1, n=options.documents, is_counted=is_counted
+                    )
+                    for folder in (DEMO_HOSPITAL / "en" / "models" / model, general)
+                ]
+                for is_counted in (False, True)
+            ]
+            (mass, counts), (held, _) = ways[0][0], ways[1][0]
+            ratios = equal_documents(mass[:, columns], held[:, columns], counts)
+            for what, ratio in zip(("draws", "finished documents"), ratios, strict=True):
+                known = ratio[np.isfinite(ratio)]
+                low, middle, high = np.quantile(known, [0.25, 0.5, 0.75])
+                print(
+                    f"{model}: a document of mass is {middle:.1f} ({low:.1f} to {high:.1f}) of "
+                    f"counting {what}; {len(known)} of {len(columns)} parts",
+                    flush=True,
+                )
+            for n in (25, 50, 100, 200, 300, 500, 1000, 2000):
+                if n > options.documents:
+                    break
+                b = int(np.searchsorted(np.cumsum(counts), n)) + 1
+                cells = [_found(names, member, [x[:b] for x, _ in way], counts[:b]) for way in ways]
+                print(f"| {model} | {n} | {' | '.join(cells)} |", flush=True)
+
+
+def _found(
+    names: Candidates, member: np.ndarray, both: list[np.ndarray], counts: np.ndarray
+) -> str:
+    """Members and controls that stand out, and the AUC, after some blocks."""
+    evidence = [total(x, counts, scenario=1) for x in both]
+    verdict, flags = judged(names, *evidence, n_relabelled=99, seed=0)
+    return f"{flags[member].sum()} / {flags[~member].sum()} | {verdict['auc']['value']:.3f}"
+
+
+# --- sequential audits --------------------------------------------------------------------------
+
+
+def stops(options: argparse.Namespace) -> None:
+    """Print after how many inputs sequential audits end, and how many end wrongly.
+
+    Inputs are drawn from a normal distribution with the demo's own means, and its covariance of all
+    parts of both models over blocks of 100 inputs; the means are what endless inputs would say.
+    """
+    names = DemoTask().request(2).candidates
+    listed = columns_of(names)
+    parts = parts_of(listed, references(listed[[m is not False for m in names.is_member]]))
+    at = evidence.looks(10_000)
+    counts = np.bincount(blocks_of(0, at[-1]))
+    ends_of = {n: int(np.searchsorted(np.cumsum(counts), n)) + 1 for n in at[:-1]}
+
+    def flags(means: list[np.ndarray]) -> np.ndarray:
+        residual = part_scores.part_residuals(*means, parts=parts)
+        return np.asarray(decided(names, residual, parts)[0].point_flag)
+
+    def run(drawn: list[np.ndarray]) -> tuple[int, np.ndarray | None]:
+        """One audit: inputs used, and its decisions where it ended before all of them."""
+        for n, b in ends_of.items():
+            sums = {"hospital_log_p": drawn[0][:b], "general_log_p": drawn[1][:b]}
+            settled = settled_names(
+                scores.residual_errors(sums, counts=counts[:b], parts=parts), counts=counts[:b],
+                listed=names, parts=parts, n_pieces=np.full(len(parts.of_name), 2),
+                n_looks=len(ends_of),
+            )  # fmt: skip
+            if settled.all():
+                return n, flags([x[:b].sum(axis=0) / n for x in drawn])
+        return at[-1], None
+
+    with Store(options.directory / "store") as store:
+        for model in ("null", *EXPOSURES):
+            folder = DEMO_HOSPITAL / "en" / "models"
+            both = [part_evidence(store, folder / one, scenario=2, n=10_000)[0]
+                    for one in (model, "general")]  # fmt: skip
+            means = [x.sum(axis=0) / 10_000 for x in both]
+            spread = [(x[-80:] - x[-80:].mean(axis=0)) / math.sqrt(79 * 100) for x in both]
+            truth, ends, n_wrong = flags(means), list[int](), 0
+            for number in range(options.runs):
+                rng = np.random.default_rng([number, *model.encode()])
+                noise = rng.normal(size=(len(counts), 80)) * np.sqrt(counts)[:, None]
+                used, found = run([counts[:, None] * mean + noise @ one
+                                   for mean, one in zip(means, spread, strict=True)])  # fmt: skip
+                ends.append(used)
+                n_wrong += found is not None and bool((found != truth).any())
+            told = ", ".join(f"{ends.count(end)} after {end:,}" for end in sorted(set(ends)))
+            print(f"{model}: {told}; {n_wrong} of {options.runs} ended wrongly", flush=True)
+
+
 def main() -> None:
     """Run one part and print its table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=("nulls", "leaks", "coverage", "errors"))
+    parser.add_argument("part", choices=("nulls", "leaks", *MEASURED))
     parser.add_argument("--directory", type=Path, default=Path("out/verdict-rates"))
     parser.add_argument("--lists", type=int, default=40)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--relabelled", type=int, default=499)
     parser.add_argument("--runs", type=int, default=30)
+    parser.add_argument("--documents", type=int, default=500)
     options = parser.parse_args()
     options.directory.mkdir(parents=True, exist_ok=True)
-    if options.part == "coverage":
-        coverage(options)
-    elif options.part == "errors":
-        errors(options)
+    if options.part in MEASURED:
+        MEASURED[options.part](options)
     else:
         rows = list((nulls if options.part == "nulls" else leaks)(options))
         for key in dict.fromkeys((-row["scenario"], row["case"]) for row in rows):
             same = [row for row in rows if (-row["scenario"], row["case"]) == key]
             print_case(-key[0], key[1], same)
+
+
+MEASURED: dict[str, Callable[[argparse.Namespace], None]] = {
+    "coverage": coverage, "errors": errors, "counting": counting, "stops": stops,
+}  # fmt: skip
 
 
 def print_case(scenario: int, case: str, rows: list[dict[str, Any]]) -> None:

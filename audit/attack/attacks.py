@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from audit.attack import evidence, prompts, scores
 from audit.attack.generation import GeneratedShard, GenerationTask
+from audit.attack.judgement import settled_names
 from audit.attack.posterior import PosteriorShard
 from audit.attack.prompts import PosteriorTask
 from audit.attack.question import AuditRequest, equal_models
@@ -32,6 +34,9 @@ from audit.text import fold_name
 
 Sources = Callable[[str, str], evidence.Source]
 """From ("general" | "hospital", kind of evidence) to the source of evidence."""
+
+Settled = Callable[[Columns, IntArray, int], BoolArray]
+"""From block sums, inputs of each block and the number of looks to whose decision is settled."""
 
 WHO = ("general", "hospital")
 _LINKED = ("top_1", "top_5", "median_rank")
@@ -115,21 +120,31 @@ def attack(
     """Take what both models say of names, from `sources`, and score it; `names` as in the task."""
     listed, tokenizer = request.candidates, pair.hospital.tokenizer
     pieces = spelling.part_pieces(names, kind=main_lead(request), tokenizer=tokenizer)
-    found: dict[str, Any]
     if isinstance(task, PosteriorTask):
-        found = _masked(request, task, sources)
         columns, by_role = task.part_columns, spelling.pieces_by_role(task.pieces[0])
     else:
         columns = prompts.part_columns([pieces], has_between=[False])
         by_role = spelling.pieces_by_role(pieces)
-        found = _generated(request, task, pieces, columns, sources, tokenizer, pool)
     parts = scores.name_parts(
         names, columns=columns, n_pieces=by_role, pool=pool, n_listed=len(listed)
     )
+
+    n_pieces = pieces.n_pieces.sum(axis=1)
+
+    def is_settled(sums: Columns, counts: IntArray, n_looks: int) -> BoolArray:
+        errors = scores.residual_errors(sums, counts=counts, parts=parts)
+        of = {"counts": counts, "listed": listed, "parts": parts, "n_pieces": n_pieces}
+        return settled_names(errors, n_looks=n_looks, **of)
+
+    found: dict[str, Any]
+    if isinstance(task, PosteriorTask):
+        found = _masked(request, task, sources, is_settled)
+    else:
+        found = _generated(request, task, pieces, columns, sources, tokenizer, pool)
     sums, counts, chain = (found.pop(name) for name in ("sums", "counts", "chain"))
     main = "mass" if request.scenario_number == 1 else "log_p"
-    hospital, general = sums[f"hospital_{main}"], sums[f"general_{main}"]
-    if hospital.size and np.array_equal(hospital, general, equal_nan=True):
+    both = [sums[f"{who}_{main}"] for who in WHO]
+    if both[0].size and np.array_equal(*both, equal_nan=True):
         raise equal_models()  # both say the same of every name
 
     def scored(n_blocks: int, *, with_errors: bool = False) -> dict[str, FloatArray]:
@@ -139,29 +154,32 @@ def attack(
     n, begins = float(counts.sum()), scores.shown_blocks(counts)
     totals = {name: block.sum(axis=0) for name, block in sums.items()}
     shown_counts = np.add.reduceat(counts, begins)
-
-    def shown(by_part: FloatArray) -> FloatArray:
-        if main == "log_p":
-            return parts.whole(by_part)[:, : len(listed)] / shown_counts[:, None]
-        first, last = parts.pairs(by_part)
-        product: FloatArray = first * last / np.square(shown_counts, dtype=float)[:, None]
-        return product[:, : len(listed)]
-
+    shown = [_shown(np.add.reduceat(one, begins), shown_counts, parts, main=main) for one in both]
     written = zip(listed.first, listed.last, strict=True)
     return AttackResult(
         listed=listed,
         popularity=np.array([popularity(pool, first=f, last=la) for f, la in written]),
         scenario=request.scenario_number,
         scores=scored(len(counts), with_errors=True) | chain,
-        n_pieces=pieces.n_pieces.sum(axis=1),
+        n_pieces=n_pieces,
         parts=parts,
         part_residual=scores.Sums(totals, n, n, parts).residual,
         after=scored,
         block_counts=counts,
-        shown={who: shown(np.add.reduceat(sums[f"{who}_{main}"], begins)) for who in WHO},
+        shown={w: one[:, : len(listed)] for w, one in zip(WHO, shown, strict=True)},
         shown_counts=shown_counts,
         **found,
     )
+
+
+def _shown(
+    by_part: FloatArray, counts: IntArray, parts: scores.NameParts, *, main: str
+) -> FloatArray:
+    """Return what a model said of names by block [s, N], out of sums of its parts [s, U]."""
+    if main == "log_p":
+        return parts.whole(by_part) / counts[:, None]
+    first, last = parts.pairs(by_part)
+    return np.asarray(first * last / np.square(counts, dtype=float)[:, None])
 
 
 RANKED_BY = (FIXED_SCORE, "part_log_ratio")
@@ -188,35 +206,29 @@ def ranked(
         tokenizer = pair.hospital.tokenizer
         return [spelling.part_pieces(names, kind=kind, tokenizer=tokenizer) for kind in kinds]
 
-    def is_single(names: Candidates, pieces: Sequence[spelling.PartPieces]) -> BoolArray:
-        is_one = np.all([one.is_known & (one.n_pieces <= 1).all(axis=1) for one in pieces], axis=0)
-        if request.scenario_number == 2:
-            is_one &= [bool(f and la) for f, la in zip(names.first, names.last, strict=True)]
-        return np.asarray(is_one)
-
-    is_scored = is_single(request.candidates, spelled(request.candidates))
+    needs_both = request.scenario_number == 2
+    is_scored = _is_single(request.candidates, spelled(request.candidates), needs_both=needs_both)
     if not is_scored.any():
         raise AuditError(
-            "No name of the list has parts of one word piece each.",
-            where="names",
+            "No name of the list has parts of one word piece each.", where="names",
             do="Audit the list with `run`.",
-        )
+        )  # fmt: skip
     listed = request.candidates.rows(np.flatnonzero(is_scored).tolist())
     names = with_reference(request.with_(candidates=listed), pair, pool=pool)
     pieces = spelled(names)
     columns = prompts.part_columns(pieces, has_between=[False] * len(kinds))
-    columns[~is_single(names, pieces)] = spelling.NO_PART  # a control of several in some passages
-    kind_of = "generation" if request.scenario_number == 1 else "posterior"
-    size = request.sizes()[kind_of]
+    columns[~_is_single(names, pieces, needs_both=needs_both)] = (
+        spelling.NO_PART
+    )  # a control of several in some passages
+    kind_of, size = next(iter(request.sizes().items()))
     sums: dict[str, FloatArray] = {}
     for who in WHO:
         found = evidence.collect(sources(who, kind_of), task, kind=kind_of, n_total=size)
         if isinstance(found, GeneratedShard):
-            sums[f"{who}_mass"] = _single(found.mass[:, None, None], pieces, columns)
-            counts = found.n_documents
+            name, counts, by_token = "mass", found.n_documents, found.mass[:, None, None]
         else:
-            sums[f"{who}_log_p"] = _single(found.vocabulary, pieces, columns)
-            counts = found.vocabulary_n_inputs
+            name, counts, by_token = "log_p", found.vocabulary_n_inputs, found.vocabulary
+        sums[f"{who}_{name}"] = _single(by_token, pieces, columns)
     parts = scores.name_parts(
         names, columns=columns, n_pieces=np.minimum(columns + 1, 1), pool=pool, n_listed=len(listed)
     )
@@ -233,6 +245,16 @@ def ranked(
         after=lambda _: {},
         block_counts=counts,
     )
+
+
+def _is_single(
+    names: Candidates, pieces: Sequence[spelling.PartPieces], *, needs_both: bool
+) -> BoolArray:
+    """Return which names have parts of one word piece alone, in passages of every kind."""
+    is_one = np.all([one.is_known & (one.n_pieces <= 1).all(axis=1) for one in pieces], axis=0)
+    if needs_both:
+        is_one &= [bool(f and la) for f, la in zip(names.first, names.last, strict=True)]
+    return np.asarray(is_one)
 
 
 def _single(
@@ -289,32 +311,50 @@ def _generated(
     }  # fmt: skip
 
 
-def _masked(request: AuditRequest, task: PosteriorTask, sources: Sources) -> dict[str, Any]:
+def _masked(
+    request: AuditRequest, task: PosteriorTask, sources: Sources, is_settled: Settled
+) -> dict[str, Any]:
     """Scenario 2: block sums, scores by chain, and what passages fit whom."""
-    settings = request.posterior
+    settings, n_listed = request.posterior, len(request.candidates)
 
-    def made(kind: str, n: int) -> dict[str, PosteriorShard]:
-        return {who: evidence.collect(sources(who, kind), task, kind=kind, n_total=n)
-                for who in WHO}  # fmt: skip
+    def made(kind: str, n: int, n_before: int = 0) -> dict[str, PosteriorShard]:
+        return {
+            who: evidence.collect(sources(who, kind), task, kind=kind, n_total=n, n_before=n_before)
+            for who in WHO
+        }
 
     def sums(found: dict[str, PosteriorShard]) -> Columns:
         return {f"{who}_p": shard.sum_p for who, shard in found.items()} | {
             f"{who}_log_p": shard.sum_log_p for who, shard in found.items()
         }
 
-    found, chain = made("posterior", settings.n_inputs), {}
+    looks = evidence.looks(settings.n_inputs) if settings.is_sequential else (settings.n_inputs,)
+    found, n_open = made("posterior", looks[0]), n_listed
+    for n_before, n in pairwise(looks):
+        settled = is_settled(sums(found), found["hospital"].n_inputs, len(looks) - 1)
+        if not (n_open := int((~settled).sum())):
+            break
+        new = made("posterior", n, n_before)
+        found = {who: evidence.joined_shards(PosteriorShard, [vars(found[who]), vars(new[who])])
+                 for who in WHO}  # fmt: skip
+    counts = found["hospital"].n_inputs
+    stop = {"n_inputs": int(counts.sum()), "n_allowed": settings.n_inputs, "n_open": n_open}
+    for source in (sources(who, "posterior") for who in WHO):  # what is saved is not to be done
+        n_rows = task.n_rows("posterior", stop["n_inputs"])
+        source.meter.resize(source.phase, n_rows * source.row_work)
+    chain: dict[str, FloatArray] = {}
     if settings.n_chain_inputs:
         of_chain = made("chain", settings.n_chain_inputs)
-        counts = of_chain["hospital"].n_inputs
-        chain = scores.all_scores(sums(of_chain), counts=counts, parts=None)
+        n_chain = of_chain["hospital"].n_inputs
+        chain = scores.all_scores(sums(of_chain), counts=n_chain, parts=None)
     n_drawn = found["hospital"].passage_n_inputs
     ratio = found["hospital"].passage_sum_log_p - found["general"].passage_sum_log_p
     linking = link_passages(request.shown_passages, candidates=request.candidates, **found)
     return {
         "sums": sums(found),
-        "counts": found["hospital"].n_inputs,
+        "counts": counts,
         "chain": chain,
-        "details": {"linking": linking},
+        "details": {"linking": linking} | ({"stop": stop} if settings.is_sequential else {}),
         "passage_log_ratio": ratio / np.where(n_drawn, n_drawn, np.nan)[:, None],
     }
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
@@ -194,46 +194,65 @@ def shard_orders(
     return tuple(order(*place) for place in enumerate(range(0, n_total, n_shard)))
 
 
-def collect(source: Source, task: AnyTask, *, kind: str, n_total: int) -> Any:
+def collect(source: Source, task: AnyTask, *, kind: str, n_total: int, n_before: int = 0) -> Any:
     """Return one model's evidence, all shards together: a `GeneratedShard` or `PosteriorShard`.
 
     Every shard is fetched or made, and what was made is kept at once. `kind` is "generation",
-    "posterior" or "chain", `n_total` documents or inputs.
+    "posterior" or "chain", `n_total` documents or inputs, the first `n_before` of which (whole
+    shards) are left out.
     """
     from audit.attack import generation, posterior
 
     orders = shard_orders(source, task, kind=kind, n_total=n_total)
-    found: dict[int, Arrays] = {}
-    n_first = 0  # shards of the beginning that are kept: workers finish them in any order
-    for order, arrays in kept_shards(source, orders):
-        found[order.shard] = arrays
-        while n_first in found:
-            n_first += 1
-            source.on_kept(orders[n_first - 1].first + orders[n_first - 1].n)
-    source.meter.finish(source.phase)
-    joined = {
+    asked = [order for order in orders if order.first >= n_before]
+    found = {order.shard: arrays for order, arrays in kept_shards(source, asked)}
+    is_generated = kind == "generation"
+    return joined_shards(
+        generation.GeneratedShard if is_generated else posterior.PosteriorShard,
+        [found[order.shard] for order in asked],
+    )
+
+
+def joined_shards(shard: Callable[..., Any], found: Sequence[Arrays]) -> Any:
+    """Return the arrays of shards, or of evidence joined before, as one `shard`."""
+    return shard(**{
         name: (np.sum if name.startswith("passage_") else np.concatenate)(
-            [found[shard][name] for shard in range(len(orders))], axis=0
+            [arrays[name] for arrays in found], axis=0
         )
         for name in found[0]
-    }
-    is_generated = kind == "generation"
-    return (generation.GeneratedShard if is_generated else posterior.PosteriorShard)(**joined)
+    })  # fmt: skip
+
+
+def looks(n_total: int) -> tuple[int, ...]:
+    """Return after how many inputs a sequential audit looks: one shard, two, four ... and all."""
+    n_shards = -(-n_total // INPUTS_PER_SHARD)
+    doubled = [INPUTS_PER_SHARD * 2**k for k in range((n_shards - 1).bit_length())]
+    return (*doubled, n_total)
 
 
 def kept_shards(
     source: Source, orders: Sequence[ShardOrder]
 ) -> Iterator[tuple[ShardOrder, Arrays]]:
     """Yield every shard: first those that are kept, then the others, each made and kept at once."""
-    missing = []
+    missing, kept = list[ShardOrder](), set[int]()
+
+    def note() -> None:  # workers finish shards in any order
+        whole = list(takewhile(lambda order: order.shard in kept, orders))
+        if whole:
+            source.on_kept(whole[-1].first + whole[-1].n)
+
     for order in orders:
         if (stored := source.store.get(order.keys)) is not None:
+            kept.add(order.shard)
             yield order, stored
             source.meter.add(source.phase, order.n_rows * source.row_work, is_cached=True)
         else:
             missing.append(order)
+    note()
     for order, arrays, n_rows in _made(source, missing):
         source.store.put(order.keys, arrays)
+        kept.add(order.shard)
+        note()
         yield order, order.keys.answer(arrays)
         source.meter.add(source.phase, n_rows * source.row_work)
 

@@ -25,13 +25,18 @@ from audit.attack.scores import (
     FIXED_SCORE,
     GENERAL_ALONE,
     AttackResult,
+    NameParts,
     name_limits,
     part_limits,
     part_p_values,
+    soft_minimum,
 )
 from audit.attack.verdict import Ranked, give_verdict, smallest_finding
-from audit.stats import two_sample_ks
+from audit.names.candidates import Candidates
+from audit.stats import BoolArray, FloatArray, IntArray, two_sample_ks
 
+UNSETTLED_RATE = 0.05
+"""Share of sequential audits, at most, in which a name's decision is not that of endless inputs."""
 _CURVE_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 
 
@@ -98,8 +103,7 @@ def _null_check(attack: AttackResult) -> dict[str, float] | None:
 def decisions_on(attack: AttackResult, score: str) -> Decisions:
     """Decide on one score; on the fixed one a name must also pass both of its parts."""
     n, parts, found = len(attack.listed), attack.parts, attack.scores[score]
-    # Comparable are names of as many word pieces that have the same parts.
-    groups = 4 * attack.n_pieces + (parts.of_name >= 0) @ np.array([1, 2])
+    groups = _groups(parts, attack.n_pieces)
     more: dict[str, Any] = {}
     if score == FIXED_SCORE:
         limits = part_limits(attack.part_residual, parts=parts)
@@ -117,6 +121,69 @@ def decisions_on(attack: AttackResult, score: str) -> Decisions:
         reference_group=groups[n:],
         **more,
     )
+
+
+def _groups(parts: NameParts, n_pieces: IntArray) -> IntArray:
+    """Comparable are names [N] of as many word pieces that have the same parts."""
+    groups: IntArray = 4 * n_pieces + (parts.of_name >= 0) @ np.array([1, 2])
+    return groups
+
+
+def settled_names(
+    residual: FloatArray,
+    *,
+    counts: IntArray,
+    listed: Candidates,
+    parts: NameParts,
+    n_pieces: IntArray,
+    n_looks: int,
+) -> BoolArray:
+    """Return whose decision [N] endless inputs would not change.
+
+    `residual` [2, U] are the parts' residuals and their jackknife errors over blocks of `counts`
+    [b] inputs; parts, names and pieces as in `AttackResult`. That all of it is so at every one of
+    `n_looks` looks holds in 1 - `UNSETTLED_RATE` of audits: each part has an interval of t,
+    Bonferroni over parts, sides and looks, and nothing else is uncertain, for decisions only hang
+    on residuals, and one way. Whoever is flagged with own parts at their lower ends and the
+    references' at their upper ones is flagged wherever all lie between; and the reverse.
+    """
+    from scipy.stats import t
+
+    n, (value, error) = len(listed), residual
+    known = np.isfinite(value)
+    if not np.isfinite(error[known]).all():
+        return np.zeros(n, dtype=np.bool_)
+    # Blocks of unequal size know as much of the error as so many equal ones (Satterthwaite).
+    n_equal = counts.sum() ** 2 / np.square(counts).sum()
+    reach = error * t.isf(UNSETTLED_RATE / (2 * known.sum() * n_looks), n_equal - 1)
+    low, high = value - reach, value + reach
+    low_limits, high_limits = (part_limits(bound, parts=parts) for bound in (low, high))
+    groups = _groups(parts, n_pieces)
+    canary = np.array([listed.is_canary(row) for row in range(n)], dtype=np.bool_)
+
+    def scores(by_part: FloatArray, limits: tuple[float, float]) -> FloatArray:
+        """Of names that fail in a part none: they are never flagged, nor above who is."""
+        first, last = parts.pairs(by_part)
+        fails = (first <= limits[0]) | (last <= limits[1])
+        return np.where(fails, -math.inf, soft_minimum(first, last))
+
+    def flags(own: FloatArray, others: FloatArray) -> BoolArray:
+        flag = np.zeros(n, dtype=np.bool_)
+        for rows in filter(len, map(np.flatnonzero, (~canary, canary))):
+            flag[rows] = decide(
+                own[rows],
+                standard_error=np.zeros(len(rows)),
+                n_blocks=len(counts),
+                group=groups[rows],
+                is_member=listed.rows(rows.tolist()).is_member,
+                reference_scores=others[n:],
+                reference_group=groups[n:],
+            ).point_flag
+        return flag
+
+    least = flags(scores(low, high_limits), scores(high, low_limits))
+    most = flags(scores(high, low_limits), scores(low, high_limits))
+    return np.asarray(least == most)
 
 
 def _ranked(attack: AttackResult, stratum: dict[str, Any] | None, *, seed: int) -> Ranked | None:

@@ -84,13 +84,15 @@ class GenerationSettings(Record):
 class PosteriorSettings(Record):
     """Scenario 2; defaults from section 4.2."""
 
-    flags: ClassVar = {"is_dropout_on": "--no-dropout"}
+    flags: ClassVar = {"is_dropout_on": "--no-dropout", "is_sequential": "--until-settled"}
 
-    # Passages drawn with replacement.
+    # Passages drawn with replacement; at most so many where `is_sequential`.
     n_inputs: int = _whole("inputs", 10_000, low=1, high=10_000_000)
     # The same for `chain`, which costs a forward pass for every distinct part of a name; 0: none.
     n_chain_inputs: int = _whole("chain inputs", 200, low=0, high=1_000_000)
     is_dropout_on: bool = True  # Training mode (the paper's) or evaluation mode.
+    # Whether to end as soon as no name's decision can change any more (`judgement.settled_names`).
+    is_sequential: bool = False
     # Rows of a forward pass; dropout masks depend on it, so another value is another question.
     micro_batch: int = _whole("micro-batch", 32, low=1, high=65_536)
     # Longest input; what the models can hold if that is less.
@@ -217,7 +219,12 @@ def command_line(
     options = {"scenario": number, "general": general, "hospital": hospital, "names": "names.csv"}
     if number == 2:
         options["passages"] = passages
-    flags = [flag for name, flag in settings.flags.items() if given.get(name) is False]
+    usual = settings()
+    flags = [
+        flag
+        for name, flag in settings.flags.items()
+        if given.get(name) is (not getattr(usual, name))
+    ]
     for name in settings.model_fields:
         if name in given and name not in settings.flags:
             options[name.removeprefix("n_").replace("_", "-")] = given[name]

@@ -451,6 +451,16 @@ def jackknife(
     return found
 
 
+def residual_errors(sums: Columns, *, counts: IntArray, parts: NameParts) -> FloatArray:
+    """Return `part_residuals` of scenario 2's block sums, and their errors [2, U]."""
+    by_part = {name: sums[name] for name in ("hospital_log_p", "general_log_p")}
+
+    def residual(of: Columns, n: float) -> Columns:
+        return {"residual": Sums(of, n, n, parts).residual}
+
+    return jackknife(residual, by_part, counts=counts)["residual"]
+
+
 @dataclass(frozen=True, eq=False)
 class AttackResult:
     """Scores of N listed names followed by R reference controls."""

@@ -226,16 +226,20 @@ def claim(job_id: str) -> bool:
     )
 
 
-def note_progress(job_id: str, progress: Progress) -> None:
-    """Say how far a running job has come."""
-    _change(
-        job_id,
-        "state = 'running'",
-        "phase = :phase, share = :share, seconds_left = :left",
-        phase=FINISHING if progress.share >= 1 else progress.phase,
-        share=progress.share,
-        left=progress.seconds_left,
-    )
+def note_progress(job_id: str, progress: Progress) -> bool | None:
+    """Say how far a running job has come; returns if it should stop, None where it does not run."""
+    values = {
+        "job_id": job_id,
+        "phase": FINISHING if progress.share >= 1 else progress.phase,
+        "share": progress.share,
+        "left": progress.seconds_left,
+    }
+    with _table() as table:
+        rows = table.execute(
+            "update jobs set phase = :phase, share = :share, seconds_left = :left "
+            "where job_id = :job_id and state = 'running' returning is_cancel_wanted", values,
+        ).fetchall()  # fmt: skip
+    return bool(rows[0]["is_cancel_wanted"]) if rows else None
 
 
 def is_cancel_wanted(job_id: str) -> bool:
@@ -380,7 +384,8 @@ def _make(table: sqlite3.Connection) -> None:
 
 
 WRITE_SECONDS = 0.25
-ASK_SECONDS = 0.1
+ASK_SECONDS = 0.25
+"""Seconds between two writes, and between two questions whether to stop; a write asks too."""
 
 
 def table_contact(
@@ -394,13 +399,14 @@ def table_contact(
     told, is_wanted = "", False
 
     def listen(progress: Progress) -> None:
-        nonlocal written, told
+        nonlocal written, asked, told, is_wanted
         listener(progress)
         moment, phase = time.monotonic(), FINISHING if progress.share >= 1 else progress.phase
         if told != phase or moment - written >= WRITE_SECONDS:
             written, told = moment, phase
             with suppress(AuditError):  # a busy table or a full disk ends no work of hours
-                note_progress(job_id, progress)
+                if (answer := note_progress(job_id, progress)) is not None:
+                    asked, is_wanted = moment, answer
 
     def should_stop() -> bool:
         nonlocal asked, is_wanted

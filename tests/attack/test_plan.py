@@ -88,7 +88,12 @@ def test_the_command_line_says_every_setting(models: Models) -> None:
     }  # fmt: skip
     assert {name: said[name] for name in expected} == expected
     posterior = PosteriorSettings(
-        n_inputs=5, n_chain_inputs=0, is_dropout_on=False, micro_batch=4, max_tokens=99
+        n_inputs=5,
+        n_chain_inputs=0,
+        is_dropout_on=False,
+        is_sequential=True,
+        micro_batch=4,
+        max_tokens=99,
     )
     two = request_of(models, 2, 7).with_(posterior=posterior)
     said = settings_of(make_plan(two, passages_file="passages.csv").command)

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -100,6 +101,30 @@ def test_cancelling_asks_what_runs_and_ends_what_waits():
     assert service.job(running.job_id).stage == "stopping"
     assert table.is_cancel_wanted(running.job_id)
     assert table.is_cancel_wanted("no such job")
+
+
+def test_a_thousand_ticks_of_work_reach_the_table_four_times_a_second(monkeypatch):
+    job = add()
+    table.claim(job.job_id)
+    now, n_opened, connect = [100.0], [0], sqlite3.connect
+
+    def opened(*args: Any, **how: Any) -> sqlite3.Connection:
+        n_opened[0] += 1
+        return connect(*args, **how)
+
+    monkeypatch.setattr(table, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    contact = table.table_contact(job.job_id)
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", opened)
+        for tick in range(1000):  # of ten seconds
+            contact.listen(Progress("hospital model: documents", tick, 1000, None))
+            assert not contact.should_stop()
+            now[0] += 0.01
+    assert 38 <= n_opened[0] <= 42
+    assert service.job(job.job_id).share == pytest.approx(0.975, abs=0.02)
+    table.ask_to_cancel(job.job_id)
+    now[0] += table.ASK_SECONDS
+    assert contact.should_stop()
 
 
 def test_a_job_is_found_by_the_beginning_of_its_id_and_forgotten_with_its_order():

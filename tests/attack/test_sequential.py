@@ -1,0 +1,214 @@
+"""A sequential audit: it ends where no decision can change, and says no other than a fixed one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from audit.attack import judgement
+from audit.attack.decisions import decide
+from audit.attack.evidence import looks
+from audit.attack.judgement import settled_names
+from audit.attack.scores import (
+    NameParts,
+    both_parts,
+    name_limits,
+    part_limits,
+    part_p_values,
+    part_residuals,
+    residual_errors,
+)
+from audit.names.candidates import Candidates, make_candidates
+from audit.progress import Progress
+from audit.report.report import AuditReport
+from audit.stats import BoolArray, FloatArray, blocks_of
+from tests.attack.planted_table import own_parts
+from tests.one_thread import one_thread
+from tests.small_audit import answer, made, models, request_of, same_answer, small
+
+__all__ = ["made", "models", "one_thread", "small"]
+
+N_MEMBERS, N_CONTROLS, N_REFERENCE = 20, 10, 400
+N_LISTED = N_MEMBERS + N_CONTROLS
+LISTED: Candidates = make_candidates(
+    [(f"F{i}", f"L{i}") for i in range(N_MEMBERS)], is_member=True
+) + make_candidates(
+    [(f"E{i}", f"M{i}") for i in range(N_CONTROLS)], is_member=False, control_kind="easy"
+)
+PARTS: NameParts = own_parts(N_LISTED, N_REFERENCE)
+PIECES = np.full(N_LISTED + N_REFERENCE, 2)
+
+
+def test_looks_are_doubled_shards_and_all():
+    assert looks(1) == (1,) and looks(200) == (200,)  # a shard of `small` has 200 inputs
+    assert looks(201) == (200, 201)
+    assert looks(800) == (200, 400, 800)
+    assert looks(2000) == (200, 400, 800, 1600, 2000)
+
+
+# --- the bound ---
+
+
+@dataclass(frozen=True)
+class World:
+    """What both models would say of each part [U] after endless inputs."""
+
+    general: FloatArray
+    hospital: FloatArray
+
+    @classmethod
+    def drawn(cls, rng: np.random.Generator) -> World:
+        """Members stand out by anything between nothing and much: some lie near the threshold."""
+        n_names = N_LISTED + N_REFERENCE
+        general = rng.normal(-8, 1, size=2 * n_names)
+        shift = np.zeros((2, n_names))
+        shift[:, :N_MEMBERS] = rng.choice([0.0, 1.5, 3.0], size=N_MEMBERS)
+        return cls(general, general + shift.ravel() + rng.normal(0, 0.5, size=2 * n_names))
+
+    def sums(self, n: int, rng: np.random.Generator) -> dict[str, FloatArray]:
+        """Block sums of n inputs; they move all parts alike, and the noise has a long tail."""
+        counts = np.bincount(blocks_of(0, n)).astype(float)[:, None]
+        alike = rng.normal(0, np.sqrt(counts))
+        found = {}
+        for who in ("general", "hospital"):
+            mean = getattr(self, who)
+            tail = rng.gamma(counts, size=(len(counts), len(mean))) - counts
+            found[f"{who}_log_p"] = counts * mean + alike + 0.5 * tail
+        return found
+
+    def flags(self) -> BoolArray:
+        """The decision of each listed name, as an audit makes it."""
+        residual = part_residuals(self.hospital, self.general, parts=PARTS)
+        limits, pairs = part_limits(residual, parts=PARTS), PARTS.pairs(residual)
+        score = both_parts(*pairs, limits=limits)
+        return decide(
+            score[:N_LISTED], standard_error=np.zeros(N_LISTED), n_blocks=9,
+            group=PIECES[:N_LISTED], is_member=LISTED.is_member,
+            reference_scores=score[N_LISTED:], reference_group=PIECES[N_LISTED:],
+            limit=name_limits(*pairs, limits=limits)[:N_LISTED],
+            part_p=part_p_values(residual, parts=PARTS)[:N_LISTED],
+        ).point_flag  # fmt: skip
+
+
+def run(world: World, n_total: int, rng: np.random.Generator) -> tuple[int, BoolArray | None]:
+    """One sequential audit: inputs used, and its decisions where it ended before all of them."""
+    at, sums, counts = looks(n_total), dict[str, FloatArray](), np.zeros(0, dtype=np.int64)
+    whole = world.sums(n_total, rng)
+    for n in at[:-1]:
+        counts = np.bincount(blocks_of(0, n))
+        sums = {name: block[: len(counts)] for name, block in whole.items()}
+        settled = settled_names(
+            residual_errors(sums, counts=counts, parts=PARTS), counts=counts, listed=LISTED,
+            parts=PARTS, n_pieces=PIECES, n_looks=len(at) - 1,
+        )  # fmt: skip
+        if settled.all():
+            hospital, general = (sums[f"{who}_log_p"].sum(axis=0) / n
+                                 for who in ("hospital", "general"))  # fmt: skip
+            return n, World(general, hospital).flags()
+    return n_total, None
+
+
+def wrong_and_early(n_runs: int, *, seed: int) -> tuple[int, int]:
+    """How many runs end with another decision than that of endless inputs; how many end early."""
+    n_wrong = n_early = 0
+    for number in range(n_runs):
+        rng = np.random.default_rng([seed, number])
+        world = World.drawn(rng)
+        _, flags = run(world, 6400, rng)
+        n_early += flags is not None
+        n_wrong += flags is not None and bool((flags != world.flags()).any())
+    return n_wrong, n_early
+
+
+def test_few_runs_end_with_another_decision_than_endless_inputs_give(monkeypatch):
+    n_wrong, n_early = wrong_and_early(20, seed=1)
+    assert n_early >= 6 and n_wrong == 0
+    # Without a bound (intervals of no width) the same runs all end at once, and some are wrong.
+    n_intervals = 2 * len(PARTS.log_share) * (len(looks(6400)) - 1)
+    monkeypatch.setattr(judgement, "UNSETTLED_RATE", n_intervals / 2)
+    n_wrong, n_early = wrong_and_early(20, seed=1)
+    assert n_early == 20 and n_wrong >= 3
+
+
+@pytest.mark.slow
+def test_wrong_ends_stay_below_the_stated_rate():
+    n_wrong, n_early = wrong_and_early(300, seed=2)
+    assert n_early >= 90
+    assert n_wrong <= 300 * judgement.UNSETTLED_RATE
+
+
+def test_who_is_settled_hangs_on_the_error():
+    world = World.drawn(np.random.default_rng(3))
+    residual = part_residuals(world.hospital, world.general, parts=PARTS)
+    asked = {
+        "counts": np.full(50, 20), "listed": LISTED, "parts": PARTS, "n_pieces": PIECES,
+        "n_looks": 4,
+    }  # fmt: skip
+    n_settled = [
+        settled_names(np.stack([residual, np.full_like(residual, error)]), **asked).sum()
+        for error in (0.0, 0.02, 0.1, 1.0)
+    ]
+    assert n_settled[0] == N_LISTED and n_settled == sorted(n_settled, reverse=True)
+    assert n_settled[-1] < N_LISTED - world.flags().sum() / 2
+    unknown = np.stack([residual, np.full_like(residual, np.nan)])
+    assert not settled_names(unknown, **asked).any()
+
+
+# --- a whole audit ---
+
+
+def sequential(models, n_inputs: int = 800):
+    request = request_of(models, 2)
+    return request.with_(
+        posterior=request.posterior.with_(n_inputs=n_inputs, is_sequential=True, n_chain_inputs=5)
+    )
+
+
+def fixed(models, n_inputs: int):
+    request = request_of(models, 2)
+    return request.with_(posterior=request.posterior.with_(n_inputs=n_inputs, n_chain_inputs=5))
+
+
+def answer_of(report: AuditReport) -> AuditReport:
+    """The same without what the question and its end say."""
+    plain = report.to_json()
+    details = {name: one for name, one in plain["details"].items() if name != "stop"}
+    notes = [one for one in plain["notes"] if "inputs" not in one["key"]]
+    return AuditReport.from_json(
+        plain | {"digest": "", "question": {}, "details": details, "notes": notes}
+    )
+
+
+def test_an_audit_that_ended_early_is_the_one_of_so_many_inputs(models, tmp_path, made):
+    told: list[Progress] = []
+    report = answer(sequential(models), tmp_path, progress=told.append)
+    stop = report.to_json()["details"]["stop"]
+    assert stop == {"n_inputs": 200, "n_allowed": 800, "n_open": 0}
+    assert made == ["posterior"] * 2 + ["chain"] * 2
+    assert any("Stopped after 200 of at most 800 inputs (75% saved)" in str(one)
+               for one in report.notes)  # fmt: skip
+    shares = [one.share for one in told]
+    assert shares == sorted(shares) and shares[-1] == 1
+    of_evidence = [one.share for one in told if one.phase.endswith(("posteriors", "chain"))]
+    assert of_evidence[-1] < 1
+    made.clear()
+    same = answer(fixed(models, 200), tmp_path)
+    assert not made  # its shards are there
+    assert same_answer(answer_of(report), answer_of(same))
+    assert same.digest != report.digest
+
+
+def test_an_audit_that_never_settles_takes_every_input_once(models, tmp_path, made, monkeypatch):
+    monkeypatch.setattr(judgement, "UNSETTLED_RATE", 1e-300)
+    told: list[Progress] = []
+    report = answer(sequential(models, 500), tmp_path, progress=told.append)
+    assert made == ["posterior"] * 6 + ["chain"] * 2
+    stop = report.to_json()["details"]["stop"]
+    assert stop["n_inputs"] == stop["n_allowed"] == 500 and stop["n_open"] > 0
+    assert any("All 500 inputs were used" in str(one) for one in report.notes)
+    assert all(one.share <= other.share for one, other in pairwise(told))
+    assert same_answer(answer_of(report), answer_of(answer(fixed(models, 500), tmp_path)))
+    assert len(made) == 8
