@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
@@ -252,10 +253,12 @@ class NameIndex:
 
 def pair_of(first: str, last: str) -> Pair:
     """Return a name as `NameIndex.count` writes it."""
-    one, other = (
-        fold(part) if is_unspaced(part) else " ".join(words(part)) for part in (first, last)
-    )
-    return one, other
+    return _part(first), _part(last)
+
+
+@lru_cache(maxsize=10_000)
+def _part(text: str) -> str:
+    return fold(text) if is_unspaced(text) else " ".join(words(text))
 
 
 def is_absent(taken: Collection[Pair], first: str, last: str) -> bool:
