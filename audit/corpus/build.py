@@ -88,22 +88,25 @@ def with_surrogates(note: Note, *, facts: Facts, seed: int, has_blanks: bool = F
     """
     parsed = find_placeholders(note.text, has_blanks=has_blanks)
     writer = _Writer(note, patient_of(seed, patient_key(note), facts), seed)
-    private, done = "", 0
+    texts, length, done = list[str](), 0, 0
     inserted, left = list[Place](), list[Place]()
     for place in parsed.places:
-        private += note.text[done : place.start]
+        texts.append(note.text[done : place.start])
+        length += place.start - done
         done = place.stop
         is_left = place.kind == "unknown"
         identity, value = ("", note.text[place.start : done]) if is_left else writer.value(place)
         (left if is_left else inserted).append(
             Place(
-                len(private), len(private) + len(value), place.start, done,
+                length, length + len(value), place.start, done,
                 place.category, place.kind, place.role, identity, value, place.group,
             )
         )  # fmt: skip
-        private += value
+        texts.append(value)
+        length += len(value)
+    private = "".join((*texts, note.text[done:]))
     return NoteTruth(
-        private + note.text[done:], note.text, tuple(inserted), tuple(left), parsed.n_malformed,
+        private, note.text, tuple(inserted), tuple(left), parsed.n_malformed,
         chart_time=writer.chart_time(),
     )  # fmt: skip
 

@@ -23,6 +23,7 @@ from audit.text import is_unspaced
 
 # A special token is a word of its own: "[MASK]" is nobody of that name, and still parts two words.
 WORD = re.compile(r"\[(?:cls|sep|mask|unk|pad)\]|</?s>|<(?:mask|unk|pad)>|\w+")
+_PLAIN_WORD = re.compile(r"\w+")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 
 Words = tuple[str, ...]
@@ -38,7 +39,9 @@ def fold(text: str) -> str:
 
 def words(text: str) -> list[str]:
     """Return the words of a text as they are compared."""
-    return WORD.findall(fold(text))
+    folded = fold(text)
+    # Special tokens cost each character a look; most texts have none of their brackets.
+    return (WORD if "[" in folded or "<" in folded else _PLAIN_WORD).findall(folded)
 
 
 def name_hits(
@@ -149,7 +152,8 @@ class Lexicon(Generic[T]):
 
     def find(self, text: Sequence[str]) -> Iterator[tuple[int, int, T]]:
         """Yield (start, end, what is known) of every sequence in a text of words or characters."""
-        for start in range(len(text)):
+        lengths = self._lengths
+        for start in [start for start, member in enumerate(text) if member in lengths]:
             for end, known in self.at(text, start):
                 yield start, end, known
 
