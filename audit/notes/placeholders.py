@@ -112,9 +112,9 @@ def _described(text: str, match: re.Match[str]) -> Placeholder:
         return Placeholder(start, stop, "", BLANK, kind, "", role=role, sex=sex)
     content = " ".join(match[1].split())
     # Looked at first, since most categories are words with or without a number at their end.
-    if content[:1] in _DATE_SIGNS or content[:1].isdecimal():
-        if _RE["DATE"].fullmatch(content):
-            return Placeholder(start, stop, content, re.sub(r"\d", "9", content), "date", "")
+    may_be_date = content[:1] in _DATE_SIGNS or content[:1].isdecimal()
+    if may_be_date and _RE["DATE"].fullmatch(content):
+        return Placeholder(start, stop, content, re.sub(r"\d", "9", content), "date", "")
     number = _NUMBER.search(content) if content[-1:].isdecimal() else None
     category = content[: number.start()].strip() if number else content
     kind = _kind_of(category)
