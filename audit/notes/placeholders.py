@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import deque
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from audit.notes.patterns import pattern_table
@@ -237,10 +239,12 @@ def find_name_slot(text: str) -> NameSlot | None:
     One placeholder for the whole name, or a first and a last name side by side in either order,
     with at most a comma and one middle initial (which is dropped) between them.
     """
-    found = [_Slot(m.start(), m.end(), _role(m)) for m in _PLACEHOLDER.finditer(text)]
-    for index, place in enumerate(found):
+    found = (_Slot(m.start(), m.end(), _role(m)) for m in _PLACEHOLDER.finditer(text))
+    ahead = deque(islice(found, 3))  # what is behind the name is not looked at
+    while ahead:
+        place = ahead[0]
         is_full = place.role == "full"
-        partner = place if is_full else _partner(text, *found[index : index + 3])
+        partner = place if is_full else _partner(text, *ahead)
         if partner is not None:
             return NameSlot(
                 left=_cleaned(text[: place.start]).lstrip(),
@@ -248,6 +252,8 @@ def find_name_slot(text: str) -> NameSlot | None:
                 separator=_separator(text[place.stop : partner.start]),
                 right=_cleaned(text[partner.stop :]).rstrip(),
             )
+        ahead.popleft()
+        ahead.extend(islice(found, 1))
     return None
 
 
