@@ -1,7 +1,5 @@
 """The rate and memory of making a corpus, beside `wc` and `gzip` of the same file.
 
-    python benchmarks/corpus_build.py --megabytes 100 --directory DIR --json FILE
-
 Writes a synthetic NOTEEVENTS.csv of the given size (lengths and placeholders as in MIMIC-III: some
 2,000 characters and 6 placeholders a note), then times `wc`, `gzip`, and all that `corpus build`
 does (build, examination, lists) without and with canaries, each in a process of its own. What 2.08
@@ -10,20 +8,17 @@ million notes would take is the rate carried forward, not measured.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import resource
-import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from audit.corpus.examine import read_examination
 from audit.corpus.make import CorpusTask, make_corpus
@@ -50,35 +45,28 @@ PLACES = (
 )
 
 
-def main() -> None:
-    """Generate, time, print."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--megabytes", type=int, default=100)
-    parser.add_argument("--directory", type=Path, required=True)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    notes = options.directory / "NOTEEVENTS.csv"
-    if options.one:
-        counts = (1, 2, 4, 8) if options.one == "canaries" else ()
-        print(json.dumps(made(notes, options.directory / "out", counts=counts)))
-        return
-    options.directory.mkdir(parents=True, exist_ok=True)
-    n_notes = write_notes(notes, n_bytes=options.megabytes * 1_000_000)
-    rows = [{"what": "wc", **timed(["wc", str(notes)])}]
-    rows.append({"what": "gzip -6", **timed(["gzip", "-6", "-c", str(notes)])})
-    for what in ("corpus", "canaries"):
-        command = [sys.executable, __file__, "--directory", str(options.directory), "--one", what]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        rows.append({"what": what, **json.loads(done.stdout)})
-    for row in rows:
-        row["megabytes_per_second"] = round(notes.stat().st_size / 1e6 / row["seconds"], 1)
-        row["minutes_for_mimic_extrapolated"] = round(
-            row["seconds"] * N_NOTES_MIMIC / n_notes / 60, 1
-        )
-        print(row)
-    if options.json:
-        options.json.write_text(json.dumps({"n_notes": n_notes, "rows": rows}, indent=1))
+def corpora(n_megabytes: int) -> dict[str, Any]:
+    """Measure both builds of a file of so many megabytes in a temporary folder."""
+    with TemporaryDirectory() as folder:
+        notes = Path(folder) / "NOTEEVENTS.csv"
+        n_notes = write_notes(notes, n_bytes=n_megabytes * 1_000_000)
+        rows = {"wc": timed(["wc", str(notes)]), "gzip": timed(["gzip", "-6", "-c", str(notes)])}
+        for what, counts in (("corpus", ()), ("canaries", (1, 2, 4, 8))):
+            command = [sys.executable, "-m", __spec__.name, folder, *map(str, counts)]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            rows[what] = json.loads(done.stdout)
+        n_bytes = notes.stat().st_size
+    for row in rows.values():
+        row["megabytes_per_second"] = n_bytes / 1e6 / row["seconds"]
+        row["megabytes_per_cpu_second"] = n_bytes / 1e6 / row["cpu_seconds"]
+    whole = rows["canaries"]
+    return {
+        "n_notes": n_notes,
+        "n_megabytes": n_bytes / 1e6,
+        "rows": rows,
+        "ratio_to_gzip": rows["gzip"]["cpu_seconds"] / whole["cpu_seconds"],
+        "minutes_for_mimic_extrapolated": whole["seconds"] * N_NOTES_MIMIC / n_notes / 60,
+    }
 
 
 def write_notes(path: Path, *, n_bytes: int) -> int:
@@ -117,7 +105,6 @@ def timed(command: list[str]) -> dict[str, Any]:
 
 def made(notes: Path, out: Path, *, counts: tuple[int, ...]) -> dict[str, Any]:
     """Make a corpus in this process; return seconds, peak memory and what was found."""
-    shutil.rmtree(out, ignore_errors=True)
     start = time.perf_counter()
     make_corpus(CorpusTask(notes=notes, seed=1, canary_counts=counts), out=out)
     seconds, used = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF)
@@ -139,4 +126,9 @@ def cpu_seconds(usage: resource.struct_rusage) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    FOLDER = Path(sys.argv[1])
+    COUNTS = tuple(map(int, sys.argv[2:]))
+    FOUND = made(
+        FOLDER / "NOTEEVENTS.csv", FOLDER / ("canaries" if COUNTS else "plain"), counts=COUNTS
+    )
+    sys.stdout.write(json.dumps(FOUND))

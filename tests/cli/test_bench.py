@@ -1,0 +1,118 @@
+"""The benchmarks on models of no size: what they tell is there, is counted, and can fall."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from audit.bench import attacks
+from audit.models.forward import Forward
+
+pytestmark = pytest.mark.usefixtures("home")
+LAYERS, WIDTH, VOCABULARY, LENGTH = 2, 64, 512, 24
+SMALL = ("--layers", LAYERS, "--width", WIDTH, "--vocabulary", VOCABULARY, "--length", LENGTH,
+         "--rounds", 1, "--batch", 4)  # fmt: skip
+RATES = ("median_per_second", "low_per_second", "high_per_second", "gflop_per_unit")
+
+
+def measured(run, what, *more):
+    found = run("bench", what, *SMALL, *more)
+    assert found["code"] == 0, found["said"]
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("what", ["generation", "posterior", "pretrain"])
+def test_every_figure_is_there(run, what, dtype):
+    found = measured(run, what, "--dtype", dtype)
+    figures = [found[name] for name in (
+        "ratio", "ratio_low", "ratio_high", "fraction_of_peak", "fraction_of_packed_peak"
+    )]  # fmt: skip
+    figures += [found[who][name] for who in ("baseline", "product") for name in RATES]
+    figures += [found["peak_gflop_per_second"][one] for one in ("float32", "bfloat16", "packed")]
+    if what == "pretrain":
+        figures.append(found["largest_difference_of_losses"])
+    else:
+        figures += [found["max_logit_error"], found["total_variation"]]
+    assert all(math.isfinite(x) and x > 0 for x in figures)
+    assert found["ratio_low"] <= found["ratio"] <= found["ratio_high"]
+    assert found["machine"]["processor"]
+    assert found["settings"]["dtype"] == dtype
+    assert found["product"]["gflop_per_unit"] < found["baseline"]["gflop_per_unit"]
+
+
+def test_operations_are_those_of_the_model(run):
+    found = measured(run, "generation", "--steps", 1)
+    body = LENGTH * 24 * WIDTH**2 + 4 * LENGTH**2 * WIDTH
+    head = 2 * WIDTH**2 + 2 * WIDTH * VOCABULARY
+    assert found["baseline"]["gflop_per_unit"] * 1e9 == LAYERS * body + LENGTH * head
+    # The last layer has keys and values of all tokens, and the rest of one.
+    last = 4 * LENGTH * WIDTH**2 + 20 * WIDTH**2 + 4 * LENGTH * WIDTH
+    assert found["product"]["gflop_per_unit"] * 1e9 == (LAYERS - 1) * body + last + head
+
+
+@pytest.mark.parametrize(
+    ("what", "shard"), [("generation", "generated_shard"), ("posterior", "posterior_shard")]
+)
+def test_a_slower_product_has_a_lower_ratio(run, monkeypatch, what, shard):
+    before = measured(run, what)["ratio"]
+    made = getattr(attacks, shard)
+
+    def made_8_times(*given, **named):
+        for _ in range(8):
+            made(*given, **named)
+
+    monkeypatch.setattr(attacks, shard, made_8_times)
+    assert measured(run, what)["ratio"] < before
+
+
+@pytest.mark.parametrize("what", ["generation", "posterior"])
+def test_a_product_that_says_something_else_is_seen(run, monkeypatch, what):
+    asked = Forward.logits
+
+    def changed(self, ids, **named):
+        logits = asked(self, ids, **named).clone()
+        logits[..., 7] += 3
+        return logits
+
+    assert measured(run, what)["max_logit_error"] < 5e-5
+    monkeypatch.setattr(Forward, "logits", changed)
+    found = measured(run, what)
+    assert found["max_logit_error"] == pytest.approx(3, abs=1e-3)
+    assert found["total_variation"] > 1e-3
+
+
+def test_paper_scale_is_the_rate_carried_forward(run):
+    found = measured(run, "generation")
+    paper, product = found["paper_scale"], found["product"]
+    assert paper["seconds"] == pytest.approx(5_000_000 / product["median_per_second"])
+    floor = 5_000_000 * product["gflop_per_unit"] / 790e3
+    assert paper["floor_seconds_at_790_tflops"] == pytest.approx(floor)
+
+
+@pytest.mark.parametrize("what", ["generation", "posterior", "pretrain"])
+def test_without_a_gpu_its_benchmark_is_refused(run, monkeypatch, what):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    found = run("bench", what, *SMALL, "--device", "cuda")
+    assert found["code"] == 2
+    assert "No CUDA device is available." in found["said"]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("what", ["generation", "posterior"])
+def test_a_gpu_is_measured_by_the_same_code(run, what):
+    found = measured(run, what, "--device", "cuda", "--dtype", "bfloat16")
+    assert found["machine"]["gpu"]
+    assert found["ratio"] > 0
+
+
+def test_a_corpus_is_timed_beside_other_readers_of_its_file(run):
+    found = run("bench", "corpus", "--megabytes", 1)
+    assert found["code"] == 0, found["said"]
+    rows = found["rows"]
+    assert set(rows) == {"wc", "gzip", "corpus", "canaries"}
+    assert all(row["megabytes_per_second"] > 0 for row in rows.values())
+    assert rows["corpus"]["n_notes"] == rows["canaries"]["n_notes"] == found["n_notes"]
+    assert rows["corpus"]["private"] != rows["canaries"]["private"]
