@@ -2,7 +2,8 @@
 
 Writes a synthetic NOTEEVENTS.csv of the given size (lengths and placeholders as in MIMIC-III: some
 2,000 characters and 6 placeholders a note), then times `wc`, `gzip`, and all that `corpus build`
-does (build, examination, lists) without and with canaries, each in a process of its own. What 2.08
+does (build, examination, lists) without and with canaries, on one worker and with canaries on two,
+each in a process of its own; CPU seconds and memory are those of all its processes. What 2.08
 million notes would take is the rate carried forward, not measured.
 """
 
@@ -24,6 +25,7 @@ from audit.corpus.examine import read_examination
 from audit.corpus.make import CorpusTask, make_corpus
 
 N_NOTES_MIMIC = 2_080_000
+_COUNTS = (1, 2, 4, 8)
 HEADER = (
     "ROW_ID,SUBJECT_ID,HADM_ID,CHARTDATE,CHARTTIME,STORETIME,CATEGORY,DESCRIPTION,CGID,ISERROR,TEXT"
 )
@@ -51,8 +53,10 @@ def corpora(n_megabytes: int) -> dict[str, Any]:
         notes = Path(folder) / "NOTEEVENTS.csv"
         n_notes = write_notes(notes, n_bytes=n_megabytes * 1_000_000)
         rows = {"wc": timed(["wc", str(notes)]), "gzip": timed(["gzip", "-6", "-c", str(notes)])}
-        for what, counts in (("corpus", ()), ("canaries", (1, 2, 4, 8))):
-            command = [sys.executable, "-m", __spec__.name, folder, *map(str, counts)]
+        for what, workers, counts in (
+            ("corpus", 1, ()), ("canaries", 1, _COUNTS), ("two_workers", 2, _COUNTS),
+        ):  # fmt: skip
+            command = [sys.executable, "-m", __spec__.name, folder, *map(str, (workers, *counts))]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             rows[what] = json.loads(done.stdout)
         n_bytes = notes.stat().st_size
@@ -103,16 +107,20 @@ def timed(command: list[str]) -> dict[str, Any]:
     }
 
 
-def made(notes: Path, out: Path, *, counts: tuple[int, ...]) -> dict[str, Any]:
+def made(notes: Path, out: Path, *, counts: tuple[int, ...], workers: int) -> dict[str, Any]:
     """Make a corpus in this process; return seconds, peak memory and what was found."""
     start = time.perf_counter()
-    make_corpus(CorpusTask(notes=notes, seed=1, canary_counts=counts), out=out)
+    order = CorpusTask(notes=notes, seed=1, canary_counts=counts, workers=workers)
+    make_corpus(order, out=out)
     seconds, used = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF)
+    others = resource.getrusage(resource.RUSAGE_CHILDREN)  # their memory: of the largest
+    n_others = workers if workers > 1 else 0
     found = read_examination(out)
     return {
         "seconds": round(seconds, 2),
-        "cpu_seconds": round(cpu_seconds(used), 2),
-        "peak_mb": round(used.ru_maxrss / 1024),
+        "cpu_seconds": round(cpu_seconds(used) + cpu_seconds(others), 2),
+        "own_cpu_seconds": round(cpu_seconds(used), 2),
+        "peak_mb": round((used.ru_maxrss + n_others * others.ru_maxrss) / 1024),
         "n_notes": found.n_notes,
         "n_mentions": found.coverage.n_mentions,
         "n_passages": found.n_passages,
@@ -127,8 +135,9 @@ def cpu_seconds(usage: resource.struct_rusage) -> float:
 
 if __name__ == "__main__":
     FOLDER = Path(sys.argv[1])
-    COUNTS = tuple(map(int, sys.argv[2:]))
+    WORKERS, *COUNTS = map(int, sys.argv[2:])
     FOUND = made(
-        FOLDER / "NOTEEVENTS.csv", FOLDER / ("canaries" if COUNTS else "plain"), counts=COUNTS
-    )
+        FOLDER / "NOTEEVENTS.csv", FOLDER / f"made-{WORKERS}-{len(COUNTS)}",
+        counts=tuple(COUNTS), workers=WORKERS,
+    )  # fmt: skip
     sys.stdout.write(json.dumps(FOUND))

@@ -156,7 +156,8 @@ class CorpusTask(Task):
 
     def question(self) -> Question:
         """Return the question: title and workers make no other corpus, a changed file does."""
-        asked = self.with_(title="", corpus_id="0" * 12, workers=1).plain()
+        asked = self.with_(title="", corpus_id="0" * 12).plain()
+        del asked["workers"]
         states = [
             states_of(self.notes, where="notes"),
             states_of(self.register_file, where="register"),

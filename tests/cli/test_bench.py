@@ -112,7 +112,9 @@ def test_a_corpus_is_timed_beside_other_readers_of_its_file(run):
     found = run("bench", "corpus", "--megabytes", 1)
     assert found["code"] == 0, found["said"]
     rows = found["rows"]
-    assert set(rows) == {"wc", "gzip", "corpus", "canaries"}
+    assert set(rows) == {"wc", "gzip", "corpus", "canaries", "two_workers"}
     assert all(row["megabytes_per_second"] > 0 for row in rows.values())
     assert rows["corpus"]["n_notes"] == rows["canaries"]["n_notes"] == found["n_notes"]
-    assert rows["corpus"]["private"] != rows["canaries"]["private"]
+    assert (
+        rows["corpus"]["private"] != rows["canaries"]["private"] == rows["two_workers"]["private"]
+    )
