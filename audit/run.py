@@ -114,13 +114,17 @@ def run_audit(
     meter.add(LOADING, 0)
 
     from audit.attack import attacks
-    from audit.models.forward import exact_kernels
-    from audit.models.load import check_rounding, load_pair, pick_device
+    from audit.models.forward import forwards_of
+    from audit.models.load import load_pair, pick_device
 
-    pool, dtype, device = pool_for(request.candidates), request.dtype, pick_device(request.device)
-    pair = load_pair(request.general, request.hospital, device=device, dtype=dtype)
-    if dtype != "float32":
-        check_rounding(pair, general=request.general, hospital=request.hospital, device=device)
+    pool, device = pool_for(request.candidates), pick_device(request.device)
+    pair = load_pair(request.general, request.hospital, device=device)
+    both = pair.general, pair.hospital
+    asked = forwards_of(
+        [one.model for one in both], tokenizer=pair.hospital.tokenizer, dtype=request.dtype,
+        names=[one.name for one in both],
+    )  # fmt: skip
+    forwards = dict(zip(_WHO, asked, strict=True))
     names = attacks.with_reference(request, pair, pool=pool)
     task = attacks.task_of(request, pair, names)
     row_work = {who: task.n_tokens * getattr(pair, who).n_parameters for who in _WHO}
@@ -130,20 +134,20 @@ def run_audit(
             meter.resize(f"{who} model: {EVIDENCE[kind]}", work)
     meter.finish(LOADING)
 
-    models = [pair.general.model, pair.hospital.model]
-    tokenizer = pair.hospital.tokenizer
-    with exact_kernels(models, tokenizer=tokenizer, device=device, dtype=dtype) as kernels:
+    def source(who: str, kind: str) -> evidence.Source:
+        return evidence.Source(
+            getattr(pair, who), forwards[who], device, store, meter,
+            f"{who} model: {EVIDENCE[kind]}", row_work[who],
+            lambda n: _note_part(digest, who, kind, n, store=store),
+        )  # fmt: skip
 
-        def source(who: str, kind: str) -> evidence.Source:
-            return evidence.Source(
-                getattr(pair, who), device, dtype, store, meter, f"{who} model: {EVIDENCE[kind]}",
-                kernels, row_work[who], lambda n: _note_part(digest, who, kind, n, store=store),
-            )  # fmt: skip
-
-        attack = attacks.attack(request, pair, task, names=names, pool=pool, sources=source)
+    attack = attacks.attack(request, pair, task, names=names, pool=pool, sources=source)
     meter.add(FINISHING, 0)
     report = _report(request, pair, attack, question=question)
-    made = {"at": now(), "seconds": round(time.monotonic() - started, 3), "kernels": kernels}
+    made = {
+        "at": now(), "seconds": round(time.monotonic() - started, 3),
+        "dtype": asked[0].dtype, "kernels": asked[0].kernels,
+    }  # fmt: skip
     _keep(report.changed(made=made | evidence.backend(device)), request, attack, store=store)
     meter.finish(FINISHING)
     return kept_report(digest, store=store) or report

@@ -25,6 +25,7 @@ from cache.store import Store
 
 if TYPE_CHECKING:
     from audit.attack.generation import GenerationTask
+    from audit.models.forward import Forward
     from audit.models.load import LoadedModel
 
 INPUTS_PER_SHARD = 1000
@@ -37,15 +38,14 @@ AnyTask: TypeAlias = "PosteriorTask | GenerationTask"
 
 @dataclass(frozen=True)
 class Source:
-    """Where evidence comes from: a model on a device, a store, a meter."""
+    """Where evidence comes from: a model, ready to be asked on a device; a store, a meter."""
 
     loaded: LoadedModel
+    forward: Forward
     device: str
-    dtype: str
     store: Store
     meter: Meter
     phase: str
-    kernels: str = "default"
     row_work: float = 1.0  # units of the meter that a row of a forward pass is
     # Told how many documents or inputs are kept, shard by shard.
     on_kept: Callable[[int], None] = lambda _: None
@@ -66,8 +66,8 @@ def collect(source: Source, task: AnyTask, *, kind: str, n_total: int) -> Any:
     }[kind]
     prefix = {
         "version": VERSIONS[kind], "kind": kind, "model": source.loaded.digest,
-        "task": _digest(asdict(task)), "n_shard": n_shard, "dtype": source.dtype,
-        "backend": backend(source.device) | {"kernels": source.kernels},
+        "task": _digest(asdict(task)), "n_shard": n_shard, "dtype": source.forward.dtype,
+        "backend": backend(source.device) | {"kernels": source.forward.kernels},
     }  # fmt: skip
     found: list[Mapping[str, np.ndarray]] = []
     for shard, first in enumerate(range(0, n_total, n_shard)):
@@ -114,7 +114,7 @@ def _made(
         source.meter.add(source.phase, n_counted * source.row_work)
 
     try:
-        found = makers[kind](source.loaded.model, task, **place, device=source.device, tick=tick)
+        found = makers[kind](source.forward, task, **place, device=source.device, tick=tick)
     except (torch.cuda.OutOfMemoryError, MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "memory" not in str(error):
             raise

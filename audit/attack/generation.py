@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from audit.models.forward import logits_at
+from audit.models.forward import Forward
 from audit.rng import generator
 from audit.stats import DRAW, FloatArray, IntArray, blocks_of
 
@@ -93,7 +93,7 @@ def shard_draws(
 
 
 def generated_shard(
-    model: nn.Module,
+    forward: Forward,
     task: GenerationTask,
     *,
     shard: int,
@@ -109,50 +109,66 @@ def generated_shard(
     """
     positions, uniforms = shard_draws(task, first=first, n_documents=n)
     blocks = blocks_of(first, n)  # [B]
-    n_vocabulary = int(model.config.vocab_size)  # type: ignore[union-attr,arg-type]
-    state = torch.tensor(task.prompt, device=device).repeat(n, 1)  # [B, L]
-    tally = _Tally(task, blocks=blocks, n_vocabulary=n_vocabulary, device=device)
-    drawn = [torch.from_numpy(x).to(device) for x in (positions, uniforms)]  # [T, B] each
-    model.eval()
+    sampler = _Sampler(forward, task, n=n, device=device)
+    tally = _Tally(task, blocks=blocks, n_vocabulary=forward.n_vocabulary, device=device)
+    asked, n_asked = _asked_rows(task, positions)
+    # All draws are sent at once: on a GPU no step waits for the host.
+    at, numbers, rows = (torch.from_numpy(x).to(device) for x in (positions, uniforms, asked))
     with torch.inference_mode():
-        for at, number in zip(*drawn, strict=True):
-            step(model, task, state, positions=at, uniforms=number, tally=tally)
+        for step, few in enumerate(torch.split(rows, n_asked)):
+            sampler.step(at[step], numbers[step], asked=few, tally=tally)
             tick(n)
     n_documents_of = np.bincount(blocks)
     return GeneratedShard(
         n_documents=n_documents_of,
-        documents=state.cpu().numpy().astype(np.int64),
-        mass=_floats(tally.mass, len(n_documents_of), n_vocabulary),
+        documents=sampler.state.cpu().numpy().astype(np.int64),
+        mass=_floats(tally.mass, len(n_documents_of), forward.n_vocabulary),
         part_mass=_floats(tally.parts, len(n_documents_of), len(task.multi_piece_parts)),
     )
 
 
-def step(
-    model: nn.Module,
-    task: GenerationTask,
-    state: Tensor,
-    *,
-    positions: Tensor,
-    uniforms: Tensor,
-    tally: _Tally | None = None,
-) -> None:
-    """Sample one position of every document in place (appendix B); `state` [B, L].
+def _asked_rows(task: GenerationTask, positions: IntArray) -> tuple[IntArray, list[int]]:
+    """Return the documents that each step asks the model about, one after the other, and counts.
 
-    `positions` [B] are sampled, and the `uniforms` [B] pick the token by inverting the
-    cumulative distribution over the top k tokens in order of falling logit.
+    Where a position is picked twice running and is set back to [MASK], the second pass would read
+    what the first has read: its distribution is known.
     """
-    rows = torch.arange(len(state), device=state.device)
+    is_new = np.ones(positions.shape, dtype=np.bool_)
     if task.is_remasked:
-        state[rows, positions] = task.mask_id
-    logits = logits_at(model, state, positions=positions.unsqueeze(dim=1))[:, 0].float()  # [B, V]
-    top, tokens = logits.topk(min(task.top_k, logits.shape[-1]), dim=-1)  # [B, k]
-    weights = torch.softmax(top / task.temperature, dim=-1)  # [B, k]
-    cumulative = weights.double().cumsum(dim=-1)
-    below = (uniforms.unsqueeze(dim=1) * cumulative[:, -1:]) >= cumulative  # [B, k]
-    picked = below.sum(dim=-1).clamp(max=weights.shape[-1] - 1)
-    if tally is not None:
-        tally.add(state, positions, tokens, weights)
-    state[rows, positions] = tokens[rows, picked]
+        is_new[1:] = positions[1:] != positions[:-1]
+    return np.nonzero(is_new)[1], is_new.sum(axis=1).tolist()
+
+
+class _Sampler:
+    """Documents being made [B, L], and each one's last distribution over the top k tokens."""
+
+    def __init__(self, forward: Forward, task: GenerationTask, *, n: int, device: str) -> None:
+        self._forward, self._task = forward, task
+        self._rows = torch.arange(n, device=device)
+        self.state = torch.tensor(task.prompt, device=device).repeat(n, 1)  # [B, L]
+        shape = n, min(task.top_k, forward.n_vocabulary)
+        self._tokens = torch.zeros(shape, dtype=torch.int64, device=device)  # [B, k]
+        self._weights = torch.zeros(shape, device=device)  # [B, k]
+
+    def step(self, positions: Tensor, uniforms: Tensor, *, asked: Tensor, tally: _Tally) -> None:
+        """Sample one position of every document in place (appendix B).
+
+        `positions` [B] are sampled, and the `uniforms` [B] pick the token by inverting the
+        cumulative distribution over the top k tokens in order of falling logit; `asked` are the
+        documents whose distribution is not known from the step before.
+        """
+        if self._task.is_remasked:
+            self.state[self._rows, positions] = self._task.mask_id
+        if len(asked):
+            where = positions[asked].unsqueeze(dim=1)
+            logits = self._forward.logits(self.state[asked], positions=where)[:, 0].float()
+            top, self._tokens[asked] = logits.topk(self._tokens.shape[1], dim=-1)
+            self._weights[asked] = torch.softmax(top / self._task.temperature, dim=-1)
+        cumulative = self._weights.double().cumsum(dim=-1)  # [B, k]
+        below = (uniforms.unsqueeze(dim=1) * cumulative[:, -1:]) >= cumulative  # [B, k]
+        picked = below.sum(dim=-1).clamp(max=cumulative.shape[1] - 1)
+        tally.add(self.state, positions, self._tokens, self._weights)
+        self.state[self._rows, positions] = self._tokens[self._rows, picked]
 
 
 class _Tally:

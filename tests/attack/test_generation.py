@@ -18,7 +18,7 @@ from audit.attack.generation import (
     generated_shard,
     shard_draws,
 )
-from audit.models.forward import logits_at
+from audit.models.forward import Forward, logits_at
 from audit.models.load import load_model
 from tests.attack.make_tasks import generation_task
 from tests.models.make_models import make_bert
@@ -44,7 +44,7 @@ def generate(
     model: nn.Module, task: GenerationTask, *, n_documents: int, shard: int = 0
 ) -> GeneratedShard:
     return generated_shard(
-        model, task, shard=shard, first=100 * shard, n=n_documents, device="cpu",
+        Forward(model), task, shard=shard, first=100 * shard, n=n_documents, device="cpu",
         tick=lambda _: None,
     )  # fmt: skip
 
