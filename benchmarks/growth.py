@@ -46,7 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--picture", type=Path, help="an SVG")
-    parser.add_argument("--largest", type=int, default=5, help="how many sizes of each axis")
+    parser.add_argument("--largest", type=int, default=6, help="how many sizes of each axis")
     options = parser.parse_args()
     with threads(1), TemporaryDirectory() as folder:
         found = measured(axes(Path(folder)), n_rounds=options.rounds, n_sizes=options.largest)
@@ -68,9 +68,9 @@ def axes(folder: Path) -> list[Axis]:
         ("inputs", (60, 120, 240, 480, 960), lambda n: _posteriors(small, n=n)),
         ("names, read in each input", (1_000, 4_000, 16_000, 64_000, 256_000),
          lambda n: _posteriors(small, n=60, n_names=n)),
-        ("names, scenario 1 judged", (250, 500, 1_000, 2_000, 4_000),
+        ("names, scenario 1 judged", (500, 1_000, 2_000, 4_000, 8_000, 16_000),
          lambda n: _audited(folder, n, scenario=1)),
-        ("names, scenario 2 judged", (250, 500, 1_000, 2_000, 4_000),
+        ("names, scenario 2 judged", (500, 1_000, 2_000, 4_000, 8_000, 16_000),
          lambda n: _audited(folder, n, scenario=2)),
         ("kilobytes of notes", (500, 1_000, 2_000, 4_000, 8_000), lambda n: _corpus(folder, n)),
     ]  # fmt: skip
