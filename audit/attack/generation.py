@@ -177,44 +177,60 @@ class _Tally:
     def __init__(
         self, task: GenerationTask, *, blocks: IntArray, n_vocabulary: int, device: str
     ) -> None:
-        n_blocks, parts = int(blocks[-1]) + 1, task.multi_piece_parts
-        self._n_vocabulary, self._n_parts = n_vocabulary, len(parts)
+        parts = task.multi_piece_parts
+        self._n_blocks, self._n_vocabulary = int(blocks[-1]) + 1, n_vocabulary
         self._block = torch.from_numpy(blocks).to(device)  # [B]
-        of_length = {n: [i for i, part in enumerate(parts) if len(part) == n]
-                     for n in sorted(set(map(len, parts)))}  # fmt: skip
+        shape = self._n_blocks, len(parts)
+        self.mass = torch.zeros(self._n_blocks * n_vocabulary, dtype=torch.int64, device=device)
+        self.parts = torch.zeros(shape, dtype=torch.int64, device=device)  # [b, Q]
+        pieces = np.unique([piece for part in parts for piece in part]).astype(np.int64)
+        # [V] a token's place among the P pieces; P: it is none of them.
+        place = np.full(n_vocabulary, len(pieces))
+        place[pieces] = np.arange(len(pieces))
+        self._n_pieces = len(pieces)
+        self._place = torch.from_numpy(place).to(device)
+        of_length: dict[int, list[int]] = {}
+        for i, part in enumerate(parts):
+            of_length.setdefault(len(part), []).append(i)
         self._groups = [
             [torch.tensor(x, device=device) for x in (index, [parts[i] for i in index])]
-            for index in of_length.values()
+            for _, index in sorted(of_length.items())
         ]
-        self.mass = torch.zeros(n_blocks * n_vocabulary, dtype=torch.int64, device=device)
-        self.parts = torch.zeros(n_blocks * self._n_parts, dtype=torch.int64, device=device)
 
     def add(self, state: Tensor, positions: Tensor, tokens: Tensor, weights: Tensor) -> None:
-        """Add one step: `weights` [B, k] of `tokens` [B, k] at `positions` [B]."""
+        """Add one step: `weights` [B, k] of `tokens` [B, k] at `positions` [B].
+
+        Nothing in it waits for a GPU: shapes depend on no value.
+        """
         mass = (weights.double() * FIXED_POINT).round().long()
         where = (self._block.unsqueeze(dim=1) * self._n_vocabulary + tokens).flatten()
         self.mass.index_add_(0, where, mass.flatten())
+        if not self._groups:
+            return
+        of_piece = mass.new_zeros((len(mass), self._n_pieces + 1))  # [B, P + 1]
+        of_piece.scatter_add_(1, self._place[tokens], mass)
         for index, parts in self._groups:  # [q], [q, length]
-            self._add_parts(state, positions, tokens, mass, index, parts)
+            found = self._of_parts(state, positions, of_piece, parts)  # [B, q]
+            by_block = mass.new_zeros((self._n_blocks, len(index)))
+            self.parts.index_add_(1, index, by_block.index_add_(0, self._block, found))
 
-    def _add_parts(
-        self, state: Tensor, positions: Tensor, tokens: Tensor, mass: Tensor, index: Tensor,
-        parts: Tensor,
-    ) -> None:  # fmt: skip
-        """Add the mass of pieces that complete a part."""
-        offsets = torch.arange(parts.shape[1], device=state.device)
-        for j in offsets.tolist():  # the sampled position holds piece j
+    def _of_parts(
+        self, state: Tensor, positions: Tensor, of_piece: Tensor, parts: Tensor
+    ) -> Tensor:
+        """Return the mass [B, q] of the pieces that complete a part where its others stand."""
+        length = parts.shape[1]
+        found = of_piece.new_zeros((len(state), len(parts)))
+        offsets = torch.arange(length, device=state.device)
+        for j in range(length):  # the sampled position holds piece j
             places = (positions - j).unsqueeze(1) + offsets  # [B, length]
             fits = ((places >= 0) & (places < state.shape[1])).all(dim=1)
             window = state.gather(1, places.clamp(0, state.shape[1] - 1))
             matches = fits.unsqueeze(1).repeat(1, len(parts))  # [B, q]
-            for other in offsets.tolist():  # piece by piece: five times as fast as all at once
+            for other in range(length):  # piece by piece: five times as fast as all at once
                 if other != j:
                     matches &= window[:, other : other + 1] == parts[:, other]
-            rows, found = matches.nonzero(as_tuple=True)
-            hit = tokens[rows] == parts[found, j].unsqueeze(1)  # [n, k]
-            cells = self._block[rows] * self._n_parts + index[found]
-            self.parts.index_add_(0, cells, (mass[rows] * hit).sum(dim=-1))
+            found += matches * of_piece[:, self._place[parts[:, j]]]
+        return found
 
 
 def _floats(sums: Tensor, *shape: int) -> FloatArray:

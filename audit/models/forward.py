@@ -60,8 +60,7 @@ class Forward:
         config, self.dtype = model.config, dtype
         self.device = next(model.parameters()).device
         self.n_vocabulary = int(config.vocab_size)  # type: ignore[union-attr,arg-type]
-        is_known = getattr(config, "model_type", "") in _KINDS
-        self.kernels = "packed" if is_known and not is_plain else "plain"
+        self.kernels = "packed" if is_known(model) and not is_plain else "plain"
         number_type = getattr(torch, dtype)
         self._asked: _Packed | _Plain
         if self.kernels == "packed":
@@ -136,10 +135,18 @@ _HAS_ONEDNN: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-unty
 _Map = Callable[[Tensor], Tensor]
 
 
-class _Packed:
-    """BERT, RoBERTa or DistilBERT, its weights laid out for this device once."""
+class Encoder:
+    """The layers of a BERT, RoBERTa or DistilBERT, their weights laid out for the device once.
 
-    def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
+    Parameters
+    ----------
+    model
+        With such a body, in float32; whatever its head is.
+    dtype
+        Numbers of the pass.
+    """
+
+    def __init__(self, model: nn.Module, dtype: torch.dtype = torch.float32) -> None:
         config: Any = model.config
         body: Any = model.base_model
         kind = _KINDS[config.model_type]
@@ -163,26 +170,33 @@ class _Packed:
         # RoBERTa counts tokens that are no padding, from its number on.
         self._padding = config.pad_token_id if config.model_type == "roberta" else None
         self._norm = _norm(tables.LayerNorm, dtype)
-        dense, norm, decoder = (model.get_submodule(name) for name in kind["head"])
-        # RoBERTa's head has one activation whatever its layers have.
-        self._transform = _linear(
-            [dense], dtype, activation="gelu" if config.model_type == "roberta" else act
-        )
-        self._head_norm, self._decode = _norm(norm, dtype), _linear([decoder], dtype)
 
-    def logits(self, ids: Tensor, positions: Tensor, dropout: int | None) -> Tensor:
+    def hidden(
+        self,
+        ids: Tensor,
+        *,
+        positions: Tensor | None = None,
+        is_text: Tensor | None = None,
+        dropout: int | None = None,
+    ) -> Tensor:
+        """Return what the last layer gives at `positions` [B, M] of `ids` [B, L]: [B, M, H].
+
+        `positions` None is all of them; `is_text` [B, L] leaves padding out of what is attended to;
+        `dropout` is the seed of the masks, None evaluation mode.
+        """
         n_rows, n_tokens = ids.shape
         masks = _Masks(dropout, device=ids.device)
-        start = torch.arange(n_rows, device=ids.device).unsqueeze(dim=1) * n_tokens  # [B, 1]
-        asked = (start + positions).flatten()  # [B M]
+        seen = None if is_text is None else is_text[:, None, None, :]  # [B, 1, 1, L]
+        asked = None
+        if positions is not None:
+            start = torch.arange(n_rows, device=ids.device).unsqueeze(dim=1) * n_tokens  # [B, 1]
+            asked = (start + positions).flatten()  # [B M]
         x = self._norm(self._words[ids] + self._places[self._place(ids)]).flatten(end_dim=1)
         x = x.mul_(masks.zero(x, rate=self._rate))  # [B L, H]
         *before, last = self._layers
         for layer in before:
-            x = self._through(layer, x, n_rows, masks)
-        x = self._through(last, x, n_rows, masks, asked=asked)  # [B M, H]
-        logits = self._decode(self._head_norm(self._transform(x)))
-        return logits.view(n_rows, positions.shape[1], -1)
+            x = self._through(layer, x, n_rows, masks, seen)
+        return self._through(last, x, n_rows, masks, seen, asked).view(n_rows, -1, x.shape[1])
 
     def _place(self, ids: Tensor) -> Tensor:
         if self._padding is None:
@@ -192,8 +206,9 @@ class _Packed:
         return places
 
     def _through(
-        self, layer: _Layer, x: Tensor, n_rows: int, masks: _Masks, asked: Tensor | None = None
-    ) -> Tensor:
+        self, layer: _Layer, x: Tensor, n_rows: int, masks: _Masks, seen: Tensor | None,
+        asked: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
         """Return a layer's output [B L, H], or [B M, H] where only `asked` tokens are wanted."""
         if asked is None:
             query, key, value = self._heads(layer.qkv(x), n_rows, 3)
@@ -201,8 +216,8 @@ class _Packed:
             key, value = self._heads(layer.kv(x), n_rows, 2)
             x = x[asked]
             (query,) = self._heads(layer.query(x), n_rows, 1)
-        seen = self._attention(query, key, value, masks).transpose(1, 2).reshape(x.shape)
-        x = layer.attention_norm(masks.added(x, layer.out(seen), rate=self._out_rate))
+        found = self._attention(query, key, value, masks, seen).transpose(1, 2).reshape(x.shape)
+        x = layer.attention_norm(masks.added(x, layer.out(found), rate=self._out_rate))
         return layer.norm(masks.added(x, layer.outer(layer.inner(x)), rate=self._rate))
 
     def _heads(self, x: Tensor, n_rows: int, n: int) -> tuple[Tensor, ...]:
@@ -210,15 +225,43 @@ class _Packed:
         parts = x.view(n_rows, -1, n, self._n_heads, x.shape[1] // (n * self._n_heads))
         return parts.permute(2, 0, 3, 1, 4).unbind(dim=0)
 
-    def _attention(self, query: Tensor, key: Tensor, value: Tensor, masks: _Masks) -> Tensor:
-        """Return what queries [B, h, M, d] see in keys and values [B, h, L, d]."""
+    def _attention(
+        self, query: Tensor, key: Tensor, value: Tensor, masks: _Masks, seen: Tensor | None
+    ) -> Tensor:
+        """Return what queries [B, h, M, d] find in the `seen` of keys and values [B, h, L, d]."""
         is_dropped = masks.are_on and self._attention_rate > 0
         if not is_dropped and (query.is_cuda or key.shape[2] > _LONGEST_MATMUL):
-            return functional.scaled_dot_product_attention(query, key, value)
+            return functional.scaled_dot_product_attention(query, key, value, attn_mask=seen)
         scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)  # [B, h, M, L]
+        if seen is not None:
+            scores.masked_fill_(~seen, float("-inf"))
         shares = torch.softmax(scores, dim=-1)
         scale = masks.zero(shares, rate=self._attention_rate)
         return shares @ (value if scale == 1 else value * scale)
+
+
+class _Packed:
+    """An `Encoder` with its masked-language-model head."""
+
+    def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
+        config: Any = model.config
+        kind = _KINDS[config.model_type]
+        self._encoder = Encoder(model, dtype)
+        dense, norm, decoder = (model.get_submodule(name) for name in kind["head"])
+        # RoBERTa's head has one activation whatever its layers have.
+        is_gelu = config.model_type == "roberta"
+        act = "gelu" if is_gelu else getattr(config, kind["settings"][1])
+        self._transform = _linear([dense], dtype, activation=act)
+        self._norm, self._decode = _norm(norm, dtype), _linear([decoder], dtype)
+
+    def logits(self, ids: Tensor, positions: Tensor, dropout: int | None) -> Tensor:
+        hidden = self._encoder.hidden(ids, positions=positions, dropout=dropout)
+        return self._decode(self._norm(self._transform(hidden)))
+
+
+def is_known(model: nn.Module) -> bool:
+    """Whether a model's body can be an `Encoder`."""
+    return getattr(model.config, "model_type", "") in _KINDS
 
 
 class _Layer:

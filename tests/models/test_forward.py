@@ -12,7 +12,7 @@ import torch
 
 from audit.errors import AuditError
 from audit.models import forward
-from audit.models.forward import Forward, forwards_of, logits_at
+from audit.models.forward import Encoder, Forward, forwards_of, logits_at
 from audit.models.load import load_model
 from tests.models.make_models import make_bert, make_distilbert, make_roberta
 from tests.table_model import SIDE_BY_SIDE, TableModel, compatible_table
@@ -135,3 +135,23 @@ def test_the_fastest_way_is_taken_that_says_what_the_models_say(
             chosen()
     else:
         assert [(one.dtype, one.kernels) for one in chosen()] == [taken, taken]
+
+
+@pytest.mark.parametrize("kind", ["bert", "long", "roberta", "distilbert"])
+def test_hidden_states_beside_padding_equal_those_of_transformers(
+    kind: str, tmp_path: Path
+) -> None:
+    model = model_of(kind, tmp_path)
+    padding = model.config.pad_token_id
+    for n_tokens in (30, 190 if kind == "long" else 12):
+        ids, _ = asked(model, n_tokens=n_tokens)
+        ids[ids == padding] += 1
+        n_text = torch.arange(2, n_tokens + 1, max(1, n_tokens // 7))[: len(ids)]
+        is_text = torch.arange(n_tokens) < n_text[:, None]
+        ids[~is_text] = padding
+        with torch.inference_mode():
+            exact = model.base_model(input_ids=ids, attention_mask=is_text.long())
+            found = Encoder(model).hidden(ids, is_text=is_text)
+        torch.testing.assert_close(
+            found[is_text], exact.last_hidden_state[is_text], rtol=0, atol=5e-5
+        )
