@@ -5,8 +5,8 @@
 Both audits run in this process with an empty data directory. A timer that counts processor time
 looks at the stack every few milliseconds, and the time since the last look goes to the innermost
 module of the engine on it: to "forward" if a model is being asked, to "imports" if a module is
-being loaded. A product that takes long is seen when it ends, with all of its time. Ends with 1 if a
-part but the forward has a larger share than `--most`.
+being loaded. A product that takes long is seen at the next call after it, with all of its time.
+Ends with 1 if a part but the forward has a larger share than `--most`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,139 @@
+"""Where parts of long work are done: here, in processes of this machine, or by a Dask cluster.
+
+A cluster's scheduler and workers unpickle what they are sent: whoever reaches one runs code as the
+account that started it. So its address is said where a program is started, never by a task or on a
+page, and off this machine it is TLS with certificates of both sides.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import CancelledError, Executor, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import connection, get_context, parent_process
+from typing import Any
+
+from audit.errors import AuditError
+
+SCHEDULER_VARIABLE = "KART_AUDIT_SCHEDULER"
+"""Holds the address of the scheduler that audits of this process, and of jobs, are sent to."""
+_CONNECT_SECONDS = 10
+_DIED = (
+    "The system stopped processes that did the work, most often because memory ran out; everything "
+    "finished before is kept."
+)
+_FREE = "Start fewer workers, or give each more memory; the same command goes on from there."
+
+
+@contextmanager
+def executor_of(scheduler: str = "", *, n_workers: int = 1) -> Iterator[Executor | None]:
+    """Give what work is submitted to while the block runs; None: do it here, one after the other.
+
+    What is submitted is pickled, so it is a function of a module and plain values. A block that
+    fails or is stopped leaves what was not begun undone.
+
+    Parameters
+    ----------
+    scheduler
+        Address of a Dask scheduler, "tls://host:port", or "tcp://" on this machine.
+    n_workers
+        Processes of this machine, where there is no scheduler. They end when this one does.
+
+    Raises
+    ------
+    AuditError
+        The address is refused, `distributed` is not installed, no scheduler answers, or the block
+        ends because it was lost, or processes that did the work were.
+    """
+    if scheduler:
+        with _client(scheduler) as client:
+            yield client.get_executor(pure=False)
+    elif n_workers > 1:
+        # Not forked: locks that other threads hold would be held in the copy for ever.
+        pool = ProcessPoolExecutor(
+            n_workers, mp_context=get_context("spawn"), initializer=_end_with_parent
+        )
+        try:
+            yield pool
+        except BrokenProcessPool:
+            raise AuditError(_DIED, do=_FREE) from None
+        finally:
+            pool.shutdown(cancel_futures=True)
+    else:
+        yield None
+
+
+def _end_with_parent() -> None:
+    """End this worker when the process that began it is gone, which may have been killed."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, name="watching the parent", daemon=True).start()
+
+
+@contextmanager
+def _client(address: str) -> Iterator[Any]:
+    _check_address(address)
+    try:
+        from distributed import Client, KilledWorker, Security
+    except ImportError:
+        raise AuditError(
+            "The package `distributed` is not installed.", where="--scheduler",
+            do="`pip install -r requirements-cluster.txt` where this runs and on every worker.",
+        ) from None  # fmt: skip
+    is_tls = address.startswith("tls://")
+    try:
+        # Certificates come from Dask's own settings (`distributed.comm.tls`).
+        security = Security(require_encryption=True) if is_tls else None
+        client = Client(address, security=security, timeout=_CONNECT_SECONDS, set_as_default=False)
+    except (OSError, RuntimeError, TypeError, ValueError):  # their text holds paths of keys
+        raise AuditError(
+            "No scheduler answers at {address}.", where="--scheduler", address=address,
+            do="Start it, or see that the certificates of Dask's settings are those it knows.",
+        ) from None  # fmt: skip
+    try:
+        yield client
+    except KilledWorker:  # several, one after the other, over one part
+        raise AuditError(_DIED, where="--scheduler", do=_FREE) from None
+    except CancelledError:
+        raise AuditError(
+            "The scheduler was lost; everything finished before is kept.", where="--scheduler",
+            do="Start it and its workers again; the same command goes on from there.",
+        ) from None  # fmt: skip
+    finally:
+        client.close(timeout=_CONNECT_SECONDS)
+
+
+def _check_address(address: str) -> None:
+    """Refuse an address whose connection would be open to be read, or forged."""
+    scheme, _, rest = address.partition("://")
+    host = rest.rpartition(":")[0].strip("[]")
+    if scheme == "tls" and host:
+        return
+    if scheme != "tcp" or not host:
+        raise AuditError(
+            "is no address of a scheduler.", where="--scheduler",
+            do="For example tls://head.cluster:8786, or tcp://127.0.0.1:8786 on this machine.",
+        )  # fmt: skip
+    if not _is_loopback(host):
+        raise AuditError(
+            "tcp:// is neither encrypted nor does it ask who connects: names would go over the "
+            "network in clear, and whoever reaches the scheduler runs code on it.",
+            where="--scheduler",
+            do="Off this machine take tls://, with certificates in Dask's settings.",
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

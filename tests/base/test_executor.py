@@ -1,0 +1,86 @@
+"""Where parts of long work are done: processes end with their parent, addresses are safe."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from audit.errors import AuditError
+from audit.executor import executor_of
+from tests.repository import REPOSITORY
+
+
+def test_work_of_one_worker_stays_here():
+    with executor_of() as executor:
+        assert executor is None
+
+
+def test_processes_of_this_machine_do_what_is_submitted():
+    with executor_of(n_workers=2) as executor:
+        assert list(executor.map(divmod, (7, 9), (2, 4))) == [(3, 1), (2, 1)]
+        assert executor.submit(os.getpid).result() != os.getpid()
+
+
+def test_a_block_that_fails_leaves_the_rest_undone():
+    asked = []
+    with pytest.raises(ZeroDivisionError), executor_of(n_workers=2) as executor:
+        asked += [executor.submit(pow, 2, 2) for _ in range(2000)]
+        raise ZeroDivisionError
+    assert all(one.done() for one in asked)
+    assert any(one.cancelled() for one in asked)
+
+
+def test_processes_that_the_system_stopped_are_told_in_words():
+    with pytest.raises(AuditError, match="memory ran out"), executor_of(n_workers=2) as executor:
+        executor.submit(os._exit, 1).result()
+
+
+def test_processes_end_with_a_parent_that_is_killed():
+    program = (
+        "import os, time\nfrom audit.executor import executor_of\n"
+        "with executor_of(n_workers=2) as executor:\n"
+        "    executor.submit(os.getpid).result()\n    print('ready', flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    read, written = os.pipe()
+    with subprocess.Popen(
+        [sys.executable, "-c", program], cwd=REPOSITORY, stdout=written, stderr=written
+    ) as parent:
+        os.close(written)
+        assert os.read(read, 5) == b"ready"
+        parent.send_signal(signal.SIGKILL)
+        left = b"more"
+        while left and select.select([read], [], [], 60)[0]:
+            left = os.read(read, 4096)
+        assert left == b"", "a worker still holds the output"
+    os.close(read)
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("tcp://10.0.0.1:8786", "names would go over the network in clear"),
+        ("tcp://head.cluster:8786", "names would go over the network in clear"),
+        ("tcp://127.0.0.1.evil.example:8786", "names would go over the network in clear"),
+        ("tcp://0.0.0.0:8786", "names would go over the network in clear"),
+        ("127.0.0.1:8786", "no address of a scheduler"),
+        ("inproc://1", "no address of a scheduler"),
+        ("ucx://10.0.0.1:8786", "no address of a scheduler"),
+        ("tls://", "no address of a scheduler"),
+    ],
+)
+def test_an_address_that_lets_others_read_or_forge_is_refused(address, reason):
+    with pytest.raises(AuditError, match=reason), executor_of(address):
+        pass
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "tcp://[::1]:9", "tls://localhost:9"])
+def test_without_the_package_the_file_that_brings_it_is_named(address, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(AuditError, match=r"requirements-cluster\.txt"), executor_of(address):
+        pass
