@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 import sys
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
@@ -29,7 +30,7 @@ import pandas as pd
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from audit import access_log
+from audit import access_log, shards
 from audit.attack.decisions import plain
 from audit.attack.metrics import score_file
 from audit.attack.question import AuditRequest, Dtype, GenerationSettings, PosteriorSettings
@@ -53,6 +54,7 @@ from audit.deid.taggers import DEFAULT, RULES, load_tagger, load_tagger_folder
 from audit.deid.tasks import TaggerTask
 from audit.demo import DemoTask, report_summary, self_test
 from audit.errors import AuditCancelled, AuditError
+from audit.executor import SCHEDULER_VARIABLE
 from audit.experiment import leakage, paper
 from audit.foreign import decode_text, file_bytes, reading
 from audit.home import DEMO_HOSPITAL, results_dir, stay_offline
@@ -250,7 +252,9 @@ def arguments_of(given: Given) -> Given:
 
 def parsed(arguments: Sequence[object] | None = None) -> Given:
     """Return the command and what was given to it."""
-    words = None if arguments is None else [str(word) for word in arguments]
+    words = [str(word) for word in (sys.argv[1:] if arguments is None else arguments)]
+    if words[:1] == ["shards"] and words[1:] and words[1] not in ("make", "merge", "-h", "--help"):
+        words.insert(1, "make")
     given = vars(parser().parse_args(words))
     if not 0 <= given.get("seed", 0) <= MAX_SEED:
         raise AuditError(
@@ -376,11 +380,19 @@ def run(
     passages: Annotated[Path | None, "CSV or JSONL of de-identified passages"] = None,
     draw_controls: Annotated[int, "draw so many easy and hard controls"] = 0,
     out: Annotated[Path | None, "directory for names.csv, measures.json, report.json"] = None,
+    order: Annotated[
+        Path | None, "write the order of the shards that are not kept, for `shards`; holds names"
+    ] = None,
+    scheduler: Annotated[
+        str, "address of a Dask scheduler whose workers make the shards: tls://host:port"
+    ] = "",
     seed: Seed = 0,
-    dtype: Dtype = "float32",
+    dtype: Dtype = "auto",
     device: Device = "auto",
 ) -> Result:
     """Audit a pair of models."""
+    if scheduler:
+        os.environ[SCHEDULER_VARIABLE] = scheduler
     candidates = listed = _names(names)
     if draw_controls:
         spelt = piece_counter(tokenizer(model_path(hospital, where="--hospital")))
@@ -403,6 +415,10 @@ def run(
         dtype=dtype,
         device=device,
     )
+    if order:
+        with Store(results_dir()) as store:
+            written = shards.write_order(request, order, store=store)
+        return {"order": str(order), "n_shards": len(written.keys)}
     paths = [model_path(one, where="--reference") for one in reference]
     if len(paths) > MAX_REFERENCES:
         raise AuditError("At most {n} can be compared.", where="--reference", n=MAX_REFERENCES)
@@ -462,6 +478,39 @@ def _report(digest: str, *, store: Store) -> AuditReport:
 
 def _summary(report: AuditReport) -> Result:
     return report_summary(report) | {"notes": list(report.notes), "made": dict(report.made)}
+
+
+Order = Annotated[Path, "as `run --order` wrote it"]
+
+
+def shards_make(
+    order: Order,
+    *,
+    part: Annotated[str, "which of how many, such as 3/8"] = "1/1",
+    folder: Annotated[Path | None, "of the shards; ORDER.shards if not given"] = None,
+) -> Result:
+    """Make a part of an order's shards, one file each."""
+    number, sign, n_parts = part.partition("/")
+    if not (sign and number.isdecimal() and n_parts.isdecimal()):
+        number = n_parts = "0"
+    n_shards = shards.make_part(
+        order, part=int(number), n_parts=int(n_parts), folder=folder or _beside(order),
+        progress=progress_line(),
+    )  # fmt: skip
+    return {"n_shards": n_shards, "folder": str(folder or _beside(order))}
+
+
+def shards_merge(order: Order, *, folder: Annotated[Path | None, "as in `make`"] = None) -> Result:
+    """Take the shards of an order into the results; exit code 1 where a file is damaged."""
+    with Store(results_dir()) as store:
+        merged = shards.merge(order, folder=folder or _beside(order), store=store)
+    if merged.refused:
+        say("Damaged files were refused; their parts make them anew.")
+    return asdict(merged) | {"exit_code": int(bool(merged.refused))}
+
+
+def _beside(order: Path) -> Path:
+    return order.with_name(f"{order.name}.shards")
 
 
 _TRUTH = {"1": True, "0": False, "1.0": True, "0.0": False, "true": True, "false": False}
@@ -1074,12 +1123,13 @@ def bench_corpus(*, megabytes: Annotated[int, "of notes"] = 10) -> Result:
 GROUPS = {
     "bench": "what the engine costs on this machine, beside the plain way of doing the same",
     "corpus": "from notes to what an audit needs",
+    "shards": "make an audit's shards by jobs that do not talk to each other",
     "deid": "de-identification: make a corpus, train a tagger, tag notes, measure a tagger",
 }
 COMMANDS: tuple[Callable[..., Result], ...] = (
-    demo, run, score, selftest, results, verify, jobs, cancel, resume, log, backup, restore,
-    retention, purge, corpus_build, corpus_mentions, corpus_candidates, corpus_check, corpus_list,
-    corpus_forget, pretrain, experiment, deid_score, deid_forget, deid_build, deid_tag,
-    deid_convert, deid_train, deid_leakage, bench_generation, bench_posterior, bench_pretrain,
-    bench_corpus,
+    demo, run, shards_make, shards_merge, score, selftest, results, verify, jobs, cancel, resume,
+    log, backup, restore, retention, purge, corpus_build, corpus_mentions, corpus_candidates,
+    corpus_check, corpus_list, corpus_forget, pretrain, experiment, deid_score, deid_forget,
+    deid_build, deid_tag, deid_convert, deid_train, deid_leakage,
+    bench_generation, bench_posterior, bench_pretrain, bench_corpus,
 )  # fmt: skip

@@ -11,7 +11,8 @@ import ipaddress
 import os
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import CancelledError, Executor, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import connection, get_context, parent_process
 from typing import Any
@@ -21,8 +22,11 @@ from audit.errors import AuditError
 SCHEDULER_VARIABLE = "KART_AUDIT_SCHEDULER"
 """Holds the address of the scheduler that audits of this process, and of jobs, are sent to."""
 _CONNECT_SECONDS = 10
-_TRIES = 3
-"""How often a part whose worker died is made again before the cluster gives it up."""
+_DIED = (
+    "The system stopped processes that did the work, most often because memory ran out; everything "
+    "finished before is kept."
+)
+_FREE = "Start fewer workers, or give each more memory; the same command goes on from there."
 
 
 @contextmanager
@@ -42,11 +46,12 @@ def executor_of(scheduler: str = "", *, n_workers: int = 1) -> Iterator[Executor
     Raises
     ------
     AuditError
-        The address is refused, `distributed` is not installed, or no scheduler answers.
+        The address is refused, `distributed` is not installed, no scheduler answers, or the block
+        ends because it was lost, or processes that did the work were.
     """
     if scheduler:
         with _client(scheduler) as client:
-            yield client.get_executor(pure=False, retries=_TRIES)
+            yield client.get_executor(pure=False)
     elif n_workers > 1:
         # Not forked: locks that other threads hold would be held in the copy for ever.
         pool = ProcessPoolExecutor(
@@ -54,6 +59,8 @@ def executor_of(scheduler: str = "", *, n_workers: int = 1) -> Iterator[Executor
         )
         try:
             yield pool
+        except BrokenProcessPool:
+            raise AuditError(_DIED, do=_FREE) from None
         finally:
             pool.shutdown(cancel_futures=True)
     else:
@@ -76,7 +83,7 @@ def _end_with_parent() -> None:
 def _client(address: str) -> Iterator[Any]:
     _check_address(address)
     try:
-        from distributed import Client, Security
+        from distributed import Client, KilledWorker, Security
     except ImportError:
         raise AuditError(
             "The package `distributed` is not installed.", where="--scheduler",
@@ -94,6 +101,13 @@ def _client(address: str) -> Iterator[Any]:
         ) from None  # fmt: skip
     try:
         yield client
+    except KilledWorker:  # several, one after the other, over one part
+        raise AuditError(_DIED, where="--scheduler", do=_FREE) from None
+    except CancelledError:
+        raise AuditError(
+            "The scheduler was lost; everything finished before is kept.", where="--scheduler",
+            do="Start it and its workers again; the same command goes on from there.",
+        ) from None  # fmt: skip
     finally:
         client.close(timeout=_CONNECT_SECONDS)
 

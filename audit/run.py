@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,7 @@ import numpy as np
 from audit.attack import evidence
 from audit.attack.decisions import plain
 from audit.attack.judgement import judge
-from audit.attack.plan import EVIDENCE, phases
+from audit.attack.plan import phase_of, phases
 from audit.attack.question import (
     AuditRequest,
     GenerationSettings,
@@ -25,13 +27,14 @@ from audit.attack.question import (
 )
 from audit.attack.scores import FIXED_SCORE, AttackResult
 from audit.errors import AuditError, Message
+from audit.executor import SCHEDULER_VARIABLE, executor_of
 from audit.home import results_dir
 from audit.models.registry import RegisteredModel, known_model
 from audit.names import spelling
 from audit.names.candidates import GUESSED_KINDS, Candidates, guessed_kinds
 from audit.names.controls import match_notes
 from audit.names.lists import code_of_names, code_of_passages
-from audit.names.pools import pool_for
+from audit.names.pools import NamePool, pool_for
 from audit.progress import FINISHING, LOADING, Meter, ProgressListener, StopQuestion
 from audit.report.report import (
     AuditReport,
@@ -45,9 +48,10 @@ from audit.task import Contact, Question, Task, queue_of
 from cache.store import Store
 
 if TYPE_CHECKING:
+    from audit.models.forward import Forward
     from audit.models.load import ModelPair
 
-_WHO = ("general", "hospital")
+WHO = ("general", "hospital")
 _SIZES = {"generation": "n_documents", "posterior": "n_inputs", "chain": "n_chain_inputs"}
 """Kind of evidence -> the setting that says how much of it is made."""
 
@@ -82,14 +86,60 @@ class AuditTask(Task):
 
     def run(self, contact: Contact) -> tuple[str, ...]:
         """Answer the question; returns the digest of its audit."""
-        with Store(results_dir()) as store:
+        scheduler = os.environ.get(SCHEDULER_VARIABLE, "")
+        with Store(results_dir()) as store, executor_of(scheduler) as executor:
             report = run_audit(
                 self.request,
                 store=store,
                 progress=contact.listen,
                 should_stop=contact.should_stop,
+                executor=executor,
             )
         return (report.digest,)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A question with its models loaded: all that its evidence is made from."""
+
+    request: AuditRequest
+    pair: ModelPair
+    pool: NamePool
+    names: Candidates  # the listed, then reference controls
+    task: evidence.AnyTask
+    device: str
+    forwards: Mapping[str, Forward]  # of "general" and "hospital", both of one kind
+
+    def source(
+        self, who: str, kind: str, *, store: evidence.Keeper, meter: Meter, **how: Any
+    ) -> evidence.Source:
+        """Return the source of one model's evidence of a kind; `how` are more of its fields."""
+        return evidence.Source(
+            getattr(self.pair, who), self.forwards[who], self.device, store, meter,
+            phase_of(who, kind), self.row_work(who), folder=getattr(self.request, who), **how,
+        )  # fmt: skip
+
+    def row_work(self, who: str) -> float:
+        """Return the units of a meter that a row of a forward pass is."""
+        return float(self.task.n_tokens * getattr(self.pair, who).n_parameters)
+
+
+def prepared(request: AuditRequest) -> Prepared:
+    """Load both models, choose how they are asked, and put the question in integers."""
+    from audit.attack import attacks
+    from audit.models.forward import forwards_of
+    from audit.models.load import load_pair, pick_device
+
+    pool, device = pool_for(request.candidates), pick_device(request.device)
+    pair = load_pair(request.general, request.hospital, device=device)
+    both = pair.general, pair.hospital
+    asked = forwards_of(
+        [one.model for one in both], tokenizer=pair.hospital.tokenizer, dtype=request.dtype,
+        names=[one.name for one in both],
+    )  # fmt: skip
+    names = attacks.with_reference(request, pair, pool=pool)
+    task = attacks.task_of(request, pair, names)
+    return Prepared(request, pair, pool, names, task, device, dict(zip(WHO, asked, strict=True)))
 
 
 def run_audit(
@@ -98,53 +148,49 @@ def run_audit(
     store: Store,
     progress: ProgressListener = lambda _: None,
     should_stop: StopQuestion = lambda: False,
+    executor: Executor | None = None,
 ) -> AuditReport:
     """Answer one question, from the store as far as it is there.
 
     Every finished shard is kept in `store` at once. `progress` is called with phase, share done
     and seconds left; `should_stop` is asked between forward passes, and True ends the run with
-    what is finished kept.
+    what is finished kept. With an `executor` shards are made by its workers.
     """
     question = request.question()
     digest = question_digest(question)
     if (known := kept_report(digest, store=store)) is not None:
         return known
     started = time.monotonic()
-    meter = Meter(phases(request), listener=progress, should_stop=should_stop)
+    planned = phases(request)
+    if executor is not None:  # at the workers' pace, which is not this machine's
+        planned = tuple(replace(phase, kind="") for phase in planned)
+    meter = Meter(planned, listener=progress, should_stop=should_stop)
     meter.add(LOADING, 0)
-
     from audit.attack import attacks
-    from audit.models.forward import exact_kernels
-    from audit.models.load import check_rounding, load_pair, pick_device
 
-    pool, dtype, device = pool_for(request.candidates), request.dtype, pick_device(request.device)
-    pair = load_pair(request.general, request.hospital, device=device, dtype=dtype)
-    if dtype != "float32":
-        check_rounding(pair, general=request.general, hospital=request.hospital, device=device)
-    names = attacks.with_reference(request, pair, pool=pool)
-    task = attacks.task_of(request, pair, names)
-    row_work = {who: task.n_tokens * getattr(pair, who).n_parameters for who in _WHO}
-    for who, (kind, n) in product(_WHO, request.sizes().items()):
+    asked = prepared(request)
+    for who, (kind, n) in product(WHO, request.sizes().items()):
         if n:
-            work = task.n_rows(kind, n) * row_work[who]
-            meter.resize(f"{who} model: {EVIDENCE[kind]}", work)
+            work = asked.task.n_rows(kind, n) * asked.row_work(who)
+            meter.resize(phase_of(who, kind), work)
     meter.finish(LOADING)
 
-    models = [pair.general.model, pair.hospital.model]
-    tokenizer = pair.hospital.tokenizer
-    with exact_kernels(models, tokenizer=tokenizer, device=device, dtype=dtype) as kernels:
+    def source(who: str, kind: str) -> evidence.Source:
+        return asked.source(
+            who, kind, store=store, meter=meter, executor=executor,
+            on_kept=lambda n: _note_part(digest, who, kind, n, store=store),
+        )  # fmt: skip
 
-        def source(who: str, kind: str) -> evidence.Source:
-            return evidence.Source(
-                getattr(pair, who), device, dtype, store, meter, f"{who} model: {EVIDENCE[kind]}",
-                kernels, row_work[who], lambda n: _note_part(digest, who, kind, n, store=store),
-            )  # fmt: skip
-
-        attack = attacks.attack(request, pair, task, names=names, pool=pool, sources=source)
+    pair, names, pool = asked.pair, asked.names, asked.pool
+    attack = attacks.attack(request, pair, asked.task, names=names, pool=pool, sources=source)
     meter.add(FINISHING, 0)
     report = _report(request, pair, attack, question=question)
-    made = {"at": now(), "seconds": round(time.monotonic() - started, 3), "kernels": kernels}
-    _keep(report.changed(made=made | evidence.backend(device)), request, attack, store=store)
+    made = {
+        "at": now(), "seconds": round(time.monotonic() - started, 3),
+        "dtype": asked.forwards["hospital"].dtype, "kernels": asked.forwards["hospital"].kernels,
+    }  # fmt: skip
+    made |= evidence.backend(asked.device)
+    _keep(report.changed(made=made), request, attack, store=store)
     meter.finish(FINISHING)
     return kept_report(digest, store=store) or report
 

@@ -4,6 +4,9 @@ A shard's key holds everything that determines its bytes: the version of the cod
 model, the task, the shard's place and size, the number type, the device's kind and the libraries.
 Evidence is kept per model, so that M_general's is made once for every hospital model it is compared
 with. Torch is imported where evidence is made, so that a plan needs none.
+
+A shard is made from its order alone, by `shard_arrays`, wherever that is: in this process, one
+after the other, or where an executor sends it (`made_elsewhere`).
 """
 
 from __future__ import annotations
@@ -11,44 +14,120 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
 from audit.attack.prompts import PosteriorTask
 from audit.attack.question import VERSIONS
 from audit.errors import AuditError
+from audit.home import stay_offline
 from audit.progress import Meter
-from cache.store import Store
+from cache.store import JSON, Stored
 
 if TYPE_CHECKING:
     from audit.attack.generation import GenerationTask
+    from audit.models.forward import Forward
     from audit.models.load import LoadedModel
 
 INPUTS_PER_SHARD = 1000
 CHAIN_INPUTS_PER_SHARD = 100
 DOCUMENTS_PER_SHARD = {"cpu": 100, "cuda": 2000}
 """Documents that are generated side by side; on a GPU thousands of chains fill the device."""
+_N_AHEAD = 1000
+"""Shards that an executor is given before the first of them is back."""
+_LOOK_SECONDS = 0.2  # between two looks whether to stop, while shards are made elsewhere
 
 AnyTask: TypeAlias = "PosteriorTask | GenerationTask"
+Arrays: TypeAlias = Mapping[str, np.ndarray]
+
+
+class Keeper(Protocol):
+    """Where shards are kept by their keys: a `cache.store.Store`, or a folder of files."""
+
+    def get(self, key: str) -> Stored | None:
+        """Return what was put under a key; None if it is not there, or damaged."""
+
+    def put(self, key: str, *, arrays: Arrays, meta: Mapping[str, JSON]) -> None:
+        """Keep arrays under a key, whole or not at all."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where evidence comes from: a model on a device, a store, a meter."""
+    """Where evidence comes from: a model, ready to be asked on a device; a store, a meter."""
 
     loaded: LoadedModel
+    forward: Forward
     device: str
-    dtype: str
-    store: Store
+    store: Keeper
     meter: Meter
     phase: str
-    kernels: str = "default"
     row_work: float = 1.0  # units of the meter that a row of a forward pass is
-    # Told how many documents or inputs are kept, shard by shard.
+    # Told how many documents or inputs are kept, all from the first on.
     on_kept: Callable[[int], None] = lambda _: None
+    folder: Path = Path()  # of the model, at the same place for every worker
+    executor: Executor | None = None  # None: shards are made here, one after the other
+
+
+@dataclass(frozen=True)
+class ShardOrder:
+    """All that one shard is made from: a value that crosses a process.
+
+    Token ids, which anybody with the tokenizer can read, and no text. What is printed of it, as
+    workers do in their logs, is its place alone.
+    """
+
+    key: str = field(repr=False)
+    kind: str  # "generation", "posterior" or "chain"
+    shard: int
+    first: int  # its first document or input
+    n: int
+    task: AnyTask = field(repr=False)
+    folder: Path = field(repr=False)  # of the model, whose digest must be
+    model: str = field(repr=False)
+    device: str
+    dtype: str
+    kernels: str
+    backend: Mapping[str, str] = field(repr=False)  # that the key says, as `backend` has it
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of forward passes."""
+        return self.task.n_rows(self.kind, self.n)
+
+
+def shard_orders(
+    source: Source, task: AnyTask, *, kind: str, n_total: int
+) -> tuple[ShardOrder, ...]:
+    """Return the orders of all shards of one model's evidence; as `collect`."""
+    n_shard = {
+        "generation": DOCUMENTS_PER_SHARD[source.device.partition(":")[0]],
+        "posterior": INPUTS_PER_SHARD,
+        "chain": CHAIN_INPUTS_PER_SHARD,
+    }[kind]
+    made_by = backend(source.device)
+    prefix = {
+        "version": VERSIONS[kind], "kind": kind, "model": source.loaded.digest,
+        "task": _digest(asdict(task)), "n_shard": n_shard, "dtype": source.forward.dtype,
+        "backend": made_by | {"kernels": source.forward.kernels},
+    }  # fmt: skip
+
+    def order(shard: int, first: int) -> ShardOrder:
+        n_here = min(n_shard, n_total - first)
+        key = f"shard/{_digest({**prefix, 'shard': shard, 'n_here': n_here})}"
+        return ShardOrder(
+            key, kind, shard, first, n_here, task, source.folder, source.loaded.digest,
+            source.device, source.forward.dtype, source.forward.kernels, made_by,
+        )  # fmt: skip
+
+    return tuple(order(*place) for place in enumerate(range(0, n_total, n_shard)))
 
 
 def collect(source: Source, task: AnyTask, *, kind: str, n_total: int) -> Any:
@@ -59,32 +138,18 @@ def collect(source: Source, task: AnyTask, *, kind: str, n_total: int) -> Any:
     """
     from audit.attack import generation, posterior
 
-    n_shard = {
-        "generation": DOCUMENTS_PER_SHARD[source.device.partition(":")[0]],
-        "posterior": INPUTS_PER_SHARD,
-        "chain": CHAIN_INPUTS_PER_SHARD,
-    }[kind]
-    prefix = {
-        "version": VERSIONS[kind], "kind": kind, "model": source.loaded.digest,
-        "task": _digest(asdict(task)), "n_shard": n_shard, "dtype": source.dtype,
-        "backend": backend(source.device) | {"kernels": source.kernels},
-    }  # fmt: skip
-    found: list[Mapping[str, np.ndarray]] = []
-    for shard, first in enumerate(range(0, n_total, n_shard)):
-        n_here = min(n_shard, n_total - first)
-        key = f"shard/{_digest({**prefix, 'shard': shard, 'n_here': n_here})}"
-        if (stored := source.store.get(key)) is not None:
-            found.append(stored.arrays)
-            work = task.n_rows(kind, n_here) * source.row_work
-            source.meter.add(source.phase, work, is_cached=True)
-        else:
-            place = {"shard": shard, "first": first, "n": n_here}
-            found.append(_made(source, task, kind, place, key=key))
-        source.on_kept(first + n_here)
+    orders = shard_orders(source, task, kind=kind, n_total=n_total)
+    found: dict[int, Arrays] = {}
+    n_first = 0  # shards of the beginning that are kept: workers finish them in any order
+    for order, arrays in kept_shards(source, orders):
+        found[order.shard] = arrays
+        while n_first in found:
+            n_first += 1
+            source.on_kept(orders[n_first - 1].first + orders[n_first - 1].n)
     source.meter.finish(source.phase)
     joined = {
         name: (np.sum if name.startswith("passage_") else np.concatenate)(
-            [arrays[name] for arrays in found], axis=0
+            [found[shard][name] for shard in range(len(orders))], axis=0
         )
         for name in found[0]
     }
@@ -92,10 +157,119 @@ def collect(source: Source, task: AnyTask, *, kind: str, n_total: int) -> Any:
     return (generation.GeneratedShard if is_generated else posterior.PosteriorShard)(**joined)
 
 
-def _made(
-    source: Source, task: AnyTask, kind: str, place: dict[str, int], *, key: str
-) -> dict[str, np.ndarray]:
-    """Make and keep one shard; running out of memory is told with the setting to try."""
+def kept_shards(
+    source: Source, orders: Sequence[ShardOrder]
+) -> Iterator[tuple[ShardOrder, Arrays]]:
+    """Yield every shard: first those that are kept, then the others, each made and kept at once."""
+    missing = []
+    for order in orders:
+        if (stored := source.store.get(order.key)) is not None:
+            yield order, stored.arrays
+            source.meter.add(source.phase, order.n_rows * source.row_work, is_cached=True)
+        else:
+            missing.append(order)
+    for order, arrays, n_rows in _made(source, missing):
+        source.store.put(order.key, arrays=arrays, meta={"kind": order.kind})
+        yield order, arrays
+        source.meter.add(source.phase, n_rows * source.row_work)
+
+
+def _made(source: Source, orders: Sequence[ShardOrder]) -> Iterator[tuple[ShardOrder, Arrays, int]]:
+    """Yield shards as they are made, with the rows of each that the meter does not know yet."""
+    if source.executor is not None:
+        yield from _made_by_workers(source, source.executor, orders)
+        return
+    for order in orders:
+        n_left = order.n_rows
+
+        def tick(n_done: int) -> None:  # no more than was announced
+            nonlocal n_left
+            n_counted = min(n_done, n_left)
+            n_left -= n_counted
+            source.meter.add(source.phase, n_counted * source.row_work)
+
+        yield order, shard_arrays(order, source.forward, tick=tick), n_left
+
+
+def _made_by_workers(
+    source: Source, executor: Executor, orders: Sequence[ShardOrder]
+) -> Iterator[tuple[ShardOrder, Arrays, int]]:
+    """Yield shards in the order in which workers finish them; what was not begun stays undone."""
+    left, pending = iter(orders), dict[Future[Arrays], ShardOrder]()
+    try:
+        while True:
+            for order in islice(left, _N_AHEAD - len(pending)):
+                pending[executor.submit(made_elsewhere, order)] = order
+            if not pending:
+                return
+            source.meter.add(source.phase, 0)  # asks whether to stop
+            for future in wait(pending, _LOOK_SECONDS, return_when=FIRST_COMPLETED).done:
+                order = pending.pop(future)
+                yield order, future.result(), order.n_rows
+    finally:
+        for future in pending:
+            future.cancel()
+
+
+_ONE_AT_A_TIME = threading.Lock()
+"""Dropout of a model that is asked as it is draws from the random numbers of the process."""
+
+
+def made_elsewhere(order: ShardOrder) -> Arrays:
+    """Make a shard in a process that knows its order alone.
+
+    Models stay loaded. Raises AuditError where the model or what computes here is not what the
+    shard's key says: it would be filed as evidence of another kind.
+    """
+    stay_offline()
+    with _ONE_AT_A_TIME:
+        take_threads(order.backend)
+        refuse_other_backend(order.backend, backend(order.device))
+        asked = _forward(order.folder, order.model, order.device, order.dtype, order.kernels)
+        return shard_arrays(order, asked)
+
+
+@lru_cache(maxsize=2)  # a pair
+def _forward(folder: Path, digest: str, device: str, dtype: str, kernels: str) -> Forward:
+    from audit.models.forward import Forward
+    from audit.models.load import load_model
+
+    loaded = load_model(folder, device=device)
+    if loaded.digest != digest:
+        raise AuditError(
+            "A worker has another model in this folder.", where=folder.name,
+            do="Let all workers see the same folders.",
+        )  # fmt: skip
+    return Forward(loaded.model, dtype=dtype, is_plain=kernels == "plain")
+
+
+def take_threads(backend: Mapping[str, str]) -> None:
+    """Compute with as many threads as the keys say; sums depend on them in the last bits."""
+    import torch
+
+    if backend["n_threads"]:
+        torch.set_num_threads(int(backend["n_threads"]))
+
+
+def refuse_other_backend(asked: Mapping[str, str], here: Mapping[str, str]) -> None:
+    """Refuse to make shards whose keys say that something else made them."""
+    for name in asked:
+        if here.get(name) != asked[name]:
+            raise AuditError(
+                "What makes this evidence differs from what is to file it: {name} is {here} "
+                "instead of {asked}.",
+                where="worker", name=name, here=here.get(name, ""), asked=asked[name],
+                do="Start the audit, or write the order, on a machine like those that compute.",
+            )  # fmt: skip
+
+
+def shard_arrays(
+    order: ShardOrder, forward: Forward, *, tick: Callable[[int], None] = lambda _: None
+) -> Arrays:
+    """Make one shard; running out of memory is told with the setting to try.
+
+    `tick` is called with the rows done after each forward pass; it may raise to stop.
+    """
     import torch
 
     from audit.attack import generation, posterior
@@ -105,16 +279,9 @@ def _made(
         "posterior": posterior.posterior_shard,
         "chain": posterior.chain_shard,
     }
-    n_left = task.n_rows(kind, place["n"])
-
-    def tick(n_done: int) -> None:  # no more, and at the end no less, than was announced
-        nonlocal n_left
-        n_counted = min(n_done, n_left)
-        n_left -= n_counted
-        source.meter.add(source.phase, n_counted * source.row_work)
-
+    place = {"shard": order.shard, "first": order.first, "n": order.n}
     try:
-        found = makers[kind](source.loaded.model, task, **place, device=source.device, tick=tick)
+        found = makers[order.kind](forward, order.task, **place, device=order.device, tick=tick)
     except (torch.cuda.OutOfMemoryError, MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "memory" not in str(error):
             raise
@@ -123,11 +290,7 @@ def _made(
             where="micro-batch",
             do="Try a smaller micro-batch (scenario 2), or run on the CPU.",
         ) from None
-    arrays = dict(vars(found))
-    source.store.put(key, arrays=arrays, meta={"kind": kind})
-    if n_left:
-        tick(n_left)
-    return arrays
+    return dict(vars(found))
 
 
 def backend(device: str) -> dict[str, str]:

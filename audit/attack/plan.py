@@ -103,7 +103,7 @@ def phases(request: AuditRequest) -> tuple[Phase, ...]:
         Phase(LOADING, 1, _START_SECONDS, f"loading two models {where}", size["hospital"]),
         *(
             Phase(
-                f"{who} model: {EVIDENCE[kind]}", rows[kind] * size[who], _UNIT_SECONDS[kind],
+                phase_of(who, kind), rows[kind] * size[who], _UNIT_SECONDS[kind],
                 f"{kind} {where}", size[who],
             )
             for kind, n in sizes.items()
@@ -115,6 +115,11 @@ def phases(request: AuditRequest) -> tuple[Phase, ...]:
             f"judging scenario {request.scenario_number}",
         ),
     )  # fmt: skip
+
+
+def phase_of(who: str, kind: str) -> str:
+    """Return what progress calls the making of one model's evidence of a kind."""
+    return f"{who} model: {EVIDENCE[kind]}"
 
 
 def _rows(request: AuditRequest) -> dict[str, float]:

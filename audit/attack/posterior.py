@@ -13,16 +13,15 @@ Source: Nakamura et al., section 4.2, leaves p(l | s) open; `chain` reads it by 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from audit.attack.prompts import Layout, PosteriorTask, layouts, variants_of
-from audit.models.forward import logits_at
+from audit.models.forward import Forward
 from audit.names.spelling import NO_PART, NO_PIECE
 from audit.rng import generator, torch_seed
 from audit.stats import DRAW, BoolArray, FloatArray, IntArray, blocks_of
@@ -59,16 +58,6 @@ def draw_inputs(
     return np.split(np.concatenate(drawn)[:n_inputs], begins[1:]) if drawn else []
 
 
-@contextmanager
-def _dropout(model: nn.Module, *, is_on: bool) -> Iterator[None]:
-    model.train(mode=is_on)
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        model.eval()
-
-
 def _unscored(task: PosteriorTask) -> BoolArray:
     """Which listed names cannot be scored, in some kind of passage, drawn or not."""
     return np.asarray((task.part_columns[: task.n_listed] == NO_PART).all(axis=1))
@@ -93,7 +82,7 @@ def _shard(
 
 
 def posterior_shard(
-    model: nn.Module,
+    forward: Forward,
     task: PosteriorTask,
     *,
     shard: int,
@@ -121,21 +110,20 @@ def posterior_shard(
     def on_device(array: IntArray | FloatArray) -> Tensor:
         return torch.from_numpy(array).to(device)
 
-    with _dropout(model, is_on=task.is_dropout_on):
-        for index, (layout, passages, weights) in enumerate(_micro_batches(task, blocks)):
-            torch.manual_seed(torch_seed(task.seed, "dropout", shard, index))
-            log_p = _log_posteriors(model, task, layout, passages, device=device)  # [B, G]
-            parts.index_add_(1, on_device(layout.parts), on_device(weights) @ log_p)
-            padded = torch.nn.functional.pad(log_p, (0, 1))  # [B, G + 1]
-            both = padded[:, on_device(layout.pairs)].sum(dim=-1)  # [B, C]
-            listed = on_device(layout.listed)
-            names.index_add_(1, listed, on_device(weights) @ both.exp())
-            unique, inverse = np.unique(passages, return_inverse=True)
-            onto = np.take(np.eye(len(unique)), inverse, axis=1) * weights.sum(
-                axis=0
-            )  # [passages here, B]
-            by_passage[on_device(unique)[:, None], listed] += on_device(onto) @ both
-            tick(len(passages))
+    for index, (layout, passages, weights) in enumerate(_micro_batches(task, blocks)):
+        seed = torch_seed(task.seed, "dropout", shard, index) if task.is_dropout_on else None
+        log_p = _log_posteriors(forward, task, layout, passages, dropout=seed)  # [B, G]
+        parts.index_add_(1, on_device(layout.parts), on_device(weights) @ log_p)
+        padded = torch.nn.functional.pad(log_p, (0, 1))  # [B, G + 1]
+        both = padded[:, on_device(layout.pairs)].sum(dim=-1)  # [B, C]
+        listed = on_device(layout.listed)
+        names.index_add_(1, listed, on_device(weights) @ both.exp())
+        unique, inverse = np.unique(passages, return_inverse=True)
+        onto = np.take(np.eye(len(unique)), inverse, axis=1) * weights.sum(
+            axis=0
+        )  # [passages here, B]
+        by_passage[on_device(unique)[:, None], listed] += on_device(onto) @ both
+        tick(len(passages))
     return _shard(task, blocks, names.cpu().numpy(), parts.cpu().numpy(), by_passage.cpu().numpy())
 
 
@@ -165,12 +153,15 @@ def _micro_batches(
 
 
 def _log_posteriors(
-    model: nn.Module, task: PosteriorTask, layout: Layout, passages: IntArray, *, device: str
-) -> Tensor:
+    forward: Forward, task: PosteriorTask, layout: Layout, passages: IntArray, *,
+    dropout: int | None,
+) -> Tensor:  # fmt: skip
     """Return ln p [B, G] of the parts of one layout, all masks at once, in float64."""
     prompts = [task.templates[p].ids(layout.n_pieces, mask=task.mask_id) for p in passages]
+    device = forward.device
     ids, positions = (torch.tensor(column, device=device) for column in zip(*prompts, strict=True))
-    log_p = torch.log_softmax(logits_at(model, ids, positions=positions).float(), dim=-1)
+    logits = forward.logits(ids, positions=positions, dropout=dropout)
+    log_p = torch.log_softmax(logits.float(), dim=-1)
     found = torch.zeros((len(passages), len(layout.parts)), dtype=torch.float64, device=device)
     place, mask, piece = torch.from_numpy(layout.reads).to(device)
     read = log_p.flatten(1).index_select(1, mask * log_p.shape[-1] + piece)  # [B, K]
@@ -178,7 +169,7 @@ def _log_posteriors(
 
 
 def chain_shard(
-    model: nn.Module,
+    forward: Forward,
     task: PosteriorTask,
     *,
     shard: int,
@@ -196,9 +187,12 @@ def chain_shard(
     passes = count()
 
     def log_p(rows: IntArray, positions: list[int]) -> Tensor:
-        torch.manual_seed(torch_seed(task.seed, "chain dropout", shard, next(passes)))
+        seed = torch_seed(task.seed, "chain dropout", shard, next(passes))
         where = torch.tensor([positions], device=device).expand(len(rows), -1)
-        logits = logits_at(model, torch.from_numpy(rows).to(device), positions=where)
+        logits = forward.logits(
+            torch.from_numpy(rows).to(device), positions=where,
+            dropout=seed if task.is_dropout_on else None,
+        )  # fmt: skip
         tick(len(rows))
         return torch.log_softmax(logits.float(), dim=-1)  # [B, M, V]
 
@@ -223,11 +217,10 @@ def chain_shard(
     sums = np.zeros((2, len(blocks), task.n_listed))
     by_passage = np.zeros((len(task.templates), task.n_listed))
     known: dict[int, FloatArray] = {}
-    with _dropout(model, is_on=task.is_dropout_on):
-        for block, passages in enumerate(blocks):
-            for passage in passages.tolist():
-                if task.is_dropout_on or passage not in known:
-                    known[passage] = log_chain(passage)
-                sums[:, block] += np.exp(known[passage]), known[passage]
-                by_passage[passage] += known[passage]
+    for block, passages in enumerate(blocks):
+        for passage in passages.tolist():
+            if task.is_dropout_on or passage not in known:
+                known[passage] = log_chain(passage)
+            sums[:, block] += np.exp(known[passage]), known[passage]
+            by_passage[passage] += known[passage]
     return _shard(task, blocks, sums[0], sums[1], by_passage)

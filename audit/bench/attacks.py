@@ -33,6 +33,8 @@ _N_GIVEN = 6  # tokens of the default prompt that are no [MASK]
 _PAPER = {"n_documents": 10_000, "n_steps": 500}
 _TFLOPS_H200 = 790.0  # of bfloat16, dense
 _BATCHES = {"cpu": (4, 16, 64), "cuda": (64, 256)}
+_MEAN_LENGTH, _LENGTH_SPREAD = 90, 25 / 90  # of passages: tokens, and their deviation as a share
+_PADDED = 128 / 90  # a padded input in lengths of the mean
 _N_LENGTHS = 6  # of passages
 _N_DRAWS_OF_LENGTH = 8
 _N_CHECKED = 8  # rows on which logits are compared
@@ -57,15 +59,20 @@ def random_model(settings: BenchSettings) -> nn.Module:
     return moved
 
 
+def generation_task(settings: BenchSettings) -> GenerationTask:
+    """Return a prompt like the default one, of 32 tokens if not said, six of them given."""
+    n_masks = (settings.n_tokens or 32) - _N_GIVEN - 2
+    return GenerationTask(
+        prompt=(CLS, *_words(_N_GIVEN, settings), *[MASK] * n_masks, SEP), mask_id=MASK,
+        multi_piece_parts=(), seed=0, n_steps=settings.n_steps,
+    )  # fmt: skip
+
+
 def generation(settings: BenchSettings) -> dict[str, Any]:
     """Measure document-steps of scenario 1."""
     device = pick_device(settings.device)
-    length = settings.n_tokens or 32
-    n_documents = settings.batch or DOCUMENTS_PER_SHARD[device]
-    task = GenerationTask(
-        prompt=(CLS, *_words(_N_GIVEN, settings), *[MASK] * (length - _N_GIVEN - 2), SEP),
-        mask_id=MASK, multi_piece_parts=(), seed=0, n_steps=settings.n_steps,
-    )  # fmt: skip
+    task, n_documents = generation_task(settings), settings.batch or DOCUMENTS_PER_SHARD[device]
+    length = len(task.prompt)
     with threads(settings.n_threads):
         model = random_model(settings)
         forward = Forward(model, dtype=settings.dtype)
@@ -121,13 +128,12 @@ def _plain_steps(model: Any, task: GenerationTask, batch: int, *, n_steps: int) 
 def posterior(settings: BenchSettings) -> dict[str, Any]:
     """Measure inputs of scenario 2, dropout on, every name scored."""
     device = pick_device(settings.device)
-    mean, batch = settings.n_tokens or 90, settings.batch or _N_DRAWS_OF_LENGTH
-    task, longest = _posterior_task(settings, mean=mean), round(mean * 128 / 90)
+    task, batch = posterior_task(settings), settings.batch or _N_DRAWS_OF_LENGTH
     n_inputs = batch * _N_LENGTHS
     with threads(settings.n_threads):
         model = random_model(settings)
         forward = Forward(model, dtype=settings.dtype)
-        plain = _PlainPosteriors(model, task, longest=longest)
+        plain = _PlainPosteriors(model, task)
         plain_batch, _ = best_batch(_BATCHES[device][:2], plain.run, device=device)
 
         def product() -> float:
@@ -138,7 +144,7 @@ def posterior(settings: BenchSettings) -> dict[str, Any]:
 
         told = measured(
             settings, {"baseline": lambda: plain.run(plain_batch), "product": product},
-            n_rows=batch * mean,
+            n_rows=int(batch * task.n_tokens),
         )  # fmt: skip
         ids, places = task.templates[_N_LENGTHS // 2].ids((1, 1), mask=MASK)
         told |= _moved(
@@ -147,11 +153,12 @@ def posterior(settings: BenchSettings) -> dict[str, Any]:
     return told | {"unit": "input", "baseline_batch": plain_batch}
 
 
-def _posterior_task(settings: BenchSettings, *, mean: int) -> PosteriorTask:
+def posterior_task(settings: BenchSettings) -> PosteriorTask:
     """Return passages with lengths like a normal distribution's, and names of two pieces."""
+    mean = settings.n_tokens or _MEAN_LENGTH
     rng = np.random.default_rng(12)
     shares = (np.arange(_N_LENGTHS) + 0.5) / _N_LENGTHS
-    lengths = np.round(mean * (1 + norm.ppf(shares) * 25 / 90)).astype(int)
+    lengths = np.round(mean * (1 + norm.ppf(shares) * _LENGTH_SPREAD)).astype(int)
     templates = []
     for key, length in enumerate(lengths.tolist()):
         n_words = max(2, length - 4)
@@ -174,9 +181,10 @@ def _posterior_task(settings: BenchSettings, *, mean: int) -> PosteriorTask:
 class _PlainPosteriors:
     """All inputs padded to one length, in training mode."""
 
-    def __init__(self, model: Any, task: PosteriorTask, *, longest: int) -> None:
+    def __init__(self, model: Any, task: PosteriorTask) -> None:
         self._model, self._names = model, task.pieces[0].ids[:, :, 0]  # [N, 2]
         asked = [one.ids((1, 1), mask=MASK) for one in task.templates]
+        longest = round(_PADDED * np.mean([len(ids) for ids, _ in asked]))
         self._ids: IntArray = np.array([ids + [0] * (longest - len(ids)) for ids, _ in asked])
         self._is_text: IntArray = np.array(
             [[1] * len(ids) + [0] * (longest - len(ids)) for ids, _ in asked]

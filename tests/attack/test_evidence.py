@@ -11,6 +11,7 @@ import torch
 
 from audit.attack import evidence, generation
 from audit.errors import AuditError
+from audit.models.forward import Forward
 from audit.progress import Meter, Phase
 from cache.store import Store
 from tests.attack.make_tasks import generation_task, table_task
@@ -26,9 +27,11 @@ def store(tmp_path):
 
 
 def source_of(store: Store, *, digest: str = "one", dtype: str = "float32"):
-    loaded = SimpleNamespace(model=TableModel(random_table(4), slots=(1, 2)), digest=digest)
+    forward = Forward(TableModel(random_table(4), slots=(1, 2)))
+    forward.dtype = dtype  # a name of the key; the table is float32
+    loaded = SimpleNamespace(digest=digest)
     meter = Meter([Phase("phase", 1e9)], listener=lambda _: None, should_stop=lambda: False)
-    return evidence.Source(loaded, "cpu", dtype, store, meter, "phase")  # type: ignore[arg-type]
+    return evidence.Source(loaded, forward, "cpu", store, meter, "phase")  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from scipy import stats
 
 from audit.attack.posterior import PosteriorShard, chain_shard, draw_inputs, posterior_shard
 from audit.attack.prompts import PosteriorTask
+from audit.models.forward import Forward
 from audit.models.load import load_model
 from audit.notes.passages import Passage
 from tests.attack.make_tasks import NAMES, PASSAGES, RIGHT, plain_pieces, table_task, task_of
@@ -44,7 +45,8 @@ def run(
 ) -> PosteriorShard:
     model = load_model(model).model if isinstance(model, Path) else model
     of = {"shard": shard, "first": 100 * shard, "n": n}
-    return SHARDS[kind](model, task, **of, device="cpu", tick=tick)
+    forward = model if isinstance(model, Forward) else Forward(model)
+    return SHARDS[kind](forward, task, **of, device="cpu", tick=tick)
 
 
 # --- evaluation mode: equal to the reference ---
@@ -165,23 +167,27 @@ def test_equal_weights_give_equal_bytes_whatever_torchs_global_state_and_the_ord
     assert quiet[0].sum_p.tobytes() != quiet[1].sum_p.tobytes()
 
 
+@pytest.mark.parametrize("is_plain", [True, False])
 @pytest.mark.parametrize(
     ("kind", "micro_batch"), [("inputs", 1), ("inputs", 4), ("chain inputs", 1)]
 )
-def test_no_two_inputs_share_their_masks(folder: Path, kind: str, micro_batch: int) -> None:
-    model = load_model(folder).model
+def test_no_two_inputs_share_their_masks(
+    folder: Path, kind: str, micro_batch: int, is_plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forward = Forward(load_model(folder).model, is_plain=is_plain)
     # Of 2, 3 and 4 pieces: three layouts; by chain a name takes three rows.
     names = NAMES[:4] if kind == "inputs" else NAMES[:1]
     task = task_of(folder, PASSAGES[:1], names, micro_batch=micro_batch)
     seen: list[bytes] = []
 
-    def keep(_: Any, __: Any, output: Any) -> None:
-        seen.extend(row.numpy().tobytes() for row in output.last_hidden_state[:, 0])
+    def keep(ids: Any, **more: Any) -> Any:
+        logits = Forward.logits(forward, ids, **more)
+        seen.extend(row.numpy().tobytes() for row in logits)
+        return logits
 
-    handle = model.base_model.register_forward_hook(keep)
+    monkeypatch.setattr(forward, "logits", keep)
     for shard in (0, 1):
-        run(model, task, 30, shard=shard, kind=kind)
-    handle.remove()
+        run(forward, task, 30, shard=shard, kind=kind)
     assert len(seen) == 2 * 30 * 3 == len(set(seen))
 
 

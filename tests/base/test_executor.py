@@ -35,6 +35,11 @@ def test_a_block_that_fails_leaves_the_rest_undone():
     assert any(one.cancelled() for one in asked)
 
 
+def test_processes_that_the_system_stopped_are_told_in_words():
+    with pytest.raises(AuditError, match="memory ran out"), executor_of(n_workers=2) as executor:
+        executor.submit(os._exit, 1).result()
+
+
 def test_processes_end_with_a_parent_that_is_killed():
     program = (
         "import os, time\nfrom audit.executor import executor_of\n"

@@ -23,7 +23,7 @@ ORDER = (
     {"attack", "deid"},
     {"report"},
     {"run"},
-    {"demo"},
+    {"demo", "shards"},
     {"experiment"},
     {"jobs"},
     {"backup"},
