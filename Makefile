@@ -5,6 +5,7 @@
 # make check  format, lint and types
 # make docs   writes docs/commands.md
 # make bundle writes into dist/ what a machine without internet installs from
+# make bench-gpu measures both attacks on a GPU, BERT-base in bfloat16, thousands of chains a batch
 # make golden compares what this tree answers with the last one before the redesign
 PYTHON ?= python3
 VENV := .venv
@@ -12,7 +13,7 @@ BIN := $(VENV)/bin
 PORT ?= 8501
 WORKERS ?= 2
 
-.PHONY: run test test-all check e2e slow docs golden bundle clean
+.PHONY: run test test-all check e2e slow docs bench-gpu golden bundle clean
 
 run: $(VENV)/.runtime
 	@echo "Open http://127.0.0.1:$(PORT)"
@@ -29,6 +30,10 @@ e2e: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.commands_reference
+
+bench-gpu: $(VENV)/.runtime
+	$(BIN)/python -m audit bench generation --device cuda --dtype bfloat16 --batch 4000 --steps 20
+	$(BIN)/python -m audit bench posterior --device cuda --dtype bfloat16 --batch 64
 
 golden: $(VENV)/.dev
 	$(BIN)/python benchmarks/golden.py

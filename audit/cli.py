@@ -36,6 +36,7 @@ from audit.attack.metrics import score_file
 from audit.attack.question import AuditRequest, Dtype, GenerationSettings, PosteriorSettings
 from audit.backup import back_up
 from audit.backup import restore as put_back
+from audit.bench.race import BenchSettings
 from audit.corpus.candidate_lists import ROLES, controls_in, list_of, passages_for
 from audit.corpus.examine import read_examination
 from audit.corpus.kept import CORPORA, KeptCorpus, corpus_line, find_corpus
@@ -1130,7 +1131,44 @@ def _say_score(summary: ScoreSummary) -> None:
         say(_table(rows, columns=(criterion, *_MEASURED)))
 
 
+_OF_ATTACK = tuple(name for name in BenchSettings.model_fields if name != "n_names")
+_OF_TRAINING = tuple(name for name in _OF_ATTACK if name != "n_steps")
+
+
+def bench_generation(
+    *, given: Annotated[Given, FieldsOf(BenchSettings, only=_OF_ATTACK)]
+) -> Result:
+    """Race scenario 1 against the published sampler's way, on a model with random weights."""
+    from audit.bench.attacks import generation
+
+    return generation(BenchSettings(**given))
+
+
+def bench_posterior(*, given: Annotated[Given, FieldsOf(BenchSettings)]) -> Result:
+    """Race scenario 2 against the plain way, dropout on."""
+    from audit.bench.attacks import posterior
+
+    return posterior(BenchSettings(**given))
+
+
+def bench_pretrain(
+    *, given: Annotated[Given, FieldsOf(BenchSettings, only=_OF_TRAINING)]
+) -> Result:
+    """Race pre-training against the plain float32 loop."""
+    from audit.bench.pretrain import pretraining
+
+    return pretraining(BenchSettings(**given))
+
+
+def bench_corpus(*, megabytes: Annotated[int, "of notes"] = 10) -> Result:
+    """Time making a corpus beside `wc` and `gzip` of the same file."""
+    from audit.bench.corpus import corpora
+
+    return corpora(megabytes)
+
+
 GROUPS = {
+    "bench": "what the engine costs on this machine, beside the plain way of doing the same",
     "corpus": "from notes to what an audit needs",
     "shards": "make an audit's shards by jobs that do not talk to each other",
     "deid": "de-identification: make a corpus, train a tagger, tag notes, measure a tagger",
@@ -1140,4 +1178,5 @@ COMMANDS: tuple[Callable[..., Result], ...] = (
     resume, log, backup, restore, retention, purge, corpus_build, corpus_mentions,
     corpus_candidates, corpus_check, corpus_list, corpus_forget, pretrain, experiment, deid_score,
     deid_forget, deid_build, deid_tag, deid_convert, deid_train, deid_leakage,
+    bench_generation, bench_posterior, bench_pretrain, bench_corpus,
 )  # fmt: skip

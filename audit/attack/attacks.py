@@ -144,7 +144,7 @@ def attack(
     sums, counts, chain = (found.pop(name) for name in ("sums", "counts", "chain"))
     main = "mass" if request.scenario_number == 1 else "log_p"
     both = [sums[f"{who}_{main}"] for who in WHO]
-    if both[0].size and np.array_equal(*both, equal_nan=True):
+    if both[0].size and np.array_equal(both[0], both[1], equal_nan=True):
         raise equal_models()  # both say the same of every name
 
     def scored(n_blocks: int, *, with_errors: bool = False) -> dict[str, FloatArray]:

@@ -29,7 +29,7 @@ from audit.names.people import (
     value_of,
 )
 from audit.notes.dates import DateContext, new_date, parsed_day
-from audit.notes.placeholders import BLANK, NAME_KINDS, Placeholder, find_placeholders
+from audit.notes.placeholders import BLANK, NAME_KINDS, Placeholder, find_placeholders, has_marks
 from audit.notes.read import Note
 from audit.shelf import new_file, whole_folder
 
@@ -88,22 +88,25 @@ def with_surrogates(note: Note, *, facts: Facts, seed: int, has_blanks: bool = F
     """
     parsed = find_placeholders(note.text, has_blanks=has_blanks)
     writer = _Writer(note, patient_of(seed, patient_key(note), facts), seed)
-    private, done = "", 0
+    texts, length, done = list[str](), 0, 0
     inserted, left = list[Place](), list[Place]()
     for place in parsed.places:
-        private += note.text[done : place.start]
+        texts.append(note.text[done : place.start])
+        length += place.start - done
         done = place.stop
         is_left = place.kind == "unknown"
         identity, value = ("", note.text[place.start : done]) if is_left else writer.value(place)
         (left if is_left else inserted).append(
             Place(
-                len(private), len(private) + len(value), place.start, done,
+                length, length + len(value), place.start, done,
                 place.category, place.kind, place.role, identity, value, place.group,
             )
         )  # fmt: skip
-        private += value
+        texts.append(value)
+        length += len(value)
+    private = "".join((*texts, note.text[done:]))
     return NoteTruth(
-        private + note.text[done:], note.text, tuple(inserted), tuple(left), parsed.n_malformed,
+        private, note.text, tuple(inserted), tuple(left), parsed.n_malformed,
         chart_time=writer.chart_time(),
     )  # fmt: skip
 
@@ -219,6 +222,10 @@ class _Told:
         self.votes += _votes(note.text)
         self.first, self.last = min([self.first, *days]), max([self.last, *days])
 
+    def include(self, more: _Told) -> None:
+        self.votes += more.votes
+        self.first, self.last = min(self.first, more.first), max(self.last, more.last)
+
     def facts(self) -> Facts:
         sex = "M" if self.votes > 0 else "F" if self.votes < 0 else ""
         days = (self.first, self.last) if self.first <= self.last else (None, None)
@@ -226,18 +233,29 @@ class _Told:
 
 
 class PatientTable:
-    """Facts about every patient of a source, in the order of their first notes."""
+    """Facts about every patient of a source, in the order of their first notes.
+
+    `has_marks`: a note has placeholders of MIMIC-III, so that `___` is none.
+    """
 
     def __init__(self) -> None:
         self._told: dict[str, _Told] = {}
+        self.has_marks = False
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._told)
 
     def add(self, note: Note) -> None:
-        """Take in a note; one without a patient is passed over."""
+        """Take in a note; one without a patient says nothing of any."""
+        self.has_marks = self.has_marks or has_marks(note.text)
         if note.patient_id:
             self._told.setdefault(note.patient_id, _Told()).add(note)
+
+    def include(self, more: PatientTable) -> None:
+        """Take in what later notes told."""
+        self.has_marks = self.has_marks or more.has_marks
+        for patient_id, told in more._told.items():
+            self._told.setdefault(patient_id, _Told()).include(told)
 
     def facts(self, patient_id: str) -> Facts:
         """Return what is known about a patient."""

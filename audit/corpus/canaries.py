@@ -135,8 +135,7 @@ class Planting:
         def moved(place: Place) -> Place:
             if place.start < stop:
                 return place
-            return replace(
-                place,
+            return place._replace(
                 start=place.start + n_longer,
                 stop=place.stop + n_longer,
                 source_start=place.source_start + n_public_longer,

@@ -119,6 +119,11 @@ class CategoryCounter(dict[tuple[str, str], list[int]]):
         """Count a category of a note."""
         self.setdefault((category, kind), [0, row])[0] += 1
 
+    def include(self, more: CategoryCounter) -> None:
+        """Count what was counted in later notes."""
+        for key, (n, row) in more.items():
+            self.setdefault(key, [0, row])[0] += n
+
     def ranked(self) -> tuple[CategoryCount, ...]:
         """Return the counts, most frequent first, then by name."""
         return tuple(
@@ -223,6 +228,14 @@ class Tally:
             n_true_names_mentioned=sum(name in owners for name in patients),
         )
 
+    def include(self, more: Tally) -> None:
+        """Count what was counted in later notes."""
+        self.inserted.include(more.inserted)
+        self.unknown.include(more.unknown)
+        for name in ("numbers", "forms", "reasons", "roles"):
+            getattr(self, name).update(getattr(more, name))
+        self.n_malformed += more.n_malformed
+
     def coverage(self) -> MentionCoverage:
         """Return what was counted of mentions."""
         numbers: dict[str, Any] = dict(self.numbers)
@@ -301,6 +314,21 @@ def count_table(counts: Iterable[int]) -> CountTable:
     return tuple(sorted(Counter(counts).items()))
 
 
+def named_people(places: Iterable[Place]) -> Iterator[tuple[str, str, Name]]:
+    """Yield (identity, role, name) of who is named in full and is no patient: staff, relatives."""
+    groups: defaultdict[tuple[str, int], dict[str, Place]] = defaultdict(dict)
+    for place in places:
+        if place.group >= 0 and not place.identity.startswith(("patient:", CANARY)):
+            groups[place.identity, place.group][place.kind] = place
+    for (identity, _), parts in groups.items():
+        values = {kind: place.value for kind, place in parts.items()}
+        if "full" in values:
+            values["first"], _, values["last"] = values["full"].partition(" ")
+        name = values.get("first", ""), values.get("last", "")
+        if all(name):
+            yield identity, next(iter(parts.values())).role, name
+
+
 class People:
     """Names of the corpus's people, from the records of `people.jsonl` and from the notes."""
 
@@ -324,22 +352,14 @@ class People:
                     self._sexes[pair] = sex if self._sexes.get(pair, sex) == sex else ""
             self._carriers["patient"].update(filter(all, {pair_of(*name) for name in names}))
 
-    def add(self, places: Iterable[Place]) -> None:
-        """Take in who is named in full and is no patient: staff, relatives."""
-        groups: defaultdict[tuple[str, int], dict[str, Place]] = defaultdict(dict)
-        for place in places:
-            if place.group >= 0 and not place.identity.startswith(("patient:", CANARY)):
-                groups[place.identity, place.group][place.kind] = place
-        for (identity, _), parts in groups.items():
-            values = {kind: place.value for kind, place in parts.items()}
-            if "full" in values:
-                values["first"], _, values["last"] = values["full"].partition(" ")
-            name = values.get("first", ""), values.get("last", "")
-            if all(name) and (key := hash(identity)) not in self._seen:
+    def add(self, named: Iterable[tuple[str, str, Name]]) -> None:
+        """Take in staff and relatives, as `named_people` gives them."""
+        for identity, role, name in named:
+            if (key := hash(identity)) not in self._seen:
                 self._seen.add(key)
                 pair = pair_of(*name)
                 self._written.setdefault(pair, name)
-                self._carriers[next(iter(parts.values())).role][pair] += 1
+                self._carriers[role][pair] += 1
 
     def __len__(self) -> int:
         return len(self._patients)

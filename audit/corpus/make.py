@@ -12,25 +12,20 @@ Source: Nakamura et al., sections 3.2 to 3.4.
 from __future__ import annotations
 
 import json
+import pickle
 from array import array
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from concurrent.futures import Executor, Future
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from audit.corpus.build import (
-    CorpusFile,
-    PatientTable,
-    corpus_folder,
-    dummy_people,
-    facts_of_note,
-    patient_key,
-    with_surrogates,
-)
+from audit.corpus.batches import Batch, Rules, Work, built, done_elsewhere, named, told
+from audit.corpus.build import CorpusFile, PatientTable, corpus_folder, dummy_people
 from audit.corpus.canaries import (
     CanaryPlan,
     Planting,
@@ -46,7 +41,6 @@ from audit.corpus.examine import (
     People,
     Tally,
     count_table,
-    patterns_of,
 )
 from audit.corpus.kept import CORPORA, describe_corpus
 from audit.corpus.register import MentionFinder, read_register, registered_people
@@ -62,21 +56,18 @@ from audit.corpus.truth import (
     PUBLIC,
     REFUSED,
     TRUTH,
-    NoteTruth,
     json_line,
     json_page,
     listed_bytes,
     listed_notes,
 )
 from audit.errors import AuditError, Message
+from audit.executor import executor_of
 from audit.foreign import file_bytes
 from audit.home import salted_digest
 from audit.names.candidates import Accepts, Candidates
 from audit.names.matching import NameIndex, Pair
 from audit.names.pools import japanese_pool, us_pool
-from audit.notes.mention_words import Mention
-from audit.notes.mentions import examine
-from audit.notes.placeholders import has_marks
 from audit.notes.read import FIELDS, Note, NoteSource, open_notes
 from audit.progress import Meter, Phase, ProgressListener, StopQuestion
 from audit.rng import generator
@@ -84,6 +75,8 @@ from audit.shelf import MAX_TITLE_CHARS, new_identifier
 from audit.tables import RowNote
 from audit.task import MAX_SEED, Columns, Contact, Question, Task, states_of
 
+T = TypeVar("T")
+MAX_WORKERS = 64
 MAX_COUNTS, MAX_COUNT, MAX_CANARIES = 12, 1_000, 1_000
 
 
@@ -126,6 +119,9 @@ class CorpusTask(Task):
         description="general model: names whose parts are single tokens of it only, as in the "
         "paper (section 3.4)",
     )
+    workers: int = Field(
+        default=1, ge=1, le=MAX_WORKERS, description="processes that do the work; the same corpus"
+    )
     corpus_id: str = Field(default_factory=new_identifier, pattern="^[0-9a-f]{12}$")
     out: Path | None = Field(
         default=None, description="a new folder; without it, among the corpora of this installation"
@@ -159,8 +155,9 @@ class CorpusTask(Task):
         return self.out or CORPORA.place(self.corpus_id)
 
     def question(self) -> Question:
-        """Return the question: a title makes no other corpus, but a file that has changed does."""
+        """Return the question: title and workers make no other corpus, a changed file does."""
         asked = self.with_(title="", corpus_id="0" * 12).plain()
+        del asked["workers"]
         states = [
             states_of(self.notes, where="notes"),
             states_of(self.register_file, where="register"),
@@ -187,6 +184,7 @@ SAMPLE, SURVEY, NAMES, BUILD, LISTS = (
 )
 _BYTE_SECONDS = {SAMPLE: 3e-8, SURVEY: 3e-8, NAMES: 2e-7, BUILD: 4e-7}
 _LIST_SECONDS = 0.5
+_BATCH_CHARS, _N_AHEAD = 1 << 19, 2
 """On two cores where nothing was timed yet: a byte of the notes, and drawing candidates."""
 _FILES = (
     PRIVATE, PUBLIC, TRUTH, PEOPLE, REFUSED, PASSAGES, CANDIDATES, LISTED, EXAMINATION, CORPUS,
@@ -206,8 +204,11 @@ def make_corpus(
     """
     source = open_notes(order.notes, columns=dict(order.columns))
     meter = Meter(phases(order, source), listener=progress, should_stop=should_stop)
-    with corpus_folder(out, names=_FILES) as files:
-        making = _Making(order, source, files, meter)
+    with (
+        corpus_folder(out, names=_FILES) as files,
+        executor_of(n_workers=order.workers) as executor,
+    ):
+        making = _Making(order, source, files, meter, executor)
         making.read()
         making.build()
         making.finish()
@@ -227,81 +228,82 @@ class _Making:
     """One corpus while it is made."""
 
     def __init__(
-        self, order: CorpusTask, source: NoteSource, files: Mapping[str, CorpusFile], meter: Meter
-    ) -> None:
+        self, order: CorpusTask, source: NoteSource, files: Mapping[str, CorpusFile], meter: Meter,
+        executor: Executor | None,
+    ) -> None:  # fmt: skip
         self._order, self._source, self._files, self._meter = order, source, files, meter
-        self._finder: MentionFinder | None = None  # that of a register
-        self._table, self._has_blanks = PatientTable(), True
+        self._executor = executor
+        self._table, self._rules = PatientTable(), Rules(order.seed)
         self._chosen: set[int] | None = None
         self._n_rows: int | None = None
         self._accepts = one_token_each(order.tokenizer) if order.tokenizer else None
         self._patterns, self._planted = PatternTally(accepts=self._accepts), PatternTally()
-        self._tally, self._plan, self._found = Tally(), CanaryPlan(), Counter[Pair]()
+        self._tally, self._found, self._plan = Tally(), Counter[Pair](), CanaryPlan()
+        self._planting: Planting | None = None
         self._numbers, self._owners = dict[str, int](), array("I")
         self._n_refused = self._n_passages = 0
 
     def read(self) -> None:
         """Find out who the notes are about: what they say, or what the register says."""
-        order = self._order
+        order, finder = self._order, None
         if order.sample:
             n_notes = sum(isinstance(note, Note) for note in self._rows(SAMPLE))
             drawn = generator(order.seed, "corpus/sample").permutation(n_notes)[: order.sample]
             self._chosen = set(drawn.tolist())
         if order.register_file:
             try:
-                self._finder = MentionFinder(read_register(file_bytes(order.register_file)))
+                finder = MentionFinder(read_register(file_bytes(order.register_file)))
             except OSError:
                 raise AuditError(
                     "The file is not there or cannot be read.", where="register"
                 ) from None
+            self._rules = replace(self._rules, finder=finder)
         else:
-            for note in self._notes(SURVEY):
-                self._table.add(note)
-                self._has_blanks = self._has_blanks and not has_marks(note.text)
+            for table in self._done(told, SURVEY):
+                self._table.include(table)
         self._people = People(self._records())
         self._pool = japanese_pool() if self._people.is_unspaced else us_pool()
         firsts, lasts = self._people.parts
-        self._index = NameIndex(
-            firsts=firsts.union(self._pool.first), lasts=lasts.union(self._pool.last)
+        self._rules = Rules(
+            order.seed,
+            finder=finder,
+            # A register says who is a name even in notes without capitals.
+            known=self._people.folded_parts() if finder else frozenset(),
+            index=NameIndex(
+                firsts=firsts.union(self._pool.first), lasts=lasts.union(self._pool.last)
+            ),
+            has_blanks=not self._table.has_marks,
+            has_left=order.has_left,
         )
 
     def _records(self) -> Iterator[dict[str, object]]:
         """Yield what is known of each patient."""
-        if self._finder:
-            return registered_people(self._finder)
+        if self._rules.finder:
+            return registered_people(self._rules.finder)
         return dummy_people(self._table, seed=self._order.seed)
 
     def build(self) -> None:
         """Build, plant and examine all notes."""
-        # A register says who is a name even in notes without capitals.
-        known = self._people.folded_parts() if self._finder else frozenset()
-        planting = self._planting() if self._order.canary_counts else None
-        for index, note in enumerate(self._notes(BUILD)):
-            truth = self._truth(note)
-            self._tally.add(note, truth)
-            if planting:
-                truth = planting.planted(truth, index=index)
-            else:
-                self._found.update(self._index.count(truth.private))
-            self._write(note, truth)
-            self._people.add(truth.inserted)
-            number = self._numbers.setdefault(patient_key(note), len(self._numbers))
-            self._owners.append(number)
-            found = tuple(examine(truth.private, known=known))
-            self._tally.add_mentions(truth, found)
-            mentions = (each for each in found if isinstance(each, Mention))
-            patterns = patterns_of(truth, mentions, has_left=self._order.has_left)
-            self._take(patterns, note=note, index=index)
+        if self._order.canary_counts:
+            self._planting = self._plan_planting()
+        for made in self._done(built, BUILD):
+            for name, lines in made.lines.items():
+                self._files[name].write(b"".join(lines))
+            self._tally.include(made.tally)
+            self._found.update(made.found)
+            self._people.add(made.people)
+            for owner in made.owners:
+                self._owners.append(self._numbers.setdefault(owner, len(self._numbers)))
+            self._take(made.patterns)
         if not self._owners:
             raise AuditError("No row is a note.", where="notes")
 
-    def _planting(self) -> Planting:
+    def _plan_planting(self) -> Planting:
         """Count the names that will stand in the corpus, and choose canaries that are none."""
         order, n_notes = self._order, 0
-        for note in self._notes(NAMES):
-            n_notes += 1
-            text = note.text if self._finder else self._truth(note).private
-            self._found.update(self._index.count(text))
+        for n, found in self._done(named, NAMES):
+            n_notes += n
+            self._found.update(found)
         names = absent_names(
             self._pool,
             n=2 * len(order.canary_counts) * order.n_canaries,
@@ -312,8 +314,49 @@ class _Making:
         self._plan = plan_canaries(
             names, n_notes=n_notes, seed=order.seed, counts=order.canary_counts
         )
-        is_blank = not self._finder and self._has_blanks
-        return Planting(self._plan, bool(self._finder), is_blank, order.seed)
+        is_register = self._rules.finder is not None
+        is_blank = not is_register and self._rules.has_blanks
+        return Planting(self._plan, is_register, is_blank, order.seed)
+
+    def _done(self, work: Work[T], stage: str) -> Iterator[T]:
+        """Do work on all notes, batch by batch, and yield what comes of each in their order."""
+        if self._executor is None:
+            yield from (work(self._rules, batch) for batch in self._batches(stage))
+            return
+        rules, waiting = pickle.dumps(self._rules), deque[Future[T]]()
+        for batch in self._batches(stage):
+            waiting.append(self._executor.submit(done_elsewhere, work, rules, batch))
+            if len(waiting) > _N_AHEAD * self._order.workers:
+                yield waiting.popleft().result()
+        while waiting:
+            self._meter.add(stage, 0)  # asks whether to stop
+            yield waiting.popleft().result()
+
+    def _batches(self, stage: str) -> Iterator[Batch]:
+        """Cut the notes into stretches of some hundred thousand characters."""
+        notes, start, n_chars = list[Note](), 0, 0
+        for note in self._notes(stage):
+            notes.append(note)
+            n_chars += len(note.text)
+            if n_chars >= _BATCH_CHARS:
+                yield self._batch(start, notes, stage)
+                notes, start, n_chars = [], start + len(notes), 0
+        if notes:
+            yield self._batch(start, notes, stage)
+
+    def _batch(self, start: int, notes: list[Note], stage: str) -> Batch:
+        """Return notes with what is known of their patients and is to be planted in them."""
+        patients = {note.patient_id for note in notes} if not self._rules.finder else set()
+        try:
+            facts = {one: self._table.facts(one) for one in patients if one and stage != SURVEY}
+        except KeyError:
+            raise _changed() from None
+        planting = self._planting
+        if planting:
+            here = range(start, start + len(notes))
+            rows = {index: self._plan.rows[index] for index in here if index in self._plan.rows}
+            planting = replace(planting, plan=replace(self._plan, rows=rows))
+        return Batch(start, notes, facts, planting)
 
     def _rows(self, stage: str) -> Iterator[Note | RowNote]:
         """Go through all refusals, and all notes or those that were drawn."""
@@ -339,53 +382,19 @@ class _Making:
                 refused = {"row": row.row, "what": Message(row.what).plain()}
                 self._files[REFUSED].write(json_line(refused))
 
-    def _truth(self, note: Note) -> NoteTruth:
-        """Return a note in both corpora."""
-        patient = note.patient_id
-        if self._finder:
-            return self._finder.truth(note.text, patient_id=patient, chart_time=note.chart_time)
-        try:
-            facts = self._table.facts(patient) if patient else facts_of_note(note)
-        except KeyError:
-            raise _changed() from None
-        return with_surrogates(
-            note, facts=facts, seed=self._order.seed, has_blanks=self._has_blanks
-        )
-
-    def _write(self, note: Note, truth: NoteTruth) -> None:
-        """Write a note into both corpora, and where they differ."""
-        whole = {"row": note.row} | asdict(note)
-        private = whole | {"chart_time": truth.chart_time, "text": truth.private}
-        # With a register, the hospital's ids and dates are identifiers too.
-        public = {"row": note.row, "category": note.category} if self._finder else whole
-        self._files[PRIVATE].write(json_line(private))
-        self._files[PUBLIC].write(json_line(public | {"text": truth.public}))
-        if truth.inserted or truth.left or truth.n_malformed:
-            places = {
-                "row": note.row,
-                "note_id": note.note_id,
-                "patient": patient_key(note),
-                "inserted": [place.plain() for place in truth.inserted],
-                "left": [place.plain() for place in truth.left],
-                "n_malformed": truth.n_malformed,
-            }
-            self._files[TRUTH].write(json_line(places))
-
-    def _take(self, patterns: Iterable[NamePattern], *, note: Note, index: int) -> None:
-        """Count the patterns of a note, and write the passages of those that are new."""
-        for number, pattern in enumerate(patterns, start=1):
+    def _take(self, patterns: Iterable[tuple[int, str, NamePattern]]) -> None:
+        """Count the patterns of notes, and write the passages of those that are new."""
+        for index, passage_id, pattern in patterns:
             if pattern.role == CANARY:
                 row = int(pattern.person.partition(":")[2])
                 tally, name = self._planted, self._plan.canaries[row][:2]
-            elif pattern.role == "patient":
+            else:
                 tally, (own, _) = self._patterns, self._people.name_and_sex(pattern.person)
                 name = own or (pattern.first, pattern.last)
-            else:
-                continue
             if tally.add(name, pattern.text, note=index):
                 self._n_passages += 1
                 passage = {
-                    "passage_id": f"{note.row}-{number}", "text": pattern.passage,
+                    "passage_id": passage_id, "text": pattern.passage,
                     "first_name": name[0], "last_name": name[1], "role": pattern.role,
                 }  # fmt: skip
                 self._files[PASSAGES].write(json_line(passage))
@@ -414,7 +423,7 @@ class _Making:
         self._meter.finish(LISTS)
 
     def _examination(self, lists: Mapping[str, Candidates]) -> Examination:
-        tally, is_register = self._tally, bool(self._finder)
+        tally, is_register = self._tally, self._rules.finder is not None
         planted = [one.n_mentions for one in self._plan.canaries if one.n_mentions]
         return Examination(
             coverage=tally.coverage(),

@@ -10,12 +10,12 @@ import json
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from audit.errors import AuditError
 
@@ -30,8 +30,7 @@ _START = attrgetter("start")
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """One stretch in which D_private and D_public differ, or a placeholder that stayed.
 
     Attributes
@@ -68,7 +67,7 @@ class Place:
     def plain(self) -> dict[str, object]:
         """Return the place as the truth file has it: of one that stayed, where it stands."""
         n_fields = 11 - (not self.namesakes) if self.identity else 5
-        return dict(list(vars(self).items())[:n_fields])
+        return dict(zip(self._fields[:n_fields], self, strict=False))
 
 
 @dataclass(frozen=True)
@@ -100,8 +99,9 @@ class NoteTruth:
         names: dict[tuple[int, str], Place] = {}
         for place in self.inserted:
             if place.group >= 0:
-                first = names.setdefault((place.group, place.identity), place)
-                names[place.group, place.identity] = replace(first, stop=place.stop)
+                key = place.group, place.identity
+                first = names.get(key)
+                names[key] = first._replace(stop=place.stop) if first else place
         return tuple(names.values())
 
     def in_public(self, at: int, *, is_end: bool = False) -> int:

@@ -155,6 +155,10 @@ class _Draw:
         }
         self._key = cache(lambda name: fold_name(written_name(*name)))
         self._accepts = cache(self.accepts)
+        # [F, L] False where a pair was refused once: what may not come never may again, and where
+        # a generator is nearly used up each member would walk past all that others were given.
+        n_first, n_last = (len(self._parts[role].texts) for role in _ROLES)
+        self._is_open = np.ones((n_first, n_last), dtype=bool)
 
     def take(self, turns: Sequence[int]) -> None:
         """Draw a control for each member in turn: of near names by chance, else the nearest."""
@@ -169,10 +173,7 @@ class _Draw:
         from scipy.optimize import linear_sum_assignment
 
         # As many options as members: whatever the others get, one is left.
-        of_row = {
-            row: list(islice((one for one in options(row) if self._may_come(one[0])), _GROUP))
-            for row in dict.fromkeys(turns)
-        }
+        of_row = {row: list(islice(options(row), _GROUP)) for row in dict.fromkeys(turns)}
         names = list(dict.fromkeys(name for own in of_row.values() for name, _ in own))
         column = {name: i for i, name in enumerate(names)}
         costs = np.full((len(turns), len(names)), _NOBODY)
@@ -202,13 +203,15 @@ class _Draw:
         if self.kind != "hard":
             for i, far, is_within in near["first"]:
                 for j, farther, is_too in near["last"]:
-                    yield self._name(i, j), _cost(far**2 + farther**2, is_within and is_too)
+                    if self._may_come(name := self._name(i, j)):
+                        yield name, _cost(far**2 + farther**2, is_within and is_too)
             return
         # One part stays: either, unless only one of the others has a match.
         sides: list[str] = self.rng.permutation(_ROLES).tolist()
         sides.sort(key=lambda role: not any(is_within for *_, is_within in near[role]))
         for i, far, is_within in near[sides[0]]:
-            yield self._with_part(row, sides[0], i), _cost(far**2, is_within)
+            if self._may_come(name := self._with_part(row, sides[0], i)):
+                yield name, _cost(far**2, is_within)
 
     def _some_near(
         self, far: Floats, is_within: NDArray[np.bool_]
@@ -228,21 +231,30 @@ class _Draw:
         """Yield names from the nearest to a member's on; some 40,000 in all."""
         found = self._distances(row)
         far = {role: distances**2 for role, (distances, _) in found.items()}
+        within = {role: is_within for role, (_, is_within) in found.items()}
         if self.kind == "hard":
             every = [(far[role][i], role, i) for role in _ROLES for i in range(len(far[role]))]
             for cost, role, i in sorted(every):
-                yield self._with_part(row, role, i), _cost(float(cost), bool(found[role][1][i]))
+                if self._may_come(name := self._with_part(row, role, i)):
+                    yield name, _cost(float(cost), within[role].item(i))
             return
         rows, columns = (np.argsort(far[role], kind="stable")[:_N_FAR] for role in _ROLES)
+        is_open = self._is_open[rows[:, None], columns].ravel()
+        if not is_open.any():
+            return
         grid = (far["first"][rows][:, None] + far["last"][columns][None]).ravel()
-        is_within = (found["first"][1][rows][:, None] & found["last"][1][columns][None]).ravel()
         # The first are mostly enough, and much sooner found than all in order.
         n_first = min(4 * _GROUP, grid.size)
-        start = np.argpartition(grid, n_first - 1)[:n_first] if n_first else np.arange(0)
-        for cells in (start, np.arange(grid.size)):
-            for cell in cells[np.argsort(grid[cells], kind="stable")].tolist():
-                name = self._name(rows[cell // len(columns)], columns[cell % len(columns)])
-                yield name, _cost(float(grid[cell]), bool(is_within[cell]))
+        start = np.argpartition(grid, n_first - 1)[:n_first]
+        for some in (start, np.arange(grid.size)):
+            cells = some[is_open[some]]
+            for cell in map(cells.item, _rising(grid[cells])):
+                i, j = rows.item(cell // len(columns)), columns.item(cell % len(columns))
+                if self._may_come(name := self._name(i, j)):
+                    is_within = within["first"].item(i) and within["last"].item(j)
+                    yield name, _cost(grid.item(cell), is_within)
+                else:
+                    self._is_open[i, j] = False
 
     def _name(self, first: int, last: int) -> Name:
         return self._parts["first"].texts[first], self._parts["last"].texts[last]
@@ -251,6 +263,18 @@ class _Draw:
         part = self._parts[role].texts[index]
         first, last = self.members.first[row], self.members.last[row]
         return (part, last) if role == "first" else (first, part)
+
+
+def _rising(values: Floats) -> Iterator[int]:
+    """Yield the places of values from the least on, as a stable sort has them.
+
+    The first few are mostly enough, and found without sorting all.
+    """
+    n_first = min(4 * _GROUP, len(values))
+    least = np.partition(values, n_first - 1)[n_first - 1] if n_first else 0.0
+    for some in (values <= least, values > least):
+        places = np.flatnonzero(some)
+        yield from places[np.argsort(values[places], kind="stable")].tolist()
 
 
 def _cost(squared: float, is_within: bool) -> float:

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
@@ -22,6 +23,7 @@ from audit.text import is_unspaced
 
 # A special token is a word of its own: "[MASK]" is nobody of that name, and still parts two words.
 WORD = re.compile(r"\[(?:cls|sep|mask|unk|pad)\]|</?s>|<(?:mask|unk|pad)>|\w+")
+_PLAIN_WORD = re.compile(r"\w+")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 
 Words = tuple[str, ...]
@@ -37,7 +39,9 @@ def fold(text: str) -> str:
 
 def words(text: str) -> list[str]:
     """Return the words of a text as they are compared."""
-    return WORD.findall(fold(text))
+    folded = fold(text)
+    # Special tokens cost each character a look; most texts have none of their brackets.
+    return (WORD if "[" in folded or "<" in folded else _PLAIN_WORD).findall(folded)
 
 
 def name_hits(
@@ -148,7 +152,8 @@ class Lexicon(Generic[T]):
 
     def find(self, text: Sequence[str]) -> Iterator[tuple[int, int, T]]:
         """Yield (start, end, what is known) of every sequence in a text of words or characters."""
-        for start in range(len(text)):
+        lengths = self._lengths
+        for start in [start for start, member in enumerate(text) if member in lengths]:
             for end, known in self.at(text, start):
                 yield start, end, known
 
@@ -252,10 +257,12 @@ class NameIndex:
 
 def pair_of(first: str, last: str) -> Pair:
     """Return a name as `NameIndex.count` writes it."""
-    one, other = (
-        fold(part) if is_unspaced(part) else " ".join(words(part)) for part in (first, last)
-    )
-    return one, other
+    return _part(first), _part(last)
+
+
+@lru_cache(maxsize=10_000)
+def _part(text: str) -> str:
+    return fold(text) if is_unspaced(text) else " ".join(words(text))
 
 
 def is_absent(taken: Collection[Pair], first: str, last: str) -> bool:

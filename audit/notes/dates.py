@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import MINYEAR, date, timedelta
+from functools import lru_cache
 
 FIRST_DAY = date(2000, 1, 1)
 LAST_DAY = date(2019, 12, 31)
@@ -48,6 +49,7 @@ def interval_for(first: date, last: date, *, draw: int) -> Interval:
     return fitting[draw % len(fitting)]
 
 
+@lru_cache(maxsize=10_000)
 def _whole_weeks(n_years: int) -> Interval:
     return Interval(7 * round(n_years * _DAYS_PER_YEAR / 7), n_years)
 

@@ -173,16 +173,15 @@ def tokens_before(text: str, *, at: int) -> list[Token]:
         first = cut if cut >= 0 else at
     found: list[Token] = []
     for match in _TOKEN.finditer(text, first, at):
-        kind = match.lastgroup or "mark"
-        role = placeholder_role(match[0]) if kind == "placeholder" else ""
-        if kind == "word" and len(match[0]) == 1 and match[0].isupper():
+        kind, word, role = match.lastgroup or "mark", match[0], ""
+        start, end = match.span()
+        if kind == "placeholder":
+            role = placeholder_role(word)
+        elif kind == "word" and end - start == 1 and word.isupper():
             kind = "initial"
-        last = found[-1] if found and found[-1].end == match.start() else None
-        if (
-            match[0] == "."
-            and last
-            and ("initial" in (last.kind, last.role) or last.folded in WORDS["no_end"])
-        ):
-            continue
-        found.append(Token(kind, match[0], match.start(), match.end(), role))
+        elif word == "." and found and found[-1].end == start:
+            last = found[-1]
+            if "initial" in (last.kind, last.role) or last.folded in WORDS["no_end"]:
+                continue
+        found.append(Token(kind, word, start, end, role))
     return found

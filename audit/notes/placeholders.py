@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass, replace
+from collections import deque
+from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from audit.notes.patterns import pattern_table
@@ -50,6 +52,7 @@ _MARK = re.compile(r"\[\*\*([^\[\]]{0,200}?)\*\*\]")
 _MARK_OR_BLANK = re.compile(rf"{_MARK.pattern}|(?<!_)_{{3}}(?!_)")
 _OPENING = "[**"
 BLANK = "___"
+_DATE_SIGNS = ("-", "/")
 _NUMBER = re.compile(r"(?:^|(?<!age over)\s)(\d+)$", re.IGNORECASE)
 
 _KINDS = _TABLE["kind"]
@@ -57,8 +60,7 @@ _KIND = re.compile("|".join(f"(?P<k{i}>{pattern})" for i, (_, pattern) in enumer
 _PATIENT = re.compile(r"known |patient ")
 
 
-@dataclass(frozen=True, slots=True)
-class Placeholder:
+class Placeholder(NamedTuple):
     """One place, in characters of the text.
 
     `content` is what is between the marks, white space made single; `category` the same without its
@@ -111,9 +113,11 @@ def _described(text: str, match: re.Match[str]) -> Placeholder:
         kind, role, sex = _blank_meaning(text, start=start, stop=stop)
         return Placeholder(start, stop, "", BLANK, kind, "", role=role, sex=sex)
     content = " ".join(match[1].split())
-    if _RE["DATE"].fullmatch(content):
+    # Looked at first, since most categories are words with or without a number at their end.
+    may_be_date = content[:1] in _DATE_SIGNS or content[:1].isdecimal()
+    if may_be_date and _RE["DATE"].fullmatch(content):
         return Placeholder(start, stop, content, re.sub(r"\d", "9", content), "date", "")
-    number = _NUMBER.search(content)
+    number = _NUMBER.search(content) if content[-1:].isdecimal() else None
     category = content[: number.start()].strip() if number else content
     kind = _kind_of(category)
     sex = {"first_male": "M", "first_female": "F"}.get(kind, "")
@@ -145,8 +149,8 @@ def _with_people(text: str, found: list[Placeholder]) -> list[Placeholder]:
         for place in group:
             is_staff = role == "staff" and place.category.lower() in ("name (ni)", "name2 (ni)")
             kind, own = "last" if is_staff else place.kind, place.number or numbered
-            known[place.start] = replace(
-                place, kind=kind, role=role, sex=sex, group=number, number=own
+            known[place.start] = Placeholder(
+                place.start, place.stop, place.content, place.category, kind, own, role, sex, number
             )
     return [known.get(place.start, place) for place in found]
 
@@ -169,18 +173,25 @@ def _person(text: str, group: list[Placeholder]) -> tuple[str, str]:
     """Return whose name it is, and the sex where it is said."""
     start, stop = group[0].start, group[-1].stop
     categories = [place.category.lower() for place in group]
-    roles = {place.role for place in group}
+    roles = {place.role for place in group}.union(map(_told_role, categories))
     match = _RE["TITLE"].search(text, max(0, start - 12), start)
     title = match[1].lower() if match else ""
     sex = _TITLE_SEX.get(title, "") or next((place.sex for place in group if place.sex), "")
-    if "patient" in roles or any(map(_PATIENT.match, categories)):
+    if "patient" in roles:
         return "patient", sex
     if title in ("dr", "drs", "doctor"):
         return "staff", sex
     if title in _TITLE_SEX or _RE["AGED"].match(text, stop):
         return "patient", sex
-    is_staff = "staff" in roles or any(map(_RE["STAFF"].search, categories))
-    return ("staff" if is_staff else "other"), sex
+    return ("staff" if "staff" in roles else "other"), sex
+
+
+@functools.lru_cache(maxsize=10_000)
+def _told_role(category: str) -> str:
+    """Return whose names those of a category in lower case are; "" where it does not tell."""
+    return (
+        "patient" if _PATIENT.match(category) else "staff" if _RE["STAFF"].search(category) else ""
+    )
 
 
 _ROLES = {word: role for role, words in _TABLE["word"] for word in words.split("|")}
@@ -195,8 +206,12 @@ _PLACEHOLDER = re.compile(
 # Between two places: the full stop of a removed initial, white space, a comma, an initial left.
 _SLOT_GAP = re.compile(r"\.?\s*,?\s*(?:[A-Z]\.?\s+)?")
 _MAX_SLOT_GAP_CHARS = 20
-_LINE_BREAK = re.compile("[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
-_GONE = "\0"
+_GONE, _BREAKS = "\0", "\r\n\v\f\x1c-\x1e\x85\u2028\u2029"
+# White space with a line break in it or with what was deleted; all other stays as it is.
+_RUN = rf"[\s{_GONE}]"
+_SPACE = re.compile(
+    rf"{_RUN}(?<!{_RUN}{_RUN})(?:(?<=[{_GONE}{_BREAKS}])|[^\S{_BREAKS}]*[{_GONE}{_BREAKS}]){_RUN}*"
+)
 
 
 @dataclass(frozen=True)
@@ -224,10 +239,12 @@ def find_name_slot(text: str) -> NameSlot | None:
     One placeholder for the whole name, or a first and a last name side by side in either order,
     with at most a comma and one middle initial (which is dropped) between them.
     """
-    found = [_Slot(m.start(), m.end(), _role(m)) for m in _PLACEHOLDER.finditer(text)]
-    for index, place in enumerate(found):
+    found = (_Slot(m.start(), m.end(), _role(m)) for m in _PLACEHOLDER.finditer(text))
+    ahead = deque(islice(found, 3))  # what is behind the name is not looked at
+    while ahead:
+        place = ahead[0]
         is_full = place.role == "full"
-        partner = place if is_full else _partner(text, *found[index : index + 3])
+        partner = place if is_full else _partner(text, *ahead)
         if partner is not None:
             return NameSlot(
                 left=_cleaned(text[: place.start]).lstrip(),
@@ -235,6 +252,8 @@ def find_name_slot(text: str) -> NameSlot | None:
                 separator=_separator(text[place.stop : partner.start]),
                 right=_cleaned(text[partner.stop :]).rstrip(),
             )
+        ahead.popleft()
+        ahead.extend(islice(found, 1))
     return None
 
 
@@ -287,11 +306,8 @@ def _separator(between: str) -> str:
 def _cleaned(text: str) -> str:
     # A text may hold NULs (from JSON); they go first, since here a NUL marks what was deleted.
     text = _PLACEHOLDER.sub(_GONE, text.replace(_GONE, ""))
-    return re.sub(rf"[\s{_GONE}]+", _space_for, text)
+    return _SPACE.sub(_space_for, text)
 
 
 def _space_for(match: re.Match[str]) -> str:
-    run = match[0]
-    if _GONE in run:
-        return " " if run.strip(_GONE) else ""
-    return " " if _LINE_BREAK.search(run) else run
+    return " " if match[0].strip(_GONE) else ""

@@ -37,6 +37,7 @@ from audit.text import heading_key
 MAX_LINE_CHARS = 8_000_000
 
 _HEAD_BYTES = 1 << 20
+_BLOCK_CHARS = 1 << 16
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
 # Notes pack five to one; what unpacks to a hundred times its size is made to fill a disk.
@@ -69,12 +70,17 @@ def lines_of(path: Path, *, codec: str, on_bytes: ByteListener = lambda n: None)
     """
     with _unpacked(path) as (file, unpacked):
         text = io.TextIOWrapper(unpacked, codec, "surrogateescape", newline="\n")
-        n_chars = n_reported = 0
-        for number, line in enumerate(iter(lambda: text.readline(MAX_LINE_CHARS + 1), ""), start=1):
-            if len(line) > MAX_LINE_CHARS:
-                where = Message("{subject}, line {number}", subject="notes", number=number)
+        n_chars = n_reported = n_lines = 0
+        rest = ""
+        while block := text.read(_BLOCK_CHARS):
+            *lines, rest = io.StringIO(rest + block, newline="\n")
+            if rest.endswith("\n"):
+                lines, rest = [*lines, rest], ""
+            # No later line of a block is longer than the block.
+            if len(lines[0] if lines else rest) > MAX_LINE_CHARS:
+                where = Message("{subject}, line {number}", subject="notes", number=n_lines + 1)
                 raise AuditError("The line is too long.", where=where)
-            n_chars, n_packed = n_chars + len(line), file.tell()
+            n_chars, n_packed = n_chars + len(block), file.tell()
             if n_chars > _MAX_RATIO * n_packed + _RATIO_SLACK_CHARS:
                 raise AuditError(
                     "The gzip file unpacks to more than {max_ratio} times its size.",
@@ -82,10 +88,13 @@ def lines_of(path: Path, *, codec: str, on_bytes: ByteListener = lambda n: None)
                     do="Unpack it yourself if it is what you expect.",
                     max_ratio=_MAX_RATIO,
                 )
-            yield line
+            yield from lines
+            n_lines += len(lines)
             if n_packed > n_reported:
                 on_bytes(n_packed - n_reported)
                 n_reported = n_packed
+        if rest:
+            yield rest
 
 
 def encoding_of(head: bytes, *, what: str) -> str:

@@ -28,6 +28,7 @@ ORDER = (
     {"jobs"},
     {"backup"},
     {"retention"},
+    {"bench"},
     {"cli"},
     {"__main__", "pages"},
     {"app"},

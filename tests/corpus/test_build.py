@@ -17,6 +17,7 @@ import pytest
 
 from audit.corpus.examine import read_examination
 from audit.corpus.kept import KeptCorpus
+from audit.corpus.make import BUILD, CorpusTask
 from audit.corpus.other_names import write_other_names
 from audit.corpus.truth import CORPUS, PASSAGES, NoteTruth, Place, places_of, read_listed
 from audit.errors import AuditCancelled, AuditError
@@ -69,7 +70,7 @@ def texts(corpus: KeptCorpus, file: str) -> dict[int, str]:
     return {line["row"]: line["text"] for line in lines(corpus.path / f"{file}.jsonl")}
 
 
-def built(what: str, folder: Path) -> KeptCorpus:
+def built(what: str, folder: Path, *, workers: int = 1) -> KeptCorpus:
     """Make one of the corpora whose bytes are written down."""
     if what == "hard rows":
         rows = [note_row(i, patient=i % 3, text=every_category(number=str(i))) for i in range(4)]
@@ -91,7 +92,7 @@ def built(what: str, folder: Path) -> KeptCorpus:
         path, choices = EXAMPLE, {"seed": 3, "title": " A  ward ", **CANARIES}
         if what == "sample":
             choices = {"seed": 1, "sample": 40}
-    return made(folder / "corpus", path, **choices)
+    return made(folder / "corpus", path, workers=workers, **choices)
 
 
 def digests(corpus: KeptCorpus) -> dict[str, str]:
@@ -145,6 +146,38 @@ def test_every_byte_is_what_it_was_and_the_truth_stands_where_it_says(
         refused = lines(corpus.path / "refused.jsonl")
         assert [line["row"] for line in refused] == [6, 7]
         assert refused[0]["what"]["text"] == "The row has 4 cells where the header has 11."
+
+
+@pytest.mark.parametrize("what", GOLDEN)
+def test_no_byte_depends_on_where_batches_of_notes_begin(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("audit.corpus.make._BATCH_CHARS", 500)
+    assert digests(built(what, tmp_path)) == GOLDEN[what]
+
+
+@pytest.mark.parametrize("what", ["example", "register", "japanese register"])
+def test_several_processes_make_the_same_bytes(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("audit.corpus.make._BATCH_CHARS", 5_000)
+    assert digests(built(what, tmp_path, workers=2)) == GOLDEN[what]
+
+
+def test_nothing_is_left_of_a_corpus_that_was_stopped_while_processes_made_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("audit.corpus.make._BATCH_CHARS", 5_000)
+    reached: list[str] = []
+    with pytest.raises(AuditCancelled):
+        made(tmp_path / "out" / "c", EXAMPLE, workers=2, should_stop=lambda: BUILD in reached,
+             progress=lambda report: reached.append(report.phase))  # fmt: skip
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_the_number_of_workers_asks_for_no_other_corpus() -> None:
+    one, two = (CorpusTask(notes=EXAMPLE, workers=n).question() for n in (1, 2))
+    assert one.digest == two.digest and one.order["workers"] != two.order["workers"]
 
 
 def test_the_example_notes_are_mimics_with_every_kind_of_placeholder() -> None:

@@ -27,6 +27,7 @@ from audit.corpus.examine import (
     PatternTally,
     People,
     Tally,
+    named_people,
     patterns_of,
     read_examination,
 )
@@ -177,7 +178,7 @@ def drawn(
     tally, people = PatternTally(), People(PEOPLE)
     for first, last, text in patterns:
         tally.add((first, last), text, note=0)
-    people.add(STAFF)
+    people.add(named_people(STAFF))
     index = NameIndex(firsts=POOL.first, lasts=POOL.last)
     found = sum((index.count(text) for text in texts), start=Counter())
     none = canary_candidates(CanaryPlan())
@@ -218,7 +219,7 @@ def test_kinds_are_those_of_section_3_4_and_people_and_roles_are_counted() -> No
     assert (staff.role, staff.n_mentions) == (("staff",), (1,))
     # Two patients and one of the staff are called John Smith, nobody known Linda Brown.
     people = People([*PEOPLE, {"patient_id": "5", "names": [["Mary", "", "Jones"]] * 2, "sex": ""}])
-    people.add(STAFF)
+    people.add(named_people(STAFF))
     assert people.carriers(patient) == (
         ("patient", ((0, 1), (2, 2))), ("staff", ((0, 2), (1, 1))),
     )  # fmt: skip

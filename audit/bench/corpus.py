@@ -1,34 +1,31 @@
 """The rate and memory of making a corpus, beside `wc` and `gzip` of the same file.
 
-    python benchmarks/corpus_build.py --megabytes 100 --directory DIR --json FILE
-
 Writes a synthetic NOTEEVENTS.csv of the given size (lengths and placeholders as in MIMIC-III: some
 2,000 characters and 6 placeholders a note), then times `wc`, `gzip`, and all that `corpus build`
-does (build, examination, lists) without and with canaries, each in a process of its own. What 2.08
+does (build, examination, lists) without and with canaries, on one worker and with canaries on two,
+each in a process of its own; CPU seconds and memory are those of all its processes. What 2.08
 million notes would take is the rate carried forward, not measured.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import resource
-import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from audit.corpus.examine import read_examination
 from audit.corpus.make import CorpusTask, make_corpus
 
 N_NOTES_MIMIC = 2_080_000
+_COUNTS = (1, 2, 4, 8)
 HEADER = (
     "ROW_ID,SUBJECT_ID,HADM_ID,CHARTDATE,CHARTTIME,STORETIME,CATEGORY,DESCRIPTION,CGID,ISERROR,TEXT"
 )
@@ -50,35 +47,30 @@ PLACES = (
 )
 
 
-def main() -> None:
-    """Generate, time, print."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--megabytes", type=int, default=100)
-    parser.add_argument("--directory", type=Path, required=True)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    notes = options.directory / "NOTEEVENTS.csv"
-    if options.one:
-        counts = (1, 2, 4, 8) if options.one == "canaries" else ()
-        print(json.dumps(made(notes, options.directory / "out", counts=counts)))
-        return
-    options.directory.mkdir(parents=True, exist_ok=True)
-    n_notes = write_notes(notes, n_bytes=options.megabytes * 1_000_000)
-    rows = [{"what": "wc", **timed(["wc", str(notes)])}]
-    rows.append({"what": "gzip -6", **timed(["gzip", "-6", "-c", str(notes)])})
-    for what in ("corpus", "canaries"):
-        command = [sys.executable, __file__, "--directory", str(options.directory), "--one", what]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        rows.append({"what": what, **json.loads(done.stdout)})
-    for row in rows:
-        row["megabytes_per_second"] = round(notes.stat().st_size / 1e6 / row["seconds"], 1)
-        row["minutes_for_mimic_extrapolated"] = round(
-            row["seconds"] * N_NOTES_MIMIC / n_notes / 60, 1
-        )
-        print(row)
-    if options.json:
-        options.json.write_text(json.dumps({"n_notes": n_notes, "rows": rows}, indent=1))
+def corpora(n_megabytes: int) -> dict[str, Any]:
+    """Measure both builds of a file of so many megabytes in a temporary folder."""
+    with TemporaryDirectory() as folder:
+        notes = Path(folder) / "NOTEEVENTS.csv"
+        n_notes = write_notes(notes, n_bytes=n_megabytes * 1_000_000)
+        rows = {"wc": timed(["wc", str(notes)]), "gzip": timed(["gzip", "-6", "-c", str(notes)])}
+        for what, workers, counts in (
+            ("corpus", 1, ()), ("canaries", 1, _COUNTS), ("two_workers", 2, _COUNTS),
+        ):  # fmt: skip
+            command = [sys.executable, "-m", __spec__.name, folder, *map(str, (workers, *counts))]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            rows[what] = json.loads(done.stdout)
+        n_bytes = notes.stat().st_size
+    for row in rows.values():
+        row["megabytes_per_second"] = n_bytes / 1e6 / row["seconds"]
+        row["megabytes_per_cpu_second"] = n_bytes / 1e6 / row["cpu_seconds"]
+    whole = rows["canaries"]
+    return {
+        "n_notes": n_notes,
+        "n_megabytes": n_bytes / 1e6,
+        "rows": rows,
+        "ratio_to_gzip": rows["gzip"]["cpu_seconds"] / whole["cpu_seconds"],
+        "minutes_for_mimic_extrapolated": whole["seconds"] * N_NOTES_MIMIC / n_notes / 60,
+    }
 
 
 def write_notes(path: Path, *, n_bytes: int) -> int:
@@ -115,17 +107,20 @@ def timed(command: list[str]) -> dict[str, Any]:
     }
 
 
-def made(notes: Path, out: Path, *, counts: tuple[int, ...]) -> dict[str, Any]:
+def made(notes: Path, out: Path, *, counts: tuple[int, ...], workers: int) -> dict[str, Any]:
     """Make a corpus in this process; return seconds, peak memory and what was found."""
-    shutil.rmtree(out, ignore_errors=True)
     start = time.perf_counter()
-    make_corpus(CorpusTask(notes=notes, seed=1, canary_counts=counts), out=out)
+    order = CorpusTask(notes=notes, seed=1, canary_counts=counts, workers=workers)
+    make_corpus(order, out=out)
     seconds, used = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF)
+    others = resource.getrusage(resource.RUSAGE_CHILDREN)  # their memory: of the largest
+    n_others = workers if workers > 1 else 0
     found = read_examination(out)
     return {
         "seconds": round(seconds, 2),
-        "cpu_seconds": round(cpu_seconds(used), 2),
-        "peak_mb": round(used.ru_maxrss / 1024),
+        "cpu_seconds": round(cpu_seconds(used) + cpu_seconds(others), 2),
+        "own_cpu_seconds": round(cpu_seconds(used), 2),
+        "peak_mb": round((used.ru_maxrss + n_others * others.ru_maxrss) / 1024),
         "n_notes": found.n_notes,
         "n_mentions": found.coverage.n_mentions,
         "n_passages": found.n_passages,
@@ -139,4 +134,10 @@ def cpu_seconds(usage: resource.struct_rusage) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    FOLDER = Path(sys.argv[1])
+    WORKERS, *COUNTS = map(int, sys.argv[2:])
+    FOUND = made(
+        FOLDER / "NOTEEVENTS.csv", FOLDER / f"made-{WORKERS}-{len(COUNTS)}",
+        counts=tuple(COUNTS), workers=WORKERS,
+    )  # fmt: skip
+    sys.stdout.write(json.dumps(FOUND))

@@ -1,0 +1,161 @@
+"""What a machine is and can do: its processor, its fastest products, the operations of a work."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch.utils.flop_counter import FlopCounterMode
+
+from audit.bench.race import BenchSettings, quotients, raced, spread
+
+_CPU_FACTS = Path("/proc/cpuinfo")
+_INSTRUCTIONS = {"AVX2": "avx2", "AVX-512": "avx512f", "bfloat16": "avx512_bf16", "AMX": "amx_bf16"}
+"""What decides the class of a processor, and the flag that says so."""
+_LARGE = {"cpu": 2048, "cuda": 8192}
+"""Rows and columns of the product that shows a device's peak."""
+
+
+def machine(device: str) -> dict[str, Any]:
+    """Return processor, class, cores, GPU and versions, as a result is told with them."""
+    facts = ""
+    with suppress(OSError):
+        facts = _CPU_FACTS.read_text(encoding="utf-8", errors="replace")
+    model = re.search(r"^model name\s*:\s*(.+)$", facts, re.MULTILINE)
+    flags = re.search(r"^flags\s*:(.*)$", facts, re.MULTILINE)
+    known = set(flags[1].split()) if flags else set()
+    return {
+        "processor": model[1] if model else platform.processor() or platform.machine(),
+        "class": ", ".join(name for name, flag in _INSTRUCTIONS.items() if flag in known) or "none",
+        "n_cores": os.cpu_count() or 1,
+        "gpu": torch.cuda.get_device_name() if device == "cuda" else "",
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
+
+
+Work = Callable[[], float]
+
+
+def products(settings: BenchSettings, *, n_rows: int) -> dict[str, Work]:
+    """Return products of matrices to be raced, in GFLOP: what the product is held against.
+
+    "float32" and "bfloat16" are large square ones; "peak" is that of the product's number type, and
+    "packed" has the shapes of a layer of the model, with `n_rows` tokens. On a CPU weights are
+    packed for oneDNN first.
+    """
+    width, device, large = settings.width, settings.device, _LARGE[settings.device]
+    shapes = [(width, 3 * width), (width, width), (width, 4 * width), (4 * width, width)]
+    found = {
+        dtype: _product(large, [(large, large)], dtype=dtype, device=device)
+        for dtype in ("float32", "bfloat16")
+    }
+    packed = _product(n_rows, shapes, dtype=settings.dtype, device=device)
+    return found | {"packed": packed}
+
+
+def _product(n_rows: int, shapes: list[tuple[int, int]], *, dtype: str, device: str) -> Work:
+    numbers = {"dtype": getattr(torch, dtype), "device": device}
+    each = [_multiplied(torch.randn(n_rows, n, **numbers), torch.randn(m, n, **numbers))
+            for n, m in shapes]  # fmt: skip
+    once = sum(2e-9 * n_rows * n * m for n, m in shapes)
+    times = max(1, round(2.0 / once))  # some 2 GFLOP at least, for the clock's sake
+
+    def work() -> float:
+        with torch.inference_mode():
+            for _ in range(times):
+                for multiply in each:
+                    multiply()
+        return once * times
+
+    return work
+
+
+def _multiplied(x: torch.Tensor, weight: torch.Tensor) -> Callable[[], object]:
+    kernels: Any = torch.ops.mkldnn
+    backends: Any = torch.backends
+    if x.device.type != "cpu" or not backends.mkldnn.is_available():
+        return lambda: torch.nn.functional.linear(x, weight)
+    packed = kernels._reorder_linear_weight(weight)
+    return lambda: kernels._linear_pointwise(x, packed, None, "none", [], "")
+
+
+def _of_linear(x: Any, weight: Any, *others: Any, out_shape: Any, **named: Any) -> int:
+    return 2 * int(torch.Size(x).numel()) * int(out_shape[-1])
+
+
+def _of_attention(query: Any, key: Any, *others: Any, out_shape: Any, **named: Any) -> int:
+    return 4 * int(torch.Size(query).numel()) * int(key[-2])
+
+
+def measured(settings: BenchSettings, works: Mapping[str, Work], *, n_rows: int) -> dict[str, Any]:
+    """Race a baseline and a product, and say what they do on this machine.
+
+    Parameters
+    ----------
+    works
+        "baseline" and "product"; each does some work and returns how many units it was.
+    n_rows
+        Tokens of one pass of the product.
+
+    Returns
+    -------
+    dict
+        `ratio` is how often the product does what the baseline does once, `fraction_of_peak` its
+        GFLOP a second against a large product of its number type, `fraction_of_packed_peak` against
+        packed products of the model's own shapes. Operations are those of products of matrices that
+        were executed, counted and not estimated; all are medians over the rounds.
+    """
+    gflop: dict[str, float] = {}
+
+    def counted(name: str, work: Work) -> None:
+        kernels: Any = torch.ops
+        extra: dict[Any, Any] = {
+            kernels.mkldnn._linear_pointwise: _of_linear,
+            kernels.aten._scaled_dot_product_flash_attention_for_cpu: _of_attention,
+        }
+        with FlopCounterMode(display=False, custom_mapping=extra) as counter:
+            n_units = work()
+        gflop[name] = counter.get_total_flops() / 1e9 / n_units
+
+    rates = raced(
+        {**works, **products(settings, n_rows=n_rows)}, n_rounds=settings.n_rounds,
+        device=settings.device, first=counted,
+    )  # fmt: skip
+    ratio = quotients(rates, "product", by="baseline")
+    shares = {
+        name: quotients(rates, "product", by=by, times=gflop["product"])["median"]
+        for name, by in (("peak", settings.dtype), ("packed_peak", "packed"))
+    }
+    return {
+        "settings": settings.plain(),
+        "machine": machine(settings.device),
+        "ratio": ratio["median"], "ratio_low": ratio["low"], "ratio_high": ratio["high"],
+        **{f"fraction_of_{name}": share for name, share in shares.items()},
+        **{
+            name: {f"{key}_per_second": value for key, value in spread(rates[name]).items()}
+            | {"gflop_per_unit": gflop[name]}
+            for name in works
+        },
+        "peak_gflop_per_second": {
+            name: spread(rates[name])["median"] for name in ("float32", "bfloat16", "packed")
+        },
+    }  # fmt: skip
+
+
+@contextmanager
+def threads(n: int) -> Iterator[None]:
+    """Use so many threads of the CPU while the block runs."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,113 @@
+"""Works that take turns, and what that says of one against another; torch-free.
+
+Everything is timed in one process, each work once a round, so that other load on the machine falls
+on all of them; ratios are taken round by round. On a CPU the time is that of the processor, all
+threads together; a GPU is waited for, and its time is the clock's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from audit.task import Record
+
+
+class BenchSettings(Record):
+    """What is measured, and of which model; where a field is None each bench has its own."""
+
+    flags: ClassVar = {"n_tokens": "--length"}
+
+    n_layers: int = Field(default=12, ge=1, le=96, description="of the model")
+    width: int = Field(default=768, ge=16, le=8192, description="of the model, 64 a head")
+    n_vocabulary: int = Field(default=30_522, ge=256, le=10**6, description="tokens it knows")
+    n_tokens: int | None = Field(
+        default=None, ge=16, le=512,
+        description="of a document (32) or a row (128); the mean of a passage (90)",
+    )  # fmt: skip
+    n_names: int = Field(default=2_860, ge=2, le=10**6, description="posterior: names")
+    dtype: Literal["float32", "bfloat16"] = Field(default="float32", description="of the product")
+    n_rounds: int = Field(default=3, ge=1, le=100, description="that are timed")
+    n_steps: int = Field(default=4, ge=1, le=10_000, description="generation: steps a round")
+    batch: int | None = Field(
+        default=None, ge=1, le=65_536,
+        description="documents side by side (100), inputs of one length (8), rows a step (8)",
+    )  # fmt: skip
+    n_threads: int = Field(default=1, ge=1, le=1024, description="of a CPU")
+    device: Literal["cpu", "cuda"] = Field(default="cpu", description="where both run")
+
+    @property
+    def n_heads(self) -> int:
+        """Heads of 64, or one."""
+        return max(1, self.width // 64)
+
+
+Rates = dict[str, list[float]]
+"""Of each work the units a second, round by round."""
+
+
+def raced(
+    works: Mapping[str, Callable[[], float]],
+    *,
+    n_rounds: int,
+    device: str,
+    first: Callable[[str, Callable[[], float]], object] = lambda name, work: work(),
+) -> Rates:
+    """Let works take turns; the order of every second round is reversed.
+
+    Before the first round `first` calls each work by its name, untimed.
+
+    Parameters
+    ----------
+    works
+        Each does some work and returns how many units of its own it was.
+    device
+        "cpu" or "cuda".
+    """
+    for name, work in works.items():
+        first(name, work)
+    rates: Rates = {name: [] for name in works}
+    for number in range(n_rounds):
+        for name in sorted(works, reverse=bool(number % 2)):
+            begin = _seconds(device)
+            n_units = works[name]()
+            rates[name].append(n_units / max(_seconds(device) - begin, 1e-9))
+    return rates
+
+
+def best_batch(
+    candidates: Sequence[int], work: Callable[[int], float], *, device: str
+) -> tuple[int, float]:
+    """Return the batch with the most units a second, and its rate; each is tried once, warm."""
+    work(min(candidates))
+    rates = {}
+    for batch in candidates:
+        begin = _seconds(device)
+        rates[batch] = work(batch) / max(_seconds(device) - begin, 1e-9)
+    best = max(rates, key=rates.__getitem__)
+    return best, rates[best]
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Return median, lowest and highest."""
+    return {
+        "median": float(np.median(values)), "low": float(min(values)), "high": float(max(values)),
+    }  # fmt: skip
+
+
+def quotients(rates: Rates, name: str, *, by: str, times: float = 1.0) -> dict[str, float]:
+    """Return the spread of one work's rate over another's, round by round."""
+    return spread([times * a / b for a, b in zip(rates[name], rates[by], strict=True)])
+
+
+def _seconds(device: str) -> float:
+    if device == "cpu":
+        return time.process_time()
+    import torch
+
+    torch.cuda.synchronize()
+    return time.perf_counter()

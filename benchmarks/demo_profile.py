@@ -1,0 +1,119 @@
+"""Where the processor's time goes in the two demo audits, part by part.
+
+    python -m benchmarks.demo_profile --most 0.10
+
+Both audits run in this process with an empty data directory. A timer that counts processor time
+looks at the stack every few milliseconds, and the time since the last look goes to the innermost
+module of the engine on it: to "forward" if a model is being asked, to "imports" if a module is
+being loaded. A product that takes long is seen at the next call after it, with all of its time.
+Ends with 1 if a part but the forward has a larger share than `--most`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType
+
+from audit.home import HOME_VARIABLE
+
+FORWARD, IMPORTS, OTHER = "forward", "imports", "other"
+_ROOT = Path(__file__).resolve().parents[1]
+_ASKED = (f"{_ROOT}/audit/models/forward.py", ("logits", "logits_at"))
+_OURS = tuple(f"{_ROOT}/{room}/" for room in ("audit", "cache"))
+_SECONDS = 0.004
+
+
+def main() -> None:
+    """Audit, print shares, judge."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--documents", type=int, help="of scenario 1, as the demo has by default")
+    parser.add_argument("--inputs", type=int, help="of scenario 2")
+    parser.add_argument("--most", type=float, default=0.10, help="share of a part, 0-1")
+    options = parser.parse_args()
+    sizes = {"n_documents": options.documents, "n_inputs": options.inputs}
+    with TemporaryDirectory() as home, sampled() as spent:
+        os.environ[HOME_VARIABLE] = home
+        _audit({name: n for name, n in sizes.items() if n})
+    found = shares(spent)
+    print(json.dumps(found, indent=1))
+    large = [name for name, share in found["parts"].items()
+             if share > options.most and name != FORWARD]  # fmt: skip
+    if large:
+        print(f"Above {options.most:.0%}: {', '.join(large)}", file=sys.stderr)
+    sys.exit(bool(large))
+
+
+def _audit(sizes: dict[str, int]) -> None:
+    from audit.demo import DemoTask
+    from audit.task import Contact
+
+    quiet = Contact(listen=lambda _: None, should_stop=lambda: False, say=lambda _: None)
+    DemoTask(**sizes).run(quiet)
+
+
+@contextmanager
+def sampled() -> Iterator[Counter[tuple[str, str]]]:
+    """Sample this process while the block runs: (part, function) -> processor seconds."""
+    spent: Counter[tuple[str, str]] = Counter()
+    last = time.process_time()
+
+    def look(_: int, frame: FrameType | None) -> None:
+        nonlocal last
+        now = time.process_time()
+        spent[place_of(frame)] += now - last
+        last = now
+
+    before = signal.signal(signal.SIGPROF, look)
+    signal.setitimer(signal.ITIMER_PROF, _SECONDS, _SECONDS)
+    try:
+        yield spent
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def place_of(frame: FrameType | None) -> tuple[str, str]:
+    """Return the part and the function that a stack belongs to."""
+    own = None
+    while frame is not None:
+        file, function = frame.f_code.co_filename, frame.f_code.co_name
+        if own is None and file.startswith("<frozen importlib"):
+            own = (IMPORTS, IMPORTS)
+        if file == _ASKED[0] and function in _ASKED[1]:
+            return FORWARD, FORWARD
+        if own is None and file.startswith(_OURS):
+            own = (str(Path(file).relative_to(_ROOT)), frame.f_code.co_qualname)
+        frame = frame.f_back
+    return own or (OTHER, OTHER)
+
+
+def shares(spent: Counter[tuple[str, str]]) -> dict[str, object]:
+    """Return shares of the processor's time, by part, and by function where it has a hundredth."""
+    total = spent.total()
+    parts: Counter[str] = Counter()
+    for (part, _), seconds in spent.items():
+        parts[part] += seconds
+    functions = {f"{part}: {name}": seconds for (part, name), seconds in spent.most_common()}
+    return {
+        "cpu_seconds": round(total, 2),
+        "parts": {name: round(seconds / total, 4) for name, seconds in parts.most_common()},
+        "functions": {
+            name: round(seconds / total, 4)
+            for name, seconds in functions.items()
+            if seconds > 0.01 * total
+        },
+    }
+
+
+if __name__ == "__main__":
+    main()
