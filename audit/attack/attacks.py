@@ -125,7 +125,6 @@ def attack(
         names, columns=columns, n_pieces=spelling.pieces_by_role(asked), pool=pool,
         n_listed=len(listed),
     )  # fmt: skip
-    found: dict[str, Any]
     if isinstance(task, PosteriorTask):
         found = _masked(request, task, sources, parts, pieces)
     else:
