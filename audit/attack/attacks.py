@@ -35,9 +35,6 @@ from audit.text import fold_name
 Sources = Callable[[str, str], evidence.Source]
 """From ("general" | "hospital", kind of evidence) to the source of evidence."""
 
-Settled = Callable[[Columns, IntArray, int], BoolArray]
-"""From block sums, inputs of each block and the number of looks to whose decision is settled."""
-
 WHO = ("general", "hospital")
 _LINKED = ("top_1", "top_5", "median_rank")
 MIN_REFERENCE = 2600
@@ -121,24 +118,17 @@ def attack(
     listed, tokenizer = request.candidates, pair.hospital.tokenizer
     pieces = spelling.part_pieces(names, kind=main_lead(request), tokenizer=tokenizer)
     if isinstance(task, PosteriorTask):
-        columns, by_role = task.part_columns, spelling.pieces_by_role(task.pieces[0])
+        columns, asked = task.part_columns, task.pieces[0]
     else:
-        columns = prompts.part_columns([pieces], has_between=[False])
-        by_role = spelling.pieces_by_role(pieces)
+        columns, asked = prompts.part_columns([pieces], has_between=[False]), pieces
     parts = scores.name_parts(
-        names, columns=columns, n_pieces=by_role, pool=pool, n_listed=len(listed)
-    )
-
+        names, columns=columns, n_pieces=spelling.pieces_by_role(asked), pool=pool,
+        n_listed=len(listed),
+    )  # fmt: skip
     n_pieces = pieces.n_pieces.sum(axis=1)
-
-    def is_settled(sums: Columns, counts: IntArray, n_looks: int) -> BoolArray:
-        errors = scores.residual_errors(sums, counts=counts, parts=parts)
-        of = {"counts": counts, "listed": listed, "parts": parts, "n_pieces": n_pieces}
-        return settled_names(errors, n_looks=n_looks, **of)
-
     found: dict[str, Any]
     if isinstance(task, PosteriorTask):
-        found = _masked(request, task, sources, is_settled)
+        found = _masked(request, task, sources, parts, pieces)
     else:
         found = _generated(request, task, pieces, columns, sources, tokenizer, pool)
     sums, counts, chain = (found.pop(name) for name in ("sums", "counts", "chain"))
@@ -312,10 +302,11 @@ def _generated(
 
 
 def _masked(
-    request: AuditRequest, task: PosteriorTask, sources: Sources, is_settled: Settled
-) -> dict[str, Any]:
+    request: AuditRequest, task: PosteriorTask, sources: Sources, parts: scores.NameParts,
+    pieces: spelling.PartPieces,
+) -> dict[str, Any]:  # fmt: skip
     """Scenario 2: block sums, scores by chain, and what passages fit whom."""
-    settings, n_listed = request.posterior, len(request.candidates)
+    settings, listed = request.posterior, request.candidates
 
     def made(kind: str, n: int, n_before: int = 0) -> dict[str, PosteriorShard]:
         return {
@@ -329,9 +320,13 @@ def _masked(
         }
 
     looks = evidence.looks(settings.n_inputs) if settings.is_sequential else (settings.n_inputs,)
-    found, n_open = made("posterior", looks[0]), n_listed
+    found, n_open = made("posterior", looks[0]), len(listed)
     for n_before, n in pairwise(looks):
-        settled = is_settled(sums(found), found["hospital"].n_inputs, len(looks) - 1)
+        of, counts = sums(found), found["hospital"].n_inputs
+        settled = settled_names(
+            scores.residual_errors(of, counts=counts, parts=parts), counts=counts, listed=listed,
+            parts=parts, n_pieces=pieces.n_pieces.sum(axis=1), n_looks=len(looks) - 1,
+        )  # fmt: skip
         if not (n_open := int((~settled).sum())):
             break
         new = made("posterior", n, n_before)
@@ -349,7 +344,7 @@ def _masked(
         chain = scores.all_scores(sums(of_chain), counts=n_chain, parts=None)
     n_drawn = found["hospital"].passage_n_inputs
     ratio = found["hospital"].passage_sum_log_p - found["general"].passage_sum_log_p
-    linking = link_passages(request.shown_passages, candidates=request.candidates, **found)
+    linking = link_passages(request.shown_passages, candidates=listed, **found)
     return {
         "sums": sums(found),
         "counts": counts,
