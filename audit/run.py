@@ -15,7 +15,7 @@ import numpy as np
 from audit.attack import evidence
 from audit.attack.decisions import plain
 from audit.attack.judgement import judge
-from audit.attack.plan import EVIDENCE, phases
+from audit.attack.plan import EVIDENCE, phases, within_budget
 from audit.attack.question import (
     AuditRequest,
     GenerationSettings,
@@ -120,6 +120,7 @@ def run_audit(
     pair, device = loaded_pair(request)
     names = attacks.with_reference(request, pair, pool=pool)
     task = attacks.task_of(request, pair, names)
+    asked, request = request, within_budget(request, task)
     row_work = {who: task.n_tokens * getattr(pair, who).n_parameters for who in _WHO}
     for who, (kind, n) in product(_WHO, request.sizes().items()):
         if n:
@@ -139,7 +140,7 @@ def run_audit(
 
         attack = attacks.attack(request, pair, task, names=names, pool=pool, sources=source)
     meter.add(FINISHING, 0)
-    report = _report(request, pair, attack, question=question)
+    report = _report(asked, pair, attack, question=question)
     made = {"at": now(), "seconds": round(time.monotonic() - started, 3), "kernels": kernels}
     _keep(report.changed(made=made | evidence.backend(device)), request, attack, store=store)
     meter.finish(FINISHING)
@@ -274,7 +275,7 @@ def _report(
     count_pieces = spelling.piece_counter(pair.hospital.tokenizer)
     details = attack.details | judged.pop("details")
     n_flagged = judged.pop("n_flagged_by_general")
-    notes = _notes(request, pair, judged["names"], n_reference, n_flagged)
+    notes = _notes(request, pair, judged["names"], n_reference, n_flagged, attack.n_chain_inputs)
     notes += match_notes(listed, count_pieces=count_pieces)
     return AuditReport.of(
         digest=question_digest(question),
@@ -320,6 +321,7 @@ def _notes(
     columns: Mapping[str, list[Any]],
     n_reference: int,
     n_flagged_by_general: int,
+    n_chain_inputs: int,
 ) -> list[Message]:
     from audit.attack.attacks import MIN_REFERENCE
 
@@ -332,6 +334,9 @@ def _notes(
         "n_reference": n_reference,
         "min_reference": MIN_REFERENCE,
         "n_left_out": len(passages.notes) if passages else 0,
+        "n_chain": n_chain_inputs,
+        "n_chain_asked": request.sizes().get("chain", 0),
+        "max_rows": request.posterior.max_chain_rows,
     }
     kinds = guessed_kinds(request.candidates)
     told = (
@@ -346,6 +351,9 @@ def _notes(
         (n_reference < MIN_REFERENCE, Message(
             "The name generator gives only {n_reference} reference controls for this list (at "
             "least {min_reference} are wanted): small p-values cannot be reached.", **n)),
+        (n["n_chain"] < n["n_chain_asked"], Message(
+            "The chain rule was computed on {n_chain} of {n_chain_asked} inputs: the list would "
+            "take more than {max_rows:,} rows of forward passes.", **n)),
         (n["n_left_out"], Message("{n_left_out} rows of the passage file were left out.", **n)),
     )  # fmt: skip
     return [*map(Message, pair.notes), *(note for is_so, note in told if is_so)]

@@ -314,6 +314,7 @@ def _masked(request: AuditRequest, task: PosteriorTask, sources: Sources) -> dic
         "sums": sums(found),
         "counts": found["hospital"].n_inputs,
         "chain": chain,
+        "n_chain_inputs": settings.n_chain_inputs,
         "details": {"linking": linking},
         "passage_log_ratio": ratio / np.where(n_drawn, n_drawn, np.nan)[:, None],
     }
