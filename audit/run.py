@@ -17,7 +17,7 @@ import numpy as np
 from audit.attack import evidence
 from audit.attack.decisions import plain
 from audit.attack.judgement import judge
-from audit.attack.plan import phase_of, phases
+from audit.attack.plan import phase_of, phases, within_budget
 from audit.attack.question import (
     AuditRequest,
     GenerationSettings,
@@ -102,7 +102,7 @@ class AuditTask(Task):
 class Prepared:
     """A question with its models loaded: all that its evidence is made from."""
 
-    request: AuditRequest
+    request: AuditRequest  # As much of it as its budget pays for.
     pair: ModelPair
     pool: NamePool
     names: Candidates  # the listed, then reference controls
@@ -144,6 +144,7 @@ def prepared(request: AuditRequest, *, of_no_list: bool = False) -> Prepared:
     if not of_no_list:
         names = attacks.with_reference(request, pair, pool=pool)
     task = attacks.task_of(request, pair, names)
+    request = within_budget(request, task)
     return Prepared(request, pair, pool, names, task, device, dict(zip(WHO, asked, strict=True)))
 
 
@@ -174,7 +175,7 @@ def run_audit(
     from audit.attack import attacks
 
     asked = prepared(request)
-    sizes = {kind: n for kind, n in request.sizes().items() if n}
+    sizes = {kind: n for kind, n in asked.request.sizes().items() if n}
     for who, (kind, n) in product(WHO, sizes.items()):
         meter.resize(phase_of(who, kind), asked.task.n_rows(kind, n) * asked.row_work(who))
     meter.finish(LOADING)
@@ -186,7 +187,7 @@ def run_audit(
         )  # fmt: skip
 
     pair, names, pool = asked.pair, asked.names, asked.pool
-    attack = attacks.attack(request, pair, asked.task, names=names, pool=pool, sources=source)
+    attack = attacks.attack(asked.request, pair, asked.task, names=names, pool=pool, sources=source)
     for who, kind in product(WHO, sizes):
         meter.finish(phase_of(who, kind))
     meter.add(FINISHING, 0)
@@ -320,7 +321,7 @@ def _report(
     count_pieces = spelling.piece_counter(pair.hospital.tokenizer)
     details = attack.details | judged.pop("details")
     n_flagged = judged.pop("n_flagged_by_general")
-    notes = _notes(request, pair, judged["names"], n_reference, n_flagged)
+    notes = _notes(request, pair, judged["names"], n_reference, n_flagged, attack.n_chain_inputs)
     if "stop" in attack.details:
         notes.append(_told_stop(attack.details["stop"]))
     notes += match_notes(listed, count_pieces=count_pieces)
@@ -382,6 +383,7 @@ def _notes(
     columns: Mapping[str, list[Any]],
     n_reference: int,
     n_flagged_by_general: int,
+    n_chain_inputs: int,
 ) -> list[Message]:
     from audit.attack.attacks import MIN_REFERENCE
 
@@ -394,6 +396,9 @@ def _notes(
         "n_reference": n_reference,
         "min_reference": MIN_REFERENCE,
         "n_left_out": len(passages.notes) if passages else 0,
+        "n_chain": n_chain_inputs,
+        "n_chain_asked": request.sizes().get("chain", 0),
+        "max_rows": request.posterior.max_chain_rows,
     }
     kinds = guessed_kinds(request.candidates)
     told = (
@@ -408,6 +413,9 @@ def _notes(
         (n_reference < MIN_REFERENCE, Message(
             "The name generator gives only {n_reference} reference controls for this list (at "
             "least {min_reference} are wanted): small p-values cannot be reached.", **n)),
+        (n["n_chain"] < n["n_chain_asked"], Message(
+            "The chain rule was computed on {n_chain} of {n_chain_asked} inputs: the list would "
+            "take more than {max_rows:,} rows of forward passes.", **n)),
         (n["n_left_out"], Message("{n_left_out} rows of the passage file were left out.", **n)),
     )  # fmt: skip
     return [*map(Message, pair.notes), *(note for is_so, note in told if is_so)]

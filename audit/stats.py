@@ -29,7 +29,6 @@ N_REPLICATES = 1000
 DRAW = 100
 """Inputs or documents whose randomness is drawn together."""
 
-_CELLS_PER_CHUNK = 1_000_000  # counts held at once while resampling: bounds memory to some 40 MB
 _DRAWS_PER_CHUNK = 4_000_000  # bounds memory to some 100 MB
 
 
@@ -115,15 +114,14 @@ def _tie_counts(scores: ArrayLike, is_member: ArrayLike) -> tuple[FloatArray, In
     return value[::-1], members, controls
 
 
-def _tpr_at_fpr(members: IntArray, controls: IntArray, *, fpr: float) -> FloatArray:
-    """Largest TPR with FPR <= fpr per row of counts [R, G], highest group first."""
-    n_members, n_controls = int(members[0].sum()), int(controls[0].sum())
+def _tpr_at_fpr(members: IntArray, controls: IntArray, *, fpr: float) -> float:
+    """Largest TPR with FPR <= fpr of counts [G], highest group first."""
+    n_members, n_controls = int(members.sum()), int(controls.sum())
     if fpr < 1 / n_controls:
-        return np.full(len(members), math.nan)
+        return math.nan
     # Dividing, as a reader would: 13 / 130 is the same float as 0.1, 0.1 * 130 need not be 13.
-    n_allowed = (np.cumsum(controls, axis=1) / n_controls <= fpr).sum(axis=1)
-    n_found = np.pad(np.cumsum(members, axis=1), ((0, 0), (1, 0)))
-    return np.asarray(n_found[np.arange(len(members)), n_allowed] / n_members, dtype=np.float64)
+    n_allowed = int((np.cumsum(controls) / n_controls <= fpr).sum())
+    return float(members[:n_allowed].sum() / n_members)
 
 
 def _twice_below(x: FloatArray, pool: FloatArray) -> IntArray:
@@ -272,7 +270,7 @@ def bootstrap_ranking(
         drawn = _resampled_tprs(counts, fprs, n_replicates=n_replicates, seed=seed)
         tprs = [
             interval(
-                float(_tpr_at_fpr(counts[0][None], counts[1][None], fpr=fpr)[0]),
+                _tpr_at_fpr(*counts, fpr=fpr),
                 replicates_of,
                 n_total=sizes[0],
             )
@@ -291,16 +289,30 @@ def bootstrap_ranking(
 def _resampled_tprs(
     counts: Sequence[IntArray], fprs: Sequence[float], *, n_replicates: int, seed: int
 ) -> FloatArray:
-    """TPR at each FPR [F, R] of members and controls drawn with replacement; `counts` [G] each."""
+    """TPR at each FPR [F, R] of members and controls drawn with replacement; `counts` [G] each.
+
+    With k controls allowed, the (k + 1)-th highest of n drawn ones sets the threshold: its place
+    among all controls is floor(n B), B the same order statistic of n uniforms, and of m drawn
+    members a binomial number lies above it. The same distribution as drawing every name.
+    Source: David & Nagaraja 2003, Order Statistics, section 2.3.
+    """
     rng = np.random.default_rng(seed)
-    n_groups = len(counts[0])
-    n_rows = max(1, _CELLS_PER_CHUNK // n_groups)
-    found = []
-    for start in range(0, n_replicates, n_rows):
-        rows = min(n_rows, n_replicates - start)
-        drawn = [_drawn(rng, np.repeat(np.arange(n_groups), one), rows, n_groups) for one in counts]
-        found.append(np.stack([_tpr_at_fpr(*drawn, fpr=fpr) for fpr in fprs]))
-    return np.concatenate(found, axis=1)
+    members, controls = (np.cumsum(one) for one in counts)
+    m, n = int(members[-1]), int(controls[-1])
+    found = np.full((len(fprs), n_replicates), math.nan)
+    for row, fpr in enumerate(fprs):
+        # Dividing, as a reader would.
+        k = int(np.searchsorted(np.arange(n + 1) / n, fpr, side="right")) - 1
+        if k < 1:
+            continue
+        if k >= n:
+            found[row] = 1.0
+            continue
+        place = np.floor(n * rng.beta(k + 1, n - k, size=n_replicates)).astype(np.int64)
+        group = np.searchsorted(controls, np.minimum(place, n - 1), side="right")
+        above = members[group] - counts[0][group]  # members in the groups before it
+        found[row] = rng.binomial(m, above / m) / m
+    return found
 
 
 def _drawn(rng: np.random.Generator, of: IntArray, n_rows: int, n_groups: int) -> IntArray:

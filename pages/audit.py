@@ -291,13 +291,19 @@ def draw_plan(
 
 def plan_lines(say: Words, plan: Plan, request: AuditRequest) -> dict[str, str]:
     """Return what the audit will take."""
-    n, n_chain = (*request.sizes().values(), 0)[:2]
-    unit = "documents" if request.scenario_number == 1 else "chain" if n_chain else "inputs"
+    n, n_asked = (*request.sizes().values(), 0)[:2]
+    unit = "documents" if request.scenario_number == 1 else "chain" if n_asked else "inputs"
+    unit += "_fewer" * (plan.n_chain_inputs < n_asked)
     power = "none" if math.isnan(plan.smallest_auc) else "more" if plan.n_enough else "enough"
     share = percent(min(plan.smallest_auc, 1.0))
     lines = {
         "device": say.text(f"audit_device_{plan.device}"),
-        "todo": say.text(f"audit_todo_{unit}", n=f"{n:,}", n_chain=f"{n_chain:,}"),
+        "todo": say.text(
+            f"audit_todo_{unit}",
+            n=f"{n:,}",
+            n_chain=f"{plan.n_chain_inputs:,}",
+            n_asked=f"{n_asked:,}",
+        ),
         "power": say.text(f"audit_power_{power}", share=share, n=plan.n_enough),
         "time": time_line(say, plan),
     }

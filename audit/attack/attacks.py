@@ -349,6 +349,7 @@ def _masked(
         "sums": sums(found),
         "counts": counts,
         "chain": chain,
+        "n_chain_inputs": settings.n_chain_inputs,
         "details": {"linking": linking} | ({"stop": stop} if settings.is_sequential else {}),
         "passage_log_ratio": ratio / np.where(n_drawn, n_drawn, np.nan)[:, None],
     }

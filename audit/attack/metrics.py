@@ -50,10 +50,7 @@ LISTED_KINDS = tuple(kind for kind in CONTROL_KINDS if kind not in ("reference",
 """Kinds of controls that members are measured against; reference controls only calibrate p-values,
 held-out canaries are compared with planted ones only."""
 N_REPLICATES = 2000
-"""Bootstrap replicates of the score fixed beforehand and of M_general alone."""
-_DRAWN_NAMES = 2_000_000
-"""Names drawn at most for the interval of any other ranking: 2,000 replicates up to 1,000 names,
-200 for 10,000, which keeps a list of 10,000 names and ten rankings within some seconds."""
+"""Bootstrap replicates of every ranking."""
 MAX_ROLES = 12
 """Roles that are measured: those with most members."""
 MIN_HELD_OUT = 19
@@ -67,9 +64,7 @@ def membership_metrics(attack: AttackResult, *, seed: int) -> dict[str, Any]:
     """Measure every score, rule and baseline in every stratum of controls; `plain` writes it.
 
     Strata are "all", then each kind of controls on the list; there are none without members or
-    without controls. The same `seed` draws the same number of names for every ranking of a stratum;
-    intervals of others than the fixed score and M_general alone use fewer replicates on long lists
-    (the number is part of the result).
+    without controls.
     """
     return {
         "strata": {
@@ -96,11 +91,10 @@ def _stratum(
 ) -> dict[str, object]:
     """Measure the given rows."""
     columns = {name: column[rows] for name, column in attack.rankings().items()}
-    n_fewer = max(200, min(N_REPLICATES, _DRAWN_NAMES // len(rows)))
     rankings = {
         name: bootstrap_ranking(
             column, truth, seed=seed, clusters=tuple(attack.parts.of_name[rows].T),
-            n_replicates=N_REPLICATES if name in (FIXED_SCORE, GENERAL_ALONE) else n_fewer,
+            n_replicates=N_REPLICATES,
         )
         for name, column in columns.items()
     }  # fmt: skip

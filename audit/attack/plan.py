@@ -41,10 +41,12 @@ PRESETS = {
     "paper": (GenerationSettings(), PosteriorSettings()),
     "thorough": (
         GenerationSettings(n_documents=30_000),
-        PosteriorSettings(n_inputs=30_000, n_chain_inputs=500),
+        PosteriorSettings(n_inputs=30_000, n_chain_inputs=500, max_chain_rows=500_000),
     ),
 }
 """Settings of both scenarios by the preset's code."""
+MIN_CHAIN_INPUTS = 20
+"""Inputs, and so blocks, under which `chain` would say too little to be worth its rows."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Plan:
     # this list is enough, or says too little of who is a member.
     n_enough: int | None
     command: str  # The command line that does the same.
+    n_chain_inputs: int = 0  # What the budget leaves of the inputs of `chain`.
 
     def is_answered(self, store: Store) -> bool:
         """Whether the report is kept."""
@@ -78,27 +81,34 @@ def make_plan(request: AuditRequest, *, passages_file: str = "passages.jsonl") -
     """
     question = request.question(digest_of=known_digest)
     smallest = smallest_detectable_auc(request.candidates)
+    sample = _sampled(request)
     truth = request.candidates.without_canaries().is_member
     return Plan(
         digest=question_digest(question),
         device=queue_of(request.device),
         dtype=request.dtype,
-        phases=phases(request),
+        phases=_phases(request, sample),
         smallest_auc=smallest,
         n_enough=members_enough(truth.count(True), truth.count(False), smallest_auc=smallest),
         command=command_line(
             question, general=str(request.general), hospital=str(request.hospital),
             passages=passages_file, device=request.device,
         ),
+        n_chain_inputs=within_budget(request, sample).sizes().get("chain", 0),
     )  # fmt: skip
 
 
 def phases(request: AuditRequest) -> tuple[Phase, ...]:
     """Return what an audit does, one after the other; rows of passages are those of a sample."""
-    where, sizes = f"{queue_of(request.device)} {request.dtype}", request.sizes()
+    return _phases(request, _sampled(request))
+
+
+def _phases(request: AuditRequest, task: prompts.PosteriorTask | None) -> tuple[Phase, ...]:
+    where = f"{queue_of(request.device)} {request.dtype}"
+    sizes = within_budget(request, task).sizes()
     models = {"general": request.general, "hospital": request.hospital}
     size = {who: float(inspect_model(folder).n_parameters) for who, folder in models.items()}
-    rows = _rows(request)
+    rows = _rows(request, task)
     return (
         Phase(LOADING, 1, _START_SECONDS, f"loading two models {where}", size["hospital"]),
         *(
@@ -122,18 +132,42 @@ def phase_of(who: str, kind: str) -> str:
     return f"{who} model: {EVIDENCE[kind]}"
 
 
-def _rows(request: AuditRequest) -> dict[str, float]:
-    """Rows of forward passes x tokens of a row that one model is asked, by kind of evidence."""
-    sizes = request.sizes()
+def within_budget(request: AuditRequest, task: object) -> AuditRequest:
+    """Return the request with as many inputs of `chain` as `max_chain_rows` pays for.
+
+    All, or as many as the rows of the listed names' parts allow; none under `MIN_CHAIN_INPUTS`. The
+    question and its name stay those of the request that was asked.
+    """
+    if not isinstance(task, prompts.PosteriorTask) or not request.posterior.n_chain_inputs:
+        return request
+    asked, of_input = request.posterior.n_chain_inputs, task.n_rows("chain", 1)
+    n = min(asked, request.posterior.max_chain_rows // max(1, of_input))
+    n = n if n >= min(asked, MIN_CHAIN_INPUTS) else 0
+    return request.with_(posterior=request.posterior.with_(n_chain_inputs=n))
+
+
+def _sampled(request: AuditRequest) -> prompts.PosteriorTask | None:
+    """Return scenario 2's task on a sample of its passages with every kind of them."""
     if request.scenario_number == 1:
-        settings = request.generation
-        return {"generation": float(sizes["generation"] * settings.n_steps * settings.n_tokens)}
+        return None
     passages = request.shown_passages
-    task = prompts.posterior_task(
-        request.candidates, passages[:: max(1, len(passages) // _N_SAMPLED)],
+    step = max(1, len(passages) // _N_SAMPLED)
+    of_kind = {prompts.passage_kind(one): one for one in passages}
+    seen = {prompts.passage_kind(one) for one in passages[::step]}
+    more = [one for kind, one in of_kind.items() if kind not in seen]
+    return prompts.posterior_task(
+        request.candidates, (*passages[::step], *more),
         tokenizer=tokenizer(request.hospital), max_tokens=request.posterior.max_tokens,
         n_listed=len(request.candidates), seed=request.seed,
     )  # fmt: skip
+
+
+def _rows(request: AuditRequest, task: prompts.PosteriorTask | None) -> dict[str, float]:
+    """Rows of forward passes x tokens of a row that one model is asked, by kind of evidence."""
+    if task is None:
+        settings = request.generation
+        return {"generation": float(settings.n_documents * settings.n_steps * settings.n_tokens)}
+    sizes = within_budget(request, task).sizes()
     return {kind: task.n_rows(kind, n) * task.n_tokens for kind, n in sizes.items()}
 
 

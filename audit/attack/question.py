@@ -90,6 +90,9 @@ class PosteriorSettings(Record):
     n_inputs: int = _whole("inputs", 10_000, low=1, high=10_000_000)
     # The same for `chain`, which costs a forward pass for every distinct part of a name; 0: none.
     n_chain_inputs: int = _whole("chain inputs", 200, low=0, high=1_000_000)
+    # Rows of forward passes that `chain` may take with each model; where a list asks for more it
+    # runs on fewer inputs, or not at all.
+    max_chain_rows: int = _whole("max chain rows", 100_000, low=0, high=1_000_000_000)
     is_dropout_on: bool = True  # Training mode (the paper's) or evaluation mode.
     # Whether to end as soon as no name's decision can change any more (`judgement.settled_names`).
     is_sequential: bool = False

@@ -487,6 +487,7 @@ class AttackResult:
     # it, and [s] the inputs or documents of each.
     shown: Columns = field(default_factory=dict)
     shown_counts: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    n_chain_inputs: int = 0
     # [P, N] mean of ln p_hospital - ln p_general by passage; P = 0 in scenario 1.
     passage_log_ratio: FloatArray | None = None
 

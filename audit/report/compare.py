@@ -22,7 +22,8 @@ MAX_REFERENCES = 8
 """References that are shown beside an audit's own, the newest first."""
 SETTINGS = (
     "general_name", "hospital_name", "scenario", "general", "hospital", "candidates", "passages",
-    "seed", "threshold", "dtype", "n_inputs", "n_chain_inputs", "is_sequential", "is_dropout_on",
+    "seed", "threshold", "dtype", "n_inputs", "n_chain_inputs", "max_chain_rows", "is_sequential",
+    "is_dropout_on",
     "micro_batch", "max_tokens", "n_documents", "n_steps", "n_tokens", "top_k", "temperature",
     "prompt", "is_remasked", "evidence_version", "name_pool", "n_rows_left_out", "fixed_score",
     "n_names",

@@ -16,7 +16,7 @@ from audit.cli import parsed
 from audit.home import HOME_VARIABLE
 from audit.models.load import load_pair
 from audit.names.pools import pool_for
-from audit.run import run_audit
+from audit.run import finished_part, run_audit
 from cache.store import Store
 from tests import small_audit
 from tests.small_audit import Models, models, small
@@ -67,6 +67,27 @@ def test_expected_time_is_the_work_that_the_run_announces_at_the_paces_of_the_la
         known = make_plan(request.with_(seed=1)).seconds(store)
     assert unknown > 0 and known != unknown
     assert known == pytest.approx(took, rel=0.5, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("max_rows", "expected"), [(10**6, 60), (1100, 42), (519, 0), (520, 20), (0, 0)]
+)
+def test_chain_takes_no_more_rows_than_its_budget_in_the_plan_as_in_the_run(
+    models: Models, tmp_path: Path, max_rows: int, expected: int
+) -> None:
+    request = request_of(models, 2, 50)
+    # 26 rows an input: 1 + 11 + 11 of eleven names of one and one piece, 1 + 1 + 1 of the twelfth.
+    few = request.candidates.rows(range(12))
+    settings = request.posterior.with_(n_chain_inputs=60, max_chain_rows=max_rows)
+    request = request.with_(candidates=few, posterior=settings)
+    plan = make_plan(request)
+    assert plan.n_chain_inputs == expected
+    with Store(tmp_path / "results") as store:
+        report = run_audit(request, store=store)
+        assert finished_part(report.digest, store=store)["n_chain_inputs"] == expected
+    assert ("chain_difference" in report.columns) == (expected > 0)
+    said = [note for note in report.notes if "chain rule" in note]
+    assert len(said) == (expected < 60) and all(f"{expected} of 60" in one for one in said)
 
 
 def settings_of(command: str) -> dict[str, object]:

@@ -40,7 +40,7 @@ OTHER: dict[str, dict[str, Any]] = {
     },
     "posterior": {
         "n_inputs": 9_999, "n_chain_inputs": 0, "is_dropout_on": False, "micro_batch": 31,
-        "max_tokens": 128,
+        "max_tokens": 128, "max_chain_rows": 99,
     },
 }  # fmt: skip
 
@@ -146,6 +146,7 @@ def asked_of(**changes: Any) -> AuditRequest:
         *((PosteriorSettings, {name: n}, f"{where}: must be a whole number")
           for name, where, n in (("n_inputs", "inputs", 0), ("n_chain_inputs", "chain inputs", -1),
                                  ("micro_batch", "micro-batch", 0),
+                                 ("max_chain_rows", "max chain rows", -1),
                                  ("max_tokens", "max tokens", 11))),
     ],
 )  # fmt: skip

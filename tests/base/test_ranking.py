@@ -83,15 +83,17 @@ def test_nan_scores_are_left_out_and_counted_and_columns_must_fit():
         auc([1, 2, 3], [1, 0])
 
 
-def test_bootstrap_equals_a_plain_loop_over_drawn_names():
+@pytest.mark.parametrize("digits", [0, 1, 9])  # many names of one score, some, none
+@pytest.mark.parametrize("fpr", [0.02, 0.1, 0.5])
+def test_bootstrap_equals_a_plain_loop_over_drawn_names(digits, fpr):
     rng = np.random.default_rng(5)
-    scores = np.round(rng.normal(size=90) + 0.8 * (np.arange(90) < 40), 1)
+    scores = np.round(rng.normal(size=90) + 0.8 * (np.arange(90) < 40), digits)
     is_member = np.arange(90) < 40
     tprs = []
     for _ in range(2000):
         rows = np.concatenate([rng.integers(0, 40, 40), rng.integers(40, 90, 50)])
-        tprs.append(tpr_at_fpr(scores[rows], is_member, fpr=0.1))
-    ranking = bootstrap_ranking(scores, is_member, fprs=(0.1,), seed=7)
+        tprs.append(tpr_at_fpr(scores[rows], is_member, fpr=fpr))
+    ranking = bootstrap_ranking(scores, is_member, fprs=(fpr,), seed=7)
     # Two sets of 2,000 replicates: percentiles differ by a few hundredths at most.
     assert [ranking.tpr_at_fpr[0][1].low, ranking.tpr_at_fpr[0][1].high] == pytest.approx(
         np.quantile(tprs, [0.025, 0.975]), abs=0.051
