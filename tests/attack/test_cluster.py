@@ -70,15 +70,17 @@ def started(commands: list[list[str]], log: Path, **settings: str) -> Iterator[s
                     start_new_session=True,
                 )
             )  # fmt: skip
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline and b"Starting worker compute" not in log.read_bytes():
-            time.sleep(0.1)
-    try:
-        yield port
-    finally:
-        for process in running:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        try:
+            deadline = time.monotonic() + PATIENCE
+            while b"Starting worker compute" not in log.read_bytes():
+                assert time.monotonic() < deadline, log.read_text()
+                assert all(process.poll() is None for process in running), log.read_text()
+                time.sleep(0.1)
+            yield port
+        finally:
+            for process in running:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
 
 @pytest.fixture
