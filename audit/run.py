@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Executor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,7 @@ from audit.task import Contact, Question, Task, queue_of
 from cache.store import Store
 
 if TYPE_CHECKING:
+    from audit.models.forward import Forward
     from audit.models.load import ModelPair
 
 WHO = ("general", "hospital")
@@ -107,16 +108,15 @@ class Prepared:
     names: Candidates  # the listed, then reference controls
     task: evidence.AnyTask
     device: str
-    dtype: str
-    kernels: str
+    forwards: Mapping[str, Forward]  # of "general" and "hospital", both of one kind
 
     def source(
         self, who: str, kind: str, *, store: evidence.Keeper, meter: Meter, **how: Any
     ) -> evidence.Source:
         """Return the source of one model's evidence of a kind; `how` are more of its fields."""
         return evidence.Source(
-            getattr(self.pair, who), self.device, self.dtype, store, meter, phase_of(who, kind),
-            self.kernels, self.row_work(who), folder=getattr(self.request, who), **how,
+            getattr(self.pair, who), self.forwards[who], self.device, store, meter,
+            phase_of(who, kind), self.row_work(who), folder=getattr(self.request, who), **how,
         )  # fmt: skip
 
     def row_work(self, who: str) -> float:
@@ -124,23 +124,27 @@ class Prepared:
         return float(self.task.n_tokens * getattr(self.pair, who).n_parameters)
 
 
-@contextmanager
-def prepared(request: AuditRequest) -> Iterator[Prepared]:
-    """Load both models and put the question in integers; the kernels hold while the block runs."""
-    from audit.attack import attacks
-    from audit.models.forward import exact_kernels
-    from audit.models.load import check_rounding, load_pair, pick_device
+def prepared(request: AuditRequest, *, of_no_list: bool = False) -> Prepared:
+    """Load both models, choose how they are asked, and put the question in integers.
 
-    pool, dtype, device = pool_for(request.candidates), request.dtype, pick_device(request.device)
-    pair = load_pair(request.general, request.hospital, device=device, dtype=dtype)
-    if dtype != "float32":
-        check_rounding(pair, general=request.general, hospital=request.hospital, device=device)
-    names = attacks.with_reference(request, pair, pool=pool)
+    The names are those of the request and their reference controls; `of_no_list` asks about none.
+    """
+    from audit.attack import attacks
+    from audit.models.forward import forwards_of
+    from audit.models.load import load_pair, pick_device
+
+    pool, device = pool_for(request.candidates), pick_device(request.device)
+    pair = load_pair(request.general, request.hospital, device=device)
+    both = pair.general, pair.hospital
+    asked = forwards_of(
+        [one.model for one in both], tokenizer=pair.hospital.tokenizer, dtype=request.dtype,
+        names=[one.name for one in both],
+    )  # fmt: skip
+    names = request.candidates.rows(())
+    if not of_no_list:
+        names = attacks.with_reference(request, pair, pool=pool)
     task = attacks.task_of(request, pair, names)
-    models = [pair.general.model, pair.hospital.model]
-    tokenizer = pair.hospital.tokenizer
-    with exact_kernels(models, tokenizer=tokenizer, device=device, dtype=dtype) as kernels:
-        yield Prepared(request, pair, pool, names, task, device, dtype, kernels)
+    return Prepared(request, pair, pool, names, task, device, dict(zip(WHO, asked, strict=True)))
 
 
 def run_audit(
@@ -167,26 +171,29 @@ def run_audit(
         planned = tuple(replace(phase, kind="") for phase in planned)
     meter = Meter(planned, listener=progress, should_stop=should_stop)
     meter.add(LOADING, 0)
-    with prepared(request) as asked:
-        from audit.attack import attacks
+    from audit.attack import attacks
 
-        for who, (kind, n) in product(WHO, request.sizes().items()):
-            if n:
-                work = asked.task.n_rows(kind, n) * asked.row_work(who)
-                meter.resize(phase_of(who, kind), work)
-        meter.finish(LOADING)
+    asked = prepared(request)
+    for who, (kind, n) in product(WHO, request.sizes().items()):
+        if n:
+            work = asked.task.n_rows(kind, n) * asked.row_work(who)
+            meter.resize(phase_of(who, kind), work)
+    meter.finish(LOADING)
 
-        def source(who: str, kind: str) -> evidence.Source:
-            return asked.source(
-                who, kind, store=store, meter=meter, executor=executor,
-                on_kept=lambda n: _note_part(digest, who, kind, n, store=store),
-            )  # fmt: skip
+    def source(who: str, kind: str) -> evidence.Source:
+        return asked.source(
+            who, kind, store=evidence.Kept(store), meter=meter, executor=executor,
+            on_kept=lambda n: _note_part(digest, who, kind, n, store=store),
+        )  # fmt: skip
 
-        pair, names, pool = asked.pair, asked.names, asked.pool
-        attack = attacks.attack(request, pair, asked.task, names=names, pool=pool, sources=source)
+    pair, names, pool = asked.pair, asked.names, asked.pool
+    attack = attacks.attack(request, pair, asked.task, names=names, pool=pool, sources=source)
     meter.add(FINISHING, 0)
     report = _report(request, pair, attack, question=question)
-    made = {"at": now(), "seconds": round(time.monotonic() - started, 3), "kernels": asked.kernels}
+    made = {
+        "at": now(), "seconds": round(time.monotonic() - started, 3),
+        "dtype": asked.forwards["hospital"].dtype, "kernels": asked.forwards["hospital"].kernels,
+    }  # fmt: skip
     made |= evidence.backend(asked.device)
     _keep(report.changed(made=made), request, attack, store=store)
     meter.finish(FINISHING)

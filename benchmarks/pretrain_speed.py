@@ -22,10 +22,10 @@ import torch
 import transformers
 from torch import nn
 
-from audit.models.forward import onednn_float32
+from audit.models.forward import multiplies_bfloat16, onednn_float32, pick_precision
 from audit.rng import generator
 from audit.training.config import TrainSettings
-from audit.training.loop import Hardware, multiplies_bfloat16, pick_precision
+from audit.training.loop import Hardware
 from audit.training.masked_lm import MaskedLearner
 from audit.training.tokens import Ids, SpecialIds, masked_rows
 

@@ -109,7 +109,7 @@ def part_evidence(
     """Return the evidence of every part by block [b, F + L], and [b] inputs or documents."""
     request = DemoTask(n_documents=N_DOCUMENTS, n_inputs=N_INPUTS, seed=seed).request(scenario)
     request = request.with_(hospital=model, candidates=every_part())
-    pair = load_pair(request.general, model, device="cpu", dtype="float32")
+    pair = load_pair(request.general, model)
     meter = Meter({"evidence": 1.0}, listener=lambda _: None, should_stop=lambda: False)
     source = evidence.Source(pair.hospital, "cpu", "float32", store, meter, "evidence")
     names = request.candidates
@@ -423,7 +423,7 @@ def chain_errors(options: argparse.Namespace, store: Store) -> None:
     """The same for `chain`, 12 names and 60 inputs."""
     names, found = every_part().rows(range(12)), []
     request = DemoTask().request(2, hospital="hospital-5").with_(candidates=names)
-    pair = load_pair(request.general, request.hospital, device="cpu", dtype="float32")
+    pair = load_pair(request.general, request.hospital)
     for seed in range(options.runs):
         task = attacks.task_of(request.with_(seed=seed), pair, names)
         shards = []

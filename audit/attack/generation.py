@@ -15,13 +15,14 @@ Differs: "Gibbs-style" only. BERT's conditionals need not belong to one joint di
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from audit.models.forward import logits_at
+from audit.models.forward import Forward
 from audit.rng import generator
 from audit.stats import DRAW, FloatArray, IntArray, blocks_of
 
@@ -45,6 +46,14 @@ class GenerationTask:
     top_k: int = 100
     temperature: float = 1.0
     is_remasked: bool = True
+
+    of_names: ClassVar = ("multi_piece_parts",)
+    """Fields that documents and the mass of tokens do not depend on."""
+
+    @property
+    def has_names(self) -> bool:
+        """Whether parts are asked beside tokens."""
+        return bool(self.multi_piece_parts)
 
     @property
     def n_tokens(self) -> float:
@@ -72,7 +81,7 @@ class GeneratedShard:
     mass: FloatArray
     # [b, Q] the same for parts of several pieces: the probability of the piece that completes the
     # part where its neighbours stand in place.
-    part_mass: FloatArray
+    part_mass: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
 
 
 def shard_draws(
@@ -93,7 +102,7 @@ def shard_draws(
 
 
 def generated_shard(
-    model: nn.Module,
+    forward: Forward,
     task: GenerationTask,
     *,
     shard: int,
@@ -109,50 +118,66 @@ def generated_shard(
     """
     positions, uniforms = shard_draws(task, first=first, n_documents=n)
     blocks = blocks_of(first, n)  # [B]
-    n_vocabulary = int(model.config.vocab_size)  # type: ignore[union-attr,arg-type]
-    state = torch.tensor(task.prompt, device=device).repeat(n, 1)  # [B, L]
-    tally = _Tally(task, blocks=blocks, n_vocabulary=n_vocabulary, device=device)
-    drawn = [torch.from_numpy(x).to(device) for x in (positions, uniforms)]  # [T, B] each
-    model.eval()
+    sampler = _Sampler(forward, task, n=n, device=device)
+    tally = _Tally(task, blocks=blocks, n_vocabulary=forward.n_vocabulary, device=device)
+    asked, n_asked = _asked_rows(task, positions)
+    # All draws are sent at once: on a GPU no step waits for the host.
+    at, numbers, rows = (torch.from_numpy(x).to(device) for x in (positions, uniforms, asked))
     with torch.inference_mode():
-        for at, number in zip(*drawn, strict=True):
-            step(model, task, state, positions=at, uniforms=number, tally=tally)
+        for step, few in enumerate(torch.split(rows, n_asked)):
+            sampler.step(at[step], numbers[step], asked=few, tally=tally)
             tick(n)
     n_documents_of = np.bincount(blocks)
     return GeneratedShard(
         n_documents=n_documents_of,
-        documents=state.cpu().numpy().astype(np.int64),
-        mass=_floats(tally.mass, len(n_documents_of), n_vocabulary),
+        documents=sampler.state.cpu().numpy().astype(np.int64),
+        mass=_floats(tally.mass, len(n_documents_of), forward.n_vocabulary),
         part_mass=_floats(tally.parts, len(n_documents_of), len(task.multi_piece_parts)),
     )
 
 
-def step(
-    model: nn.Module,
-    task: GenerationTask,
-    state: Tensor,
-    *,
-    positions: Tensor,
-    uniforms: Tensor,
-    tally: _Tally | None = None,
-) -> None:
-    """Sample one position of every document in place (appendix B); `state` [B, L].
+def _asked_rows(task: GenerationTask, positions: IntArray) -> tuple[IntArray, list[int]]:
+    """Return the documents that each step asks the model about, one after the other, and counts.
 
-    `positions` [B] are sampled, and the `uniforms` [B] pick the token by inverting the
-    cumulative distribution over the top k tokens in order of falling logit.
+    Where a position is picked twice running and is set back to [MASK], the second pass would read
+    what the first has read: its distribution is known.
     """
-    rows = torch.arange(len(state), device=state.device)
+    is_new = np.ones(positions.shape, dtype=np.bool_)
     if task.is_remasked:
-        state[rows, positions] = task.mask_id
-    logits = logits_at(model, state, positions=positions.unsqueeze(dim=1))[:, 0].float()  # [B, V]
-    top, tokens = logits.topk(min(task.top_k, logits.shape[-1]), dim=-1)  # [B, k]
-    weights = torch.softmax(top / task.temperature, dim=-1)  # [B, k]
-    cumulative = weights.double().cumsum(dim=-1)
-    below = (uniforms.unsqueeze(dim=1) * cumulative[:, -1:]) >= cumulative  # [B, k]
-    picked = below.sum(dim=-1).clamp(max=weights.shape[-1] - 1)
-    if tally is not None:
-        tally.add(state, positions, tokens, weights)
-    state[rows, positions] = tokens[rows, picked]
+        is_new[1:] = positions[1:] != positions[:-1]
+    return np.nonzero(is_new)[1], is_new.sum(axis=1).tolist()
+
+
+class _Sampler:
+    """Documents being made [B, L], and each one's last distribution over the top k tokens."""
+
+    def __init__(self, forward: Forward, task: GenerationTask, *, n: int, device: str) -> None:
+        self._forward, self._task = forward, task
+        self._rows = torch.arange(n, device=device)
+        self.state = torch.tensor(task.prompt, device=device).repeat(n, 1)  # [B, L]
+        shape = n, min(task.top_k, forward.n_vocabulary)
+        self._tokens = torch.zeros(shape, dtype=torch.int64, device=device)  # [B, k]
+        self._weights = torch.zeros(shape, device=device)  # [B, k]
+
+    def step(self, positions: Tensor, uniforms: Tensor, *, asked: Tensor, tally: _Tally) -> None:
+        """Sample one position of every document in place (appendix B).
+
+        `positions` [B] are sampled, and the `uniforms` [B] pick the token by inverting the
+        cumulative distribution over the top k tokens in order of falling logit; `asked` are the
+        documents whose distribution is not known from the step before.
+        """
+        if self._task.is_remasked:
+            self.state[self._rows, positions] = self._task.mask_id
+        if len(asked):
+            where = positions[asked].unsqueeze(dim=1)
+            logits = self._forward.logits(self.state[asked], positions=where)[:, 0].float()
+            top, self._tokens[asked] = logits.topk(self._tokens.shape[1], dim=-1)
+            self._weights[asked] = torch.softmax(top / self._task.temperature, dim=-1)
+        cumulative = self._weights.double().cumsum(dim=-1)  # [B, k]
+        below = (uniforms.unsqueeze(dim=1) * cumulative[:, -1:]) >= cumulative  # [B, k]
+        picked = below.sum(dim=-1).clamp(max=cumulative.shape[1] - 1)
+        tally.add(self.state, positions, self._tokens, self._weights)
+        self.state[self._rows, positions] = self._tokens[self._rows, picked]
 
 
 class _Tally:
@@ -161,44 +186,60 @@ class _Tally:
     def __init__(
         self, task: GenerationTask, *, blocks: IntArray, n_vocabulary: int, device: str
     ) -> None:
-        n_blocks, parts = int(blocks[-1]) + 1, task.multi_piece_parts
-        self._n_vocabulary, self._n_parts = n_vocabulary, len(parts)
+        parts = task.multi_piece_parts
+        self._n_blocks, self._n_vocabulary = int(blocks[-1]) + 1, n_vocabulary
         self._block = torch.from_numpy(blocks).to(device)  # [B]
-        of_length = {n: [i for i, part in enumerate(parts) if len(part) == n]
-                     for n in sorted(set(map(len, parts)))}  # fmt: skip
+        shape = self._n_blocks, len(parts)
+        self.mass = torch.zeros(self._n_blocks * n_vocabulary, dtype=torch.int64, device=device)
+        self.parts = torch.zeros(shape, dtype=torch.int64, device=device)  # [b, Q]
+        pieces = np.unique([piece for part in parts for piece in part]).astype(np.int64)
+        # [V] a token's place among the P pieces; P: it is none of them.
+        place = np.full(n_vocabulary, len(pieces))
+        place[pieces] = np.arange(len(pieces))
+        self._n_pieces = len(pieces)
+        self._place = torch.from_numpy(place).to(device)
+        of_length: dict[int, list[int]] = {}
+        for i, part in enumerate(parts):
+            of_length.setdefault(len(part), []).append(i)
         self._groups = [
             [torch.tensor(x, device=device) for x in (index, [parts[i] for i in index])]
-            for index in of_length.values()
+            for _, index in sorted(of_length.items())
         ]
-        self.mass = torch.zeros(n_blocks * n_vocabulary, dtype=torch.int64, device=device)
-        self.parts = torch.zeros(n_blocks * self._n_parts, dtype=torch.int64, device=device)
 
     def add(self, state: Tensor, positions: Tensor, tokens: Tensor, weights: Tensor) -> None:
-        """Add one step: `weights` [B, k] of `tokens` [B, k] at `positions` [B]."""
+        """Add one step: `weights` [B, k] of `tokens` [B, k] at `positions` [B].
+
+        Nothing in it waits for a GPU: shapes depend on no value.
+        """
         mass = (weights.double() * FIXED_POINT).round().long()
         where = (self._block.unsqueeze(dim=1) * self._n_vocabulary + tokens).flatten()
         self.mass.index_add_(0, where, mass.flatten())
+        if not self._groups:
+            return
+        of_piece = mass.new_zeros((len(mass), self._n_pieces + 1))  # [B, P + 1]
+        of_piece.scatter_add_(1, self._place[tokens], mass)
         for index, parts in self._groups:  # [q], [q, length]
-            self._add_parts(state, positions, tokens, mass, index, parts)
+            found = self._of_parts(state, positions, of_piece, parts)  # [B, q]
+            by_block = mass.new_zeros((self._n_blocks, len(index)))
+            self.parts.index_add_(1, index, by_block.index_add_(0, self._block, found))
 
-    def _add_parts(
-        self, state: Tensor, positions: Tensor, tokens: Tensor, mass: Tensor, index: Tensor,
-        parts: Tensor,
-    ) -> None:  # fmt: skip
-        """Add the mass of pieces that complete a part."""
-        offsets = torch.arange(parts.shape[1], device=state.device)
-        for j in offsets.tolist():  # the sampled position holds piece j
+    def _of_parts(
+        self, state: Tensor, positions: Tensor, of_piece: Tensor, parts: Tensor
+    ) -> Tensor:
+        """Return the mass [B, q] of the pieces that complete a part where its others stand."""
+        length = parts.shape[1]
+        found = of_piece.new_zeros((len(state), len(parts)))
+        offsets = torch.arange(length, device=state.device)
+        for j in range(length):  # the sampled position holds piece j
             places = (positions - j).unsqueeze(1) + offsets  # [B, length]
             fits = ((places >= 0) & (places < state.shape[1])).all(dim=1)
             window = state.gather(1, places.clamp(0, state.shape[1] - 1))
             matches = fits.unsqueeze(1).repeat(1, len(parts))  # [B, q]
-            for other in offsets.tolist():  # piece by piece: five times as fast as all at once
+            for other in range(length):  # piece by piece: five times as fast as all at once
                 if other != j:
                     matches &= window[:, other : other + 1] == parts[:, other]
-            rows, found = matches.nonzero(as_tuple=True)
-            hit = tokens[rows] == parts[found, j].unsqueeze(1)  # [n, k]
-            cells = self._block[rows] * self._n_parts + index[found]
-            self.parts.index_add_(0, cells, (mass[rows] * hit).sum(dim=-1))
+            found += matches * of_piece[:, self._place[parts[:, j]]]
+        return found
 
 
 def _floats(sums: Tensor, *shape: int) -> FloatArray:

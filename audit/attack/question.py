@@ -18,7 +18,7 @@ from audit.names.pools import pool_for
 from audit.notes.passages import Passage, Passages
 from audit.task import Device, Record
 
-VERSIONS = {"generation": 2, "posterior": 2, "chain": 2}
+VERSIONS = {"generation": 3, "posterior": 3, "chain": 3}
 """Of the code that makes each kind of evidence, raised whenever a change of it moves a number:
 evidence of other versions is made anew, and an audit that rests on it has another name."""
 
@@ -39,7 +39,7 @@ class Scenario(Record):
 
 SCENARIOS = {1: Scenario(number=1), 2: Scenario(number=2, resource="{ D_public }")}
 
-Dtype = Literal["float32", "bfloat16"]
+Dtype = Literal["auto", "float32", "bfloat16"]
 _MASKS = " [MASK]" * 5
 DEFAULT_PROMPT = f"service :{_MASKS} is a [MASK] year old"
 """Appendix B; masks fill the prompt up to `n_tokens`."""
@@ -101,7 +101,9 @@ class RunSettings(Record):
     """How a question is computed, whatever its scenario."""
 
     seed: int = _whole("seed", 0, low=0, high=2**63 - 1)
-    dtype: Dtype = "float32"  # Numbers of the forward pass.
+    # Numbers of the forward pass; "auto" is bfloat16 where the processor multiplies it and the
+    # pair says the same in it (`audit.models.forward.forwards_of`).
+    dtype: Dtype = "auto"
     device: Device = "auto"  # No part of the question.
 
 

@@ -1,14 +1,25 @@
-"""What a masked language model says at given positions, and the kernels that compute it."""
+"""What a masked language model says at given positions, and the kernels that compute it.
+
+`logits_at` asks transformers' own module in float32: the reference. `Forward` computes the same
+faster: weights packed for the processor once, one product for queries, keys and values, the last
+layer at the asked positions only, no padding, dropout masks out of 16-bit integers. Legend: B rows,
+L tokens of a row, M asked positions, H width, h heads, d = H / h, V vocabulary.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import copy
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
+from transformers.activations import ACT2FN
 
 from audit.errors import AuditError
 
@@ -29,6 +40,301 @@ def logits_at(model: nn.Module, ids: Tensor, *, positions: Tensor) -> Tensor:
     return logits
 
 
+class Forward:
+    """A masked language model ready to be asked: fast where its architecture is known.
+
+    `kernels` says whose arithmetic it is: "packed", or "plain" for transformers' own, which it asks
+    where it does not know the model.
+
+    Parameters
+    ----------
+    model
+        As transformers builds it, in float32 and on its device; its weights stay as they are.
+    dtype
+        Numbers of the pass: "float32" or "bfloat16".
+    is_plain
+        Whether to ask transformers' own in any case.
+    """
+
+    def __init__(self, model: nn.Module, *, dtype: str = "float32", is_plain: bool = False) -> None:
+        config, self.dtype = model.config, dtype
+        self.device = next(model.parameters()).device
+        self.n_vocabulary = int(config.vocab_size)  # type: ignore[union-attr,arg-type]
+        self.kernels = "packed" if is_known(model) and not is_plain else "plain"
+        number_type = getattr(torch, dtype)
+        self._asked: _Packed | _Plain
+        if self.kernels == "packed":
+            self._asked = _Packed(model, number_type)
+        else:
+            is_same = number_type == torch.float32
+            self._asked = _Plain(model if is_same else copy.deepcopy(model).to(number_type))
+
+    def logits(self, ids: Tensor, *, positions: Tensor, dropout: int | None = None) -> Tensor:
+        """Return logits [B, M, V] at `positions` [B, M] of `ids` [B, L], rows without padding.
+
+        `dropout` is the seed of the dropout masks, which models of one shape share; None is
+        evaluation mode.
+        """
+        with torch.inference_mode():
+            return self._asked.logits(ids, positions, dropout)
+
+
+class _Plain:
+    """Transformers' own module."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+
+    def logits(self, ids: Tensor, positions: Tensor, dropout: int | None) -> Tensor:
+        self._model.train(mode=dropout is not None)
+        try:
+            if dropout is not None:
+                torch.manual_seed(dropout)
+            return logits_at(self._model, ids, positions=positions)
+        finally:
+            self._model.eval()
+
+
+_BERT_LAYER = {
+    "query": "attention.self.query", "key": "attention.self.key", "value": "attention.self.value",
+    "out": "attention.output.dense", "attention_norm": "attention.output.LayerNorm",
+    "inner": "intermediate.dense", "outer": "output.dense", "norm": "output.LayerNorm",
+}  # fmt: skip
+_BERT_SETTINGS = (
+    "num_attention_heads", "hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob"
+)  # fmt: skip
+_KINDS: dict[str, dict[str, Any]] = {
+    "bert": {
+        "layers": "encoder.layer", "layer": _BERT_LAYER, "settings": _BERT_SETTINGS,
+        "drops_out": True,
+        "head": ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm",
+                 "cls.predictions.decoder"),
+    },
+    "roberta": {
+        "layers": "encoder.layer", "layer": _BERT_LAYER, "settings": _BERT_SETTINGS,
+        "drops_out": True,
+        "head": ("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder"),
+    },
+    "distilbert": {
+        "layers": "transformer.layer",
+        "layer": {
+            "query": "attention.q_lin", "key": "attention.k_lin", "value": "attention.v_lin",
+            "out": "attention.out_lin", "attention_norm": "sa_layer_norm",
+            "inner": "ffn.lin1", "outer": "ffn.lin2", "norm": "output_layer_norm",
+        },
+        "settings": ("n_heads", "activation", "dropout", "attention_dropout"),
+        "drops_out": False,  # what attention gives is added as it is
+        "head": ("vocab_transform", "vocab_layer_norm", "vocab_projector"),
+    },
+}  # fmt: skip
+"""Where transformers keeps what is computed here, by kind of model."""
+_LONGEST_MATMUL = 128
+"""Tokens of a row up to which attention of a CPU is two plain products: the fused kernel is no
+faster there, and its memory is no matter."""
+_HAS_ONEDNN: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+_Map = Callable[[Tensor], Tensor]
+
+
+class Encoder:
+    """The layers of a BERT, RoBERTa or DistilBERT, their weights laid out for the device once.
+
+    Parameters
+    ----------
+    model
+        With such a body, in float32; whatever its head is.
+    dtype
+        Numbers of the pass.
+    """
+
+    def __init__(self, model: nn.Module, dtype: torch.dtype = torch.float32) -> None:
+        config: Any = model.config
+        body: Any = model.base_model
+        kind = _KINDS[config.model_type]
+        self._n_heads, act, self._rate, self._attention_rate = (
+            getattr(config, name) for name in kind["settings"]
+        )
+        self._out_rate = self._rate if kind["drops_out"] else 0.0
+        self._layers = [
+            _Layer(
+                {part: layer.get_submodule(name) for part, name in kind["layer"].items()},
+                activation=act, dtype=dtype,
+            )
+            for layer in body.get_submodule(kind["layers"])
+        ]  # fmt: skip
+        tables = body.embeddings
+        self._words = _in(tables.word_embeddings.weight, dtype)
+        places = tables.position_embeddings.weight
+        if hasattr(tables, "token_type_embeddings"):
+            places = places + tables.token_type_embeddings.weight[0]
+        self._places = _in(places, dtype)
+        # RoBERTa counts tokens that are no padding, from its number on.
+        self._padding = config.pad_token_id if config.model_type == "roberta" else None
+        self._norm = _norm(tables.LayerNorm, dtype)
+
+    def hidden(
+        self,
+        ids: Tensor,
+        *,
+        positions: Tensor | None = None,
+        is_text: Tensor | None = None,
+        dropout: int | None = None,
+    ) -> Tensor:
+        """Return what the last layer gives at `positions` [B, M] of `ids` [B, L]: [B, M, H].
+
+        `positions` None is all of them; `is_text` [B, L] leaves padding out of what is attended to;
+        `dropout` is the seed of the masks, None evaluation mode.
+        """
+        n_rows, n_tokens = ids.shape
+        masks = _Masks(dropout, device=ids.device)
+        seen = None if is_text is None else is_text[:, None, None, :]  # [B, 1, 1, L]
+        asked = None
+        if positions is not None:
+            start = torch.arange(n_rows, device=ids.device).unsqueeze(dim=1) * n_tokens  # [B, 1]
+            asked = (start + positions).flatten()  # [B M]
+        x = self._norm(self._words[ids] + self._places[self._place(ids)]).flatten(end_dim=1)
+        x = x.mul_(masks.zero(x, rate=self._rate))  # [B L, H]
+        *before, last = self._layers
+        for layer in before:
+            x = self._through(layer, x, n_rows, masks, seen)
+        return self._through(last, x, n_rows, masks, seen, asked).view(n_rows, -1, x.shape[1])
+
+    def _place(self, ids: Tensor) -> Tensor:
+        if self._padding is None:
+            return torch.arange(ids.shape[1], device=ids.device)
+        is_text = ids != self._padding
+        places: Tensor = is_text.cumsum(dim=1) * is_text + self._padding
+        return places
+
+    def _through(
+        self, layer: _Layer, x: Tensor, n_rows: int, masks: _Masks, seen: Tensor | None,
+        asked: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Return a layer's output [B L, H], or [B M, H] where only `asked` tokens are wanted."""
+        if asked is None:
+            query, key, value = self._heads(layer.qkv(x), n_rows, 3)
+        else:
+            key, value = self._heads(layer.kv(x), n_rows, 2)
+            x = x[asked]
+            (query,) = self._heads(layer.query(x), n_rows, 1)
+        found = self._attention(query, key, value, masks, seen).transpose(1, 2).reshape(x.shape)
+        x = layer.attention_norm(masks.added(x, layer.out(found), rate=self._out_rate))
+        return layer.norm(masks.added(x, layer.outer(layer.inner(x)), rate=self._rate))
+
+    def _heads(self, x: Tensor, n_rows: int, n: int) -> tuple[Tensor, ...]:
+        """Cut n projections [B L, n H] into heads [B, h, L, d] each."""
+        parts = x.view(n_rows, -1, n, self._n_heads, x.shape[1] // (n * self._n_heads))
+        return parts.permute(2, 0, 3, 1, 4).unbind(dim=0)
+
+    def _attention(
+        self, query: Tensor, key: Tensor, value: Tensor, masks: _Masks, seen: Tensor | None
+    ) -> Tensor:
+        """Return what queries [B, h, M, d] find in the `seen` of keys and values [B, h, L, d]."""
+        is_dropped = masks.are_on and self._attention_rate > 0
+        if not is_dropped and (query.is_cuda or key.shape[2] > _LONGEST_MATMUL):
+            return functional.scaled_dot_product_attention(query, key, value, attn_mask=seen)
+        scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)  # [B, h, M, L]
+        if seen is not None:
+            scores.masked_fill_(~seen, float("-inf"))
+        shares = torch.softmax(scores, dim=-1)
+        scale = masks.zero(shares, rate=self._attention_rate)
+        return shares @ (value if scale == 1 else value * scale)
+
+
+class _Packed:
+    """An `Encoder` with its masked-language-model head."""
+
+    def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
+        config: Any = model.config
+        kind = _KINDS[config.model_type]
+        self._encoder = Encoder(model, dtype)
+        dense, norm, decoder = (model.get_submodule(name) for name in kind["head"])
+        # RoBERTa's head has one activation whatever its layers have.
+        is_gelu = config.model_type == "roberta"
+        act = "gelu" if is_gelu else getattr(config, kind["settings"][1])
+        self._transform = _linear([dense], dtype, activation=act)
+        self._norm, self._decode = _norm(norm, dtype), _linear([decoder], dtype)
+
+    def logits(self, ids: Tensor, positions: Tensor, dropout: int | None) -> Tensor:
+        hidden = self._encoder.hidden(ids, positions=positions, dropout=dropout)
+        return self._decode(self._norm(self._transform(hidden)))
+
+
+def is_known(model: nn.Module) -> bool:
+    """Whether a model's body can be an `Encoder`."""
+    return getattr(model.config, "model_type", "") in _KINDS
+
+
+class _Layer:
+    """One layer's products and norms; queries, keys and values are one product."""
+
+    def __init__(self, parts: dict[str, Any], *, activation: str, dtype: torch.dtype) -> None:
+        query, key, value = (parts[name] for name in ("query", "key", "value"))
+        self.qkv = _linear([query, key, value], dtype)
+        # The last layer is asked for all keys and values, but for few queries.
+        self.kv, self.query = _linear([key, value], dtype), _linear([query], dtype)
+        self.out, self.outer = (_linear([parts[name]], dtype) for name in ("out", "outer"))
+        self.inner = _linear([parts["inner"]], dtype, activation=activation)
+        self.attention_norm = _norm(parts["attention_norm"], dtype)
+        self.norm = _norm(parts["norm"], dtype)
+
+
+def _in(weight: Tensor, dtype: torch.dtype) -> Tensor:
+    return weight.detach().to(dtype)
+
+
+def _norm(norm: Any, dtype: torch.dtype) -> _Map:
+    weight, bias = _in(norm.weight, dtype), _in(norm.bias, dtype)
+    return lambda x: functional.layer_norm(x, weight.shape, weight, bias, norm.eps)
+
+
+def _linear(parts: Sequence[Any], dtype: torch.dtype, *, activation: str = "") -> _Map:
+    """Return the product with stacked layers, and its activation; on a CPU packed for oneDNN."""
+    weight = _in(torch.cat([part.weight for part in parts]), dtype)
+    bias = _in(torch.cat([part.bias for part in parts]), dtype)
+    after: _Map = ACT2FN[activation] if activation else lambda x: x
+    if weight.device.type != "cpu" or not _HAS_ONEDNN:
+        return lambda x: after(functional.linear(x, weight, bias))
+    kernels = torch.ops.mkldnn
+    packed = kernels._reorder_linear_weight(weight)
+    if activation == "gelu":
+        return lambda x: kernels._linear_pointwise(x, packed, bias, "gelu", [], "none")
+    return lambda x: after(kernels._linear_pointwise(x, packed, bias, "none", [], ""))
+
+
+class _Masks:
+    """Dropout masks out of 16-bit integers, one after the other from one seed; None: none.
+
+    A rate is met to the nearest of 65,536ths, and the scale belongs to the rate that is met.
+    """
+
+    def __init__(self, seed: int | None, *, device: torch.device) -> None:
+        self.are_on = seed is not None
+        self._drawn: Any = None
+        if seed is not None and device.type == "cpu":  # some ten times as fast as torch's own
+            self._drawn = np.random.SFC64(seed)
+        elif seed is not None:
+            self._drawn = torch.Generator(device).manual_seed(seed)
+
+    def zero(self, x: Tensor, *, rate: float) -> float:
+        """Set a share of numbers to 0, in place; returns what the others are to be scaled by."""
+        n_of_65536 = round(rate * 2**16) if self.are_on else 0
+        if not n_of_65536:
+            return 1.0
+        n_words = -(-x.numel() // 4)  # of 64 bits
+        if x.device.type == "cpu":
+            bits = torch.from_numpy(self._drawn.random_raw(n_words).view(np.int16))
+        else:
+            words = torch.empty(n_words, dtype=torch.int64, device=x.device)
+            bits = words.random_(-(2**63), None, generator=self._drawn).view(torch.int16)
+        x.masked_fill_((bits[: x.numel()] < n_of_65536 - 2**15).view(x.shape), 0)
+        return 2**16 / (2**16 - n_of_65536)
+
+    def added(self, x: Tensor, y: Tensor, *, rate: float) -> Tensor:
+        """Return x + dropout(y)."""
+        scale = self.zero(y, rate=rate)
+        return torch.add(x, y, alpha=scale)
+
+
 MAX_TOTAL_VARIATION = 0.03
 """Most that bfloat16 may move a model's distributions, as mean total variation. A
 BERT-base moved by 0.011 to 0.012 with random weights."""
@@ -41,7 +347,7 @@ def onednn_float32() -> Iterator[None]:
     """Multiply float32 matrices with oneDNN while the block runs.
 
     PyTorch names the switch "bf16": on CPUs with matrix units (AMX) products may be rounded to
-    that, so evidence takes it only through `exact_kernels`.
+    that, so trainings take it only through `exact_kernels`.
     """
     settings = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     before = settings.fp32_precision
@@ -69,51 +375,95 @@ def plain_float32(device: str) -> Iterator[None]:
 def exact_kernels(
     models: Sequence[nn.Module], *, tokenizer: Any, device: str, dtype: str
 ) -> Iterator[str]:
-    """Choose the kernels of evidence and keep to them; yields "onednn" or "default".
+    """Choose the kernels of a training and keep to them; yields "onednn" or "default".
 
     oneDNN for float32 on AMD processors, if it moves no distribution of these very models by more
     than `MAX_KERNEL_VARIATION`; PyTorch's default otherwise. The choice depends on processor and
     models alone, never on a clock, so a resumed run makes it again.
     """
     if dtype == "float32" and device == "cpu" and _is_amd():
-        before = [_distributions(model, tokenizer) for model in models]
+        asked = [Forward(model, is_plain=True) for model in models]
+        before = [_distributions(one, tokenizer) for one in asked]
         with onednn_float32():
-            after = [_distributions(model, tokenizer) for model in models]
+            after = [_distributions(one, tokenizer) for one in asked]
             if max(map(_variation, before, after)) <= MAX_KERNEL_VARIATION:
                 yield "onednn"
                 return
     yield "default"
 
 
-def refuse_changed_distributions(
-    exact: nn.Module, rounded: nn.Module, *, tokenizer: Any, name: str
-) -> None:
-    """Compare a rounded model with its float32 self on the same device."""
-    moved = _variation(*(_distributions(model, tokenizer) for model in (exact, rounded)))
-    if not moved <= MAX_TOTAL_VARIATION:
-        raise AuditError(
-            (
-                "bfloat16 moves this model's distributions by {moved:.3f} (total "
-                "variation); at most {max_total_variation} is accepted."
-            ),
-            where=name,
-            do="Run in float32.",
-            moved=moved,
-            max_total_variation=MAX_TOTAL_VARIATION,
-        )
+def forwards_of(
+    models: Sequence[nn.Module], *, tokenizer: Any, dtype: str, names: Sequence[str]
+) -> list[Forward]:
+    """Return models as evidence asks them: all in one way, the fastest that says what they say.
+
+    Each way is held against transformers' own float32 of these very models: oneDNN's packed
+    products may move a distribution by `MAX_KERNEL_VARIATION`, bfloat16 by `MAX_TOTAL_VARIATION`.
+    "auto" is bfloat16 where the device multiplies it and no model is moved by more, else float32.
+    The choice depends on device and models alone, never on a clock, so a resumed run makes it
+    again. Raises `AuditError`, with the model's name, where "bfloat16" was asked and moves it more.
+    """
+    exact = [_distributions(Forward(model, is_plain=True), tokenizer) for model in models]
+    device = next(models[0].parameters()).device
+    tries = [("bfloat16", MAX_TOTAL_VARIATION), ("float32", MAX_KERNEL_VARIATION)]
+    if pick_precision(dtype, device=device.type, is_cpu_asked=True) == "float32":
+        del tries[0]
+    for one, most in tries:
+        found = [Forward(model, dtype=one) for model in models]
+        moved = [_variation(p, _distributions(f, tokenizer))
+                 for p, f in zip(exact, found, strict=True)]  # fmt: skip
+        if all(share <= most for share in moved):
+            return found
+        if dtype == "bfloat16":
+            worst = int(np.argmax(moved))
+            raise AuditError(
+                (
+                    "bfloat16 moves this model's distributions by {moved:.3f} (total "
+                    "variation); at most {max_total_variation} is accepted."
+                ),
+                where=names[worst],
+                do="Run in float32.",
+                moved=moved[worst],
+                max_total_variation=MAX_TOTAL_VARIATION,
+            )
+    return [Forward(model, is_plain=True) for model in models]
 
 
-def _distributions(model: nn.Module, tokenizer: Any) -> Tensor:
+_FAST_BFLOAT16 = re.compile(r"^flags.*\b(?:avx512_bf16|amx_bf16)\b", re.MULTILINE)
+_CPU_FACTS = Path("/proc/cpuinfo")
+
+
+def pick_precision(wanted: str, *, device: str, is_cpu_asked: bool = False) -> str:
+    """Return the number type: "auto" is bfloat16 on a GPU that has it, else float32.
+
+    With `is_cpu_asked` also on a processor that multiplies it faster.
+    """
+    if wanted != "auto":
+        return wanted
+    if device.startswith("cuda"):
+        has_it = torch.cuda.is_bf16_supported()
+    else:
+        has_it = is_cpu_asked and multiplies_bfloat16()
+    return "bfloat16" if has_it else "float32"
+
+
+def multiplies_bfloat16(facts: Path = _CPU_FACTS) -> bool:
+    """Whether this processor has instructions for bfloat16."""
+    with suppress(OSError):
+        return bool(_FAST_BFLOAT16.search(facts.read_text(encoding="utf-8", errors="replace")))
+    return False
+
+
+def _distributions(asked: Forward, tokenizer: Any) -> Tensor:
     """Return distributions [4, 8, V] at masks among the first tokens of the vocabulary."""
     special, mask = set(tokenizer.all_special_ids), tokenizer.mask_token_id
     plain = [i for i in range(len(tokenizer)) if i not in special][:32] or [0]
     rows = [
         [mask if k % 2 else plain[(row + k) % len(plain)] for k in range(16)] for row in range(4)
     ]
-    ids = torch.tensor(rows, device=next(model.parameters()).device)
+    ids = torch.tensor(rows, device=asked.device)
     positions = torch.arange(1, 16, 2, device=ids.device).expand(4, -1)
-    with torch.inference_mode():
-        return torch.softmax(logits_at(model, ids, positions=positions).float(), dim=-1)
+    return torch.softmax(asked.logits(ids, positions=positions).float(), dim=-1)
 
 
 def _variation(p: Tensor, q: Tensor) -> float:

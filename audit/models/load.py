@@ -21,7 +21,6 @@ from torch import Tensor, nn
 
 from audit.errors import AuditError, Message
 from audit.foreign import refuse_without_memory, refusing
-from audit.models.forward import refuse_changed_distributions
 from audit.models.inspect import (
     SINGLE_FILE,
     ModelConfig,
@@ -67,27 +66,26 @@ class LoadedModel:
         return sum(p.numel() for p in self.model.parameters())
 
 
-def load_model(path: Path, *, device: str = "cpu", dtype: str = "float32") -> LoadedModel:
-    """Load a masked language model from a directory, in "float32" or "bfloat16"."""
-    numbers = getattr(torch, dtype)
+def load_model(path: Path, *, device: str = "cpu") -> LoadedModel:
+    """Load a masked language model from a directory, in float32."""
     files = read_model_files(path)
     name = files.folder.name
-    _refuse_without_memory(files, dtype=numbers)
+    _refuse_without_memory(files)
     tokenizer = build_tokenizer(files.tokenizer, config=files.config, name=name)
-    weights, digest = _read_weights(files, dtype=numbers)
+    weights, digest = _read_weights(files)
     _fill_same(weights, config=files.config, where=name)
-    model = _build(files.config, weights=weights, dtype=numbers, where=name)
+    model = _build(files.config, weights=weights, where=name)
     return LoadedModel(_moved(model, device=device), tokenizer, digest, files.config, name)
 
 
-def _refuse_without_memory(files: ModelFiles, *, dtype: torch.dtype) -> None:
-    n_weights = sum(map(math.prod, expected_shapes(files.config).values())) * dtype.itemsize
+def _refuse_without_memory(files: ModelFiles) -> None:
+    n_weights = sum(map(math.prod, expected_shapes(files.config).values())) * torch.float32.itemsize
     n_file = files.weights.stat().st_size
     refuse_without_memory(n_weights + max(n_weights, 2 * n_file), where=files.folder.name)
 
 
-def _read_weights(files: ModelFiles, *, dtype: torch.dtype) -> tuple[dict[str, Tensor], str]:
-    """Read every expected tensor, finite and in `dtype`; also the model's digest."""
+def _read_weights(files: ModelFiles) -> tuple[dict[str, Tensor], str]:
+    """Read every expected tensor, finite and in float32; also the model's digest."""
     expected, where = expected_shapes(files.config), files.folder.where(SINGLE_FILE)
     # Read, not mapped: a mapped file can change, or end the process, while it is in use.
     try:
@@ -99,7 +97,7 @@ def _read_weights(files: ModelFiles, *, dtype: torch.dtype) -> tuple[dict[str, T
         tensors = load_tensors(data)
     del data
     found = {current_name(name): tensor for name, tensor in tensors.items()}
-    weights = {name: tensor.to(dtype) for name, tensor in found.items() if name in expected}
+    weights = {name: tensor.float() for name, tensor in found.items() if name in expected}
     for name, tensor in weights.items():
         # One pass without a copy: smallest and largest are NaN where any number is.
         if not torch.isfinite(torch.stack(torch.aminmax(tensor))).all():
@@ -132,16 +130,14 @@ def _fill_same(weights: dict[str, Tensor], *, config: ModelConfig, where: str) -
             )
 
 
-def _build(
-    config: ModelConfig, *, weights: dict[str, Tensor], dtype: torch.dtype, where: str
-) -> nn.Module:
+def _build(config: ModelConfig, *, weights: dict[str, Tensor], where: str) -> nn.Module:
     """Make the module and copy the weights into its own memory."""
     settings = transformers.AutoConfig.for_model(
         config.architecture, **config.settings, attn_implementation="sdpa", use_cache=False
     )
     # The module is born with random weights; the caller's random numbers stay untouched.
     with torch.random.fork_rng(devices=[]):
-        model: nn.Module = transformers.AutoModelForMaskedLM.from_config(settings).to(dtype)
+        model: nn.Module = transformers.AutoModelForMaskedLM.from_config(settings)
     with refusing(_changed(where)):
         model.load_state_dict(weights, strict=True)
     return model.eval()
@@ -208,17 +204,6 @@ _SHARED = (
 )  # fmt: skip
 
 
-def load_pair(
-    general: Path, hospital: Path, *, device: str = "cpu", dtype: str = "float32"
-) -> ModelPair:
+def load_pair(general: Path, hospital: Path, *, device: str = "cpu") -> ModelPair:
     """Load both models of an audit."""
-    return ModelPair(*(load_model(one, device=device, dtype=dtype) for one in (general, hospital)))
-
-
-def check_rounding(pair: ModelPair, *, general: Path, hospital: Path, device: str) -> None:
-    """Refuse a number type that changes what the user's own models, in these folders, say."""
-    for path, rounded in ((general, pair.general), (hospital, pair.hospital)):
-        exact = load_model(path, device=device).model
-        refuse_changed_distributions(
-            exact, rounded.model, tokenizer=pair.hospital.tokenizer, name=rounded.name
-        )
+    return ModelPair(*(load_model(one, device=device) for one in (general, hospital)))

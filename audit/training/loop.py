@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import shutil
 import time
 from abc import ABC, abstractmethod
@@ -37,8 +36,6 @@ _WEIGHTS, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.safetensors", "st
 _MOST_SECONDS = 600.0
 """Longest time between two checkpoints: slow machines lose no hours."""
 _PLACE = ("device", "precision", "kernels")
-_FAST_BFLOAT16 = re.compile(r"^flags.*\b(?:avx512_bf16|amx_bf16)\b", re.MULTILINE)
-_CPU_FACTS = Path("/proc/cpuinfo")
 PointListener = Callable[[LossPoint], None]
 VERSIONS = {"torch": torch.__version__, "transformers": transformers.__version__}
 """Library -> version, as `training.json` says them."""
@@ -57,27 +54,6 @@ class Hardware:
         if self.precision == "float32":
             return nullcontext()
         return torch.autocast(self.device, dtype=torch.bfloat16)
-
-
-def pick_precision(wanted: str, *, device: str, is_cpu_asked: bool = False) -> str:
-    """Return the number type: "auto" is bfloat16 on a GPU that has it, else float32.
-
-    With `is_cpu_asked` also on a processor that multiplies it faster.
-    """
-    if wanted != "auto":
-        return wanted
-    if device.startswith("cuda"):
-        has_it = torch.cuda.is_bf16_supported()
-    else:
-        has_it = is_cpu_asked and multiplies_bfloat16()
-    return "bfloat16" if has_it else "float32"
-
-
-def multiplies_bfloat16(facts: Path = _CPU_FACTS) -> bool:
-    """Whether this processor has instructions for bfloat16."""
-    with suppress(OSError):
-        return bool(_FAST_BFLOAT16.search(facts.read_text(encoding="utf-8", errors="replace")))
-    return False
 
 
 def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:

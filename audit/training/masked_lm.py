@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from audit.corpus.truth import read_listed
-from audit.models.forward import exact_kernels, logits_at
+from audit.models.forward import exact_kernels, logits_at, pick_precision
 from audit.models.inspect import (
     CONFIG_FILE,
     SINGLE_FILE,
@@ -59,7 +59,6 @@ from audit.training.loop import (
     PointListener,
     adamw,
     own_tensors,
-    pick_precision,
     steps_planned,
 )
 from audit.training.tokens import (

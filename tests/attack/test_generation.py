@@ -18,7 +18,7 @@ from audit.attack.generation import (
     generated_shard,
     shard_draws,
 )
-from audit.models.forward import logits_at
+from audit.models.forward import Forward, logits_at
 from audit.models.load import load_model
 from tests.attack.make_tasks import generation_task
 from tests.models.make_models import make_bert
@@ -44,7 +44,7 @@ def generate(
     model: nn.Module, task: GenerationTask, *, n_documents: int, shard: int = 0
 ) -> GeneratedShard:
     return generated_shard(
-        model, task, shard=shard, first=100 * shard, n=n_documents, device="cpu",
+        Forward(model), task, shard=shard, first=100 * shard, n=n_documents, device="cpu",
         tick=lambda _: None,
     )  # fmt: skip
 
@@ -144,6 +144,22 @@ def test_documents_of_a_real_model_equal_a_loop_over_documents(tmp_path):
     )
     found = assert_equals_slow_loop(loaded.model, task, n_documents=25, atol=1e-4)
     assert (found.part_mass.sum(axis=0) > 0).sum() > 100
+
+
+def test_the_fast_pass_generates_the_documents_of_the_plain_one(tmp_path):
+    loaded = load_model(make_bert(tmp_path / "bert", scale=0.2, hidden_size=64, n_layers=3))
+    ids = loaded.tokenizer.convert_tokens_to_ids
+    prompt = (*ids(["[CLS]", "mr"]), *[ids("[MASK]")] * 12, ids("[SEP]"))
+    task = generation_task(prompt, mask_id=ids("[MASK]"), n_steps=60, top_k=20)
+    documents = [
+        generated_shard(
+            Forward(loaded.model, is_plain=is_plain), task, shard=0, first=0, n=200, device="cpu",
+            tick=lambda _: None,
+        ).documents
+        for is_plain in (False, True)
+    ]  # fmt: skip
+    assert len(np.unique(documents[0], axis=0)) > 190
+    assert (documents[0] == documents[1]).all(axis=1).mean() >= 0.95
 
 
 # --- shards ---

@@ -80,6 +80,7 @@ def request_of(
     asked = {"n_inputs": 230, "n_chain_inputs": 20, "is_dropout_on": False, "micro_batch": 64}
     return AuditRequest(
         scenario_number=2, candidates=candidates, passages=passages, seed=5, device="cpu",
+        dtype="float32",
         posterior=PosteriorSettings(**{**asked, **settings}), **folders,
     )  # fmt: skip
 

@@ -16,8 +16,11 @@ from scipy import stats
 
 from audit.attack.posterior import PosteriorShard, chain_shard, draw_inputs, posterior_shard
 from audit.attack.prompts import PosteriorTask
+from audit.models.forward import Forward
 from audit.models.load import load_model
+from audit.names.spelling import PartPieces
 from audit.notes.passages import Passage
+from audit.stats import blocks_of
 from tests.attack.make_tasks import NAMES, PASSAGES, RIGHT, plain_pieces, table_task, task_of
 from tests.models.make_models import make_bert, make_distilbert, make_japanese_bert, make_roberta
 from tests.reference_masking import (
@@ -44,7 +47,8 @@ def run(
 ) -> PosteriorShard:
     model = load_model(model).model if isinstance(model, Path) else model
     of = {"shard": shard, "first": 100 * shard, "n": n}
-    return SHARDS[kind](model, task, **of, device="cpu", tick=tick)
+    forward = model if isinstance(model, Forward) else Forward(model)
+    return SHARDS[kind](forward, task, **of, device="cpu", tick=tick)
 
 
 # --- evaluation mode: equal to the reference ---
@@ -165,23 +169,27 @@ def test_equal_weights_give_equal_bytes_whatever_torchs_global_state_and_the_ord
     assert quiet[0].sum_p.tobytes() != quiet[1].sum_p.tobytes()
 
 
+@pytest.mark.parametrize("is_plain", [True, False])
 @pytest.mark.parametrize(
     ("kind", "micro_batch"), [("inputs", 1), ("inputs", 4), ("chain inputs", 1)]
 )
-def test_no_two_inputs_share_their_masks(folder: Path, kind: str, micro_batch: int) -> None:
-    model = load_model(folder).model
+def test_no_two_inputs_share_their_masks(
+    folder: Path, kind: str, micro_batch: int, is_plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forward = Forward(load_model(folder).model, is_plain=is_plain)
     # Of 2, 3 and 4 pieces: three layouts; by chain a name takes three rows.
     names = NAMES[:4] if kind == "inputs" else NAMES[:1]
     task = task_of(folder, PASSAGES[:1], names, micro_batch=micro_batch)
     seen: list[bytes] = []
 
-    def keep(_: Any, __: Any, output: Any) -> None:
-        seen.extend(row.numpy().tobytes() for row in output.last_hidden_state[:, 0])
+    def keep(ids: Any, **more: Any) -> Any:
+        logits = Forward.logits(forward, ids, **more)
+        seen.extend(row.numpy().tobytes() for row in logits)
+        return logits
 
-    handle = model.base_model.register_forward_hook(keep)
+    monkeypatch.setattr(forward, "logits", keep)
     for shard in (0, 1):
-        run(model, task, 30, shard=shard, kind=kind)
-    handle.remove()
+        run(forward, task, 30, shard=shard, kind=kind)
     assert len(seen) == 2 * 30 * 3 == len(set(seen))
 
 
@@ -214,6 +222,39 @@ def test_ticks_count_the_rows_of_every_pass(folder: Path, is_dropout_on: bool) -
         assert task.n_rows(evidence, 20) == 20 * n_of_input
 
 
+# --- the vocabulary ---
+
+
+def test_what_is_kept_of_the_vocabulary_does_not_depend_on_the_list(folder: Path) -> None:
+    lists = (NAMES[:2], NAMES, (*NAMES[2:], NAMES[0]))
+    tasks = [task_of(folder, PASSAGES, names, micro_batch=4) for names in lists]
+    empty = PartPieces(*(x[:0] for x in vars(tasks[0].pieces[0]).values()))
+    nobody = {"pieces": (empty,) * len(tasks[0].pieces), "n_listed": 0}
+    tasks.append(replace(tasks[0], part_columns=tasks[0].part_columns[:0], **nobody))
+    found = [run(folder, task, 130, shard=2) for task in tasks]
+    n_tokens = load_model(folder).model.config.vocab_size
+    assert found[0].vocabulary.shape == (7, len(tasks[0].pieces), 2, n_tokens)
+    for one in found[1:]:
+        for name in ("vocabulary", "vocabulary_n_inputs"):
+            assert getattr(one, name).tobytes() == getattr(found[0], name).tobytes()
+    assert found[0].vocabulary_n_inputs.tolist() == [20] * 6 + [10]
+    assert not run(folder, task_of(folder, PASSAGES, NAMES[2:4]), 20).vocabulary.size
+
+
+def test_parts_of_single_pieces_can_be_read_out_of_the_vocabulary(folder: Path) -> None:
+    passages = (*PASSAGES, Passage("the patient ", ("last",), "", RIGHT, "7", None))
+    task = task_of(folder, passages, NAMES, micro_batch=4)
+    found = run(folder, task, 130)
+    for row in (0, 1):  # john smith and mary jones
+        for role, column in enumerate(task.part_columns[row].tolist()):
+            read = sum(
+                found.vocabulary[:, kind, place, one.ids[row, place, 0]].sum(dtype=float)
+                for kind, one in enumerate(task.pieces)
+                for place in np.flatnonzero(one.roles[row] == role)
+            )
+            assert read == pytest.approx(found.sum_log_p[:, column].sum(), rel=1e-6)
+
+
 # --- the draw of inputs ---
 
 
@@ -233,6 +274,14 @@ def test_blocks_grow_and_are_the_same_wherever_a_draw_begins_and_ends() -> None:
     assert drawn(100, first=200) == drawn(300)[72:]
     assert [len(b) for b in drawn(500, first=1900)] == [20] * 5 + [100] * 4
     assert drawn(0) == []
+
+
+def test_coarse_blocks_are_unions_of_the_others_worth_twenty_at_every_size() -> None:
+    for n in (100, 250, 600, 1100, 2000, 4900, 10_000, 30_000):
+        fine, coarse = blocks_of(0, n), blocks_of(0, n, is_coarse=True)
+        assert (np.diff(coarse)[np.diff(fine) == 0] == 0).all()
+        assert n**2 / (np.bincount(coarse) ** 2).sum() > 20
+    assert len(np.bincount(blocks_of(0, 10_000, is_coarse=True))) == 130
 
 
 def test_draws_are_uniform_with_replacement_and_differ_by_place_seed_and_purpose() -> None:

@@ -133,7 +133,7 @@ def asked_of(**changes: Any) -> AuditRequest:
         (asked_of, {"scenario_number": 3}, "scenario: must be a whole number from 1 to 2"),
         (asked_of, {"scenario_number": 2, "passages": None}, "passages: Scenario 2 needs"),
         (asked_of, {"candidates": NAMES.rows([])}, "names: The list has no names"),
-        (asked_of, {"dtype": "int8"}, "dtype: must be 'float32' or 'bfloat16'"),
+        (asked_of, {"dtype": "int8"}, "dtype: must be 'auto', 'float32' or 'bfloat16'"),
         (asked_of, {"device": "tpu"}, "device: must be 'auto', 'cpu' or 'cuda'"),
         *((asked_of, {"seed": n}, "seed: must be a whole number") for n in (-1, 2**63, True, 1.0)),
         *((GenerationSettings, {name: n}, f"{where}: must be a whole number")

@@ -172,9 +172,9 @@ def test_workers_make_the_bytes_that_are_made_here(models, finished, tmp_path, m
 def test_a_worker_refuses_what_it_would_file_under_a_wrong_key(models, made):
     request = request_of(models, 1)
     meter = Meter(phases(request), listener=quiet)
-    with prepared(request) as asked:
-        source = asked.source("general", "generation", store=None, meter=meter)
-        order, *_ = evidence.shard_orders(source, asked.task, kind="generation", n_total=100)
+    asked = prepared(request)
+    source = asked.source("general", "generation", store=None, meter=meter)
+    order, *_ = evidence.shard_orders(source, asked.task, kind="generation", n_total=100)
     for changes, match in (
         ({"backend": order.backend | {"torch": "0.0"}}, "torch is .* instead of 0.0"),
         ({"folder": models.hospital}, "another model"),

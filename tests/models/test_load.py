@@ -136,19 +136,13 @@ def test_a_head_is_tied_or_has_a_matrix_of_its_own(good, tmp_path):
     assert torch.equal(module.get_output_embeddings().bias, bias)
 
 
-def test_numbers_are_held_in_the_kind_asked_for_or_refused(copy):
+def test_numbers_of_any_kind_are_held_in_float32(copy):
     edit_weights(copy, lambda t: t.update({name: tensor.half() for name, tensor in t.items()}))
-    stored, state = load_file(copy / WEIGHTS), load_model(copy).model.state_dict()
+    stored, loaded = load_file(copy / WEIGHTS), load_model(copy)
+    state = loaded.model.state_dict()
     assert {tensor.dtype for tensor in state.values()} == {torch.float32}
     assert all(torch.equal(state[name], stored[name].float()) for name in stored)
-    loaded = load_model(copy, dtype="bfloat16")
-    assert {p.dtype for p in loaded.model.parameters()} == {torch.bfloat16}
     assert loaded.digest == model_digest(copy)
-    large = torch.full_like(stored[EMBEDDING], torch.finfo(torch.float32).max, dtype=torch.float32)
-    edit_weights(copy, lambda t: t.update({EMBEDDING: large}))
-    load_model(copy)
-    with pytest.raises(AuditError, match="not finite"):
-        load_model(copy, dtype="bfloat16")
 
 
 def test_the_device_is_picked_or_refused(copy):

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from transformers import BertForMaskedLM
 
 from audit.errors import AuditCancelled, AuditError
+from audit.models.forward import multiplies_bfloat16, pick_precision
 from audit.models.load import load_model
 from audit.notes.read import open_notes
 from audit.progress import Progress
@@ -24,7 +25,6 @@ from audit.rng import generator
 from audit.training import loop
 from audit.training.config import read_losses
 from audit.training.kept import PretrainTask, TrainedModel
-from audit.training.loop import multiplies_bfloat16, pick_precision
 from audit.training.masked_lm import same_sums, train
 from audit.training.tokens import (
     Rows,

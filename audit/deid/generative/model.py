@@ -64,8 +64,8 @@ def load_causal(
     """
     torch: Any = importlib.import_module("torch")
     transformers: Any = importlib.import_module("transformers")
+    from audit.models.forward import pick_precision
     from audit.models.load import pick_device
-    from audit.training.loop import pick_precision
 
     check_directory(directory)
     place = pick_device(device)

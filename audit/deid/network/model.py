@@ -40,7 +40,7 @@ from audit.deid.network.decode import (
 from audit.deid.tagger import MODEL, Tags
 from audit.errors import AuditError
 from audit.foreign import refuse_without_memory, refusing
-from audit.models.forward import plain_float32
+from audit.models.forward import Encoder, is_known, plain_float32
 from audit.models.inspect import ModelFolder, open_folder, parse_json, refuse_code_keys
 from audit.models.load import pick_device
 from audit.rng import torch_seed
@@ -120,6 +120,7 @@ class TokenModel:
     module: nn.Module
     reader: Reader
     n_positions: int
+    encoder: Encoder | None = None  # The module's own, faster, where its weights stay as they are.
 
     @property
     def device(self) -> torch.device:
@@ -144,7 +145,12 @@ class TokenModel:
         if isinstance(reader, Characters):
             given["token_type_ids"] = kinds
         sent = {name: torch.from_numpy(one).to(self.device) for name, one in given.items()}
-        found: Tensor = self.module(**sent).logits
+        found: Tensor
+        if self.encoder is None:
+            found = self.module(**sent).logits
+        else:
+            hidden = self.encoder.hidden(sent["input_ids"], is_text=sent["attention_mask"] > 0)
+            found = self.module.get_submodule("classifier")(hidden)
         return found
 
     def padded(self, values: Sequence[NDArray[Any]], *, fill: int) -> NDArray[np.int64]:
@@ -316,7 +322,9 @@ def load_model_folder(path: Path, *, n_tags: int, device: str) -> TokenModel:
         module = found.module.float()
         module.load_state_dict({name: one.float() for name, one in weights.items()}, strict=True)
     _refuse_non_finite(module, where=folder.where())
-    return replace(found, module=module.to(device).eval())
+    module = module.to(device).eval()
+    is_fast = not isinstance(module, CharacterNet) and is_known(module)
+    return replace(found, module=module, encoder=Encoder(module) if is_fast else None)
 
 
 def _characters_model(folder: ModelFolder, *, n_tags: int) -> TokenModel:

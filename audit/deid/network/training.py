@@ -40,7 +40,7 @@ from audit.deid.network.model import (
 from audit.deid.score import score_pairs
 from audit.deid.tagger import MODEL, TAGGER, Tags
 from audit.errors import AuditError
-from audit.models.forward import plain_float32
+from audit.models.forward import pick_precision, plain_float32
 from audit.models.load import pick_device
 from audit.notes.formats import flattened, jsonl_line
 from audit.notes.spans import FIVE_TYPES, TYPES, TaggedDocument, relabelled
@@ -55,7 +55,6 @@ from audit.training.loop import (
     PointListener,
     adamw,
     own_tensors,
-    pick_precision,
 )
 
 if TYPE_CHECKING:

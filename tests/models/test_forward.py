@@ -1,0 +1,157 @@
+"""The fast forward pass against transformers' own, with and without dropout; which one is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from audit.errors import AuditError
+from audit.models import forward
+from audit.models.forward import Encoder, Forward, forwards_of, logits_at
+from audit.models.load import load_model
+from tests.models.make_models import make_bert, make_distilbert, make_roberta
+from tests.table_model import SIDE_BY_SIDE, TableModel, compatible_table
+
+MAKERS: dict[str, Callable[[Path], Path]] = {
+    "bert": lambda folder: make_bert(folder, scale=0.3),
+    "tanh": lambda folder: make_bert(folder, scale=0.3, hidden_act="gelu_new", n_layers=3),
+    "relu": lambda folder: make_bert(folder, scale=0.3, hidden_act="relu", n_layers=1),
+    "long": lambda folder: make_bert(folder, scale=0.3, n_positions=200),
+    "roberta": make_roberta,
+    "distilbert": make_distilbert,
+}
+
+
+def model_of(kind: str, folder: Path) -> Any:
+    return load_model(MAKERS[kind](folder / kind)).model
+
+
+def asked(model: Any, *, n_tokens: int, n_rows: int = 7) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows of any tokens, the padding's too, and three positions of each."""
+    drawn = torch.Generator().manual_seed(4)
+    ids = torch.randint(model.config.vocab_size, (n_rows, n_tokens), generator=drawn)
+    return ids, torch.randint(n_tokens, (n_rows, 3), generator=drawn)
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_logits_equal_those_of_transformers(kind: str, tmp_path: Path) -> None:
+    model = model_of(kind, tmp_path)
+    packed = Forward(model)
+    assert (packed.kernels, packed.dtype) == ("packed", "float32")
+    for n_tokens in (9, 190 if kind == "long" else 31):
+        ids, positions = asked(model, n_tokens=n_tokens)
+        with torch.inference_mode():
+            exact = logits_at(model, ids, positions=positions)
+        found = packed.logits(ids, positions=positions)
+        assert exact.std() > 0.2
+        torch.testing.assert_close(found, exact, rtol=0, atol=5e-5)
+        rounded = Forward(model, dtype="bfloat16").logits(ids, positions=positions)
+        assert 0 < float((rounded - exact).abs().max()) < 0.1 * float(exact.std()) + 0.1
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert"])
+def test_dropout_equals_transformers_with_the_same_masks(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = model_of(kind, tmp_path)
+    ids, _ = asked(model, n_tokens=10)
+    every = torch.arange(10).expand(len(ids), -1)
+    drawn = np.random.SFC64(99)
+
+    def masked(
+        x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+    ) -> Any:
+        if not training:
+            return x
+        share = round(p * 65536) / 65536
+        words = drawn.random_raw(-(-x.numel() // 4)).view(np.int16)[: x.numel()]
+        is_kept = torch.from_numpy(words >= 65536 * share - 32768).view(x.shape)
+        return x * is_kept / (1 - share)
+
+    found = Forward(model).logits(ids, positions=every, dropout=99)
+    model.set_attn_implementation("eager")
+    model.train()
+    with monkeypatch.context() as patch, torch.inference_mode():
+        patch.setattr(torch.nn.functional, "dropout", masked)
+        slow = logits_at(model, ids, positions=every)
+    model.eval()
+    torch.testing.assert_close(found, slow, rtol=0, atol=5e-5)
+    without = Forward(model).logits(ids, positions=every)
+    assert (found - without).abs().max() > 0.05
+
+
+def test_a_seed_gives_the_same_masks_to_models_of_one_shape(tmp_path: Path) -> None:
+    one, other = (load_model(make_bert(tmp_path / n, dropout=0.5)).model for n in ("a", "b"))
+    ids, positions = asked(one, n_tokens=12)
+
+    def told(model: Any, seed: int) -> bytes:
+        return Forward(model).logits(ids, positions=positions, dropout=seed).numpy().tobytes()
+
+    assert told(one, 1) == told(other, 1) != told(one, 2)
+
+
+def test_a_model_that_is_not_known_is_asked_as_it_is() -> None:
+    model = TableModel(compatible_table(), slots=(1, 2))
+    plain = Forward(model)
+    ids, positions = torch.tensor([SIDE_BY_SIDE]), torch.tensor([[1, 2]])
+    assert plain.kernels == "plain"
+    assert torch.equal(
+        plain.logits(ids, positions=positions), logits_at(model, ids, positions=positions)
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "has_it", "most", "taken"),
+    [
+        ("auto", True, {}, ("bfloat16", "packed")),
+        ("auto", False, {}, ("float32", "packed")),
+        ("auto", True, {"MAX_TOTAL_VARIATION": 0.0}, ("float32", "packed")),
+        ("float32", True, {}, ("float32", "packed")),
+        ("float32", True, {"MAX_KERNEL_VARIATION": -1.0}, ("float32", "plain")),
+        ("bfloat16", False, {}, ("bfloat16", "packed")),
+        ("bfloat16", True, {"MAX_TOTAL_VARIATION": 0.0}, None),
+    ],
+)
+def test_the_fastest_way_is_taken_that_says_what_the_models_say(
+    asked_for: str, has_it: bool, most: dict[str, float], taken: tuple[str, str] | None,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    both = [load_model(make_bert(tmp_path / str(n), seed=n, scale=0.2)) for n in (0, 1)]
+    monkeypatch.setattr(forward, "multiplies_bfloat16", lambda: has_it)
+    for name, value in most.items():
+        monkeypatch.setattr(forward, name, value)
+
+    def chosen() -> list[Forward]:
+        models, names = [one.model for one in both], ["first", "second"]
+        return forwards_of(models, tokenizer=both[0].tokenizer, dtype=asked_for, names=names)
+
+    if taken is None:
+        with pytest.raises(AuditError, match=r"(first|second).*bfloat16 moves.*Run in float32"):
+            chosen()
+    else:
+        assert [(one.dtype, one.kernels) for one in chosen()] == [taken, taken]
+
+
+@pytest.mark.parametrize("kind", ["bert", "long", "roberta", "distilbert"])
+def test_hidden_states_beside_padding_equal_those_of_transformers(
+    kind: str, tmp_path: Path
+) -> None:
+    model = model_of(kind, tmp_path)
+    padding = model.config.pad_token_id
+    for n_tokens in (30, 190 if kind == "long" else 12):
+        ids, _ = asked(model, n_tokens=n_tokens)
+        ids[ids == padding] += 1
+        n_text = torch.arange(2, n_tokens + 1, max(1, n_tokens // 7))[: len(ids)]
+        is_text = torch.arange(n_tokens) < n_text[:, None]
+        ids[~is_text] = padding
+        with torch.inference_mode():
+            exact = model.base_model(input_ids=ids, attention_mask=is_text.long())
+            found = Encoder(model).hidden(ids, is_text=is_text)
+        torch.testing.assert_close(
+            found[is_text], exact.last_hidden_state[is_text], rtol=0, atol=5e-5
+        )
