@@ -7,6 +7,7 @@ page, and off this machine it is TLS with certificates of both sides.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import os
 import threading
@@ -84,15 +85,21 @@ def _client(address: str) -> Iterator[Any]:
     _check_address(address)
     try:
         from distributed import Client, KilledWorker, Security
+        from distributed.comm import connect
     except ImportError:
         raise AuditError(
             "The package `distributed` is not installed.", where="--scheduler",
             do="`pip install -r requirements-cluster.txt` where this runs and on every worker.",
         ) from None  # fmt: skip
-    is_tls = address.startswith("tls://")
+    # Certificates come from Dask's own settings (`distributed.comm.tls`).
+    security = Security(require_encryption=address.startswith("tls://"))
+
+    async def knock() -> None:  # a client that cannot connect goes on trying when it is given up
+        how = security.get_connection_args("client")
+        await (await connect(address, timeout=_CONNECT_SECONDS, **how)).close()
+
     try:
-        # Certificates come from Dask's own settings (`distributed.comm.tls`).
-        security = Security(require_encryption=True) if is_tls else None
+        asyncio.run(knock())
         client = Client(address, security=security, timeout=_CONNECT_SECONDS, set_as_default=False)
     except (OSError, RuntimeError, TypeError, ValueError):  # their text holds paths of keys
         raise AuditError(

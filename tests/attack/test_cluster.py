@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,6 +13,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -30,40 +34,61 @@ distributed = pytest.importorskip(
 )
 pytestmark = pytest.mark.slow  # half a minute each
 PORT = "8786"
+SETTINGS = "distributed.json"
 PATIENCE = 240
 
 
-def documented() -> list[list[str]]:
-    """Return the two commands that start a cluster of two workers on this machine."""
+def documented(*, is_tls: bool = False) -> list[list[str]]:
+    """Return the commands that start a cluster: of two workers on this machine, or with TLS."""
     lines = (REPOSITORY / "docs" / "cluster.md").read_text(encoding="utf-8").splitlines()
-    found = [line for line in lines if line.startswith("python -m dask") and "127.0.0.1" in line]
+    found = [line for line in lines if line.startswith("python -m dask")]
+    found = [line for line in found if is_tls == ("tls" in line)]
     assert len(found) == 2
     return [shlex.split(line) for line in found]
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[str]:
-    """Give the address of a cluster that runs."""
+def free_port() -> str:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
-        port = str(found.getsockname()[1])
-    started, log = [], tmp_path / "cluster.log"
-    environment = os.environ | {"DASK_TEMPORARY_DIRECTORY": str(tmp_path)}
+        return str(found.getsockname()[1])
+
+
+@contextmanager
+def started(commands: list[list[str]], log: Path, **settings: str) -> Iterator[str]:
+    """Give the port of a scheduler that is started, as is its worker, by documented commands."""
+    port, running = free_port(), []
+    environment = os.environ | settings
     with log.open("wb") as file:
-        for _, *words in documented():
-            command = [sys.executable, *(word.replace(PORT, port) for word in words)]
-            started.append(
+        for _, *words in commands:
+            words = [
+                word.replace(PORT, port).replace("head.cluster", "127.0.0.1") for word in words
+            ]
+            command = [sys.executable, *words]
+            running.append(
                 subprocess.Popen(
                     command, cwd=REPOSITORY, stdout=file, stderr=file, env=environment,
                     start_new_session=True,
                 )
             )  # fmt: skip
-    try:
+        try:
+            deadline = time.monotonic() + PATIENCE
+            while b"Starting worker compute" not in log.read_bytes():
+                assert time.monotonic() < deadline, log.read_text()
+                assert all(process.poll() is None for process in running), log.read_text()
+                time.sleep(0.1)
+            yield port
+        finally:
+            for process in running:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+@pytest.fixture
+def cluster(tmp_path) -> Iterator[str]:
+    """Give the address of a cluster that runs."""
+    scratch = {"DASK_TEMPORARY_DIRECTORY": str(tmp_path)}
+    with started(documented(), tmp_path / "cluster.log", **scratch) as port:
         yield f"tcp://127.0.0.1:{port}"
-    finally:
-        for process in started:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
 
 
 def kill_one_that_works(address: str, killed: list[int]) -> None:
@@ -102,18 +127,47 @@ def test_a_worker_is_killed_and_the_bytes_are_those_of_a_run_in_one_place(
     assert str(models.general) not in log
 
 
+def refuse() -> None:
+    raise AuditError("Not {this}.", this="what was asked")
+
+
 def test_a_mistake_of_a_worker_is_told_and_a_scheduler_that_is_not_there_too(cluster):
     with pytest.raises(AuditError, match="what was asked"), executor_of(cluster) as workers:
         workers.submit(refuse).result(PATIENCE)
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        port = closed.getsockname()[1]
-        with (
-            pytest.raises(AuditError, match="No scheduler answers"),
-            executor_of(f"tcp://127.0.0.1:{port}"),
-        ):
-            pass
+    elsewhere = f"tcp://127.0.0.1:{free_port()}"
+    with pytest.raises(AuditError, match="No scheduler answers"), executor_of(elsewhere):
+        pass
 
 
-def refuse() -> None:
-    raise AuditError("Not {this}.", this="what was asked")
+def certificates(folder: Path) -> None:
+    """Make an authority, what it signed, and Dask's settings for them."""
+
+    def call(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+    new = ("req", "-newkey", "rsa:2048", "-nodes", "-subj")
+    call(*new, "/CN=authority", "-x509", "-keyout", "ca.key", "-out", "ca.pem")
+    call(*new, "/CN=own", "-keyout", "own.key", "-out", "own.csr")
+    call("x509", "-req", "-in", "own.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
+         "-out", "own.pem")  # fmt: skip
+    own = {"cert": f"{folder}/own.pem", "key": f"{folder}/own.key"}
+    tls = {"ca-file": f"{folder}/ca.pem", "scheduler": own, "worker": own, "client": own}
+    settings = {"distributed": {"comm": {"require-encryption": True, "tls": tls}}}
+    (folder / SETTINGS).write_text(json.dumps(settings))
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make certificates with")
+def test_with_tls_only_who_has_a_certificate_of_the_authority_is_let_in(tmp_path):
+    from dask import config
+
+    certificates(tmp_path)
+    log, settings = tmp_path / "cluster.log", {"DASK_CONFIG": str(tmp_path)}
+    settings["DASK_TEMPORARY_DIRECTORY"] = str(tmp_path)
+    with started(documented(is_tls=True), log, **settings) as port:
+        address = f"tls://127.0.0.1:{port}"
+        known = config.merge(config.config, json.loads((tmp_path / SETTINGS).read_text()))
+        with config.set(known), executor_of(address) as workers:
+            assert workers.submit(pow, 2, 5).result(PATIENCE) == 32
+        for refused in (address, f"tcp://127.0.0.1:{port}"):
+            with pytest.raises(AuditError, match="No scheduler answers"), executor_of(refused):
+                pass
