@@ -15,10 +15,15 @@ from audit.errors import AuditError
 
 def logits_at(model: nn.Module, ids: Tensor, *, positions: Tensor) -> Tensor:
     """Return logits [B, M, V] at `positions` [B, M] of `ids` [B, L], rows without padding."""
-    head: Any = model
-    hidden = head.base_model(input_ids=ids).last_hidden_state  # [B, L, H]
+    body: Any = model.base_model
+    hidden = body(input_ids=ids).last_hidden_state  # [B, L, H]
     rows = torch.arange(ids.shape[0], device=ids.device).unsqueeze(dim=1)  # [B, 1]
-    hidden = hidden[rows, positions]  # [B, M, H]
+    return head_logits(model, hidden[rows, positions])  # [B, M, H]
+
+
+def head_logits(model: nn.Module, hidden: Tensor) -> Tensor:
+    """Return what the masked-LM head says of hidden states [..., H]: logits [..., V]."""
+    head: Any = model
     if hasattr(model, "cls"):  # BERT
         logits: Tensor = head.cls(hidden)
     elif hasattr(model, "lm_head"):  # RoBERTa

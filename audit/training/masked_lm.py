@@ -29,6 +29,7 @@ from audit.models.inspect import (
     inspect_model,
     read_model_files,
 )
+from audit.models.learning import LearningPass
 from audit.models.load import LoadedModel, load_model, pick_device
 from audit.notes.read import open_notes
 from audit.progress import (
@@ -81,7 +82,7 @@ from audit.training.tokens import (
 _EPSILON = 1e-6  # BERT's; PyTorch's own is 1e-8
 _CONFIG = "config.json"
 _MAX_BYTES = 64_000_000
-_VERSION = 1
+_VERSION = 2
 
 
 class MaskedLearner(Learner):
@@ -115,6 +116,9 @@ class MaskedLearner(Learner):
             model, settings=settings, hardware=hardware, n_steps=n_steps, optimizer=optimizer
         )
         self.rows, self.held_out, self.copies, self.parent = rows, held_out, copies, parent
+        self._fast = None
+        if LearningPass.knows(model):
+            self._fast = LearningPass(model, dtype=getattr(torch, hardware.precision))
         self.n_step_tokens = settings.batch * settings.n_tokens
 
     def passes(self, step: int) -> Iterator[MaskedRows]:
@@ -153,8 +157,11 @@ class MaskedLearner(Learner):
 
     def _mean_loss_of(self, rows: MaskedRows) -> Tensor:
         ids, positions, targets = map(self._sent, (rows.ids, rows.positions, rows.targets))
-        with self.hardware.numbers():
-            logits = logits_at(self.model, ids, positions=positions)  # [B, M, V]
+        if self._fast is not None:
+            logits = self._fast.logits(ids, positions=positions)  # [B, M, V]
+        else:
+            with self.hardware.numbers():
+                logits = logits_at(self.model, ids, positions=positions)
         return functional.cross_entropy(logits.flatten(end_dim=1).float(), targets.flatten())
 
     def _sent(self, part: Ids) -> Tensor:
