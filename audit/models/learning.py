@@ -105,7 +105,7 @@ class LearningPass:
         for layer in before:
             x = self._through(layer, x, n_rows, masks)
         x = self._through(last, x, n_rows, masks, asked=asked)  # [B M, H]
-        is_rounded = self._dtype != torch.float32
+        is_rounded = self._dtype == torch.bfloat16
         with torch.autocast(ids.device.type, dtype=torch.bfloat16, enabled=is_rounded):
             return head_logits(self._model, x.view(n_rows, positions.shape[1], -1))
 
@@ -127,7 +127,9 @@ class LearningPass:
         out = self._linear(seen, layer, "out")
         x = layer["attention_norm"](masks.added(x, out, rate=self._out_rate))
         inner = self._activation(self._linear(x.to(self._dtype), layer, "inner"))
-        return layer["norm"](masks.added(x, self._linear(inner, layer, "outer"), rate=self._rate))
+        outer = self._linear(inner, layer, "outer")
+        found: Tensor = layer["norm"](masks.added(x, outer, rate=self._rate))
+        return found
 
     def _linear(self, x: Tensor, layer: dict[str, Any], *names: str) -> Tensor:
         """Return the product with one of a layer's matrices, or with several side by side."""
@@ -169,7 +171,10 @@ class _Masks:
         if not self._is_own:
             return x + functional.dropout(y, rate, training=self._is_on)
         mask, scale = self._mask(y.shape, y.dtype, rate=rate)
-        return x + y if mask is None else _Added.apply(x, y, mask, scale)
+        if mask is None:
+            return x + y
+        added: Tensor = _Added.apply(x, y, mask, scale)  # type: ignore[no-untyped-call]
+        return added
 
     def attention(self, query: Tensor, key: Tensor, value: Tensor, *, rate: float) -> Tensor:
         """Return what queries [B, h, Q, d] see in keys and values [B, h, L, d]."""
@@ -178,7 +183,8 @@ class _Masks:
             return functional.scaled_dot_product_attention(query, key, value, dropout_p=rate)
         shape = (*query.shape[:-1], key.shape[-2])
         mask, scale = self._mask(shape, query.dtype, rate=rate)
-        return _Attention.apply(query, key, value, mask, scale)
+        seen: Tensor = _Attention.apply(query, key, value, mask, scale)  # type: ignore[no-untyped-call]
+        return seen
 
     def _mask(
         self, shape: tuple[int, ...], dtype: torch.dtype, *, rate: float
