@@ -82,9 +82,11 @@ class LearningPass:
     def knows(model: nn.Module) -> bool:
         """Whether it is one of transformers' own whose layers are as they were built.
 
-        An adapter puts modules of its own in their place.
+        An adapter puts modules of its own in their place; what saves memory by computing twice
+        stands in the layers' own forward.
         """
-        if type(model).__name__ not in _KINDS or getattr(model, "is_gradient_checkpointing", False):
+        is_saving = any(getattr(one, "gradient_checkpointing", False) for one in model.modules())
+        if type(model).__name__ not in _KINDS or is_saving:
             return False
         parts = [part for layer in _layers(model) for part in layer.values()]
         return all(type(part) in (nn.Linear, nn.LayerNorm) for part in parts)
