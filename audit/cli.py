@@ -90,7 +90,7 @@ from audit.run import AuditTask, finished_part
 from audit.shelf import whole_folder, write_private, write_whole
 from audit.tables import read_table
 from audit.task import MAX_SEED, Device, Record, Task
-from audit.training.config import TrainSettings, largest_pass
+from audit.training.config import TrainSettings, largest_pass, process_number
 from audit.training.kept import MODEL, MODELS, PretrainTask, snapshot_name
 from audit.words import catalogue
 from cache.store import Store
@@ -861,6 +861,9 @@ def pretrain(
         settings=TrainSettings(**_with_pass(trained, usual=TrainSettings())),
         **given,
     )
+    if process_number()[0]:  # of several, the first answers and tells
+        task.help()
+        raise SystemExit(0)
     (run_id,) = _answered(task)
     folder = task.with_(run_id=run_id).folder
     found = MODELS.at(folder)
@@ -878,8 +881,13 @@ def pretrain(
 
 
 def _with_pass(given: Given, *, usual: TrainSettings) -> Given:
-    """Return settings with a forward pass that divides the step, unless one was given."""
-    return {"micro_batch": largest_pass(given.get("batch", usual.batch))} | given
+    """Return settings with a forward pass that divides the step, unless one was given.
+
+    Of several processes each has as many passes, if that can be.
+    """
+    batch, n_processes = given.get("batch", usual.batch), process_number()[1]
+    share = batch // n_processes if batch % n_processes == 0 else batch
+    return {"micro_batch": largest_pass(share)} | given
 
 
 _TRAINED = ("n_tokens", "batch", "micro_batch", "precision", "learning_rate", "from_scratch")

@@ -9,7 +9,6 @@ another.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from itertools import count
 from typing import Any
 
@@ -24,7 +23,7 @@ from audit.models.forward import plain_float32
 from audit.models.load import pick_device
 from audit.rng import generator
 from audit.training.config import TrainSettings
-from audit.training.loop import Hardware
+from audit.training.loop import Hardware, memory_kept
 from audit.training.masked_lm import MaskedLearner
 from audit.training.tokens import Ids, SpecialIds, masked_rows
 
@@ -57,7 +56,7 @@ def pretraining(settings: BenchSettings) -> dict[str, Any]:
             return float(batch)
 
         def product() -> float:
-            with plain_float32(device) if settings.dtype == "float32" else nullcontext():
+            with memory_kept(), plain_float32(device):
                 losses["product"].append(float(learner.step(next(steps["product"]))[0]))
             return float(batch)
 

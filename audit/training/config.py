@@ -8,6 +8,7 @@ baseline: the loss of always answering with the words' frequencies, whatever sta
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -154,6 +155,18 @@ class TrainSettings(ScheduledSettings):
                 n_positions=n_positions,
             )
 
+    def refuse_idle(self, n_processes: int) -> None:
+        """Refuse processes that would have fewer passes of a step than others."""
+        n_passes = self.batch // self.micro_batch
+        if n_passes % n_processes:
+            raise AuditError(
+                "{n_passes} forward passes a step cannot be shared by {n_processes} processes.",
+                where=WHERE,
+                do="Choose a micro-batch that gives each process as many.",
+                n_passes=n_passes,
+                n_processes=n_processes,
+            )
+
     def n_rows(self, n_train_tokens: int) -> int:
         """Return how many rows an epoch has."""
         return n_train_tokens // self.n_inner
@@ -172,6 +185,13 @@ class TrainSettings(ScheduledSettings):
         """Return how often every token has been seen after so many steps."""
         n_rows = self.n_rows(n_train_tokens)
         return n_steps * self.batch / n_rows if n_rows else math.nan
+
+
+def process_number() -> tuple[int, int]:
+    """Return the number of this process among those that torchrun started, and how many."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return 0, 1
+    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
 
 def point_every(n_steps: int) -> int:

@@ -65,6 +65,8 @@ class TrainingFacts(Record):
     """Steps after which a copy is kept."""
     n_listed_patients: int = 0
     """Who could not be held out: their notes hold a name of the candidate list."""
+    n_processes: int = 1
+    """How many shared the passes of each step when it began."""
 
 
 @dataclass(frozen=True)
@@ -244,6 +246,14 @@ class PretrainTask(Task):
         """Return the identifier of a kept model whose training was asked the same and is over."""
         run_id, is_own = question.order.get("run_id", ""), not question.order.get("out")
         return (run_id,) if is_own and (MODELS.home() / run_id / MODEL).is_dir() else ()
+
+    def help(self) -> None:
+        """Learn beside the first of the processes that torchrun started; it alone answers."""
+        from audit.training.masked_lm import train
+
+        question = self.question()
+        if not self.kept(question):
+            train(self.with_(run_id=question.order["run_id"]))
 
     def _identity(self) -> object:
         """Return what tells the notes apart: a kept corpus never changes, a file may."""

@@ -1,23 +1,28 @@
 """The one training: steps, checkpoints, the loss curve, stopping and going on.
 
 Every draw has its own key (`audit.rng`), so that a training that was stopped or killed goes on from
-its last checkpoint to the same bytes, on the same kind of hardware.
+its last checkpoint to the same bytes, on the same kind of hardware. Several processes share the
+passes of each step and add up their gradients; the first of them writes what there is to write.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import math
+import os
 import shutil
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+import torch.distributed as processes
 import transformers
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -28,7 +33,14 @@ from audit.progress import FINISHING, Meter, Phase, ProgressListener, StopQuesti
 from audit.rng import torch_seed
 from audit.shelf import private_folder, whole_folder, write_whole
 from audit.task import Record
-from audit.training.config import LoopSettings, LossPoint, append_point, cut_log, point_every
+from audit.training.config import (
+    LoopSettings,
+    LossPoint,
+    append_point,
+    cut_log,
+    point_every,
+    process_number,
+)
 
 TRAINING = "training.json"
 _CHECKPOINTS, _N_KEPT = "checkpoint", 2
@@ -43,17 +55,84 @@ VERSIONS = {"torch": torch.__version__, "transformers": transformers.__version__
 
 @dataclass(frozen=True)
 class Hardware:
-    """What a training runs on: "cpu" or "cuda", type of the products' numbers, their kernels."""
+    """What a training runs on: "cpu" or "cuda", type of the products' numbers, their kernels.
+
+    `process` is the number of this one of `n_processes` that share the passes of each step.
+    """
 
     device: str
     precision: str
     kernels: str = "default"
+    process: int = 0
+    n_processes: int = 1
 
     def numbers(self) -> AbstractContextManager[object]:
         """Return a context in which the forward pass has its number type; weights are float32."""
         if self.precision == "float32":
             return nullcontext()
         return torch.autocast(self.device, dtype=torch.bfloat16)
+
+
+_LONGEST_WAIT = timedelta(days=7)
+
+
+@contextmanager
+def joined(device: str) -> Iterator[tuple[int, int]]:
+    """Join the processes that torchrun started; yields the number of this one, and of all."""
+    place = process_number()
+    if place[1] == 1:
+        yield place
+        return
+    if device == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    # The others wait while the first one has its turn, cuts the notes and measures.
+    kind = "nccl" if device == "cuda" else "gloo"
+    processes.init_process_group(kind, timeout=_LONGEST_WAIT)
+    try:
+        yield place
+    finally:
+        processes.destroy_process_group()
+
+
+@contextmanager
+def one_first(process: int, n_processes: int) -> Iterator[None]:
+    """Let the first process do the block before the others."""
+    if process:
+        processes.barrier()
+    yield
+    if n_processes > 1 and not process:
+        processes.barrier()
+
+
+def _add_up(tensors: Iterable[Tensor]) -> None:
+    """Put the sum over all processes in each tensor; it is the same to the bit in each process."""
+    for work in [processes.all_reduce(one, async_op=True) for one in tensors]:
+        work.wait()
+
+
+_TRIM, _MOST_MAPPED = -1, -4  # of malloc.h
+_USUAL = {_TRIM: 128 * 1024, _MOST_MAPPED: 65_536}
+
+
+@contextmanager
+def memory_kept() -> Iterator[None]:
+    """Keep freed memory for the next step while the block runs, where the C library is glibc.
+
+    Else the large tensors of each step are given back to the system and asked for again, which
+    clears every page of them.
+    """
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "mallopt"):
+        yield
+        return
+    library.mallopt(_MOST_MAPPED, 0)
+    library.mallopt(_TRIM, 2**31 - 1)
+    try:
+        yield
+    finally:
+        for name, value in _USUAL.items():
+            library.mallopt(name, value)
+        library.malloc_trim(0)
 
 
 def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -147,7 +226,7 @@ class Learner(ABC):
 
     @abstractmethod
     def passes(self, step: int) -> Iterable[Any]:
-        """Return what each forward pass of a step, 1 and on, learns from."""
+        """Return what each forward pass of a step, 1 and on, learns from, in all processes."""
 
     @abstractmethod
     def loss(self, rows: Any) -> Tensor:
@@ -177,12 +256,16 @@ class Learner(ABC):
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), device=self.hardware.device)
+        hardware, parameters = self.hardware, trained_parameters(self.model).values()
         for number, rows in enumerate(self.passes(step)):
+            if number % hardware.n_processes != hardware.process:
+                continue
             torch.manual_seed(torch_seed(self.settings.seed, self.dropout, step, number))
             loss = self.loss(rows)
             loss.backward()  # type: ignore[no-untyped-call]
             total += loss.detach()
-        parameters = trained_parameters(self.model).values()
+        if hardware.n_processes > 1:
+            _add_up([total, *(one.grad for one in parameters if one.grad is not None)])
         norm = nn.utils.clip_grad_norm_(parameters, self.settings.clip)
         for group in self.optimizer.param_groups:
             group["lr"] = group["highest_lr"] * self._rate_factor(step)
@@ -214,15 +297,27 @@ class Learner(ABC):
         result
             Name of what `finish` writes last.
         """
-        _claim(folder, facts, result=result)
         self.folder, self._key = folder, str(facts["key"])
+        if self.hardware.process:
+            if not (folder / result).exists():
+                self._help()
+            return
+        _claim(folder, facts, result=result)
         if not (folder / result).exists():
             meter = Meter(self.plan(), listener=progress, should_stop=should_stop)
-            self._run(meter, on_point)
+            with memory_kept():
+                self._run(meter, on_point)
             meter.add(FINISHING, 0)
             self.finish()
             meter.finish(FINISHING)
         shutil.rmtree(folder / _CHECKPOINTS, ignore_errors=True)
+
+    def _help(self) -> None:
+        """Learn beside the first process, which looks at the model and keeps it."""
+        with memory_kept():
+            for step in range(self._resumed().step + 1, self.n_steps + 1):
+                with self._memory_watched():
+                    self.step(step)
 
     def _run(self, meter: Meter, on_point: PointListener) -> None:
         state, work = self._resumed(), self.plan()[0].n_units / self.n_steps

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from audit.models.inspect import (
     inspect_model,
     read_model_files,
 )
+from audit.models.learning import LearningPass
 from audit.models.load import LoadedModel, load_model, pick_device
 from audit.notes.read import open_notes
 from audit.progress import (
@@ -43,7 +44,7 @@ from audit.progress import (
 from audit.rng import generator, torch_seed
 from audit.shelf import alone, now, whole_folder, write_whole
 from audit.task import queue_of
-from audit.training.config import TrainSettings
+from audit.training.config import TrainSettings, process_number
 from audit.training.kept import (
     MODEL,
     MODELS,
@@ -58,6 +59,8 @@ from audit.training.loop import (
     Learner,
     PointListener,
     adamw,
+    joined,
+    one_first,
     own_tensors,
     steps_planned,
 )
@@ -80,7 +83,7 @@ from audit.training.tokens import (
 _EPSILON = 1e-6  # BERT's; PyTorch's own is 1e-8
 _CONFIG = "config.json"
 _MAX_BYTES = 64_000_000
-_VERSION = 1
+_VERSION = 2
 
 
 class MaskedLearner(Learner):
@@ -114,6 +117,9 @@ class MaskedLearner(Learner):
             model, settings=settings, hardware=hardware, n_steps=n_steps, optimizer=optimizer
         )
         self.rows, self.held_out, self.copies, self.parent = rows, held_out, copies, parent
+        self._fast = None
+        if LearningPass.knows(model):
+            self._fast = LearningPass(model, dtype=getattr(torch, hardware.precision))
         self.n_step_tokens = settings.batch * settings.n_tokens
 
     def passes(self, step: int) -> Iterator[MaskedRows]:
@@ -152,8 +158,11 @@ class MaskedLearner(Learner):
 
     def _mean_loss_of(self, rows: MaskedRows) -> Tensor:
         ids, positions, targets = map(self._sent, (rows.ids, rows.positions, rows.targets))
-        with self.hardware.numbers():
-            logits = logits_at(self.model, ids, positions=positions)  # [B, M, V]
+        if self._fast is not None:
+            logits = self._fast.logits(ids, positions=positions)  # [B, M, V]
+        else:
+            with self.hardware.numbers():
+                logits = logits_at(self.model, ids, positions=positions)
         return functional.cross_entropy(logits.flatten(end_dim=1).float(), targets.flatten())
 
     def _sent(self, part: Ids) -> Tensor:
@@ -218,29 +227,40 @@ def train(
     should_stop: StopQuestion = lambda: False,
     on_point: PointListener = lambda point: None,
 ) -> TrainedModel:
-    """Train a model, or go on with a training that was stopped or killed."""
+    """Train a model, or go on with a training that was stopped or killed.
+
+    Each process that torchrun started calls it and learns from its share of every step; what is
+    written and told is the first one's.
+    """
     device, folder, settings = pick_device(task.device), task.folder, task.settings
     notes = task.notes_path
-    meter = Meter(phases(task), listener=progress, should_stop=should_stop)
-    meter.add(LOADING, 0)
-    general = load_model(task.general, device=device)
-    settings.refuse_longer(general.n_positions)
-    meter.finish(LOADING)
-    with alone(folder), torch.random.fork_rng(), same_sums(device):
-        tokens = tokenized(
-            open_notes(notes, columns=dict(task.columns)),
-            general.tokenizer,
-            store=(notes.parent if task.corpus_id else folder) / "tokens",
-            progress=meter.part(TOKENIZE),
-            should_stop=should_stop,
-        )
+    settings.refuse_idle(process_number()[1])
+    with (
+        joined(device) as (process, n_processes),
+        nullcontext() if process else alone(folder),
+        torch.random.fork_rng(),
+        same_sums(device),
+    ):
+        meter = Meter(phases(task), listener=progress, should_stop=should_stop)
+        meter.add(LOADING, 0)
+        general = load_model(task.general, device=device)
+        settings.refuse_longer(general.n_positions)
+        meter.finish(LOADING)
+        with one_first(process, n_processes):
+            tokens = tokenized(
+                open_notes(notes, columns=dict(task.columns)),
+                general.tokenizer,
+                store=(notes.parent if task.corpus_id else folder) / "tokens",
+                progress=meter.part(TOKENIZE),
+                should_stop=should_stop,
+            )
         meter.finish(TOKENIZE)
         precision = pick_precision(settings.precision, device=device, is_cpu_asked=True)
         # They are asked of the general model, also where the training goes on from a checkpoint.
         with exact_kernels(
             [general.model], tokenizer=general.tokenizer, device=device, dtype=precision
         ) as kernels:
-            hardware = Hardware(device, precision, kernels)
+            hardware = Hardware(device, precision, kernels, process, n_processes)
             facts, learner = _prepared(task, general, tokens=tokens, hardware=hardware)
             meter.resize(learner.phase, expected_seconds(learner.plan()))
             learner.complete(
@@ -292,6 +312,7 @@ def _prepared(
         key=hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest(),
         precision=hardware.precision, device=hardware.device, kernels=hardware.kernels,
         versions=VERSIONS, created=now(), snapshots=snapshots, n_listed_patients=split.n_listed,
+        n_processes=hardware.n_processes,
     )  # fmt: skip
     model = general.model
     if settings.from_scratch:

@@ -114,7 +114,7 @@ def test_what_is_kept_and_told(whole: tuple[Path, TrainedModel]) -> None:
         "title": "Ours", "parent": "general", "parent_digest": general.digest, "corpus_id": "",
         "source": "file", "n_steps": 40, "n_documents": 36, "n_held_out_documents": 4,
         "precision": "float32", "device": "cpu", "kernels": told["kernels"], "snapshots": [],
-        "n_listed_patients": 0,
+        "n_listed_patients": 0, "n_processes": 1,
     }  # fmt: skip
     points = read_losses(result.folder)
     assert [point.step for point in points] == list(range(41))

@@ -1,0 +1,81 @@
+"""A training that several processes share, as torchrun starts them: the same one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from audit.errors import AuditCancelled, AuditError
+from audit.training.config import LossPoint, read_losses
+from audit.training.masked_lm import train
+from tests.training.make_training import make_order
+
+OPTIONS = {
+    "--tokens": 16, "--batch": 8, "--micro-batch": 2, "--learning-rate": 1e-3, "--held-out": 0.1,
+    "--evaluate-every": 4, "--checkpoint-every": 4, "--precision": "float32", "--device": "cpu",
+}  # fmt: skip
+
+
+def shared(
+    folder: Path, *, n_processes: int, **options: object
+) -> subprocess.CompletedProcess[str]:
+    """Train by the command line, with dropout, in so many processes."""
+    given = OPTIONS | {f"--{name.replace('_', '-')}": value for name, value in options.items()}
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command = [
+        *start, "--nproc-per-node", str(n_processes), "-m", "audit", "pretrain", "--json",
+        "--general", str(folder / "general"), "--notes", str(folder / "notes.jsonl"),
+        *(str(part) for option in given.items() for part in option),
+    ]  # fmt: skip
+    environment = os.environ | {"KART_AUDIT_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def curve(points: tuple[LossPoint, ...]) -> list[tuple[int, float | None, float | None]]:
+    return [(point.step, point.loss, point.held_out) for point in points]
+
+
+@pytest.mark.parametrize("begun", ["anew", pytest.param("by one", marks=pytest.mark.slow)])
+def test_two_processes_train_as_one(tmp_path: Path, begun: str) -> None:
+    alone = train(make_order(tmp_path, out="alone", n_steps=8, micro_batch=2))
+    seen: list[int] = []
+    if begun == "by one":  # and stopped at a checkpoint
+        with pytest.raises(AuditCancelled):
+            train(
+                make_order(tmp_path, out="both", n_steps=8, micro_batch=2),
+                should_stop=lambda: len(seen) > 4,
+                on_point=lambda one: seen.append(one.step),
+            )
+    done = shared(tmp_path, n_processes=2, out=tmp_path / "both", steps=8)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)  # one object: the second process tells nothing
+    assert told["n_steps"] == 8 and told["loss"] is not None
+    both, one = curve(read_losses(tmp_path / "both")), curve(alone.points)
+    assert [step for step, _, _ in both] == list(range(9))
+    for (_, loss, held_out), (_, loss_alone, held_out_alone) in zip(both, one, strict=True):
+        assert loss == pytest.approx(loss_alone, abs=1e-5)
+        assert held_out == pytest.approx(held_out_alone, abs=1e-5)
+    ours, theirs = (load_file(tmp_path / name / "model" / "model.safetensors")
+                    for name in ("both", "alone"))  # fmt: skip
+    for name, tensor in theirs.items():
+        torch.testing.assert_close(ours[name], tensor, atol=1e-4, rtol=1e-3)
+    names = {path.name for path in (tmp_path / "both").iterdir()}
+    assert names == {"model", "training.json", "losses.jsonl", "tokens"}
+    facts = json.loads((tmp_path / "both" / "training.json").read_bytes())
+    assert facts["n_processes"] == (1 if seen else 2)
+
+
+def test_processes_without_a_pass_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("TORCHELASTIC_RUN_ID", "x"), ("RANK", "0"), ("WORLD_SIZE", "3")):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(AuditError, match="4 forward passes a step cannot be shared by 3 proc"):
+        train(make_order(tmp_path, micro_batch=2))
