@@ -71,6 +71,7 @@ from audit.notes.passages import read_passages
 from audit.notes.read import FIELDS, open_notes
 from audit.notes.spans import IDENTIFIER, read_label_map
 from audit.progress import progress_line, say
+from audit.rank import RankTask
 from audit.report.compare import MAX_REFERENCES, compare_audits
 from audit.report.decision import kept_decision
 from audit.report.export import bundle_files, write_report
@@ -435,6 +436,47 @@ def run(
         for one in (compare_audits(report, other=other) for other in others)
     ]  # fmt: skip
     return _summary(report) | ({"references": beside} if beside else {})
+
+
+def rank(
+    *,
+    general: Annotated[str, "directory of the general model"],
+    hospital: Annotated[str, "directory of the hospital's model"],
+    scenario: Literal[1, 2],
+    names: Annotated[Path, "CSV of candidate names, a million at most"],
+    out: Annotated[Path, "CSV of ranks and scores to write"],
+    generation: Annotated[Given, FieldsOf(GenerationSettings)],
+    posterior: Annotated[Given, FieldsOf(PosteriorSettings)],
+    passages: Annotated[Path | None, "CSV or JSONL of de-identified passages"] = None,
+    seed: Seed = 0,
+    dtype: Dtype = "auto",
+    device: Device = "auto",
+) -> Result:
+    """Rank a long list by the evidence of an audit with the same options, whatever its list."""
+    task = RankTask(
+        scenario_number=scenario,
+        general=model_path(general, where="--general"),
+        hospital=model_path(hospital, where="--hospital"),
+        names=names,
+        passages=passages,
+        generation=GenerationSettings(**generation),
+        posterior=PosteriorSettings(**posterior),
+        seed=seed,
+        dtype=dtype,
+        device=device,
+        out=out,
+    )
+    file, *counts = _answered(task)
+    n_names, n_scored, n_reference, has_p = map(int, counts)
+    say(f"{n_names - n_scored:,} of {n_names:,} names are not scored here: they have parts of "
+        "several word pieces, or one part only.")  # fmt: skip
+    if not has_p:
+        say("Ranks only: p and q need 20 reference controls for each name, and the generator gave "
+            f"{n_reference:,} for {n_scored:,} names.")  # fmt: skip
+    return {
+        "n_names": n_names, "n_scored": n_scored, "n_reference": n_reference,
+        "has_p_values": bool(has_p), "file": file,
+    }  # fmt: skip
 
 
 def _names(path: Path) -> Candidates:
@@ -1127,9 +1169,9 @@ GROUPS = {
     "deid": "de-identification: make a corpus, train a tagger, tag notes, measure a tagger",
 }
 COMMANDS: tuple[Callable[..., Result], ...] = (
-    demo, run, shards_make, shards_merge, score, selftest, results, verify, jobs, cancel, resume,
-    log, backup, restore, retention, purge, corpus_build, corpus_mentions, corpus_candidates,
-    corpus_check, corpus_list, corpus_forget, pretrain, experiment, deid_score, deid_forget,
-    deid_build, deid_tag, deid_convert, deid_train, deid_leakage,
+    demo, run, rank, shards_make, shards_merge, score, selftest, results, verify, jobs, cancel,
+    resume, log, backup, restore, retention, purge, corpus_build, corpus_mentions,
+    corpus_candidates, corpus_check, corpus_list, corpus_forget, pretrain, experiment, deid_score,
+    deid_forget, deid_build, deid_tag, deid_convert, deid_train, deid_leakage,
     bench_generation, bench_posterior, bench_pretrain, bench_corpus,
 )  # fmt: skip

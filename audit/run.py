@@ -124,8 +124,11 @@ class Prepared:
         return float(self.task.n_tokens * getattr(self.pair, who).n_parameters)
 
 
-def prepared(request: AuditRequest) -> Prepared:
-    """Load both models, choose how they are asked, and put the question in integers."""
+def prepared(request: AuditRequest, *, of_no_list: bool = False) -> Prepared:
+    """Load both models, choose how they are asked, and put the question in integers.
+
+    The names are those of the request and their reference controls; `of_no_list` asks about none.
+    """
     from audit.attack import attacks
     from audit.models.forward import forwards_of
     from audit.models.load import load_pair, pick_device
@@ -137,7 +140,9 @@ def prepared(request: AuditRequest) -> Prepared:
         [one.model for one in both], tokenizer=pair.hospital.tokenizer, dtype=request.dtype,
         names=[one.name for one in both],
     )  # fmt: skip
-    names = attacks.with_reference(request, pair, pool=pool)
+    names = request.candidates.rows(())
+    if not of_no_list:
+        names = attacks.with_reference(request, pair, pool=pool)
     task = attacks.task_of(request, pair, names)
     return Prepared(request, pair, pool, names, task, device, dict(zip(WHO, asked, strict=True)))
 
@@ -177,7 +182,7 @@ def run_audit(
 
     def source(who: str, kind: str) -> evidence.Source:
         return asked.source(
-            who, kind, store=store, meter=meter, executor=executor,
+            who, kind, store=evidence.Kept(store), meter=meter, executor=executor,
             on_kept=lambda n: _note_part(digest, who, kind, n, store=store),
         )  # fmt: skip
 

@@ -9,7 +9,7 @@ hold numbers from which both can be told: modes 600 and 700, like the results.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -24,7 +24,7 @@ from audit.progress import LOADING, Meter, ProgressListener
 from audit.run import WHO, Prepared, prepared
 from audit.shelf import private_folder, write_whole
 from audit.task import Record
-from cache.payload import JSON, CorruptValueError, Stored, decode, encode, seal, unseal
+from cache.payload import CorruptValueError, decode, encode, seal, unseal
 from cache.store import Store
 
 
@@ -34,7 +34,7 @@ class ShardsOrder(Record):
     version: Literal[1] = 1
     request: AuditRequest
     made_by: dict[str, str]  # What the keys say of the machine, as `evidence.backend` has it.
-    keys: tuple[str, ...]  # Of the shards that are to be made.
+    keys: tuple[evidence.ShardKeys, ...]  # Of the shards that are to be made.
 
 
 @dataclass(frozen=True)
@@ -53,41 +53,41 @@ class ShardFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def path(self, key: str) -> Path:
-        """Return the file of a key "kind/digest"."""
-        return self._folder / f"{key.rpartition('/')[2]}.shard"
+    def path(self, keys: evidence.ShardKeys) -> Path:
+        """Return the file of a shard, which holds all of it."""
+        return self._folder / f"{keys.name.rpartition('/')[2]}.shard"
 
-    def put(self, key: str, *, arrays: evidence.Arrays, meta: Mapping[str, JSON]) -> None:
+    def put(self, keys: evidence.ShardKeys, arrays: evidence.Arrays) -> None:
         """Write a shard; whoever makes the same one beside it writes the same bytes."""
-        path = self.path(key)
+        path = self.path(keys)
         partial = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
-        write_whole(partial, seal(key, encode(arrays=arrays, meta=meta)))
+        write_whole(partial, seal(keys.name, encode(arrays=arrays, meta={})))
         partial.replace(path)
 
-    def get(self, key: str) -> Stored | None:
+    def get(self, keys: evidence.ShardKeys) -> evidence.Arrays | None:
         """Return a shard; None where its file is not there, or would be refused."""
         try:
-            return self.checked(key)
+            return keys.answer(self.checked(keys))
         except (CorruptValueError, FileNotFoundError):
             return None
 
-    def checked(self, key: str) -> Stored:
+    def checked(self, keys: evidence.ShardKeys) -> evidence.Arrays:
         """Return a shard; FileNotFoundError or CorruptValueError where it cannot be taken."""
-        sealed_key, body = unseal(self.path(key).read_bytes())
-        if sealed_key != key:
+        sealed_key, body = unseal(self.path(keys).read_bytes())
+        if sealed_key != keys.name:
             raise CorruptValueError("the value of another key")
-        return decode(body)
+        return decode(body).arrays
 
 
 def write_order(request: AuditRequest, path: Path, *, store: Store) -> ShardsOrder:
     """Write the order of the shards that an audit still needs, with mode 600."""
-    meter = Meter(phases(request), listener=lambda _: None)
+    meter, kept = Meter(phases(request), listener=lambda _: None), evidence.Kept(store)
     asked = prepared(request)
     keys = [
-        one.key
-        for _, orders in _sources(asked, store=store, meter=meter)
+        one.keys
+        for _, orders in _sources(asked, store=kept, meter=meter)
         for one in orders
-        if store.get(one.key) is None
+        if kept.get(one.keys) is None
     ]
     order = ShardsOrder(request=request, made_by=_made_by(asked), keys=tuple(keys))
     write_whole(path, order.written())
@@ -113,12 +113,12 @@ def make_part(
     asked = prepared(order.request)
     evidence.refuse_other_backend(order.made_by, _made_by(asked))
     sources = list(_sources(asked, store=files, meter=meter))
-    if not {one.key for _, orders in sources for one in orders}.issuperset(order.keys):
+    if not {one.keys for _, orders in sources for one in orders}.issuperset(order.keys):
         raise AuditError(
             "The models, or this program, are not those of the order.", where=path.name,
             do="Write the order anew.",
         )  # fmt: skip
-    todo = [(source, [one for one in orders if one.key in mine]) for source, orders in sources]
+    todo = [(source, [one for one in orders if one.keys in mine]) for source, orders in sources]
     for source, orders in todo:
         meter.resize(source.phase, sum(one.n_rows for one in orders) * source.row_work)
     meter.finish(LOADING)
@@ -130,20 +130,20 @@ def make_part(
 
 def merge(path: Path, *, folder: Path, store: Store) -> Merged:
     """Take the shards of an order, as far as they are in a folder, into the results."""
-    order, files = _read(path), ShardFiles(folder)
+    order, files, kept = _read(path), ShardFiles(folder), evidence.Kept(store)
     n_taken, n_known, n_missing, refused = 0, 0, 0, list[str]()
-    for key in order.keys:
-        if store.get(key) is not None:
+    for keys in order.keys:
+        if kept.get(keys) is not None:
             n_known += 1
             continue
         try:
-            stored = files.checked(key)
+            arrays = files.checked(keys)
         except FileNotFoundError:
             n_missing += 1
         except (CorruptValueError, OSError):
-            refused.append(files.path(key).name)
+            refused.append(files.path(keys).name)
         else:
-            store.put(key, arrays=stored.arrays, meta=stored.meta)
+            kept.put(keys, arrays)
             n_taken += 1
     return Merged(n_taken, n_known, n_missing, tuple(refused))
 

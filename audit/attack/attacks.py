@@ -18,7 +18,7 @@ from audit.attack.generation import GeneratedShard, GenerationTask
 from audit.attack.posterior import PosteriorShard
 from audit.attack.prompts import PosteriorTask
 from audit.attack.question import AuditRequest, equal_models
-from audit.attack.scores import AttackResult, Columns
+from audit.attack.scores import FIXED_SCORE, AttackResult, Columns
 from audit.errors import AuditError
 from audit.models.load import ModelPair
 from audit.names import spelling
@@ -27,7 +27,7 @@ from audit.names.controls import part_controls, reference_controls
 from audit.names.matching import count_lexicon_names, name_hits
 from audit.names.pools import NamePool, popularity
 from audit.notes.passages import Passage, owner_rows
-from audit.stats import FloatArray, IntArray
+from audit.stats import BoolArray, FloatArray, IntArray
 from audit.text import fold_name
 
 Sources = Callable[[str, str], evidence.Source]
@@ -96,7 +96,7 @@ def task_of(
         request.shown_passages,
         tokenizer=tokenizer,
         max_tokens=min(settings.max_tokens, pair.n_positions),
-        n_listed=len(request.candidates),
+        n_listed=min(len(request.candidates), len(names)),
         seed=request.seed,
         is_dropout_on=settings.is_dropout_on,
         micro_batch=settings.micro_batch,
@@ -162,6 +162,95 @@ def attack(
         shown_counts=shown_counts,
         **found,
     )
+
+
+RANKED_BY = (FIXED_SCORE, "part_log_ratio")
+"""Scores of a list that is ranked alone."""
+
+
+def ranked(
+    request: AuditRequest,
+    pair: ModelPair,
+    task: GenerationTask | PosteriorTask,
+    *,
+    pool: NamePool,
+    sources: Sources,
+) -> tuple[BoolArray, AttackResult]:
+    """Score a list of any length by what one run keeps of its vocabulary, whatever its own list.
+
+    `task` asks no name. Returned are which names [N] have parts of one word piece alone, and the
+    scores `RANKED_BY` of those names and of reference controls. In scenario 2 a name needs both
+    parts, for names of one are asked by other masks.
+    """
+    kinds = prompts.kinds_of(request.shown_passages)[0] or (main_lead(request),)
+
+    def spelled(names: Candidates) -> list[spelling.PartPieces]:
+        tokenizer = pair.hospital.tokenizer
+        return [spelling.part_pieces(names, kind=kind, tokenizer=tokenizer) for kind in kinds]
+
+    def is_single(names: Candidates, pieces: Sequence[spelling.PartPieces]) -> BoolArray:
+        is_one = np.all([one.is_known & (one.n_pieces <= 1).all(axis=1) for one in pieces], axis=0)
+        if request.scenario_number == 2:
+            is_one &= [bool(f and la) for f, la in zip(names.first, names.last, strict=True)]
+        return np.asarray(is_one)
+
+    is_scored = is_single(request.candidates, spelled(request.candidates))
+    if not is_scored.any():
+        raise AuditError(
+            "No name of the list has parts of one word piece each.",
+            where="names",
+            do="Audit the list with `run`.",
+        )
+    listed = request.candidates.rows(np.flatnonzero(is_scored).tolist())
+    names = with_reference(request.with_(candidates=listed), pair, pool=pool)
+    pieces = spelled(names)
+    columns = prompts.part_columns(pieces, has_between=[False] * len(kinds))
+    columns[~is_single(names, pieces)] = spelling.NO_PART  # a control of several in some passages
+    kind_of = "generation" if request.scenario_number == 1 else "posterior"
+    size = request.sizes()[kind_of]
+    sums: dict[str, FloatArray] = {}
+    for who in WHO:
+        found = evidence.collect(sources(who, kind_of), task, kind=kind_of, n_total=size)
+        if isinstance(found, GeneratedShard):
+            sums[f"{who}_mass"] = _single(found.mass[:, None, None], pieces, columns)
+            counts = found.n_documents
+        else:
+            sums[f"{who}_log_p"] = _single(found.vocabulary, pieces, columns)
+            counts = found.vocabulary_n_inputs
+    parts = scores.name_parts(
+        names, columns=columns, n_pieces=np.minimum(columns + 1, 1), pool=pool, n_listed=len(listed)
+    )
+    n = float(counts.sum())
+    totals = {name: block.sum(axis=0) for name, block in sums.items()}
+    return is_scored, AttackResult(
+        listed=listed,
+        popularity=np.full(len(listed), np.nan),
+        scenario=request.scenario_number,
+        scores=scores.all_scores(sums, counts=counts, parts=parts, only=RANKED_BY),
+        n_pieces=pieces[0].n_pieces.sum(axis=1),
+        parts=parts,
+        part_residual=scores.Sums(totals, n, n, parts).residual,
+        after=lambda _: {},
+        block_counts=counts,
+    )
+
+
+def _single(
+    by_token: FloatArray, pieces: Sequence[spelling.PartPieces], columns: IntArray
+) -> FloatArray:
+    """Read parts of one piece [b, U] out of sums by kind of passage, mask and token [b, k, m, V].
+
+    Sums of one mask only are of all masks.
+    """
+    used, where = np.unique(columns, return_index=True)
+    row, role = np.divmod(where[used >= 0], 2)
+    found = np.zeros((len(by_token), len(row)))
+    for kind, one in enumerate(pieces):
+        for slot in (0, 1):
+            here = one.roles[row, slot] == role
+            tokens = one.ids[row[here], slot, 0]
+            found[:, here] += by_token[:, kind, min(slot, by_token.shape[2] - 1), tokens]
+    return found
 
 
 def _generated(

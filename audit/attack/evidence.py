@@ -3,7 +3,8 @@
 A shard's key holds everything that determines its bytes: the version of the code that makes it, the
 model, the task, the shard's place and size, the number type, the device's kind and the libraries.
 Evidence is kept per model, so that M_general's is made once for every hospital model it is compared
-with. Torch is imported where evidence is made, so that a plan needs none.
+with; what depends on no list of names ("open") is kept apart from what does ("listed"). Torch is
+imported where evidence is made, so that a plan needs none.
 
 A shard is made from its order alone, by `shard_arrays`, wherever that is: in this process, one
 after the other, or where an executor sends it (`made_elsewhere`).
@@ -21,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from audit.attack.question import VERSIONS
 from audit.errors import AuditError
 from audit.home import stay_offline
 from audit.progress import Meter
-from cache.store import JSON, Stored
+from cache.store import Store
 
 if TYPE_CHECKING:
     from audit.attack.generation import GenerationTask
@@ -49,14 +50,67 @@ AnyTask: TypeAlias = "PosteriorTask | GenerationTask"
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 
 
+_OPEN = ("n_documents", "documents", "mass", "vocabulary_n_inputs", "vocabulary")
+"""Arrays that depend on no list of names: one run serves every later list of names of single
+pieces."""
+
+
+class ShardKeys(NamedTuple):
+    """What a shard is kept under: a key of what depends on no list of names, one of what does.
+
+    `listed` is "" where no list is asked about. A list's own evidence needs the open one beside it,
+    or is whole in itself.
+    """
+
+    open: str
+    listed: str
+    needs_open: bool
+
+    @property
+    def name(self) -> str:
+        """The one key that says all of it."""
+        return self.listed or self.open
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The keys under which the answer is."""
+        return tuple(key for key in (self.open * self.needs_open, self.listed) if key)
+
+    def answer(self, arrays: Arrays) -> Arrays:
+        """Return the arrays of a whole shard that are under the needed keys."""
+        is_asked = {True: self.needs_open, False: bool(self.listed)}
+        return {name: x for name, x in arrays.items() if is_asked[name in _OPEN]}
+
+
 class Keeper(Protocol):
-    """Where shards are kept by their keys: a `cache.store.Store`, or a folder of files."""
+    """Where shards are kept: `Kept`, or a folder of files."""
 
-    def get(self, key: str) -> Stored | None:
-        """Return what was put under a key; None if it is not there, or damaged."""
+    def get(self, keys: ShardKeys) -> Arrays | None:
+        """Return what the shard's keys need; None if it is not there, or damaged."""
 
-    def put(self, key: str, *, arrays: Arrays, meta: Mapping[str, JSON]) -> None:
-        """Keep arrays under a key, whole or not at all."""
+    def put(self, keys: ShardKeys, arrays: Arrays) -> None:
+        """Keep a shard, each part whole or not at all."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Shards in the results."""
+
+    store: Store
+
+    def get(self, keys: ShardKeys) -> Arrays | None:
+        """Return what the shard's keys need; None if it is not there, or damaged."""
+        found = [self.store.get(key) for key in keys.needed]
+        there = [one.arrays for one in found if one is not None]
+        return {name: x for one in there for name, x in one.items()} if all(found) else None
+
+    def put(self, keys: ShardKeys, arrays: Arrays) -> None:
+        """Keep a shard; what depends on no list is left out where nothing was asked of it."""
+        parts = {keys.open: {n: x for n, x in arrays.items() if n in _OPEN},
+                 keys.listed: {n: x for n, x in arrays.items() if n not in _OPEN}}  # fmt: skip
+        for key, part in parts.items():
+            if key and (key == keys.listed or all(x.size for x in part.values())):
+                self.store.put(key, arrays=part, meta={"kind": "shard"})
 
 
 @dataclass(frozen=True)
@@ -84,7 +138,7 @@ class ShardOrder:
     workers do in their logs, is its place alone.
     """
 
-    key: str = field(repr=False)
+    keys: ShardKeys = field(repr=False)
     kind: str  # "generation", "posterior" or "chain"
     shard: int
     first: int  # its first document or input
@@ -115,15 +169,25 @@ def shard_orders(
     made_by = backend(source.device)
     prefix = {
         "version": VERSIONS[kind], "kind": kind, "model": source.loaded.digest,
-        "task": _digest(asdict(task)), "n_shard": n_shard, "dtype": source.forward.dtype,
+        "n_shard": n_shard, "dtype": source.forward.dtype,
         "backend": made_by | {"kernels": source.forward.kernels},
     }  # fmt: skip
 
+    fields = asdict(task)
+    questions = {
+        "open": _digest({name: x for name, x in fields.items() if name not in task.of_names}),
+        "listed": _digest(fields),
+    }
+
     def order(shard: int, first: int) -> ShardOrder:
         n_here = min(n_shard, n_total - first)
-        key = f"shard/{_digest({**prefix, 'shard': shard, 'n_here': n_here})}"
+        place = {"shard": shard, "first": first, "n": n_here}
+        part_of = {part: f"shard/{_digest({**prefix, **place, 'part': part, 'task': question})}"
+                   for part, question in questions.items()}  # fmt: skip
+        listed = part_of["listed"] if task.has_names else ""
+        keys = ShardKeys(part_of["open"], listed, not listed or kind == "generation")
         return ShardOrder(
-            key, kind, shard, first, n_here, task, source.folder, source.loaded.digest,
+            keys, kind, shard, first, n_here, task, source.folder, source.loaded.digest,
             source.device, source.forward.dtype, source.forward.kernels, made_by,
         )  # fmt: skip
 
@@ -163,14 +227,14 @@ def kept_shards(
     """Yield every shard: first those that are kept, then the others, each made and kept at once."""
     missing = []
     for order in orders:
-        if (stored := source.store.get(order.key)) is not None:
-            yield order, stored.arrays
+        if (stored := source.store.get(order.keys)) is not None:
+            yield order, stored
             source.meter.add(source.phase, order.n_rows * source.row_work, is_cached=True)
         else:
             missing.append(order)
     for order, arrays, n_rows in _made(source, missing):
-        source.store.put(order.key, arrays=arrays, meta={"kind": order.kind})
-        yield order, arrays
+        source.store.put(order.keys, arrays)
+        yield order, order.keys.answer(arrays)
         source.meter.add(source.phase, n_rows * source.row_work)
 
 

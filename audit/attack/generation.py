@@ -15,7 +15,8 @@ Differs: "Gibbs-style" only. BERT's conditionals need not belong to one joint di
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -46,6 +47,14 @@ class GenerationTask:
     temperature: float = 1.0
     is_remasked: bool = True
 
+    of_names: ClassVar = ("multi_piece_parts",)
+    """Fields that documents and the mass of tokens do not depend on."""
+
+    @property
+    def has_names(self) -> bool:
+        """Whether parts are asked beside tokens."""
+        return bool(self.multi_piece_parts)
+
     @property
     def n_tokens(self) -> float:
         """Tokens of a document."""
@@ -72,7 +81,7 @@ class GeneratedShard:
     mass: FloatArray
     # [b, Q] the same for parts of several pieces: the probability of the piece that completes the
     # part where its neighbours stand in place.
-    part_mass: FloatArray
+    part_mass: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
 
 
 def shard_draws(

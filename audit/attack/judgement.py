@@ -49,8 +49,8 @@ def judge(attack: AttackResult, *, seed: int) -> dict[str, Any]:
     rows, canaries = np.flatnonzero(~is_canary), np.flatnonzero(is_canary)
     patients = attack.of_rows(rows)
     tested = ~truth_mask(patients.listed.is_member, truth=False)
-    decisions = _decisions(patients, FIXED_SCORE)
-    by_general = _decisions(patients, attack.general_score)
+    decisions = decisions_on(patients, FIXED_SCORE)
+    by_general = decisions_on(patients, attack.general_score)
     metrics = membership_metrics(patients, seed=seed)
     judged = decisions.q[tested & ~np.isnan(decisions.q)]
     verdict = give_verdict(
@@ -63,7 +63,7 @@ def judge(attack: AttackResult, *, seed: int) -> dict[str, Any]:
     )
     if verdict["state"] != "leak_found":
         decisions, by_general = decisions.without_flags(), by_general.without_flags()
-    among = _decisions(attack.of_rows(canaries), FIXED_SCORE)
+    among = decisions_on(attack.of_rows(canaries), FIXED_SCORE)
     order = np.argsort(np.concatenate([rows, canaries]))
     joined = {name: np.concatenate([one, vars(among)[name]])[order]
               for name, one in vars(decisions).items()}  # fmt: skip
@@ -95,7 +95,7 @@ def _null_check(attack: AttackResult) -> dict[str, float] | None:
     return {"ks_statistic": statistic, "ks_p": p}
 
 
-def _decisions(attack: AttackResult, score: str) -> Decisions:
+def decisions_on(attack: AttackResult, score: str) -> Decisions:
     """Decide on one score; on the fixed one a name must also pass both of its parts."""
     n, parts, found = len(attack.listed), attack.parts, attack.scores[score]
     # Comparable are names of as many word pieces that have the same parts.

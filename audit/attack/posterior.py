@@ -13,14 +13,16 @@ Source: Nakamura et al., section 4.2, leaves p(l | s) open; `chain` reads it by 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from audit.attack.prompts import Layout, PosteriorTask, layouts, variants_of
+from audit.attack.prompts import Layout, PosteriorTask, variants_of
 from audit.models.forward import Forward
 from audit.names.spelling import NO_PART, NO_PIECE
 from audit.rng import generator, torch_seed
@@ -29,17 +31,28 @@ from audit.stats import DRAW, BoolArray, FloatArray, IntArray, blocks_of
 Tick = Callable[[int], None]
 
 
+def _nothing() -> Any:
+    return np.zeros((0, 0))
+
+
 @dataclass(frozen=True)
 class PosteriorShard:
-    """Evidence of one model on the inputs of one shard; all sums in float64."""
+    """Evidence of one model on the inputs of one shard; all sums in float64 unless it is said."""
 
-    n_inputs: IntArray  # [b] inputs of each block.
+    # What was not asked is empty. [b] inputs of each block.
+    n_inputs: IntArray = field(default_factory=_nothing)
     # [b, n_listed] sums over a block's inputs of a listed name's p; NaN: cannot be scored.
-    sum_p: FloatArray
+    sum_p: FloatArray = field(default_factory=_nothing)
     # [b, U] sums of a part's ln p (nats); of `chain` [b, n_listed], a listed name's.
-    sum_log_p: FloatArray
-    passage_n_inputs: IntArray  # [P] how often each passage was drawn.
-    passage_sum_log_p: FloatArray  # [P, n_listed] sums of ln p over the draws of a passage.
+    sum_log_p: FloatArray = field(default_factory=_nothing)
+    # [P] how often each passage was drawn; [P, n_listed] sums of ln p over its draws.
+    passage_n_inputs: IntArray = field(default_factory=_nothing)
+    passage_sum_log_p: FloatArray = field(default_factory=_nothing)
+    # Of names of two single pieces, listed or not: [c] inputs of coarse blocks, and
+    # [c, kinds, 2, V] sums of every token's ln p at their masks in passages of each kind, in single
+    # precision. Empty where no such name was asked.
+    vocabulary_n_inputs: IntArray = field(default_factory=_nothing)
+    vocabulary: NDArray[np.float32] = field(default_factory=_nothing)
 
 
 def draw_inputs(
@@ -107,12 +120,16 @@ def posterior_shard(
         )
     )
 
+    vocabulary = _Vocabulary(task, first=first, n=n, device=device)
+
     def on_device(array: IntArray | FloatArray) -> Tensor:
         return torch.from_numpy(array).to(device)
 
-    for index, (layout, passages, weights) in enumerate(_micro_batches(task, blocks)):
-        seed = torch_seed(task.seed, "dropout", shard, index) if task.is_dropout_on else None
-        log_p = _log_posteriors(forward, task, layout, passages, dropout=seed)  # [B, G]
+    for place, layout, passages, weights in _micro_batches(task, blocks):
+        seed = torch_seed(task.seed, "dropout", shard, *place) if task.is_dropout_on else None
+        log_all = _log_posteriors(forward, task, layout, passages, dropout=seed)  # [B, M, V]
+        vocabulary.add(log_all, kind=place[0], layout=layout, weights=weights)
+        log_p = _parts(log_all, layout)  # [B, G]
         parts.index_add_(1, on_device(layout.parts), on_device(weights) @ log_p)
         padded = torch.nn.functional.pad(log_p, (0, 1))  # [B, G + 1]
         both = padded[:, on_device(layout.pairs)].sum(dim=-1)  # [B, C]
@@ -124,15 +141,51 @@ def posterior_shard(
         )  # [passages here, B]
         by_passage[on_device(unique)[:, None], listed] += on_device(onto) @ both
         tick(len(passages))
-    return _shard(task, blocks, names.cpu().numpy(), parts.cpu().numpy(), by_passage.cpu().numpy())
+    found = _shard(task, blocks, *(x.cpu().numpy() for x in (names, parts, by_passage)))
+    return replace(found, **vocabulary.found())
+
+
+class _Vocabulary:
+    """Sums of every token's ln p at the masks of names of two single pieces, by coarse block."""
+
+    def __init__(self, task: PosteriorTask, *, first: int, n: int, device: str) -> None:
+        self._task = task
+        fine, coarse = blocks_of(first, n), blocks_of(first, n, is_coarse=True)
+        first_of = np.flatnonzero(np.diff(fine, prepend=-1))  # input of each fine block
+        self._begins = np.unique(coarse[first_of], return_index=True)[1]
+        self._n_inputs = np.bincount(coarse)
+        self._sums: dict[int, Tensor] = {}  # kind -> [c, M, V]
+
+    def add(self, log_p: Tensor, *, kind: int, layout: Layout, weights: FloatArray) -> None:
+        """Add a forward pass: ln p [B, M, V], and what each row stands for [b, B]."""
+        if not self._task.reads_vocabulary or layout.n_pieces != self._task.pairs[kind]:
+            return
+        by_block = torch.from_numpy(np.add.reduceat(weights, self._begins)).to(log_p.device)
+        more = (by_block @ log_p.double().flatten(1)).view(-1, *log_p.shape[1:])
+        self._sums[kind] = self._sums[kind] + more if kind in self._sums else more
+
+    def found(self) -> dict[str, NDArray[Any]]:
+        """Return the fields of a shard."""
+        if not self._sums:
+            return {}
+        n_tokens = next(iter(self._sums.values())).shape[-1]
+        sums = np.zeros((len(self._n_inputs), len(self._task.pairs), 2, n_tokens), dtype=np.float32)
+        for kind, one in self._sums.items():
+            sums[:, kind, : one.shape[1]] = one.cpu().numpy()
+        return {"vocabulary_n_inputs": self._n_inputs, "vocabulary": sums}
+
+
+Place = tuple[int, int, int, int, int]
+"""Kind of passage, layout of masks, length and first row of a forward pass."""
 
 
 def _micro_batches(
     task: PosteriorTask, blocks: Sequence[IntArray]
-) -> Iterator[tuple[Layout, IntArray, FloatArray]]:
+) -> Iterator[tuple[Place, Layout, IntArray, FloatArray]]:
     """Yield forward passes of rows of equal length, so that nothing is padded.
 
-    Each is a layout, passages [B], and how many inputs of each block each row stands for [b, B].
+    Each is its place (what is drawn there is the same whatever other layouts a list has), a layout,
+    passages [B], and how many inputs of each block each row stands for [b, B].
     """
     if task.is_dropout_on:
         passages = np.concatenate(blocks)
@@ -144,26 +197,31 @@ def _micro_batches(
                         for p in passages])  # fmt: skip
     kinds = task.kind_of_passage[passages]
     for kind in np.unique(kinds).tolist():
-        for layout in layouts(task, kind):
-            for length in np.unique(lengths[kinds == kind]):
+        for layout in task.layouts[kind]:
+            for length in np.unique(lengths[kinds == kind]).tolist():
                 same = np.flatnonzero((kinds == kind) & (lengths == length))
                 for start in range(0, len(same), task.micro_batch):
                     rows = same[start : start + task.micro_batch]
-                    yield layout, passages[rows], np.take(weights, rows, axis=1)
+                    place = (kind, *layout.n_pieces, length, start)
+                    yield place, layout, passages[rows], np.take(weights, rows, axis=1)
 
 
 def _log_posteriors(
     forward: Forward, task: PosteriorTask, layout: Layout, passages: IntArray, *,
     dropout: int | None,
 ) -> Tensor:  # fmt: skip
-    """Return ln p [B, G] of the parts of one layout, all masks at once, in float64."""
+    """Return ln p [B, M, V] of every token at the masks of one layout, all masks at once."""
     prompts = [task.templates[p].ids(layout.n_pieces, mask=task.mask_id) for p in passages]
     device = forward.device
     ids, positions = (torch.tensor(column, device=device) for column in zip(*prompts, strict=True))
     logits = forward.logits(ids, positions=positions, dropout=dropout)
-    log_p = torch.log_softmax(logits.float(), dim=-1)
-    found = torch.zeros((len(passages), len(layout.parts)), dtype=torch.float64, device=device)
-    place, mask, piece = torch.from_numpy(layout.reads).to(device)
+    return torch.log_softmax(logits.float(), dim=-1)
+
+
+def _parts(log_p: Tensor, layout: Layout) -> Tensor:
+    """Return ln p [B, G] of the parts of a layout in float64, of ln p [B, M, V]."""
+    found = log_p.new_zeros((len(log_p), len(layout.parts)), dtype=torch.float64)
+    place, mask, piece = torch.from_numpy(layout.reads).to(log_p.device)
     read = log_p.flatten(1).index_select(1, mask * log_p.shape[-1] + piece)  # [B, K]
     return found.index_add_(1, place, read.double())
 

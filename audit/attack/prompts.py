@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -29,6 +30,12 @@ from audit.names.spelling import (
 )
 from audit.notes.passages import Passage
 from audit.stats import IntArray
+
+ONE_SLOT = (("first",), ("last",))
+"""Slots of passages that have a place for one part of a name alone."""
+NAME_ROOM = 16
+"""Word pieces for which a passage is cut at least."""
+_LEAST_TOKENS = 10  # of a passage, special tokens included
 
 
 @dataclass(frozen=True)
@@ -67,22 +74,45 @@ def part_columns(pieces: Sequence[PartPieces], *, has_between: Sequence[bool]) -
     Parts that are read at the same masks of the same inputs, in every kind of passage, share a
     column: 10,000 names of the generator have some 1,700. A name that cannot be scored has none.
     """
-    index: dict[tuple[object, ...], int] = {}
-    is_known = np.logical_and.reduce([one.is_known for one in pieces])
-    columns = np.full((len(is_known), 2), NO_PART, dtype=np.int64)
-    for row in np.flatnonzero(is_known):
-        readings: dict[int, list[object]] = {FIRST: [], LAST: []}
-        for kind, (one, between) in enumerate(zip(pieces, has_between, strict=True)):
-            key = layout_key(one.n_pieces[row], has_between=between)
-            for place, role in enumerate(one.roles[row].tolist()):
-                if role != NO_PART:
-                    n = int(one.n_pieces[row, place])
-                    spelled = tuple(one.ids[row, place, :n].tolist())
-                    readings[role].append((kind, key, place and int(one.n_pieces[row, 0]), spelled))
-        for role, found in readings.items():
-            if found:
-                columns[row, role] = index.setdefault((role, *found), len(index))
-    return columns
+    known = np.flatnonzero(np.logical_and.reduce([one.is_known for one in pieces]))
+    number = np.full((len(pieces[0].ids), 2), NO_PART, dtype=np.int64)
+    n_numbers = 0
+    for role in (FIRST, LAST):
+        read: list[IntArray] = []  # what tells two parts apart
+        is_there = np.zeros(len(known), dtype=np.bool_)
+        for one, between in zip(pieces, has_between, strict=True):
+            n, roles = one.n_pieces[known], one.roles[known]
+            slot = (roles[:, 1] == role).astype(np.int64)
+            is_here = (roles == role).any(axis=1)
+            is_there |= is_here
+            is_apart = between & (n[:, 1] > 0)
+            first, second = (
+                np.where(is_apart, n[:, 0], n.sum(axis=1)),
+                np.where(is_apart, n[:, 1], 0),
+            )
+            spelled = one.ids[known, slot]  # [n, K]
+            here = np.stack([first, second, slot * n[:, 0], *spelled.T])
+            read += [is_here.astype(np.int64), *np.where(is_here, here, 0)]
+        found = _numbered(read)
+        number[known, role] = np.where(is_there, n_numbers + found, NO_PART)
+        n_numbers += int(found.max(initial=-1)) + 1
+    # Numbered as they come, name by name.
+    flat = number.ravel()
+    used, begins, place = np.unique(flat, return_index=True, return_inverse=True)
+    rank = np.empty(len(used), dtype=np.int64)
+    order = np.argsort(np.where(used == NO_PART, -1, begins))
+    rank[order] = np.arange(len(used)) - (used[:1] == NO_PART).sum()
+    return np.asarray(rank[place.reshape(-1)].reshape(-1, 2))
+
+
+def _numbered(columns: Sequence[IntArray]) -> IntArray:
+    """Number equal rows of some columns [n] alike, from 0 up."""
+    number = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        lowest = int(column.min(initial=0))
+        width = int(column.max(initial=0)) - lowest + 1
+        number = np.unique(number * width + column - lowest, return_inverse=True)[1].reshape(-1)
+    return number
 
 
 def passage_templates(
@@ -96,7 +126,7 @@ def passage_templates(
     (its end, which stands next to the name).
     """
     room = max_tokens - 2 - n_name_tokens
-    if room < 8:
+    if room < _LEAST_TOKENS - 2:
         raise AuditError(
             ("{max_tokens} tokens leave no room for a passage beside a name of {n_name_tokens}."),
             where="max_tokens",
@@ -148,6 +178,28 @@ class PosteriorTask:
     is_dropout_on: bool = True
     # Rows of one forward pass; part of the question, since dropout masks depend on it.
     micro_batch: int = 32
+    # For each kind of passage the masks of a name of two parts of one piece each, as
+    # `Layout.n_pieces` has them; (): nothing is kept of names that are not listed.
+    pairs: tuple[tuple[int, int], ...] = ()
+
+    of_names: ClassVar = ("pieces", "part_columns", "n_listed")
+    """Fields that the vocabulary's evidence does not depend on."""
+
+    @property
+    def has_names(self) -> bool:
+        """Whether names are asked, or the vocabulary alone."""
+        return len(self.part_columns) > 0
+
+    @cached_property
+    def layouts(self) -> tuple[tuple[Layout, ...], ...]:
+        """What to read in each kind of passage."""
+        return tuple(tuple(_layouts(self, kind)) for kind in range(len(self.pieces)))
+
+    @cached_property
+    def reads_vocabulary(self) -> bool:
+        """Whether names of two single pieces are asked everywhere: then all of them can be read."""
+        asked = [[one.n_pieces for one in of_kind] for of_kind in self.layouts]
+        return bool(self.pairs) and all(map(list.__contains__, asked, self.pairs))
 
     @property
     def n_tokens(self) -> float:
@@ -160,7 +212,7 @@ class PosteriorTask:
             variants = (variants_of(pieces, n_names=self.n_listed) for pieces in self.pieces)
             return n * max(sum(len(one.fills) for one in of_kind) for of_kind in variants)
         kinds, n_passages = np.unique(self.kind_of_passage, return_counts=True)
-        n_layouts = [len(layouts(self, kind)) for kind in kinds.tolist()]
+        n_layouts = [len(self.layouts[kind]) for kind in kinds.tolist()]
         return int(n * float((n_passages / n_passages.sum()) @ np.array(n_layouts)))
 
 
@@ -175,17 +227,23 @@ def posterior_task(
     kinds, kind_of_passage = kinds_of(passages)
     pieces = tuple(part_pieces(names, kind=kind, tokenizer=tokenizer) for kind in kinds)
     betweens = [len(token_ids(tokenizer, kind.separator.strip())) for kind in kinds]
-    # A name that cannot be scored needs no room.
+    # A name that cannot be scored needs no room. Room for `NAME_ROOM` pieces, where there is any:
+    # so passages are cut alike whatever the list.
     longest = max(int(p.n_pieces[p.is_known].sum(axis=1).max(initial=0)) for p in pieces)
+    usual = min(NAME_ROOM, max_tokens - _LEAST_TOKENS - max(betweens))
     return PosteriorTask(
         templates=passage_templates(
             passages, tokenizer=tokenizer, max_tokens=max_tokens,
-            n_name_tokens=max(betweens) + longest,
+            n_name_tokens=max(betweens) + max(longest, usual),
         ),
         kind_of_passage=kind_of_passage,
         pieces=pieces,
         part_columns=part_columns(pieces, has_between=[n > 0 for n in betweens]),
         mask_id=tokenizer.mask_token_id,
+        pairs=tuple(
+            layout_key(np.array([1, kind.slots not in ONE_SLOT]), has_between=n > 0)
+            for kind, n in zip(kinds, betweens, strict=True)
+        ),
         **how,
     )  # fmt: skip
 
@@ -202,7 +260,7 @@ class Layout:
     pairs: IntArray
 
 
-def layouts(task: PosteriorTask, kind: int) -> list[Layout]:
+def _layouts(task: PosteriorTask, kind: int) -> list[Layout]:
     """Group the names of one kind of passage by their layout of masks.
 
     Where nothing stands between the parts, names with the same total number of pieces share one
@@ -211,6 +269,8 @@ def layouts(task: PosteriorTask, kind: int) -> list[Layout]:
     pieces = task.pieces[kind]
     template = task.templates[int(np.flatnonzero(task.kind_of_passage == kind)[0])]
     groups: dict[tuple[int, int], list[int]] = {}
+    if not len(pieces.ids):  # nobody's question but the vocabulary's
+        groups[task.pairs[kind]] = []
     for row in np.flatnonzero(task.part_columns.max(axis=1) != NO_PART).tolist():
         key = layout_key(pieces.n_pieces[row], has_between=bool(template.between))
         groups.setdefault(key, []).append(row)
@@ -237,7 +297,7 @@ def _layout(
     return Layout(
         n_pieces=key,
         parts=np.array(list(place), dtype=np.int64),
-        reads=np.array(reads, dtype=np.int64).T,
+        reads=np.array(reads, dtype=np.int64).reshape(-1, 3).T,
         listed=np.array(listed, dtype=np.int64),
         pairs=np.array(pairs, dtype=np.int64).reshape(-1, 2),
     )

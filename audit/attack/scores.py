@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -388,9 +388,16 @@ def score_kind(name: str, *, scenario: int) -> ScoreKind | None:
 
 
 def all_scores(
-    sums: Columns, *, counts: IntArray, parts: NameParts | None, with_errors: bool = True
+    sums: Columns,
+    *,
+    counts: IntArray,
+    parts: NameParts | None,
+    with_errors: bool = True,
+    only: Collection[str] = (),
 ) -> dict[str, FloatArray]:
     """Return every score that both models' block sums can give, each as `jackknife` has it.
+
+    `only` are the names of those that are wanted, if not all are.
 
     `sums` are by block, of "hospital" and of "general". Scenario 1: "hospital_mass" [b, U], the
     Rao-Blackwell mass of each part; of listed names [b, n_listed] "hospital_hits", documents
@@ -399,7 +406,8 @@ def all_scores(
     [b, n_listed] of whole names. `counts` [b] are inputs or documents of each block.
     """
     scenario, n_run = 1 if "hospital_mass" in sums else 2, float(counts.sum())
-    kinds = [k for k in scores_of(scenario) if (k.needs == "chain") == (parts is None)]
+    kinds = [k for k in scores_of(scenario) if (k.needs == "chain") == (parts is None)
+             and (not only or k.name in only)]  # fmt: skip
 
     def formulas(columns: Columns, n: float) -> Columns:
         of = Sums(columns, n, n_run, parts)

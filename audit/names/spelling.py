@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -78,36 +78,34 @@ def token_ids(tokenizer: Any, text: str) -> list[int]:
     return ids
 
 
-def written_parts(
-    candidates: Candidates, row: int, *, kind: PassageKind
-) -> tuple[tuple[tuple[str, str], ...], str]:
-    """Return a name's one or two (role, text) in the passage's order, and what separates them."""
-    if kind.slots == ("full",):
-        return candidates.parts(row), candidates.separator(row)
-    by_role = {"first": candidates.first[row], "last": candidates.last[row]}
-    return tuple((role, by_role[role]) for role in kind.slots if by_role[role]), kind.separator
-
-
 def part_pieces(candidates: Candidates, *, kind: PassageKind, tokenizer: Any) -> PartPieces:
     """Tokenise every name as it stands in passages of one kind, part by part.
 
     Each part is tokenised with the white space that stands before it there (byte-level
     tokenizers such as RoBERTa's have other pieces at the beginning of a text than after a space).
     """
-    pieces = cache(partial(token_ids, tokenizer))
-    n = len(candidates)
-    rows: list[list[list[int]]] = []
-    roles = np.full((n, 2), NO_PART, dtype=np.int64)
-    for row in range(n):
-        parts, separator = written_parts(candidates, row, kind=kind)
-        leads = (kind.lead, _space(separator))
-        rows.append([pieces(lead + part) for lead, (_, part) in zip(leads, parts, strict=False)])
-        roles[row, : len(parts)] = [_COLUMN[role] for role, _ in parts]
-    width = max((len(part) for own in rows for part in own), default=1)
-    ids = np.full((n, 2, max(1, width)), NO_PIECE, dtype=np.int64)
-    for row, own in enumerate(rows):
-        for k, part in enumerate(own):
-            ids[row, k, : len(part)] = part
+    index: dict[str, int] = {}  # each text is tokenised once: long lists share their parts
+    texts: list[int] = []
+    columns: list[int] = []
+    for first, last in zip(candidates.first, candidates.last, strict=True):
+        slots, behind = kind.slots, _space(kind.separator)
+        if slots == ("full",):  # the name's own order and separator
+            is_turned = is_unspaced(first + last)
+            slots, behind = (("last", "first"), "") if is_turned else (("first", "last"), " ")
+        n_before, lead = len(texts), kind.lead
+        for role in slots:
+            if part := first if role == "first" else last:
+                texts.append(index.setdefault(lead + part, len(index)))
+                columns.append(_COLUMN[role])
+                lead = behind
+        missing = [NO_PART] * (2 - len(texts) + n_before)
+        texts += missing
+        columns += missing
+    spelled = [token_ids(tokenizer, text) for text in index]
+    width = max(1, *map(len, spelled), 1)
+    table = np.array([[*own, *[NO_PIECE] * (width - len(own))] for own in (*spelled, [])])
+    ids = table[np.array(texts, dtype=np.int64).reshape(-1, 2)]  # -1, no part: the last, empty row
+    roles = np.array(columns, dtype=np.int64).reshape(-1, 2)
     n_pieces = (ids != NO_PIECE).sum(axis=2)
     is_spelt = (n_pieces > 0) & (ids != tokenizer.unk_token_id).all(axis=2)
     is_known = (is_spelt | (roles == NO_PART)).all(axis=1) & (roles != NO_PART).any(axis=1)

@@ -31,7 +31,7 @@ def source_of(store: Store, *, digest: str = "one", dtype: str = "float32"):
     forward.dtype = dtype  # a name of the key; the table is float32
     loaded = SimpleNamespace(digest=digest)
     meter = Meter([Phase("phase", 1e9)], listener=lambda _: None, should_stop=lambda: False)
-    return evidence.Source(loaded, forward, "cpu", store, meter, "phase")  # type: ignore[arg-type]
+    return evidence.Source(loaded, forward, "cpu", evidence.Kept(store), meter, "phase")  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_more_documents_reuse_the_full_shards_that_exist(store, made):
 
 
 OTHER_TASKS = (
-    {"prompt": (CLS, MASK, MASK, SEP, SEP)}, {"multi_piece_parts": ()}, {"seed": 4},
+    {"prompt": (CLS, MASK, MASK, SEP, SEP)}, {"multi_piece_parts": ((1, 0),)}, {"seed": 4},
     {"n_steps": 6}, {"top_k": 2}, {"temperature": 0.5}, {"is_remasked": False},
 )  # fmt: skip
 
@@ -89,6 +89,25 @@ def test_another_setting_or_origin_is_another_question(store, made, monkeypatch)
             patch.setattr(place, name, other)
             ask()
         assert made == [0], name
+
+
+def test_documents_serve_every_later_list_of_single_pieces(store, made):
+    first = evidence.collect(source_of(store), TASK, kind="generation", n_total=150)
+    made.clear()
+    single = replace(TASK, multi_piece_parts=())
+    served = evidence.collect(source_of(store), single, kind="generation", n_total=150)
+    assert made == []
+    n_kept = len(store.keys("shard/"))
+    # Other parts of several pieces are another pass, but the documents are not kept twice.
+    other = replace(TASK, multi_piece_parts=((1, 2), (2, 0)))
+    again = evidence.collect(source_of(store), other, kind="generation", n_total=150)
+    assert made == [0, 1] and len(store.keys("shard/")) == n_kept + 2
+    for found in (served, again):
+        for name in ("n_documents", "documents", "mass"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(first, name))
+    assert again.part_mass.shape == (len(first.mass), 2) and not served.part_mass.size
+    evidence.collect(source_of(store), other, kind="generation", n_total=150)
+    assert made == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,9 @@ from audit.attack.posterior import PosteriorShard, chain_shard, draw_inputs, pos
 from audit.attack.prompts import PosteriorTask
 from audit.models.forward import Forward
 from audit.models.load import load_model
+from audit.names.spelling import PartPieces
 from audit.notes.passages import Passage
+from audit.stats import blocks_of
 from tests.attack.make_tasks import NAMES, PASSAGES, RIGHT, plain_pieces, table_task, task_of
 from tests.models.make_models import make_bert, make_distilbert, make_japanese_bert, make_roberta
 from tests.reference_masking import (
@@ -220,6 +222,39 @@ def test_ticks_count_the_rows_of_every_pass(folder: Path, is_dropout_on: bool) -
         assert task.n_rows(evidence, 20) == 20 * n_of_input
 
 
+# --- the vocabulary ---
+
+
+def test_what_is_kept_of_the_vocabulary_does_not_depend_on_the_list(folder: Path) -> None:
+    lists = (NAMES[:2], NAMES, (*NAMES[2:], NAMES[0]))
+    tasks = [task_of(folder, PASSAGES, names, micro_batch=4) for names in lists]
+    empty = PartPieces(*(x[:0] for x in vars(tasks[0].pieces[0]).values()))
+    nobody = {"pieces": (empty,) * len(tasks[0].pieces), "n_listed": 0}
+    tasks.append(replace(tasks[0], part_columns=tasks[0].part_columns[:0], **nobody))
+    found = [run(folder, task, 130, shard=2) for task in tasks]
+    n_tokens = load_model(folder).model.config.vocab_size
+    assert found[0].vocabulary.shape == (7, len(tasks[0].pieces), 2, n_tokens)
+    for one in found[1:]:
+        for name in ("vocabulary", "vocabulary_n_inputs"):
+            assert getattr(one, name).tobytes() == getattr(found[0], name).tobytes()
+    assert found[0].vocabulary_n_inputs.tolist() == [20] * 6 + [10]
+    assert not run(folder, task_of(folder, PASSAGES, NAMES[2:4]), 20).vocabulary.size
+
+
+def test_parts_of_single_pieces_can_be_read_out_of_the_vocabulary(folder: Path) -> None:
+    passages = (*PASSAGES, Passage("the patient ", ("last",), "", RIGHT, "7", None))
+    task = task_of(folder, passages, NAMES, micro_batch=4)
+    found = run(folder, task, 130)
+    for row in (0, 1):  # john smith and mary jones
+        for role, column in enumerate(task.part_columns[row].tolist()):
+            read = sum(
+                found.vocabulary[:, kind, place, one.ids[row, place, 0]].sum(dtype=float)
+                for kind, one in enumerate(task.pieces)
+                for place in np.flatnonzero(one.roles[row] == role)
+            )
+            assert read == pytest.approx(found.sum_log_p[:, column].sum(), rel=1e-6)
+
+
 # --- the draw of inputs ---
 
 
@@ -239,6 +274,14 @@ def test_blocks_grow_and_are_the_same_wherever_a_draw_begins_and_ends() -> None:
     assert drawn(100, first=200) == drawn(300)[72:]
     assert [len(b) for b in drawn(500, first=1900)] == [20] * 5 + [100] * 4
     assert drawn(0) == []
+
+
+def test_coarse_blocks_are_unions_of_the_others_worth_twenty_at_every_size() -> None:
+    for n in (100, 250, 600, 1100, 2000, 4900, 10_000, 30_000):
+        fine, coarse = blocks_of(0, n), blocks_of(0, n, is_coarse=True)
+        assert (np.diff(coarse)[np.diff(fine) == 0] == 0).all()
+        assert n**2 / (np.bincount(coarse) ** 2).sum() > 20
+    assert len(np.bincount(blocks_of(0, 10_000, is_coarse=True))) == 130
 
 
 def test_draws_are_uniform_with_replacement_and_differ_by_place_seed_and_purpose() -> None:

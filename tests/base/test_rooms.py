@@ -23,7 +23,7 @@ ORDER = (
     {"attack", "deid"},
     {"report"},
     {"run"},
-    {"demo", "shards"},
+    {"demo", "rank", "shards"},
     {"experiment"},
     {"jobs"},
     {"backup"},

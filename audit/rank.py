@@ -1,0 +1,190 @@
+"""Ranks of a list of any length against one run: what single word pieces got is kept without names.
+
+An audit judges; this ranks. A million candidate names cost no forward pass where an audit of the
+same models, settings and seed was made before, whatever names it asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from audit.attack import evidence
+from audit.attack.decisions import Decisions
+from audit.attack.judgement import decisions_on
+from audit.attack.plan import phase_of, phases
+from audit.attack.question import (
+    AuditRequest,
+    GenerationSettings,
+    PosteriorSettings,
+    RunSettings,
+    question_digest,
+)
+from audit.attack.scores import FIXED_SCORE, AttackResult
+from audit.foreign import file_bytes, reading
+from audit.home import results_dir
+from audit.models.inspect import display_name, model_digest
+from audit.names.candidates import Candidates
+from audit.names.files import read_names
+from audit.notes.passages import read_passages
+from audit.progress import FINISHING, LOADING, Meter
+from audit.run import WHO, prepared
+from audit.shelf import unwritable, whole_file
+from audit.stats import BoolArray, FloatArray
+from audit.tables import write_table
+from audit.task import Contact, Question, Task, queue_of, states_of
+from cache.store import Store
+
+_ROWS_AT_ONCE = 50_000
+_COLUMNS = ("rank", "file_row", "first_name", "last_name", "score", "standard_error",
+            "part_log_ratio", "p_value", "q_value")  # fmt: skip
+
+
+class RankTask(Task, RunSettings):
+    """Names of a file, ranked by one run."""
+
+    job = "rank"
+
+    scenario_number: Literal[1, 2]
+    general: Path
+    hospital: Path
+    names: Path
+    passages: Path | None = None
+    generation: GenerationSettings = GenerationSettings()
+    posterior: PosteriorSettings = PosteriorSettings()
+    out: Path = Field(title="out")
+
+    def question(self) -> Question:
+        """Return the question; its files are known by their state."""
+        asked = {name: value for name, value in self.plain().items() if name != "device"}
+        files = states_of(self.names, self.passages, where="names")
+        models = [model_digest(self.general), model_digest(self.hospital)]
+        label = f"{display_name(self.general)} → {display_name(self.hospital)}"
+        about = question_digest({"asked": asked, "files": files, "models": models})
+        return self.asked(label=label, about=about, device=queue_of(self.device))
+
+    def run(self, contact: Contact) -> tuple[str, ...]:
+        """Rank the names; returns the file's path and what was counted, as text."""
+        with reading(self.names.name):
+            listed = read_names(file_bytes(self.names), what="names").candidates
+        with Store(results_dir()) as store:
+            ranking = rank_names(self.request(listed), store=store, contact=contact)
+        write_ranking(ranking, self.out)
+        return (str(self.out), *map(str, ranking.counts))
+
+    def request(self, listed: Candidates) -> AuditRequest:
+        """Return the audit whose evidence is asked."""
+        passages = None
+        if self.passages and self.scenario_number == 2:
+            with reading(self.passages.name):
+                data = file_bytes(self.passages)
+            passages = read_passages(data, what="passages", file_name=self.passages.name)
+        same = ("scenario_number", "general", "hospital", "generation", "posterior", "seed",
+                "dtype", "device")  # fmt: skip
+        asked = {name: getattr(self, name) for name in same}
+        return AuditRequest(candidates=listed, passages=passages, **asked)
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """N names and the scores of those M that one run says something about."""
+
+    names: Candidates
+    is_scored: BoolArray  # [N]
+    attack: AttackResult  # Of the M names, reference controls behind them.
+    decisions: Decisions | None  # None: ranks only, for each name has fewer than 20 controls.
+
+    @property
+    def rank(self) -> FloatArray:
+        """Rank [M] by the fixed score, 1 the most member-like; ties share the better rank."""
+        from scipy.stats import rankdata
+
+        score = self.attack.listed_scores(FIXED_SCORE)
+        return np.asarray(rankdata(-score, method="min", nan_policy="omit"), dtype=np.float64)
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """Names, those that are scored, reference controls, and whether there are p-values."""
+        n_scored = int(self.is_scored.sum())
+        n_reference = len(self.attack.n_pieces) - n_scored
+        return len(self.names), n_scored, n_reference, int(self.decisions is not None)
+
+
+def rank_names(request: AuditRequest, *, store: Store, contact: Contact) -> Ranking:
+    """Rank the names of a request by kept evidence, which is made where it is not there.
+
+    Differs from an audit: names of parts of several word pieces are not scored, and p and q exist
+    only where each tested name has 20 reference controls.
+    """
+    from audit.attack import attacks
+
+    # No chain, and one name is enough to say what a row of a pass is.
+    one_name = request.with_(
+        candidates=request.candidates.rows((0,)),
+        posterior=request.posterior.with_(n_chain_inputs=0),
+    )
+    meter = Meter(phases(one_name), listener=contact.listen, should_stop=contact.should_stop)
+    meter.add(LOADING, 0)
+    asked = prepared(request, of_no_list=True)
+    kind, n = next(iter(request.sizes().items()))
+    for who in WHO:
+        work = asked.task.n_rows(kind, n) * asked.row_work(who)
+        meter.resize(phase_of(who, kind), work)
+    meter.finish(LOADING)
+
+    def source(who: str, kind: str) -> evidence.Source:
+        return asked.source(who, kind, store=evidence.Kept(store), meter=meter)
+
+    is_scored, attack = attacks.ranked(
+        request, asked.pair, asked.task, pool=asked.pool, sources=source
+    )
+    n_tested = attack.listed.is_member.count(True) + attack.listed.is_member.count(None)
+    n_reference = len(attack.n_pieces) - len(attack.listed)
+    has_p = n_reference >= attacks.REFERENCE_PER_NAME * n_tested
+    decisions = decisions_on(attack, FIXED_SCORE) if has_p else None
+    meter.finish(FINISHING)
+    return Ranking(request.candidates, is_scored, attack, decisions)
+
+
+def write_ranking(ranking: Ranking, out: Path) -> None:
+    """Write a ranking as CSV, best rank first and names that are not scored last.
+
+    The file is private and guarded against formulas, and is there whole or not at all.
+    """
+    try:
+        with whole_file(out) as file:
+            for begin, rows in enumerate(_rows(ranking)):
+                text = write_table(_COLUMNS, rows)
+                file.write((text if not begin else text.partition("\n")[2]).encode("utf-8"))
+    except OSError as error:
+        raise unwritable(error) from None
+
+
+def _rows(ranking: Ranking) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield the rows of the file, some at once."""
+    attack, decided = ranking.attack, ranking.decisions
+    rank, n = ranking.rank, len(attack.listed)
+    nothing = np.full(n, np.nan)
+    score, error = attack.scores[FIXED_SCORE][:, :n]
+    numbers = np.stack([
+        score, error, attack.listed_scores("part_log_ratio"),
+        decided.p if decided else nothing, decided.q if decided else nothing,
+    ], axis=1)  # fmt: skip
+    place = np.full(len(ranking.names), n)
+    place[ranking.is_scored] = np.arange(n)
+    rank, numbers = np.append(rank, np.nan), np.vstack([numbers, np.full((1, 5), np.nan)])
+    order = np.argsort(rank[place], kind="stable")
+    names = ranking.names
+    for begin in range(0, len(order), _ROWS_AT_ONCE):
+        here = order[begin : begin + _ROWS_AT_ONCE]
+        ranks = [None if np.isnan(one) else int(one) for one in rank[place[here]].tolist()]
+        yield [
+            (at, names.row[i], names.first[i], names.last[i], *of_name)
+            for at, i, of_name in zip(ranks, here.tolist(), numbers[place[here]].tolist(),
+                                      strict=True)
+        ]  # fmt: skip
