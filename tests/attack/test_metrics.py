@@ -126,18 +126,6 @@ def test_rules_and_undecided_names_are_counted_by_hand() -> None:
     assert strata["all"]["always_member"]["confusion"] == Confusion(3, 0, 2, 0)
 
 
-def test_long_lists_have_fewer_replicates_but_for_the_two_that_are_read_first() -> None:
-    listed = make_candidates([("F", "L")] * 2000, is_member=True)
-    listed += make_candidates([("G", "M")] * 2000, is_member=False, control_kind="easy")
-    value = np.random.default_rng(0).normal(size=4000)
-    attack = scored_by(listed, residual=value, difference=value, general_mean_log=value)
-    stratum = membership_metrics(attack, seed=1)["strata"]["all"]
-    rankings = stratum["scores"] | stratum["baselines"]
-    assert {name: one.n_replicates for name, one in rankings.items()} == {
-        "residual": 2000, "difference": 500, "general_alone": 2000, "popularity": 500,
-    }  # fmt: skip
-
-
 def test_undefined_and_infinite_numbers_become_none() -> None:
     assert plain((math.nan, math.inf, -math.inf, 1.5)) == [None, None, None, 1.5]
     nothing = {"n_hits": 0, "n_total": 0, "value": None, "low": None, "high": None}
