@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +180,10 @@ class Encoder:
             getattr(config, name) for name in kind["settings"]
         )
         self._out_rate = self._rate if kind["drops_out"] else 0.0
-        self._layers = [_Layer(parts, activation=act, dtype=dtype) for parts in layers_of(model)]
+        self._layers = [
+            _Layer(parts, activation=act, n_heads=self._n_heads, dtype=dtype)
+            for parts in layers_of(model)
+        ]
         tables = body.embeddings
         self._words = _in(tables.word_embeddings.weight, dtype)
         places = tables.position_embeddings.weight
@@ -230,33 +234,56 @@ class Encoder:
     ) -> Tensor:  # fmt: skip
         """Return a layer's output [B L, H], or [B M, H] where only `asked` tokens are wanted."""
         if asked is None:
-            query, key, value = self._heads(layer.qkv(x), n_rows, 3)
+            found = self._attention(layer.qkv(x), n_rows, masks, seen)
         else:
-            key, value = self._heads(layer.kv(x), n_rows, 2)
-            x = x[asked]
-            (query,) = self._heads(layer.query(x), n_rows, 1)
-        found = self._attention(query, key, value, masks, seen).transpose(1, 2).reshape(x.shape)
+            every, x = x.view(n_rows, -1, x.shape[1]), x[asked]
+            found = self._asked_attention(layer.of_asked, x, every, masks, seen)
         x = layer.attention_norm(masks.added(x, layer.out(found), rate=self._out_rate))
         return layer.norm(masks.added(x, layer.outer(layer.inner(x)), rate=self._rate))
 
-    def _heads(self, x: Tensor, n_rows: int, n: int) -> tuple[Tensor, ...]:
-        """Cut n projections [B L, n H] into heads [B, h, L, d] each."""
-        parts = x.view(n_rows, -1, n, self._n_heads, x.shape[1] // (n * self._n_heads))
-        return parts.permute(2, 0, 3, 1, 4).unbind(dim=0)
-
     def _attention(
-        self, query: Tensor, key: Tensor, value: Tensor, masks: _Masks, seen: Tensor | None
+        self, projected: Tensor, n_rows: int, masks: _Masks, seen: Tensor | None
     ) -> Tensor:
-        """Return what queries [B, h, M, d] find in the `seen` of keys and values [B, h, L, d]."""
+        """Return what each token finds [B L, H] in the `seen`; queries, keys, values [B L, 3 H]."""
+        width = projected.shape[1] // 3
+        parts = projected.view(n_rows, -1, 3, self._n_heads, width // self._n_heads)
+        query, key, value = parts.permute(2, 0, 3, 1, 4)  # [B, h, L, d] each
         is_dropped = masks.are_on and self._attention_rate > 0
         if not is_dropped and (query.is_cuda or key.shape[2] > _LONGEST_MATMUL):
-            return functional.scaled_dot_product_attention(query, key, value, attn_mask=seen)
-        scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)  # [B, h, M, L]
+            found = functional.scaled_dot_product_attention(query, key, value, attn_mask=seen)
+        else:
+            scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)  # [B, h, L, L]
+            if seen is not None:
+                scores.masked_fill_(~seen, float("-inf"))
+            shares = torch.softmax(scores, dim=-1)
+            scale = masks.zero(shares, rate=self._attention_rate)
+            found = shares @ (value if scale == 1 else value * scale)
+        return found.transpose(1, 2).reshape(-1, width)
+
+    def _asked_attention(
+        self, of: _OfAsked, x: Tensor, every: Tensor, masks: _Masks, seen: Tensor | None
+    ) -> Tensor:
+        """Return what asked tokens x [B M, H] find in `every` token [B, L, H] of their row.
+
+        A few queries cost less with the matrix of keys taken to them than keys of all tokens do,
+        and what they find is added up before the matrix of values. The keys' bias adds the same to
+        all scores of a query, so it is of no matter.
+        """
+        (n, width), n_rows, h = x.shape, len(every), self._n_heads
+        query = of.query(x).view(n, h, -1).transpose(0, 1)  # [h, B M, d]
+        query = (query @ of.key).view(h, n_rows, -1, width).transpose(0, 1)  # [B, h, M, H]
+        scores = query.flatten(1, 2) @ every.transpose(1, 2)  # [B, h M, L]
         if seen is not None:
-            scores.masked_fill_(~seen, float("-inf"))
+            scores.masked_fill_(~seen[:, 0], float("-inf"))
         shares = torch.softmax(scores, dim=-1)
         scale = masks.zero(shares, rate=self._attention_rate)
-        return shares @ (value if scale == 1 else value * scale)
+
+        def by_head(one: Tensor) -> Tensor:  # [B, h M, ...] -> [h, B M, ...]
+            return one.view(n_rows, h, n // n_rows, -1).transpose(0, 1).reshape(h, n, -1)
+
+        found = by_head(shares @ every) @ of.value  # [h, B M, d]
+        found = found + by_head(shares.sum(dim=-1)) * of.value_bias
+        return (found if scale == 1 else found * scale).transpose(0, 1).reshape(n, width)
 
 
 class _Packed:
@@ -278,18 +305,40 @@ class _Packed:
         return self._decode(self._norm(self._transform(hidden)))
 
 
+class _OfAsked:
+    """A layer's attention where few tokens are asked: matrices of keys and values by head."""
+
+    def __init__(self, parts: dict[str, Any], *, n_heads: int, dtype: torch.dtype) -> None:
+        width = parts["key"].weight.shape[0]
+        d = width // n_heads
+        self.query = _linear([parts["query"]], dtype)
+        self.key = _in(parts["key"].weight.view(n_heads, d, width) * d**-0.5, dtype)  # [h, d, H]
+        value = parts["value"].weight.view(n_heads, d, width).transpose(1, 2)
+        self.value = _in(value, dtype).contiguous()  # [h, H, d]
+        self.value_bias = _in(parts["value"].bias.view(n_heads, 1, d), dtype)
+
+
 class _Layer:
     """One layer's products and norms; queries, keys and values are one product."""
 
-    def __init__(self, parts: dict[str, Any], *, activation: str, dtype: torch.dtype) -> None:
-        query, key, value = (parts[name] for name in ("query", "key", "value"))
-        self.qkv = _linear([query, key, value], dtype)
-        # The last layer is asked for all keys and values, but for few queries.
-        self.kv, self.query = _linear([key, value], dtype), _linear([query], dtype)
+    def __init__(
+        self, parts: dict[str, Any], *, activation: str, n_heads: int, dtype: torch.dtype
+    ) -> None:
+        self._parts, self._n_heads, self._dtype = parts, n_heads, dtype
         self.out, self.outer = (_linear([parts[name]], dtype) for name in ("out", "outer"))
         self.inner = _linear([parts["inner"]], dtype, activation=activation)
         self.attention_norm = _norm(parts["attention_norm"], dtype)
         self.norm = _norm(parts["norm"], dtype)
+
+    @cached_property
+    def qkv(self) -> _Map:
+        """Queries, keys and values of all tokens."""
+        return _linear([self._parts[name] for name in ("query", "key", "value")], self._dtype)
+
+    @cached_property
+    def of_asked(self) -> _OfAsked:
+        """The same of a last layer that is asked for few."""
+        return _OfAsked(self._parts, n_heads=self._n_heads, dtype=self._dtype)
 
 
 def _in(weight: Tensor, dtype: torch.dtype) -> Tensor:

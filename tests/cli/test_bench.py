@@ -152,30 +152,3 @@ def test_a_corpus_is_timed_beside_other_readers_of_its_file(run):
     assert (
         rows["corpus"]["private"] != rows["canaries"]["private"] == rows["two_workers"]["private"]
     )
-
-
-def test_time_is_told_by_who_spent_it():
-    settings = BenchSettings(n_layers=1, width=64, n_vocabulary=512)
-    forward = Forward(attacks.random_model(settings))
-    ids = torch.full((64, 32), 200)
-    with sampled() as spent:
-        began = time.process_time()
-        while time.process_time() - began < 0.2:
-            forward.logits(ids, positions=ids[:, :1] * 0)
-        while time.process_time() - began < 0.3:
-            fold_name("Émilie de la Tour")
-    found = shares(spent)
-    forward_share, text_share = (found["parts"][one] for one in ("forward", "audit/text.py"))
-    assert forward_share > text_share > 0
-    assert sum(found["parts"].values()) == pytest.approx(1, abs=1e-3)
-
-
-def test_growth_is_fitted_and_drawn():
-    one = {"sizes": [1.0, 10.0, 100.0], "cpu_seconds": [0.01, 0.1, 1.0], "exponent": 1.0}
-    drawn = ElementTree.fromstring(picture({"notes": one, "names": one}))
-    lines = [e.get("points") for e in drawn.iter() if e.tag.endswith("polyline")]
-    assert len(lines) == 2
-    points = [tuple(map(float, point.split(","))) for point in lines[0].split()]
-    # Ten times the size and ten times the seconds is as far to the right as up.
-    assert [b[0] - a[0] for a, b in pairwise(points)] == [a[1] - b[1] for a, b in pairwise(points)]
-    assert any(e.text == "notes: exponent 1.00" for e in drawn.iter())

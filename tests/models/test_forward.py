@@ -155,3 +155,6 @@ def test_hidden_states_beside_padding_equal_those_of_transformers(
         torch.testing.assert_close(
             found[is_text], exact.last_hidden_state[is_text], rtol=0, atol=5e-5
         )
+        first = torch.tensor([[0, 1]]).expand(len(ids), -1)
+        few = Encoder(model).hidden(ids, is_text=is_text, positions=first)
+        torch.testing.assert_close(few, exact.last_hidden_state[:, :2], rtol=0, atol=5e-5)
