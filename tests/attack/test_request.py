@@ -40,7 +40,7 @@ OTHER: dict[str, dict[str, Any]] = {
     },
     "posterior": {
         "n_inputs": 9_999, "n_chain_inputs": 0, "is_dropout_on": False, "micro_batch": 31,
-        "max_tokens": 128, "max_chain_rows": 99,
+        "max_tokens": 128, "max_chain_rows": 99, "is_sequential": True,
     },
 }  # fmt: skip
 
