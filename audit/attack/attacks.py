@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -206,10 +207,10 @@ def ranked(
     listed = request.candidates.rows(np.flatnonzero(is_scored).tolist())
     names = with_reference(request.with_(candidates=listed), pair, pool=pool)
     pieces = spelled(names)
+    # A control of several pieces in some passages has no part either.
+    is_asked = _is_single(names, pieces, needs_both=needs_both)
+    pieces = [replace(one, is_known=one.is_known & is_asked) for one in pieces]
     columns = prompts.part_columns(pieces, has_between=[False] * len(kinds))
-    columns[~_is_single(names, pieces, needs_both=needs_both)] = (
-        spelling.NO_PART
-    )  # a control of several in some passages
     kind_of, size = next(iter(request.sizes().items()))
     sums: dict[str, FloatArray] = {}
     for who in WHO:

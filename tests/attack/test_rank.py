@@ -12,6 +12,7 @@ import pytest
 from scipy.stats import rankdata
 
 from audit.errors import AuditError
+from audit.names import spelling
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.files import names_file
 from audit.names.pools import us_pool
@@ -130,3 +131,24 @@ def test_a_task_reads_its_list_by_the_rules_of_all_lists(models, tmp_path, monke
     assert (file, counts[:2], counts[3]) == (str(task.out), ["40", "40"], "1")
     assert task.question().digest == task.with_(device="auto").question().digest
     assert task.question().digest != task.with_(seed=1).question().digest
+
+
+def test_a_control_of_several_pieces_in_some_passages_moves_no_other_name(
+    models, finished, monkeypatch
+):
+    request, directory = request_of(models, 2, candidates=other_names()), finished[2][1]
+    before = ranked(request, directory)
+    spell, n_listed = spelling.part_pieces, before.counts[1]
+
+    def spelled(names, **how):
+        found = spell(names, **how)
+        if len(names) > n_listed:
+            found.n_pieces[n_listed, 0] = 2
+        return found
+
+    monkeypatch.setattr(spelling, "part_pieces", spelled)
+    after = ranked(request, directory)
+    for name in ("residual", "part_log_ratio"):
+        expected = before.attack.listed_scores(name)
+        np.testing.assert_allclose(after.attack.listed_scores(name), expected, atol=0.3)
+    assert after.counts == before.counts
