@@ -355,9 +355,12 @@ def _linear(parts: Sequence[Any], dtype: torch.dtype, *, activation: str = "") -
     weight = _in(torch.cat([part.weight for part in parts]), dtype)
     bias = _in(torch.cat([part.bias for part in parts]), dtype)
     after: _Map = ACT2FN[activation] if activation else lambda x: x
-    if weight.device.type != "cpu" or not _HAS_ONEDNN:
-        return lambda x: after(functional.linear(x, weight, bias))
     kernels = torch.ops.mkldnn
+    if weight.device.type != "cpu" or not _HAS_ONEDNN or (
+        # It packs no bfloat16 for processors that have AVX2 alone.
+        dtype == torch.bfloat16 and not kernels._is_mkldnn_bf16_supported()
+    ):  # fmt: skip
+        return lambda x: after(functional.linear(x, weight, bias))
     packed = kernels._reorder_linear_weight(weight)
     if activation == "gelu":
         return lambda x: kernels._linear_pointwise(x, packed, bias, "gelu", [], "none")
@@ -518,7 +521,7 @@ def pick_precision(wanted: str, *, device: str, is_cpu_asked: bool = False) -> s
     if wanted != "auto":
         return wanted
     if device.startswith("cuda"):
-        has_it = torch.cuda.is_bf16_supported()
+        has_it = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
         has_it = is_cpu_asked and multiplies_bfloat16()
     return "bfloat16" if has_it else "float32"

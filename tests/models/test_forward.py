@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -158,3 +161,18 @@ def test_hidden_states_beside_padding_equal_those_of_transformers(
         first = torch.tensor([[0, 1]]).expand(len(ids), -1)
         few = Encoder(model).hidden(ids, is_text=is_text, positions=first)
         torch.testing.assert_close(few, exact.last_hidden_state[:, :2], rtol=0, atol=5e-5)
+
+
+def test_bfloat16_is_computed_on_a_processor_for_which_onednn_packs_none(tmp_path: Path) -> None:
+    make_bert(tmp_path / "model", scale=0.2)
+    told = (
+        "import sys; from pathlib import Path; from audit.models.forward import forwards_of; "
+        "from audit.models.load import load_model; one = load_model(Path(sys.argv[1])); "
+        "(found,) = forwards_of([one.model], tokenizer=one.tokenizer, dtype='bfloat16', "
+        "names=['']); print(found.dtype)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", told, str(tmp_path / "model")], capture_output=True, text=True,
+        env=os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2"}, check=False,
+    )  # fmt: skip
+    assert (run.returncode, run.stdout.strip()) == (0, "bfloat16"), run.stderr[-2000:]
