@@ -114,6 +114,7 @@ def test_a_model_that_is_not_known_is_asked_as_it_is() -> None:
         ("auto", True, {}, ("bfloat16", "packed")),
         ("auto", False, {}, ("float32", "packed")),
         ("auto", True, {"MAX_TOTAL_VARIATION": 0.0}, ("float32", "packed")),
+        ("auto", True, {"MAX_SHARE_MOVED": 0.0}, ("float32", "packed")),
         ("float32", True, {}, ("float32", "packed")),
         ("float32", True, {"MAX_KERNEL_VARIATION": -1.0}, ("float32", "plain")),
         ("bfloat16", False, {}, ("bfloat16", "packed")),
@@ -176,3 +177,27 @@ def test_bfloat16_is_computed_on_a_processor_for_which_onednn_packs_none(tmp_pat
         env=os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2"}, check=False,
     )  # fmt: skip
     assert (run.returncode, run.stdout.strip()) == (0, "bfloat16"), run.stderr[-2000:]
+
+
+def test_bfloat16_is_not_taken_where_rounding_would_hide_what_tells_the_models_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forward, "multiplies_bfloat16", lambda: True)
+    one, other = (load_model(make_bert(tmp_path / name, scale=0.2)) for name in ("a", "b"))
+
+    def chosen(dtype: str) -> list[str]:
+        models = [one.model, other.model]
+        found = forwards_of(models, tokenizer=one.tokenizer, dtype=dtype, names=["a", "b"])
+        return [each.dtype for each in found]
+
+    drawn = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weight in other.model.parameters():
+            weight.mul_(1 + 1e-3 * torch.randn(weight.shape, generator=drawn))
+    assert chosen("auto") == ["float32", "float32"]
+    with pytest.raises(AuditError, match="bfloat16 moves"):
+        chosen("bfloat16")
+    with torch.no_grad():
+        for weight in other.model.parameters():
+            weight.mul_(1 + torch.randn(weight.shape, generator=drawn))
+    assert chosen("auto") == ["bfloat16", "bfloat16"]
