@@ -351,7 +351,7 @@ def _masked(
         "counts": counts,
         "chain": chain,
         "n_chain_inputs": settings.n_chain_inputs,
-        "details": {"linking": linking} | ({"stop": stop} if settings.is_sequential else {}),
+        "details": {"linking": linking} | ({"stop": stop} if looks[1:] else {}),
         "passage_log_ratio": ratio / np.where(n_drawn, n_drawn, np.nan)[:, None],
     }
 

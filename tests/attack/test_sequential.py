@@ -212,3 +212,9 @@ def test_an_audit_that_never_settles_takes_every_input_once(models, tmp_path, ma
     assert all(one.share <= other.share for one, other in pairwise(told))
     assert same_answer(answer_of(report), answer_of(answer(fixed(models, 500), tmp_path)))
     assert len(made) == 8
+
+
+def test_an_audit_of_one_shard_never_looked_and_says_nothing_of_open_names(models, tmp_path):
+    report = answer(sequential(models, 200), tmp_path)
+    assert "stop" not in report.to_json()["details"]
+    assert not any("inputs were used" in str(note) for note in report.notes)
