@@ -207,9 +207,8 @@ def ranked(
     names = with_reference(request.with_(candidates=listed), pair, pool=pool)
     pieces = spelled(names)
     columns = prompts.part_columns(pieces, has_between=[False] * len(kinds))
-    columns[~_is_single(names, pieces, needs_both=needs_both)] = (
-        spelling.NO_PART
-    )  # a control of several in some passages
+    # A control may have several in some passages.
+    columns[~_is_single(names, pieces, needs_both=needs_both)] = spelling.NO_PART
     kind_of, size = next(iter(request.sizes().items()))
     sums: dict[str, FloatArray] = {}
     for who in WHO:
