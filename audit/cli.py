@@ -1139,12 +1139,13 @@ def _say_score(summary: ScoreSummary) -> None:
         say(_table(rows, columns=(criterion, *_MEASURED)))
 
 
-_OF_ATTACK = tuple(name for name in BenchSettings.model_fields if name != "n_names")
-_OF_TRAINING = tuple(name for name in _OF_ATTACK if name != "n_steps")
+_OF_POSTERIOR = tuple(name for name in BenchSettings.model_fields if name != "n_steps")
+_OF_GENERATION = tuple(name for name in BenchSettings.model_fields if name != "n_names")
+_OF_TRAINING = tuple(name for name in _OF_POSTERIOR if name != "n_names")
 
 
 def bench_generation(
-    *, given: Annotated[Given, FieldsOf(BenchSettings, only=_OF_ATTACK)]
+    *, given: Annotated[Given, FieldsOf(BenchSettings, only=_OF_GENERATION)]
 ) -> Result:
     """Race scenario 1 against the published sampler's way, on a model with random weights."""
     from audit.bench.attacks import generation
@@ -1152,7 +1153,9 @@ def bench_generation(
     return generation(BenchSettings(**given))
 
 
-def bench_posterior(*, given: Annotated[Given, FieldsOf(BenchSettings)]) -> Result:
+def bench_posterior(
+    *, given: Annotated[Given, FieldsOf(BenchSettings, only=_OF_POSTERIOR)]
+) -> Result:
     """Race scenario 2 against the plain way, dropout on."""
     from audit.bench.attacks import posterior
 

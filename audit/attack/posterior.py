@@ -120,7 +120,7 @@ def posterior_shard(
         )
     )
 
-    vocabulary = _Vocabulary(task, first=first, n=n, device=device)
+    vocabulary = _Vocabulary(task, first=first, n=n)
 
     def on_device(array: IntArray | FloatArray) -> Tensor:
         return torch.from_numpy(array).to(device)
@@ -148,7 +148,7 @@ def posterior_shard(
 class _Vocabulary:
     """Sums of every token's ln p at the masks of names of two single pieces, by coarse block."""
 
-    def __init__(self, task: PosteriorTask, *, first: int, n: int, device: str) -> None:
+    def __init__(self, task: PosteriorTask, *, first: int, n: int) -> None:
         self._task = task
         fine, coarse = blocks_of(first, n), blocks_of(first, n, is_coarse=True)
         first_of = np.flatnonzero(np.diff(fine, prepend=-1))  # input of each fine block

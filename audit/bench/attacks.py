@@ -76,7 +76,7 @@ def generation(settings: BenchSettings) -> dict[str, Any]:
     with threads(settings.n_threads):
         model = random_model(settings)
         forward = Forward(model, dtype=settings.dtype)
-        batch, _ = best_batch(
+        batch = best_batch(
             _BATCHES[device], lambda n: _plain_steps(model, task, n, n_steps=1), device=device
         )
 
@@ -134,7 +134,7 @@ def posterior(settings: BenchSettings) -> dict[str, Any]:
         model = random_model(settings)
         forward = Forward(model, dtype=settings.dtype)
         plain = _PlainPosteriors(model, task)
-        plain_batch, _ = best_batch(_BATCHES[device][:2], plain.run, device=device)
+        plain_batch = best_batch(_BATCHES[device][:2], plain.run, device=device)
 
         def product() -> float:
             posterior_shard(

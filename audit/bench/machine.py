@@ -6,8 +6,7 @@ import os
 import platform
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -15,8 +14,8 @@ import transformers
 from torch.utils.flop_counter import FlopCounterMode
 
 from audit.bench.race import BenchSettings, quotients, raced, spread
+from audit.models.forward import processor_facts
 
-_CPU_FACTS = Path("/proc/cpuinfo")
 _INSTRUCTIONS = {"AVX2": "avx2", "AVX-512": "avx512f", "bfloat16": "avx512_bf16", "AMX": "amx_bf16"}
 """What decides the class of a processor, and the flag that says so."""
 _LARGE = {"cpu": 2048, "cuda": 8192}
@@ -25,9 +24,7 @@ _LARGE = {"cpu": 2048, "cuda": 8192}
 
 def machine(device: str) -> dict[str, Any]:
     """Return processor, class, cores, GPU and versions, as a result is told with them."""
-    facts = ""
-    with suppress(OSError):
-        facts = _CPU_FACTS.read_text(encoding="utf-8", errors="replace")
+    facts = processor_facts()
     model = re.search(r"^model name\s*:\s*(.+)$", facts, re.MULTILINE)
     flags = re.search(r"^flags\s*:(.*)$", facts, re.MULTILINE)
     known = set(flags[1].split()) if flags else set()

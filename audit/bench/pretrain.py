@@ -37,7 +37,7 @@ def pretraining(settings: BenchSettings) -> dict[str, Any]:
     length = settings.n_tokens or _LENGTH
     told = TrainSettings(
         batch=batch, micro_batch=batch, n_tokens=length, learning_rate=1e-4, schedule="constant",
-        precision=settings.dtype,
+        warmup_share=0, precision=settings.dtype,
     )  # fmt: skip
     rows: Any = _Rows(settings, batch=batch, length=length)
     losses: dict[str, list[float]] = {"baseline": [], "product": []}

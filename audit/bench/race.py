@@ -79,17 +79,14 @@ def raced(
     return rates
 
 
-def best_batch(
-    candidates: Sequence[int], work: Callable[[int], float], *, device: str
-) -> tuple[int, float]:
-    """Return the batch with the most units a second, and its rate; each is tried once, warm."""
+def best_batch(candidates: Sequence[int], work: Callable[[int], float], *, device: str) -> int:
+    """Return the batch with the most units a second; each is tried once, warm."""
     work(min(candidates))
     rates = {}
     for batch in candidates:
         begin = _seconds(device)
         rates[batch] = work(batch) / max(_seconds(device) - begin, 1e-9)
-    best = max(rates, key=rates.__getitem__)
-    return best, rates[best]
+    return max(rates, key=rates.__getitem__)
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:

@@ -427,12 +427,15 @@ MAX_KERNEL_VARIATION = 1e-5
 
 
 @contextmanager
-def onednn_float32() -> Iterator[None]:
-    """Multiply float32 matrices with oneDNN while the block runs.
+def plain_float32(device: str) -> Iterator[None]:
+    """Multiply float32 matrices as fast as this machine can without rounding them further.
 
-    PyTorch names the switch "bf16": on CPUs with matrix units (AMX) products may be rounded to
-    that, so trainings take it only through `exact_kernels`.
+    oneDNN on the CPUs of AMD; else PyTorch's default. PyTorch names the switch "bf16": on CPUs with
+    matrix units (AMX), which AMD's have not, products may be rounded to that.
     """
+    if device != "cpu" or not _is_amd():
+        yield
+        return
     settings = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     before = settings.fp32_precision
     settings.fp32_precision = "bf16"
@@ -443,32 +446,19 @@ def onednn_float32() -> Iterator[None]:
 
 
 @contextmanager
-def plain_float32(device: str) -> Iterator[None]:
-    """Multiply float32 matrices as fast as this machine can without rounding them further.
-
-    oneDNN on the CPUs of AMD, which have no matrix units that would round; else PyTorch's default.
-    """
-    if device != "cpu" or not _is_amd():
-        yield
-        return
-    with onednn_float32():
-        yield
-
-
-@contextmanager
 def exact_kernels(
     models: Sequence[nn.Module], *, tokenizer: Any, device: str, dtype: str
 ) -> Iterator[str]:
     """Choose the kernels of a training and keep to them; yields "onednn" or "default".
 
-    oneDNN for float32 on AMD processors, if it moves no distribution of these very models by more
+    "onednn" is float32 on AMD processors, if it moves no distribution of these very models by more
     than `MAX_KERNEL_VARIATION`; PyTorch's default otherwise. The choice depends on processor and
     models alone, never on a clock, so a resumed run makes it again.
     """
     if dtype == "float32" and device == "cpu" and _is_amd():
         asked = [Forward(model, is_plain=True) for model in models]
         before = [_distributions(one, tokenizer) for one in asked]
-        with onednn_float32():
+        with plain_float32(device):
             after = [_distributions(one, tokenizer) for one in asked]
             if max(map(_variation, before, after)) <= MAX_KERNEL_VARIATION:
                 yield "onednn"
@@ -536,9 +526,14 @@ def pick_precision(wanted: str, *, device: str, is_cpu_asked: bool = False) -> s
 
 def multiplies_bfloat16(facts: Path = _CPU_FACTS) -> bool:
     """Whether this processor has instructions for bfloat16."""
+    return bool(_FAST_BFLOAT16.search(processor_facts(facts)))
+
+
+def processor_facts(source: Path = _CPU_FACTS) -> str:
+    """Return what Linux says of its processors; "" where there is no such file."""
     with suppress(OSError):
-        return bool(_FAST_BFLOAT16.search(facts.read_text(encoding="utf-8", errors="replace")))
-    return False
+        return source.read_text(encoding="utf-8", errors="replace")
+    return ""
 
 
 def _distributions(asked: Forward, tokenizer: Any) -> Tensor:
@@ -558,7 +553,4 @@ def _variation(p: Tensor, q: Tensor) -> float:
 
 
 def _is_amd() -> bool:
-    try:
-        return "AuthenticAMD" in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
+    return "AuthenticAMD" in processor_facts()

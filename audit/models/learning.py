@@ -145,7 +145,8 @@ class _Masks:
             return functional.scaled_dot_product_attention(query, key, value, dropout_p=rate)
         shape = (*query.shape[:-1], key.shape[-2])
         mask, scale = self._mask(shape, query.dtype, rate=rate)
-        seen: Tensor = _Attention.apply(query, key, value, mask, scale)  # type: ignore[no-untyped-call]
+        apply: Any = _Attention.apply
+        seen: Tensor = apply(query, key, value, mask, scale)
         return seen
 
     def _mask(

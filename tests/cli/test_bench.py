@@ -50,13 +50,21 @@ def test_every_figure_is_there(run, what, dtype):
     assert found["product"]["gflop_per_unit"] < found["baseline"]["gflop_per_unit"]
 
 
+def test_both_trainings_learn_alike(run):
+    found = run("bench", "pretrain", "--layers", 2, "--width", 128, "--vocabulary", 2000,
+                "--rounds", 4, "--batch", 8)  # fmt: skip
+    losses = found["losses"]
+    assert losses["baseline"][0] - losses["baseline"][-1] > 0.5
+    assert found["largest_difference_of_losses"] < 0.25
+
+
 def test_operations_are_those_of_the_model(run):
     found = measured(run, "generation", "--steps", 1)
     body = LENGTH * 24 * WIDTH**2 + 4 * LENGTH**2 * WIDTH
     head = 2 * WIDTH**2 + 2 * WIDTH * VOCABULARY
     assert found["baseline"]["gflop_per_unit"] * 1e9 == LAYERS * body + LENGTH * head
-    # The last layer has keys and values of all tokens, and the rest of one.
-    last = 4 * LENGTH * WIDTH**2 + 20 * WIDTH**2 + 4 * LENGTH * WIDTH
+    # The last layer is that of one token, whose one head looks at all tokens.
+    last = 24 * WIDTH**2 + 4 * LENGTH * WIDTH
     assert found["product"]["gflop_per_unit"] * 1e9 == (LAYERS - 1) * body + last + head
 
 
