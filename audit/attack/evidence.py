@@ -290,8 +290,10 @@ def _made_by_workers(
                 order = pending.pop(future)
                 yield order, future.result(), order.n_rows
     finally:
-        for future in pending:
-            future.cancel()
+        for future, order in pending.items():
+            is_made = not future.cancel() and future.done() and future.exception() is None
+            if is_made:  # in the moment of the stop
+                source.store.put(order.keys, future.result())
 
 
 _ONE_AT_A_TIME = threading.Lock()
@@ -386,6 +388,7 @@ def backend(device: str) -> dict[str, str]:
     return {
         "device": kind,
         "device_name": name,
+        "instructions": torch.backends.cpu.get_cpu_capability() if kind == "cpu" else "",
         "n_threads": str(torch.get_num_threads()) if kind == "cpu" else "",
         "torch": torch.__version__,
         "transformers": transformers.__version__,
