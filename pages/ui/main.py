@@ -34,10 +34,23 @@ OF_ONE_AUDIT = ("verdict", "names", "measures")
 """Pages that show an audit's data, the demo's under a ribbon; others are logged without one."""
 
 
+def _choose_again(language: str) -> None:
+    """Set every choice anew after the language was switched.
+
+    A browser knows a choice by its words: it goes on showing those of the other language, or
+    nothing, until it is told.
+    """
+    before, st.session_state["spoken"] = st.session_state.get("spoken", language), language
+    for key, value in dict(st.session_state).items() if before != language else ():
+        if isinstance(key, str) and isinstance(value, str):
+            st.session_state[key] = value
+
+
 def main() -> None:
     """Draw the sidebar and run the page."""
     st.session_state.setdefault("language", state.language())
     words = state.words()
+    _choose_again(words.language)
     st.set_page_config(page_title=words.text("app"), page_icon=UI / "icon.png", layout="wide")
     st.html(UI / "style.css")
     if not require_login(words):

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pages.ui.state import words_of
-from tests.e2e.screen import is_whole
+from pages.ui.state import LANGUAGES, words_of
+from tests.e2e.screen import is_whole, settle, unfold
 
-pytest.importorskip("playwright.sync_api")
+expect = pytest.importorskip("playwright.sync_api").expect
 
 PAGES = (
     "verdict", "audit", "names", "measures", "deidentify", "workshop", "method", "jobs",
@@ -98,3 +98,19 @@ def test_a_page_is_drawn_whole(
             for key in ("audit", "language"):
                 box = page.locator(f".st-key-{key}").bounding_box()
                 assert box is not None and box["y"] + box["height"] <= height
+
+
+def test_choices_stay_when_the_language_is_switched(server: str, visit: Callable[..., Any]) -> None:
+    page = visit(f"{server}/audit?lang=en")
+    is_whole(page)
+    unfold(page, "settings")
+    for language in ("ja", "en"):
+        page.get_by_test_id("stSidebar").get_by_text(LANGUAGES[language]).click()
+        say = words_of(language)
+        title = page.get_by_role("heading", name=say.text("audit_title"), exact=True)
+        expect(title).to_be_visible(timeout=60_000)
+        settle(page)
+        expect(page.get_by_role("radio", name=say.text("audit_preset_quick"))).to_be_checked()
+        box = page.locator("[class*=dtype] input, [class*=dtype] [value]").first
+        expect(page.locator("[class*=dtype]").first).to_contain_text(say.text("audit_set_dtype"))
+        expect(box).to_have_value(say.text("audit_dtype_auto"))
