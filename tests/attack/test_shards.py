@@ -197,6 +197,7 @@ def test_a_run_that_is_stopped_keeps_what_workers_have_finished(models, finished
     with ThreadPoolExecutor(2) as workers, pytest.raises(AuditCancelled):
         answer(request, tmp_path, executor=workers, should_stop=is_enough)
     with Store(tmp_path) as store:
-        assert 2 <= len(store.keys("shard/")) < 10
+        n_kept, n_of_both = len(store.keys("shard/")), 20
+        assert 2 <= n_kept <= n_of_both / 2  # the other model's were not begun
     answer(request, tmp_path)
     assert content(tmp_path) == content(finished[1][1])
