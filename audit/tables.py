@@ -285,12 +285,13 @@ def write_table(
 
 
 def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, numbers.Integral):  # so are True and False
-        return str(int(value))
-    if isinstance(value, numbers.Real):
-        return "" if math.isnan(value) else repr(float(value))
+    if not isinstance(value, str):
+        if value is None:
+            return ""
+        if isinstance(value, numbers.Integral):  # so are True and False
+            return str(int(value))
+        if isinstance(value, numbers.Real):
+            return "" if math.isnan(value) else repr(float(value))
     text = str(value)
     guard = "'" if text[:1] in _FORMULA_STARTS and text else ""
     return '"' + guard + text.replace('"', '""') + '"'

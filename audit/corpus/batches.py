@@ -7,24 +7,25 @@ was done before it, so that any number of processes make the same corpus.
 
 from __future__ import annotations
 
+import json
 import pickle
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from audit.corpus.build import PatientTable, facts_of_note, patient_key, with_surrogates
 from audit.corpus.canaries import Planting
 from audit.corpus.examine import NamePattern, Tally, named_people, patterns_of
 from audit.corpus.register import MentionFinder
-from audit.corpus.truth import CANARY, PRIVATE, PUBLIC, TRUTH, NoteTruth, json_line
+from audit.corpus.truth import CANARY, NoteTruth, places_of, quoted
 from audit.names.candidates import Name
 from audit.names.matching import NameIndex, Pair
 from audit.names.people import Facts
 from audit.notes.mention_words import Mention
 from audit.notes.mentions import examine
-from audit.notes.read import FIELDS, Note
+from audit.notes.read import Note
 
 T = TypeVar("T")
 
@@ -47,16 +48,33 @@ class Rules:
 
 @dataclass(frozen=True)
 class Batch:
-    """Notes in a row, the first of which is the corpus's `start`-th.
+    """Notes in a row, and facts about those of their patients whom the notes tell of."""
 
-    `facts` are about those of their patients whom the notes tell of; `planting` plants canaries in
-    some of these notes, None: none are planted in this corpus.
-    """
-
-    start: int
     notes: Sequence[Note]
     facts: Mapping[str, Facts] = field(default_factory=dict)
-    planting: Planting | None = None
+
+
+class NoteMade(NamedTuple):
+    """One note's lines in the corpus's files, and its patterns of patients and canaries.
+
+    `truth` is empty where both texts are the same and nothing stayed; `patterns` have the id of
+    their passage.
+    """
+
+    private: bytes
+    public: bytes
+    truth: bytes
+    patterns: tuple[tuple[str, NamePattern], ...]
+
+    def read(self, *, is_register: bool) -> tuple[Note, NoteTruth]:
+        """Return the note, of which D_public may lack ids and time, and what is known of it."""
+        private, public = json.loads(self.private), json.loads(self.public)
+        truth = json.loads(self.truth or b"{}")
+        note = Note(**(private if is_register else public) | {"text": public["text"]})
+        return note, NoteTruth(
+            private["text"], public["text"], places_of(truth.get("inserted", ())),
+            places_of(truth.get("left", ())), truth.get("n_malformed", 0), private["chart_time"],
+        )  # fmt: skip
 
 
 @dataclass
@@ -65,59 +83,34 @@ class Built:
 
     Attributes
     ----------
-    lines
-        By file, what is to be written.
     owners
         Whose each note is, as the truth file says it.
     found
-        Full names in D_private and how often they occur; empty where canaries are planted, since
-        they were counted to choose these.
+        Full names in D_private before canaries are planted, and how often they occur.
     people
         (identity, role, name) of those who are named in full and are no patients.
-    patterns
-        Patterns of patients and canaries: the note's position in the corpus, the passage's id.
     """
 
     tally: Tally = field(default_factory=Tally)
-    lines: defaultdict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
+    notes: list[NoteMade] = field(default_factory=list)
     owners: list[str] = field(default_factory=list)
     found: Counter[Pair] = field(default_factory=Counter)
     people: list[tuple[str, str, Name]] = field(default_factory=list)
-    patterns: list[tuple[int, str, NamePattern]] = field(default_factory=list)
 
-    def add(self, note: Note, truth: NoteTruth, *, index: int, rules: Rules) -> None:
-        """Take in a note as it is in the corpus."""
-        found = tuple(examine(truth.private, known=rules.known))
-        self.tally.add_mentions(truth, found)
-        self.people += named_people(truth.inserted)
-        self.owners.append(patient_key(note))
-        self._write(note, truth, is_register=rules.finder is not None)
-        mentions = (each for each in found if isinstance(each, Mention))
-        patterns = patterns_of(truth, mentions, has_left=rules.has_left)
-        self.patterns += (
-            (index, f"{note.row}-{number}", pattern)
-            for number, pattern in enumerate(patterns, start=1)
-            if pattern.role in ("patient", CANARY)
-        )
+    def plant(self, planting: Planting, rules: Rules, *, start: int) -> None:
+        """Put canaries into those notes that the plan has, and count these anew.
 
-    def _write(self, note: Note, truth: NoteTruth, *, is_register: bool) -> None:
-        """Write a note into both corpora, and where they differ."""
-        whole = {name: getattr(note, name) for name in ("row", *FIELDS)}
-        private = whole | {"chart_time": truth.chart_time, "text": truth.private}
-        # With a register, the hospital's ids and dates are identifiers too.
-        public = {"row": note.row, "category": note.category} if is_register else whole
-        self.lines[PRIVATE].append(json_line(private))
-        self.lines[PUBLIC].append(json_line(public | {"text": truth.public}))
-        if truth.inserted or truth.left or truth.n_malformed:
-            places = {
-                "row": note.row,
-                "note_id": note.note_id,
-                "patient": patient_key(note),
-                "inserted": [place.plain() for place in truth.inserted],
-                "left": [place.plain() for place in truth.left],
-                "n_malformed": truth.n_malformed,
-            }
-            self.lines[TRUTH].append(json_line(places))
+        The first note is the corpus's `start`-th.
+        """
+        for place, made in enumerate(self.notes):
+            if start + place in planting.plan.rows:
+                note, truth = made.read(is_register=rules.finder is not None)
+                without, with_one = Tally(), Tally()
+                _made(note, truth, rules, without)
+                truth = planting.planted(truth, index=start + place)
+                self.notes[place] = _made(note, truth, rules, with_one)
+                self.tally.exclude(without)
+                self.tally.include(with_one)
 
 
 def told(rules: Rules, batch: Batch) -> PatientTable:
@@ -128,29 +121,54 @@ def told(rules: Rules, batch: Batch) -> PatientTable:
     return table
 
 
-def named(rules: Rules, batch: Batch) -> tuple[int, Counter[Pair]]:
-    """Return the number of notes, and the full names that will stand in D_private."""
-    assert rules.index is not None
-    found: Counter[Pair] = Counter()
-    for note in batch.notes:
-        text = note.text if rules.finder else _truth(rules, batch, note).private
-        found.update(rules.index.count(text))
-    return len(batch.notes), found
-
-
 def built(rules: Rules, batch: Batch) -> Built:
-    """Return notes in both corpora, planted and examined."""
+    """Return notes in both corpora, examined, without canaries."""
     assert rules.index is not None
     made = Built()
-    for index, note in enumerate(batch.notes, start=batch.start):
+    for note in batch.notes:
         truth = _truth(rules, batch, note)
         made.tally.add(note, truth)
-        if batch.planting:
-            truth = batch.planting.planted(truth, index=index)
-        else:
-            made.found.update(rules.index.count(truth.private))
-        made.add(note, truth, index=index, rules=rules)
+        made.found.update(rules.index.pairs(truth.private))
+        made.people += named_people(truth.inserted)
+        made.owners.append(patient_key(note))
+        made.notes.append(_made(note, truth, rules, made.tally))
     return made
+
+
+def _made(note: Note, truth: NoteTruth, rules: Rules, tally: Tally) -> NoteMade:
+    """Return a note as it is in the corpus, and count its mentions."""
+    found = tuple(examine(truth.private, known=rules.known))
+    tally.add_mentions(truth, found)
+    mentions = (each for each in found if isinstance(each, Mention))
+    patterns = enumerate(patterns_of(truth, mentions, has_left=rules.has_left), start=1)
+    row, note_id, category = note.row, quoted(note.note_id), quoted(note.category)
+    whole = (
+        f'{{"row": {row}, "note_id": {note_id}, "patient_id": {quoted(note.patient_id)}, '
+        f'"admission_id": {quoted(note.admission_id)}, "category": {category}, "chart_time": '
+    )
+    # With a register, the hospital's ids and dates are identifiers too.
+    public = f'{{"row": {row}, "category": {category}' if rules.finder else (
+        f"{whole}{quoted(note.chart_time)}"
+    )  # fmt: skip
+    places = ""
+    if truth.inserted or truth.left or truth.n_malformed:
+        inserted, left = (
+            ", ".join([place.json() for place in of]) for of in (truth.inserted, truth.left)
+        )
+        places = (
+            f'{{"row": {row}, "note_id": {note_id}, "patient": {quoted(patient_key(note))}, '
+            f'"inserted": [{inserted}], "left": [{left}], "n_malformed": {truth.n_malformed}}}\n'
+        )
+    return NoteMade(
+        f'{whole}{quoted(truth.chart_time)}, "text": {quoted(truth.private)}}}\n'.encode(),
+        f'{public}, "text": {quoted(truth.public)}}}\n'.encode(),
+        places.encode(),
+        tuple(
+            (f"{row}-{number}", pattern)
+            for number, pattern in patterns
+            if pattern.role in ("patient", CANARY)
+        ),
+    )
 
 
 def _truth(rules: Rules, batch: Batch, note: Note) -> NoteTruth:

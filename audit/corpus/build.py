@@ -198,8 +198,9 @@ def dummy_people(patients: PatientTable, *, seed: int) -> Iterator[dict[str, obj
 
 # Votes: a field of the note counts more than a description, that more than a pronoun.
 _TITLE, _MAX_PRONOUN = 5, 3
+_TITLES = re.compile(r"M(?:rs?|s)\. ")
 _SEX_WORDS = (
-    (40, re.compile(r"(?:Sex|SEX|Gender):\s*([MFmf])")),
+    (40, re.compile(r":(?:(?<=Sex:)|(?<=SEX:)|(?<=Gender:))\s*([MFmf])")),
     (10, re.compile(
         r"old,?\s+(?:[a-z\-]+\s+){0,3}?(male|female|man|woman|gentleman|lady|boy|girl)\b"
     )),
@@ -270,7 +271,8 @@ def facts_of_note(note: Note) -> Facts:
 
 
 def _votes(text: str) -> int:
-    votes = _TITLE * (text.count("Mr. ") - text.count("Mrs. ") - text.count("Ms. "))
+    titles = _TITLES.findall(text)
+    votes = _TITLE * (2 * titles.count("Mr. ") - len(titles))
     for weight, pattern in _SEX_WORDS:
         if match := pattern.search(text):
             votes += weight if match[1] in _MALE else -weight

@@ -189,6 +189,10 @@ class MentionCoverage(Record):
         return tuple(zip(REASONS, self.reasons, strict=True))
 
 
+_NUMBERS = ("n_notes", "n_notes_with_mention", "n_full", "n_of_nobody",
+            "n_true_names", "n_true_names_mentioned")  # fmt: skip
+
+
 @dataclass
 class Tally:
     """Counts over notes.
@@ -199,7 +203,7 @@ class Tally:
     inserted: CategoryCounter = field(default_factory=CategoryCounter)
     unknown: CategoryCounter = field(default_factory=CategoryCounter)
     n_malformed: int = 0
-    numbers: Counter[str] = field(default_factory=Counter)
+    numbers: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(_NUMBERS, 0)))
     forms: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     roles: Counter[str] = field(default_factory=Counter)
@@ -213,20 +217,23 @@ class Tally:
 
     def add_mentions(self, truth: NoteTruth, found: Sequence[Mention | Unnamed]) -> None:
         """Count what `examine` found in the private text of a note."""
-        mentions = [each for each in found if isinstance(each, Mention)]
-        owners = [owner_of(mention, truth.names) for mention in mentions]
-        patients = [name for name in truth.names if name.role == "patient"]
-        self.forms.update(mention.form for mention in mentions)
-        self.reasons.update(each.reason for each in found if isinstance(each, Unnamed))
-        self.roles.update(owner.role for owner in owners if owner)
-        self.numbers.update(
-            n_notes=1,
-            n_notes_with_mention=int(bool(mentions)),
-            n_full=sum(mention.is_full for mention in mentions),
-            n_of_nobody=owners.count(None),
-            n_true_names=len(patients),
-            n_true_names_mentioned=sum(name in owners for name in patients),
-        )
+        names, numbers, owners = truth.names, self.numbers, list[Place | None]()
+        for each in found:
+            if isinstance(each, Unnamed):
+                self.reasons[each.reason] += 1
+                continue
+            owners.append(owner := owner_of(each, names))
+            self.forms[each.form] += 1
+            numbers["n_full"] += each.is_full
+            numbers["n_of_nobody"] += owner is None
+            if owner:
+                self.roles[owner.role] += 1
+        numbers["n_notes"] += 1
+        numbers["n_notes_with_mention"] += bool(owners)
+        for name in names:
+            if name.role == "patient":
+                numbers["n_true_names"] += 1
+                numbers["n_true_names_mentioned"] += name in owners
 
     def include(self, more: Tally) -> None:
         """Count what was counted in later notes."""
@@ -236,12 +243,17 @@ class Tally:
             getattr(self, name).update(getattr(more, name))
         self.n_malformed += more.n_malformed
 
+    def exclude(self, less: Tally) -> None:
+        """Take back what was counted of mentions in notes that are others now."""
+        for name in ("numbers", "forms", "reasons", "roles"):
+            getattr(self, name).subtract(getattr(less, name))
+
     def coverage(self) -> MentionCoverage:
         """Return what was counted of mentions."""
         numbers: dict[str, Any] = dict(self.numbers)
         return MentionCoverage(
             **numbers,
-            n_by_role=tuple(sorted(self.roles.items())),
+            n_by_role=tuple(sorted((+self.roles).items())),
             forms=tuple(self.forms[form] for form in FORMS),
             reasons=tuple(self.reasons[reason] for reason in REASONS),
         )

@@ -2,9 +2,10 @@
 
 Comes in: an order, a folder. Goes out: the folder with D_private, D_public, the truth, counts,
 candidates and passages; whole, or not there. Every byte depends on the notes and the order (the
-time stamp of `corpus.json` apart). The notes are read once for what they say of their patients,
-once for the names that canaries must not have, and once to build, plant and examine; memory grows
-with people and names, not with notes.
+time stamp of `corpus.json` apart). The notes are read once for what they say of their patients and
+once to build and examine them; where canaries are planted, what was built waits in a file without a
+name until it is known which names occur nowhere, and only notes that get one are made anew. Memory
+grows with people and names, not with notes.
 
 Source: Nakamura et al., sections 3.2 to 3.4.
 """
@@ -20,11 +21,12 @@ from concurrent.futures import Executor, Future
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Annotated, ClassVar, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from audit.corpus.batches import Batch, Rules, Work, built, done_elsewhere, named, told
+from audit.corpus.batches import Batch, Built, Rules, Work, built, done_elsewhere, told
 from audit.corpus.build import CorpusFile, PatientTable, corpus_folder, dummy_people
 from audit.corpus.canaries import (
     CanaryPlan,
@@ -71,7 +73,7 @@ from audit.names.pools import japanese_pool, us_pool
 from audit.notes.read import FIELDS, Note, NoteSource, open_notes
 from audit.progress import Meter, Phase, ProgressListener, StopQuestion
 from audit.rng import generator
-from audit.shelf import MAX_TITLE_CHARS, new_identifier
+from audit.shelf import MAX_TITLE_CHARS, building_folder, new_identifier
 from audit.tables import RowNote
 from audit.task import MAX_SEED, Columns, Contact, Question, Task, states_of
 
@@ -175,14 +177,14 @@ class CorpusTask(Task):
         return (self.corpus_id,)
 
 
-SAMPLE, SURVEY, NAMES, BUILD, LISTS = (
+SAMPLE, SURVEY, BUILD, PLANT, LISTS = (
     "drawing a sample of the notes",
     "reading who the notes are about",
-    "looking for names",
     "building the corpus",
+    "planting canaries",
     "drawing candidates",
 )
-_BYTE_SECONDS = {SAMPLE: 3e-8, SURVEY: 3e-8, NAMES: 2e-7, BUILD: 4e-7}
+_BYTE_SECONDS = {SAMPLE: 3e-8, SURVEY: 3e-8, BUILD: 2e-7, PLANT: 2e-8}
 _LIST_SECONDS = 0.5
 _BATCH_CHARS, _N_AHEAD = 1 << 19, 2
 """On two cores where nothing was timed yet: a byte of the notes, and drawing candidates."""
@@ -208,7 +210,7 @@ def make_corpus(
         corpus_folder(out, names=_FILES) as files,
         executor_of(n_workers=order.workers) as executor,
     ):
-        making = _Making(order, source, files, meter, executor)
+        making = _Making(order, source, files, meter, executor, building_folder(out))
         making.read()
         making.build()
         making.finish()
@@ -217,7 +219,7 @@ def make_corpus(
 
 def phases(order: CorpusTask, source: NoteSource) -> Iterator[Phase]:
     """Yield what the making of a corpus does, one after the other."""
-    is_done = {SAMPLE: order.sample, SURVEY: order.kind == "dummy", NAMES: order.canary_counts}
+    is_done = {SAMPLE: order.sample, SURVEY: order.kind == "dummy", PLANT: order.canary_counts}
     for stage, seconds in _BYTE_SECONDS.items():
         if is_done.get(stage, True):
             yield Phase(stage, source.n_bytes, seconds, f"{stage}, {order.kind}")
@@ -229,17 +231,16 @@ class _Making:
 
     def __init__(
         self, order: CorpusTask, source: NoteSource, files: Mapping[str, CorpusFile], meter: Meter,
-        executor: Executor | None,
+        executor: Executor | None, aside: Path,
     ) -> None:  # fmt: skip
         self._order, self._source, self._files, self._meter = order, source, files, meter
-        self._executor = executor
+        self._executor, self._aside = executor, aside
         self._table, self._rules = PatientTable(), Rules(order.seed)
         self._chosen: set[int] | None = None
         self._n_rows: int | None = None
         self._accepts = one_token_each(order.tokenizer) if order.tokenizer else None
         self._patterns, self._planted = PatternTally(accepts=self._accepts), PatternTally()
         self._tally, self._found, self._plan = Tally(), Counter[Pair](), CanaryPlan()
-        self._planting: Planting | None = None
         self._numbers, self._owners = dict[str, int](), array("I")
         self._n_refused = self._n_passages = 0
 
@@ -284,26 +285,43 @@ class _Making:
 
     def build(self) -> None:
         """Build, plant and examine all notes."""
-        if self._order.canary_counts:
-            self._planting = self._plan_planting()
-        for made in self._done(built, BUILD):
-            for name, lines in made.lines.items():
-                self._files[name].write(b"".join(lines))
+        batches = self._done(built, BUILD)
+        for made in self._with_canaries(batches) if self._order.canary_counts else batches:
+            for name in (PRIVATE, PUBLIC, TRUTH):
+                of_file = Path(name).stem
+                self._files[name].write(b"".join(getattr(one, of_file) for one in made.notes))
             self._tally.include(made.tally)
             self._found.update(made.found)
             self._people.add(made.people)
+            for index, one in enumerate(made.notes, start=len(self._owners)):
+                self._take(one.patterns, index=index)
             for owner in made.owners:
                 self._owners.append(self._numbers.setdefault(owner, len(self._numbers)))
-            self._take(made.patterns)
         if not self._owners:
             raise AuditError("No row is a note.", where="notes")
 
-    def _plan_planting(self) -> Planting:
-        """Count the names that will stand in the corpus, and choose canaries that are none."""
-        order, n_notes = self._order, 0
-        for n, found in self._done(named, NAMES):
-            n_notes += n
-            self._found.update(found)
+    def _with_canaries(self, batches: Iterator[Built]) -> Iterator[Built]:
+        """Put aside all batches, then plant canaries that stand in none, and yield them."""
+        n_notes = start = 0
+        with TemporaryFile(dir=self._aside) as aside:
+            for made in batches:
+                n_notes += len(made.notes)
+                self._found.update(made.found)
+                made.found.clear()
+                pickle.dump(made, aside)
+            planting, n_bytes = self._plan_planting(n_notes), aside.tell()
+            self._meter.resize(PLANT, n_bytes)
+            aside.seek(0)
+            while aside.tell() < n_bytes:
+                before, made = aside.tell(), pickle.load(aside)
+                made.plant(planting, self._rules, start=start)
+                yield made
+                start += len(made.notes)
+                self._meter.add(PLANT, aside.tell() - before)
+
+    def _plan_planting(self, n_notes: int) -> Planting:
+        """Choose canaries that are no name of the corpus, and the notes that they are put into."""
+        order = self._order
         names = absent_names(
             self._pool,
             n=2 * len(order.canary_counts) * order.n_canaries,
@@ -334,29 +352,24 @@ class _Making:
 
     def _batches(self, stage: str) -> Iterator[Batch]:
         """Cut the notes into stretches of some hundred thousand characters."""
-        notes, start, n_chars = list[Note](), 0, 0
+        notes, n_chars = list[Note](), 0
         for note in self._notes(stage):
             notes.append(note)
             n_chars += len(note.text)
             if n_chars >= _BATCH_CHARS:
-                yield self._batch(start, notes, stage)
-                notes, start, n_chars = [], start + len(notes), 0
+                yield self._batch(notes, stage)
+                notes, n_chars = [], 0
         if notes:
-            yield self._batch(start, notes, stage)
+            yield self._batch(notes, stage)
 
-    def _batch(self, start: int, notes: list[Note], stage: str) -> Batch:
-        """Return notes with what is known of their patients and is to be planted in them."""
+    def _batch(self, notes: list[Note], stage: str) -> Batch:
+        """Return notes with what is known of their patients."""
         patients = {note.patient_id for note in notes} if not self._rules.finder else set()
         try:
             facts = {one: self._table.facts(one) for one in patients if one and stage != SURVEY}
         except KeyError:
             raise _changed() from None
-        planting = self._planting
-        if planting:
-            here = range(start, start + len(notes))
-            rows = {index: self._plan.rows[index] for index in here if index in self._plan.rows}
-            planting = replace(planting, plan=replace(self._plan, rows=rows))
-        return Batch(start, notes, facts, planting)
+        return Batch(notes, facts)
 
     def _rows(self, stage: str) -> Iterator[Note | RowNote]:
         """Go through all refusals, and all notes or those that were drawn."""
@@ -382,9 +395,9 @@ class _Making:
                 refused = {"row": row.row, "what": Message(row.what).plain()}
                 self._files[REFUSED].write(json_line(refused))
 
-    def _take(self, patterns: Iterable[tuple[int, str, NamePattern]]) -> None:
-        """Count the patterns of notes, and write the passages of those that are new."""
-        for index, passage_id, pattern in patterns:
+    def _take(self, patterns: Iterable[tuple[str, NamePattern]], *, index: int) -> None:
+        """Count the patterns of the `index`-th note, and write the passages of new ones."""
+        for passage_id, pattern in patterns:
             if pattern.role == CANARY:
                 row = int(pattern.person.partition(":")[2])
                 tally, name = self._planted, self._plan.canaries[row][:2]

@@ -28,6 +28,8 @@ CANARY = "canary"
 """Role of a planted name; the person is "canary:ROW", the row of the list of canaries."""
 _START = attrgetter("start")
 _encode = json.JSONEncoder(ensure_ascii=False).encode
+quoted = json.encoder.encode_basestring
+"""Returns a text as JSON has it; lines of notes are put together from it in half of the time."""
 
 
 class Place(NamedTuple):
@@ -64,10 +66,20 @@ class Place(NamedTuple):
     group: int = -1
     namesakes: tuple[str, ...] = ()
 
-    def plain(self) -> dict[str, object]:
+    def json(self) -> str:
         """Return the place as the truth file has it: of one that stayed, where it stands."""
-        n_fields = 11 - (not self.namesakes) if self.identity else 5
-        return dict(zip(self._fields[:n_fields], self, strict=False))
+        where = (
+            f'{{"start": {self.start}, "stop": {self.stop}, "source_start": {self.source_start}, '
+            f'"source_stop": {self.source_stop}, "category": {quoted(self.category)}'
+        )
+        if not self.identity:
+            return where + "}"
+        namesakes = f', "namesakes": {_encode(self.namesakes)}' if self.namesakes else ""
+        return (
+            f'{where}, "kind": {quoted(self.kind)}, "role": {quoted(self.role)}, '
+            f'"identity": {quoted(self.identity)}, "value": {quoted(self.value)}, '
+            f'"group": {self.group}{namesakes}}}'
+        )
 
 
 @dataclass(frozen=True)
@@ -125,14 +137,13 @@ def json_page(content: Mapping[str, object]) -> bytes:
     return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
 
 
-def places_of(record: Mapping[str, Any]) -> tuple[Place, ...]:
-    """Return the places of a record of the truth file, in order."""
+def places_of(plain: Any) -> tuple[Place, ...]:
+    """Return places as a record of the truth file has them, in order."""
     try:
         return tuple(
-            Place(**place | {"namesakes": tuple(place.get("namesakes", ()))})
-            for place in record["inserted"]
+            Place(**{**place, "namesakes": tuple(place.get("namesakes", ()))}) for place in plain
         )
-    except (KeyError, TypeError):
+    except (AttributeError, KeyError, TypeError):
         raise unreadable() from None
 
 
@@ -149,7 +160,7 @@ def corpus_notes(
         for line in private:
             note, places = json.loads(line), tuple[Place, ...]()
             if known is not None and known["row"] == note["row"]:
-                places, known = places_of(known), next(records, None)
+                places, known = places_of(known.get("inserted")), next(records, None)
             yield line, note, places
             on_bytes(len(line))
         if known is not None:

@@ -11,10 +11,11 @@ that leaves easy controls rarer than members, whose parts are the commonest ones
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from itertools import islice
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -42,9 +43,14 @@ _GROUP = 128  # names assigned together
 _N_NEAR, _N_FAR = 5, 200  # parts of each role that are tried for a name, at first and then
 _BEYOND, _NOBODY = 1e3, 1e9  # cost of a pair beyond the caliper; cost of a pair that is no option
 
+_UNASKED, _OPEN, _REFUSED = range(3)
+_NONE = np.zeros(0, dtype=np.int64)
+
 Floats = NDArray[np.float64]
-Option = tuple[Name, float]
-"""A name for a member, and what it costs: its squared distance, and more beyond the caliper."""
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Options = tuple[Ints, Floats]
+"""[n] names for a member, and what they cost: the squared distance, and more beyond the caliper."""
 
 
 def characters(_: str, part: str) -> int:
@@ -121,8 +127,8 @@ class _Parts:
         self._pieces = np.array(list(map(self._count, self.texts)), dtype=float)
         self.distance = cache(self._distance)
 
-    def _distance(self, part: str) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return how far each lies from a part, in nats, and whether within the caliper.
+    def _distance(self, part: str) -> tuple[Floats, Bools, Ints]:
+        """Return how far each lies from a part, in nats, if within the caliper, and who is near.
 
         A part that the generator does not know counts as its rarest, with none in its caliper.
         """
@@ -130,12 +136,16 @@ class _Parts:
         target = math.log(min(self._shares.values()) if share is None else share)
         far = np.abs(self._log_share - target)
         far += PIECE_NATS * np.abs(self._pieces - (self._count(part) if part else 0))
-        return far, (far <= CALIPER_NATS) & (share is not None)
+        is_near = far <= CALIPER_NATS
+        return far, is_near & (share is not None), np.flatnonzero(is_near)
 
 
 @dataclass
 class _Draw:
-    """Controls of one pool as they are drawn, each name once."""
+    """Controls of one pool as they are drawn, each name once.
+
+    A name is a number: of an easy control first * L + last, of a hard one in the order of coming.
+    """
 
     members: Candidates
     pool: NamePool
@@ -153,12 +163,12 @@ class _Draw:
         self._parts = {
             role: _Parts(self.pool, role, taken=self.taken, count=self.count) for role in _ROLES
         }
-        self._key = cache(lambda name: fold_name(written_name(*name)))
-        self._accepts = cache(self.accepts)
-        # [F, L] False where a pair was refused once: what may not come never may again, and where
-        # a generator is nearly used up each member would walk past all that others were given.
-        n_first, n_last = (len(self._parts[role].texts) for role in _ROLES)
-        self._is_open = np.ones((n_first, n_last), dtype=bool)
+        self._folded = cache(fold_name)
+        n_first, self._n_last = (len(self._parts[role].texts) for role in _ROLES)
+        # [F * L] what was found out of an easy control; who may not come once never may again.
+        self._state = np.full(n_first * self._n_last, _UNASKED, dtype=np.int8)
+        self._open = defaultdict[str, list[int]](list)  # those that may, by the name as compared
+        self._hard = dict[Name, int]()
 
     def take(self, turns: Sequence[int]) -> None:
         """Draw a control for each member in turn: of near names by chance, else the nearest."""
@@ -166,120 +176,157 @@ class _Draw:
             groups = [turns[start : start + _GROUP] for start in range(0, len(turns), _GROUP)]
             turns = [row for group in groups for row in self._assign(group, options)]
 
-    def _assign(
-        self, turns: Sequence[int], options: Callable[[int], Iterator[Option]]
-    ) -> list[int]:
+    def _assign(self, turns: Sequence[int], options: Callable[[int], Options]) -> list[int]:
         """Give each member the name that suits all best; return those who got none."""
         from scipy.optimize import linear_sum_assignment
 
         # As many options as members: whatever the others get, one is left.
-        of_row = {row: list(islice(options(row), _GROUP)) for row in dict.fromkeys(turns)}
-        names = list(dict.fromkeys(name for own in of_row.values() for name, _ in own))
-        column = {name: i for i, name in enumerate(names)}
-        costs = np.full((len(turns), len(names)), _NOBODY)
+        of_row = {row: options(row) for row in dict.fromkeys(turns)}
+        every = np.concatenate([numbers for numbers, _ in of_row.values()])
+        _, first, column = np.unique(every, return_index=True, return_inverse=True)
+        names = every[np.sort(first)]  # a column each, in the order in which they came
+        column, end = np.argsort(np.argsort(first))[column], 0
+        of_slot = np.full((len(turns), len(names)), _NOBODY)
+        slots = defaultdict[int, list[int]](list)
         for slot, row in enumerate(turns):
-            for name, cost in of_row[row]:
-                costs[slot, column[name]] = cost
-        missing = dict(enumerate(turns))
-        for slot, place in zip(*linear_sum_assignment(costs), strict=True):
-            if costs[slot, place] < _NOBODY:
-                self.seen.add(self._key(names[place]))
-                self.drawn.append((missing.pop(int(slot)), names[place]))
+            slots[row].append(slot)
+        for row, (numbers, costs) in of_row.items():
+            start, end = end, end + len(numbers)
+            for slot in slots[row]:
+                of_slot[slot, column[start:end]] = costs
+        missing, drawn = dict(enumerate(turns)), list(self._hard)
+        for slot, place in zip(*linear_sum_assignment(of_slot), strict=True):
+            if of_slot[slot, place] < _NOBODY:
+                number = int(names[place])
+                name = drawn[number] if self.kind == "hard" else self._name(number)
+                self.seen.add(key := self._key(*name))
+                self._state[self._open.pop(key, [])] = _REFUSED
+                self.drawn.append((missing.pop(int(slot)), name))
         self.on_drawn(len(turns) - len(missing))
         return list(missing.values())
 
-    def _may_come(self, name: Name) -> bool:
-        return self._key(name) not in self.seen and self._accepts(*name)
+    def _key(self, first: str, last: str) -> str:
+        """Return `fold_name` of the written name, from the parts as folded once."""
+        if is_unspaced(first + last):
+            return fold_name(written_name(first, last))
+        return f"{self._folded(first)} {self._folded(last)}".strip()
 
-    def _distances(self, row: int) -> dict[str, tuple[Floats, NDArray[np.bool_]]]:
-        return {
-            role: parts.distance(getattr(self.members, role)[row])
-            for role, parts in self._parts.items()
-        }
+    def _those_who_may(self, numbers: Ints) -> Ints:
+        """Return the places of the first easy controls, 128 at most, that may come."""
+        found = [_NONE]
+        for start in range(0, len(numbers), _GROUP):
+            some = numbers[start : start + _GROUP]
+            for number in some[self._state[some] == _UNASKED].tolist():
+                name = self._name(number)
+                key = self._key(*name)
+                may_come = key not in self.seen and self.accepts(*name)
+                self._state[number] = _OPEN if may_come else _REFUSED
+                if may_come:
+                    self._open[key].append(number)
+            found.append(start + np.flatnonzero(self._state[some] == _OPEN))
+            if sum(map(len, found)) >= _GROUP:
+                break
+        return np.concatenate(found)[:_GROUP]
 
-    def _near(self, row: int) -> Iterator[Option]:
-        """Yield some names near a member's, drawn by chance from those within the caliper."""
-        near = {role: self._some_near(*found) for role, found in self._distances(row).items()}
+    def _with_own_part(self, row: int, sides: Iterable[str], parts: Ints, costs: Floats) -> Options:
+        """Return the first hard controls, 128 at most, that may come, of one part of each side."""
+        numbers, places = list[int](), list[int]()
+        for place, (side, part) in enumerate(zip(sides, parts.tolist(), strict=True)):
+            text = self._parts[side].texts[part]
+            first, last = self.members.first[row], self.members.last[row]
+            name = (text, last) if side == "first" else (first, text)
+            if self._key(*name) not in self.seen and self.accepts(*name):
+                numbers.append(self._hard.setdefault(name, len(self._hard)))
+                places.append(place)
+                if len(places) == _GROUP:
+                    break
+        return np.array(numbers, dtype=np.int64), costs[places]
+
+    def _distances(self, row: int) -> Iterator[tuple[Floats, Bools, Ints]]:
+        return (self._parts[role].distance(getattr(self.members, role)[row]) for role in _ROLES)
+
+    def _near(self, row: int) -> Options:
+        """Return some names near a member's, drawn by chance from those within the caliper."""
+        (far, is_within, near), (farther, is_too, nearby) = self._distances(row)
+        first, last = self._some_near(far, near), self._some_near(farther, nearby)
         if self.kind != "hard":
-            for i, far, is_within in near["first"]:
-                for j, farther, is_too in near["last"]:
-                    if self._may_come(name := self._name(i, j)):
-                        yield name, _cost(far**2 + farther**2, is_within and is_too)
-            return
+            return self._pairs(far, is_within, farther, is_too, first, last)
         # One part stays: either, unless only one of the others has a match.
+        found = {"first": (first, far, is_within), "last": (last, farther, is_too)}
         sides: list[str] = self.rng.permutation(_ROLES).tolist()
-        sides.sort(key=lambda role: not any(is_within for *_, is_within in near[role]))
-        for i, far, is_within in near[sides[0]]:
-            if self._may_come(name := self._with_part(row, sides[0], i)):
-                yield name, _cost(far**2, is_within)
+        sides.sort(key=lambda side: not found[side][2][found[side][0]].any())
+        near, far, is_within = found[sides[0]]
+        costs = _cost(far[near] ** 2, is_within[near])
+        return self._with_own_part(row, repeat(sides[0], len(near)), near, costs)
 
-    def _some_near(
-        self, far: Floats, is_within: NDArray[np.bool_]
-    ) -> list[tuple[int, float, bool]]:
-        within = np.flatnonzero(far <= CALIPER_NATS)
-        chosen = self.rng.permutation(within)[:_N_NEAR].tolist()
+    def _some_near(self, far: Floats, within: Ints) -> Ints:
+        chosen = self.rng.permutation(within)[:_N_NEAR]
         if len(chosen) < _N_NEAR:
             shuffled = self.rng.permutation(len(far))
             off = far[shuffled]
             # As in a stable sort of all, which takes ten times as long.
             few = np.flatnonzero(off <= np.sort(off)[:_N_NEAR].max(initial=0))
             order = shuffled[few[np.argsort(off[few], kind="stable")]][len(within) :]
-            chosen += order[: _N_NEAR - len(chosen)].tolist()
-        return [(i, float(far[i]), bool(is_within[i])) for i in chosen]
+            chosen = np.concatenate([chosen, order[: _N_NEAR - len(chosen)]])
+        return chosen
 
-    def _nearest(self, row: int) -> Iterator[Option]:
-        """Yield names from the nearest to a member's on; some 40,000 in all."""
-        found = self._distances(row)
-        far = {role: distances**2 for role, (distances, _) in found.items()}
-        within = {role: is_within for role, (_, is_within) in found.items()}
-        if self.kind == "hard":
-            every = [(far[role][i], role, i) for role in _ROLES for i in range(len(far[role]))]
-            for cost, role, i in sorted(every):
-                if self._may_come(name := self._with_part(row, role, i)):
-                    yield name, _cost(float(cost), within[role].item(i))
-            return
-        rows, columns = (np.argsort(far[role], kind="stable")[:_N_FAR] for role in _ROLES)
-        is_open = self._is_open[rows[:, None], columns].ravel()
-        if not is_open.any():
-            return
-        grid = (far["first"][rows][:, None] + far["last"][columns][None]).ravel()
-        # The first are mostly enough, and much sooner found than all in order.
-        n_first = min(4 * _GROUP, grid.size)
-        start = np.argpartition(grid, n_first - 1)[:n_first]
-        for some in (start, np.arange(grid.size)):
-            cells = some[is_open[some]]
-            for cell in map(cells.item, _rising(grid[cells])):
-                i, j = rows.item(cell // len(columns)), columns.item(cell % len(columns))
-                if self._may_come(name := self._name(i, j)):
-                    is_within = within["first"].item(i) and within["last"].item(j)
-                    yield name, _cost(grid.item(cell), is_within)
-                else:
-                    self._is_open[i, j] = False
+    def _nearest(self, row: int) -> Options:
+        """Return the names nearest to a member's, of some 40,000."""
+        (far, is_within, _), (farther, is_too, _) = self._distances(row)
+        if self.kind != "hard":
+            first, last = (np.argsort(one**2, kind="stable")[:_N_FAR] for one in (far, farther))
+            return self._pairs(far, is_within, farther, is_too, first, last, is_sorted=True)
+        both = np.concatenate([far, farther]) ** 2
+        order = np.argsort(both, kind="stable")
+        is_last = order >= len(far)
+        costs = _cost(both, np.concatenate([is_within, is_too]))[order]
+        sides = map(_ROLES.__getitem__, is_last.tolist())
+        return self._with_own_part(row, sides, order - len(far) * is_last, costs)
 
-    def _name(self, first: int, last: int) -> Name:
+    def _pairs(
+        self, far: Floats, is_within: Bools, farther: Floats, is_too: Bools, first: Ints,
+        last: Ints, *, is_sorted: bool = False,
+    ) -> Options:  # fmt: skip
+        """Return those of all pairs of some parts that may come: in their order, or the nearest."""
+        numbers = np.add.outer(first * self._n_last, last).ravel()
+        squared = np.add.outer(far[first] ** 2, farther[last] ** 2).ravel()
+        may_be = self._state[numbers] != _REFUSED
+        ways, found = [np.flatnonzero(may_be)], _NONE
+        if is_sorted and len(ways[0]):
+            # The first are mostly enough, and much sooner found than all in order.
+            some = np.argpartition(squared, min(4 * _GROUP, len(squared)) - 1)[: 4 * _GROUP]
+            ways.insert(0, some[may_be[some]])
+        for cells in ways:
+            for some in _rising(squared[cells]) if is_sorted else [np.arange(len(cells))]:
+                place = cells[some]
+                found = np.concatenate([found, place[self._those_who_may(numbers[place])]])
+                if len(found) >= _GROUP:
+                    break
+            else:
+                continue
+            break
+        found = found[:_GROUP]
+        i, j = np.divmod(found, max(1, len(last)))
+        costs = _cost(squared[found], is_within[first[i]] & is_too[last[j]])
+        return numbers[found], costs
+
+    def _name(self, number: int) -> Name:
+        first, last = divmod(number, self._n_last)
         return self._parts["first"].texts[first], self._parts["last"].texts[last]
 
-    def _with_part(self, row: int, role: str, index: int) -> Name:
-        part = self._parts[role].texts[index]
-        first, last = self.members.first[row], self.members.last[row]
-        return (part, last) if role == "first" else (first, part)
 
-
-def _rising(values: Floats) -> Iterator[int]:
-    """Yield the places of values from the least on, as a stable sort has them.
-
-    The first few are mostly enough, and found without sorting all.
-    """
+def _rising(values: Floats) -> Iterator[Ints]:
+    """Yield the places of the least values and then of the others, as a stable sort has them."""
     n_first = min(4 * _GROUP, len(values))
     least = np.partition(values, n_first - 1)[n_first - 1] if n_first else 0.0
     for some in (values <= least, values > least):
         places = np.flatnonzero(some)
-        yield from places[np.argsort(values[places], kind="stable")].tolist()
+        yield places[np.argsort(values[places], kind="stable")]
 
 
-def _cost(squared: float, is_within: bool) -> float:
+def _cost(squared: Floats, is_within: Bools) -> Floats:
     # As many as can be lie within the caliper; then the sum of squares is least.
-    return squared + (0 if is_within else _BEYOND)
+    return squared + np.where(is_within, 0.0, _BEYOND)
 
 
 def draw_names(

@@ -11,7 +11,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import compress, count, pairwise
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -24,6 +24,7 @@ from audit.text import is_unspaced
 # A special token is a word of its own: "[MASK]" is nobody of that name, and still parts two words.
 WORD = re.compile(r"\[(?:cls|sep|mask|unk|pad)\]|</?s>|<(?:mask|unk|pad)>|\w+")
 _PLAIN_WORD = re.compile(r"\w+")
+_TO_SPACE = {code: " " for code in range(128) if not _PLAIN_WORD.match(chr(code))}
 _ACCENTS = re.compile("[\u0300-\u036f]")
 
 Words = tuple[str, ...]
@@ -41,7 +42,10 @@ def words(text: str) -> list[str]:
     """Return the words of a text as they are compared."""
     folded = fold(text)
     # Special tokens cost each character a look; most texts have none of their brackets.
-    return (WORD if "[" in folded or "<" in folded else _PLAIN_WORD).findall(folded)
+    if "[" in folded or "<" in folded:
+        return WORD.findall(folded)
+    # The same words in half the time.
+    return folded.translate(_TO_SPACE).split() if text.isascii() else _PLAIN_WORD.findall(folded)
 
 
 def name_hits(
@@ -144,6 +148,10 @@ class Lexicon(Generic[T]):
         for sequence in known:
             self._lengths[sequence[0]].add(len(sequence))
 
+    def begins(self, member: str) -> bool:
+        """Whether a sequence begins with it."""
+        return member in self._lengths
+
     def at(self, text: Sequence[str], start: int) -> Iterator[tuple[int, T]]:
         """Yield where each sequence ends that begins at a place, and what is known of it."""
         for n in self._lengths.get(text[start], ()) if start < len(text) else ():
@@ -152,8 +160,7 @@ class Lexicon(Generic[T]):
 
     def find(self, text: Sequence[str]) -> Iterator[tuple[int, int, T]]:
         """Yield (start, end, what is known) of every sequence in a text of words or characters."""
-        lengths = self._lengths
-        for start in [start for start, member in enumerate(text) if member in lengths]:
+        for start in compress(count(), map(self._lengths.__contains__, text)):
             for end, known in self.at(text, start):
                 yield start, end, known
 
@@ -238,21 +245,28 @@ class NameIndex:
 
     def count(self, text: str) -> Counter[Pair]:
         """Return how often each full name occurs: "First Last", "First M. Last", "Last, First"."""
-        found: Counter[Pair] = Counter()
+        return Counter(self.pairs(text))
+
+    def pairs(self, text: str) -> Iterator[Pair]:
+        """Yield the full names as often as they occur."""
         tokens = tuple(words(text))
         for start, end, first in self._first.find(tokens):
-            # A middle name or initial at most between the two.
-            lasts = {last for at in (end, end + 1) for _, last in self._last.at(tokens, at)}
-            # "Last, First": the last name ends where the first begins.
-            lasts |= {last for at in range(max(0, start - 3), start)
-                      for stop, last in self._last.at(tokens, at) if stop == start}  # fmt: skip
-            found.update((" ".join(first), " ".join(last)) for last in lasts)
-        if self._unspaced:
-            for match in self._unspaced.finditer(fold(text)):
-                part = match.groupdict()
-                first_name, last_name = (part[f"{k}1"] or part[f"{k}2"] for k in ("first", "last"))
-                found[first_name, last_name] += 1
-        return found
+            around = range(max(0, start - 3), min(end + 2, len(tokens)))
+            lasts = {
+                last
+                for at in around
+                if self._last.begins(tokens[at])
+                for stop, last in self._last.at(tokens, at)
+                # A middle name or initial at most between the two; or "Last, First": the last name
+                # ends where the first begins.
+                if at >= end or stop == start
+            }
+            for last in lasts:
+                yield " ".join(first), " ".join(last)
+        for match in self._unspaced.finditer(fold(text)) if self._unspaced else ():
+            part = match.groupdict()
+            first_name, last_name = (part[f"{k}1"] or part[f"{k}2"] for k in ("first", "last"))
+            yield first_name, last_name
 
 
 def pair_of(first: str, last: str) -> Pair:

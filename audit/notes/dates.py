@@ -40,11 +40,11 @@ def interval_for(first: date, last: date, *, draw: int) -> Interval:
 
     Where they do not fit, the first day comes into 2000 or 2001.
     """
+    least, most = (a.toordinal() - b.toordinal() for a, b in ((FIRST_DAY, first), (LAST_DAY, last)))
     fitting = [
         interval
-        for year in range(FIRST_DAY.year, LAST_DAY.year + 1)
-        if (interval := _whole_weeks(year - first.year)).move(first) >= FIRST_DAY
-        and interval.move(last) <= LAST_DAY
+        for n_years in range(FIRST_DAY.year - first.year, LAST_DAY.year + 1 - first.year)
+        if least <= (interval := _whole_weeks(n_years)).n_days <= most
     ] or [_whole_weeks(FIRST_DAY.year + 1 - first.year)]
     return fitting[draw % len(fitting)]
 
@@ -82,16 +82,26 @@ def new_date(content: str, category: str, *, number: str, context: DateContext) 
 
 
 def _moved_numbers(content: str, context: DateContext) -> str:
+    given, form = _numbers_of(content)
+    is_short = "{y:02d}" in form
+    moved = _moved(given, is_short, context)
+    if is_short:
+        moved["y"] %= 100
+    return form.format_map(moved)
+
+
+@lru_cache(maxsize=10_000)
+def _numbers_of(content: str) -> tuple[dict[str, int], str]:
+    """Return year, month and day as far as they are there, and the form in which they stand."""
     numbers = _NUMBER.findall(content)
     roles = _roles(numbers)
     is_short = "y" in roles and len(numbers[roles.index("y")]) <= 2
-    moved = _moved(dict(zip(roles, map(int, numbers), strict=True)), is_short, context)
     is_padded = any(text.startswith("0") for text in numbers if len(text) < 3)
-    if is_short:
-        moved["y"] %= 100
     n_digits = {"y": 2 if is_short else 4, **dict.fromkeys("md", 2 if is_padded else 1)}
-    texts = iter(f"{moved[role]:0{n_digits[role]}d}" for role in roles)
-    return _NUMBER.sub(lambda match: next(texts), content)
+    forms = iter(f"{{{role}:0{n_digits[role]}d}}" for role in roles)
+    return dict(zip(roles, map(int, numbers), strict=True)), _NUMBER.sub(
+        lambda match: next(forms), content
+    )
 
 
 def _roles(numbers: list[str]) -> str:

@@ -15,6 +15,7 @@ import math
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 from audit.notes.mention_words import (
     GENERIC,
@@ -30,7 +31,8 @@ from audit.notes.mentions_ja import find_japanese
 from audit.notes.patterns import pattern_table
 
 _REACH_CHARS = 110
-_LONGEST_IN_WORDS = 45
+_LONGEST_IN_WORDS = 48
+_OLD = ("yo", "/o", ".o")  # in small letters
 _SEX = sorted(
     (word for word in WORDS["male"] | WORDS["female"] if len(word) > 2), key=len, reverse=True
 )
@@ -41,8 +43,7 @@ _NUMBERS |= {word: 10 * n for n, word in enumerate(_PARTS["TENS"].split("|"), 2)
 _YEARS_OF = {"y": 1.0, "m": 1 / 12, "w": 7 / 365.25, "d": 1 / 365.25}
 
 
-@dataclass(frozen=True)
-class Age:
+class Age(NamedTuple):
     """An age and the sex that goes with it; `is_aged` for "aged 70".
 
     The description ("man", "male patient") ends at `description_end`: `end` where no sex follows.
@@ -58,16 +59,20 @@ class Age:
 
 def find_ages(text: str) -> Iterator[Age]:
     """Yield the ages of people in a text, in order."""
-    found = {match.start(): match for match in _RE["DIGITS"].finditer(text)}
-    for hit in _RE["MAYBE_OLD"].finditer(text):
-        first = max(0, hit.start() - _LONGEST_IN_WORDS)
+    folded = text.lower()
+    found = {m.start(): m for m in _RE["DIGITS"].finditer(text) if m["nothing"] is None}
+    for hit in _RE["AGED"].finditer(text) if "age" in folded else ():
+        if match := _RE["BARE"].match(text, hit.end()):
+            found.setdefault(match.start(), match)
+    n_known = sum(match[0][-3:].lower() == "old" for match in found.values())
+    is_old = folded.count("old") > n_known or any(map(folded.__contains__, _OLD))
+    for hit in _RE["MAYBE_OLD"].finditer(text) if is_old else ():
+        first = max(0, hit.end() - _LONGEST_IN_WORDS)
         for match in _RE["WORDS"].finditer(text, first, hit.end()):
             if match.end() == hit.end():
                 found.setdefault(match.start(), match)
     for start, match in sorted(found.items()):
         is_bare, end = match["nothing"] is not None, match.end()
-        if is_bare and not _RE["AGED"].search(text, max(0, start - 8), start):
-            continue
         years = _years(match["number"], match["unit"] or "y")
         sex, description_end = _sex_after(text, at=end)
         yield Age(start, end, description_end, years, sex, is_aged=is_bare)
@@ -77,7 +82,7 @@ def _years(number: str, unit: str) -> float:
     number = number.lower()
     if number[0] in "[_":
         return math.nan
-    written = re.match(r"(\d+(?:\.\d)?)(?:.*(\d)/(\d)$)?", number)
+    written = _RE["IN_DIGITS"].match(number)
     if written:
         whole, above, below = written.groups(default="0")
         years = float(whole) + (int(above) / int(below) if int(below) else 0.0)
@@ -118,6 +123,9 @@ _ASIDE = 16  # tokens at most in brackets or between commas
 _LINKS = WORDS["copulas"] | {"as", "be"}
 _SENTENCES = ("is_a", "is_old")
 _DASHES = frozenset("-–—―")
+
+
+_FOUND = tuple(field.name for field in fields(FoundName))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -429,7 +437,7 @@ def _no_name(tokens: Sequence[Token], index: int) -> tuple[str, tuple[int, int]]
 
 
 def _mention(name: _Name, age: Age, *, form: str) -> Mention:
-    found = {field.name: getattr(name, field.name) for field in fields(FoundName)}
+    found = {field: getattr(name, field) for field in _FOUND}
     return Mention(
         **found, start=min(age.start, name.name_start), end=max(age.description_end, name.name_end),
         age_years=age.years, sex=age.sex, form=form,

@@ -53,10 +53,12 @@ _MARK_OR_BLANK = re.compile(rf"{_MARK.pattern}|(?<!_)_{{3}}(?!_)")
 _OPENING = "[**"
 BLANK = "___"
 _DATE_SIGNS = ("-", "/")
-_NUMBER = re.compile(r"(?:^|(?<!age over)\s)(\d+)$", re.IGNORECASE)
 
-_KINDS = _TABLE["kind"]
-_KIND = re.compile("|".join(f"(?P<k{i}>{pattern})" for i, (_, pattern) in enumerate(_KINDS)))
+_KINDS, _SLOTS = _TABLE["kind"], _TABLE["slot"]
+_KIND, _SLOT = (
+    re.compile("|".join(f"(?P<k{i}>{pattern})" for i, (_, pattern) in enumerate(table)))
+    for table in (_KINDS, _SLOTS)
+)
 _PATIENT = re.compile(r"known |patient ")
 
 
@@ -111,24 +113,32 @@ def _described(text: str, match: re.Match[str]) -> Placeholder:
     start, stop = match.span()
     if match[1] is None:
         kind, role, sex = _blank_meaning(text, start=start, stop=stop)
-        return Placeholder(start, stop, "", BLANK, kind, "", role=role, sex=sex)
-    content = " ".join(match[1].split())
+        return Placeholder(start, stop, "", BLANK, kind, "", role, sex)
+    content, category, kind, number, sex = _meaning(match[1])
+    return Placeholder(start, stop, content, category, kind, number, "", sex)
+
+
+@functools.lru_cache(maxsize=50_000)
+def _meaning(written: str) -> tuple[str, str, str, str, str]:
+    """Return content, category, kind, number and sex of what is between the marks."""
+    content = " ".join(written.split())
     # Looked at first, since most categories are words with or without a number at their end.
     may_be_date = content[:1] in _DATE_SIGNS or content[:1].isdecimal()
     if may_be_date and _RE["DATE"].fullmatch(content):
-        return Placeholder(start, stop, content, re.sub(r"\d", "9", content), "date", "")
-    number = _NUMBER.search(content) if content[-1:].isdecimal() else None
-    category = content[: number.start()].strip() if number else content
-    kind = _kind_of(category)
-    sex = {"first_male": "M", "first_female": "F"}.get(kind, "")
-    kind = "first" if sex else kind
-    return Placeholder(start, stop, content, category, kind, number[1] if number else "", sex=sex)
+        return content, re.sub(r"\d", "9", content), "date", "", ""
+    category, _, number = content.rpartition(" ")
+    if not number.isdecimal() or category.lower().endswith("age over"):
+        category, number = content, ""
+    kind, sex = _kind_of(category)
+    return content, category, kind, number, sex
 
 
 @functools.lru_cache(maxsize=10_000)
-def _kind_of(category: str) -> str:
+def _kind_of(category: str) -> tuple[str, str]:
     match = _KIND.match(category.lower())
-    return _KINDS[int((match.lastgroup or "k0")[1:])][0] if match else "unknown"
+    kind = _KINDS[int((match.lastgroup or "k0")[1:])][0] if match else "unknown"
+    sex = {"first_male": "M", "first_female": "F"}.get(kind, "")
+    return "first" if sex else kind, sex
 
 
 _MAX_NAME_GAP_CHARS = 12
@@ -197,21 +207,18 @@ def _told_role(category: str) -> str:
 _ROLES = {word: role for role, words in _TABLE["word"] for word in words.split("|")}
 # Japanese categories are listed: [別紙] or [図] in brackets is text.
 _JAPANESE = "|".join(word for word in _ROLES if not word.isascii())
+# One set before the alternatives: the rest of a text is passed over quickly.
 _PLACEHOLDER = re.compile(
-    r"\[\*\*(?P<mimic>[^\[\]]{0,200})\*\*\]"
-    r"|[\[［](?P<capitals>[A-Z][A-Z0-9_ \-/:#.]{0,60})[\]］]"
-    rf"|[\[［](?P<japanese>{_JAPANESE})[\]］]"
-    r"|_{3,}"
+    r"[\[［_](?:(?<=\[)\*\*(?P<mimic>[^\[\]]{0,200})\*\*\]"
+    r"|(?<=[\[［])(?P<capitals>[A-Z][A-Z0-9_ \-/:#.]{0,60})[\]］]"
+    rf"|(?<=[\[［])(?P<japanese>{_JAPANESE})[\]］]"
+    r"|(?<=_)_{2,})"
 )
 # Between two places: the full stop of a removed initial, white space, a comma, an initial left.
 _SLOT_GAP = re.compile(r"\.?\s*,?\s*(?:[A-Z]\.?\s+)?")
 _MAX_SLOT_GAP_CHARS = 20
 _GONE, _BREAKS = "\0", "\r\n\v\f\x1c-\x1e\x85\u2028\u2029"
-# White space with a line break in it or with what was deleted; all other stays as it is.
-_RUN = rf"[\s{_GONE}]"
-_SPACE = re.compile(
-    rf"{_RUN}(?<!{_RUN}{_RUN})(?:(?<=[{_GONE}{_BREAKS}])|[^\S{_BREAKS}]*[{_GONE}{_BREAKS}]){_RUN}*"
-)
+_RUN_END = re.compile(rf"([{_GONE}{_BREAKS}][\s{_GONE}]*)")
 
 
 @dataclass(frozen=True)
@@ -240,10 +247,11 @@ def find_name_slot(text: str) -> NameSlot | None:
     with at most a comma and one middle initial (which is dropped) between them.
     """
     found = (_Slot(m.start(), m.end(), _role(m)) for m in _PLACEHOLDER.finditer(text))
-    ahead = deque(islice(found, 3))  # what is behind the name is not looked at
+    ahead = deque(islice(found, 1))  # what is behind the name is not looked at
     while ahead:
         place = ahead[0]
         is_full = place.role == "full"
+        ahead.extend(islice(found, 0 if is_full else 3 - len(ahead)))
         partner = place if is_full else _partner(text, *ahead)
         if partner is not None:
             return NameSlot(
@@ -253,7 +261,6 @@ def find_name_slot(text: str) -> NameSlot | None:
                 right=_cleaned(text[partner.stop :]).rstrip(),
             )
         ahead.popleft()
-        ahead.extend(islice(found, 1))
     return None
 
 
@@ -269,10 +276,8 @@ def placeholder_role(placeholder: str) -> str:
 def _role(match: re.Match[str]) -> str:
     if match["mimic"] is not None:
         category = " ".join(match["mimic"].lower().split())
-        for role, pattern in _TABLE["slot"]:
-            if re.match(pattern, category):
-                return role
-        return "other"
+        slot = _SLOT.match(category)
+        return _SLOTS[int((slot.lastgroup or "k0")[1:])][0] if slot else "other"
     word = match["capitals"] or match["japanese"] or ""
     return _ROLES.get(" ".join(word.replace("_", " ").split()), "other")
 
@@ -304,10 +309,11 @@ def _separator(between: str) -> str:
 
 
 def _cleaned(text: str) -> str:
+    """Return a text without placeholders; white space with one or a line break in it is a space."""
     # A text may hold NULs (from JSON); they go first, since here a NUL marks what was deleted.
-    text = _PLACEHOLDER.sub(_GONE, text.replace(_GONE, ""))
-    return _SPACE.sub(_space_for, text)
-
-
-def _space_for(match: re.Match[str]) -> str:
-    return " " if match[0].strip(_GONE) else ""
+    *parts, rest = _RUN_END.split(_PLACEHOLDER.sub(_GONE, text.replace(_GONE, "")))
+    cleaned = ""
+    for part, run in zip(parts[::2], parts[1::2], strict=True):
+        kept = part.rstrip()
+        cleaned += kept + " " * (len(kept) < len(part) or run.strip(_GONE) != "")
+    return cleaned + rest

@@ -140,7 +140,7 @@ def _csv_rows(lines: Iterator[str]) -> Iterator[Row | RowNote]:
                     n_header=len(header),
                 ),
             )
-        elif not all(map(is_whole, cells)):
+        elif not is_whole("".join(cells)):
             yield RowNote(row, "The row holds a NUL character or bytes outside its encoding.")
         elif cells:
             yield Row(row, dict(zip(header, cells, strict=True)))
@@ -215,9 +215,13 @@ class NoteSource:
             if isinstance(record, RowNote):
                 yield record
                 continue
-            values = {field: [record.cells.get(name, "") for name in names]
-                      for field, names in self.columns.items()}  # fmt: skip
-            found = {field: next(filter(None, own), "") for field, own in values.items()}
+            cells = record.cells
+            found = {
+                field: cells.get(names[0], "")
+                if len(names) == 1
+                else next(filter(None, (cells.get(name) for name in names)), "")
+                for field, names in self.columns.items()
+            }
             yield checked_note(found, row=record.row)
 
 
@@ -298,9 +302,9 @@ def _taken(header: Sequence[str], *, wanted: Mapping[str, str]) -> dict[str, tup
 
 def checked_note(found: Mapping[str, str], *, row: int) -> Note | RowNote:
     """Return the note of a row's values, by field, or why it is none."""
-    values = {field: found.get(field, "").strip() for field in FIELDS} | {"text": found["text"]}
-    text = values["text"]
-    if any(len(value) > _MAX_ID_CHARS for field, value in values.items() if field != "text"):
+    text = found["text"]
+    short = [found.get(field, "").strip() for field in FIELDS[:-1]]
+    if max(map(len, short)) > _MAX_ID_CHARS:
         return RowNote(
             row,
             Message(
@@ -308,14 +312,14 @@ def checked_note(found: Mapping[str, str], *, row: int) -> Note | RowNote:
                 max_id_chars=_MAX_ID_CHARS,
             ),
         )
-    if not text.strip():
+    if not text or text.isspace():
         return RowNote(row, "The note is empty.")
     if len(text) > MAX_FIELD_CHARS:
         return RowNote(row, "The note is longer than 1 MB.")
     if not is_whole(text):
         return RowNote(row, "The note holds a NUL character or bytes outside its encoding.")
-    values["note_id"] = values["note_id"] or str(row)
-    return Note(row=row, **values)
+    note_id, patient_id, admission_id, category, chart_time = short
+    return Note(note_id or str(row), patient_id, admission_id, category, chart_time, text, row)
 
 
 def _parquet(path: Path) -> Any:

@@ -115,7 +115,7 @@ def check_truth(corpus: KeptCorpus) -> Counter[str]:
     for row, private in texts(corpus, "private").items():
         record = known.get(row, {"inserted": [], "left": []})
         left = tuple(Place(**place) for place in record["left"])
-        check_places(NoteTruth(private, public[row], places_of(record), left))
+        check_places(NoteTruth(private, public[row], places_of(record["inserted"]), left))
         kinds.update(place["kind"] for place in record["inserted"])
     return kinds
 
@@ -296,8 +296,8 @@ def test_nothing_is_left_of_a_corpus_that_was_stopped_or_refused(
     out = tmp_path / "out" / "c"
     made(tmp_path / "whole", notes, progress=seen.append, **CANARIES)
     phases = list(dict.fromkeys(report.phase for report in seen))
-    assert phases == ["reading who the notes are about", "looking for names",
-                      "building the corpus", "drawing candidates"]  # fmt: skip
+    assert phases == ["reading who the notes are about", "building the corpus",
+                      "planting canaries", "drawing candidates"]  # fmt: skip
     done = [report.done for report in seen]
     assert done == sorted(done) and seen[-1].share == 1
     for phase in phases:
@@ -319,7 +319,7 @@ def test_nothing_is_left_of_a_corpus_that_was_stopped_or_refused(
 
 def test_notes_that_change_while_they_are_read_are_refused(notes: Path, tmp_path: Path) -> None:
     def change(report: Progress) -> None:
-        if report.phase == "looking for names":
+        if report.phase == "building the corpus":
             write_notes(notes, [*dummy_rows(), note_row(99, patient=99, text="New.")])
 
     with pytest.raises(AuditError, match="changed while they were read"):
