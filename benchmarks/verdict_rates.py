@@ -4,7 +4,7 @@
     python benchmarks/verdict_rates.py leaks --directory DIR
     python benchmarks/verdict_rates.py coverage [--lists 2000]
     python benchmarks/verdict_rates.py errors --directory DIR [--runs 30]
-    python benchmarks/verdict_rates.py counting --directory DIR [--documents 500]
+    python benchmarks/verdict_rates.py counting --directory DIR [--documents 500] [--own MODEL CSV]
     python benchmarks/verdict_rates.py stops --directory DIR [--runs 40]
 
 "nulls" trains null pairs (the demo's M_general, further trained on notes with other names; minutes
@@ -12,8 +12,9 @@ each), takes the evidence of every part that the name generator knows, and judge
 that were in no notes. "leaks" trains hospital models in the same way and judges the demo's list.
 "coverage" draws scores with a known AUC. "errors" compares the spread over runs with the stated
 standard errors. "counting" compares the mass that names get while documents are made with counting
-them; "stops" draws sequential audits out of the demo's evidence. Trainings, evidence and finished
-cases are kept in DIR, so a stopped run goes on.
+them, in the demo or for the members of a list in a model of one's own; "stops" draws sequential
+audits out of the demo's evidence. Trainings, evidence and finished cases are kept in DIR, so a
+stopped run goes on.
 """
 
 from __future__ import annotations
@@ -117,14 +118,16 @@ def no_meter() -> Meter:
 
 def part_evidence(
     store: Store, model: Path, *, scenario: int, seed: int = 0, n: int = 0, n_steps: int = 500,
-    is_counted: bool = False,
+    is_counted: bool = False, own: Candidates | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Return the evidence of every part by block [b, F + L], and [b] inputs or documents.
 
-    In scenario 1 it is the mass, or where `is_counted` the documents that hold the part.
+    In scenario 1 it is the mass, or where `is_counted` the documents that hold the part. It is that
+    of the distinct parts of `own` names instead, whose model need not belong to the demo.
     """
     request = DemoTask(n_documents=N_DOCUMENTS, n_inputs=N_INPUTS, seed=seed).request(scenario)
-    request = request.with_(hospital=model, candidates=every_part())
+    request = request.with_(hospital=model, candidates=own or every_part())
+    request = request.with_(general=model) if own else request
     pair = load_pair(request.general, model)
     source = evidence.Source(
         pair.hospital, Forward(pair.hospital.model), "cpu", evidence.Kept(store), no_meter(),
@@ -146,7 +149,8 @@ def part_evidence(
         np.put_along_axis(held, made.documents, 1.0, axis=1)
         begins = np.cumsum(made.n_documents) - made.n_documents
         made = replace(made, mass=np.add.reduceat(held, begins, axis=0))
-    return _by_pool(attacks._part_masses(made, task, pieces, columns), columns), made.n_documents
+    masses = attacks._part_masses(made, task, pieces, columns)
+    return masses if own else _by_pool(masses, columns), made.n_documents
 
 
 def _by_pool(by_column: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -505,37 +509,52 @@ def equal_documents(mass: np.ndarray, held: np.ndarray, counts: np.ndarray) -> n
 
 def counting(options: argparse.Namespace) -> None:
     """Print what mass saves against counting, and what both find after so many documents."""
+    from audit.names.files import read_names
+
     general = DEMO_HOSPITAL / "en" / "models" / "general"
     names = DemoTask().request(1).candidates
     member = np.array([m is True for m in names.is_member])
     columns = np.unique(columns_of(names)[member])
     with Store(options.directory / "store") as store:
+        made = {"store": store, "scenario": 1, "n": options.documents}
+        if options.own:
+            model, path = options.own
+            own = read_names(path.read_bytes(), what="names").candidates
+            own = own.rows([row for row, m in enumerate(own.is_member) if m])
+            (mass, counts), (held, _) = (
+                part_evidence(model=model, own=own, is_counted=is_counted, **made)
+                for is_counted in (False, True)
+            )
+            _print_equal(model.name, mass, held, counts)
+            return
         for model in ("hospital-40", "hospital-5"):
             ways = [
                 [
-                    part_evidence(
-                        store, folder, scenario=1, n=options.documents, is_counted=is_counted
-                    )
+                    part_evidence(model=folder, is_counted=is_counted, **made)
                     for folder in (DEMO_HOSPITAL / "en" / "models" / model, general)
                 ]
                 for is_counted in (False, True)
             ]
             (mass, counts), (held, _) = ways[0][0], ways[1][0]
-            ratios = equal_documents(mass[:, columns], held[:, columns], counts)
-            for what, ratio in zip(("draws", "finished documents"), ratios, strict=True):
-                known = ratio[np.isfinite(ratio)]
-                low, middle, high = np.quantile(known, [0.25, 0.5, 0.75])
-                print(
-                    f"{model}: a document of mass is {middle:.1f} ({low:.1f} to {high:.1f}) of "
-                    f"counting {what}; {len(known)} of {len(columns)} parts",
-                    flush=True,
-                )
+            _print_equal(model, mass[:, columns], held[:, columns], counts)
             for n in (25, 50, 100, 200, 300, 500, 1000, 2000):
                 if n > options.documents:
                     break
                 b = int(np.searchsorted(np.cumsum(counts), n)) + 1
                 cells = [_found(names, member, [x[:b] for x, _ in way], counts[:b]) for way in ways]
                 print(f"| {model} | {n} | {' | '.join(cells)} |", flush=True)
+
+
+def _print_equal(model: str, mass: np.ndarray, held: np.ndarray, counts: np.ndarray) -> None:
+    ratios = equal_documents(mass, held, counts)
+    for what, ratio in zip(("draws", "finished documents"), ratios, strict=True):
+        known = ratio[np.isfinite(ratio)]
+        low, middle, high = np.quantile(known, [0.25, 0.5, 0.75])
+        print(
+            f"{model}: a document of mass is {middle:.1f} ({low:.1f} to {high:.1f}) of "
+            f"counting {what}; {len(known)} of {mass.shape[1]} parts",
+            flush=True,
+        )
 
 
 def _found(
@@ -609,6 +628,7 @@ def main() -> None:
     parser.add_argument("--relabelled", type=int, default=499)
     parser.add_argument("--runs", type=int, default=30)
     parser.add_argument("--documents", type=int, default=500)
+    parser.add_argument("--own", type=Path, nargs=2, metavar=("MODEL", "CSV"))
     options = parser.parse_args()
     options.directory.mkdir(parents=True, exist_ok=True)
     if options.part in MEASURED:
