@@ -171,13 +171,43 @@ class _Sampler:
         if len(asked):
             where = positions[asked].unsqueeze(dim=1)
             logits = self._forward.logits(self.state[asked], positions=where)[:, 0].float()
-            top, self._tokens[asked] = logits.topk(self._tokens.shape[1], dim=-1)
+            top, self._tokens[asked] = largest(logits, self._tokens.shape[1])
             self._weights[asked] = torch.softmax(top / self._task.temperature, dim=-1)
         cumulative = self._weights.double().cumsum(dim=-1)  # [B, k]
         below = (uniforms.unsqueeze(dim=1) * cumulative[:, -1:]) >= cumulative  # [B, k]
         picked = below.sum(dim=-1).clamp(max=cumulative.shape[1] - 1)
         tally.add(self.state, positions, self._tokens, self._weights)
         self.state[self._rows, positions] = self._tokens[self._rows, picked]
+
+
+def largest(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the k largest of each row's logits [B, V], falling, and their tokens, both [B, k].
+
+    On a CPU this takes a quarter of `topk`'s time: among the maxima of 4 k groups of tokens the
+    k-th is a bound that few tokens reach; these are sorted as integers, of equal ones the first.
+    """
+    n, n_vocabulary = logits.shape
+    size = n_vocabulary // (4 * k)
+    if logits.device.type != "cpu" or size < 2:
+        return logits.topk(k, dim=-1)
+    values, n_groups = logits.numpy(), n_vocabulary // size
+    maxima = values[:, : size * n_groups].reshape(n, size, n_groups).max(axis=1)
+    bound = np.partition(maxima, n_groups - k, axis=1)[:, n_groups - k]
+    places = np.flatnonzero(values >= bound[:, None])
+    ends = np.searchsorted(places, np.arange(0, n * n_vocabulary + 1, n_vocabulary))
+    counts = np.diff(ends)
+    if counts.min() < k:  # a logit is no number
+        return logits.topk(k, dim=-1)
+    # A float's bits, the lower ones of negatives turned round, rise as the float does.
+    bits = values.ravel().take(places).view(np.int32)
+    keys = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).astype(np.int64) << 32
+    rows, width = np.repeat(np.arange(n), counts), int(counts.max())
+    keys |= n_vocabulary - (places - rows * n_vocabulary)
+    few = np.full(n * width, np.iinfo(np.int64).min)
+    few[np.arange(len(places)) + rows * width - ends[rows]] = keys
+    few = np.sort(few.reshape(n, width), axis=1)[:, : -k - 1 : -1]
+    tokens = torch.from_numpy(n_vocabulary - (few & 0xFFFFFFFF))
+    return logits.gather(1, tokens), tokens
 
 
 class _Tally:

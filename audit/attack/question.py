@@ -18,7 +18,7 @@ from audit.names.pools import pool_for
 from audit.notes.passages import Passage, Passages
 from audit.task import Device, Record
 
-VERSIONS = {"generation": 3, "posterior": 3, "chain": 3}
+VERSIONS = {"generation": 4, "posterior": 3, "chain": 3}
 """Of the code that makes each kind of evidence, raised whenever a change of it moves a number:
 evidence of other versions is made anew, and an audit that rests on it has another name."""
 

@@ -16,6 +16,7 @@ from audit.attack.generation import (
     GeneratedShard,
     GenerationTask,
     generated_shard,
+    largest,
     shard_draws,
 )
 from audit.models.forward import Forward, logits_at
@@ -163,6 +164,22 @@ def test_the_fast_pass_generates_the_documents_of_the_plain_one(tmp_path):
 
 
 # --- shards ---
+
+
+@pytest.mark.parametrize("n_vocabulary", [7, 130, 1998])
+def test_the_largest_logits_are_those_of_a_sort_and_of_equal_ones_the_first(n_vocabulary):
+    k = 7
+    logits = torch.randn(40, n_vocabulary, generator=torch.Generator().manual_seed(0)) * 3
+    logits[1], logits[2, 3:], logits[3] = 0.0, -torch.inf, -logits[3].abs() - 1.0
+    logits[4:20] = logits[4:20].bfloat16().float()  # many are equal
+    values, tokens = largest(logits, k)
+    order = torch.sort(logits, dim=1, descending=True, stable=True)
+    assert torch.equal(values, order.values[:, :k])
+    assert torch.equal(logits.gather(1, tokens), values)
+    if n_vocabulary >= 8 * k:
+        assert torch.equal(tokens, order.indices[:, :k])
+    logits[5, 1:] = torch.nan
+    assert torch.equal(*(x.isnan() for x in (largest(logits, k)[0], logits.topk(k)[0])))
 
 
 def test_what_is_generated_does_not_depend_on_shard_size_or_order():
