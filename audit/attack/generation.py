@@ -152,9 +152,10 @@ class _Sampler:
     """Documents being made [B, L], and each one's last distribution over the top k tokens."""
 
     def __init__(self, forward: Forward, task: GenerationTask, *, n: int, device: str) -> None:
-        self._forward, self._task = forward, task
-        self._rows = torch.arange(n, device=device)
+        self._task, self._rows = task, torch.arange(n, device=device)
         self.state = torch.tensor(task.prompt, device=device).repeat(n, 1)  # [B, L]
+        self._asked = forward.stepwise(self.state)
+        self._last: Tensor | None = None  # [B] where each document was asked last
         shape = n, min(task.top_k, forward.n_vocabulary)
         self._tokens = torch.zeros(shape, dtype=torch.int64, device=device)  # [B, k]
         self._weights = torch.zeros(shape, device=device)  # [B, k]
@@ -169,8 +170,12 @@ class _Sampler:
         if self._task.is_remasked:
             self.state[self._rows, positions] = self._task.mask_id
         if len(asked):
-            where = positions[asked].unsqueeze(dim=1)
-            logits = self._forward.logits(self.state[asked], positions=where)[:, 0].float()
+            # Since it was asked a document has had a token put there, and [MASK] is here.
+            here, last = positions[asked], positions if self._last is None else self._last
+            logits = self._asked.logits(
+                asked, changed=torch.stack([last[asked], here], dim=1), positions=here[:, None]
+            )[:, 0].float()
+            self._last = positions
             top, self._tokens[asked] = largest(logits, self._tokens.shape[1])
             self._weights[asked] = torch.softmax(top / self._task.temperature, dim=-1)
         cumulative = self._weights.double().cumsum(dim=-1)  # [B, k]

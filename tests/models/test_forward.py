@@ -201,3 +201,24 @@ def test_bfloat16_is_not_taken_where_rounding_would_hide_what_tells_the_models_a
         for weight in other.model.parameters():
             weight.mul_(1 + torch.randn(weight.shape, generator=drawn))
     assert chosen("auto") == ["bfloat16", "bfloat16"]
+
+
+@pytest.mark.parametrize("kind", ["bert", "tanh", "relu", "roberta", "distilbert"])
+def test_rows_asked_step_by_step_are_told_what_they_are_told_at_once(
+    kind: str, tmp_path: Path
+) -> None:
+    packed = Forward(model_of(kind, tmp_path))
+    rng = np.random.default_rng(0)
+    ids = torch.from_numpy(rng.integers(5, packed.n_vocabulary, (6, 12)))
+    stepwise = packed.stepwise(ids)
+    for n_rows in (6, 3, 1, 5):
+        rows = torch.from_numpy(rng.permutation(6)[:n_rows])
+        changed = torch.from_numpy(rng.integers(0, 12, (n_rows, 2)))
+        ids[rows[:, None], changed] = torch.from_numpy(
+            rng.integers(0, packed.n_vocabulary, (n_rows, 2))
+        )
+        positions = torch.from_numpy(rng.integers(0, 12, (n_rows, 3)))
+        found = stepwise.logits(rows, changed=changed, positions=positions)
+        torch.testing.assert_close(
+            found, packed.logits(ids[rows], positions=positions), atol=1e-5, rtol=0
+        )
