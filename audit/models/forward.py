@@ -68,6 +68,7 @@ class Forward:
         config, self.dtype = model.config, dtype
         self.device = next(model.parameters()).device
         self.n_vocabulary = int(config.vocab_size)  # type: ignore[union-attr,arg-type]
+        self.n_positions = int(getattr(config, "max_position_embeddings", 0))
         self.kernels = "packed" if is_known(model) and not is_plain else "plain"
         number_type = getattr(torch, dtype)
         self._asked: _Packed | _Plain
@@ -116,11 +117,9 @@ class Stepwise:
             if first is None or isinstance(asked, _Plain):
                 return asked.logits(self._ids[rows], positions, None)
             where = rows.unsqueeze(dim=1), changed
-            for kept, new in zip(
-                first, asked.encoder.first(self._ids[where], changed), strict=True
-            ):
-                kept[where] = new
-            return asked.head(asked.encoder.from_first(*(one[rows] for one in first), positions))
+            x, projected = first
+            x[where], projected[where] = asked.encoder.first(self._ids[where], changed)
+            return asked.head(asked.encoder.from_first(x[rows], projected[rows], positions))
 
 
 class _Plain:
@@ -604,16 +603,26 @@ def processor_facts(source: Path = _CPU_FACTS) -> str:
     return ""
 
 
+_TRIED = ((4, 16), (1, _LONGEST_MATMUL + 16))
+"""Rows and tokens: the second are attended to by another kernel, if the model takes so many."""
+
+
 def _distributions(asked: Forward, tokenizer: Any) -> Tensor:
-    """Return distributions [4, 8, V] at masks among the first tokens of the vocabulary."""
+    """Return distributions [n, V] at masks among the first tokens of the vocabulary."""
     special, mask = set(tokenizer.all_special_ids), tokenizer.mask_token_id
     plain = [i for i in range(len(tokenizer)) if i not in special][:32] or [0]
-    rows = [
-        [mask if k % 2 else plain[(row + k) % len(plain)] for k in range(16)] for row in range(4)
-    ]
-    ids = torch.tensor(rows, device=asked.device)
-    positions = torch.arange(1, 16, 2, device=ids.device).expand(4, -1)
-    return torch.softmax(asked.logits(ids, positions=positions).float(), dim=-1)
+    found = list[Tensor]()
+    for n_rows, n_tokens in _TRIED:
+        if not found or n_tokens + 2 <= asked.n_positions:  # RoBERTa's begin with the third
+            rows = [
+                [mask if k % 2 else plain[(row + k) % len(plain)] for k in range(n_tokens)]
+                for row in range(n_rows)
+            ]
+            ids = torch.tensor(rows, device=asked.device)
+            positions = torch.arange(1, n_tokens, n_tokens // 8, device=ids.device)
+            logits = asked.logits(ids, positions=positions.expand(n_rows, -1))
+            found.append(torch.softmax(logits.float(), dim=-1).flatten(end_dim=1))
+    return torch.cat(found)
 
 
 def _variation(p: Tensor, q: Tensor) -> float:

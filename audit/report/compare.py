@@ -192,4 +192,5 @@ def _flat_question(report: AuditReport) -> dict[str, str]:
     for key, value in report.question.items():
         parts = value.items() if isinstance(value, Mapping) else [(key, value)]
         facts |= {part: "" if setting is None else str(setting) for part, setting in parts}
+    facts |= {"dtype": report.dtype} if report.dtype else {}
     return facts | {"fixed_score": report.fixed_score, "n_names": str(report.n_names)}

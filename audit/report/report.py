@@ -544,6 +544,11 @@ class AuditReport(Part):
         """When it was made; "" where it does not say."""
         return str(self.made.get("at", ""))
 
+    @property
+    def dtype(self) -> str:
+        """Numbers in which it was made: what "auto" took; "" where it does not say."""
+        return str(self.made.get("dtype") or self.question.get("dtype") or "")
+
     def with_names_as(self, form: NameForm) -> AuditReport:
         """Return the report with its names in a form, which `made` then states as `names`."""
         parts: dict[str, Any] = {"made": {**self.made, "names": form}}

@@ -141,6 +141,25 @@ def test_the_fastest_way_is_taken_that_says_what_the_models_say(
         assert [(one.dtype, one.kernels) for one in chosen()] == [taken, taken]
 
 
+def test_kernels_of_long_rows_are_tried_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = load_model(MAKERS["long"](tmp_path / "long"))
+
+    def kernels() -> str:
+        (found,) = forwards_of([one.model], tokenizer=one.tokenizer, dtype="float32", names=[""])
+        return found.kernels
+
+    assert kernels() == "packed"
+    attention = forward.functional.scaled_dot_product_attention
+    monkeypatch.setattr(
+        forward.functional, "scaled_dot_product_attention",
+        lambda query, *rest, **more: attention(query * 2, *rest, **more),
+    )  # fmt: skip
+    monkeypatch.setattr(one.model.config, "_attn_implementation", "eager")
+    assert kernels() == "plain"
+
+
 @pytest.mark.parametrize("kind", ["bert", "long", "roberta", "distilbert"])
 def test_hidden_states_beside_padding_equal_those_of_transformers(
     kind: str, tmp_path: Path

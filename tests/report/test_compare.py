@@ -103,6 +103,15 @@ def test_an_audit_against_itself_differs_in_nothing() -> None:
     }  # fmt: skip
 
 
+def test_numbers_are_compared_that_auto_took() -> None:
+    rounded, exact = (
+        make_report(2).changed(question={"scenario": 2, "dtype": "auto"}, made={"dtype": taken})
+        for taken in ("bfloat16", "float32")
+    )
+    found = compare_audits(rounded, other=exact)
+    assert found.settings["dtype"] == ("bfloat16", "float32")
+
+
 def test_a_leak_against_none_by_hand() -> None:
     leak = make_report(2)
     quiet = make_report(2, leak=0.0, hospital="hospital-0")
