@@ -353,13 +353,13 @@ def _told_stop(stop: Any) -> Message:
     """Say what a sequential audit saved; its "stop" has inputs used, allowed, and names open."""
     if stop["n_open"]:
         return Message(
-            "All {n_allowed} inputs were used: with fewer the decisions of {n_open} names were "
+            "All {n_allowed:,} inputs were used: with fewer the decisions of {n_open:,} names were "
             "still open.", **stop,
         )  # fmt: skip
-    saved = 1 - stop["n_inputs"] / stop["n_allowed"]
+    saved = 100 - 100 * stop["n_inputs"] / stop["n_allowed"]
     return Message(
-        "Stopped after {n_inputs} of at most {n_allowed} inputs ({saved} saved): more of them "
-        "would change no name's decision.", saved=f"{saved:.0%}", **stop,
+        "Stopped after {n_inputs:,} of at most {n_allowed:,} inputs ({saved:.0f} % saved): more "
+        "of them would change no name's decision.", saved=saved, **stop,
     )  # fmt: skip
 
 

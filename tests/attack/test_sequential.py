@@ -188,7 +188,7 @@ def test_an_audit_that_ended_early_is_the_one_of_so_many_inputs(models, tmp_path
     stop = report.to_json()["details"]["stop"]
     assert stop == {"n_inputs": 200, "n_allowed": 800, "n_open": 0}
     assert made == ["posterior"] * 2 + ["chain"] * 2
-    assert any("Stopped after 200 of at most 800 inputs (75% saved)" in str(one)
+    assert any("Stopped after 200 of at most 800 inputs (75 % saved)" in str(one)
                for one in report.notes)  # fmt: skip
     shares = [one.share for one in told]
     assert shares == sorted(shares) and shares[-1] == 1
