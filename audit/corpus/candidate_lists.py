@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from audit.corpus.examine import ListedNames, PatternTally, People
@@ -49,30 +48,6 @@ _COLUMNS = ("first", "last", "is_member", "control_kind", "role", "sex", "n_ment
 _HEADER = ("list", "first_name", "last_name", *_COLUMNS[2:])
 
 
-@dataclass(frozen=True)
-class _Free:
-    """Whether a name is none of those taken, and will do."""
-
-    taken: Collection[Pair]
-    accepts: Accepts | None
-
-    def __call__(self, first: str, last: str) -> bool:
-        if not is_absent(self.taken, first, last):
-            return False
-        return self.accepts is None or self.accepts(first, last)
-
-
-class _Done:
-    """What has been done at once, as an executor gives it."""
-
-    def __init__(self, do: Callable[..., Candidates], *arguments: Any, **named: Any) -> None:
-        self._found = do(*arguments, **named)
-
-    def result(self) -> Candidates:
-        """Return what came of it."""
-        return self._found
-
-
 def draw_lists(
     tally: PatternTally,
     *,
@@ -82,13 +57,12 @@ def draw_lists(
     pool: NamePool,
     accepts: Accepts | None,
     seed: int,
-    executor: Executor | None = None,
 ) -> dict[str, Candidates]:
     """Draw the lists of a corpus; no control is anybody's name in it, or a canary's.
 
     `tally` is of the patterns of patients; `found` has full names in D_private and how often they
     occur; `canaries` are planted names and their twins; controls are drawn from `pool`, those that
-    `accepts` takes, here or by the processes of an executor.
+    `accepts` takes.
     """
     names = tally.names
     if len(names) > MAX_POSITIVES:
@@ -110,20 +84,18 @@ def draw_lists(
     )
     staff = replace(staff, role=("staff",) * len(staff))
     taken = {*found, *people.pairs, *known, *map(pair_of, canaries.first, canaries.last)}
-    do = executor.submit if executor else _Done
-    drawing: dict[str, Any] = {"n": len(names), "seed": seed, "accepts": _Free(taken, accepts)}
-    matched = [
-        do(matched_controls, positives, kind=kind, pool=pool, **drawing) for kind in USUAL_CONTROLS
-    ]
-    recombined = recombined_controls(positives, **drawing)
-    easy, hard = (one.result() for one in matched)
+
+    def is_free(first: str, last: str) -> bool:
+        return is_absent(taken, first, last) and will_do(first, last)
+
+    drawing: dict[str, Any] = {"n": len(names), "seed": seed, "accepts": is_free}
     return {
         "patient": positives,
         "staff": staff,
         "canary": canaries,
-        "easy": easy,
-        "hard": hard,
-        "recombined": recombined,
+        "easy": matched_controls(positives, kind="easy", pool=pool, **drawing),
+        "hard": matched_controls(positives, kind="hard", pool=pool, **drawing),
+        "recombined": recombined_controls(positives, **drawing),
     }
 
 

@@ -19,7 +19,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Annotated, ClassVar, Self, TypeVar
@@ -70,7 +70,6 @@ from audit.home import salted_digest
 from audit.names.candidates import Accepts, Candidates
 from audit.names.matching import NameIndex, Pair
 from audit.names.pools import japanese_pool, us_pool
-from audit.names.spelling import CountPieces
 from audit.notes.read import FIELDS, Note, NoteSource, open_notes
 from audit.progress import Meter, Phase, ProgressListener, StopQuestion
 from audit.rng import generator
@@ -427,7 +426,6 @@ class _Making:
             pool=self._pool,
             accepts=self._accepts,
             seed=self._order.seed,
-            executor=self._executor,
         )
         files[CANDIDATES].write(candidates_csv(lists))
         patients = lists["patient"]
@@ -482,17 +480,8 @@ def _changed() -> AuditError:
 
 def one_token_each(tokenizer: Path) -> Accepts:
     """Return the rule of section 3.4: first and last name are a single token each."""
-    return partial(_are_one_token_each, tokenizer)
-
-
-def _are_one_token_each(tokenizer: Path, first: str, last: str) -> bool:
-    count = _counter(tokenizer)
-    return count("first", first) == 1 and count("last", last) == 1
-
-
-@lru_cache(maxsize=1)
-def _counter(tokenizer: Path) -> CountPieces:
     from audit.models.registry import tokenizer as built_tokenizer
     from audit.names.spelling import piece_counter
 
-    return piece_counter(built_tokenizer(tokenizer))
+    count = piece_counter(built_tokenizer(tokenizer))
+    return lambda first, last: count("first", first) == 1 and count("last", last) == 1
