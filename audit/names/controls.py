@@ -290,22 +290,11 @@ class _Draw:
         """Return those of all pairs of some parts that may come: in their order, or the nearest."""
         numbers = np.add.outer(first * self._n_last, last).ravel()
         squared = np.add.outer(far[first] ** 2, farther[last] ** 2).ravel()
-        may_be = self._state[numbers] != _REFUSED
-        ways, found = [np.flatnonzero(may_be)], _NONE
-        if is_sorted and len(ways[0]):
-            # The first are mostly enough, and much sooner found than all in order.
-            some = np.argpartition(squared, min(4 * _GROUP, len(squared)) - 1)[: 4 * _GROUP]
-            ways.insert(0, some[may_be[some]])
-        for cells in ways:
-            for some in _rising(squared[cells]) if is_sorted else [np.arange(len(cells))]:
-                place = cells[some]
-                found = np.concatenate([found, place[self._those_who_may(numbers[place])]])
-                if len(found) >= _GROUP:
-                    break
-            else:
-                continue
-            break
-        found = found[:_GROUP]
+        found = _NONE
+        for some in _in_turn(squared, self._state[numbers] != _REFUSED, is_sorted=is_sorted):
+            found = np.concatenate([found, some[self._those_who_may(numbers[some])]])[:_GROUP]
+            if len(found) == _GROUP:
+                break
         i, j = np.divmod(found, max(1, len(last)))
         costs = _cost(squared[found], is_within[first[i]] & is_too[last[j]])
         return numbers[found], costs
@@ -313,6 +302,20 @@ class _Draw:
     def _name(self, number: int) -> Name:
         first, last = divmod(number, self._n_last)
         return self._parts["first"].texts[first], self._parts["last"].texts[last]
+
+
+def _in_turn(squared: Floats, may_come: Bools, *, is_sorted: bool) -> Iterator[Ints]:
+    """Yield places of pairs that may come: as they stand, or the nearest, then all as they rise.
+
+    The nearest are mostly enough, and much sooner found than all in order.
+    """
+    cells = np.flatnonzero(may_come)
+    if not is_sorted:
+        yield cells
+    elif len(cells):
+        some = np.argpartition(squared, min(4 * _GROUP, len(squared)) - 1)[: 4 * _GROUP]
+        for few in (some[may_come[some]], cells):
+            yield from (few[rising] for rising in _rising(squared[few]))
 
 
 def _rising(values: Floats) -> Iterator[Ints]:
