@@ -165,8 +165,8 @@ def controls_in(corpus: KeptCorpus, candidates: Candidates) -> dict[int, int]:
     found: Counter[Pair] = Counter()
     with CORPORA.reading(), (corpus.path / PRIVATE).open("rb") as lines:
         for line in lines:
-            here = index.count(str(json.loads(line)["text"]))
-            found.update({pair: n for pair, n in here.items() if pair in wanted})
+            here = index.pairs(str(json.loads(line)["text"]))
+            found.update(filter(wanted.__contains__, here))
     return {row: found[pair] for row, pair in controls.items() if found[pair]}
 
 

@@ -68,7 +68,7 @@ def _taken(corpus: KeptCorpus, people: People, meter: Meter) -> set[Pair]:
     taken = set(people.pairs)
     with (corpus.path / PRIVATE).open("rb") as lines:
         for line in lines:
-            taken.update(index.count(str(json.loads(line)["text"])))
+            taken.update(index.pairs(str(json.loads(line)["text"])))
             meter.add(LOOK, len(line))
     meter.finish(LOOK)
     return taken

@@ -29,7 +29,7 @@ CANARY = "canary"
 _START = attrgetter("start")
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 quoted = json.encoder.encode_basestring
-"""Returns a text as JSON has it; lines of notes are put together from it in half of the time."""
+"""Returns a text as JSON has it; lines of notes are put together from it, which is quicker."""
 
 
 class Place(NamedTuple):

@@ -243,12 +243,8 @@ class NameIndex:
             rf"|(?P<first2>{first})[\s・]{{1,2}}(?P<last2>{last}))"
         )  # fmt: skip
 
-    def count(self, text: str) -> Counter[Pair]:
-        """Return how often each full name occurs: "First Last", "First M. Last", "Last, First"."""
-        return Counter(self.pairs(text))
-
     def pairs(self, text: str) -> Iterator[Pair]:
-        """Yield the full names as often as they occur."""
+        """Yield full names as often as they occur: "First Last", "First M. Last", "Last, First"."""
         tokens = tuple(words(text))
         for start, end, first in self._first.find(tokens):
             around = range(max(0, start - 3), min(end + 2, len(tokens)))
@@ -270,7 +266,7 @@ class NameIndex:
 
 
 def pair_of(first: str, last: str) -> Pair:
-    """Return a name as `NameIndex.count` writes it."""
+    """Return a name as `NameIndex.pairs` writes it."""
     return _part(first), _part(last)
 
 

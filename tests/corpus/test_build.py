@@ -29,6 +29,7 @@ from audit.notes.placeholders import find_placeholders
 from audit.progress import Progress
 from audit.shelf import whole_folder
 from benchmarks.example_notes import COLUMNS, example_csv
+from pages.ui.state import words_of
 from tests.corpus.make_notes import (
     CATEGORIES,
     DATES,
@@ -298,6 +299,8 @@ def test_nothing_is_left_of_a_corpus_that_was_stopped_or_refused(
     phases = list(dict.fromkeys(report.phase for report in seen))
     assert phases == ["reading who the notes are about", "building the corpus",
                       "planting canaries", "drawing candidates"]  # fmt: skip
+    for phase in phases:
+        assert words_of("ja").text(f"jobs_stage_corpus_{phase.replace(' ', '_')}")
     done = [report.done for report in seen]
     assert done == sorted(done) and seen[-1].share == 1
     for phase in phases:

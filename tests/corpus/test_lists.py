@@ -180,7 +180,7 @@ def drawn(
         tally.add((first, last), text, note=0)
     people.add(named_people(STAFF))
     index = NameIndex(firsts=POOL.first, lasts=POOL.last)
-    found = sum((index.count(text) for text in texts), start=Counter())
+    found = Counter(pair for text in texts for pair in index.pairs(text))
     none = canary_candidates(CanaryPlan())
     return draw_lists(tally, people=people, found=found, canaries=none,
                       pool=POOL, accepts=None, seed=4)  # fmt: skip

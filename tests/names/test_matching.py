@@ -154,7 +154,7 @@ def test_full_names_are_counted_in_all_their_ways_of_writing() -> None:
         "John Smith, JOHN A. SMITH; Smith, John. Also John de la Cruz; de la Cruz, Mary Jo. "
         "John A B Smith. 山田花子は山田 花と花子・山田、花子山田"
     )
-    assert index.count(text) == Counter(
+    assert Counter(index.pairs(text)) == Counter(
         {
             ("john", "smith"): 3, ("john", "de la cruz"): 1, ("mary jo", "de la cruz"): 1,
             ("花子", "山田"): 2, ("花", "山田"): 1,
