@@ -1,8 +1,9 @@
-"""Hand-written notes with their marks: two hospitals that no tagger was made for, clinical values.
+"""Hand-written notes with their marks: hospitals that no tagger was made for, clinical values.
 
 Everything in them is fictional. In a file notes stand one after another, each under a line `### x`,
-with inline tags; one of clinical values has a sentence a line, the values between ⟦ and ⟧. The
-second of each was written when taggers had been mended with the first.
+with inline tags or, from the third set on, with ⟦K:marks⟧ of a kind (`KINDS`); one of clinical
+values has a sentence a line, the values between ⟦ and ⟧. The second of each was written when
+taggers had been mended with the first. `PROXIES` are of other kinds of text than hospitals' notes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,15 @@ N_NOTES = {
     ("unseen_second", "ja"): 40, ("unseen_second", "en"): 16,
 }  # fmt: skip
 N_VALUES = 371
-_LABELS = dict(zip("IQPLC", TYPES, strict=True))
+PROXIES = ("clinic_en", "dialogue_en", "radiology_ja", "times_places_en", "general_ja")
+KINDS = {
+    "N": "full name", "S": "part of a name", "D": "date", "T": "time of day", "A": "age",
+    "X": "sex", "G": "place", "O": "organisation", "J": "profession", "Q": "other",
+    "P": "number of an authority", "L": "record number", "C": "contact",
+}  # fmt: skip
+"""What a mark's letter says of it."""
+LABELS = {kind: TYPES[1] for kind in KINDS} | {"N": TYPES[0]}
+LABELS |= dict(zip("IQPLC", TYPES, strict=True))
 
 
 @cache
@@ -36,13 +45,31 @@ def unseen(name: str, language: str) -> tuple[TaggedDocument, ...]:
     return tuple(notes)
 
 
-def marked(written: str, *, patient: str | None = "p1", doc_id: str = "1") -> TaggedDocument:
-    """Return a note written with ⟦Q:marks⟧: the first letters of the types, or a label."""
+@cache
+def written(name: str, *, by_kind: bool = False) -> tuple[TaggedDocument, ...]:
+    """Return the notes of a file with ⟦K:marks⟧, as "third/ja"; by kind with letters as labels."""
+    return written_notes(Path(__file__).parent / f"{name}.txt", by_kind=by_kind)
+
+
+def written_notes(path: Path, *, by_kind: bool = False) -> tuple[TaggedDocument, ...]:
+    """Return the notes of any such file; each is of a patient of its own."""
+    notes = []
+    for part in re.split(r"^### ", path.read_text("utf-8"), flags=re.MULTILINE)[1:]:
+        title, _, body = part.partition("\n")
+        note = marked(body.strip("\n"), patient=title, doc_id=title, by_kind=by_kind)
+        notes.append(note)
+    return tuple(notes)
+
+
+def marked(
+    written: str, *, patient: str | None = "p1", doc_id: str = "1", by_kind: bool = False
+) -> TaggedDocument:
+    """Return a note written with ⟦Q:marks⟧: the first letters of the types, a kind, or a label."""
     text, spans = "", []
     for place, piece in enumerate(re.split("[⟦⟧]", written)):
         if place % 2:
             label, _, piece = piece.partition(":")
-            label = _LABELS.get(label, label)
+            label = label if by_kind else LABELS.get(label, label)
             spans.append(Span(len(text), len(text) + len(piece), label))
         text += piece
     return tagged(doc_id, text=text, spans=spans, patient_id=patient)
