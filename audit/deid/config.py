@@ -20,14 +20,14 @@ HiddenShare = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Shape(Record):
-    """The shape of the small network of characters that is trained from scratch."""
+    """The shape of the small network of words that is trained from scratch."""
 
     width: int = Field(default=128, ge=1, le=4096)
-    """Numbers that stand for a character between two layers."""
+    """Numbers that stand for a token between two layers."""
     dilations: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        default=(1, 2, 4, 8, 16, 32, 1, 1), min_length=1, max_length=64
+        default=(1, 2, 4, 8, 16, 1, 1), min_length=1, max_length=64
     )
-    """Of each layer: how far its neighbours stand; their sum is how far a character sees."""
+    """Of each layer: how far its neighbours stand; their sum is how far a token sees."""
 
 
 class TaggerSettings(LoopSettings):

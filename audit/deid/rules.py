@@ -69,7 +69,13 @@ _CHECKS: dict[str, Callable[[re.Match[str]], bool]] = {
     "is_insurer": lambda match: (
         bool(_RE["INSURANCE"].search(match.string)) and _is_checked(match, insurer_check_digit)
     ),
+    "has_three_digits": lambda match: sum(map(str.isdigit, match["value"])) >= 3,
     "has_four_digits": lambda match: sum(map(str.isdigit, match["value"])) >= 4,
+    # Names of substances, genes and grades have few digits: IL-6, CA19-9, C5-6.
+    "is_code": lambda match: (
+        sum(map(str.isdigit, match["value"])) >= 4
+        and not _RE["NO_CODE"].match(match["value"])
+    ),
     # Whether something is left of the name when all that any hospital may be called is taken.
     "is_named": lambda match: (
         not match["name"].endswith(tuple("のはがをにでも"))
@@ -97,7 +103,7 @@ def _rule(entry: str, pattern: str) -> Rule:
 
 GROUPS = {
     group: [_rule(*entry) for entry in _TABLE.get(group, ())]
-    for group in ("dates", "numbers", "contact", "hospitals", "names")
+    for group in ("dates", "times", "numbers", "contact", "hospitals", "names")
 }
 """Rules by group; those for names are no plain patterns (`find_names`)."""
 

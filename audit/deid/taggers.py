@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from audit.deid.borders import tidied, with_whole_names
 from audit.deid.config import GenerativeFacts, TaggerFacts
 from audit.deid.rules import RuleTagger, without_clinical
 from audit.deid.tagger import MAX_BYTES, TAGGER, Tagger, Tags
@@ -29,10 +29,7 @@ WAY = "rules first"
 """How rules and model are put together, as `how.json` has it: of two finds that share a character
 that of the rules stays whole, and of the other what is left. None that either found is released.
 """
-_PAIRS = dict(zip("(（「[［<＜", ")）」]］>＞", strict=True))
-_OPENING = {closing: opening for opening, closing in _PAIRS.items()}
-_NUMBER = re.compile(r"\d+(?:[-/.‐−－／．]\d+)+")
-_VERSION = 4  # of how finds are put together
+_VERSION = 5  # of how finds are put together
 
 
 @dataclass(frozen=True)
@@ -67,15 +64,10 @@ def combined_digest(rules: str, model: str) -> str:
 def put_together(text: str, by_rules: Tags, by_model: Tags) -> Tags:
     """Return the finds of rules, and what a model found beside them, as spans apart.
 
-    A rest that is white space alone, or without a letter or digit, is left out; so are the marks of
-    punctuation at the ends of what the model found, but for those that are part of it. A number in
-    several parts, as 5/10 or 0564-23-8711, of which the model found some is taken whole. What the
-    model found in clinical values alone is refused.
+    A rest that is white space alone, or without a letter or digit, is left out. What the model
+    found in clinical values alone is refused, and single small words in a text with capitals.
     """
-    tidy = [span for span in (_without_edges(text, span) for span in by_model) if span is not None]
-    numbers = [match.span() for match in _NUMBER.finditer(text)]
-    others = (*tidy, *by_rules)
-    personal = without_clinical(text, [_with_numbers(span, numbers, others) for span in tidy])
+    personal = without_clinical(text, tidied(text, by_model, beside=by_rules))
     kept = list(by_rules)
     is_taken = bytearray(len(text))
     for span in by_rules:
@@ -90,38 +82,7 @@ def put_together(text: str, by_rules: Tags, by_model: Tags) -> Tags:
                 start += len(rest) - len(rest.lstrip())
                 kept.append(Span(start, start + len(rest.strip()), span.label))
         is_taken[span.start : span.end] = b"\1" * span.n_chars
-    return tuple(sorted(kept))
-
-
-def _without_edges(text: str, span: Span) -> Span | None:
-    """Return a span without the punctuation and white space at its ends; None if nothing is left.
-
-    A bracket stays where its partner is inside, a closing point where another one is: "A.B.".
-    """
-    start, end = span.start, span.end
-    while start < end and _is_edge(text[start]):
-        if _PAIRS.get(text[start], "\0") in text[start + 1 : end]:
-            break
-        start += 1
-    while start < end and _is_edge(last := text[end - 1]):
-        inside = text[start : end - 1]
-        if _OPENING.get(last, "\0") in inside or (last in ".．" and last in inside):
-            break
-        end -= 1
-    return Span(start, end, span.label) if start < end else None
-
-
-def _is_edge(char: str) -> bool:
-    return char.isspace() or char in _PAIRS or unicodedata.category(char)[0] == "P"
-
-
-def _with_numbers(span: Span, numbers: Sequence[tuple[int, int]], others: Tags) -> Span:
-    """Return a span that ends at the ends of numbers; what another span holds is left to it."""
-    touched = [number for number in numbers if number[0] < span.end and span.start < number[1]]
-    whole = Span(min([span.start, *(first for first, _ in touched)]),
-                 max([span.end, *(last for _, last in touched)]), span.label)  # fmt: skip
-    is_taken = any(one.overlap(whole) > one.overlap(span) for one in others)
-    return span if is_taken else whole
+    return with_whole_names(text, tuple(sorted(kept)))
 
 
 RULES, DEFAULT = "rules", "default"

@@ -1,7 +1,7 @@
 """Texts as tokens with places, and spans as their tags: all of a tagger but its network.
 
-A network of characters knows a small vocabulary, and of every character its kind: what is unknown
-still reaches it as kanji, kana, capital, digit ..., so that names nobody has seen look like names.
+A network of words knows no vocabulary, but of every word its ends, its shape and the lists in which
+it stands: names that nobody has seen look like names.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Sequence
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, ClassVar
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +28,14 @@ Run = tuple[int, int, str]
 """Tokens from one number to another (exclusive), and their label."""
 Ids = NDArray[np.int64]
 Scores = NDArray[np.float32]
-TOKEN = np.dtype([("id", np.int32), ("kind", np.uint8), ("start", np.int32), ("end", np.int32)])
+WORD, BEGIN, END, SHAPE, GAP, FLAG = range(6)
+N_FEATURES = 6
+"""Of a token: which word it is, its beginning and end, its shape, what stands before it, and flags;
+the token of a tokenizer has the first alone."""
+TOKEN = np.dtype([("id", np.int32, (N_FEATURES,)), ("start", np.int32), ("end", np.int32)])
 Tokens = NDArray[np.void]
-"""The tokens of a text, each a `TOKEN`, without special ones: what kind of character it is (0 where
-the model knows no kinds), and its characters `start` to `end` (exclusive) of the text; they are
-equal where it has no place."""
+"""The tokens of a text, each a `TOKEN`, without special ones: its features, and its characters
+`start` to `end` (exclusive) of the text; they are equal where it has no place."""
 
 
 @dataclass(frozen=True)
@@ -158,9 +162,9 @@ def spans_of(runs: Iterable[Run], *, tokens: Tokens) -> tuple[Span, ...]:
     return tuple(found)
 
 
-def _tokens(ids: Any, starts: Any, ends: Any, kinds: Any = 0) -> Tokens:
-    found = np.empty(len(ids), dtype=TOKEN)
-    found["id"], found["kind"], found["start"], found["end"] = ids, kinds, starts, ends
+def _tokens(ids: Any, starts: Any, ends: Any) -> Tokens:
+    found = np.zeros(len(ids), dtype=TOKEN)
+    found["id"][:, WORD], found["start"], found["end"] = ids, starts, ends
     return found
 
 
@@ -225,100 +229,247 @@ KINDS = (
     "none", "blank", "line end", "digit", "capital", "small letter", "hiragana", "katakana",
     "kanji", "sign", "letter", "other",
 )  # fmt: skip
-_N_SPECIAL = 4
 _N_TABLE, _N_CODES = 0x10000, 0x110000
 _HAN_PLANES = slice(0x20000, 0x40000)
-_VERSION = 1
+_VERSION = 2
 # What kinds make units that no span cuts: 1 words of Latin letters, 2 numbers.
 _UNIT_OF = {"capital": 1, "small letter": 1, "digit": 2}
 _UNIT = np.array([_UNIT_OF.get(kind, 0) for kind in KINDS])
+_BLANK, _LINE_END, _CAPITAL, _SMALL = (
+    KINDS.index(kind) for kind in ("blank", "line end", "capital", "small letter")
+)
+_JAPANESE = np.isin(range(len(KINDS)), [KINDS.index(k) for k in ("hiragana", "katakana", "kanji")])
+
+N_WORDS, N_EDGES, N_SHAPES, N_GAPS = 16_384, 8_192, 128, 5
+"""How many numbers words, beginnings and ends, shapes and gaps have; 0 is padding."""
+FLAGS = (
+    "first name", "surname", "place", "common word",
+    "elsewhere small", "line without small letters", "text without capitals", "text in Japanese",
+    "given name begins", "given name goes on", "surname begins", "surname goes on",
+    "place begins", "place goes on", "common word begins", "common word goes on",
+)  # fmt: skip
+"""What lists of names and the text around say of a token, by the number of its bit."""
+LATIN_LISTS = ("first names", "surnames", "places", "common words")
+JAPANESE_LISTS = tuple(f"Japanese {name}" for name in LATIN_LISTS)
+LISTED = 0b1111 | 0xFF00
+"""The flags that come from lists."""
+_ELSEWHERE, _NO_SMALL, _NO_CAPITALS, _IN_JAPANESE, _FIRST_JAPANESE = (1 << b for b in range(4, 9))
+_MAX_NAME = 8
+_FEW_CAPITALS, _MANY_LETTERS = 0.01, 40
+_MOST_WORDS = 200_000
 
 
-@dataclass(frozen=True)
-class Characters:
-    """A vocabulary of characters, as a reader: see `TokenizerReader`.
+def _hashed(text: str, n: int, *, salt: str = "") -> int:
+    """Return the number of a text out of 2 to n - 1: the same everywhere."""
+    return 2 + zlib.crc32(f"{salt}{text}".encode("utf-8", "surrogatepass")) % (n - 2)
 
-    `known` are those in the form of `plain`, each once; the first has number 4.
+
+def _mixed(codes: NDArray[np.uint64], n: int) -> NDArray[np.int32]:
+    """Return the numbers of codes out of 2 to n - 1 (the mixer of SplitMix64)."""
+    mixed = (codes ^ (codes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (2 + (mixed >> np.uint64(33)) % np.uint64(n - 2)).astype(np.int32)
+
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _joined(*codes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    found = np.zeros(len(codes[0]), dtype=np.uint64)
+    for one in codes:
+        found = (found + one + np.uint64(1)) * _STEP
+        found ^= found >> np.uint64(29)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Words:
+    """Makes tokens of words of Latin letters, numbers, and every other sign, as a reader.
+
+    `lists` are those of `LATIN_LISTS` and `JAPANESE_LISTS`, in small letters; see `TokenizerReader`
+    for the rest. No vocabulary is kept: words are known by numbers that many share, by their
+    beginnings and ends, and by what lists and the text around say of them.
     """
 
-    known: str
+    lists: Mapping[str, frozenset[str]]
     pad_id: ClassVar[int] = 0
-    prefix: ClassVar[tuple[int, ...]] = (1,)
-    suffix: ClassVar[tuple[int, ...]] = (2,)
-    unknown_id: ClassVar[int] = 3
-
-    @property
-    def n_ids(self) -> int:
-        """Size of the vocabulary, special signs included."""
-        return _N_SPECIAL + len(self.known)
+    prefix: ClassVar[tuple[int, ...]] = ()
+    suffix: ClassVar[tuple[int, ...]] = ()
+    unknown_id: ClassVar[int] = 1
 
     @cached_property
-    def _id_of(self) -> NDArray[np.int32]:
-        found = np.full(_N_CODES, self.unknown_id, dtype=np.int32)
-        found[[ord(char) for char in self.known]] = range(_N_SPECIAL, self.n_ids)
-        found[:_N_TABLE] = found[_tables()[0]]
+    def _known(self) -> dict[str, tuple[int, ...]]:
+        return {}
+
+    @cached_property
+    def _japanese(self) -> list[tuple[int, NDArray[np.uint64], int]]:
+        """Numbers of characters, hashes of the names that have so many, bit of their beginning."""
+        found = []
+        for place, name in enumerate(JAPANESE_LISTS):
+            words = self.lists.get(name, frozenset())
+            for n in range(2, _MAX_NAME + 1):
+                some = [list(map(ord, word)) for word in words if len(word) == n]
+                if some:
+                    codes = np.array(some, dtype=np.uint64).T
+                    found.append((n, np.sort(_joined(*codes)), _FIRST_JAPANESE << 2 * place))
         return found
 
     def read(self, texts: Sequence[str]) -> list[Tokens]:
-        """Return the tokens of each text, one a character.
+        """Return the tokens of each text; white space is none, no word or number is cut."""
+        return [self._read(text) for text in texts]
 
-        White space has no place. A word of Latin letters and a number have theirs at their first
-        character: no span begins or ends inside one.
-        """
-        found = []
-        for text in texts:
-            codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
-            kinds, starts = _tables()[1][codes], np.arange(len(codes))
-            unit, ends = _UNIT[kinds], starts.copy()
-            is_first = np.ones(len(codes), dtype=bool)
-            is_first[1:] = (unit[1:] != unit[:-1]) | (unit[1:] == 0)
-            firsts = np.flatnonzero(is_first)
-            ends[firsts] = np.append(firsts[1:], len(codes))
-            is_blank = np.isin(kinds, [KINDS.index("blank"), KINDS.index("line end")])
-            ends[is_blank] = starts[is_blank]
-            found.append(_tokens(self._id_of[codes], starts, ends, kinds))
+    def _read(self, text: str) -> Tokens:
+        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+        kinds = _tables()[1][codes]
+        unit, is_first = _UNIT[kinds], np.ones(len(codes), dtype=bool)
+        is_first[1:] = (unit[1:] != unit[:-1]) | (unit[1:] == 0)
+        firsts = np.flatnonzero(is_first)
+        ends = np.append(firsts[1:], len(codes))
+        is_sign = (kinds[firsts] != _BLANK) & (kinds[firsts] != _LINE_END)
+        starts, ends = firsts[is_sign], ends[is_sign]
+        found = np.zeros(len(starts), dtype=TOKEN)
+        found["start"], found["end"] = starts, ends
+        if not len(starts):
+            return found
+        plain_codes = codes.astype(np.uint64)
+        is_basic = codes < _N_TABLE
+        plain_codes[is_basic] = _tables()[0][codes[is_basic]]
+        ids = self._signs(plain_codes, starts, kinds)
+        self._words(ids, text, starts, ends, unit[starts])
+        ids[:, GAP] = _gaps(kinds, starts, ends)
+        ids[:, FLAG] |= self._of_text(kinds, starts) | self._names(plain_codes, kinds)[starts]
+        found["id"] = ids
+        return found
+
+    def _signs(
+        self, codes: NDArray[np.uint64], starts: NDArray[np.intp], kinds: NDArray[np.uint8]
+    ) -> NDArray[np.int32]:
+        """Return the features of tokens as if each were one character, with its neighbours."""
+        around = np.concatenate(([0], codes, [0])).astype(np.uint64)
+        before, own, after = around[starts], around[starts + 1], around[starts + 2]
+        ids = np.zeros((len(starts), N_FEATURES), dtype=np.int32)
+        ids[:, WORD] = _mixed(own, N_WORDS)
+        ids[:, BEGIN] = _mixed(_joined(before, own), N_EDGES)
+        ids[:, END] = _mixed(_joined(own, after), N_EDGES)
+        ids[:, SHAPE] = 100 + kinds[starts]
+        return ids
+
+    def _words(
+        self, ids: NDArray[np.int32], text: str, starts: Any, ends: Any, unit: NDArray[Any]
+    ) -> None:
+        """Write the features of words and numbers."""
+        places = np.flatnonzero(unit)
+        if not len(places):
+            return
+        known, rows, written = self._known, [], []
+        for start, end in zip(starts[places].tolist(), ends[places].tolist(), strict=True):
+            word = text[start:end]
+            row = known.get(word)
+            if row is None:
+                if len(known) > _MOST_WORDS:
+                    known.clear()
+                row = known[word] = self._features(word)
+            rows.append(row)
+            written.append(word)
+        small = {word for word in written if word.islower()}
+        ids[places, :GAP] = [row[:GAP] for row in rows]
+        ids[places, FLAG] = [
+            row[GAP] | _ELSEWHERE if row[GAP + 1] and word.lower() in small else row[GAP]
+            for row, word in zip(rows, written, strict=True)
+        ]
+
+    def _features(self, word: str) -> tuple[int, ...]:
+        """Return a word's features without the gap, and whether it has capitals."""
+        plain_word = normalize("NFKC", word)
+        small = plain_word.lower()
+        if small[0].isdigit():
+            n, value = len(small), small if len(small) < 3 else small[:2]
+            shape = 80 + min(n, 12)
+            about = f"{n}#{value}" if n < 5 else f"{min(n, 12)}#"
+            return (_hashed(about, N_WORDS, salt="#"), _hashed(value, N_EDGES, salt="#"),
+                    _hashed(str(n), N_EDGES, salt="#"), shape, 0, 0)  # fmt: skip
+        case = (0 if plain_word.islower() else 1 if plain_word[1:].islower()
+                else 2 if plain_word.isupper() else 3)  # fmt: skip
+        flags = sum(1 << bit for bit, name in enumerate(LATIN_LISTS)
+                    if small in self.lists.get(name, ()))  # fmt: skip
+        shape = 1 + 10 * case + min(len(small), 9)
+        return (_hashed(small, N_WORDS), _hashed(small[:3], N_EDGES, salt="^"),
+                _hashed(small[-3:], N_EDGES, salt="$"), shape, flags, int(case > 0))  # fmt: skip
+
+    def _of_text(self, kinds: NDArray[np.uint8], starts: NDArray[np.intp]) -> NDArray[np.int32]:
+        """Return the flags that tell of the line and of the whole text."""
+        is_small, is_capital = kinds == _SMALL, kinds == _CAPITAL
+        line = np.cumsum(kinds == _LINE_END)
+        n_small = np.bincount(line, weights=is_small)[line[starts]]
+        n_capital = np.bincount(line, weights=is_capital)[line[starts]]
+        flags = np.where((n_small == 0) & (n_capital > 0), _NO_SMALL, 0)
+        n_letters = int(is_small.sum() + is_capital.sum())
+        if n_letters >= _MANY_LETTERS and is_capital.sum() <= _FEW_CAPITALS * n_letters:
+            flags |= _NO_CAPITALS
+        if _JAPANESE[kinds].any():
+            flags |= _IN_JAPANESE
+        return flags.astype(np.int32)
+
+    def _names(self, codes: NDArray[np.uint64], kinds: NDArray[np.uint8]) -> NDArray[np.int32]:
+        """Return the flags of characters at which a Japanese name of a list begins or goes on."""
+        found = np.zeros(len(codes), dtype=np.int32)
+        if not _JAPANESE[kinds].any():
+            return found
+        hashes = {1: _joined(codes)}
+        for n in range(2, _MAX_NAME + 1):
+            if len(codes) >= n:
+                hashes[n] = _joined(*(codes[k : len(codes) - n + 1 + k] for k in range(n)))
+        for n, listed, bit in self._japanese:
+            if n not in hashes:
+                continue
+            at = np.minimum(np.searchsorted(listed, hashes[n]), len(listed) - 1)
+            begins = np.flatnonzero(listed[at] == hashes[n])
+            found[begins] |= bit
+            for k in range(1, n):
+                found[begins + k] |= bit << 1
         return found
 
     def to_json(self) -> str:
-        """Return the vocabulary as the text of a file."""
-        content = {"version": _VERSION, "kinds": list(KINDS), "characters": self.known}
+        """Return the lists as the text of a file."""
+        lists = {name: " ".join(sorted(words)) for name, words in self.lists.items()}
+        content = {"version": _VERSION, "kinds": list(KINDS), "flags": list(FLAGS), "lists": lists}
         return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 
-Reader = Characters | TokenizerReader
+def _gaps(kinds: NDArray[np.uint8], starts: Any, ends: Any) -> NDArray[np.int32]:
+    """Return what stands before each token: 1 nothing, 2 a blank, 3 blanks, 4 a line end."""
+    before = np.append(0, ends[:-1])
+    n_ends = np.append(0, np.cumsum(kinds == _LINE_END))
+    has_end = (n_ends[starts] > n_ends[before]) | (np.arange(len(starts)) == 0)
+    return np.where(has_end, 4, 1 + np.minimum(starts - before, 2)).astype(np.int32)
 
 
-def characters_from_json(text: str, *, where: str) -> Characters:
-    """Read a vocabulary."""
+Reader = Words | TokenizerReader
+
+
+def words_from_json(text: str, *, where: str) -> Words:
+    """Read the lists of a reader."""
     try:
         content = json.loads(text)
-        if content["version"] != _VERSION or content["kinds"] != list(KINDS):
+        told = [content["version"], content["kinds"], content["flags"]]
+        if told != [_VERSION, list(KINDS), list(FLAGS)]:
             raise ValueError
-        return Characters(str(content["characters"]))
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise AuditError("This is no vocabulary of characters.", where=where) from None
-
-
-def characters_of(texts: Iterable[str], *, n_most: int, n_times: int) -> Characters:
-    """Return the vocabulary of texts: the `n_most` commonest that occur `n_times` or more."""
-    counts, found = Counter[str](), Counter[str]()
-    for text in texts:
-        counts.update(text)
-    for char, n in counts.items():
-        found[plain(char)] += n
-    # No file can hold half a surrogate pair.
-    enough = [(-n, char) for char, n in found.items()
-              if n >= n_times and unicodedata.category(char) != "Cs"]  # fmt: skip
-    return Characters("".join(sorted(char for _, char in sorted(enough)[:n_most])))
+        return Words({str(name): frozenset(str(words).split())
+                      for name, words in content["lists"].items()})  # fmt: skip
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise AuditError(
+            "These are no lists of a tagger of today.", where=where,
+            do="A tagger of an older version is trained again.",
+        ) from None  # fmt: skip
 
 
 def plain(char: str) -> str:
     """Return the form in which a character is looked up: NFKC and small, where that is one too."""
-    for form in (unicodedata.normalize("NFKC", char), char):
+    for form in (normalize("NFKC", char), char):
         if len(form) == 1 and len(form.lower()) == 1:
             small = form.lower()
             # Some signs change once more; the form must be its own form.
-            again = unicodedata.normalize("NFKC", small)
+            again = normalize("NFKC", small)
             return small if again == small else form if form == char else char
     return char
 
@@ -328,7 +479,7 @@ def _kind(char: str) -> str:
         return "line end"
     if char.isspace():
         return "blank"
-    known = unicodedata.normalize("NFKC", char)[:1]
+    known = normalize("NFKC", char)[:1]
     category, name = unicodedata.category(known), unicodedata.name(known, "")
     if category == "Nd":
         return "digit"

@@ -1,4 +1,4 @@
-"""A token classifier: an encoder or a network of characters with tags; built, loaded and asked.
+"""A token classifier: an encoder or a network of words with tags; built, loaded and asked.
 
 Nothing is fetched, no code of a directory runs, no tensor is guessed: weights are safetensors that
 fit to the last one and hold numbers only. Every token is scored in the row where it has most text
@@ -24,18 +24,28 @@ from torch.nn import functional
 
 from audit.deid.config import Shape, TaggerFacts, file_digests
 from audit.deid.network.decode import (
-    KINDS,
-    Characters,
+    BEGIN,
+    END,
+    FLAG,
+    FLAGS,
+    GAP,
+    N_EDGES,
+    N_GAPS,
+    N_SHAPES,
+    N_WORDS,
+    SHAPE,
+    WORD,
     Reader,
     Scores,
     TagScheme,
     TokenizerReader,
     Tokens,
+    Words,
     best_tags,
-    characters_from_json,
     places_of,
     side_by_side,
     spans_of,
+    words_from_json,
 )
 from audit.deid.tagger import MODEL, Tags
 from audit.errors import AuditError
@@ -47,8 +57,8 @@ from audit.rng import torch_seed
 from audit.training.loop import own_tensors
 
 transformers: Any = importlib.import_module("transformers")
-CHARACTERS, CONFIG, WEIGHTS = "characters.json", "config.json", "model.safetensors"
-CHARACTER_NET = "character_net"
+LISTS, CONFIG, WEIGHTS = "lists.json", "config.json", "model.safetensors"
+WORD_NET = "word_net"
 NO_LIMIT = 1_000_000
 _DROPOUT = 0.1
 _SAFE = {"local_files_only": True, "trust_remote_code": False}
@@ -59,30 +69,46 @@ _MAX_CELLS = {"cpu": 4096, "cuda": 65_536}
 """Tokens of a batch, padding included: larger ones were slower on a CPU, and took more memory."""
 
 
-class CharacterNet(nn.Module):
-    """Scores every character for every tag; what stands in the padding changes nothing."""
+_TABLES = {WORD: (N_WORDS, 64), BEGIN: (N_EDGES, 32), END: (N_EDGES, 32), SHAPE: (N_SHAPES, 16),
+           GAP: (N_GAPS, 8)}  # fmt: skip
+"""Features that are looked up: how many numbers each has, and how wide what stands for one is."""
 
-    def __init__(self, n_ids: int, n_tags: int, shape: Shape) -> None:
+
+class WordNet(nn.Module):
+    """Scores every token for every tag; what stands in the padding changes nothing.
+
+    Embeddings by hashed features as in spaCy's `MultiHashEmbed` (Honnibal et al. 2020), flags of
+    lists beside them, then dilated convolutions (Strubell et al. 2017).
+    """
+
+    def __init__(self, n_tags: int, shape: Shape) -> None:
         super().__init__()
-        self.sizes = {"n_ids": n_ids, "n_tags": n_tags, "dropout": _DROPOUT}
+        self.sizes = {"n_tags": n_tags, "dropout": _DROPOUT}
         self.shape = shape
-        self.ids = nn.Embedding(n_ids, shape.width)
-        self.kinds = nn.Embedding(len(KINDS), shape.width)
+        self.tables = nn.ModuleList(nn.Embedding(n, width) for n, width in _TABLES.values())
+        n_given = sum(width for _, width in _TABLES.values()) + len(FLAGS)
+        self.given = nn.Linear(n_given, shape.width)
         self.layers = nn.ModuleList(_Layer(shape.width, far) for far in shape.dilations)
         self.norm = nn.LayerNorm(shape.width)
         self.head = nn.Linear(shape.width, n_tags)
-        for table in (self.ids, self.kinds):
+        self.register_buffer("bits", 1 << torch.arange(len(FLAGS)), persistent=False)
+        for table in self.tables:
             nn.init.normal_(table.weight, std=0.5)
 
     @property
     def reach(self) -> int:
-        """How many characters to either side a score depends on."""
+        """How many tokens to either side a score depends on."""
         return sum(self.shape.dilations)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> Any:
-        """Return the scores [B, L, T] of rows as transformers does; all arguments are [B, L]."""
-        is_text = attention_mask.unsqueeze(dim=2).to(self.ids.weight.dtype)  # [B, L, 1]
-        hidden = (self.ids(input_ids) + self.kinds(token_type_ids)) * is_text
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
+        """Return the scores [B, L, T] of rows [B, L, F] as transformers does; the mask is [B, L]."""
+        is_text = attention_mask.unsqueeze(dim=2).to(self.head.weight.dtype)  # [B, L, 1]
+        looked_up = [
+            table(input_ids[:, :, feature])
+            for feature, table in zip(_TABLES, self.tables, strict=True)
+        ]
+        flags = (input_ids[:, :, FLAG, None] & self.bits > 0).to(is_text.dtype)
+        hidden = self.given(torch.cat([*looked_up, flags], dim=2)) * is_text
         for layer in self.layers:
             hidden = hidden + layer(hidden, is_text)
         scores = self.head(self.norm(hidden))
@@ -113,7 +139,7 @@ class _Layer(nn.Module):
 class TokenModel:
     """A model that gives every token a score for every tag.
 
-    `module` is a token classifier of transformers or a `CharacterNet`, `reader` makes tokens for
+    `module` is a token classifier of transformers or a `WordNet`, `reader` makes tokens for
     it, `n_positions` is the longest row in tokens, special ones included.
     """
 
@@ -134,17 +160,18 @@ class TokenModel:
 
     def logits(self, rows: Sequence[Tokens]) -> Tensor:
         """Return scores [B, L, T] of pieces of notes, with special tokens, up to the longest."""
-        reader = self.reader
-        ids = self.padded([row["id"] for row in rows], fill=reader.pad_id)
-        mask, kinds = np.zeros_like(ids), self.padded([row["kind"] for row in rows], fill=0)
+        reader, is_words = self.reader, isinstance(self.reader, Words)
+        given = [row["id"] if is_words else row["id"][:, WORD] for row in rows]
+        ids = self.padded(given, fill=reader.pad_id)
+        mask = np.zeros(ids.shape[:2], dtype=np.int64)
         for i, row in enumerate(rows):
             end = len(row) + self.n_special
-            ids[i, : len(reader.prefix)], mask[i, :end] = reader.prefix, 1
-            ids[i, end - len(reader.suffix) : end] = reader.suffix
-        given = {"input_ids": ids, "attention_mask": mask}
-        if isinstance(reader, Characters):
-            given["token_type_ids"] = kinds
-        sent = {name: torch.from_numpy(one).to(self.device) for name, one in given.items()}
+            mask[i, :end] = 1
+            if not is_words:
+                ids[i, : len(reader.prefix)] = reader.prefix
+                ids[i, end - len(reader.suffix) : end] = reader.suffix
+        sent = {name: torch.from_numpy(one).to(self.device)
+                for name, one in (("input_ids", ids), ("attention_mask", mask))}  # fmt: skip
         found: Tensor
         if self.encoder is None:
             found = self.module(**sent).logits
@@ -154,10 +181,10 @@ class TokenModel:
         return found
 
     def padded(self, values: Sequence[NDArray[Any]], *, fill: int) -> NDArray[np.int64]:
-        """Return values of tokens as they lie in the rows [B, L] that are scored."""
+        """Return values of tokens as they lie in the rows [B, L, ...] that are scored."""
         n_before = len(self.reader.prefix)
         size = max(map(len, values)) + self.n_special
-        found = np.full((len(values), size), fill, dtype=np.int64)
+        found = np.full((len(values), size, *values[0].shape[1:]), fill, dtype=np.int64)
         for i, one in enumerate(values):
             found[i, n_before : n_before + len(one)] = one
         return found
@@ -269,11 +296,11 @@ def load_token_tagger(path: Path, *, device: str = "auto") -> TokenTagger:
     return TokenTagger(facts, model)
 
 
-def new_model(reader: Characters, *, shape: Shape, n_tags: int, seed: int) -> TokenModel:
-    """Return a small network of characters with random weights."""
+def new_model(reader: Words, *, shape: Shape, n_tags: int, seed: int) -> TokenModel:
+    """Return a small network of words with random weights."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(torch_seed(seed, "fresh tagger"))
-        return TokenModel(CharacterNet(reader.n_ids, n_tags, shape), reader, NO_LIMIT)
+        return TokenModel(WordNet(n_tags, shape), reader, NO_LIMIT)
 
 
 def model_of_encoder(path: Path, *, n_tags: int, seed: int) -> TokenModel:
@@ -308,7 +335,7 @@ def load_model_folder(path: Path, *, n_tags: int, device: str) -> TokenModel:
         do="Choose a tagger that was trained here, with all its files.",
     )
     build: Callable[..., TokenModel]
-    build = _characters_model if CHARACTERS in folder.files else _encoder_model
+    build = _words_model if LISTS in folder.files else _encoder_model
     with refusing(refusal):
         n_bytes = (folder.path / WEIGHTS).stat().st_size
         refuse_without_memory(4 * n_bytes, where=folder.where())
@@ -323,15 +350,15 @@ def load_model_folder(path: Path, *, n_tags: int, device: str) -> TokenModel:
         module.load_state_dict({name: one.float() for name, one in weights.items()}, strict=True)
     _refuse_non_finite(module, where=folder.where())
     module = module.to(device).eval()
-    is_fast = not isinstance(module, CharacterNet) and is_known(module)
+    is_fast = not isinstance(module, WordNet) and is_known(module)
     return replace(found, module=module, encoder=Encoder(module) if is_fast else None)
 
 
-def _characters_model(folder: ModelFolder, *, n_tags: int) -> TokenModel:
-    text = folder.read(CHARACTERS, max_bytes=_MAX_CONFIG_BYTES).decode("utf-8", "replace")
-    reader = characters_from_json(text, where=folder.where(CHARACTERS))
+def _words_model(folder: ModelFolder, *, n_tags: int) -> TokenModel:
+    text = folder.read(LISTS, max_bytes=_MAX_CONFIG_BYTES).decode("utf-8", "replace")
+    reader = words_from_json(text, where=folder.where(LISTS))
     given = _json_of(folder, CONFIG)
-    if given.get("model_type") != CHARACTER_NET:
+    if given.get("model_type") != WORD_NET:
         raise ValueError("another kind of model")
     shape = Shape(width=given["width"], dilations=tuple(given["dilations"]))
     return new_model(reader, shape=shape, n_tags=n_tags, seed=0)
@@ -368,17 +395,17 @@ def save_model_folder(model: TokenModel, path: Path, *, is_halved: bool = False)
         for name, one in own_tensors(module.state_dict()).items()
     }
     save_file(kept, path / WEIGHTS, metadata={"format": "pt"})
-    if isinstance(module, CharacterNet):
+    if isinstance(module, WordNet):
         shape = {"width": module.shape.width, "dilations": list(module.shape.dilations)}
-        content: dict[str, Any] = {"model_type": CHARACTER_NET, **module.sizes, **shape}
+        content: dict[str, Any] = {"model_type": WORD_NET, **module.sizes, **shape}
     else:
         told = json.loads(module.config.to_json_string(use_diff=False))
         content = {key: value for key, value in told.items() if key not in _OF_A_PLACE}
         content["architectures"] = [type(module).__name__]
     text = json.dumps(content, indent=1, sort_keys=True) + "\n"
     (path / CONFIG).write_text(text, encoding="utf-8")
-    if isinstance(model.reader, Characters):
-        (path / CHARACTERS).write_text(model.reader.to_json(), encoding="utf-8")
+    if isinstance(model.reader, Words):
+        (path / LISTS).write_text(model.reader.to_json(), encoding="utf-8")
     else:
         model.reader.tokenizer.save_pretrained(path)
 

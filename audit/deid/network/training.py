@@ -26,10 +26,21 @@ from audit.deid.config import WHERE, Shape, TaggerFacts, TaggerSettings, file_di
 from audit.deid.given import notes_of_paths
 from audit.deid.matching import ANY, COLUMNS
 from audit.deid.metrics import Pair
-from audit.deid.network.decode import Ids, Reader, TagScheme, characters_of, places_of, runs_of
+from audit.deid.network.decode import (
+    END,
+    FLAG,
+    LISTED,
+    N_FEATURES,
+    Ids,
+    Reader,
+    TagScheme,
+    places_of,
+    runs_of,
+)
+from audit.deid.network.lists import usual_words
 from audit.deid.network.model import (
-    CharacterNet,
     TokenModel,
+    WordNet,
     load_model_folder,
     model_of_encoder,
     new_model,
@@ -63,12 +74,11 @@ if TYPE_CHECKING:
 TRAIN = "training the tagger"
 NO_TAG = -100
 """Stands where there is nothing to learn: white space, special tokens, padding."""
-LEARNED = np.dtype([("id", np.int32), ("kind", np.uint8), ("tag", np.int8), ("span", np.int32)])
+LEARNED = np.dtype([("id", np.int32, (N_FEATURES,)), ("tag", np.int8), ("span", np.int32)])
 Lesson = NDArray[np.void]
 """A note that is learned from, each token a `LEARNED` with its tag and the number of its span."""
 _READ_AT_ONCE = 256
-_MOST_CHARACTERS, _MIN_TIMES = 2000, 5
-"""Of a vocabulary, and how often each stands in the notes; the rest is unknown, with its kind."""
+_UNLISTED = 0.6
 _LONG_ROW = 1024
 _BEST, _WEIGHTS = "best", "model.safetensors"
 _VERSION = 1
@@ -131,7 +141,7 @@ def lessons_of(
             spans = [s for s in flattened(document).spans if s.label in scheme.labels]
             runs, at = runs_of(spans, tokens=tokens), places_of(tokens)
             lesson = np.zeros(len(tokens), dtype=LEARNED)
-            lesson["id"], lesson["kind"], lesson["tag"] = tokens["id"], tokens["kind"], NO_TAG
+            lesson["id"], lesson["tag"] = tokens["id"], NO_TAG
             lesson["tag"][at] = scheme.encode(runs, n_tokens=len(at))
             for number, (first, end, _) in enumerate(runs, start=1):
                 lesson["span"][at[first:end]] = number
@@ -170,7 +180,11 @@ class Lessons:
             is_hidden = rng.random(len(row)) < settings.unknown_share
             spans = np.unique(row["span"])
             chosen = spans[(rng.random(len(spans)) < settings.hidden_share) & (spans > 0)]
-            row["id"][is_hidden | np.isin(row["span"], chosen)] = self._unknown_id
+            in_chosen = np.isin(row["span"], chosen)
+            row["id"][is_hidden | in_chosen, : END + 1] = self._unknown_id
+            # Lists know few of the names that there are: half of the hidden ones are in none.
+            of_lists = in_chosen & np.isin(row["span"], chosen[rng.random(len(chosen)) < _UNLISTED])
+            row["id"][of_lists | (rng.random(len(row)) < settings.unknown_share), FLAG] &= ~LISTED
             found.append(row)
         return sorted(found, key=lambda row: -len(row))
 
@@ -230,7 +244,7 @@ def in_five_types(
 class TokenLearner(Learner):
     """A token classifier, its lessons and notes to measure it on; the best weights are kept.
 
-    Without an encoder to start from the task trains a small network of characters of this shape;
+    Without an encoder to start from the task trains a small network of words of this shape;
     its weights are kept in float16 if `is_halved`. `facts` is what `training.json` says of the
     training, as plain values.
     """
@@ -249,13 +263,11 @@ class TokenLearner(Learner):
         if task.start is not None:
             model = model_of_encoder(task.start, n_tags=n_tags, seed=settings.seed)
         else:
-            texts = (document.text for document in material.train)
-            reader = characters_of(texts, n_most=_MOST_CHARACTERS, n_times=_MIN_TIMES)
-            model = new_model(reader, shape=shape, n_tags=n_tags, seed=settings.seed)
+            model = new_model(usual_words(), shape=shape, n_tags=n_tags, seed=settings.seed)
         self.token_model = model
         size = min(settings.n_tokens, model.n_positions)
         self.size, self.overlap = size, settings.overlap
-        if isinstance(model.module, CharacterNet):
+        if isinstance(model.module, WordNet):
             # It reads rows of any length; with twice its reach shared, a token's score is that of
             # the whole note.
             reach = model.module.reach
@@ -390,7 +402,7 @@ def train_tagger(
 ) -> TaggerFacts:  # fmt: skip
     """Train the tagger of a task, or go on with a training that was stopped or killed.
 
-    `shape` is that of a network of characters, the usual one without; `is_halved` keeps weights in
+    `shape` is that of a network of words, the usual one without; `is_halved` keeps weights in
     float16.
     """
     material = _material(task, seed=settings.seed, say=say)

@@ -1,0 +1,140 @@
+"""Where a find begins and ends: no punctuation at its ends, no number, code, name or place cut.
+
+Over the text as it is; what is added depends on what stands beside a find alone.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+from audit.deid.tagger import Tags
+from audit.notes.mention_words import WORDS
+from audit.notes.spans import (
+    CONTACT,
+    IDENTIFIER,
+    LINKAGE_CODE,
+    PERSONAL_ID_CODE,
+    QUASI_IDENTIFIER,
+    Span,
+)
+
+_PAIRS = dict(zip("(（「[［<＜", ")）」]］>＞", strict=True))
+_OPENING = {closing: opening for opening, closing in _PAIRS.items()}
+_NUMBER = re.compile(r"\d+(?:[-/.‐−－／．]\d+)+")
+_CODE = re.compile(r"(?=[^\s]*\d)[A-Za-z0-9]+(?:[-/_.#][A-Za-z0-9]+)+")
+_CODES = (CONTACT, LINKAGE_CODE, PERSONAL_ID_CODE)
+_PARTICLE = "|".join(sorted(WORDS["particles"] - {"y", "av", "af", "st"}, key=len, reverse=True))
+_WORD = "[^\\W\\d_]"
+_NAMES_BEFORE = re.compile(
+    rf"(?:(?<![\w])(?:(?i:{_PARTICLE})[ -])+|(?<![\w])[OD]['’]|{_WORD}+-)$"
+)
+_NAMES_BEHIND = re.compile(rf"(?:-(?=[A-Z]){_WORD}+)+")
+_PLACE_BEFORE = re.compile(
+    r"\b(?:(?:North|South|East|West|New|Fort|Ft\.?|Port|Saint|St\.?|San|Santa|Los|Las|El|Mount|Mt\.?"
+    r"|Lake|Upper|Lower|Great|Little|Old|Cape|Isle of|Bay) )+$"
+)
+_PLACE_BEHIND = re.compile(
+    r" (?:City|County|Township|Heights|Falls|Springs|Beach|Hills?|Village|Park|Valley|Lakes?|Island"
+    r"|Bay|Ridge|Creek|Junction|Grove|Point|Harbou?r|Shire|Street|Road|Avenue|Lane|Drive|Square|Way"
+    r"|Crescent|Close|Terrace|Court|Boulevard|Estate|Hospital|Clinic|Medical Center|Medical Centre"
+    r"|University|College|School|Infirmary|Hospice|Nursing Home|Care Home|House|Lodge|Manor|Church"
+    r"|Airport|Prison|Station)\b(?! (?:score|scale))"
+)
+_N_AROUND = 40
+_BETWEEN_NAMES = re.compile(r" (?:[A-Z]\.? )?$|, ?$")
+
+
+def tidied(text: str, found: Tags, *, beside: Tags) -> list[Span]:
+    """Return finds of a model with borders that cut nothing; what `beside` holds is left to it.
+
+    A find of punctuation alone is none.
+    """
+    bare = [span for span in (_without_edges(text, span) for span in found) if span is not None]
+    numbers = [match.span() for match in _NUMBER.finditer(text)]
+    codes = [match.span() for match in _CODE.finditer(text)]
+    others = (*bare, *beside)
+    return [
+        _with_whole(span, codes if span.label in _CODES else numbers, others) for span in bare
+    ]
+
+
+def _without_edges(text: str, span: Span) -> Span | None:
+    """Return a span without the punctuation and white space at its ends; None if nothing is left.
+
+    A bracket stays where its partner is inside, a closing point where another one is: "A.B.".
+    """
+    start, end = span.start, span.end
+    while start < end and _is_edge(text[start]):
+        if _PAIRS.get(text[start], "\0") in text[start + 1 : end]:
+            break
+        start += 1
+    while start < end and _is_edge(last := text[end - 1]):
+        inside = text[start : end - 1]
+        if _OPENING.get(last, "\0") in inside or (last in ".．" and last in inside):
+            break
+        end -= 1
+    return Span(start, end, span.label) if start < end else None
+
+
+def _is_edge(char: str) -> bool:
+    return char.isspace() or char in _PAIRS or unicodedata.category(char)[0] == "P"
+
+
+def _with_whole(span: Span, units: Sequence[tuple[int, int]], others: Iterable[Span]) -> Span:
+    """Return a span that ends at the ends of numbers; what another span holds is left to it."""
+    touched = [unit for unit in units if unit[0] < span.end and span.start < unit[1]]
+    whole = Span(min([span.start, *(first for first, _ in touched)]),
+                 max([span.end, *(last for _, last in touched)]), span.label)  # fmt: skip
+    is_taken = any(one.overlap(whole) > one.overlap(span) for one in others)
+    return span if is_taken else whole
+
+
+def with_whole_names(text: str, found: Tags) -> Tags:
+    """Return finds grown over the particles, halves and kinds of names and places beside them.
+
+    "van der" before a name, the other half of one with a hyphen, "City" behind a place, "New" in
+    front. Parts of a name beside a whole one become one with it.
+    """
+    grown: list[Span] = []
+    for place, span in enumerate(found):
+        free = grown[-1].end if grown else 0
+        limit = found[place + 1].start if place + 1 < len(found) else len(text)
+        if span.label in (IDENTIFIER, QUASI_IDENTIFIER) and text[span.start].isalpha():
+            span = _grown(text, span, free=free, limit=limit)
+        last = grown[-1] if grown else None
+        if last is not None and _is_one_name(text, last, span):
+            grown[-1] = Span(last.start, span.end, IDENTIFIER)
+        else:
+            grown.append(span)
+    return tuple(grown)
+
+
+def _grown(text: str, span: Span, *, free: int, limit: int) -> Span:
+    start, end = span.start, span.end
+    if not text[start].isascii() or not text[start:end][0].isupper():
+        return span
+    before = text[max(free, start - _N_AROUND) : start]
+    for pattern in (_NAMES_BEFORE, _PLACE_BEFORE):
+        if match := pattern.search(before):
+            start -= len(match[0])
+            break
+    for pattern in (_NAMES_BEHIND, _PLACE_BEHIND):
+        if match := pattern.match(text, end, min(limit, end + _N_AROUND)):
+            end = match.end()
+    return Span(start, end, span.label)
+
+
+def _is_one_name(text: str, first: Span, second: Span) -> bool:
+    """Whether two finds are parts of one name: the one is a whole name, a blank between them."""
+    if IDENTIFIER not in (first.label, second.label):
+        return False
+    if {first.label, second.label} - {IDENTIFIER, QUASI_IDENTIFIER}:
+        return False
+    between = text[first.end : second.start]
+    parts = text[first.start : first.end], text[second.start : second.end]
+    return between in (" ", "-") and all(
+        part[0].isupper() and part.isascii() and not any(char.isdigit() for char in part)
+        for part in parts
+    )

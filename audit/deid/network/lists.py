@@ -1,0 +1,92 @@
+"""The lists of names, places and common words that a network of words asks: Faker's and our own.
+
+A tagger keeps its lists beside its weights; these are those of one that is trained today.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from types import ModuleType
+from unicodedata import normalize
+
+from audit.deid.network.decode import JAPANESE_LISTS, LATIN_LISTS, Words
+from audit.names.people import given_names, surnames
+from audit.notes.mention_words import GENERIC, JAPANESE_NO_NAMES, JAPANESE_SURNAMES, NO_NAMES
+from audit.text import word_lists
+
+_SEXES, _TIMES = "MF", ("old", "middle", "young")
+
+
+@cache
+def usual_words() -> Words:
+    """Return a reader with the lists of this installation."""
+    own = word_lists(Path(__file__).with_suffix(".txt"))
+    first, last = (set(_people(kind)) for kind in ("first_name", "last_name"))
+    given = {part.written for sex in _SEXES for time in _TIMES
+             for part in given_names(sex, time).names}  # fmt: skip
+    places = set(_places())
+    latin = (first, last, places | own["places"],
+             {*_common(), *own["common_words"], *NO_NAMES, *GENERIC})  # fmt: skip
+    japanese = (first | given, last | JAPANESE_SURNAMES | {part.written for part in surnames().names},
+                places | own["japanese_places"],
+                own["japanese_common_words"] | {*JAPANESE_NO_NAMES})  # fmt: skip
+    lists = {name: frozenset(_latin(words)) for name, words in zip(LATIN_LISTS, latin, strict=True)}
+    lists |= {
+        name: frozenset(_japanese(words))
+        for name, words in zip(JAPANESE_LISTS, japanese, strict=True)
+    }
+    return Words(lists)
+
+
+def _people(kind: str) -> Iterator[str]:
+    """Yield the names of all of Faker's countries, of all sexes."""
+    for provider in _providers("person"):
+        for name, listed in vars(provider).items():
+            if name.startswith(kind) and isinstance(listed, tuple | list | dict):
+                yield from map(str, listed)
+
+
+def _places() -> Iterator[str]:
+    """Yield towns, countries and their parts in English and Japanese, as Faker lists them."""
+    for name in ("en", "en_US", "en_GB", "en_AU", "en_CA", "ja_JP"):
+        provider = importlib.import_module(f"faker.providers.address.{name}").Provider
+        for kind in ("cities", "prefectures", "countries", "counties", "states", "provinces"):
+            yield from map(str, getattr(provider, kind, ()))
+    for country in importlib.import_module("faker.providers.date_time").Provider.countries:
+        yield from (country.name, country.capital)
+        yield from (zone.rpartition("/")[2].replace("_", " ") for zone in country.timezones)
+
+
+def _common() -> Iterator[str]:
+    """Yield words of English that Faker makes sentences of."""
+    provider = importlib.import_module("faker.providers.lorem.en_US").Provider
+    yield from provider.word_list
+
+
+def _providers(kind: str) -> Iterator[type]:
+    package: ModuleType = importlib.import_module(f"faker.providers.{kind}")
+    for one in pkgutil.iter_modules(package.__path__):
+        yield importlib.import_module(f"{package.__name__}.{one.name}").Provider
+
+
+def _latin(names: Iterable[str]) -> Iterator[str]:
+    """Yield the words of names in Latin letters, small, of two letters and more."""
+    words = chain.from_iterable(name.split() for name in names)
+    for word in chain.from_iterable(word.split("-") for word in words):
+        small = normalize("NFKC", word).lower().strip(".,'")
+        if len(small) > 1 and small.isalpha() and small < "\u0250":
+            yield small
+
+
+def _japanese(names: Iterable[str]) -> Iterator[str]:
+    """Yield names in Japanese writing, of two characters and more; a town also without its kind."""
+    for name in names:
+        if len(name) > 1 and min(name) > "\u3004":
+            yield name
+            if len(name) > 2 and name[-1] in "市町村区県府都":
+                yield name[:-1]
