@@ -1,9 +1,10 @@
-"""What the taggers reach on the hand-written test sets, with intervals; and every miss, to a file.
+"""What taggers reach on the hand-written test sets; and every miss of the third set, to a file.
 
 python -m benchmarks.deid_unseen [--taggers rules default] [--misses FILE.jsonl] [--keep]
 
-`--keep` writes what the second set says of rules and default beside the default tagger, from where
-the page De-identify shows it.
+One table by type with intervals for the third set, one by kind for it and the proxy sets. `--keep`
+writes what the third set says of rules and default beside the default tagger, from where the page
+De-identify shows it.
 """
 
 from __future__ import annotations
@@ -13,19 +14,22 @@ import json
 from pathlib import Path
 from typing import Any
 
+from audit.deid.matching import ANY
 from audit.deid.metrics import LabelScore, Pair, measured
 from audit.deid.score import SAME, Scored, SpanCase, score_pairs
-from audit.deid.tagger import Tagger, tag_checked
+from audit.deid.tagger import Tagger, Tags, tag_checked
 from audit.deid.taggers import DEFAULT, HAND_WRITTEN, LANGUAGES, RULES, SHIPPED, load_tagger
-from audit.notes.spans import TYPES
+from audit.notes.spans import TYPES, Span, TaggedDocument, merged
 from benchmarks.default_tagger import shown_measures
-from tests.deid.unseen_notes import N_NOTES, unseen
+from tests.deid.unseen_notes import KINDS, PROXIES, written
 
 CRITERIA = ("strict", "label_relaxed")
+NAMES = "NS"
+SETS = (*(f"third/{language}" for language in LANGUAGES), *(f"proxy/{name}" for name in PROXIES))
 
 
 def main() -> None:
-    """Print one table of figures; in per cent, with 95 % intervals over notes."""
+    """Print the tables; in per cent, with 95 % intervals over notes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--taggers", nargs="+", default=["rules", "default"])
     parser.add_argument("--misses", type=Path)
@@ -34,43 +38,93 @@ def main() -> None:
     if options.keep:
         (SHIPPED / HAND_WRITTEN).write_text(kept_text(), encoding="utf-8")
         return
+    taggers = [load_tagger(name) for name in options.taggers]
     print("| tagger | notes | type | n | P strict | R strict | P label-relaxed | R label-relaxed |")
     print("|---|---|---|---|---|---|---|---|")
     lines: list[str] = []
-    for name in options.taggers:
-        tagger = load_tagger(name)
-        for which, language in N_NOTES:
-            pairs = _pairs(tagger, which, language)
+    for tagger in taggers:
+        for language in LANGUAGES:
             cases: list[SpanCase] = []
-            found = score_pairs(pairs, on_case=cases.append)
-            _tell(found, title=f"{name} | {which} {language}")
-            misses = [{"tagger": name, **one.listed()} for one in cases if one.kind != SAME]
+            found = score_pairs(_pairs(tagger, f"third/{language}"), on_case=cases.append)
+            _tell(found, title=f"{tagger.name} | {language}")
+            misses = [{"tagger": tagger.name, **one.listed()} for one in cases if one.kind != SAME]
             lines += [json.dumps(one, ensure_ascii=False) + "\n" for one in misses]
     if options.misses:
         options.misses.write_text("".join(lines), encoding="utf-8")
+    print("\n| notes | tagger | names touched | covered | all touched | covered | harmless | "
+          + " | ".join(KINDS.values()) + " |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|" + "---|" * len(KINDS))
+    for name in SETS:
+        for tagger in taggers:
+            print(f"| {name} | {tagger.name} | " + " | ".join(_cells(tagger, name)) + " |")
 
 
 def kept_text() -> str:
-    """Return what is kept of the second set: digests of the taggers, and their measures."""
+    """Return what is kept of the third set: digests of the taggers, and their measures."""
     rules, default = load_tagger(RULES, device="cpu"), load_tagger(DEFAULT, device="cpu")
     content = {
         "digest": default.digest,
         "rules_digest": rules.digest,
         "held_out": {"rules alone": _measures(rules), "default": _measures(default)},
+        "by_kind": {
+            language: by_kind(*found_in(default, f"third/{language}")) for language in LANGUAGES
+        },
     }
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 
 def _measures(tagger: Tagger) -> dict[str, Any]:
     return {
-        language: shown_measures(score_pairs(_pairs(tagger, "unseen_second", language)))
+        language: shown_measures(score_pairs(_pairs(tagger, f"third/{language}")))
         for language in LANGUAGES
     }
 
 
-def _pairs(tagger: Tagger, which: str, language: str) -> list[Pair]:
-    notes = unseen(which, language)
-    found = tag_checked(tagger, [note.text for note in notes])
+def found_in(tagger: Tagger, name: str) -> tuple[tuple[TaggedDocument, ...], tuple[Tags, ...]]:
+    """Return the notes of a set, marks by kind, and what a tagger finds in them."""
+    notes = written(name, by_kind=True)
+    return notes, tag_checked(tagger, [note.text for note in notes])
+
+
+def by_kind(
+    notes: tuple[TaggedDocument, ...], found: tuple[Tags, ...]
+) -> dict[str, dict[str, int]]:
+    """Count for each kind of mark how many there are, touched, and covered whole."""
+    counts = {kind: dict.fromkeys(("n_gold", "n_touched", "n_covered"), 0) for kind in KINDS}
+    for note, spans in zip(notes, found, strict=True):
+        stretches = merged(spans)
+        for gold in note.spans:
+            n = sum(gold.overlap(Span(start, end, "")) for start, end in stretches)
+            one = counts[gold.label]
+            one["n_gold"] += 1
+            one["n_touched"] += n > 0
+            one["n_covered"] += n == gold.n_chars
+    return {kind: one for kind, one in counts.items() if one["n_gold"]}
+
+
+def _cells(tagger: Tagger, name: str) -> list[str]:
+    """Return the shares of a set, names first, all together, harmless text, then by kind."""
+    notes, found = found_in(tagger, name)
+    counts = by_kind(notes, found)
+
+    def shares(kinds: str) -> list[str]:
+        some = [one for kind, one in counts.items() if kind in kinds]
+        n_gold = sum(one["n_gold"] for one in some)
+        return [f"{sum(one[key] for one in some) / n_gold:.1%}" if n_gold else ""
+                for key in ("n_touched", "n_covered")]  # fmt: skip
+
+    covered = score_pairs(_pairs_of(notes, found)).covered
+    harmless = f"{covered.n_over_chars / covered.n_outside_chars:.2%}"
+    every = [" / ".join(shares(kind)) for kind in KINDS]
+    return [*shares(NAMES), *shares("".join(KINDS)), harmless, *every]
+
+
+def _pairs(tagger: Tagger, name: str) -> list[Pair]:
+    notes = written(name)
+    return _pairs_of(notes, tag_checked(tagger, [note.text for note in notes]))
+
+
+def _pairs_of(notes: tuple[TaggedDocument, ...], found: tuple[Tags, ...]) -> list[Pair]:
     return [(note, note.with_spans(spans)) for note, spans in zip(notes, found, strict=True)]
 
 
@@ -83,8 +137,9 @@ def _tell(scored: Scored, *, title: str) -> None:
         ]
         cells = [_cell(entry, measure) for entry in entries for measure in ("precision", "recall")]
         print(f"| {title} | {label} | {entries[0].n_gold} | " + " | ".join(cells) + " |")
+    n_covered = scored.covered.row(ANY)[1] / scored.covered.row(ANY)[0]
     over = scored.covered.n_over_chars / scored.covered.n_outside_chars
-    print(f"| {title} | over-redaction | | {over:.1%} | | | |")
+    print(f"| {title} | covered {n_covered:.1%}, harmless {over:.2%} | | | | | |")
 
 
 def _cell(entry: LabelScore, measure: str) -> str:

@@ -27,9 +27,7 @@ _CODE = re.compile(r"(?=[^\s]*\d)[A-Za-z0-9]+(?:[-/_.#][A-Za-z0-9]+)+")
 _CODES = (CONTACT, LINKAGE_CODE, PERSONAL_ID_CODE)
 _PARTICLE = "|".join(sorted(WORDS["particles"] - {"y", "av", "af", "st"}, key=len, reverse=True))
 _WORD = "[^\\W\\d_]"
-_NAMES_BEFORE = re.compile(
-    rf"(?:(?<![\w])(?:(?i:{_PARTICLE})[ -])+|(?<![\w])[OD]['’]|{_WORD}+-)$"
-)
+_NAMES_BEFORE = re.compile(rf"(?:(?<![\w])(?:(?i:{_PARTICLE})[ -])+|(?<![\w])[OD]['’]|{_WORD}+-)$")
 _NAMES_BEHIND = re.compile(rf"(?:-(?=[A-Z]){_WORD}+)+")
 _PLACE_BEFORE = re.compile(
     r"\b(?:(?:North|South|East|West|New|Fort|Ft\.?|Port|Saint|St\.?|San|Santa|Los|Las|El|Mount|Mt\.?"
@@ -55,9 +53,7 @@ def tidied(text: str, found: Tags, *, beside: Tags) -> list[Span]:
     numbers = [match.span() for match in _NUMBER.finditer(text)]
     codes = [match.span() for match in _CODE.finditer(text)]
     others = (*bare, *beside)
-    return [
-        _with_whole(span, codes if span.label in _CODES else numbers, others) for span in bare
-    ]
+    return [_with_whole(span, codes if span.label in _CODES else numbers, others) for span in bare]
 
 
 def _without_edges(text: str, span: Span) -> Span | None:

@@ -73,8 +73,7 @@ _CHECKS: dict[str, Callable[[re.Match[str]], bool]] = {
     "has_four_digits": lambda match: sum(map(str.isdigit, match["value"])) >= 4,
     # Names of substances, genes and grades have few digits: IL-6, CA19-9, C5-6.
     "is_code": lambda match: (
-        sum(map(str.isdigit, match["value"])) >= 4
-        and not _RE["NO_CODE"].match(match["value"])
+        sum(map(str.isdigit, match["value"])) >= 4 and not _RE["NO_CODE"].match(match["value"])
     ),
     # Whether something is left of the name when all that any hospital may be called is taken.
     "is_named": lambda match: (

@@ -17,7 +17,7 @@ from audit.notes.dates import MONTHS
 from audit.notes.spans import TYPES, Span, TaggedDocument, tagged
 from benchmarks.synthetic.grammar import Dice
 from benchmarks.synthetic.people import english_name, foreign_name, foreign_parts, japanese_name
-from tests.deid.unseen_notes import LABELS, SETS, N_NOTES, unseen, written_notes
+from tests.deid.unseen_notes import LABELS, SETS, unseen, written_notes
 
 _FOLDER = Path(__file__).resolve().parent / "written"
 _MONTH = re.compile(rf"\b(?:{'|'.join(MONTHS)}|{'|'.join(m[:3] for m in MONTHS)})\b", re.IGNORECASE)
@@ -28,9 +28,7 @@ _DRAWN = {"G": 0.75, "O": 0.75, "J": 0.75, "Q": 0.5}
 """How often a mark is changed for another one of its kind in all texts of its language."""
 
 
-def written_variants(
-    n: int, *, seed: int, is_held_out: bool = False
-) -> Iterator[TaggedDocument]:
+def written_variants(n: int, *, seed: int, is_held_out: bool = False) -> Iterator[TaggedDocument]:
     """Yield so many notes: every text in turn, each time with other marks.
 
     Of all texts every eighth is held out, to choose weights with.

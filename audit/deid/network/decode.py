@@ -243,17 +243,18 @@ _JAPANESE = np.isin(range(len(KINDS)), [KINDS.index(k) for k in ("hiragana", "ka
 N_WORDS, N_EDGES, N_SHAPES, N_GAPS = 16_384, 8_192, 128, 5
 """How many numbers words, beginnings and ends, shapes and gaps have; 0 is padding."""
 FLAGS = (
-    "first name", "surname", "place", "common word",
+    "first name", "surname", "place", "common word", "job",
     "elsewhere small", "line without small letters", "text without capitals", "text in Japanese",
     "given name begins", "given name goes on", "surname begins", "surname goes on",
     "place begins", "place goes on", "common word begins", "common word goes on",
+    "job begins", "job goes on",
 )  # fmt: skip
 """What lists of names and the text around say of a token, by the number of its bit."""
-LATIN_LISTS = ("first names", "surnames", "places", "common words")
+LATIN_LISTS = ("first names", "surnames", "places", "common words", "jobs")
 JAPANESE_LISTS = tuple(f"Japanese {name}" for name in LATIN_LISTS)
-LISTED = 0b1111 | 0xFF00
+_ELSEWHERE, _NO_SMALL, _NO_CAPITALS, _IN_JAPANESE, _FIRST_JAPANESE = (1 << b for b in range(5, 10))
+LISTED = (1 << len(FLAGS)) - _FIRST_JAPANESE | _ELSEWHERE - 1
 """The flags that come from lists."""
-_ELSEWHERE, _NO_SMALL, _NO_CAPITALS, _IN_JAPANESE, _FIRST_JAPANESE = (1 << b for b in range(4, 9))
 _MAX_NAME = 8
 _FEW_CAPITALS, _MANY_LETTERS = 0.01, 40
 _MOST_WORDS = 200_000

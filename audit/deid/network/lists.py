@@ -29,12 +29,18 @@ def usual_words() -> Words:
     first, last = (set(_people(kind)) for kind in ("first_name", "last_name"))
     given = {part.written for sex in _SEXES for time in _TIMES
              for part in given_names(sex, time).names}  # fmt: skip
+    family = {part.written for part in surnames().names}
     places = set(_places())
-    latin = (first, last, places | own["places"],
-             {*_common(), *own["common_words"], *NO_NAMES, *GENERIC})  # fmt: skip
-    japanese = (first | given, last | JAPANESE_SURNAMES | {part.written for part in surnames().names},
-                places | own["japanese_places"],
-                own["japanese_common_words"] | {*JAPANESE_NO_NAMES})  # fmt: skip
+    latin = (
+        first, last, places | own["places"],
+        {*_common(), *own["common_words"], *NO_NAMES, *GENERIC}, own["jobs"],
+    )  # fmt: skip
+    japanese = (
+        first | given | own["japanese_given_names"] | own["katakana_names"],
+        last | family | JAPANESE_SURNAMES | own["japanese_surnames"],
+        places | own["japanese_places"],
+        own["japanese_common_words"] | {*JAPANESE_NO_NAMES}, own["japanese_jobs"],
+    )  # fmt: skip
     lists = {name: frozenset(_latin(words)) for name, words in zip(LATIN_LISTS, latin, strict=True)}
     lists |= {
         name: frozenset(_japanese(words))

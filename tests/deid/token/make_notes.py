@@ -24,7 +24,7 @@ SMALL = Shape(width=32, dilations=(1, 2, 4, 1))
 
 def quick(**changes) -> TaggerSettings:
     values = {
-        "n_tokens": 32, "overlap": 8, "n_epochs": 4.0, "batch": 8, "micro_batch": 4,
+        "n_tokens": 16, "overlap": 8, "n_epochs": 4.0, "batch": 8, "micro_batch": 4,
         "learning_rate": 5e-3, "n_evaluations": 2, "checkpoint_every": 7, "hidden_share": 0.3,
         "precision": "float32",
     }  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import string
 
 import numpy as np
 import pytest
@@ -13,24 +12,30 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from audit.deid.network.decode import (
-    KINDS,
-    Characters,
+    FLAG,
+    FLAGS,
+    GAP,
+    SHAPE,
+    WORD,
     TagScheme,
     TokenizerReader,
+    Words,
     best_tags,
-    characters_from_json,
-    characters_of,
     places_of,
     runs_of,
     spans_of,
+    words_from_json,
 )
+from audit.deid.network.lists import usual_words
 from audit.errors import AuditError
 from audit.notes.spans import Span
 from tests.deid.token.make_notes import reader_of, wordpiece
 
 NASTY = "𠮷野家　㌔㍿①\r\nＡＢＣ ｱﾞé\u0301 \ud83d x😀山田\u3000太郎\tｶﾞ\u200d"
 TEXTS = st.text(st.sampled_from(NASTY + "abc 12"), max_size=30) | st.text(max_size=20)
-CHARACTERS = characters_of([NASTY, string.printable], n_most=500, n_times=1)
+LISTS = {"first names": {"anna"}, "places": {"lyon"}, "Japanese surnames": {"山田", "長谷川"},
+         "Japanese places": {"長谷"}}  # fmt: skip
+WORDS = Words({name: frozenset(words) for name, words in LISTS.items()})
 LABELS = ("x", "y")
 SCHEME = TagScheme(LABELS)
 
@@ -53,7 +58,7 @@ def byte_level() -> TokenizerReader:
 
 
 READERS = {"wordpiece": wordpiece(), "metaspace": metaspace(), "bytes": byte_level(),
-           "characters": CHARACTERS}  # fmt: skip
+           "words": WORDS}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -73,8 +78,8 @@ def test_tokens_lie_in_order_inside_the_text_and_begin_and_end_with_a_sign(name,
 
 @settings(max_examples=100, deadline=None)
 @given(TEXTS, st.data())
-def test_spans_that_cut_no_unit_come_back_from_characters_exactly(text, data):
-    (tokens,) = CHARACTERS.read([text])
+def test_spans_that_cut_no_unit_come_back_from_words_exactly(text, data):
+    (tokens,) = WORDS.read([text])
     placed = tokens[places_of(tokens)]
     edges = sorted({*placed["start"].tolist(), *placed["end"].tolist()})
     cuts = data.draw(st.lists(st.sampled_from(edges), unique=True, max_size=6)) if edges else []
@@ -87,7 +92,7 @@ def test_what_shares_a_token_or_a_character_goes_to_the_first():
     (tokens,) = READERS["wordpiece"].read(["㌔"])
     found = spans_of([(0, 1, "x"), (1, 2, "y")], tokens=tokens[:1].repeat(2))
     assert found == (Span(0, 1, "x"),)
-    (tokens,) = CHARACTERS.read(["Smith山"])
+    (tokens,) = WORDS.read(["Smith山"])
     runs = runs_of([Span(3, 5, "y"), Span(0, 2, "x"), Span(5, 6, "x")], tokens=tokens)
     assert runs == [(0, 1, "x"), (1, 2, "x")]
     assert spans_of(runs, tokens=tokens) == (Span(0, 5, "x"), Span(5, 6, "x"))
@@ -100,44 +105,49 @@ def test_special_tokens_are_asked_of_the_tokenizer():
         TokenizerReader.of(object())
 
 
-def test_what_is_unknown_keeps_its_kind_and_words_and_numbers_have_one_place():
-    reader = Characters("".join(sorted("abc1山")))
-    assert (reader.n_ids, reader.prefix, reader.suffix, reader.pad_id) == (9, (1,), (2,), 0)
-    (tokens,) = reader.read(["山鷗Ａ\u3000𠮷ｶ9\n々あ.ªǅ\u200dü漢\u2028"])
-    assert [KINDS[kind] for kind in tokens["kind"]] == [
-        "kanji", "kanji", "capital", "blank", "kanji", "katakana", "digit", "line end", "kanji",
-        "hiragana", "sign", "small letter", "capital", "other", "small letter", "kanji", "line end",
+def told(text: str) -> list[tuple[str, set[str]]]:
+    """The tokens of a text, each with its flags."""
+    (tokens,) = WORDS.read([text])
+    flags = [{name for bit, name in enumerate(FLAGS) if ids[FLAG] >> bit & 1}
+             for ids in tokens["id"].tolist()]  # fmt: skip
+    places = zip(tokens["start"], tokens["end"], strict=True)
+    return [(text[start:end], own) for (start, end), own in zip(places, flags, strict=True)]
+
+
+def test_words_and_numbers_are_tokens_every_other_sign_is_one_and_blanks_are_none():
+    text = "Dr. Ｓmith\u3000山田 2024年x5\n-"
+    assert [token for token, _ in told(text)] == [
+        "Dr", ".", "Ｓmith", "山", "田", "2024", "年", "x", "5", "-",
     ]  # fmt: skip
-    assert tokens["id"].tolist() == [8, 3, 5] + [3] * 8 + [5] + [3] * 5
-    text = "Dr. Ｓmith 山田2024年x5"
-    (tokens,) = CHARACTERS.read([text])
-    placed = tokens[places_of(tokens)]
-    places = [text[start:end] for start, end in zip(placed["start"], placed["end"], strict=True)]
-    assert places == ["Dr", ".", "Ｓmith", "山", "田", "2024", "年", "x", "5"]
+    (tokens,) = WORDS.read([text])
+    assert tokens["id"][:, GAP].tolist() == [4, 1, 2, 2, 1, 2, 1, 1, 1, 4]
+    same, other = WORDS.read(["Smith", "SMITH"])
+    assert same["id"][0, WORD] == other["id"][0, WORD] == tokens["id"][2, WORD]
+    assert same["id"][0, SHAPE] == tokens["id"][2, SHAPE] != other["id"][0, SHAPE]
+    assert tokens["id"].min() >= 0 and (tokens["id"][:, :SHAPE] > WORDS.unknown_id).all()
 
 
-@given(st.text(min_size=1, max_size=30))
-def test_a_vocabulary_is_in_its_own_plain_form_and_knows_every_character(text):
-    reader = characters_of([text], n_most=99, n_times=1)
-    assert characters_of([reader.known], n_most=99, n_times=1) == reader
-    (tokens,) = reader.read([text])
-    is_lone = ["\ud800" <= char <= "\udfff" for char in text]
-    is_wide = [char > "\uffff" for char in text]
-    for number, char, *odd in zip(tokens["id"], text, is_lone, is_wide, strict=True):
-        assert number > 3 or any(odd), char
-    kinds = [KINDS[kind] for kind in tokens["kind"]]
-    assert [kind in ("blank", "line end") for kind in kinds] == [char.isspace() for char in text]
-    assert "none" not in kinds
+def test_lists_and_the_text_around_say_what_they_know_of_a_token():
+    known = told("Anna of LYON 長谷川")
+    assert [sorted(flags - {"text in Japanese"}) for _, flags in known] == [
+        ["first name"], [], ["place"],
+        ["place begins", "surname begins"], ["place goes on", "surname goes on"],
+        ["surname goes on"],
+    ]  # fmt: skip
+    assert all("text in Japanese" in flags for _, flags in known)
+    lines = dict(told("PLAN: STOP\nthe plan is To"))
+    assert lines["PLAN"] == {"elsewhere small", "line without small letters"}
+    assert lines["STOP"] == {"line without small letters"} and lines["To"] == set()
+    assert {"text without capitals"} == dict(told("so all of it is small " * 3))["small"]
 
 
-def test_a_vocabulary_comes_back_from_its_file_and_a_wrong_one_is_refused():
-    reader = characters_of(["ab山\ud800Ａ"], n_most=10, n_times=1)
-    assert reader.known == "ab山"
-    assert characters_of(["abbＢ", "Ａcc山"], n_most=2, n_times=2).known == "ab"
-    assert characters_from_json(reader.to_json(), where="x") == reader
-    for text in ("{}", "[", '{"version": 1, "kinds": [], "characters": "a"}', "[" * 100_000):
-        with pytest.raises(AuditError, match="x: This is no vocabulary of characters"):
-            characters_from_json(text, where="x")
+def test_lists_come_back_from_their_file_and_wrong_ones_are_refused():
+    again = words_from_json(WORDS.to_json(), where="x")
+    assert again.lists == WORDS.lists and len(usual_words().lists["surnames"]) > 10_000
+    older = '{"version": 1, "kinds": [], "characters": "a"}'
+    for text in ("{}", "[", older, "[" * 100_000):
+        with pytest.raises(AuditError, match="x: These are no lists of a tagger of today"):
+            words_from_json(text, where="x")
 
 
 @st.composite
