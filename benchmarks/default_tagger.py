@@ -1,4 +1,4 @@
-"""The default tagger, made from nothing: notes by grammar and by hand, a small network, rules first.
+"""The default tagger, made from nothing: notes by grammar and by hand, a small network.
 
 python -m benchmarks.default_tagger [--out FOLDER] [--seed N] [--epochs X] [--measure-again]
 
@@ -147,7 +147,7 @@ def _put_down(work: Path, *, out: Path, how: dict[str, Any]) -> None:
 def _how(work: Path, *, recipe: Recipe, notes_digest: str) -> dict[str, Any]:
     """Measure rules, model and both on held-out notes."""
     model, rules = load_token_tagger(work, device="cpu"), RuleTagger()
-    test = _notes(recipe.n_test, seed=recipe.seed + 3, is_held_out=True)
+    test = [*map(with_times, _notes(recipe.n_test, seed=recipe.seed + 3, is_held_out=True))]
     texts = [document.text for document in test]
     by_rules, by_model = rules.tag(texts), model.tag(texts)
     both = [put_together(*row) for row in zip(texts, by_rules, by_model, strict=True)]

@@ -94,11 +94,11 @@ def with_whole_names(text: str, found: Tags) -> Tags:
     front. Parts of a name beside a whole one become one with it.
     """
     grown: list[Span] = []
-    for place, span in enumerate(found):
+    for place, one in enumerate(found):
         free = grown[-1].end if grown else 0
         limit = found[place + 1].start if place + 1 < len(found) else len(text)
-        if span.label in (IDENTIFIER, QUASI_IDENTIFIER) and text[span.start].isalpha():
-            span = _grown(text, span, free=free, limit=limit)
+        may_grow = one.label in (IDENTIFIER, QUASI_IDENTIFIER) and text[one.start].isupper()
+        span = _grown(text, one, free=free, limit=limit) if may_grow else one
         last = grown[-1] if grown else None
         if last is not None and _is_one_name(text, last, span):
             grown[-1] = Span(last.start, span.end, IDENTIFIER)
@@ -109,8 +109,6 @@ def with_whole_names(text: str, found: Tags) -> Tags:
 
 def _grown(text: str, span: Span, *, free: int, limit: int) -> Span:
     start, end = span.start, span.end
-    if not text[start].isascii() or not text[start:end][0].isupper():
-        return span
     before = text[max(free, start - _N_AROUND) : start]
     for pattern in (_NAMES_BEFORE, _PLACE_BEFORE):
         if match := pattern.search(before):

@@ -1,4 +1,4 @@
-"""Training notes written by hand, each in many variants: its marks changed for others of their kind.
+"""Training notes written by hand, each in many variants: other marks of the same kinds.
 
 The texts are in the form of `tests.deid.unseen_notes.written`; those of the test sets are none of
 them. A person, a place or a number is another one in each variant, the same wherever it stood.

@@ -85,14 +85,16 @@ class WordNet(nn.Module):
         super().__init__()
         self.sizes = {"n_tags": n_tags, "dropout": _DROPOUT}
         self.shape = shape
-        self.tables = nn.ModuleList(nn.Embedding(n, width) for n, width in _TABLES.values())
+        tables = [nn.Embedding(n, width) for n, width in _TABLES.values()]
+        self.tables = nn.ModuleList(tables)
         n_given = sum(width for _, width in _TABLES.values()) + len(FLAGS)
         self.given = nn.Linear(n_given, shape.width)
         self.layers = nn.ModuleList(_Layer(shape.width, far) for far in shape.dilations)
         self.norm = nn.LayerNorm(shape.width)
         self.head = nn.Linear(shape.width, n_tags)
+        self.bits: Tensor
         self.register_buffer("bits", 1 << torch.arange(len(FLAGS)), persistent=False)
-        for table in self.tables:
+        for table in tables:
             nn.init.normal_(table.weight, std=0.5)
 
     @property
@@ -101,7 +103,7 @@ class WordNet(nn.Module):
         return sum(self.shape.dilations)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
-        """Return the scores [B, L, T] of rows [B, L, F] as transformers does; the mask is [B, L]."""
+        """Return the scores [B, L, T] of rows [B, L, F] as transformers does; mask [B, L]."""
         is_text = attention_mask.unsqueeze(dim=2).to(self.head.weight.dtype)  # [B, L, 1]
         looked_up = [
             table(input_ids[:, :, feature])
