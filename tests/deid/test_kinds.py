@@ -9,12 +9,14 @@ from audit.notes.spans import Span
 from tests.deid.unseen_notes import SETS, marked, unseen
 
 ROWS = {
-    "at ⟦Q:14:30⟧, ⟦Q:7:15 pm⟧, ⟦Q:0630⟧, at ⟦Q:1845⟧, ⟦Q:午前9時⟧、⟦Q:十時半⟧、⟦Q:22:47⟧頃": "time " * 7,
+    "at ⟦Q:14:30⟧, ⟦Q:7:15 pm⟧, ⟦Q:0630⟧, at ⟦Q:1845⟧, ⟦Q:午前9時⟧、⟦Q:十時半⟧、⟦Q:22:47⟧頃":
+        "time " * 7,
     "room ⟦Q:1202⟧ ⟦Q:3:2⟧ ⟦Q:25:10⟧": "other " * 3,
     "in ⟦Q:2015⟧, ⟦Q:平成20年⟧に ⟦Q:昭和62年⟧ ⟦Q:1990s⟧ ⟦Q:2008年⟧": "year " * 5,
     "on ⟦Q:5/3⟧ ⟦Q:令和6年5月⟧ ⟦Q:Monday⟧ ⟦Q:1931⟧ ⟦Q:大正15年⟧ ⟦Q:昭和7年⟧": "date " * 6,
     "born ⟦Q:1985⟧, 生年：⟦Q:1985年⟧ ⟦Q:1985年⟧生": "date " * 3,
-    "⟦Q:72歳⟧ ⟦Q:八十九歳⟧ ⟦Q:80代⟧ ⟦Q:3歳2か月⟧ ⟦Q:58⟧ y/o ⟦Q:eighty-nine-year-old⟧ ⟦Q:40s⟧": "age " * 7,
+    "⟦Q:72歳⟧ ⟦Q:八十九歳⟧ ⟦Q:80代⟧ ⟦Q:3歳2か月⟧ ⟦Q:58⟧ y/o ⟦Q:eighty-nine-year-old⟧ ⟦Q:40s⟧":
+        "age " * 7,
     "⟦Q:90歳⟧ ⟦Q:九十二才⟧ ⟦Q:百二歳⟧ ⟦Q:90代⟧ age ⟦Q:101⟧ ⟦Q:ninety-year-old⟧ ⟦Q:old⟧":
         "age_above_89 " * 7,
     "⟦Q:女性⟧ ⟦Q:男の子⟧ ⟦Q:F⟧ ⟦Q:gentleman⟧ ⟦Q:♂⟧": "sex " * 5,
@@ -30,7 +32,7 @@ ROWS = {
         "telephone fax email web_address ip_address other",
     "⟦P:123-45-6789⟧ マイナンバー：⟦P:1234 5678 9012⟧ Medicare no. ⟦P:1EG4⟧ 免許証番号 ⟦P:12345⟧":
         "social_security social_security health_plan licence",
-    "MRN ⟦L:12⟧ SSN ⟦P:456⟧ acct # ⟦L:9⟧ serial no. ⟦L:77⟧ plate ⟦L:KT⟧ カルテ番号：⟦L:3⟧ run ⟦L:5⟧":
+    "MRN ⟦L:12⟧ SSN ⟦P:456⟧ acct # ⟦L:9⟧ serial no. ⟦L:77⟧ plate ⟦L:KT⟧ カルテ番号 ⟦L:3⟧ run ⟦L:5⟧":
         "record_number social_security account device vehicle record_number other_id",
     "the ⟦ward:3W⟧": "other",
 }  # fmt: skip
