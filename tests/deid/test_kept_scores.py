@@ -82,6 +82,7 @@ def test_an_order_is_one_question_and_one_kept_score() -> None:
         "gold_digest": "31fedf5fa188a24050b1f38ee3ca1e5e50a1b306dca83ecfeb4e96162d79ba65",
         "has_five_types": False, "label_map": {}, "summary": expected.plain(),
         "n_gold_only": 0, "n_predicted_only": 0, "unknown_labels": [], "n_left_out": 0,
+        "policy": {"title": "five-types", "kinds": {}, "age_above": 89},
         "copies": None, "verbatim": None,
     }  # fmt: skip
     assert SCORES.all() == (one,)
