@@ -243,17 +243,24 @@ def _han_number(han: str) -> int:
     return whole + digits
 
 
+_CUT = re.compile(f"[0-9]{{2}}|[A-Za-z]{{2}}|[{PARTS['KATA']}]{{2}}")
+_CUT_IN_HAN = re.compile(f"{_CUT.pattern}|[{PARTS['HAN']}]{{2}}")
+"""Two characters between which a word goes on."""
+
+
 def is_told(mark: Mark, kind: Kind) -> bool:
     """Whether nothing but its kind can stand at a mark: none is left in a text by a guess.
 
     It is not cut out of a longer word or number, and has no title, which names have; an age is
-    nothing but an age; M or F stands beside an age or behind a heading: alone it may be an initial.
+    nothing but an age; a sex of one character stands beside an age or behind a heading: alone it
+    may be an initial, or the end of a given name.
     """
+    cut = _CUT_IN_HAN if kind in ("profession", "state") else _CUT
     ends = (mark.before[-1:] + mark.folded[0], mark.folded[-1] + mark.after[:1])
-    if any(re.fullmatch("[0-9]{2}|[A-Za-z]{2}", pair) for pair in ends) or _is_titled(mark):
+    if any(cut.fullmatch(pair) for pair in ends) or _is_titled(mark):
         return kind == "name"
     if kind in ("age", "age_above_89"):
         return mark.fits("WHOLE_AGE") or mark.folded.isdigit()
-    if kind == "sex" and mark.fits("SEX_LETTER"):
+    if kind == "sex" and len(mark.folded) == 1:
         return mark.stands(behind="LETTER_BEFORE", before="LETTER_AFTER")
     return True

@@ -24,7 +24,7 @@ from tests.deid.unseen_notes import SETS, marked, unseen
 
 LEFT = (
     "a ⟦Q:72-year-old⟧ ⟦Q:woman⟧ from ⟦Q:Oregon⟧, ⟦Q:beekeeper⟧, since ⟦Q:2015⟧",
-    "⟦Q:長野県⟧の⟦Q:８９歳⟧の⟦Q:女性⟧、⟦Q:農業⟧、⟦Q:平成20年⟧から",
+    "⟦Q:長野県⟧の⟦Q:８９歳⟧の⟦Q:女性⟧、⟦Q:農業⟧、⟦Q:平成20年⟧から。5歳7か月、⟦Q:男⟧",
     "58⟦Q:F⟧, aged ⟦Q:58⟧, Sex: ⟦Q:M⟧",
 )
 TAKEN = (
@@ -33,6 +33,7 @@ TAKEN = (
     "pt ⟦Q:M⟧ and ⟦Q:Tim⟧, the ⟦Q:quarry⟧, ⟦Q:beekeeper from Leith⟧ ⟦Q:Virginia⟧",
     "⟦Q:72-year-old woman of Leith⟧ ⟦Q:old⟧",
     "fe⟦Q:male⟧, age 1⟦Q:04⟧, ⟦Q:Oregon⟧さん, Mr. ⟦Q:Oregon⟧, ⟦Q:72歳⟧様",  # cut out, or titled
+    "健⟦Q:男⟧と⟦Q:大工⟧園さん、⟦Q:インド⟧ネシアの⟦Q:女⟧",
     "⟦I:72-year-old⟧ ⟦L:2015⟧ ⟦C:woman⟧ ⟦P:Oregon⟧ ⟦mark:2015⟧",  # another type than its form
 )
 
