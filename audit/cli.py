@@ -43,14 +43,23 @@ from audit.corpus.kept import CORPORA, KeptCorpus, corpus_line, find_corpus
 from audit.corpus.make import CorpusTask
 from audit.deid import given as handed_in
 from audit.deid.config import GenerativeFacts, Lora, TaggerFacts, TaggerSettings, TuningSettings
+from audit.deid.coverage import coverage
+from audit.deid.coverage import told as told_coverage
 from audit.deid.generative.model import LocalModel
 from audit.deid.pipeline import build_named
+from audit.deid.policy import ALL_OUT, policy_of
 from audit.deid.release import Release
 from audit.deid.score import SCORES, ScoreSummary, Source, misses_csv, read_cases
 from audit.deid.scoring import ScoreTask
 from audit.deid.tag import REDACTED, tag_notes
 from audit.deid.tagger import TAGGER
-from audit.deid.taggers import DEFAULT, RULES, load_tagger, load_tagger_folder
+from audit.deid.taggers import (
+    DEFAULT,
+    RULES,
+    known_tagger,
+    load_tagger,
+    load_tagger_folder,
+)
 from audit.deid.tasks import TaggerTask
 from audit.demo import DemoTask, report_summary, self_test
 from audit.errors import AuditCancelled, AuditError
@@ -963,6 +972,25 @@ def deid_build(
     )
 
 
+PolicyName = Annotated[
+    str, "which marks are taken out: five-types (all), safe-harbor, or a JSON file of `deid policy`"
+]
+
+
+def deid_policy(
+    policy: Annotated[str, "five-types, safe-harbor or a JSON file"] = ALL_OUT.title,
+    *,
+    tagger: Annotated[str, "rules, default or trained/ID"] = DEFAULT,
+) -> Result:
+    """Say what a policy takes out, what a tagger can find of it, and what was measured."""
+    found = policy_of(policy)
+    rows = told_coverage(coverage(found, tagger=known_tagger(tagger)), language="en")
+    return {
+        "coverage": rows,
+        "policy": found.file().decode(),
+    }
+
+
 def deid_tag(
     *,
     tagger: Annotated[str, "rules, default, trained/ID, or the folder of a tagger"] = DEFAULT,
@@ -972,10 +1000,12 @@ def deid_tag(
     ],
     out: Annotated[Path, "a new folder"],
     mode: Literal["placeholder", "surrogate", "mask"] = "placeholder",
+    policy: PolicyName = ALL_OUT.title,
     seed: Annotated[int, "of the surrogates"] = 0,
     device: Device = "auto",
 ) -> Result:
     """Find personal information in notes and take it out."""
+    stated = policy_of(policy)
     is_folder = tagger not in (RULES, DEFAULT) and (Path(tagger) / TAGGER).is_file()
     found = (load_tagger_folder(Path(tagger), device=device) if is_folder
              else load_tagger(tagger, device=device))  # fmt: skip
@@ -984,6 +1014,7 @@ def deid_tag(
         tagger=found,
         out=out,
         release=Release(mode=mode, seed=seed),
+        policy=stated,
         progress=progress_line(),
     )
     if n_foreign := census["n_notes_of_no_language"]:
@@ -1080,6 +1111,7 @@ def deid_score(
         Path | None, "JSONL of a model's own texts with tags: doc_id, output"
     ] = None,
     given: Annotated[Given, FieldsOf(ScoreTask)],
+    policy: PolicyName = ALL_OUT.title,
     label_map: Annotated[Path | None, "JSON object from label to type"] = None,
     misses: Annotated[Path | None, "write every miss: a CSV (holds text of notes)"] = None,
 ) -> Result:
@@ -1095,7 +1127,9 @@ def deid_score(
         predicted = Source(kind="outputs", ref=copies.digest)
     else:
         predicted = Source(kind="given", ref=handed_in.keep_path(pred or Path(), what=PREDICTED))
-    (score_id,) = _answered(ScoreTask(gold=golds, predicted=predicted, **given))
+    stated = policy_of(policy)
+    task = ScoreTask(gold=golds, predicted=predicted, policy=stated, **given)
+    (score_id,) = _answered(task)
     score = SCORES.get(score_id)
     if misses:
         # Half a surrogate pair, which is no UTF-8, becomes a question mark.
@@ -1188,6 +1222,6 @@ COMMANDS: tuple[Callable[..., Result], ...] = (
     demo, run, rank, shards_make, shards_merge, score, selftest, results, verify, jobs, cancel,
     resume, log, backup, restore, retention, purge, corpus_build, corpus_mentions,
     corpus_candidates, corpus_check, corpus_list, corpus_forget, pretrain, experiment, deid_score,
-    deid_forget, deid_build, deid_tag, deid_convert, deid_train, deid_leakage,
+    deid_forget, deid_build, deid_tag, deid_policy, deid_convert, deid_train, deid_leakage,
     bench_generation, bench_posterior, bench_pretrain, bench_corpus,
 )  # fmt: skip

@@ -11,8 +11,12 @@ from typing import Any
 
 import streamlit as st
 
+from audit.deid.coverage import coverage, told
 from audit.deid.given import ENDINGS, MAX_FILES, MAX_UPLOAD_MB
+from audit.deid.kinds import Kind
+from audit.deid.policy import ALL_OUT, READY, Policy, read_policy
 from audit.deid.release import MODES, SURROGATE, Release
+from audit.deid.tag import policy_part
 from audit.deid.tagged import (
     MAX_TYPED_CHARS,
     TAGGED_SETS,
@@ -37,12 +41,23 @@ from audit.jobs import service
 from pages.ui import blocks, cached, deid_measures, form
 from pages.ui.access import is_revealed, may_or_say, note, who
 from pages.ui.blocks import day, percent, percent_interval
-from pages.ui.called import label_name, tagger_name
+from pages.ui.called import kind_name, label_name, policy_name, tagger_name
 from pages.ui.corpus import ask_file
 from pages.ui.deid_note import SCOPES, Desk, draw_copies, draw_files, draw_language, draw_note
 from pages.ui.form import act, ask_line, choose, choose_kept, upload
 from pages.ui.running import FollowedJobs
-from pages.ui.section import Table, attempt, draw_table, empty, facts, head, page, remark, removal
+from pages.ui.section import (
+    Table,
+    attempt,
+    draw_table,
+    empty,
+    facts,
+    file_button,
+    head,
+    page,
+    remark,
+    removal,
+)
 from pages.ui.state import Words, go_to
 
 _RARE = {
@@ -51,6 +66,8 @@ _RARE = {
 """Facts that are only shown where there is something to say -> their fields of the census."""
 _ONLY = ("all", "with", "without", "corrected")
 _NUMBER = "deidentify_number"
+OWN = "own"
+"""A policy out of a file of one's own."""
 TABS, VIEWS, WAYS = ("notes", "measures"), ("new", "kept"), ("paste", "upload", "file")
 _TEXT, _READ, _FOUND, _UPLOADED = (
     "deidentify_text", "deidentify_read", "deidentify_found", "deidentify_uploaded",
@@ -80,21 +97,24 @@ def draw_new(say: Words) -> None:
     left, right = st.columns([3, 2], gap="large")
     with right, st.container(border=True, key="deidentify_settings"):
         head(say, "deidentify_settings")
-        tagger, how = _ask_tagger(say), _ask_release(say)
+        tagger, policy = _ask_tagger(say), attempt(say, lambda: _ask_policy(say)) or ALL_OUT
+        how = _ask_release(say)
+    asked: dict[str, Any] = {"tagger": tagger, "how": how, "policy": policy}
     with left:
         way = choose(say, "deidentify_way", WAYS)
         try:
             if way == "paste":
-                _draw_paste(say, tagger=tagger, how=how)
+                _draw_paste(say, **asked)
             else:
-                _draw_file(say, way, tagger=tagger, how=how)
+                _draw_file(say, way, **asked)
         except AuditError as error:
             blocks.refused(say, error)
+    _draw_coverage(say, policy, tagger=tagger)
     if way == "paste" and tagger.is_quick and st.session_state.get(_READ):
-        _draw_pasted(say, st.session_state[_READ], tagger=tagger, how=how)
+        _draw_pasted(say, st.session_state[_READ], **asked)
 
 
-# How notes are read, and what is released; both are codes in the link.
+# How notes are read, what is taken out and what is released; all are codes in the link.
 
 
 def _ask_tagger(say: Words) -> KnownTagger:
@@ -134,10 +154,33 @@ def _ask_release(say: Words) -> Release:
     return how.with_(**asked)
 
 
+def _ask_policy(say: Words) -> Policy:
+    """Draw the choice of what is taken out; without a file of one's own that is everything."""
+    code = choose(say, "deidentify_policy", (*READY, OWN))
+    if code != OWN:
+        return READY[code]
+    for file in upload(say, "deidentify_policy_file", ["json"], most_mb=1, what="policy"):
+        return read_policy(file.getvalue(), where=say.text("deidentify_policy"))
+    remark(say, "deidentify_policy_missing")
+    return ALL_OUT
+
+
+def _draw_coverage(say: Words, policy: Policy, *, tagger: KnownTagger) -> None:
+    """Draw what the policy takes out, how the tagger finds it, and what was measured."""
+    with st.expander(say.text("deidentify_covered"), key="deidentify_covered_box"):
+        rows = told(coverage(policy, tagger=tagger), language=say.language)
+        table = Table(list(rows[0]), [list(row.values()) for row in rows])
+        draw_table(say, "deidentify_covered", table)
+        file_button(
+            say, "deidentify_policy_own", policy.file, form="json",
+            label="deidentify_policy_json", what="policy",
+        )  # fmt: skip
+
+
 # A pasted text.
 
 
-def _draw_paste(say: Words, *, tagger: KnownTagger, how: Release) -> None:
+def _draw_paste(say: Words, *, tagger: KnownTagger, how: Release, policy: Policy) -> None:
     """Draw the box for a text and the buttons beneath it."""
     st.text_area(
         say.text("deidentify_paste_label"), key=_TEXT, height=330, max_chars=MAX_TYPED_CHARS,
@@ -156,33 +199,40 @@ def _draw_paste(say: Words, *, tagger: KnownTagger, how: Release) -> None:
     elif is_asked and tagger.is_quick:
         st.session_state[_READ] = text
     elif is_asked:
-        _start(one_text(text, source="pasted"), tagger=tagger, how=how)
+        _start(one_text(text, source="pasted"), tagger=tagger, how=how, policy=policy)
 
 
 def _go_button(say: Words, of: str) -> bool:
     return act(say, "deidentify_go", name=f"deidentify_go_{of}", kind="primary", icon="ink_eraser")
 
 
-def _draw_pasted(say: Words, text: str, *, tagger: KnownTagger, how: Release) -> None:
+def _draw_pasted(
+    say: Words, text: str, *, tagger: KnownTagger, how: Release, policy: Policy
+) -> None:
     """Draw what was found in a pasted text, and what a person corrected in it.
 
     Its names are in sight already, so that it can be corrected without revealing any. The last
     answer and its corrections are remembered in this session alone.
     """
-    question, known = (text, tagger.digest), st.session_state.get(_FOUND)
+    question = (text, tagger.digest, policy.decisive())
+    known = st.session_state.get(_FOUND)
     try:
         if known is None or known[0] != question:
-            found = tagged_text(text, tagger=load_tagger(tagger.tagger_id), release=how)
+            loaded = load_tagger(tagger.tagger_id)
+            found = tagged_text(text, tagger=loaded, release=how, policy=policy)
             note("ran", kind="tagging", n_notes=1, n_spans=len(found.document.spans))
-            st.session_state[_FOUND] = known = (question, found.document, [])
-        _, document, fixed = known
-        found = released_note(document, row=1, release=how, corrections=fixed)
+            st.session_state[_FOUND] = known = (question, found, [])
+        _, first, fixed = known
+        found = released_note(first.document, row=1, release=how, corrections=fixed)
     except AuditError as error:
         blocks.refused(say, error)
         return
     head(say, "deidentify_result")
     census = census_of(found)
+    if policy.left:
+        census |= policy_part(policy, first.left)
     draw_language(say, census)
+    _draw_left(say, census)
 
     def correct(wish: Wish, is_everywhere: bool) -> int:
         made = correction_for(found.document, wish, who=who())
@@ -206,7 +256,7 @@ def _draw_pasted(say: Words, text: str, *, tagger: KnownTagger, how: Release) ->
 # Files, and jobs.
 
 
-def _draw_file(say: Words, way: str, *, tagger: KnownTagger, how: Release) -> None:
+def _draw_file(say: Words, way: str, *, tagger: KnownTagger, how: Release, policy: Policy) -> None:
     """Draw the choice of a file, and the button that starts its job."""
     notes = _ask_upload(say) if way == "upload" else None
     if way == "file" and (found := ask_file(say, cached.note_files())) is not None:
@@ -217,7 +267,9 @@ def _draw_file(say: Words, way: str, *, tagger: KnownTagger, how: Release) -> No
             if notes is None:
                 remark(say, "deidentify_file_missing")
             else:
-                attempt(say, lambda: _start(notes, tagger=tagger, how=how, title=title))
+                attempt(
+                    say, lambda: _start(notes, title=title, tagger=tagger, how=how, policy=policy)
+                )
 
 
 def _ask_upload(say: Words) -> NotesToTag | None:
@@ -236,9 +288,9 @@ def _ask_upload(say: Words) -> NotesToTag | None:
     return state[_UPLOADED][1]
 
 
-def _start(notes: NotesToTag, *, tagger: KnownTagger, how: Release, title: str = "") -> None:
+def _start(notes: NotesToTag, *, title: str = "", **asked: Any) -> None:
     """Ask for notes to be tagged and follow the job; a set that is there already is shown."""
-    task = tagging_task(notes, tagger=tagger, how=how, title=title)
+    task = tagging_task(notes, title=title, **asked)
     if TAGGED_SETS.get(task.tagged_id).is_whole:
         show_set(task.tagged_id)
     else:
@@ -319,6 +371,7 @@ def _draw_facts(say: Words, tagged: TaggedSet, *, census: Mapping[str, Any]) -> 
     found = {
         "source": say.text(f"deidentify_source_{tagged.source}"),
         "tagger": tagger_name(say, tagged.tagger_id),
+        "policy": policy_name(say, tagged.policy),
         "mode": say.text(f"deidentify_mode_{tagged.how.mode}"),
         "created": day(tagged.created),
         "notes": f"{tagged.n_notes:,}",
@@ -336,8 +389,18 @@ def _draw_facts(say: Words, tagged: TaggedSet, *, census: Mapping[str, Any]) -> 
             draw_table(say, "deidentify_counts", table)
         else:
             remark(say, "deidentify_nothing")
+        _draw_left(say, census)
         if "copies" in census:
             draw_copies(say, census["copies"])
+
+
+def _draw_left(say: Words, census: Mapping[str, Any]) -> None:
+    """Say how many marks of each kind a policy left in the text."""
+    left: Mapping[Kind, int] = census.get("left", {})
+    ones = [say.text("kind_n", kind=kind_name(say, kind), n=f"{n:,}")
+            for kind, n in left.items()]  # fmt: skip
+    if ones:
+        remark(say, "deidentify_left", kinds=", ".join(ones))
 
 
 # Note by note.

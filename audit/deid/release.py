@@ -15,14 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import cache
 from typing import Any, NamedTuple
 
 from pydantic import ConfigDict, Field
 
+from audit.deid.kinds import PARTS, Kind, Mark, is_named, kind_at, mark_of
 from audit.deid.rules import RuleTagger, without_clinical
 from audit.notes.dates import ERAS, MONTHS, era_year
-from audit.notes.mention_words import JAPANESE_SURNAMES, NO_NAMES
 from audit.notes.mentions_ja import split_japanese
 from audit.notes.patterns import HIRA, KATA, folded_text, pattern_table
 from audit.notes.spans import (
@@ -37,31 +36,35 @@ from audit.notes.spans import (
 )
 from audit.task import MAX_SEED, Record
 
-_PARTS, _TABLE = pattern_table(__file__)
+_PARTS, _TABLE = pattern_table(__file__, **PARTS)
 _RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
 _FORMS = tuple(re.compile(pattern) for _, pattern in _TABLE["written dates"])
 
 PLACEHOLDER, SURROGATE, MASK = MODES = ("placeholder", "surrogate", "mask")
 MASK_CHAR = "■"
-VERSION = 3
+VERSION = 4
 """Of what takes a mark's place: goes up with every change of a released text."""
 
 _WORDS = {
-    "name": ("氏名", "NAME"), "date": ("日付", "DATE"), "age": ("年齢", "AGE"),
-    "sex": ("性別", "SEX"), "place": ("場所", "PLACE"), "id": ("番号", "ID"),
-    "contact": ("連絡先", "CONTACT"), "other": ("その他", "OTHER"),
+    "name": ("氏名", "NAME"), "date": ("日付", "DATE"), "time": ("時刻", "TIME"),
+    "age": ("年齢", "AGE"), "sex": ("性別", "SEX"), "place": ("場所", "PLACE"),
+    "id": ("番号", "ID"), "contact": ("連絡先", "CONTACT"), "other": ("その他", "OTHER"),
 }  # fmt: skip
-"""The kinds of what stood at a mark, and what placeholders call them."""
-_KIND_OF_LABEL = {
+"""The sorts of what stood at a mark, and what placeholders call them."""
+_SORT_OF_LABEL = {
     IDENTIFIER: "name", PERSONAL_ID_CODE: "id", LINKAGE_CODE: "id", CONTACT: "contact",
 }  # fmt: skip
+_SORTS: dict[Kind, str] = {
+    "year": "date", "age_above_89": "age", "state": "place", "organisation": "place",
+    "postcode": "place", "profession": "other",
+}  # fmt: skip
+"""The sort of a kind that is called otherwise."""
 _GROUPS = {
     "name": {"names"}, "date": {"dates"}, "age": {"dates"}, "sex": {"dates"}, "id": {"numbers"},
     "place": {"hospitals", "contact"}, "contact": {"contact"},
 }  # fmt: skip
-"""The groups of rules that tell a kind."""
+"""The groups of rules that tell a sort."""
 _RISKS = {label: place for place, label in enumerate(RISK_ORDER)}
-_N_AROUND = 40
 
 _ENGLISH, _NOT_ENGLISH = (set(_PARTS[name].split("|")) for name in ("ENGLISH", "NOT_ENGLISH"))
 _MIN_FOREIGN = 3
@@ -136,8 +139,11 @@ class Release(Record):
 
         A mask keeps line ends, so that offsets stay.
         """
-        text, marks = document.text, list(_marks(document))
-        own = language_of(text)
+        text, own = document.text, language_of(document.text)
+        labels, marks = [], []
+        for joined, spans in _marks(document):
+            labels.append(tuple(sorted({span.label for span in spans})))
+            marks.append(mark_of(text, joined))
         if self.mode == MASK:
             new = [re.sub(r"[^\r\n]", MASK_CHAR, mark.text) for mark in marks]
         elif self.mode == SURROGATE and marks:
@@ -145,9 +151,10 @@ class Release(Record):
         else:
             new = [_placeholder(mark, own) for mark in marks]
         n_longer, replacements = 0, []
-        for (span, labels, *_), value in zip(marks, new, strict=True):
-            at = span.start + n_longer
-            replacements.append(Replacement(span.start, span.end, span.label, labels, value, at))
+        for mark, all_labels, value in zip(marks, labels, new, strict=True):
+            span, at = mark.span, mark.span.start + n_longer
+            one = Replacement(span.start, span.end, span.label, all_labels, value, at)
+            replacements.append(one)
             n_longer += len(value) - span.n_chars
         released = _changed(text, ((one.start, one.end, one.text) for one in replacements))
         return Redacted(released, tuple(replacements), own)
@@ -167,17 +174,6 @@ def _changed(text: str, changes: Iterable[tuple[int, int, str]]) -> str:
     return "".join([*pieces, text[at:]])
 
 
-class _Mark(NamedTuple):
-    """A stretch of a note that is to be replaced, and what stands around it, folded."""
-
-    span: Span
-    labels: tuple[str, ...]
-    text: str
-    folded: str
-    before: str
-    after: str
-
-
 def n_marks(document: TaggedDocument) -> int:
     """Return how many stretches of a note are replaced."""
     return len(_joined(document))
@@ -194,77 +190,29 @@ def _joined(document: TaggedDocument) -> list[list[Span]]:
     return groups
 
 
-def _marks(document: TaggedDocument) -> Iterator[_Mark]:
-    """Yield spans joined that share characters; spans that only touch stay apart.
+def _marks(document: TaggedDocument) -> Iterator[tuple[Span, list[Span]]]:
+    """Yield spans joined that share characters, as one span; spans that only touch stay apart.
 
-    A mark is named after its longest span, then by risk.
+    It is named after its longest span, then by risk.
     """
-    text = document.text
     for spans in _joined(document):
-        start, end = spans[0].start, max(span.end for span in spans)
         risks = [(-x.n_chars, _RISKS.get(x.label, len(_RISKS)), x.start, x.label) for x in spans]
-        around = (text[start:end], text[max(0, start - _N_AROUND) : start], text[end:][:_N_AROUND])
-        labels = tuple(sorted({span.label for span in spans}))
-        yield _Mark(Span(start, end, min(risks)[-1]), labels, text[start:end],
-                    *map(folded_text, around))  # fmt: skip
+        yield Span(spans[0].start, max(x.end for x in spans), min(risks)[-1]), spans
 
 
-def _placeholder(mark: _Mark, language: str) -> str:
+def _placeholder(mark: Mark, language: str) -> str:
     """Return what stands for a mark: 【氏名】 or [NAME]; of a label unknown here the label."""
     label = mark.span.label
-    japanese, english = _WORDS.get(_kind(mark), (label, label.upper()))
+    japanese, english = _WORDS.get(_sort(mark), (label, label.upper()))
     return f"【{japanese}】" if language == "ja" else f"[{english}]"
 
 
-def _kind(mark: _Mark) -> str:
-    """Return what stood there, by type and form; "" for a label that is unknown here."""
-    folded, label = mark.folded, mark.span.label
+def _sort(mark: Mark) -> str:
+    """Return what stood there, as placeholders call it; "" for a label that is unknown here."""
+    label, kind = mark.span.label, kind_at(mark)
     if label != QUASI_IDENTIFIER:
-        return _KIND_OF_LABEL.get(label, "")
-    if _RE["HOSPITAL"].search(folded):
-        return "place"
-    is_cued = _RE["AGE_AFTER"].match(mark.after) or _RE["AGE_BEFORE"].search(mark.before)
-    if _RE["AGE"].search(folded) or (is_cued and re.fullmatch(r"[0-9]{1,3}", folded)):
-        return "age"
-    is_date = _RE["DATE_WORDS"].fullmatch(folded) and _RE["DATE_SIGN"].search(folded)
-    if is_date or _RE["WEEKDAY"].fullmatch(folded):
-        return "date"
-    if _RE["SEX"].fullmatch(folded):
-        return "sex"
-    if _RE["POSTCODE"].fullmatch(folded) or _RE["PLACE"].search(folded):
-        return "place"
-    is_name = _RE["NAME"].fullmatch(folded) and (folded[0].isascii() or _is_named(mark))
-    return "name" if is_name else "other"
-
-
-def _is_named(mark: _Mark) -> bool:
-    """Whether a title or a list of names says that this is somebody's name."""
-    if _RE["TITLE_AFTER"].match(mark.after) or _RE["TITLE_BEFORE"].search(mark.before):
-        return True
-    if not mark.folded.isascii():
-        bare = mark.folded.replace(" ", "")
-        is_surname = any(bare[:n] in JAPANESE_SURNAMES for n in (2, 3) if n <= len(bare))
-        return is_surname or bare in _japanese_given_names()
-    parts = [part.strip(".") for part in re.split(r"[ ,]+", mark.folded) if part]
-    if any(part.lower() in NO_NAMES or not part[:1].isupper() for part in parts):
-        return False
-    return not _english_names().isdisjoint(parts)
-
-
-@cache
-def _japanese_given_names() -> frozenset[str]:
-    from audit.names.people import given_names
-
-    tables = (given_names(sex, time) for sex in "MF" for time in ("old", "middle", "young"))
-    names = {part.written for table in tables for part in table.names}
-    return frozenset(name for name in names if len(name) > 1)
-
-
-@cache
-def _english_names() -> frozenset[str]:
-    from faker.providers.person.en_US import Provider
-
-    return frozenset((*Provider.first_names, *Provider.last_names))
+        return _SORT_OF_LABEL.get(label, "")
+    return _SORTS.get(kind, kind)
 
 
 class _Date(NamedTuple):
@@ -334,13 +282,13 @@ def _year_month_day(parts: Mapping[str, str]) -> tuple[int | None, int | None, i
     return year, month, day
 
 
-def _is_told(mark: _Mark, kind: str, dates: Sequence[_Date]) -> bool:
+def _is_told(mark: Mark, kind: str, dates: Sequence[_Date]) -> bool:
     """Whether a cue in the note, or the form, says that a mark is of its kind."""
     folded, before = mark.folded, mark.before
     has_digit = any(char.isdigit() for char in folded)
     match kind:
         case "name":
-            return bool(_RE["NAME"].fullmatch(folded)) and _is_named(mark)
+            return bool(_RE["NAME"].fullmatch(folded)) and is_named(mark)
         case "id":
             return has_digit and bool(_RE["ID_BEFORE"].search(before))
         case "contact":
@@ -374,7 +322,7 @@ class _Surrogates:
     seed: int
     patient: tuple[int, str]
 
-    def of(self, text: str, marks: Sequence[_Mark], *, language: str) -> list[str]:
+    def of(self, text: str, marks: Sequence[Mark], *, language: str) -> list[str]:
         """Return the texts that take the places of a note's marks."""
         found = list(RuleTagger().found(folded_text(text)))
         personal = set(without_clinical(text, [mark.span for mark in marks]))
@@ -383,7 +331,7 @@ class _Surrogates:
         by = timedelta(days=-7 * ((1 + number % _MAX_YEARS) * 52 + _LEAST_WEEKS + weeks))
         stood = []
         for mark in marks:
-            kind, span = _kind(mark), mark.span
+            kind, span = _sort(mark), mark.span
             dates = _dates(mark.folded, is_japanese=language == "ja") if kind == "date" else []
             groups = {group for group, one in found if 2 * span.overlap(one.span) > span.n_chars}
             is_told = not groups.isdisjoint(_GROUPS.get(kind, ())) or _is_told(mark, kind, dates)
@@ -400,7 +348,7 @@ class _Surrogates:
         text = "\0".join(map(str, (self.seed, *parts)))
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
 
-    def _told(self, mark: _Mark, kind: str) -> str | None:
+    def _told(self, mark: Mark, kind: str) -> str | None:
         folded = mark.folded
         if not kind:
             return None
@@ -449,7 +397,7 @@ class _Surrogates:
 
         return _other(part, map(invented, range(_N_TRIES))) or part
 
-    def _code(self, mark: _Mark) -> str:
+    def _code(self, mark: Mark) -> str:
         """Return digits for digits, of the same width, and letters for letters beside digits."""
         changes = []
         for word in re.finditer(r"\S*[0-9]\S*", mark.folded):
@@ -461,7 +409,7 @@ class _Surrogates:
                     changes.append((place, place + 1, pool[draw % len(pool)]))
         return _rewritten(mark, changes)
 
-    def _age(self, mark: _Mark) -> str | None:
+    def _age(self, mark: Mark) -> str | None:
         """Return an adult's age in years, moved by at most three; None for any other age."""
         numbers = list(_RE["NUMBER"].finditer(mark.folded))
         is_years = _RE["IS_YEARS"].search(mark.folded + mark.after[:2])
@@ -479,7 +427,7 @@ def _other(than: str, values: Iterable[str]) -> str | None:
     return next((value for value in values if value != than), None)
 
 
-def _rewritten(mark: _Mark, changes: Iterable[tuple[int, int, str]]) -> str:
+def _rewritten(mark: Mark, changes: Iterable[tuple[int, int, str]]) -> str:
     """Return a mark with stretches replaced, in wide characters where such stood there."""
     wide = {code: code + 0xFEE0 for code in range(ord("!"), ord("~") + 1)}
     return _changed(
@@ -498,7 +446,7 @@ class _Mover:
                        if one.year and one.month and one.day]  # fmt: skip
         self._anchor = next(iter(self._whole), None)
 
-    def moved(self, mark: _Mark, dates: Sequence[_Date]) -> str | None:
+    def moved(self, mark: Mark, dates: Sequence[_Date]) -> str | None:
         """Return a mark with its dates moved; None for one that cannot be.
 
         That is one without dates, or which a word ties to another year or month.

@@ -29,6 +29,7 @@ from audit.deid.matching import (
     coverage,
 )
 from audit.deid.metrics import CriterionScore, Kept, LabelScore, Pair, compare, measured
+from audit.deid.policy import ALL_OUT, Policy
 from audit.errors import AuditError
 from audit.foreign import refusing
 from audit.notes.spans import IDENTIFIER, Span, TaggedDocument, ordered
@@ -378,8 +379,9 @@ class Score(Kept):
 
     `title` and the `name` of the tagger are untrusted text. Two scores with the same `gold_digest`,
     of the gold notes in any order, can be compared. `n_gold_only` and `n_predicted_only` are notes
-    that one side lacks, `n_left_out` spans that the label map leaves out. `copies` says how a
-    model's copies came out, `verbatim` is the score of exact copies alone.
+    that one side lacks, `n_left_out` spans that the label map leaves out. What the `policy`
+    leaves in a text counts on neither side. `copies` says how a model's copies came out, `verbatim`
+    is the score of exact copies alone.
     """
 
     format: Literal[1] = 1
@@ -396,6 +398,7 @@ class Score(Kept):
     n_predicted_only: int
     unknown_labels: tuple[str, ...]
     n_left_out: int
+    policy: Policy = ALL_OUT
     copies: dict[str, Any] | None = None
     verbatim: ScoreSummary | None = None
     score_id: str = Field(default="", exclude=True)

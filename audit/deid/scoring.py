@@ -20,6 +20,7 @@ from audit.deid.given import SPANS as TAGGED_SPANS
 from audit.deid.given import annotated_notes, clear_given, given_path
 from audit.deid.matching import OPTIMAL, Matcher
 from audit.deid.metrics import Pair
+from audit.deid.policy import ALL_OUT, Policy
 from audit.deid.release import Release
 from audit.deid.score import (
     EXAMPLE,
@@ -67,8 +68,9 @@ class ScoreTask(Task):
 
     With `has_five_types` labels of i2b2 2014, MEDDOCAN and others are mapped to the five types, and
     one that is not known is refused; `label_map` has more, from a label to another, "" leaves its
-    spans out. `title` is what to call the score and makes no other question of it; `score_id` is
-    known once the question is asked.
+    spans out. On both sides those marks count that the `policy` takes out; notes that were tagged
+    under one are scored under it. `title` is what to call the score and makes no other question of
+    it; `score_id` is known once the question is asked.
     """
 
     job = "score"
@@ -79,6 +81,7 @@ class ScoreTask(Task):
         default=False, description="map labels of i2b2 2014, MEDDOCAN and others to the five types"
     )
     label_map: dict[str, str] = Field(default_factory=dict)
+    policy: Policy = ALL_OUT
     matcher: Matcher = Field(default=OPTIMAL, description="how spans are paired")
     seed: int = Field(default=0, ge=0, le=MAX_SEED, description="of all that is drawn")
     n_replicates: int = Field(
@@ -114,10 +117,13 @@ class ScoreTask(Task):
             raise no_such_tagger()
         # What was given never changes, a file may.
         files = [path for kind, path in paths if kind in (EXAMPLE, FILE)]
+        plain = self.with_(title="", score_id="").plain()
+        del plain["policy"]
         about = [
-            self.with_(title="", score_id="").plain(),
+            plain,
             states_of(*files, where=GOLD),
             tagger.digest if tagger else "",
+            *self.policy.decisive(),
         ]
         # Salted: what was handed in can be guessed.
         score_id = salted_digest(f"score {json.dumps(about, sort_keys=True)}")[:12]
@@ -185,6 +191,9 @@ class _Run:
         self.unknown: set[str] = set()
         self.golds: set[bytes] = set()
         self.n_left_out = 0
+        self.policy = task.policy
+        if task.predicted.kind == TAGGED and not task.policy.left:
+            self.policy = TAGGED_SETS.get(task.predicted.ref).policy
 
     def score(self) -> Score:
         """Ask for the predictions where they are not there yet, match and count both sides."""
@@ -212,7 +221,7 @@ class _Run:
             gold_digest=hashlib.sha256(b"".join(sorted(self.golds))).hexdigest(),
             summary=self._summary(scored), n_gold_only=pairs.n_gold_only,
             n_predicted_only=pairs.n_predicted_only + n_without_gold, unknown_labels=unknown,
-            n_left_out=n_left_out, copies=told, verbatim=verbatim,
+            n_left_out=n_left_out, policy=self.policy, copies=told, verbatim=verbatim,
         )  # fmt: skip
 
     def _predicted(self) -> tuple[Path, Path, dict[str, str]]:
@@ -275,6 +284,7 @@ class _Run:
                 pair = one.document, other.document
                 self.unknown.update(one.unknown, other.unknown)
                 self.n_left_out += one.n_left_out + other.n_left_out
+            pair = self.policy.applied(pair[0])[0], self.policy.applied(pair[1])[0]
             line = jsonl_line(pair[0]).encode("utf-8", "surrogatepass")
             self.golds.add(hashlib.sha256(line).digest())
             yield pair

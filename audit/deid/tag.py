@@ -22,6 +22,8 @@ from audit.corpus.build import CorpusFile, corpus_folder
 from audit.deid.answers import ANSWERS, AnswerFile
 from audit.deid.copies import COPIES, Copies, CopyingTagger, json_line
 from audit.deid.given import SPANS, AnnotatedNotes
+from audit.deid.kinds import KINDS, Kind
+from audit.deid.policy import ALL_OUT, Policy
 from audit.deid.release import Release, n_marks
 from audit.deid.tagger import Tagger, checked_tags, tag_checked
 from audit.errors import AuditCancelled, AuditError
@@ -42,13 +44,15 @@ Rows = Sequence[Note | RowNote]
 
 def tag_notes(
     source: NoteSource | AnnotatedNotes, *, tagger: Tagger, out: Path, release: Release,
+    policy: Policy = ALL_OUT,
     progress: ProgressListener = lambda report: None, should_stop: StopQuestion = lambda: False,
 ) -> dict[str, Any]:  # fmt: skip
     """Tag all notes of a source and return the census.
 
     The tagger's answer for a text must not depend on chance. `out` must not be there, or be empty,
     and appears when it is whole; what a tagger answered before a person stops stays beside it for
-    the next run. Progress is in characters of notes.
+    the next run. What the policy leaves in the text is no span, and is counted by kind. Progress is
+    in characters of notes.
     """
 
     def on_bytes(n: int) -> None:
@@ -69,7 +73,7 @@ def tag_notes(
         # Read once to be counted: files tell bytes by the megabyte only.
         total = float(sum(map(_units, source.read(on_bytes=on_bytes))))
         meter = Meter([tagging(tagger, total)], listener=progress, should_stop=should_stop)
-        run = _Run(files, release)
+        run = _Run(files, release, policy)
         rows = source.read(on_bytes=lambda n: meter.add(TAGGING, 0.0))
         for batch in _batches(rows, n_rows, n_chars):
             share = Portion(meter, TAGGING, sum(map(_units, batch)))
@@ -134,6 +138,11 @@ def told(counts: Mapping[str, int]) -> dict[str, Any]:
     return {name: n for name, n in counts.items() if " " not in name} | {"spans": spans}
 
 
+def policy_part(policy: Policy, left: Mapping[Kind, int]) -> dict[str, Any]:
+    """Return what a census has of a policy, and how many marks of each kind it left in."""
+    return {"policy": policy.plain(), "left": {kind: left[kind] for kind in KINDS if kind in left}}
+
+
 Spans = Sequence[tuple[int, int, str]]
 
 
@@ -159,8 +168,9 @@ def _asked(
 class _Run:
     """Writes the notes of one pass, and counts them."""
 
-    def __init__(self, files: Mapping[str, CorpusFile], release: Release) -> None:
-        self._files, self._release = files, release
+    def __init__(self, files: Mapping[str, CorpusFile], release: Release, policy: Policy) -> None:
+        self._files, self._release, self._policy = files, release, policy
+        self._left = Counter[Kind]()
         self._counts = Counter(n_notes=0, n_refused=0)
         self._copies, self._names = Copies(), set[str]()
 
@@ -183,10 +193,12 @@ class _Run:
     def write(self, row: int, note: TaggedDocument, spans: Spans, copy: Any) -> None:
         """Write a note and what was found in it, and its released text."""
         lost = tuple(copy["unaligned"]) if copy else ()
-        document = replace(note, spans=tuple(Span(*one) for one in spans), unaligned=lost)
+        found = replace(note, spans=tuple(Span(*one) for one in spans), unaligned=lost)
+        document, left = self._policy.applied(found)
         redacted = self._release.of(document)
         self._files[SPANS].write(jsonl_line(document).encode())
         self._files[REDACTED].write(json_line({"row": row, "text": redacted.text}))
+        self._left.update(left)
         self._counts.update(counted(document, is_foreign=not redacted.language))
         if copy:
             self._files[COPIES].write(json_line(copy))
@@ -202,4 +214,6 @@ class _Run:
             **told(self._counts),
             "sha256": {name: file.digest for name, file in self._files.items() if name != CENSUS},
         }
+        if self._policy.left:
+            census |= policy_part(self._policy, self._left)
         return census | ({"copies": self._copies.summary()} if COPIES in self._files else {})

@@ -13,7 +13,7 @@ import secrets
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -22,6 +22,8 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 
 from audit.deid.copies import json_line
 from audit.deid.given import SPANS, whole_note
+from audit.deid.kinds import Kind
+from audit.deid.policy import ALL_OUT, Policy
 from audit.deid.release import Release, Replacement, language_of
 from audit.deid.tag import CENSUS, REDACTED, census_file, counted, told
 from audit.deid.tagger import Tagger, tag_checked
@@ -169,7 +171,8 @@ class OneNote:
     """A note with its spans, corrected by hand where somebody did, and the text that was released.
 
     `row` is the note's number in its source; `replacements` are empty where the released text
-    cannot be made again; `corrections` stand in the order in which they were made.
+    cannot be made again; `corrections` stand in the order in which they were made; `left` says how
+    many marks of each kind a policy left in a text that was tagged at once.
     """
 
     row: int
@@ -177,9 +180,12 @@ class OneNote:
     released: str
     replacements: tuple[Replacement, ...]
     corrections: tuple[Correction, ...] = ()
+    left: Mapping[Kind, int] = field(default_factory=dict)
 
 
-def tagged_text(text: str, *, tagger: Tagger, release: Release) -> OneNote:
+def tagged_text(
+    text: str, *, tagger: Tagger, release: Release, policy: Policy = ALL_OUT
+) -> OneNote:
     """Tag one text at once."""
     if len(text) > MAX_TYPED_CHARS:
         raise AuditError(
@@ -189,7 +195,8 @@ def tagged_text(text: str, *, tagger: Tagger, release: Release) -> OneNote:
             max_typed_chars=MAX_TYPED_CHARS,
         )
     (spans,) = tag_checked(tagger, [whole_note(text)])
-    return released_note(TaggedDocument("1", text, spans), row=1, release=release)
+    document, left = policy.applied(TaggedDocument("1", text, spans))
+    return replace(released_note(document, row=1, release=release), left=left)
 
 
 def released_note(
@@ -224,6 +231,7 @@ class TaggedSet(Record):
     tagger_id: str
     tagger_digest: str
     how: Release
+    policy: Policy = ALL_OUT
     created: str
     census: dict[str, Any] | None = Field(default=None, exclude=True)
     path: Path = Field(default=Path(), exclude=True)
@@ -266,7 +274,7 @@ def begin_set(
 ) -> TaggedSet:
     """Make the folder of a set, with the notes that were handed in; one that is there stays.
 
-    `asked` are `source`, `tagger_id`, `tagger_digest` and `how` of the set.
+    `asked` are `source`, `tagger_id`, `tagger_digest`, `how` and `policy` of the set.
     """
     if (TAGGED_SETS.place(tagged_id) / ASKED).is_file():
         return TAGGED_SETS.get(tagged_id)

@@ -164,6 +164,14 @@ def known_taggers() -> tuple[KnownTagger, ...]:
     return (default, rules, *(one for one in TAGGERS.all() if one.kind in _KINDS))
 
 
+def known_tagger(tagger_id: str) -> KnownTagger:
+    """Return one tagger of this installation by its identifier; reads no weights."""
+    found = next((one for one in known_taggers() if one.tagger_id == tagger_id), None)
+    if found is None:
+        raise no_such_tagger()
+    return found
+
+
 @lru_cache(maxsize=1)
 def _default_digest() -> str:
     return combined_digest(RuleTagger().digest, TaggerFacts.of_folder(SHIPPED).digest())

@@ -14,6 +14,7 @@ from audit.deid.config import TaggerSettings, TuningSettings, file_digests
 from audit.deid.copies import json_line
 from audit.deid.generative.model import check_directory, model_files
 from audit.deid.given import Files, notes_lines, whole_note
+from audit.deid.policy import ALL_OUT, Policy
 from audit.deid.release import Release
 from audit.deid.tag import tag_notes
 from audit.deid.tagged import INPUT, RESULT, TAGGED_SETS, begin_set, write_index
@@ -108,7 +109,7 @@ class TaggingTask(Task):
                     )
                 tag_notes(
                     source, tagger=tagger, out=tagged.path / RESULT, release=tagged.how,
-                    progress=contact.listen, should_stop=contact.should_stop,
+                    policy=tagged.policy, progress=contact.listen, should_stop=contact.should_stop,
                 )  # fmt: skip
             write_index(tagged.path, should_stop=contact.should_stop)
         (tagged.path / INPUT).unlink(missing_ok=True)  # what was handed in stands in the result
@@ -116,23 +117,25 @@ class TaggingTask(Task):
 
 
 def tagging_task(
-    notes: NotesToTag, *, tagger: KnownTagger, how: Release, title: str = ""
-) -> TaggingTask:
+    notes: NotesToTag, *, tagger: KnownTagger, how: Release, policy: Policy = ALL_OUT,
+    title: str = "",
+) -> TaggingTask:  # fmt: skip
     """Return a task, and make the folder of its set, with the notes that were handed in.
 
-    The same notes, tagger and replacement are one set, whatever its title; its identifier is
-    salted, since a text can be guessed.
+    The same notes, tagger, replacement and policy are one set, whatever its title; its identifier
+    is salted, since a text can be guessed.
     """
     if notes.given is not None:
         identity: object = hashlib.sha256(notes.given).hexdigest()
     else:
         identity = states_of(resolve_note_file(notes.file_id), where="notes")
-    about = json.dumps([identity, notes.columns, tagger.digest, how.decisive()], sort_keys=True)
+    asked = [identity, notes.columns, tagger.digest, how.decisive(), *policy.decisive()]
+    about = json.dumps(asked, sort_keys=True)
     tagged_id = salted_digest(f"tagging {about}")[:12]
     is_new = not TAGGED_SETS.place(tagged_id).is_dir()
     begun = begin_set(
         tagged_id, source=notes.source, tagger_id=tagger.tagger_id, tagger_digest=tagger.digest,
-        how=how, title=title, given=notes.given,
+        how=how, policy=policy, title=title, given=notes.given,
     )  # fmt: skip
     # What takes minutes at most on any CPU, and little memory, need not wait.
     is_short = notes.given is not None and len(notes.given) <= _SHORT_BYTES.get(tagger.kind, 0)

@@ -7,6 +7,7 @@ it is untrusted text.
 from __future__ import annotations
 
 from audit.corpus.kept import CORPORA, KeptCorpus
+from audit.deid.policy import Policy
 from audit.deid.score import Score
 from audit.home import salted_digest
 from audit.models.inspect import LABEL
@@ -15,7 +16,7 @@ from audit.names.lists import Line
 from audit.notes.read import EXAMPLE, NoteFile
 from audit.notes.spans import TYPES
 from audit.training.kept import MODELS, TrainedModel
-from audit.words import Words
+from audit.words import Words, catalogue
 from pages.ui import cached
 from pages.ui.blocks import day
 
@@ -134,3 +135,15 @@ def _predicted(say: Words, kept: Score) -> str:
         name = tagger_name(say, kept.tagger["name"]) if kept.tagger["name"] else ""
         return " · ".join(filter(None, (title, name))) or say.text("called_predicted_tagged")
     return say.text(f"called_predicted_{kind}")
+
+
+def kind_name(say: Words, kind: str) -> str:
+    """Return what a kind of mark is called."""
+    return catalogue(say.language, "policy")[f"kind_{kind}"]
+
+
+def policy_name(say: Words, policy: Policy) -> str:
+    """Return what a policy is called; a title of one's own is untrusted text."""
+    if policy.is_ready_made:
+        return say.text(f"deidentify_policy_{policy.title}")
+    return say.text("called_own_policy", title=policy.title or say.text("deidentify_policy_own"))

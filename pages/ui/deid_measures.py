@@ -31,7 +31,7 @@ from audit.words import Words
 from pages.ui import blocks, cached, charts
 from pages.ui.access import is_revealed, names_in_files, note
 from pages.ui.blocks import Cell, Verdict, escaped, measured, percent, percent_interval, with_slot
-from pages.ui.called import label_name, score_name
+from pages.ui.called import label_name, policy_name, score_name
 from pages.ui.charts import Axis
 from pages.ui.deid_note import draw_copies
 from pages.ui.deid_score import draw_ask
@@ -153,6 +153,9 @@ def draw_headline(say: Words, view: Score) -> None:
         say.text(f"deid_measures_fact_{fact}", n=f"{n:,}", labels=labels)
         for fact, n in counts.items() if n
     ]  # fmt: skip
+    if view.policy.left:
+        policy = policy_name(say, view.policy)
+        lines.append(say.text("deid_measures_fact_policy", policy=policy))
     if lines:
         st.html(blocks.bullet_list(lines))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import stat
 from pathlib import Path
 from typing import Any
@@ -150,3 +151,33 @@ def test_placeholders_follow_the_note_and_other_languages_are_told(tmp_path, cap
     assert english == "Patient: [NAME], seen on [DATE]."
     assert "【氏名】" in japanese and "【日付】" in japanese and "【連絡先】" in japanese
     assert "[NAME]" in german
+
+
+def test_a_policy_says_what_is_taken_out_and_what_is_scored(tmp_path, capsys):
+    text = "A 72-year-old man. MRN: 4471902"
+    spans = [(2, 13, "quasi_identifier"), (14, 17, "quasi_identifier"), (24, 31, "linkage_code")]
+    golds = written(tmp_path / "gold.jsonl", note("a", text, *spans))
+    told = deid("policy", "safe-harbor", "--tagger", "rules")
+    assert json.loads(json.dumps(told)) == told and len(told["coverage"]) == 23
+    assert told["coverage"][11]["ways"] == "not at all"
+    own = tmp_path / "own.json"
+    own.write_text(told["policy"], "utf-8")
+    out = tmp_path / "out"
+    for policy in ("safe-harbor", own):
+        words = ("--tagger", "rules", "--policy", policy, "--notes", golds, "--out", out)
+        assert deid("tag", *words)["left"] == {"age": 1, "sex": 1}
+        released = json.loads((out / "redacted.jsonl").read_text("utf-8"))["text"]
+        assert released == "A 72-year-old man. MRN: [ID]"
+        shutil.rmtree(out)
+    deid("tag", *words)
+    found = [
+        deid("score", "--gold", golds, "--pred", out, "--replicates", 2, *more)["criteria"]
+        for more in ((), ("--policy", "safe-harbor"))
+    ]
+    missed, counted = (one["strict"]["together"] for one in found)
+    assert (missed["n_gold"], missed["n_missed"]) == (3, 2)
+    assert (counted["n_gold"], counted["n_missed"]) == (1, 0)
+    for wrong, why in ((tmp_path / "none", "no such policy"), (golds, "is missing|is unknown")):
+        with pytest.raises(AuditError, match=why):
+            deid("tag", "--tagger", "rules", "--policy", wrong, "--notes", golds, "--out", out)
+    assert main(["deid", "policy"]) == 0 and "18. Any other unique" in capsys.readouterr().err

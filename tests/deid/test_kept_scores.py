@@ -16,6 +16,7 @@ from audit.deid import scoring
 from audit.deid.given import keep_outputs
 from audit.deid.matching import ANY, MISSED, SPURIOUS, match
 from audit.deid.metrics import compare
+from audit.deid.policy import SAFE_HARBOR
 from audit.deid.rules import RuleTagger
 from audit.deid.score import (
     SAME,
@@ -81,6 +82,7 @@ def test_an_order_is_one_question_and_one_kept_score() -> None:
         "gold_digest": "31fedf5fa188a24050b1f38ee3ca1e5e50a1b306dca83ecfeb4e96162d79ba65",
         "has_five_types": False, "label_map": {}, "summary": expected.plain(),
         "n_gold_only": 0, "n_predicted_only": 0, "unknown_labels": [], "n_left_out": 0,
+        "policy": {"title": "five-types", "kinds": {}, "age_above": 89},
         "copies": None, "verbatim": None,
     }  # fmt: skip
     assert SCORES.all() == (one,)
@@ -109,10 +111,10 @@ def test_what_makes_another_question() -> None:
         order(golds, seed=1), order(golds, matcher="document_order"),
         order(golds, has_five_types=True), order(golds, label_map={"age": ""}),
         order(gold_notes(11)), order(golds, predicted=given_as(golds)),
-        order(golds, n_replicates=51),
+        order(golds, n_replicates=51), order(golds, policy=SAFE_HARBOR),
     ]  # fmt: skip
-    assert len({other.question().digest for other in others} | {one.digest}) == 8
-    assert len({other.question().order["score_id"] for other in others}) == 7
+    assert len({other.question().digest for other in others} | {one.digest}) == 9
+    assert len({other.question().order["score_id"] for other in others}) == 8
     gone = Source(kind="given", ref="0" * 64)
     for wrong, said in (
         ({"predicted": Source(kind="tagger", ref="trained/000000000000")}, "no such tagger"),

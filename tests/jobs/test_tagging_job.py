@@ -8,8 +8,11 @@ from itertools import count
 import pytest
 
 from audit.deid import tag, taggers, tasks
+from audit.deid.policy import ALL_OUT, SAFE_HARBOR, Policy
 from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
+from audit.deid.score import SCORES, Source
+from audit.deid.scoring import ScoreTask
 from audit.deid.tagged import INPUT, TAGGED_SETS, notes_of
 from audit.deid.taggers import KnownTagger
 from audit.deid.tasks import NotesToTag, TaggingTask, one_text, tagging_task, uploaded
@@ -17,9 +20,11 @@ from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
 from audit.jobs.service import KINDS
 from audit.notes.read import VARIABLE
+from audit.notes.spans import TYPES, Span, TaggedDocument
 from audit.progress import Progress
 from audit.task import SHORT, Contact, queue_of
 from pages.ui.state import words_of
+from tests.deid.make_scores import given_as
 
 NAMED = "氏名：高橋健一　2024年5月3日 受診。"
 DEFAULT, RULES = taggers.known_taggers()
@@ -38,8 +43,8 @@ def contact(seen: list[Progress], *, n_asked: int = 10**6) -> Contact:
     return Contact(seen.append, lambda: next(asked) >= n_asked, lambda text: None)
 
 
-def asked(notes, *, tagger=RULES, how=HOW, title=""):
-    return tagging_task(notes, tagger=tagger, how=how, title=title).question()
+def asked(notes, *, tagger=RULES, how=HOW, title="", policy=ALL_OUT):
+    return tagging_task(notes, tagger=tagger, how=how, title=title, policy=policy).question()
 
 
 def many(n: int) -> bytes:
@@ -94,8 +99,10 @@ def test_what_makes_another_question(tmp_path):
     others.append(asked(body))
     (ward / "notes.csv").write_text(f"id,text,body\n2,{NAMED}+,x\n", "utf-8")
     others.append(asked(file))
-    assert len({one.digest, *(other.digest for other in others)}) == 6
-    (tagged_id,) = TaggingTask.ordered(others[-1].order).run(contact([]))
+    others.append(asked(notes, policy=SAFE_HARBOR))
+    assert asked(notes, policy=Policy(title="mine")).digest == one.digest
+    assert len({one.digest, *(other.digest for other in others)}) == 7
+    (tagged_id,) = TaggingTask.ordered(others[-2].order).run(contact([]))
     assert TAGGED_SETS.get(tagged_id).source == "registered"
     assert [note.document.doc_id for note in notes_of(TAGGED_SETS.get(tagged_id))] == ["2"]
 
@@ -132,3 +139,22 @@ def test_another_tagger_or_a_lost_input_is_said(monkeypatch):
     (TAGGED_SETS.place(order["tagged_id"]) / INPUT).unlink()
     with pytest.raises(AuditError, match="handed in are gone"):
         TaggingTask.ordered(order).run(contact([]))
+
+
+def test_a_set_keeps_its_policy_and_is_scored_under_it():
+    text = "A 72-year-old man. MRN: 4471902"
+    notes = one_text(text, source="pasted")
+    order = asked(notes, policy=SAFE_HARBOR).order
+    (tagged_id,) = TaggingTask.ordered(order).run(contact([]))
+    kept = TAGGED_SETS.get(tagged_id)
+    assert kept.policy == SAFE_HARBOR and kept.census["left"] == {"age": 1, "sex": 1}
+    assert [one.released for one in notes_of(kept)] == ["A 72-year-old man. MRN: [ID]"]
+    spans = (Span(2, 13, TYPES[1]), Span(14, 17, TYPES[1]), Span(24, 31, TYPES[3]))
+    task = ScoreTask(
+        gold=given_as([TaggedDocument("1", text, spans)]), n_replicates=2,
+        predicted=Source(kind="tagged", ref=tagged_id),
+    )  # fmt: skip
+    (score_id,) = ScoreTask.ordered(task.question().order).run(contact([]))
+    score = SCORES.get(score_id)
+    counted = score.summary.criteria["strict"].together
+    assert (counted.n_gold, counted.n_missed) == (1, 0) and score.policy == SAFE_HARBOR

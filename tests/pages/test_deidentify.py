@@ -14,7 +14,7 @@ from audit.deid.tagged import MAX_TYPED_CHARS
 from audit.home import data_home
 from audit.jobs import service
 from pages.ui.state import words_of
-from tests.pages.screen import keys, open_page, parameter, press, texts, widget
+from tests.pages.screen import downloads, keys, open_page, parameter, press, texts, widget
 
 SAY = words_of("en")
 HOSTILE = "<img src=x onerror=alert(1)> ![p](http://evil.example/p.png) **b** "
@@ -143,3 +143,34 @@ def test_what_changes_nothing_is_said() -> None:
         correct(app, text)
         assert "Nothing is changed" in html.unescape(texts(app)) and 'role="alert"' in texts(app)
     assert len(marks(app)) == 3 and "deidentify_pasted_undo" not in keys(app)
+
+
+AGED = "A 72-year-old man, seen 04/12/2023, and a 93-year-old. MRN: 4471902"
+
+
+def test_a_policy_leaves_marks_in_and_says_what_it_reaches() -> None:
+    app = paste(open_notes(), AGED)
+    assert "72-year-old" not in released(app) and "left in the text" not in texts(app)
+    widget(app, "radio", "choice_policy").set_value("safe-harbor").run()
+    assert parameter(app, "policy") == "safe-harbor"
+    text = released(app)
+    assert "A 72-year-old man, seen" in text and "[AGE]" in text and "[ID]" in text
+    assert "policy: age up to 89 (1), sex (1)." in texts(app)
+    correct(app, "72-year-old", label="quasi_identifier")
+    assert "72-year-old" not in released(app)
+    for row in ("1. Names", "17. Full-face photographs", "Type: contact", "not a matter of text"):
+        assert row in texts(app)
+    assert "deidentify_policy_own_json" in downloads(app)
+    app = open_notes(lang="ja", policy="safe-harbor")
+    assert "17. 顔全体の写真" in texts(app)
+
+
+def test_a_policy_of_ones_own_is_a_file_and_until_then_all_is_taken_out() -> None:
+    app = paste(open_notes(policy="own"), AGED)
+    assert SAY.text("deidentify_policy_missing") in texts(app)
+    assert "72-year-old" not in released(app)
+    own = b'{"title": "<b>mine</b>", "kinds": {"date": "leave"}}'
+    app.file_uploader[0].upload("own.json", own, "application/json").run()
+    assert "04/12/2023" in released(app) and "72-year-old" not in released(app)
+    app.file_uploader[0].upload("own.json", b'{"kinds": {"x": "leave"}}', "application/json").run()
+    assert "There is no kind called x" in texts(app) and "04/12/2023" not in released(app)
