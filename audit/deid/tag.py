@@ -22,7 +22,8 @@ from audit.corpus.build import CorpusFile, corpus_folder
 from audit.deid.answers import ANSWERS, AnswerFile
 from audit.deid.copies import COPIES, Copies, CopyingTagger, json_line
 from audit.deid.given import SPANS, AnnotatedNotes
-from audit.deid.release import Release, n_marks
+from audit.deid.release import SURROGATE, Release, n_marks
+from audit.deid.sexes import Sexes
 from audit.deid.tagger import Tagger, checked_tags, tag_checked
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import jsonl_line
@@ -67,9 +68,13 @@ def tag_notes(
     ):
         progress(Progress(TAGGING, 0.0, 1.0, None))
         # Read once to be counted: files tell bytes by the megabyte only.
-        total = float(sum(map(_units, source.read(on_bytes=on_bytes))))
+        total, sexes = 0.0, Sexes()
+        for one in source.read(on_bytes=on_bytes):
+            total += _units(one)
+            if release.mode == SURROGATE and isinstance(one, Note):
+                sexes.add(one.patient_id, one.text)
         meter = Meter([tagging(tagger, total)], listener=progress, should_stop=should_stop)
-        run = _Run(files, release)
+        run = _Run(files, release, sexes)
         rows = source.read(on_bytes=lambda n: meter.add(TAGGING, 0.0))
         for batch in _batches(rows, n_rows, n_chars):
             share = Portion(meter, TAGGING, sum(map(_units, batch)))
@@ -159,8 +164,8 @@ def _asked(
 class _Run:
     """Writes the notes of one pass, and counts them."""
 
-    def __init__(self, files: Mapping[str, CorpusFile], release: Release) -> None:
-        self._files, self._release = files, release
+    def __init__(self, files: Mapping[str, CorpusFile], release: Release, sexes: Sexes) -> None:
+        self._files, self._release, self._sexes = files, release, sexes
         self._counts = Counter(n_notes=0, n_refused=0)
         self._copies, self._names = Copies(), set[str]()
 
@@ -184,7 +189,7 @@ class _Run:
         """Write a note and what was found in it, and its released text."""
         lost = tuple(copy["unaligned"]) if copy else ()
         document = replace(note, spans=tuple(Span(*one) for one in spans), unaligned=lost)
-        redacted = self._release.of(document)
+        redacted = self._release.of(document, sex=self._sexes.of(document.patient_id))
         self._files[SPANS].write(jsonl_line(document).encode())
         self._files[REDACTED].write(json_line({"row": row, "text": redacted.text}))
         self._counts.update(counted(document, is_foreign=not redacted.language))
