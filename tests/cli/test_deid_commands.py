@@ -150,3 +150,28 @@ def test_placeholders_follow_the_note_and_other_languages_are_told(tmp_path, cap
     assert english == "Patient: [NAME], seen on [DATE]."
     assert "【氏名】" in japanese and "【日付】" in japanese and "【連絡先】" in japanese
     assert "[NAME]" in german
+
+
+def test_leftovers_of_tagged_notes_are_counted_and_listed_in_a_private_file(tmp_path, capsys):
+    texts = (
+        "氏名：高橋健一　72歳の男性、養蜂業。",
+        "氏名：伊藤花子。主婦。",
+        "氏名：中村恵子。主婦。",
+    )
+    records = ({"doc_id": f"=d{i}", "text": text} for i, text in enumerate(texts))
+    path, out = written(tmp_path / "n.jsonl", *records), tmp_path / "out"
+    deid("tag", "--tagger", "rules", "--notes", path, "--out", out)
+    listed = tmp_path / "left.csv"
+    assert not main(["deid", "leftovers", "--tagged", str(out), "--out", str(listed), "--json"])
+    told = capsys.readouterr()
+    found = json.loads(told.out)
+    assert (found["n_singled"], found["n_below"], found["n_patients"], found["k"]) == (1, 3, 3, 5)
+    assert found["kinds"] == {"work": 3} and found["n_unique"] == {"1": 1, "2": 0, "3": 0}
+    assert "1 of 3 patients" in told.err and "養蜂業" not in told.err + told.out
+    with listed.open(encoding="utf-8", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert row == {"row": "1", "note": "'=d0", "attributes": "養蜂業", "kinds": "work", "size": "1"}
+    assert stat.S_IMODE(listed.stat().st_mode) == 0o600
+    assert deid("leftovers", "--tagged", out, "--k", 2)["n_below"] == 1
+    with pytest.raises(AuditError, match="Cannot be read"):
+        deid("leftovers", "--tagged", tmp_path)
