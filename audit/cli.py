@@ -1135,8 +1135,14 @@ def deid_score(
         (score.n_predicted_only, "predicted notes have no gold and were left out."),
         (len(score.unknown_labels), f"labels are not in the map and were kept: {unknown}"),
     )
+    unseen = [
+        f"No gold is of these {what}, so nothing is known about them: {', '.join(names)}"
+        for what, names in zip(("types", "kinds"), score.summary.unseen, strict=True) if names
+    ]  # fmt: skip
+    for line in unseen:
+        say(line)
     result = score.summary.plain() | {
-        "notes": [f"{n} {what}" for n, what in counted if n],
+        "notes": [*(f"{n} {what}" for n, what in counted if n), *unseen],
         "score_id": score_id,
         "kept": "The score is kept with the text around its spans. The page of measures removes it,"
                 f" and so does `python -m audit deid forget {score_id}`.",

@@ -54,7 +54,7 @@ def draw_leftovers(
 def _draw_singles(
     say: Words, tagged: TaggedSet, found: Leftovers, *, show: Callable[[int], None]
 ) -> None:
-    names = ("attributes", "kinds", "size", "rows")
+    names = ("attributes", "of_kind", "size", "rows")
     header = [say.text(f"deidentify_left_{name}") for name in names]
     rows = [
         (" + ".join(value for _, value in one.attributes),

@@ -153,6 +153,13 @@ def draw_headline(say: Words, view: Score) -> None:
         say.text(f"deid_measures_fact_{fact}", n=f"{n:,}", labels=labels)
         for fact, n in counts.items() if n
     ]  # fmt: skip
+    types, kinds = view.summary.unseen
+    if types:
+        named = ", ".join(label_name(say, label) for label in types)
+        lines.append(say.text("deid_measures_unseen_types", types=named))
+    if kinds:
+        named = ", ".join(say.sentences.get(f"deid_measures_unseen_{x}", x) for x in kinds)
+        lines.append(say.text("deid_measures_unseen_kinds", kinds=named))
     if lines:
         st.html(blocks.bullet_list(lines))
 

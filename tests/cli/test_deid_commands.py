@@ -56,7 +56,11 @@ def test_tag_then_score_then_the_list_of_misses(tmp_path, gold, capsys):
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     quasi = found["criteria"]["strict"]["labels"]["quasi_identifier"]
     assert (quasi["recall"], quasi["precision"], found["n_replicates"]) == (0.5, 1.0, 20)
-    assert found["notes"] == ["1 notes were not predicted: their spans count as missed."]
+    assert found["notes"] == [
+        "1 notes were not predicted: their spans count as missed.",
+        "No gold is of these types, so nothing is known about them: personal_id_code, linkage_code",
+        "No gold is of these kinds, so nothing is known about them: age, sex, id",
+    ]
     with misses.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["kind"], row["gold_text"], row["gold_label"]) for row in rows] == [
@@ -74,6 +78,7 @@ def test_tag_then_score_then_the_list_of_misses(tmp_path, gold, capsys):
     said = capsys.readouterr().err
     assert "高橋" not in said and "みぎわ" not in said
     assert "1 of 2 identifiers are still readable, in whole or in part" in said
+    assert "No gold is of these kinds" in said
 
 
 def test_other_label_sets_are_kept_mapped_or_refused_and_copies_are_scored(tmp_path, capsys):
