@@ -42,6 +42,7 @@ from audit.corpus.examine import read_examination
 from audit.corpus.kept import CORPORA, KeptCorpus, corpus_line, find_corpus
 from audit.corpus.make import CorpusTask
 from audit.deid import given as handed_in
+from audit.deid import leftovers
 from audit.deid.config import GenerativeFacts, Lora, TaggerFacts, TaggerSettings, TuningSettings
 from audit.deid.coverage import coverage
 from audit.deid.coverage import told as told_coverage
@@ -78,7 +79,7 @@ from audit.names.spelling import piece_counter
 from audit.notes.formats import GOLD, PREDICTED, Format, flattened, write_files
 from audit.notes.passages import read_passages
 from audit.notes.read import FIELDS, open_notes
-from audit.notes.spans import IDENTIFIER, read_label_map
+from audit.notes.spans import IDENTIFIER, TaggedDocument, read_label_map
 from audit.progress import progress_line, say
 from audit.rank import RankTask
 from audit.report.compare import MAX_REFERENCES, compare_audits
@@ -1027,6 +1028,33 @@ def deid_tag(
     return census
 
 
+def deid_leftovers(
+    *,
+    tagged: Annotated[Path, "folder of `deid tag`"],
+    k: Annotated[int, "count patients in groups below this; terms of so many notes are rare"] = 5,
+    out: Annotated[Path | None, "write who is singled out: a CSV (holds text of notes)"] = None,
+) -> Result:
+    """Find what stays readable in tagged notes and singles somebody out."""
+    with reading("--tagged"):
+        n_bytes = (tagged / handed_in.SPANS).stat().st_size
+    names: dict[int, str] = {}
+
+    def notes() -> Iterator[tuple[int, TaggedDocument]]:
+        for row, one in leftovers.tagged_notes(tagged):
+            names[row] = one.doc_id
+            yield row, one
+
+    found = leftovers.find_leftovers(notes(), k=k, n_bytes=n_bytes, progress=progress_line())
+    if out:
+        written = leftovers.leftovers_csv(found, names=names)
+        write_whole(out, written.encode("utf-8", "replace"))
+    say(f"{found.n_singled} of {found.n_patients} patients have a combination of what is left that "
+        f"nobody else of the set has; {found.n_below} one that fewer than {k} share. Who is unique "
+        "in a set need not be so outside: this is\nan upper bound of the risk. What no rule or "
+        "list knows is not counted.")  # fmt: skip
+    return found.counts()
+
+
 def deid_convert(
     *,
     notes: Annotated[
@@ -1141,8 +1169,14 @@ def deid_score(
         (score.n_predicted_only, "predicted notes have no gold and were left out."),
         (len(score.unknown_labels), f"labels are not in the map and were kept: {unknown}"),
     )
+    unseen = [
+        f"No gold is of these {what}, so nothing is known about them: {', '.join(names)}"
+        for what, names in zip(("types", "kinds"), score.summary.unseen, strict=True) if names
+    ]  # fmt: skip
+    for line in unseen:
+        say(line)
     result = score.summary.plain() | {
-        "notes": [f"{n} {what}" for n, what in counted if n],
+        "notes": [*(f"{n} {what}" for n, what in counted if n), *unseen],
         "score_id": score_id,
         "kept": "The score is kept with the text around its spans. The page of measures removes it,"
                 f" and so does `python -m audit deid forget {score_id}`.",
@@ -1222,6 +1256,7 @@ COMMANDS: tuple[Callable[..., Result], ...] = (
     demo, run, rank, shards_make, shards_merge, score, selftest, results, verify, jobs, cancel,
     resume, log, backup, restore, retention, purge, corpus_build, corpus_mentions,
     corpus_candidates, corpus_check, corpus_list, corpus_forget, pretrain, experiment, deid_score,
-    deid_forget, deid_build, deid_tag, deid_policy, deid_convert, deid_train, deid_leakage,
+    deid_forget, deid_build, deid_tag, deid_policy, deid_leftovers, deid_convert, deid_train,
+    deid_leakage,
     bench_generation, bench_posterior, bench_pretrain, bench_corpus,
 )  # fmt: skip

@@ -43,6 +43,7 @@ from pages.ui.access import is_revealed, may_or_say, note, who
 from pages.ui.blocks import day, percent, percent_interval
 from pages.ui.called import kind_name, label_name, policy_name, tagger_name
 from pages.ui.corpus import ask_file
+from pages.ui.deid_leftovers import draw_leftovers
 from pages.ui.deid_note import SCOPES, Desk, draw_copies, draw_files, draw_language, draw_note
 from pages.ui.form import act, ask_line, choose, choose_kept, upload
 from pages.ui.running import FollowedJobs
@@ -327,7 +328,7 @@ def draw_kept(say: Words) -> None:
     question = TaggingTask(tagged_id=tagged.tagged_id).question()
     is_at_work = service.active_job(question.digest) is not None
     if tagged.is_whole:
-        _draw_whole(say, tagged)
+        _draw_whole(say, tagged, is_at_work=is_at_work)
     else:
         empty(say, "deidentify_at_work" if is_at_work else "deidentify_unfinished")
 
@@ -340,12 +341,23 @@ def draw_kept(say: Words) -> None:
         removal(say, "deidentify_forget", forget, leaves="tagged")
 
 
-def _draw_whole(say: Words, tagged: TaggedSet) -> None:
+def _draw_whole(say: Words, tagged: TaggedSet, *, is_at_work: bool) -> None:
     """Draw what came of a set, its notes where this person may see them, and its files."""
+
+    def look() -> None:
+        JOBS.start(TaggingTask(tagged_id=tagged.tagged_id, device="cpu").question())
+        st.rerun()
+
+    def show(number: int) -> None:
+        _go(number)
+        st.query_params.pop("only", None)
+        st.session_state["deidentify_search"] = ""
+
     corrections, census = cached.corrections(tagged), cached.census(tagged)
     _draw_facts(say, tagged, census=census)
     if not may_or_say("revealed", say):
         return
+    draw_leftovers(say, tagged, look=look, show=show, is_at_work=is_at_work)
     _draw_notes(say, tagged, corrections=corrections)
     draw_files(
         say, lambda: notes_of(tagged), key="deidentify_set", census=census,

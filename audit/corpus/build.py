@@ -220,7 +220,7 @@ class _Told:
 
     def add(self, note: Note) -> None:
         days = _days(note)
-        self.votes += _votes(note.text)
+        self.votes += sex_votes(note.text)
         self.first, self.last = min([self.first, *days]), max([self.last, *days])
 
     def include(self, more: _Told) -> None:
@@ -270,7 +270,8 @@ def facts_of_note(note: Note) -> Facts:
     return told.facts()
 
 
-def _votes(text: str) -> int:
+def sex_votes(text: str) -> int:
+    """Return how much an English text says that it is about a man; below 0 about a woman."""
     titles = _TITLES.findall(text)
     votes = _TITLE * (2 * titles.count("Mr. ") - len(titles))
     for weight, pattern in _SEX_WORDS:

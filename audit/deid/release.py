@@ -21,9 +21,10 @@ from pydantic import ConfigDict, Field
 
 from audit.deid.kinds import PARTS, Kind, Mark, is_named, kind_at, mark_of
 from audit.deid.rules import RuleTagger, without_clinical
+from audit.deid.sexes import sex_of_given_name, sex_told
 from audit.notes.dates import ERAS, MONTHS, era_year
 from audit.notes.mentions_ja import split_japanese
-from audit.notes.patterns import HIRA, KATA, folded_text, pattern_table
+from audit.notes.patterns import folded_text, pattern_table
 from audit.notes.spans import (
     CONTACT,
     IDENTIFIER,
@@ -51,6 +52,7 @@ _WORDS = {
     "id": ("番号", "ID"), "contact": ("連絡先", "CONTACT"), "other": ("その他", "OTHER"),
 }  # fmt: skip
 """The sorts of what stood at a mark, and what placeholders call them."""
+SORTS = tuple(sort for sort in _WORDS if sort != "other")
 _SORT_OF_LABEL = {
     IDENTIFIER: "name", PERSONAL_ID_CODE: "id", LINKAGE_CODE: "id", CONTACT: "contact",
 }  # fmt: skip
@@ -134,10 +136,11 @@ class Release(Record):
         seed = self.seed if self.mode == SURROGATE else None
         return {"mode": self.mode, "seed": seed, "version": VERSION}
 
-    def of(self, document: TaggedDocument) -> Redacted:
+    def of(self, document: TaggedDocument, *, sex: str | None = None) -> Redacted:
         """Return a note with every character of every span replaced.
 
-        A mask keeps line ends, so that offsets stay.
+        `sex` is the patient's, "M", "F" or "" where no note tells it; None where this note is all
+        that is known of the patient. A mask keeps line ends, so that offsets stay.
         """
         text, own = document.text, language_of(document.text)
         labels, marks = [], []
@@ -147,7 +150,8 @@ class Release(Record):
         if self.mode == MASK:
             new = [re.sub(r"[^\r\n]", MASK_CHAR, mark.text) for mark in marks]
         elif self.mode == SURROGATE and marks:
-            new = _Surrogates(self.seed, document.patient).of(text, marks, language=own)
+            sex = sex_told(text) if sex is None else sex
+            new = _Surrogates(self.seed, document.patient, sex).of(text, marks, language=own)
         else:
             new = [_placeholder(mark, own) for mark in marks]
         n_longer, replacements = 0, []
@@ -177,6 +181,14 @@ def _changed(text: str, changes: Iterable[tuple[int, int, str]]) -> str:
 def n_marks(document: TaggedDocument) -> int:
     """Return how many stretches of a note are replaced."""
     return len(_joined(document))
+
+
+def kinds_of(document: TaggedDocument) -> list[tuple[Span, str]]:
+    """Return the stretches of a note that are replaced, and what stands there: one of `SORTS`.
+
+    "other" is what nothing tells, "" what has a label that is unknown here.
+    """
+    return [(span, _sort(mark_of(document.text, span))) for span, _ in _marks(document)]
 
 
 def _joined(document: TaggedDocument) -> list[list[Span]]:
@@ -317,10 +329,15 @@ _POOLS = (string.digits, string.ascii_uppercase, string.ascii_lowercase)
 
 @dataclass(frozen=True)
 class _Surrogates:
-    """Invents what stands in the notes of a patient; all of it follows from seed and text."""
+    """Invents what stands in the notes of a patient; all of it follows from seed and text.
+
+    A given name has the sex of the one in whose place it stands; where no list knows that, the
+    patient's.
+    """
 
     seed: int
     patient: tuple[int, str]
+    sex: str
 
     def of(self, text: str, marks: Sequence[Mark], *, language: str) -> list[str]:
         """Return the texts that take the places of a note's marks."""
@@ -372,11 +389,13 @@ class _Surrogates:
         if name.isascii():
             words = [match.span() for match in re.finditer(r"[^\s,]+", name)]
             last = words[-1:] if "," not in name else words[:1] if name[0] not in ", " else []
+            last = [] if _is_given(name) else last
             return _changed(name, ((*word, self._part(name[slice(*word)], word in last, "en_US"))
                                    for word in words))  # fmt: skip
         n_least = 2 if is_full else 3  # a surname of three characters is no full name
         is_split = len(name) > n_least or " " in name
-        given, surname = split_japanese(name) if is_split else ("", name)
+        alone = (name, "") if _is_given(name) else ("", name)
+        given, surname = split_japanese(name) if is_split else alone
         parts = [self._part(part, is_surname, "ja_JP")
                  for part, is_surname in ((surname, True), (given, False)) if part]  # fmt: skip
         return (" " if " " in name and given else "").join(parts if surname else ["", *parts])
@@ -386,8 +405,9 @@ class _Surrogates:
 
         if re.fullmatch(r"[A-Z]\.?", part):
             return chr(65 + self._draw("initial", part, self.patient) % 26) + part[1:]
-        is_kana = re.fullmatch(rf"[{KATA}{HIRA}ｦ-ﾟ・]+", part)
-        sex = "MF"[self._draw("sex", self.patient) % 2]
+        is_kana = _RE["KANA"].fullmatch(part)
+        sex = "" if is_surname else sex_of_given_name(folded_text(part))
+        sex = sex or self.sex or "MF"[self._draw("sex", self.patient) % 2]
 
         def invented(attempt: int) -> str:
             key = f"{self.patient} {part} {attempt}"
@@ -421,6 +441,15 @@ class _Surrogates:
         shift = (-3, -2, -1, 1, 2, 3)[self._draw("age", self.patient) % 6]
         new = age + shift if age + shift in _ADULT else age - shift
         return _rewritten(mark, [(*numbers[0].span(), str(new))])
+
+
+def _is_given(name: str) -> bool:
+    """Whether a name is a given name alone, as a list has it; not one that is a surname too."""
+    from faker.providers.person.en_US import Provider
+
+    if _RE["KANA"].fullmatch(name) or not sex_of_given_name(name):
+        return False
+    return name not in JAPANESE_SURNAMES and name.title() not in Provider.last_names
 
 
 def _other(than: str, values: Iterable[str]) -> str | None:

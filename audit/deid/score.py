@@ -6,6 +6,7 @@ What became of each span is kept too, to be looked up, and listed as misses.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -30,9 +31,10 @@ from audit.deid.matching import (
 )
 from audit.deid.metrics import CriterionScore, Kept, LabelScore, Pair, compare, measured
 from audit.deid.policy import ALL_OUT, Policy
+from audit.deid.release import SORTS, kinds_of
 from audit.errors import AuditError
 from audit.foreign import refusing
-from audit.notes.spans import IDENTIFIER, Span, TaggedDocument, ordered
+from audit.notes.spans import IDENTIFIER, TYPES, Span, TaggedDocument, ordered
 from audit.shelf import Shelf
 from audit.stats import N_REPLICATES, Estimate, Rate
 from audit.tables import write_table
@@ -183,6 +185,7 @@ class Scored:
 
     `blind` has those of `BLIND`, with all labels made equal; `covered` what redaction would take
     out. `n_duplicates` spans were given twice in one note, on either side, and counted once.
+    `kinds` are golds by what stands there, as placeholders have it.
     """
 
     criteria: dict[str, MatchCounts]
@@ -190,6 +193,7 @@ class Scored:
     covered: CoverageCounts
     n_documents: int
     n_duplicates: int
+    kinds: Mapping[str, int]
 
 
 def score_pairs(
@@ -207,7 +211,7 @@ def score_pairs(
     counters, blind = (
         {name: MatchCounter(name, matcher=matcher) for name in names} for names in (CRITERIA, BLIND)
     )
-    covered = CoverageCounts()
+    covered, kinds = CoverageCounts(), Counter[str]()
     n_documents = n_duplicates = 0
     for gold, predicted in pairs:
         spans = *gold.spans, *predicted.spans
@@ -225,6 +229,7 @@ def score_pairs(
             for case in cases:
                 on_case(case)
         covered += coverage(gold, predicted=predicted.spans)
+        kinds.update(kind for _, kind in kinds_of(gold))
         n_documents += 1
         n_duplicates += gold.n_duplicates + predicted.n_duplicates
     if not n_documents:
@@ -235,6 +240,7 @@ def score_pairs(
         covered=covered,
         n_documents=n_documents,
         n_duplicates=n_duplicates,
+        kinds=kinds,
     )
 
 
@@ -302,7 +308,8 @@ class CoverageScore(Kept):
 class ScoreSummary(Kept):
     """Measures, confusion matrices and coverage; shares 0-1, None where undefined.
 
-    `type_blind` has the criteria of `BLIND` with all labels made equal.
+    `type_blind` has the criteria of `BLIND` with all labels made equal; `kinds` are golds by what
+    stands there, empty in older scores.
     """
 
     matcher: str
@@ -314,6 +321,20 @@ class ScoreSummary(Kept):
     criteria: dict[str, CriterionScore]
     type_blind: dict[str, LabelScore]
     coverage: CoverageScore
+    kinds: dict[str, int] = Field(default_factory=dict)
+
+    @property
+    def unseen(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Types and kinds of which there is no gold, so that nothing is known about them.
+
+        Both are empty where golds have labels that are none of the five types.
+        """
+        labels = self.criteria[HEADLINE_CRITERION].labels
+        seen = {label for label, line in labels.items() if line.n_gold}
+        if not seen <= {*TYPES}:
+            return (), ()
+        kinds = tuple(kind for kind in SORTS if self.kinds and kind not in self.kinds)
+        return tuple(label for label in TYPES if label not in seen), kinds
 
 
 def score_summary(
@@ -331,6 +352,7 @@ def score_summary(
         criteria=criteria,
         type_blind={name: measured(one, **how).together for name, one in scored.blind.items()},
         coverage=CoverageScore.of(scored.covered),
+        kinds=dict(sorted(scored.kinds.items())),
     )
 
 

@@ -24,7 +24,8 @@ from audit.deid.copies import COPIES, Copies, CopyingTagger, json_line
 from audit.deid.given import SPANS, AnnotatedNotes
 from audit.deid.kinds import KINDS, Kind
 from audit.deid.policy import ALL_OUT, Policy
-from audit.deid.release import Release, n_marks
+from audit.deid.release import SURROGATE, Release, n_marks
+from audit.deid.sexes import Sexes
 from audit.deid.tagger import Tagger, checked_tags, tag_checked
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import jsonl_line
@@ -71,9 +72,13 @@ def tag_notes(
     ):
         progress(Progress(TAGGING, 0.0, 1.0, None))
         # Read once to be counted: files tell bytes by the megabyte only.
-        total = float(sum(map(_units, source.read(on_bytes=on_bytes))))
+        total, sexes = 0.0, Sexes()
+        for one in source.read(on_bytes=on_bytes):
+            total += _units(one)
+            if release.mode == SURROGATE and isinstance(one, Note):
+                sexes.add(one.patient_id, one.text)
         meter = Meter([tagging(tagger, total)], listener=progress, should_stop=should_stop)
-        run = _Run(files, release, policy)
+        run = _Run(files, release, policy, sexes)
         rows = source.read(on_bytes=lambda n: meter.add(TAGGING, 0.0))
         for batch in _batches(rows, n_rows, n_chars):
             share = Portion(meter, TAGGING, sum(map(_units, batch)))
@@ -168,8 +173,10 @@ def _asked(
 class _Run:
     """Writes the notes of one pass, and counts them."""
 
-    def __init__(self, files: Mapping[str, CorpusFile], release: Release, policy: Policy) -> None:
-        self._files, self._release, self._policy = files, release, policy
+    def __init__(
+        self, files: Mapping[str, CorpusFile], release: Release, policy: Policy, sexes: Sexes
+    ) -> None:
+        self._files, self._release, self._policy, self._sexes = files, release, policy, sexes
         self._left = Counter[Kind]()
         self._counts = Counter(n_notes=0, n_refused=0)
         self._copies, self._names = Copies(), set[str]()
@@ -195,7 +202,7 @@ class _Run:
         lost = tuple(copy["unaligned"]) if copy else ()
         found = replace(note, spans=tuple(Span(*one) for one in spans), unaligned=lost)
         document, left = self._policy.applied(found)
-        redacted = self._release.of(document)
+        redacted = self._release.of(document, sex=self._sexes.of(document.patient_id))
         self._files[SPANS].write(jsonl_line(document).encode())
         self._files[REDACTED].write(json_line({"row": row, "text": redacted.text}))
         self._left.update(left)

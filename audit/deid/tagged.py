@@ -6,6 +6,7 @@ say of a note is left out and listed in the zip's `left_out.csv`, never dropped 
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import re
@@ -24,7 +25,8 @@ from audit.deid.copies import json_line
 from audit.deid.given import SPANS, whole_note
 from audit.deid.kinds import Kind
 from audit.deid.policy import ALL_OUT, Policy
-from audit.deid.release import Release, Replacement, language_of
+from audit.deid.release import SURROGATE, Release, Replacement, language_of
+from audit.deid.sexes import Sexes
 from audit.deid.tag import CENSUS, REDACTED, census_file, counted, told
 from audit.deid.tagger import Tagger, tag_checked
 from audit.errors import AuditCancelled, AuditError
@@ -201,15 +203,16 @@ def tagged_text(
 
 def released_note(
     document: TaggedDocument, *, row: int, release: Release, kept: str | None = None,
-    corrections: Sequence[Correction] = (),
+    corrections: Sequence[Correction] = (), sex: str | None = None,
 ) -> OneNote:  # fmt: skip
     """Return a note with its corrections by hand, and its released text.
 
-    What was released before (`kept`) stays where nobody corrected anything, and where another text
-    would be made today its replacements are not marked.
+    `sex` is that of the patient, as `Release.of` takes it. What was released before (`kept`) stays
+    where nobody corrected anything, and where another text would be made today its replacements
+    are not marked.
     """
     document = corrected(document, corrections)
-    redacted = release.of(document)
+    redacted = release.of(document, sex=sex)
     if kept is not None and not corrections and kept != redacted.text:
         return OneNote(row, document, kept, ())
     return OneNote(row, document, redacted.text, redacted.replacements, tuple(corrections))
@@ -302,6 +305,13 @@ def corrections_of(tagged: TaggedSet) -> ByNote:
     return {number: tuple(ones) for number, ones in sorted(found.items()) if ones}
 
 
+def corrections_digest(tagged: TaggedSet) -> str:
+    """Return the SHA-256 of the corrections of a set; "" where none holds."""
+    if not corrections_of(tagged):
+        return ""
+    return hashlib.sha256(_corrections(tagged)).hexdigest()
+
+
 def keep_corrections(tagged: TaggedSet, corrections: Sequence[Correction]) -> None:
     """Add corrections, or what undoes one; they are on the disk when this returns."""
     changing()
@@ -351,32 +361,41 @@ def _corrections(tagged: TaggedSet) -> bytes:
 
 
 MAX_HITS = 10_000
+_SEXES = (None, "", "M", "F")
 _SPANS_FOLLOW = b', "spans": ['
 
 
 def write_index(folder: Path, *, should_stop: StopQuestion = lambda: False) -> None:
     """Write the index of the set in a folder, whole or not at all."""
-    rows = []
+    rows, patients, sexes = [], [], Sexes()
+    is_surrogate = _read_set(folder).how.mode == SURROGATE
     place = place_released = 0
     for line, released in _lines(folder):
         if should_stop():
             raise AuditCancelled
-        rows.append((place, place_released, len(json.loads(line)["spans"])))
+        note = json.loads(line)
+        rows.append((place, place_released, len(note["spans"])))
+        patients.append(note.get("patient_id") if is_surrogate else None)
+        if patients[-1]:
+            sexes.add(patients[-1], note["text"])
         place += len(line)
         place_released += len(released)
+    codes = [_SEXES.index(sexes.of(patient)) for patient in patients]
+    table = [(*row, code) for row, code in zip(rows, codes, strict=True)]
     buffer = io.BytesIO()
-    np.save(buffer, np.array(rows, dtype=np.int64).reshape(-1, 3), allow_pickle=False)
+    np.save(buffer, np.array(table, dtype=np.int64).reshape(-1, 4), allow_pickle=False)
     write_whole(folder / INDEX, buffer.getvalue())
 
 
 def read_index(tagged: TaggedSet) -> IntArray:
-    """Return the index of a whole set [N, 3], mapped into memory.
+    """Return the index of a whole set [N, 4], mapped into memory; of older ones [N, 3].
 
-    For each note the bytes before its line in `spans.jsonl` and in `redacted.jsonl`, and its spans.
+    For each note the bytes before its line in `spans.jsonl` and in `redacted.jsonl`, its spans, and
+    the place in `_SEXES` of what is known of its patient.
     """
     with TAGGED_SETS.reading():
         rows = np.load(tagged.path / INDEX, mmap_mode="r", allow_pickle=False)
-        if rows.ndim != 2 or rows.shape[1] != 3 or rows.dtype != np.int64:
+        if rows.ndim != 2 or rows.shape[1] not in (3, 4) or rows.dtype != np.int64:
             raise ValueError
         return np.asanyarray(rows)
 
@@ -391,7 +410,12 @@ def note_at(
     kept = corrections_of(tagged) if corrections is None else corrections
     places = zip((SPANS, REDACTED), index[number, :2].tolist(), strict=True)
     line, released = (_line_at(tagged, name, place) for name, place in places)
-    return _note(line, released, tagged=tagged, corrections=kept.get(number, ()))
+    fixed, sex = kept.get(number, ()), _sex_at(index, number)
+    return _note(line, released, tagged=tagged, corrections=fixed, sex=sex)
+
+
+def _sex_at(index: IntArray, number: int) -> str | None:
+    return _SEXES[int(index[number, 3])] if index.shape[1] > 3 else None
 
 
 def _line_at(tagged: TaggedSet, name: str, place: int) -> bytes:
@@ -402,9 +426,19 @@ def _line_at(tagged: TaggedSet, name: str, place: int) -> bytes:
 
 def notes_of(tagged: TaggedSet) -> Iterator[OneNote]:
     """Yield every note of a set, corrected by hand, one at a time; raises as `note_at`."""
-    corrections = corrections_of(tagged)
+    corrections, index = corrections_of(tagged), read_index(tagged)
     for number, lines in enumerate(_lines(tagged.path)):
-        yield _note(*lines, tagged=tagged, corrections=corrections.get(number, ()))
+        fixed, sex = corrections.get(number, ()), _sex_at(index, number)
+        yield _note(*lines, tagged=tagged, corrections=fixed, sex=sex)
+
+
+def marked_notes(tagged: TaggedSet) -> Iterator[tuple[int, TaggedDocument]]:
+    """Yield the row of every note of a set, and the note with its marks, corrected by hand."""
+    kept = corrections_of(tagged)
+    for number, (line, released) in enumerate(_lines(tagged.path)):
+        with TAGGED_SETS.reading():
+            document, row = _document(line), int(json.loads(released)["row"])
+        yield row, corrected(document, kept.get(number, ()))
 
 
 def notes_with(tagged: TaggedSet, *, text: str) -> tuple[int, ...]:
@@ -453,13 +487,16 @@ def chosen_notes(
 
 
 def _note(
-    line: bytes, released: bytes, *, tagged: TaggedSet, corrections: Sequence[Correction]
-) -> OneNote:
+    line: bytes, released: bytes, *, tagged: TaggedSet, corrections: Sequence[Correction],
+    sex: str | None,
+) -> OneNote:  # fmt: skip
     with TAGGED_SETS.reading():
         document = _document(line)
         record = json.loads(released)
         row, kept = int(record["row"]), str(record["text"])
-    return released_note(document, row=row, release=tagged.how, kept=kept, corrections=corrections)
+    return released_note(
+        document, row=row, release=tagged.how, kept=kept, corrections=corrections, sex=sex
+    )
 
 
 def _document(line: bytes) -> TaggedDocument:

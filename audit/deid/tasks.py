@@ -14,6 +14,7 @@ from audit.deid.config import TaggerSettings, TuningSettings, file_digests
 from audit.deid.copies import json_line
 from audit.deid.generative.model import check_directory, model_files
 from audit.deid.given import Files, notes_lines, whole_note
+from audit.deid.leftovers import look_over
 from audit.deid.policy import ALL_OUT, Policy
 from audit.deid.release import Release
 from audit.deid.tag import tag_notes
@@ -112,6 +113,9 @@ class TaggingTask(Task):
                     policy=tagged.policy, progress=contact.listen, should_stop=contact.should_stop,
                 )  # fmt: skip
             write_index(tagged.path, should_stop=contact.should_stop)
+            tagged = TAGGED_SETS.get(self.tagged_id)
+        # Asked again of a whole set: what is left is looked for anew, after corrections by hand.
+        look_over(tagged, progress=contact.listen, should_stop=contact.should_stop)
         (tagged.path / INPUT).unlink(missing_ok=True)  # what was handed in stands in the result
         return (self.tagged_id,)
 

@@ -26,12 +26,14 @@ from audit.corpus.preview import Survey, survey_head
 from audit.corpus.register import MentionFinder, read_register
 from audit.corpus.truth import EXAMINATION
 from audit.deid.given import GivenNotes, keep_given, keep_outputs
+from audit.deid.leftovers import LEFTOVERS, kept_leftovers
 from audit.deid.score import SCORES, Score, SpanCase, compare_scores, read_cases
 from audit.deid.tagged import (
     CORRECTIONS,
     TAGGED_SETS,
     TaggedSet,
     corrected_census,
+    corrections_digest,
     corrections_of,
     notes_with,
     read_index,
@@ -374,6 +376,7 @@ taggers = _kept(4, ttl="10s")(known_taggers)
 note_index = _kept(8)(read_index)
 hits = _kept(16)(notes_with)
 corrections = _kept(4, of=_corrected)(corrections_of)
+corrections_state = _kept(4, of=_corrected)(corrections_digest)
 compared = _kept(8)(compare_scores)
 
 
@@ -386,6 +389,14 @@ def marked_sets() -> tuple[TaggedSet, ...]:
 def census(tagged: TaggedSet) -> dict[str, Any]:
     """Return the counts of a whole set, corrected by hand; raises as `corrected_census`."""
     return corrected_census(tagged, index=note_index(tagged), corrections=corrections(tagged))
+
+
+def _looked_over(tagged: TaggedSet) -> object:
+    path = tagged.path / LEFTOVERS
+    return _name(tagged), _state(path) if path.exists() else ""
+
+
+leftovers = _kept(4, of=_looked_over)(kept_leftovers)
 
 
 @_kept(4, of=lambda: SCORES.home().stat().st_mtime_ns)

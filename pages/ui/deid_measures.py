@@ -156,6 +156,13 @@ def draw_headline(say: Words, view: Score) -> None:
     if view.policy.left:
         policy = policy_name(say, view.policy)
         lines.append(say.text("deid_measures_fact_policy", policy=policy))
+    types, kinds = view.summary.unseen
+    if types:
+        named = ", ".join(label_name(say, label) for label in types)
+        lines.append(say.text("deid_measures_unseen_types", types=named))
+    if kinds:
+        named = ", ".join(say.sentences.get(f"deid_measures_unseen_{x}", x) for x in kinds)
+        lines.append(say.text("deid_measures_unseen_kinds", kinds=named))
     if lines:
         st.html(blocks.bullet_list(lines))
 

@@ -57,7 +57,11 @@ def test_tag_then_score_then_the_list_of_misses(tmp_path, gold, capsys):
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     quasi = found["criteria"]["strict"]["labels"]["quasi_identifier"]
     assert (quasi["recall"], quasi["precision"], found["n_replicates"]) == (0.5, 1.0, 20)
-    assert found["notes"] == ["1 notes were not predicted: their spans count as missed."]
+    assert found["notes"] == [
+        "1 notes were not predicted: their spans count as missed.",
+        "No gold is of these types, so nothing is known about them: personal_id_code, linkage_code",
+        "No gold is of these kinds, so nothing is known about them: age, sex, id",
+    ]
     with misses.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["kind"], row["gold_text"], row["gold_label"]) for row in rows] == [
@@ -75,6 +79,7 @@ def test_tag_then_score_then_the_list_of_misses(tmp_path, gold, capsys):
     said = capsys.readouterr().err
     assert "高橋" not in said and "みぎわ" not in said
     assert "1 of 2 identifiers are still readable, in whole or in part" in said
+    assert "No gold is of these kinds" in said
 
 
 def test_other_label_sets_are_kept_mapped_or_refused_and_copies_are_scored(tmp_path, capsys):
@@ -181,3 +186,26 @@ def test_a_policy_says_what_is_taken_out_and_what_is_scored(tmp_path, capsys):
         with pytest.raises(AuditError, match=why):
             deid("tag", "--tagger", "rules", "--policy", wrong, "--notes", golds, "--out", out)
     assert main(["deid", "policy"]) == 0 and "18. Any other unique" in capsys.readouterr().err
+def test_leftovers_of_tagged_notes_are_counted_and_listed_in_a_private_file(tmp_path, capsys):
+    texts = (
+        "氏名：高橋健一　72歳の男性、養蜂業。",
+        "氏名：伊藤花子。主婦。",
+        "氏名：中村恵子。主婦。",
+    )
+    records = ({"doc_id": f"=d{i}", "text": text} for i, text in enumerate(texts))
+    path, out = written(tmp_path / "n.jsonl", *records), tmp_path / "out"
+    deid("tag", "--tagger", "rules", "--notes", path, "--out", out)
+    listed = tmp_path / "left.csv"
+    assert not main(["deid", "leftovers", "--tagged", str(out), "--out", str(listed), "--json"])
+    told = capsys.readouterr()
+    found = json.loads(told.out)
+    assert (found["n_singled"], found["n_below"], found["n_patients"], found["k"]) == (1, 3, 3, 5)
+    assert found["kinds"] == {"work": 3} and found["n_unique"] == {"1": 1, "2": 0, "3": 0}
+    assert "1 of 3 patients" in told.err and "養蜂業" not in told.err + told.out
+    with listed.open(encoding="utf-8", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert row == {"row": "1", "note": "'=d0", "attributes": "養蜂業", "kinds": "work", "size": "1"}
+    assert stat.S_IMODE(listed.stat().st_mode) == 0o600
+    assert deid("leftovers", "--tagged", out, "--k", 2)["n_below"] == 1
+    with pytest.raises(AuditError, match="Cannot be read"):
+        deid("leftovers", "--tagged", tmp_path)

@@ -7,6 +7,7 @@ import io
 import json
 import stat
 import zipfile
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from audit.deid import tagged as sets
 from audit.deid.given import annotated_notes
 from audit.deid.release import MODES, Release
 from audit.deid.rules import RuleTagger
+from audit.deid.sexes import sex_of_given_name
 from audit.deid.tag import census_file, tag_notes
 from audit.deid.tagged import ADDED, REMOVED, TAGGED_SETS, Correction, TaggedSet, Wish
 from audit.errors import AuditCancelled, AuditError
@@ -351,3 +353,34 @@ def test_one_text_is_tagged_at_once_and_corrected_in_the_same_way() -> None:
     for text, why in ((" \n", "empty"), ("x" * 100_001, "more than 100,000"), ("a\0", "NUL")):
         with pytest.raises(AuditError, match=why):
             sets.tagged_text(text, tagger=RuleTagger(), release=release)
+
+
+def test_surrogates_of_a_patient_agree_in_all_notes_and_are_marked(tmp_path: Path) -> None:
+    texts = (
+        ("p1", "Patient: Zyrabel Roe, seen on 03/04/2024."),
+        ("p1", "Patient: Zyrabel Roe is a 72-year-old woman, seen on 04/01/2024. She rests."),
+        ("p2", "Patient: Zyrabel Roe is a 72-year-old man, seen on 04/01/2024. He rests."),
+        ("p1", "Patient: Zyrabel Roe, seen on 03/18/2024."),
+    )
+    source = tmp_path / "notes.jsonl"
+    lines = [json.dumps({"doc_id": f"d{i}", "patient_id": patient, "text": text})
+             for i, (patient, text) in enumerate(texts)]  # fmt: skip
+    source.write_text("\n".join(lines), "utf-8")
+    for seed in range(6):
+        one = begun(f"{seed:012x}", how=Release(mode="surrogate", seed=seed))
+        tag_notes(
+            open_notes(source), tagger=RuleTagger(), out=one.path / sets.RESULT, release=one.how
+        )
+        sets.write_index(one.path)
+        found = list(sets.notes_of(TAGGED_SETS.get(one.tagged_id)))
+        names = [note.replacements[0].text for note in found]
+        assert names[0] == names[1] == names[3] and sex_of_given_name(names[0].split()[0]) == "F"
+        assert sex_of_given_name(names[2].split()[0]) == "M"
+        # Two weeks, and four, lie between the dates of the first patient.
+        days = []
+        for note in found:
+            month, day, year = note.replacements[-1].text.split("/")
+            days.append(date(int(year), int(month), int(day)))
+        assert ((days[3] - days[0]).days, (days[1] - days[0]).days) == (14, 28)
+        index = sets.read_index(one)
+        assert [sets.note_at(one, i, index=index) for i in range(4)] == found

@@ -62,6 +62,18 @@ def test_the_headline_says_how_many_names_in_how_many_notes() -> None:
     assert "&lt;b&gt;" not in str(app.selectbox(key="choice_score").options)
 
 
+def test_types_and_kinds_that_no_gold_has_are_named() -> None:
+    score_id = kept()
+    shown = texts(open_page("deidentify", tab="measures"))
+    assert "how they are found: Personal ID code" in shown
+    assert "how they are found: dates, sexes, places" in shown
+    content = content_of(score_id)
+    content["summary"].pop("kinds")
+    (SCORES.place(score_id) / "score.json").write_text(json.dumps(content))
+    shown = texts(open_page("deidentify", tab="measures"))
+    assert "Personal ID code" in shown and "dates, sexes" not in shown
+
+
 def test_what_stays_readable_leads_and_a_click_opens_it() -> None:
     golds = gold_notes(24)
     predicted = list(golds)

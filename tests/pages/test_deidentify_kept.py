@@ -31,10 +31,10 @@ def notes_file(n: int) -> bytes:
     return "\n".join(json.dumps(record, ensure_ascii=False) for record in records).encode()
 
 
-def made(n: int = 9, *, title: str = HOSTILE) -> TaggedSet:
+def made(n: int = 9, *, title: str = HOSTILE, data: bytes = b"") -> TaggedSet:
     """Tag notes into a kept set, without any job."""
     question = tagging_task(
-        uploaded([("n.jsonl", notes_file(n))]), tagger=known_taggers()[1],
+        uploaded([("n.jsonl", data or notes_file(n))]), tagger=known_taggers()[1],
         how=Release(), title=title,
     ).question()  # fmt: skip
     (tagged_id,) = TaggingTask.ordered(question.order).run(quiet())
@@ -181,3 +181,42 @@ def test_old_links_and_links_to_scores_lead_to_their_tab() -> None:
     assert parameter(app, "tagged") == one.tagged_id
     chosen = [app.button_group(key=f"choice_{side}").value for side in ("gold", "predicted")]
     assert chosen == ["given", "tagged"] and texts(app).count("ka-is-ready") == 2
+
+
+def test_who_is_singled_out_by_what_stays_readable_is_listed_and_leads_to_the_note() -> None:
+    texts_left = [
+        "主婦。特記なし。",
+        "主婦。双子の妹あり。",
+        "養蜂業。高血圧の<b>家族歴。",
+        "主婦。特記なし。",
+    ]
+    lines = [json.dumps({"doc_id": f"d{i}", "text": f"{NAMED}{text}"})
+             for i, text in enumerate(texts_left)]  # fmt: skip
+    one = made(data="\n".join(lines).encode())
+    app = open_notes(tagged=one.tagged_id)
+    assert "2 of 4 patients have a combination" in texts(app)
+    (shown,) = app.dataframe
+    assert shown.value.iloc[:, 0].tolist() == ["双子", "養蜂業"]
+    assert shown.value.iloc[:, 1:].to_numpy().tolist() == [
+        ["family", 1, "2"],
+        ["profession", 1, "3"],
+    ]
+    assert "deidentify_left_csv" in downloads(app) and "deidentify_left_look" not in keys(app)
+    seen = [dict(e.counts) for e in entries(99) if dict(e.counts).get("what") == "leftovers"]
+    assert seen == [{"run": one.tagged_id, "what": "leftovers"}]
+    assert "養蜂業" not in str([dict(e.counts) for e in entries(99)])
+    press(app, "reveal_now")
+    correct(app, "養蜂業", label="quasi_identifier", scope="set", key="deidentify_note")
+    assert SAY.html("deidentify_left_older") in texts(app) and len(app.dataframe) == 1
+    press(app, "deidentify_left_look")
+    (job,) = service.active_jobs()
+    assert "deidentify_left_look" not in keys(app)
+    table.claim(job.job_id)
+    done = TaggingTask.ordered(read_order(job.job_id)).run(quiet())
+    table.end(job.job_id, state="done", result=done)
+    app.run()
+    assert "1 of 4 patients have a combination" in texts(app)
+    assert app.dataframe[0].value.iloc[:, 0].tolist() == ["双子"]
+    (one.path / "leftovers.json").unlink()
+    app = open_notes(tagged=one.tagged_id)
+    assert SAY.text("deidentify_left_none") in texts(app) and "deidentify_left_look" in keys(app)
