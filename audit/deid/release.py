@@ -248,7 +248,7 @@ def _is_named(mark: _Mark) -> bool:
     parts = [part.strip(".") for part in re.split(r"[ ,]+", mark.folded) if part]
     if any(part.lower() in NO_NAMES or not part[:1].isupper() for part in parts):
         return False
-    return not _english_names().isdisjoint(parts)
+    return not english_names().isdisjoint(parts)
 
 
 @cache
@@ -261,7 +261,8 @@ def _japanese_given_names() -> frozenset[str]:
 
 
 @cache
-def _english_names() -> frozenset[str]:
+def english_names() -> frozenset[str]:
+    """Return first and last names of English speakers, as far as Faker knows them."""
     from faker.providers.person.en_US import Provider
 
     return frozenset((*Provider.first_names, *Provider.last_names))
