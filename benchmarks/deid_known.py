@@ -15,20 +15,22 @@ import argparse
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-from audit.deid.known import known
+from audit.deid.known import found_again, known, names_in
 from audit.deid.register import PatientRegister, read_patients
 from audit.deid.release import Release
 from audit.deid.tag import tag_notes
+from audit.deid.tagger import tag_checked
 from audit.deid.taggers import DEFAULT, RULES, load_tagger
 from audit.names.people import ENGLISH, JAPANESE, Identity, Profile, identity_of, name_of, written
 from audit.notes.dates import written_date
 from audit.notes.formats import read_text
 from audit.notes.read import open_notes
+from audit.notes.spans import TaggedDocument
 from audit.tables import write_table
 from tests.deid.unseen_notes import N_NOTES, clinical_sentences, marked, unseen
 
@@ -147,25 +149,55 @@ def main() -> None:
         columns: dict[str, Counter[str]] = {}
         missed: list[str] = []
         for tagger in options.taggers:
+            columns[f"{tagger} alone"], _ = counted(golds, alone(tagger, golds.values()))
             for what, of in (("", None), (" + register", register)):
                 out = folder / f"{tagger}{bool(of)}"
                 tag_notes(open_notes(folder / "notes.jsonl"), tagger=load_tagger(tagger), out=out,
                           release=Release(), register=of)  # fmt: skip
-                found, misses = counted(golds, out)
+                text = (out / "spans.jsonl").read_text("utf-8")
+                found, misses = counted(golds, read_text(text, form="jsonl", doc_id="", what=""))
                 columns[tagger + what] = found
                 missed += [json.dumps([tagger + what, *one], ensure_ascii=False) for one in misses]
         tell(columns)
         tell_wrong(register)
+        for tagger in options.taggers:
+            tell_hand_written(tagger)
     if options.misses:
         options.misses.write_text("\n".join(missed), "utf-8")
 
 
-def counted(golds: dict[str, Any], out: Path) -> tuple[Counter[str], list[list[str]]]:
+def alone(tagger: str, golds: Iterable[TaggedDocument]) -> list[TaggedDocument]:
+    """Return notes with what a tagger marks, and nothing found again."""
+    notes = list(golds)
+    found = tag_checked(load_tagger(tagger), [note.text for note in notes])
+    return [note.with_spans(spans) for note, spans in zip(notes, found, strict=True)]
+
+
+def tell_hand_written(tagger: str) -> None:
+    """Print what finding names again adds in the hand-written notes, each a patient of its own."""
+    for which, language in N_NOTES:
+        n_marks = n_right = n_wrong = 0
+        golds = unseen(which, language)
+        for gold, note in zip(golds, alone(tagger, golds), strict=True):
+            before = {p for span in note.spans for p in range(span.start, span.end)}
+            personal = {p for span in gold.spans for p in range(span.start, span.end)}
+            again = found_again(note.text, note.spans, names_in(note.text, note.spans))
+            for span in again:
+                new = {p for p in range(span.start, span.end) if note.text[p].isalnum()} - before
+                n_marks += bool(new)
+                n_right += bool(new & personal)
+                n_wrong += bool(new and not new & personal)
+        print(f"{tagger}, {which} {language}: {n_marks} marks made or widened, {n_right} of what "
+              f"is personal, {n_wrong} of nobody's")  # fmt: skip
+
+
+def counted(
+    golds: dict[str, Any], notes: Iterable[TaggedDocument]
+) -> tuple[Counter[str], list[list[str]]]:
     """Count the golds that are covered whole, by language and form, and characters of nobody."""
     found: Counter[str] = Counter()
     misses = []
-    text = (out / "spans.jsonl").read_text("utf-8")
-    for note in read_text(text, form="jsonl", doc_id="", what="notes"):
+    for note in notes:
         gold = golds[note.doc_id]
         language = note.doc_id[:2]
         covered = {place for span in note.spans for place in range(span.start, span.end)}

@@ -176,7 +176,9 @@ def _tokens(folded: str) -> list[_Token]:
         word = match[0]
         if len(word) > 2 and word[-1] in "sS" and word[-2] in "'’`":
             word = word[:-2]
-        plain = re.sub("['’`]", "", fold(word))
+        plain = word.lower() if word.isascii() else fold(word)
+        if not plain.isalnum():
+            plain = re.sub("['’`]", "", plain)
         found.append(_Token(match.start(), match.start() + len(word), plain, word))
     return found
 
@@ -203,16 +205,24 @@ class _Note:
         return tuple(_STREET.get(word, word) for word in self.words)
 
     @cached_property
-    def codes(self) -> tuple[str, list[int]]:
-        """Letters and digits without all between, and their places."""
-        places = [match.start() for match in re.finditer("[0-9a-z]", self.plain)]
-        return "".join(self.plain[place] for place in places), places
+    def codes(self) -> str:
+        """Letters and digits without all between."""
+        return re.sub("[^0-9a-z]+", "", self.plain)
 
     @cached_property
-    def tight(self) -> tuple[str, list[int]]:
-        """All characters but white space, and their places."""
-        places = [place for place, char in enumerate(self.plain) if not char.isspace()]
-        return "".join(self.plain[place] for place in places), places
+    def code_places(self) -> list[int]:
+        """Where the characters of `codes` stand."""
+        return [match.start() for match in re.finditer("[0-9a-z]", self.plain)]
+
+    @cached_property
+    def tight(self) -> str:
+        """All characters but white space."""
+        return "".join(self.plain.split())
+
+    @cached_property
+    def tight_places(self) -> list[int]:
+        """Where the characters of `tight` stand."""
+        return [place for place, char in enumerate(self.plain) if not char.isspace()]
 
     def around(self, start: int, stop: int) -> tuple[str, str]:
         """Return the characters beside a place, "" at the ends."""
@@ -265,7 +275,7 @@ class Known:
         """Yield the words of a part of a name, whole and alone; note what has no words."""
         if is_unspaced(piece.text):
             plain = _plain(re.sub(r"[\s・=]", "", folded_text(piece.text)))
-            for form in {plain, _plain(half_width(plain))}:
+            for form in {plain, _plain(half_width(plain))} - {""}:
                 self._runs[form, piece.kind] = piece
             return
         sequence = tuple(token.folded for token in _tokens(folded_text(piece.text)))
@@ -329,29 +339,23 @@ class Known:
                 yield match.start(), stop, QUASI_IDENTIFIER
 
     def _born(self, note: _Note) -> Iterator[tuple[int, int, str]]:
-        if self._days:
-            tight, places = note.tight
-            for form in self._days:
-                for start, stop in _everywhere(tight, form):
-                    place = places[start], places[stop - 1] + 1
-                    before, after = note.around(*place)
-                    is_cut = (form[0].isdigit() and before.isdigit()) or (
-                        form[-1].isdigit() and after.isdigit()
-                    )
-                    if not is_cut and not (
-                        form[0].isascii() and before.isascii() and before.isalnum()
-                    ):
-                        yield *place, QUASI_IDENTIFIER
+        for form in self._days:
+            for start, stop in _everywhere(note.tight, form):
+                place = note.tight_places[start], note.tight_places[stop - 1] + 1
+                before, after = note.around(*place)
+                is_begun = form[0].isascii() and before.isascii() and before.isalnum()
+                if not is_begun and not (form[-1].isdigit() and after.isdigit()):
+                    yield *place, QUASI_IDENTIFIER
 
     def _numbered(self, note: _Note) -> Iterator[tuple[int, int, str]]:
         for label, code in self._numbers:
             if "@" in code:
                 yield from ((*place, label) for place in _everywhere(note.plain, code))
                 continue
-            codes, places = note.codes
-            for first, last in _everywhere(codes, code):
-                start, stop = places[first], places[last - 1] + 1
-                if _is_number(note, places[first:last]):
+            for first, last in _everywhere(note.codes, code):
+                places = note.code_places[first:last]
+                start, stop = places[0], places[-1] + 1
+                if _is_number(note, places):
                     is_opened = note.folded[start - 1 : start] in ("+", "(")
                     yield start - is_opened, stop, label
 
@@ -424,13 +428,9 @@ def _is_unspaced_name(note: _Note, start: int, stop: int, piece: Piece) -> bool:
     is_edge = [not char or not (char.isalnum() or char == "ー") for char in (before, after)]
     if _IN_KANA.fullmatch(own):
         if re.search(f"[{HIRA}]", own):
-            is_begun = (
-                is_edge[0] or not re.match(f"[{HIRA}]", before) or before in "はがのとをにもで"
-            )
+            is_begun = not re.match(f"(?![はがのとをにもで])[{HIRA}]", before)
             return is_begun and (is_titled or len(own) > 2)
-        is_apart = not any(
-            re.match(f"[{KATA}ー-]", char) for char in (before, after) if char != "-"
-        )
+        is_apart = not any(re.match(f"[{KATA}ｦ-ﾟ]", char) for char in (before, after))
         return is_apart and (is_titled or len(own) > 1)
     if is_titled and (len(own) > 1 or is_edge[0] or not re.match(f"[{_PARTS['HAN']}]", before)):
         return True
@@ -449,7 +449,7 @@ def _is_japanese_word(note: _Note, start: int, stop: int) -> bool:
     own = note.folded[start:stop]
     for word in JAPANESE_NO_NAMES:
         at = word.find(own)
-        if at >= 0 and note.folded[start - at : start - at + len(word)] == word:
+        if 0 <= at <= start and note.folded.startswith(word, start - at):
             return True
     return False
 
@@ -545,7 +545,8 @@ def _read_spaced(name: str, *, is_full: bool, is_cued: bool) -> Iterator[Piece]:
     while middle and fold(middle[-1]) in _PARTICLES:
         last = f"{middle.pop()} {last}"
     is_listed = not english_names().isdisjoint(one.capitalize() for one in bare)
-    if (is_cued or is_listed) and not any(one in NO_NAMES | GENERIC for one in bare[1:-1]):
+    is_word = any(len(one) > 1 and one in NO_NAMES | GENERIC for one in bare[1:-1])
+    if (is_cued or is_listed) and not is_word:
         yield from name_pieces(given, last, middle=" ".join(middle), is_sure=is_cued)
     else:
         yield Piece(FULL, " ".join(words).replace(",", ""), False)

@@ -212,6 +212,14 @@ def test_a_register_may_be_jsonl_or_parquet_and_have_several_rows_for_a_patient(
         assert marks == [[("Thornbury", QUASI), ("ashcombe", QUASI)]]
 
 
+def test_cells_that_hold_nothing_are_found_nowhere(tmp_path: Path) -> None:
+    rows = "patient_id,姓,名,住所,電話,カルテ番号,家族\np,・,',・・,-,--,：\nq, , , , , ,\n"
+    register = register_of(tmp_path, rows)
+    text = "・' ： -- ・・ a. I. \u3000"
+    _, marks, _ = tagged(tmp_path, [("p", text), ("q", text)], register=register)
+    assert [one for own in marks for one, _ in own] == ["・・"]
+
+
 def test_dates_of_birth_have_these_forms() -> None:
     forms = date_forms("1989-01-08")
     assert {"平成元年1月8日", "平成1年1月8日", "h1.1.8", "1989年1月8日", "1/8/89",
