@@ -49,6 +49,7 @@ from audit.deid.coverage import told as told_coverage
 from audit.deid.generative.model import LocalModel
 from audit.deid.pipeline import build_named
 from audit.deid.policy import ALL_OUT, policy_of
+from audit.deid.register import read_patients
 from audit.deid.release import Release
 from audit.deid.score import SCORES, ScoreSummary, Source, misses_csv, read_cases
 from audit.deid.scoring import ScoreTask
@@ -1000,6 +1001,10 @@ def deid_tag(
         "CSV, JSONL, Parquet, i2b2 XML, CoNLL, one .txt, or a folder of texts or annotated notes",
     ],
     out: Annotated[Path, "a new folder"],
+    register: Annotated[
+        Path | None,
+        "CSV, JSONL or Parquet: what is known of patients, and is found in their notes",
+    ] = None,
     mode: Literal["placeholder", "surrogate", "mask"] = "placeholder",
     policy: PolicyName = ALL_OUT.title,
     seed: Annotated[int, "of the surrogates"] = 0,
@@ -1007,6 +1012,7 @@ def deid_tag(
 ) -> Result:
     """Find personal information in notes and take it out."""
     stated = policy_of(policy)
+    known = read_patients(register) if register else None
     is_folder = tagger not in (RULES, DEFAULT) and (Path(tagger) / TAGGER).is_file()
     found = (load_tagger_folder(Path(tagger), device=device) if is_folder
              else load_tagger(tagger, device=device))  # fmt: skip
@@ -1016,8 +1022,11 @@ def deid_tag(
         out=out,
         release=Release(mode=mode, seed=seed),
         policy=stated,
+        register=known,
         progress=progress_line(),
     )
+    if known and (n_without := census["register"]["n_notes_without_row"]):
+        say(f"{n_without} notes are of a patient whom the register does not know, or of none.")
     if n_foreign := census["n_notes_of_no_language"]:
         say(f"{n_foreign} notes are neither in Japanese nor in English: the taggers that are "
             "shipped know\nno other language and miss most of what stands in such "

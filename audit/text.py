@@ -20,11 +20,11 @@ _UNSPACED = re.compile(
     "[\u3040-\u30ff\u3005\u3006\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
 )
 
-_FIRST = {"firstname", "givenname", "first", "given", "forename", "名"}
-_LAST = {"lastname", "surname", "familyname", "last", "family", "姓", "氏", "名字", "苗字"}
-_FULL = {"fullname", "氏名", "患者名", "患者氏名"}
+FIRST_HEADINGS = {"firstname", "givenname", "first", "given", "forename", "名"}
+LAST_HEADINGS = {"lastname", "surname", "familyname", "last", "family", "姓", "氏", "名字", "苗字"}
+FULL_HEADINGS = {"fullname", "氏名", "患者名", "患者氏名"}
 # Beside a column of family names these two mean the given name; alone, the whole name.
-_FULL_OR_FIRST = {"name", "名前"}
+FULL_OR_FIRST_HEADINGS = {"name", "名前"}
 
 
 def is_unspaced(text: str) -> bool:
@@ -112,12 +112,14 @@ def heading_key(text: str) -> str:
 def find_name_columns(header: Sequence[str]) -> NameColumns:
     """Find the columns that hold names; 姓 and 名 win over a whole name beside them."""
     keys = [heading_key(name) for name in header]
-    first, last = _only(keys, _FIRST), _only(keys, _LAST)
+    first, last = _only(keys, FIRST_HEADINGS), _only(keys, LAST_HEADINGS)
     if first is None and last is not None:
-        first = _only(keys, _FULL_OR_FIRST)
+        first = _only(keys, FULL_OR_FIRST_HEADINGS)
     if first is not None and last is not None:
         return NameColumns(first=first, last=last, full=None)
-    return NameColumns(first=None, last=None, full=_only(keys, _FULL | _FULL_OR_FIRST))
+    return NameColumns(
+        first=None, last=None, full=_only(keys, FULL_HEADINGS | FULL_OR_FIRST_HEADINGS)
+    )
 
 
 def _only(keys: Sequence[str], wanted: set[str]) -> int | None:

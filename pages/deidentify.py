@@ -15,6 +15,7 @@ from audit.deid.coverage import coverage, told
 from audit.deid.given import ENDINGS, MAX_FILES, MAX_UPLOAD_MB
 from audit.deid.kinds import Kind
 from audit.deid.policy import ALL_OUT, READY, Policy, read_policy
+from audit.deid.register import REGISTER_ENDINGS
 from audit.deid.release import MODES, SURROGATE, Release
 from audit.deid.tag import policy_part
 from audit.deid.tagged import (
@@ -38,14 +39,15 @@ from audit.deid.taggers import KnownTagger, load_tagger, shipped_figures
 from audit.deid.tasks import NotesToTag, TaggingTask, one_text, tagging_task, uploaded
 from audit.errors import AuditError
 from audit.jobs import service
-from pages.ui import blocks, cached, deid_measures, form
+from audit.notes.read import EXAMPLE
+from pages.ui import blocks, cached, called, deid_measures, form
 from pages.ui.access import is_revealed, may_or_say, note, who
 from pages.ui.blocks import day, percent, percent_interval
 from pages.ui.called import kind_name, label_name, policy_name, tagger_name
 from pages.ui.corpus import ask_file
 from pages.ui.deid_leftovers import draw_leftovers
 from pages.ui.deid_note import SCOPES, Desk, draw_copies, draw_files, draw_language, draw_note
-from pages.ui.form import act, ask_line, choose, choose_kept, upload
+from pages.ui.form import act, ask_line, choose, choose_kept, pick, upload
 from pages.ui.running import FollowedJobs
 from pages.ui.section import (
     Table,
@@ -63,8 +65,14 @@ from pages.ui.state import Words, go_to
 
 _RARE = {
     "refused": "n_refused", "corrected": "n_notes_corrected", "foreign": "n_notes_of_no_language",
+    "again": "n_found_again",
 }  # fmt: skip
 """Facts that are only shown where there is something to say -> their fields of the census."""
+_REGISTERS = ("none", "upload", "file")
+_OF_REGISTER = {
+    "register": "n_patients", "register_alone": "n_patients_without_notes",
+    "register_lacks": "n_notes_without_row",
+}  # fmt: skip
 _ONLY = ("all", "with", "without", "corrected")
 _NUMBER = "deidentify_number"
 OWN = "own"
@@ -262,15 +270,37 @@ def _draw_file(say: Words, way: str, *, tagger: KnownTagger, how: Release, polic
     notes = _ask_upload(say) if way == "upload" else None
     if way == "file" and (found := ask_file(say, cached.note_files())) is not None:
         notes = NotesToTag("registered", file_id=found[0].file_id, columns=found[1])
+    register = _ask_register(say)
     above, title = st.container(), ask_line(say, "deidentify_name")
     if _go_button(say, "file"):
         with above:  # what is refused stands beside what was given, not under the button
-            if notes is None:
-                remark(say, "deidentify_file_missing")
+            if notes is None or isinstance(register, str):
+                remark(say, "deidentify_file_missing" if notes is None else register)
             else:
-                attempt(
-                    say, lambda: _start(notes, title=title, tagger=tagger, how=how, policy=policy)
-                )
+                asked = {"tagger": tagger, "how": how, "policy": policy, "title": title}
+                attempt(say, lambda: _start(notes, register=register, **asked))
+
+
+def _ask_register(say: Words) -> NotesToTag | str | None:
+    """Ask for a register of patients; returns the words for one that is still missing."""
+    way = choose(say, "deidentify_register", _REGISTERS)
+    if way == "none":
+        return None
+    remark(say, "deidentify_register_below")
+    if way == "upload":
+        files = upload(
+            say, "deidentify_register_upload", REGISTER_ENDINGS, most_mb=MAX_UPLOAD_MB,
+            what="register", name="deidentify_register_upload",
+        )  # fmt: skip
+        if files:
+            return NotesToTag("uploaded", given=files[0].getvalue())
+    else:
+        tables = {called.file_code(one): one for one in cached.note_files()
+                  if one.kind in REGISTER_ENDINGS and one.file_id != EXAMPLE}  # fmt: skip
+        names = called.file_names(say, tuple(tables.values()))
+        if file := tables.get(pick(say, "deidentify_register_file", names, what="patients")):
+            return NotesToTag("registered", file_id=file.file_id)
+    return "deidentify_register_missing"
 
 
 def _ask_upload(say: Words) -> NotesToTag | None:
@@ -289,9 +319,9 @@ def _ask_upload(say: Words) -> NotesToTag | None:
     return state[_UPLOADED][1]
 
 
-def _start(notes: NotesToTag, *, title: str = "", **asked: Any) -> None:
+def _start(notes: NotesToTag, **asked: Any) -> None:
     """Ask for notes to be tagged and follow the job; a set that is there already is shown."""
-    task = tagging_task(notes, title=title, **asked)
+    task = tagging_task(notes, **asked)
     if TAGGED_SETS.get(task.tagged_id).is_whole:
         show_set(task.tagged_id)
     else:
@@ -389,7 +419,9 @@ def _draw_facts(say: Words, tagged: TaggedSet, *, census: Mapping[str, Any]) -> 
         "notes": f"{tagged.n_notes:,}",
         "without": f"{census.get('n_notes_without_spans', 0):,}",
         **{fact: f"{census[of]:,}" for fact, of in _RARE.items() if census.get(of)},
-    }
+        **{fact: f"{n:,}" for fact, of in _OF_REGISTER.items()
+           if (n := census.get("register", {}).get(of)) is not None},
+    }  # fmt: skip
     draw_language(say, census)
     left, right = st.columns(2, gap="large")
     with left:

@@ -247,32 +247,38 @@ def _spaced_parts(text: str, words: list[_Word], row: RegisterRow) -> Iterator[l
                 parts.append((span[0].start, span[-1].stop, kind))
                 if sum(map(len, wanted)) > 1 and any(one.is_capital for one in span):
                     sure.add(parts[-1])
-    for run in _runs(text, sorted(parts, key=lambda part: (part[0], -part[1]))):
+    for run in parts_beside(text, sorted(parts, key=lambda part: (part[0], -part[1]))):
         kinds = {kind for _, _, kind in run}
         if {"first", "last"} <= kinds or (kinds != {"middle"} and not sure.isdisjoint(run)):
             yield run
 
 
-def _runs(text: str, parts: Sequence[_Part]) -> list[list[_Part]]:
-    """Return the parts that stand side by side, one of each kind, together."""
+def parts_beside(
+    text: str, parts: Sequence[_Part], *, gap: re.Pattern[str] = _GAP
+) -> list[list[_Part]]:
+    """Return the parts that stand side by side, one of each kind, together.
+
+    `parts` are in order, of several that begin at one place the longest first; `gap` is all that
+    may stand between two.
+    """
     runs: list[list[_Part]] = []
     for part in parts:
         if runs and part[0] < runs[-1][-1][1]:  # the same word as first and last name
             continue
-        if runs and _joins(text, runs[-1], part):
+        if runs and _joins(text, runs[-1], part, gap):
             runs[-1].append(part)
         else:
             runs.append([part])
     return runs
 
 
-def _joins(text: str, run: Sequence[_Part], part: _Part) -> bool:
+def _joins(text: str, run: Sequence[_Part], part: _Part, gap: re.Pattern[str]) -> bool:
     start, stop, _ = run[-1]
     if part[0] - stop > _MAX_GAP_CHARS or part[2] in {kind for _, _, kind in run}:
         return False
-    gap = _GAP.fullmatch(text, stop, part[0])
+    between = gap.fullmatch(text, stop, part[0])
     # A full stop ends a sentence, unless it belongs to an initial.
-    return gap is not None and (stop - start == 1 or not gap[0].startswith("."))
+    return between is not None and (stop - start == 1 or not between[0].startswith("."))
 
 
 def _is_joined(text: str, span: Sequence[_Word]) -> bool:

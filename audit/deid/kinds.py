@@ -179,7 +179,7 @@ def is_named(mark: Mark) -> bool:
     parts = [part.strip(".") for part in re.split(r"[ ,]+", mark.folded) if part]
     if any(part.lower() in NO_NAMES or not part[:1].isupper() for part in parts):
         return False
-    return not _english_names().isdisjoint(parts)
+    return not english_names().isdisjoint(parts)
 
 
 def _is_titled(mark: Mark) -> bool:
@@ -196,7 +196,7 @@ def _japanese_given_names() -> frozenset[str]:
 
 
 @cache
-def _english_names() -> frozenset[str]:
+def english_names() -> frozenset[str]:
     from faker.providers.person.en_US import Provider
 
     return frozenset((*Provider.first_names, *Provider.last_names))
@@ -208,7 +208,7 @@ def _states() -> frozenset[str]:
     from faker.providers.address.en_US import Provider
     from faker.providers.address.ja_JP import Provider as Japanese
 
-    names = _english_names() | set(PARTS["NO_STATE"].split("|"))
+    names = english_names() | set(PARTS["NO_STATE"].split("|"))
     # マリ is a name, タイ a fish.
     japanese = (name for name in Japanese.countries if len(name) > 2 or name[0] > "ヿ")
     return frozenset({*Provider.states, *Provider.countries, *japanese} - names)

@@ -23,6 +23,7 @@ from audit.deid.kinds import PARTS, Kind, Mark, is_named, kind_at, mark_of
 from audit.deid.rules import RuleTagger, without_clinical
 from audit.deid.sexes import sex_of_given_name, sex_told
 from audit.notes.dates import ERAS, MONTHS, era_year
+from audit.notes.mention_words import JAPANESE_SURNAMES
 from audit.notes.mentions_ja import split_japanese
 from audit.notes.patterns import folded_text, pattern_table
 from audit.notes.spans import (

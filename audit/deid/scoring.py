@@ -18,6 +18,7 @@ from pydantic import Field, model_validator
 from audit.deid.copies import COPIES, PREDICTIONS, align_outputs, json_line, read_copies
 from audit.deid.given import SPANS as TAGGED_SPANS
 from audit.deid.given import annotated_notes, clear_given, given_path
+from audit.deid.known import KNOWN_VERSION
 from audit.deid.matching import OPTIMAL, Matcher
 from audit.deid.metrics import Pair
 from audit.deid.policy import ALL_OUT, Policy
@@ -122,7 +123,7 @@ class ScoreTask(Task):
         about = [
             plain,
             states_of(*files, where=GOLD),
-            tagger.digest if tagger else "",
+            f"{tagger.digest} {KNOWN_VERSION}" if tagger else "",
             *self.policy.decisive(),
         ]
         # Salted: what was handed in can be guessed.

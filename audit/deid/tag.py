@@ -3,8 +3,10 @@
 Comes in: a source of notes, a tagger. Goes out: `spans.jsonl` (notes with spans: private),
 `redacted.jsonl` (released texts under the numbers of their rows), `refused.jsonl`, `census.json`;
 of a tagger that writes copies also `copies.jsonl`, how faithful each one is.
-Notes are read, tagged and written batch by batch; what a tagger answered is kept until all is done,
-so that a run that was stopped or killed asks for the rest alone, and ends with the same bytes.
+Notes are read and tagged batch by batch, then read again and written: what the tagger has found of
+a patient's names in one note, and what a register knows, is found in all of them. What a tagger
+answered is kept until all is done, so that a run that was stopped or killed asks for the rest
+alone, and ends with the same bytes.
 """
 
 from __future__ import annotations
@@ -23,10 +25,12 @@ from audit.deid.answers import ANSWERS, AnswerFile
 from audit.deid.copies import COPIES, Copies, CopyingTagger, json_line
 from audit.deid.given import SPANS, AnnotatedNotes
 from audit.deid.kinds import KINDS, Kind
+from audit.deid.known import found_again, names_in, together
 from audit.deid.policy import ALL_OUT, Policy
+from audit.deid.register import PatientRegister
 from audit.deid.release import SURROGATE, Release, n_marks
 from audit.deid.sexes import Sexes
-from audit.deid.tagger import Tagger, checked_tags, tag_checked
+from audit.deid.tagger import Tagger, Tags, checked_tags, tag_checked
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import jsonl_line
 from audit.notes.read import Note, NoteSource
@@ -35,7 +39,7 @@ from audit.progress import Meter, Phase, Portion, Progress, ProgressListener, St
 from audit.shelf import building_folder
 from audit.tables import RowNote
 
-TAGGING = "tagging the notes"
+TAGGING, WRITING = "tagging the notes", "finding names again"
 REDACTED, REFUSED = "redacted.jsonl", "refused.jsonl"
 CENSUS = "census.json"
 _BATCH_CHARS, _BATCH_NOTES = 200_000, 64
@@ -46,26 +50,24 @@ Rows = Sequence[Note | RowNote]
 def tag_notes(
     source: NoteSource | AnnotatedNotes, *, tagger: Tagger, out: Path, release: Release,
     policy: Policy = ALL_OUT,
+    register: PatientRegister | None = None,
     progress: ProgressListener = lambda report: None, should_stop: StopQuestion = lambda: False,
 ) -> dict[str, Any]:  # fmt: skip
     """Tag all notes of a source and return the census.
 
-    The tagger's answer for a text must not depend on chance. `out` must not be there, or be empty,
-    and appears when it is whole; what a tagger answered before a person stops stays beside it for
-    the next run. What the policy leaves in the text is no span, and is counted by kind. Progress is
-    in characters of notes.
+    The tagger's answer for a text must not depend on chance. `policy` says what of it is taken out,
+    `register` what is known of patients beforehand. `out` must not be there, or be empty, and
+    appears when it is whole; what a tagger answered before a person stops stays beside it for the
+    next run. Progress is in characters of notes.
     """
 
     def on_bytes(n: int) -> None:
         if should_stop():
             raise AuditCancelled
 
-    names, n_rows, n_chars = [SPANS, REDACTED, REFUSED, CENSUS], _BATCH_NOTES, _BATCH_CHARS
+    names = [SPANS, REDACTED, REFUSED, CENSUS]
     if isinstance(tagger, CopyingTagger):
         names.append(COPIES)
-        # A model that writes every note again may need minutes for a batch: a kill loses less.
-        n_rows = tagger.n_notes_at_once
-        n_chars = n_rows * _COPY_CHARS
     with (
         corpus_folder(out, names=names, kept=ANSWERS, where="folder of tagged notes") as files,
         closing(AnswerFile(building_folder(out) / ANSWERS)) as answers,
@@ -77,23 +79,40 @@ def tag_notes(
             total += _units(one)
             if release.mode == SURROGATE and isinstance(one, Note):
                 sexes.add(one.patient_id, one.text)
-        meter = Meter([tagging(tagger, total)], listener=progress, should_stop=should_stop)
-        run = _Run(files, release, policy, sexes)
-        rows = source.read(on_bytes=lambda n: meter.add(TAGGING, 0.0))
-        for batch in _batches(rows, n_rows, n_chars):
-            share = Portion(meter, TAGGING, sum(map(_units, batch)))
-            notes = run.notes(batch)
-            documents = [note for _, note in notes]
-            question = [tagger.digest, [(one.doc_id, one.text) for one in documents]]
-            ask = partial(_asked, tagger, documents, should_stop, share)
-            found, is_known = answers.of(question, ask)
-            for (row, note), (spans, copy) in zip(notes, found, strict=True):
-                run.write(row, note, spans, copy)
-            share(1.0, is_cached=is_known)
-        meter.finish(TAGGING)
+        plan = [tagging(tagger, total), Phase(WRITING, total, 1e-6, WRITING)]
+        meter = Meter(plan, listener=progress, should_stop=should_stop)
+        run = _Run(files, release, policy, register, sexes)
+        for phase in (TAGGING, WRITING):
+            for batch, share in _read(source, tagger, meter, phase=phase):
+                notes = run.notes(batch, is_first=phase == TAGGING)
+                documents = [note for _, note in notes]
+                question = [tagger.digest, [(one.doc_id, one.text) for one in documents]]
+                ask = partial(_asked, tagger, documents, should_stop, share)
+                found, is_known = answers.of(question, ask)
+                for (row, note), (spans, copy) in zip(notes, found, strict=True):
+                    if phase == TAGGING:
+                        run.learn(note, spans)
+                    else:
+                        run.write(row, note, spans, copy)
+                share(1.0, is_cached=is_known and phase == TAGGING)
+            meter.finish(phase)
         census = run.census(tagger)
         files[CENSUS].write(census_file(census))
     return census
+
+
+def _read(
+    source: NoteSource | AnnotatedNotes, tagger: Tagger, meter: Meter, *, phase: str
+) -> Iterator[tuple[Rows, Portion]]:
+    """Yield the batches of a source, with their parts of a phase."""
+    n_rows, n_chars = _BATCH_NOTES, _BATCH_CHARS
+    if isinstance(tagger, CopyingTagger):
+        # A model that writes every note again may need minutes for a batch: a kill loses less.
+        n_rows = tagger.n_notes_at_once
+        n_chars = n_rows * _COPY_CHARS
+    rows = source.read(on_bytes=lambda n: meter.add(phase, 0.0))
+    for batch in _batches(rows, n_rows, n_chars):
+        yield batch, Portion(meter, phase, sum(map(_units, batch)))
 
 
 def tagging(tagger: Tagger, n_chars: float) -> Phase:
@@ -171,37 +190,68 @@ def _asked(
 
 
 class _Run:
-    """Writes the notes of one pass, and counts them."""
+    """Learns the names in the notes of the first pass; writes those of the second, and counts."""
 
     def __init__(
-        self, files: Mapping[str, CorpusFile], release: Release, policy: Policy, sexes: Sexes
-    ) -> None:
-        self._files, self._release, self._policy, self._sexes = files, release, policy, sexes
-        self._left = Counter[Kind]()
-        self._counts = Counter(n_notes=0, n_refused=0)
-        self._copies, self._names = Copies(), set[str]()
+        self, files: Mapping[str, CorpusFile], release: Release, policy: Policy,
+        register: PatientRegister | None, sexes: Sexes,
+    ) -> None:  # fmt: skip
+        self._files, self._release, self._policy = files, release, policy
+        self._register, self._sexes, self._left = register, sexes, Counter[Kind]()
+        self._counts = Counter(n_notes=0, n_refused=0, n_found_again=0)
+        self._copies, self._ids = Copies(), set[str]()
+        self._is_first = True
+        self._names: dict[str, str] = {}
+        self._met: set[str] = set()
+        self._n_of_no_row = 0
 
-    def notes(self, rows: Rows) -> list[tuple[int, TaggedDocument]]:
+    def notes(self, rows: Rows, *, is_first: bool) -> list[tuple[int, TaggedDocument]]:
         """Return the notes of rows, each under a name of its own; write down what is none."""
+        if is_first != self._is_first:
+            self._is_first = is_first
+            self._ids.clear()
         found = []
         for row in rows:
             if isinstance(row, RowNote):
-                self._counts["n_refused"] += 1
-                self._files[REFUSED].write(json_line(asdict(row)))
+                if not is_first:
+                    self._counts["n_refused"] += 1
+                    self._files[REFUSED].write(json_line(asdict(row)))
                 continue
             name = row.note_id
-            while name in self._names:
+            while name in self._ids:
                 name = f"{name}#{row.row}"
-            self._names.add(name)
+            self._ids.add(name)
             note = TaggedDocument(name, row.text, patient_id=row.patient_id or None)
             found.append((row.row, note))
         return found
 
+    def learn(self, note: TaggedDocument, spans: Spans) -> None:
+        """Remember the names that were found in a note with certainty, for those of its patient."""
+        patient = note.patient_id
+        if patient is not None and (names := names_in(note.text, _spans(spans))):
+            known = self._names.get(patient)
+            self._names[patient] = names if known is None else together(known, names)
+
+    def _known(self, note: TaggedDocument, spans: Tags) -> tuple[str, ...]:
+        """Return what is known of the patient of a note, packed."""
+        patient = note.patient_id
+        if patient is None:
+            names, listed = names_in(note.text, spans), None
+        else:
+            names = self._names.get(patient, "")
+            listed = self._register.pieces.get(patient) if self._register else None
+        if listed is not None and patient is not None:
+            self._met.add(patient)
+        self._n_of_no_row += listed is None
+        return tuple(filter(None, (listed, names)))
+
     def write(self, row: int, note: TaggedDocument, spans: Spans, copy: Any) -> None:
         """Write a note and what was found in it, and its released text."""
         lost = tuple(copy["unaligned"]) if copy else ()
-        found = replace(note, spans=tuple(Span(*one) for one in spans), unaligned=lost)
-        document, left = self._policy.applied(found)
+        own = _spans(spans)
+        all_spans = found_again(note.text, own, *self._known(note, own))
+        self._counts["n_found_again"] += len(set(all_spans) - set(own))
+        document, left = self._policy.applied(replace(note, spans=all_spans, unaligned=lost))
         redacted = self._release.of(document, sex=self._sexes.of(document.patient_id))
         self._files[SPANS].write(jsonl_line(document).encode())
         self._files[REDACTED].write(json_line({"row": row, "text": redacted.text}))
@@ -219,8 +269,25 @@ class _Run:
             "tagger": {"name": tagger.name, "digest": tagger.digest, "labels": [*tagger.labels]},
             "mode": self._release.mode,
             **told(self._counts),
+            **self._of_register(),
             "sha256": {name: file.digest for name, file in self._files.items() if name != CENSUS},
         }
         if self._policy.left:
             census |= policy_part(self._policy, self._left)
         return census | ({"copies": self._copies.summary()} if COPIES in self._files else {})
+
+    def _of_register(self) -> dict[str, Any]:
+        """Return how register and notes fit, without any name."""
+        if self._register is None:
+            return {}
+        register = self._register
+        return {"register": {
+            "digest": register.digest, "n_rows": register.n_rows,
+            "n_patients": len(register.pieces),
+            "n_patients_without_notes": len(register.pieces) - len(self._met),
+            "n_notes_without_row": self._n_of_no_row,
+        }}  # fmt: skip
+
+
+def _spans(spans: Spans) -> Tags:
+    return tuple(Span(*one) for one in spans)

@@ -24,6 +24,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 from audit.deid.copies import json_line
 from audit.deid.given import SPANS, whole_note
 from audit.deid.kinds import Kind
+from audit.deid.known import found_again, names_in
 from audit.deid.policy import ALL_OUT, Policy
 from audit.deid.release import SURROGATE, Release, Replacement, language_of
 from audit.deid.sexes import Sexes
@@ -188,7 +189,7 @@ class OneNote:
 def tagged_text(
     text: str, *, tagger: Tagger, release: Release, policy: Policy = ALL_OUT
 ) -> OneNote:
-    """Tag one text at once."""
+    """Tag one text at once; a name that is found in it is found wherever it stands there."""
     if len(text) > MAX_TYPED_CHARS:
         raise AuditError(
             "The text has more than {max_typed_chars:,} characters.",
@@ -197,6 +198,7 @@ def tagged_text(
             max_typed_chars=MAX_TYPED_CHARS,
         )
     (spans,) = tag_checked(tagger, [whole_note(text)])
+    spans = found_again(text, spans, names_in(text, spans))
     document, left = policy.applied(TaggedDocument("1", text, spans))
     return replace(released_note(document, row=1, release=release), left=left)
 
@@ -219,6 +221,8 @@ def released_note(
 
 
 ASKED, INPUT, RESULT, INDEX = "tagged.json", "input", "result", "index.npy"
+REGISTER = "register"
+"""The register that was handed in with the notes; removed with them once all are tagged."""
 
 
 class TaggedSet(Record):
@@ -273,16 +277,18 @@ TAGGED_SETS = Shelf("tagged", where="tagged notes", read=_read_set)
 
 
 def begin_set(
-    tagged_id: str, *, given: bytes | None = None, title: str = "", **asked: Any
-) -> TaggedSet:
-    """Make the folder of a set, with the notes that were handed in; one that is there stays.
+    tagged_id: str, *, given: bytes | None = None, register: bytes | None = None, title: str = "",
+    **asked: Any,
+) -> TaggedSet:  # fmt: skip
+    """Make the folder of a set, with the files that were handed in; one that is there stays.
 
     `asked` are `source`, `tagger_id`, `tagger_digest`, `how` and `policy` of the set.
     """
     if (TAGGED_SETS.place(tagged_id) / ASKED).is_file():
         return TAGGED_SETS.get(tagged_id)
     record = TaggedSet(title=one_line(title), created=now(), **asked).plain()
-    files = {} if given is None else {INPUT: given}
+    handed_in = {INPUT: given, REGISTER: register}
+    files = {name: data for name, data in handed_in.items() if data is not None}
     return TAGGED_SETS.put(tagged_id, files | {ASKED: census_file(record)})
 
 

@@ -14,11 +14,13 @@ from audit.deid.config import TaggerSettings, TuningSettings, file_digests
 from audit.deid.copies import json_line
 from audit.deid.generative.model import check_directory, model_files
 from audit.deid.given import Files, notes_lines, whole_note
+from audit.deid.known import KNOWN_VERSION
 from audit.deid.leftovers import look_over
 from audit.deid.policy import ALL_OUT, Policy
+from audit.deid.register import open_register, read_patients
 from audit.deid.release import Release
 from audit.deid.tag import tag_notes
-from audit.deid.tagged import INPUT, RESULT, TAGGED_SETS, begin_set, write_index
+from audit.deid.tagged import INPUT, REGISTER, RESULT, TAGGED_SETS, begin_set, write_index
 from audit.deid.taggers import TRAINED, KnownTagger, load_tagger, tagger_dir
 from audit.errors import AuditError
 from audit.foreign import decode_text
@@ -34,7 +36,7 @@ second on a CPU that is shared. A tagger that writes copies needs the device alo
 
 @dataclass(frozen=True)
 class NotesToTag:
-    """The notes of a question: `given`, bytes that `open_notes` reads, or a registered file.
+    """The notes of a question, or its register: bytes that were given, or a registered file.
 
     `source` is one of those of `TaggedSet`; `columns` are said where a person did.
     """
@@ -73,6 +75,9 @@ class TaggingTask(Task):
     file_id: str = ""
     """Of a registered file; "" where notes were handed in."""
     columns: Columns = ()
+    register_id: str = ""
+    """Of a registered file with what is known of the patients; "" where it was handed in."""
+    has_register: bool = False
     device: Device = "auto"
     is_quick: bool = False
     """Whether its tagger needs no device."""
@@ -80,9 +85,17 @@ class TaggingTask(Task):
     @property
     def notes(self) -> Path:
         """The file that is tagged."""
-        if self.file_id:
-            return resolve_note_file(self.file_id)
-        path = TAGGED_SETS.place(self.tagged_id) / INPUT
+        return self._file(self.file_id, INPUT)
+
+    @property
+    def register_file(self) -> Path | None:
+        """The register; None where there is none."""
+        return self._file(self.register_id, REGISTER) if self.has_register else None
+
+    def _file(self, file_id: str, name: str) -> Path:
+        if file_id:
+            return resolve_note_file(file_id)
+        path = TAGGED_SETS.place(self.tagged_id) / name
         if not path.is_file():
             raise AuditError(
                 "The notes that were handed in are gone.", where="notes", do="Ask again."
@@ -108,53 +121,63 @@ class TaggingTask(Task):
                         where="tagger",
                         do="Ask again.",
                     )
+                register = self.register_file
                 tag_notes(
                     source, tagger=tagger, out=tagged.path / RESULT, release=tagged.how,
-                    policy=tagged.policy, progress=contact.listen, should_stop=contact.should_stop,
+                    policy=tagged.policy, register=read_patients(register) if register else None,
+                    progress=contact.listen, should_stop=contact.should_stop,
                 )  # fmt: skip
             write_index(tagged.path, should_stop=contact.should_stop)
             tagged = TAGGED_SETS.get(self.tagged_id)
         # Asked again of a whole set: what is left is looked for anew, after corrections by hand.
         look_over(tagged, progress=contact.listen, should_stop=contact.should_stop)
-        (tagged.path / INPUT).unlink(missing_ok=True)  # what was handed in stands in the result
+        for name in (INPUT, REGISTER):  # the notes that were handed in stand in the result
+            (tagged.path / name).unlink(missing_ok=True)
         return (self.tagged_id,)
 
 
 def tagging_task(
     notes: NotesToTag, *, tagger: KnownTagger, how: Release, policy: Policy = ALL_OUT,
-    title: str = "",
+    title: str = "", register: NotesToTag | None = None,
 ) -> TaggingTask:  # fmt: skip
-    """Return a task, and make the folder of its set, with the notes that were handed in.
+    """Return a task, and make the folder of its set, with the files that were handed in.
 
-    The same notes, tagger, replacement and policy are one set, whatever its title; its identifier
-    is salted, since a text can be guessed.
+    The same notes, tagger, register, replacement and policy are one set, whatever its title; its
+    identifier is salted, since a text can be guessed.
     """
-    if notes.given is not None:
-        identity: object = hashlib.sha256(notes.given).hexdigest()
-    else:
-        identity = states_of(resolve_note_file(notes.file_id), where="notes")
-    asked = [identity, notes.columns, tagger.digest, how.decisive(), *policy.decisive()]
-    about = json.dumps(asked, sort_keys=True)
+    identities = [_identity(one) for one in (notes, register) if one]
+    asked = [*identities, notes.columns, tagger.digest, how.decisive(), *policy.decisive()]
+    about = json.dumps([*asked, KNOWN_VERSION], sort_keys=True)
     tagged_id = salted_digest(f"tagging {about}")[:12]
     is_new = not TAGGED_SETS.place(tagged_id).is_dir()
     begun = begin_set(
         tagged_id, source=notes.source, tagger_id=tagger.tagger_id, tagger_digest=tagger.digest,
         how=how, policy=policy, title=title, given=notes.given,
+        register=register.given if register else None,
     )  # fmt: skip
     # What takes minutes at most on any CPU, and little memory, need not wait.
     is_short = notes.given is not None and len(notes.given) <= _SHORT_BYTES.get(tagger.kind, 0)
     task = TaggingTask(
         tagged_id=tagged_id, file_id=notes.file_id, columns=notes.columns,
+        register_id=register.file_id if register else "", has_register=register is not None,
         device="cpu" if is_short else "auto", is_quick=tagger.is_quick,
     )  # fmt: skip
     if not begun.is_whole:
         try:
             open_notes(task.notes, columns=dict(notes.columns))
+            if path := task.register_file:
+                open_register(path)
         except AuditError:
             if is_new:
                 TAGGED_SETS.forget(tagged_id)
             raise
     return task
+
+
+def _identity(file: NotesToTag) -> object:
+    if file.given is not None:
+        return hashlib.sha256(file.given).hexdigest()
+    return states_of(resolve_note_file(file.file_id), where="notes")
 
 
 class TaggerTask(Task):

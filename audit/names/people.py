@@ -151,6 +151,11 @@ _KANA: dict[str, dict[int, Any]] = {
 }
 
 
+def half_width(kana: str) -> str:
+    """Return a text with its katakana in half width."""
+    return kana.translate(_KANA["half_kana"])
+
+
 class NameTable:
     """Names, drawn as often as `weights` has them."""
 

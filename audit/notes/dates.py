@@ -238,3 +238,73 @@ def in_japanese(numbers: str, *, style: str) -> str:
         return written_date(date(int(year), month, day), style=style)
     except ValueError:
         return numbers
+
+
+_UNIT_KANJI = "〇一二三四五六七八九"
+
+
+def _in_kanji(number: int) -> str:
+    """Return a number below 100 as it is read: 二十六."""
+    tens, ones = divmod(number, 10)
+    ten = ("" if tens == 1 else _UNIT_KANJI[tens]) + "十" if tens else ""
+    return ten + (_UNIT_KANJI[ones] if ones or not tens else "")
+
+
+@lru_cache(maxsize=1_000)
+def date_forms(written: str) -> frozenset[str]:
+    """Return the forms in which notes may have a day given as 1951-08-04.
+
+    They are in small letters, plain digits and without white space. A month with its year is among
+    them, and a year where it is said to be that of a birth.
+    """
+    day = date.fromisoformat(written)
+    year, month, number = day.year, day.month, day.day
+    pairs = {(f"{month}", f"{number}"), (f"{month:02d}", f"{number:02d}"),
+             (f"{month}", f"{number:02d}"), (f"{month:02d}", f"{number}")}  # fmt: skip
+    forms = {
+        written.replace("-", ""),
+        f"{year}年生",
+        f"{year}年{month}月",
+        f"{year}年{month:02d}月",
+    }
+    years = [f"{year}"]
+    if day >= ERAS[-1][0]:
+        name, letter, count = era_year(day)
+        counts = {f"{count}", f"{count:02d}", *(["元"] if count == 1 else [])}
+        own = [f"{name}{one}" for one in counts]
+        kanji = f"{name}{'元' if count == 1 else _in_kanji(count)}年"
+        forms |= {f"{one}年生" for one in own} | {
+            f"{kanji}{_in_kanji(month)}月{_in_kanji(number)}日"
+        }
+        years += own + [f"{year}({one})" for one in own] + [f"{one}({year})" for one in own]
+        years += [f"{year}({one}年)" for one in own] + [f"{one}年({year}年)" for one in own]
+        years += [f"{era}{one}" for one in counts for era in (name[0], letter.lower())]
+    spelt = "".join(_UNIT_KANJI[int(digit)] for digit in str(year))
+    forms.add(f"{spelt}年{_in_kanji(month)}月{_in_kanji(number)}日")
+    for one in years:
+        tail = "" if one.endswith(")") and "年(" in one else "年"
+        forms |= {f"{one}{tail}{m}月{d}日" for m, d in pairs} | {f"{one}{tail}{month}月"}
+        forms |= {f"{one}{mark}{m}{mark}{d}" for mark in "-/." for m, d in pairs}
+    for mark in "-/.":
+        for y in (f"{year}", f"{year % 100:02d}"):
+            for m, d in pairs:
+                forms |= {mark.join((m, d, y)), mark.join((d, m, y))}
+    forms |= {f"{year % 100:02d}/{m}/{d}" for m, d in pairs}
+    return frozenset(forms | _spelt_forms(day))
+
+
+def _spelt_forms(day: date) -> set[str]:
+    """Return the forms of a day with the name of its month, in small letters without blanks."""
+    name, year = MONTHS[day.month - 1].lower(), day.year
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(
+        day.day % 10 if day.day not in (11, 12, 13) else 0, "th"
+    )
+    months = {name, name[:3], f"{name[:3]}.", *(["sept", "sept."] if day.month == 9 else [])}
+    days = {f"{day.day}", f"{day.day:02d}", f"{day.day}{ending}"}
+    forms = {f"{month}{year}" for month in months} | {f"{month},{year}" for month in months}
+    for month in months:
+        for number in days:
+            forms |= {f"{month}{number},{year}", f"{month}{number}{year}", f"{number}{month}{year}",
+                      f"{number}{month},{year}", f"{number}of{month}{year}",
+                      f"{number}-{month}-{year}", f"{number}-{month}-{year % 100:02d}"}  # fmt: skip
+    return forms

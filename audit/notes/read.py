@@ -12,7 +12,7 @@ import importlib
 import io
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -206,12 +206,7 @@ class NoteSource:
         if self.kind == "folder":
             yield from _folder_notes(self.path, on_bytes=on_bytes)
             return
-        if self.kind == "parquet":
-            records: Iterable[Row | RowNote] = _parquet_records(self, on_bytes=on_bytes)
-        else:
-            lines = lines_of(self.path, codec=self.codec, on_bytes=on_bytes)
-            records = json_records(lines) if self.kind == "jsonl" else _csv_rows(lines)
-        for record in records:
+        for record in self.rows(on_bytes=on_bytes):
             if isinstance(record, RowNote):
                 yield record
                 continue
@@ -223,6 +218,16 @@ class NoteSource:
                 for field, names in self.columns.items()
             }
             yield checked_note(found, row=record.row)
+
+    def rows(
+        self, *, on_bytes: ByteListener = lambda n: None, headings: Sequence[str] = ()
+    ) -> Iterator[Row | RowNote]:
+        """Go through the rows of a table as they are; of Parquet these headings, or the notes'."""
+        if self.kind == "parquet":
+            taken = headings or [name for found in self.columns.values() for name in found]
+            return _parquet_records(self, names=list(dict.fromkeys(taken)), on_bytes=on_bytes)
+        lines = lines_of(self.path, codec=self.codec, on_bytes=on_bytes)
+        return json_records(lines) if self.kind == "jsonl" else _csv_rows(lines)
 
 
 def open_notes(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteSource:
@@ -332,8 +337,9 @@ def _refusing_damage() -> AbstractContextManager[None]:
     return refusing(AuditError("The Parquet file is damaged.", where="notes"))
 
 
-def _parquet_records(source: NoteSource, *, on_bytes: ByteListener) -> Iterator[Row | RowNote]:
-    names = list(dict.fromkeys(name for found in source.columns.values() for name in found))
+def _parquet_records(
+    source: NoteSource, *, names: list[str], on_bytes: ByteListener
+) -> Iterator[Row | RowNote]:
     row = 1
     with _parquet(source.path) as file, _refusing_damage():
         n_rows = max(1, file.metadata.num_rows)

@@ -186,6 +186,8 @@ def test_a_policy_says_what_is_taken_out_and_what_is_scored(tmp_path, capsys):
         with pytest.raises(AuditError, match=why):
             deid("tag", "--tagger", "rules", "--policy", wrong, "--notes", golds, "--out", out)
     assert main(["deid", "policy"]) == 0 and "18. Any other unique" in capsys.readouterr().err
+
+
 def test_leftovers_of_tagged_notes_are_counted_and_listed_in_a_private_file(tmp_path, capsys):
     texts = (
         "氏名：高橋健一　72歳の男性、養蜂業。",
@@ -209,3 +211,25 @@ def test_leftovers_of_tagged_notes_are_counted_and_listed_in_a_private_file(tmp_
     assert deid("leftovers", "--tagged", out, "--k", 2)["n_below"] == 1
     with pytest.raises(AuditError, match="Cannot be read"):
         deid("leftovers", "--tagged", tmp_path)
+
+
+def test_a_register_says_what_is_known_of_the_patients(tmp_path, capsys):
+    notes = written(tmp_path / "notes.jsonl",
+                    {"note_id": "a", "patient_id": "7", "text": "高橋は入院。ｹﾝｲﾁ、S26.8.4生。"},
+                    {"note_id": "b", "patient_id": "8", "text": "高橋は入院。"})  # fmt: skip
+    register = tmp_path / "patients.csv"
+    register.write_text(
+        "patient_id,氏名,カナ,生年月日\n7,高橋 健一,タカハシ ケンイチ,1951-08-04\n", "utf-8"
+    )
+    out = tmp_path / "out"
+    words = ("tag", "--tagger", "rules", "--notes", notes, "--register", register, "--out")
+    census = deid(*words, out)
+    lines = (out / "redacted.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line)["text"] for line in lines] == [
+        "【氏名】は入院。【その他】、【日付】生。", "高橋は入院。"]  # fmt: skip
+    assert census["register"]["n_notes_without_row"] == 1 and census["n_found_again"] >= 2
+    assert "1 notes are of a patient whom the register does not know" in capsys.readouterr().err
+    register.write_text("patient_id,氏名,靴\n7,高橋 健一,26\n", "utf-8")
+    with pytest.raises(AuditError, match="columns are not understood: 3") as error:
+        deid(*words, tmp_path / "other")
+    assert "高橋" not in str(error.value) and not (tmp_path / "other").exists()

@@ -87,7 +87,7 @@ def test_spans_released_texts_and_a_census(tmp_path: Path) -> None:
     n = 528
     assert census == {
         "tagger": {"name": "rules", "digest": RuleTagger().digest, "labels": [*TYPES]},
-        "mode": "placeholder", "n_notes": 288, "n_refused": 12,
+        "mode": "placeholder", "n_notes": 288, "n_refused": 12, "n_found_again": 0,
         "n_characters": sum(len(note["text"]) for note in notes), "n_notes_without_spans": 24,
         "n_replaced": 3 * n, "n_notes_of_no_language": 0,
         "spans": {"identifier": {"n": n, "n_characters": 4 * n},

@@ -13,7 +13,7 @@ from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
 from audit.deid.score import SCORES, Source
 from audit.deid.scoring import ScoreTask
-from audit.deid.tagged import INPUT, TAGGED_SETS, notes_of
+from audit.deid.tagged import INPUT, REGISTER, TAGGED_SETS, notes_of
 from audit.deid.taggers import KnownTagger
 from audit.deid.tasks import NotesToTag, TaggingTask, one_text, tagging_task, uploaded
 from audit.errors import AuditCancelled, AuditError
@@ -158,3 +158,40 @@ def test_a_set_keeps_its_policy_and_is_scored_under_it():
     score = SCORES.get(score_id)
     counted = score.summary.criteria["strict"].together
     assert (counted.n_gold, counted.n_missed) == (1, 0) and score.policy == SAFE_HARBOR
+
+
+PATIENTS = "patient_id,氏名\np,高橋 健一\n".encode()
+OF_ONE = uploaded(
+    [("n.jsonl", b'{"patient_id": "p", "text": "\xe5\x81\xa5\xe4\xb8\x80\xe3\x81\xaf"}')]
+)
+
+
+@pytest.mark.parametrize("is_given", [True, False])
+def test_a_register_is_part_of_the_question_and_one_that_was_handed_in_goes(tmp_path, is_given):
+    (tmp_path / "ward").mkdir()
+    (tmp_path / "ward" / "patients.csv").write_bytes(PATIENTS)
+    register = (
+        NotesToTag("uploaded", given=PATIENTS)
+        if is_given
+        else NotesToTag("registered", file_id="ward/patients.csv")
+    )
+    tasks_of = [
+        tagging_task(OF_ONE, tagger=RULES, how=HOW, register=one) for one in (register, None)
+    ]
+    assert len({task.question().digest for task in tasks_of}) == 2
+    order = json.loads(json.dumps(tasks_of[0].question().order))
+    assert "高橋" not in json.dumps(order, ensure_ascii=False)
+    folder = TAGGED_SETS.place(order["tagged_id"])
+    assert (folder / REGISTER).is_file() == is_given
+    TaggingTask.ordered(order).run(contact([]))
+    one = TAGGED_SETS.get(order["tagged_id"])
+    assert [note.released for note in notes_of(one)] == ["【氏名】は"]
+    assert one.census["register"]["n_patients"] == 1 and not (folder / REGISTER).exists()
+    assert (tmp_path / "ward" / "patients.csv").exists()
+
+
+def test_a_register_that_is_not_understood_keeps_nothing():
+    register = NotesToTag("uploaded", given=b"patient_id,shoe\np,9\n")
+    with pytest.raises(AuditError, match="not understood: 2"):
+        tagging_task(OF_ONE, tagger=RULES, how=HOW, register=register)
+    assert TAGGED_SETS.all() == ()

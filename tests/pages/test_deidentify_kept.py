@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -14,6 +15,7 @@ from audit.deid.taggers import known_taggers
 from audit.deid.tasks import TaggingTask, tagging_task, uploaded
 from audit.jobs import service, table
 from audit.jobs.table import read_order
+from audit.notes.read import VARIABLE
 from tests.deid.make_scores import quiet
 from tests.pages.screen import downloads, keys, open_page, parameter, press, texts, widget
 from tests.pages.test_deidentify import HOSTILE, SAY, correct, marks, open_notes, released, sheet
@@ -220,3 +222,42 @@ def test_who_is_singled_out_by_what_stays_readable_is_listed_and_leads_to_the_no
     (one.path / "leftovers.json").unlink()
     app = open_notes(tagged=one.tagged_id)
     assert SAY.text("deidentify_left_none") in texts(app) and "deidentify_left_look" in keys(app)
+
+
+def test_a_register_is_handed_in_with_the_notes_and_its_fit_is_shown() -> None:
+    note = json.dumps({"patient_id": "p", "text": "健一は元気。"}, ensure_ascii=False)
+    app = upload(open_notes(register="upload"), note.encode())
+    assert SAY.text("deidentify_register_below")[:40] in texts(app)
+    press(app, "deidentify_go_file")
+    assert SAY.text("deidentify_register_missing") in texts(app) and TAGGED_SETS.all() == ()
+    box = next(one for one in app.file_uploader if one.key == "deidentify_register_upload")
+    box.upload("高橋健一.csv", b"patient_id,shoe\np,9\n", "text/csv").run()
+    press(app, "deidentify_go_file")
+    assert "not understood: 2" in texts(app) and TAGGED_SETS.all() == ()
+    box = next(one for one in app.file_uploader if one.key == "deidentify_register_upload")
+    rows = "patient_id,氏名\np,高橋 健一\nq,森 誠\n".encode()
+    box.upload("高橋健一.csv", rows, "text/csv").run()
+    press(app, "deidentify_go_file")
+    (job,) = service.active_jobs()
+    TaggingTask.ordered(read_order(job.job_id)).run(quiet())
+    (one,) = TAGGED_SETS.all()
+    assert [note.released for note in notes_of(one)] == ["【氏名】は元気。"]
+    shown = open_notes(tagged=one.tagged_id)
+    for fact in ("register", "register_alone", "register_lacks", "again"):
+        assert SAY.text(f"deidentify_fact_{fact}") in texts(shown)
+    assert "健一" not in texts(shown) and "高橋" not in texts(shown)
+
+
+def test_a_registered_file_may_be_the_register(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    (tmp_path / "patients.csv").write_text("patient_id,氏名\np,高橋 健一\n", "utf-8")
+    note = json.dumps({"patient_id": "p", "text": "健一は元気。"}, ensure_ascii=False)
+    app = upload(open_notes(register="file"), note.encode())
+    box = next(one for one in app.selectbox if one.key == "pick_patients")
+    box.select_index(0).run()
+    press(app, "deidentify_go_file")
+    (job,) = service.active_jobs()
+    order = read_order(job.job_id)
+    assert order["register_id"].endswith("patients.csv") and order["has_register"]

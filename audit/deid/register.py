@@ -1,0 +1,256 @@
+"""What a register of patients knows, for `deid tag`: a table with a row for each patient.
+
+Comes in: CSV, JSONL or Parquet with a patient's number and whatever else of names, readings, birth
+date, address, telephone, identifiers, relatives. Goes out: the pieces that are known of a patient.
+A column that is not understood is refused: what it holds would not be found, and nobody told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from unicodedata import normalize
+
+from audit.deid.known import (
+    ADDRESS,
+    BIRTH,
+    FIRST,
+    FULL,
+    LAST,
+    Piece,
+    in_parts,
+    name_pieces,
+    packed,
+    together,
+)
+from audit.errors import AuditError, Message
+from audit.notes.dates import ERAS
+from audit.notes.mention_words import JAPANESE_SURNAMES, WORDS
+from audit.notes.mentions_ja import split_japanese
+from audit.notes.patterns import folded_text
+from audit.notes.read import NoteSource, columns_of
+from audit.notes.spans import CONTACT, LINKAGE_CODE, PERSONAL_ID_CODE, QUASI_IDENTIFIER
+from audit.shelf import fingerprint
+from audit.tables import RowNote
+from audit.text import (
+    FIRST_HEADINGS,
+    FULL_HEADINGS,
+    FULL_OR_FIRST_HEADINGS,
+    LAST_HEADINGS,
+    heading_key,
+    is_unspaced,
+    split_name,
+    word_lists,
+)
+
+_KANA = {FULL: "kana", FIRST: "first_kana", LAST: "last_kana"}
+_ROMAJI = {FULL: "romaji", FIRST: "first_romaji", LAST: "last_romaji"}
+_HEADINGS: Mapping[str, Collection[str]] = {
+    FIRST: FIRST_HEADINGS, LAST: LAST_HEADINGS, FULL: FULL_HEADINGS | FULL_OR_FIRST_HEADINGS,
+    **word_lists(Path(__file__).with_suffix(".txt")),
+}  # fmt: skip
+"""What a column holds -> its headings."""
+_DO = (
+    "Delete the column, or name it as one of: patient_id, first_name, middle_name, last_name, "
+    "name, name_kana, maiden_name, sex, birth_date, address, postcode, telephone, email, mrn, "
+    "ssn, insurance_number, relatives."
+)
+REGISTER_ENDINGS = ("csv", "jsonl", "parquet")
+_LEAST, _LEAST_PHONE = 3, 7
+_MOST_PATIENTS = 2_000_000
+_NO_WORDS = re.compile("[^0-9a-z]")
+
+
+@dataclass(frozen=True)
+class PatientRegister:
+    """What is known of patients, `pieces` of each packed; `digest` is the file's SHA-256."""
+
+    digest: str
+    n_rows: int
+    pieces: Mapping[str, str]
+
+
+def open_register(path: Path) -> tuple[NoteSource, dict[str, str]]:
+    """Return a register before its rows are read, and from its headings to what they hold.
+
+    Raises AuditError where a column is not understood, or there is none of the patient's number.
+    """
+    try:
+        source = columns_of(path)
+    except AuditError as error:
+        raise AuditError(error.what, where="register", do=error.do) from None
+    keys = {name: re.sub(r"(?<=\D)[0-9]+$", "", heading_key(name)) for name in source.headings}
+    held = {name: next((what for what, known in _HEADINGS.items() if key in known), "")
+            for name, key in keys.items()}  # fmt: skip
+    if LAST in held.values() and FIRST not in held.values():
+        held |= {name: FIRST for name, key in keys.items() if key in FULL_OR_FIRST_HEADINGS}
+    if "id" not in held.values():  # "mrn" or "id" is the patient's number where no other is
+        held |= dict([next(((name, "id") for name, key in keys.items() if key in ("id", "mrn")),
+                           ("", ""))])  # fmt: skip
+    unknown = [str(n) for n, name in enumerate(source.headings, start=1) if not held[name]]
+    if unknown:
+        raise AuditError(
+            "These columns are not understood: {unknown}.",
+            where="register", do=_DO, unknown=", ".join(unknown),
+        )  # fmt: skip
+    if [*held.values()].count("id") != 1 or not {*held.values()} - {"id", "sex", ""}:
+        raise AuditError(
+            "A register has one column for the patient's number, and columns of what is known.",
+            where="register", do=_DO,
+        )  # fmt: skip
+    return source, held
+
+
+def read_patients(path: Path) -> PatientRegister:
+    """Read a register; rows of one patient count together.
+
+    Raises AuditError where a row cannot be read, has no number, or a birth date that is none.
+    """
+    source, held = open_register(path)
+    found: dict[str, str] = {}
+    n_rows = 0
+    for row in source.rows(headings=source.headings):
+        where = Message("{subject}, row {number}", subject="register", number=row.row)
+        if isinstance(row, RowNote):
+            raise AuditError(row.what, where=where)
+        if not {*row.cells} <= {*held}:
+            raise AuditError("The row has a column that others have not.", where=where, do=_DO)
+        cells: defaultdict[str, list[str]] = defaultdict(list)
+        for name, value in row.cells.items():
+            if value.strip():
+                cells[held[name]].append(" ".join(value.split()))
+        if len(cells["id"]) != 1:
+            raise AuditError("The row has no number of a patient.", where=where)
+        n_rows += 1
+        patient = cells["id"][0]
+        pieces = together(found.get(patient, ""), packed(_known(cells, where=where)))
+        found[patient] = pieces
+        if len(found) > _MOST_PATIENTS:
+            raise AuditError("A register has too many patients.", where="register")
+    if not found:
+        raise AuditError("The register has no rows.", where="register")
+    return PatientRegister(fingerprint(path), n_rows, found)
+
+
+Cells = Mapping[str, Sequence[str]]
+
+
+def _known(cells: Cells, *, where: str) -> Iterator[Piece]:
+    """Yield what a row knows."""
+    for text in cells[BIRTH]:
+        days = list(_days(text))
+        if not days:
+            raise AuditError(
+                "The birth date cannot be understood.", where=where, do="Write it as 1951-08-04."
+            )
+        yield from (Piece(BIRTH, day.isoformat()) for day in days)
+    yield from _own_names(cells)
+    for text in cells["relative"]:
+        yield from _relatives(text)
+    for text in cells[ADDRESS]:
+        yield from (Piece(ADDRESS, part) for part in in_parts(text))
+    for text in cells["postcode"]:
+        yield from _number(QUASI_IDENTIFIER, text)
+    for text in cells[CONTACT]:
+        yield from _contacts(text)
+    for label in ("id", LINKAGE_CODE, PERSONAL_ID_CODE):
+        for text in cells[label]:
+            yield from _number(LINKAGE_CODE if label == "id" else label, text)
+
+
+def _own_names(cells: Cells) -> Iterator[Piece]:
+    middle = " ".join(cells["middle"])
+    for columns in ({kind: kind for kind in (FIRST, LAST, FULL)}, _KANA, _ROMAJI):
+        firsts, lasts, fulls = (cells[columns[kind]] for kind in (FIRST, LAST, FULL))
+        names = [(" ".join(firsts), " ".join(lasts)), *map(_split, fulls)]
+        for first, last in names:
+            yield from name_pieces(normalize("NFKC", first), normalize("NFKC", last), middle=middle)
+    for text in cells["other"]:
+        first, last = _split(text) if re.search(r"[\s,]", text) else ("", text)
+        yield from name_pieces(first, last)
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Split a whole name into first and last."""
+    first, last = split_name(name)
+    return split_japanese(last) if not first and is_unspaced(last) else (first, last)
+
+
+def _relatives(text: str) -> Iterator[Piece]:
+    """Yield names and telephones out of a cell such as "wife: Mary Smith; Tom Smith"."""
+    for one in re.split(r"[;；、\n/／]|[,，](?=\s*\w+\s+\w+)", text):
+        yield from _contacts(one, is_only=False)
+        name = re.sub(r"[(（][^()（）]*[)）]|^[^:：]*[:：]|[0-9+()-]{7,}", " ", folded_text(one))
+        words = [word for word in name.split() if word.lower().strip(",.") not in _NO_RELATIVES]
+        name = re.sub(f"(?:様|さん|氏)$|^(?:{_KIN})(?=[ ])", "", " ".join(words)).strip()
+        if name and not any(char.isdigit() for char in name):
+            first, last = split_name(name)
+            if not first and is_unspaced(last) and len(last) > 2:
+                first, last = split_japanese(last)
+                if last not in JAPANESE_SURNAMES:
+                    yield Piece(FULL, name)
+                    continue
+            # "Mary" alone is a first name.
+            yield from name_pieces(first or last, last if first else "")
+
+
+_NO_RELATIVES = WORDS["relatives"] | WORDS["titles"] | {"and", "of", "the"}
+_KIN = "夫|妻|父|母|長男|長女|次男|次女|息子|娘|兄|姉|弟|妹|祖父|祖母|子"
+
+
+def _contacts(text: str, *, is_only: bool = True) -> Iterator[Piece]:
+    """Yield mail addresses and telephones, each in the ways in which its digits may begin."""
+    folded = folded_text(text).lower()
+    yield from (Piece(CONTACT, mail) for mail in re.findall(r"[^\s@;,<>]+@[^\s@;,<>]+", folded))
+    between = r"[0-9()\s./-]{5,20}" if is_only else "[0-9()-]{5,20}"
+    for one in re.findall(rf"\+?[0-9]{between}[0-9]", folded):
+        digits = re.sub("[^0-9]", "", one)
+        digits = "0" + digits[2:].lstrip("0") if one.startswith("+81") else digits
+        digits = digits[1:] if len(digits) == 11 and digits[0] == "1" else digits
+        if len(digits) < _LEAST_PHONE:
+            continue
+        local = digits[-7:] if len(digits) == 10 and digits[0] != "0" else digits[-8:]
+        forms = {digits, local, *(["81" + digits[1:], "810" + digits[1:]] * (digits[0] == "0"))}
+        yield from (Piece(CONTACT, form) for form in sorted(forms))
+
+
+def _number(label: str, text: str) -> Iterator[Piece]:
+    code = _NO_WORDS.sub("", folded_text(text).lower())
+    if len(code) >= _LEAST and any(char.isdigit() for char in code):
+        yield Piece(label, code)
+        short = code.lstrip("0")
+        if len(code) > len(short) >= 5:
+            yield Piece(label, short)
+
+
+_YMD = re.compile(r"([0-9]{4})\s*[-/.年]\s*([0-9]{1,2})\s*[-/.月]\s*([0-9]{1,2})")
+_PACKED = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})$")
+_LAST_YEAR = re.compile(r"([0-9]{1,2})[-/.]([0-9]{1,2})[-/.]([0-9]{4})$")
+_ERA = re.compile(
+    r"(明治|大正|昭和|平成|令和|[MTSHRmtshr明大昭平令])\.?\s*"
+    r"([0-9]{1,2}|元)\s*[-/.年]\s*([0-9]{1,2})\s*[-/.月]\s*([0-9]{1,2})"
+)
+
+
+def _days(text: str) -> Iterator[date]:
+    """Yield the days that a date may mean: 04/08/1951 can be two."""
+    folded = folded_text(text)
+    tries: list[tuple[int, int, int]] = []
+    if match := _YMD.match(folded) or _PACKED.match(folded):
+        tries = [(int(match[1]), int(match[2]), int(match[3]))]
+    elif match := _LAST_YEAR.match(folded):
+        one, two, year = map(int, match.groups())
+        tries = [(year, one, two), (year, two, one)]
+    elif match := _ERA.match(folded):
+        first = next(first for first, name, letter in ERAS
+                     if match[1].upper() in (name, name[0], letter))  # fmt: skip
+        year = first.year - 1 + int(match[2].replace("元", "1"))
+        tries = [(year, int(match[3]), int(match[4]))]
+    for numbers in dict.fromkeys(tries):
+        with suppress(ValueError):
+            yield date(*numbers)

@@ -1,0 +1,266 @@
+"""What a register, and names found once, find in generated notes; and what is marked wrongly.
+
+python -m benchmarks.deid_known [--patients 100] [--taggers rules default] [--misses FILE.jsonl]
+
+Notes of invented patients name them in every form: of each patient one note introduces the name
+behind a cue, in the others its parts stand alone. They are tagged without and with a register of
+the patients. Wrongly marked is what the same patients' knowledge marks in notes and sentences that
+are about nobody of them (tests/deid: the hand-written notes, clinical values), outside of what is
+personal there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from audit.deid.known import found_again, known, names_in
+from audit.deid.register import PatientRegister, read_patients
+from audit.deid.release import Release
+from audit.deid.tag import tag_notes
+from audit.deid.tagger import tag_checked
+from audit.deid.taggers import DEFAULT, RULES, load_tagger
+from audit.names.people import ENGLISH, JAPANESE, Identity, Profile, identity_of, name_of, written
+from audit.notes.dates import written_date
+from audit.notes.formats import read_text
+from audit.notes.read import open_notes
+from audit.notes.spans import TaggedDocument
+from audit.tables import write_table
+from tests.deid.unseen_notes import N_NOTES, clinical_sentences, marked, unseen
+
+SEED = 20
+_ON = date(2024, 5, 1)
+COLUMNS = (
+    "patient_id", "last_name", "first_name", "middle_name", "name_kana", "name_romaji",
+    "birth_date", "address", "telephone", "mrn", "insurance_number", "relatives",
+)  # fmt: skip
+_ENGLISH = (
+    "Patient: ⟦full⟧   MRN: ⟦record⟧   DOB: ⟦birth⟧\nMs. ⟦surname⟧ was seen with her daughter "
+    "⟦relative⟧. Follow up in two weeks.\n",
+    "Spoke with ⟦given⟧ today. ⟦surname⟧ reports less pain; ⟦possessive⟧ wound is dry. She "
+    "may return. Will call. Seen by ⟦initials⟧, discussed with ⟦reversed⟧.\n",
+    "⟦capitals⟧ CALLED. ⟦small⟧ slept well, per ⟦initial_surname⟧. Born ⟦long_birth⟧, lives at "
+    "⟦address⟧, home ⟦telephone⟧ or ⟦dots⟧. Record ⟦spaced_record⟧, plan ⟦insured⟧. White count "
+    "9.1, rose colored urine, no burns.\n",
+)
+_JAPANESE = (
+    "氏名：⟦full⟧（⟦kana⟧）　ID：⟦record⟧　生年月日：⟦birth⟧\n"
+    "⟦surname⟧さんは長女の⟦relative⟧さんと来院。\n",
+    "⟦surname⟧は昨日より発熱。⟦given⟧くんと呼ばれて応答あり。⟦spaced⟧、⟦half_kana⟧、⟦romaji⟧。"
+    "森林浴を好む。原因は不明。\n",
+    "⟦initials⟧氏、⟦surname⟧様。⟦hiragana⟧。生年月日は⟦long_birth⟧。住所は⟦address⟧、電話⟦telephone⟧"
+    "（⟦dots⟧）。診察券⟦spaced_record⟧、被保険者番号⟦insured⟧。川崎病、橋本病の既往なし。\n",
+)
+
+
+def forms_of(one: Identity, relative: str) -> dict[str, str]:
+    """Return what stands at each place of a note."""
+    name, values = one.name, one.values
+    is_japanese = name.locale == JAPANESE
+    surname, given = name.surname.written, name.given.written
+    record, telephone = values["record_number"], values["telephone"]
+    month = one.birth.strftime("%B")
+    forms = {
+        form: written(name, form)
+        for form in ("kana", "half_kana", "hiragana", "romaji", "initials", "reversed", "surname",
+                     "given")
+    }  # fmt: skip
+    return forms | {
+        "full": surname + given if is_japanese else written(name, "middle"),
+        "spaced": f"{surname}　{given}",
+        "possessive": surname if surname.endswith("s") else f"{surname}'s",
+        "capitals": f"{surname}, {given}".upper(), "small": surname.lower(),
+        "initial_surname": f"{given[0]}. {surname}", "relative": relative,
+        "initials": forms["initials"] if is_japanese else f"{given[0]}.{surname[0]}.",
+        "birth": written_date(one.birth, style="era") if is_japanese
+        else f"{one.birth:%m/%d/%Y}",
+        "long_birth": written_date(one.birth, style="wide") if is_japanese
+        else f"{month} {one.birth.day}, {one.birth.year}",
+        "address": values["address"], "telephone": telephone,
+        "dots": telephone.replace("-", ".").replace("(", "").replace(") ", "."),
+        "record": record, "spaced_record": f"{record[:3]}-{record[3:]}",
+        "insured": values["insured"],
+    }  # fmt: skip
+
+
+def patients(locale: str, n: int) -> Iterator[tuple[str, dict[str, str], list[str]]]:
+    """Yield number, forms, and the row in the register of invented patients."""
+    for place in range(n):
+        key = f"{locale}-{place:05d}"
+        one = identity_of(SEED, key, Profile("F", None, _ON), locale=locale)
+        daughter = name_of(SEED, f"{key} daughter", sex="F", birth_year=1985, locale=locale)
+        relative = daughter.given.written
+        forms = forms_of(one, relative)
+        row = [
+            key, one.name.surname.written, one.name.given.written, one.name.middle,
+            written(one.name, "kana") if locale == JAPANESE else "",
+            forms["romaji"] if locale == JAPANESE else "",
+            one.birth.isoformat(), forms["address"], forms["telephone"], forms["record"],
+            forms["insured"], f"daughter: {relative}" if locale == ENGLISH else f"長女：{relative}",
+        ]  # fmt: skip
+        yield key, forms, row
+
+
+NAMES = (
+    "full", "spaced", "reversed", "romaji", "kana", "half_kana", "hiragana", "capitals", "surname",
+    "small", "possessive", "given", "initial_surname", "initials", "relative",
+)  # fmt: skip
+OTHERS = ("birth", "long_birth", "address", "telephone", "dots", "record", "spaced_record",
+          "insured")  # fmt: skip
+
+
+def write_notes(folder: Path, n: int) -> dict[str, Any]:
+    """Write notes and register; return the golds, by name of the note."""
+    golds, lines, rows = {}, [], []
+    for locale, templates in ((ENGLISH, _ENGLISH), (JAPANESE, _JAPANESE)):
+        for key, forms, row in patients(locale, n):
+            rows.append(row)
+            # The note that introduces the name is not the first: what comes before it counts too.
+            for number, template in enumerate((templates[1], templates[0], templates[2])):
+                filled = template
+                for form, value in forms.items():
+                    filled = filled.replace(f"⟦{form}⟧", f"⟦{form}:{value}⟧")
+                note = marked(filled, patient=key, doc_id=f"{key}/{number}")
+                golds[note.doc_id] = note
+                line = {"note_id": note.doc_id, "patient_id": key, "text": note.text}
+                lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+    (folder / "notes.jsonl").write_text("".join(lines), "utf-8")
+    (folder / "register.csv").write_text(write_table(COLUMNS, rows), "utf-8")
+    return golds
+
+
+def main() -> None:
+    """Print how many of each form were whole within marks, and what was marked wrongly."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--patients", type=int, default=100, help="in each language")
+    parser.add_argument("--taggers", nargs="+", default=[RULES, DEFAULT])
+    parser.add_argument("--misses", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        golds = write_notes(folder, options.patients)
+        register = read_patients(folder / "register.csv")
+        columns: dict[str, Counter[str]] = {}
+        missed: list[str] = []
+        for tagger in options.taggers:
+            columns[f"{tagger} alone"], _ = counted(golds, alone(tagger, golds.values()))
+            for what, of in (("", None), (" + register", register)):
+                out = folder / f"{tagger}{bool(of)}"
+                tag_notes(open_notes(folder / "notes.jsonl"), tagger=load_tagger(tagger), out=out,
+                          release=Release(), register=of)  # fmt: skip
+                text = (out / "spans.jsonl").read_text("utf-8")
+                found, misses = counted(golds, read_text(text, form="jsonl", doc_id="", what=""))
+                columns[tagger + what] = found
+                missed += [json.dumps([tagger + what, *one], ensure_ascii=False) for one in misses]
+        tell(columns)
+        tell_wrong(register)
+        for tagger in options.taggers:
+            tell_hand_written(tagger)
+    if options.misses:
+        options.misses.write_text("\n".join(missed), "utf-8")
+
+
+def alone(tagger: str, golds: Iterable[TaggedDocument]) -> list[TaggedDocument]:
+    """Return notes with what a tagger marks, and nothing found again."""
+    notes = list(golds)
+    found = tag_checked(load_tagger(tagger), [note.text for note in notes])
+    return [note.with_spans(spans) for note, spans in zip(notes, found, strict=True)]
+
+
+def tell_hand_written(tagger: str) -> None:
+    """Print what finding names again adds in the hand-written notes, each a patient of its own."""
+    for which, language in N_NOTES:
+        n_marks = n_right = n_wrong = 0
+        golds = unseen(which, language)
+        for gold, note in zip(golds, alone(tagger, golds), strict=True):
+            before = {p for span in note.spans for p in range(span.start, span.end)}
+            personal = {p for span in gold.spans for p in range(span.start, span.end)}
+            again = found_again(note.text, note.spans, names_in(note.text, note.spans))
+            for span in again:
+                new = {p for p in range(span.start, span.end) if note.text[p].isalnum()} - before
+                n_marks += bool(new)
+                n_right += bool(new & personal)
+                n_wrong += bool(new and not new & personal)
+        print(f"{tagger}, {which} {language}: {n_marks} marks made or widened, {n_right} of what "
+              f"is personal, {n_wrong} of nobody's")  # fmt: skip
+
+
+def counted(
+    golds: dict[str, Any], notes: Iterable[TaggedDocument]
+) -> tuple[Counter[str], list[list[str]]]:
+    """Count the golds that are covered whole, by language and form, and characters of nobody."""
+    found: Counter[str] = Counter()
+    misses = []
+    for note in notes:
+        gold = golds[note.doc_id]
+        language = note.doc_id[:2]
+        covered = {place for span in note.spans for place in range(span.start, span.end)}
+        personal = set()
+        for span in gold.spans:
+            places = [p for p in range(span.start, span.end) if gold.text[p].isalnum()]
+            personal.update(range(span.start, span.end))
+            is_found = covered.issuperset(p for p in places)
+            is_found |= gold.text[span.start : span.end].endswith("'s") and covered.issuperset(
+                places[:-1]
+            )
+            found[f"{language} {span.label}"] += is_found
+            found[f"{language} {span.label} of"] += 1
+            if not is_found:
+                misses.append([span.label, gold.text[span.start : span.end], gold.text])
+        wrong = [p for p in covered - personal if gold.text[p].isalnum()]
+        found[f"{language} wrong"] += len(wrong)
+        found[f"{language} wrong of"] += sum(
+            char.isalnum() and place not in personal for place, char in enumerate(gold.text)
+        )
+    return found, misses
+
+
+def tell(columns: dict[str, Counter[str]]) -> None:
+    """Print the table."""
+    print("| form |", " | ".join(columns), "|")
+    print("|---|" + "---|" * len(columns))
+    for language in ("en", "ja"):
+        for title, forms in (("names", NAMES), ("others", OTHERS)):
+            for form in (*forms, title):
+                own = forms if form == title else (form,)
+                cells = []
+                for found in columns.values():
+                    n = sum(found[f"{language} {one}"] for one in own)
+                    n_all = sum(found[f"{language} {one} of"] for one in own)
+                    cells.append(f"{n} of {n_all}")
+                if n_all:
+                    print(f"| {language} {form} |", " | ".join(cells), "|")
+        cells = [f"{found[f'{language} wrong']} of {found[f'{language} wrong of']}"
+                 for found in columns.values()]  # fmt: skip
+        print(f"| {language} characters of nobody, marked |", " | ".join(cells), "|")
+
+
+def tell_wrong(register: PatientRegister) -> None:
+    """Print what the register marks in texts that are about none of its patients."""
+    notes: list[Callable[[], Any]] = [lambda n=name: unseen(*n) for name in N_NOTES]
+    for locale in ("en", "ja"):
+        packs = [pack for key, pack in register.pieces.items() if key.startswith(locale)]
+        texts = [one for of in notes for one in of()] + list(clinical_sentences())
+        words: Counter[str] = Counter()
+        n_marks = n_texts = 0
+        for note in texts:
+            personal = {place for span in note.spans if span.label != "value"
+                        for place in range(span.start, span.end)}  # fmt: skip
+            for pack in packs:
+                n_texts += 1
+                for span in known(pack).spans(note.text):
+                    if personal.isdisjoint(range(span.start, span.end)):
+                        n_marks += 1
+                        words[note.text[span.start : span.end]] += 1
+        print(f"{locale}: {n_marks} marks in {n_texts} pairs of a text and a patient who is not in "
+              f"it: {words.most_common(30)}")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
