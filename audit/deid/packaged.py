@@ -152,7 +152,9 @@ class PackagedTagger:
         while edge := _BEHIND[language].search(text, start, end):
             end = edge.start()
         found = text[start:end]
-        is_word = kind == NAME and any(word in found for word in JAPANESE_NO_NAMES)
+        is_word = kind == NAME and (
+            any(word in found for word in JAPANESE_NO_NAMES) or _EPONYMS[language].match(text, end)
+        )
         is_fit = kind in (NAME, PLACE) and not is_word and _FITS[language].fullmatch(found)
         return (start, end) if is_fit else (0, 0)
 
@@ -182,6 +184,17 @@ _BEFORE, _BEHIND = (
     {language: re.compile(edges[side], re.IGNORECASE) for language, edges in _EDGES.items()}
     for side in (0, 1)
 )
+_EPONYMS = {
+    "en": re.compile(
+        r"(?:'s)?[ -](?:signs?|tests?|scores?|scale|cells?|catheter|shunt|criteria|classification|"
+        r"syndrome|disease|procedure|esophagus|mucosa|positive|negative|pos|neg)\b",
+        re.IGNORECASE,
+    ),
+    "ja": re.compile(
+        "の?(?:スコア|スケール|分類|徴候|反射|症候群|病(?![院棟室])|式|基準|法|療法|試験|テスト|検査)"
+    ),
+}
+"""What stands behind the name of somebody who is no patient: a sign, a score, a disease."""
 _LINE = re.compile(r"[^\n]*")
 _FITS = {
     "en": re.compile(r"(?:[A-Z]\. ?)*[^\W\d_]*[A-Z][a-z][^\d\n]*"),
