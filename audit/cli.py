@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from math import isnan
 from operator import attrgetter
 from pathlib import Path
 from types import UnionType
@@ -51,17 +52,19 @@ from audit.deid.pipeline import build_named
 from audit.deid.policy import ALL_OUT, policy_of
 from audit.deid.register import read_patients
 from audit.deid.release import Release
-from audit.deid.score import SCORES, ScoreSummary, Source, misses_csv, read_cases
+from audit.deid.score import (
+    SCORES,
+    SHARES,
+    ScoreSummary,
+    Source,
+    compare_all,
+    misses_csv,
+    read_cases,
+)
 from audit.deid.scoring import ScoreTask
 from audit.deid.tag import REDACTED, tag_notes
 from audit.deid.tagger import TAGGER
-from audit.deid.taggers import (
-    DEFAULT,
-    RULES,
-    known_tagger,
-    load_tagger,
-    load_tagger_folder,
-)
+from audit.deid.taggers import DEFAULT, RULES, known_tagger, known_taggers, load_tagger
 from audit.deid.tasks import TaggerTask
 from audit.demo import DemoTask, report_summary, self_test
 from audit.errors import AuditCancelled, AuditError
@@ -99,6 +102,7 @@ from audit.retention import KINDS, Periods, periods, set_periods
 from audit.retention import purge as purge_kinds
 from audit.run import AuditTask, finished_part
 from audit.shelf import whole_folder, write_private, write_whole
+from audit.stats import Estimate
 from audit.tables import read_table
 from audit.task import MAX_SEED, Device, Record, Task
 from audit.training.config import TrainSettings, largest_pass, process_number
@@ -995,7 +999,9 @@ def deid_policy(
 
 def deid_tag(
     *,
-    tagger: Annotated[str, "rules, default, trained/ID, or the folder of a tagger"] = DEFAULT,
+    tagger: Annotated[
+        str, "rules, default, trained/ID, one of installed packages, or the folder of a tagger"
+    ] = DEFAULT,
     notes: Annotated[
         Path,
         "CSV, JSONL, Parquet, i2b2 XML, CoNLL, one .txt, or a folder of texts or annotated notes",
@@ -1013,12 +1019,9 @@ def deid_tag(
     """Find personal information in notes and take it out."""
     stated = policy_of(policy)
     known = read_patients(register) if register else None
-    is_folder = tagger not in (RULES, DEFAULT) and (Path(tagger) / TAGGER).is_file()
-    found = (load_tagger_folder(Path(tagger), device=device) if is_folder
-             else load_tagger(tagger, device=device))  # fmt: skip
     census = tag_notes(
         handed_in.notes_to_tag(notes),
-        tagger=found,
+        tagger=load_tagger(_tagger(tagger), device=device),
         out=out,
         release=Release(mode=mode, seed=seed),
         policy=stated,
@@ -1155,9 +1158,7 @@ def deid_score(
     """Measure predicted spans against gold spans."""
     if (pred is None) == (outputs is None):
         raise AuditError("Give one of the two.", where="--pred, --outputs")
-    if label_map:
-        text, _ = decode_text(_bytes(label_map), what="--label-map")
-        given["label_map"] = dict(read_label_map(text, what="--label-map").labels)
+    given |= _label_map(label_map)
     golds = Source(kind="given", ref=handed_in.keep_path(gold, what=GOLD))
     if outputs:
         copies = handed_in.keep_outputs(_bytes(outputs), what=PREDICTED)
@@ -1195,6 +1196,80 @@ def deid_score(
         _say_score(score.verbatim)
         result |= {"verbatim": score.verbatim.plain(), "copies": score.copies}
     return result
+
+
+def deid_compare(
+    *,
+    gold: Annotated[Path, "as of `score`"],
+    tagger: Annotated[
+        tuple[str, ...],
+        "rules, default, trained/ID, one of installed packages (ginza, spacy, presidio, "
+        "default+ginza, ...), the folder of a tagger, or predicted notes as of `score`; once each",
+    ] = (),
+    given: Annotated[Given, FieldsOf(ScoreTask)],
+    label_map: Annotated[Path | None, "JSON object from label to type"] = None,
+) -> Result:
+    """Measure several taggers on the same gold notes, and what they differ by."""
+    if len(set(tagger)) < max(len(tagger), 2):
+        raise AuditError("Give two taggers or more, each once.", where="--tagger")
+    given |= _label_map(label_map)
+    golds = Source(kind="given", ref=handed_in.keep_path(gold, what=GOLD))
+    score_ids: list[str] = []
+    for one in tagger:
+        say(one)
+        predicted = _predicted(one)
+        title = "" if predicted.kind == "tagger" else Path(one).name
+        task = ScoreTask(gold=golds, predicted=predicted, title=title, **given)
+        score_ids += _answered(task)
+    found = compare_all(score_ids)
+    sides, rows = {}, zip(tagger, found.scores, found.counts, found.shares.sides, strict=True)
+    for name, score, counts, shares in rows:
+        n_notes, seconds = score.summary.n_documents, score.seconds
+        sides[name] = _shares(shares) | {
+            "seconds": seconds,
+            "notes_per_second": n_notes / seconds if seconds else None,
+            "score_id": score.score_id,
+            "counts": {of: [x.n_hits, x.n_total] for of, x in zip(SHARES, counts, strict=True)},
+        }
+    differences = {}
+    for (first, second), values in found.shares.differences.items():
+        clear = [of for of, x in zip(SHARES, values, strict=True) if x.low > 0 or x.high < 0]
+        name = f"{tagger[first]} - {tagger[second]}"
+        differences[name] = _shares(values) | {"told_apart_by": ", ".join(clear) or "nothing"}
+    return {"taggers": sides, "differences": differences}
+
+
+def _tagger(name: str) -> str:
+    """Return the identifier of a tagger: its name, or the path of the folder that it lies in."""
+    path = _place(name)
+    return str(path) if not _is_known(name) and (path / TAGGER).is_file() else name
+
+
+def _is_known(name: str) -> bool:
+    return any(name == one.tagger_id for one in known_taggers())
+
+
+def _predicted(name: str) -> Source:
+    """Return where predictions come from: a tagger by name or folder, or notes with spans."""
+    path = _place(name)
+    if not _is_known(name) and path.exists() and not (path / TAGGER).is_file():
+        return Source(kind="given", ref=handed_in.keep_path(path, what=PREDICTED))
+    return Source(kind="tagger", ref=_tagger(name))
+
+
+def _shares(found: Sequence[Estimate]) -> Result:
+    """Return shares, or what they differ by, as a table shows them; intervals are for `--json`."""
+    named = list(zip(SHARES, found, strict=True))
+    values = {name: None if isnan(one.value) else one.value for name, one in named}
+    known = {name: one for name, one in named if not isnan(one.low)}
+    return values | {"intervals": {name: [one.low, one.high] for name, one in known.items()}}
+
+
+def _label_map(path: Path | None) -> Given:
+    if path is None:
+        return {}
+    text, _ = decode_text(_bytes(path), what="--label-map")
+    return {"label_map": dict(read_label_map(text, what="--label-map").labels)}
 
 
 def deid_forget(score: Annotated[str, "its identifier"]) -> Result:
@@ -1265,7 +1340,7 @@ COMMANDS: tuple[Callable[..., Result], ...] = (
     demo, run, rank, shards_make, shards_merge, score, selftest, results, verify, jobs, cancel,
     resume, log, backup, restore, retention, purge, corpus_build, corpus_mentions,
     corpus_candidates, corpus_check, corpus_list, corpus_forget, pretrain, experiment, deid_score,
-    deid_forget, deid_build, deid_tag, deid_policy, deid_leftovers, deid_convert, deid_train,
-    deid_leakage,
+    deid_compare, deid_forget, deid_build, deid_tag, deid_policy, deid_leftovers, deid_convert,
+    deid_train, deid_leakage,
     bench_generation, bench_posterior, bench_pretrain, bench_corpus,
 )  # fmt: skip

@@ -197,6 +197,7 @@ def _japanese_given_names() -> frozenset[str]:
 
 @cache
 def english_names() -> frozenset[str]:
+    """Return first and last names of English speakers, as far as Faker knows them."""
     from faker.providers.person.en_US import Provider
 
     return frozenset((*Provider.first_names, *Provider.last_names))

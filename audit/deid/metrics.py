@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +13,16 @@ from pydantic import ConfigDict
 
 from audit.deid.matching import ANY, COLUMNS, MISSED, SPURIOUS, MatchCounts
 from audit.notes.spans import TaggedDocument
-from audit.stats import N_REPLICATES, Estimate, FloatArray, Rate, interval, ratio, replicates
+from audit.stats import (
+    N_REPLICATES,
+    Estimate,
+    FloatArray,
+    IntArray,
+    Rate,
+    interval,
+    ratio,
+    replicates,
+)
 from audit.task import Record
 
 ENTITY, RECORD = ("precision", "recall", "f1"), ("complete", "clean", "exact")
@@ -206,6 +217,42 @@ def compare(
     values = _differences(both.sum(axis=0)[None].astype(np.float64))[0].tolist()
     drawn = replicates(both, _differences, seed=seed, n_replicates=n_replicates)
     return tuple(map(_estimate, values, drawn.T))
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Shares of several taggers on the same notes, in the order of their counts.
+
+    `sides` has the shares of each tagger, `differences` by (first, second) first minus second, with
+    95 % intervals of one bootstrap over patients.
+    """
+
+    sides: tuple[tuple[Estimate, ...], ...]
+    differences: Mapping[tuple[int, int], tuple[Estimate, ...]]
+
+
+def compare_shares(table: IntArray, *, seed: int = 0, n_replicates: int = N_REPLICATES) -> Shares:
+    """Compare taggers by hits and totals [patients, taggers, shares, 2] of the same notes."""
+    n_taggers, n_shares = table.shape[1:3]
+
+    def shares(counts: FloatArray) -> FloatArray:
+        return ratio(counts[..., 0], counts[..., 1]).reshape(len(counts), -1)
+
+    sums = table.sum(axis=0)
+    values = ratio(sums[..., 0].astype(np.float64), sums[..., 1].astype(np.float64))
+    drawn = replicates(table, shares, seed=seed, n_replicates=n_replicates)
+    drawn = drawn.reshape(-1, n_taggers, n_shares)
+    sides = [
+        tuple(interval(float(values[i, k]), drawn[:, i, k], n_total=int(sums[i, k, 1]))
+              for k in range(n_shares))
+        for i in range(n_taggers)
+    ]  # fmt: skip
+    differences = {
+        (i, j): tuple(_estimate(float(values[i, k] - values[j, k]), drawn[:, i, k] - drawn[:, j, k])
+                      for k in range(n_shares))
+        for i, j in combinations(range(n_taggers), 2)
+    }  # fmt: skip
+    return Shares(tuple(sides), differences)
 
 
 def _estimate(value: float, drawn: FloatArray) -> Estimate:

@@ -242,7 +242,7 @@ def _names(folded: str) -> Iterator[Found]:
                if not mention.is_placeholder]  # fmt: skip
     for start, end, weight in places:
         if start < end:
-            label = IDENTIFIER if _is_full_name(folded[start:end]) else QUASI_IDENTIFIER
+            label = IDENTIFIER if is_full_name(folded[start:end]) else QUASI_IDENTIFIER
             yield Found(Span(start, end, label), weight)
             # The reading in kana that stands in brackets behind a name.
             if reading := _RE["READING"].match(folded, end):
@@ -310,7 +310,7 @@ def _trimmed(folded: str, start: int, end: int) -> tuple[int, int]:
     return start, end - len(next(titles, ""))
 
 
-def _is_full_name(name: str) -> bool:
+def is_full_name(name: str) -> bool:
     """Whether a name has more than one part: a surname or a given name alone identifies less."""
     if re.search(r"\S[ ・=,]+[^\s.]", name.strip()):
         return True

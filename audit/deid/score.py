@@ -6,7 +6,7 @@ What became of each span is kept too, to be looked up, and listed as misses.
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -29,14 +29,23 @@ from audit.deid.matching import (
     Matches,
     coverage,
 )
-from audit.deid.metrics import CriterionScore, Kept, LabelScore, Pair, compare, measured
+from audit.deid.metrics import (
+    CriterionScore,
+    Kept,
+    LabelScore,
+    Pair,
+    Shares,
+    compare,
+    compare_shares,
+    measured,
+)
 from audit.deid.policy import ALL_OUT, Policy
 from audit.deid.release import SORTS, kinds_of
 from audit.errors import AuditError
 from audit.foreign import refusing
 from audit.notes.spans import IDENTIFIER, TYPES, Span, TaggedDocument, ordered
 from audit.shelf import Shelf
-from audit.stats import N_REPLICATES, Estimate, Rate
+from audit.stats import N_REPLICATES, Estimate, IntArray, Rate
 from audit.tables import write_table
 from audit.task import Record
 
@@ -184,8 +193,8 @@ class Scored:
     """Counts of a tagger on a set of notes, by name of the criterion.
 
     `blind` has those of `BLIND`, with all labels made equal; `covered` what redaction would take
-    out. `n_duplicates` spans were given twice in one note, on either side, and counted once.
-    `kinds` are golds by what stands there, as placeholders have it.
+    out, in all and `by_patient`, sorted. `n_duplicates` spans were given twice in one note, on
+    either side, and counted once. `kinds` are golds by what stands there, as placeholders have it.
     """
 
     criteria: dict[str, MatchCounts]
@@ -194,6 +203,7 @@ class Scored:
     n_documents: int
     n_duplicates: int
     kinds: Mapping[str, int]
+    by_patient: tuple[CoverageCounts, ...] = ()
 
 
 def score_pairs(
@@ -211,7 +221,8 @@ def score_pairs(
     counters, blind = (
         {name: MatchCounter(name, matcher=matcher) for name in names} for names in (CRITERIA, BLIND)
     )
-    covered, kinds = CoverageCounts(), Counter[str]()
+    covered: defaultdict[tuple[int, str], CoverageCounts] = defaultdict(CoverageCounts)
+    kinds = Counter[str]()
     n_documents = n_duplicates = 0
     for gold, predicted in pairs:
         spans = *gold.spans, *predicted.spans
@@ -228,7 +239,7 @@ def score_pairs(
             cases = cases_of(gold, unaligned=unaligned, found=headline, number=n_documents)
             for case in cases:
                 on_case(case)
-        covered += coverage(gold, predicted=predicted.spans)
+        covered[gold.patient] += coverage(gold, predicted=predicted.spans)
         kinds.update(kind for _, kind in kinds_of(gold))
         n_documents += 1
         n_duplicates += gold.n_duplicates + predicted.n_duplicates
@@ -237,10 +248,11 @@ def score_pairs(
     return Scored(
         criteria={name: one.counts() for name, one in counters.items()},
         blind={name: one.counts() for name, one in blind.items()},
-        covered=covered,
+        covered=sum(covered.values(), CoverageCounts()),
         n_documents=n_documents,
         n_duplicates=n_duplicates,
         kinds=kinds,
+        by_patient=tuple(covered[patient] for patient in sorted(covered)),
     )
 
 
@@ -402,8 +414,9 @@ class Score(Kept):
     `title` and the `name` of the tagger are untrusted text. Two scores with the same `gold_digest`,
     of the gold notes in any order, can be compared. `n_gold_only` and `n_predicted_only` are notes
     that one side lacks, `n_left_out` spans that the label map leaves out. What the `policy`
-    leaves in a text counts on neither side. `copies` says how a model's copies came out, `verbatim`
-    is the score of exact copies alone.
+    leaves in a text counts on neither side. `seconds` is what the tagger took, once loaded; None
+    where it was not asked in one go. `copies` says how a model's copies came out, `verbatim` is
+    the score of exact copies alone.
     """
 
     format: Literal[1] = 1
@@ -421,6 +434,7 @@ class Score(Kept):
     unknown_labels: tuple[str, ...]
     n_left_out: int
     policy: Policy = ALL_OUT
+    seconds: float | None = None
     copies: dict[str, Any] | None = None
     verbatim: ScoreSummary | None = None
     score_id: str = Field(default="", exclude=True)
@@ -464,11 +478,21 @@ def _read_score(folder: Path) -> Score:
 SCORES = Shelf("scores", where="score", read=_read_score)
 
 
+_COVERED = "covered"
+
+
+def _covered(counts: CoverageCounts) -> list[tuple[int, int]]:
+    """Return golds and full names that are covered whole, and what is taken out for nothing."""
+    whole = [(counts.row(label)[1], counts.row(label)[0]) for label in (ANY, IDENTIFIER)]
+    return [*whole, (counts.n_over_chars, counts.n_outside_chars)]
+
+
 def write_patients(folder: Path, scored: Scored) -> None:
     """Write the counts by patient: an array for each criterion, and its labels."""
     tables: dict[str, Any] = {}
     for name, one in scored.criteria.items():
         tables |= {name: one.table, f"{name} labels": np.array(one.labels)}
+    tables[_COVERED] = np.array([_covered(one) for one in scored.by_patient])
     np.savez_compressed(folder / PATIENTS, **tables)
 
 
@@ -478,6 +502,68 @@ def patients_of(score_id: str, *, criterion: str) -> MatchCounts:
     with SCORES.reading(), np.load(path, allow_pickle=False) as tables:
         labels = tuple(map(str, tables[f"{criterion} labels"]))
         return MatchCounts(labels, tables[criterion])
+
+
+SHARES = (
+    "touched", "names_touched", "strict_recall", "precision", "covered", "names_covered",
+    "harmless",
+)  # fmt: skip
+"""What taggers are compared by: golds, and full names, of which something is found, under any
+label; golds found as they are; finds that touch a gold; golds, and full names, that lie whole
+inside the finds; and of what is nobody's the characters that are taken out."""
+
+
+def shares_of(score_id: str) -> IntArray:
+    """Return hits and totals of `SHARES` by patient [P, shares, 2].
+
+    Those of characters are zeros in scores of older versions, which did not count them by patient.
+    """
+    found, strict = (patients_of(score_id, criterion=x) for x in (HEADLINE_CRITERION, "strict"))
+    columns = [
+        *((of.of(label)[:, 0], of.of(label)[:, 2])
+          for of, label in ((found, ANY), (found, IDENTIFIER), (strict, ANY))),
+        (found.of(ANY)[:, 1], found.of(ANY)[:, 3]),
+    ]  # fmt: skip
+    counted = np.array([(total - wrong, total) for total, wrong in columns]).transpose(2, 0, 1)
+    with SCORES.reading(), np.load(SCORES.get(score_id).path / PATIENTS) as tables:
+        is_there = _COVERED in tables
+        rest = tables[_COVERED] if is_there else np.zeros((len(counted), 3, 2), dtype=np.int64)
+    return np.concatenate([counted, rest], axis=1)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Scores of the same gold notes side by side, in the order of `SHARES`.
+
+    `counts` are what the shares of each score were counted from.
+    """
+
+    scores: tuple[Score, ...]
+    counts: tuple[tuple[Rate, ...], ...]
+    shares: Shares
+
+
+def compare_all(score_ids: Sequence[str]) -> Compared:
+    """Compare kept scores; AuditError if one is not there, or their gold notes differ."""
+    scores = tuple(map(SCORES.get, score_ids))
+    if len({one.gold_digest for one in scores}) > 1:
+        raise _other_gold()
+    table = np.stack(list(map(shares_of, score_ids)), axis=1)
+    how = scores[0].summary
+    sums = table.sum(axis=0).tolist()
+    return Compared(
+        scores,
+        tuple(tuple(Rate(*pair) for pair in side) for side in sums),
+        compare_shares(table, seed=how.seed, n_replicates=how.n_replicates),
+    )
+
+
+def _other_gold() -> AuditError:
+    return AuditError(
+        "These two scores are not of the same gold notes.",
+        where="score",
+        do="Measure both taggers on the same notes, with the same labels.",
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -499,11 +585,7 @@ def compare_scores(first: str, *, second: str, criterion: str) -> ScoresCompared
     """Compare two kept scores; AuditError if one is not there, or their gold notes differ."""
     sides = one, other = SCORES.get(first), SCORES.get(second)
     if one.gold_digest != other.gold_digest:
-        raise AuditError(
-            "These two scores are not of the same gold notes.",
-            where="score",
-            do="Measure both taggers on the same notes, with the same labels.",
-        )
+        raise _other_gold()
     own, others = (patients_of(score_id, criterion=criterion) for score_id in (first, second))
     how = {"seed": one.summary.seed, "n_replicates": one.summary.n_replicates}
     missed, also = (

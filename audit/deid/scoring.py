@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -45,7 +46,7 @@ from audit.deid.score import (
 )
 from audit.deid.tag import CENSUS, TAGGING, tag_notes, tagging
 from audit.deid.tagged import TAGGED_SETS
-from audit.deid.taggers import known_taggers, load_tagger, no_such_tagger
+from audit.deid.taggers import known_taggers, load_tagger, other_tagger
 from audit.errors import AuditError
 from audit.home import salted_digest
 from audit.notes.formats import GOLD, PairedFiles, jsonl_line
@@ -112,10 +113,10 @@ class ScoreTask(Task):
         """Return the question; the same has the same score, whatever its title."""
         sides = [one for one in (self.gold, self.predicted) if one.kind != TAGGER]
         paths = [(one.kind, _path(one)) for one in sides]
-        known = {one.tagger_id: one for one in known_taggers()}
-        tagger = known.get(self.predicted.ref) if self.predicted.kind == TAGGER else None
-        if self.predicted.kind == TAGGER and tagger is None:
-            raise no_such_tagger()
+        tagger = None
+        if self.predicted.kind == TAGGER:
+            known = {one.tagger_id: one for one in known_taggers()}
+            tagger = known.get(self.predicted.ref) or other_tagger(self.predicted.ref)
         # What was given never changes, a file may.
         files = [path for kind, path in paths if kind in (EXAMPLE, FILE)]
         plain = self.with_(title="", score_id="").plain()
@@ -195,6 +196,7 @@ class _Run:
         self.policy = task.policy
         if task.predicted.kind == TAGGED and not task.policy.left:
             self.policy = TAGGED_SETS.get(task.predicted.ref).policy
+        self.seconds: float | None = None
 
     def score(self) -> Score:
         """Ask for the predictions where they are not there yet, match and count both sides."""
@@ -222,7 +224,8 @@ class _Run:
             gold_digest=hashlib.sha256(b"".join(sorted(self.golds))).hexdigest(),
             summary=self._summary(scored), n_gold_only=pairs.n_gold_only,
             n_predicted_only=pairs.n_predicted_only + n_without_gold, unknown_labels=unknown,
-            n_left_out=n_left_out, policy=self.policy, copies=told, verbatim=verbatim,
+            n_left_out=n_left_out, policy=self.policy, seconds=self.seconds, copies=told,
+            verbatim=verbatim,
         )  # fmt: skip
 
     def _predicted(self) -> tuple[Path, Path, dict[str, str]]:
@@ -232,11 +235,13 @@ class _Run:
             found = load_tagger(source.ref)
             self._plan([whole(TAGGING, [tagging(found, size)], kind=TAGGING)])
             if not self.tags.is_dir():
+                is_whole, begun = not building_folder(self.tags).exists(), time.monotonic()
                 tag_notes(
                     annotated_notes(self.gold, what=GOLD), tagger=found, out=self.tags,
                     release=Release(), progress=self.meter.part(TAGGING),
                     should_stop=contact.should_stop,
                 )  # fmt: skip
+                self.seconds = time.monotonic() - begun if is_whole else None
             self.meter.finish(TAGGING)
             # An earlier run may have tagged them with an older version of the tagger.
             told = json.loads((self.tags / CENSUS).read_bytes())["tagger"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +17,13 @@ from typing import Any
 
 from audit.deid.borders import tidied, with_whole_names
 from audit.deid.config import GenerativeFacts, TaggerFacts
+from audit.deid.packaged import (
+    LANGUAGE,
+    PackagedTagger,
+    installed,
+    not_installed,
+    packaged_digest,
+)
 from audit.deid.rules import RuleTagger, without_clinical
 from audit.deid.tagger import MAX_BYTES, TAGGER, Tagger, Tags
 from audit.errors import AuditError
@@ -85,7 +92,9 @@ def put_together(text: str, by_rules: Tags, by_model: Tags) -> Tags:
     return with_whole_names(text, tuple(sorted(kept)))
 
 
-RULES, DEFAULT = "rules", "default"
+RULES, DEFAULT, PACKAGED = "rules", "default", "packaged"
+BESIDE = (("ginza",), ("spacy",), ("ginza", "spacy"), ("presidio",))
+"""Packaged taggers that stand beside the default one, as in "default+ginza+spacy"."""
 TRAINED = "trained/"
 """What the identifier of a trained tagger begins with."""
 SHIPPED = Path(__file__).resolve().parent / "default_tagger"
@@ -95,7 +104,7 @@ _KINDS = (TaggerFacts.kind, GenerativeFacts.kind)
 
 @dataclass(frozen=True)
 class KnownTagger:
-    """A tagger that can be chosen: "rules", "default" or "trained/<12 hexadecimal digits>".
+    """A tagger that can be chosen: "rules", "default", "trained/<12 hexadecimal digits>" ...
 
     `title` is what its maker called it, untrusted text, empty for the shipped ones. Of one that was
     trained here: `training` says how, `measured` has its figures on the validation notes (both
@@ -161,7 +170,21 @@ def known_taggers() -> tuple[KnownTagger, ...]:
     """Return the taggers of this installation, the shipped ones first; reads no weights."""
     default = KnownTagger(DEFAULT, "combined", "", _default_digest())
     rules = KnownTagger(RULES, RULES, "", RuleTagger().digest)
-    return (default, rules, *(one for one in TAGGERS.all() if one.kind in _KINDS))
+    trained = (one for one in TAGGERS.all() if one.kind in _KINDS)
+    return (default, rules, *_packaged(), *trained)
+
+
+def _packaged() -> Iterator[KnownTagger]:
+    """Yield the taggers of installed packages: each alone, and beside the default one."""
+    here = installed()
+    for name in here:
+        yield KnownTagger(name, PACKAGED, "", packaged_digest(name))
+    for names in BESIDE:
+        if set(names) <= set(here):
+            digest = _default_digest()
+            for name in names:
+                digest = combined_digest(digest, packaged_digest(name, is_beside=True))
+            yield KnownTagger("+".join((DEFAULT, *names)), PACKAGED, "", digest)
 
 
 def known_tagger(tagger_id: str) -> KnownTagger:
@@ -177,8 +200,28 @@ def _default_digest() -> str:
     return combined_digest(RuleTagger().digest, TaggerFacts.of_folder(SHIPPED).digest())
 
 
+def other_tagger(tagger_id: str) -> KnownTagger:
+    """Return the tagger of a folder, given by its whole path and called as the folder is.
+
+    Raises
+    ------
+    AuditError
+        If there is none, or the identifier is that of packages which are not installed.
+    """
+    for name in tagger_id.removeprefix(f"{DEFAULT}+").split("+"):
+        if name in LANGUAGE and name not in installed():
+            raise not_installed(name)
+    content = _json_file(Path(tagger_id) / TAGGER) if Path(tagger_id).is_absolute() else {}
+    if content.get("kind") not in _KINDS:
+        raise no_such_tagger()
+    return KnownTagger(Path(tagger_id).name, content["kind"], "", str(content["digest"]))
+
+
 def load_tagger(tagger_id: str, *, device: str = "auto") -> Tagger:
-    """Return a tagger that is ready; those with models import torch here."""
+    """Return a tagger that is ready, by identifier or the whole path of its folder.
+
+    Those with models import torch here, those of packages their packages.
+    """
     if tagger_id == RULES:
         return RuleTagger()
     if tagger_id == DEFAULT:
@@ -186,6 +229,17 @@ def load_tagger(tagger_id: str, *, device: str = "auto") -> Tagger:
     if tagger_id.startswith(TRAINED):
         trained_tagger(tagger_id)
         return load_tagger_folder(tagger_dir(tagger_id), device=device)
+    if tagger_id in LANGUAGE:
+        return PackagedTagger(tagger_id)
+    default, *names = tagger_id.split("+")
+    if default == DEFAULT and tuple(names) in BESIDE:
+        others = [PackagedTagger(name, is_beside=True) for name in names]
+        found = load_tagger(DEFAULT, device=device)
+        for other in others:
+            found = CombinedTagger(found, other, tagger_id)
+        return found
+    if Path(tagger_id).is_absolute():
+        return load_tagger_folder(Path(tagger_id), device=device)
     raise no_such_tagger()
 
 

@@ -29,7 +29,7 @@ from audit.notes.read import open_notes, resolve_note_file
 from audit.task import SHORT, Columns, Contact, Device, Question, Task, queue_of, states_of
 from audit.training.config import LossPoint
 
-_SHORT_BYTES = {"rules": 2_000_000, "combined": 400_000, "token": 400_000}
+_SHORT_BYTES = {"rules": 2_000_000, "combined": 400_000, "token": 400_000, "packaged": 400_000}
 """Notes handed in up to here run beside an audit: a token classifier reads 1,400 characters a
 second on a CPU that is shared. A tagger that writes copies needs the device alone."""
 

@@ -27,7 +27,14 @@ from audit.corpus.register import MentionFinder, read_register
 from audit.corpus.truth import EXAMINATION
 from audit.deid.given import GivenNotes, keep_given, keep_outputs
 from audit.deid.leftovers import LEFTOVERS, kept_leftovers
-from audit.deid.score import SCORES, Score, SpanCase, compare_scores, read_cases
+from audit.deid.score import (
+    SCORES,
+    Score,
+    SpanCase,
+    compare_all,
+    compare_scores,
+    read_cases,
+)
 from audit.deid.tagged import (
     CORRECTIONS,
     TAGGED_SETS,
@@ -378,6 +385,7 @@ hits = _kept(16)(notes_with)
 corrections = _kept(4, of=_corrected)(corrections_of)
 corrections_state = _kept(4, of=_corrected)(corrections_digest)
 compared = _kept(8)(compare_scores)
+all_compared = _kept(8)(compare_all)
 
 
 def marked_sets() -> tuple[TaggedSet, ...]:

@@ -6,9 +6,13 @@ it is untrusted text.
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 from audit.corpus.kept import CORPORA, KeptCorpus
+from audit.deid.packaged import LANGUAGE
 from audit.deid.policy import Policy
 from audit.deid.score import Score
+from audit.deid.taggers import DEFAULT, RULES
 from audit.home import salted_digest
 from audit.models.inspect import LABEL
 from audit.models.registry import RegisteredModel
@@ -98,8 +102,11 @@ def size_text(n_bytes: int) -> str:
 
 def tagger_name(say: Words, tagger_id: str) -> str:
     """Return what a tagger is called."""
-    if tagger_id in ("rules", "default"):
-        return say.text(f"called_tagger_{tagger_id}")
+    parts = tagger_id.split("+")
+    if all(part in (RULES, DEFAULT, *LANGUAGE) for part in parts):
+        return " + ".join(say.text(f"called_tagger_{part}") for part in parts)
+    if tagger_id.startswith("/"):  # a folder that the command line named
+        return PurePosixPath(tagger_id).name
     title = next((one.title for one in cached.taggers() if one.tagger_id == tagger_id), "")
     return say.text("called_tagger_titled", title=title) if title else say.text("called_tagger")
 
@@ -119,11 +126,16 @@ def score_name(say: Words, kept: Score) -> str:
     given = f"called_example_{ref}" if kind == "example" else "called_gold_given"
     return say.text(
         "called_score",
-        title=" · ".join(filter(None, (kept.title, _predicted(say, kept)))),
+        title=predicted_name(say, kept),
         gold=ref if kind == "file" else say.text(given),
         n=f"{kept.summary.n_documents:,}",
         at=day(kept.created),
     )
+
+
+def predicted_name(say: Words, kept: Score) -> str:
+    """Return what was measured, by its title and by where it comes from."""
+    return " · ".join(filter(None, (kept.title, _predicted(say, kept))))
 
 
 def _predicted(say: Words, kept: Score) -> str:

@@ -54,6 +54,8 @@ class Series:
         intervals), "bars".
     low, high
         Of points an interval each, of lines and steps a band.
+    left, right
+        Of points an interval each along x.
     dash
         Plotly's name of a line's dashes; "" chooses by place.
     """
@@ -65,6 +67,8 @@ class Series:
     is_attack: bool = False
     low: Sequence[float] = ()
     high: Sequence[float] = ()
+    left: Sequence[float] = ()
+    right: Sequence[float] = ()
     dash: str = ""
     symbol: str = "circle"
     hover: str = "%{x:.3f} → %{y:.3f}"
@@ -128,12 +132,14 @@ def _draw(figure: go.Figure, one: Series, *, dash: str) -> None:
             "marker": {"color": colour, "size": size, "opacity": opacity, "symbol": symbol,
                        "line": {"width": 2 * is_large, "color": colour}},
         }  # fmt: skip
-        if one.low:
-            looks["error_y"] = {
-                "array": [_length(h, y) for h, y in zip(one.high, one.y, strict=True)],
-                "arrayminus": [_length(y, low) for y, low in zip(one.y, one.low, strict=True)],
-                "color": colour, "thickness": 2, "width": 6,
-            }  # fmt: skip
+        arms = (("y", one.y, one.low, one.high), ("x", one.x, one.left, one.right))
+        for axis, values, low, high in arms:
+            if low:
+                looks[f"error_{axis}"] = {
+                    "array": [_length(h, y) for h, y in zip(high, values, strict=True)],
+                    "arrayminus": [_length(y, end) for y, end in zip(values, low, strict=True)],
+                    "color": colour, "thickness": 2, "width": 6,
+                }  # fmt: skip
     figure.add_scatter(
         x=one.x, y=one.y, name=name,
         mode="markers" if not is_line else "lines+markers" if one.form == "marked" else "lines",

@@ -1,4 +1,4 @@
-"""The measures of De-identify: what stays readable, rates, notes, confusion, misses, two scores."""
+"""The measures of De-identify: what stays readable, rates, notes, confusion, misses, comparison."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from audit.deid.score import (
     HEADLINE_CRITERION,
     MISSES,
     SCORES,
+    SHARES,
+    Compared,
     CoverageScore,
     Score,
     SpanCase,
@@ -30,8 +32,17 @@ from audit.tables import decimal
 from audit.words import Words
 from pages.ui import blocks, cached, charts
 from pages.ui.access import is_revealed, names_in_files, note
-from pages.ui.blocks import Cell, Verdict, escaped, measured, percent, percent_interval, with_slot
-from pages.ui.called import label_name, policy_name, score_name
+from pages.ui.blocks import (
+    Cell,
+    Verdict,
+    day,
+    escaped,
+    measured,
+    percent,
+    percent_interval,
+    with_slot,
+)
+from pages.ui.called import label_name, policy_name, predicted_name, score_name
 from pages.ui.charts import Axis
 from pages.ui.deid_note import draw_copies
 from pages.ui.deid_score import draw_ask
@@ -50,7 +61,9 @@ from pages.ui.section import (
 )
 
 EVERY = "every"
-_SYMBOLS = ("circle", "diamond", "square")
+_SYMBOLS = ("circle", "diamond", "square", "triangle-up", "star", "cross", "pentagon", "hexagram")
+MAX_COMPARED = len(_SYMBOLS) - 1
+"""The newest scores of the same notes that one is compared with."""
 PER_PAGE = 50
 _TINTS = {True: ("125, 133, 144", 0.57), False: ("196, 85, 47", 0.75)}
 """Whether a cell of the matrix is right -> its colour, and how much deeper the largest is."""
@@ -439,19 +452,79 @@ def _side(
     return f'<p class="ka-document">{text}</p>{why}'
 
 
-# Two scores, and the paper's.
+# Scores of the same notes, two of them, and the paper's.
 
 
 def draw_compare(say: Words, view: Score) -> None:
-    """Draw another score on the same gold beside this one, and what only one of them misses."""
+    """Draw the scores on the same gold side by side, and this one beside one of them by type."""
     head(say, "deid_measures_compare")
-    others = {
-        one.score_id: score_name(say, one) for one in cached.scores()
+    same = [
+        one for one in cached.scores()
         if one.gold_digest == view.gold_digest and one.score_id != view.score_id
-    }  # fmt: skip
-    if not others:
+    ]  # fmt: skip
+    if not same:
         empty(say, "deid_measures_compare_none")
         return
+    others = {one.score_id: score_name(say, one) for one in same[:MAX_COMPARED]}
+    chosen = choose_some(say, "deid_measures_others", others, is_long=True)
+    draw_all(say, cached.all_compared((view.score_id, *chosen)))
+    head(say, "deid_measures_pair")
+    draw_pair(say, view, {score_id: others[score_id] for score_id in chosen})
+
+
+def draw_all(say: Words, found: Compared) -> None:
+    """Draw what several taggers find and take out, as a picture and a table, and each pair."""
+    names = _names(say, found.scores)
+    at = {share: place for place, share in enumerate(SHARES)}
+    shown = [
+        replace(
+            charts.points(
+                name, [100 * sides[at["harmless"]].value], [sides[at["covered"]]], scale=100,
+                is_attack=not place, symbol=_SYMBOLS[place], hover="%{x:.1f} % → %{y:.1f} %",
+            ),
+            left=[100 * sides[at["harmless"]].low], right=[100 * sides[at["harmless"]].high],
+        )
+        for place, (name, sides) in enumerate(zip(names, found.shares.sides, strict=True))
+    ]  # fmt: skip
+    x, y = (
+        Axis(say.text(f"deid_measures_share_{share}"), suffix=" %")
+        for share in ("harmless", "covered")
+    )
+    draw_chart(say, "deid_measures_all", charts.plot(shown[::-1], x=x, y=y), n=len(names))
+    columns = [f"deid_measures_share_{share}" for share in SHARES]
+    rows = []
+    for name, score, counts, sides in zip(
+        names, found.scores, found.counts, found.shares.sides, strict=True
+    ):
+        cells = [
+            replace(cell, below=f"{cell.below}\n{_of(n)}" if cell.below else "", tone="ka-narrow")
+            for cell, n in zip(map(measured, sides), counts, strict=True)
+        ]
+        pace = score.summary.n_documents / score.seconds if score.seconds else math.nan
+        seconds = math.nan if score.seconds is None else score.seconds
+        rows.append([name, *cells, decimal(seconds, digits=1), decimal(pace, digits=1)])
+    header = ["deid_measures_tagger", *columns, "deid_measures_seconds", "deid_measures_pace"]
+    draw_table(say, "deid_measures_all", Table(header, rows))
+    pairs = [
+        [names[first], names[second], *map(_points, differences)]
+        for (first, second), differences in found.shares.differences.items()
+    ]
+    head(say, "deid_measures_pairs")
+    table = Table(["deid_measures_one", "deid_measures_minus", *columns], pairs, n_merged=1)
+    draw_table(say, "deid_measures_pairs", table)
+
+
+def _names(say: Words, scores: Sequence[Score]) -> list[str]:
+    """Return what each was measured of, with the date where two are called the same."""
+    names = [predicted_name(say, one) for one in scores]
+    return [
+        f"{name} · {day(one.created)}" if names.count(name) > 1 else name
+        for name, one in zip(names, scores, strict=True)
+    ]
+
+
+def draw_pair(say: Words, view: Score, others: Mapping[str, str]) -> None:
+    """Draw another score beside this one by type, and what only one of them misses."""
     other = choose(say, "deid_measures_other", others, is_long=True)
     criterion = choose(say, "deid_measures_criterion", CRITERIA[::-1])
     found = cached.compared(view.score_id, second=other, criterion=criterion)

@@ -87,19 +87,22 @@ def choose_some(
     options: Sequence[str] | Mapping[str, str],
     *,
     what: str = "",
+    is_long: bool = False,
 ) -> tuple[str, ...]:
     """Draw a choice of any number of codes and return the chosen ones, all where none is.
 
-    Words and parameter are those of `choose`.
+    Words, parameter and `is_long` are those of `choose`; a list says `KEY_all` where none is.
     """
     what, shown = what or _last(key), _shown(say, key, options)
     box = _by_link(
         what, is_fit=lambda kept: isinstance(kept, list) and set(kept) <= set(options),
         read=lambda wanted: [one for one in wanted.replace(",", ".").split(".") if one in options],
     )  # fmt: skip
-    found = st.pills(
-        say.text(key), list(options), selection_mode="multi", format_func=shown, key=box, wrap=True
-    )
+    label, looks = say.text(key), {"key": box, "format_func": shown}
+    if is_long:
+        found = st.multiselect(label, list(options), placeholder=say.text(f"{key}_all"), **looks)
+    else:
+        found = st.pills(label, list(options), selection_mode="multi", wrap=True, **looks)
     _to_link(what, ".".join(found))
     return tuple(found) or tuple(options)
 

@@ -106,6 +106,33 @@ def test_other_label_sets_are_kept_mapped_or_refused_and_copies_are_scored(tmp_p
     assert "Of copies that are exact alone" in capsys.readouterr().err
 
 
+def test_taggers_are_compared_on_one_gold(tmp_path, gold, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rules").mkdir()  # a folder called as a tagger is does not hide it
+    deid("tag", "--tagger", "rules", "--notes", gold, "--out", tmp_path / "out")
+    words = ("compare", "--gold", gold, "--replicates", 20, "--tagger", "rules")
+    found = deid(*words, "--tagger", gold, "--tagger", "out")
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    rules, perfect, told = found["taggers"].values()
+    assert (perfect["touched"], perfect["covered"], perfect["harmless"]) == (1, 1, 0)
+    assert rules["counts"]["touched"] == [3, 4] and rules["notes_per_second"] > 0
+    assert told["touched"] == rules["touched"] and told["seconds"] is None
+    names = [f"rules - {gold}", "rules - out", f"{gold} - out"]
+    assert list(found["differences"]) == names
+    assert found["differences"][names[0]]["touched"] == -0.25
+    assert found["differences"][names[1]]["told_apart_by"] == "nothing"
+    assert {SCORES.get(one["score_id"]).title for one in found["taggers"].values()} == {
+        "", "gold.jsonl", "out"
+    }  # fmt: skip
+    assert found["taggers"] == deid(*words, "--tagger", gold, "--tagger", "out")["taggers"]
+    for wrong in ((), ("--tagger", "rules")):
+        with pytest.raises(AuditError, match="two taggers or more"):
+            deid(*words, *wrong)
+    with pytest.raises(AuditError, match="no such tagger"):
+        deid(*words, "--tagger", "nowhere")
+    assert "高橋" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("pred", "options", "said"),
     [

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.deid import scoring
+from audit.deid.config import TaggerFacts
 from audit.deid.given import keep_outputs
 from audit.deid.matching import ANY, MISSED, SPURIOUS, match
 from audit.deid.metrics import compare
@@ -21,14 +24,16 @@ from audit.deid.rules import RuleTagger
 from audit.deid.score import (
     SAME,
     SCORES,
+    SHARES,
     Source,
+    compare_all,
     compare_scores,
     readable_of,
     score_pairs,
     score_summary,
 )
 from audit.deid.scoring import ScoreTask
-from audit.deid.taggers import RULES
+from audit.deid.taggers import RULES, SHIPPED
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import write_tags
 from audit.notes.spans import TYPES, Span, TaggedDocument, tagged
@@ -83,7 +88,7 @@ def test_an_order_is_one_question_and_one_kept_score() -> None:
         "has_five_types": False, "label_map": {}, "summary": expected.plain(),
         "n_gold_only": 0, "n_predicted_only": 0, "unknown_labels": [], "n_left_out": 0,
         "policy": {"title": "five-types", "kinds": {}, "age_above": 89},
-        "copies": None, "verbatim": None,
+        "seconds": None, "copies": None, "verbatim": None,
     }  # fmt: skip
     assert SCORES.all() == (one,)
     assert files_of(one.path) == dict.fromkeys(("score.json", "patients.npz", "spans.jsonl"), 0o600)
@@ -322,3 +327,63 @@ def test_two_scores_are_compared_as_the_engine_does() -> None:
     other = make_score(gold_notes(12), predicted_notes(gold_notes(12)))
     with pytest.raises(AuditError, match="not of the same gold"):
         compare_scores(ids[0], second=other, criterion="strict")
+
+
+def test_any_number_of_scores_are_compared_patient_by_patient() -> None:
+    golds = gold_notes(24)
+    sides = [predicted_notes(golds, every=every) for every in (3, 4, 5)]
+    ids = [make_score(golds, side) for side in sides]
+    found = compare_all(ids)
+    assert [one.score_id for one in found.scores] == ids
+    assert list(found.shares.differences) == [(0, 1), (0, 2), (1, 2)]
+    scored = [score_pairs(zip(golds, side, strict=True)) for side in sides]
+    for side, counts, one in zip(found.shares.sides, found.counts, scored, strict=True):
+        shares, n = dict(zip(SHARES, side, strict=True)), dict(zip(SHARES, counts, strict=True))
+        summary = score_summary(one, matcher="optimal", n_replicates=100)
+        relaxed = summary.criteria["label_relaxed"]
+        assert shares["touched"] == relaxed.together.estimate("recall")
+        assert shares["names_touched"] == relaxed.labels["identifier"].estimate("recall")
+        assert shares["precision"] == relaxed.together.estimate("precision")
+        assert shares["strict_recall"] == summary.criteria["strict"].together.estimate("recall")
+        assert n["covered"] == summary.coverage.together.whole
+        assert n["names_covered"] == summary.coverage.labels["identifier"].whole
+        assert shares["harmless"].value == summary.coverage.over_redaction > 0
+        assert shares["covered"].low < shares["covered"].value < shares["covered"].high
+    for (first, second), own in found.shares.differences.items():
+        counts = (scored[first].criteria["label_relaxed"], scored[second].criteria["label_relaxed"])
+        precision, recall, _ = compare(*counts, n_replicates=100)
+        assert (own[0], own[SHARES.index("precision")]) == (recall, precision)
+    other = make_score(gold_notes(12), predicted_notes(gold_notes(12)))
+    with pytest.raises(AuditError, match="not of the same gold"):
+        compare_all([*ids, other])
+
+
+def test_what_an_older_score_did_not_count_by_patient_is_not_compared() -> None:
+    golds = gold_notes()
+    ids = [make_score(golds, predicted_notes(golds, every=every)) for every in (3, 4)]
+    path = SCORES.place(ids[0]) / "patients.npz"
+    with np.load(path) as tables:
+        older = {name: tables[name] for name in tables if name != "covered"}
+    np.savez(path, **older)
+    found = compare_all(ids)
+    unknown = [name for name, one in zip(SHARES, found.shares.sides[0], strict=True)
+               if np.isnan(one.value)]  # fmt: skip
+    assert unknown == ["covered", "names_covered", "harmless"]
+    told = [name for name, one in zip(SHARES, found.shares.differences[0, 1], strict=True)
+            if not np.isnan(one.value)]  # fmt: skip
+    assert told == list(SHARES[:4])
+
+
+def test_a_tagger_of_a_folder_is_measured_and_timed(tmp_path: Path) -> None:
+    folder = tmp_path / "ward"
+    shutil.copytree(SHIPPED, folder)
+    found = answered(order(gold_notes(2), predicted=Source(kind="tagger", ref=str(folder))))
+    assert found["tagger"]["digest"] == TaggerFacts.of_folder(SHIPPED).digest()
+    assert found["seconds"] > 0
+    assert (
+        order(gold_notes(2), predicted=Source(kind="tagger", ref=str(folder))).question().label
+        == "ward"
+    )
+    for ref in (str(tmp_path), "ward"):
+        with pytest.raises(AuditError, match="no such tagger"):
+            order(gold_notes(2), predicted=Source(kind="tagger", ref=ref)).question()

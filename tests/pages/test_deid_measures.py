@@ -122,6 +122,26 @@ def test_two_scores_of_the_same_gold_are_compared() -> None:
     assert shown.count('class="ka-pair') == 6
 
 
+def test_any_number_of_scores_stand_side_by_side() -> None:
+    golds = gold_notes(24)
+    ids = [
+        make_score(golds, predicted_notes(golds, every=every), title=title)
+        for every, title in ((3, "one"), (4, "<b>two</b>"), (5, "three"))
+    ]
+    app = open_page("deidentify", tab="measures", part="compare", score=ids[0])
+    chart = app.get("plotly_chart")[0].proto.spec
+    assert "one" in chart and "three" in chart and "<b>" not in chart
+    shown = texts(app)
+    # Of 24 names 8, 6 and 5 stay: 16, 18 and 19 are covered.
+    assert all(f"{n}/24" in shown for n in (16, 18, 19))
+    assert shown.count("minus the other") == 2  # a heading, and its table's caption
+    app.multiselect(key="choice_others").set_value([ids[1]]).run()
+    assert parameter(app, "others") == ids[1]
+    assert "19/24" not in texts(app)
+    again = open_page("deidentify", tab="measures", part="compare", score=ids[0], others=ids[1])
+    assert "19/24" not in texts(again) and "18/24" in texts(again)
+
+
 def test_uploads_are_read_checked_and_asked_for(tmp_path: Path) -> None:
     golds = gold_notes(6)
     app = open_page("deidentify", tab="measures")
