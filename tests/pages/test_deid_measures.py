@@ -128,6 +128,12 @@ def test_any_number_of_scores_stand_side_by_side() -> None:
     assert "19/24" not in texts(app)
     again = open_page("deidentify", tab="measures", part="compare", score=ids[0], others=ids[1])
     assert "19/24" not in texts(again) and "18/24" in texts(again)
+    assert "newest" not in texts(again)
+    for seed in range(6):
+        make_score(golds, predicted_notes(golds), seed=seed + 1, n_replicates=2)
+    many = open_page("deidentify", tab="measures", part="compare", score=ids[0])
+    assert "Of 8 other measurements of these notes the 7 newest" in texts(many)
+    assert len(many.multiselect(key="choice_others").options) == 7
 
 
 def test_uploads_are_read_checked_and_asked_for(tmp_path: Path) -> None:
