@@ -29,6 +29,7 @@ Found = tuple[int, int, str]
 Finder = Callable[[Sequence[str]], Iterable[Iterable[Found]]]
 NAME, PLACE, ORGANISATION = "name", "place", "organisation"
 LANGUAGE = {"ginza": "ja", "spacy": "en", "presidio": "en"}
+TITLES = {"ginza": "GiNZA", "spacy": "spaCy", "presidio": "Presidio"}
 _LISTS = word_lists(Path(__file__).with_suffix(".txt"))
 _KINDS = {
     name: {label: kind for kind in (NAME, PLACE, ORGANISATION, *TYPES)

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.deid.packaged import LANGUAGE
 from audit.deid.policy import Policy
+from audit.deid.packaged import TITLES
 from audit.deid.score import Score
 from audit.deid.taggers import DEFAULT, RULES
 from audit.home import salted_digest
@@ -103,8 +104,8 @@ def size_text(n_bytes: int) -> str:
 def tagger_name(say: Words, tagger_id: str) -> str:
     """Return what a tagger is called."""
     parts = tagger_id.split("+")
-    if all(part in (RULES, DEFAULT, *LANGUAGE) for part in parts):
-        return " + ".join(say.text(f"called_tagger_{part}") for part in parts)
+    if all(part in (RULES, DEFAULT, *TITLES) for part in parts):
+        return " + ".join(TITLES.get(x) or say.text(f"called_tagger_{x}") for x in parts)
     if tagger_id.startswith("/"):  # a folder that the command line named
         return PurePosixPath(tagger_id).name
     title = next((one.title for one in cached.taggers() if one.tagger_id == tagger_id), "")

@@ -467,6 +467,8 @@ def draw_compare(say: Words, view: Score) -> None:
         return
     others = {one.score_id: score_name(say, one) for one in same[:MAX_COMPARED]}
     chosen = choose_some(say, "deid_measures_others", others, is_long=True)
+    if len(same) > MAX_COMPARED:
+        remark(say, "deid_measures_newest", n=MAX_COMPARED, all=f"{len(same):,}")
     draw_all(say, cached.all_compared((view.score_id, *chosen)))
     head(say, "deid_measures_pair")
     draw_pair(say, view, {score_id: others[score_id] for score_id in chosen})

@@ -100,7 +100,9 @@ def choose_some(
     )  # fmt: skip
     label, looks = say.text(key), {"key": box, "format_func": shown}
     if is_long:
-        found = st.multiselect(label, list(options), placeholder=say.text(f"{key}_all"), **looks)
+        found = st.multiselect(
+            label, list(options), placeholder=say.text(f"{key}_all"), select_all=False, **looks
+        )
     else:
         found = st.pills(label, list(options), selection_mode="multi", wrap=True, **looks)
     _to_link(what, ".".join(found))

@@ -21,6 +21,8 @@ from audit.jobs.table import read_order
 from audit.notes.formats import write_jsonl, write_tags
 from audit.notes.spans import Span
 from pages.ui import cached
+from pages.ui.called import tagger_name
+from pages.ui.state import words_of
 from tests.deid.make_scores import content_of, gold_notes, make_score, predicted_notes, quiet
 from tests.experiment.tiny_leakage import tiny_tables
 from tests.pages.screen import keys, open_page, parameter, press, texts
@@ -140,6 +142,18 @@ def test_any_number_of_scores_stand_side_by_side() -> None:
     assert "19/24" not in texts(app)
     again = open_page("deidentify", tab="measures", part="compare", score=ids[0], others=ids[1])
     assert "19/24" not in texts(again) and "18/24" in texts(again)
+    assert "newest" not in texts(again)
+    for seed in range(6):
+        make_score(golds, predicted_notes(golds), seed=seed + 1, n_replicates=2)
+    many = open_page("deidentify", tab="measures", part="compare", score=ids[0])
+    assert "Of 8 other measurements of these notes the 7 newest" in texts(many)
+    assert len(many.multiselect(key="choice_others").options) == 7
+
+
+def test_packaged_taggers_and_folders_are_called_by_their_own_names() -> None:
+    say = words_of("en")
+    assert tagger_name(say, "default+ginza+spacy") == "Default tagger + GiNZA + spaCy"
+    assert tagger_name(say, "/somewhere/ward") == "ward"
 
 
 def test_uploads_are_read_checked_and_asked_for(tmp_path: Path) -> None:
