@@ -203,6 +203,7 @@ def test_who_is_singled_out_by_what_stays_readable_is_listed_and_leads_to_the_no
         ["family", 1, "2"],
         ["profession", 1, "3"],
     ]
+    assert SAY.text("deidentify_left_kinds_n_notes") in texts(app) and "n_notes" not in texts(app)
     assert "deidentify_left_csv" in downloads(app) and "deidentify_left_look" not in keys(app)
     seen = [dict(e.counts) for e in entries(99) if dict(e.counts).get("what") == "leftovers"]
     assert seen == [{"run": one.tagged_id, "what": "leftovers"}]
