@@ -9,9 +9,8 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from audit.corpus.kept import CORPORA, KeptCorpus
-from audit.deid.packaged import LANGUAGE
-from audit.deid.policy import Policy
 from audit.deid.packaged import TITLES
+from audit.deid.policy import Policy
 from audit.deid.score import Score
 from audit.deid.taggers import DEFAULT, RULES
 from audit.home import salted_digest

@@ -60,7 +60,7 @@ def test_tag_then_score_then_the_list_of_misses(tmp_path, gold, capsys):
     assert found["notes"] == [
         "1 notes were not predicted: their spans count as missed.",
         "No gold is of these types, so nothing is known about them: personal_id_code, linkage_code",
-        "No gold is of these kinds, so nothing is known about them: age, sex, id",
+        "No gold is of these kinds, so nothing is known about them: time, age, sex, id",
     ]
     with misses.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
