@@ -94,7 +94,7 @@ def by_kind(
     for note, spans in zip(notes, found, strict=True):
         stretches = merged(spans)
         for gold in note.spans:
-            n = sum(gold.overlap(Span(start, end, "")) for start, end in stretches)
+            n = sum(gold.overlap(Span(start, end, ANY)) for start, end in stretches)
             one = counts[gold.label]
             one["n_gold"] += 1
             one["n_touched"] += n > 0
