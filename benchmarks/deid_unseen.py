@@ -19,7 +19,7 @@ from audit.deid.metrics import LabelScore, Pair, measured
 from audit.deid.score import SAME, Scored, SpanCase, score_pairs
 from audit.deid.tagger import Tagger, Tags, tag_checked
 from audit.deid.taggers import DEFAULT, HAND_WRITTEN, LANGUAGES, RULES, SHIPPED, load_tagger
-from audit.notes.spans import TYPES, Span, TaggedDocument, merged
+from audit.notes.spans import TYPES, TaggedDocument, merged
 from benchmarks.default_tagger import shown_measures
 from tests.deid.unseen_notes import KINDS, PROXIES, written
 
@@ -94,7 +94,7 @@ def by_kind(
     for note, spans in zip(notes, found, strict=True):
         stretches = merged(spans)
         for gold in note.spans:
-            n = sum(gold.overlap(Span(start, end, ANY)) for start, end in stretches)
+            n = sum(max(0, min(gold.end, end) - max(gold.start, start)) for start, end in stretches)
             one = counts[gold.label]
             one["n_gold"] += 1
             one["n_touched"] += n > 0
