@@ -38,6 +38,7 @@ from benchmarks.synthetic.written import written_variants
 
 HOW = "how.json"
 RECALL_WEIGHT = 1.5
+BIASES = (-1.0, -0.5, 0.0, 0.5, 1.0)
 _TIMES = RuleTagger(groups=("times",))
 
 
@@ -58,18 +59,19 @@ class Recipe:
         Notes of styles that are not learned from, to measure on.
     """
 
-    n_notes: int = 9_000
-    n_written: int = 12_000
+    n_notes: int = 3_000
+    n_written: int = 18_000
     n_validation: int = 300
     n_test: int = 1000
-    n_epochs: float = 1.0
+    n_epochs: float = 2.0
     seed: int = 0
 
     def settings(self) -> TaggerSettings:
         """Return the settings of the training."""
         return TaggerSettings(
             n_tokens=160, n_epochs=self.n_epochs, learning_rate=2e-3, batch=32, micro_batch=32,
-            unknown_share=0.08, hidden_share=0.25, recall_weight=RECALL_WEIGHT, seed=self.seed,
+            unknown_share=0.08, hidden_share=0.25, recall_weight=RECALL_WEIGHT, biases=BIASES,
+            seed=self.seed,
         )  # fmt: skip
 
 
@@ -78,7 +80,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=SHIPPED)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--epochs", type=float, default=1.0)
+    parser.add_argument("--epochs", type=float, default=2.0)
     parser.add_argument("--measure-again", action="store_true")
     options = parser.parse_args()
     recipe = Recipe(seed=options.seed, n_epochs=options.epochs)

@@ -14,7 +14,7 @@ import transformers
 from torch.utils.flop_counter import FlopCounterMode
 
 from audit.bench.race import BenchSettings, quotients, raced, spread
-from audit.models.forward import processor_facts
+from audit.models.forward import may_pack, processor_facts
 
 _INSTRUCTIONS = {"AVX2": "avx2", "AVX-512": "avx512f", "bfloat16": "avx512_bf16", "AMX": "amx_bf16"}
 """What decides the class of a processor, and the flag that says so."""
@@ -77,8 +77,7 @@ def _product(n_rows: int, shapes: list[tuple[int, int]], *, dtype: str, device: 
 
 def _multiplied(x: torch.Tensor, weight: torch.Tensor) -> Callable[[], object]:
     kernels: Any = torch.ops.mkldnn
-    backends: Any = torch.backends
-    if x.device.type != "cpu" or not backends.mkldnn.is_available():
+    if not may_pack(weight):
         return lambda: torch.nn.functional.linear(x, weight)
     packed = kernels._reorder_linear_weight(weight)
     return lambda: kernels._linear_pointwise(x, packed, None, "none", [], "")

@@ -41,7 +41,11 @@ _PLACE_BEHIND = re.compile(
     r"|Airport|Prison|Station)\b(?! (?:score|scale))"
 )
 _N_AROUND = 40
-_BETWEEN_NAMES = re.compile(r" (?:[A-Z]\.? )?$|, ?$")
+_FIELDS = frozenset(
+    ("tel", "fax", "phone", "ph", "ext", "mrn", "urn", "id", "dob", "no", "nhs", "ssn", "mr", "mrs",
+     "ms", "dr", "pt", "acct", "ref", "hx", "dx", "rx", "cc", "hpi")
+)  # fmt: skip
+_NO_NAMES = WORDS["no_names"] | WORDS["generic"] | WORDS["relatives"]
 
 
 def tidied(text: str, found: Tags, *, beside: Tags) -> list[Span]:
@@ -51,9 +55,18 @@ def tidied(text: str, found: Tags, *, beside: Tags) -> list[Span]:
     """
     bare = [span for span in (_without_edges(text, span) for span in found) if span is not None]
     numbers = [match.span() for match in _NUMBER.finditer(text)]
-    codes = [match.span() for match in _CODE.finditer(text)]
+    codes = numbers + [match.span() for match in _CODE.finditer(text)]
     others = (*bare, *beside)
     return [_with_whole(span, codes if span.label in _CODES else numbers, others) for span in bare]
+
+
+def is_word(written: str) -> bool:
+    """Whether a find is the name of a field, or small words of English that are nobody's name.
+
+    Not to be asked of texts that are in small letters throughout: there names are small too.
+    """
+    words = [word.strip(".,:;#") for word in written.split()]
+    return all(word.lower() in _FIELDS or (word.islower() and word in _NO_NAMES) for word in words)
 
 
 def _without_edges(text: str, span: Span) -> Span | None:

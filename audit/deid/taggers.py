@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from audit.deid.borders import tidied, with_whole_names
+from audit.deid.borders import is_word, tidied, with_whole_names
 from audit.deid.config import GenerativeFacts, TaggerFacts
 from audit.deid.packaged import (
     LANGUAGE,
@@ -72,9 +72,12 @@ def put_together(text: str, by_rules: Tags, by_model: Tags) -> Tags:
     """Return the finds of rules, and what a model found beside them, as spans apart.
 
     A rest that is white space alone, or without a letter or digit, is left out. What the model
-    found in clinical values alone is refused, and single small words in a text with capitals.
+    found in clinical values alone is refused, and small words in a text that has capitals.
     """
-    personal = without_clinical(text, tidied(text, by_model, beside=by_rules))
+    tidy = tidied(text, by_model, beside=by_rules)
+    if not text.islower():
+        tidy = [span for span in tidy if not is_word(text[span.start : span.end])]
+    personal = without_clinical(text, tidy)
     kept = list(by_rules)
     is_taken = bytearray(len(text))
     for span in by_rules:

@@ -418,16 +418,21 @@ def _norm(norm: Any, dtype: torch.dtype) -> _Map:
     return lambda x: functional.layer_norm(x, weight.shape, weight, bias, norm.eps)
 
 
+def may_pack(weight: Tensor) -> bool:
+    """Whether oneDNN packs such a weight: no bfloat16 for processors that have AVX2 alone."""
+    if weight.device.type != "cpu" or not _HAS_ONEDNN:
+        return False
+    is_half = weight.dtype == torch.bfloat16
+    return not is_half or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
 def _linear(parts: Sequence[Any], dtype: torch.dtype, *, activation: str = "") -> _Map:
     """Return the product with stacked layers, and its activation; on a CPU packed for oneDNN."""
     weight = _in(torch.cat([part.weight for part in parts]), dtype)
     bias = _in(torch.cat([part.bias for part in parts]), dtype)
     after: _Map = ACT2FN[activation] if activation else lambda x: x
     kernels = torch.ops.mkldnn
-    if weight.device.type != "cpu" or not _HAS_ONEDNN or (
-        # It packs no bfloat16 for processors that have AVX2 alone.
-        dtype == torch.bfloat16 and not kernels._is_mkldnn_bf16_supported()
-    ):  # fmt: skip
+    if not may_pack(weight):
         return lambda x: after(functional.linear(x, weight, bias))
     packed = kernels._reorder_linear_weight(weight)
     if activation == "gelu":

@@ -181,7 +181,7 @@ def test_intervals_come_from_patients_and_their_numbers_stay():
     numbers = canonical(summary.model_dump(mode="json", exclude={"kinds"}))
     assert hashlib.sha256(numbers).hexdigest()[:16] == "8b1897bec312109a"
     assert summary.kinds == {"age": 24, "contact": 24, "id": 24, "name": 24}
-    assert summary.unseen == (("personal_id_code",), ("date", "sex", "place"))
+    assert summary.unseen == (("personal_id_code",), ("date", "time", "sex", "place"))
     # Older scores say nothing of kinds; of other labels nothing can be said.
     assert summary.with_(kinds={}).unseen == (("personal_id_code",), ())
     other = [(one.with_spans([Span(0, 2, "ROOM")]), one) for one in golds]

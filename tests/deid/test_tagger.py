@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -17,7 +18,7 @@ from audit.deid.taggers import CombinedTagger, put_together
 from audit.notes.spans import Span, merged
 
 SIZES = st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n // 2)))
-TEXT = "氏名：山田 太郎、ID 1234 です"
+TEXT = "氏名：山田 太郎、番号 1234 です"
 
 
 def spans_of(n_chars: int, *, most: int, labels: Sequence[str]) -> st.SearchStrategy[Tags]:
@@ -143,7 +144,7 @@ def test_what_the_rules_found_stays_whole(rule: tuple[int, int], rest: list[Any]
 
 def test_the_digest_follows_what_it_is_made_of() -> None:
     one, other = Fixed((), "a"), Fixed((), "b")
-    digest = sha256(b"4|rules first|a|b").hexdigest()
+    digest = sha256(b"5|rules first|a|b").hexdigest()
     assert CombinedTagger(one, other).digest == digest != CombinedTagger(other, one).digest
 
 
@@ -159,6 +160,7 @@ def test_the_digest_follows_what_it_is_made_of() -> None:
         ("Tanaka.", [(0, 7)], ["Tanaka"]),
         (" 58♂\n", [(0, 5)], ["58♂"]),
         ("、。", [(0, 2)], []),
+        ("TEL 03-1, seen by her", [(0, 3), (10, 17)], []),
         ("5/10に軽快", [(0, 1)], ["5/10"]),
         ("電話 0564‐23‐8711。", [(3, 10)], ["0564‐23‐8711"]),
         ("10.29 より", [(3, 5)], ["10.29"]),
@@ -176,3 +178,27 @@ def test_finds_of_a_model_are_tidy_and_numbers_whole(
     if text == "5/3-5/10":
         done = put_together(text, (Span(4, 8, "identifier"),), (Span(0, 1, "contact"),))
         assert done == (Span(0, 1, "contact"), Span(4, 8, "identifier")), "left to others"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("saw van der [Berg] today", ["van der Berg"]),
+        ("I [Anna Lee] [Smith]-Jones came", ["Anna Lee Smith-Jones"]),
+        ("to [Iowa], then New [Ross]", ["Iowa", "New Ross"]),
+        ("in [Sioux] City, order [L-17]B", ["Sioux City", "L-17B"]),
+        ("the [berg] of ice", ["berg"]),
+    ],
+)
+def test_names_and_places_are_taken_out_with_their_particles_halves_and_kinds(
+    text: str, found: list[str]
+) -> None:
+    pieces = re.split(r"[\[\]]", text)
+    plain, spans = "".join(pieces), []
+    for number, piece in enumerate(pieces):
+        start = len("".join(pieces[:number]))
+        if number % 2:
+            label = "identifier" if " " in piece else "quasi_identifier"
+            label = "linkage_code" if any(map(str.isdigit, piece)) else label
+            spans.append(Span(start, start + len(piece), label))
+    assert [plain[s.start : s.end] for s in put_together(plain, (), tuple(spans))] == found

@@ -68,7 +68,7 @@ def test_types_and_kinds_that_no_gold_has_are_named() -> None:
     score_id = kept()
     shown = texts(open_page("deidentify", tab="measures"))
     assert "how they are found: Personal ID code" in shown
-    assert "how they are found: dates, sexes, places" in shown
+    assert "how they are found: dates, times of day, sexes, places" in shown
     content = content_of(score_id)
     content["summary"].pop("kinds")
     (SCORES.place(score_id) / "score.json").write_text(json.dumps(content))
