@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from audit.deid.tagger import Tags
 from audit.notes.mention_words import WORDS
@@ -19,6 +20,7 @@ from audit.notes.spans import (
     QUASI_IDENTIFIER,
     Span,
 )
+from audit.text import word_lists
 
 _PAIRS = dict(zip("(（「[［<＜", ")）」]］>＞", strict=True))
 _OPENING = {closing: opening for opening, closing in _PAIRS.items()}
@@ -46,6 +48,19 @@ _FIELDS = frozenset(
      "ms", "dr", "pt", "acct", "ref", "hx", "dx", "rx", "cc", "hpi")
 )  # fmt: skip
 _NO_NAMES = WORDS["no_names"] | WORDS["generic"] | WORDS["relatives"]
+_ORIGINS = frozenset(("white", "black", "hispanic", "caucasian", "asian", "noon", "midnight"))
+_SMALL_FINDS = (
+    word_lists(Path(__file__).parent / "network" / "lists.txt")["jobs"]
+    | WORDS["male"] | WORDS["female"] | _ORIGINS
+)  # fmt: skip
+_THINGS = (
+    r"(?:[Tt]ests?|[Ss]cales?|[Ii]nventory|[Ee]xam(?:ination)?|[Bb]attery|[Ii]ndex|[Ss]core|Edition"
+    r"|[Qq]uestionnaire|[Ss]igns?|[Ss]yndrome|[Dd]isease|[Cc]riteria|[Cc]lassification|[Mm]aneuver"
+    r"|[Pp]rocedure|[Ss]cissors|[Ff]orceps|[Cc]lamps?|[Rr]etractors?|[Ss]utures?|[Cc]atheter|[Ss]tent"
+    r"|[Dd]rain|[Nn]eedle|[Pp]alsy|[Ff]racture|[Rr]eflex|[Pp]hase|[Bb]locker|[Dd]epartment)\b"
+)
+_THING = re.compile(rf"\b{_THINGS}$")
+_THING_BEHIND = re.compile(rf"(?:['’]s)?[ -](?:[A-Z][\w-]+ (?:of )?){{0,2}}{_THINGS}")
 
 
 def tidied(text: str, found: Tags, *, beside: Tags) -> list[Span]:
@@ -60,13 +75,27 @@ def tidied(text: str, found: Tags, *, beside: Tags) -> list[Span]:
     return [_with_whole(span, codes if span.label in _CODES else numbers, others) for span in bare]
 
 
-def is_word(written: str) -> bool:
-    """Whether a find is the name of a field, or small words of English that are nobody's name.
+def is_no_find(text: str, span: Span) -> bool:
+    """Whether what a model found alone, in a text with capitals, is nobody's.
 
-    Not to be asked of texts that are in small letters throughout: there names are small too.
+    That is the name of a field, a letter, small words that are nobody's name, one small word that
+    is no job, sex or origin, the number of a list's line, and who gave a test, a disease or a tool
+    its name. Not to be asked of texts in small letters throughout: there names are small too.
     """
+    written, behind = text[span.start : span.end], text[span.end : span.end + _N_AROUND]
     words = [word.strip(".,:;#") for word in written.split()]
-    return all(word.lower() in _FIELDS or (word.islower() and word in _NO_NAMES) for word in words)
+    if all(word.lower() in _FIELDS or (word.islower() and word in _NO_NAMES) for word in words):
+        return True
+    if len(words) == 1 and written.isascii() and written.islower() and written.isalpha():
+        return words[0] not in _SMALL_FINDS
+    if (
+        written.isdigit()
+        and behind[:1] in ".)"
+        and not text[: span.start].rpartition("\n")[2].strip()
+    ):
+        return True
+    is_named = span.label in (IDENTIFIER, QUASI_IDENTIFIER) and written[0].isupper()
+    return is_named and bool(_THING.search(written) or _THING_BEHIND.match(behind))
 
 
 def _without_edges(text: str, span: Span) -> Span | None:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from audit.deid.borders import is_word, tidied, with_whole_names
+from audit.deid.borders import is_no_find, tidied, with_whole_names
 from audit.deid.config import GenerativeFacts, TaggerFacts
 from audit.deid.packaged import (
     LANGUAGE,
@@ -72,11 +72,11 @@ def put_together(text: str, by_rules: Tags, by_model: Tags) -> Tags:
     """Return the finds of rules, and what a model found beside them, as spans apart.
 
     A rest that is white space alone, or without a letter or digit, is left out. What the model
-    found in clinical values alone is refused, and small words in a text that has capitals.
+    found in clinical values alone is refused, and in a text that has capitals what is nobody's.
     """
     tidy = tidied(text, by_model, beside=by_rules)
     if not text.islower():
-        tidy = [span for span in tidy if not is_word(text[span.start : span.end])]
+        tidy = [span for span in tidy if not is_no_find(text, span)]
     personal = without_clinical(text, tidy)
     kept = list(by_rules)
     is_taken = bytearray(len(text))
