@@ -125,8 +125,9 @@ def _with_whole(span: Span, units: Sequence[tuple[int, int]], others: Iterable[S
     touched = [unit for unit in units if unit[0] < span.end and span.start < unit[1]]
     whole = Span(min([span.start, *(first for first, _ in touched)]),
                  max([span.end, *(last for _, last in touched)]), span.label)  # fmt: skip
-    is_taken = any(one.overlap(whole) > one.overlap(span) for one in others)
-    return span if is_taken else whole
+    if whole == span or any(one.overlap(whole) > one.overlap(span) for one in others):
+        return span
+    return whole
 
 
 def with_whole_names(text: str, found: Tags) -> Tags:

@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import dropwhile, takewhile
 from typing import NamedTuple
 
@@ -174,10 +175,16 @@ def without_clinical(text: str, spans: Sequence[Span]) -> list[Span]:
     if not spans:
         return []
     folded = folded_text(text)
-    clinical = {place for values in _clinical_values(folded) for place in range(*values)}
-    words = ({i for i in range(span.start, span.end) if folded[i].isalnum()} for span in spans)
+    clinical = _clinical(folded)
+    words = ([i for i in range(span.start, span.end) if folded[i].isalnum()] for span in spans)
     rows = zip(spans, words, strict=True)
-    return [span for span, places in rows if not places or not places <= clinical]
+    return [span for span, places in rows if not places or not clinical.issuperset(places)]
+
+
+@lru_cache(maxsize=128)  # a text is asked for the finds of rules, of a model, and at its release
+def _clinical(folded: str) -> frozenset[int]:
+    """Return the places of a folded text that are part of clinical values."""
+    return frozenset(place for values in _clinical_values(folded) for place in range(*values))
 
 
 def _clinical_values(folded: str) -> Iterator[tuple[int, int]]:

@@ -275,8 +275,9 @@ def _mixed(codes: NDArray[np.uint64], n: int) -> NDArray[np.int32]:
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
-def _joined(*codes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    found = np.zeros(len(codes[0]), dtype=np.uint64)
+def _joined(*codes: NDArray[np.uint64], behind: Any = np.uint64(0)) -> NDArray[np.uint64]:
+    """Return one hash of the codes in turn, those that `behind` is the hash of before them."""
+    found = np.zeros(len(codes[0]), dtype=np.uint64) + behind
     for one in codes:
         found = (found + one + np.uint64(1)) * _STEP
         found ^= found >> np.uint64(29)
@@ -417,9 +418,8 @@ class Words:
         if not _JAPANESE[kinds].any():
             return found
         hashes = {1: _joined(codes)}
-        for n in range(2, _MAX_NAME + 1):
-            if len(codes) >= n:
-                hashes[n] = _joined(*(codes[k : len(codes) - n + 1 + k] for k in range(n)))
+        for n in range(2, min(_MAX_NAME, len(codes)) + 1):
+            hashes[n] = _joined(codes[n - 1 :], behind=hashes[n - 1][:-1])
         for n, listed, bit in self._japanese:
             if n not in hashes:
                 continue
