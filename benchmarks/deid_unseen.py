@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def main() -> None:
             cases: list[SpanCase] = []
             found = score_pairs(_pairs(tagger, f"third/{language}"), on_case=cases.append)
             _tell(found, title=f"{tagger.name} | {language}")
-            misses = [{"tagger": tagger.name, **one.listed()} for one in cases if one.kind != SAME]
+            misses = [{"tagger": tagger.name, **asdict(one)} for one in cases if one.kind != SAME]
             lines += [json.dumps(one, ensure_ascii=False) + "\n" for one in misses]
     if options.misses:
         options.misses.write_text("".join(lines), encoding="utf-8")

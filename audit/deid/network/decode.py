@@ -275,9 +275,10 @@ def _mixed(codes: NDArray[np.uint64], n: int) -> NDArray[np.int32]:
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
-def _joined(*codes: NDArray[np.uint64], behind: Any = np.uint64(0)) -> NDArray[np.uint64]:
+def _joined(*codes: NDArray[np.uint64], behind: Any = 0) -> NDArray[np.uint64]:
     """Return one hash of the codes in turn, those that `behind` is the hash of before them."""
-    found = np.zeros(len(codes[0]), dtype=np.uint64) + behind
+    found = np.zeros(len(codes[0]), dtype=np.uint64)
+    found += behind
     for one in codes:
         found = (found + one + np.uint64(1)) * _STEP
         found ^= found >> np.uint64(29)
