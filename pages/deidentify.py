@@ -444,7 +444,7 @@ def _draw_left(say: Words, census: Mapping[str, Any]) -> None:
     ones = [say.text("kind_n", kind=kind_name(say, kind), n=f"{n:,}")
             for kind, n in left.items()]  # fmt: skip
     if ones:
-        remark(say, "deidentify_left", kinds=", ".join(ones))
+        remark(say, "deidentify_by_policy", kinds=", ".join(ones))
 
 
 # Note by note.

@@ -30,6 +30,12 @@ def test_both_catalogues_have_the_same_keys_and_places() -> None:
     assert {k: places(v) for k, v in ENGLISH.items()} == {k: places(v) for k, v in JAPANESE.items()}
 
 
+def test_no_file_has_a_key_twice() -> None:
+    for path in sorted(PAGES.glob("ui/words/*/*.json")):
+        pairs = json.loads(path.read_text("utf-8"), object_pairs_hook=list)
+        assert len(dict(pairs)) == len(pairs) > 0, path.name
+
+
 def test_no_sentence_is_empty_and_japanese_is_japanese() -> None:
     latin = {"app", "column_q", "kind_n", "column_f1", "column_counts"}
     for key in ENGLISH:
