@@ -104,9 +104,7 @@ class Covered:
     measured: Mapping[str, tuple[Found, ...]]
 
 
-def coverage(
-    policy: Policy, *, tagger: KnownTagger, has_register: bool = False
-) -> tuple[Covered, ...]:
+def coverage(policy: Policy, *, tagger: KnownTagger) -> tuple[Covered, ...]:
     """Return what a policy and a tagger reach: the rows of `HIPAA`, then those of `FIVE`."""
     measured = _measured(tagger)
     rows = []
@@ -120,7 +118,7 @@ def coverage(
         can = {
             "rules": tagger.kind in (RULES, "combined") and code not in _NO_RULE,
             "network": tagger.kind != RULES,
-            "register": has_register and code in _REGISTER,
+            "register": code in _REGISTER,
         }
         ways = tuple(way for way, is_one in can.items() if kinds and is_one)
         does = "leave" if left and left == kinds else does

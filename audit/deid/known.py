@@ -29,7 +29,7 @@ from audit.notes.mention_words import (
     WORDS,
 )
 from audit.notes.mentions_ja import split_japanese
-from audit.notes.patterns import HIRA, KATA, folded_text, pattern_table
+from audit.notes.patterns import HIRA, IN_KATAKANA, KATA, folded_text, pattern_table
 from audit.notes.spans import (
     FIVE_TYPES,
     IDENTIFIER,
@@ -66,8 +66,7 @@ _IN_KANA = re.compile(rf"[{KATA}{HIRA}ｦ-ﾟ]+")
 _BEFORE = 24
 _LEAST_DIGITS, _LEAST_FREE = 3, 5
 
-_SAME = {code: code + 0x60 for code in range(ord("ぁ"), ord("ゖ") + 1)}
-_SAME |= str.maketrans(
+_SAME = IN_KATAKANA | str.maketrans(
     "髙﨑嵜邊邉齋齊斉濵濱澤廣德惠眞榮國龍櫻藏瀨嶋嶌條增彌黑來𠮷ヶ",
     "高崎崎辺辺斎斎斎浜浜沢広徳恵真栄国竜桜蔵瀬島島条増弥黒来吉ケ",
 )

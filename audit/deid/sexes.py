@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from audit.corpus.build import sex_votes
+from audit.notes.patterns import IN_KATAKANA
 
 _JAPANESE = re.compile(
     r"男性|女性|男児|女児|男子|女子|性別\s*[:：]\s*[男女]|彼女|(?<=[歳才])[の、，, ]?[男女]"
@@ -37,10 +38,7 @@ def sex_told(text: str) -> str:
 
 def sex_of_given_name(name: str) -> str:
     """Return the sex that a list has for a given name; "" where none has it, or both do."""
-    return _given_names().get(name.translate(_KATAKANA).casefold(), "")
-
-
-_KATAKANA = {code: code + 0x60 for code in range(ord("ぁ"), ord("ゖ") + 1)}
+    return _given_names().get(name.translate(IN_KATAKANA).casefold(), "")
 
 
 @cache
@@ -57,7 +55,7 @@ def _given_names() -> Mapping[str, str]:
             for part in given_names(sex, time).names:
                 # Names in hiragana are looked up as their kana.
                 for written in (part.written, part.kana, part.romaji):
-                    found[written.translate(_KATAKANA).casefold()].add(sex)
+                    found[written.translate(IN_KATAKANA).casefold()].add(sex)
     return {name: sexes.pop() for name, sexes in found.items() if len(sexes) == 1}
 
 

@@ -14,6 +14,8 @@ _FOLD |= {code: ord(normalize("NFKC", chr(code))) for code in range(0x2F00, 0x2F
 HAN = r"\u3005\u3006\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaffヶ"
 KATA = "ァ-ヴー"
 HIRA = "ぁ-ゖ"
+IN_KATAKANA = {code: code + 0x60 for code in range(ord("ぁ"), ord("ゖ") + 1)}
+"""From hiragana to katakana, for `str.translate`."""
 
 
 def folded_text(text: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -192,6 +192,3 @@ def _code(words: str, dice: Dice, *, is_contact: bool) -> str:
     if is_contact:
         return new
     return re.sub(r"(?<![A-Za-z])[A-Z](?=[-0-9])", lambda _: dice.pick("ABCDEFGHKLMNPRSTWXYZ"), new)
-
-
-__all__: Sequence[str] = ("written_variants",)

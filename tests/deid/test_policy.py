@@ -125,14 +125,14 @@ def test_the_coverage_has_18_identifiers_and_five_types() -> None:
     assert all(rows[code].does == "take out" for code, (kinds, _) in HIPAA.items() if kinds)
     for code in ("biometric", "photographs"):
         assert rows[code].does == "none" and rows[code].ways == ()
-    assert rows["vehicle"].ways == () and rows["names"].ways == ("rules",)
+    assert rows["vehicle"].ways == () and rows["names"].ways == ("rules", "register")
     assert rows["quasi_identifier"].does == "part"
     assert set(rows["quasi_identifier"].left) == SAFE_HARBOR.left
     everything = Policy(kinds=dict.fromkeys(KINDS, LEAVE))
-    with_register = coverage(everything, tagger=known_tagger(DEFAULT), has_register=True)
-    assert {one.does for one in with_register} == {"leave", "none"}
-    assert with_register[0].ways == ("rules", "network", "register")
-    assert with_register[14].ways == ("rules", "network")
+    by_default = coverage(everything, tagger=known_tagger(DEFAULT))
+    assert {one.does for one in by_default} == {"leave", "none"}
+    assert by_default[0].ways == ("rules", "network", "register")
+    assert by_default[14].ways == ("rules", "network")
 
 
 def test_measured_recall_is_told_of_the_tagger_that_was_measured(
