@@ -68,7 +68,7 @@ from audit.deid.taggers import DEFAULT, RULES, known_tagger, known_taggers, load
 from audit.deid.tasks import TaggerTask
 from audit.demo import DemoTask, report_summary, self_test
 from audit.errors import AuditCancelled, AuditError
-from audit.executor import SCHEDULER_VARIABLE
+from audit.executor import SCHEDULER_VARIABLE, n_cores
 from audit.experiment import leakage, paper
 from audit.foreign import decode_text, file_bytes, reading
 from audit.home import DEMO_HOSPITAL, results_dir, stay_offline
@@ -1014,6 +1014,9 @@ def deid_tag(
     mode: Literal["placeholder", "surrogate", "mask"] = "placeholder",
     policy: PolicyName = ALL_OUT.title,
     seed: Annotated[int, "of the surrogates"] = 0,
+    workers: Annotated[
+        int, "processes that tag many notes with rules or a network of words; 0: one a core, to 8"
+    ] = 0,
     device: Device = "auto",
 ) -> Result:
     """Find personal information in notes and take it out."""
@@ -1026,6 +1029,7 @@ def deid_tag(
         release=Release(mode=mode, seed=seed),
         policy=stated,
         register=known,
+        n_workers=workers or n_cores(),
         progress=progress_line(),
     )
     if known and (n_without := census["register"]["n_notes_without_row"]):

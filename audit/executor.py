@@ -10,19 +10,23 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
+import signal
 import threading
-from collections.abc import Iterator
-from concurrent.futures import CancelledError, Executor, ProcessPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import connection, get_context, parent_process
-from typing import Any
+from typing import Any, TypeVar
 
 from audit.errors import AuditError
 
 SCHEDULER_VARIABLE = "KART_AUDIT_SCHEDULER"
 """Holds the address of the scheduler that audits of this process, and of jobs, are sent to."""
 _CONNECT_SECONDS = 10
+_N_AHEAD = 2
+T = TypeVar("T")
 _DIED = (
     "The system stopped processes that did the work, most often because memory ran out; everything "
     "finished before is kept."
@@ -68,8 +72,40 @@ def executor_of(scheduler: str = "", *, n_workers: int = 1) -> Iterator[Executor
         yield None
 
 
+def n_cores(*, most: int = 8) -> int:
+    """Return how many processes can work at once here, `most` at most."""
+    if hasattr(os, "sched_getaffinity"):
+        return min(most, len(os.sched_getaffinity(0)))
+    return min(most, os.cpu_count() or 1)
+
+
+def in_order(
+    executor: Executor | None, calls: Iterable[Callable[[], T]], *, n_workers: int,
+    wait: Callable[[], object] = lambda: None,
+) -> Iterator[T]:  # fmt: skip
+    """Yield what calls return, in their order; an executor makes a few of them ahead.
+
+    `wait` is called before each of the last ones is waited for, and may raise.
+    """
+    if executor is None:
+        yield from (call() for call in calls)
+        return
+    waiting = deque[Future[T]]()
+    for call in calls:
+        waiting.append(executor.submit(call))
+        if len(waiting) > _N_AHEAD * n_workers:
+            yield waiting.popleft().result()
+    while waiting:
+        wait()
+        yield waiting.popleft().result()
+
+
 def _end_with_parent() -> None:
-    """End this worker when the process that began it is gone, which may have been killed."""
+    """End this worker when the process that began it is gone, which may have been killed.
+
+    An interrupt from a terminal, which reaches all of them, is for the parent to act on.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     assert parent is not None
 

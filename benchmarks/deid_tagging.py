@@ -3,8 +3,9 @@
     python benchmarks/deid_tagging.py --tagger default --notes 10000 --json FILE
 
 Synthetic notes, half Japanese and half English, go through `tag_notes` as `deid tag` does it; then
-one note of 30,000 characters through the tagger alone. Memory is the process's peak, and beside it
-the peak of a process that has only loaded the tagger.
+one note of 30,000 characters through the tagger alone. Memory is the process's peak, and those of
+the processes that it had do the work, each as large as the largest; beside it the peak of a process
+that has only loaded the tagger.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from audit.deid.release import Release
 from audit.deid.tag import tag_notes
-from audit.deid.tagger import tag_checked
+from audit.deid.tagger import is_light, tag_checked
 from audit.deid.taggers import load_tagger
+from audit.executor import n_cores
 from audit.notes.read import open_notes
 from benchmarks.synthetic import in_turn
 
@@ -32,9 +34,11 @@ N_LONG = 30_000
 SEED = 20
 
 
-def peak_megabytes() -> float:
-    """Return the most memory that this process has had, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def peak_megabytes(*, n_workers: int = 1) -> float:
+    """Return the most memory that this process has had, in MB, and its workers beside it."""
+    own, largest = (resource.getrusage(who).ru_maxrss / 1024
+                    for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))  # fmt: skip
+    return own + (n_workers * largest if n_workers > 1 else 0.0)
 
 
 def texts(n: int) -> list[str]:
@@ -43,7 +47,7 @@ def texts(n: int) -> list[str]:
     return [note.text for note in notes]
 
 
-def measure(what: str, *, tagger_id: str, folder: Path) -> dict[str, Any]:
+def measure(what: str, *, tagger_id: str, folder: Path, n_workers: int) -> dict[str, Any]:
     """Do one part, in this process."""
     tagger = load_tagger(tagger_id, device="cpu")
     tagger.tag(["山田太郎"])
@@ -52,7 +56,7 @@ def measure(what: str, *, tagger_id: str, folder: Path) -> dict[str, Any]:
         path = folder / "notes.jsonl"
         begin = time.perf_counter()
         census = tag_notes(open_notes(path), tagger=tagger, out=folder / f"tagged-{tagger_id}",
-                           release=Release())  # fmt: skip
+                           release=Release(), n_workers=n_workers)  # fmt: skip
         found |= {"n_notes": census["n_notes"], "n_characters": census["n_characters"]}
     else:
         long = "\n".join(texts(400))[:N_LONG]
@@ -60,8 +64,13 @@ def measure(what: str, *, tagger_id: str, folder: Path) -> dict[str, Any]:
         tag_checked(tagger, [long])
         found |= {"n_notes": 1, "n_characters": len(long)}
     seconds = time.perf_counter() - begin
-    rate = found["n_characters"] / seconds
-    return found | {"seconds": seconds, "characters_per_second": rate, "peak_mb": peak_megabytes()}
+    n_workers = n_workers if what == "many" and is_light(tagger) else 1
+    return found | {
+        "seconds": seconds,
+        "n_workers": n_workers,
+        "characters_per_second": found["n_characters"] / seconds,
+        "peak_mb": peak_megabytes(n_workers=n_workers),
+    }
 
 
 def main() -> None:
@@ -69,12 +78,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tagger", nargs="+", default=["rules", "default"])
     parser.add_argument("--notes", type=int, default=10_000)
+    parser.add_argument("--workers", type=int, default=n_cores())
     parser.add_argument("--json", type=Path)
     parser.add_argument("--part", nargs=3, metavar=("WHAT", "TAGGER", "FOLDER"))
     options = parser.parse_args()
     if options.part:
         what, tagger_id, folder = options.part
-        row = measure(what, tagger_id=tagger_id, folder=Path(folder))
+        row = measure(what, tagger_id=tagger_id, folder=Path(folder), n_workers=options.workers)
         print(json.dumps(row))
         return
     rows = []
@@ -83,7 +93,7 @@ def main() -> None:
         (Path(name) / "notes.jsonl").write_text("\n".join(lines), encoding="utf-8")
         for tagger_id in options.tagger:
             for what in ("many", "long"):
-                command = [sys.executable, __file__, "--notes", str(options.notes), "--part",
+                command = [sys.executable, __file__, "--workers", str(options.workers), "--part",
                            what, tagger_id, name]  # fmt: skip
                 done = subprocess.run(command, capture_output=True, text=True, check=True)
                 rows.append(json.loads(done.stdout))

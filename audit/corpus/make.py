@@ -15,9 +15,9 @@ from __future__ import annotations
 import json
 import pickle
 from array import array
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -64,7 +64,7 @@ from audit.corpus.truth import (
     listed_notes,
 )
 from audit.errors import AuditError, Message
-from audit.executor import executor_of
+from audit.executor import executor_of, in_order
 from audit.foreign import file_bytes
 from audit.home import salted_digest
 from audit.names.candidates import Accepts, Candidates
@@ -186,7 +186,7 @@ SAMPLE, SURVEY, BUILD, PLANT, LISTS = (
 )
 _BYTE_SECONDS = {SAMPLE: 3e-8, SURVEY: 3e-8, BUILD: 2e-7, PLANT: 2e-8}
 _LIST_SECONDS = 0.5
-_BATCH_CHARS, _N_AHEAD = 1 << 19, 2
+_BATCH_CHARS = 1 << 19
 """On two cores where nothing was timed yet: a byte of the notes, and drawing candidates."""
 _FILES = (
     PRIVATE, PUBLIC, TRUTH, PEOPLE, REFUSED, PASSAGES, CANDIDATES, LISTED, EXAMINATION, CORPUS,
@@ -338,17 +338,14 @@ class _Making:
 
     def _done(self, work: Work[T], stage: str) -> Iterator[T]:
         """Do work on all notes, batch by batch, and yield what comes of each in their order."""
-        if self._executor is None:
-            yield from (work(self._rules, batch) for batch in self._batches(stage))
-            return
-        rules, waiting = pickle.dumps(self._rules), deque[Future[T]]()
-        for batch in self._batches(stage):
-            waiting.append(self._executor.submit(done_elsewhere, work, rules, batch))
-            if len(waiting) > _N_AHEAD * self._order.workers:
-                yield waiting.popleft().result()
-        while waiting:
-            self._meter.add(stage, 0)  # asks whether to stop
-            yield waiting.popleft().result()
+        do = partial(work, self._rules)
+        if self._executor is not None:
+            do = partial(done_elsewhere, work, pickle.dumps(self._rules))
+        yield from in_order(
+            self._executor, (partial(do, batch) for batch in self._batches(stage)),
+            n_workers=self._order.workers,
+            wait=lambda: self._meter.add(stage, 0),  # asks whether to stop
+        )  # fmt: skip
 
     def _batches(self, stage: str) -> Iterator[Batch]:
         """Cut the notes into stretches of some hundred thousand characters."""

@@ -34,19 +34,35 @@ class AnswerFile:
             end += len(line)
         self._file.truncate(end)
 
-    def of(self, question: object, ask: Callable[[], Any]) -> tuple[Any, bool]:
-        """Return the answer to a question, both as JSON has them, and whether it was known.
+    @staticmethod
+    def key(question: object) -> str:
+        """Return the key of a question as JSON has it."""
+        return hashlib.sha256(json.dumps(question).encode("ascii")).hexdigest()[:32]
 
-        What is asked is kept: a kill after this does not lose it.
-        """
-        key = hashlib.sha256(json.dumps(question).encode("ascii")).hexdigest()[:32]
-        if key in self._places:
-            self._file.seek(self._places[key])
-            return json.loads(self._file.readline())[1], True
-        answer = ask()
+    def __contains__(self, key: str) -> bool:
+        """Whether there is an answer."""
+        return key in self._places
+
+    def get(self, key: str) -> Any:
+        """Return the answer of a key, None where there is none."""
+        if key not in self._places:
+            return None
+        self._file.seek(self._places[key])
+        return json.loads(self._file.readline())[1]
+
+    def keep(self, key: str, answer: Any) -> None:
+        """Write an answer down: a kill after this does not lose it."""
         self._places[key] = self._file.seek(0, os.SEEK_END)
         self._file.write(json.dumps([key, answer]).encode("ascii") + b"\n")
         self._file.flush()
+
+    def of(self, question: object, ask: Callable[[], Any]) -> tuple[Any, bool]:
+        """Return the answer to a question, both as JSON has them, and whether it was known."""
+        key = self.key(question)
+        if key in self:
+            return self.get(key), True
+        answer = ask()
+        self.keep(key, answer)
         return answer, False
 
     def close(self) -> None:

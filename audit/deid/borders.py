@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import takewhile
+from operator import itemgetter
 
 from audit.deid.tagger import Tags
 from audit.notes.mention_words import WORDS
+from audit.notes.patterns import HIRA, KATA
 from audit.notes.spans import (
     CONTACT,
     IDENTIFIER,
@@ -20,12 +23,13 @@ from audit.notes.spans import (
     QUASI_IDENTIFIER,
     Span,
 )
-from audit.text import word_lists
 
 _PAIRS = dict(zip("(（「[［<＜", ")）」]］>＞", strict=True))
 _OPENING = {closing: opening for opening, closing in _PAIRS.items()}
 _NUMBER = re.compile(r"\d+(?:[-/.‐−－／．]\d+)+")
-_CODE = re.compile(r"(?=[^\s]*\d)[A-Za-z0-9]+(?:[-/_.#][A-Za-z0-9]+)+")
+_CODE = re.compile(r"[A-Za-z0-9]+(?:[-/_.#][A-Za-z0-9]+)+")
+_HAS_DIGIT = re.compile(r"\S*?\d")
+_KANA = re.compile(f"[{HIRA}{KATA}]")
 _CODES = (CONTACT, LINKAGE_CODE, PERSONAL_ID_CODE)
 _PARTICLE = "|".join(sorted(WORDS["particles"] - {"y", "av", "af", "st"}, key=len, reverse=True))
 _WORD = "[^\\W\\d_]"
@@ -49,10 +53,7 @@ _FIELDS = frozenset(
 )  # fmt: skip
 _NO_NAMES = WORDS["no_names"] | WORDS["generic"] | WORDS["relatives"]
 _ORIGINS = frozenset(("white", "black", "hispanic", "caucasian", "asian", "noon", "midnight"))
-_SMALL_FINDS = (
-    word_lists(Path(__file__).parent / "network" / "lists.txt")["jobs"]
-    | WORDS["male"] | WORDS["female"] | _ORIGINS
-)  # fmt: skip
+_SMALL_FINDS = WORDS["jobs"] | WORDS["male"] | WORDS["female"] | _ORIGINS
 _THINGS = (
     r"(?:[Tt]ests?|[Ss]cales?|[Ii]nventory|[Ee]xam(?:ination)?|[Bb]attery|[Ii]ndex|[Ss]core|Edition"
     r"|[Qq]uestionnaire|[Ss]igns?|[Ss]yndrome|[Dd]isease|[Cc]riteria|[Cc]lassification|[Mm]aneuver"
@@ -69,22 +70,39 @@ def tidied(text: str, found: Tags, *, beside: Tags) -> list[Span]:
     A find of punctuation alone is none.
     """
     bare = [span for span in (_without_edges(text, span) for span in found) if span is not None]
+    if not bare:
+        return []
     numbers = [match.span() for match in _NUMBER.finditer(text)]
-    codes = numbers + [match.span() for match in _CODE.finditer(text)]
-    others = (*bare, *beside)
-    return [_with_whole(span, codes if span.label in _CODES else numbers, others) for span in bare]
+    codes = [m.span() for m in _CODE.finditer(text) if _HAS_DIGIT.match(text, m.start())]
+    others = sorted((*bare, *beside))
+    tidy = []
+    for span in bare:
+        units = _beside(numbers, span)
+        if span.label in _CODES:
+            units += _beside(codes, span)
+        tidy.append(_with_whole(span, units, others))
+    return tidy
+
+
+def _beside(units: Sequence[tuple[int, int]], span: Span) -> list[tuple[int, int]]:
+    """Return those of units in order, which share no character, that share one with a span."""
+    first = bisect_right(units, span.start, key=itemgetter(1))
+    return [*takewhile(lambda unit: unit[0] < span.end, units[first:])]
 
 
 def is_no_find(text: str, span: Span) -> bool:
     """Whether what a model found alone, in a text with capitals, is nobody's.
 
-    That is the name of a field, a letter, small words that are nobody's name, one small word that
-    is no job, sex or origin, the number of a list's line, and who gave a test, a disease or a tool
-    its name. Not to be asked of texts in small letters throughout: there names are small too.
+    That is the name of a field, a letter, one kana, small words that are nobody's name, one small
+    word that is no job, sex or origin, the number of a list's line, and who gave a test, a disease
+    or a tool its name. Not to be asked of texts in small letters throughout: there names are small
+    too.
     """
     written, behind = text[span.start : span.end], text[span.end : span.end + _N_AROUND]
     words = [word.strip(".,:;#") for word in written.split()]
     if all(word.lower() in _FIELDS or (word.islower() and word in _NO_NAMES) for word in words):
+        return True
+    if len(written) == 1 and _KANA.match(written):
         return True
     if len(words) == 1 and written.isascii() and written.islower() and written.isalpha():
         return words[0] not in _SMALL_FINDS
@@ -95,7 +113,8 @@ def is_no_find(text: str, span: Span) -> bool:
     ):
         return True
     is_named = span.label in (IDENTIFIER, QUASI_IDENTIFIER) and written[0].isupper()
-    return is_named and bool(_THING.search(written) or _THING_BEHIND.match(behind))
+    is_lone = len(words) == 1  # "Margaret Ellis procedure tomorrow" is a patient's
+    return is_named and bool(_THING.search(written) or (is_lone and _THING_BEHIND.match(behind)))
 
 
 def _without_edges(text: str, span: Span) -> Span | None:
@@ -120,11 +139,10 @@ def _is_edge(char: str) -> bool:
     return char.isspace() or char in _PAIRS or unicodedata.category(char)[0] == "P"
 
 
-def _with_whole(span: Span, units: Sequence[tuple[int, int]], others: Iterable[Span]) -> Span:
+def _with_whole(span: Span, units: Sequence[tuple[int, int]], others: Sequence[Span]) -> Span:
     """Return a span that ends at the ends of numbers; what another span holds is left to it."""
-    touched = [unit for unit in units if unit[0] < span.end and span.start < unit[1]]
-    whole = Span(min([span.start, *(first for first, _ in touched)]),
-                 max([span.end, *(last for _, last in touched)]), span.label)  # fmt: skip
+    whole = Span(min([span.start, *(first for first, _ in units)]),
+                 max([span.end, *(last for _, last in units)]), span.label)  # fmt: skip
     if whole == span or any(one.overlap(whole) > one.overlap(span) for one in others):
         return span
     return whole

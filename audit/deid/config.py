@@ -16,6 +16,8 @@ from audit.task import Record
 from audit.training.config import LoopSettings, Rate, Rows, ScheduledSettings, Share
 
 WHERE = "tagger settings"
+MAX_LABELS = 127
+"""Their tags are numbered in a byte."""
 HiddenShare = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -25,7 +27,7 @@ class Shape(Record):
     width: int = Field(default=128, ge=1, le=4096)
     """Numbers that stand for a token between two layers."""
     dilations: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        default=(1, 2, 4, 8, 16, 1, 1), min_length=1, max_length=64
+        default=(1, 2, 4, 8, 16), min_length=1, max_length=64
     )
     """Of each layer: how far its neighbours stand; their sum is how far a token sees."""
 
@@ -95,8 +97,13 @@ class TaggerFacts(TaggerFile):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if 2 * self.overlap > self.n_tokens or len(set(self.labels)) != len(self.labels):
-            raise ValueError("the rows overlap by more than half, or a label is there twice")
+        n_labels = len(set(self.labels))
+        if (
+            2 * self.overlap > self.n_tokens
+            or n_labels != len(self.labels)
+            or n_labels > MAX_LABELS
+        ):
+            raise ValueError("rows overlap by more than half, a label is there twice, or too many")
         return self
 
     @property

@@ -75,8 +75,10 @@ class Mark(NamedTuple):
 def mark_of(text: str, span: Span) -> Mark:
     """Return what stands at a span of a note, and around it."""
     start, end = span.start, span.end
-    around = (text[start:end], text[max(0, start - _N_AROUND) : start], text[end:][:_N_AROUND])
-    return Mark(span, text[start:end], *map(folded_text, around))
+    begin = max(0, start - _N_AROUND)
+    folded = folded_text(text[begin : end + _N_AROUND])
+    own, after = start - begin, end - begin
+    return Mark(span, text[start:end], folded[own:after], folded[:own], folded[after:])
 
 
 def kind_of(text: str, span: Span) -> Kind:

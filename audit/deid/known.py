@@ -11,8 +11,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from itertools import pairwise, product
+from functools import cache, cached_property, lru_cache
+from itertools import combinations, pairwise, product
 from typing import NamedTuple
 
 from audit.corpus.register import parts_beside
@@ -23,6 +23,7 @@ from audit.names.people import half_width
 from audit.notes.dates import date_forms
 from audit.notes.mention_words import (
     GENERIC,
+    JAPANESE_NO_NAME,
     JAPANESE_NO_NAMES,
     JAPANESE_SURNAMES,
     NO_NAMES,
@@ -445,12 +446,19 @@ def _is_unspaced_name(note: _Note, start: int, stop: int, piece: Piece) -> bool:
 
 
 def _is_japanese_word(note: _Note, start: int, stop: int) -> bool:
-    own = note.folded[start:stop]
+    words = _words_by_part().get(note.folded[start:stop], ())
+    return any(at <= start and note.folded.startswith(word, start - at) for word, at in words)
+
+
+@cache
+def _words_by_part() -> dict[str, list[tuple[str, int]]]:
+    """Return, for every part of a word of Japanese notes, the words and where it stands in them."""
+    found = defaultdict[str, list[tuple[str, int]]](list)
     for word in JAPANESE_NO_NAMES:
-        at = word.find(own)
-        if 0 <= at <= start and note.folded.startswith(word, start - at):
-            return True
-    return False
+        for start, stop in combinations(range(len(word) + 1), 2):
+            if word.find(word[start:stop]) == start:
+                found[word[start:stop]].append((word, start))
+    return dict(found)
 
 
 def _is_number(note: _Note, places: Sequence[int]) -> bool:
@@ -555,7 +563,7 @@ def _read_unspaced(name: str, *, is_full: bool, is_cued: bool) -> Iterator[Piece
     """Yield the parts of a name in Han or kana; of what may be no name it as a whole."""
     name = re.sub(f"{_PARTS['HONORIFIC']}$", "", name)
     is_name = re.fullmatch(rf"[{_PARTS['HAN']}{KATA}{HIRA}ｦ-ﾟ]+(?:[ ・=][^\s・=]+)?", name)
-    if not is_name or len(name) > 16 or any(word in name for word in JAPANESE_NO_NAMES):
+    if not is_name or len(name) > 16 or JAPANESE_NO_NAME.search(name):
         return
     is_split = bool(re.search("[ ・=]", name))
     given, surname = split_japanese(name) if is_full or is_split else ("", name)

@@ -20,7 +20,7 @@ from audit.deid.release import language_of
 from audit.deid.rules import is_full_name
 from audit.deid.tagger import Tags, from_windows, windows_of, without_overlap
 from audit.errors import AuditError
-from audit.notes.mention_words import JAPANESE_NO_NAMES, WORDS
+from audit.notes.mention_words import JAPANESE_NO_NAME, WORDS
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, TYPES, Span
 from audit.text import word_lists
 
@@ -154,7 +154,7 @@ class PackagedTagger:
             end = edge.start()
         found = text[start:end]
         is_word = kind == NAME and (
-            any(word in found for word in JAPANESE_NO_NAMES) or _EPONYMS[language].match(text, end)
+            JAPANESE_NO_NAME.search(found) or _EPONYMS[language].match(text, end)
         )
         is_fit = kind in (NAME, PLACE) and not is_word and _FITS[language].fullmatch(found)
         return (start, end) if is_fit else (0, 0)

@@ -222,9 +222,10 @@ def _placeholder(mark: Mark, language: str) -> str:
 
 def _sort(mark: Mark) -> str:
     """Return what stood there, as placeholders call it; "" for a label that is unknown here."""
-    label, kind = mark.span.label, kind_at(mark)
+    label = mark.span.label
     if label != QUASI_IDENTIFIER:
         return _SORT_OF_LABEL.get(label, "")
+    kind = kind_at(mark)
     return _SORTS.get(kind, kind)
 
 

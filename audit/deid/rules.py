@@ -16,16 +16,16 @@ from typing import NamedTuple
 
 from audit.deid.tagger import Tags, without_overlap
 from audit.names.people import insurer_check_digit, my_number_check_digit
-from audit.notes.mention_words import GENERIC, JAPANESE_NO_NAMES, JAPANESE_SURNAMES, NO_NAMES
+from audit.notes.mention_words import GENERIC, JAPANESE_NO_NAME, JAPANESE_SURNAMES, NO_NAMES
 from audit.notes.mentions import find_mentions
-from audit.notes.patterns import HIRA, KATA, folded_text, pattern_table
+from audit.notes.patterns import HIRA, KATA, compiled, folded_text, pattern_table
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, TYPES, Span
 
 SURE, CUED, SHAPED, LOOSE = 4, 3, 2, 1
 """Weights of rules; what they mean stands in `rules.txt`."""
 
 _PARTS, _TABLE = pattern_table(__file__)
-_RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
+_RE = {name: compiled(pattern) for name, pattern in _PARTS.items()}
 _ENGLISH_GENERIC, _NOT_BEFORE_TITLE, _KINSHIP = (
     frozenset(_PARTS[name].split("|"))
     for name in ("ENGLISH_GENERIC", "NOT_BEFORE_TITLE", "KINSHIP")
@@ -96,7 +96,7 @@ def _rule(entry: str, pattern: str) -> Rule:
     return (
         QUASI_IDENTIFIER if label == "quasi" else label,
         {"sure": SURE, "cued": CUED, "shaped": SHAPED, "loose": LOOSE}[weight],
-        re.compile(pattern, re.IGNORECASE if "any" in options else 0),
+        compiled(pattern, re.IGNORECASE if "any" in options else 0),
         _CHECKS[options.get("check", "")],
     )
 
@@ -122,6 +122,7 @@ class RuleTagger:
 
     name = "rules"
     labels = TYPES
+    is_light = True
 
     @property
     def digest(self) -> str:
@@ -151,7 +152,7 @@ class RuleTagger:
             yield from (("names", one) for one in find_names(folded))
 
 
-_VALUES = [re.compile(pattern) for _, pattern in _TABLE["values"]]
+_VALUES = [compiled(pattern) for _, pattern in _TABLE["values"]]
 _MAX_MONTH, _MAX_YEAR = 12, 99
 _FRACTION = _PARTS["ANY_FRACTION"]
 
@@ -162,9 +163,9 @@ def _wholes(written: str) -> set[int]:
 
 
 _SCALES = [
-    *((re.compile(f"{cue}{_PARTS['NEAR']}{_FRACTION}"), _wholes(wholes), True)
+    *((compiled(f"{cue}{_PARTS['NEAR']}{_FRACTION}"), _wholes(wholes), True)
       for wholes, cue in _TABLE["scales"]),
-    *((re.compile(f"{_FRACTION} ?(?P<cue>{cue})"), _wholes(wholes), False)
+    *((compiled(f"{_FRACTION} ?(?P<cue>{cue})"), _wholes(wholes), False)
       for wholes, cue in _TABLE["scales behind"]),
 ]  # fmt: skip
 """Fractions that a scale tells, its possible wholes, and whether its cue stands before."""
@@ -175,14 +176,14 @@ def without_clinical(text: str, spans: Sequence[Span]) -> list[Span]:
     if not spans:
         return []
     folded = folded_text(text)
-    clinical = _clinical(folded)
+    clinical = clinical_places(folded)
     words = ([i for i in range(span.start, span.end) if folded[i].isalnum()] for span in spans)
     rows = zip(spans, words, strict=True)
     return [span for span, places in rows if not places or not clinical.issuperset(places)]
 
 
 @lru_cache(maxsize=128)  # a text is asked for the finds of rules, of a model, and at its release
-def _clinical(folded: str) -> frozenset[int]:
+def clinical_places(folded: str) -> frozenset[int]:
     """Return the places of a folded text that are part of clinical values."""
     return frozenset(place for values in _clinical_values(folded) for place in range(*values))
 
@@ -195,7 +196,8 @@ def _clinical_values(folded: str) -> Iterator[tuple[int, int]]:
             if "cue" in pattern.groupindex:
                 yield match.span("cue")
     for sentence in _RE["SENTENCE"].finditer(folded):
-        yield from _fractions(folded, *sentence.span())
+        if folded.find("/", *sentence.span()) >= 0:
+            yield from _fractions(folded, *sentence.span())
 
 
 def _fractions(folded: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -235,9 +237,29 @@ def find_names(folded: str) -> Iterator[Found]:
             names.setdefault(part, label)
     names |= dict.fromkeys(full, IDENTIFIER)
     for name, label in sorted(names.items()):
-        pattern = rf"\b{re.escape(name)}\b" if name.isascii() else re.escape(name)
-        for match in re.finditer(pattern, folded):
-            yield Found(Span(*match.span(), label), LOOSE)
+        for start, end in _places_of(name, folded):
+            yield Found(Span(start, end, label), LOOSE)
+
+
+def _places_of(name: str, folded: str) -> Iterator[tuple[int, int]]:
+    """Yield where a name stands; one in Latin letters as whole words."""
+    end = 0
+    while (start := folded.find(name, end)) >= 0:
+        end = start + len(name)
+        if not name.isascii() or all(_is_border(folded, place) for place in (start, end)):
+            yield start, end
+        else:
+            end = start + 1
+
+
+def _is_border(text: str, place: int) -> bool:
+    """Whether a word begins or ends at a place, as in a pattern."""
+    before, behind = text[place - 1 : place] if place else "", text[place : place + 1]
+    return _is_letter(before) != _is_letter(behind)
+
+
+def _is_letter(char: str) -> bool:
+    return char.isalnum() or char == "_"
 
 
 def _names(folded: str) -> Iterator[Found]:
@@ -274,7 +296,7 @@ def _is_titled(name: str, title: str) -> bool:
     bare = name.replace(" ", "")
     if (
         name in _NOT_BEFORE_TITLE
-        or any(word in bare for word in JAPANESE_NO_NAMES)
+        or JAPANESE_NO_NAME.search(bare)
         or bare.startswith(("お", "御"))
         or bare.endswith(_RELATIVE_ENDS)
         or _RE["JA_NO_NAME"].search(bare)
@@ -336,4 +358,4 @@ def _parts_of(name: str) -> Iterator[tuple[str, str]]:
         own = [part for part in parts[:1] if len(part) >= 2]
     else:
         own = [name[:n] for n in (3, 2) if name[:n] in JAPANESE_SURNAMES][:1]
-    yield from ((part, QUASI_IDENTIFIER) for part in own)
+    yield from ((part, QUASI_IDENTIFIER) for part in own if part)

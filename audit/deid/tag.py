@@ -12,13 +12,16 @@ alone, and ends with the same bytes.
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+import pickle
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import closing
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache, partial
+from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from audit.corpus.build import CorpusFile, corpus_folder
 from audit.deid.answers import ANSWERS, AnswerFile
@@ -30,8 +33,9 @@ from audit.deid.policy import ALL_OUT, Policy
 from audit.deid.register import PatientRegister
 from audit.deid.release import SURROGATE, Release, n_marks
 from audit.deid.sexes import Sexes
-from audit.deid.tagger import Tagger, Tags, checked_tags, tag_checked
+from audit.deid.tagger import Tagger, Tags, checked_tags, is_light, tag_checked
 from audit.errors import AuditCancelled, AuditError
+from audit.executor import executor_of, in_order
 from audit.notes.formats import jsonl_line
 from audit.notes.read import Note, NoteSource
 from audit.notes.spans import Span, TaggedDocument, ordered
@@ -44,13 +48,15 @@ REDACTED, REFUSED = "redacted.jsonl", "refused.jsonl"
 CENSUS = "census.json"
 _BATCH_CHARS, _BATCH_NOTES = 200_000, 64
 _COPY_CHARS = 2_500
-Rows = Sequence[Note | RowNote]
+_MANY_CHARS = 300_000
+T = TypeVar("T")
 
 
 def tag_notes(
     source: NoteSource | AnnotatedNotes, *, tagger: Tagger, out: Path, release: Release,
     policy: Policy = ALL_OUT,
     register: PatientRegister | None = None,
+    n_workers: int = 1,
     progress: ProgressListener = lambda report: None, should_stop: StopQuestion = lambda: False,
 ) -> dict[str, Any]:  # fmt: skip
     """Tag all notes of a source and return the census.
@@ -58,7 +64,8 @@ def tag_notes(
     The tagger's answer for a text must not depend on chance. `policy` says what of it is taken out,
     `register` what is known of patients beforehand. `out` must not be there, or be empty, and
     appears when it is whole; what a tagger answered before a person stops stays beside it for the
-    next run. Progress is in characters of notes.
+    next run. Progress is in characters of notes. Many notes are tagged by `n_workers` processes
+    where the tagger can be sent to them; the bytes are the same.
     """
 
     def on_bytes(n: int) -> None:
@@ -79,46 +86,26 @@ def tag_notes(
             total += _units(one)
             if release.mode == SURROGATE and isinstance(one, Note):
                 sexes.add(one.patient_id, one.text)
-        plan = [tagging(tagger, total), Phase(WRITING, total, 1e-6, WRITING)]
+        n_workers = n_workers if total > _MANY_CHARS and is_light(tagger) else 1
+        pace = f", {n_workers} processes" if n_workers > 1 else ""
+        plan = [tagging(tagger, total, pace=pace), Phase(WRITING, total, 1e-6, WRITING + pace)]
         meter = Meter(plan, listener=progress, should_stop=should_stop)
-        run = _Run(files, release, policy, register, sexes)
-        for phase in (TAGGING, WRITING):
-            for batch, share in _read(source, tagger, meter, phase=phase):
-                notes = run.notes(batch, is_first=phase == TAGGING)
-                documents = [note for _, note in notes]
-                question = [tagger.digest, [(one.doc_id, one.text) for one in documents]]
-                ask = partial(_asked, tagger, documents, should_stop, share)
-                found, is_known = answers.of(question, ask)
-                for (row, note), (spans, copy) in zip(notes, found, strict=True):
-                    if phase == TAGGING:
-                        run.learn(note, spans)
-                    else:
-                        run.write(row, note, spans, copy)
-                share(1.0, is_cached=is_known and phase == TAGGING)
-            meter.finish(phase)
+        with executor_of(n_workers=n_workers) as executor:
+            work = _Work(source, tagger, meter, executor, n_workers)
+            run = _Run(files, release, policy, register, sexes)
+            for batch, told in work.tagged(answers, should_stop):
+                run.learn(batch.notes, told)
+            for batch, written in work.written(answers, run):
+                run.write(batch, written)
         census = run.census(tagger)
         files[CENSUS].write(census_file(census))
     return census
 
 
-def _read(
-    source: NoteSource | AnnotatedNotes, tagger: Tagger, meter: Meter, *, phase: str
-) -> Iterator[tuple[Rows, Portion]]:
-    """Yield the batches of a source, with their parts of a phase."""
-    n_rows, n_chars = _BATCH_NOTES, _BATCH_CHARS
-    if isinstance(tagger, CopyingTagger):
-        # A model that writes every note again may need minutes for a batch: a kill loses less.
-        n_rows = tagger.n_notes_at_once
-        n_chars = n_rows * _COPY_CHARS
-    rows = source.read(on_bytes=lambda n: meter.add(phase, 0.0))
-    for batch in _batches(rows, n_rows, n_chars):
-        yield batch, Portion(meter, phase, sum(map(_units, batch)))
-
-
-def tagging(tagger: Tagger, n_chars: float) -> Phase:
+def tagging(tagger: Tagger, n_chars: float, *, pace: str = "") -> Phase:
     """Return the tagging of notes as a phase; what is like this tagger goes at its pace."""
     is_slow = isinstance(tagger, CopyingTagger)
-    kind = f"{TAGGING}, {type(tagger).__name__}"
+    kind = f"{TAGGING}, {type(tagger).__name__}{pace}"
     return Phase(TAGGING, n_chars, 1e-2 if is_slow else 1e-5, kind)
 
 
@@ -129,18 +116,6 @@ def census_file(census: Mapping[str, Any]) -> bytes:
 
 def _units(row: Note | RowNote) -> int:
     return 1 + (len(row.text) if isinstance(row, Note) else 0)
-
-
-def _batches(source: Iterator[Note | RowNote], n_rows: int, n_chars: int) -> Iterator[Rows]:
-    """Yield rows in batches whose borders depend on the rows alone."""
-    rows: list[Note | RowNote] = []
-    for row in source:
-        rows.append(row)
-        if len(rows) >= n_rows or sum(map(_units, rows)) - len(rows) >= n_chars:
-            yield rows
-            rows = []
-    if rows:
-        yield rows
 
 
 def counted(document: TaggedDocument, *, is_foreign: bool = False) -> Counter[str]:
@@ -168,25 +143,204 @@ def policy_part(policy: Policy, left: Mapping[Kind, int]) -> dict[str, Any]:
 
 
 Spans = Sequence[tuple[int, int, str]]
+Answers = Sequence[tuple[Spans, Any]]
+"""Of each note its spans, and the line of its copy where the tagger writes copies."""
 
 
 def _asked(
-    tagger: Tagger, documents: Sequence[TaggedDocument], should_stop: StopQuestion,
-    share: Portion,
-) -> list[tuple[Spans, Any]]:  # fmt: skip
-    """Return the spans of each note, and the line of its copy where the tagger writes copies."""
-    texts = [document.text for document in documents]
-    if not texts:
-        return []
-    lines: list[Any] = [None] * len(texts)
-    if isinstance(tagger, CopyingTagger):
-        found = tagger.read(documents, should_stop=should_stop, on_share=share)
-        tags = checked_tags([one.tags for one in found], texts=texts, name=COPIES)
-        lines = [one.line() for one in found]
-    else:
-        tags = tag_checked(tagger, texts)
-    spans = [[(span.start, span.end, span.label) for span in own] for own in tags]
-    return list(zip(spans, lines, strict=True))
+    tagger: Tagger, should_stop: StopQuestion, share: Portion, notes: Sequence[TaggedDocument]
+) -> Answers:
+    """Return what a tagger answers for some notes."""
+    texts = [note.text for note in notes]
+    if not texts or not isinstance(tagger, CopyingTagger):
+        return _answers(tag_checked(tagger, texts) if texts else ())
+    found = tagger.read(notes, should_stop=should_stop, on_share=share)
+    tags = checked_tags([one.tags for one in found], texts=texts, name=COPIES)
+    return _answers(tags, [one.line() for one in found])
+
+
+def _answers(tags: Sequence[Tags], lines: Iterable[Any] = repeat(None)) -> Answers:
+    plain = ([(span.start, span.end, span.label) for span in own] for own in tags)
+    return list(zip(plain, lines))  # noqa: B905 (one may go on for ever)
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """A light tagger as it is sent to another process, which loads it once."""
+
+    pickled: bytes
+    digest: str
+
+    def __call__(self, notes: Sequence[TaggedDocument]) -> Answers:
+        tagger = _unpickled(self.pickled)
+        if tagger.digest != self.digest:
+            raise AuditError(
+                "The files of the tagger have changed.", where="tagger", do="Ask again."
+            )
+        return _answers(tag_checked(tagger, [note.text for note in notes]) if notes else ())
+
+
+@lru_cache(maxsize=1)
+def _unpickled(pickled: bytes) -> Tagger:
+    found: Tagger = pickle.loads(pickled)
+    return found
+
+
+def _tagged(
+    ask: Callable[[Sequence[TaggedDocument]], Answers], notes: Sequence[TaggedDocument],
+    known: Answers | None,
+) -> tuple[Answers, list[str]]:  # fmt: skip
+    """Return what was found in notes, and which names those of a patient tell with certainty."""
+    found = ask(notes) if known is None else known
+    return found, [
+        names_in(note.text, _spans(spans)) if note.patient_id is not None else ""
+        for note, (spans, _) in zip(notes, found, strict=True)
+    ]
+
+
+class _Known(NamedTuple):
+    """What is known of a note's patient: names, packed, but for those of a lone note, and sex."""
+
+    names: tuple[str, ...]
+    is_alone: bool
+    sex: str | None
+
+
+class _Written(NamedTuple):
+    """What comes into the files of a batch, and what was counted."""
+
+    spans: bytes
+    redacted: bytes
+    copies: Sequence[Any]
+    counts: Counter[str]
+    left: Counter[Kind]
+
+
+def _written(
+    how: tuple[Release, Policy], rows: Sequence[int], notes: Sequence[TaggedDocument],
+    answers: Answers, known: Sequence[_Known],
+) -> _Written:  # fmt: skip
+    """Return notes with all that was found in them, and their released texts."""
+    release, policy = how
+    lines, redacted, counts, left = [], [], Counter[str](), Counter[Kind]()
+    for row, note, (spans, copy), of in zip(rows, notes, answers, known, strict=True):
+        own = _spans(spans)
+        names = (*of.names, names_in(note.text, own)) if of.is_alone else of.names
+        found = found_again(note.text, own, *filter(None, names))
+        lost = tuple(copy["unaligned"]) if copy else ()
+        document, own_left = policy.applied(replace(note, spans=found, unaligned=lost))
+        made = release.of(document, sex=of.sex)
+        lines.append(jsonl_line(document).encode())
+        redacted.append(json_line({"row": row, "text": made.text}))
+        left.update(own_left)
+        counts.update(counted(document, is_foreign=not made.language))
+        counts["n_found_again"] += len(set(found) - set(own))
+    copies = [copy for _, copy in answers if copy]
+    return _Written(b"".join(lines), b"".join(redacted), copies, counts, left)
+
+
+class _Batch(NamedTuple):
+    """Notes, the numbers of their rows, rows that are none, and the key of a tagger's answers."""
+
+    rows: Sequence[int]
+    notes: Sequence[TaggedDocument]
+    refused: Sequence[RowNote]
+    key: str
+    share: Portion
+
+
+class _Work:
+    """Reads the notes twice, batch by batch, to be tagged and to be written, here or elsewhere."""
+
+    def __init__(
+        self, source: NoteSource | AnnotatedNotes, tagger: Tagger, meter: Meter,
+        executor: Executor | None, n_workers: int,
+    ) -> None:  # fmt: skip
+        self._source, self._tagger, self._meter = source, tagger, meter
+        self._executor, self._n_workers = executor, n_workers
+        self._sent = _Sent(pickle.dumps(tagger), tagger.digest) if executor else None
+
+    def tagged(
+        self, answers: AnswerFile, should_stop: StopQuestion
+    ) -> Iterator[tuple[_Batch, list[str]]]:
+        """Yield each batch with the names that it tells; what a tagger answers is kept."""
+
+        def call(batch: _Batch) -> Callable[[], tuple[Answers, list[str]]]:
+            ask = self._sent or partial(_asked, self._tagger, should_stop, batch.share)
+            known = answers.get(batch.key)
+            return partial(_tagged, ask, batch.notes, known)
+
+        for batch, (found, names) in self._done(call, TAGGING):
+            is_known = batch.key in answers
+            if not is_known:
+                answers.keep(batch.key, found)
+            yield batch, names
+            batch.share(1.0, is_cached=is_known)
+        self._meter.finish(TAGGING)
+
+    def written(self, answers: AnswerFile, run: _Run) -> Iterator[tuple[_Batch, _Written]]:
+        """Yield each batch as it is to be written."""
+
+        def call(batch: _Batch) -> Callable[[], _Written]:
+            known = [run.known(note) for note in batch.notes]
+            found = answers.get(batch.key)
+            return partial(_written, run.how, batch.rows, batch.notes, found, known)
+
+        for batch, made in self._done(call, WRITING):
+            yield batch, made
+            batch.share(1.0)
+        self._meter.finish(WRITING)
+
+    def _done(
+        self, call: Callable[[_Batch], Callable[[], T]], phase: str
+    ) -> Iterator[tuple[_Batch, T]]:
+        """Yield every batch with what comes of a call for it."""
+        waiting = deque[_Batch]()
+
+        def calls() -> Iterator[Callable[[], T]]:
+            for batch in self._batches(phase):
+                waiting.append(batch)
+                yield call(batch)
+
+        done = in_order(
+            self._executor, calls(), n_workers=self._n_workers,
+            wait=lambda: self._meter.add(phase, 0.0),  # asks whether to stop
+        )  # fmt: skip
+        for found in done:
+            yield waiting.popleft(), found
+
+    def _batches(self, phase: str) -> Iterator[_Batch]:
+        """Yield the notes in batches whose borders depend on the rows alone."""
+        n_rows, n_chars = _BATCH_NOTES, _BATCH_CHARS
+        if isinstance(self._tagger, CopyingTagger):
+            # A model that writes every note again may need minutes for a batch: a kill loses less.
+            n_rows = self._tagger.n_notes_at_once
+            n_chars = n_rows * _COPY_CHARS
+        ids, rows, size = set[str](), list[Note | RowNote](), 0
+        for row in self._source.read(on_bytes=lambda n: self._meter.add(phase, 0.0)):
+            rows.append(row)
+            size += _units(row)
+            if len(rows) >= n_rows or size - len(rows) >= n_chars:
+                yield self._batch(rows, ids, Portion(self._meter, phase, size))
+                rows, size = [], 0
+        if rows:
+            yield self._batch(rows, ids, Portion(self._meter, phase, size))
+
+    def _batch(self, rows: Sequence[Note | RowNote], ids: set[str], share: Portion) -> _Batch:
+        """Return the notes of rows, each under a name of its own, of which `ids` are taken."""
+        notes, numbers = [], []
+        for row in rows:
+            if isinstance(row, RowNote):
+                continue
+            name = row.note_id
+            while name in ids:
+                name = f"{name}#{row.row}"
+            ids.add(name)
+            notes.append(TaggedDocument(name, row.text, patient_id=row.patient_id or None))
+            numbers.append(row.row)
+        key = AnswerFile.key([self._tagger.digest, [(one.doc_id, one.text) for one in notes]])
+        refused = [row for row in rows if isinstance(row, RowNote)]
+        return _Batch(numbers, notes, refused, key, share)
 
 
 class _Run:
@@ -196,68 +350,43 @@ class _Run:
         self, files: Mapping[str, CorpusFile], release: Release, policy: Policy,
         register: PatientRegister | None, sexes: Sexes,
     ) -> None:  # fmt: skip
-        self._files, self._release, self._policy = files, release, policy
-        self._register, self._sexes, self._left = register, sexes, Counter[Kind]()
+        self.how = release, policy
+        self._files, self._register, self._sexes = files, register, sexes
+        self._left = Counter[Kind]()
         self._counts = Counter(n_notes=0, n_refused=0, n_found_again=0)
-        self._copies, self._ids = Copies(), set[str]()
-        self._is_first = True
+        self._copies = Copies()
         self._names: dict[str, str] = {}
         self._met: set[str] = set()
         self._n_of_no_row = 0
 
-    def notes(self, rows: Rows, *, is_first: bool) -> list[tuple[int, TaggedDocument]]:
-        """Return the notes of rows, each under a name of its own; write down what is none."""
-        if is_first != self._is_first:
-            self._is_first = is_first
-            self._ids.clear()
-        found = []
-        for row in rows:
-            if isinstance(row, RowNote):
-                if not is_first:
-                    self._counts["n_refused"] += 1
-                    self._files[REFUSED].write(json_line(asdict(row)))
-                continue
-            name = row.note_id
-            while name in self._ids:
-                name = f"{name}#{row.row}"
-            self._ids.add(name)
-            note = TaggedDocument(name, row.text, patient_id=row.patient_id or None)
-            found.append((row.row, note))
-        return found
+    def learn(self, notes: Sequence[TaggedDocument], names: Sequence[str]) -> None:
+        """Remember the names that notes told with certainty, for those of their patients."""
+        for note, own in zip(notes, names, strict=True):
+            if own and (patient := note.patient_id):
+                known = self._names.get(patient)
+                self._names[patient] = own if known is None else together(known, own)
 
-    def learn(self, note: TaggedDocument, spans: Spans) -> None:
-        """Remember the names that were found in a note with certainty, for those of its patient."""
-        patient = note.patient_id
-        if patient is not None and (names := names_in(note.text, _spans(spans))):
-            known = self._names.get(patient)
-            self._names[patient] = names if known is None else together(known, names)
-
-    def _known(self, note: TaggedDocument, spans: Tags) -> tuple[str, ...]:
-        """Return what is known of the patient of a note, packed."""
-        patient = note.patient_id
-        if patient is None:
-            names, listed = names_in(note.text, spans), None
-        else:
-            names = self._names.get(patient, "")
-            listed = self._register.pieces.get(patient) if self._register else None
+    def known(self, note: TaggedDocument) -> _Known:
+        """Return what is known of the patient of a note."""
+        patient, listed = note.patient_id, None
+        if patient is not None and self._register:
+            listed = self._register.pieces.get(patient)
         if listed is not None and patient is not None:
             self._met.add(patient)
         self._n_of_no_row += listed is None
-        return tuple(filter(None, (listed, names)))
+        names = listed, self._names.get(patient or "")
+        return _Known(tuple(filter(None, names)), patient is None, self._sexes.of(patient))
 
-    def write(self, row: int, note: TaggedDocument, spans: Spans, copy: Any) -> None:
-        """Write a note and what was found in it, and its released text."""
-        lost = tuple(copy["unaligned"]) if copy else ()
-        own = _spans(spans)
-        all_spans = found_again(note.text, own, *self._known(note, own))
-        self._counts["n_found_again"] += len(set(all_spans) - set(own))
-        document, left = self._policy.applied(replace(note, spans=all_spans, unaligned=lost))
-        redacted = self._release.of(document, sex=self._sexes.of(document.patient_id))
-        self._files[SPANS].write(jsonl_line(document).encode())
-        self._files[REDACTED].write(json_line({"row": row, "text": redacted.text}))
-        self._left.update(left)
-        self._counts.update(counted(document, is_foreign=not redacted.language))
-        if copy:
+    def write(self, batch: _Batch, written: _Written) -> None:
+        """Write a batch into the files."""
+        for row in batch.refused:
+            self._counts["n_refused"] += 1
+            self._files[REFUSED].write(json_line(asdict(row)))
+        self._files[SPANS].write(written.spans)
+        self._files[REDACTED].write(written.redacted)
+        self._left.update(written.left)
+        self._counts.update(written.counts)
+        for copy in written.copies:
             self._files[COPIES].write(json_line(copy))
             self._copies.add(copy)
 
@@ -265,15 +394,16 @@ class _Run:
         """Return the counts, with the SHA-256 of each file."""
         if not self._counts["n_notes"]:
             raise AuditError("No row is a note.", where="notes")
+        release, policy = self.how
         census = {
             "tagger": {"name": tagger.name, "digest": tagger.digest, "labels": [*tagger.labels]},
-            "mode": self._release.mode,
+            "mode": release.mode,
             **told(self._counts),
             **self._of_register(),
             "sha256": {name: file.digest for name, file in self._files.items() if name != CENSUS},
         }
-        if self._policy.left:
-            census |= policy_part(self._policy, self._left)
+        if policy.left:
+            census |= policy_part(policy, self._left)
         return census | ({"copies": self._copies.summary()} if COPIES in self._files else {})
 
     def _of_register(self) -> dict[str, Any]:

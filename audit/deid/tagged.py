@@ -24,9 +24,10 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 from audit.deid.copies import json_line
 from audit.deid.given import SPANS, whole_note
 from audit.deid.kinds import Kind
-from audit.deid.known import found_again, names_in
+from audit.deid.known import found_again, known, names_in
 from audit.deid.policy import ALL_OUT, Policy
 from audit.deid.release import SURROGATE, Release, Replacement, language_of
+from audit.deid.rules import clinical_places
 from audit.deid.sexes import Sexes
 from audit.deid.tag import CENSUS, REDACTED, census_file, counted, told
 from audit.deid.tagger import Tagger, tag_checked
@@ -197,10 +198,14 @@ def tagged_text(
             do="Put it into a file.",
             max_typed_chars=MAX_TYPED_CHARS,
         )
-    (spans,) = tag_checked(tagger, [whole_note(text)])
-    spans = found_again(text, spans, names_in(text, spans))
-    document, left = policy.applied(TaggedDocument("1", text, spans))
-    return replace(released_note(document, row=1, release=release), left=left)
+    try:
+        (spans,) = tag_checked(tagger, [whole_note(text)])
+        spans = found_again(text, spans, names_in(text, spans))
+        document, left = policy.applied(TaggedDocument("1", text, spans))
+        return replace(released_note(document, row=1, release=release), left=left)
+    finally:  # the page says that it is kept nowhere
+        for memory in (clinical_places, known):
+            memory.cache_clear()
 
 
 def released_note(

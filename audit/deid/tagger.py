@@ -46,6 +46,11 @@ class Tagger(Protocol):
         """Return the spans of each text, in the order of the texts."""
 
 
+def is_light(tagger: Tagger) -> bool:
+    """Whether a tagger can be sent to several processes: it is small and needs no torch."""
+    return bool(getattr(tagger, "is_light", False))
+
+
 def tag_checked(tagger: Tagger, texts: Sequence[str]) -> tuple[Tags, ...]:
     """Ask a tagger and hold it to its promise."""
     return checked_tags(tagger.tag(texts), texts=texts, name=tagger.name)

@@ -25,7 +25,7 @@ from audit.deid.packaged import (
     packaged_digest,
 )
 from audit.deid.rules import RuleTagger, without_clinical
-from audit.deid.tagger import MAX_BYTES, TAGGER, Tagger, Tags
+from audit.deid.tagger import MAX_BYTES, TAGGER, Tagger, Tags, is_light
 from audit.errors import AuditError
 from audit.notes.spans import Span
 from audit.shelf import Shelf
@@ -36,7 +36,10 @@ WAY = "rules first"
 """How rules and model are put together, as `how.json` has it: of two finds that share a character
 that of the rules stays whole, and of the other what is left. None that either found is released.
 """
-_VERSION = 5  # of how finds are put together
+RULES, DEFAULT, PACKAGED = "rules", "default", "packaged"
+COMBINED = "combined"
+"""The kind of the default tagger."""
+_VERSION = 6  # of how finds are put together
 
 
 @dataclass(frozen=True)
@@ -45,12 +48,17 @@ class CombinedTagger:
 
     rules: Tagger
     model: Tagger
-    name: str = "combined"
+    name: str = COMBINED
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Those of both."""
         return tuple(dict.fromkeys((*self.rules.labels, *self.model.labels)))
+
+    @property
+    def is_light(self) -> bool:
+        """Whether both are."""
+        return is_light(self.rules) and is_light(self.model)
 
     @property
     def digest(self) -> str:
@@ -95,7 +103,6 @@ def put_together(text: str, by_rules: Tags, by_model: Tags) -> Tags:
     return with_whole_names(text, tuple(sorted(kept)))
 
 
-RULES, DEFAULT, PACKAGED = "rules", "default", "packaged"
 BESIDE = (("ginza",), ("spacy",), ("ginza", "spacy"), ("presidio",))
 """Packaged taggers that stand beside the default one, as in "default+ginza+spacy"."""
 TRAINED = "trained/"
@@ -126,7 +133,7 @@ class KnownTagger:
     @property
     def is_quick(self) -> bool:
         """Whether it reads a page in an instant and needs no torch."""
-        return self.kind == RULES
+        return self.kind in (RULES, COMBINED)
 
     @property
     def validation(self) -> dict[str, int] | None:
@@ -171,7 +178,7 @@ def trained_tagger(tagger_id: str) -> KnownTagger:
 
 def known_taggers() -> tuple[KnownTagger, ...]:
     """Return the taggers of this installation, the shipped ones first; reads no weights."""
-    default = KnownTagger(DEFAULT, "combined", "", _default_digest())
+    default = KnownTagger(DEFAULT, COMBINED, "", _default_digest())
     rules = KnownTagger(RULES, RULES, "", RuleTagger().digest)
     trained = (one for one in TAGGERS.all() if one.kind in _KINDS)
     return (default, rules, *_packaged(), *trained)
@@ -199,6 +206,11 @@ def known_tagger(tagger_id: str) -> KnownTagger:
 
 
 @lru_cache(maxsize=1)
+def _default_tagger() -> Tagger:
+    return CombinedTagger(RuleTagger(), load_tagger_folder(SHIPPED), DEFAULT)
+
+
+@lru_cache(maxsize=1)
 def _default_digest() -> str:
     return combined_digest(RuleTagger().digest, TaggerFacts.of_folder(SHIPPED).digest())
 
@@ -223,12 +235,12 @@ def other_tagger(tagger_id: str) -> KnownTagger:
 def load_tagger(tagger_id: str, *, device: str = "auto") -> Tagger:
     """Return a tagger that is ready, by identifier or the whole path of its folder.
 
-    Those with models import torch here, those of packages their packages.
+    Encoders and generative ones import torch here, those of packages their packages.
     """
     if tagger_id == RULES:
         return RuleTagger()
     if tagger_id == DEFAULT:
-        return CombinedTagger(RuleTagger(), load_tagger_folder(SHIPPED, device=device), DEFAULT)
+        return _default_tagger()
     if tagger_id.startswith(TRAINED):
         trained_tagger(tagger_id)
         return load_tagger_folder(tagger_dir(tagger_id), device=device)
@@ -250,7 +262,7 @@ def load_tagger_folder(folder: Path, *, device: str = "auto") -> Tagger:
     """Return the tagger of a folder with `tagger.json`, of whatever kind it is."""
     kind = _json_file(folder / TAGGER).get("kind")
     if kind == TaggerFacts.kind:
-        from audit.deid.network.model import load_token_tagger
+        from audit.deid.network.tagger import load_token_tagger
 
         return load_token_tagger(folder, device=device)
     if kind == GenerativeFacts.kind:

@@ -21,17 +21,26 @@ from audit.deid.register import open_register, read_patients
 from audit.deid.release import Release
 from audit.deid.tag import tag_notes
 from audit.deid.tagged import INPUT, REGISTER, RESULT, TAGGED_SETS, begin_set, write_index
-from audit.deid.taggers import TRAINED, KnownTagger, load_tagger, tagger_dir
+from audit.deid.taggers import (
+    COMBINED,
+    PACKAGED,
+    RULES,
+    TRAINED,
+    KnownTagger,
+    load_tagger,
+    tagger_dir,
+)
 from audit.errors import AuditError
+from audit.executor import n_cores
 from audit.foreign import decode_text
 from audit.home import salted_digest
 from audit.notes.read import open_notes, resolve_note_file
 from audit.task import SHORT, Columns, Contact, Device, Question, Task, queue_of, states_of
 from audit.training.config import LossPoint
 
-_SHORT_BYTES = {"rules": 2_000_000, "combined": 400_000, "token": 400_000, "packaged": 400_000}
-"""Notes handed in up to here run beside an audit: a token classifier reads 1,400 characters a
-second on a CPU that is shared. A tagger that writes copies needs the device alone."""
+_SHORT_BYTES = {RULES: 2_000_000, COMBINED: 2_000_000, "token": 400_000, PACKAGED: 400_000}
+"""Notes handed in up to here run beside an audit: an encoder reads 1,400 characters a second on a
+CPU that is shared. A tagger that writes copies needs the device alone."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +134,7 @@ class TaggingTask(Task):
                 tag_notes(
                     source, tagger=tagger, out=tagged.path / RESULT, release=tagged.how,
                     policy=tagged.policy, register=read_patients(register) if register else None,
+                    n_workers=1 if self.device == "cpu" else n_cores(),
                     progress=contact.listen, should_stop=contact.should_stop,
                 )  # fmt: skip
             write_index(tagged.path, should_stop=contact.should_stop)

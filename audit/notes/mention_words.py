@@ -92,6 +92,8 @@ GENERIC, NO_NAMES = WORDS["generic"], WORDS["no_names"]
 JAPANESE_SURNAMES = WORDS["japanese_surnames"]
 """Family names, for telling where one ends; a name need not be here to be found."""
 JAPANESE_NO_NAMES = tuple(sorted(word for word in WORDS["japanese_no_names"] if len(word) > 1))
+JAPANESE_NO_NAME = re.compile("|".join(JAPANESE_NO_NAMES))
+"""Words of Japanese notes that no person has in a name."""
 SHORT_SEX = {
     **dict.fromkeys(("M", "WM", "BM", "HM", "AM", "AAM"), "male"),
     **dict.fromkeys(("F", "WF", "BF", "HF", "AF", "AAF"), "female"),

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from audit.notes.mention_words import JAPANESE_NO_NAMES, JAPANESE_SURNAMES, Mention, Unnamed
+from audit.notes.mention_words import JAPANESE_NO_NAME, JAPANESE_SURNAMES, Mention, Unnamed
 from audit.notes.patterns import pattern_table
 from audit.notes.placeholders import placeholder_role
 
@@ -97,7 +97,7 @@ def _is_name(match: re.Match[str], *, has_sex: bool) -> bool:
         return _slot_roles(match["slots"]) != ()
     name, honour = match["name"], match["honour"]
     bare = re.sub(r"[\s・＝=]", "", name)
-    if any(word in bare for word in JAPANESE_NO_NAMES):
+    if JAPANESE_NO_NAME.search(bare):
         return False
     if honour or len(bare) < len(name):
         return len(bare) > 1 or bool(honour)

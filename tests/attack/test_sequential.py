@@ -123,6 +123,7 @@ def wrong_and_early(n_runs: int, *, seed: int) -> tuple[int, int]:
     return n_wrong, n_early
 
 
+@pytest.mark.slow
 def test_few_runs_end_with_another_decision_than_endless_inputs_give(monkeypatch):
     n_wrong, n_early = wrong_and_early(20, seed=1)
     assert n_early >= 6 and n_wrong == 0

@@ -160,6 +160,7 @@ def test_a_machine_a_program_or_a_model_that_is_not_the_order_s_makes_nothing(
 # --- workers ---
 
 
+@pytest.mark.slow
 def test_workers_make_the_bytes_that_are_made_here(models, finished, tmp_path, made):
     with executor_of(n_workers=2) as workers:
         for scenario in (1, 2):

@@ -7,11 +7,12 @@ import select
 import signal
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
 from audit.errors import AuditError
-from audit.executor import executor_of
+from audit.executor import executor_of, in_order
 from tests.repository import REPOSITORY
 
 
@@ -24,6 +25,23 @@ def test_processes_of_this_machine_do_what_is_submitted():
     with executor_of(n_workers=2) as executor:
         assert list(executor.map(divmod, (7, 9), (2, 4))) == [(3, 1), (2, 1)]
         assert executor.submit(os.getpid).result() != os.getpid()
+
+
+@pytest.mark.parametrize("n_workers", [1, 2])
+def test_calls_are_answered_in_their_order_a_few_ahead(n_workers):
+    begun, waited = [], []
+
+    def calls():
+        for i in range(20):
+            begun.append(i)
+            yield partial(divmod, i, 3)
+
+    with executor_of(n_workers=n_workers) as executor:
+        found = in_order(executor, calls(), n_workers=n_workers, wait=lambda: waited.append(1))
+        assert next(found) == (0, 0)
+        assert len(begun) <= (1 if n_workers == 1 else 5)
+        assert list(found) == [divmod(i, 3) for i in range(1, 20)]
+    assert len(waited) == (0 if n_workers == 1 else 4)
 
 
 def test_a_block_that_fails_leaves_the_rest_undone():

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.deid.network.decode import KINDS
+from audit.deid.network.words import FLAGS, KINDS
 from audit.errors import AuditCancelled, AuditError
 from audit.foreign import MAX_VALUES, json_value, refusing, zip_members
 from audit.home import HOME_VARIABLE
@@ -112,7 +112,8 @@ def test_a_large_model_folder_is_refused_early(kind, copy):
 
 def test_weights_that_do_not_fit_into_free_memory_are_not_loaded(copy, tmp_path, monkeypatch):
     from audit.deid.generative.model import check_directory
-    from audit.deid.network.model import load_model_folder, model_of_encoder
+    from audit.deid.network.model import model_of_encoder
+    from audit.deid.network.tagger import load_model as load_tokens
     from audit.models.load import load_model
 
     monkeypatch.setattr("audit.foreign.free_memory", lambda: 8e9)
@@ -125,7 +126,7 @@ def test_weights_that_do_not_fit_into_free_memory_are_not_loaded(copy, tmp_path,
     doors: tuple[Callable[[], object], ...] = (
         lambda: load_model(copy),
         lambda: check_directory(tmp_path),
-        lambda: load_model_folder(tmp_path, n_tags=3, device="cpu"),
+        lambda: load_tokens(tmp_path, n_tags=3, device="cpu"),
         lambda: model_of_encoder(tmp_path, n_tags=3, seed=0),
     )
     for door in doors:
@@ -137,8 +138,8 @@ def test_weights_that_do_not_fit_into_free_memory_are_not_loaded(copy, tmp_path,
     ("config", "extra"),
     [
         ({"model_type": "bert", "hidden_size": 120_000, "intermediate_size": 480_000}, {}),
-        ({"model_type": "character_net", "width": 4096, "dilations": [1] * 64},
-         {"characters.json": {"version": 1, "kinds": list(KINDS), "characters": "ab"}}),
+        ({"model_type": "word_net", "width": 4096, "dilations": [1] * 64},
+         {"lists.json": {"version": 2, "kinds": list(KINDS), "flags": list(FLAGS), "lists": {}}}),
     ],
 )  # fmt: skip
 def test_a_tagger_that_promises_more_than_the_memory_is_not_built(config, extra, tmp_path):
@@ -146,9 +147,9 @@ def test_a_tagger_that_promises_more_than_the_memory_is_not_built(config, extra,
         (tmp_path / name).write_text(json.dumps(content))
     write_header(tmp_path, b"{}")
     assert told_in_bounds(
-        "from audit.deid.network.model import load_model_folder\n"
+        "from audit.deid.network.tagger import load_model\n"
         "import transformers.models.bert.modeling_bert",
-        "load_model_folder(path, n_tags=3, device='cpu')",
+        "load_model(path, n_tags=3, device='cpu')",
         tmp_path,
     )
 

@@ -50,6 +50,7 @@ def test_every_figure_is_there(run, what, dtype):
     assert found["product"]["gflop_per_unit"] < found["baseline"]["gflop_per_unit"]
 
 
+@pytest.mark.slow
 def test_both_trainings_learn_alike(run):
     found = run("bench", "pretrain", "--layers", 2, "--width", 128, "--vocabulary", 2000,
                 "--rounds", 4, "--batch", 8)  # fmt: skip
@@ -73,6 +74,7 @@ def test_operations_are_those_of_the_model(run):
     assert measured(run, "generation", "--steps", 4)["product"]["gflop_per_unit"] * 1e9 <= most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "shard"), [("generation", "generated_shard"), ("posterior", "posterior_shard")]
 )
@@ -88,6 +90,7 @@ def test_a_slower_product_has_a_lower_ratio(run, monkeypatch, what, shard):
     assert measured(run, what)["ratio"] < before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["generation", "posterior"])
 def test_a_product_that_says_something_else_is_seen(run, monkeypatch, what):
     asked = Forward.logits
@@ -155,6 +158,7 @@ def test_a_gpu_is_measured_by_the_same_code(run, what):
     assert found["ratio"] > 0
 
 
+@pytest.mark.slow
 def test_a_corpus_is_timed_beside_other_readers_of_its_file(run):
     found = run("bench", "corpus", "--megabytes", 1)
     assert found["code"] == 0, found["said"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 import tracemalloc
 from collections.abc import Sequence
@@ -13,11 +14,14 @@ from typing import Any
 
 import pytest
 
+from audit.deid.config import TaggerFacts
 from audit.deid.copies import read_copies
+from audit.deid.register import read_patients
 from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
 from audit.deid.tag import tag_notes
 from audit.deid.tagger import Tagger
+from audit.deid.taggers import SHIPPED, load_tagger
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.read import open_notes
 from audit.notes.spans import TYPES
@@ -128,6 +132,44 @@ def test_a_killed_run_goes_on_with_what_was_found_in_the_same_notes_by_the_same_
         tag(path, new, tagger)
         assert bytes_of(out) == bytes_of(new)
         assert not [*tmp_path.glob("*.making")]
+
+
+@pytest.mark.parametrize("tagger_id", ["rules", "default"])
+def test_several_processes_write_the_same_bytes_and_go_on_after_a_stop(
+    tagger_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("audit.deid.tag._MANY_CHARS", 1000)
+    path, tagger = notes_file(tmp_path / "n.jsonl"), load_tagger(tagger_id)
+    with path.open("a", encoding="utf-8") as file:  # told in one note, found in another one
+        for text in ("担当は Dr. Ann Whitlock です。", "Whitlock が診察した。" * 20):
+            file.write(json.dumps({"doc_id": "w", "patient_id": "w", "text": text}) + "\n")
+    table = tmp_path / "r.csv"
+    table.write_text("patient_id,last_name\np1,特記\n", "utf-8")
+    how = {"release": Release(mode="surrogate"), "register": read_patients(table)}
+    alone = tag(path, tmp_path / "alone", tagger, **how)
+    assert alone["n_found_again"] > 20
+    asked, there = [], tmp_path / ".there.making" / "answers.jsonl"
+
+    def should_stop() -> bool:
+        asked.append(1)
+        return there.exists() and there.read_bytes().count(b"\n") > 1
+
+    with pytest.raises(AuditCancelled):
+        tag(path, tmp_path / "there", tagger, n_workers=2, should_stop=should_stop, **how)
+    assert asked and there.exists() and not (tmp_path / "there").exists()
+    assert tag(path, tmp_path / "there", tagger, n_workers=2, **how) == alone
+    assert bytes_of(tmp_path / "there") == bytes_of(tmp_path / "alone")
+
+
+def test_a_tagger_that_changed_under_way_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("audit.deid.tag._MANY_CHARS", 1000)
+    folder = shutil.copytree(SHIPPED, tmp_path / "copy")
+    tagger = load_tagger(str(folder))
+    (folder / "tagger.json").write_bytes(TaggerFacts.of_folder(folder).with_(bias=9.0).file())
+    with pytest.raises(AuditError, match="have changed"):
+        tag(notes_file(tmp_path / "n.jsonl"), tmp_path / "out", tagger, n_workers=2)
 
 
 def test_a_file_without_notes_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from audit.task import Contact
 from benchmarks.default_tagger import Recipe, make, measure_again
 from tests.deid.make_scores import quiet
 from tests.deid.token.make_notes import quick, task
+from tests.repository import REPOSITORY
 
 KEPT = "trained/0123456789ab"
 
@@ -24,7 +27,7 @@ KEPT = "trained/0123456789ab"
 def test_the_shipped_ones_come_first_and_are_what_they_say() -> None:
     found = taggers.known_taggers()
     assert [(one.tagger_id, one.kind, one.title, one.is_quick) for one in found] == [
-        (DEFAULT, "combined", "", False), (RULES, "rules", "", True),
+        (DEFAULT, "combined", "", True), (RULES, "rules", "", True),
     ]  # fmt: skip
     for one in found:
         tagger = load_tagger(one.tagger_id, device="cpu")
@@ -36,6 +39,17 @@ def test_the_shipped_ones_come_first_and_are_what_they_say() -> None:
         figures = json.loads((SHIPPED / name).read_text("utf-8"))
         assert (figures["digest"], figures["rules_digest"]) == tuple(one.digest for one in found)
     assert sum(path.stat().st_size for path in SHIPPED.rglob("*") if path.is_file()) < 5_000_000
+
+
+def test_the_default_tagger_reads_without_torch() -> None:
+    program = (
+        "import sys\nfrom audit.deid.taggers import load_tagger\n"
+        "print(len(load_tagger('default').tag(['氏名：山田太郎'])[0]), 'torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["1", "False"]
 
 
 def test_the_job_trains_one_that_is_kept_listed_loaded_and_forgotten(tmp_path: Path) -> None:

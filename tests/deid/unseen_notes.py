@@ -12,8 +12,10 @@ import re
 from functools import cache
 from pathlib import Path
 
+from audit.deid.coverage import FIVE, LETTERS
 from audit.notes.formats import scan_tags
-from audit.notes.spans import TYPES, Span, TaggedDocument, tagged
+from audit.notes.spans import IDENTIFIER, Span, TaggedDocument, tagged
+from audit.words import catalogue
 
 SETS = ("unseen", "unseen_second")
 N_NOTES = {
@@ -22,14 +24,9 @@ N_NOTES = {
 }  # fmt: skip
 N_VALUES = 371
 PROXIES = ("clinic_en", "dialogue_en", "radiology_ja", "times_places_en", "general_ja")
-KINDS = {
-    "N": "full name", "S": "part of a name", "D": "date", "T": "time of day", "A": "age",
-    "X": "sex", "G": "place", "O": "organisation", "J": "profession", "Q": "other",
-    "P": "number of an authority", "L": "record number", "C": "contact",
-}  # fmt: skip
+KINDS = {kind: catalogue("en", "policy")[f"letter_{kind}"] for kind in LETTERS}
 """What a mark's letter says of it."""
-LABELS = {kind: TYPES[1] for kind in KINDS} | {"N": TYPES[0]}
-LABELS |= dict(zip("IQPLC", TYPES, strict=True))
+LABELS = {kind: label for label, (_, kinds) in FIVE.items() for kind in kinds} | {"I": IDENTIFIER}
 
 
 @cache

@@ -76,11 +76,15 @@ def test_a_note_has_a_lane_of_its_own_and_many_notes_wait_their_turn(tmp_path):
     (tmp_path / "ward").mkdir()
     (tmp_path / "ward" / "notes.csv").write_text(f"id,text\n1,{NAMED}\n", "utf-8")
     file = NotesToTag("registered", file_id="ward/notes.csv")
-    pairs = ((note, DEFAULT), (notes, DEFAULT), (notes, RULES), (file, RULES), (note, copying))
+    encoder = KnownTagger("trained/" + "b" * 12, "token", "", "d")
+    pairs = (
+        (note, DEFAULT), (notes, encoder), (notes, DEFAULT), (file, RULES), (file, DEFAULT),
+        (note, copying),
+    )  # fmt: skip
     found = [asked(one, tagger=tagger) for one, tagger in pairs]
     device = queue_of("auto")
-    assert [one.device for one in found] == [SHORT, device, SHORT, "cpu", device]
-    assert [one.order["device"] for one in found] == ["cpu", "auto", "cpu", "auto", "auto"]
+    assert [one.device for one in found] == [SHORT, device, SHORT, "cpu", "cpu", device]
+    assert [one.order["device"] for one in found] == ["cpu", "auto", "cpu", "auto", "auto", "auto"]
 
 
 def test_what_makes_another_question(tmp_path):

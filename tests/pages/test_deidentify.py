@@ -60,8 +60,9 @@ def correct(
     return press(app, f"{key}_typed_go")
 
 
-def test_a_pasted_note_is_marked_and_replaced_at_once() -> None:
-    app = press(open_notes(), "deidentify_go_paste")
+@pytest.mark.parametrize("tagger", ["rules", "default"])
+def test_a_pasted_note_is_marked_and_replaced_at_once(tagger: str) -> None:
+    app = press(open_notes(tagger=tagger), "deidentify_go_paste")
     assert SAY.text("deidentify_text_missing") in texts(app)
     paste(app, NOTE)
     found = [("高橋健一", "identifier"), ("2024年5月3日", "quasi_identifier"),

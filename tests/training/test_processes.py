@@ -42,6 +42,7 @@ def curve(points: tuple[LossPoint, ...]) -> list[tuple[int, float | None, float 
     return [(point.step, point.loss, point.held_out) for point in points]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begun", ["anew", pytest.param("by one", marks=pytest.mark.slow)])
 def test_two_processes_train_as_one(tmp_path: Path, begun: str) -> None:
     alone = train(make_order(tmp_path, out="alone", n_steps=8, micro_batch=2))

@@ -1,20 +1,12 @@
-"""Texts as tokens with places, and spans as their tags: all of a tagger but its network.
-
-A network of words knows no vocabulary, but of every word its ends, its shape and the lists in which
-it stands: names that nobody has seen look like names.
-"""
+"""Texts as tokens with places, and spans as their tags: all of a token tagger but its network."""
 
 from __future__ import annotations
 
-import json
 import re
-import unicodedata
-import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
-from typing import Any, ClassVar
-from unicodedata import normalize
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +60,7 @@ class TagScheme:
         return found
 
 
-_NEVER = -1e30
+_NEVER = -np.inf
 _MAX_CELLS = 400_000
 
 
@@ -100,6 +92,9 @@ def best_tags(
     n_tags = len(scheme.tags)
     begins = np.arange(1, n_tags, 2)
     for group in side_by_side([len(one) for one in scores], most=_MAX_CELLS):
+        if len(group) == 1:
+            found[group[0]] = _best_alone(scores[group[0]], bias)
+            continue
         rows, n_steps = np.arange(len(group))[:, None], len(scores[group[0]])
         # All end together: what stands before a shorter one is O.
         worth = np.full((n_steps, len(group), n_tags), _NEVER)
@@ -122,6 +117,29 @@ def best_tags(
         for place, i in enumerate(group):
             found[i] = tags[n_steps - len(scores[i]) :, place]
     return found
+
+
+def _best_alone(scores: Scores, bias: float) -> NDArray[np.uint8]:
+    """Return the best tags of one text as `best_tags`: quicker than in arrays with one row."""
+    worth = scores.astype(np.float64)
+    worth[:, OUTSIDE + 1 :] += bias
+    n_tags = worth.shape[1]
+    total, ways = [0.0] + [_NEVER] * (n_tags - 1), []
+    for own in worth.tolist():
+        best = max(total)
+        way = [total.index(best)] * n_tags
+        added = [best + one for one in own]
+        for inside in range(2, n_tags, 2):
+            way[inside] = inside if total[inside] > total[inside - 1] else inside - 1
+            added[inside] = total[way[inside]] + own[inside]
+        ways.append(way)
+        total = added
+    tags = np.empty(len(ways), dtype=np.uint8)
+    now = total.index(max(total))
+    for step in range(len(ways) - 1, -1, -1):
+        tags[step] = now
+        now = ways[step][now]
+    return tags
 
 
 def places_of(tokens: Tokens) -> Ids:
@@ -225,282 +243,82 @@ class TokenizerReader:
         return found
 
 
-KINDS = (
-    "none", "blank", "line end", "digit", "capital", "small letter", "hiragana", "katakana",
-    "kanji", "sign", "letter", "other",
-)  # fmt: skip
-_N_TABLE, _N_CODES = 0x10000, 0x110000
-_HAN_PLANES = slice(0x20000, 0x40000)
-_VERSION = 2
-# What kinds make units that no span cuts: 1 words of Latin letters, 2 numbers.
-_UNIT_OF = {"capital": 1, "small letter": 1, "digit": 2}
-_UNIT = np.array([_UNIT_OF.get(kind, 0) for kind in KINDS])
-_BLANK, _LINE_END, _CAPITAL, _SMALL = (
-    KINDS.index(kind) for kind in ("blank", "line end", "capital", "small letter")
-)
-_JAPANESE = np.isin(range(len(KINDS)), [KINDS.index(k) for k in ("hiragana", "katakana", "kanji")])
+class Row(NamedTuple):
+    """Tokens `start` to `end` (exclusive) of a note, of which `first` to `last` count.
 
-N_WORDS, N_EDGES, N_SHAPES, N_GAPS = 16_384, 8_192, 128, 5
-"""How many numbers words, beginnings and ends, shapes and gaps have; 0 is padding."""
-FLAGS = (
-    "first name", "surname", "place", "common word", "job",
-    "elsewhere small", "line without small letters", "text without capitals", "text in Japanese",
-    "given name begins", "given name goes on", "surname begins", "surname goes on",
-    "place begins", "place goes on", "common word begins", "common word goes on",
-    "job begins", "job goes on",
-)  # fmt: skip
-"""What lists of names and the text around say of a token, by the number of its bit."""
-LATIN_LISTS = ("first names", "surnames", "places", "common words", "jobs")
-JAPANESE_LISTS = tuple(f"Japanese {name}" for name in LATIN_LISTS)
-_ELSEWHERE, _NO_SMALL, _NO_CAPITALS, _IN_JAPANESE, _FIRST_JAPANESE = (1 << b for b in range(5, 10))
-LISTED = (1 << len(FLAGS)) - _FIRST_JAPANESE | _ELSEWHERE - 1
-"""The flags that come from lists."""
-_MAX_NAME = 8
-_FEW_CAPITALS, _MANY_LETTERS = 0.01, 40
-_MOST_WORDS = 200_000
-
-
-def _hashed(text: str, n: int, *, salt: str = "") -> int:
-    """Return the number of a text out of 2 to n - 1: the same everywhere."""
-    return 2 + zlib.crc32(f"{salt}{text}".encode("utf-8", "surrogatepass")) % (n - 2)
-
-
-def _mixed(codes: NDArray[np.uint64], n: int) -> NDArray[np.int32]:
-    """Return the numbers of codes out of 2 to n - 1 (the mixer of SplitMix64)."""
-    mixed = (codes ^ (codes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return (2 + (mixed >> np.uint64(33)) % np.uint64(n - 2)).astype(np.int32)
-
-
-_STEP = np.uint64(0x9E3779B97F4A7C15)
-
-
-def _joined(*codes: NDArray[np.uint64], behind: Any = 0) -> NDArray[np.uint64]:
-    """Return one hash of the codes in turn, those that `behind` is the hash of before them."""
-    found = np.zeros(len(codes[0]), dtype=np.uint64)
-    found += behind
-    for one in codes:
-        found = (found + one + np.uint64(1)) * _STEP
-        found ^= found >> np.uint64(29)
-    return found
-
-
-@dataclass(frozen=True, eq=False)
-class Words:
-    """Makes tokens of words of Latin letters, numbers, and every other sign, as a reader.
-
-    `lists` are those of `LATIN_LISTS` and `JAPANESE_LISTS`, in small letters; see `TokenizerReader`
-    for the rest. No vocabulary is kept: words are known by numbers that many share, by their
-    beginnings and ends, and by what lists and the text around say of them.
+    The others are there to be read: every token counts in the row where it has most beside it.
     """
 
-    lists: Mapping[str, frozenset[str]]
-    pad_id: ClassVar[int] = 0
-    prefix: ClassVar[tuple[int, ...]] = ()
-    suffix: ClassVar[tuple[int, ...]] = ()
-    unknown_id: ClassVar[int] = 1
-
-    @cached_property
-    def _known(self) -> dict[str, tuple[int, ...]]:
-        return {}
-
-    @cached_property
-    def _japanese(self) -> list[tuple[int, NDArray[np.uint64], int]]:
-        """Numbers of characters, hashes of the names that have so many, bit of their beginning."""
-        found = []
-        for place, name in enumerate(JAPANESE_LISTS):
-            words = self.lists.get(name, frozenset())
-            for n in range(2, _MAX_NAME + 1):
-                some = [list(map(ord, word)) for word in words if len(word) == n]
-                if some:
-                    codes = np.array(some, dtype=np.uint64).T
-                    found.append((n, np.sort(_joined(*codes)), _FIRST_JAPANESE << 2 * place))
-        return found
-
-    def read(self, texts: Sequence[str]) -> list[Tokens]:
-        """Return the tokens of each text; white space is none, no word or number is cut."""
-        return [self._read(text) for text in texts]
-
-    def _read(self, text: str) -> Tokens:
-        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
-        kinds = _tables()[1][codes]
-        unit, is_first = _UNIT[kinds], np.ones(len(codes), dtype=bool)
-        is_first[1:] = (unit[1:] != unit[:-1]) | (unit[1:] == 0)
-        firsts = np.flatnonzero(is_first)
-        ends = np.append(firsts[1:], len(codes))
-        is_sign = (kinds[firsts] != _BLANK) & (kinds[firsts] != _LINE_END)
-        starts, ends = firsts[is_sign], ends[is_sign]
-        found = np.zeros(len(starts), dtype=TOKEN)
-        found["start"], found["end"] = starts, ends
-        if not len(starts):
-            return found
-        plain_codes = codes.astype(np.uint64)
-        is_basic = codes < _N_TABLE
-        plain_codes[is_basic] = _tables()[0][codes[is_basic]]
-        ids = self._signs(plain_codes, starts, kinds)
-        self._words(ids, text, starts, ends, unit[starts])
-        ids[:, GAP] = _gaps(kinds, starts, ends)
-        ids[:, FLAG] |= self._of_text(kinds, starts) | self._names(plain_codes, kinds)[starts]
-        found["id"] = ids
-        return found
-
-    def _signs(
-        self, codes: NDArray[np.uint64], starts: NDArray[np.intp], kinds: NDArray[np.uint8]
-    ) -> NDArray[np.int32]:
-        """Return the features of tokens as if each were one character, with its neighbours."""
-        around = np.concatenate(([0], codes, [0])).astype(np.uint64)
-        before, own, after = around[starts], around[starts + 1], around[starts + 2]
-        ids = np.zeros((len(starts), N_FEATURES), dtype=np.int32)
-        ids[:, WORD] = _mixed(own, N_WORDS)
-        ids[:, BEGIN] = _mixed(_joined(before, own), N_EDGES)
-        ids[:, END] = _mixed(_joined(own, after), N_EDGES)
-        ids[:, SHAPE] = 100 + kinds[starts]
-        return ids
-
-    def _words(
-        self, ids: NDArray[np.int32], text: str, starts: Any, ends: Any, unit: NDArray[Any]
-    ) -> None:
-        """Write the features of words and numbers."""
-        places = np.flatnonzero(unit)
-        if not len(places):
-            return
-        known, rows, written = self._known, [], []
-        for start, end in zip(starts[places].tolist(), ends[places].tolist(), strict=True):
-            word = text[start:end]
-            row = known.get(word)
-            if row is None:
-                if len(known) > _MOST_WORDS:
-                    known.clear()
-                row = known[word] = self._features(word)
-            rows.append(row)
-            written.append(word)
-        small = {word for word in written if word.islower()}
-        ids[places, :GAP] = [row[:GAP] for row in rows]
-        ids[places, FLAG] = [
-            row[GAP] | _ELSEWHERE if row[GAP + 1] and word.lower() in small else row[GAP]
-            for row, word in zip(rows, written, strict=True)
-        ]
-
-    def _features(self, word: str) -> tuple[int, ...]:
-        """Return a word's features without the gap, and whether it has capitals."""
-        plain_word = normalize("NFKC", word)
-        small = plain_word.lower()
-        if small[0].isdigit():
-            n, value = len(small), small if len(small) < 3 else small[:2]
-            shape = 80 + min(n, 12)
-            about = f"{n}#{value}" if n < 5 else f"{min(n, 12)}#"
-            return (_hashed(about, N_WORDS, salt="#"), _hashed(value, N_EDGES, salt="#"),
-                    _hashed(str(n), N_EDGES, salt="#"), shape, 0, 0)  # fmt: skip
-        case = (0 if plain_word.islower() else 1 if plain_word[1:].islower()
-                else 2 if plain_word.isupper() else 3)  # fmt: skip
-        flags = sum(1 << bit for bit, name in enumerate(LATIN_LISTS)
-                    if small in self.lists.get(name, ()))  # fmt: skip
-        shape = 1 + 10 * case + min(len(small), 9)
-        return (_hashed(small, N_WORDS), _hashed(small[:3], N_EDGES, salt="^"),
-                _hashed(small[-3:], N_EDGES, salt="$"), shape, flags, int(case > 0))  # fmt: skip
-
-    def _of_text(self, kinds: NDArray[np.uint8], starts: NDArray[np.intp]) -> NDArray[np.int32]:
-        """Return the flags that tell of the line and of the whole text."""
-        is_small, is_capital = kinds == _SMALL, kinds == _CAPITAL
-        line = np.cumsum(kinds == _LINE_END)
-        n_small = np.bincount(line, weights=is_small)[line[starts]]
-        n_capital = np.bincount(line, weights=is_capital)[line[starts]]
-        flags = np.where((n_small == 0) & (n_capital > 0), _NO_SMALL, 0)
-        n_letters = int(is_small.sum() + is_capital.sum())
-        if n_letters >= _MANY_LETTERS and is_capital.sum() <= _FEW_CAPITALS * n_letters:
-            flags |= _NO_CAPITALS
-        if _JAPANESE[kinds].any():
-            flags |= _IN_JAPANESE
-        return flags.astype(np.int32)
-
-    def _names(self, codes: NDArray[np.uint64], kinds: NDArray[np.uint8]) -> NDArray[np.int32]:
-        """Return the flags of characters at which a Japanese name of a list begins or goes on."""
-        found = np.zeros(len(codes), dtype=np.int32)
-        if not _JAPANESE[kinds].any():
-            return found
-        hashes = {1: _joined(codes)}
-        for n in range(2, min(_MAX_NAME, len(codes)) + 1):
-            hashes[n] = _joined(codes[n - 1 :], behind=hashes[n - 1][:-1])
-        for n, listed, bit in self._japanese:
-            if n not in hashes:
-                continue
-            at = np.minimum(np.searchsorted(listed, hashes[n]), len(listed) - 1)
-            begins = np.flatnonzero(listed[at] == hashes[n])
-            found[begins] |= bit
-            for k in range(1, n):
-                found[begins + k] |= bit << 1
-        return found
-
-    def to_json(self) -> str:
-        """Return the lists as the text of a file."""
-        lists = {name: " ".join(sorted(words)) for name, words in self.lists.items()}
-        content = {"version": _VERSION, "kinds": list(KINDS), "flags": list(FLAGS), "lists": lists}
-        return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+    note: int
+    start: int
+    end: int
+    first: int
+    last: int
 
 
-def _gaps(kinds: NDArray[np.uint8], starts: Any, ends: Any) -> NDArray[np.int32]:
-    """Return what stands before each token: 1 nothing, 2 a blank, 3 blanks, 4 a line end."""
-    before = np.append(0, ends[:-1])
-    n_ends = np.append(0, np.cumsum(kinds == _LINE_END))
-    has_end = (n_ends[starts] > n_ends[before]) | (np.arange(len(starts)) == 0)
-    return np.where(has_end, 4, 1 + np.minimum(starts - before, 2)).astype(np.int32)
+def rows_of(note: int, *, n_tokens: int, size: int, overlap: int) -> list[Row]:
+    """Cut a note of `n_tokens` into rows of at most `size` that share `overlap` tokens."""
+    rows: list[Row] = []
+    start = first = 0
+    while first < n_tokens:
+        end = min(start + size, n_tokens)
+        # The last row is moved back, to be full: the more is beside a token the better.
+        start = max(0, end - size)
+        last = n_tokens if end == n_tokens else end - overlap // 2
+        rows.append(Row(note, start, end, first, last))
+        start, first = end - overlap, last
+    return rows
 
 
-Reader = Words | TokenizerReader
+class Scorer(Protocol):
+    """What gives every token a score for every tag."""
+
+    @property
+    def reader(self) -> Any:
+        """Makes tokens of texts: `read`."""
+
+    @property
+    def n_special(self) -> int:
+        """How many tokens of a row are special."""
+
+    @property
+    def most_tokens(self) -> int:
+        """How many tokens are scored at once, as long as every row is as long as the longest."""
+
+    def scored(self, rows: Sequence[Tokens]) -> Sequence[Scores]:
+        """Return the scores [tokens, tags] of rows without special tokens."""
 
 
-def words_from_json(text: str, *, where: str) -> Words:
-    """Read the lists of a reader."""
-    try:
-        content = json.loads(text)
-        told = [content["version"], content["kinds"], content["flags"]]
-        if told != [_VERSION, list(KINDS), list(FLAGS)]:
-            raise ValueError
-        return Words({str(name): frozenset(str(words).split())
-                      for name, words in content["lists"].items()})  # fmt: skip
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise AuditError(
-            "These are no lists of a tagger of today.", where=where,
-            do="A tagger of an older version is trained again.",
-        ) from None  # fmt: skip
+def scores_of(notes: Sequence[Tokens], *, model: Scorer, size: int, overlap: int) -> list[Scores]:
+    """Return the scores [tokens with a place, tags] of each note.
+
+    `size` and `overlap` of rows are in tokens; special tokens are counted in `size`.
+    """
+    inner = size - model.n_special
+    rows = [
+        row
+        for i, note in enumerate(notes)
+        for row in rows_of(i, n_tokens=len(note), size=inner, overlap=overlap)
+    ]
+    lengths = [row.end - row.start for row in rows]
+    parts: list[dict[int, Scores]] = [{} for _ in notes]
+    for batch in side_by_side(lengths, most=model.most_tokens):
+        some = [rows[i] for i in batch]
+        told = model.scored([notes[row.note][row.start : row.end] for row in some])
+        for row, scores in zip(some, told, strict=True):
+            parts[row.note][row.first] = scores[row.first - row.start : row.last - row.start]
+    nothing = np.zeros((0, 1), dtype=np.float32)
+    return [
+        np.concatenate([own[first] for first in sorted(own)])[places_of(note)] if own else nothing
+        for own, note in zip(parts, notes, strict=True)
+    ]
 
 
-def plain(char: str) -> str:
-    """Return the form in which a character is looked up: NFKC and small, where that is one too."""
-    for form in (normalize("NFKC", char), char):
-        if len(form) == 1 and len(form.lower()) == 1:
-            small = form.lower()
-            # Some signs change once more; the form must be its own form.
-            again = normalize("NFKC", small)
-            return small if again == small else form if form == char else char
-    return char
-
-
-def _kind(char: str) -> str:
-    if char in "\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029":
-        return "line end"
-    if char.isspace():
-        return "blank"
-    known = normalize("NFKC", char)[:1]
-    category, name = unicodedata.category(known), unicodedata.name(known, "")
-    if category == "Nd":
-        return "digit"
-    for start, kind in (("HIRAGANA", "hiragana"), ("KATAKANA", "katakana"), ("CJK", "kanji")):
-        if name.startswith(start) and (category[0] == "L" or kind != "kanji"):
-            return kind
-    if known in "々〆ヶ〇":
-        return "kanji"
-    if category[0] == "L":
-        letters = {"Lu": "capital", "Lt": "capital", "Ll": "small letter"}
-        return letters.get(category, "letter")
-    return "sign" if category[0] in "PSN" else "other"
-
-
-@cache
-def _tables() -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    """Return the plain codes of the basic plane, and the kind of every character."""
-    chars = [chr(code) for code in range(_N_TABLE)]
-    kinds = np.full(_N_CODES, KINDS.index("other"), dtype=np.uint8)
-    kinds[:_N_TABLE] = [KINDS.index(_kind(char)) for char in chars]
-    kinds[_HAN_PLANES] = KINDS.index("kanji")
-    return np.array([ord(plain(char)) for char in chars], dtype=np.int32), kinds
+def spans_from(
+    scores: Sequence[Scores], *, notes: Sequence[Tokens], scheme: TagScheme, bias: float
+) -> tuple[tuple[Span, ...], ...]:
+    """Return the spans of notes from the scores of their tokens with a place."""
+    tags = best_tags(scores, scheme=scheme, bias=bias)
+    return tuple(
+        spans_of(scheme.decode(one), tokens=note) for one, note in zip(tags, notes, strict=True)
+    )

@@ -14,9 +14,15 @@ from pathlib import Path
 from types import ModuleType
 from unicodedata import normalize
 
-from audit.deid.network.decode import JAPANESE_LISTS, LATIN_LISTS, Words
+from audit.deid.network.words import JAPANESE_LISTS, LATIN_LISTS, Words
 from audit.names.people import given_names, surnames
-from audit.notes.mention_words import GENERIC, JAPANESE_NO_NAMES, JAPANESE_SURNAMES, NO_NAMES
+from audit.notes.mention_words import (
+    GENERIC,
+    JAPANESE_NO_NAMES,
+    JAPANESE_SURNAMES,
+    NO_NAMES,
+    WORDS,
+)
 from audit.text import word_lists
 
 _SEXES, _TIMES = "MF", ("old", "middle", "young")
@@ -33,13 +39,13 @@ def usual_words() -> Words:
     places = set(_places())
     latin = (
         first, last, places | own["places"],
-        {*_common(), *own["common_words"], *NO_NAMES, *GENERIC}, own["jobs"],
+        {*_common(), *own["common_words"], *NO_NAMES, *GENERIC}, WORDS["jobs"],
     )  # fmt: skip
     japanese = (
         first | given | own["japanese_given_names"] | own["katakana_names"],
         last | family | JAPANESE_SURNAMES | own["japanese_surnames"],
         places | own["japanese_places"],
-        own["japanese_common_words"] | {*JAPANESE_NO_NAMES}, own["japanese_jobs"],
+        own["japanese_common_words"] | {*JAPANESE_NO_NAMES}, WORDS["japanese_jobs"],
     )  # fmt: skip
     lists = {name: frozenset(_latin(words)) for name, words in zip(LATIN_LISTS, latin, strict=True)}
     lists |= {

@@ -1,19 +1,18 @@
-"""A token classifier: an encoder or a network of words with tags; built, loaded and asked.
+"""Token classifiers in torch: an encoder with tags, and the network of words while it is trained.
 
 Nothing is fetched, no code of a directory runs, no tensor is guessed: weights are safetensors that
-fit to the last one and hold numbers only. Every token is scored in the row where it has most text
-beside it; the best tags are then sought over the whole note.
+fit to the last one and hold numbers only.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,75 +21,53 @@ from safetensors.torch import load, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from audit.deid.config import Shape, TaggerFacts, file_digests
-from audit.deid.network.decode import (
-    BEGIN,
-    END,
-    FLAG,
-    FLAGS,
-    GAP,
-    N_EDGES,
-    N_GAPS,
-    N_SHAPES,
-    N_WORDS,
-    SHAPE,
-    WORD,
-    Reader,
-    Scores,
-    TagScheme,
-    TokenizerReader,
-    Tokens,
-    Words,
-    best_tags,
-    places_of,
-    side_by_side,
-    spans_of,
-    words_from_json,
+from audit.deid.config import Shape
+from audit.deid.network.decode import FLAG, WORD, Scores, TokenizerReader, Tokens
+from audit.deid.network.wordnet import (
+    CONFIG,
+    LISTS,
+    N_GIVEN,
+    NORM_EPSILON,
+    TABLES,
+    WEIGHTS,
+    WORD_NET,
+    json_of,
+    not_finite,
 )
-from audit.deid.tagger import MODEL, Tags
+from audit.deid.network.words import FLAGS, Words
 from audit.errors import AuditError
 from audit.foreign import refuse_without_memory, refusing
 from audit.models.forward import Encoder, is_known, plain_float32
-from audit.models.inspect import ModelFolder, open_folder, parse_json, refuse_code_keys
+from audit.models.inspect import ModelFolder, open_folder, refuse_code_keys
 from audit.models.load import pick_device
 from audit.rng import torch_seed
 from audit.training.loop import own_tensors
 
 transformers: Any = importlib.import_module("transformers")
-LISTS, CONFIG, WEIGHTS = "lists.json", "config.json", "model.safetensors"
-WORD_NET = "word_net"
 NO_LIMIT = 1_000_000
 _DROPOUT = 0.1
 _SAFE = {"local_files_only": True, "trust_remote_code": False}
-_MAX_CONFIG_BYTES = 4_000_000
 _COUNTED_FROM_PADDING = ("roberta", "camembert", "mpnet", "longformer", "data2vec-text", "ibert")
 _OF_A_PLACE = ("_name_or_path", "transformers_version", "torch_dtype", "dtype")
 _MAX_CELLS = {"cpu": 4096, "cuda": 65_536}
 """Tokens of a batch, padding included: larger ones were slower on a CPU, and took more memory."""
 
 
-_TABLES = {WORD: (N_WORDS, 64), BEGIN: (N_EDGES, 32), END: (N_EDGES, 32), SHAPE: (N_SHAPES, 16),
-           GAP: (N_GAPS, 8)}  # fmt: skip
-"""Features that are looked up: how many numbers each has, and how wide what stands for one is."""
-
-
 class WordNet(nn.Module):
     """Scores every token for every tag; what stands in the padding changes nothing.
 
-    Embeddings by hashed features as in spaCy's `MultiHashEmbed` (Honnibal et al. 2020), flags of
-    lists beside them, then dilated convolutions (Strubell et al. 2017).
+    Its weights are asked by `audit.deid.network.wordnet`.
     """
 
     def __init__(self, n_tags: int, shape: Shape) -> None:
         super().__init__()
         self.sizes = {"n_tags": n_tags, "dropout": _DROPOUT}
         self.shape = shape
-        tables = [nn.Embedding(n, width) for n, width in _TABLES.values()]
+        tables = [nn.Embedding(n, width) for n, width in TABLES.values()]
         self.tables = nn.ModuleList(tables)
-        n_given = sum(width for _, width in _TABLES.values()) + len(FLAGS)
-        self.given = nn.Linear(n_given, shape.width)
+        self.given = nn.Linear(N_GIVEN, shape.width)
         self.layers = nn.ModuleList(_Layer(shape.width, far) for far in shape.dilations)
-        self.norm = nn.LayerNorm(shape.width)
+        self.norm = nn.LayerNorm(shape.width, eps=NORM_EPSILON)
         self.head = nn.Linear(shape.width, n_tags)
         self.bits: Tensor
         self.register_buffer("bits", 1 << torch.arange(len(FLAGS)), persistent=False)
@@ -107,7 +84,7 @@ class WordNet(nn.Module):
         is_text = attention_mask.unsqueeze(dim=2).to(self.head.weight.dtype)  # [B, L, 1]
         looked_up = [
             table(input_ids[:, :, feature])
-            for feature, table in zip(_TABLES, self.tables, strict=True)
+            for feature, table in zip(TABLES, self.tables, strict=True)
         ]
         flags = (input_ids[:, :, FLAG, None] & self.bits > 0).to(is_text.dtype)
         hidden = self.given(torch.cat([*looked_up, flags], dim=2)) * is_text
@@ -123,7 +100,7 @@ class _Layer(nn.Module):
     def __init__(self, width: int, dilation: int) -> None:
         super().__init__()
         self.dilation = dilation
-        self.norm = nn.LayerNorm(width)
+        self.norm = nn.LayerNorm(width, eps=NORM_EPSILON)
         self.mix = nn.Linear(3 * width, width)
         self.out = nn.Linear(width, width)
         self.dropout = nn.Dropout(_DROPOUT)
@@ -132,7 +109,7 @@ class _Layer(nn.Module):
         given = self.norm(hidden) * is_text  # [B, L, C]
         far = functional.pad(given, (0, 0, self.dilation, self.dilation))
         sides = (far[:, : given.shape[1]], given, far[:, 2 * self.dilation :])
-        mixed = functional.gelu(self.mix(torch.cat(sides, dim=2)))
+        mixed = functional.relu(self.mix(torch.cat(sides, dim=2)))
         added: Tensor = self.dropout(self.out(mixed)) * is_text
         return added
 
@@ -146,7 +123,7 @@ class TokenModel:
     """
 
     module: nn.Module
-    reader: Reader
+    reader: Words | TokenizerReader
     n_positions: int
     encoder: Encoder | None = None  # The module's own, faster, where its weights stay as they are.
 
@@ -159,6 +136,18 @@ class TokenModel:
     def n_special(self) -> int:
         """How many tokens of a row are special."""
         return len(self.reader.prefix) + len(self.reader.suffix)
+
+    @property
+    def most_tokens(self) -> int:
+        """How many tokens of rows, padding included, it is quickest with."""
+        return _MAX_CELLS[self.device.type]
+
+    def scored(self, rows: Sequence[Tokens]) -> list[Scores]:
+        """Return the scores [tokens, tags] of rows without special tokens."""
+        first = len(self.reader.prefix)
+        with torch.inference_mode(), plain_float32(self.device.type):
+            told = self.logits(rows).float().cpu().numpy()
+        return [one[first : first + len(row)] for one, row in zip(told, rows, strict=True)]
 
     def logits(self, rows: Sequence[Tokens]) -> Tensor:
         """Return scores [B, L, T] of pieces of notes, with special tokens, up to the longest."""
@@ -192,112 +181,6 @@ class TokenModel:
         return found
 
 
-class Row(NamedTuple):
-    """Tokens `start` to `end` (exclusive) of a note, of which `first` to `last` count.
-
-    The others are there to be read: every token counts in the row where it has most beside it.
-    """
-
-    note: int
-    start: int
-    end: int
-    first: int
-    last: int
-
-
-def rows_of(note: int, *, n_tokens: int, size: int, overlap: int) -> list[Row]:
-    """Cut a note of `n_tokens` into rows of at most `size` that share `overlap` tokens."""
-    rows: list[Row] = []
-    start = first = 0
-    while first < n_tokens:
-        end = min(start + size, n_tokens)
-        # The last row is moved back, to be full: the more is beside a token the better.
-        start = max(0, end - size)
-        last = n_tokens if end == n_tokens else end - overlap // 2
-        rows.append(Row(note, start, end, first, last))
-        start, first = end - overlap, last
-    return rows
-
-
-def scores_of(
-    notes: Sequence[Tokens], *, model: TokenModel, size: int, overlap: int
-) -> list[Scores]:
-    """Return the scores [tokens with a place, tags] of each note.
-
-    `size` and `overlap` of rows are in tokens; special tokens are counted in `size`.
-    """
-    inner, device, n_before = size - model.n_special, model.device.type, len(model.reader.prefix)
-    rows = [
-        row
-        for i, note in enumerate(notes)
-        for row in rows_of(i, n_tokens=len(note), size=inner, overlap=overlap)
-    ]
-    lengths = [row.end - row.start for row in rows]
-    parts: list[dict[int, Scores]] = [{} for _ in notes]
-    with torch.inference_mode(), plain_float32(device):
-        for batch in side_by_side(lengths, most=_MAX_CELLS[device]):
-            some = [rows[i] for i in batch]
-            told = model.logits([notes[row.note][row.start : row.end] for row in some])
-            for row, scores in zip(some, told.float().cpu().numpy(), strict=True):
-                at = n_before - row.start
-                parts[row.note][row.first] = scores[row.first + at : row.last + at]
-    nothing = np.zeros((0, 1), dtype=np.float32)
-    return [
-        np.concatenate([own[first] for first in sorted(own)])[places_of(note)] if own else nothing
-        for own, note in zip(parts, notes, strict=True)
-    ]
-
-
-def spans_from(
-    scores: Sequence[Scores], *, notes: Sequence[Tokens], scheme: TagScheme, bias: float
-) -> tuple[Tags, ...]:
-    """Return the spans of notes from the scores of their tokens with a place."""
-    tags = best_tags(scores, scheme=scheme, bias=bias)
-    return tuple(
-        spans_of(scheme.decode(one), tokens=note) for one, note in zip(tags, notes, strict=True)
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class TokenTagger:
-    """Finds spans with a token classifier, which is in evaluation mode."""
-
-    facts: TaggerFacts
-    model: TokenModel
-    name = "token"
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of weights and settings."""
-        return self.facts.digest()
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Those it was trained on."""
-        return self.facts.labels
-
-    def tag(self, texts: Sequence[str]) -> tuple[Tags, ...]:
-        """Return the spans of each text."""
-        facts = self.facts
-        notes = self.model.reader.read(texts)
-        scores = scores_of(notes, model=self.model, size=facts.n_tokens, overlap=facts.overlap)
-        return spans_from(scores, notes=notes, scheme=facts.tag_scheme, bias=facts.bias)
-
-
-def load_token_tagger(path: Path, *, device: str = "auto") -> TokenTagger:
-    """Load a folder with `tagger.json` and `model/`."""
-    facts = TaggerFacts.of_folder(path)
-    if file_digests(path / MODEL) != dict(facts.files):
-        raise AuditError(
-            "The files of the model are not those that the tagger was saved with.",
-            where=path.name,
-            do="Copy the whole folder again.",
-        )
-    n_tags = len(facts.tag_scheme.tags)
-    model = load_model_folder(path / MODEL, n_tags=n_tags, device=pick_device(device))
-    return TokenTagger(facts, model)
-
-
 def new_model(reader: Words, *, shape: Shape, n_tags: int, seed: int) -> TokenModel:
     """Return a small network of words with random weights."""
     with torch.random.fork_rng(devices=[]):
@@ -328,42 +211,29 @@ def model_of_encoder(path: Path, *, n_tags: int, seed: int) -> TokenModel:
     return _of_transformers(module, folder)
 
 
-def load_model_folder(path: Path, *, n_tags: int, device: str) -> TokenModel:
-    """Load a model that `save_model_folder` wrote."""
+def load_encoder(path: Path, *, n_tags: int, device: str) -> TokenModel:
+    """Load an encoder that `save_model_folder` wrote."""
     folder = _opened(path)
     refusal = AuditError(
         "The directory cannot be loaded as a token classifier.",
         where=folder.where(),
         do="Choose a tagger that was trained here, with all its files.",
     )
-    build: Callable[..., TokenModel]
-    build = _words_model if LISTS in folder.files else _encoder_model
     with refusing(refusal):
         n_bytes = (folder.path / WEIGHTS).stat().st_size
         refuse_without_memory(4 * n_bytes, where=folder.where())
         with torch.device("meta"), suppress(RuntimeError):  # not every kind can be built so
-            promised = build(folder, n_tags=n_tags).module.parameters()
+            promised = _encoder_model(folder, n_tags=n_tags).module.parameters()
             if 2 * sum(map(torch.numel, promised)) > n_bytes:  # in 16 bits at least
                 raise refusal
-        found = build(folder, n_tags=n_tags)
+        found = _encoder_model(folder, n_tags=n_tags)
         # Read, not mapped: a mapped file can change while it is in use.
         weights = load((folder.path / WEIGHTS).read_bytes())
         module = found.module.float()
         module.load_state_dict({name: one.float() for name, one in weights.items()}, strict=True)
     _refuse_non_finite(module, where=folder.where())
-    module = module.to(device).eval()
-    is_fast = not isinstance(module, WordNet) and is_known(module)
-    return replace(found, module=module, encoder=Encoder(module) if is_fast else None)
-
-
-def _words_model(folder: ModelFolder, *, n_tags: int) -> TokenModel:
-    text = folder.read(LISTS, max_bytes=_MAX_CONFIG_BYTES).decode("utf-8", "replace")
-    reader = words_from_json(text, where=folder.where(LISTS))
-    given = _json_of(folder, CONFIG)
-    if given.get("model_type") != WORD_NET:
-        raise ValueError("another kind of model")
-    shape = Shape(width=given["width"], dilations=tuple(given["dilations"]))
-    return new_model(reader, shape=shape, n_tags=n_tags, seed=0)
+    module = module.to(pick_device(device)).eval()
+    return replace(found, module=module, encoder=Encoder(module) if is_known(module) else None)
 
 
 def _encoder_model(folder: ModelFolder, *, n_tags: int) -> TokenModel:
@@ -417,20 +287,11 @@ def _opened(path: Path) -> ModelFolder:
     folder = open_folder(path)
     for name in (CONFIG, "tokenizer_config.json"):
         if name in folder.files:
-            refuse_code_keys(_json_of(folder, name), where=folder.where(name))
+            refuse_code_keys(json_of(folder, name), where=folder.where(name))
     return folder
-
-
-def _json_of(folder: ModelFolder, name: str) -> dict[str, Any]:
-    data = folder.read(name, max_bytes=_MAX_CONFIG_BYTES)
-    return parse_json(data, where=folder.where(name))
 
 
 def _refuse_non_finite(module: nn.Module, *, where: str) -> None:
     tensors = module.state_dict().values()
     if not all(torch.isfinite(one).all() for one in tensors if one.is_floating_point()):
-        raise AuditError(
-            "The weights hold numbers that are not finite.",
-            where=where,
-            do="The training has diverged, or the file is damaged.",
-        )
+        raise not_finite(where)

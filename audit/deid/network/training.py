@@ -29,25 +29,25 @@ from audit.deid.metrics import Pair
 from audit.deid.network.decode import (
     END,
     FLAG,
-    LISTED,
     N_FEATURES,
     Ids,
-    Reader,
+    Scorer,
     TagScheme,
+    TokenizerReader,
     places_of,
     runs_of,
-)
-from audit.deid.network.lists import usual_words
-from audit.deid.network.model import (
-    TokenModel,
-    WordNet,
-    load_model_folder,
-    model_of_encoder,
-    new_model,
-    save_model_folder,
     scores_of,
     spans_from,
 )
+from audit.deid.network.lists import usual_words
+from audit.deid.network.model import (
+    WordNet,
+    model_of_encoder,
+    new_model,
+    save_model_folder,
+)
+from audit.deid.network.tagger import load_model
+from audit.deid.network.words import LISTED, Words
 from audit.deid.score import score_pairs
 from audit.deid.tagger import MODEL, TAGGER, Tags
 from audit.errors import AuditError
@@ -131,7 +131,7 @@ def split_off(documents: Sequence[TaggedDocument], *, seed: int, share: float = 
 
 
 def lessons_of(
-    documents: Sequence[TaggedDocument], *, reader: Reader, scheme: TagScheme
+    documents: Sequence[TaggedDocument], *, reader: Words | TokenizerReader, scheme: TagScheme
 ) -> list[Lesson]:
     """Return annotated notes as lessons; spans of labels that the scheme lacks are left out."""
     found: list[Lesson] = []
@@ -351,17 +351,15 @@ class TokenLearner(Learner):
             shutil.rmtree(folder, ignore_errors=True)
         if step not in self._measured_at:
             return {}
+        self.model.eval()
         found = self._examined(self.token_model, biases=(0.0,))[1]
         if found["f"] > self._best()[1]:
             with whole_folder(folder, replaces=True) as partial:
                 save_file(own_tensors(self.model.state_dict()), partial / _WEIGHTS)
         return {name: found[name] for name in ("precision", "recall", "f")}
 
-    def _examined(
-        self, model: TokenModel, *, biases: Iterable[float]
-    ) -> tuple[float, dict[str, Any]]:
+    def _examined(self, model: Scorer, *, biases: Iterable[float]) -> tuple[float, dict[str, Any]]:
         """Measure a model; returns the bias with the highest F, of equals that nearest to 0."""
-        model.module.eval()
         scores = scores_of(self._notes, model=model, size=self.size, overlap=self.overlap)
         tried = []
         for bias in biases:
@@ -384,7 +382,7 @@ class TokenLearner(Learner):
         with whole_folder(out / MODEL, replaces=True) as partial:
             save_model_folder(self.token_model, partial, is_halved=self.is_halved)
         n_tags, device = len(self.scheme.tags), str(self.token_model.device)
-        model = load_model_folder(out / MODEL, n_tags=n_tags, device=device)
+        model = load_model(out / MODEL, n_tags=n_tags, device=device)
         bias, figures = self._examined(model, biases=self.settings.biases)
         facts = TaggerFacts(
             title=self.task.title, labels=self.scheme.labels, n_tokens=self.size,

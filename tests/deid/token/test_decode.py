@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -13,20 +14,18 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from audit.deid.network.decode import (
     FLAG,
-    FLAGS,
     GAP,
     SHAPE,
     WORD,
     TagScheme,
     TokenizerReader,
-    Words,
     best_tags,
     places_of,
     runs_of,
     spans_of,
-    words_from_json,
 )
 from audit.deid.network.lists import usual_words
+from audit.deid.network.words import FLAGS, Words, words_from_json
 from audit.errors import AuditError
 from audit.notes.spans import Span
 from tests.deid.token.make_notes import reader_of, wordpiece
@@ -199,3 +198,14 @@ def test_a_long_text_without_a_find_stays_without_one_and_a_bias_finds_more():
     (none,) = best_tags([scores], scheme=SCHEME)
     empty, *many = best_tags([scores[:0]] + [scores[:500]] * 2, scheme=SCHEME, bias=1.5)
     assert not none.any() and not len(empty) and all((one == 1).all() for one in many)
+
+
+def test_a_text_reads_the_same_beside_others_and_in_threads() -> None:
+    texts = [f"Word{i} WORD{i // 2} {i} naïve {chr(97 + i % 26) * 3}" for i in range(300)]
+    texts += ["Pt 준혁 stable.", "山田太郎", "", "\ud83d", "JOHN\njohn"]
+    reader = usual_words()
+    together = reader.read(texts)
+    with ThreadPoolExecutor(4) as threads:
+        alone = list(threads.map(lambda text: reader.read([text])[0], texts))
+    for one, other in zip(alone, together, strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -18,10 +18,11 @@ from torch.nn import functional
 from transformers import BertConfig, BertModel
 
 from audit.cli import called, parsed
-from audit.deid.config import TaggerFacts, TaggerSettings
-from audit.deid.network.decode import END, places_of
+from audit.deid.config import Shape, TaggerFacts, TaggerSettings
+from audit.deid.network.decode import END, places_of, rows_of, scores_of
 from audit.deid.network.lists import usual_words
-from audit.deid.network.model import load_token_tagger, new_model, rows_of, scores_of
+from audit.deid.network.model import new_model, save_model_folder
+from audit.deid.network.tagger import load_model, load_token_tagger
 from audit.deid.network.training import (
     Material,
     TokenLearner,
@@ -79,6 +80,31 @@ def test_padding_batches_and_rows_change_no_score() -> None:
     (small,) = scores_of([read[1]], model=model, size=8, overlap=0)
     np.testing.assert_allclose(cut, whole[1], rtol=0, atol=1e-4)
     assert np.abs(small - whole[1]).max() > 0.01
+
+
+@pytest.mark.parametrize("shape", [SMALL, Shape()])
+def test_what_is_asked_scores_as_what_was_trained(shape: Shape, tmp_path: Path) -> None:
+    reader = usual_words()
+    model = new_model(reader, shape=shape, n_tags=11, seed=1)
+    with torch.no_grad():
+        for one in model.module.parameters():
+            one += 0.1 * torch.randn(one.shape, generator=torch.Generator().manual_seed(2))
+    model.module.eval()
+    save_model_folder(model, tmp_path)
+    asked = load_model(tmp_path, n_tags=11)
+    texts = [
+        "",
+        "x",
+        "山田 03-1",
+        *(one.text for one in NOTES.validation),
+        "Dr. SMITH, smith\n" * 99,
+    ]
+    read = asked.reader.read(texts)
+    for of, other in zip(
+        scores_of(read, model=asked, size=1024, overlap=64),
+        scores_of(read, model=model, size=1024, overlap=64), strict=True,
+    ):  # fmt: skip
+        np.testing.assert_allclose(of, other, rtol=0, atol=1e-4)
 
 
 def test_the_loss_is_the_mean_over_the_tokens_that_a_step_is_told(tmp_path: Path) -> None:

@@ -1,0 +1,74 @@
+"""The token tagger: a network of words, or an encoder, asked for the spans of notes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from audit.deid.config import TaggerFacts, file_digests
+from audit.deid.network.decode import Scorer, scores_of, spans_from
+from audit.deid.network.wordnet import LISTS, WordScorer, load_scorer
+from audit.deid.tagger import MODEL, Tags
+from audit.errors import AuditError
+from audit.models.inspect import open_folder
+
+
+@dataclass(frozen=True, eq=False)
+class TokenTagger:
+    """Finds spans with what scores tokens."""
+
+    facts: TaggerFacts
+    model: Scorer
+    path: Path
+    name = "token"
+
+    @property
+    def is_light(self) -> bool:
+        """Whether it is a network of words."""
+        return isinstance(self.model, WordScorer)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """It is sent to another process as the folder that it is in."""
+        return load_token_tagger, (self.path,)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of weights and settings."""
+        return self.facts.digest()
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Those it was trained on."""
+        return self.facts.labels
+
+    def tag(self, texts: Sequence[str]) -> tuple[Tags, ...]:
+        """Return the spans of each text."""
+        facts = self.facts
+        notes = self.model.reader.read(texts)
+        scores = scores_of(notes, model=self.model, size=facts.n_tokens, overlap=facts.overlap)
+        return spans_from(scores, notes=notes, scheme=facts.tag_scheme, bias=facts.bias)
+
+
+def load_token_tagger(path: Path, *, device: str = "auto") -> TokenTagger:
+    """Load a folder with `tagger.json` and `model/`; an encoder imports torch here."""
+    facts = TaggerFacts.of_folder(path)
+    if file_digests(path / MODEL) != dict(facts.files):
+        raise AuditError(
+            "The files of the model are not those that the tagger was saved with.",
+            where=path.name,
+            do="Copy the whole folder again.",
+        )
+    n_tags = len(facts.tag_scheme.tags)
+    return TokenTagger(facts, load_model(path / MODEL, n_tags=n_tags, device=device), path)
+
+
+def load_model(path: Path, *, n_tags: int, device: str = "auto") -> Scorer:
+    """Load the model of a tagger; a network of words reads on the CPU, wherever it was trained."""
+    folder = open_folder(path)
+    if LISTS in folder.files:
+        return load_scorer(folder, n_tags=n_tags)
+    from audit.deid.network.model import load_encoder
+
+    return load_encoder(path, n_tags=n_tags, device=device)
