@@ -1,7 +1,7 @@
 # make run    set up, start the app at a loopback address; it audits the demo hospital beside
 # make test   set up, run the tests but those in a browser
 # make e2e    the tests in a real browser
-# make slow   the tests that take minutes each, in a browser or not
+# make slow   the tests that take long, in a browser or not
 # make check  format, lint and types
 # make docs   writes docs/commands.md
 # make bundle writes into dist/ what a machine without internet installs from
