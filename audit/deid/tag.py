@@ -161,7 +161,7 @@ def _asked(
 
 def _answers(tags: Sequence[Tags], lines: Iterable[Any] = repeat(None)) -> Answers:
     plain = ([(span.start, span.end, span.label) for span in own] for own in tags)
-    return list(zip(plain, lines))  # noqa: B905 (one may go on for ever)
+    return list(zip(plain, lines, strict=False))
 
 
 @dataclass(frozen=True)

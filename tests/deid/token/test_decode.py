@@ -188,6 +188,8 @@ def test_the_best_tags_are_those_of_a_search_through_all(data, bias):
     every = itertools.product(range(5), repeat=n)
     best = max(worth(tags) for tags in every if allowed(tags))
     (found,) = best_tags([scores], scheme=SCHEME, bias=bias)
+    for beside in best_tags([scores, scores], scheme=SCHEME, bias=bias):
+        np.testing.assert_array_equal(beside, found)
     assert allowed(tuple(found.tolist()))
     assert worth(found.tolist()) == pytest.approx(best, abs=1e-9)
 
