@@ -67,7 +67,7 @@ from audit.deid.tagger import TAGGER
 from audit.deid.taggers import DEFAULT, RULES, known_tagger, known_taggers, load_tagger
 from audit.deid.tasks import TaggerTask
 from audit.demo import DemoTask, report_summary, self_test
-from audit.errors import AuditCancelled, AuditError
+from audit.errors import AuditCancelled, AuditError, Message
 from audit.executor import SCHEDULER_VARIABLE, n_cores
 from audit.experiment import leakage, paper
 from audit.foreign import decode_text, file_bytes, reading
@@ -78,6 +78,7 @@ from audit.models.registry import model_path, tokenizer
 from audit.names.candidates import Candidates
 from audit.names.controls import with_controls
 from audit.names.files import names_file, read_names
+from audit.names.letter_case import RECASED, case_notes
 from audit.names.people import ENGLISH, JAPANESE
 from audit.names.spelling import piece_counter
 from audit.notes.formats import GOLD, PREDICTED, Format, flattened, write_files
@@ -487,9 +488,11 @@ def rank(
         out=out,
     )
     file, *counts = _answered(task)
-    n_names, n_scored, n_reference, has_p = map(int, counts)
+    n_names, n_scored, n_reference, has_p, n_recased = map(int, counts)
+    if n_recased:
+        say(str(Message(RECASED, n=n_recased, n_names=n_names)))
     say(f"{n_names - n_scored:,} of {n_names:,} names are not scored here: they have parts of "
-        "several word pieces, or one part only.")  # fmt: skip
+        "several word pieces, one part only, or the word pieces of another name.")  # fmt: skip
     if not has_p:
         say("Ranks only: p and q need 20 reference controls for each name, and the generator gave "
             f"{n_reference:,} for {n_scored:,} names.")  # fmt: skip
@@ -502,6 +505,8 @@ def rank(
 def _names(path: Path) -> Candidates:
     listed = read_names(_bytes(path), what="names")
     _say_read(listed, len(listed.candidates), what="names")
+    for note in case_notes(listed.candidates):
+        say(str(note))
     return listed.candidates
 
 

@@ -31,7 +31,7 @@ from audit.names.matching import count_lexicon_names, name_hits
 from audit.names.pools import NamePool, popularity
 from audit.notes.passages import Passage, owner_rows
 from audit.stats import BoolArray, FloatArray, IntArray
-from audit.text import fold_name
+from audit.text import fold_letters
 
 Sources = Callable[[str, str], evidence.Source]
 """From ("general" | "hospital", kind of evidence) to the source of evidence."""
@@ -68,7 +68,7 @@ def with_reference(request: AuditRequest, pair: ModelPair, *, pool: NamePool) ->
     asked: dict[str, Any] = {
         "count_pieces": spelling.piece_counter(tokenizer, kind=kind),
         "tested_parts": frozenset(
-            fold_name(text) for row in tested for _, text in listed.parts(row)
+            fold_letters(text) for row in tested for _, text in listed.parts(row)
         ),
         "seed": request.seed,
     }
@@ -82,7 +82,10 @@ def with_reference(request: AuditRequest, pair: ModelPair, *, pool: NamePool) ->
     for role, alone in (("first", totals(1, listed.first)), ("last", totals(1, listed.last))):
         if alone:
             controls = controls + part_controls(pool, role=role, n_by_pieces=alone, **asked)
-    return listed + controls
+    names = listed + controls
+    twin_of = spelling.part_pieces(names, kind=kind, tokenizer=tokenizer).twin_of
+    is_own = twin_of[len(listed) :] == spelling.NO_TWIN
+    return listed + controls.rows(np.flatnonzero(is_own).tolist())
 
 
 def task_of(

@@ -22,6 +22,7 @@ from audit.models.inspect import inspect_model
 from audit.models.registry import known_digest, tokenizer
 from audit.names.candidates import Candidates
 from audit.names.pools import pool_for
+from audit.names.spelling import refuse_opposite_twins
 from audit.progress import FINISHING, LOADING, Phase, expected_seconds
 from audit.task import queue_of
 from cache.store import Store
@@ -80,6 +81,7 @@ def make_plan(request: AuditRequest, *, passages_file: str = "passages.jsonl") -
     A model that is refused or can no longer be read is an `AuditError`.
     """
     question = request.question(digest_of=known_digest)
+    refuse_opposite_twins(request.candidates, tokenizer=tokenizer(request.hospital))
     smallest = smallest_detectable_auc(request.candidates)
     sample = _sampled(request)
     truth = request.candidates.without_canaries().is_member

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import add
 
-from audit.text import fold_name, is_unspaced, written_name
+from audit.text import fold_letters, fold_name, is_unspaced, written_name
 
 Name = tuple[str, str]
 """(first, last)."""
@@ -57,6 +57,8 @@ class Candidates:
     is_kind_guessed
         Whether the list does not say the control's kind: it is then worked out from the members on
         the list, and "given" where there are none.
+    is_recased
+        Whether the name was in capitals or small letters only, and is written here as names are.
     """
 
     first: tuple[str, ...]
@@ -68,10 +70,12 @@ class Candidates:
     n_mentions: tuple[int | None, ...]
     row: tuple[int | None, ...] = ()
     is_kind_guessed: tuple[bool, ...] = ()
+    is_recased: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the columns against each other, once."""
-        for name, unknown in (("row", None), ("is_kind_guessed", False)):
+        unknowns = {"row": None, "is_kind_guessed": False, "is_recased": False}
+        for name, unknown in unknowns.items():
             if not getattr(self, name):
                 object.__setattr__(self, name, (unknown,) * len(self))
         for row, values in enumerate(zip(*vars(self).values(), strict=True)):
@@ -102,9 +106,14 @@ class Candidates:
     def digest(self) -> str:
         """Return the SHA-256 of the list's content.
 
-        Rows that only count the names, and kinds that the list says itself, add nothing to it.
+        Rows that only count the names, kinds that the list says itself, and the case of letters
+        that was right, add nothing to it.
         """
-        said = {"row": self.has_own_rows, "is_kind_guessed": any(self.is_kind_guessed)}
+        said = {
+            "row": self.has_own_rows,
+            "is_kind_guessed": any(self.is_kind_guessed),
+            "is_recased": any(self.is_recased),
+        }
         columns = {name: one for name, one in vars(self).items() if said.get(name, True)}
         columns["popularity"] = (math.nan,) * len(self)  # lists had this column once
         return hashlib.sha256(json.dumps(columns, sort_keys=True).encode()).hexdigest()
@@ -170,14 +179,14 @@ def is_canary(is_member: bool | int | None, *, control_kind: str, role: str) -> 
 
 
 def member_parts(candidates: Candidates) -> frozenset[str]:
-    """Return every part of every member's name, first and last alike, as names are compared.
+    """Return every part of every member's name, first and last alike, as `fold_letters` has it.
 
     Planted names are no members here: a control is easy or hard against patients. 106 of the US
     generator's names are both first and last names, so a part is known whatever its role (spec of
     section 3.4: compare across roles).
     """
     return frozenset(
-        fold_name(text)
+        fold_letters(text)
         for row, is_member in enumerate(candidates.is_member)
         if is_member and not candidates.is_canary(row)
         for _, text in candidates.parts(row)
@@ -218,5 +227,5 @@ def control_kind_against(parts: frozenset[str], *, first: str, last: str) -> str
     "easy": neither part is a member's; "hard": exactly one is; "recombined": both are (that they
     never stand together is the caller's to see to).
     """
-    n_shared = sum(bool(part) and fold_name(part) in parts for part in (first, last))
+    n_shared = sum(bool(part) and fold_letters(part) in parts for part in (first, last))
     return SHARED[n_shared]

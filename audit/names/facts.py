@@ -11,7 +11,7 @@ from pathlib import Path
 from audit.models.registry import tokenizer
 from audit.names.candidates import Candidates
 from audit.names.pools import pool_for, popularity
-from audit.names.spelling import RUNNING_TEXT, part_pieces
+from audit.names.spelling import NO_TWIN, RUNNING_TEXT, part_pieces
 from audit.text import script_of
 
 SCRIPTS = ("latin", "han_kana", "other")
@@ -56,11 +56,12 @@ class Spelling:
     """How a tokenizer spells a list's names.
 
     `n_pieces` [N] are those of the whole name in running text, 0 where it cannot be spelt and so
-    not scored; `by_pieces` counts them.
+    not scored; `by_pieces` counts them. `n_twins` names are spelt like another of the list.
     """
 
     n_pieces: tuple[int, ...]
     by_pieces: Bins
+    n_twins: int = 0
 
 
 def name_facts(candidates: Candidates) -> NameFacts:
@@ -90,9 +91,12 @@ def spelling(candidates: Candidates, *, model: Path) -> Spelling:
     """Spell a list with a model's tokenizer, as it stands in running text."""
     pieces = part_pieces(candidates, kind=RUNNING_TEXT, tokenizer=tokenizer(model))
     totals = pieces.n_pieces.sum(axis=1)
-    known = tuple(int(n) if ok else 0 for n, ok in zip(totals, pieces.is_known, strict=True))
+    is_twin = pieces.twin_of != NO_TWIN
+    is_spelt = pieces.is_known | is_twin
+    known = tuple(int(n) if ok else 0 for n, ok in zip(totals, is_spelt, strict=True))
     values = tuple(float(n) if n else math.nan for n in known)
-    return Spelling(known, _bins(values, candidates=candidates, step=1.0))
+    bins = _bins(values, candidates=candidates, step=1.0)
+    return Spelling(known, bins, n_twins=int(is_twin.sum()))
 
 
 def _bins(values: Sequence[float], *, candidates: Candidates, step: float) -> Bins:

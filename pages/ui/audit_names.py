@@ -18,7 +18,9 @@ from audit.names.candidates import GUESSED_KINDS, guessed_kinds
 from audit.names.controls import MAX_DRAWN
 from audit.names.facts import Bins, Spelling
 from audit.names.files import names_template
+from audit.names.letter_case import case_notes
 from audit.names.lists import KeptNames, KeptPassages, Line
+from audit.names.spelling import TWINS
 from audit.progress import Progress
 from audit.shelf import MAX_TITLE_CHARS
 from audit.tables import UNDEFINED, RowNote, decimal
@@ -222,6 +224,7 @@ def draw_list(say: Words, hospital: RegisteredModel | None, view: KeptNames) -> 
     columns = {"counted": list(map(say.text, counts)), "names": list(counts.values())}
     draw_table(say, "audit_counts", columns, caption=f"{read} {truth}".strip())
     warnings = []
+    warnings += [written(note, say.language) for note in case_notes(view.candidates)]
     if kinds := guessed_kinds(view.candidates):
         warnings.append(written(Message(GUESSED_KINDS, **kinds), say.language))
     draw_notes(say, view.notes, title="audit_notes")
@@ -232,6 +235,9 @@ def draw_list(say: Words, hospital: RegisteredModel | None, view: KeptNames) -> 
         spelling = attempt(say, lambda: cached.spelt(view, model=hospital.path))
     if spelling is not None and spelling.by_pieces.n_missing:
         warnings.append(say.text("audit_unspelt", n=spelling.by_pieces.n_missing))
+    if spelling is not None and spelling.n_twins:
+        twins = Message(TWINS, n_twins=spelling.n_twins, n_score=view.line.n)
+        warnings.append(written(twins, say.language))
     for text in warnings:
         st.html(f'<p class="ka-refused">{escaped(text)}</p>')
     with st.expander(say.text("audit_look"), key="look", expanded=not view.line.code):
