@@ -240,7 +240,8 @@ def test_titles_in_every_row_and_in_two_cells_give_the_same_list() -> None:
 NAMES = [("Jane", "Doe"), ("Mary", "O'Brien"), ("Ian", "McDonald"), ("Vincent", "van Gogh"),
          ("Ann", "Smith-Jones"), ("José", "García"), ("Oscar", "de la Cruz"),
          ("Marine", "Le Pen"),
-         ("Jill", "St. John"), ("Jean-Luc", "D'Angelo"), ("TJ", "Ng"), ("Ute", "Großmann")]  # fmt: skip
+         ("Jill", "St. John"), ("Jean-Luc", "D'Angelo"), ("TJ", "Ng"),
+         ("Ute", "Großmann")]  # fmt: skip
 
 
 @pytest.mark.parametrize("turn", [str.upper, str.lower])
@@ -281,7 +282,8 @@ WORDS = ("danielle", "dan", "##ielle", "fox", "mary", "smith", "jose", "garcia")
 
 def test_names_that_a_tokenizer_spells_alike_are_twins(tmp_path: Path) -> None:
     spell = tokenizer(make_bert(tmp_path / "model", words=WORDS))
-    rows = [("Danielle", "Fox", 1), ("José", "García", 1), ("Mary", "Smith", 0), ("Jose", "Garcia", 1),
+    rows = [("Danielle", "Fox", 1), ("José", "García", 1), ("Mary", "Smith", 0),
+            ("Jose", "Garcia", 1),
             ("Unspellable", "Fox", 1), ("Unspelt", "Fox", 1)]  # fmt: skip
     names = listed(*rows, header="first_name,last_name,is_member").candidates
     pieces = part_pieces(names, kind=RUNNING_TEXT, tokenizer=spell)
