@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -245,7 +246,7 @@ NAMES = [("Jane", "Doe"), ("Mary", "O'Brien"), ("Ian", "McDonald"), ("Vincent", 
 
 
 @pytest.mark.parametrize("turn", [str.upper, str.lower])
-def test_a_list_in_one_case_is_read_as_names_are_written(turn) -> None:
+def test_a_list_in_one_case_is_read_as_names_are_written(turn: Callable[[str], str]) -> None:
     turned = [(turn(first), turn(last.replace("ß", "ss"))) for first, last in NAMES]
     names = listed(*turned, header="first_name,last_name")
     assert pairs(names.candidates) == [(f, la.replace("ß", "ss")) for f, la in NAMES]
