@@ -23,6 +23,7 @@ from audit.attack.question import (
     GenerationSettings,
     PosteriorSettings,
     RunSettings,
+    equal_models,
     question_digest,
 )
 from audit.attack.scores import FIXED_SCORE, AttackResult
@@ -136,6 +137,8 @@ def prepared(request: AuditRequest, *, of_no_list: bool = False) -> Prepared:
 
     pool, device = pool_for(request.candidates), pick_device(request.device)
     pair = load_pair(request.general, request.hospital, device=device)
+    if pair.is_one_model:
+        raise equal_models()
     both = pair.general, pair.hospital
     asked = forwards_of(
         [one.model for one in both], tokenizer=pair.hospital.tokenizer, dtype=request.dtype,

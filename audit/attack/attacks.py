@@ -20,7 +20,7 @@ from audit.attack.generation import GeneratedShard, GenerationTask
 from audit.attack.judgement import settled_names
 from audit.attack.posterior import PosteriorShard
 from audit.attack.prompts import PosteriorTask
-from audit.attack.question import AuditRequest, equal_models
+from audit.attack.question import AuditRequest
 from audit.attack.scores import FIXED_SCORE, AttackResult, Columns
 from audit.errors import AuditError
 from audit.models.load import ModelPair
@@ -138,8 +138,6 @@ def attack(
     sums, counts, chain = (found.pop(name) for name in ("sums", "counts", "chain"))
     main = "mass" if request.scenario_number == 1 else "log_p"
     both = [sums[f"{who}_{main}"] for who in WHO]
-    if both[0].size and np.array_equal(both[0], both[1], equal_nan=True):
-        raise equal_models()  # both say the same of every name
 
     def scored(n_blocks: int, *, with_errors: bool = False) -> dict[str, FloatArray]:
         first, here = {name: block[:n_blocks] for name, block in sums.items()}, counts[:n_blocks]
@@ -160,6 +158,7 @@ def attack(
         part_residual=scores.Sums(totals, n, n, parts).residual,
         after=scored,
         block_counts=counts,
+        has_evidence=_has_evidence(*both, columns=columns[: len(listed)]),
         shown={w: one[:, : len(listed)] for w, one in zip(WHO, shown, strict=True)},
         shown_counts=shown_counts,
         **found,
@@ -174,6 +173,17 @@ def _shown(
         return parts.whole(by_part) / counts[:, None]
     first, last = parts.pairs(by_part)
     return np.asarray(first * last / np.square(counts, dtype=float)[:, None])
+
+
+def _has_evidence(general: FloatArray, hospital: FloatArray, *, columns: IntArray) -> bool:
+    """Whether M_hospital said anything of the listed names' parts, and not what M_general said.
+
+    Sums are by block and part [b, U], `columns` as `part_columns` has them. Names none of which can
+    be scored are told elsewhere.
+    """
+    used = np.unique(columns[columns >= 0])
+    own, others = hospital[:, used], general[:, used]
+    return not used.size or bool(own.any() and not np.array_equal(own, others, equal_nan=True))
 
 
 RANKED_BY = (FIXED_SCORE, "part_log_ratio")

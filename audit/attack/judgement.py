@@ -65,6 +65,7 @@ def judge(attack: AttackResult, *, seed: int) -> dict[str, Any]:
         n_tested=len(judged),
         ranked=_ranked(patients, metrics["strata"].get("all"), seed=seed),
         smallest=smallest_finding(int(tested.sum()), n_reference=len(attack.n_pieces) - n),
+        has_evidence=attack.has_evidence,
     )
     if verdict["state"] != "leak_found":
         decisions, by_general = decisions.without_flags(), by_general.without_flags()

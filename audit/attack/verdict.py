@@ -34,7 +34,14 @@ NO_OVERLAP_BEYOND = 0.3
 what it says of them: an adjustment for it is an extrapolation, and the group decides nothing."""
 
 _LANGUAGES = {"english": catalogue("en", "verdict"), "japanese": catalogue("ja", "verdict")}
-_NOTES = ("auc_unusable", "no_truth", "general_separates", "general_missing", "members_rank_lower")
+_NOTES = (
+    "no_evidence",
+    "auc_unusable",
+    "no_truth",
+    "general_separates",
+    "general_missing",
+    "members_rank_lower",
+)
 """Reasons that need a sentence of their own; the others are told by the numbers."""
 
 
@@ -98,6 +105,7 @@ def give_verdict(
     n_undecided: int = 0,
     ranked: Ranked | None = None,
     smallest: tuple[float, int | None] | None = None,
+    has_evidence: bool = True,
 ) -> dict[str, Any]:
     """Return the verdict on scores fixed beforehand, as a report keeps it.
 
@@ -109,10 +117,13 @@ def give_verdict(
 
     Counts are of names with q <= 0.05, of which close to the threshold, of the names with a q.
     Under 5 members or controls the group decides nothing. `smallest` is from
-    `smallest_finding`.
+    `smallest_finding`. Without evidence (`has_evidence`: M_hospital said nothing of the listed
+    names, or just what M_general said) nothing is found and nothing excluded.
     """
     p_group = math.nan
-    if (
+    if not has_evidence:
+        p_names = math.nan
+    elif (
         ranked is not None
         and min(ranked.n_members, ranked.n_controls) >= MIN_NAMES
         and not abs(ranked.general_auc.value - 0.5) > NO_OVERLAP_BEYOND
@@ -120,6 +131,8 @@ def give_verdict(
         p_group = ranked.p
     found = is_leak(p_group, p_names)
     state, reasons = _judge(found, p_group, p_names, ranked)
+    if not has_evidence:
+        state, reasons = "not_enough_evidence", ["no_evidence", *_notes(ranked)]
     smallest_p, smallest_n = smallest or (None, None)
     return _told({
         "state": state,

@@ -20,6 +20,7 @@ import transformers
 from tokenizers import Tokenizer
 
 from audit.errors import AuditError, Message
+from audit.models.case import Normalizer, japanese_normalizer
 from audit.models.inspect import CONFIG_FILE, FAST_FILE, ModelConfig, TokenizerFiles
 
 _SPECIAL_ROLES = ("mask", "cls", "sep", "unk", "pad")
@@ -67,7 +68,16 @@ def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) ->
                 where=name,
                 do="Copy all files of the tokenizer that was saved with this model.",
             )
+    files.refuse_unfit_case(_built_normalizer(tokenizer, files), where=name)
     return tokenizer
+
+
+def _built_normalizer(tokenizer: Any, files: TokenizerFiles) -> Normalizer:
+    """Return the normalizer of a tokenizer as it was built."""
+    if not tokenizer.is_fast:
+        return japanese_normalizer(files.settings)
+    built = tokenizer.backend_tokenizer.normalizer
+    return None if built is None else json.loads(built.__getstate__())
 
 
 def _from_private_copy(files: TokenizerFiles, *, where: str) -> Any:

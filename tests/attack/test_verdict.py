@@ -225,14 +225,14 @@ p_values = st.floats(0, 1) | st.just(NAN)
 @given(
     p_values, p_values, estimates, estimates, st.floats(0.5, 2) | st.just(NAN),
     st.integers(1, 200), st.booleans(),
-    st.none() | st.just((0.1, None)) | st.just((0.001, 2)),
+    st.none() | st.just((0.1, None)) | st.just((0.001, 2)), st.booleans(),
 )  # fmt: skip
 def test_no_verdict_says_safe_and_every_reason_has_words(
     p_names: float, p_group: float, auc: Estimate, general: Estimate, smallest: float, m: int,
-    has_truth: bool, finding: tuple[float, int | None] | None,
+    has_truth: bool, finding: tuple[float, int | None] | None, has_evidence: bool,
 ) -> None:  # fmt: skip
     found = give_verdict(
-        p_names, n_flagged=2, n_tested=9, smallest=finding,
+        p_names, n_flagged=2, n_tested=9, smallest=finding, has_evidence=has_evidence,
         ranked=Ranked(m, 50, auc, general, p_group, smallest) if has_truth else None,
     )  # fmt: skip
     short = " ".join(said_in_short(found, language) for language in ("en", "ja"))
@@ -242,4 +242,5 @@ def test_no_verdict_says_safe_and_every_reason_has_words(
     words = catalogue("en", "report")
     assert found["reasons"] and all(f"reason_{code}" in words for code in found["reasons"])
     assert (found["state"] == LEAK) == bool({GROUP, NAMES} & set(found["reasons"]))
+    assert has_evidence or found["state"] == "not_enough_evidence"
     json.dumps(found, allow_nan=False)
