@@ -166,7 +166,7 @@ def document_view(
     is_asked = table["kind"].isin(ASKED)
     flagged = is_asked & (table["decision"] == "flagged")
     groups = dict(zip(GROUPS, (is_asked | True, is_asked, ~is_asked, flagged), strict=True))
-    models = []
+    models = {}
     for who in WHO:
         texts = (*documents.get(who, ()), *[""] * (n - len(documents.get(who, ()))))
         hits = find_hits(texts, index=names.index)
@@ -175,8 +175,8 @@ def document_view(
             group: np.array([bool(rows.iloc[ids].any()) for ids in held], dtype=np.bool_)
             for group, rows in groups.items()
         }
-        models.append(ModelDocuments(who, texts, hits, has))
-    return DocumentView(*models, names)
+        models[who] = ModelDocuments(who, texts, hits, has)
+    return DocumentView(**models, names=names)
 
 
 def select_documents(view: DocumentView, *, wish: DocumentWish) -> Rows:

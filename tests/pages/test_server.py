@@ -13,20 +13,24 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import streamlit
 from streamlit.testing.v1 import AppTest
 
 import app
+from audit import cli
+from audit.access_log import entries
 from audit.demo import DemoTask
-from audit.home import HOME_VARIABLE
+from audit.home import HOME_VARIABLE, SECRETS, data_home, had_login
 from audit.jobs import service
 from pages.ui.headers import LANGUAGE_SCRIPTS, security_headers
-from tests.jobs.fake_jobs import until
+from tests.jobs.fake_jobs import PATIENCE_SECONDS, until
 from tests.pages.make_reports import Reports, keep, keep_demo, make_inspection
 from tests.pages.screen import texts
 from tests.repository import REPOSITORY
@@ -35,34 +39,47 @@ from tests.repository import REPOSITORY
 class Server:
     """The app on a free port of 127.0.0.1."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, n_descriptors: int = 0, serves: int = 200) -> None:
+        """Start it, with so many file descriptors at most, and wait for its first answer."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.host = f"127.0.0.1:{self.port}"
+        words = [sys.executable, "-m", "streamlit", "run", "app.py", f"--server.port={self.port}"]
+        if n_descriptors:
+            words = ["sh", "-c", f'ulimit -n {n_descriptors} && exec "$@"', "sh", *words]
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `stop`)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "streamlit", "run", "app.py", f"--server.port={self.port}"],
-            cwd=REPOSITORY,
-            env=os.environ | {HOME_VARIABLE: str(home)},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for _ in range(600):
+            words, cwd=REPOSITORY, env=os.environ | {HOME_VARIABLE: str(home)},
+            stdout=subprocess.DEVNULL, stderr=self._said,
+        )  # fmt: skip
+        while True:  # until it answers or its process ends
             try:
-                if self.answer("/_stcore/health")[0] == 200:
-                    return
+                assert self.answer("/_stcore/health")[0] == serves
+                return
             except OSError:
-                assert self.process.poll() is None
+                assert self.process.poll() is None, self.said()
                 time.sleep(0.1)
-        raise RuntimeError("the server does not answer")
+
+    def said(self) -> str:
+        """Return what it has written for whoever started it."""
+        self._said.seek(0)
+        return self._said.read().decode()
 
     def answer(self, path: str) -> tuple[int, list[tuple[str, str]]]:
         """Return status and headers of an answer."""
-        client = http.client.HTTPConnection(self.host, timeout=10)
+        client = http.client.HTTPConnection(self.host, timeout=PATIENCE_SECONDS)
         with contextlib.closing(client):
             client.request("GET", path)
             answer = client.getresponse()
             return answer.status, [(name.lower(), value) for name, value in answer.getheaders()]
+
+    def text(self, path: str) -> str:
+        """Return the body of an answer."""
+        client = http.client.HTTPConnection(self.host, timeout=PATIENCE_SECONDS)
+        with contextlib.closing(client):
+            client.request("GET", path)
+            return client.getresponse().read().decode()
 
     def handshake(self, *headers: str) -> int:
         """Return the status with which a websocket is answered."""
@@ -73,13 +90,14 @@ class Server:
         ]  # fmt: skip
         if not any(line.startswith("Host:") for line in headers):
             lines.append(f"Host: {self.host}")
-        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as stream:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_SECONDS) as stream:
             stream.sendall("\r\n".join([*lines, "", ""]).encode())
             return int(stream.recv(1024).split()[1])
 
     def stop(self) -> None:
         self.process.kill()
         self.process.wait()
+        self._said.close()
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +136,62 @@ def test_every_answer_carries_each_security_header_once(server: Server, path: st
     wanted = security_headers()
     found = [(name, value) for name, value in server.answer(path)[1] if name in wanted]
     assert sorted(found) == sorted(wanted.items())
+
+
+LOGIN = """
+[auth]
+redirect_uri = "http://127.0.0.1:8501/oauth2callback"
+cookie_secret = "{}"
+client_id = "kart"
+client_secret = "y"
+server_metadata_url = "http://127.0.0.1:9/.well-known/openid-configuration"
+""".format("x" * 40)
+ANY_PATH = (
+    "/", "/names?audit=0123456789ab", "/jobs", "/media/0123.png", "/_stcore/health",
+    "/_stcore/upload_file/a/b", "/static/js/index.js", "/_stcore/host-config", "/oauth2callback",
+)  # fmt: skip
+
+
+@contextlib.contextmanager
+def serving(home: Path, **how: Any) -> Iterator[Server]:
+    server = Server(home, **how)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def test_a_directory_that_had_a_login_serves_nothing_without_one_and_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+    secrets = data_home() / SECRETS
+    secrets.write_text(LOGIN)
+    secrets.chmod(0o644)
+    with serving(tmp_path / "home") as server:  # as an update finds it, in a new folder
+        assert server.answer("/")[0] == 200 and server.handshake() == 101
+        assert f"chmod 600 {secrets}" in server.said()
+    assert had_login()
+    kept = secrets.rename(tmp_path / "aside")
+    with serving(tmp_path / "home", serves=503) as server:
+        for path in ANY_PATH:
+            assert server.answer(path)[0] == 503, path
+            told = server.text(path)
+            assert "python -m audit login drop --yes" in told and "データディレクトリ" in told
+        assert server.handshake() == 403
+        assert "Nothing is served." in server.said()
+        kept.rename(secrets)
+    secrets.chmod(0o600)
+    with serving(tmp_path / "home") as server:
+        assert server.answer("/")[0] == 200
+        assert "chmod" not in server.said()
+    secrets.unlink()
+    assert cli.main(["login", "drop"]) == 2 and had_login()
+    assert cli.main(["login", "drop", "--yes"]) == 0 and not had_login()
+    assert [entry.action for entry in entries()] == ["login_dropped"]
+    with serving(tmp_path / "home") as server:
+        assert server.answer("/")[0] == 200
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_every_inline_script_is_named_and_no_other_may_run() -> None:
