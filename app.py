@@ -30,6 +30,7 @@ from audit.retention import purge_due
 from pages.ui.access import open_secrets, refusal
 from pages.ui.blocks import unforeseen
 from pages.ui.headers import SecurityHeaders
+from pages.ui.sessions import close_left_sessions
 
 ROUTER = Path(__file__).resolve().parent / "pages" / "ui" / "main.py"
 DEMO_VARIABLE = "KART_AUDIT_DEMO"
@@ -37,9 +38,10 @@ DEMO_VARIABLE = "KART_AUDIT_DEMO"
 
 
 @asynccontextmanager
-async def lifespan(_: st.App) -> AsyncIterator[None]:
+async def lifespan(app: st.App) -> AsyncIterator[None]:
     """Make every file that the server writes the owner's alone; let jobs go on while it lives."""
     os.umask(0o077)
+    close_left_sessions(app)
     warn()
     with looking_after(daily=purge_due):
         if os.environ.get(DEMO_VARIABLE):

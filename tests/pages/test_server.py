@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import hashlib
@@ -21,6 +22,10 @@ from typing import Any
 
 import pytest
 import streamlit
+import websockets
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from streamlit.runtime.session_manager import SessionInfo
 from streamlit.testing.v1 import AppTest
 
 import app
@@ -30,6 +35,7 @@ from audit.demo import DemoTask
 from audit.home import HOME_VARIABLE, SECRETS, data_home, had_login
 from audit.jobs import service
 from pages.ui.headers import LANGUAGE_SCRIPTS, security_headers
+from pages.ui.sessions import WaitingSessions
 from tests.jobs.fake_jobs import PATIENCE_SECONDS, until
 from tests.pages.make_reports import Reports, keep, keep_demo, make_inspection
 from tests.pages.screen import texts
@@ -80,6 +86,31 @@ class Server:
         with contextlib.closing(client):
             client.request("GET", path)
             return client.getresponse().read().decode()
+
+    def n_descriptors(self) -> int:
+        """Return how many files and connections it has open."""
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
+    def page(self, query: str = "") -> str:
+        """Open a page as a browser does, leave it, and return the HTML that was drawn."""
+        return asyncio.run(self._page(query))
+
+    async def _page(self, query: str) -> str:
+        address = f"ws://{self.host}/_stcore/stream"
+        pieces = []
+        async with websockets.connect(
+            address, subprotocols=[websockets.Subprotocol("streamlit")], max_size=None,
+            open_timeout=PATIENCE_SECONDS,
+        ) as stream:  # fmt: skip
+            asked = BackMsg()
+            asked.rerun_script.query_string = query
+            await stream.send(asked.SerializeToString())
+            while True:
+                told = ForwardMsg()
+                told.ParseFromString(await stream.recv())
+                if told.WhichOneof("type") == "script_finished":
+                    return "\n".join(pieces)
+                pieces.append(told.delta.new_element.html.body)
 
     def handshake(self, *headers: str) -> int:
         """Return the status with which a websocket is answered."""
@@ -170,6 +201,7 @@ def test_a_directory_that_had_a_login_serves_nothing_without_one_and_says_how_to
     secrets.chmod(0o644)
     with serving(tmp_path / "home") as server:  # as an update finds it, in a new folder
         assert server.answer("/")[0] == 200 and server.handshake() == 101
+        assert "Please log in" in server.page()
         assert f"chmod 600 {secrets}" in server.said()
     assert had_login()
     kept = secrets.rename(tmp_path / "aside")
@@ -239,6 +271,64 @@ def test_the_demonstration_is_asked_for_beside_the_server_and_made_once(
     service.cancel(job.job_id)
     app.ask_for_demo()
     assert [one.job_id for one in service.jobs()] == [job.job_id]
+
+
+N_LOADS = 120
+"""More would do no more: sessions that wait are closed from the 21st on. 400 were tried once."""
+
+
+def test_a_server_with_few_descriptors_outlives_many_page_loads(
+    home: Path, demo_reports: Reports
+) -> None:
+    """Each page load is a session that a browser has left; at 256 some 80 of them were the end."""
+    keep_demo(demo_reports)
+    most = 0
+    with serving(home.parent, n_descriptors=256) as server:
+        for _ in range(N_LOADS):
+            assert "ka-verdict" in server.page()
+            most = max(most, server.n_descriptors())
+        assert server.answer("/")[0] == 200 and server.answer("/_stcore/health")[0] == 200
+    assert most < 200
+
+
+def test_the_server_raises_its_limit_of_descriptors_as_far_as_it_may(home: Path) -> None:
+    words = (
+        "import resource as r; from pages.ui.sessions import raise_limit; "
+        "r.setrlimit(r.RLIMIT_NOFILE, (128, 512)); "
+        "print(raise_limit(), r.getrlimit(r.RLIMIT_NOFILE))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", words], capture_output=True, text=True, check=True, cwd=REPOSITORY
+    )
+    assert done.stdout.split() == ["512", "(512,", "512)"]
+
+
+class Left:
+    """A session that somebody left, as the storage of sessions sees it."""
+
+    def __init__(self, name: str) -> None:
+        self.id, self.is_closed = name, False
+
+    def shutdown(self) -> None:
+        self.is_closed = True
+
+
+def test_a_session_that_nobody_comes_back_to_is_closed_and_another_is_given_back() -> None:
+    async def leave(*, seconds: float, most: int) -> tuple[list[str], list[str]]:
+        storage = WaitingSessions(seconds=seconds, most=most)
+        sessions = [Left(name) for name in "abc"]
+        for session in sessions:
+            storage.save(SessionInfo(client=None, session=session, script_run_count=0))  # type: ignore[arg-type]
+        back = storage.get("c")
+        assert back is not None and back.session is sessions[2]
+        storage.delete("c")
+        while not (sessions[0].is_closed and (seconds > 1 or sessions[1].is_closed)):
+            await asyncio.sleep(0)
+        closed = [one.id for one in sessions if one.is_closed]
+        return closed, [info.session.id for info in storage.list()]
+
+    assert asyncio.run(leave(seconds=0.0, most=9)) == (["a", "b"], [])
+    assert asyncio.run(leave(seconds=9_999.0, most=2)) == (["a"], ["b"])
 
 
 def mistaken() -> None:
