@@ -736,15 +736,19 @@ def log(
 
 
 def verify(
-    report: Annotated[Path, "zip, unpacked folder, or report.json or report.html beside its files"],
+    report: Annotated[Path, "zip, unpacked folder, or one of its files, alone or beside others"],
 ) -> Result:
-    """Say whether a report is as it was handed over (exit code 1 where it is not)."""
+    """Say that a report is unchanged (exit code 0), altered (1; which file), or not checked (3)."""
     with Store(results_dir()) as store:
-        found = check_report(report, store=store)
-    has_faults = any(kind == "fault" for kind, _ in found)
-    say("The report has faults." if has_faults else "All that can be checked here holds.")
-    rows = [{"found": kind, "what": str(said)} for kind, said in found]
-    return {"findings": rows, "exit_code": int(has_faults)}
+        check = check_report(report, store=store)
+    say(str(check.answer))
+    return {
+        "state": check.state, "n_files": len(check.files),
+        "n_belonging": len(check.files | check.missing), "n_checked": len(check.checked),
+        "altered": sorted(check.altered),
+        "findings": [{"found": kind, "what": str(said)} for kind, said in check.findings],
+        "exit_code": {"unchanged": 0, "altered": 1, "unchecked": 3}[check.state],
+    }  # fmt: skip
 
 
 def login(

@@ -31,7 +31,7 @@ KINDS |= {
 
 @pytest.fixture
 def home(usual_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A data directory with workers of made-up kinds; whatever was started is stopped at the end."""
+    """A data directory with workers of made-up kinds; what was started is stopped at the end."""
     monkeypatch.setattr(service, "WORKER_MODULE", "tests.jobs.fake_worker")
     yield usual_home
     for what in ("worker", "child"):

@@ -28,9 +28,7 @@ def kept(digest: str) -> AuditReport:
         return AuditReport.from_json(store.get_record(f"audit/{digest}"))
 
 
-def test_a_worker_gives_the_answer_that_run_audit_gives(
-    usual_home, request_2, tmp_path, monkeypatch
-):
+def test_a_worker_answers_as_run_audit_does(usual_home, request_2, tmp_path, monkeypatch):
     monkeypatch.setenv(IDLE_VARIABLE, "1")
     job = service.submit("audit", request=request_2, owner="me")
     with service.looking_after():  # as the server does: what dies is seen, and tried again
