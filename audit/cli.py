@@ -71,7 +71,16 @@ from audit.errors import AuditCancelled, AuditError, Message
 from audit.executor import SCHEDULER_VARIABLE, n_cores
 from audit.experiment import leakage, paper
 from audit.foreign import decode_text, file_bytes, reading
-from audit.home import DEMO_HOSPITAL, results_dir, stay_offline
+from audit.home import (
+    DEMO_HOSPITAL,
+    SECRETS,
+    data_home,
+    forget_login,
+    had_login,
+    is_open_to_others,
+    results_dir,
+    stay_offline,
+)
 from audit.jobs import service
 from audit.jobs.here import answer_here
 from audit.models.registry import model_path, tokenizer
@@ -732,15 +741,43 @@ def log(
 
 
 def verify(
-    report: Annotated[Path, "zip, unpacked folder, or report.json or report.html beside its files"],
+    report: Annotated[Path, "zip, unpacked folder, or one of its files, alone or beside others"],
 ) -> Result:
-    """Say whether a report is as it was handed over (exit code 1 where it is not)."""
+    """Say that a report is unchanged (exit code 0), altered (1; which file), or not checked (3)."""
     with Store(results_dir()) as store:
-        found = check_report(report, store=store)
-    has_faults = any(kind == "fault" for kind, _ in found)
-    say("The report has faults." if has_faults else "All that can be checked here holds.")
-    rows = [{"found": kind, "what": str(said)} for kind, said in found]
-    return {"findings": rows, "exit_code": int(has_faults)}
+        check = check_report(report, store=store)
+    say(str(check.answer))
+    return {
+        "state": check.state, "n_files": len(check.files),
+        "n_belonging": len(check.files | check.missing), "n_checked": len(check.checked),
+        "altered": sorted(check.altered),
+        "findings": [{"found": kind, "what": str(said)} for kind, said in check.findings],
+        "exit_code": {"unchanged": 0, "altered": 1, "unchecked": 3}[check.state],
+    }  # fmt: skip
+
+
+def login(
+    what: Literal["show", "drop"] = "show",
+    *,
+    yes: Annotated[
+        bool, "`drop`: everybody who reaches the app's port shall be an auditor"
+    ] = False,
+) -> Result:
+    """Say whether the app serves this data directory with a login only, or give that up."""
+    if what == "drop":
+        if not yes:
+            raise AuditError(
+                "Without a login everybody who reaches the app's port is an auditor.",
+                where="login",
+                do="Give --yes if this is wanted; it is written into the access log.",
+            )
+        access_log.record("login_dropped")
+        forget_login()
+    path = data_home() / SECRETS
+    mode = f"{path.stat().st_mode & 0o777:o}" if path.exists() else ""
+    if mode and is_open_to_others(path):
+        say(f"{path}: other accounts can read it. Close it: chmod 600 {path}")
+    return {"needs_login": had_login(), "secrets": str(path) if mode else "", "mode": mode}
 
 
 def backup(out: Annotated[Path, "a new file; it holds keys, names and notes"]) -> Result:
@@ -1347,7 +1384,7 @@ GROUPS = {
 }
 COMMANDS: tuple[Callable[..., Result], ...] = (
     demo, run, rank, shards_make, shards_merge, score, selftest, results, verify, jobs, cancel,
-    resume, log, backup, restore, retention, purge, corpus_build, corpus_mentions,
+    resume, log, login, backup, restore, retention, purge, corpus_build, corpus_mentions,
     corpus_candidates, corpus_check, corpus_list, corpus_forget, pretrain, experiment, deid_score,
     deid_compare, deid_forget, deid_build, deid_tag, deid_policy, deid_leftovers, deid_convert,
     deid_train, deid_leakage,

@@ -255,7 +255,8 @@ def _draw_pasted(
         fixed.pop()
         note("ran", kind="undone-correction")
 
-    draw_note(say, found, key="deidentify_pasted", desk=Desk(SCOPES[:-1], correct, undo))
+    desk = Desk(SCOPES[:-1], correct, undo)
+    draw_note(say, found, key="deidentify_pasted", desk=desk, is_pasted=True)
     draw_files(
         say, lambda: (found,), key="deidentify_pasted", n_bytes=len(text), census=census,
         is_private_allowed=True,

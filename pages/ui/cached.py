@@ -27,6 +27,7 @@ from audit.corpus.register import MentionFinder, read_register
 from audit.corpus.truth import EXAMINATION
 from audit.deid.given import GivenNotes, keep_given, keep_outputs
 from audit.deid.leftovers import LEFTOVERS, kept_leftovers
+from audit.deid.name_places import NameFinder
 from audit.deid.score import (
     SCORES,
     Score,
@@ -58,7 +59,7 @@ from audit.notes.passages import is_jsonl, read_passages
 from audit.notes.read import NoteFile, NoteSource, columns_of, list_note_files
 from audit.progress import ProgressListener
 from audit.report.compare import MAX_REFERENCES, Comparison, compare_audits
-from audit.report.documents import DocumentView, document_view
+from audit.report.documents import DocumentView, document_view, listed_names
 from audit.report.names import masked_name
 from audit.report.report import (
     AuditReport,
@@ -195,10 +196,22 @@ def documents(digest: str) -> dict[str, tuple[str, ...]]:
     return {who: tuple(texts) for who, texts in found.items()}
 
 
+@_kept(8)
+def name_finder(digest: str) -> NameFinder:
+    """Return what finds the names that a screen masks: all of an audit's list, and others."""
+    return NameFinder(listed_names(report(digest).table))
+
+
+@_kept(4)
+def list_finder(view: lists.KeptNames | None) -> NameFinder:
+    """Return the same of a list that is being chosen; None: names of no list."""
+    return NameFinder(view.candidates if view else None)
+
+
 @_kept(4, of=_behind)
 def marked_documents(digest: str) -> DocumentView | None:
     """Return an audit's documents with the listed names found in them; None in scenario 2."""
-    return document_view(documents(digest), report=report(digest))
+    return document_view(documents(digest), report=report(digest), names=name_finder(digest))
 
 
 @_kept(20, of=lambda digest, **how: (log_mark(), digest, how))

@@ -33,7 +33,7 @@ def paste(app: AppTest, text: str) -> AppTest:
 
 def released(app: AppTest) -> str:
     """Return the released text, as HTML."""
-    return texts(app).split("ka-released'>", 1)[1].split("</p>")[0]
+    return texts(app).split('ka-released">', 1)[1].split("</p>")[0]
 
 
 def sheet(app: AppTest) -> dict[str, Any]:
