@@ -27,6 +27,7 @@ _HIDDEN = (
 _IGNORABLE = re.compile(f"[{_HIDDEN}{_VARIATIONS}]+")
 _HIDDEN_END = re.compile(f"[{_HIDDEN}]+\\Z")
 _VOICING = {"\u309b": "\u3099", "\u309c": "\u309a", "\uff9e": "\u3099", "\uff9f": "\u309a"}
+_UNUSUAL = re.compile(f"[{_HIDDEN}{_VARIATIONS}{''.join(_VOICING)}]")
 _CHUNK = re.compile(r"\s+|\S+")
 
 
@@ -127,11 +128,13 @@ def reads_alike(text: str, other: str) -> bool:
 
 
 def _is_folded(text: str) -> bool:
-    return text.isascii() or (
-        unicodedata.is_normalized("NFC", text)
-        and _IGNORABLE.search(text) is None
-        and _VOICED.search(text) is None
-    )
+    if text.isascii():
+        return True
+    if not unicodedata.is_normalized("NFC", text):
+        return False
+    if _UNUSUAL.search(text) is None:
+        return True
+    return _IGNORABLE.search(text) is None and _VOICED.search(text) is None
 
 
 def _folded(text: str) -> str:
