@@ -118,6 +118,11 @@ def with_whole_words(text: str, spans: Tags) -> Tags:
     return tuple(whole)
 
 
+def is_possessive(text: str) -> bool:
+    """Whether a text is nothing but a possessive 's."""
+    return _POSSESSIVE.fullmatch(text) is not None
+
+
 def _is_inside_word(text: str, place: int) -> bool:
     """Whether the characters before and behind a place belong to one word."""
     behind = text[place : place + 1]
@@ -209,7 +214,9 @@ def is_no_find(text: str, span: Span) -> bool:
 
 
 def _without_edges(text: str, span: Span) -> Span | None:
-    """Return a span without the punctuation and white space at its ends; None if nothing is left.
+    """Return a span without the punctuation and white space at its ends, of a name without 's.
+
+    None if nothing is left.
 
     A bracket stays where its partner is inside, a closing point where another one is: "A.B.".
     """
@@ -223,6 +230,8 @@ def _without_edges(text: str, span: Span) -> Span | None:
         if _OPENING.get(last, "\0") in inside or (last in ".．" and last in inside):
             break
         end -= 1
+    if end - 2 > start and _POSSESSIVE.match(text, end - 2) and span.label == IDENTIFIER:
+        end -= 2  # of a place or a hospital it is a part: St Mary's
     return Span(start, end, span.label) if start < end else None
 
 

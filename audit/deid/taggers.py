@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from audit.deid.borders import is_no_find, tidied, whole_finds, with_whole_names
+from audit.deid.borders import is_no_find, is_possessive, tidied, whole_finds, with_whole_names
 from audit.deid.config import GenerativeFacts, TaggerFacts
 from audit.deid.packaged import (
     LANGUAGE,
@@ -99,7 +99,7 @@ def put_together(text: str, by_rules: Tags, by_model: Tags) -> Tags:
             rest = text[start:end]
             if end - start == span.n_chars:
                 kept.append(span)
-            elif any(char.isalnum() for char in rest):
+            elif any(char.isalnum() for char in rest) and not is_possessive(rest.strip()):
                 start += len(rest) - len(rest.lstrip())
                 kept.append(Span(start, start + len(rest.strip()), span.label))
         is_taken[span.start : span.end] = b"\1" * span.n_chars
