@@ -122,6 +122,21 @@ def fold_document(document: TaggedDocument) -> TaggedDocument:
     )
 
 
+def with_text(document: TaggedDocument, text: str) -> TaggedDocument | None:
+    """Return a note with its spans on another writing of its text; None where that is another text.
+
+    The other writing may be composed otherwise, and have other characters that are not shown.
+    """
+    if document.text == text:
+        return document
+    own, other = fold_text(document.text), fold_text(text)
+    if own.text != other.text:
+        return None
+    spans = other.source_spans(own.folded_spans(document.spans))
+    moved = TaggedDocument(document.doc_id, text, patient_id=document.patient_id)
+    return moved.with_spans(spans, unaligned=document.unaligned)
+
+
 def reads_alike(text: str, other: str) -> bool:
     """Whether two texts are the same to a reader: folded, with any white space for a space."""
     return text == other or _folded(text).split() == _folded(other).split()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from audit.errors import AuditError
 from audit.notes.folding import fold_document, fold_text, reads_alike
+from audit.notes.formats import PairedFiles, jsonl_line, read_text
 from audit.notes.spans import Span, TaggedDocument
 
 CHARS = (
@@ -69,3 +73,29 @@ def test_a_note_is_folded_with_its_spans_and_texts_read_alike() -> None:
     plain = TaggedDocument("2", "Nuñez")
     assert fold_document(plain) is plain
     assert reads_alike("Nun\u0303ez \n J\u00ado", "Nuñez Jo") and not reads_alike("Nunez", "Nuñez")
+
+
+def test_gold_readers_read_what_was_written_otherwise(tmp_path: Path) -> None:
+    """A note in one writing, its annotations or a tagger's answer in another."""
+    written, plain = "Mr. Nun\u0303ez\u00ad-Lo\u0301pez, 70", "Mr. Nuñez-López, 70"
+    start, end = 4, 18
+    assert fold_text(written[start:end]).text == "Nuñez-López"
+    brat = f"T1\tNAME {start} {end}\tNuñez-López\n"
+    xml = (
+        f"<deIdi2b2><TEXT>{written}</TEXT><TAGS><NAME id='P0' start='{start}' end='{end}' "
+        "text='Nuñez-López' TYPE='PATIENT' /></TAGS></deIdi2b2>"
+    )
+    conll = (
+        f"-DOCSTART-\tO\n\n# text = {json.dumps(written)}\nNuñez-López\t{start}\t{end}\tB-NAME\n"
+    )
+    for text, form, marks in ((written, "brat", brat), (xml, "i2b2", ""), (conll, "conll", "")):
+        (note,) = read_text(text, form=form, doc_id="1", what="notes", annotations=marks)
+        assert [(one.start, one.end) for one in note.spans] == [(start, end)]
+    gold, predicted = tmp_path / "gold.jsonl", tmp_path / "predicted.jsonl"
+    gold.write_text(jsonl_line(TaggedDocument("1", written, (Span(4, 18, "x"),))), "utf-8")
+    predicted.write_text(jsonl_line(TaggedDocument("1", plain, (Span(4, 15, "x"),))), "utf-8")
+    ((one, other),) = PairedFiles(gold, predicted)
+    assert one == other
+    predicted.write_text(jsonl_line(TaggedDocument("1", "Mr. Nunez-López, 70")), "utf-8")
+    with pytest.raises(AuditError, match="not that of the gold"):
+        list(PairedFiles(gold, predicted))
