@@ -10,7 +10,7 @@ import unicodedata
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import accumulate
@@ -19,8 +19,10 @@ from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import ConfigDict, Field
 
+from audit.deid.borders import with_whole_words
 from audit.deid.tagger import Tags, Window, from_windows
 from audit.errors import AuditError, Message
+from audit.notes.folding import FoldedText, fold_text
 from audit.notes.formats import (
     GOLD,
     MALFORMED,
@@ -74,6 +76,8 @@ class Block(NamedTuple):
 def _folded_char(char: str) -> str:
     if char.isspace():
         return " "
+    if not fold_text(char).text:  # it is not shown, and no model copies it for sure
+        return ""
     plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", char).casefold())
     return "".join(" " if c.isspace() else c for c in plain) or char
 
@@ -335,6 +339,16 @@ class CopyReading:
     status: str
     edits: Counter[str]
     census: Counter[str]
+
+    def in_source(self, note: TaggedDocument, folded: FoldedText) -> CopyReading:
+        """Return what was read of a folded note as a reading of the note; tags in whole words."""
+        spans = folded.source_spans(self.document.spans)
+        tags = with_whole_words(folded.text, self.tags)
+        return replace(
+            self,
+            document=note.with_spans(spans, unaligned=self.document.unaligned),
+            tags=folded.source_spans(tags),
+        )
 
     def line(self) -> dict[str, Any]:
         """Return what is kept of a note, without its text."""

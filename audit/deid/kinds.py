@@ -10,6 +10,7 @@ import re
 from functools import cache
 from typing import Literal, NamedTuple, get_args
 
+from audit.notes.folding import fold_text
 from audit.notes.mention_words import JAPANESE_SURNAMES, NO_NAMES
 from audit.notes.patterns import folded_text, pattern_table
 from audit.notes.spans import (
@@ -21,8 +22,9 @@ from audit.notes.spans import (
     QUASI_IDENTIFIER,
     Span,
 )
+from audit.text import is_unspaced
 
-VERSION = 1
+VERSION = 2
 """Goes up with every change of what a mark is told to be."""
 
 Kind = Literal[
@@ -57,6 +59,11 @@ class Mark(NamedTuple):
     folded: str
     before: str
     after: str
+
+    def shown(self) -> Mark:
+        """Return the mark as it is read: composed, without what is not shown."""
+        sides = (fold_text(side).text for side in (self.folded, self.before, self.after))
+        return Mark(self.span, self.text, *sides)
 
     def fits(self, form: str) -> bool:
         """Whether it is in a form of `kinds.txt` from end to end."""
@@ -101,6 +108,7 @@ def kind_of(text: str, span: Span) -> Kind:
 
 def kind_at(mark: Mark) -> Kind:
     """Return what stands at a mark, as `kind_of`."""
+    mark = mark.shown()
     label = FIVE_TYPES.of(mark.span.label)
     if label == IDENTIFIER:
         return "name"
@@ -142,7 +150,7 @@ def _kind_of_quasi(mark: Mark) -> Kind:
         return "sex"
     if told := _kind_of_place(mark):
         return told
-    is_name = mark.fits("NAME") and (mark.folded[0].isascii() or is_named(mark))
+    is_name = mark.fits("NAME") and (not is_unspaced(mark.folded) or is_named(mark))
     return "name" if is_name else "other"
 
 

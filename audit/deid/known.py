@@ -16,11 +16,13 @@ from itertools import combinations, pairwise, product
 from typing import NamedTuple
 
 from audit.corpus.register import parts_beside
+from audit.deid.borders import with_whole_words
 from audit.deid.kinds import english_names
 from audit.deid.tagger import Tags
 from audit.names.matching import Lexicon, fold
 from audit.names.people import half_width
 from audit.notes.dates import date_forms
+from audit.notes.folding import fold_text
 from audit.notes.mention_words import (
     GENERIC,
     JAPANESE_NO_NAME,
@@ -30,7 +32,15 @@ from audit.notes.mention_words import (
     WORDS,
 )
 from audit.notes.mentions_ja import split_japanese
-from audit.notes.patterns import HIRA, IN_KATAKANA, KATA, folded_text, pattern_table
+from audit.notes.patterns import (
+    CAPITAL,
+    HIRA,
+    IN_KATAKANA,
+    KATA,
+    SMALL,
+    folded_text,
+    pattern_table,
+)
 from audit.notes.spans import (
     FIVE_TYPES,
     IDENTIFIER,
@@ -40,7 +50,7 @@ from audit.notes.spans import (
 )
 from audit.text import is_unspaced, split_name
 
-KNOWN_VERSION = 1
+KNOWN_VERSION = 2
 """Goes up with every change of what is found again."""
 
 FIRST, MIDDLE, LAST, FULL = "first", "middle", "last", "full"
@@ -57,12 +67,14 @@ _TITLES = WORDS["titles"] | WORDS["suffixes"]
 _PARTICLES = WORDS["particles"]
 _NO_INITIALS = frozenset(_PARTS["NO_INITIALS"].split("|"))
 
-_LETTER = "A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0300-\u036f\u0370-\u06ff"
+_LETTER = "A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u06ff"
 _LETTER += "\u1e00-\u1fff\uac00-\ud7a3"
 _TOKEN = re.compile(rf"[{_LETTER}]+(?:['’`][{_LETTER}]+)*|[0-9]+[A-Za-z]?(?![A-Za-z0-9])|[0-9]+")
 _WITHIN = re.compile(r"[\s,.#'’-]{0,4}")
-_GAP = re.compile(r"\.?[\s・、=]*,?\s*(?:[A-Za-z]\.?\s+)?")
-_POINTED = re.compile(r"(?<![A-Za-z0-9_.])(?:[A-Z]\. ?){1,3}[A-Z]?\.?(?![A-Za-z])")
+_GAP = re.compile(rf"\.?[\s・、=]*,?\s*(?:[{CAPITAL}{SMALL}]\.?\s+)?")
+_POINTED = re.compile(
+    rf"(?<![A-Za-z0-9_.])(?:[{CAPITAL}]\. ?){{1,3}}[{CAPITAL}]?\.?(?![{CAPITAL}{SMALL}])"
+)
 _IN_KANA = re.compile(rf"[{KATA}{HIRA}ｦ-ﾟ]+")
 _BEFORE = 24
 _LEAST_DIGITS, _LEAST_FREE = 3, 5
@@ -252,7 +264,8 @@ class Known:
         self._numbers: set[tuple[str, str]] = set()
         places: dict[tuple[str, ...], bool] = {}
         self._places: set[str] = set()
-        for piece in pieces:
+        for given in pieces:
+            piece = given._replace(text=fold_text(given.text).text)
             kind, text, _ = piece
             if kind in (FIRST, MIDDLE, LAST, FULL):
                 for sequence in self._sequences(piece):
@@ -286,7 +299,7 @@ class Known:
                 yield from ((one,) for one in sequence if one not in _PARTICLES and len(one) > 1)
 
     def spans(self, text: str) -> list[Span]:
-        """Return where anything that is known stands in a text; spans may share characters."""
+        """Return where what is known stands in a folded text; spans may share characters."""
         note = _Note(text)
         finders = (self._named, self._pointed, self._born, self._numbered, self._placed)
         return [Span(*place) for finder in finders for place in finder(note)]
@@ -333,7 +346,8 @@ class Known:
 
     def _pointed(self, note: _Note) -> Iterator[tuple[int, int, str]]:
         for match in _POINTED.finditer(note.folded) if self._initials else ():
-            letters, stop = re.sub("[^A-Z]", "", match[0]), match.start() + len(match[0].rstrip())
+            letters = re.sub("[^A-Z]", "", fold(match[0]).upper())
+            stop = match.start() + len(match[0].rstrip())
             is_titled = _RE["HONORIFIC"].match(note.folded, stop)
             if letters in self._initials and (is_titled or letters not in _NO_INITIALS):
                 yield match.start(), stop, QUASI_IDENTIFIER
@@ -500,8 +514,13 @@ def with_known(spans: Tags, found: Iterable[Span]) -> Tags:
 
 
 def found_again(text: str, spans: Tags, *packs: str) -> Tags:
-    """Return the spans of a note with all that is known of its patient."""
-    return with_known(spans, known(*packs).spans(text)) if any(packs) else spans
+    """Return the spans of a note with all that is known of its patient, in whole words."""
+    folded = fold_text(text)
+    found = known(*packs).spans(folded.text) if any(packs) else ()
+    own = folded.folded_spans(spans)
+    whole = with_whole_words(folded.text, with_known(own, found))
+    # What a tagger found stays as it was where nothing is added to it.
+    return with_known(spans, folded.source_spans(whole))
 
 
 def names_in(text: str, spans: Iterable[Span]) -> str:
@@ -509,8 +528,9 @@ def names_in(text: str, spans: Iterable[Span]) -> str:
 
     These are full names, and parts of names behind a title or a cue.
     """
-    folded = folded_text(text)
-    return packed(piece for span in spans for piece in _certain(folded, span))
+    shown = fold_text(text)
+    folded = folded_text(shown.text)
+    return packed(piece for span in shown.folded_spans(spans) for piece in _certain(folded, span))
 
 
 def _certain(folded: str, span: Span) -> Iterator[Piece]:

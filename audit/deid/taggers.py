@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from audit.deid.borders import is_no_find, tidied, with_whole_names
+from audit.deid.borders import is_no_find, is_possessive, tidied, whole_finds, with_whole_names
 from audit.deid.config import GenerativeFacts, TaggerFacts
 from audit.deid.packaged import (
     LANGUAGE,
@@ -39,7 +39,7 @@ that of the rules stays whole, and of the other what is left. None that either f
 RULES, DEFAULT, PACKAGED = "rules", "default", "packaged"
 COMBINED = "combined"
 """The kind of the default tagger."""
-_VERSION = 6  # of how finds are put together
+_VERSION = 7  # of how finds are put together
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,11 @@ class CombinedTagger:
 
     def tag(self, texts: Sequence[str]) -> tuple[Tags, ...]:
         """Return the spans of each text."""
+        return whole_finds(texts, self._tagged)
+
+    def _tagged(self, texts: Sequence[str]) -> Iterator[Tags]:
         rows = zip(texts, self.rules.tag(texts), self.model.tag(texts), strict=True)
-        return tuple(put_together(*row) for row in rows)
+        return (put_together(*row) for row in rows)
 
 
 def combined_digest(rules: str, model: str) -> str:
@@ -96,7 +99,7 @@ def put_together(text: str, by_rules: Tags, by_model: Tags) -> Tags:
             rest = text[start:end]
             if end - start == span.n_chars:
                 kept.append(span)
-            elif any(char.isalnum() for char in rest):
+            elif any(char.isalnum() for char in rest) and not is_possessive(rest.strip()):
                 start += len(rest) - len(rest.lstrip())
                 kept.append(Span(start, start + len(rest.strip()), span.label))
         is_taken[span.start : span.end] = b"\1" * span.n_chars
