@@ -1016,9 +1016,9 @@ def deid_tag(
     policy: PolicyName = ALL_OUT.title,
     key_of: Annotated[
         str,
-        "surrogates from the key of this release of `deid releases`: a patient has the same ones and "
-        "the same shift of dates in both, so that whoever has both can link them; without it a new "
-        "random key",
+        "surrogates from the key of this release of `deid releases`: a patient has the same ones "
+        "and the same shift of dates in both, so that whoever has both can link them; a new random "
+        "key without",
     ] = "",
     seed: Annotated[
         int | None,
@@ -1045,11 +1045,7 @@ def deid_tag(
             n_workers=workers or n_cores(),
             progress=progress_line(),
         )
-    if release.is_reversible:
-        say("A seed is public: anybody who has this program can compute the names, dates and "
-            "record numbers\nfrom these surrogates. Do not hand them out.")  # fmt: skip
-    elif release_id:
-        say(f"This is release {release_id}; its key stays in the data directory.")
+    _say_release(release_id, release)
     if known and (n_without := census["register"]["n_notes_without_row"]):
         say(f"{n_without} notes are of a patient whom the register does not know, or of none.")
     if n_foreign := census["n_notes_of_no_language"]:
@@ -1060,6 +1056,14 @@ def deid_tag(
         "them,\nwith all that it missed: measure it with `deid score` before anything is given "
         "away.")  # fmt: skip
     return census
+
+
+def _say_release(release_id: str, release: Release) -> None:
+    if release.is_reversible:
+        say("A seed is public: anybody who has this program can compute the names, dates and "
+            "record numbers\nfrom these surrogates. Do not hand them out.")  # fmt: skip
+    elif release_id:
+        say(f"This is release {release_id}; its key stays in the data directory.")
 
 
 def _release(mode: str, *, key_of: str, seed: int | None) -> Release:
