@@ -1087,11 +1087,11 @@ def deid_releases(
     if tagged:
         with refusing(AuditError("This is no folder of `deid tag`.", where="--tagged")):
             census = json.loads(file_bytes(tagged / CENSUS))
-            mode, drawn = census["mode"], census.get("surrogates", {})
+            has_key = census.get("surrogates", {}).get("reversible") is False
+            is_reversible = census["mode"] == SURROGATE and not has_key
         rows.append({
             "identifier": "", "title": tagged.resolve().name, "created": "", "is_kept": False,
-            "is_reversible": mode == SURROGATE and drawn.get("reversible", True) is not False,
-            "linked": (),
+            "is_reversible": is_reversible, "linked": (),
         })  # fmt: skip
     if rows:
         say(_table([row | {"linked": " ".join(row["linked"])} for row in rows],
