@@ -51,7 +51,8 @@ from audit.deid.generative.model import LocalModel
 from audit.deid.pipeline import build_named
 from audit.deid.policy import ALL_OUT, policy_of
 from audit.deid.register import read_patients
-from audit.deid.release import Release
+from audit.deid.release import SURROGATE, Release
+from audit.deid.releases import RELEASES, linked_to, list_releases, recorded_release
 from audit.deid.score import (
     SCORES,
     SHARES,
@@ -62,7 +63,7 @@ from audit.deid.score import (
     read_cases,
 )
 from audit.deid.scoring import ScoreTask
-from audit.deid.tag import REDACTED, tag_notes
+from audit.deid.tag import CENSUS, REDACTED, tag_notes
 from audit.deid.tagger import TAGGER
 from audit.deid.taggers import DEFAULT, RULES, known_tagger, known_taggers, load_tagger
 from audit.deid.tasks import TaggerTask
@@ -70,7 +71,7 @@ from audit.demo import DemoTask, report_summary, self_test
 from audit.errors import AuditCancelled, AuditError, Message
 from audit.executor import SCHEDULER_VARIABLE, n_cores
 from audit.experiment import leakage, paper
-from audit.foreign import decode_text, file_bytes, reading
+from audit.foreign import decode_text, file_bytes, reading, refusing
 from audit.home import (
     DEMO_HOSPITAL,
     SECRETS,
@@ -282,7 +283,7 @@ def parsed(arguments: Sequence[object] | None = None) -> Given:
     if words[:1] == ["shards"] and words[1:] and words[1] not in ("make", "merge", "-h", "--help"):
         words.insert(1, "make")
     given = vars(parser().parse_args(words))
-    if not 0 <= given.get("seed", 0) <= MAX_SEED:
+    if not 0 <= (given.get("seed") or 0) <= MAX_SEED:
         raise AuditError(
             "must be a whole number from {low} to {high}.", where="seed", low=0, high=MAX_SEED
         )
@@ -1055,25 +1056,38 @@ def deid_tag(
     ] = None,
     mode: Literal["placeholder", "surrogate", "mask"] = "placeholder",
     policy: PolicyName = ALL_OUT.title,
-    seed: Annotated[int, "of the surrogates"] = 0,
+    key_of: Annotated[
+        str,
+        "surrogates from the key of this release of `deid releases`: a patient has the same ones "
+        "and the same shift of dates in both, so that whoever has both can link them; a new random "
+        "key without",
+    ] = "",
+    seed: Annotated[
+        int | None,
+        "for tests only: of the surrogates. It is public: anybody with the program can compute "
+        "names, dates and numbers from such a release",
+    ] = None,
     workers: Annotated[
         int, "processes that tag many notes with rules or a network of words; 0: one a core, to 8"
     ] = 0,
     device: Device = "auto",
 ) -> Result:
     """Find personal information in notes and take it out."""
-    stated = policy_of(policy)
+    stated, how = policy_of(policy), _release(mode, key_of=key_of, seed=seed)
     known = read_patients(register) if register else None
-    census = tag_notes(
-        handed_in.notes_to_tag(notes),
-        tagger=load_tagger(_tagger(tagger), device=device),
-        out=out,
-        release=Release(mode=mode, seed=seed),
-        policy=stated,
-        register=known,
-        n_workers=workers or n_cores(),
-        progress=progress_line(),
-    )
+    source, loaded = handed_in.notes_to_tag(notes), load_tagger(_tagger(tagger), device=device)
+    with recorded_release(out, how) as (release_id, release):
+        census = tag_notes(
+            source,
+            tagger=loaded,
+            out=out,
+            release=release,
+            policy=stated,
+            register=known,
+            n_workers=workers or n_cores(),
+            progress=progress_line(),
+        )
+    _say_release(release_id, release)
     if known and (n_without := census["register"]["n_notes_without_row"]):
         say(f"{n_without} notes are of a patient whom the register does not know, or of none.")
     if n_foreign := census["n_notes_of_no_language"]:
@@ -1084,6 +1098,53 @@ def deid_tag(
         "them,\nwith all that it missed: measure it with `deid score` before anything is given "
         "away.")  # fmt: skip
     return census
+
+
+def _say_release(release_id: str, release: Release) -> None:
+    if release.is_reversible:
+        say("A seed is public: anybody who has this program can compute the names, dates and "
+            "record numbers\nfrom these surrogates. Do not hand them out.")  # fmt: skip
+    elif release_id:
+        say(f"This is release {release_id}; its key stays in the data directory.")
+
+
+def _release(mode: str, *, key_of: str, seed: int | None) -> Release:
+    """Return how spans are replaced, as options say."""
+    if key_of and seed is not None:
+        raise AuditError("Give one of the two.", where="--key-of, --seed")
+    if mode != SURROGATE and (key_of or seed is not None):
+        raise AuditError(
+            "Only surrogates are drawn.",
+            where="--key-of" if key_of else "--seed",
+            do="Give --mode surrogate too, or leave it out.",
+        )
+    return linked_to(key_of) if key_of else Release(mode=mode, seed=seed)
+
+
+def deid_releases(
+    *, tagged: Annotated[Path | None, "folder of `deid tag`: say whether it is reversible"] = None
+) -> Result:
+    """List the releases with surrogates, and say which of them can be reversed."""
+    rows = [asdict(one) for one in list_releases()]
+    if tagged:
+        with refusing(AuditError("This is no folder of `deid tag`.", where="--tagged")):
+            census = json.loads(file_bytes(tagged / CENSUS))
+            has_key = census.get("surrogates", {}).get("reversible") is False
+            is_reversible = census["mode"] == SURROGATE and not has_key
+        rows.append({
+            "identifier": "", "title": tagged.resolve().name, "created": "", "is_kept": False,
+            "is_reversible": is_reversible, "linked": (),
+        })  # fmt: skip
+    if rows:
+        say(_table([row | {"linked": " ".join(row["linked"])} for row in rows],
+                   columns=tuple(rows[0])))  # fmt: skip
+    if n_reversible := sum(row["is_reversible"] for row in rows):
+        say(f"{n_reversible} can be reversed: the surrogates come from a public seed, so that "
+            "anybody who has this\nprogram can compute true names, dates and record numbers from "
+            "them. Tell whoever has a copy to\ndelete it and to confirm that, and call back what "
+            "was passed on; make a new release, which has\na secret key, and then remove this "
+            "one.")  # fmt: skip
+    return {"releases": rows}
 
 
 def deid_leftovers(
@@ -1318,11 +1379,12 @@ def _label_map(path: Path | None) -> Given:
     return {"label_map": dict(read_label_map(text, what="--label-map").labels)}
 
 
-def deid_forget(score: Annotated[str, "its identifier"]) -> Result:
-    """Remove a kept score with all of its files, and what was handed in days ago."""
-    SCORES.forget(score)
+def deid_forget(identifier: Annotated[str, "of a score, or of a release of `deid tag`"]) -> Result:
+    """Remove a kept score, and what was handed in days ago; or the key of a release."""
+    is_release = RELEASES.place(identifier).is_dir()
+    (RELEASES if is_release else SCORES).forget(identifier)
     handed_in.clear_given()
-    return {"forgotten": score}
+    return {"forgotten": identifier}
 
 
 def _say_score(summary: ScoreSummary) -> None:
@@ -1386,7 +1448,7 @@ COMMANDS: tuple[Callable[..., Result], ...] = (
     demo, run, rank, shards_make, shards_merge, score, selftest, results, verify, jobs, cancel,
     resume, log, login, backup, restore, retention, purge, corpus_build, corpus_mentions,
     corpus_candidates, corpus_check, corpus_list, corpus_forget, pretrain, experiment, deid_score,
-    deid_compare, deid_forget, deid_build, deid_tag, deid_policy, deid_leftovers, deid_convert,
-    deid_train, deid_leakage,
+    deid_compare, deid_forget, deid_build, deid_tag, deid_releases, deid_policy, deid_leftovers,
+    deid_convert, deid_train, deid_leakage,
     bench_generation, bench_posterior, bench_pretrain, bench_corpus,
 )  # fmt: skip

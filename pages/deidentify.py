@@ -13,10 +13,12 @@ import streamlit as st
 
 from audit.deid.coverage import coverage, told
 from audit.deid.given import ENDINGS, MAX_FILES, MAX_UPLOAD_MB
+from audit.deid.keys import Key
 from audit.deid.kinds import Kind
 from audit.deid.policy import ALL_OUT, READY, Policy, read_policy
 from audit.deid.register import REGISTER_ENDINGS
 from audit.deid.release import MODES, SURROGATE, Release
+from audit.deid.releases import linked_to, list_releases
 from audit.deid.tag import policy_part
 from audit.deid.tagged import (
     MAX_TYPED_CHARS,
@@ -40,7 +42,7 @@ from audit.deid.tasks import NotesToTag, TaggingTask, one_text, tagging_task, up
 from audit.errors import AuditError
 from audit.jobs import service
 from audit.notes.read import EXAMPLE
-from pages.ui import blocks, cached, called, deid_measures, form
+from pages.ui import blocks, cached, called, deid_measures
 from pages.ui.access import is_revealed, may_or_say, note, who
 from pages.ui.blocks import day, percent, percent_interval
 from pages.ui.called import kind_name, label_name, policy_name, tagger_name
@@ -68,6 +70,7 @@ _RARE = {
     "again": "n_found_again",
 }  # fmt: skip
 """Facts that are only shown where there is something to say -> their fields of the census."""
+_KEYS = ("new", "shared")
 _REGISTERS = ("none", "upload", "file")
 _OF_REGISTER = {
     "register": "n_patients", "register_alone": "n_patients_without_notes",
@@ -155,12 +158,20 @@ def _ask_tagger(say: Words) -> KnownTagger:
 
 
 def _ask_release(say: Words) -> Release:
-    """Draw what takes the place of a mark."""
+    """Draw what takes the place of a mark, and whether its key is that of another release."""
     how = Release(mode=choose(say, "deidentify_mode", MODES))
-    if how.mode != SURROGATE:
+    if how.mode != SURROGATE or choose(say, "deidentify_key", _KEYS) == "new":
         return how
-    asked = form.ask(say, how, words="deidentify", fields=("seed",), key="deidentify", n_columns=1)
-    return how.with_(**asked)
+    remark(say, "deidentify_key_below")
+    names = {
+        one.identifier: say.text("deidentify_key_line", title=one.title, code=one.identifier,
+                                 at=day(one.created))
+        for one in list_releases() if not one.is_reversible
+    }  # fmt: skip
+    if code := pick(say, "deidentify_key_of", names, what="release"):
+        return linked_to(code)
+    remark(say, "deidentify_key_missing")
+    return how
 
 
 def _ask_policy(say: Words) -> Policy:
@@ -221,7 +232,7 @@ def _draw_pasted(
     """Draw what was found in a pasted text, and what a person corrected in it.
 
     Its names are in sight already, so that it can be corrected without revealing any. The last
-    answer and its corrections are remembered in this session alone.
+    answer, its corrections and the key of its surrogates are remembered in this session alone.
     """
     question = (text, tagger.digest, policy.decisive())
     known = st.session_state.get(_FOUND)
@@ -230,14 +241,16 @@ def _draw_pasted(
             loaded = load_tagger(tagger.tagger_id)
             found = tagged_text(text, tagger=loaded, release=how, policy=policy)
             note("ran", kind="tagging", n_notes=1, n_spans=len(found.document.spans))
-            st.session_state[_FOUND] = known = (question, found, [])
-        _, first, fixed = known
+            st.session_state[_FOUND] = known = (question, found, [], Key.new())
+        _, first, fixed, key = known
+        if how.key and not how.is_linked:
+            how = how.with_(key=key)
         found = released_note(first.document, row=1, release=how, corrections=fixed)
     except AuditError as error:
         blocks.refused(say, error)
         return
     head(say, "deidentify_result")
-    census = census_of(found)
+    census = census_of(found) | how.described()
     if policy.left:
         census |= policy_part(policy, first.left)
     draw_language(say, census)
@@ -355,9 +368,13 @@ def draw_kept(say: Words) -> None:
         empty(say, "deidentify_kept_gone" if is_asked else "deidentify_no_kept")
         return
     names = {code: _set_name(say, one) for code, one in by_id.items()}
+    if n_reversible := sum(one.how.is_reversible for one in by_id.values()):
+        remark(say, "deidentify_n_reversible", n=f"{n_reversible:,}")
     tagged = by_id[choose_kept(say, "deidentify_kept", names, what="tagged")]
     question = TaggingTask(tagged_id=tagged.tagged_id).question()
     is_at_work = service.active_job(question.digest) is not None
+    if tagged.how.is_reversible:
+        empty(say, "deidentify_reversible")
     if tagged.is_whole:
         _draw_whole(say, tagged, is_at_work=is_at_work)
     else:
@@ -404,6 +421,8 @@ def _draw_whole(say: Words, tagged: TaggedSet, *, is_at_work: bool) -> None:
 def _set_name(say: Words, one: TaggedSet) -> str:
     """Return what a set is called on the screen; untrusted text."""
     title, at = one.title or say.text(f"deidentify_source_{one.source}"), day(one.created)
+    if one.how.is_reversible:
+        title = say.text("deidentify_kept_reversible", title=title)
     if not one.is_whole:
         return say.text("deidentify_kept_unfinished", title=title, at=at)
     return say.text("deidentify_kept_line", title=title, n=f"{one.n_notes:,}", at=at)
@@ -416,6 +435,7 @@ def _draw_facts(say: Words, tagged: TaggedSet, *, census: Mapping[str, Any]) -> 
         "tagger": tagger_name(say, tagged.tagger_id),
         "policy": policy_name(say, tagged.policy),
         "mode": say.text(f"deidentify_mode_{tagged.how.mode}"),
+        **_key_fact(say, tagged),
         "created": day(tagged.created),
         "notes": f"{tagged.n_notes:,}",
         "without": f"{census.get('n_notes_without_spans', 0):,}",
@@ -437,6 +457,19 @@ def _draw_facts(say: Words, tagged: TaggedSet, *, census: Mapping[str, Any]) -> 
         _draw_left(say, census)
         if "copies" in census:
             draw_copies(say, census["copies"])
+
+
+def _key_fact(say: Words, tagged: TaggedSet) -> dict[str, str]:
+    """Return what the surrogates of a set were drawn from, and with which releases they agree."""
+    if tagged.how.mode != SURROGATE:
+        return {}
+    if tagged.how.is_reversible:
+        return {"key": say.text("deidentify_key_public")}
+    linked = [other for one in list_releases() if one.identifier == tagged.tagged_id
+              for other in one.linked]  # fmt: skip
+    if not linked:
+        return {"key": say.text("deidentify_key_secret")}
+    return {"key": say.text("deidentify_key_linked", codes=", ".join(linked))}
 
 
 def _draw_left(say: Words, census: Mapping[str, Any]) -> None:

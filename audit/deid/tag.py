@@ -36,6 +36,7 @@ from audit.deid.sexes import Sexes
 from audit.deid.tagger import Tagger, Tags, checked_tags, is_light, tag_checked
 from audit.errors import AuditCancelled, AuditError
 from audit.executor import executor_of, in_order
+from audit.home import salted_digest
 from audit.notes.formats import jsonl_line
 from audit.notes.read import Note, NoteSource
 from audit.notes.spans import Span, TaggedDocument, ordered
@@ -391,16 +392,20 @@ class _Run:
             self._copies.add(copy)
 
     def census(self, tagger: Tagger) -> dict[str, Any]:
-        """Return the counts, with the SHA-256 of each file."""
+        """Return the counts, with the SHA-256 of what may be released.
+
+        A digest of the notes as they were would tell whoever guesses the rest that it is right.
+        """
         if not self._counts["n_notes"]:
             raise AuditError("No row is a note.", where="notes")
         release, policy = self.how
         census = {
             "tagger": {"name": tagger.name, "digest": tagger.digest, "labels": [*tagger.labels]},
             "mode": release.mode,
+            **release.described(),
             **told(self._counts),
             **self._of_register(),
-            "sha256": {name: file.digest for name, file in self._files.items() if name != CENSUS},
+            "sha256": {REDACTED: self._files[REDACTED].digest},
         }
         if policy.left:
             census |= policy_part(policy, self._left)
@@ -412,7 +417,7 @@ class _Run:
             return {}
         register = self._register
         return {"register": {
-            "digest": register.digest, "n_rows": register.n_rows,
+            "salted_digest": salted_digest(register.digest), "n_rows": register.n_rows,
             "n_patients": len(register.pieces),
             "n_patients_without_notes": len(register.pieces) - len(self._met),
             "n_notes_without_row": self._n_of_no_row,

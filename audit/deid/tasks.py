@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -153,12 +155,15 @@ def tagging_task(
     """Return a task, and make the folder of its set, with the files that were handed in.
 
     The same notes, tagger, register, replacement and policy are one set, whatever its title; its
-    identifier is salted, since a text can be guessed.
+    identifier is salted, since a text can be guessed. Surrogates from a key of its own are another
+    release each time, but for a set that is not whole: it goes on with its key.
     """
     identities = [_identity(one) for one in (notes, register) if one]
     asked = [*identities, notes.columns, tagger.digest, how.decisive(), *policy.decisive()]
     about = json.dumps([*asked, KNOWN_VERSION], sort_keys=True)
-    tagged_id = salted_digest(f"tagging {about}")[:12]
+    is_own_key = how.key is not None and not how.is_linked
+    ids = _set_ids(about)
+    tagged_id = next(one for one in ids if not (is_own_key and _is_whole(one)))
     is_new = not TAGGED_SETS.place(tagged_id).is_dir()
     begun = begin_set(
         tagged_id, source=notes.source, tagger_id=tagger.tagger_id, tagger_digest=tagger.digest,
@@ -182,6 +187,17 @@ def tagging_task(
                 TAGGED_SETS.forget(tagged_id)
             raise
     return task
+
+
+def _set_ids(about: str) -> Iterator[str]:
+    """Yield the identifiers of the sets of one question, in the order in which they are made."""
+    yield salted_digest(f"tagging {about}")[:12]
+    for number in count(2):
+        yield salted_digest(f"tagging {about} {number}")[:12]
+
+
+def _is_whole(tagged_id: str) -> bool:
+    return TAGGED_SETS.place(tagged_id).is_dir() and TAGGED_SETS.get(tagged_id).is_whole
 
 
 def _identity(file: NotesToTag) -> object:

@@ -88,8 +88,9 @@ def test_settings_change_the_replacement_and_stand_in_the_link() -> None:
     assert parameter(app, "mode") == "surrogate"
     first = released(app)
     assert "高橋健一" not in first and "<small>Identifier</small>" in first
-    app.number_input[0].set_value(7).run()
-    assert released(app) != first
+    assert released(app.run()) == first, "the key stays with the text that was read"
+    assert not app.number_input, "no seed is asked for: it is public"
+    assert released(paste(open_notes(mode="surrogate"), NOTE)) != first, "another reading"
     for odd in ({"mode": "blur", "tagger": "../x", "way": "?", "tab": "?", "view": "?"}, {}):
         assert "【氏名】</mark>" in released(paste(open_notes(**odd | {"tagger": "rules"}), NOTE))
     assert not open_page("deidentify", tagger="../x", mode="blur").exception
