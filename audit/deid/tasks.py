@@ -265,7 +265,7 @@ class TaggerTask(Task):
                 on_point=tell,
             ).training  # fmt: skip
             contact.say(f"{done['n_steps']} steps on {done['n_windows']} windows of "
-                        f"{done['n_notes']} notes.")  # fmt: skip
+                        f"{done['n_notes']} notes, measured on {done['n_held_out']}.")  # fmt: skip
         else:
             from audit.deid.network.training import train_tagger
 
