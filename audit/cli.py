@@ -447,6 +447,7 @@ def run(
         candidates = with_controls(candidates, wanted=wanted, seed=seed, count_pieces=spelt)
         say(f"Drawn: {len(candidates) - len(listed)} controls.")
     read = None
+    _say_unread(passages, scenario=scenario)
     if passages and scenario == 2:
         read = read_passages(_bytes(passages), what="passages", file_name=passages.name)
         _say_read(read, len(read), what="passages")
@@ -467,6 +468,12 @@ def run(
             written = shards.write_order(request, order, store=store)
         return {"order": str(order), "n_shards": len(written.keys)}
     return _compared(request, reference=reference, out=out)
+
+
+def _say_unread(passages: Path | None, *, scenario: int) -> None:
+    """Say that the passages of one scenario are not read in the other."""
+    if passages and scenario == 1:
+        say("--passages has no effect here: scenario 1 reads none.")
 
 
 def _compared(request: AuditRequest, *, reference: Sequence[str], out: Path | None) -> Result:
@@ -504,6 +511,7 @@ def rank(
     device: Device = "auto",
 ) -> Result:
     """Rank a long list by the evidence of an audit with the same options, whatever its list."""
+    _say_unread(passages, scenario=scenario)
     task = RankTask(
         scenario_number=scenario,
         general=model_path(general, where="--general"),
@@ -1436,7 +1444,7 @@ def _has(name: str, value: object) -> Callable[[Given], bool]:
 _GENERATED, _MASKED = {*GenerationSettings.model_fields}, {*PosteriorSettings.model_fields}
 _OF_SCENARIO = (
     Dependence(_GENERATED - _MASKED, _has("scenario", 1), needs="--scenario 1"),
-    Dependence({*_MASKED - _GENERATED, "passages"}, _has("scenario", 2), needs="--scenario 2"),
+    Dependence(_MASKED - _GENERATED, _has("scenario", 2), needs="--scenario 2"),
 )
 DEPENDENT: Mapping[str, tuple[Dependence, ...]] = {
     "run": (
