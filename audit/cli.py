@@ -63,9 +63,17 @@ from audit.deid.score import (
     read_cases,
 )
 from audit.deid.scoring import ScoreTask
-from audit.deid.tag import CENSUS, REDACTED, tag_notes
+from audit.deid.tag import (
+    CENSUS,
+    FALLBACK,
+    REDACTED,
+    UNCOPIED,
+    WITHHOLD,
+    Uncopied,
+    tag_notes,
+)
 from audit.deid.tagger import TAGGER
-from audit.deid.taggers import DEFAULT, RULES, known_tagger, known_taggers, load_tagger
+from audit.deid.taggers import BESIDE, DEFAULT, RULES, known_tagger, known_taggers, load_tagger
 from audit.deid.tasks import TaggerTask
 from audit.demo import DemoTask, report_summary, self_test
 from audit.errors import AuditCancelled, AuditError, Message
@@ -261,8 +269,39 @@ def parser() -> ArgumentParser:
 
 def called(given: Given) -> Result:
     """Call the command that was parsed and return its result."""
+    refuse_idle(given)
     result: Result = given["command"](**arguments_of(given))
     return result
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """Options of a command that have an effect with `needs` alone, or not beside `clashes`.
+
+    `parts` are parameters or fields, `has_effect` says it of what was given.
+    """
+
+    parts: Collection[str]
+    has_effect: Callable[[Given], bool]
+    needs: str = ""
+    clashes: str = ""
+
+
+def refuse_idle(given: Given) -> None:
+    """Refuse an option that would have no effect beside what was given."""
+    for dependence in DEPENDENT.get(given["command"].__name__, ()):
+        if dependence.has_effect(given):
+            continue
+        for option in _options(given["command"]):
+            names = {option.parameter, option.field_name, option.dest}
+            if option.dest in given and not names.isdisjoint(dependence.parts):
+                do = "Leave {flag} or {other} out." if dependence.clashes else (
+                    "Add {other}, or leave {flag} out."
+                )  # fmt: skip
+                raise AuditError(
+                    "has no effect here.", where=option.flag, do=do, flag=option.flag,
+                    other=dependence.clashes or dependence.needs,
+                )  # fmt: skip
 
 
 def arguments_of(given: Given) -> Given:
@@ -427,6 +466,7 @@ def run(
         candidates = with_controls(candidates, wanted=wanted, seed=seed, count_pieces=spelt)
         say(f"Drawn: {len(candidates) - len(listed)} controls.")
     read = None
+    _say_unread(passages, scenario=scenario)
     if passages and scenario == 2:
         read = read_passages(_bytes(passages), what="passages", file_name=passages.name)
         _say_read(read, len(read), what="passages")
@@ -447,6 +487,12 @@ def run(
             written = shards.write_order(request, order, store=store)
         return {"order": str(order), "n_shards": len(written.keys)}
     return _compared(request, reference=reference, out=out)
+
+
+def _say_unread(passages: Path | None, *, scenario: int) -> None:
+    """Say that the passages of one scenario are not read in the other."""
+    if passages and scenario == 1:
+        say("--passages has no effect here: scenario 1 reads none.")
 
 
 def _compared(request: AuditRequest, *, reference: Sequence[str], out: Path | None) -> Result:
@@ -484,6 +530,7 @@ def rank(
     device: Device = "auto",
 ) -> Result:
     """Rank a long list by the evidence of an audit with the same options, whatever its list."""
+    _say_unread(passages, scenario=scenario)
     task = RankTask(
         scenario_number=scenario,
         general=model_path(general, where="--general"),
@@ -1026,14 +1073,20 @@ PolicyName = Annotated[
 ]
 
 
+Beside = Annotated[
+    tuple[str, ...],
+    "another tagger that is asked too: what either finds is marked; repeatable, or with commas",
+]
+
+
 def deid_policy(
     policy: Annotated[str, "five-types, safe-harbor or a JSON file"] = ALL_OUT.title,
     *,
-    tagger: Annotated[str, "rules, default or trained/ID"] = DEFAULT,
+    tagger: Annotated[str, "rules, default or trained/ID; several: rules+trained/ID"] = DEFAULT,
 ) -> Result:
     """Say what a policy takes out, what a tagger can find of it, and what was measured."""
     found = policy_of(policy)
-    rows = told_coverage(coverage(found, tagger=known_tagger(tagger)), language="en")
+    rows = told_coverage(coverage(found, tagger=known_tagger(_tagger(tagger))), language="en")
     return {
         "coverage": rows,
         "policy": found.file().decode(),
@@ -1043,7 +1096,9 @@ def deid_policy(
 def deid_tag(
     *,
     tagger: Annotated[
-        str, "rules, default, trained/ID, one of installed packages, or the folder of a tagger"
+        str,
+        "rules, default, trained/ID, one of installed packages, or the folder of a tagger; "
+        "several as one: default+ginza",
     ] = DEFAULT,
     notes: Annotated[
         Path,
@@ -1054,6 +1109,12 @@ def deid_tag(
         Path | None,
         "CSV, JSONL or Parquet: what is known of patients, and is found in their notes",
     ] = None,
+    beside: Beside = (),
+    uncopied: Annotated[
+        Uncopied,
+        "of a tagger that writes copies: what it did not copy of a note the default tagger marks, "
+        "or the note is left out of what is released",
+    ] = FALLBACK,
     mode: Literal["placeholder", "surrogate", "mask"] = "placeholder",
     policy: PolicyName = ALL_OUT.title,
     key_of: Annotated[
@@ -1075,7 +1136,14 @@ def deid_tag(
     """Find personal information in notes and take it out."""
     stated, how = policy_of(policy), _release(mode, key_of=key_of, seed=seed)
     known = read_patients(register) if register else None
-    source, loaded = handed_in.notes_to_tag(notes), load_tagger(_tagger(tagger), device=device)
+    tagger_id = _tagger(tagger, beside=beside)
+    if uncopied == WITHHOLD and not known_tagger(tagger_id).writes_copies:
+        raise AuditError(
+            "No tagger that was named writes copies: there is nothing to withhold.",
+            where="--uncopied",
+            do="Name a generative tagger, or leave the option out.",
+        )
+    source, loaded = handed_in.notes_to_tag(notes), load_tagger(tagger_id, device=device)
     with recorded_release(out, how) as (release_id, release):
         census = tag_notes(
             source,
@@ -1084,6 +1152,7 @@ def deid_tag(
             release=release,
             policy=stated,
             register=known,
+            uncopied=uncopied,
             n_workers=workers or n_cores(),
             progress=progress_line(),
         )
@@ -1094,6 +1163,7 @@ def deid_tag(
         say(f"{n_foreign} notes are neither in Japanese nor in English: the taggers that are "
             "shipped know\nno other language and miss most of what stands in such "
             "notes.")  # fmt: skip
+    _say_uncopied(census.get("uncopied"))
     say(f"{handed_in.SPANS} holds the notes as they were; {REDACTED} holds what a tagger left of "
         "them,\nwith all that it missed: measure it with `deid score` before anything is given "
         "away.")  # fmt: skip
@@ -1145,6 +1215,18 @@ def deid_releases(
             "was passed on; make a new release, which has\na secret key, and then remove this "
             "one.")  # fmt: skip
     return {"releases": rows}
+
+
+def _say_uncopied(counts: Mapping[str, Any] | None) -> None:
+    """Say how many notes a tagger did not copy whole, and what became of them."""
+    if not counts or not counts["n_notes"]:
+        return
+    done = (
+        f"They are withheld: they stand neither in {REDACTED} nor in {handed_in.SPANS}"
+        if counts["n_withheld"] else "The default tagger marked these parts"
+    )  # fmt: skip
+    say(f"{counts['n_notes']} notes were not copied whole ({counts['n_characters']} characters). "
+        f"{done}. {UNCOPIED} lists them.")  # fmt: skip
 
 
 def deid_leftovers(
@@ -1310,9 +1392,11 @@ def deid_compare(
     gold: Annotated[Path, "as of `score`"],
     tagger: Annotated[
         tuple[str, ...],
-        "rules, default, trained/ID, one of installed packages (ginza, spacy, presidio, "
-        "default+ginza, ...), the folder of a tagger, or predicted notes as of `score`; once each",
+        "rules, default, trained/ID, one of installed packages (ginza, spacy, presidio), the "
+        "folder of a tagger, several as one (default+ginza), or predicted notes as of `score`; "
+        "once each",
     ] = (),
+    beside: Beside = (),
     given: Annotated[Given, FieldsOf(ScoreTask)],
     label_map: Annotated[Path | None, "JSON object from label to type"] = None,
 ) -> Result:
@@ -1324,7 +1408,7 @@ def deid_compare(
     score_ids: list[str] = []
     for one in tagger:
         say(one)
-        predicted = _predicted(one)
+        predicted = _predicted(one, beside=beside)
         title = "" if predicted.kind == "tagger" else Path(one).name
         task = ScoreTask(gold=golds, predicted=predicted, title=title, **given)
         score_ids += _answered(task)
@@ -1346,22 +1430,41 @@ def deid_compare(
     return {"taggers": sides, "differences": differences}
 
 
-def _tagger(name: str) -> str:
-    """Return the identifier of a tagger: its name, or the path of the folder that it lies in."""
+def _tagger(name: str, *, beside: Sequence[str] = ()) -> str:
+    """Return the identifier of taggers: their names, or the paths of the folders they lie in.
+
+    Those beside the first may be named with commas between them.
+    """
+    names = [name, *(one for listed in beside for one in listed.split(",") if one)]
+    return BESIDE.join(map(_one_tagger, names))
+
+
+def _one_tagger(name: str) -> str:
     path = _place(name)
-    return str(path) if not _is_known(name) and (path / TAGGER).is_file() else name
+    if _is_known(name):
+        return name
+    if (path / TAGGER).is_file():
+        return str(path)
+    is_one = BESIDE not in name
+    return name if is_one else BESIDE.join(map(_one_tagger, name.split(BESIDE)))
 
 
 def _is_known(name: str) -> bool:
     return any(name == one.tagger_id for one in known_taggers())
 
 
-def _predicted(name: str) -> Source:
+def _predicted(name: str, *, beside: Sequence[str]) -> Source:
     """Return where predictions come from: a tagger by name or folder, or notes with spans."""
     path = _place(name)
     if not _is_known(name) and path.exists() and not (path / TAGGER).is_file():
+        if beside:
+            raise AuditError(
+                "No tagger can stand beside notes that were predicted before.",
+                where="--beside",
+                do="Name taggers alone, or leave the option out.",
+            )
         return Source(kind="given", ref=handed_in.keep_path(path, what=PREDICTED))
-    return Source(kind="tagger", ref=_tagger(name))
+    return Source(kind="tagger", ref=_tagger(name, beside=beside))
 
 
 def _shares(found: Sequence[Estimate]) -> Result:
@@ -1437,6 +1540,65 @@ def bench_corpus(*, megabytes: Annotated[int, "of notes"] = 10) -> Result:
 
     return corpora(megabytes)
 
+
+def _is_given(name: str) -> Callable[[Given], bool]:
+    return lambda given: name in given
+
+
+def _is_not_given(name: str) -> Callable[[Given], bool]:
+    return lambda given: name not in given
+
+
+def _has(name: str, value: object) -> Callable[[Given], bool]:
+    return lambda given: given.get(name) == value
+
+
+_GENERATED, _MASKED = {*GenerationSettings.model_fields}, {*PosteriorSettings.model_fields}
+_OF_SCENARIO = (
+    Dependence(_GENERATED - _MASKED, _has("scenario", 1), needs="--scenario 1"),
+    Dependence(_MASKED - _GENERATED, _has("scenario", 2), needs="--scenario 2"),
+)
+DEPENDENT: Mapping[str, tuple[Dependence, ...]] = {
+    "run": (
+        *_OF_SCENARIO,
+        Dependence({"out", "reference", "scheduler"}, _is_not_given("order"), clashes="--order"),
+    ),
+    "rank": _OF_SCENARIO,
+    "results": (
+        Dependence({"out"}, _is_given("digest"), needs="DIGEST"),
+        Dependence({"names", "language"}, _is_given("out"), needs="--out"),
+    ),
+    "log": (
+        Dependence({"limit", "audit"}, _has("what", "show"), needs="show"),
+        Dependence({"seal"}, _has("what", "verify"), needs="verify"),
+    ),
+    "corpus_build": (
+        Dependence({"n_canaries"}, _is_given("canary_counts"), needs="--canaries"),
+    ),
+    "pretrain": (
+        Dependence({"source"}, _is_given("corpus_id"), needs="--corpus"),
+        Dependence({"columns"}, _is_given("notes"), needs="--notes"),
+        Dependence({"n_steps"}, _is_not_given("n_epochs"), clashes="--epochs"),
+        Dependence(
+            {"evaluate_every"}, lambda given: given.get("held_out_share") != 0,
+            clashes="--held-out 0",
+        ),
+    ),
+    "deid_tag": (Dependence({"seed"}, _has("mode", SURROGATE), needs="--mode surrogate"),),
+    "deid_train": (
+        Dependence({"adapted"}, _is_given("lora"), needs="--lora"),
+        Dependence(
+            {"model", "tuned", "lora"}, _has("kind", GenerativeFacts.kind),
+            needs="--kind generative",
+        ),
+        Dependence(
+            {"encoder", "trained"},
+            lambda given: given.get("kind", TaggerFacts.kind) == TaggerFacts.kind,
+            needs="--kind token",
+        ),
+    ),
+}  # fmt: skip
+"""Command -> options that would be ignored without another; they are refused then."""
 
 GROUPS = {
     "bench": "what the engine costs on this machine, beside the plain way of doing the same",

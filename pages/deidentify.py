@@ -19,7 +19,7 @@ from audit.deid.policy import ALL_OUT, READY, Policy, read_policy
 from audit.deid.register import REGISTER_ENDINGS
 from audit.deid.release import MODES, SURROGATE, Release
 from audit.deid.releases import linked_to, list_releases
-from audit.deid.tag import policy_part
+from audit.deid.tag import FALLBACK, WITHHOLD, Uncopied, policy_part
 from audit.deid.tagged import (
     MAX_TYPED_CHARS,
     TAGGED_SETS,
@@ -37,7 +37,13 @@ from audit.deid.tagged import (
     tagged_text,
     undo_correction,
 )
-from audit.deid.taggers import KnownTagger, load_tagger, shipped_figures
+from audit.deid.taggers import (
+    BESIDE,
+    KnownTagger,
+    known_tagger,
+    load_tagger,
+    shipped_figures,
+)
 from audit.deid.tasks import NotesToTag, TaggingTask, one_text, tagging_task, uploaded
 from audit.errors import AuditError
 from audit.jobs import service
@@ -49,7 +55,7 @@ from pages.ui.called import kind_name, label_name, policy_name, tagger_name
 from pages.ui.corpus import ask_file
 from pages.ui.deid_leftovers import draw_leftovers
 from pages.ui.deid_note import SCOPES, Desk, draw_copies, draw_files, draw_language, draw_note
-from pages.ui.form import act, ask_line, choose, choose_kept, pick, upload
+from pages.ui.form import act, ask_line, choose, choose_kept, choose_some, pick, upload
 from pages.ui.running import FollowedJobs
 from pages.ui.section import (
     Table,
@@ -110,15 +116,17 @@ def draw_new(say: Words) -> None:
     with right, st.container(border=True, key="deidentify_settings"):
         head(say, "deidentify_settings")
         tagger, policy = _ask_tagger(say), attempt(say, lambda: _ask_policy(say)) or ALL_OUT
+        uncopied = _ask_uncopied(say, tagger)
         how = _ask_release(say)
     asked: dict[str, Any] = {"tagger": tagger, "how": how, "policy": policy}
+    to_start = asked | {"uncopied": uncopied}
     with left:
         way = choose(say, "deidentify_way", WAYS)
         try:
             if way == "paste":
-                _draw_paste(say, **asked)
+                _draw_paste(say, **to_start)
             else:
-                _draw_file(say, way, **asked)
+                _draw_file(say, way, **to_start)
         except AuditError as error:
             blocks.refused(say, error)
     _draw_coverage(say, policy, tagger=tagger)
@@ -134,7 +142,13 @@ def _ask_tagger(say: Words) -> KnownTagger:
     taggers = {one.tagger_id: one for one in cached.taggers()}
     names = {code: tagger_name(say, code) for code in taggers}
     tagger = taggers[choose(say, "deidentify_tagger", names, is_long=True)]
-    remark(say, f"deidentify_about_{tagger.kind}")
+    others = {code: name for code, name in names.items() if code != tagger.tagger_id}
+    beside = choose_some(say, "deidentify_beside", others, is_long=True, is_all=False)
+    for kind in dict.fromkeys(taggers[code].kind for code in (tagger.tagger_id, *beside)):
+        remark(say, f"deidentify_about_{kind}")
+    if beside:
+        remark(say, "deidentify_united")
+        tagger = known_tagger(BESIDE.join((tagger.tagger_id, *beside)))
     lines = []
     for one in shipped_figures(tagger.tagger_id):
         values = {
@@ -155,6 +169,15 @@ def _ask_tagger(say: Words) -> KnownTagger:
         remark(say, "deidentify_validation", share=share, **numbers)
     remark(say, "deidentify_unmeasured")
     return tagger
+
+
+def _ask_uncopied(say: Words, tagger: KnownTagger) -> Uncopied:
+    """Draw what becomes of notes that a tagger that writes copies does not copy whole."""
+    if not tagger.writes_copies:
+        return FALLBACK
+    code = choose(say, "deidentify_uncopied", (FALLBACK, WITHHOLD))
+    remark(say, "deidentify_uncopied_below")
+    return WITHHOLD if code == WITHHOLD else FALLBACK
 
 
 def _ask_release(say: Words) -> Release:
@@ -200,7 +223,7 @@ def _draw_coverage(say: Words, policy: Policy, *, tagger: KnownTagger) -> None:
 # A pasted text.
 
 
-def _draw_paste(say: Words, *, tagger: KnownTagger, how: Release, policy: Policy) -> None:
+def _draw_paste(say: Words, **asked: Any) -> None:
     """Draw the box for a text and the buttons beneath it."""
     st.text_area(
         say.text("deidentify_paste_label"), key=_TEXT, height=330, max_chars=MAX_TYPED_CHARS,
@@ -216,10 +239,10 @@ def _draw_paste(say: Words, *, tagger: KnownTagger, how: Release, policy: Policy
     text = st.session_state.get(_TEXT) or ""
     if is_asked and not text.strip():
         remark(say, "deidentify_text_missing")
-    elif is_asked and tagger.is_quick:
+    elif is_asked and asked["tagger"].is_quick:
         st.session_state[_READ] = text
     elif is_asked:
-        _start(one_text(text, source="pasted"), tagger=tagger, how=how, policy=policy)
+        _start(one_text(text, source="pasted"), **asked)
 
 
 def _go_button(say: Words, of: str) -> bool:
@@ -279,7 +302,7 @@ def _draw_pasted(
 # Files, and jobs.
 
 
-def _draw_file(say: Words, way: str, *, tagger: KnownTagger, how: Release, policy: Policy) -> None:
+def _draw_file(say: Words, way: str, **asked: Any) -> None:
     """Draw the choice of a file, and the button that starts its job."""
     notes = _ask_upload(say) if way == "upload" else None
     if way == "file" and (found := ask_file(say, cached.note_files())) is not None:
@@ -291,8 +314,7 @@ def _draw_file(say: Words, way: str, *, tagger: KnownTagger, how: Release, polic
             if notes is None or isinstance(register, str):
                 remark(say, "deidentify_file_missing" if notes is None else register)
             else:
-                asked = {"tagger": tagger, "how": how, "policy": policy, "title": title}
-                attempt(say, lambda: _start(notes, register=register, **asked))
+                attempt(say, lambda: _start(notes, register=register, title=title, **asked))
 
 
 def _ask_register(say: Words) -> NotesToTag | str | None:
@@ -457,6 +479,23 @@ def _draw_facts(say: Words, tagged: TaggedSet, *, census: Mapping[str, Any]) -> 
         _draw_left(say, census)
         if "copies" in census:
             draw_copies(say, census["copies"])
+            _draw_uncopied(say, census["uncopied"])
+
+
+def _draw_uncopied(say: Words, uncopied: Mapping[str, Any]) -> None:
+    """Draw which notes were not copied whole, and what became of them."""
+    if not uncopied["n_notes"]:
+        remark(say, "deidentify_uncopied_none")
+        return
+    counts = {name: f"{uncopied[name]:,}" for name in ("n_notes", "n_characters")}
+    remark(say, f"deidentify_uncopied_{uncopied['how']}_done", **counts)
+    rows = [
+        (one["row"], say.text(f"deid_measures_copies_{one['copy']}"), one["n_not_copied"])
+        for one in uncopied["notes"]
+    ]
+    table = Table(("row", "copy", "n_characters"), rows)
+    n_more = uncopied["n_notes"] - len(rows)
+    draw_table(say, "deidentify_uncopied_notes", table, n_more=f"{n_more:,}")
 
 
 def _key_fact(say: Words, tagged: TaggedSet) -> dict[str, str]:

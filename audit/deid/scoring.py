@@ -46,7 +46,7 @@ from audit.deid.score import (
 )
 from audit.deid.tag import CENSUS, TAGGING, tag_notes, tagging
 from audit.deid.tagged import TAGGED_SETS
-from audit.deid.taggers import known_taggers, load_tagger, other_tagger
+from audit.deid.taggers import known_tagger, load_tagger
 from audit.errors import AuditError
 from audit.home import salted_digest
 from audit.notes.formats import GOLD, PairedFiles, jsonl_line
@@ -115,8 +115,7 @@ class ScoreTask(Task):
         paths = [(one.kind, _path(one)) for one in sides]
         tagger = None
         if self.predicted.kind == TAGGER:
-            known = {one.tagger_id: one for one in known_taggers()}
-            tagger = known.get(self.predicted.ref) or other_tagger(self.predicted.ref)
+            tagger = known_tagger(self.predicted.ref)
         # What was given never changes, a file may.
         files = [path for kind, path in paths if kind in (EXAMPLE, FILE)]
         plain = self.with_(title="", score_id="").plain()

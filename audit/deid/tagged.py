@@ -30,7 +30,15 @@ from audit.deid.policy import ALL_OUT, Policy
 from audit.deid.release import SURROGATE, Release, Replacement, language_of
 from audit.deid.rules import clinical_places
 from audit.deid.sexes import Sexes
-from audit.deid.tag import CENSUS, REDACTED, census_file, counted, told
+from audit.deid.tag import (
+    CENSUS,
+    FALLBACK,
+    REDACTED,
+    Uncopied,
+    census_file,
+    counted,
+    told,
+)
 from audit.deid.tagger import Tagger, tag_checked
 from audit.errors import AuditCancelled, AuditError
 from audit.home import changing
@@ -245,6 +253,7 @@ class TaggedSet(Record):
     tagger_digest: str
     how: Release
     policy: Policy = ALL_OUT
+    uncopied: Uncopied = FALLBACK
     created: str
     census: dict[str, Any] | None = Field(default=None, exclude=True)
     path: Path = Field(default=Path(), exclude=True)
@@ -289,7 +298,7 @@ def begin_set(
 ) -> TaggedSet:  # fmt: skip
     """Make the folder of a set, with its key and what was handed in; one that is there stays.
 
-    `asked` are `source`, `tagger_id`, `tagger_digest` and `policy` of the set.
+    `asked` are `source`, `tagger_id`, `tagger_digest`, `policy` and `uncopied` of the set.
     """
     if (TAGGED_SETS.place(tagged_id) / ASKED).is_file():
         return TAGGED_SETS.get(tagged_id)

@@ -21,7 +21,7 @@ from audit.deid.leftovers import look_over
 from audit.deid.policy import ALL_OUT, Policy
 from audit.deid.register import open_register, read_patients
 from audit.deid.release import Release
-from audit.deid.tag import tag_notes
+from audit.deid.tag import FALLBACK, Uncopied, tag_notes
 from audit.deid.tagged import INPUT, REGISTER, RESULT, TAGGED_SETS, begin_set, write_index
 from audit.deid.taggers import (
     COMBINED,
@@ -136,6 +136,7 @@ class TaggingTask(Task):
                 tag_notes(
                     source, tagger=tagger, out=tagged.path / RESULT, release=tagged.how,
                     policy=tagged.policy, register=read_patients(register) if register else None,
+                    uncopied=tagged.uncopied,
                     n_workers=1 if self.device == "cpu" else n_cores(),
                     progress=contact.listen, should_stop=contact.should_stop,
                 )  # fmt: skip
@@ -150,7 +151,7 @@ class TaggingTask(Task):
 
 def tagging_task(
     notes: NotesToTag, *, tagger: KnownTagger, how: Release, policy: Policy = ALL_OUT,
-    title: str = "", register: NotesToTag | None = None,
+    uncopied: Uncopied = FALLBACK, title: str = "", register: NotesToTag | None = None,
 ) -> TaggingTask:  # fmt: skip
     """Return a task, and make the folder of its set, with the files that were handed in.
 
@@ -160,6 +161,8 @@ def tagging_task(
     """
     identities = [_identity(one) for one in (notes, register) if one]
     asked = [*identities, notes.columns, tagger.digest, how.decisive(), *policy.decisive()]
+    if tagger.writes_copies:
+        asked.append(uncopied)
     about = json.dumps([*asked, KNOWN_VERSION], sort_keys=True)
     is_own_key = how.key is not None and not how.is_linked
     ids = _set_ids(about)
@@ -167,7 +170,7 @@ def tagging_task(
     is_new = not TAGGED_SETS.place(tagged_id).is_dir()
     begun = begin_set(
         tagged_id, source=notes.source, tagger_id=tagger.tagger_id, tagger_digest=tagger.digest,
-        how=how, policy=policy, title=title, given=notes.given,
+        how=how, policy=policy, uncopied=uncopied, title=title, given=notes.given,
         register=register.given if register else None,
     )  # fmt: skip
     # What takes minutes at most on any CPU, and little memory, need not wait.
@@ -278,7 +281,7 @@ class TaggerTask(Task):
                 on_point=tell,
             ).training  # fmt: skip
             contact.say(f"{done['n_steps']} steps on {done['n_windows']} windows of "
-                        f"{done['n_notes']} notes.")  # fmt: skip
+                        f"{done['n_notes']} notes, measured on {done['n_held_out']}.")  # fmt: skip
         else:
             from audit.deid.network.training import train_tagger
 
