@@ -50,7 +50,6 @@ from audit.deid.coverage import told as told_coverage
 from audit.deid.generative.model import LocalModel
 from audit.deid.pipeline import build_named
 from audit.deid.policy import ALL_OUT, policy_of
-from audit.deid.register import read_patients
 from audit.deid.release import Release
 from audit.deid.score import (
     SCORES,
@@ -84,6 +83,7 @@ from audit.notes.formats import GOLD, PREDICTED, Format, flattened, write_files
 from audit.notes.passages import read_passages
 from audit.notes.read import FIELDS, open_notes
 from audit.notes.spans import IDENTIFIER, TaggedDocument, read_label_map
+from audit.patients.register import read_register
 from audit.progress import progress_line, say
 from audit.rank import RankTask
 from audit.report.compare import MAX_REFERENCES, compare_audits
@@ -1021,7 +1021,7 @@ def deid_tag(
 ) -> Result:
     """Find personal information in notes and take it out."""
     stated = policy_of(policy)
-    known = read_patients(register) if register else None
+    known = read_register(register) if register else None
     census = tag_notes(
         handed_in.notes_to_tag(notes),
         tagger=load_tagger(_tagger(tagger), device=device),

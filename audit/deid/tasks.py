@@ -14,10 +14,8 @@ from audit.deid.config import TaggerSettings, TuningSettings, file_digests
 from audit.deid.copies import json_line
 from audit.deid.generative.model import check_directory, model_files
 from audit.deid.given import Files, notes_lines, whole_note
-from audit.deid.known import KNOWN_VERSION
 from audit.deid.leftovers import look_over
 from audit.deid.policy import ALL_OUT, Policy
-from audit.deid.register import open_register, read_patients
 from audit.deid.release import Release
 from audit.deid.tag import tag_notes
 from audit.deid.tagged import INPUT, REGISTER, RESULT, TAGGED_SETS, begin_set, write_index
@@ -35,6 +33,8 @@ from audit.executor import n_cores
 from audit.foreign import decode_text
 from audit.home import salted_digest
 from audit.notes.read import open_notes, resolve_note_file
+from audit.patients.finder import FINDER_VERSION
+from audit.patients.register import open_register, read_register
 from audit.task import SHORT, Columns, Contact, Device, Question, Task, queue_of, states_of
 from audit.training.config import LossPoint
 
@@ -133,7 +133,7 @@ class TaggingTask(Task):
                 register = self.register_file
                 tag_notes(
                     source, tagger=tagger, out=tagged.path / RESULT, release=tagged.how,
-                    policy=tagged.policy, register=read_patients(register) if register else None,
+                    policy=tagged.policy, register=read_register(register) if register else None,
                     n_workers=1 if self.device == "cpu" else n_cores(),
                     progress=contact.listen, should_stop=contact.should_stop,
                 )  # fmt: skip
@@ -157,7 +157,7 @@ def tagging_task(
     """
     identities = [_identity(one) for one in (notes, register) if one]
     asked = [*identities, notes.columns, tagger.digest, how.decisive(), *policy.decisive()]
-    about = json.dumps([*asked, KNOWN_VERSION], sort_keys=True)
+    about = json.dumps([*asked, FINDER_VERSION], sort_keys=True)
     tagged_id = salted_digest(f"tagging {about}")[:12]
     is_new = not TAGGED_SETS.place(tagged_id).is_dir()
     begun = begin_set(
