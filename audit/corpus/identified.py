@@ -1,8 +1,8 @@
 """Builds identified notes with a register of patients: D_private as it is, D_public without them.
 
 Comes in: a note, what a register says of its patient. Goes out: where that stands in the note, and
-what stands for it in D_public. D_public still holds what a register does not know: relatives,
-staff, places, other dates.
+what stands for it in D_public. D_public still holds what a register does not know: staff, other
+dates, and the relatives and places that it does not list.
 """
 
 from __future__ import annotations
