@@ -50,7 +50,6 @@ from audit.deid.coverage import told as told_coverage
 from audit.deid.generative.model import LocalModel
 from audit.deid.pipeline import build_named
 from audit.deid.policy import ALL_OUT, policy_of
-from audit.deid.register import read_patients
 from audit.deid.release import SURROGATE, Release
 from audit.deid.releases import RELEASES, linked_to, list_releases, recorded_release
 from audit.deid.score import (
@@ -103,6 +102,7 @@ from audit.notes.formats import GOLD, PREDICTED, Format, flattened, write_files
 from audit.notes.passages import read_passages
 from audit.notes.read import FIELDS, open_notes
 from audit.notes.spans import IDENTIFIER, TaggedDocument, read_label_map
+from audit.patients.register import read_register
 from audit.progress import progress_line, say
 from audit.rank import RankTask
 from audit.report.compare import MAX_REFERENCES, compare_audits
@@ -1135,7 +1135,7 @@ def deid_tag(
 ) -> Result:
     """Find personal information in notes and take it out."""
     stated, how = policy_of(policy), _release(mode, key_of=key_of, seed=seed)
-    known = read_patients(register) if register else None
+    known = read_register(register) if register else None
     tagger_id = _tagger(tagger, beside=beside)
     if uncopied == WITHHOLD and not known_tagger(tagger_id).writes_copies:
         raise AuditError(

@@ -30,12 +30,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from audit import access_log
-from audit.corpus.register import read_register
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE, data_home
 from audit.names.files import read_names
 from audit.notes.passages import read_passages
 from audit.notes.read import Note, open_notes
+from audit.patients.register import read_register
 from audit.tables import Table, read_table
 
 CELLS = (
@@ -135,15 +135,19 @@ def written_table(rng: random.Random) -> tuple[str, list[list[str]], str]:
     return text + end * rng.randint(0, 2), rows, rng.choice(ENCODINGS)
 
 
-def try_table(rng: random.Random, told: Told, _: Path) -> None:
+def try_table(rng: random.Random, told: Told, folder: Path) -> None:
     """Read one hostile table."""
     text, rows, encoding = written_table(rng)
     data = text.encode(encoding, errors="replace")
     is_damaged = rng.random() < 0.7
     if is_damaged:
         data = damaged(data, rng=rng, n_times=rng.randint(1, 4))
-    for reader in (read_names, read_passages, read_register):
-        _, is_refused = attempt(partial(reader, data), told)
+    path = folder / "register.csv"
+    path.write_bytes(data)
+    for read in (
+        partial(read_names, data), partial(read_passages, data), partial(read_register, path)
+    ):  # fmt: skip
+        _, is_refused = attempt(read, told)
         told["other doors refused"] += is_refused
     table, is_refused = attempt(lambda: read_table(data, what="table"), told)
     told["refused" if is_refused else "read"] += 1

@@ -16,7 +16,6 @@ from audit.deid.given import ENDINGS, MAX_FILES, MAX_UPLOAD_MB
 from audit.deid.keys import Key
 from audit.deid.kinds import Kind
 from audit.deid.policy import ALL_OUT, READY, Policy, read_policy
-from audit.deid.register import REGISTER_ENDINGS
 from audit.deid.release import MODES, SURROGATE, Release
 from audit.deid.releases import linked_to, list_releases
 from audit.deid.tag import FALLBACK, WITHHOLD, Uncopied, policy_part
@@ -48,6 +47,7 @@ from audit.deid.tasks import NotesToTag, TaggingTask, one_text, tagging_task, up
 from audit.errors import AuditError
 from audit.jobs import service
 from audit.notes.read import EXAMPLE
+from audit.patients.register import REGISTER_ENDINGS
 from pages.ui import blocks, cached, called, deid_measures
 from pages.ui.access import is_revealed, may_or_say, note, who
 from pages.ui.blocks import day, percent, percent_interval

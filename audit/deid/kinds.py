@@ -10,6 +10,7 @@ import re
 from functools import cache
 from typing import Literal, NamedTuple, get_args
 
+from audit.names.pools import english_names
 from audit.notes.folding import fold_text
 from audit.notes.mention_words import JAPANESE_SURNAMES, NO_NAMES
 from audit.notes.patterns import folded_text, pattern_table
@@ -203,14 +204,6 @@ def _japanese_given_names() -> frozenset[str]:
     tables = (given_names(sex, time) for sex in "MF" for time in ("old", "middle", "young"))
     names = {part.written for table in tables for part in table.names}
     return frozenset(name for name in names if len(name) > 1)
-
-
-@cache
-def english_names() -> frozenset[str]:
-    """Return first and last names of English speakers, as far as Faker knows them."""
-    from faker.providers.person.en_US import Provider
-
-    return frozenset((*Provider.first_names, *Provider.last_names))
 
 
 @cache

@@ -19,7 +19,6 @@ from pydantic import Field, model_validator
 from audit.deid.copies import COPIES, PREDICTIONS, align_outputs, json_line, read_copies
 from audit.deid.given import SPANS as TAGGED_SPANS
 from audit.deid.given import annotated_notes, clear_given, given_path
-from audit.deid.known import KNOWN_VERSION
 from audit.deid.matching import OPTIMAL, Matcher
 from audit.deid.metrics import Pair
 from audit.deid.policy import ALL_OUT, Policy
@@ -52,6 +51,7 @@ from audit.home import salted_digest
 from audit.notes.formats import GOLD, PairedFiles, jsonl_line
 from audit.notes.read import resolve_note_file
 from audit.notes.spans import FIVE_TYPES, LabelMap, relabelled
+from audit.patients.finder import FINDER_VERSION
 from audit.progress import FINISHING, Meter, Phase, whole
 from audit.shelf import building_folder, clear_folder, new_file, now, one_line, write_whole
 from audit.stats import N_REPLICATES
@@ -123,7 +123,7 @@ class ScoreTask(Task):
         about = [
             plain,
             states_of(*files, where=GOLD),
-            f"{tagger.digest} {KNOWN_VERSION}" if tagger else "",
+            f"{tagger.digest} {FINDER_VERSION}" if tagger else "",
             *self.policy.decisive(),
         ]
         # Salted: what was handed in can be guessed.

@@ -30,9 +30,8 @@ from audit.deid.answers import ANSWERS, AnswerFile
 from audit.deid.copies import COPIES, Copies, CopyingTagger, json_line, n_chars_of
 from audit.deid.given import SPANS, AnnotatedNotes
 from audit.deid.kinds import KINDS, Kind
-from audit.deid.known import found_again, names_in, together
+from audit.deid.known import found_again, names_in
 from audit.deid.policy import ALL_OUT, Policy
-from audit.deid.register import PatientRegister
 from audit.deid.release import SURROGATE, Release, n_marks
 from audit.deid.sexes import Sexes
 from audit.deid.tagger import Tagger, Tags, checked_tags, is_light, tag_checked
@@ -43,6 +42,8 @@ from audit.home import salted_digest
 from audit.notes.formats import jsonl_line
 from audit.notes.read import Note, NoteSource
 from audit.notes.spans import Span, TaggedDocument, ordered
+from audit.patients.finder import together
+from audit.patients.register import PatientRegister
 from audit.progress import Meter, Phase, Portion, Progress, ProgressListener, StopQuestion
 from audit.shelf import building_folder
 from audit.tables import RowNote

@@ -25,7 +25,7 @@ from audit.deid.copies import json_line
 from audit.deid.given import SPANS, whole_note
 from audit.deid.keys import KEY, read_key
 from audit.deid.kinds import Kind
-from audit.deid.known import found_again, known, names_in
+from audit.deid.known import found_again, names_in
 from audit.deid.policy import ALL_OUT, Policy
 from audit.deid.release import SURROGATE, Release, Replacement, language_of
 from audit.deid.rules import clinical_places
@@ -44,6 +44,7 @@ from audit.errors import AuditCancelled, AuditError
 from audit.home import changing
 from audit.notes.formats import flattened, jsonl_line, read_line, write_files
 from audit.notes.spans import Span, TaggedDocument, merged, n_overlapping
+from audit.patients.finder import patient_finder
 from audit.progress import StopQuestion
 from audit.shelf import Shelf, now, one_line, taken, write_whole
 from audit.stats import IntArray
@@ -213,7 +214,7 @@ def tagged_text(
         document, left = policy.applied(TaggedDocument("1", text, spans))
         return replace(released_note(document, row=1, release=release), left=left)
     finally:  # the page says that it is kept nowhere
-        for memory in (clinical_places, known):
+        for memory in (clinical_places, patient_finder):
             memory.cache_clear()
 
 

@@ -16,10 +16,8 @@ from audit.deid.config import TaggerSettings, TuningSettings, file_digests
 from audit.deid.copies import json_line
 from audit.deid.generative.model import check_directory, model_files
 from audit.deid.given import Files, notes_lines, whole_note
-from audit.deid.known import KNOWN_VERSION
 from audit.deid.leftovers import look_over
 from audit.deid.policy import ALL_OUT, Policy
-from audit.deid.register import open_register, read_patients
 from audit.deid.release import Release
 from audit.deid.tag import FALLBACK, Uncopied, tag_notes
 from audit.deid.tagged import INPUT, REGISTER, RESULT, TAGGED_SETS, begin_set, write_index
@@ -37,6 +35,8 @@ from audit.executor import n_cores
 from audit.foreign import decode_text
 from audit.home import salted_digest
 from audit.notes.read import open_notes, resolve_note_file
+from audit.patients.finder import FINDER_VERSION
+from audit.patients.register import open_register, read_register
 from audit.task import SHORT, Columns, Contact, Device, Question, Task, queue_of, states_of
 from audit.training.config import LossPoint
 
@@ -135,7 +135,7 @@ class TaggingTask(Task):
                 register = self.register_file
                 tag_notes(
                     source, tagger=tagger, out=tagged.path / RESULT, release=tagged.how,
-                    policy=tagged.policy, register=read_patients(register) if register else None,
+                    policy=tagged.policy, register=read_register(register) if register else None,
                     uncopied=tagged.uncopied,
                     n_workers=1 if self.device == "cpu" else n_cores(),
                     progress=contact.listen, should_stop=contact.should_stop,
@@ -163,7 +163,7 @@ def tagging_task(
     asked = [*identities, notes.columns, tagger.digest, how.decisive(), *policy.decisive()]
     if tagger.writes_copies:
         asked.append(uncopied)
-    about = json.dumps([*asked, KNOWN_VERSION], sort_keys=True)
+    about = json.dumps([*asked, FINDER_VERSION], sort_keys=True)
     is_own_key = how.key is not None and not how.is_linked
     ids = _set_ids(about)
     tagged_id = next(one for one in ids if not (is_own_key and _is_whole(one)))

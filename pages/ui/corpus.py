@@ -32,6 +32,7 @@ from audit.home import registered_folders
 from audit.models.registry import find_model
 from audit.names.files import names_file
 from audit.notes.read import EXAMPLE, VARIABLE, NoteFile
+from audit.patients.register import REGISTER_ENDINGS
 from audit.report.documents import Hit
 from audit.tables import UNDEFINED, RowNote
 from audit.task import Columns
@@ -378,7 +379,7 @@ def draw_build(say: Words) -> CorpusTask | None:
             is_done(bool(survey.notes))
             tables = {
                 called.file_code(one): one for one in files
-                if one.kind == "csv" and one.file_id not in (file.file_id, EXAMPLE)
+                if one.kind in REGISTER_ENDINGS and one.file_id not in (file.file_id, EXAMPLE)
             }  # fmt: skip
             register = tables.get(st.query_params.get("register", ""))
             _draw_look(say, file, survey, register=register)

@@ -19,7 +19,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.deid.borders import whole_finds, with_whole_words
-from audit.deid.register import read_patients
 from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
 from audit.deid.tag import tag_notes
@@ -30,6 +29,7 @@ from audit.notes.folding import fold_text
 from audit.notes.mentions import find_mentions
 from audit.notes.read import open_notes
 from audit.notes.spans import Span
+from audit.patients.register import read_register
 
 LOCALES = (
     "de_DE", "fr_FR", "es_ES", "pl_PL", "cs_CZ", "tr_TR", "sv_SE", "da_DK", "hu_HU", "ro_RO",
@@ -279,7 +279,7 @@ def test_what_is_not_shown_hides_no_name_from_a_register(
         lines.append(json.dumps({"note_id": str(n), "patient_id": f"p{n}", "text": text}))
     (tmp_path / "register.csv").write_text("\n".join(rows) + "\n", "utf-8")
     (tmp_path / "notes.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
-    register = read_patients(tmp_path / "register.csv") if has_register else None
+    register = read_register(tmp_path / "register.csv") if has_register else None
     tagger = Cutting("(?!)") if has_register else RuleTagger()
     tag_notes(open_notes(tmp_path / "notes.jsonl"), tagger=tagger, out=tmp_path / "out",
               release=Release(), register=register)  # fmt: skip
