@@ -518,7 +518,7 @@ _MAX_ADDED = 10_000
 _JAPANESE = "BertJapaneseTokenizer"
 _ANY_MODEL = ("WordPiece", "BPE", "WordLevel")
 # Files without tokenizer.json, and the models that may be in it.
-_CLASSES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+TOKENIZER_CLASSES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "BertTokenizer": (("vocab.txt",), ("WordPiece",)),
     "DistilBertTokenizer": (("vocab.txt",), ("WordPiece",)),
     "RobertaTokenizer": (("vocab.json", "merges.txt"), ("BPE",)),
@@ -601,7 +601,7 @@ def _tokenizer_files(folder: ModelFolder, *, named: str) -> TokenizerFiles:
         added = {int(i): str(token["content"]) for i, token in decoder.items()}
         refuse_large_tokens(_texts(settings))
     is_fast = FAST_FILE in present and kind != _JAPANESE
-    needed = (FAST_FILE,) if is_fast else _CLASSES[kind][0]
+    needed = (FAST_FILE,) if is_fast else TOKENIZER_CLASSES[kind][0]
     if missing := [file for file in needed if file not in present]:
         raise AuditError(
             "The tokenizer's files are missing ({missing}).",
@@ -678,13 +678,13 @@ def _refuse_many_added(value: object) -> None:
 
 def _tokenizer_class(named: str) -> str:
     plain = named.removesuffix("Fast")
-    found = next((kind for kind in (named, plain) if kind in _CLASSES), "")
+    found = next((kind for kind in (named, plain) if kind in TOKENIZER_CLASSES), "")
     if not found and named != "TokenizersBackend":
         raise AuditError(
             "Tokenizers of the class {shown} are not supported.",
             do="The classes that are: {classes}.",
             shown=plain[:60] if named.isidentifier() else "?",
-            classes=", ".join(_CLASSES),
+            classes=", ".join(TOKENIZER_CLASSES),
         )
     return found or "PreTrainedTokenizerFast"
 
@@ -736,7 +736,7 @@ def _declared_fast(raw: Mapping[str, Any], *, kind: str) -> dict[int, str]:
     model = raw.get("model") or {}
     # Files from before 2021 have no type: only byte-pair models have merges.
     written = model.get("type") or ("BPE" if "merges" in model else "WordPiece")
-    if written not in _CLASSES[kind][1] or model.get("dropout"):
+    if written not in TOKENIZER_CLASSES[kind][1] or model.get("dropout"):
         raise AuditError(
             "The tokenizer's model is not the one of a {kind}, or splits words at random "
             "(dropout).",

@@ -148,7 +148,9 @@ def main() -> int:
     from audit.home import stay_offline
 
     stay_offline()
-    importlib.import_module("audit.models.tokenizer")
+    from audit.models.tokenizer import import_classes
+
+    import_classes()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
     orders = socket.socket(fileno=int(sys.argv[1]))
     while True:

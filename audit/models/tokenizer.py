@@ -21,7 +21,13 @@ from tokenizers import Tokenizer
 
 from audit.errors import AuditError, Message
 from audit.models.case import Normalizer, japanese_normalizer
-from audit.models.inspect import CONFIG_FILE, FAST_FILE, ModelConfig, TokenizerFiles
+from audit.models.inspect import (
+    CONFIG_FILE,
+    FAST_FILE,
+    TOKENIZER_CLASSES,
+    ModelConfig,
+    TokenizerFiles,
+)
 
 _SPECIAL_ROLES = ("mask", "cls", "sep", "unk", "pad")
 """Special tokens that an audit needs."""
@@ -37,6 +43,12 @@ _SLOW_SETTINGS = (
     "do_lower_case", "do_word_tokenize", "do_subword_tokenize", "word_tokenizer_type",
     "subword_tokenizer_type", "never_split",
 )  # fmt: skip
+
+
+def import_classes() -> None:
+    """Import the class of every tokenizer that may be built; transformers waits with each."""
+    for kind in TOKENIZER_CLASSES:
+        getattr(transformers, kind)
 
 
 def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) -> Any:
