@@ -87,7 +87,11 @@ def parts_covered(text: str, spans: Sequence[Span], start: int, end: int) -> lis
     """Return for each word of a place whether its characters are in marks."""
     marked = {place for span in spans for place in range(span.start, span.end)}
     return [
-        {place in marked for place in range(start + word.start(), start + word.end())}
+        {
+            place in marked
+            for place in range(start + word.start(), start + word.end())
+            if text[place] not in ".,"
+        }
         for word in re.finditer(r"\S+", text[start:end])
     ]
 
