@@ -1137,12 +1137,7 @@ def deid_tag(
     stated, how = policy_of(policy), _release(mode, key_of=key_of, seed=seed)
     known = read_register(register) if register else None
     tagger_id = _tagger(tagger, beside=beside)
-    if uncopied == WITHHOLD and not known_tagger(tagger_id).writes_copies:
-        raise AuditError(
-            "No tagger that was named writes copies: there is nothing to withhold.",
-            where="--uncopied",
-            do="Name a generative tagger, or leave the option out.",
-        )
+    _refuse_nothing_to_withhold(tagger_id, uncopied)
     source, loaded = handed_in.notes_to_tag(notes), load_tagger(tagger_id, device=device)
     with recorded_release(out, how) as (release_id, release):
         census = tag_notes(
@@ -1168,6 +1163,15 @@ def deid_tag(
         "them,\nwith all that it missed: measure it with `deid score` before anything is given "
         "away.")  # fmt: skip
     return census
+
+
+def _refuse_nothing_to_withhold(tagger_id: str, uncopied: Uncopied) -> None:
+    if uncopied == WITHHOLD and not known_tagger(tagger_id).writes_copies:
+        raise AuditError(
+            "No tagger that was named writes copies: there is nothing to withhold.",
+            where="--uncopied",
+            do="Name a generative tagger, or leave the option out.",
+        )
 
 
 def _say_release(release_id: str, release: Release) -> None:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
 from audit.deid.release import Release
-from audit.deid.tagged import TAGGED_SETS, TaggedSet, corrections_of, notes_of
+from audit.deid.tag import tag_notes
+from audit.deid.tagged import TAGGED_SETS, TaggedSet, corrections_of, notes_of, write_index
 from audit.deid.taggers import known_taggers
 from audit.deid.tasks import TaggingTask, tagging_task, uploaded
 from audit.jobs import service, table
 from audit.jobs.table import read_order
 from audit.notes.read import VARIABLE
+from audit.notes.read import open_notes as open_rows
 from pages.ui.state import words_of
 from tests.deid.make_scores import quiet
+from tests.deid.test_uncopied import Copyist
 from tests.pages.screen import downloads, keys, open_page, parameter, press, texts, widget
 from tests.pages.test_deidentify import HOSTILE, SAY, correct, marks, open_notes, released, sheet
 
@@ -75,6 +79,37 @@ def test_an_upload_is_a_job_and_then_a_kept_set() -> None:
     press(third, "deidentify_go_file")
     assert len(service.jobs()) == 1 and parameter(third, "tagged") == unfinished.tagged_id
     assert "tagging" in [dict(one.counts).get("kind") for one in entries(99) if one.action == "ran"]
+
+
+def test_taggers_stand_beside_each_other_as_the_link_says() -> None:
+    app = upload(open_notes(tagger="rules", beside="default"), notes_file(3))
+    assert SAY.text("deidentify_united")[:40] in texts(app)
+    press(app, "deidentify_go_file")
+    (unfinished,) = TAGGED_SETS.all()
+    assert unfinished.tagger_id == "rules+default"
+    shown = open_notes(tagged=unfinished.tagged_id, tagger="rules", beside="rules.nobody")
+    assert not shown.exception and SAY.text("deidentify_united")[:40] not in texts(shown)
+
+
+@pytest.mark.parametrize(("how", "n_released"), [("fallback", 3), ("withhold", 1)])
+def test_notes_that_were_not_copied_are_counted_and_listed(how: Any, n_released: int) -> None:
+    given = notes_file(3)
+    tagged_id = tagging_task(
+        uploaded([("n.jsonl", given)]), tagger=known_taggers()[1], how=Release(), uncopied=how
+    ).tagged_id
+    one = TAGGED_SETS.get(tagged_id)
+    copyist = Copyist(lambda text: text if "特記" in text else text[:12])
+    tag_notes(
+        open_rows(one.path / "input"), tagger=copyist, out=one.path / "result", release=Release(),
+        uncopied=how,
+    )  # fmt: skip
+    write_index(one.path)
+    app = open_notes(tagged=tagged_id)
+    text = texts(app)
+    assert not app.exception and "高橋健一" not in text
+    assert SAY.text(f"deidentify_uncopied_{how}_done", n_notes="2", n_characters="")[:30] in text
+    assert "deidentify_uncopied_notes" in " ".join(downloads(app))
+    assert len(list(notes_of(TAGGED_SETS.get(tagged_id)))) == n_released
 
 
 @pytest.mark.parametrize(
