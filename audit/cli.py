@@ -805,7 +805,7 @@ def verify(
 
 
 def login(
-    what: Literal["show", "drop"] = "show",
+    what: Literal["show", "drop"],
     *,
     yes: Annotated[
         bool, "`drop`: everybody who reaches the app's port shall be an auditor"
@@ -1134,7 +1134,8 @@ def deid_tag(
     device: Device = "auto",
 ) -> Result:
     """Find personal information in notes and take it out."""
-    stated, how = policy_of(policy), _release(mode, key_of=key_of, seed=seed)
+    stated = policy_of(policy)
+    how = linked_to(key_of) if key_of else Release(mode=mode, seed=seed)
     known = read_register(register) if register else None
     tagger_id = _tagger(tagger, beside=beside)
     _refuse_nothing_to_withhold(tagger_id, uncopied)
@@ -1180,19 +1181,6 @@ def _say_release(release_id: str, release: Release) -> None:
             "record numbers\nfrom these surrogates. Do not hand them out.")  # fmt: skip
     elif release_id:
         say(f"This is release {release_id}; its key stays in the data directory.")
-
-
-def _release(mode: str, *, key_of: str, seed: int | None) -> Release:
-    """Return how spans are replaced, as options say."""
-    if key_of and seed is not None:
-        raise AuditError("Give one of the two.", where="--key-of, --seed")
-    if mode != SURROGATE and (key_of or seed is not None):
-        raise AuditError(
-            "Only surrogates are drawn.",
-            where="--key-of" if key_of else "--seed",
-            do="Give --mode surrogate too, or leave it out.",
-        )
-    return linked_to(key_of) if key_of else Release(mode=mode, seed=seed)
 
 
 def deid_releases(
@@ -1576,6 +1564,7 @@ DEPENDENT: Mapping[str, tuple[Dependence, ...]] = {
         Dependence({"limit", "audit"}, _has("what", "show"), needs="show"),
         Dependence({"seal"}, _has("what", "verify"), needs="verify"),
     ),
+    "login": (Dependence({"yes"}, _has("what", "drop"), needs="drop"),),
     "corpus_build": (
         Dependence({"n_canaries"}, _is_given("canary_counts"), needs="--canaries"),
     ),
@@ -1588,7 +1577,10 @@ DEPENDENT: Mapping[str, tuple[Dependence, ...]] = {
             clashes="--held-out 0",
         ),
     ),
-    "deid_tag": (Dependence({"seed"}, _has("mode", SURROGATE), needs="--mode surrogate"),),
+    "deid_tag": (
+        Dependence({"seed", "key_of"}, _has("mode", SURROGATE), needs="--mode surrogate"),
+        Dependence({"seed"}, _is_not_given("key_of"), clashes="--key-of"),
+    ),
     "deid_train": (
         Dependence({"adapted"}, _is_given("lora"), needs="--lora"),
         Dependence(

@@ -146,12 +146,12 @@ def test_one_key_for_two_releases_on_request_alone_and_the_list_says_so(home, ru
     assert listed(run)[0]["identifier"] == kept and tag("four", "--key-of", kept)[0]["code"] == 0
     for words, why in (
         (("--key-of", row["identifier"]), "no such release"), (("--key-of", "../x"), "no such"),
-        (("--key-of", kept, "--seed", "1"), "Give one of the two"),
+        (("--key-of", kept, "--seed", "1"), "Leave --seed or --key-of out"),
     ):  # fmt: skip
         found, text = tag("refused", *words)
         assert found["code"] == 2 and why in found["said"] and not text
     for words in (("--key-of", kept), ("--seed", "1")):
-        assert "Only surrogates are drawn" in tag("refused", *words, mode="mask")[0]["said"]
+        assert "Add --mode surrogate" in tag("refused", *words, mode="mask")[0]["said"]
 
 
 def test_a_seed_is_public_and_the_release_is_marked_wherever_it_is_described(
