@@ -145,7 +145,7 @@ def test_english_finds_beside_another(install: Install) -> None:
         "Reyes(?= sign)": "PERSON",
     }  # fmt: skip
     install("spacy", "en_core_web_sm_other", **words)
-    note = "The note of. ".join([*words, "Reyes sign."])
+    note = " The note of. ".join([*words, "Reyes sign."])
     (found,) = PackagedTagger("spacy", is_beside=True).tag([note])
     assert marked(note, found) == [
         ("Ann Lee", IDENTIFIER), ("N. Tran", IDENTIFIER), ("Oban", QUASI_IDENTIFIER)
