@@ -37,6 +37,7 @@ from audit.notes.spans import (
     TaggedDocument,
 )
 from audit.task import MAX_SEED, Record
+from audit.text import is_unspaced
 
 _PARTS, _TABLE = pattern_table(__file__, **PARTS)
 _RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
@@ -412,13 +413,13 @@ class _Surrogates:
         if _RE["IS_HOSPITAL"].search(folded):
             from audit.names.people import value_of
 
-            locale = "en_US" if folded.isascii() else "ja_JP"
+            locale = "ja_JP" if is_unspaced(folded) else "en_US"
             draws = (self.key.draw("hospital", folded, self.patient, n) for n in range(_N_TRIES))
             return _other(folded, (value_of("hospital", draw, locale=locale) for draw in draws))
         return None
 
     def _name(self, name: str, *, is_full: bool) -> str | None:
-        if name.isascii():
+        if not is_unspaced(name):
             words = [match.span() for match in re.finditer(r"[^\s,]+", name)]
             last = words[-1:] if "," not in name else words[:1] if name[0] not in ", " else []
             last = [] if _is_given(name) else last

@@ -18,6 +18,7 @@ from audit.deid.sexes import sex_of_given_name
 from audit.errors import AuditError
 from audit.notes.dates import era_year
 from audit.notes.spans import TYPES, Span, TaggedDocument, tagged
+from audit.text import is_unspaced
 from tests.deid.unseen_notes import clinical_sentences, marked
 
 
@@ -166,6 +167,18 @@ def test_no_clinical_value_is_invented_whatever_a_tagger_calls_it() -> None:
                 assert is_placeholder(done.replacements[0].text), sentence.text[
                     value.start : value.end
                 ]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_japanese"),
+    [
+        ("Mrs. ⟦I:Nuñez⟧ rests.", False), ("Dr. ⟦I:José García Márquez⟧ rests.", False),
+        ("Mr. ⟦I:Λεωνίδας Παππάς⟧ rests.", False), ("氏名：⟦I:佐藤真綾⟧さん、80歳の女性。", True),
+    ],
+)  # fmt: skip
+def test_a_surrogate_name_is_of_the_script_of_the_name(text: str, is_japanese: bool) -> None:
+    for name in moved(text, 3):
+        assert name and is_unspaced(name) is is_japanese
 
 
 def test_eras_at_their_borders() -> None:
