@@ -20,6 +20,7 @@ from audit.errors import AuditError
 from audit.home import (
     SECRETS,
     check_changes,
+    data_home,
     had_login,
     is_open_to_others,
     remember_login,
@@ -51,8 +52,14 @@ def require_login(say: Words) -> bool:
 
     A login is asked for where Streamlit's secrets have a section [auth] (OpenID Connect). The
     router calls this on every run, before it knows of any page. Secrets that are there and cannot
-    be read keep everybody out.
+    be read keep everybody out, and so does a data directory that cannot be used: they may lie in
+    it, and whether there was a login is known there alone.
     """
+    try:
+        data_home()
+    except AuditError as error:
+        st.html(heading(say.text("no_data"), below=error.written(say.language)))
+        return False
     try:
         providers, known = login_providers(), role()
     except AuditError as error:

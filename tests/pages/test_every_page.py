@@ -48,7 +48,7 @@ def arrange(state: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("page", ALL_PAGES)
-@pytest.mark.parametrize("state", ["empty", "demo", "damaged", "running", "unusable"])
+@pytest.mark.parametrize("state", ["empty", "demo", "damaged", "running"])
 def test_every_page_opens_in_both_languages(
     home: Path, monkeypatch: pytest.MonkeyPatch, state: str, page: str
 ) -> None:
@@ -69,6 +69,17 @@ def test_every_page_opens_in_both_languages(
         stage = say.text("jobs_stage_corpus_building_the_corpus")
         line = say.text("job_line_now", stage=stage, percent=25)
         assert (line in [label for label, _, _ in links(app)]) == (state == "running")
+
+
+@pytest.mark.parametrize("page", ALL_PAGES)
+@pytest.mark.parametrize("language", ["ja", "en"])
+def test_where_the_data_directory_cannot_be_used_every_page_says_so_and_nothing_else(
+    home: Path, monkeypatch: pytest.MonkeyPatch, language: str, page: str
+) -> None:
+    arrange("unusable", home, monkeypatch)
+    app = open_page(page, lang=language)
+    assert words_of(language).html("no_data") in texts(app) and HOME_VARIABLE in texts(app)
+    assert not app.title and not app.button and not app.get("page_link")
 
 
 def test_without_an_audit_the_overview_says_how_to_make_the_demo(
