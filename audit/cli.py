@@ -295,13 +295,18 @@ def refuse_idle(given: Given) -> None:
         for option in _options(given["command"]):
             names = {option.parameter, option.field_name, option.dest}
             if option.dest in given and not names.isdisjoint(dependence.parts):
-                do = "Leave {flag} or {other} out." if dependence.clashes else (
-                    "Add {other}, or leave {flag} out."
-                )  # fmt: skip
+                do = (
+                    "Leave {flag} or {other} out."
+                    if dependence.clashes
+                    else ("Add {other}, or leave {flag} out.")
+                )
                 raise AuditError(
-                    "has no effect here.", where=option.flag, do=do, flag=option.flag,
+                    "has no effect here.",
+                    where=option.flag,
+                    do=do,
+                    flag=option.flag,
                     other=dependence.clashes or dependence.needs,
-                )  # fmt: skip
+                )
 
 
 def arguments_of(given: Given) -> Given:
@@ -548,8 +553,10 @@ def rank(
     n_names, n_scored, n_reference, has_p, n_recased = map(int, counts)
     if n_recased:
         say(str(Message(RECASED, n=n_recased, n_names=n_names)))
-    say(f"{n_names - n_scored:,} of {n_names:,} names are not scored here: they have parts of "
-        "several word pieces, one part only, or the word pieces of another name.")  # fmt: skip
+    say(
+        f"{n_names - n_scored:,} of {n_names:,} names are not scored here: they have parts of "
+        "several word pieces, one part only, or the word pieces of another name."
+    )
     if not has_p:
         say("Ranks only: p and q need 20 reference controls for each name, and the generator gave "
             f"{n_reference:,} for {n_scored:,} names.")  # fmt: skip
@@ -796,12 +803,14 @@ def verify(
         check = check_report(report, store=store)
     say(str(check.answer))
     return {
-        "state": check.state, "n_files": len(check.files),
-        "n_belonging": len(check.files | check.missing), "n_checked": len(check.checked),
+        "state": check.state,
+        "n_files": len(check.files),
+        "n_belonging": len(check.files | check.missing),
+        "n_checked": len(check.checked),
         "altered": sorted(check.altered),
         "findings": [{"found": kind, "what": str(said)} for kind, said in check.findings],
         "exit_code": {"unchanged": 0, "altered": 1, "unchecked": 3}[check.state],
-    }  # fmt: skip
+    }
 
 
 def login(
@@ -1153,7 +1162,13 @@ def deid_tag(
             progress=progress_line(),
         )
     _say_release(release_id, release)
-    if known and (n_without := census["register"]["n_notes_without_row"]):
+    _say_tagged(census)
+    return census
+
+
+def _say_tagged(census: Mapping[str, Any]) -> None:
+    """Say what a reader of the released notes must know."""
+    if n_without := census.get("register", {}).get("n_notes_without_row"):
         say(f"{n_without} notes are of a patient whom the register does not know, or of none.")
     if n_foreign := census["n_notes_of_no_language"]:
         say(f"{n_foreign} notes are neither in Japanese nor in English: the taggers that are "
@@ -1163,7 +1178,6 @@ def deid_tag(
     say(f"{handed_in.SPANS} holds the notes as they were; {REDACTED} holds what a tagger left of "
         "them,\nwith all that it missed: measure it with `deid score` before anything is given "
         "away.")  # fmt: skip
-    return census
 
 
 def _refuse_nothing_to_withhold(tagger_id: str, uncopied: Uncopied) -> None:
@@ -1177,8 +1191,10 @@ def _refuse_nothing_to_withhold(tagger_id: str, uncopied: Uncopied) -> None:
 
 def _say_release(release_id: str, release: Release) -> None:
     if release.is_reversible:
-        say("A seed is public: anybody who has this program can compute the names, dates and "
-            "record numbers\nfrom these surrogates. Do not hand them out.")  # fmt: skip
+        say(
+            "A seed is public: anybody who has this program can compute the names, dates and "
+            "record numbers\nfrom these surrogates. Do not hand them out."
+        )
     elif release_id:
         say(f"This is release {release_id}; its key stays in the data directory.")
 
@@ -1193,19 +1209,30 @@ def deid_releases(
             census = json.loads(file_bytes(tagged / CENSUS))
             has_key = census.get("surrogates", {}).get("reversible") is False
             is_reversible = census["mode"] == SURROGATE and not has_key
-        rows.append({
-            "identifier": "", "title": tagged.resolve().name, "created": "", "is_kept": False,
-            "is_reversible": is_reversible, "linked": (),
-        })  # fmt: skip
+        rows.append(
+            {
+                "identifier": "",
+                "title": tagged.resolve().name,
+                "created": "",
+                "is_kept": False,
+                "is_reversible": is_reversible,
+                "linked": (),
+            }
+        )
     if rows:
-        say(_table([row | {"linked": " ".join(row["linked"])} for row in rows],
-                   columns=tuple(rows[0])))  # fmt: skip
+        say(
+            _table(
+                [row | {"linked": " ".join(row["linked"])} for row in rows], columns=tuple(rows[0])
+            )
+        )
     if n_reversible := sum(row["is_reversible"] for row in rows):
-        say(f"{n_reversible} can be reversed: the surrogates come from a public seed, so that "
+        say(
+            f"{n_reversible} can be reversed: the surrogates come from a public seed, so that "
             "anybody who has this\nprogram can compute true names, dates and record numbers from "
             "them. Tell whoever has a copy to\ndelete it and to confirm that, and call back what "
             "was passed on; make a new release, which has\na secret key, and then remove this "
-            "one.")  # fmt: skip
+            "one."
+        )
     return {"releases": rows}
 
 
@@ -1215,10 +1242,13 @@ def _say_uncopied(counts: Mapping[str, Any] | None) -> None:
         return
     done = (
         f"They are withheld: they stand neither in {REDACTED} nor in {handed_in.SPANS}"
-        if counts["n_withheld"] else "The default tagger marked these parts"
-    )  # fmt: skip
-    say(f"{counts['n_notes']} notes were not copied whole ({counts['n_characters']} characters). "
-        f"{done}. {UNCOPIED} lists them.")  # fmt: skip
+        if counts["n_withheld"]
+        else "The default tagger marked these parts"
+    )
+    say(
+        f"{counts['n_notes']} notes were not copied whole ({counts['n_characters']} characters). "
+        f"{done}. {UNCOPIED} lists them."
+    )
 
 
 def deid_leftovers(
@@ -1565,15 +1595,14 @@ DEPENDENT: Mapping[str, tuple[Dependence, ...]] = {
         Dependence({"seal"}, _has("what", "verify"), needs="verify"),
     ),
     "login": (Dependence({"yes"}, _has("what", "drop"), needs="drop"),),
-    "corpus_build": (
-        Dependence({"n_canaries"}, _is_given("canary_counts"), needs="--canaries"),
-    ),
+    "corpus_build": (Dependence({"n_canaries"}, _is_given("canary_counts"), needs="--canaries"),),
     "pretrain": (
         Dependence({"source"}, _is_given("corpus_id"), needs="--corpus"),
         Dependence({"columns"}, _is_given("notes"), needs="--notes"),
         Dependence({"n_steps"}, _is_not_given("n_epochs"), clashes="--epochs"),
         Dependence(
-            {"evaluate_every"}, lambda given: given.get("held_out_share") != 0,
+            {"evaluate_every"},
+            lambda given: given.get("held_out_share") != 0,
             clashes="--held-out 0",
         ),
     ),
@@ -1584,7 +1613,8 @@ DEPENDENT: Mapping[str, tuple[Dependence, ...]] = {
     "deid_train": (
         Dependence({"adapted"}, _is_given("lora"), needs="--lora"),
         Dependence(
-            {"model", "tuned", "lora"}, _has("kind", GenerativeFacts.kind),
+            {"model", "tuned", "lora"},
+            _has("kind", GenerativeFacts.kind),
             needs="--kind generative",
         ),
         Dependence(
@@ -1593,7 +1623,7 @@ DEPENDENT: Mapping[str, tuple[Dependence, ...]] = {
             needs="--kind token",
         ),
     ),
-}  # fmt: skip
+}
 """Command -> options that would be ignored without another; they are refused then."""
 
 GROUPS = {

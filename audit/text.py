@@ -72,9 +72,16 @@ _APOSTROPHES = "`´ʹʻʼʽˈ‘’‛′＇\uff40\u1fbf\u1fbd"
 _HYPHENS = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u2043\ufe58\ufe63\uff0d"
 # Soft hyphens, joiners, marks of direction, selectors of a variant: none is seen.
 _INVISIBLE = (
-    0x34F, 0x61C, 0x180E, 0xFEFF, *range(0x200B, 0x2010), *range(0x202A, 0x202F),
-    *range(0x2060, 0x2070), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0),
-)  # fmt: skip
+    0x34F,
+    0x61C,
+    0x180E,
+    0xFEFF,
+    *range(0x200B, 0x2010),
+    *range(0x202A, 0x202F),
+    *range(0x2060, 0x2070),
+    *range(0xFE00, 0xFE10),
+    *range(0xE0100, 0xE01F0),
+)
 _SAME_SIGNS = str.maketrans(
     dict.fromkeys(_APOSTROPHES, "'")
     | dict.fromkeys(_HYPHENS, "-")
@@ -351,9 +358,10 @@ def _without_affixes(words: list[str], *, n_before: int = 0) -> list[str]:
         is_numbered_name = word in ("Ii", "Iv") and n_names < 2
         is_shown = word.isupper() and (not is_one_case or not _is_given(words[-2]))
         is_doubtful = key in name_words("doubtful_suffixes") and (
-            word.count(".") > 1 or (word.endswith(".") and len(key) > 2)
+            word.count(".") > 1
+            or (word.endswith(".") and len(key) > 2)
             or (n_names > 1 and (is_shown or (word.islower() and is_one_case)))
-        )  # fmt: skip
+        )
         is_suffix = n > 1 or (_is_affix(word) and not is_numbered_name) or is_doubtful
         if not is_suffix:
             break

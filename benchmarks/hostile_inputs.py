@@ -145,8 +145,10 @@ def try_table(rng: random.Random, told: Told, folder: Path) -> None:
     path = folder / "register.csv"
     path.write_bytes(data)
     for read in (
-        partial(read_names, data), partial(read_passages, data), partial(read_register, path)
-    ):  # fmt: skip
+        partial(read_names, data),
+        partial(read_passages, data),
+        partial(read_register, path),
+    ):
         _, is_refused = attempt(read, told)
         told["other doors refused"] += is_refused
     table, is_refused = attempt(lambda: read_table(data, what="table"), told)

@@ -11,11 +11,21 @@ from typing import Any
 from tests.models.make_models import SPECIAL, WORDS
 
 TEXTS = (
-    "Mr. O'Neil-Brown saw DR. müller at 10:45 a.m.", "a" * 3_000, "aé" * 1_500, "é" * 500,
-    "山田花子は１２時に受診した。", "\ufdfa" * 200, "가나다" * 100, "Ǆ İ ß ﬀ " * 50, "\u0301" * 300,
-    "a" + "\u0316" * 300, " " * 300 + "x", "[MASK]" * 100, "\U0001f468\u200d\U0001f469" * 50,
+    "Mr. O'Neil-Brown saw DR. müller at 10:45 a.m.",
+    "a" * 3_000,
+    "aé" * 1_500,
+    "é" * 500,
+    "山田花子は１２時に受診した。",
+    "\ufdfa" * 200,
+    "가나다" * 100,
+    "Ǆ İ ß ﬀ " * 50,
+    "\u0301" * 300,
+    "a" + "\u0316" * 300,
+    " " * 300 + "x",
+    "[MASK]" * 100,
+    "\U0001f468\u200d\U0001f469" * 50,
     "\0\x01",
-)  # fmt: skip
+)
 Files = dict[str, str]
 """Name and content of the files that a good folder gets, or gets others of."""
 Draw = Callable[[random.Random], Files]
@@ -24,8 +34,11 @@ Draw = Callable[[random.Random], Files]
 def written(state: Mapping[str, Any], **settings: Any) -> Files:
     """Return a tokenizer that is taken as tokenizer.json has it."""
     roles = dict(zip(("pad", "unk", "cls", "sep", "mask"), SPECIAL, strict=True))
-    kept = {"tokenizer_class": "PreTrainedTokenizerFast",
-            **{f"{role}_token": token for role, token in roles.items()}, **settings}  # fmt: skip
+    kept = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        **{f"{role}_token": token for role, token in roles.items()},
+        **settings,
+    }
     return {"tokenizer.json": json.dumps(state), "tokenizer_config.json": json.dumps(kept)}
 
 
@@ -33,16 +46,24 @@ def state(**changes: Any) -> dict[str, Any]:
     """Return a good tokenizer.json, with some parts changed."""
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return {
-        "version": "1.0", "truncation": None, "padding": None,
-        "added_tokens": [{"id": i, "content": token, "special": True, **flags}
-                         for i, token in enumerate(SPECIAL)],
-        "normalizer": {"type": "Lowercase"}, "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            {"id": i, "content": token, "special": True, **flags} for i, token in enumerate(SPECIAL)
+        ],
+        "normalizer": {"type": "Lowercase"},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
         "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]},
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
-                  "max_input_chars_per_word": 100,
-                  "vocab": {word: i for i, word in enumerate((*SPECIAL, *WORDS))}},
-    } | changes  # fmt: skip
+        "model": {
+            "type": "WordPiece",
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100,
+            "vocab": {word: i for i, word in enumerate((*SPECIAL, *WORDS))},
+        },
+    } | changes
 
 
 def model(**changes: Any) -> dict[str, Any]:
@@ -52,8 +73,12 @@ def model(**changes: Any) -> dict[str, Any]:
 
 def sequence(part: str, components: list[Any]) -> dict[str, Any]:
     """Return a good tokenizer.json with a sequence of components in one of its parts."""
-    key = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers",
-           "post_processor": "processors", "decoder": "decoders"}[part]  # fmt: skip
+    key = {
+        "normalizer": "normalizers",
+        "pre_tokenizer": "pretokenizers",
+        "post_processor": "processors",
+        "decoder": "decoders",
+    }[part]
     return state(**{part: {"type": "Sequence", key: components}})
 
 
@@ -101,15 +126,25 @@ def draw_lengths(rng: random.Random) -> Files:
     """Too many components, too deep, or too many of something that a component holds."""
     part = rng.choice(("normalizer", "pre_tokenizer", "post_processor", "decoder"))
     n = rng.choice((13, 500, 20_000))
-    plain = {"normalizer": "NFC", "pre_tokenizer": "Whitespace", "post_processor": "ByteLevel",
-             "decoder": "Fuse"}[part]  # fmt: skip
+    plain = {
+        "normalizer": "NFC",
+        "pre_tokenizer": "Whitespace",
+        "post_processor": "ByteLevel",
+        "decoder": "Fuse",
+    }[part]
     content = sequence(part, [{"type": plain}] * n)
     match rng.randrange(4):
         case 0:
             pieces = [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}] * n
             tokens = {"[CLS]": {"id": "[CLS]", "ids": [2] * n, "tokens": ["[CLS]"] * n}}
-            content = state(post_processor={"type": "TemplateProcessing", "single": pieces,
-                                            "pair": pieces, "special_tokens": tokens})  # fmt: skip
+            content = state(
+                post_processor={
+                    "type": "TemplateProcessing",
+                    "single": pieces,
+                    "pair": pieces,
+                    "special_tokens": tokens,
+                }
+            )
         case 1:
             depth = rng.choice((2, 30, 900, 30_000))
             key = next(k for k in content[part] if k != "type")
@@ -119,14 +154,23 @@ def draw_lengths(rng: random.Random) -> Files:
             return {**files, "tokenizer.json": files["tokenizer.json"].replace('"DEEP"', deep)}
         case 2:
             huge = 10 ** rng.randint(6, 18)
-            padding = {"strategy": {"Fixed": huge}, "direction": "Right", "pad_id": 0,
-                       "pad_to_multiple_of": rng.choice((None, huge)), "pad_type_id": 0,
-                       "pad_token": "[PAD]"}  # fmt: skip
+            padding = {
+                "strategy": {"Fixed": huge},
+                "direction": "Right",
+                "pad_id": 0,
+                "pad_to_multiple_of": rng.choice((None, huge)),
+                "pad_type_id": 0,
+                "pad_token": "[PAD]",
+            }
             content = state(padding=padding)
         case 3:
             n, stride = rng.choice((0, 3, 10**18)), rng.choice((0, 3, 9, 10**18))
-            truncation = {"direction": "Right", "max_length": n, "strategy": "LongestFirst",
-                          "stride": stride}  # fmt: skip
+            truncation = {
+                "direction": "Right",
+                "max_length": n,
+                "strategy": "LongestFirst",
+                "stride": stride,
+            }
             content = state(truncation=truncation)
     return written(content)
 
@@ -165,8 +209,10 @@ def draw_models(rng: random.Random) -> Files:
 def draw_added(rng: random.Random) -> Files:
     """Added tokens: too many, too long, empty, everywhere in the text, or of wrong kinds."""
     n, length = rng.choice(((9_990, 1), (20_000, 3), (9_000, 900), (3, 10**6), (500, 999)))
-    flags = {key: rng.random() < 0.5
-             for key in ("single_word", "lstrip", "rstrip", "normalized", "special")}  # fmt: skip
+    flags = {
+        key: rng.random() < 0.5
+        for key in ("single_word", "lstrip", "rstrip", "normalized", "special")
+    }
     more = [{"id": 37 + i, "content": f"{i:05d}" * max(1, length // 5), **flags} for i in range(n)]
     if rng.random() < 0.3:
         wrong = rng.choice(("", "a", " ", "\n", "\0", 1, None, ["a"], {"a": "b"}, "[UNK]"))
@@ -181,14 +227,41 @@ def draw_added(rng: random.Random) -> Files:
 
 def draw_settings(rng: random.Random) -> Files:
     """Settings of wrong kinds and lengths, in every file that has some."""
-    keys = ("mask_token", "unk_token", "do_lower_case", "strip_accents", "never_split", "errors",
-            "model_max_length", "padding_side", "model_input_names", "tokenizer_class",
-            "add_prefix_space", "added_tokens_decoder", "mecab_kwargs")  # fmt: skip
+    keys = (
+        "mask_token",
+        "unk_token",
+        "do_lower_case",
+        "strip_accents",
+        "never_split",
+        "errors",
+        "model_max_length",
+        "padding_side",
+        "model_input_names",
+        "tokenizer_class",
+        "add_prefix_space",
+        "added_tokens_decoder",
+        "mecab_kwargs",
+    )
     values: tuple[Any, ...] = (
-        None, True, 0, -1, 10**30, 1e308, "", "x" * rng.choice((3, 10**6)), [], ["x"] * 20_000, {},
-        {"a": {"a": {"a": 1}}}, {"__type": "AddedToken", "content": "x" * 5_000}, [[[[]]]],
-        "BertTokenizer", "BertJapaneseTokenizer", "../../x", {"content": "[MASK]", "special": 7},
-    )  # fmt: skip
+        None,
+        True,
+        0,
+        -1,
+        10**30,
+        1e308,
+        "",
+        "x" * rng.choice((3, 10**6)),
+        [],
+        ["x"] * 20_000,
+        {},
+        {"a": {"a": {"a": 1}}},
+        {"__type": "AddedToken", "content": "x" * 5_000},
+        [[[[]]]],
+        "BertTokenizer",
+        "BertJapaneseTokenizer",
+        "../../x",
+        {"content": "[MASK]", "special": 7},
+    )
     changes = {rng.choice(keys): rng.choice(values) for _ in range(rng.randint(1, 4))}
     if rng.random() < 0.3:
         name = rng.choice(("special_tokens_map.json", "added_tokens.json"))
@@ -222,19 +295,36 @@ def draw_broken(rng: random.Random) -> Files:
     files = written(state())
     text = files["tokenizer.json"]
     old = rng.choice(('"version": "1.0"', '"truncation": null', '"max_input_chars_per_word": 100'))
-    new = rng.choice((
-        f"{old}, {old}", f'{old}, "x": NaN', f'{old}, "x": 1e999', f'{old}, "x": ' + "9" * 400,
-        f'{old}, "x": "\\ud800"', f'{old}, "model": {{}}', f'{old}, "x": ' + "[" * 50_000,
-        f'{old}, "auto_map": {{"a": "b"}}', "",
-    ))  # fmt: skip
+    new = rng.choice(
+        (
+            f"{old}, {old}",
+            f'{old}, "x": NaN',
+            f'{old}, "x": 1e999',
+            f'{old}, "x": ' + "9" * 400,
+            f'{old}, "x": "\\ud800"',
+            f'{old}, "model": {{}}',
+            f'{old}, "x": ' + "[" * 50_000,
+            f'{old}, "auto_map": {{"a": "b"}}',
+            "",
+        )
+    )
     return {**files, "tokenizer.json": text.replace(old, new)}
 
 
 def draw_wrong_kinds(rng: random.Random) -> Files:
     """A good tokenizer.json in which something, anywhere, is of another kind."""
-    content = json.loads(json.dumps(state(truncation={
-        "direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 0,
-    })))  # fmt: skip
+    content = json.loads(
+        json.dumps(
+            state(
+                truncation={
+                    "direction": "Right",
+                    "max_length": 8,
+                    "strategy": "LongestFirst",
+                    "stride": 0,
+                }
+            )
+        )
+    )
     for _ in range(rng.randint(1, 3)):
         place: Any = content
         while True:
@@ -252,30 +342,53 @@ def draw_known(rng: random.Random) -> Files:
     """Components that are all known, in any order and number: some of this is taken."""
     flag = rng.random() < 0.5
     normalizers = [
-        {"type": "Lowercase"}, {"type": "NFC"}, {"type": "NFD"}, {"type": "NFKC"}, {"type": "NFKD"},
-        {"type": "StripAccents"}, {"type": "Nmt"}, {"type": "ByteLevel"},
+        {"type": "Lowercase"},
+        {"type": "NFC"},
+        {"type": "NFD"},
+        {"type": "NFKC"},
+        {"type": "NFKD"},
+        {"type": "StripAccents"},
+        {"type": "Nmt"},
+        {"type": "ByteLevel"},
         {"type": "Strip", "strip_left": flag, "strip_right": True},
-        {"type": "Prepend", "prepend": "a"}, replacement({"String": "ab"}, "b"),
-        {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": flag,
-         "strip_accents": None, "lowercase": True},
-    ]  # fmt: skip
+        {"type": "Prepend", "prepend": "a"},
+        replacement({"String": "ab"}, "b"),
+        {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": flag,
+            "strip_accents": None,
+            "lowercase": True,
+        },
+    ]
     splitters = [
-        {"type": "BertPreTokenizer"}, {"type": "Whitespace"}, {"type": "WhitespaceSplit"},
-        {"type": "UnicodeScripts"}, {"type": "Digits", "individual_digits": flag},
+        {"type": "BertPreTokenizer"},
+        {"type": "Whitespace"},
+        {"type": "WhitespaceSplit"},
+        {"type": "UnicodeScripts"},
+        {"type": "Digits", "individual_digits": flag},
         {"type": "Punctuation", "behavior": "Isolated"},
         {"type": "ByteLevel", "add_prefix_space": flag, "trim_offsets": True, "use_regex": flag},
         {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": flag},
         {"type": "Split", "pattern": {"String": "a"}, "behavior": "Isolated", "invert": flag},
-    ]  # fmt: skip
+    ]
     content = sequence("normalizer", rng.sample(normalizers, rng.randint(0, len(normalizers))))
     parts = rng.sample(splitters, rng.randint(0, len(splitters)))
     return written(content | {"pre_tokenizer": {"type": "Sequence", "pretokenizers": parts}})
 
 
 DRAWS: tuple[Draw, ...] = (
-    draw_growth, draw_patterns, draw_lengths, draw_models, draw_added, draw_settings,
-    draw_vocabularies, draw_broken, draw_wrong_kinds, draw_known,
-)  # fmt: skip
+    draw_growth,
+    draw_patterns,
+    draw_lengths,
+    draw_models,
+    draw_added,
+    draw_settings,
+    draw_vocabularies,
+    draw_broken,
+    draw_wrong_kinds,
+    draw_known,
+)
 
 
 def write_hostile(folder: Path, *, n: int, rng: random.Random) -> None:

@@ -187,10 +187,12 @@ def _ask_release(say: Words) -> Release:
         return how
     remark(say, "deidentify_key_below")
     names = {
-        one.identifier: say.text("deidentify_key_line", title=one.title, code=one.identifier,
-                                 at=day(one.created))
-        for one in list_releases() if not one.is_reversible
-    }  # fmt: skip
+        one.identifier: say.text(
+            "deidentify_key_line", title=one.title, code=one.identifier, at=day(one.created)
+        )
+        for one in list_releases()
+        if not one.is_reversible
+    }
     if code := pick(say, "deidentify_key_of", names, what="release"):
         return linked_to(code)
     remark(say, "deidentify_key_missing")
@@ -504,8 +506,12 @@ def _key_fact(say: Words, tagged: TaggedSet) -> dict[str, str]:
         return {}
     if tagged.how.is_reversible:
         return {"key": say.text("deidentify_key_public")}
-    linked = [other for one in list_releases() if one.identifier == tagged.tagged_id
-              for other in one.linked]  # fmt: skip
+    linked = [
+        other
+        for one in list_releases()
+        if one.identifier == tagged.tagged_id
+        for other in one.linked
+    ]
     if not linked:
         return {"key": say.text("deidentify_key_secret")}
     return {"key": say.text("deidentify_key_linked", codes=", ".join(linked))}

@@ -46,8 +46,12 @@ _MARKS = {
     QUASI_IDENTIFIER: ("[PLACE]", "[郵便番号]"),
 }
 """What stands in D_public for a part of a kind, in either kind of script."""
-_KINDS = {CONTACT: "contact", LINKAGE_CODE: "identifier", PERSONAL_ID_CODE: "identifier",
-          QUASI_IDENTIFIER: "zipcode"}  # fmt: skip
+_KINDS = {
+    CONTACT: "contact",
+    LINKAGE_CODE: "identifier",
+    PERSONAL_ID_CODE: "identifier",
+    QUASI_IDENTIFIER: "zipcode",
+}
 _NAME_KINDS = frozenset({FIRST, MIDDLE, LAST, FULL, INITIALS})
 
 
@@ -195,12 +199,19 @@ def _masked(text: str, mentions: Sequence[_Mention]) -> tuple[tuple[Place, ...],
         category = "+".join(_KINDS.get(own.kind, own.kind) for own in mention.parts)
         places.append(
             Place(
-                start, stop, len(public), len(public) + len(mark),
-                category=category, kind=_KINDS.get(kind, kind), role=mention.role,
-                identity=mention.keys[0], value=value,
-                group=group if kind in _NAME_KINDS else -1, namesakes=mention.keys[1:],
+                start,
+                stop,
+                len(public),
+                len(public) + len(mark),
+                category=category,
+                kind=_KINDS.get(kind, kind),
+                role=mention.role,
+                identity=mention.keys[0],
+                value=value,
+                group=group if kind in _NAME_KINDS else -1,
+                namesakes=mention.keys[1:],
             )
-        )  # fmt: skip
+        )
         public += mark
         done = stop
     return tuple(places), public + text[done:]

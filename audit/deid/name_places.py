@@ -23,10 +23,21 @@ from audit.notes.spans import IDENTIFIER, Span, merged
 
 Stretch = tuple[int, int]
 """Start and end of characters of a text."""
-READABLE: Final[frozenset[Kind]] = frozenset((
-    "date", "year", "time", "age", "age_above_89", "sex", "place", "state", "organisation",
-    "postcode", "profession",
-))  # fmt: skip
+READABLE: Final[frozenset[Kind]] = frozenset(
+    (
+        "date",
+        "year",
+        "time",
+        "age",
+        "age_above_89",
+        "sex",
+        "place",
+        "state",
+        "organisation",
+        "postcode",
+        "profession",
+    )
+)
 """Kinds of marks that are no name, number or address of somebody."""
 _MOST_KEPT_CHARS = 20_000_000
 

@@ -430,8 +430,11 @@ class _Surrogates:
         is_split = len(name) > n_least or " " in name
         alone = (name, "") if _is_given(name) else ("", name)
         given, surname = split_japanese(name) if is_split else alone
-        new = [self._part(part, is_surname, "ja_JP")
-               for part, is_surname in ((surname, True), (given, False)) if part]  # fmt: skip
+        new = [
+            self._part(part, is_surname, "ja_JP")
+            for part, is_surname in ((surname, True), (given, False))
+            if part
+        ]
         parts = [part for part in new if part]
         joined = (" " if " " in name and given else "").join(parts if surname else ["", *parts])
         return joined if len(parts) == len(new) else None
@@ -536,9 +539,10 @@ class _Mover:
         is_tied = _RE["RELATIVE"].search(mark.before[-3:]) or _RE["RELATIVE"].search(mark.text)
         places = [one.match.span() for one in dates]
         changes = [
-            (*clock.span(), self._time) for clock in _RE["CLOCK"].finditer(mark.folded)
+            (*clock.span(), self._time)
+            for clock in _RE["CLOCK"].finditer(mark.folded)
             if not any(start < clock.end() and clock.start() < end for start, end in places)
-        ]  # fmt: skip
+        ]
         for one in dates:
             day = self.day_of(one)
             if day is None:

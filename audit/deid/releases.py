@@ -127,8 +127,11 @@ def list_releases() -> tuple[ListedRelease, ...]:
 
 def linked_to(identifier: str) -> Release:
     """Return a release of surrogates from the key of another one."""
-    shelves = [shelf for shelf in (RELEASES, TAGGED_SETS)
-               if is_code(identifier) and shelf.place(identifier).is_dir()]  # fmt: skip
+    shelves = [
+        shelf
+        for shelf in (RELEASES, TAGGED_SETS)
+        if is_code(identifier) and shelf.place(identifier).is_dir()
+    ]
     if not shelves:
         raise AuditError(
             "There is no such release.",

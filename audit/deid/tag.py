@@ -277,10 +277,13 @@ def _uncopied_line(
 ) -> dict[str, Any]:
     """Return what is listed of a note that was not copied whole, and what became of it."""
     return {
-        "row": row, "doc_id": note.doc_id, "copy": copy["status"],
-        "n_characters": len(note.text), "n_not_copied": n_chars_of(copy["uncopied"]),
+        "row": row,
+        "doc_id": note.doc_id,
+        "copy": copy["status"],
+        "n_characters": len(note.text),
+        "n_not_copied": n_chars_of(copy["uncopied"]),
         "uncopied": how,
-    }  # fmt: skip
+    }
 
 
 class _Batch(NamedTuple):
@@ -467,10 +470,12 @@ class _Run:
         return census | {
             "copies": self._copies.summary(),
             "uncopied": {
-                "how": self.how.uncopied, **self._uncopied, "n_withheld": n_withheld,
+                "how": self.how.uncopied,
+                **self._uncopied,
+                "n_withheld": n_withheld,
                 "notes": self._listed,
             },
-        }  # fmt: skip
+        }
 
     def _of_register(self) -> dict[str, Any]:
         """Return how register and notes fit, without any name."""

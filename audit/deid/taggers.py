@@ -170,10 +170,12 @@ class UnitedCopies(UnitedTagger):
         return min(one.n_notes_at_once for one in self.taggers if isinstance(one, CopyingTagger))
 
     def read(
-        self, notes: Sequence[TaggedDocument], *,
+        self,
+        notes: Sequence[TaggedDocument],
+        *,
         should_stop: StopQuestion = lambda: False,
         on_share: ShareListener = lambda share: None,
-    ) -> tuple[CopyReading, ...]:  # fmt: skip
+    ) -> tuple[CopyReading, ...]:
         """Read notes; of two that write copies the worse copy of a note is told."""
         texts = [note.text for note in notes]
         answers: list[Sequence[Tags]] = []
@@ -235,10 +237,12 @@ class BackedTagger:
         return tuple(reading.tags for reading in self.read(notes))
 
     def read(
-        self, notes: Sequence[TaggedDocument], *,
+        self,
+        notes: Sequence[TaggedDocument],
+        *,
         should_stop: StopQuestion = lambda: False,
         on_share: ShareListener = lambda share: None,
-    ) -> tuple[CopyReading, ...]:  # fmt: skip
+    ) -> tuple[CopyReading, ...]:
         """Read notes, and have marked what was not copied."""
         readings = list(self.model.read(notes, should_stop=should_stop, on_share=on_share))
         numbers = [number for number, reading in enumerate(readings) if reading.uncopied]
@@ -247,9 +251,10 @@ class BackedTagger:
         for number, text, spans in zip(numbers, texts, answers, strict=True):
             reading = readings[number]
             missing = [
-                span for span in spans
+                span
+                for span in spans
                 if any(span.start < end and start < span.end for start, end in reading.uncopied)
-            ]  # fmt: skip
+            ]
             readings[number] = reading.with_tags(united(text, reading.tags, missing))
         return tuple(readings)
 
@@ -393,9 +398,12 @@ def known_tagger(tagger_id: str) -> KnownTagger:
         digests.append(packaged_digest(name, is_beside=True) if is_packaged else one.digest)
     kinds = tuple(one.kind for one in taggers)
     return KnownTagger(
-        BESIDE.join(one.tagger_id for one in taggers), max(kinds, key=_BY_PACE.index), "",
-        united_digest(digests), kinds=kinds,
-    )  # fmt: skip
+        BESIDE.join(one.tagger_id for one in taggers),
+        max(kinds, key=_BY_PACE.index),
+        "",
+        united_digest(digests),
+        kinds=kinds,
+    )
 
 
 def tagger_names(tagger_id: str) -> tuple[str, ...]:

@@ -280,8 +280,10 @@ class TaggerTask(Task):
                 self, self.settings, progress=contact.listen, should_stop=contact.should_stop,
                 on_point=tell,
             ).training  # fmt: skip
-            contact.say(f"{done['n_steps']} steps on {done['n_windows']} windows of "
-                        f"{done['n_notes']} notes, measured on {done['n_held_out']}.")  # fmt: skip
+            contact.say(
+                f"{done['n_steps']} steps on {done['n_windows']} windows of "
+                f"{done['n_notes']} notes, measured on {done['n_held_out']}."
+            )
         else:
             from audit.deid.network.training import train_tagger
 

@@ -79,8 +79,11 @@ def refuse_unfit_case(
             'cased model) and "lowercase": true (an uncased one). This vocabulary fits {fitting}.',
             fitting="false" if is_cased else "true",
         )
-    options: list[dict[str, bool | None]] = [{"do_lower_case": False}, {"do_lower_case": True},
-               {"do_lower_case": True, "strip_accents": False}]  # fmt: skip
+    options: list[dict[str, bool | None]] = [
+        {"do_lower_case": False},
+        {"do_lower_case": True},
+        {"do_lower_case": True, "strip_accents": False},
+    ]
     fitting = next(
         (one for one in options if _misfit(tokens, made_from(one)) is None),
         {"do_lower_case": not _folds_case(normalizer)},

@@ -104,63 +104,107 @@ def _one_of(*values: str) -> Check:
 _BEHAVIOURS = _one_of("Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous")
 _BYTE_LEVEL = {"add_prefix_space": _is_flag, "trim_offsets": _is_flag, "use_regex": _is_flag}
 _METASPACE = {
-    "replacement": _is_text, "str_rep": _is_text, "add_prefix_space": _is_flag, "split": _is_flag,
+    "replacement": _is_text,
+    "str_rep": _is_text,
+    "add_prefix_space": _is_flag,
+    "split": _is_flag,
     "prepend_scheme": _one_of("always", "first", "never"),
-}  # fmt: skip
+}
 _SETTINGS: Mapping[str, Mapping[str, Mapping[str, Check]]] = {
     "normalizer": {
-        "BertNormalizer": {"clean_text": _is_flag, "handle_chinese_chars": _is_flag,
-                           "strip_accents": _is_flag, "lowercase": _is_flag},
-        **{kind: {} for kind in ("NFC", "NFD", "NFKC", "NFKD", "Nmt", "Lowercase", "StripAccents",
-                                 "ByteLevel")},
+        "BertNormalizer": {
+            "clean_text": _is_flag,
+            "handle_chinese_chars": _is_flag,
+            "strip_accents": _is_flag,
+            "lowercase": _is_flag,
+        },
+        **{
+            kind: {}
+            for kind in (
+                "NFC",
+                "NFD",
+                "NFKC",
+                "NFKD",
+                "Nmt",
+                "Lowercase",
+                "StripAccents",
+                "ByteLevel",
+            )
+        },
         "Strip": {"strip_left": _is_flag, "strip_right": _is_flag},
         "Replace": {"pattern": _is_pattern, "content": _is_text},
         "Prepend": {"prepend": lambda value: _is_text(value) and len(value or "") <= 1},
     },
     "pre_tokenizer": {
-        "BertPreTokenizer": {}, "Whitespace": {}, "WhitespaceSplit": {}, "UnicodeScripts": {},
-        "ByteLevel": _BYTE_LEVEL, "Metaspace": _METASPACE,
-        "Punctuation": {"behavior": _BEHAVIOURS}, "Digits": {"individual_digits": _is_flag},
+        "BertPreTokenizer": {},
+        "Whitespace": {},
+        "WhitespaceSplit": {},
+        "UnicodeScripts": {},
+        "ByteLevel": _BYTE_LEVEL,
+        "Metaspace": _METASPACE,
+        "Punctuation": {"behavior": _BEHAVIOURS},
+        "Digits": {"individual_digits": _is_flag},
         "Split": {"pattern": _is_pattern, "behavior": _BEHAVIOURS, "invert": _is_flag},
     },
     "post_processor": {
         "BertProcessing": {"sep": _is_pair, "cls": _is_pair},
-        "RobertaProcessing": {"sep": _is_pair, "cls": _is_pair, "trim_offsets": _is_flag,
-                              "add_prefix_space": _is_flag},
-        "TemplateProcessing": {"single": _is_template, "pair": _is_template,
-                               "special_tokens": _are_template_tokens},
+        "RobertaProcessing": {
+            "sep": _is_pair,
+            "cls": _is_pair,
+            "trim_offsets": _is_flag,
+            "add_prefix_space": _is_flag,
+        },
+        "TemplateProcessing": {
+            "single": _is_template,
+            "pair": _is_template,
+            "special_tokens": _are_template_tokens,
+        },
         "ByteLevel": _BYTE_LEVEL,
     },
     "decoder": {
-        "WordPiece": {"prefix": _is_text, "cleanup": _is_flag}, "BPEDecoder": {"suffix": _is_text},
-        "ByteLevel": _BYTE_LEVEL, "Metaspace": _METASPACE, "ByteFallback": {}, "Fuse": {},
+        "WordPiece": {"prefix": _is_text, "cleanup": _is_flag},
+        "BPEDecoder": {"suffix": _is_text},
+        "ByteLevel": _BYTE_LEVEL,
+        "Metaspace": _METASPACE,
+        "ByteFallback": {},
+        "Fuse": {},
         "CTC": {"pad_token": _is_text, "word_delimiter_token": _is_text, "cleanup": _is_flag},
         "Strip": {"content": _is_text, "start": _is_few, "stop": _is_few},
         "Replace": {"pattern": _is_pattern, "content": _is_text},
     },
-}  # fmt: skip
+}
 _MODEL_SETTINGS: Mapping[str, Check] = {
-    "type": _is_text, "vocab": lambda value: isinstance(value, dict),
-    "merges": lambda value: isinstance(value, list), "dropout": lambda value: True,
+    "type": _is_text,
+    "vocab": lambda value: isinstance(value, dict),
+    "merges": lambda value: isinstance(value, list),
+    "dropout": lambda value: True,
     "unk_token": lambda value: value is None or _is_token(value),
-    "continuing_subword_prefix": _is_text, "end_of_word_suffix": _is_text, "fuse_unk": _is_flag,
-    "byte_fallback": _is_flag, "ignore_merges": _is_flag,
+    "continuing_subword_prefix": _is_text,
+    "end_of_word_suffix": _is_text,
+    "fuse_unk": _is_flag,
+    "byte_fallback": _is_flag,
+    "ignore_merges": _is_flag,
     "max_input_chars_per_word": lambda value: type(value) is int and 0 < value <= _MAX_WORD_CHARS,
-}  # fmt: skip
+}
 _ADDED_SETTINGS: Mapping[str, Check] = {
-    "id": _is_count, "content": lambda value: _is_token(value) and value != "",
+    "id": _is_count,
+    "content": lambda value: _is_token(value) and value != "",
     **dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), _is_flag),
-}  # fmt: skip
+}
 _TRUNCATION: Mapping[str, Check] = {
-    "direction": _one_of("Left", "Right"), "max_length": _is_count, "stride": _is_count,
+    "direction": _one_of("Left", "Right"),
+    "max_length": _is_count,
+    "stride": _is_count,
     "strategy": _one_of("LongestFirst", "OnlyFirst", "OnlySecond"),
-}  # fmt: skip
+}
 _PADDING: Mapping[str, Check] = {
     "strategy": lambda value: value == "BatchLongest" or _is_fixed(value),
     "direction": _one_of("Left", "Right"),
     "pad_to_multiple_of": lambda value: value is None or _is_few(value),
-    "pad_id": _is_count, "pad_type_id": _is_few, "pad_token": _is_token,
-}  # fmt: skip
+    "pad_id": _is_count,
+    "pad_type_id": _is_few,
+    "pad_token": _is_token,
+}
 
 
 def _is_fixed(value: Any) -> bool:

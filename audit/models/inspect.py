@@ -539,9 +539,15 @@ _SETTINGS = {
     "padding_side", "truncation_side", "clean_up_tokenization_spaces",
 }  # fmt: skip
 _FLAGS = (
-    "do_lower_case", "tokenize_chinese_chars", "strip_accents", "do_word_tokenize",
-    "do_subword_tokenize", "add_prefix_space", "trim_offsets", "clean_up_tokenization_spaces",
-)  # fmt: skip
+    "do_lower_case",
+    "tokenize_chinese_chars",
+    "strip_accents",
+    "do_word_tokenize",
+    "do_subword_tokenize",
+    "add_prefix_space",
+    "trim_offsets",
+    "clean_up_tokenization_spaces",
+)
 # What makes the normalizer of settings: in other classes tokenizer.json holds it, or there is none.
 _NORMALIZERS: Mapping[str, Callable[[Mapping[str, object]], Normalizer]] = {
     "BertTokenizer": bert_normalizer,
@@ -577,10 +583,21 @@ class TokenizerFiles:
     def refuse_unfit_case(self, normalizer: Normalizer, *, where: str) -> None:
         """Refuse the tokenizer if it folds its vocabulary's capitals or accents, or lacks them."""
         refuse_unfit_case(
-            self.declared.values(), normalizer, special=self.added,
-            is_byte_level=self.is_byte_level, made_from=_NORMALIZERS.get(self.kind),
-            settings=self.settings, where=where,
-        )  # fmt: skip
+            self.declared.values(),
+            normalizer,
+            special=self.added,
+            is_byte_level=self.is_byte_level,
+            made_from=_NORMALIZERS.get(self.kind),
+            settings=self.settings,
+            where=where,
+        )
+
+
+def _promised_normalizer(kind: str, settings: Mapping[str, object], fast: Any) -> Any:
+    """Return the normalizer that a tokenizer's files promise; None for none."""
+    if make_normalizer := _NORMALIZERS.get(kind):
+        return make_normalizer(settings)
+    return None if kind == "RobertaTokenizer" else fast.get("normalizer")
 
 
 def _tokenizer_files(folder: ModelFolder, *, named: str) -> TokenizerFiles:
@@ -630,14 +647,17 @@ def _tokenizer_files(folder: ModelFolder, *, named: str) -> TokenizerFiles:
         [fast.get("normalizer"), fast.get("pre_tokenizer")]
     )
     files = TokenizerFiles(
-        kind, settings, used, present, declared | added,
-        frozenset({*added.values(), *_texts(settings)}), is_byte_level,
-    )  # fmt: skip
-    if made := _NORMALIZERS.get(kind):
-        normalizer = made(settings)
-    else:
-        normalizer = None if kind == "RobertaTokenizer" else fast.get("normalizer")
-    files.refuse_unfit_case(normalizer, where=folder.where(CONFIG_FILE))
+        kind,
+        settings,
+        used,
+        present,
+        declared | added,
+        frozenset({*added.values(), *_texts(settings)}),
+        is_byte_level,
+    )
+    files.refuse_unfit_case(
+        _promised_normalizer(kind, settings, fast), where=folder.where(CONFIG_FILE)
+    )
     return files
 
 

@@ -40,9 +40,12 @@ _CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def call_limited(
-    function: Callable[..., Any], *inputs: Any, where: str, seconds: int = PROCESSOR_SECONDS,
+    function: Callable[..., Any],
+    *inputs: Any,
+    where: str,
+    seconds: int = PROCESSOR_SECONDS,
     n_bytes: int = MEMORY_BYTES,
-) -> Any:  # fmt: skip
+) -> Any:
     """Call a function of a module in a process with limits; return its answer, a value of JSON.
 
     `seconds` are of a processor, `n_bytes` beside what the process of the library has.
@@ -127,10 +130,14 @@ class _Nursery:
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(theirs.fileno())],
-                cwd=_CHECKOUT, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+                cwd=_CHECKOUT,
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
                 env=os.environ | alone | {"TOKENIZERS_PARALLELISM": "false"},
-            )  # fmt: skip
+            )
 
     def close(self) -> None:
         """End the process, which waits for nothing else."""

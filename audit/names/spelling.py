@@ -6,7 +6,7 @@ Differs: the paper leaves names of several word pieces out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from audit.errors import AuditError
 from audit.names.candidates import Candidates
-from audit.text import is_unspaced
+from audit.text import fold_name, is_unspaced
 
 Ids = NDArray[np.int64]
 NO_PIECE = -1
@@ -52,9 +52,9 @@ class PartPieces:
         [N] False where a part has no pieces or an unknown one, or where passages of this kind have
         no place for any part of the name, and for a twin: such a name is not scored.
     twin_of
-        [N] the row whose name has the same pieces in both parts, so that it is the same name to
-        the model: the first such row, members and names of unknown truth before controls; -1 for
-        none.
+        [N] the row whose name has the same pieces in every part that stands in such passages, and
+        the same text in the others, so that it is the same name to the model: the first such row,
+        members and names of unknown truth before controls; -1 for none.
     """
 
     ids: Ids
@@ -133,11 +133,26 @@ def _twins(candidates: Candidates, *, roles: Ids, ids: Ids, is_known: NDArray[np
     is_control = np.array([truth is False for truth in candidates.is_member], dtype=np.bool_)
     rows = rows[np.argsort(is_control[rows], kind="stable")]
     if len(rows):
-        names = np.concatenate([roles, ids.reshape(len(ids), -1)], axis=1)[rows]
+        unread = [
+            _text_numbers(texts, is_read=(roles == role).any(axis=1))
+            for role, texts in ((FIRST, candidates.first), (LAST, candidates.last))
+        ]
+        names = np.column_stack([roles, ids.reshape(len(ids), -1), *unread])[rows]
         _, first, name = np.unique(names, axis=0, return_index=True, return_inverse=True)
         earliest = rows[first[name.reshape(-1)]]
         twin_of[rows] = np.where(earliest == rows, NO_TWIN, earliest)
     return twin_of
+
+
+def _text_numbers(texts: Sequence[str], *, is_read: NDArray[np.bool_]) -> Ids:
+    """Return a number for each part's text [N]; 0 where its pieces are read."""
+    numbers: dict[str, int] = {}
+    return np.array(
+        [
+            0 if is_here else 1 + numbers.setdefault(fold_name(text), len(numbers))
+            for text, is_here in zip(texts, is_read.tolist(), strict=True)
+        ]
+    )
 
 
 def refuse_opposite_twins(

@@ -61,8 +61,13 @@ def pattern_table(
         group each entry with its pattern.
     """
     parts = {
-        "HAN": HAN, "KATA": KATA, "HIRA": HIRA, "CAPITAL": CAPITAL, "SMALL": SMALL, **known,
-    }  # fmt: skip
+        "HAN": HAN,
+        "KATA": KATA,
+        "HIRA": HIRA,
+        "CAPITAL": CAPITAL,
+        "SMALL": SMALL,
+        **known,
+    }
     groups: dict[str, list[tuple[str, str]]] = {}
     group: list[tuple[str, str]] = []
     text = Path(module).with_suffix(".txt").read_text(encoding="utf-8")

@@ -76,8 +76,12 @@ class BirthFinder:
             self._partial |= {(year, month, None), (year, None, None), (None, month, day)}
             era_years = [year - start + 1 for start in _ERA_STARTS.values()]
             self._numbers |= {f"{year}", f"{year % 100:02d}"}
-            self._numbers |= {f"{count:{width}d}" for count in era_years if 0 < count < 100
-                              for width in ("", "02")}  # fmt: skip
+            self._numbers |= {
+                f"{count:{width}d}"
+                for count in era_years
+                if 0 < count < 100
+                for width in ("", "02")
+            }
 
     def find(self, folded: str) -> Iterator[tuple[int, int]]:
         """Yield where a text has one of the days, or a part that says when somebody was born.
@@ -119,9 +123,9 @@ class BirthFinder:
                     len(number) in _COMPACT and any(year in number for year in self._numbers)
                 )
             else:
-                is_year = number[0].isascii() or "千" in number or f"{_number(number)}" in (
-                    self._numbers
-                )  # fmt: skip
+                is_year = (
+                    number[0].isascii() or "千" in number or f"{_number(number)}" in (self._numbers)
+                )
             near = max(0, match.start() - _N_BEFORE), match.end() + _N_BEFORE
             is_compact = len(number) in _COMPACT
             if is_year and (is_compact or self._month.search(folded, *near)):
@@ -243,9 +247,11 @@ def _years(text: str) -> set[int]:
             sign = _ERA_SIGNS.get(written[0], written[0])
             years.add(_ERA_STARTS[sign] + _number(match["count"]) - 1)
             continue
-        number = _year_in_words(written) if written[0].isascii() and written[0].isalpha() else (
-            _number(written)
-        )  # fmt: skip
+        number = (
+            _year_in_words(written)
+            if written[0].isascii() and written[0].isalpha()
+            else (_number(written))
+        )
         if len(written) == 4 or number >= 1000:
             years.add(number)
         else:

@@ -52,8 +52,11 @@ INITIALS, BIRTH, ADDRESS = "initials", "birth", "address"
 
 PARTS, _ = pattern_table(__file__)
 PATTERNS = {name: re.compile(pattern) for name, pattern in PARTS.items()}
-_STREET = {form: forms.split("|")[-1]
-           for forms in PARTS["EN_STREET"].split(";") for form in forms.split("|")}  # fmt: skip
+_STREET = {
+    form: forms.split("|")[-1]
+    for forms in PARTS["EN_STREET"].split(";")
+    for form in forms.split("|")
+}
 SELDOM = NO_NAMES | GENERIC | WORDS["seldom_names"] | WORDS["relatives"]
 _WORDS = frozenset(PARTS["WORDS"].split("|")) | SELDOM
 PARTICLES = WORDS["particles"]
@@ -506,9 +509,12 @@ def _named(note: SearchedText, run: Sequence[Part], own: Collection[Part]) -> Oc
         last = last._replace(stop=last.stop + 1)
     is_full = FULL in kinds or (LAST in kinds and len(kinds) > 1)
     return Occurrence(
-        run[0].start, last.stop, IDENTIFIER if is_full else QUASI_IDENTIFIER, (*parts, last),
+        run[0].start,
+        last.stop,
+        IDENTIFIER if is_full else QUASI_IDENTIFIER,
+        (*parts, last),
         is_own=all(part in own for part in run),
-    )  # fmt: skip
+    )
 
 
 def _of_one_kind(text: str, parts: Iterable[Part]) -> list[Part]:

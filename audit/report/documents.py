@@ -240,9 +240,12 @@ def holds_name(documents: ModelDocuments, *, name_id: int) -> Flags:
 
 
 def listed_passages(
-    inspection: Inspection, *, table: pd.DataFrame, text: str = "",
+    inspection: Inspection,
+    *,
+    table: pd.DataFrame,
+    text: str = "",
     masking: NameFinder | None = None,
-) -> list[tuple[int, Passage, int | None]]:  # fmt: skip
+) -> list[tuple[int, Passage, int | None]]:
     """Return the passages that hold a text (folded, as it stands), in their order.
 
     Each with its number from 1, and the row of the name whose it is where that is known. `masking`

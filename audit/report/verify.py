@@ -79,8 +79,10 @@ class Check:
             return Message("Not checked: {n} of {of} files are here.", n=n, of=of)
         return Message(
             "Not checked: {n} of {of} files are here, and nothing here tells of {files}.",
-            n=n, of=of, files=left,
-        )  # fmt: skip
+            n=n,
+            of=of,
+            files=left,
+        )
 
     def holds(self, said: Message, *files: str) -> None:
         """Note what holds, and which files it shows to be as they were written."""

@@ -349,6 +349,11 @@ def draw_example(say: Words, kept: KeptPassages, *, names: KeptNames | None) -> 
         passage = passages.passages[0]
         slot = passage.separator.join(say.text(f"audit_slot_{role}") for role in passage.slots)
         finder = cached.list_finder(names)
-        st.html(box(passage_html(
-            passage, names=finder, slot=slot, tone="member", around=_CONTEXT_CHARS
-        ), tone="ka-passage"))  # fmt: skip
+        st.html(
+            box(
+                passage_html(
+                    passage, names=finder, slot=slot, tone="member", around=_CONTEXT_CHARS
+                ),
+                tone="ka-passage",
+            )
+        )

@@ -517,9 +517,13 @@ def _draw_texts(say: Words, found: NoteTruth, *, mode: str) -> None:
 
 def _marked(say: Words, text: str, marks: list[Hit]) -> str:
     shown = note_html(
-        text, names=cached.list_finder(None), marks=marks, most=_MAX_CHARS,
-        label=lambda hit: MarkLabel("", hit.part), is_clear=lambda hit: hit.part != "unknown",
-    )  # fmt: skip
+        text,
+        names=cached.list_finder(None),
+        marks=marks,
+        most=_MAX_CHARS,
+        label=lambda hit: MarkLabel("", hit.part),
+        is_clear=lambda hit: hit.part != "unknown",
+    )
     n_more = f"{len(text) - _MAX_CHARS:,}"
     cut = f"<small> {say.html('corpus_cut', n=n_more)}</small>"
     return shown + cut if len(text) > _MAX_CHARS else shown

@@ -172,9 +172,13 @@ def _released_html(say: Words, note: OneNote, *, labels: Collection[str], is_pas
     document = note.document
     names = None if is_pasted else NameFinder(known=names_in(document.text, document.spans))
     html = note_html(
-        note.released, names=names, marks=hits, label=label_of, is_clear=lambda _: True,
+        note.released,
+        names=names,
+        marks=hits,
+        label=label_of,
+        is_clear=lambda _: True,
         most=MAX_CHARS,
-    )  # fmt: skip
+    )
     return html + f"<small> {escaped(_rest(say, note.released))}</small>"
 
 
@@ -187,9 +191,14 @@ def _rest(say: Words, text: str) -> str:
 
 
 def _marker(
-    say: Words, note: OneNote, *, labels: Collection[str], key: str, scopes: tuple[str, ...],
+    say: Words,
+    note: OneNote,
+    *,
+    labels: Collection[str],
+    key: str,
+    scopes: tuple[str, ...],
     is_pasted: bool,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Draw the note with marks that can be changed; return what a person has just asked for.
 
     The script is a file of this app: the policy of `headers` lets no script run that Streamlit

@@ -135,9 +135,14 @@ def _pair(
 
 
 def marked_text(
-    say: Words, table: pd.DataFrame, view: DocumentView, model: ModelDocuments, *, number: int,
+    say: Words,
+    table: pd.DataFrame,
+    view: DocumentView,
+    model: ModelDocuments,
+    *,
+    number: int,
     wanted: int | None,
-) -> str:  # fmt: skip
+) -> str:
     """Return a document as HTML: at each mark what of a name it is, whose, and if it stands out.
 
     Of several names `wanted` comes first, then those that stand out, then other tested names.
@@ -169,9 +174,9 @@ def draw_passages(say: Words, report: AuditReport) -> None:
     text = search(say, "passages", "documents_search_passages")
     names = cached.name_finder(report.digest)
     masking = None if is_revealed() else names
-    rows = attempt(say, lambda: documents.listed_passages(
-        inspection, table=table, text=text, masking=masking
-    ))  # fmt: skip
+    rows = attempt(
+        say, lambda: documents.listed_passages(inspection, table=table, text=text, masking=masking)
+    )
     if rows is None:
         return
     remark(say, "documents_shown_passages", k=len(rows), n=len(inspection.passages))

@@ -20,8 +20,16 @@ from pages.ui.access import is_revealed
 from pages.ui.blocks import escaped
 
 TONES = (
-    "flagged", "member", "patient", "other", "date", "place", "number", "unknown", "control",
-)  # fmt: skip
+    "flagged",
+    "member",
+    "patient",
+    "other",
+    "date",
+    "place",
+    "number",
+    "unknown",
+    "control",
+)
 
 
 @dataclass(frozen=True)
@@ -98,8 +106,10 @@ def box(html: str, *, tone: str = "") -> str:
 
 def cited(pieces: Iterable[tuple[str, str]]) -> str:
     """Return texts as a list, each what it is and the text itself as HTML."""
-    items = (f'<li><small>{escaped(facts)}</small><div class="ka-document">{text}</div></li>'
-             for facts, text in pieces)  # fmt: skip
+    items = (
+        f'<li><small>{escaped(facts)}</small><div class="ka-document">{text}</div></li>'
+        for facts, text in pieces
+    )
     return f'<ul class="ka-passages">{"".join(items)}</ul>'
 
 
@@ -109,9 +119,13 @@ def masked_stretch(stretch: str) -> str:
 
 
 def _pieces(
-    text: str, stretches: Sequence[tuple[int, int]], *, marks: Sequence[Hit],
-    is_clear: Callable[[Hit], bool], most: int | None,
-) -> Iterator[tuple[str, Hit | None]]:  # fmt: skip
+    text: str,
+    stretches: Sequence[tuple[int, int]],
+    *,
+    marks: Sequence[Hit],
+    is_clear: Callable[[Hit], bool],
+    most: int | None,
+) -> Iterator[tuple[str, Hit | None]]:
     """Yield a text piece by piece as it is shown, each with the mark that it is."""
     end = len(text) if most is None else min(most, len(text))
     at = 0

@@ -35,8 +35,13 @@ WORK: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("settings", "generation"),
     ),
     "PosteriorSettings": (
-        ("audit/attack/attacks.py", "audit/attack/posterior.py", "audit/attack/judgement.py",
-         "audit/attack/evidence.py", "audit/attack/plan.py"),
+        (
+            "audit/attack/attacks.py",
+            "audit/attack/posterior.py",
+            "audit/attack/judgement.py",
+            "audit/attack/evidence.py",
+            "audit/attack/plan.py",
+        ),
         ("settings", "posterior"),
     ),
     "CorpusTask": (
@@ -48,15 +53,23 @@ WORK: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("self", "task", "order"),
     ),
     "TrainSettings": (
-        ("audit/training/masked_lm.py", "audit/training/loop.py", "audit/training/tokens.py",
-         "audit/training/kept.py", "audit/training/config.py"),
+        (
+            "audit/training/masked_lm.py",
+            "audit/training/loop.py",
+            "audit/training/tokens.py",
+            "audit/training/kept.py",
+            "audit/training/config.py",
+        ),
         ("self", "settings"),
     ),
     "ExperimentTask": (("audit/experiment/paper.py",), ("self", "task", "order")),
     "ScoreTask": (("audit/deid/scoring.py",), ("self", "task")),
     "TaggerTask": (
-        ("audit/deid/tasks.py", "audit/deid/network/training.py",
-         "audit/deid/generative/training.py"),
+        (
+            "audit/deid/tasks.py",
+            "audit/deid/network/training.py",
+            "audit/deid/generative/training.py",
+        ),
         ("self", "task"),
     ),
     "TaggerSettings": (
@@ -64,18 +77,26 @@ WORK: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("self", "settings"),
     ),
     "TuningSettings": (
-        ("audit/deid/generative/training.py", "audit/training/loop.py", "audit/deid/config.py",
-         "audit/training/config.py"),
+        (
+            "audit/deid/generative/training.py",
+            "audit/training/loop.py",
+            "audit/deid/config.py",
+            "audit/training/config.py",
+        ),
         ("self", "settings"),
     ),
     "Lora": (("audit/deid/generative/training.py",), ("lora",)),
     "LeakageTask": (("audit/experiment/leakage.py",), ("self", "order")),
     "BenchSettings": (
-        ("audit/bench/race.py", "audit/bench/machine.py", "audit/bench/attacks.py",
-         "audit/bench/pretrain.py"),
+        (
+            "audit/bench/race.py",
+            "audit/bench/machine.py",
+            "audit/bench/attacks.py",
+            "audit/bench/pretrain.py",
+        ),
         ("self", "settings"),
     ),
-}  # fmt: skip
+}
 """Record -> the files that do its work, and what the record is called in them."""
 KEPT_AS_THEY_ARE = {
     "Periods": "each kind of kept thing is a field, and `purge` goes through all of them"
@@ -103,9 +124,10 @@ def names_used(command: Command) -> set[str]:
     """Return the parameters that the body of a command uses."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(command)))
     return {
-        node.id for node in ast.walk(tree)
+        node.id
+        for node in ast.walk(tree)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-    }  # fmt: skip
+    }
 
 
 class _Reader(ast.NodeVisitor):
@@ -126,9 +148,10 @@ class _Reader(ast.NodeVisitor):
             self.generic_visit(node)
         if "getattr" in {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}:
             self.reads |= {
-                ("self", one.value) for one in ast.walk(node)
+                ("self", one.value)
+                for one in ast.walk(node)
                 if isinstance(one, ast.Constant) and isinstance(one.value, str)
-            }  # fmt: skip
+            }
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         if isinstance(node.ctx, ast.Load):
@@ -250,8 +273,11 @@ def planted(*, used: int = 0, dead: int = 0, given: Annotated[Given, FieldsOf(Pl
 
 def test_a_planted_option_that_does_nothing_is_found() -> None:
     assert [option.flag for option in options_of(planted)] == [
-        "--used", "--dead", "--alive", "--dead",
-    ]  # fmt: skip
+        "--used",
+        "--dead",
+        "--alive",
+        "--dead",
+    ]
     assert "used" in names_used(planted) and "dead" not in names_used(planted)
     here = (Path(__file__),)
     assert is_read(PlantedTask, "alive", paths=here, names=("self",))
@@ -273,8 +299,11 @@ IDLE = (
     ("run --general g --hospital h --names n --scenario 1", "--inputs 3", "--scenario 2"),
     ("run --general g --hospital h --names n --scenario 2", "--documents 3", "--scenario 1"),
     ("run --general g --hospital h --names n --scenario 2 --order o", "--out d", "--order"),
-    ("rank --general g --hospital h --names n --out o --scenario 1", "--no-dropout",
-     "--scenario 2"),
+    (
+        "rank --general g --hospital h --names n --out o --scenario 1",
+        "--no-dropout",
+        "--scenario 2",
+    ),
     ("results", "--out d", "DIGEST"),
     ("results abc", "--names full", "--out"),
     ("log verify", "--limit 3", "show"),
@@ -284,7 +313,7 @@ IDLE = (
     ("pretrain --general g --corpus c", "--column text=body", "--notes"),
     ("pretrain --general g --notes n --epochs 2", "--steps 9", "--epochs"),
     ("pretrain --general g --notes n --held-out 0", "--evaluate-every 9", "--held-out 0"),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(("words", "option", "other"), IDLE)

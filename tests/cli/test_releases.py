@@ -38,8 +38,19 @@ def tag(home, run, notes: Path, tmp_path: Path) -> Any:
 
     def tag(name: str, *words: str, mode: str = "surrogate") -> tuple[Any, bytes]:
         out = tmp_path / name
-        found = run("deid", "tag", "--tagger", "rules", "--notes", notes, "--out", out,
-                    "--mode", mode, *words)  # fmt: skip
+        found = run(
+            "deid",
+            "tag",
+            "--tagger",
+            "rules",
+            "--notes",
+            notes,
+            "--out",
+            out,
+            "--mode",
+            mode,
+            *words,
+        )
         texts = out / "redacted.jsonl"
         return found, texts.read_bytes() if texts.exists() else b""
 
@@ -52,8 +63,11 @@ def listed(run: Any, *words: object) -> list[dict[str, Any]]:
 
 
 def keys_in(home: Path) -> dict[str, bytes]:
-    return {path.parent.name: path.read_bytes() for path in home.rglob(KEY)
-            if path.parent.parent.name in ("releases", "tagged")}  # fmt: skip
+    return {
+        path.parent.name: path.read_bytes()
+        for path in home.rglob(KEY)
+        if path.parent.parent.name in ("releases", "tagged")
+    }
 
 
 def written_forms(key: bytes) -> list[bytes]:
@@ -88,8 +102,12 @@ def test_each_release_has_a_key_of_its_own_that_stands_in_no_file_but_its_own(
         path = home / "releases" / code / KEY
         assert len(key) == 32 and stat.S_IMODE(path.stat().st_mode) == 0o600
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-        files = [file for top in (home, tmp_path) for file in top.rglob("*")
-                 if file.is_file() and file != path]  # fmt: skip
+        files = [
+            file
+            for top in (home, tmp_path)
+            for file in top.rglob("*")
+            if file.is_file() and file != path
+        ]
         shown = [str(one).encode(), str(rows).encode(), *(file.read_bytes() for file in files)]
         assert not [form for form in written_forms(key) for text in shown if form in text]
 
@@ -145,9 +163,10 @@ def test_one_key_for_two_releases_on_request_alone_and_the_list_says_so(home, ru
     kept = make_set(SURROGATE)
     assert listed(run)[0]["identifier"] == kept and tag("four", "--key-of", kept)[0]["code"] == 0
     for words, why in (
-        (("--key-of", row["identifier"]), "no such release"), (("--key-of", "../x"), "no such"),
+        (("--key-of", row["identifier"]), "no such release"),
+        (("--key-of", "../x"), "no such"),
         (("--key-of", kept, "--seed", "1"), "Leave --seed or --key-of out"),
-    ):  # fmt: skip
+    ):
         found, text = tag("refused", *words)
         assert found["code"] == 2 and why in found["said"] and not text
     for words in (("--key-of", kept), ("--seed", "1")):
@@ -166,9 +185,10 @@ def test_a_seed_is_public_and_the_release_is_marked_wherever_it_is_described(
     answer = run("deid", "releases")
     assert [row["is_reversible"] for row in answer["releases"]] == [True, True]
     assert "2 can be reversed" in answer["said"] and "delete it" in answer["said"]
-    assert "no secret key" in tag("refused", "--key-of", answer["releases"][0]["identifier"])[0][
-        "said"
-    ]  # fmt: skip
+    assert (
+        "no secret key"
+        in tag("refused", "--key-of", answer["releases"][0]["identifier"])[0]["said"]
+    )
     # A folder of before says nothing of a key.
     del census["surrogates"]
     (tmp_path / "seeded" / "census.json").write_text(json.dumps(census))
@@ -203,8 +223,9 @@ def test_a_backup_holds_the_keys_and_a_restored_set_goes_on_with_its_own(
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "elsewhere"))
     backup.restore(tmp_path / "b.tar")
     assert keys_in(tmp_path / "elsewhere") == keys
-    assert {stat.S_IMODE(path.stat().st_mode)
-            for path in (tmp_path / "elsewhere").rglob(KEY)} == {0o600}  # fmt: skip
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "elsewhere").rglob(KEY)} == {
+        0o600
+    }
     assert TaggingTask.ordered(order).run(quiet()) == (done,) and text_of(done) == expected
     assert tag("again", "--key-of", written["identifier"])[1] == texts
 
@@ -264,6 +285,18 @@ def test_sets_of_before_are_reversible_and_one_whose_key_is_lost_is_said(home, r
     assert rows == {kept: True, lost: False}
     assert text_of(kept), "it can still be read"
     (TAGGED_SETS.place(lost) / KEY).write_bytes(b"short")
-    found = run("deid", "tag", "--tagger", "rules", "--notes", folder / "result" / "spans.jsonl",
-                "--out", home.parent / "o", "--mode", "surrogate", "--key-of", lost)  # fmt: skip
+    found = run(
+        "deid",
+        "tag",
+        "--tagger",
+        "rules",
+        "--notes",
+        folder / "result" / "spans.jsonl",
+        "--out",
+        home.parent / "o",
+        "--mode",
+        "surrogate",
+        "--key-of",
+        lost,
+    )
     assert found["code"] == 2 and "key of this release is missing or damaged" in found["said"]

@@ -153,8 +153,10 @@ def test_placeholders_say_what_stood_there_and_surrogates_have_its_form(row: str
     assert Release().of(marked(text)).text == placeholders
     assert Release(mode="surrogate", seed=1).of(marked(text)).text == released
     if released != placeholders:
-        others = {Release(mode="surrogate", seed=1).of(marked(text, patient=patient)).text
-                  for patient in ("p2", "p3", "p4", None)}  # fmt: skip
+        others = {
+            Release(mode="surrogate", seed=1).of(marked(text, patient=patient)).text
+            for patient in ("p2", "p3", "p4", None)
+        }
         assert len({released, *others}) > 2
 
 
@@ -172,10 +174,12 @@ def test_no_clinical_value_is_invented_whatever_a_tagger_calls_it() -> None:
 @pytest.mark.parametrize(
     ("text", "is_japanese"),
     [
-        ("Mrs. ⟦I:Nuñez⟧ rests.", False), ("Dr. ⟦I:José García Márquez⟧ rests.", False),
-        ("Mr. ⟦I:Λεωνίδας Παππάς⟧ rests.", False), ("氏名：⟦I:佐藤真綾⟧さん、80歳の女性。", True),
+        ("Mrs. ⟦I:Nuñez⟧ rests.", False),
+        ("Dr. ⟦I:José García Márquez⟧ rests.", False),
+        ("Mr. ⟦I:Λεωνίδας Παππάς⟧ rests.", False),
+        ("氏名：⟦I:佐藤真綾⟧さん、80歳の女性。", True),
     ],
-)  # fmt: skip
+)
 def test_a_surrogate_name_is_of_the_script_of_the_name(text: str, is_japanese: bool) -> None:
     for name in moved(text, 3):
         assert name and is_unspaced(name) is is_japanese

@@ -97,8 +97,10 @@ def public_surrogates(
 ) -> Mapping[str, str]:
     """Return the surrogates that the program draws for candidates from the seed that is usual."""
     text, spans = "", []
-    lines = [("Patient: ", name, IDENTIFIER) if name.isascii() else ("氏名：", name, IDENTIFIER)
-             for name in names]  # fmt: skip
+    lines = [
+        ("Patient: ", name, IDENTIFIER) if name.isascii() else ("氏名：", name, IDENTIFIER)
+        for name in names
+    ]
     lines += [("MRN: ", code, LINKAGE_CODE) for code in codes]
     for cue, candidate, label in [*lines, ("on ", "2020-01-01", QUASI_IDENTIFIER)]:
         text += cue
@@ -143,9 +145,13 @@ class Attack:
 def attacks_on(pairs: Iterable[Pair]) -> dict[str, Attack]:
     dice = random.Random(5)
     pairs = list(dict.fromkeys(pairs))
-    listed = {(sort, is_ascii): sorted({p.true for p in pairs if p.sort == sort
-                                        and p.true.isascii() is is_ascii})
-              for sort in ("name", "id") for is_ascii in (True, False)}  # fmt: skip
+    listed = {
+        (sort, is_ascii): sorted(
+            {p.true for p in pairs if p.sort == sort and p.true.isascii() is is_ascii}
+        )
+        for sort in ("name", "id")
+        for is_ascii in (True, False)
+    }
     by_patient: dict[str, dict[str, Pair]] = {}
     for pair in pairs:
         by_patient.setdefault(pair.patient, {}).setdefault(pair.sort, pair)
@@ -164,8 +170,11 @@ def attacks_on(pairs: Iterable[Pair]) -> dict[str, Attack]:
             pair, candidates = own[sort], chosen[sort]
             if sort == "name":
                 sexes = {"", sex_in(pair.surrogate)}
-                candidates = tuple(one for one in candidates if sex_in(one) in sexes
-                                   or sexes == {""} or one == pair.true)  # fmt: skip
+                candidates = tuple(
+                    one
+                    for one in candidates
+                    if sex_in(one) in sexes or sexes == {""} or one == pair.true
+                )
             fitting = [one for one in candidates if table[one] == pair.surrogate]
             guess = dice.choice(fitting or candidates)
             attacks[sort].add(guess == pair.true, len(candidates))
@@ -194,8 +203,10 @@ def test_the_same_attack_reads_a_release_from_a_public_seed() -> None:
 
 def test_two_releases_of_the_same_notes_have_nothing_in_common_but_what_is_kept() -> None:
     note = TaggedDocument("1", "on 2024-05-03.", (Span(3, 13, QUASI_IDENTIFIER),), "p")
-    moves = [day_in("2024-05-03") - day_in(Release(mode="surrogate").of(note).replacements[0].text)
-             for _ in range(2000)]  # fmt: skip
+    moves = [
+        day_in("2024-05-03") - day_in(Release(mode="surrogate").of(note).replacements[0].text)
+        for _ in range(2000)
+    ]
     weeks = Counter(move // timedelta(weeks=1) for move in moves)
     assert all(move % timedelta(weeks=1) == timedelta() for move in moves)
     assert {*weeks} <= {52 * years + n for years in range(1, 5) for n in range(4, 49)}
@@ -213,8 +224,11 @@ def test_of_numbers_and_ages_only_what_is_told_stays() -> None:
             same = [old == new for old, new in digits if old.isdigit()]
             n, n_same = n + len(same), n_same + sum(same)
     assert n > 1000 and abs(n_same / n - 0.1) < MARGIN * sqrt(0.09 / n)
-    ages = [[int(re.findall(r"\d+", text)[0]) for text in (pair.true, pair.surrogate)]
-            for pair in pairs if pair.sort == "age"]  # fmt: skip
+    ages = [
+        [int(re.findall(r"\d+", text)[0]) for text in (pair.true, pair.surrogate)]
+        for pair in pairs
+        if pair.sort == "age"
+    ]
     moves = Counter(new - old for old, new in ages)
     assert {*moves} == {-3, -2, -1, 1, 2, 3}
     # One in six is guessed from the release, which docs/security.md says.

@@ -48,9 +48,12 @@ class Copyist:
         return [one.tags for one in self.read([TaggedDocument("n", text) for text in texts])]
 
     def read(
-        self, notes: Sequence[TaggedDocument], *, should_stop: StopQuestion = lambda: False,
+        self,
+        notes: Sequence[TaggedDocument],
+        *,
+        should_stop: StopQuestion = lambda: False,
         on_share: ShareListener = lambda share: None,
-    ) -> list[CopyReading]:  # fmt: skip
+    ) -> list[CopyReading]:
         self.asked.append(len(notes))
         pieces = [[Piece(0, len(note.text), self.write(note.text))] for note in notes]
         return [read_pieces(note, own) for note, own in zip(notes, pieces, strict=True)]
@@ -115,9 +118,11 @@ def test_what_the_default_tagger_finds_is_left_in_no_note_that_was_not_copied(
     copy: str, tmp_path: Path
 ) -> None:
     census = tag_notes(
-        open_notes(notes_file(tmp_path)), tagger=Copyist(COPIES[copy]), out=tmp_path / "out",
+        open_notes(notes_file(tmp_path)),
+        tagger=Copyist(COPIES[copy]),
+        out=tmp_path / "out",
         release=Release(),
-    )  # fmt: skip
+    )
     released = [line["text"] for line in lines_of(tmp_path / "out" / "redacted.jsonl")]
     listed = {line["row"]: line for line in lines_of(tmp_path / "out" / "uncopied.jsonl")}
     uncopied = census["uncopied"]
@@ -132,9 +137,10 @@ def test_what_the_default_tagger_finds_is_left_in_no_note_that_was_not_copied(
     for number, text in enumerate(NOTES, start=1):
         own = tuple(Span(one["start"], one["end"], one["label"]) for one in marks[number - 1])
         sentences = [
-            Span(start, end, "x") for start, end in sentence_spans(text)
+            Span(start, end, "x")
+            for start, end in sentence_spans(text)
             if text[start:end] not in COPIES[copy](text)
-        ]  # fmt: skip
+        ]
         assert bool(sentences) <= (number in listed)
         for span in default_spans(text):
             if any(span.overlap(sentence) for sentence in sentences):
@@ -144,9 +150,12 @@ def test_what_the_default_tagger_finds_is_left_in_no_note_that_was_not_copied(
 def test_a_note_that_was_not_copied_can_be_withheld(tmp_path: Path) -> None:
     writes = {text: text for text in NOTES} | {NOTES[0]: NOTES[0][:40]}
     census = tag_notes(
-        open_notes(notes_file(tmp_path)), tagger=Copyist(lambda text: writes[text]),
-        out=tmp_path / "out", release=Release(), uncopied="withhold",
-    )  # fmt: skip
+        open_notes(notes_file(tmp_path)),
+        tagger=Copyist(lambda text: writes[text]),
+        out=tmp_path / "out",
+        release=Release(),
+        uncopied="withhold",
+    )
     out = tmp_path / "out"
     assert [line["row"] for line in lines_of(out / "redacted.jsonl")] == [2, 3]
     assert [line["doc_id"] for line in lines_of(out / "spans.jsonl")] == ["n1", "n2"]
@@ -157,9 +166,12 @@ def test_a_note_that_was_not_copied_can_be_withheld(tmp_path: Path) -> None:
     assert census["n_notes"] == 2 and census["uncopied"]["n_withheld"] == 1
     assert all("Smith" not in path.read_text("utf-8") for path in out.iterdir())
     everything = tag_notes(
-        open_notes(notes_file(tmp_path)), tagger=Copyist(lambda text: ""), out=tmp_path / "none",
-        release=Release(), uncopied="withhold",
-    )  # fmt: skip
+        open_notes(notes_file(tmp_path)),
+        tagger=Copyist(lambda text: ""),
+        out=tmp_path / "none",
+        release=Release(),
+        uncopied="withhold",
+    )
     assert (everything["n_notes"], everything["uncopied"]["n_withheld"]) == (0, 3)
     assert (tmp_path / "none" / "redacted.jsonl").read_bytes() == b""
 
@@ -210,9 +222,10 @@ def test_no_sentence_that_a_copy_lacks_is_left_unmarked(sides: tuple[str, str]) 
     bare = {place for place, char in enumerate(note) if not char.isspace()}
     bare -= {place for span in spans for place in range(span.start, span.end)}
     left = Counter(
-        squeezed(note[start:end]) for start, end in sentence_spans(note)
+        squeezed(note[start:end])
+        for start, end in sentence_spans(note)
         if bare.intersection(range(start, end))
-    )  # fmt: skip
+    )
     for sentence, n in left.items():
         assert squeezed(copy).count(sentence) >= n, "it is not in the copy, and not marked"
     if squeezed(copy) == squeezed(note):
@@ -232,9 +245,12 @@ def test_a_model_with_random_weights_leaves_no_name(tmp_path: Path, how: Any) ->
     facts = GenerativeFacts(model=directory_digest(model), max_tokens=1024)
     write_whole(folder / "tagger.json", facts.file())
     census = tag_notes(
-        open_notes(notes_file(tmp_path)), tagger=load_tagger(str(folder), device="cpu"),
-        out=tmp_path / "out", release=Release(), uncopied=how,
-    )  # fmt: skip
+        open_notes(notes_file(tmp_path)),
+        tagger=load_tagger(str(folder), device="cpu"),
+        out=tmp_path / "out",
+        release=Release(),
+        uncopied=how,
+    )
     released = (tmp_path / "out" / "redacted.jsonl").read_text("utf-8")
     for text in NOTES:
         for span in default_spans(text):
@@ -253,14 +269,12 @@ def test_several_taggers_as_one_find_what_any_finds(
     sides = [
         tuple(Span(start, start + n, "contact") for start, n in own)
         for own in (places[:n_first], places[n_first:])
-    ]  # fmt: skip
+    ]
     first = without_overlap(sides[0])
     spans = united(text, first, sides[1])
     taken = {place for span in spans for place in range(span.start, span.end)}
     for span in (*first, *sides[1]):
-        assert all(
-            place in taken for place in range(span.start, span.end) if text[place].isalnum()
-        )  # fmt: skip
+        assert all(place in taken for place in range(span.start, span.end) if text[place].isalnum())
     assert set(first) <= set(spans)
 
 

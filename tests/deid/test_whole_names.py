@@ -32,9 +32,27 @@ from audit.notes.spans import Span
 from audit.patients.register import read_register
 
 LOCALES = (
-    "de_DE", "fr_FR", "es_ES", "pl_PL", "cs_CZ", "tr_TR", "sv_SE", "da_DK", "hu_HU", "ro_RO",
-    "pt_BR", "it_IT", "nl_NL", "hr_HR", "vi_VN", "lt_LT", "lv_LV", "fi_FI", "no_NO", "sk_SK",
-)  # fmt: skip
+    "de_DE",
+    "fr_FR",
+    "es_ES",
+    "pl_PL",
+    "cs_CZ",
+    "tr_TR",
+    "sv_SE",
+    "da_DK",
+    "hu_HU",
+    "ro_RO",
+    "pt_BR",
+    "it_IT",
+    "nl_NL",
+    "hr_HR",
+    "vi_VN",
+    "lt_LT",
+    "lv_LV",
+    "fi_FI",
+    "no_NO",
+    "sk_SK",
+)
 TITLED = (0, 2, 6)
 FRAMES = (
     "Mrs. {last} was seen today.",
@@ -76,8 +94,11 @@ def notes_with(names: Sequence[Name], *, form: str) -> Iterator[tuple[str, list[
                 number = (place + turn) % 10
                 line = FRAMES[number].format(first=first, last=last)
                 lines.append(unicodedata.normalize(form, line))
-                parts = [part for part, slot in ((first, "{first}"), (last, "{last}"))
-                         if slot in FRAMES[number]]  # fmt: skip
+                parts = [
+                    part
+                    for part, slot in ((first, "{first}"), (last, "{last}"))
+                    if slot in FRAMES[number]
+                ]
                 written = unicodedata.normalize(form, " ".join(parts))
                 inside.append((number, written))
             yield "\n\n".join(lines), inside
@@ -128,16 +149,39 @@ def test_no_name_of_twenty_languages_is_released_in_part(tagger: str, form: str)
 
 @pytest.mark.parametrize(
     "name",
-    ["Nuñez", "Lefèvre", "Brontë", "Müller", "O’Connor", "D'Angelo", "Łukasz", "Đorđević",
-     "Jean-Luc", "Nguyễn", "İbrahim", "Kaʻiulani", "Ẹ̀bùn", "Ó Briain", "van der Berg", "Gal·la",
-     "Smith‐Jones", "Őry-Ágh", "Þór", "Ĳssel", "MacÉoin", "Hawaiʼi"],
-)  # fmt: skip
+    [
+        "Nuñez",
+        "Lefèvre",
+        "Brontë",
+        "Müller",
+        "O’Connor",
+        "D'Angelo",
+        "Łukasz",
+        "Đorđević",
+        "Jean-Luc",
+        "Nguyễn",
+        "İbrahim",
+        "Kaʻiulani",
+        "Ẹ̀bùn",
+        "Ó Briain",
+        "van der Berg",
+        "Gal·la",
+        "Smith‐Jones",
+        "Őry-Ágh",
+        "Þór",
+        "Ĳssel",
+        "MacÉoin",
+        "Hawaiʼi",
+    ],
+)
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
 def test_a_title_is_followed_by_a_whole_name(name: str, form: str) -> None:
     written = unicodedata.normalize(form, name)
-    for text, rest in ((f"Mrs. {written} came.", "Mrs. [NAME] came."),
-                       (f"Dr. {written}'s note", "Dr. [NAME]'s note"),
-                       (f"Mr. {written}’s pain", "Mr. [NAME]’s pain")):  # fmt: skip
+    for text, rest in (
+        (f"Mrs. {written} came.", "Mrs. [NAME] came."),
+        (f"Dr. {written}'s note", "Dr. [NAME]'s note"),
+        (f"Mr. {written}’s pain", "Mr. [NAME]’s pain"),
+    ):
         released = tagged_text(text, tagger=load_tagger("default"), release=Release()).released
         assert released == rest
 
@@ -152,24 +196,35 @@ class Cutting:
 
     def tag(self, texts: Sequence[str]) -> list[tuple[Span, ...]]:
         """Return where the part stands."""
-        return [tuple(Span(*match.span(), "identifier") for match in re.finditer(self.part, text))
-                for text in texts]  # fmt: skip
+        return [
+            tuple(Span(*match.span(), "identifier") for match in re.finditer(self.part, text))
+            for text in texts
+        ]
 
 
 @pytest.mark.parametrize(
     ("text", "part", "word"),
     [
-        ("Mrs. Nuñez's", "Nu", "Nuñez"), ("Mrs. Nuñez’s", "ez", "Nuñez"),
-        ("for Smith-Jones,", "Jones", "Smith-Jones"), ("an O'Connor.", "nn", "O'Connor"),
-        ("г-н Достоевский был", "стоев", "Достоевский"), ("ο Παπαδόπουλος", "Παπ", "Παπαδόπουλος"),
-        ("Հայկ Պետրոսյան,", "րոս", "Պետրոսյան"), ("გიორგი მაისურაძე", "სურ", "მაისურაძე"),
-        ("דָּוִד בֶּן־גוּרְיוֹן.", "גוּ", "בֶּן־גוּרְיוֹן"), ("السيد مُحَمَّد", "حَم", "مُحَمَّد"),
-        ("श्री राजेन्द्र जी", "जेन", "राजेन्द्र"), ("환자 김철수 님", "철", "김철수"),
-        ("患者田中さん", "田中", "田中"), ("ハナコさん", "ハナ", "ハナ"), ("นายสมชาย", "สม", "สม"),
-        ("さんタ\u3099ト", "[タダ]", "ダ"), ("70yoM Smith", "70", "70"),
+        ("Mrs. Nuñez's", "Nu", "Nuñez"),
+        ("Mrs. Nuñez’s", "ez", "Nuñez"),
+        ("for Smith-Jones,", "Jones", "Smith-Jones"),
+        ("an O'Connor.", "nn", "O'Connor"),
+        ("г-н Достоевский был", "стоев", "Достоевский"),
+        ("ο Παπαδόπουλος", "Παπ", "Παπαδόπουλος"),
+        ("Հայկ Պետրոսյան,", "րոս", "Պետրոսյան"),
+        ("გიორგი მაისურაძე", "სურ", "მაისურაძე"),
+        ("דָּוִד בֶּן־גוּרְיוֹן.", "גוּ", "בֶּן־גוּרְיוֹן"),
+        ("السيد مُحَمَّد", "حَم", "مُحَمَّد"),
+        ("श्री राजेन्द्र जी", "जेन", "राजेन्द्र"),
+        ("환자 김철수 님", "철", "김철수"),
+        ("患者田中さん", "田中", "田中"),
+        ("ハナコさん", "ハナ", "ハナ"),
+        ("นายสมชาย", "สม", "สม"),
+        ("さんタ\u3099ト", "[タダ]", "ダ"),
+        ("70yoM Smith", "70", "70"),
         ("the Joneses' car", "one", "Joneses"),
     ],
-)  # fmt: skip
+)
 def test_a_find_of_any_script_is_a_whole_word(text: str, part: str, word: str) -> None:
     find = Cutting(part).tag
     (spans,) = whole_finds([text], find)
@@ -201,8 +256,13 @@ KANA_FRAMES = ("氏名：{}　70歳", "患者は{}さん、70歳男性。", "主
 
 
 def accented_parts(n: int) -> list[str]:
-    parts = dict.fromkeys(part for locale in LOCALES for name in names_of(locale) for part in name
-                          if unicodedata.normalize("NFD", part) != part)  # fmt: skip
+    parts = dict.fromkeys(
+        part
+        for locale in LOCALES
+        for name in names_of(locale)
+        for part in name
+        if unicodedata.normalize("NFD", part) != part
+    )
     assert len(parts) >= n
     return [*parts][:: len(parts) // n][:n]
 
@@ -218,8 +278,10 @@ def kana_names(n: int) -> list[str]:
 
 def with_hidden(name: str, seed: int) -> str:
     """Return a name with something that is not shown behind each letter but the last."""
-    return "".join(char + HIDDEN[(place + seed) % len(HIDDEN)] * (place < len(name) - 1)
-                   for place, char in enumerate(name))  # fmt: skip
+    return "".join(
+        char + HIDDEN[(place + seed) % len(HIDDEN)] * (place < len(name) - 1)
+        for place, char in enumerate(name)
+    )
 
 
 def same_finds(tagger: str, plain: Sequence[str], written: Sequence[str]) -> list[str]:
@@ -246,8 +308,10 @@ def test_decomposed_and_hidden_characters_change_no_find(tagger: str) -> None:
     parts = accented_parts(300)
     plain = [FRAMES[(0, 5, 7)[n % 3]].format(first=part, last=part) for n, part in enumerate(parts)]
     assert same_finds(tagger, plain, [unicodedata.normalize("NFD", text) for text in plain]) == []
-    hidden = [text.replace(part, with_hidden(part, n))
-              for n, (text, part) in enumerate(zip(plain, parts, strict=True))]  # fmt: skip
+    hidden = [
+        text.replace(part, with_hidden(part, n))
+        for n, (text, part) in enumerate(zip(plain, parts, strict=True))
+    ]
     assert same_finds(tagger, plain, hidden) == []
 
 
@@ -285,8 +349,13 @@ def test_what_is_not_shown_hides_no_name_from_a_register(
     (tmp_path / "notes.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
     register = read_register(tmp_path / "register.csv") if has_register else None
     tagger = Cutting("(?!)") if has_register else RuleTagger()
-    tag_notes(open_notes(tmp_path / "notes.jsonl"), tagger=tagger, out=tmp_path / "out",
-              release=Release(), register=register)  # fmt: skip
+    tag_notes(
+        open_notes(tmp_path / "notes.jsonl"),
+        tagger=tagger,
+        out=tmp_path / "out",
+        release=Release(),
+        register=register,
+    )
     released = (tmp_path / "out" / "redacted.jsonl").read_text("utf-8").splitlines()
     assert len(released) == len(people)
     for line, (first, last) in zip(released, people, strict=True):

@@ -76,20 +76,34 @@ def fast(words: Sequence[str], normalizer: Any) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         bert(words)(folder)
         vocabulary = (*SPECIAL, *dict.fromkeys(words))
-        model = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
-                 "max_input_chars_per_word": 100,
-                 "vocab": {word: i for i, word in enumerate(vocabulary)}}  # fmt: skip
+        model = {
+            "type": "WordPiece",
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100,
+            "vocab": {word: i for i, word in enumerate(vocabulary)},
+        }
         flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
         added = [
             {"id": i, "content": one, "special": True, **flags} for i, one in enumerate(SPECIAL)
         ]
-        state = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
-                 "normalizer": normalizer, "pre_tokenizer": {"type": "BertPreTokenizer"},
-                 "post_processor": None, "decoder": None, "model": model}  # fmt: skip
+        state = {
+            "version": "1.0",
+            "truncation": None,
+            "padding": None,
+            "added_tokens": added,
+            "normalizer": normalizer,
+            "pre_tokenizer": {"type": "BertPreTokenizer"},
+            "post_processor": None,
+            "decoder": None,
+            "model": model,
+        }
         (folder / "tokenizer.json").write_text(json.dumps(state), "utf-8")
         roles = dict(zip(("pad", "unk", "cls", "sep", "mask"), SPECIAL, strict=True))
-        kept = {"tokenizer_class": "PreTrainedTokenizerFast",
-                **{f"{role}_token": token for role, token in roles.items()}}  # fmt: skip
+        kept = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            **{f"{role}_token": token for role, token in roles.items()},
+        }
         (folder / "tokenizer_config.json").write_text(json.dumps(kept), "utf-8")
         return folder
 
@@ -107,24 +121,23 @@ UNFIT: dict[str, tuple[Callable[[Path], Path], str, str]] = {
     "cased, set wrong": (bert(CASED, do_lower_case=True), FOLDS, '"do_lower_case": false.'),
     "cased DistilBERT": (distilbert(CASED), FOLDS, '"do_lower_case": false.'),
     "accents stripped alone": (
-        bert((*CASED, *GERMAN), do_lower_case=False, strip_accents=True), FOLDS,
+        bert((*CASED, *GERMAN), do_lower_case=False, strip_accents=True),
+        FOLDS,
         '"do_lower_case": false, "strip_accents": null.',
     ),
-    "uncased with accents": (
-        bert(GERMAN), FOLDS, '"do_lower_case": true, "strip_accents": false.'
-    ),
+    "uncased with accents": (bert(GERMAN), FOLDS, '"do_lower_case": true, "strip_accents": false.'),
     "voiced kana": (bert(KANA), FOLDS, '"do_lower_case": false.'),
-    "uncased, set wrong": (
-        bert(LOWER, do_lower_case=False), LEAVES, '"do_lower_case": true.'
-    ),
+    "uncased, set wrong": (bert(LOWER, do_lower_case=False), LEAVES, '"do_lower_case": true.'),
     "hardly a capital": (bert(ONE_CAPITAL, do_lower_case=False), LEAVES, '"do_lower_case": true.'),
     "uncased Japanese, without the setting": (
-        japanese(word_tokenizer_type="mecab"), LEAVES, '"do_lower_case": true.'
+        japanese(word_tokenizer_type="mecab"),
+        LEAVES,
+        '"do_lower_case": true.',
     ),
     "cased in tokenizer.json": (fast(CASED, LOWERCASE), FOLDS, "fits false."),
     "accents in tokenizer.json": (fast((*CASED, *GERMAN), STRIPS), FOLDS, "fits false."),
     "uncased in tokenizer.json": (fast(LOWER, NFC), LEAVES, "fits true."),
-}  # fmt: skip
+}
 FIT: dict[str, Callable[[Path], Path]] = {
     "cased": bert(CASED, do_lower_case=False),
     "uncased, bare": bare(LOWER),
@@ -137,7 +150,7 @@ FIT: dict[str, Callable[[Path], Path]] = {
     "lower case in tokenizer.json": fast(GERMAN, BOTH),
     "too few words to tell": bert(WORDS, do_lower_case=False),
     **MAKERS,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", UNFIT)

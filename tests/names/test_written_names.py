@@ -86,7 +86,7 @@ WRITTEN = [
     ("J. K. Rowling", "J.", "Rowling"),
     ("Van Morrison", "Van", "Morrison"),
     ("Robert (Bob) Smith", "Robert", "Smith"),
-    ("William \"Bill\" Clinton", "William", "Clinton"),
+    ('William "Bill" Clinton', "William", "Clinton"),
     ("Sir John Smith", "John", "Smith"),
     ("Rev. John Smith", "John", "Smith"),
     ("Judge Reinhold", "Judge", "Reinhold"),
@@ -137,21 +137,31 @@ WRITTEN = [
     ("Smith, Do", "Do", "Smith"),
     ("Pablo Ruiz Picasso", "Pablo", "Ruiz Picasso"),
     ("D'Angelo Russell", "D'Angelo", "Russell"),
-]  # fmt: skip
+]
 """A name in one column, and the first and last name that are read; both "" for no name."""
 IN_TWO_CELLS = [
-    ("Dr. Jane M.", "Doe Jr.", "Jane", "Doe"), ("JANE M", "O'NEIL JR", "Jane", "O'Neil"),
-    ("真綾", "様", "真綾", ""), ("真綾様", "佐藤", "真綾", "佐藤"),
+    ("Dr. Jane M.", "Doe Jr.", "Jane", "Doe"),
+    ("JANE M", "O'NEIL JR", "Jane", "O'Neil"),
+    ("真綾", "様", "真綾", ""),
+    ("真綾様", "佐藤", "真綾", "佐藤"),
     ("一郎", "鵜殿", "一郎", "鵜殿"),
-    ("Mr. Xavier", "Young", "Xavier", "Young"), ("Mr.", "Smith", "", "Smith"),
-    ("Michael", "Herr", "Michael", "Herr"), ("Prince", "Rogers", "Prince", "Rogers"),
-    ("Rev", "Major", "Rev", "Major"), ("Yo-Yo", "Ma", "Yo-Yo", "Ma"), ("Anh", "Do", "Anh", "Do"),
-    ("Jane", "Smith, MD", "Jane", "Smith"), ("Jane", "Smith MD", "Jane", "Smith"),
-    ("Jane", "Smith DO", "Jane", "Smith"), ("Mary Ann", "Smith", "Mary Ann", "Smith"),
-    ("Dr. Jane M. Doe", "Jr.", "Jane", "Doe"), ("Dr.", "Jane Doe", "Jane", "Doe"),
-    ("Jean", "de Gaulle", "Jean", "de Gaulle"), ("Dean", "Judge", "Dean", "Judge"),
+    ("Mr. Xavier", "Young", "Xavier", "Young"),
+    ("Mr.", "Smith", "", "Smith"),
+    ("Michael", "Herr", "Michael", "Herr"),
+    ("Prince", "Rogers", "Prince", "Rogers"),
+    ("Rev", "Major", "Rev", "Major"),
+    ("Yo-Yo", "Ma", "Yo-Yo", "Ma"),
+    ("Anh", "Do", "Anh", "Do"),
+    ("Jane", "Smith, MD", "Jane", "Smith"),
+    ("Jane", "Smith MD", "Jane", "Smith"),
+    ("Jane", "Smith DO", "Jane", "Smith"),
+    ("Mary Ann", "Smith", "Mary Ann", "Smith"),
+    ("Dr. Jane M. Doe", "Jr.", "Jane", "Doe"),
+    ("Dr.", "Jane Doe", "Jane", "Doe"),
+    ("Jean", "de Gaulle", "Jean", "de Gaulle"),
+    ("Dean", "Judge", "Dean", "Judge"),
     ("Gabriel", "García Márquez", "Gabriel", "García Márquez"),
-]  # fmt: skip
+]
 
 
 def listed(*rows: tuple[object, ...], header: str = "name") -> NamesFile:
@@ -228,8 +238,9 @@ def test_titles_in_every_row_and_in_two_cells_give_the_same_list() -> None:
     rows = [("Jane", "Doe", 1), ("John", "Smith", 0), ("Anna", "King", 1)]
     header = "first_name,last_name,is_member"
     plain = listed(*rows, header=header).candidates
-    titled = listed(*((f"Mr. {first}", f"{last} Jr.", truth) for first, last, truth in rows),
-                    header=header)  # fmt: skip
+    titled = listed(
+        *((f"Mr. {first}", f"{last} Jr.", truth) for first, last, truth in rows), header=header
+    )
     assert titled.candidates.digest() == plain.digest()
     assert [note.row for note in titled.notes] == [2, 3, 4]
     with pytest.raises(AuditError, match="Rows 2 and 3 hold the same name"):
@@ -238,11 +249,20 @@ def test_titles_in_every_row_and_in_two_cells_give_the_same_list() -> None:
 
 # Letter case
 
-NAMES = [("Jane", "Doe"), ("Mary", "O'Brien"), ("Ian", "McDonald"), ("Vincent", "van Gogh"),
-         ("Ann", "Smith-Jones"), ("José", "García"), ("Oscar", "de la Cruz"),
-         ("Marine", "Le Pen"),
-         ("Jill", "St. John"), ("Jean-Luc", "D'Angelo"), ("TJ", "Ng"),
-         ("Ute", "Großmann")]  # fmt: skip
+NAMES = [
+    ("Jane", "Doe"),
+    ("Mary", "O'Brien"),
+    ("Ian", "McDonald"),
+    ("Vincent", "van Gogh"),
+    ("Ann", "Smith-Jones"),
+    ("José", "García"),
+    ("Oscar", "de la Cruz"),
+    ("Marine", "Le Pen"),
+    ("Jill", "St. John"),
+    ("Jean-Luc", "D'Angelo"),
+    ("TJ", "Ng"),
+    ("Ute", "Großmann"),
+]
 
 
 @pytest.mark.parametrize("turn", [str.upper, str.lower])
@@ -283,9 +303,14 @@ WORDS = ("danielle", "dan", "##ielle", "fox", "mary", "smith", "jose", "garcia")
 
 def test_names_that_a_tokenizer_spells_alike_are_twins(tmp_path: Path) -> None:
     spell = tokenizer(make_bert(tmp_path / "model", words=WORDS))
-    rows = [("Danielle", "Fox", 1), ("José", "García", 1), ("Mary", "Smith", 0),
-            ("Jose", "Garcia", 1),
-            ("Unspellable", "Fox", 1), ("Unspelt", "Fox", 1)]  # fmt: skip
+    rows = [
+        ("Danielle", "Fox", 1),
+        ("José", "García", 1),
+        ("Mary", "Smith", 0),
+        ("Jose", "Garcia", 1),
+        ("Unspellable", "Fox", 1),
+        ("Unspelt", "Fox", 1),
+    ]
     names = listed(*rows, header="first_name,last_name,is_member").candidates
     pieces = part_pieces(names, kind=RUNNING_TEXT, tokenizer=spell)
     assert pieces.twin_of.tolist() == [-1, -1, -1, 1, -1, -1]

@@ -100,9 +100,12 @@ def test_notes_that_were_not_copied_are_counted_and_listed(how: Any, n_released:
     one = TAGGED_SETS.get(tagged_id)
     copyist = Copyist(lambda text: text if "特記" in text else text[:12])
     tag_notes(
-        open_rows(one.path / "input"), tagger=copyist, out=one.path / "result", release=Release(),
+        open_rows(one.path / "input"),
+        tagger=copyist,
+        out=one.path / "result",
+        release=Release(),
         uncopied=how,
-    )  # fmt: skip
+    )
     write_index(one.path)
     app = open_notes(tagged=tagged_id)
     text = texts(app)

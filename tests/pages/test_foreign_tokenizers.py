@@ -31,11 +31,15 @@ for query in json.loads(sys.argv[1]):
 def shown(*queries: dict[str, str], models: Path, home: Path) -> list[tuple[str, list[str]]]:
     """Open links in a process that cannot build a tokenizer; return text and keys of each."""
     done = subprocess.run(
-        [sys.executable, "-c", _SCRIPT, json.dumps(queries)], cwd=REPOSITORY, capture_output=True,
-        text=True, check=False, timeout=300,
-        env=os.environ | {VARIABLE: str(models), HOME_VARIABLE: str(home),
-                          "PYTHONPATH": str(REPOSITORY)},
-    )  # fmt: skip
+        [sys.executable, "-c", _SCRIPT, json.dumps(queries)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env=os.environ
+        | {VARIABLE: str(models), HOME_VARIABLE: str(home), "PYTHONPATH": str(REPOSITORY)},
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()[-len(queries) :]]
 

@@ -34,9 +34,13 @@ LOOKS = re.compile(r"ka-document|class=.ka-passage|ka-mark-|masked_stretch")
 ALWAYS = {"released", "private", "public", "texts", "right"}
 """Attributes that hold text of notes, whatever they are attributes of."""
 TEXT_OF_NOTES = {
-    "passage": {"left"}, "one.passage": {"left"}, "note.document": {"text"}, "case": {"text"},
-    "found.document": {"text"}, "one": {"category", "attributes"},
-}  # fmt: skip
+    "passage": {"left"},
+    "one.passage": {"left"},
+    "note.document": {"text"},
+    "case": {"text"},
+    "found.document": {"text"},
+    "one": {"category", "attributes"},
+}
 """What others are attributes of -> which hold it."""
 DOORS = {"note_html", "note_plain", "passage_html"}
 NO_SCREEN = {
@@ -47,7 +51,7 @@ NO_SCREEN = {
     ("pages/ui/deid_note.py", "_shown_mark"): "cut out first, then through the door",
     ("pages/ui/name_documents.py", "draw"): "read ahead by the finder, all at once",
     ("pages/ui/deid_leftovers.py", "_draw_singles"): "the kinds of attributes, in words",
-}  # fmt: skip
+}
 """(file, function) -> why it holds text of notes outside a call of the door."""
 
 

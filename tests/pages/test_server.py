@@ -56,9 +56,12 @@ class Server:
             words = ["sh", "-c", f'ulimit -n {n_descriptors} && exec "$@"', "sh", *words]
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `stop`)
         self.process = subprocess.Popen(
-            words, cwd=REPOSITORY, env=os.environ | {HOME_VARIABLE: str(home)},
-            stdout=subprocess.DEVNULL, stderr=self._said,
-        )  # fmt: skip
+            words,
+            cwd=REPOSITORY,
+            env=os.environ | {HOME_VARIABLE: str(home)},
+            stdout=subprocess.DEVNULL,
+            stderr=self._said,
+        )
         while True:  # until it answers or its process ends
             try:
                 assert self.answer("/_stcore/health")[0] == serves
@@ -99,9 +102,11 @@ class Server:
         address = f"ws://{self.host}/_stcore/stream"
         pieces = []
         async with websockets.connect(
-            address, subprotocols=[websockets.Subprotocol("streamlit")], max_size=None,
+            address,
+            subprotocols=[websockets.Subprotocol("streamlit")],
+            max_size=None,
             open_timeout=PATIENCE_SECONDS,
-        ) as stream:  # fmt: skip
+        ) as stream:
             asked = BackMsg()
             asked.rerun_script.query_string = query
             await stream.send(asked.SerializeToString())
@@ -178,9 +183,16 @@ client_secret = "y"
 server_metadata_url = "http://127.0.0.1:9/.well-known/openid-configuration"
 """.format("x" * 40)
 ANY_PATH = (
-    "/", "/names?audit=0123456789ab", "/jobs", "/media/0123.png", "/_stcore/health",
-    "/_stcore/upload_file/a/b", "/static/js/index.js", "/_stcore/host-config", "/oauth2callback",
-)  # fmt: skip
+    "/",
+    "/names?audit=0123456789ab",
+    "/jobs",
+    "/media/0123.png",
+    "/_stcore/health",
+    "/_stcore/upload_file/a/b",
+    "/static/js/index.js",
+    "/_stcore/host-config",
+    "/oauth2callback",
+)
 
 
 @contextlib.contextmanager

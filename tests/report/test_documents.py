@@ -155,8 +155,11 @@ def test_a_search_passes_over_names_that_are_found_and_not_listed_as_well() -> N
     view = document_view(documents, report=REPORT, names=FINDER)
     assert view is not None
     for text, hidden, revealed in (
-        ("hutch", [], [0]), ("barbara", [], [0]), ("soft", [0, 1], [0, 1]), ("by dr. b", [], [0]),
-    ):  # fmt: skip
+        ("hutch", [], [0]),
+        ("barbara", [], [0]),
+        ("soft", [0, 1], [0, 1]),
+        ("by dr. b", [], [0]),
+    ):
         for is_revealed, wanted in ((False, hidden), (True, revealed)):
             wish = DocumentWish(text=text, is_revealed=is_revealed)
             assert select_documents(view, wish=wish).tolist() == wanted, (text, is_revealed)
@@ -181,8 +184,11 @@ def test_a_search_of_passages_passes_over_masked_names() -> None:
     report = make_report(2)
     inspection, masking = make_inspection(report, passages=passages), FINDER
     for text, hidden, revealed in (
-        ("hutchin", [], [1]), ("wright5", [], [2]), ("IS OLD", [1], [1]), ("", [1, 2], [1, 2])
-    ):  # fmt: skip
+        ("hutchin", [], [1]),
+        ("wright5", [], [2]),
+        ("IS OLD", [1], [1]),
+        ("", [1, 2], [1, 2]),
+    ):
         for how, wanted in (({"masking": masking}, hidden), ({}, revealed)):
             rows = listed_passages(inspection, table=report.table, text=text, **how)
             assert [number for number, *_ in rows] == wanted, (text, how)

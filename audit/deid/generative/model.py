@@ -490,8 +490,9 @@ class GenerativeTagger:
         """Return what the model's copies say of each note; spans that notes have are ignored."""
         tokenizer = self.loaded.tokenizer
         given, folded = notes, [fold_text(note.text) for note in notes]
-        notes = [replace(note, text=one.text, spans=())
-                 for note, one in zip(given, folded, strict=True)]  # fmt: skip
+        notes = [
+            replace(note, text=one.text, spans=()) for note, one in zip(given, folded, strict=True)
+        ]
         # White space is its own copy.
         pieces = [
             [

@@ -350,9 +350,13 @@ def _model(loaded: CausalModel, settings: TuningSettings) -> Any:
 
 
 def _facts(
-    title: str, settings: TuningSettings, loaded: CausalModel, examples: Examples,
-    n_held_out: int, out: Path,
-) -> GenerativeFacts:  # fmt: skip
+    title: str,
+    settings: TuningSettings,
+    loaded: CausalModel,
+    examples: Examples,
+    n_held_out: int,
+    out: Path,
+) -> GenerativeFacts:
     points = read_losses(out)
     return GenerativeFacts(
         title=title, model=directory_digest(out / MODEL), labels=examples.labels,

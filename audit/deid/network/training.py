@@ -114,9 +114,11 @@ class Material:
 
 
 def notes_to_learn(
-    task: TaggerTask, *, seed: int,
+    task: TaggerTask,
+    *,
+    seed: int,
     mapped: Callable[[Iterable[TaggedDocument]], Iterable[TaggedDocument]] = tuple,
-) -> Material:  # fmt: skip
+) -> Material:
     """Return the notes of a task, `mapped`.
 
     Without validation notes those of some patients are kept apart.

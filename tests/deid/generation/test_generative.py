@@ -334,8 +334,19 @@ def test_the_command_from_gold_notes_to_the_score_of_copies(
 
     gold, model, out = asked.gold[0], asked.start, tmp_path / "out"
     tune = ("train", "--kind", "generative", "--gold", gold, "--model", model, "--device", "cpu")
-    told = deid(*tune, "--validation", gold, "--gen-epochs", 70, "--gen-batch", 4,
-                "--gen-micro-batch", 4, "--gen-learning-rate", "3e-3")  # fmt: skip
+    told = deid(
+        *tune,
+        "--validation",
+        gold,
+        "--gen-epochs",
+        70,
+        "--gen-batch",
+        4,
+        "--gen-micro-batch",
+        4,
+        "--gen-learning-rate",
+        "3e-3",
+    )
     kept = trained_tagger(told["tagger_id"])
     assert (kept.kind, kept.points[-1].step) == ("generative", 70)
     assert GenerativeFacts.of_folder(Path(told["directory"])).digest() == told["digest"]
@@ -354,8 +365,18 @@ def test_the_command_from_gold_notes_to_the_score_of_copies(
     assert "Which model" in wrong["said"]
     wrong = deid(*tune, "--lora-rank", 4, code=2)
     assert "Add --lora, or leave --lora-rank out" in wrong["said"]
-    told = deid(*tune, "--out", tmp_path / "o", "--lora", "--lora-rank", 4,
-                "--gen-epochs", 2, "--gen-learning-rate", "1e-2")  # fmt: skip
+    told = deid(
+        *tune,
+        "--out",
+        tmp_path / "o",
+        "--lora",
+        "--lora-rank",
+        4,
+        "--gen-epochs",
+        2,
+        "--gen-learning-rate",
+        "1e-2",
+    )
     assert (told["training"]["n_notes"], told["training"]["n_held_out"]) == (3, 1), "kept apart"
     assert told["tagger_id"] is None
     assert told["training"]["settings"]["lora"]["rank"] == 4

@@ -83,9 +83,11 @@ def test_masking_and_escaping_by_hand(is_shown: Callable[[bool], None]) -> None:
     assert masked_stretch("d'Arc  X\n子") == "d***  ***\n***"
     side = '<img src=x onerror="a()"> & ![x] </mark>'
     passage = passage_html(
-        Passage(side, ("full",), "", side, "1", None), names=NameFinder(), slot=HOSTILE,
+        Passage(side, ("full",), "", side, "1", None),
+        names=NameFinder(),
+        slot=HOSTILE,
         tone="member",
-    )  # fmt: skip
+    )
     assert stripped(passage) == side + HOSTILE + side
     assert "<img" not in passage
     assert shown_as.plain("$a$ :red[b]\n# ![x](/p)") == r"\$a\$ \:red\[b\] \# \!\[x\]\(\/p\)"
