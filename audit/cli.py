@@ -1145,29 +1145,27 @@ def deid_tag(
     """Find personal information in notes and take it out."""
     stated = policy_of(policy)
     how = linked_to(key_of) if key_of else Release(mode=mode, seed=seed)
-    known = read_register(register) if register else None
     tagger_id = _tagger(tagger, beside=beside)
     _refuse_nothing_to_withhold(tagger_id, uncopied)
-    source, loaded = handed_in.notes_to_tag(notes), load_tagger(tagger_id, device=device)
     with recorded_release(out, how) as (release_id, release):
         census = tag_notes(
-            source,
-            tagger=loaded,
+            handed_in.notes_to_tag(notes),
+            tagger=load_tagger(tagger_id, device=device),
             out=out,
             release=release,
             policy=stated,
-            register=known,
+            register=read_register(register) if register else None,
             uncopied=uncopied,
             n_workers=workers or n_cores(),
             progress=progress_line(),
         )
-    _say_release(release_id, release)
-    _say_tagged(census)
+    _say_tagged(census, release_id, release)
     return census
 
 
-def _say_tagged(census: Mapping[str, Any]) -> None:
+def _say_tagged(census: Mapping[str, Any], release_id: str, release: Release) -> None:
     """Say what a reader of the released notes must know."""
+    _say_release(release_id, release)
     if n_without := census.get("register", {}).get("n_notes_without_row"):
         say(f"{n_without} notes are of a patient whom the register does not know, or of none.")
     if n_foreign := census["n_notes_of_no_language"]:
