@@ -23,8 +23,8 @@ from tests.e2e.test_journey import start
 
 JAPANESE = words_of("ja")
 MARKUP = "<img src=x> **bold** ![p](q.png).csv"
-MARKUP = "<img src=x onerror=alert(1)> ![p]"
-HOSTILE = f"{MARKUP}(http://evil.example/p.png)"
+SHOWN = "<img src=x onerror=alert(1)> ![p]"
+HOSTILE = f"{SHOWN}(http://evil.example/p.png)"
 """The address is masked on the screen, as contacts in notes are."""
 N_STEPS = 60
 TITLE = "Ward 7 <img src=y> **bold**"
@@ -135,7 +135,7 @@ def test_markup_in_a_file_name_and_a_note_is_shown_as_it_is(
     texts = page.locator(".ka-document")
     expect(texts).to_have_count(2)
     for i in range(2):
-        expect(texts.nth(i)).to_contain_text(MARKUP)
+        expect(texts.nth(i)).to_contain_text(SHOWN)
     assert MARKUP in page.locator(".st-key-pick_notes input").input_value()
     press(page, "corpus_build")
     built = page.get_by_text(JAPANESE.text("corpus_built"), exact=True)
