@@ -399,6 +399,7 @@ class CopyReading:
             self,
             document=note.with_spans(spans, unaligned=self.document.unaligned),
             tags=folded.source_spans(tags),
+            uncopied=tuple(Window(*folded.source_place(a, b)) for a, b in self.uncopied),
         )
 
     def line(self) -> dict[str, Any]:

@@ -18,9 +18,10 @@ from audit.deid.copies import CopyReading, Piece, ShareListener, read_pieces
 from audit.deid.release import Release
 from audit.deid.tag import tag_notes
 from audit.deid.tagged import tagged_text
-from audit.deid.tagger import Tags, tag_checked, without_overlap
+from audit.deid.tagger import Tags, Window, tag_checked, without_overlap
 from audit.deid.taggers import BackedTagger, known_tagger, load_tagger, united
 from audit.errors import AuditError
+from audit.notes.folding import fold_text
 from audit.notes.read import open_notes
 from audit.notes.sentences import sentence_spans
 from audit.notes.spans import TYPES, Span, TaggedDocument, merged
@@ -297,3 +298,19 @@ def test_any_tagger_stands_beside_any_other() -> None:
     for wrong in ("rules+rules", "rules+nobody", "rules+"):
         with pytest.raises(AuditError, match=r"each tagger once|no such tagger"):
             load_tagger(wrong)
+
+
+def test_what_was_not_copied_of_a_decomposed_note_stands_at_its_place_in_the_note() -> None:
+    text = "Se\u0301jour. " * 4 + "Mrs. Smith went home."
+    note, folded = TaggedDocument(doc_id="1", text=text), fold_text(text)
+    start = folded.text.index("Mrs.")
+    reading = CopyReading(
+        TaggedDocument(doc_id="1", text=folded.text),
+        tags=(),
+        uncopied=(Window(start, len(folded.text)),),
+        status="truncated",
+        edits=Counter(),
+        census=Counter(),
+    )
+    assert reading.in_source(note, folded).uncopied == ((text.index("Mrs."), len(text)),)
+    assert start < text.index("Mrs.")
