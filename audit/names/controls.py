@@ -421,7 +421,9 @@ def with_controls(
             count_pieces=count_pieces, on_drawn=on_drawn,
         )  # fmt: skip
     n = wanted.get("recombined", 0)
-    return candidates + recombined_controls(members, n=n, seed=seed, accepts=is_free)
+    source = candidates.source
+    candidates += recombined_controls(members, n=n, seed=seed, accepts=is_free)
+    return candidates.with_source(source) if source else candidates
 
 
 def reference_controls(
