@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -18,14 +19,18 @@ from threading import Thread
 import pandas  # noqa: F401
 import plotly.tools
 import streamlit as st
+import streamlit.config
 from starlette.middleware import Middleware
 
 from audit.demo import DemoTask
 from audit.errors import AuditError, places_of
+from audit.home import SECRETS, data_home
 from audit.jobs.service import ask, looking_after
 from audit.retention import purge_due
+from pages.ui.access import open_secrets, refusal
 from pages.ui.blocks import unforeseen
 from pages.ui.headers import SecurityHeaders
+from pages.ui.sessions import close_left_sessions
 
 ROUTER = Path(__file__).resolve().parent / "pages" / "ui" / "main.py"
 DEMO_VARIABLE = "KART_AUDIT_DEMO"
@@ -33,13 +38,33 @@ DEMO_VARIABLE = "KART_AUDIT_DEMO"
 
 
 @asynccontextmanager
-async def lifespan(_: st.App) -> AsyncIterator[None]:
+async def lifespan(app: st.App) -> AsyncIterator[None]:
     """Make every file that the server writes the owner's alone; let jobs go on while it lives."""
     os.umask(0o077)
+    close_left_sessions(app)
+    warn()
     with looking_after(daily=purge_due):
         if os.environ.get(DEMO_VARIABLE):
             Thread(target=ask_for_demo, daemon=True).start()
         yield
+
+
+def look_for_secrets() -> None:
+    """Let the login's settings stand in the data directory too, where an update leaves them.
+
+    What stands there takes precedence. Where there is no usable data directory the pages say so.
+    """
+    with suppress(AuditError):
+        files = [*st.get_option("secrets.files"), str(data_home() / SECRETS)]
+        streamlit.config.set_option("secrets.files", list(dict.fromkeys(files)))
+
+
+def warn() -> None:
+    """Tell whoever starts the server of what keeps it from serving, and of secrets in the open."""
+    for path in open_secrets():
+        sys.stderr.write(f"{path}: other accounts can read it. Close it: chmod 600 {path}\n")
+    if (refused := refusal()) is not None:
+        sys.stderr.write(f"Nothing is served. {refused}\n")
 
 
 def ask_for_demo() -> None:
@@ -61,6 +86,7 @@ def without_text(record: logging.LogRecord) -> bool:
 
 logging.getLogger("streamlit.error_util").addFilter(without_text)
 plotly.graph_objs.Figure()  # imports the rest
+look_for_secrets()
 app = st.App(
     ROUTER,
     middleware=[Middleware(SecurityHeaders)],

@@ -31,4 +31,6 @@ Can it be trusted here?  cd "$TARGET" && .venv/bin/python -m audit selftest
 Start the app:           cd "$TARGET" && .venv/bin/python -m streamlit run app.py
 The same with the demo:  cd "$TARGET" && make run
 Who may open it, and where data are kept: docs/security.md
+A login of the version before: its secrets.toml belongs into the data directory
+(KART_AUDIT_HOME, or ~/.local/share/kart-audit), mode 600.
 END

@@ -32,7 +32,7 @@ START, BROKEN = "0" * 64, "f" * 64
 """What a line says of the line before it: that there is none, or that it cannot be trusted."""
 ACTIONS = (
     "opened", "revealed", "ran", "cancelled", "resumed", "uploaded", "exported", "removed",
-    "decided", "signed", "withdrawn", "backed_up", "restored",
+    "decided", "signed", "withdrawn", "backed_up", "restored", "login_dropped",
 )  # fmt: skip
 CODES = frozenset(
     ("page", "what", "kind", "reason", "language", "names", "format", "state", "device", "job",

@@ -50,8 +50,8 @@ from audit.deid.coverage import told as told_coverage
 from audit.deid.generative.model import LocalModel
 from audit.deid.pipeline import build_named
 from audit.deid.policy import ALL_OUT, policy_of
-from audit.deid.register import read_patients
-from audit.deid.release import Release
+from audit.deid.release import SURROGATE, Release
+from audit.deid.releases import RELEASES, linked_to, list_releases, recorded_release
 from audit.deid.score import (
     SCORES,
     SHARES,
@@ -62,28 +62,47 @@ from audit.deid.score import (
     read_cases,
 )
 from audit.deid.scoring import ScoreTask
-from audit.deid.tag import REDACTED, tag_notes
+from audit.deid.tag import (
+    CENSUS,
+    FALLBACK,
+    REDACTED,
+    UNCOPIED,
+    WITHHOLD,
+    Uncopied,
+    tag_notes,
+)
 from audit.deid.tagger import TAGGER
-from audit.deid.taggers import DEFAULT, RULES, known_tagger, known_taggers, load_tagger
+from audit.deid.taggers import BESIDE, DEFAULT, RULES, known_tagger, known_taggers, load_tagger
 from audit.deid.tasks import TaggerTask
 from audit.demo import DemoTask, report_summary, self_test
-from audit.errors import AuditCancelled, AuditError
+from audit.errors import AuditCancelled, AuditError, Message
 from audit.executor import SCHEDULER_VARIABLE, n_cores
 from audit.experiment import leakage, paper
-from audit.foreign import decode_text, file_bytes, reading
-from audit.home import DEMO_HOSPITAL, results_dir, stay_offline
+from audit.foreign import decode_text, file_bytes, reading, refusing
+from audit.home import (
+    DEMO_HOSPITAL,
+    SECRETS,
+    data_home,
+    forget_login,
+    had_login,
+    is_open_to_others,
+    results_dir,
+    stay_offline,
+)
 from audit.jobs import service
 from audit.jobs.here import answer_here
 from audit.models.registry import model_path, tokenizer
 from audit.names.candidates import Candidates
 from audit.names.controls import with_controls
 from audit.names.files import names_file, read_names
+from audit.names.letter_case import RECASED, case_notes
 from audit.names.people import ENGLISH, JAPANESE
 from audit.names.spelling import piece_counter
 from audit.notes.formats import GOLD, PREDICTED, Format, flattened, write_files
 from audit.notes.passages import read_passages
 from audit.notes.read import FIELDS, open_notes
 from audit.notes.spans import IDENTIFIER, TaggedDocument, read_label_map
+from audit.patients.register import read_register
 from audit.progress import progress_line, say
 from audit.rank import RankTask
 from audit.report.compare import MAX_REFERENCES, compare_audits
@@ -250,8 +269,39 @@ def parser() -> ArgumentParser:
 
 def called(given: Given) -> Result:
     """Call the command that was parsed and return its result."""
+    refuse_idle(given)
     result: Result = given["command"](**arguments_of(given))
     return result
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """Options of a command that have an effect with `needs` alone, or not beside `clashes`.
+
+    `parts` are parameters or fields, `has_effect` says it of what was given.
+    """
+
+    parts: Collection[str]
+    has_effect: Callable[[Given], bool]
+    needs: str = ""
+    clashes: str = ""
+
+
+def refuse_idle(given: Given) -> None:
+    """Refuse an option that would have no effect beside what was given."""
+    for dependence in DEPENDENT.get(given["command"].__name__, ()):
+        if dependence.has_effect(given):
+            continue
+        for option in _options(given["command"]):
+            names = {option.parameter, option.field_name, option.dest}
+            if option.dest in given and not names.isdisjoint(dependence.parts):
+                do = "Leave {flag} or {other} out." if dependence.clashes else (
+                    "Add {other}, or leave {flag} out."
+                )  # fmt: skip
+                raise AuditError(
+                    "has no effect here.", where=option.flag, do=do, flag=option.flag,
+                    other=dependence.clashes or dependence.needs,
+                )  # fmt: skip
 
 
 def arguments_of(given: Given) -> Given:
@@ -272,7 +322,7 @@ def parsed(arguments: Sequence[object] | None = None) -> Given:
     if words[:1] == ["shards"] and words[1:] and words[1] not in ("make", "merge", "-h", "--help"):
         words.insert(1, "make")
     given = vars(parser().parse_args(words))
-    if not 0 <= given.get("seed", 0) <= MAX_SEED:
+    if not 0 <= (given.get("seed") or 0) <= MAX_SEED:
         raise AuditError(
             "must be a whole number from {low} to {high}.", where="seed", low=0, high=MAX_SEED
         )
@@ -416,6 +466,7 @@ def run(
         candidates = with_controls(candidates, wanted=wanted, seed=seed, count_pieces=spelt)
         say(f"Drawn: {len(candidates) - len(listed)} controls.")
     read = None
+    _say_unread(passages, scenario=scenario)
     if passages and scenario == 2:
         read = read_passages(_bytes(passages), what="passages", file_name=passages.name)
         _say_read(read, len(read), what="passages")
@@ -436,6 +487,12 @@ def run(
             written = shards.write_order(request, order, store=store)
         return {"order": str(order), "n_shards": len(written.keys)}
     return _compared(request, reference=reference, out=out)
+
+
+def _say_unread(passages: Path | None, *, scenario: int) -> None:
+    """Say that the passages of one scenario are not read in the other."""
+    if passages and scenario == 1:
+        say("--passages has no effect here: scenario 1 reads none.")
 
 
 def _compared(request: AuditRequest, *, reference: Sequence[str], out: Path | None) -> Result:
@@ -473,6 +530,7 @@ def rank(
     device: Device = "auto",
 ) -> Result:
     """Rank a long list by the evidence of an audit with the same options, whatever its list."""
+    _say_unread(passages, scenario=scenario)
     task = RankTask(
         scenario_number=scenario,
         general=model_path(general, where="--general"),
@@ -487,9 +545,11 @@ def rank(
         out=out,
     )
     file, *counts = _answered(task)
-    n_names, n_scored, n_reference, has_p = map(int, counts)
+    n_names, n_scored, n_reference, has_p, n_recased = map(int, counts)
+    if n_recased:
+        say(str(Message(RECASED, n=n_recased, n_names=n_names)))
     say(f"{n_names - n_scored:,} of {n_names:,} names are not scored here: they have parts of "
-        "several word pieces, or one part only.")  # fmt: skip
+        "several word pieces, one part only, or the word pieces of another name.")  # fmt: skip
     if not has_p:
         say("Ranks only: p and q need 20 reference controls for each name, and the generator gave "
             f"{n_reference:,} for {n_scored:,} names.")  # fmt: skip
@@ -502,6 +562,8 @@ def rank(
 def _names(path: Path) -> Candidates:
     listed = read_names(_bytes(path), what="names")
     _say_read(listed, len(listed.candidates), what="names")
+    for note in case_notes(listed.candidates):
+        say(str(note))
     return listed.candidates
 
 
@@ -727,15 +789,43 @@ def log(
 
 
 def verify(
-    report: Annotated[Path, "zip, unpacked folder, or report.json or report.html beside its files"],
+    report: Annotated[Path, "zip, unpacked folder, or one of its files, alone or beside others"],
 ) -> Result:
-    """Say whether a report is as it was handed over (exit code 1 where it is not)."""
+    """Say that a report is unchanged (exit code 0), altered (1; which file), or not checked (3)."""
     with Store(results_dir()) as store:
-        found = check_report(report, store=store)
-    has_faults = any(kind == "fault" for kind, _ in found)
-    say("The report has faults." if has_faults else "All that can be checked here holds.")
-    rows = [{"found": kind, "what": str(said)} for kind, said in found]
-    return {"findings": rows, "exit_code": int(has_faults)}
+        check = check_report(report, store=store)
+    say(str(check.answer))
+    return {
+        "state": check.state, "n_files": len(check.files),
+        "n_belonging": len(check.files | check.missing), "n_checked": len(check.checked),
+        "altered": sorted(check.altered),
+        "findings": [{"found": kind, "what": str(said)} for kind, said in check.findings],
+        "exit_code": {"unchanged": 0, "altered": 1, "unchecked": 3}[check.state],
+    }  # fmt: skip
+
+
+def login(
+    what: Literal["show", "drop"] = "show",
+    *,
+    yes: Annotated[
+        bool, "`drop`: everybody who reaches the app's port shall be an auditor"
+    ] = False,
+) -> Result:
+    """Say whether the app serves this data directory with a login only, or give that up."""
+    if what == "drop":
+        if not yes:
+            raise AuditError(
+                "Without a login everybody who reaches the app's port is an auditor.",
+                where="login",
+                do="Give --yes if this is wanted; it is written into the access log.",
+            )
+        access_log.record("login_dropped")
+        forget_login()
+    path = data_home() / SECRETS
+    mode = f"{path.stat().st_mode & 0o777:o}" if path.exists() else ""
+    if mode and is_open_to_others(path):
+        say(f"{path}: other accounts can read it. Close it: chmod 600 {path}")
+    return {"needs_login": had_login(), "secrets": str(path) if mode else "", "mode": mode}
 
 
 def backup(out: Annotated[Path, "a new file; it holds keys, names and notes"]) -> Result:
@@ -983,14 +1073,20 @@ PolicyName = Annotated[
 ]
 
 
+Beside = Annotated[
+    tuple[str, ...],
+    "another tagger that is asked too: what either finds is marked; repeatable, or with commas",
+]
+
+
 def deid_policy(
     policy: Annotated[str, "five-types, safe-harbor or a JSON file"] = ALL_OUT.title,
     *,
-    tagger: Annotated[str, "rules, default or trained/ID"] = DEFAULT,
+    tagger: Annotated[str, "rules, default or trained/ID; several: rules+trained/ID"] = DEFAULT,
 ) -> Result:
     """Say what a policy takes out, what a tagger can find of it, and what was measured."""
     found = policy_of(policy)
-    rows = told_coverage(coverage(found, tagger=known_tagger(tagger)), language="en")
+    rows = told_coverage(coverage(found, tagger=known_tagger(_tagger(tagger))), language="en")
     return {
         "coverage": rows,
         "policy": found.file().decode(),
@@ -1000,7 +1096,9 @@ def deid_policy(
 def deid_tag(
     *,
     tagger: Annotated[
-        str, "rules, default, trained/ID, one of installed packages, or the folder of a tagger"
+        str,
+        "rules, default, trained/ID, one of installed packages, or the folder of a tagger; "
+        "several as one: default+ginza",
     ] = DEFAULT,
     notes: Annotated[
         Path,
@@ -1011,37 +1109,128 @@ def deid_tag(
         Path | None,
         "CSV, JSONL or Parquet: what is known of patients, and is found in their notes",
     ] = None,
+    beside: Beside = (),
+    uncopied: Annotated[
+        Uncopied,
+        "of a tagger that writes copies: what it did not copy of a note the default tagger marks, "
+        "or the note is left out of what is released",
+    ] = FALLBACK,
     mode: Literal["placeholder", "surrogate", "mask"] = "placeholder",
     policy: PolicyName = ALL_OUT.title,
-    seed: Annotated[int, "of the surrogates"] = 0,
+    key_of: Annotated[
+        str,
+        "surrogates from the key of this release of `deid releases`: a patient has the same ones "
+        "and the same shift of dates in both, so that whoever has both can link them; a new random "
+        "key without",
+    ] = "",
+    seed: Annotated[
+        int | None,
+        "for tests only: of the surrogates. It is public: anybody with the program can compute "
+        "names, dates and numbers from such a release",
+    ] = None,
     workers: Annotated[
         int, "processes that tag many notes with rules or a network of words; 0: one a core, to 8"
     ] = 0,
     device: Device = "auto",
 ) -> Result:
     """Find personal information in notes and take it out."""
-    stated = policy_of(policy)
-    known = read_patients(register) if register else None
-    census = tag_notes(
-        handed_in.notes_to_tag(notes),
-        tagger=load_tagger(_tagger(tagger), device=device),
-        out=out,
-        release=Release(mode=mode, seed=seed),
-        policy=stated,
-        register=known,
-        n_workers=workers or n_cores(),
-        progress=progress_line(),
-    )
+    stated, how = policy_of(policy), _release(mode, key_of=key_of, seed=seed)
+    known = read_register(register) if register else None
+    tagger_id = _tagger(tagger, beside=beside)
+    _refuse_nothing_to_withhold(tagger_id, uncopied)
+    source, loaded = handed_in.notes_to_tag(notes), load_tagger(tagger_id, device=device)
+    with recorded_release(out, how) as (release_id, release):
+        census = tag_notes(
+            source,
+            tagger=loaded,
+            out=out,
+            release=release,
+            policy=stated,
+            register=known,
+            uncopied=uncopied,
+            n_workers=workers or n_cores(),
+            progress=progress_line(),
+        )
+    _say_release(release_id, release)
     if known and (n_without := census["register"]["n_notes_without_row"]):
         say(f"{n_without} notes are of a patient whom the register does not know, or of none.")
     if n_foreign := census["n_notes_of_no_language"]:
         say(f"{n_foreign} notes are neither in Japanese nor in English: the taggers that are "
             "shipped know\nno other language and miss most of what stands in such "
             "notes.")  # fmt: skip
+    _say_uncopied(census.get("uncopied"))
     say(f"{handed_in.SPANS} holds the notes as they were; {REDACTED} holds what a tagger left of "
         "them,\nwith all that it missed: measure it with `deid score` before anything is given "
         "away.")  # fmt: skip
     return census
+
+
+def _refuse_nothing_to_withhold(tagger_id: str, uncopied: Uncopied) -> None:
+    if uncopied == WITHHOLD and not known_tagger(tagger_id).writes_copies:
+        raise AuditError(
+            "No tagger that was named writes copies: there is nothing to withhold.",
+            where="--uncopied",
+            do="Name a generative tagger, or leave the option out.",
+        )
+
+
+def _say_release(release_id: str, release: Release) -> None:
+    if release.is_reversible:
+        say("A seed is public: anybody who has this program can compute the names, dates and "
+            "record numbers\nfrom these surrogates. Do not hand them out.")  # fmt: skip
+    elif release_id:
+        say(f"This is release {release_id}; its key stays in the data directory.")
+
+
+def _release(mode: str, *, key_of: str, seed: int | None) -> Release:
+    """Return how spans are replaced, as options say."""
+    if key_of and seed is not None:
+        raise AuditError("Give one of the two.", where="--key-of, --seed")
+    if mode != SURROGATE and (key_of or seed is not None):
+        raise AuditError(
+            "Only surrogates are drawn.",
+            where="--key-of" if key_of else "--seed",
+            do="Give --mode surrogate too, or leave it out.",
+        )
+    return linked_to(key_of) if key_of else Release(mode=mode, seed=seed)
+
+
+def deid_releases(
+    *, tagged: Annotated[Path | None, "folder of `deid tag`: say whether it is reversible"] = None
+) -> Result:
+    """List the releases with surrogates, and say which of them can be reversed."""
+    rows = [asdict(one) for one in list_releases()]
+    if tagged:
+        with refusing(AuditError("This is no folder of `deid tag`.", where="--tagged")):
+            census = json.loads(file_bytes(tagged / CENSUS))
+            has_key = census.get("surrogates", {}).get("reversible") is False
+            is_reversible = census["mode"] == SURROGATE and not has_key
+        rows.append({
+            "identifier": "", "title": tagged.resolve().name, "created": "", "is_kept": False,
+            "is_reversible": is_reversible, "linked": (),
+        })  # fmt: skip
+    if rows:
+        say(_table([row | {"linked": " ".join(row["linked"])} for row in rows],
+                   columns=tuple(rows[0])))  # fmt: skip
+    if n_reversible := sum(row["is_reversible"] for row in rows):
+        say(f"{n_reversible} can be reversed: the surrogates come from a public seed, so that "
+            "anybody who has this\nprogram can compute true names, dates and record numbers from "
+            "them. Tell whoever has a copy to\ndelete it and to confirm that, and call back what "
+            "was passed on; make a new release, which has\na secret key, and then remove this "
+            "one.")  # fmt: skip
+    return {"releases": rows}
+
+
+def _say_uncopied(counts: Mapping[str, Any] | None) -> None:
+    """Say how many notes a tagger did not copy whole, and what became of them."""
+    if not counts or not counts["n_notes"]:
+        return
+    done = (
+        f"They are withheld: they stand neither in {REDACTED} nor in {handed_in.SPANS}"
+        if counts["n_withheld"] else "The default tagger marked these parts"
+    )  # fmt: skip
+    say(f"{counts['n_notes']} notes were not copied whole ({counts['n_characters']} characters). "
+        f"{done}. {UNCOPIED} lists them.")  # fmt: skip
 
 
 def deid_leftovers(
@@ -1207,9 +1396,11 @@ def deid_compare(
     gold: Annotated[Path, "as of `score`"],
     tagger: Annotated[
         tuple[str, ...],
-        "rules, default, trained/ID, one of installed packages (ginza, spacy, presidio, "
-        "default+ginza, ...), the folder of a tagger, or predicted notes as of `score`; once each",
+        "rules, default, trained/ID, one of installed packages (ginza, spacy, presidio), the "
+        "folder of a tagger, several as one (default+ginza), or predicted notes as of `score`; "
+        "once each",
     ] = (),
+    beside: Beside = (),
     given: Annotated[Given, FieldsOf(ScoreTask)],
     label_map: Annotated[Path | None, "JSON object from label to type"] = None,
 ) -> Result:
@@ -1221,7 +1412,7 @@ def deid_compare(
     score_ids: list[str] = []
     for one in tagger:
         say(one)
-        predicted = _predicted(one)
+        predicted = _predicted(one, beside=beside)
         title = "" if predicted.kind == "tagger" else Path(one).name
         task = ScoreTask(gold=golds, predicted=predicted, title=title, **given)
         score_ids += _answered(task)
@@ -1243,22 +1434,41 @@ def deid_compare(
     return {"taggers": sides, "differences": differences}
 
 
-def _tagger(name: str) -> str:
-    """Return the identifier of a tagger: its name, or the path of the folder that it lies in."""
+def _tagger(name: str, *, beside: Sequence[str] = ()) -> str:
+    """Return the identifier of taggers: their names, or the paths of the folders they lie in.
+
+    Those beside the first may be named with commas between them.
+    """
+    names = [name, *(one for listed in beside for one in listed.split(",") if one)]
+    return BESIDE.join(map(_one_tagger, names))
+
+
+def _one_tagger(name: str) -> str:
     path = _place(name)
-    return str(path) if not _is_known(name) and (path / TAGGER).is_file() else name
+    if _is_known(name):
+        return name
+    if (path / TAGGER).is_file():
+        return str(path)
+    is_one = BESIDE not in name
+    return name if is_one else BESIDE.join(map(_one_tagger, name.split(BESIDE)))
 
 
 def _is_known(name: str) -> bool:
     return any(name == one.tagger_id for one in known_taggers())
 
 
-def _predicted(name: str) -> Source:
+def _predicted(name: str, *, beside: Sequence[str]) -> Source:
     """Return where predictions come from: a tagger by name or folder, or notes with spans."""
     path = _place(name)
     if not _is_known(name) and path.exists() and not (path / TAGGER).is_file():
+        if beside:
+            raise AuditError(
+                "No tagger can stand beside notes that were predicted before.",
+                where="--beside",
+                do="Name taggers alone, or leave the option out.",
+            )
         return Source(kind="given", ref=handed_in.keep_path(path, what=PREDICTED))
-    return Source(kind="tagger", ref=_tagger(name))
+    return Source(kind="tagger", ref=_tagger(name, beside=beside))
 
 
 def _shares(found: Sequence[Estimate]) -> Result:
@@ -1276,11 +1486,12 @@ def _label_map(path: Path | None) -> Given:
     return {"label_map": dict(read_label_map(text, what="--label-map").labels)}
 
 
-def deid_forget(score: Annotated[str, "its identifier"]) -> Result:
-    """Remove a kept score with all of its files, and what was handed in days ago."""
-    SCORES.forget(score)
+def deid_forget(identifier: Annotated[str, "of a score, or of a release of `deid tag`"]) -> Result:
+    """Remove a kept score, and what was handed in days ago; or the key of a release."""
+    is_release = RELEASES.place(identifier).is_dir()
+    (RELEASES if is_release else SCORES).forget(identifier)
     handed_in.clear_given()
-    return {"forgotten": score}
+    return {"forgotten": identifier}
 
 
 def _say_score(summary: ScoreSummary) -> None:
@@ -1334,6 +1545,65 @@ def bench_corpus(*, megabytes: Annotated[int, "of notes"] = 10) -> Result:
     return corpora(megabytes)
 
 
+def _is_given(name: str) -> Callable[[Given], bool]:
+    return lambda given: name in given
+
+
+def _is_not_given(name: str) -> Callable[[Given], bool]:
+    return lambda given: name not in given
+
+
+def _has(name: str, value: object) -> Callable[[Given], bool]:
+    return lambda given: given.get(name) == value
+
+
+_GENERATED, _MASKED = {*GenerationSettings.model_fields}, {*PosteriorSettings.model_fields}
+_OF_SCENARIO = (
+    Dependence(_GENERATED - _MASKED, _has("scenario", 1), needs="--scenario 1"),
+    Dependence(_MASKED - _GENERATED, _has("scenario", 2), needs="--scenario 2"),
+)
+DEPENDENT: Mapping[str, tuple[Dependence, ...]] = {
+    "run": (
+        *_OF_SCENARIO,
+        Dependence({"out", "reference", "scheduler"}, _is_not_given("order"), clashes="--order"),
+    ),
+    "rank": _OF_SCENARIO,
+    "results": (
+        Dependence({"out"}, _is_given("digest"), needs="DIGEST"),
+        Dependence({"names", "language"}, _is_given("out"), needs="--out"),
+    ),
+    "log": (
+        Dependence({"limit", "audit"}, _has("what", "show"), needs="show"),
+        Dependence({"seal"}, _has("what", "verify"), needs="verify"),
+    ),
+    "corpus_build": (
+        Dependence({"n_canaries"}, _is_given("canary_counts"), needs="--canaries"),
+    ),
+    "pretrain": (
+        Dependence({"source"}, _is_given("corpus_id"), needs="--corpus"),
+        Dependence({"columns"}, _is_given("notes"), needs="--notes"),
+        Dependence({"n_steps"}, _is_not_given("n_epochs"), clashes="--epochs"),
+        Dependence(
+            {"evaluate_every"}, lambda given: given.get("held_out_share") != 0,
+            clashes="--held-out 0",
+        ),
+    ),
+    "deid_tag": (Dependence({"seed"}, _has("mode", SURROGATE), needs="--mode surrogate"),),
+    "deid_train": (
+        Dependence({"adapted"}, _is_given("lora"), needs="--lora"),
+        Dependence(
+            {"model", "tuned", "lora"}, _has("kind", GenerativeFacts.kind),
+            needs="--kind generative",
+        ),
+        Dependence(
+            {"encoder", "trained"},
+            lambda given: given.get("kind", TaggerFacts.kind) == TaggerFacts.kind,
+            needs="--kind token",
+        ),
+    ),
+}  # fmt: skip
+"""Command -> options that would be ignored without another; they are refused then."""
+
 GROUPS = {
     "bench": "what the engine costs on this machine, beside the plain way of doing the same",
     "corpus": "from notes to what an audit needs",
@@ -1342,9 +1612,9 @@ GROUPS = {
 }
 COMMANDS: tuple[Callable[..., Result], ...] = (
     demo, run, rank, shards_make, shards_merge, score, selftest, results, verify, jobs, cancel,
-    resume, log, backup, restore, retention, purge, corpus_build, corpus_mentions,
+    resume, log, login, backup, restore, retention, purge, corpus_build, corpus_mentions,
     corpus_candidates, corpus_check, corpus_list, corpus_forget, pretrain, experiment, deid_score,
-    deid_compare, deid_forget, deid_build, deid_tag, deid_policy, deid_leftovers, deid_convert,
-    deid_train, deid_leakage,
+    deid_compare, deid_forget, deid_build, deid_tag, deid_releases, deid_policy, deid_leftovers,
+    deid_convert, deid_train, deid_leakage,
     bench_generation, bench_posterior, bench_pretrain, bench_corpus,
 )  # fmt: skip

@@ -18,7 +18,9 @@ HOME_VARIABLE = "KART_AUDIT_HOME"
 CHECKOUT = Path(__file__).resolve().parent.parent
 DEMO_HOSPITAL = CHECKOUT / "audit" / "demo_hospital"
 """Models, lists, passages and notes that are shipped, all invented."""
-_SALT_NAME = "salt"
+SECRETS = "secrets.toml"
+"""File of the data directory in which the settings of a login may stand."""
+_SALT_NAME, _LOGIN_MARK = "salt", "login"
 _N_SALT_BYTES = 32
 _ELSEWHERE = Message(
     "Set {home_variable} to a new or empty directory of your own.", home_variable=HOME_VARIABLE
@@ -76,6 +78,40 @@ def home_folder(name: str) -> Path:
     home = data_home()
     _installation_salt(home)  # marks the directory as ours before anything else is in it
     return _private_directory(home / name, is_ours=True)
+
+
+def had_login() -> bool:
+    """Return whether this data directory was ever served with a login, and nobody took it back."""
+    return (data_home() / _LOGIN_MARK).exists()
+
+
+def remember_login() -> None:
+    """Mark the data directory as one that is served with a login only."""
+    path = data_home() / _LOGIN_MARK
+    if path.exists():
+        return
+    _installation_salt(path.parent)  # before anything else is in it
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise AuditError(
+            "The data directory cannot be marked as one that has a login ({strerror}).",
+            where=str(path),
+            do="Make the data directory writable for this account.",
+            strerror=error.strerror,
+        ) from error
+
+
+def forget_login() -> None:
+    """Let the data directory be served without a login again."""
+    (data_home() / _LOGIN_MARK).unlink(missing_ok=True)
+
+
+def is_open_to_others(path: Path) -> bool:
+    """Return whether other accounts of the machine may read or write a file; not if it is gone."""
+    with suppress(OSError):
+        return bool(path.stat().st_mode & 0o077)
+    return False
 
 
 def registered_folders(variable: str, *, taken: str, unnamed: str) -> tuple[tuple[str, Path], ...]:

@@ -109,11 +109,12 @@ class Ranking:
         return np.asarray(rankdata(-score, method="min", nan_policy="omit"), dtype=np.float64)
 
     @property
-    def counts(self) -> tuple[int, int, int, int]:
-        """Names, those that are scored, reference controls, and whether there are p-values."""
+    def counts(self) -> tuple[int, int, int, int, int]:
+        """Names, those scored, reference controls, whether there are p-values, names recased."""
         n_scored = int(self.is_scored.sum())
         n_reference = len(self.attack.n_pieces) - n_scored
-        return len(self.names), n_scored, n_reference, int(self.decisions is not None)
+        n_recased, has_p = sum(self.names.is_recased), int(self.decisions is not None)
+        return len(self.names), n_scored, n_reference, has_p, n_recased
 
 
 def rank_names(request: AuditRequest, *, store: Store, contact: Contact) -> Ranking:

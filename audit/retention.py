@@ -59,7 +59,7 @@ KINDS = tuple(Periods.model_fields)
 """In the order in which they are purged: what rests on others before these."""
 _SHELVES = {
     "scores": ("audit.deid.score:SCORES",),
-    "tagged": ("audit.deid.tagged:TAGGED_SETS",),
+    "tagged": ("audit.deid.tagged:TAGGED_SETS", "audit.deid.releases:RELEASES"),
     "models": ("audit.training.kept:MODELS", "audit.deid.taggers:TAGGERS"),
     "corpora": ("audit.corpus.kept:CORPORA",),
     "experiments": ("audit.experiment.leakage:LEAKAGE",),

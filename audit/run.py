@@ -24,6 +24,7 @@ from audit.attack.question import (
     GenerationSettings,
     PosteriorSettings,
     RunSettings,
+    equal_models,
     question_digest,
 )
 from audit.attack.scores import FIXED_SCORE, AttackResult
@@ -34,6 +35,7 @@ from audit.models.registry import RegisteredModel, known_model
 from audit.names import spelling
 from audit.names.candidates import GUESSED_KINDS, Candidates, guessed_kinds
 from audit.names.controls import MIN_REFERENCE, match_notes
+from audit.names.letter_case import case_notes
 from audit.names.lists import code_of_names, code_of_passages
 from audit.names.pools import NamePool, pool_for
 from audit.progress import FINISHING, LOADING, Meter, ProgressListener, StopQuestion
@@ -136,11 +138,16 @@ def prepared(request: AuditRequest, *, of_no_list: bool = False) -> Prepared:
 
     pool, device = pool_for(request.candidates), pick_device(request.device)
     pair = load_pair(request.general, request.hospital, device=device)
+    if pair.is_one_model:
+        raise equal_models()
     both = pair.general, pair.hospital
     asked = forwards_of(
         [one.model for one in both], tokenizer=pair.hospital.tokenizer, dtype=request.dtype,
         names=[one.name for one in both],
     )  # fmt: skip
+    spelling.refuse_opposite_twins(
+        request.candidates, tokenizer=pair.hospital.tokenizer, kind=attacks.main_lead(request)
+    )
     names = request.candidates.rows(())
     if not of_no_list:
         names = attacks.with_reference(request, pair, pool=pool)
@@ -425,9 +432,17 @@ def _notes(
     n_flagged_by_general: int,
     n_chain_inputs: int,
 ) -> list[Message]:
+    from audit.attack.attacks import main_lead
+
+    pieces = spelling.part_pieces(
+        request.candidates, kind=main_lead(request), tokenizer=pair.hospital.tokenizer
+    )
+    n_twins = int((pieces.twin_of != spelling.NO_TWIN).sum())
+    n_unscored = int(np.isnan(np.array(columns["score"], dtype=float)).sum())
     passages = request.passages if request.scenario_number == 2 else None
     n = {
-        "n_unscored": int(np.isnan(np.array(columns["score"], dtype=float)).sum()),
+        "n_unscored": n_unscored - n_twins,
+        "n_twins": n_twins,
         "n_score": len(columns["score"]),
         "n_flagged": n_flagged_by_general,
         "n_unmatched": sum(columns["is_unmatched"]),
@@ -441,6 +456,7 @@ def _notes(
     kinds = guessed_kinds(request.candidates)
     told = (
         (n["n_unscored"], Message("{n_unscored} of {n_score} names could not be scored.", **n)),
+        (n["n_twins"], Message(spelling.TWINS, **n)),
         (kinds, Message(GUESSED_KINDS, **kinds)),
         (n["n_flagged"], Message(
             "{n_flagged} of the flagged names stand out with the general model alone too: they "
@@ -456,4 +472,5 @@ def _notes(
             "take more than {max_rows:,} rows of forward passes.", **n)),
         (n["n_left_out"], Message("{n_left_out} rows of the passage file were left out.", **n)),
     )  # fmt: skip
-    return [*map(Message, pair.notes), *(note for is_so, note in told if is_so)]
+    counted_notes = [note for is_so, note in told if is_so]
+    return [*map(Message, pair.notes), *case_notes(request.candidates), *counted_notes]

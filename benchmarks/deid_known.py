@@ -20,8 +20,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from audit.deid.known import found_again, known, names_in
-from audit.deid.register import PatientRegister, read_patients
+from audit.deid.known import found_again, names_in
 from audit.deid.release import Release
 from audit.deid.tag import tag_notes
 from audit.deid.tagger import tag_checked
@@ -31,6 +30,7 @@ from audit.notes.dates import written_date
 from audit.notes.formats import read_text
 from audit.notes.read import open_notes
 from audit.notes.spans import TaggedDocument
+from audit.patients.register import PatientRegister, read_register
 from audit.tables import write_table
 from tests.deid.unseen_notes import N_NOTES, clinical_sentences, marked, unseen
 
@@ -145,7 +145,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         golds = write_notes(folder, options.patients)
-        register = read_patients(folder / "register.csv")
+        register = read_register(folder / "register.csv")
         columns: dict[str, Counter[str]] = {}
         missed: list[str] = []
         for tagger in options.taggers:
@@ -254,7 +254,7 @@ def tell_wrong(register: PatientRegister) -> None:
                         for place in range(span.start, span.end)}  # fmt: skip
             for pack in packs:
                 n_texts += 1
-                for span in known(pack).spans(note.text):
+                for span in found_again(note.text, (), pack):
                     if personal.isdisjoint(range(span.start, span.end)):
                         n_marks += 1
                         words[note.text[span.start : span.end]] += 1

@@ -47,7 +47,7 @@ def main() -> None:
         for name in options.sets:
             gold = Path(folder) / "gold.jsonl"
             gold.write_text(write_jsonl(_notes(name)), encoding="utf-8")
-            taggers = [one for one in TAGGERS[name[-2:]] if one in known]
+            taggers = [one for one in TAGGERS[name[-2:]] if known >= set(one.split("+"))]
             words = ["deid", "compare", "--gold", str(gold)]
             for tagger in taggers:
                 words += ["--tagger", tagger]

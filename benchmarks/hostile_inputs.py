@@ -1,11 +1,13 @@
 """Hostile input by the thousand: how much of it ends in a traceback, a wrong value or a loss.
 
 python -m benchmarks.hostile_inputs [--tables 20000] [--notes 20000] [--models 130] [--log 2500]
-    [--seed 0]
+    [--tokenizers 600] [--seed 0]
 
 Each input is made from the seed. It must be refused in words, or read as an independent reader
 reads it; of a file of notes every row that was not touched must be read, or named as left out. An
-access log that was tampered with must be seen. Prints a table; exits with 1 where anything fails.
+access log that was tampered with must be seen. A model folder with a hostile tokenizer must be
+read, or refused, within 10 seconds of a processor. Prints a table; exits with 1 where anything
+fails.
 """
 
 from __future__ import annotations
@@ -28,12 +30,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from audit import access_log
-from audit.corpus.register import read_register
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE, data_home
 from audit.names.files import read_names
 from audit.notes.passages import read_passages
 from audit.notes.read import Note, open_notes
+from audit.patients.register import read_register
 from audit.tables import Table, read_table
 
 CELLS = (
@@ -133,15 +135,19 @@ def written_table(rng: random.Random) -> tuple[str, list[list[str]], str]:
     return text + end * rng.randint(0, 2), rows, rng.choice(ENCODINGS)
 
 
-def try_table(rng: random.Random, told: Told, _: Path) -> None:
+def try_table(rng: random.Random, told: Told, folder: Path) -> None:
     """Read one hostile table."""
     text, rows, encoding = written_table(rng)
     data = text.encode(encoding, errors="replace")
     is_damaged = rng.random() < 0.7
     if is_damaged:
         data = damaged(data, rng=rng, n_times=rng.randint(1, 4))
-    for reader in (read_names, read_passages, read_register):
-        _, is_refused = attempt(partial(reader, data), told)
+    path = folder / "register.csv"
+    path.write_bytes(data)
+    for read in (
+        partial(read_names, data), partial(read_passages, data), partial(read_register, path)
+    ):  # fmt: skip
+        _, is_refused = attempt(read, told)
         told["other doors refused"] += is_refused
     table, is_refused = attempt(lambda: read_table(data, what="table"), told)
     told["refused" if is_refused else "read"] += 1
@@ -258,6 +264,40 @@ def try_models(n_models: int, *, seed: int, told: Told, folder: Path) -> None:
     told["lost"] += len(is_there | {"models/good"}) - len(names & (is_there | {"models/good"}))
 
 
+HUNG_SECONDS = 10
+"""Of a processor, for a look at a folder, and for building its tokenizer and using it."""
+STOPPED = "stopped at a limit"
+
+
+def try_tokenizers(n_folders: int, *, seed: int, told: Told, folder: Path) -> None:
+    """Inspect model folders with hostile tokenizers, and build what is not refused."""
+    from audit.models.inspect import inspect_model
+    from audit.models.limited import call_limited
+    from benchmarks.hostile_tokenizers import split_texts, write_hostile
+    from tests.models.make_models import make_bert
+
+    good = make_bert(folder / "good")
+    for n in range(n_folders):
+        copy = Path(shutil.copytree(good, folder / "model"))
+        write_hostile(copy, n=n, rng=random.Random(f"{seed} tokenizers {n}"))
+        start = time.process_time()
+        _, is_refused = attempt(partial(inspect_model, copy), told)
+        seconds = time.process_time() - start
+        if not is_refused:
+            try:
+                seconds = max(seconds, call_limited(split_texts, copy, where=STOPPED))
+            except AuditError as error:
+                is_refused = True
+                told["hung"] += error.where == STOPPED  # at a limit, not by what its files say
+            except RuntimeError as error:
+                told["tracebacks"] += 1
+                print(error, file=sys.stderr)
+        told["slowest, ms"] = max(told["slowest, ms"], round(1000 * seconds))
+        told["hung"] += seconds > HUNG_SECONDS
+        told["refused" if is_refused else "read"] += 1
+        shutil.rmtree(copy)
+
+
 def are_weights_of(model: object, folder: Path) -> bool:
     """Whether a loaded model holds the numbers that the format's own reader finds in its files."""
     from safetensors.torch import load_file
@@ -324,10 +364,11 @@ def make_log(folder: Path) -> None:
 
 
 def run(kind: str, n_inputs: int, *, seed: int, folder: Path) -> Told:
-    """Try `n_inputs` of a kind ("tables", "notes", "models", "log"); return what came of them."""
+    """Try `n_inputs` of a kind ("tables", "models" ...); return what came of them."""
     told: Told = Counter()
-    if kind == "models":
-        try_models(n_inputs, seed=seed, told=told, folder=folder)
+    if kind in ("models", "tokenizers"):
+        try_all = {"models": try_models, "tokenizers": try_tokenizers}[kind]
+        try_all(n_inputs, seed=seed, told=told, folder=folder)
         return told
     if kind == "log":
         make_log(folder)
@@ -343,19 +384,19 @@ def run(kind: str, n_inputs: int, *, seed: int, folder: Path) -> Told:
 def main() -> int:
     """Print a table of what came of each kind."""
     parser = argparse.ArgumentParser(description=__doc__)
-    counts = {"tables": 20_000, "notes": 20_000, "models": 130, "log": 2_500}
+    counts = {"tables": 20_000, "notes": 20_000, "models": 130, "log": 2_500, "tokenizers": 600}
     for kind, n_inputs in counts.items():
         parser.add_argument(f"--{kind}", type=int, default=n_inputs)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    print("| input | n | read | refused or seen | tracebacks | wrong | lost | seconds |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| input | n | read | refused or seen | tracebacks | wrong | lost | hung | seconds |")
+    print("|---|---|---|---|---|---|---|---|---|")
     n_failures = 0
     for kind in counts:
         n_inputs, start = getattr(options, kind), time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
             told = run(kind, n_inputs, seed=options.seed, folder=Path(folder))
-        figures = [told[key] for key in ("read", "refused", "tracebacks", "wrong", "lost")]
+        figures = [told[key] for key in ("read", "refused", "tracebacks", "wrong", "lost", "hung")]
         n_failures += sum(figures[2:])
         cells = [kind, n_inputs, *figures, round(time.perf_counter() - start)]
         print(f"| {' | '.join(map(str, cells))} |", flush=True)

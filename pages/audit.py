@@ -53,7 +53,7 @@ def draw(say: Words) -> None:
     with rest, card(say, "audit_names", number=2) as is_done:
         names = draw_names(say, hospital=pair and pair["hospital"])
         is_done(names is not None)
-        passages = draw_passages(say)
+        passages = draw_passages(say, names=names)
     if passages is not None:
         st.query_params.setdefault("scenario", "2")
     with rest, card(say, "audit_attacker", number=3) as is_done:

@@ -13,11 +13,12 @@ import streamlit as st
 
 from audit.deid.coverage import coverage, told
 from audit.deid.given import ENDINGS, MAX_FILES, MAX_UPLOAD_MB
+from audit.deid.keys import Key
 from audit.deid.kinds import Kind
 from audit.deid.policy import ALL_OUT, READY, Policy, read_policy
-from audit.deid.register import REGISTER_ENDINGS
 from audit.deid.release import MODES, SURROGATE, Release
-from audit.deid.tag import policy_part
+from audit.deid.releases import linked_to, list_releases
+from audit.deid.tag import FALLBACK, WITHHOLD, Uncopied, policy_part
 from audit.deid.tagged import (
     MAX_TYPED_CHARS,
     TAGGED_SETS,
@@ -35,19 +36,26 @@ from audit.deid.tagged import (
     tagged_text,
     undo_correction,
 )
-from audit.deid.taggers import KnownTagger, load_tagger, shipped_figures
+from audit.deid.taggers import (
+    BESIDE,
+    KnownTagger,
+    known_tagger,
+    load_tagger,
+    shipped_figures,
+)
 from audit.deid.tasks import NotesToTag, TaggingTask, one_text, tagging_task, uploaded
 from audit.errors import AuditError
 from audit.jobs import service
 from audit.notes.read import EXAMPLE
-from pages.ui import blocks, cached, called, deid_measures, form
+from audit.patients.register import REGISTER_ENDINGS
+from pages.ui import blocks, cached, called, deid_measures
 from pages.ui.access import is_revealed, may_or_say, note, who
 from pages.ui.blocks import day, percent, percent_interval
 from pages.ui.called import kind_name, label_name, policy_name, tagger_name
 from pages.ui.corpus import ask_file
 from pages.ui.deid_leftovers import draw_leftovers
 from pages.ui.deid_note import SCOPES, Desk, draw_copies, draw_files, draw_language, draw_note
-from pages.ui.form import act, ask_line, choose, choose_kept, pick, upload
+from pages.ui.form import act, ask_line, choose, choose_kept, choose_some, pick, upload
 from pages.ui.running import FollowedJobs
 from pages.ui.section import (
     Table,
@@ -68,6 +76,7 @@ _RARE = {
     "again": "n_found_again",
 }  # fmt: skip
 """Facts that are only shown where there is something to say -> their fields of the census."""
+_KEYS = ("new", "shared")
 _REGISTERS = ("none", "upload", "file")
 _OF_REGISTER = {
     "register": "n_patients", "register_alone": "n_patients_without_notes",
@@ -107,15 +116,17 @@ def draw_new(say: Words) -> None:
     with right, st.container(border=True, key="deidentify_settings"):
         head(say, "deidentify_settings")
         tagger, policy = _ask_tagger(say), attempt(say, lambda: _ask_policy(say)) or ALL_OUT
+        uncopied = _ask_uncopied(say, tagger)
         how = _ask_release(say)
     asked: dict[str, Any] = {"tagger": tagger, "how": how, "policy": policy}
+    to_start = asked | {"uncopied": uncopied}
     with left:
         way = choose(say, "deidentify_way", WAYS)
         try:
             if way == "paste":
-                _draw_paste(say, **asked)
+                _draw_paste(say, **to_start)
             else:
-                _draw_file(say, way, **asked)
+                _draw_file(say, way, **to_start)
         except AuditError as error:
             blocks.refused(say, error)
     _draw_coverage(say, policy, tagger=tagger)
@@ -131,7 +142,13 @@ def _ask_tagger(say: Words) -> KnownTagger:
     taggers = {one.tagger_id: one for one in cached.taggers()}
     names = {code: tagger_name(say, code) for code in taggers}
     tagger = taggers[choose(say, "deidentify_tagger", names, is_long=True)]
-    remark(say, f"deidentify_about_{tagger.kind}")
+    others = {code: name for code, name in names.items() if code != tagger.tagger_id}
+    beside = choose_some(say, "deidentify_beside", others, is_long=True, is_all=False)
+    for kind in dict.fromkeys(taggers[code].kind for code in (tagger.tagger_id, *beside)):
+        remark(say, f"deidentify_about_{kind}")
+    if beside:
+        remark(say, "deidentify_united")
+        tagger = known_tagger(BESIDE.join((tagger.tagger_id, *beside)))
     lines = []
     for one in shipped_figures(tagger.tagger_id):
         values = {
@@ -154,13 +171,30 @@ def _ask_tagger(say: Words) -> KnownTagger:
     return tagger
 
 
+def _ask_uncopied(say: Words, tagger: KnownTagger) -> Uncopied:
+    """Draw what becomes of notes that a tagger that writes copies does not copy whole."""
+    if not tagger.writes_copies:
+        return FALLBACK
+    code = choose(say, "deidentify_uncopied", (FALLBACK, WITHHOLD))
+    remark(say, "deidentify_uncopied_below")
+    return WITHHOLD if code == WITHHOLD else FALLBACK
+
+
 def _ask_release(say: Words) -> Release:
-    """Draw what takes the place of a mark."""
+    """Draw what takes the place of a mark, and whether its key is that of another release."""
     how = Release(mode=choose(say, "deidentify_mode", MODES))
-    if how.mode != SURROGATE:
+    if how.mode != SURROGATE or choose(say, "deidentify_key", _KEYS) == "new":
         return how
-    asked = form.ask(say, how, words="deidentify", fields=("seed",), key="deidentify", n_columns=1)
-    return how.with_(**asked)
+    remark(say, "deidentify_key_below")
+    names = {
+        one.identifier: say.text("deidentify_key_line", title=one.title, code=one.identifier,
+                                 at=day(one.created))
+        for one in list_releases() if not one.is_reversible
+    }  # fmt: skip
+    if code := pick(say, "deidentify_key_of", names, what="release"):
+        return linked_to(code)
+    remark(say, "deidentify_key_missing")
+    return how
 
 
 def _ask_policy(say: Words) -> Policy:
@@ -189,7 +223,7 @@ def _draw_coverage(say: Words, policy: Policy, *, tagger: KnownTagger) -> None:
 # A pasted text.
 
 
-def _draw_paste(say: Words, *, tagger: KnownTagger, how: Release, policy: Policy) -> None:
+def _draw_paste(say: Words, **asked: Any) -> None:
     """Draw the box for a text and the buttons beneath it."""
     st.text_area(
         say.text("deidentify_paste_label"), key=_TEXT, height=330, max_chars=MAX_TYPED_CHARS,
@@ -205,10 +239,10 @@ def _draw_paste(say: Words, *, tagger: KnownTagger, how: Release, policy: Policy
     text = st.session_state.get(_TEXT) or ""
     if is_asked and not text.strip():
         remark(say, "deidentify_text_missing")
-    elif is_asked and tagger.is_quick:
+    elif is_asked and asked["tagger"].is_quick:
         st.session_state[_READ] = text
     elif is_asked:
-        _start(one_text(text, source="pasted"), tagger=tagger, how=how, policy=policy)
+        _start(one_text(text, source="pasted"), **asked)
 
 
 def _go_button(say: Words, of: str) -> bool:
@@ -221,7 +255,7 @@ def _draw_pasted(
     """Draw what was found in a pasted text, and what a person corrected in it.
 
     Its names are in sight already, so that it can be corrected without revealing any. The last
-    answer and its corrections are remembered in this session alone.
+    answer, its corrections and the key of its surrogates are remembered in this session alone.
     """
     question = (text, tagger.digest, policy.decisive())
     known = st.session_state.get(_FOUND)
@@ -230,14 +264,16 @@ def _draw_pasted(
             loaded = load_tagger(tagger.tagger_id)
             found = tagged_text(text, tagger=loaded, release=how, policy=policy)
             note("ran", kind="tagging", n_notes=1, n_spans=len(found.document.spans))
-            st.session_state[_FOUND] = known = (question, found, [])
-        _, first, fixed = known
+            st.session_state[_FOUND] = known = (question, found, [], Key.new())
+        _, first, fixed, key = known
+        if how.key and not how.is_linked:
+            how = how.with_(key=key)
         found = released_note(first.document, row=1, release=how, corrections=fixed)
     except AuditError as error:
         blocks.refused(say, error)
         return
     head(say, "deidentify_result")
-    census = census_of(found)
+    census = census_of(found) | how.described()
     if policy.left:
         census |= policy_part(policy, first.left)
     draw_language(say, census)
@@ -255,7 +291,8 @@ def _draw_pasted(
         fixed.pop()
         note("ran", kind="undone-correction")
 
-    draw_note(say, found, key="deidentify_pasted", desk=Desk(SCOPES[:-1], correct, undo))
+    desk = Desk(SCOPES[:-1], correct, undo)
+    draw_note(say, found, key="deidentify_pasted", desk=desk, is_pasted=True)
     draw_files(
         say, lambda: (found,), key="deidentify_pasted", n_bytes=len(text), census=census,
         is_private_allowed=True,
@@ -265,7 +302,7 @@ def _draw_pasted(
 # Files, and jobs.
 
 
-def _draw_file(say: Words, way: str, *, tagger: KnownTagger, how: Release, policy: Policy) -> None:
+def _draw_file(say: Words, way: str, **asked: Any) -> None:
     """Draw the choice of a file, and the button that starts its job."""
     notes = _ask_upload(say) if way == "upload" else None
     if way == "file" and (found := ask_file(say, cached.note_files())) is not None:
@@ -277,8 +314,7 @@ def _draw_file(say: Words, way: str, *, tagger: KnownTagger, how: Release, polic
             if notes is None or isinstance(register, str):
                 remark(say, "deidentify_file_missing" if notes is None else register)
             else:
-                asked = {"tagger": tagger, "how": how, "policy": policy, "title": title}
-                attempt(say, lambda: _start(notes, register=register, **asked))
+                attempt(say, lambda: _start(notes, register=register, title=title, **asked))
 
 
 def _ask_register(say: Words) -> NotesToTag | str | None:
@@ -354,9 +390,13 @@ def draw_kept(say: Words) -> None:
         empty(say, "deidentify_kept_gone" if is_asked else "deidentify_no_kept")
         return
     names = {code: _set_name(say, one) for code, one in by_id.items()}
+    if n_reversible := sum(one.how.is_reversible for one in by_id.values()):
+        remark(say, "deidentify_n_reversible", n=f"{n_reversible:,}")
     tagged = by_id[choose_kept(say, "deidentify_kept", names, what="tagged")]
     question = TaggingTask(tagged_id=tagged.tagged_id).question()
     is_at_work = service.active_job(question.digest) is not None
+    if tagged.how.is_reversible:
+        empty(say, "deidentify_reversible")
     if tagged.is_whole:
         _draw_whole(say, tagged, is_at_work=is_at_work)
     else:
@@ -403,6 +443,8 @@ def _draw_whole(say: Words, tagged: TaggedSet, *, is_at_work: bool) -> None:
 def _set_name(say: Words, one: TaggedSet) -> str:
     """Return what a set is called on the screen; untrusted text."""
     title, at = one.title or say.text(f"deidentify_source_{one.source}"), day(one.created)
+    if one.how.is_reversible:
+        title = say.text("deidentify_kept_reversible", title=title)
     if not one.is_whole:
         return say.text("deidentify_kept_unfinished", title=title, at=at)
     return say.text("deidentify_kept_line", title=title, n=f"{one.n_notes:,}", at=at)
@@ -415,6 +457,7 @@ def _draw_facts(say: Words, tagged: TaggedSet, *, census: Mapping[str, Any]) -> 
         "tagger": tagger_name(say, tagged.tagger_id),
         "policy": policy_name(say, tagged.policy),
         "mode": say.text(f"deidentify_mode_{tagged.how.mode}"),
+        **_key_fact(say, tagged),
         "created": day(tagged.created),
         "notes": f"{tagged.n_notes:,}",
         "without": f"{census.get('n_notes_without_spans', 0):,}",
@@ -436,6 +479,36 @@ def _draw_facts(say: Words, tagged: TaggedSet, *, census: Mapping[str, Any]) -> 
         _draw_left(say, census)
         if "copies" in census:
             draw_copies(say, census["copies"])
+            _draw_uncopied(say, census["uncopied"])
+
+
+def _draw_uncopied(say: Words, uncopied: Mapping[str, Any]) -> None:
+    """Draw which notes were not copied whole, and what became of them."""
+    if not uncopied["n_notes"]:
+        remark(say, "deidentify_uncopied_none")
+        return
+    counts = {name: f"{uncopied[name]:,}" for name in ("n_notes", "n_characters")}
+    remark(say, f"deidentify_uncopied_{uncopied['how']}_done", **counts)
+    rows = [
+        (one["row"], say.text(f"deid_measures_copies_{one['copy']}"), one["n_not_copied"])
+        for one in uncopied["notes"]
+    ]
+    table = Table(("row", "copy", "n_characters"), rows)
+    n_more = uncopied["n_notes"] - len(rows)
+    draw_table(say, "deidentify_uncopied_notes", table, n_more=f"{n_more:,}")
+
+
+def _key_fact(say: Words, tagged: TaggedSet) -> dict[str, str]:
+    """Return what the surrogates of a set were drawn from, and with which releases they agree."""
+    if tagged.how.mode != SURROGATE:
+        return {}
+    if tagged.how.is_reversible:
+        return {"key": say.text("deidentify_key_public")}
+    linked = [other for one in list_releases() if one.identifier == tagged.tagged_id
+              for other in one.linked]  # fmt: skip
+    if not linked:
+        return {"key": say.text("deidentify_key_secret")}
+    return {"key": say.text("deidentify_key_linked", codes=", ".join(linked))}
 
 
 def _draw_left(say: Words, census: Mapping[str, Any]) -> None:

@@ -16,12 +16,13 @@ from audit.report.documents import holds_name
 from audit.report.names import FACETS, Wish
 from audit.report.report import AuditReport, Inspection, KeptAudit
 from audit.tables import decimal, small
-from pages.ui import blocks, cached, name_documents, section
+from pages.ui import cached, name_documents, section
 from pages.ui.access import is_revealed, names_in_files, shown_name, shown_passage
 from pages.ui.blocks import percent, plain
 from pages.ui.charts import Axis, Series, plot, points, spread
 from pages.ui.form import act, choose, choose_some
 from pages.ui.name_documents import looks_at, marked_text, search
+from pages.ui.note_text import cited, passage_html
 from pages.ui.section import Cell, Table, draw_table, empty, figure, head, remark
 from pages.ui.state import Words, link, write
 
@@ -334,7 +335,7 @@ def draw_passages(
         if one.name_id == row
     }
     tone = "member" if name["kind"] in listed.ASKED else "control"
-    items = []
+    names, items = cached.name_finder(report.digest), []
     for one in found:
         passage_id = one.passage.passage_id
         whose = "unknown" if one.is_own is None else "own" if one.is_own else "other"
@@ -343,9 +344,9 @@ def draw_passages(
         facts = say.text(f"names_passage_{whose}", ratio=ratio, passage=called)
         if one.is_own and passage_id in ranks:
             facts += " " + say.text("names_passage_rank", rank=ranks[passage_id])
-        how = {"slot": slot, "after": one.passage.right, "tone": "flagged" if one.is_own else tone}
-        items.append((facts, blocks.with_slot(one.passage.left, **how)))
-    st.html(blocks.cited(items))
+        own_tone = "flagged" if one.is_own else tone
+        items.append((facts, passage_html(one.passage, names=names, slot=slot, tone=own_tone)))
+    st.html(cited(items))
 
 
 def draw_documents(say: Words, report: AuditReport, *, name_id: int) -> None:
@@ -358,9 +359,9 @@ def draw_documents(say: Words, report: AuditReport, *, name_id: int) -> None:
     head(say, "names_documents", n=len(view), **counts)
     items = []
     for number in found["hospital"].nonzero()[0][:_N_DOCUMENTS].tolist():
-        text = marked_text(say, report.table, view.hospital, number=number, wanted=name_id)
+        text = marked_text(say, report.table, view, view.hospital, number=number, wanted=name_id)
         items.append((say.text("names_document", number=number), text))
-    st.html(blocks.cited(items))
+    st.html(cited(items))
     if any(counts.values()):
         label = say.text("names_documents_open")
         link("names", label=label, tab="documents", has=str(name_id))

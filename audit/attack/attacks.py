@@ -20,7 +20,7 @@ from audit.attack.generation import GeneratedShard, GenerationTask
 from audit.attack.judgement import settled_names
 from audit.attack.posterior import PosteriorShard
 from audit.attack.prompts import PosteriorTask
-from audit.attack.question import AuditRequest, equal_models
+from audit.attack.question import AuditRequest
 from audit.attack.scores import FIXED_SCORE, AttackResult, Columns
 from audit.errors import AuditError
 from audit.models.load import ModelPair
@@ -36,7 +36,7 @@ from audit.names.matching import count_lexicon_names, name_hits
 from audit.names.pools import NamePool, popularity
 from audit.notes.passages import Passage, owner_rows
 from audit.stats import BoolArray, FloatArray, IntArray
-from audit.text import fold_name
+from audit.text import fold_letters
 
 Sources = Callable[[str, str], evidence.Source]
 """From ("general" | "hospital", kind of evidence) to the source of evidence."""
@@ -77,13 +77,16 @@ def with_reference(request: AuditRequest, pair: ModelPair, *, pool: NamePool) ->
     for role, texts in (("first", listed.first), ("last", listed.last)):
         if alone := n_by_pieces(1, texts):
             listed_texts = frozenset(
-                fold_name(text) for text, n in zip(texts, n_parts, strict=True) if n == 1 and text
+                fold_letters(text) for text, n in zip(texts, n_parts, strict=True) if n == 1 and text
             )
             controls += part_controls(
                 pool, role=role, n_by_pieces=alone, count_pieces=count_pieces,
                 exclude=listed_texts, seed=request.seed,
             )  # fmt: skip
-    return listed + controls
+    names = listed + controls
+    twin_of = spelling.part_pieces(names, kind=kind, tokenizer=tokenizer).twin_of
+    is_own = twin_of[len(listed) :] == spelling.NO_TWIN
+    return listed + controls.rows(np.flatnonzero(is_own).tolist())
 
 
 def task_of(
@@ -136,8 +139,6 @@ def attack(
     sums, counts, chain = (found.pop(name) for name in ("sums", "counts", "chain"))
     main = "mass" if request.scenario_number == 1 else "log_p"
     both = [sums[f"{who}_{main}"] for who in WHO]
-    if both[0].size and np.array_equal(both[0], both[1], equal_nan=True):
-        raise equal_models()  # both say the same of every name
 
     def scored(n_blocks: int, *, with_errors: bool = False) -> dict[str, FloatArray]:
         first, here = {name: block[:n_blocks] for name, block in sums.items()}, counts[:n_blocks]
@@ -158,6 +159,7 @@ def attack(
         part_residual=scores.Sums(totals, n, n, parts).residual,
         after=scored,
         block_counts=counts,
+        has_evidence=_has_evidence(*both, columns=columns[: len(listed)]),
         shown={w: one[:, : len(listed)] for w, one in zip(WHO, shown, strict=True)},
         shown_counts=shown_counts,
         **found,
@@ -172,6 +174,17 @@ def _shown(
         return parts.whole(by_part) / counts[:, None]
     first, last = parts.pairs(by_part)
     return np.asarray(first * last / np.square(counts, dtype=float)[:, None])
+
+
+def _has_evidence(general: FloatArray, hospital: FloatArray, *, columns: IntArray) -> bool:
+    """Whether M_hospital said anything of the listed names' parts, and not what M_general said.
+
+    Sums are by block and part [b, U], `columns` as `part_columns` has them. Names none of which can
+    be scored are told elsewhere.
+    """
+    used = np.unique(columns[columns >= 0])
+    own, others = hospital[:, used], general[:, used]
+    return not used.size or bool(own.any() and not np.array_equal(own, others, equal_nan=True))
 
 
 RANKED_BY = (FIXED_SCORE, "part_log_ratio")

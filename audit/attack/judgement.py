@@ -244,6 +244,7 @@ def _list_evidence(
         baselines=guard.aucs,
         mismatched=guard.mismatched if listed.has_truth or source == "own" else (),
         has_truth=listed.has_truth,
+        has_evidence=attack.has_evidence,
         n_scored=int((~np.isnan(scores)).sum()),
         n_listed=n,
         reliability=_reliability(scores, errors),

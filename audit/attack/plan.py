@@ -5,7 +5,7 @@ Comes in: a request. Goes out: a frozen value for the screen. Torch-free.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from audit.attack import prompts
@@ -19,11 +19,13 @@ from audit.attack.question import (
     question_digest,
 )
 from audit.attack.verdict import controls_needed
-from audit.models.inspect import inspect_model
+from audit.models.inspect import display_name, inspect_model
+from audit.models.limited import call_limited
 from audit.models.registry import known_digest, tokenizer
 from audit.names.candidates import OF_HOSPITAL, Candidates
 from audit.names.controls import N_REFERENCE
 from audit.names.pools import pool_for
+from audit.names.spelling import refuse_opposite_twins
 from audit.progress import FINISHING, LOADING, Phase, expected_seconds
 from audit.task import queue_of
 from cache.store import Store
@@ -102,20 +104,21 @@ def make_plan(request: AuditRequest, *, passages_file: str = "passages.jsonl") -
     A model that is refused or can no longer be read is an `AuditError`.
     """
     question = request.question(digest_of=known_digest)
+    refuse_opposite_twins(request.candidates, tokenizer=tokenizer(request.hospital))
     smallest = smallest_detectable_auc(request.candidates)
-    sample = _sampled(request)
+    amount = _amount_limited(request)
     return Plan(
         digest=question_digest(question),
         device=queue_of(request.device),
         dtype=request.dtype,
-        phases=_phases(request, sample),
+        phases=_phases(request, amount),
         smallest_auc=smallest,
         controls=control_needs(request),
         command=command_line(
             question, general=str(request.general), hospital=str(request.hospital),
             passages=passages_file, device=request.device,
         ),
-        n_chain_inputs=within_budget(request, sample).sizes().get("chain", 0),
+        n_chain_inputs=int(amount[0].get("chain", 0)),
     )  # fmt: skip
 
 
@@ -136,15 +139,32 @@ def control_needs(request: AuditRequest) -> ControlNeeds:
 
 def phases(request: AuditRequest) -> tuple[Phase, ...]:
     """Return what an audit does, one after the other; rows of passages are those of a sample."""
-    return _phases(request, _sampled(request))
+    return _phases(request, _amount(request))
 
 
-def _phases(request: AuditRequest, task: prompts.PosteriorTask | None) -> tuple[Phase, ...]:
+Amount = Sequence[Mapping[str, float]]
+"""By kind of evidence: documents or inputs, and rows of forward passes x tokens of a row."""
+
+
+def _amount(request: AuditRequest) -> Amount:
+    """Return how much one model is asked; of scenario 2 by a sample of the passages."""
+    task = _sampled(request)
+    return within_budget(request, task).sizes(), _rows(request, task)
+
+
+def _amount_limited(request: AuditRequest) -> Amount:
+    """Return the same for a page, which builds no tokenizer."""
+    if request.scenario_number == 1:
+        return _amount(request)
+    amount: Amount = call_limited(_amount, request, where=display_name(request.hospital))
+    return amount
+
+
+def _phases(request: AuditRequest, amount: Amount) -> tuple[Phase, ...]:
     where = f"{queue_of(request.device)} {request.dtype}"
-    sizes = within_budget(request, task).sizes()
+    sizes, rows = amount
     models = {"general": request.general, "hospital": request.hospital}
     size = {who: float(inspect_model(folder).n_parameters) for who, folder in models.items()}
-    rows = _rows(request, task)
     return (
         Phase(LOADING, 1, _START_SECONDS, f"loading two models {where}", size["hospital"]),
         *(

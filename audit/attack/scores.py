@@ -442,6 +442,8 @@ class AttackResult:
     shown: Columns = field(default_factory=dict)
     shown_counts: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     n_chain_inputs: int = 0
+    # False where M_hospital said nothing of the listed names, or just what M_general said.
+    has_evidence: bool = True
     # [P, N] mean of ln p_hospital - ln p_general by passage; P = 0 in scenario 1.
     passage_log_ratio: FloatArray | None = None
 

@@ -78,6 +78,8 @@ class ListEvidence:
         Records of names that are known to be in the notes, by their dose.
     positive_origin
         Where these names come from: "canaries", "sibling", or "" for none.
+    has_evidence
+        False where M_hospital said nothing of the listed names, or just what M_general said.
     """
 
     control_source: ControlSource
@@ -100,6 +102,7 @@ class ListEvidence:
     dose: int = 1
     positive_controls: Mapping[int, DoseRecord] = field(default_factory=dict)
     positive_origin: str = ""
+    has_evidence: bool = True
 
 
 def smallest_visible(n_tested: int, *, n_controls: int) -> int | None:
@@ -202,6 +205,8 @@ def _state_of(
     """Return the state and its reasons, those that decide first."""
     routes = (("group_stands_out", evidence.group.p), ("names_stand_out", evidence.p_names))
     standing_out = [code for code, p_route in routes if p_route <= ALPHA]
+    if not evidence.has_evidence:
+        return "not_enough_evidence", ["no_evidence"]
     notes = ["members_rank_lower"] if evidence.auc.high < 0.5 else []
     if evidence.mismatched and evidence.control_source != "held_out":
         return "ill_matched", [f"mismatch_{name}" for name in evidence.mismatched]

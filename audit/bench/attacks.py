@@ -24,7 +24,7 @@ from audit.bench.machine import measured, threads
 from audit.bench.race import BenchSettings, best_batch
 from audit.models.forward import Forward
 from audit.models.load import pick_device
-from audit.names.spelling import FIRST, LAST, PartPieces
+from audit.names.spelling import FIRST, LAST, NO_TWIN, PartPieces
 from audit.stats import IntArray
 
 CLS, SEP, MASK, FIRST_WORD = 101, 102, 103, 104
@@ -170,6 +170,7 @@ def posterior_task(settings: BenchSettings) -> PosteriorTask:
     pieces = PartPieces(
         ids=parts, n_pieces=np.ones((n, 2), dtype=np.int64),
         roles=np.tile(np.array([FIRST, LAST]), (n, 1)), is_known=np.ones(n, dtype=np.bool_),
+        twin_of=np.full(n, NO_TWIN),
     )  # fmt: skip
     return PosteriorTask(
         templates=tuple(templates), kind_of_passage=np.zeros(len(templates), dtype=np.int64),

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 from audit.corpus.build import PatientTable, facts_of_note, patient_key, with_surrogates
 from audit.corpus.canaries import Planting
 from audit.corpus.examine import NamePattern, Tally, named_people, patterns_of
-from audit.corpus.register import MentionFinder
+from audit.corpus.identified import without_known
 from audit.corpus.truth import CANARY, NoteTruth, places_of, quoted
 from audit.names.candidates import Name
 from audit.names.matching import NameIndex, Pair
@@ -26,6 +26,7 @@ from audit.names.people import Facts
 from audit.notes.mention_words import Mention
 from audit.notes.mentions import examine
 from audit.notes.read import Note
+from audit.patients.finder import FullNames
 
 T = TypeVar("T")
 
@@ -34,12 +35,12 @@ T = TypeVar("T")
 class Rules:
     """What is the same for all notes of a corpus.
 
-    `finder` is that of a register of patients, whose folded names are `known`; `index` has the
-    parts of the names that are counted; `has_blanks`: `___` is a placeholder.
+    `full_names` are those of a register of patients, and `known` the parts of these, folded;
+    `index` has the parts of the names that are counted; `has_blanks`: `___` is a placeholder.
     """
 
     seed: int
-    finder: MentionFinder | None = None
+    full_names: FullNames | None = None
     known: frozenset[str] = frozenset()
     index: NameIndex | None = None
     has_blanks: bool = False
@@ -48,10 +49,14 @@ class Rules:
 
 @dataclass(frozen=True)
 class Batch:
-    """Notes in a row, and facts about those of their patients whom the notes tell of."""
+    """Notes in a row, and what is known of their patients.
+
+    `facts` are what the notes tell, without a register; `pieces` what a register says, packed.
+    """
 
     notes: Sequence[Note]
     facts: Mapping[str, Facts] = field(default_factory=dict)
+    pieces: Mapping[str, str] = field(default_factory=dict)
 
 
 class NoteMade(NamedTuple):
@@ -104,7 +109,7 @@ class Built:
         """
         for place, made in enumerate(self.notes):
             if start + place in planting.plan.rows:
-                note, truth = made.read(is_register=rules.finder is not None)
+                note, truth = made.read(is_register=rules.full_names is not None)
                 without, with_one = Tally(), Tally()
                 _made(note, truth, rules, without)
                 truth = planting.planted(truth, index=start + place)
@@ -147,7 +152,7 @@ def _made(note: Note, truth: NoteTruth, rules: Rules, tally: Tally) -> NoteMade:
         f'"admission_id": {quoted(note.admission_id)}, "category": {category}, "chart_time": '
     )
     # With a register, the hospital's ids and dates are identifiers too.
-    public = f'{{"row": {row}, "category": {category}' if rules.finder else (
+    public = f'{{"row": {row}, "category": {category}' if rules.full_names else (
         f"{whole}{quoted(note.chart_time)}"
     )  # fmt: skip
     places = ""
@@ -174,8 +179,10 @@ def _made(note: Note, truth: NoteTruth, rules: Rules, tally: Tally) -> NoteMade:
 def _truth(rules: Rules, batch: Batch, note: Note) -> NoteTruth:
     """Return a note in both corpora."""
     patient = note.patient_id
-    if rules.finder:
-        return rules.finder.truth(note.text, patient_id=patient, chart_time=note.chart_time)
+    if rules.full_names:
+        return without_known(
+            note, pieces=batch.pieces.get(patient, ""), full_names=rules.full_names
+        )
     facts = batch.facts[patient] if patient else facts_of_note(note)
     return with_surrogates(note, facts=facts, seed=rules.seed, has_blanks=rules.has_blanks)
 

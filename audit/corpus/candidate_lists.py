@@ -27,7 +27,7 @@ from audit.names.matching import NameIndex, Pair, is_absent, pair_of
 from audit.names.pools import NamePool
 from audit.rng import generator
 from audit.tables import read_table, write_table
-from audit.text import fold_name, written_name
+from audit.text import fold_name, read_name_cells, written_name
 from cache.store import Store
 
 MEMBERS = ("patient", "staff", "canary")
@@ -178,7 +178,8 @@ def passages_for(corpus: KeptCorpus, candidates: Candidates) -> bytes:
     lines = []
     for line in _file_bytes(corpus, PASSAGES).splitlines(keepends=True):
         record = json.loads(line)
-        if pair_of(record["first_name"], record["last_name"]) in members:
+        owner = read_name_cells(record["first_name"], record["last_name"])
+        if pair_of(owner.first, owner.last) in members:
             lines.append(line)
     if len(lines) > MAX_PASSAGES:
         rows = generator(corpus.seed, "corpus/passages").permutation(len(lines))[:MAX_PASSAGES]

@@ -18,7 +18,6 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -44,8 +43,8 @@ from audit.corpus.examine import (
     Tally,
     count_table,
 )
+from audit.corpus.identified import RegisterFinder, registered_people
 from audit.corpus.kept import CORPORA, describe_corpus
-from audit.corpus.register import MentionFinder, read_register, registered_people
 from audit.corpus.truth import (
     CANARY,
     CANDIDATES,
@@ -65,12 +64,12 @@ from audit.corpus.truth import (
 )
 from audit.errors import AuditError, Message
 from audit.executor import executor_of, in_order
-from audit.foreign import file_bytes
 from audit.home import salted_digest
 from audit.names.candidates import Accepts, Candidates
 from audit.names.matching import NameIndex, Pair
 from audit.names.pools import japanese_pool, us_pool
 from audit.notes.read import FIELDS, Note, NoteSource, open_notes
+from audit.patients.register import PatientRegister, read_register
 from audit.progress import Meter, Phase, ProgressListener, StopQuestion
 from audit.rng import generator
 from audit.shelf import MAX_TITLE_CHARS, building_folder, new_identifier
@@ -98,7 +97,7 @@ class CorpusTask(Task):
         ".txt"
     )
     register_file: Path | None = Field(
-        default=None, description="CSV of patients: the notes are identified"
+        default=None, description="CSV, JSONL or Parquet of patients: the notes are identified"
     )
     columns: Columns = Field(default=(), description="which column holds a field, as text=body")
     seed: int = Field(default=0, ge=0, le=MAX_SEED, description="of all that is drawn")
@@ -241,24 +240,20 @@ class _Making:
         self._accepts = one_token_each(order.tokenizer) if order.tokenizer else None
         self._patterns, self._planted = PatternTally(accepts=self._accepts), PatternTally()
         self._tally, self._found, self._plan = Tally(), Counter[Pair](), CanaryPlan()
+        self._register: PatientRegister | None = None
         self._numbers, self._owners = dict[str, int](), array("I")
         self._n_refused = self._n_passages = 0
 
     def read(self) -> None:
         """Find out who the notes are about: what they say, or what the register says."""
-        order, finder = self._order, None
+        order, full_names = self._order, None
         if order.sample:
             n_notes = sum(isinstance(note, Note) for note in self._rows(SAMPLE))
             drawn = generator(order.seed, "corpus/sample").permutation(n_notes)[: order.sample]
             self._chosen = set(drawn.tolist())
         if order.register_file:
-            try:
-                finder = MentionFinder(read_register(file_bytes(order.register_file)))
-            except OSError:
-                raise AuditError(
-                    "The file is not there or cannot be read.", where="register"
-                ) from None
-            self._rules = replace(self._rules, finder=finder)
+            self._register = read_register(order.register_file)
+            full_names = RegisterFinder.of(self._register).full_names
         else:
             for table in self._done(told, SURVEY):
                 self._table.include(table)
@@ -267,9 +262,9 @@ class _Making:
         firsts, lasts = self._people.parts
         self._rules = Rules(
             order.seed,
-            finder=finder,
+            full_names=full_names,
             # A register says who is a name even in notes without capitals.
-            known=self._people.folded_parts() if finder else frozenset(),
+            known=self._people.folded_parts() if full_names else frozenset(),
             index=NameIndex(
                 firsts=firsts.union(self._pool.first), lasts=lasts.union(self._pool.last)
             ),
@@ -279,8 +274,8 @@ class _Making:
 
     def _records(self) -> Iterator[dict[str, object]]:
         """Yield what is known of each patient."""
-        if self._rules.finder:
-            return registered_people(self._rules.finder)
+        if self._register:
+            return registered_people(self._register)
         return dummy_people(self._table, seed=self._order.seed)
 
     def build(self) -> None:
@@ -332,7 +327,7 @@ class _Making:
         self._plan = plan_canaries(
             names, n_notes=n_notes, seed=order.seed, counts=order.canary_counts
         )
-        is_register = self._rules.finder is not None
+        is_register = self._register is not None
         is_blank = not is_register and self._rules.has_blanks
         return Planting(self._plan, is_register, is_blank, order.seed)
 
@@ -361,9 +356,12 @@ class _Making:
 
     def _batch(self, notes: list[Note], stage: str) -> Batch:
         """Return notes with what is known of their patients."""
-        patients = {note.patient_id for note in notes} if not self._rules.finder else set()
+        patients = {note.patient_id for note in notes if note.patient_id}
+        if self._register:
+            known = self._register.pieces
+            return Batch(notes, pieces={one: known[one] for one in patients & known.keys()})
         try:
-            facts = {one: self._table.facts(one) for one in patients if one and stage != SURVEY}
+            facts = {one: self._table.facts(one) for one in patients if stage != SURVEY}
         except KeyError:
             raise _changed() from None
         return Batch(notes, facts)
@@ -433,7 +431,7 @@ class _Making:
         self._meter.finish(LISTS)
 
     def _examination(self, lists: Mapping[str, Candidates]) -> Examination:
-        tally, is_register = self._tally, self._rules.finder is not None
+        tally, is_register = self._tally, self._register is not None
         planted = [one.n_mentions for one in self._plan.canaries if one.n_mentions]
         return Examination(
             coverage=tally.coverage(),

@@ -91,6 +91,7 @@ class _OtherNames:
             "middle": person.initial,
             "last": person.last,
             "initial": person.initial + "." * written.endswith("."),
+            "initials": _initials(person, written),
         }.get(place.kind, written_name(person.first, person.last))
         if len(written) > 1 and written.isupper():
             return new.upper()
@@ -128,6 +129,14 @@ class _OtherNames:
         told = identity[-1] if identity.endswith(("/M", "/F")) else ""
         person = person_of(self._corpus.seed, identity, sex=told)
         return (person.first, person.last), person.sex
+
+
+def _initials(person: Person, written: str) -> str:
+    """Return as many initials of another person as are written, in the same way."""
+    n_letters = sum(map(str.isalpha, written))
+    letters = [person.first[0], person.last[0]] if n_letters > 1 else [person.first[0]]
+    mark = "." if "." in written else ""
+    return mark.join(letters) + "." * written.endswith(".")
 
 
 def _japanese_person(seed: int, key: str, *, sex: str, is_made_up: bool) -> Person:

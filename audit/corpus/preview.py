@@ -9,7 +9,7 @@ from pathlib import Path
 
 from audit.corpus.build import facts_of_note, with_surrogates
 from audit.corpus.examine import CategoryCount, CategoryCounter
-from audit.corpus.register import MentionFinder
+from audit.corpus.identified import RegisterFinder
 from audit.corpus.truth import NoteTruth
 from audit.notes.placeholders import NAME_KINDS, find_placeholders, has_marks
 from audit.notes.read import Note, open_notes
@@ -54,7 +54,7 @@ def survey_head(path: Path, *, columns: Mapping[str, str] | None = None) -> Surv
 
 
 def preview(
-    note: Note, *, has_blanks: bool = False, seed: int = 0, finder: MentionFinder | None = None
+    note: Note, *, has_blanks: bool = False, seed: int = 0, finder: RegisterFinder | None = None
 ) -> NoteTruth:
     """Return a note as it will be in a corpus, with the finder of a register or without.
 
@@ -62,7 +62,7 @@ def preview(
     others; who replaces whom is the same within the note.
     """
     if finder is not None:
-        return finder.truth(note.text, patient_id=note.patient_id)
+        return finder.truth(note)
     return with_surrogates(note, facts=facts_of_note(note), seed=seed, has_blanks=has_blanks)
 
 

@@ -1,6 +1,7 @@
-"""Where a find begins and ends: no punctuation at its ends, no number, code, name or place cut.
+"""Where a find begins and ends: no punctuation at its ends, no word, number, name or place cut.
 
-Over the text as it is; what is added depends on what stands beside a find alone.
+What is added depends on what stands beside a find alone. Whatever finds something asks
+`whole_finds`, which folds texts and moves finds back into them.
 """
 
 from __future__ import annotations
@@ -8,13 +9,15 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from itertools import takewhile
 from operator import itemgetter
 
 from audit.deid.tagger import Tags
+from audit.notes.folding import fold_text, mark_class
 from audit.notes.mention_words import WORDS
-from audit.notes.patterns import HIRA, KATA
+from audit.notes.patterns import CAPITAL, HIRA, KATA
 from audit.notes.spans import (
     CONTACT,
     IDENTIFIER,
@@ -23,6 +26,7 @@ from audit.notes.spans import (
     QUASI_IDENTIFIER,
     Span,
 )
+from audit.text import is_unspaced
 
 _PAIRS = dict(zip("(（「[［<＜", ")）」]］>＞", strict=True))
 _OPENING = {closing: opening for opening, closing in _PAIRS.items()}
@@ -34,7 +38,7 @@ _CODES = (CONTACT, LINKAGE_CODE, PERSONAL_ID_CODE)
 _PARTICLE = "|".join(sorted(WORDS["particles"] - {"y", "av", "af", "st"}, key=len, reverse=True))
 _WORD = "[^\\W\\d_]"
 _NAMES_BEFORE = re.compile(rf"(?:(?<![\w])(?:(?i:{_PARTICLE})[ -])+|(?<![\w])[OD]['’]|{_WORD}+-)$")
-_NAMES_BEHIND = re.compile(rf"(?:-(?=[A-Z]){_WORD}+)+")
+_NAMES_BEHIND = re.compile(rf"(?:-(?=[{CAPITAL}]){_WORD}+)+")
 _PLACE_BEFORE = re.compile(
     r"\b(?:(?:North|South|East|West|New|Fort|Ft\.?|Port|Saint|St\.?|San|Santa|Los|Las|El|Mount|Mt\.?"
     r"|Lake|Upper|Lower|Great|Little|Old|Cape|Isle of|Bay) )+$"
@@ -62,6 +66,98 @@ _THINGS = (
 )
 _THING = re.compile(rf"\b{_THINGS}$")
 _THING_BEHIND = re.compile(rf"(?:['’]s)?[ -](?:[A-Z][\w-]+ (?:of )?){{0,2}}{_THINGS}")
+
+
+# Scripts that put no spaces between words: in them a find need not end where letters end.
+_UNSPACED = (
+    "\u0e00-\u109f\u1780-\u17ff\u1950-\u19ff\u1a20-\u1aaf\u1b00-\u1b7f\u3005-\u312f\u31a0-\u9fff"
+    "\ua000-\ua4cf\ua980-\ua9ff\uaa60-\uaadf\uf900-\ufaff\uff66-\uff9f\U00016fe0-\U0001b2ff"
+    "\U00020000-\U0003ffff"
+)
+_LETTER = re.compile(f"[^\\W\\d_{_UNSPACED}]")
+_APOSTROPHES = "'’‘`´′＇"
+_INNER = frozenset(_APOSTROPHES + "-‐‑－\u00b7\u058a\u05be\u05f3\u05f4")
+"""Signs that join letters to one word; modifier letters such as the ʻokina are letters."""
+_POSSESSIVE = re.compile(rf"[{_APOSTROPHES}][sSｓＳ](?![^\W_])")
+
+
+def whole_finds(
+    texts: Sequence[str], find: Callable[[Sequence[str]], Iterable[Tags]]
+) -> tuple[Tags, ...]:
+    """Return what is found in texts: looked for in their folded form, in whole words."""
+    folded = [fold_text(text) for text in texts]
+    answers = find([one.text for one in folded])
+    return tuple(
+        one.source_spans(with_whole_words(one.text, spans))
+        for one, spans in zip(folded, answers, strict=True)
+    )
+
+
+def with_whole_words(text: str, spans: Tags) -> Tags:
+    """Return finds that begin and end where words do, as far as the finds beside them let them.
+
+    A word is letters with their marks, and single apostrophes and hyphens between them, but for a
+    possessive 's. Han, kana, Thai and other scripts without spaces have no words; there a find ends
+    behind the marks of its last character. Numbers and codes are no words.
+    """
+    whole: list[Span] = []
+    for place, span in enumerate(spans):
+        free = whole[-1].end if whole else 0
+        limit = spans[place + 1].start if place + 1 < len(spans) else len(text)
+        start, end = span.start, span.end
+        if span.label in _CODES and _HAS_DIGIT.match(text, start):  # IDN24-0061 begins with a cue
+            whole.append(span)
+            continue
+        while start > free and _is_inside_word(text, start):
+            start -= 1
+        while end < limit and _is_inside_word(text, end):
+            end += 1
+        whole.append(
+            span if (start, end) == (span.start, span.end) else Span(start, end, span.label)
+        )
+    return tuple(whole)
+
+
+def is_possessive(text: str) -> bool:
+    """Whether a text is nothing but a possessive 's."""
+    return _POSSESSIVE.fullmatch(text) is not None
+
+
+def _is_inside_word(text: str, place: int) -> bool:
+    """Whether the characters before and behind a place belong to one word."""
+    behind = text[place : place + 1]
+    if not behind or behind.isspace():
+        return False
+    if not behind.isascii() and _is_mark(behind):
+        return place > 0 and not text[place - 1].isspace()
+    if _LETTER.match(behind):
+        before = place - 1
+        if before > 0 and text[before] in _INNER and not _POSSESSIVE.match(text, before):
+            before -= 1
+        return _ends_letter(text, before + 1)
+    return (
+        behind in _INNER
+        and _ends_letter(text, place)
+        and bool(_LETTER.match(text, place + 1))
+        and not _POSSESSIVE.match(text, place)
+    )
+
+
+def _ends_letter(text: str, place: int) -> bool:
+    """Whether a letter stands before a place, with or without marks on it."""
+    before = place - 1
+    while before > 0 and not text[before].isascii() and _is_mark(text[before]):
+        before -= 1
+    return before >= 0 and _LETTER.match(text, before) is not None
+
+
+def _is_mark(char: str) -> bool:
+    return _marks().match(char) is not None
+
+
+@cache
+def _marks() -> re.Pattern[str]:
+    return re.compile(f"[{mark_class()}\uff9e\uff9f]")
 
 
 def tidied(text: str, found: Tags, *, beside: Tags) -> list[Span]:
@@ -118,7 +214,9 @@ def is_no_find(text: str, span: Span) -> bool:
 
 
 def _without_edges(text: str, span: Span) -> Span | None:
-    """Return a span without the punctuation and white space at its ends; None if nothing is left.
+    """Return a span without the punctuation and white space at its ends, of a name without 's.
+
+    None if nothing is left.
 
     A bracket stays where its partner is inside, a closing point where another one is: "A.B.".
     """
@@ -132,6 +230,8 @@ def _without_edges(text: str, span: Span) -> Span | None:
         if _OPENING.get(last, "\0") in inside or (last in ".．" and last in inside):
             break
         end -= 1
+    if end - 2 > start and _POSSESSIVE.match(text, end - 2) and span.label == IDENTIFIER:
+        end -= 2  # of a place or a hospital it is a part: St Mary's
     return Span(start, end, span.label) if start < end else None
 
 
@@ -190,6 +290,6 @@ def _is_one_name(text: str, first: Span, second: Span) -> bool:
     between = text[first.end : second.start]
     parts = text[first.start : first.end], text[second.start : second.end]
     return between in (" ", "-") and all(
-        part[0].isupper() and part.isascii() and not any(char.isdigit() for char in part)
+        part[0].isupper() and not is_unspaced(part) and not any(char.isdigit() for char in part)
         for part in parts
     )

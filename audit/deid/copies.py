@@ -10,7 +10,7 @@ import unicodedata
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import accumulate
@@ -19,8 +19,10 @@ from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import ConfigDict, Field
 
+from audit.deid.borders import with_whole_words
 from audit.deid.tagger import Tags, Window, from_windows
 from audit.errors import AuditError, Message
+from audit.notes.folding import FoldedText, fold_text
 from audit.notes.formats import (
     GOLD,
     MALFORMED,
@@ -32,7 +34,8 @@ from audit.notes.formats import (
     refuse_twice,
     scan_tags,
 )
-from audit.notes.spans import Span, TaggedDocument
+from audit.notes.sentences import sentence_spans
+from audit.notes.spans import Span, TaggedDocument, merged
 from audit.progress import StopQuestion
 from audit.shelf import new_file
 from audit.stats import Rate
@@ -74,6 +77,8 @@ class Block(NamedTuple):
 def _folded_char(char: str) -> str:
     if char.isspace():
         return " "
+    if not fold_text(char).text:  # it is not shown, and no model copies it for sure
+        return ""
     plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", char).casefold())
     return "".join(" " if c.isspace() else c for c in plain) or char
 
@@ -192,12 +197,14 @@ class Alignment:
     """What a model's output says about a note.
 
     `spans` are on the note, sorted, each once; `unaligned` are the labels of those without a place
-    in it. `edits` are in characters as they are compared. Differs: counted from this alignment, so
-    they can exceed the least number.
+    in it. `uncopied` are the sentences of the note that the output does not hold. `edits` are in
+    characters as they are compared. Differs: counted from this alignment, so they can exceed the
+    least number.
     """
 
     status: str
     spans: tuple[Span, ...]
+    uncopied: tuple[Window, ...]
     unaligned: tuple[str, ...]
     census: Counter[str]
     edits: Counter[str]
@@ -219,10 +226,54 @@ def align_output(output: str, source: str, *, labels: Collection[str] = ()) -> A
     return Alignment(
         status=_status(scanned.plain, source, blocks=blocks, n_source=len(there.chars)),
         spans=tuple(sorted(spans)),
+        uncopied=_uncopied(source, folded=there, runs=_equal_runs(blocks, copy, there)),
         unaligned=tuple(unaligned),
         census=scanned.census,
         edits=_edits(blocks),
     )
+
+
+_LEAST_RUN = 24
+"""Characters that follow each other in copy and note alike before they count as copied: shorter
+runs occur by chance in whatever a model writes."""
+
+
+def _equal_runs(blocks: Iterable[Block], copy: Folded, source: Folded) -> list[tuple[int, int]]:
+    """Return the stretches of the folded source that the copy repeats, white space aside."""
+    runs, start, end = [], 0, 0
+    for block in blocks:
+        texts = copy.chars[block.a : block.a_end], source.chars[block.b : block.b_end]
+        if not block.is_equal and any(map(str.strip, texts)):
+            runs.append((start, end))
+            start = block.b_end
+        end = block.b_end
+    return [*runs, (start, end)]
+
+
+def _uncopied(
+    source: str, *, folded: Folded, runs: Sequence[tuple[int, int]]
+) -> tuple[Window, ...]:
+    """Return the sentences of a source that do not stand whole inside a run.
+
+    A run is that of a sentence if it goes on beyond both of its ends, or to the end of the source:
+    what a model changed, left out or put in at an end belongs to the sentence too.
+    """
+    n_chars = len(folded.chars)
+    long_runs = [run for run in runs if run[1] - run[0] >= min(_LEAST_RUN, n_chars)]
+    starts = [start for start, _ in long_runs]
+    sentences: list[Window] = []
+    was_copied = True
+    for start, end in sentence_spans(source):
+        first, last = folded.first[start], folded.first[end]
+        number = bisect_left(starts, max(first, 1)) - 1
+        reached = long_runs[number][1] if number >= 0 else 0
+        is_copied = last < reached or (last == reached == n_chars)
+        if not is_copied and not was_copied:
+            sentences[-1] = Window(sentences[-1].start, end)
+        elif not is_copied:
+            sentences.append(Window(start, end))
+        was_copied = is_copied
+    return tuple(sentences)
 
 
 def _place(span: Span, blocks: Iterable[Block], *, copy: Folded, source: Folded) -> Span | None:
@@ -310,6 +361,8 @@ def _edits(blocks: Iterable[Block]) -> Counter[str]:
     return found
 
 
+_UNCOPIED = "uncopied"
+
 ShareListener = Callable[[float], None]
 """Told which share of a call is done, 0-1."""
 
@@ -327,14 +380,26 @@ class CopyReading:
     """A note read through its copies; `edits` and the tags' `census` are of all windows together.
 
     The spans of the document may be nested, those of `tags` are as a tagger gives them; `status` is
-    the worst of the windows'.
+    the worst of the windows'. `uncopied` are the stretches of the note that a window did not copy,
+    or that are in no window, apart and in order.
     """
 
     document: TaggedDocument
     tags: Tags
+    uncopied: tuple[Window, ...]
     status: str
     edits: Counter[str]
     census: Counter[str]
+
+    def in_source(self, note: TaggedDocument, folded: FoldedText) -> CopyReading:
+        """Return what was read of a folded note as a reading of the note; tags in whole words."""
+        spans = folded.source_spans(self.document.spans)
+        tags = with_whole_words(folded.text, self.tags)
+        return replace(
+            self,
+            document=note.with_spans(spans, unaligned=self.document.unaligned),
+            tags=folded.source_spans(tags),
+        )
 
     def line(self) -> dict[str, Any]:
         """Return what is kept of a note, without its text."""
@@ -347,7 +412,36 @@ class CopyReading:
                 "n_malformed": sum(self.census[kind] for kind in MALFORMED),
             },
             "unaligned": list(self.document.unaligned),
+            "uncopied": [list(stretch) for stretch in self.uncopied],
         }
+
+    def with_tags(self, tags: Tags) -> CopyReading:
+        """Return the reading with other spans; the copy stays what it was."""
+        document = self.document.with_spans(tags, unaligned=self.document.unaligned)
+        return replace(self, document=document, tags=tags)
+
+
+def worst_reading(readings: Sequence[CopyReading]) -> CopyReading:
+    """Return what several models' copies of one note say together: the worst of each.
+
+    Its spans are those of the first.
+    """
+    edits, census = _edits(()), Counter[str]()
+    for one in readings:
+        edits.update(one.edits)
+        census.update(one.census)
+    return replace(
+        readings[0],
+        uncopied=_merged_windows([stretch for one in readings for stretch in one.uncopied]),
+        status=max((one.status for one in readings), key=STATUSES.index),
+        edits=edits,
+        census=census,
+    )
+
+
+def _merged_windows(stretches: Iterable[Window]) -> tuple[Window, ...]:
+    spans = [Span(start, end, _UNCOPIED) for start, end in stretches]
+    return tuple(Window(*stretch) for stretch in merged(spans))
 
 
 def json_line(record: Mapping[str, Any]) -> bytes:
@@ -378,14 +472,22 @@ def read_pieces(
 ) -> CopyReading:
     """Bring the spans of a note's copies back to it.
 
-    The pieces stand in the order of the note; a stretch that is in none of them has no span.
+    The pieces stand in the order of the note; a stretch that is in none of them has no span, and is
+    not copied.
     """
     windows = [Window(piece.start, piece.end) for piece in pieces]
     found, flat, edits, census = [], [], _edits(()), Counter[str]()
+    uncopied: list[Window] = []
+    reached = 0
+    for piece in [*pieces, Piece(len(note.text), len(note.text), "")]:
+        if note.text[reached : piece.start].strip():
+            uncopied.append(Window(reached, piece.start))
+        reached = max(reached, piece.end)
     for piece in pieces:
         text = note.text[piece.start : piece.end]
         one = align_output(piece.output, text, labels=labels)
         found.append(one)
+        uncopied += [Window(a + piece.start, b + piece.start) for a, b in one.uncopied]
         flat.append(flattened(TaggedDocument(note.doc_id, text, one.spans)).spans)
         edits.update(one.edits)
         census.update(one.census)
@@ -396,6 +498,7 @@ def read_pieces(
     return CopyReading(
         document=note.with_spans(found[0].spans if is_whole else tags, unaligned=lost),
         tags=tags,
+        uncopied=_merged_windows(uncopied),
         status=max(statuses or [EMPTY if note.text.strip() else EXACT], key=STATUSES.index),
         edits=edits,
         census=census,
@@ -445,6 +548,11 @@ def align_outputs(gold: Path, outputs: Path, *, folder: Path) -> int:
     return len(written)
 
 
+def n_chars_of(stretches: Iterable[Sequence[int]]) -> int:
+    """Return how many characters stretches (start, end) have together."""
+    return sum(end - start for start, end in stretches)
+
+
 class Copies:
     """What is known of the copies of a set: what is added up over notes, notes of exact copies."""
 
@@ -458,6 +566,8 @@ class Copies:
         self.sums.update(line["edits"] | line["tags"])
         n_unaligned = len(line["unaligned"])
         self.sums.update({"n_notes": 1, f"status {status}": 1, "n_unaligned": n_unaligned})
+        n_uncopied = n_chars_of(line["uncopied"])
+        self.sums.update({"n_uncopied_notes": int(n_uncopied > 0), "n_uncopied_chars": n_uncopied})
         self.sums["n_by_kind"] += "n_tags" in line["tags"]  # not in lines of some versions
         if status == EXACT:
             self.exact.add(str(line["doc_id"]))
@@ -482,6 +592,8 @@ class Copies:
             "statuses": {status: sums[f"status {status}"] for status in STATUSES},
             "pooled_error_rate": sum(sums[name] for name in _EDITS) / n_chars if n_chars else None,
             "n_unaligned": sums["n_unaligned"],
+            "n_uncopied_notes": sums["n_uncopied_notes"],
+            "n_uncopied_chars": sums["n_uncopied_chars"],
             "n_malformed": sums["n_malformed"],
             "tags": tags,
         }

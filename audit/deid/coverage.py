@@ -116,7 +116,7 @@ def coverage(policy: Policy, *, tagger: KnownTagger) -> tuple[Covered, ...]:
             for language, of in measured.items()
         }
         can = {
-            "rules": tagger.kind in (RULES, "combined") and code not in _NO_RULE,
+            "rules": tagger.has_rules and code not in _NO_RULE,
             "network": tagger.kind != RULES,
             "register": code in _REGISTER,
         }

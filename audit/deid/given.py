@@ -22,6 +22,7 @@ from audit.deid.copies import OutputLine, json_line
 from audit.errors import AuditError, Message
 from audit.foreign import decode_text, is_zip, reading, refusing, zip_members
 from audit.home import changing, home_folder
+from audit.notes.folding import fold_document
 from audit.notes.formats import guess_format, jsonl_line, read_text, refuse_twice
 from audit.notes.read import ByteListener, Note, NoteSource, checked_note, open_notes
 from audit.notes.spans import TaggedDocument
@@ -151,9 +152,12 @@ def annotated_notes(path: Path, *, what: str = "notes") -> AnnotatedNotes:
 
 
 def notes_of_paths(paths: Iterable[Path], *, what: str) -> Iterator[TaggedDocument]:
-    """Yield the notes of folders or files with their spans; AuditError where one has none."""
+    """Yield the notes of folders or files with their spans, folded, as taggers read them.
+
+    Raises AuditError where a file has none.
+    """
     for path in paths:
-        yield from annotated_notes(path, what=what).all()
+        yield from map(fold_document, annotated_notes(path, what=what).all())
 
 
 def _files_in(folder: Path) -> Iterator[Path]:

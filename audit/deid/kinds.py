@@ -10,6 +10,8 @@ import re
 from functools import cache
 from typing import Literal, NamedTuple, get_args
 
+from audit.names.pools import english_names
+from audit.notes.folding import fold_text
 from audit.notes.mention_words import JAPANESE_SURNAMES, NO_NAMES
 from audit.notes.patterns import folded_text, pattern_table
 from audit.notes.spans import (
@@ -21,8 +23,9 @@ from audit.notes.spans import (
     QUASI_IDENTIFIER,
     Span,
 )
+from audit.text import is_unspaced
 
-VERSION = 1
+VERSION = 2
 """Goes up with every change of what a mark is told to be."""
 
 Kind = Literal[
@@ -57,6 +60,11 @@ class Mark(NamedTuple):
     folded: str
     before: str
     after: str
+
+    def shown(self) -> Mark:
+        """Return the mark as it is read: composed, without what is not shown."""
+        sides = (fold_text(side).text for side in (self.folded, self.before, self.after))
+        return Mark(self.span, self.text, *sides)
 
     def fits(self, form: str) -> bool:
         """Whether it is in a form of `kinds.txt` from end to end."""
@@ -101,6 +109,7 @@ def kind_of(text: str, span: Span) -> Kind:
 
 def kind_at(mark: Mark) -> Kind:
     """Return what stands at a mark, as `kind_of`."""
+    mark = mark.shown()
     label = FIVE_TYPES.of(mark.span.label)
     if label == IDENTIFIER:
         return "name"
@@ -142,7 +151,7 @@ def _kind_of_quasi(mark: Mark) -> Kind:
         return "sex"
     if told := _kind_of_place(mark):
         return told
-    is_name = mark.fits("NAME") and (mark.folded[0].isascii() or is_named(mark))
+    is_name = mark.fits("NAME") and (not is_unspaced(mark.folded) or is_named(mark))
     return "name" if is_name else "other"
 
 
@@ -195,14 +204,6 @@ def _japanese_given_names() -> frozenset[str]:
     tables = (given_names(sex, time) for sex in "MF" for time in ("old", "middle", "young"))
     names = {part.written for table in tables for part in table.names}
     return frozenset(name for name in names if len(name) > 1)
-
-
-@cache
-def english_names() -> frozenset[str]:
-    """Return first and last names of English speakers, as far as Faker knows them."""
-    from faker.providers.person.en_US import Provider
-
-    return frozenset((*Provider.first_names, *Provider.last_names))
 
 
 @cache

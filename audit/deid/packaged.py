@@ -16,11 +16,13 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, v
 from pathlib import Path
 from typing import Any
 
+from audit.deid.borders import whole_finds
 from audit.deid.release import language_of
 from audit.deid.rules import is_full_name
 from audit.deid.tagger import Tags, from_windows, windows_of, without_overlap
 from audit.errors import AuditError
 from audit.notes.mention_words import JAPANESE_NO_NAME, WORDS
+from audit.notes.patterns import CAPITAL, SMALL
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, TYPES, Span
 from audit.text import word_lists
 
@@ -49,7 +51,7 @@ _SIZE, _OVERLAP = 4_000, 200
 """Characters of a window: Sudachi reads 49,149 bytes at most, spaCy a million characters."""
 _MIN_SCORE = 0.4
 """Of Presidio: below stand numbers that no word beside them tells."""
-_VERSION = 1
+_VERSION = 2
 
 
 def installed() -> tuple[str, ...]:
@@ -116,6 +118,9 @@ class PackagedTagger:
 
     def tag(self, texts: Sequence[str]) -> tuple[Tags, ...]:
         """Return the spans of each text; of a text in another language none."""
+        return whole_finds(texts, self._tagged)
+
+    def _tagged(self, texts: Sequence[str]) -> Sequence[Tags]:
         own = [place for place, text in enumerate(texts)
                if language_of(text) == self._language]  # fmt: skip
         windows = {place: windows_of(texts[place], size=_SIZE, overlap=_OVERLAP) for place in own}
@@ -127,7 +132,7 @@ class PackagedTagger:
             text = texts[place]
             parts = [self._spans(text[start:end], next(answers)) for start, end in found]
             tags[place] = from_windows(found, parts, n_chars=len(text))
-        return tuple(tags)
+        return tags
 
     def _spans(self, text: str, answer: Iterable[Found]) -> Tags:
         spans = []
@@ -198,7 +203,7 @@ _EPONYMS = {
 """What stands behind the name of somebody who is no patient: a sign, a score, a disease."""
 _LINE = re.compile(r"[^\n]*")
 _FITS = {
-    "en": re.compile(r"(?:[A-Z]\. ?)*[^\W\d_]*[A-Z][a-z][^\d\n]*"),
+    "en": re.compile(rf"(?:[{CAPITAL}]\. ?)*[^\W\d_]*[{CAPITAL}][{SMALL}][^\d\n]*"),
     "ja": re.compile(r"[^\dA-Za-z\n]*[\u3041-\u3096\u3400-\u9fff々][^\dA-Za-z\n]*"),
 }
 """What may be a name: no number or abbreviation, nothing in small letters; in Japanese notes no

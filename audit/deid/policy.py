@@ -69,7 +69,7 @@ class Policy(Record):
 
     def leaves(self, text: str, span: Span) -> Kind | None:
         """Return the kind of a mark that is left in the text; None for one that is taken out."""
-        mark = mark_of(text, span)
+        mark = mark_of(text, span).shown()
         kind = kind_at(mark)
         if kind not in self.left or not is_told(mark, kind):
             return None

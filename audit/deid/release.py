@@ -1,13 +1,12 @@
 """Redaction: the note with its spans replaced. What is released is always source + replacements.
 
 Spans that overlap are replaced as one stretch, a mark. A placeholder says in brackets what stood
-there; a surrogate is invented from the seed, the patient and the text, where a rule or a cue in the
-note tells what stood there; a mask is a square for each character.
+there; a surrogate is drawn from the key of the release, the patient and the text, where a rule or a
+cue in the note tells what stood there; a mask is a square for each character.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 import string
 from calendar import monthrange
@@ -17,8 +16,9 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any, NamedTuple
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
+from audit.deid.keys import Key
 from audit.deid.kinds import PARTS, Kind, Mark, is_named, kind_at, mark_of
 from audit.deid.rules import RuleTagger, without_clinical
 from audit.deid.sexes import sex_of_given_name, sex_told
@@ -44,7 +44,7 @@ _FORMS = tuple(re.compile(pattern) for _, pattern in _TABLE["written dates"])
 
 PLACEHOLDER, SURROGATE, MASK = MODES = ("placeholder", "surrogate", "mask")
 MASK_CHAR = "■"
-VERSION = 4
+VERSION = 5
 """Of what takes a mark's place: goes up with every change of a released text."""
 
 _WORDS = {
@@ -122,20 +122,52 @@ class Redacted:
 
 
 class Release(Record):
-    """How spans are replaced; `seed` is that of surrogates.
+    """How spans are replaced, and from which key surrogates are drawn: a new one unless it is said.
 
-    Placeholders are in the language of the note, in English where it is in neither.
+    Placeholders are in the language of the note, in English where it is in neither. The key is
+    written with no record. A seed is for tests: it is public, and so is the key that it gives.
     """
 
-    model_config = ConfigDict(extra="ignore")  # older ones have a `language` of placeholders
+    model_config = ConfigDict(
+        extra="ignore",  # older ones have a `language` of placeholders
+        arbitrary_types_allowed=True,
+    )
 
     mode: str = Field(default=PLACEHOLDER, pattern=f"^({'|'.join(MODES)})$")
-    seed: int = Field(default=0, ge=0, le=MAX_SEED)
+    seed: int | None = Field(default=None, ge=0, le=MAX_SEED)
+    is_linked: bool = False
+    """Whether the key is that of another release too, as somebody asked."""
+    key: Key | None = Field(default=None, exclude=True, repr=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _draw_key(cls, fields: Any) -> Any:
+        if not isinstance(fields, dict):
+            return fields
+        needs_key = fields.get("mode") == SURROGATE and fields.get("seed") is None
+        return {**fields, "key": (fields.get("key") or Key.new()) if needs_key else None}
+
+    @property
+    def is_reversible(self) -> bool:
+        """Whether anybody with the program can compute what stood there; so are older releases."""
+        return self.mode == SURROGATE and self.seed is not None
+
+    def described(self) -> dict[str, Any]:
+        """Return what the description of a release says of its surrogates."""
+        if self.mode != SURROGATE:
+            return {}
+        origin = "a public seed" if self.is_reversible else "a secret key"
+        seed = {"seed": self.seed} if self.is_reversible else {}
+        return {"surrogates": {"drawn_from": origin, "reversible": self.is_reversible} | seed}
 
     def decisive(self) -> dict[str, Any]:
-        """Return what decides the released text: a seed only where there are surrogates."""
+        """Return what decides the released text, but for a key that no other release has.
+
+        There is a seed only where there are surrogates.
+        """
         seed = self.seed if self.mode == SURROGATE else None
-        return {"mode": self.mode, "seed": seed, "version": VERSION}
+        linked = {"key": self.key.name} if self.key and self.is_linked else {}
+        return {"mode": self.mode, "seed": seed, "version": VERSION} | linked
 
     def of(self, document: TaggedDocument, *, sex: str | None = None) -> Redacted:
         """Return a note with every character of every span replaced.
@@ -152,7 +184,8 @@ class Release(Record):
             new = [re.sub(r"[^\r\n]", MASK_CHAR, mark.text) for mark in marks]
         elif self.mode == SURROGATE and marks:
             sex = sex_told(text) if sex is None else sex
-            new = _Surrogates(self.seed, document.patient, sex).of(text, marks, language=own)
+            key = self.key or Key.of_seed(self.seed or 0)
+            new = _Surrogates(key, document.patient, sex).of(text, marks, language=own)
         else:
             new = [_placeholder(mark, own) for mark in marks]
         n_longer, replacements = 0, []
@@ -331,13 +364,13 @@ _POOLS = (string.digits, string.ascii_uppercase, string.ascii_lowercase)
 
 @dataclass(frozen=True)
 class _Surrogates:
-    """Invents what stands in the notes of a patient; all of it follows from seed and text.
+    """Invents what stands in the notes of a patient; all of it follows from key and text.
 
     A given name has the sex of the one in whose place it stands; where no list knows that, the
     patient's.
     """
 
-    seed: int
+    key: Key
     patient: tuple[int, str]
     sex: str
 
@@ -346,7 +379,7 @@ class _Surrogates:
         found = list(RuleTagger().found(folded_text(text)))
         personal = set(without_clinical(text, [mark.span for mark in marks]))
         # Dates move by whole weeks into the past, never whole years: 1 to 4 years, 4 to 48 weeks.
-        number, weeks = divmod(self._draw("days", self.patient), _MOST_WEEKS - _LEAST_WEEKS + 1)
+        number, weeks = divmod(self.key.draw("days", self.patient), _MOST_WEEKS - _LEAST_WEEKS + 1)
         by = timedelta(days=-7 * ((1 + number % _MAX_YEARS) * 52 + _LEAST_WEEKS + weeks))
         stood = []
         for mark in marks:
@@ -356,16 +389,13 @@ class _Surrogates:
             is_told = not groups.isdisjoint(_GROUPS.get(kind, ())) or _is_told(mark, kind, dates)
             is_told = is_told and span in personal
             stood.append((mark, kind if is_told else "", dates if is_told else []))
-        mover = _Mover(by, (one for *_, dates in stood for one in dates))
+        days = (one for *_, dates in stood for one in dates)
+        mover = _Mover(by, days, language=language)
         new = []
         for mark, kind, dates in stood:
             value = mover.moved(mark, dates) if kind == "date" else self._told(mark, kind)
             new.append(_placeholder(mark, language) if value in (None, mark.text) else str(value))
         return new
-
-    def _draw(self, *parts: object) -> int:
-        text = "\0".join(map(str, (self.seed, *parts)))
-        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
 
     def _told(self, mark: Mark, kind: str) -> str | None:
         folded = mark.folded
@@ -376,59 +406,74 @@ class _Surrogates:
         if kind == "age":
             return self._age(mark)
         if "@" in folded:
-            return f"mail{self._draw('mail', folded, self.patient) % 10**6}@example.org"
+            return f"mail{self.key.draw('mail', folded, self.patient) % 10**6}@example.org"
         if kind in ("id", "contact") or _RE["IS_POSTCODE"].fullmatch(folded):
             return self._code(mark) if any(c.isdigit() for c in folded) else None
         if _RE["IS_HOSPITAL"].search(folded):
             from audit.names.people import value_of
 
             locale = "en_US" if folded.isascii() else "ja_JP"
-            draws = (self._draw("hospital", folded, self.patient, n) for n in range(_N_TRIES))
+            draws = (self.key.draw("hospital", folded, self.patient, n) for n in range(_N_TRIES))
             return _other(folded, (value_of("hospital", draw, locale=locale) for draw in draws))
         return None
 
-    def _name(self, name: str, *, is_full: bool) -> str:
+    def _name(self, name: str, *, is_full: bool) -> str | None:
         if name.isascii():
             words = [match.span() for match in re.finditer(r"[^\s,]+", name)]
             last = words[-1:] if "," not in name else words[:1] if name[0] not in ", " else []
             last = [] if _is_given(name) else last
-            return _changed(name, ((*word, self._part(name[slice(*word)], word in last, "en_US"))
-                                   for word in words))  # fmt: skip
+            new = [self._part(name[slice(*word)], word in last, "en_US") for word in words]
+            changes = ((*word, part or "") for word, part in zip(words, new, strict=True))
+            return _changed(name, changes) if all(new) else None
         n_least = 2 if is_full else 3  # a surname of three characters is no full name
         is_split = len(name) > n_least or " " in name
         alone = (name, "") if _is_given(name) else ("", name)
         given, surname = split_japanese(name) if is_split else alone
-        parts = [self._part(part, is_surname, "ja_JP")
-                 for part, is_surname in ((surname, True), (given, False)) if part]  # fmt: skip
-        return (" " if " " in name and given else "").join(parts if surname else ["", *parts])
+        new = [self._part(part, is_surname, "ja_JP")
+               for part, is_surname in ((surname, True), (given, False)) if part]  # fmt: skip
+        parts = [part for part in new if part]
+        joined = (" " if " " in name and given else "").join(parts if surname else ["", *parts])
+        return joined if len(parts) == len(new) else None
 
-    def _part(self, part: str, is_surname: bool, locale: str) -> str:
+    def _part(self, part: str, is_surname: bool, locale: str) -> str | None:
+        """Return another part of a name; None where none is found that is not the same."""
         from audit.names.people import name_of
 
         if re.fullmatch(r"[A-Z]\.?", part):
-            return chr(65 + self._draw("initial", part, self.patient) % 26) + part[1:]
+            return chr(65 + self.key.draw("initial", part, self.patient) % 26) + part[1:]
         is_kana = _RE["KANA"].fullmatch(part)
         sex = "" if is_surname else sex_of_given_name(folded_text(part))
-        sex = sex or self.sex or "MF"[self._draw("sex", self.patient) % 2]
+        sex = sex or self.sex or "MF"[self.key.draw("sex", self.patient) % 2]
 
         def invented(attempt: int) -> str:
-            key = f"{self.patient} {part} {attempt}"
-            name = name_of(self.seed, key, sex=sex, birth_year=1960, locale=locale)
+            number = self.key.draw("name", self.patient, part, attempt)
+            name = name_of(number, "", sex=sex, birth_year=1960, locale=locale)
             found = name.surname if is_surname else name.given
             return found.kana if is_kana and found.kana else found.written
 
-        return _other(part, map(invented, range(_N_TRIES))) or part
+        return _other(part, map(invented, range(_N_TRIES)))
 
-    def _code(self, mark: Mark) -> str:
-        """Return digits for digits, of the same width, and letters for letters beside digits."""
+    def _code(self, mark: Mark) -> str | None:
+        """Return digits for digits, of the same width, and letters for letters.
+
+        Words that say what the number is stay ("ext."); None where anything else would.
+        """
         changes = []
-        for word in re.finditer(r"\S*[0-9]\S*", mark.folded):
-            for place in range(*word.span()):
-                char = mark.folded[place]
-                pool = next((one for one in _POOLS if char in one), "")
-                if pool and (place, char) != (0, "0"):  # a telephone number stays one
-                    draw = self._draw("code", mark.folded, place, self.patient)
-                    changes.append((place, place + 1, pool[draw % len(pool)]))
+        for word in re.finditer(r"\S+", mark.folded):
+            is_number = any(char.isdigit() for char in word[0])
+            for run in re.finditer(r"[^\W\d_]+|\d", word[0]):
+                if not is_number and _RE["CODE_WORD"].fullmatch(run[0]):
+                    continue
+                if not run[0].isascii():
+                    if _RE["CODE_WORD"].fullmatch(run[0]):
+                        continue
+                    return None
+                for place in range(word.start() + run.start(), word.start() + run.end()):
+                    char = mark.folded[place]
+                    if (place, char) != (0, "0"):  # a telephone number stays one
+                        pool = next(pool for pool in _POOLS if char in pool)
+                        number = self.key.draw("code", mark.folded, place, self.patient)
+                        changes.append((place, place + 1, pool[number % len(pool)]))
         return _rewritten(mark, changes)
 
     def _age(self, mark: Mark) -> str | None:
@@ -440,7 +485,7 @@ class _Surrogates:
         age = int(numbers[0][0])
         if age not in _ADULT:
             return None
-        shift = (-3, -2, -1, 1, 2, 3)[self._draw("age", self.patient) % 6]
+        shift = (-3, -2, -1, 1, 2, 3)[self.key.draw("age", self.patient) % 6]
         new = age + shift if age + shift in _ADULT else age - shift
         return _rewritten(mark, [(*numbers[0].span(), str(new))])
 
@@ -469,10 +514,15 @@ def _rewritten(mark: Mark, changes: Iterable[tuple[int, int, str]]) -> str:
 
 
 class _Mover:
-    """Moves the dates of a note; `anchor` is the last day that was told."""
+    """Moves the dates of a note; `anchor` is the last day that was told.
 
-    def __init__(self, by: timedelta, dates: Iterable[_Date]) -> None:
+    A time of day that stands in the mark of a date becomes its placeholder.
+    """
+
+    def __init__(self, by: timedelta, dates: Iterable[_Date], *, language: str) -> None:
         self._by = by
+        japanese, english = _WORDS["time"]
+        self._time = f"【{japanese}】" if language == "ja" else f"[{english}]"
         self._whole = [date(one.year, one.month, one.day) for one in dates
                        if one.year and one.month and one.day]  # fmt: skip
         self._anchor = next(iter(self._whole), None)
@@ -483,7 +533,11 @@ class _Mover:
         That is one without dates, or which a word ties to another year or month.
         """
         is_tied = _RE["RELATIVE"].search(mark.before[-3:]) or _RE["RELATIVE"].search(mark.text)
-        changes = []
+        places = [one.match.span() for one in dates]
+        changes = [
+            (*clock.span(), self._time) for clock in _RE["CLOCK"].finditer(mark.folded)
+            if not any(start < clock.end() and clock.start() < end for start, end in places)
+        ]  # fmt: skip
         for one in dates:
             day = self.day_of(one)
             if day is None:
@@ -497,7 +551,7 @@ class _Mover:
                 ]
             except (OverflowError, ValueError):  # beyond the calendar, or the eras
                 return None
-        return _rewritten(mark, changes) if changes and not is_tied else None
+        return _rewritten(mark, changes) if dates and not is_tied else None
 
     def day_of(self, one: _Date) -> date | None:
         """Return a date; of one without a year that next to the anchor.

@@ -19,7 +19,6 @@ from pydantic import Field, model_validator
 from audit.deid.copies import COPIES, PREDICTIONS, align_outputs, json_line, read_copies
 from audit.deid.given import SPANS as TAGGED_SPANS
 from audit.deid.given import annotated_notes, clear_given, given_path
-from audit.deid.known import KNOWN_VERSION
 from audit.deid.matching import OPTIMAL, Matcher
 from audit.deid.metrics import Pair
 from audit.deid.policy import ALL_OUT, Policy
@@ -46,12 +45,13 @@ from audit.deid.score import (
 )
 from audit.deid.tag import CENSUS, TAGGING, tag_notes, tagging
 from audit.deid.tagged import TAGGED_SETS
-from audit.deid.taggers import known_taggers, load_tagger, other_tagger
+from audit.deid.taggers import known_tagger, load_tagger
 from audit.errors import AuditError
 from audit.home import salted_digest
 from audit.notes.formats import GOLD, PairedFiles, jsonl_line
 from audit.notes.read import resolve_note_file
 from audit.notes.spans import FIVE_TYPES, LabelMap, relabelled
+from audit.patients.finder import FINDER_VERSION
 from audit.progress import FINISHING, Meter, Phase, whole
 from audit.shelf import building_folder, clear_folder, new_file, now, one_line, write_whole
 from audit.stats import N_REPLICATES
@@ -115,8 +115,7 @@ class ScoreTask(Task):
         paths = [(one.kind, _path(one)) for one in sides]
         tagger = None
         if self.predicted.kind == TAGGER:
-            known = {one.tagger_id: one for one in known_taggers()}
-            tagger = known.get(self.predicted.ref) or other_tagger(self.predicted.ref)
+            tagger = known_tagger(self.predicted.ref)
         # What was given never changes, a file may.
         files = [path for kind, path in paths if kind in (EXAMPLE, FILE)]
         plain = self.with_(title="", score_id="").plain()
@@ -124,7 +123,7 @@ class ScoreTask(Task):
         about = [
             plain,
             states_of(*files, where=GOLD),
-            f"{tagger.digest} {KNOWN_VERSION}" if tagger else "",
+            f"{tagger.digest} {FINDER_VERSION}" if tagger else "",
             *self.policy.decisive(),
         ]
         # Salted: what was handed in can be guessed.

@@ -2,7 +2,9 @@
 
 Comes in: a source of notes, a tagger. Goes out: `spans.jsonl` (notes with spans: private),
 `redacted.jsonl` (released texts under the numbers of their rows), `refused.jsonl`, `census.json`;
-of a tagger that writes copies also `copies.jsonl`, how faithful each one is.
+of a tagger that writes copies also `copies.jsonl`, how faithful each one is, and `uncopied.jsonl`,
+the notes that it did not copy whole: the default tagger marked what it left out, or the note is
+withheld and stands in neither file of notes.
 Notes are read and tagged batch by batch, then read again and written: what the tagger has found of
 a patient's names in one note, and what a register knows, is found in all of them. What a tagger
 answered is kept until all is done, so that a run that was stopped or killed asks for the rest
@@ -21,24 +23,27 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from itertools import repeat
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from audit.corpus.build import CorpusFile, corpus_folder
 from audit.deid.answers import ANSWERS, AnswerFile
-from audit.deid.copies import COPIES, Copies, CopyingTagger, json_line
+from audit.deid.copies import COPIES, Copies, CopyingTagger, json_line, n_chars_of
 from audit.deid.given import SPANS, AnnotatedNotes
 from audit.deid.kinds import KINDS, Kind
-from audit.deid.known import found_again, names_in, together
+from audit.deid.known import found_again, names_in
 from audit.deid.policy import ALL_OUT, Policy
-from audit.deid.register import PatientRegister
 from audit.deid.release import SURROGATE, Release, n_marks
 from audit.deid.sexes import Sexes
 from audit.deid.tagger import Tagger, Tags, checked_tags, is_light, tag_checked
+from audit.deid.taggers import with_fallback
 from audit.errors import AuditCancelled, AuditError
 from audit.executor import executor_of, in_order
+from audit.home import salted_digest
 from audit.notes.formats import jsonl_line
 from audit.notes.read import Note, NoteSource
 from audit.notes.spans import Span, TaggedDocument, ordered
+from audit.patients.finder import together
+from audit.patients.register import PatientRegister
 from audit.progress import Meter, Phase, Portion, Progress, ProgressListener, StopQuestion
 from audit.shelf import building_folder
 from audit.tables import RowNote
@@ -46,9 +51,18 @@ from audit.tables import RowNote
 TAGGING, WRITING = "tagging the notes", "finding names again"
 REDACTED, REFUSED = "redacted.jsonl", "refused.jsonl"
 CENSUS = "census.json"
+UNCOPIED = "uncopied.jsonl"
+FALLBACK: Final = "fallback"
+WITHHOLD: Final = "withhold"
+Uncopied = Literal["fallback", "withhold"]
+"""What becomes of a note that a tagger did not copy whole: the default tagger marks what it left
+out, or the note is not released."""
+_MAX_LISTED = 100
 _BATCH_CHARS, _BATCH_NOTES = 200_000, 64
 _COPY_CHARS = 2_500
 _MANY_CHARS = 300_000
+_VERSION = 2
+"""Of what is kept of an answer: one of an earlier version is asked for again."""
 T = TypeVar("T")
 
 
@@ -56,13 +70,15 @@ def tag_notes(
     source: NoteSource | AnnotatedNotes, *, tagger: Tagger, out: Path, release: Release,
     policy: Policy = ALL_OUT,
     register: PatientRegister | None = None,
+    uncopied: Uncopied = FALLBACK,
     n_workers: int = 1,
     progress: ProgressListener = lambda report: None, should_stop: StopQuestion = lambda: False,
 ) -> dict[str, Any]:  # fmt: skip
     """Tag all notes of a source and return the census.
 
     The tagger's answer for a text must not depend on chance. `policy` says what of it is taken out,
-    `register` what is known of patients beforehand. `out` must not be there, or be empty, and
+    `register` what is known of patients beforehand, `uncopied` what becomes of notes that were not
+    copied whole. `out` must not be there, or be empty, and
     appears when it is whole; what a tagger answered before a person stops stays beside it for the
     next run. Progress is in characters of notes. Many notes are tagged by `n_workers` processes
     where the tagger can be sent to them; the bytes are the same.
@@ -72,9 +88,10 @@ def tag_notes(
         if should_stop():
             raise AuditCancelled
 
+    tagger = with_fallback(tagger)
     names = [SPANS, REDACTED, REFUSED, CENSUS]
     if isinstance(tagger, CopyingTagger):
-        names.append(COPIES)
+        names += [COPIES, UNCOPIED]
     with (
         corpus_folder(out, names=names, kept=ANSWERS, where="folder of tagged notes") as files,
         closing(AnswerFile(building_folder(out) / ANSWERS)) as answers,
@@ -92,7 +109,7 @@ def tag_notes(
         meter = Meter(plan, listener=progress, should_stop=should_stop)
         with executor_of(n_workers=n_workers) as executor:
             work = _Work(source, tagger, meter, executor, n_workers)
-            run = _Run(files, release, policy, register, sexes)
+            run = _Run(files, _How(release, policy, uncopied), register, sexes)
             for batch, told in work.tagged(answers, should_stop):
                 run.learn(batch.notes, told)
             for batch, written in work.written(answers, run):
@@ -206,37 +223,64 @@ class _Known(NamedTuple):
     sex: str | None
 
 
+class _How(NamedTuple):
+    """How notes are released."""
+
+    release: Release
+    policy: Policy
+    uncopied: Uncopied
+
+
 class _Written(NamedTuple):
-    """What comes into the files of a batch, and what was counted."""
+    """What comes into the files of a batch, and what was counted.
+
+    `uncopied` are the lines of `UNCOPIED`.
+    """
 
     spans: bytes
     redacted: bytes
     copies: Sequence[Any]
+    uncopied: Sequence[Mapping[str, Any]]
     counts: Counter[str]
     left: Counter[Kind]
 
 
 def _written(
-    how: tuple[Release, Policy], rows: Sequence[int], notes: Sequence[TaggedDocument],
+    how: _How, rows: Sequence[int], notes: Sequence[TaggedDocument],
     answers: Answers, known: Sequence[_Known],
 ) -> _Written:  # fmt: skip
     """Return notes with all that was found in them, and their released texts."""
-    release, policy = how
     lines, redacted, counts, left = [], [], Counter[str](), Counter[Kind]()
+    uncopied = []
     for row, note, (spans, copy), of in zip(rows, notes, answers, known, strict=True):
+        if copy and copy["uncopied"]:
+            uncopied.append(_uncopied_line(row, note, copy, how=how.uncopied))
+            if how.uncopied == WITHHOLD:
+                continue
         own = _spans(spans)
         names = (*of.names, names_in(note.text, own)) if of.is_alone else of.names
         found = found_again(note.text, own, *filter(None, names))
         lost = tuple(copy["unaligned"]) if copy else ()
-        document, own_left = policy.applied(replace(note, spans=found, unaligned=lost))
-        made = release.of(document, sex=of.sex)
+        document, own_left = how.policy.applied(replace(note, spans=found, unaligned=lost))
+        made = how.release.of(document, sex=of.sex)
         lines.append(jsonl_line(document).encode())
         redacted.append(json_line({"row": row, "text": made.text}))
         left.update(own_left)
         counts.update(counted(document, is_foreign=not made.language))
         counts["n_found_again"] += len(set(found) - set(own))
     copies = [copy for _, copy in answers if copy]
-    return _Written(b"".join(lines), b"".join(redacted), copies, counts, left)
+    return _Written(b"".join(lines), b"".join(redacted), copies, uncopied, counts, left)
+
+
+def _uncopied_line(
+    row: int, note: TaggedDocument, copy: Mapping[str, Any], *, how: Uncopied
+) -> dict[str, Any]:
+    """Return what is listed of a note that was not copied whole, and what became of it."""
+    return {
+        "row": row, "doc_id": note.doc_id, "copy": copy["status"],
+        "n_characters": len(note.text), "n_not_copied": n_chars_of(copy["uncopied"]),
+        "uncopied": how,
+    }  # fmt: skip
 
 
 class _Batch(NamedTuple):
@@ -338,7 +382,8 @@ class _Work:
             ids.add(name)
             notes.append(TaggedDocument(name, row.text, patient_id=row.patient_id or None))
             numbers.append(row.row)
-        key = AnswerFile.key([self._tagger.digest, [(one.doc_id, one.text) for one in notes]])
+        texts = [(one.doc_id, one.text) for one in notes]
+        key = AnswerFile.key([_VERSION, self._tagger.digest, texts])
         refused = [row for row in rows if isinstance(row, RowNote)]
         return _Batch(numbers, notes, refused, key, share)
 
@@ -347,14 +392,16 @@ class _Run:
     """Learns the names in the notes of the first pass; writes those of the second, and counts."""
 
     def __init__(
-        self, files: Mapping[str, CorpusFile], release: Release, policy: Policy,
-        register: PatientRegister | None, sexes: Sexes,
+        self, files: Mapping[str, CorpusFile], how: _How, register: PatientRegister | None,
+        sexes: Sexes,
     ) -> None:  # fmt: skip
-        self.how = release, policy
+        self.how = how
         self._files, self._register, self._sexes = files, register, sexes
         self._left = Counter[Kind]()
         self._counts = Counter(n_notes=0, n_refused=0, n_found_again=0)
         self._copies = Copies()
+        self._uncopied = {"n_notes": 0, "n_characters": 0}
+        self._listed: list[Mapping[str, Any]] = []
         self._names: dict[str, str] = {}
         self._met: set[str] = set()
         self._n_of_no_row = 0
@@ -389,22 +436,41 @@ class _Run:
         for copy in written.copies:
             self._files[COPIES].write(json_line(copy))
             self._copies.add(copy)
+        for line in written.uncopied:
+            self._files[UNCOPIED].write(json_line(line))
+            self._uncopied["n_notes"] += 1
+            self._uncopied["n_characters"] += line["n_not_copied"]
+            if len(self._listed) < _MAX_LISTED:
+                self._listed.append({key: line[key] for key in ("row", "copy", "n_not_copied")})
 
     def census(self, tagger: Tagger) -> dict[str, Any]:
-        """Return the counts, with the SHA-256 of each file."""
-        if not self._counts["n_notes"]:
+        """Return the counts, with the SHA-256 of what may be released.
+
+        A digest of the notes as they were would tell whoever guesses the rest that it is right.
+        """
+        n_withheld = self._uncopied["n_notes"] if self.how.uncopied == WITHHOLD else 0
+        if not self._counts["n_notes"] + n_withheld:
             raise AuditError("No row is a note.", where="notes")
-        release, policy = self.how
+        release, policy = self.how.release, self.how.policy
         census = {
             "tagger": {"name": tagger.name, "digest": tagger.digest, "labels": [*tagger.labels]},
             "mode": release.mode,
+            **release.described(),
             **told(self._counts),
             **self._of_register(),
-            "sha256": {name: file.digest for name, file in self._files.items() if name != CENSUS},
+            "sha256": {REDACTED: self._files[REDACTED].digest},
         }
         if policy.left:
             census |= policy_part(policy, self._left)
-        return census | ({"copies": self._copies.summary()} if COPIES in self._files else {})
+        if COPIES not in self._files:
+            return census
+        return census | {
+            "copies": self._copies.summary(),
+            "uncopied": {
+                "how": self.how.uncopied, **self._uncopied, "n_withheld": n_withheld,
+                "notes": self._listed,
+            },
+        }  # fmt: skip
 
     def _of_register(self) -> dict[str, Any]:
         """Return how register and notes fit, without any name."""
@@ -412,7 +478,7 @@ class _Run:
             return {}
         register = self._register
         return {"register": {
-            "digest": register.digest, "n_rows": register.n_rows,
+            "salted_digest": salted_digest(register.digest), "n_rows": register.n_rows,
             "n_patients": len(register.pieces),
             "n_patients_without_notes": len(register.pieces) - len(self._met),
             "n_notes_without_row": self._n_of_no_row,

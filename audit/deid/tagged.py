@@ -23,18 +23,28 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 
 from audit.deid.copies import json_line
 from audit.deid.given import SPANS, whole_note
+from audit.deid.keys import KEY, read_key
 from audit.deid.kinds import Kind
-from audit.deid.known import found_again, known, names_in
+from audit.deid.known import found_again, names_in
 from audit.deid.policy import ALL_OUT, Policy
 from audit.deid.release import SURROGATE, Release, Replacement, language_of
 from audit.deid.rules import clinical_places
 from audit.deid.sexes import Sexes
-from audit.deid.tag import CENSUS, REDACTED, census_file, counted, told
+from audit.deid.tag import (
+    CENSUS,
+    FALLBACK,
+    REDACTED,
+    Uncopied,
+    census_file,
+    counted,
+    told,
+)
 from audit.deid.tagger import Tagger, tag_checked
 from audit.errors import AuditCancelled, AuditError
 from audit.home import changing
 from audit.notes.formats import flattened, jsonl_line, read_line, write_files
 from audit.notes.spans import Span, TaggedDocument, merged, n_overlapping
+from audit.patients.finder import patient_finder
 from audit.progress import StopQuestion
 from audit.shelf import Shelf, now, one_line, taken, write_whole
 from audit.stats import IntArray
@@ -204,7 +214,7 @@ def tagged_text(
         document, left = policy.applied(TaggedDocument("1", text, spans))
         return replace(released_note(document, row=1, release=release), left=left)
     finally:  # the page says that it is kept nowhere
-        for memory in (clinical_places, known):
+        for memory in (clinical_places, patient_finder):
             memory.cache_clear()
 
 
@@ -244,6 +254,7 @@ class TaggedSet(Record):
     tagger_digest: str
     how: Release
     policy: Policy = ALL_OUT
+    uncopied: Uncopied = FALLBACK
     created: str
     census: dict[str, Any] | None = Field(default=None, exclude=True)
     path: Path = Field(default=Path(), exclude=True)
@@ -275,24 +286,25 @@ def _read_set(folder: Path) -> TaggedSet:
     if (folder / INDEX).is_file():
         census = json.loads((folder / RESULT / CENSUS).read_bytes())
         [int(census["n_notes"]), *(int(counted["n"]) for counted in census["spans"].values())]
-    return asked.with_(path=folder, census=census)
+    how = asked.how.with_(key=read_key(folder)) if asked.how.key else asked.how
+    return asked.with_(path=folder, census=census, how=how)
 
 
 TAGGED_SETS = Shelf("tagged", where="tagged notes", read=_read_set)
 
 
 def begin_set(
-    tagged_id: str, *, given: bytes | None = None, register: bytes | None = None, title: str = "",
-    **asked: Any,
+    tagged_id: str, *, how: Release, given: bytes | None = None, register: bytes | None = None,
+    title: str = "", **asked: Any,
 ) -> TaggedSet:  # fmt: skip
-    """Make the folder of a set, with the files that were handed in; one that is there stays.
+    """Make the folder of a set, with its key and what was handed in; one that is there stays.
 
-    `asked` are `source`, `tagger_id`, `tagger_digest`, `how` and `policy` of the set.
+    `asked` are `source`, `tagger_id`, `tagger_digest`, `policy` and `uncopied` of the set.
     """
     if (TAGGED_SETS.place(tagged_id) / ASKED).is_file():
         return TAGGED_SETS.get(tagged_id)
-    record = TaggedSet(title=one_line(title), created=now(), **asked).plain()
-    handed_in = {INPUT: given, REGISTER: register}
+    record = TaggedSet(title=one_line(title), created=now(), how=how, **asked).plain()
+    handed_in = {INPUT: given, REGISTER: register, KEY: how.key.secret if how.key else None}
     files = {name: data for name, data in handed_in.items() if data is not None}
     return TAGGED_SETS.put(tagged_id, files | {ASKED: census_file(record)})
 
@@ -523,9 +535,11 @@ def _lines(folder: Path) -> Iterator[tuple[bytes, bytes]]:
 def corrected_census(tagged: TaggedSet, *, index: IntArray, corrections: ByNote) -> dict[str, Any]:
     """Return the census of a whole set as its notes are handed out; only corrected ones are read.
 
-    Where a person changed notes it has no digests: those are of the tagger's own files.
+    It has the digests of what may be released, and where a person changed notes none: those are of
+    the tagger's own files.
     """
-    own = dict(tagged.census or {})
+    own = dict(tagged.census or {}) | tagged.how.described()
+    own["sha256"] = {name: own["sha256"][name] for name in (REDACTED,)}
     counts = Counter({name: n for name, n in own.items() if isinstance(n, int)})
     for label, of_label in own["spans"].items():
         counts.update({f"n {label}": of_label["n"], f"chars {label}": of_label["n_characters"]})

@@ -1,4 +1,4 @@
-"""The taggers of this installation: the shipped ones, those trained here, two of them as one.
+"""The taggers of this installation: the shipped ones, those trained here, several of them as one.
 
 Also what was measured of the shipped ones on invented notes that they were not made for, written by
 hand by somebody who had seen neither rules nor output.
@@ -9,14 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
-from audit.deid.borders import is_no_find, tidied, with_whole_names
+from audit.deid.borders import is_no_find, is_possessive, tidied, whole_finds, with_whole_names
 from audit.deid.config import GenerativeFacts, TaggerFacts
+from audit.deid.copies import CopyingTagger, CopyReading, ShareListener, worst_reading
 from audit.deid.packaged import (
     LANGUAGE,
     PackagedTagger,
@@ -25,9 +26,10 @@ from audit.deid.packaged import (
     packaged_digest,
 )
 from audit.deid.rules import RuleTagger, without_clinical
-from audit.deid.tagger import MAX_BYTES, TAGGER, Tagger, Tags, is_light
+from audit.deid.tagger import MAX_BYTES, TAGGER, Tagger, Tags, is_light, tag_checked
 from audit.errors import AuditError
-from audit.notes.spans import Span
+from audit.notes.spans import Span, TaggedDocument
+from audit.progress import StopQuestion
 from audit.shelf import Shelf
 from audit.stats import Estimate
 from audit.training.config import LossPoint, read_losses
@@ -39,7 +41,7 @@ that of the rules stays whole, and of the other what is left. None that either f
 RULES, DEFAULT, PACKAGED = "rules", "default", "packaged"
 COMBINED = "combined"
 """The kind of the default tagger."""
-_VERSION = 6  # of how finds are put together
+_VERSION = 7  # of how finds are put together
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,11 @@ class CombinedTagger:
 
     def tag(self, texts: Sequence[str]) -> tuple[Tags, ...]:
         """Return the spans of each text."""
+        return whole_finds(texts, self._tagged)
+
+    def _tagged(self, texts: Sequence[str]) -> Iterator[Tags]:
         rows = zip(texts, self.rules.tag(texts), self.model.tag(texts), strict=True)
-        return tuple(put_together(*row) for row in rows)
+        return (put_together(*row) for row in rows)
 
 
 def combined_digest(rules: str, model: str) -> str:
@@ -79,43 +84,205 @@ def combined_digest(rules: str, model: str) -> str:
 def put_together(text: str, by_rules: Tags, by_model: Tags) -> Tags:
     """Return the finds of rules, and what a model found beside them, as spans apart.
 
-    A rest that is white space alone, or without a letter or digit, is left out. What the model
-    found in clinical values alone is refused, and in a text that has capitals what is nobody's.
+    What the model found in clinical values alone is refused, and in a text that has capitals what
+    is nobody's.
     """
     tidy = tidied(text, by_model, beside=by_rules)
     if not text.islower():
         tidy = [span for span in tidy if not is_no_find(text, span)]
-    personal = without_clinical(text, tidy)
-    kept = list(by_rules)
+    return with_whole_names(text, united(text, by_rules, without_clinical(text, tidy)))
+
+
+def united(text: str, first: Tags, *others: Iterable[Span]) -> Tags:
+    """Return the spans of several taggers as spans apart: no letter that one found is lost.
+
+    The spans of the first stay whole, of the others what is left; only a rest without a letter or
+    digit is left out.
+    """
+    spans = list(first)
     is_taken = bytearray(len(text))
-    for span in by_rules:
+    for span in first:
         is_taken[span.start : span.end] = b"\1" * span.n_chars
-    for span in sorted(personal, key=lambda span: (-span.n_chars, span)):
-        for free in re.finditer(b"\0+", is_taken[span.start : span.end]):
-            start, end = span.start + free.start(), span.start + free.end()
-            rest = text[start:end]
-            if end - start == span.n_chars:
-                kept.append(span)
-            elif any(char.isalnum() for char in rest):
-                start += len(rest) - len(rest.lstrip())
-                kept.append(Span(start, start + len(rest.strip()), span.label))
-        is_taken[span.start : span.end] = b"\1" * span.n_chars
-    return with_whole_names(text, tuple(sorted(kept)))
+    for other in others:
+        for span in sorted(other, key=lambda span: (-span.n_chars, span)):
+            for free in re.finditer(b"\0+", is_taken[span.start : span.end]):
+                start, end = span.start + free.start(), span.start + free.end()
+                rest = text[start:end]
+                if end - start == span.n_chars:
+                    spans.append(span)
+                elif any(char.isalnum() for char in rest) and not is_possessive(rest.strip()):
+                    start += len(rest) - len(rest.lstrip())
+                    spans.append(Span(start, start + len(rest.strip()), span.label))
+            is_taken[span.start : span.end] = b"\1" * span.n_chars
+    return tuple(sorted(spans))
 
 
-BESIDE = (("ginza",), ("spacy",), ("ginza", "spacy"), ("presidio",))
-"""Packaged taggers that stand beside the default one, as in "default+ginza+spacy"."""
+@dataclass(frozen=True)
+class UnitedTagger:
+    """Finds what any of several taggers finds; where two share characters the first one's name it.
+
+    What a package finds beside the others is tidied as the finds of a network are beside rules.
+    """
+
+    taggers: tuple[Tagger, ...]
+    name: str
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Those of all."""
+        return tuple(dict.fromkeys(label for one in self.taggers for label in one.labels))
+
+    @property
+    def is_light(self) -> bool:
+        """Whether all are."""
+        return all(map(is_light, self.taggers))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all, in their order."""
+        return united_digest([one.digest for one in self.taggers])
+
+    def tag(self, texts: Sequence[str]) -> tuple[Tags, ...]:
+        """Return the spans of each text."""
+        return self._united(texts, [one.tag(texts) for one in self.taggers])
+
+    def _united(self, texts: Sequence[str], answers: Sequence[Sequence[Tags]]) -> tuple[Tags, ...]:
+        """Return the spans of each text, from the answers of each tagger."""
+        tags = tuple(answers[0])
+        for tagger, own in zip(self.taggers[1:], answers[1:], strict=True):
+            join = put_together if isinstance(tagger, PackagedTagger) else united
+            tags = tuple(join(*row) for row in zip(texts, tags, own, strict=True))
+        return tags
+
+
+def united_digest(digests: Sequence[str]) -> str:
+    """Return the digest of several taggers as one, from theirs in their order."""
+    return hashlib.sha256("|".join((str(_VERSION), "united", *digests)).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class UnitedCopies(UnitedTagger):
+    """Several taggers as one, of which at least one writes copies."""
+
+    @property
+    def n_notes_at_once(self) -> int:
+        """How many notes it is given at most."""
+        return min(one.n_notes_at_once for one in self.taggers if isinstance(one, CopyingTagger))
+
+    def read(
+        self, notes: Sequence[TaggedDocument], *,
+        should_stop: StopQuestion = lambda: False,
+        on_share: ShareListener = lambda share: None,
+    ) -> tuple[CopyReading, ...]:  # fmt: skip
+        """Read notes; of two that write copies the worse copy of a note is told."""
+        texts = [note.text for note in notes]
+        answers: list[Sequence[Tags]] = []
+        readings: list[Sequence[CopyReading]] = []
+        n_copying = sum(isinstance(one, CopyingTagger) for one in self.taggers)
+        for tagger in self.taggers:
+            if not isinstance(tagger, CopyingTagger):
+                answers.append(tagger.tag(texts))
+                continue
+            share = partial(_tell_part, on_share, len(readings), n_copying)
+            readings.append(tagger.read(notes, should_stop=should_stop, on_share=share))
+            answers.append([reading.tags for reading in readings[-1]])
+        tags = self._united(texts, answers)
+        rows = zip(zip(*readings, strict=True), tags, strict=True)
+        return tuple(worst_reading(row).with_tags(own) for row, own in rows)
+
+
+def _tell_part(on_share: ShareListener, number: int, n_parts: int, share: float) -> None:
+    on_share((number + share) / n_parts)
+
+
+class _CopyingModel(Tagger, CopyingTagger, Protocol):
+    """A tagger that writes copies."""
+
+
+@dataclass(frozen=True)
+class BackedTagger:
+    """A model that writes copies; what it did not copy of a note another tagger marks.
+
+    Of the other one count the finds that share a character with what was not copied.
+    """
+
+    model: _CopyingModel
+    fallback: Tagger
+
+    @property
+    def name(self) -> str:
+        """That of the model."""
+        return self.model.name
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Those of both."""
+        return tuple(dict.fromkeys((*self.model.labels, *self.fallback.labels)))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of both."""
+        return backed_digest(self.model.digest, self.fallback.digest)
+
+    @property
+    def n_notes_at_once(self) -> int:
+        """That of the model."""
+        return self.model.n_notes_at_once
+
+    def tag(self, texts: Sequence[str]) -> tuple[Tags, ...]:
+        """Return the spans of each text."""
+        notes = [TaggedDocument(doc_id=str(i), text=text) for i, text in enumerate(texts)]
+        return tuple(reading.tags for reading in self.read(notes))
+
+    def read(
+        self, notes: Sequence[TaggedDocument], *,
+        should_stop: StopQuestion = lambda: False,
+        on_share: ShareListener = lambda share: None,
+    ) -> tuple[CopyReading, ...]:  # fmt: skip
+        """Read notes, and have marked what was not copied."""
+        readings = list(self.model.read(notes, should_stop=should_stop, on_share=on_share))
+        numbers = [number for number, reading in enumerate(readings) if reading.uncopied]
+        texts = [notes[number].text for number in numbers]
+        answers = tag_checked(self.fallback, texts) if texts else ()
+        for number, text, spans in zip(numbers, texts, answers, strict=True):
+            reading = readings[number]
+            missing = [
+                span for span in spans
+                if any(span.start < end and start < span.end for start, end in reading.uncopied)
+            ]  # fmt: skip
+            readings[number] = reading.with_tags(united(text, reading.tags, missing))
+        return tuple(readings)
+
+
+def with_fallback(tagger: Tagger) -> Tagger:
+    """Return a tagger behind which, if it writes copies, the default one stands."""
+    is_safe = isinstance(tagger, BackedTagger | UnitedCopies)
+    if is_safe or not isinstance(tagger, CopyingTagger):
+        return tagger
+    return BackedTagger(cast(_CopyingModel, tagger), _default_tagger())
+
+
+def backed_digest(model: str, fallback: str) -> str:
+    """Return the digest of a model that writes copies and the tagger behind it, from theirs."""
+    return hashlib.sha256(f"{_VERSION}|backed|{model}|{fallback}".encode()).hexdigest()
+
+
+BESIDE = "+"
+"""What stands between the taggers that are asked as one, as in "default+ginza"."""
 TRAINED = "trained/"
 """What the identifier of a trained tagger begins with."""
 SHIPPED = Path(__file__).resolve().parent / "default_tagger"
 HAND_WRITTEN = "hand_written.json"
 _KINDS = (TaggerFacts.kind, GenerativeFacts.kind)
+_BY_PACE = (RULES, COMBINED, TaggerFacts.kind, PACKAGED, GenerativeFacts.kind)
+"""The kinds of taggers, the quickest first."""
 
 
 @dataclass(frozen=True)
 class KnownTagger:
     """A tagger that can be chosen: "rules", "default", "trained/<12 hexadecimal digits>" ...
 
+    Several as one are called "default+trained/...": of these `kind` is that of the slowest.
     `title` is what its maker called it, untrusted text, empty for the shipped ones. Of one that was
     trained here: `training` says how, `measured` has its figures on the validation notes (both
     plain values), `points` are its curve.
@@ -129,6 +296,18 @@ class KnownTagger:
     training: Mapping[str, Any] = field(default_factory=dict, hash=False)
     measured: Mapping[str, Any] = field(default_factory=dict, hash=False)
     points: tuple[LossPoint, ...] = ()
+    kinds: tuple[str, ...] = ()
+    """Of several as one, each one's."""
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether rules are among what it is made of."""
+        return not {RULES, COMBINED}.isdisjoint((self.kind, *self.kinds))
+
+    @property
+    def writes_copies(self) -> bool:
+        """Whether it writes notes again, so that a part of one may not be copied."""
+        return self.kind == GenerativeFacts.kind
 
     @property
     def is_quick(self) -> bool:
@@ -152,9 +331,9 @@ class KnownTagger:
 
 def _read_tagger(folder: Path) -> KnownTagger:
     content = _json_file(folder / TAGGER)
-    kind, digest = str(content["kind"]), str(content["digest"])
+    kind = str(content["kind"])
     return KnownTagger(
-        f"{TRAINED}{folder.name}", kind, str(content.get("title", "")), digest,
+        f"{TRAINED}{folder.name}", kind, str(content.get("title", "")), _digest_of(content),
         str(content.get("created", "")), dict(content.get("training", {})),
         dict(content.get("measured", {})), read_losses(folder),
     )  # fmt: skip
@@ -176,33 +355,67 @@ def trained_tagger(tagger_id: str) -> KnownTagger:
     return TAGGERS.get(folder.name)
 
 
+def _digest_of(content: Mapping[str, Any]) -> str:
+    """Return the digest of the tagger that a `tagger.json` describes, as it is loaded here."""
+    digest = str(content["digest"])
+    if content["kind"] == GenerativeFacts.kind:
+        return backed_digest(digest, _default_digest())
+    return digest
+
+
 def known_taggers() -> tuple[KnownTagger, ...]:
     """Return the taggers of this installation, the shipped ones first; reads no weights."""
     default = KnownTagger(DEFAULT, COMBINED, "", _default_digest())
     rules = KnownTagger(RULES, RULES, "", RuleTagger().digest)
+    packaged = (KnownTagger(name, PACKAGED, "", packaged_digest(name)) for name in installed())
     trained = (one for one in TAGGERS.all() if one.kind in _KINDS)
-    return (default, rules, *_packaged(), *trained)
-
-
-def _packaged() -> Iterator[KnownTagger]:
-    """Yield the taggers of installed packages: each alone, and beside the default one."""
-    here = installed()
-    for name in here:
-        yield KnownTagger(name, PACKAGED, "", packaged_digest(name))
-    for names in BESIDE:
-        if set(names) <= set(here):
-            digest = _default_digest()
-            for name in names:
-                digest = combined_digest(digest, packaged_digest(name, is_beside=True))
-            yield KnownTagger("+".join((DEFAULT, *names)), PACKAGED, "", digest)
+    return (default, rules, *packaged, *trained)
 
 
 def known_tagger(tagger_id: str) -> KnownTagger:
-    """Return one tagger of this installation by its identifier; reads no weights."""
-    found = next((one for one in known_taggers() if one.tagger_id == tagger_id), None)
-    if found is None:
-        raise no_such_tagger()
-    return found
+    """Return a tagger by its identifier, or the whole path of its folder; reads no weights.
+
+    Several are named with "+" between them.
+
+    Raises
+    ------
+    AuditError
+        If there is none, or the identifier is that of packages which are not installed.
+    """
+    names = tagger_names(tagger_id)
+    listed = {one.tagger_id: one for one in known_taggers()}
+    taggers = [listed.get(name) or _folder_tagger(name) for name in names]
+    if len(taggers) == 1:
+        return taggers[0]
+    digests = [taggers[0].digest]
+    for name, one in zip(names[1:], taggers[1:], strict=True):
+        is_packaged = one.kind == PACKAGED
+        digests.append(packaged_digest(name, is_beside=True) if is_packaged else one.digest)
+    kinds = tuple(one.kind for one in taggers)
+    return KnownTagger(
+        BESIDE.join(one.tagger_id for one in taggers), max(kinds, key=_BY_PACE.index), "",
+        united_digest(digests), kinds=kinds,
+    )  # fmt: skip
+
+
+def tagger_names(tagger_id: str) -> tuple[str, ...]:
+    """Return the taggers that an identifier names, each once; a folder may have a "+" in its path.
+
+    Raises
+    ------
+    AuditError
+        If one is named twice.
+    """
+    names: list[str] = []
+    pieces = tagger_id.split(BESIDE)
+    while pieces:
+        sizes = range(len(pieces), 0, -1) if pieces[0].startswith("/") else (1,)
+        n_pieces = next((n for n in sizes if (Path(BESIDE.join(pieces[:n])) / TAGGER).is_file()), 1)
+        names.append(BESIDE.join(pieces[:n_pieces]))
+        del pieces[:n_pieces]
+    if len(set(names)) < len(names):
+        raise AuditError("Name each tagger once.", where="tagger")
+    return tuple(names)
 
 
 @lru_cache(maxsize=1)
@@ -215,51 +428,51 @@ def _default_digest() -> str:
     return combined_digest(RuleTagger().digest, TaggerFacts.of_folder(SHIPPED).digest())
 
 
-def other_tagger(tagger_id: str) -> KnownTagger:
-    """Return the tagger of a folder, given by its whole path and called as the folder is.
-
-    Raises
-    ------
-    AuditError
-        If there is none, or the identifier is that of packages which are not installed.
-    """
-    for name in tagger_id.removeprefix(f"{DEFAULT}+").split("+"):
-        if name in LANGUAGE and name not in installed():
-            raise not_installed(name)
+def _folder_tagger(tagger_id: str) -> KnownTagger:
+    """Return the tagger of a folder, given by its whole path and called as the folder is."""
+    if tagger_id in LANGUAGE and tagger_id not in installed():
+        raise not_installed(tagger_id)
     content = _json_file(Path(tagger_id) / TAGGER) if Path(tagger_id).is_absolute() else {}
     if content.get("kind") not in _KINDS:
         raise no_such_tagger()
-    return KnownTagger(Path(tagger_id).name, content["kind"], "", str(content["digest"]))
+    return KnownTagger(Path(tagger_id).name, content["kind"], "", _digest_of(content))
 
 
 def load_tagger(tagger_id: str, *, device: str = "auto") -> Tagger:
     """Return a tagger that is ready, by identifier or the whole path of its folder.
 
-    Encoders and generative ones import torch here, those of packages their packages.
+    Several, named with "+" between them, are asked as one. Encoders and generative ones import
+    torch here, those of packages their packages.
     """
-    if tagger_id == RULES:
+    first, *others = tagger_names(tagger_id)
+    taggers = [_load_one(first, device=device)]
+    taggers += [_load_one(name, device=device, is_beside=True) for name in others]
+    if not others:
+        return taggers[0]
+    is_copying = any(isinstance(one, CopyingTagger) for one in taggers)
+    return (UnitedCopies if is_copying else UnitedTagger)(tuple(taggers), tagger_id)
+
+
+def _load_one(name: str, *, device: str, is_beside: bool = False) -> Tagger:
+    if name == RULES:
         return RuleTagger()
-    if tagger_id == DEFAULT:
+    if name == DEFAULT:
         return _default_tagger()
-    if tagger_id.startswith(TRAINED):
-        trained_tagger(tagger_id)
-        return load_tagger_folder(tagger_dir(tagger_id), device=device)
-    if tagger_id in LANGUAGE:
-        return PackagedTagger(tagger_id)
-    default, *names = tagger_id.split("+")
-    if default == DEFAULT and tuple(names) in BESIDE:
-        others = [PackagedTagger(name, is_beside=True) for name in names]
-        found = load_tagger(DEFAULT, device=device)
-        for other in others:
-            found = CombinedTagger(found, other, tagger_id)
-        return found
-    if Path(tagger_id).is_absolute():
-        return load_tagger_folder(Path(tagger_id), device=device)
+    if name.startswith(TRAINED):
+        trained_tagger(name)
+        return load_tagger_folder(tagger_dir(name), device=device)
+    if name in LANGUAGE:
+        return PackagedTagger(name, is_beside=is_beside)
+    if Path(name).is_absolute():
+        return load_tagger_folder(Path(name), device=device)
     raise no_such_tagger()
 
 
 def load_tagger_folder(folder: Path, *, device: str = "auto") -> Tagger:
-    """Return the tagger of a folder with `tagger.json`, of whatever kind it is."""
+    """Return the tagger of a folder with `tagger.json`, of whatever kind it is.
+
+    The default tagger marks what one that writes copies does not copy.
+    """
     kind = _json_file(folder / TAGGER).get("kind")
     if kind == TaggerFacts.kind:
         from audit.deid.network.tagger import load_token_tagger
@@ -268,7 +481,7 @@ def load_tagger_folder(folder: Path, *, device: str = "auto") -> Tagger:
     if kind == GenerativeFacts.kind:
         from audit.deid.generative.model import load_generative
 
-        return load_generative(folder, device=device)
+        return with_fallback(load_generative(folder, device=device))
     raise no_such_tagger()
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -14,12 +16,10 @@ from audit.deid.config import TaggerSettings, TuningSettings, file_digests
 from audit.deid.copies import json_line
 from audit.deid.generative.model import check_directory, model_files
 from audit.deid.given import Files, notes_lines, whole_note
-from audit.deid.known import KNOWN_VERSION
 from audit.deid.leftovers import look_over
 from audit.deid.policy import ALL_OUT, Policy
-from audit.deid.register import open_register, read_patients
 from audit.deid.release import Release
-from audit.deid.tag import tag_notes
+from audit.deid.tag import FALLBACK, Uncopied, tag_notes
 from audit.deid.tagged import INPUT, REGISTER, RESULT, TAGGED_SETS, begin_set, write_index
 from audit.deid.taggers import (
     COMBINED,
@@ -35,6 +35,8 @@ from audit.executor import n_cores
 from audit.foreign import decode_text
 from audit.home import salted_digest
 from audit.notes.read import open_notes, resolve_note_file
+from audit.patients.finder import FINDER_VERSION
+from audit.patients.register import open_register, read_register
 from audit.task import SHORT, Columns, Contact, Device, Question, Task, queue_of, states_of
 from audit.training.config import LossPoint
 
@@ -133,7 +135,8 @@ class TaggingTask(Task):
                 register = self.register_file
                 tag_notes(
                     source, tagger=tagger, out=tagged.path / RESULT, release=tagged.how,
-                    policy=tagged.policy, register=read_patients(register) if register else None,
+                    policy=tagged.policy, register=read_register(register) if register else None,
+                    uncopied=tagged.uncopied,
                     n_workers=1 if self.device == "cpu" else n_cores(),
                     progress=contact.listen, should_stop=contact.should_stop,
                 )  # fmt: skip
@@ -148,21 +151,26 @@ class TaggingTask(Task):
 
 def tagging_task(
     notes: NotesToTag, *, tagger: KnownTagger, how: Release, policy: Policy = ALL_OUT,
-    title: str = "", register: NotesToTag | None = None,
+    uncopied: Uncopied = FALLBACK, title: str = "", register: NotesToTag | None = None,
 ) -> TaggingTask:  # fmt: skip
     """Return a task, and make the folder of its set, with the files that were handed in.
 
     The same notes, tagger, register, replacement and policy are one set, whatever its title; its
-    identifier is salted, since a text can be guessed.
+    identifier is salted, since a text can be guessed. Surrogates from a key of its own are another
+    release each time, but for a set that is not whole: it goes on with its key.
     """
     identities = [_identity(one) for one in (notes, register) if one]
     asked = [*identities, notes.columns, tagger.digest, how.decisive(), *policy.decisive()]
-    about = json.dumps([*asked, KNOWN_VERSION], sort_keys=True)
-    tagged_id = salted_digest(f"tagging {about}")[:12]
+    if tagger.writes_copies:
+        asked.append(uncopied)
+    about = json.dumps([*asked, FINDER_VERSION], sort_keys=True)
+    is_own_key = how.key is not None and not how.is_linked
+    ids = _set_ids(about)
+    tagged_id = next(one for one in ids if not (is_own_key and _is_whole(one)))
     is_new = not TAGGED_SETS.place(tagged_id).is_dir()
     begun = begin_set(
         tagged_id, source=notes.source, tagger_id=tagger.tagger_id, tagger_digest=tagger.digest,
-        how=how, policy=policy, title=title, given=notes.given,
+        how=how, policy=policy, uncopied=uncopied, title=title, given=notes.given,
         register=register.given if register else None,
     )  # fmt: skip
     # What takes minutes at most on any CPU, and little memory, need not wait.
@@ -182,6 +190,17 @@ def tagging_task(
                 TAGGED_SETS.forget(tagged_id)
             raise
     return task
+
+
+def _set_ids(about: str) -> Iterator[str]:
+    """Yield the identifiers of the sets of one question, in the order in which they are made."""
+    yield salted_digest(f"tagging {about}")[:12]
+    for number in count(2):
+        yield salted_digest(f"tagging {about} {number}")[:12]
+
+
+def _is_whole(tagged_id: str) -> bool:
+    return TAGGED_SETS.place(tagged_id).is_dir() and TAGGED_SETS.get(tagged_id).is_whole
 
 
 def _identity(file: NotesToTag) -> object:
@@ -262,7 +281,7 @@ class TaggerTask(Task):
                 on_point=tell,
             ).training  # fmt: skip
             contact.say(f"{done['n_steps']} steps on {done['n_windows']} windows of "
-                        f"{done['n_notes']} notes.")  # fmt: skip
+                        f"{done['n_notes']} notes, measured on {done['n_held_out']}.")  # fmt: skip
         else:
             from audit.deid.network.training import train_tagger
 

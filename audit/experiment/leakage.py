@@ -26,7 +26,7 @@ from audit.attack.question import AuditRequest, PosteriorSettings, question_dige
 from audit.deid.matching import CoverageCounts, coverage
 from audit.deid.release import Release
 from audit.deid.tagger import Tagger, tag_checked
-from audit.deid.taggers import known_taggers, load_tagger
+from audit.deid.taggers import known_tagger, load_tagger
 from audit.errors import AuditCancelled, AuditError
 from audit.home import DEMO_HOSPITAL, results_dir
 from audit.models.inspect import model_digest
@@ -702,15 +702,10 @@ class KeptLeakage:
 
 def leakage_id(order: LeakageTask) -> str:
     """Return the identifier under which an experiment is kept: the same question has the same."""
-    known = {tagger.tagger_id: tagger.digest for tagger in known_taggers()}
-    if not known.keys() >= set(order.taggers):
-        raise AuditError(
-            "There is no such tagger.", where="tagger", do="Choose one of those that are listed."
-        )
     question = {
         "version": VERSION,
         "order": {key: value for key, value in order.plain().items() if key != "device"},
-        "taggers": {tagger: known[tagger] for tagger in order.taggers},
+        "taggers": {tagger: known_tagger(tagger).digest for tagger in order.taggers},
         "general": model_digest(DEMO_HOSPITAL / order.language / "models" / "general"),
     }
     return question_digest(question)[:12]

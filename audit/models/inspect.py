@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,17 @@ from safetensors import safe_open
 from audit.errors import AuditError
 from audit.foreign import json_value, refusing
 from audit.home import data_home
+from audit.models.case import (
+    Normalizer,
+    bert_normalizer,
+    japanese_normalizer,
+    refuse_unfit_case,
+)
+from audit.models.components import (
+    MAX_TOKEN_CHARS,
+    refuse_large_tokens,
+    refuse_unknown_parts,
+)
 from audit.shelf import fingerprint
 
 LABEL = "trained"
@@ -507,7 +518,7 @@ _MAX_ADDED = 10_000
 _JAPANESE = "BertJapaneseTokenizer"
 _ANY_MODEL = ("WordPiece", "BPE", "WordLevel")
 # Files without tokenizer.json, and the models that may be in it.
-_CLASSES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+TOKENIZER_CLASSES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "BertTokenizer": (("vocab.txt",), ("WordPiece",)),
     "DistilBertTokenizer": (("vocab.txt",), ("WordPiece",)),
     "RobertaTokenizer": (("vocab.json", "merges.txt"), ("BPE",)),
@@ -527,14 +538,16 @@ _SETTINGS = {
     "add_prefix_space", "trim_offsets", "errors", "model_max_length", "model_input_names",
     "padding_side", "truncation_side", "clean_up_tokenization_spaces",
 }  # fmt: skip
-# Patterns (Regex) are not among them: a hostile one ends the process inside the tokenizer.
-_COMPONENTS = {
-    "Sequence", "BertNormalizer", "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents",
-    "Strip", "Replace", "Nmt", "Prepend", "BertPreTokenizer", "Whitespace", "WhitespaceSplit",
-    "ByteLevel", "Punctuation", "Digits", "Split", "UnicodeScripts", "Metaspace",
-    "BertProcessing", "RobertaProcessing", "TemplateProcessing", "WordPiece", "BPEDecoder",
-    "ByteFallback", "Fuse", "CTC", "None",
-}  # fmt: skip
+_FLAGS = (
+    "do_lower_case", "tokenize_chinese_chars", "strip_accents", "do_word_tokenize",
+    "do_subword_tokenize", "add_prefix_space", "trim_offsets", "clean_up_tokenization_spaces",
+)  # fmt: skip
+# What makes the normalizer of settings: in other classes tokenizer.json holds it, or there is none.
+_NORMALIZERS: Mapping[str, Callable[[Mapping[str, object]], Normalizer]] = {
+    "BertTokenizer": bert_normalizer,
+    "DistilBertTokenizer": bert_normalizer,
+    _JAPANESE: japanese_normalizer,
+}
 # Not mecab_option, a command line: it can name files anywhere.
 _MECAB = {"mecab_dic", "normalize_text", "do_lower_case"}
 _JAPANESE_SETTINGS = {
@@ -550,7 +563,7 @@ class TokenizerFiles:
 
     `kind` is the class in transformers; `settings` what `tokenizer_config.json` says, by the
     allow-list; `used` are the contents of the files that it is built from, `present` of all;
-    `declared` is the token of each id.
+    `declared` is the token of each id, `added` are those beside the vocabulary.
     """
 
     kind: str
@@ -558,6 +571,16 @@ class TokenizerFiles:
     used: Mapping[str, bytes]
     present: Mapping[str, bytes]
     declared: Mapping[int, str]
+    added: frozenset[str]
+    is_byte_level: bool
+
+    def refuse_unfit_case(self, normalizer: Normalizer, *, where: str) -> None:
+        """Refuse the tokenizer if it folds its vocabulary's capitals or accents, or lacks them."""
+        refuse_unfit_case(
+            self.declared.values(), normalizer, special=self.added,
+            is_byte_level=self.is_byte_level, made_from=_NORMALIZERS.get(self.kind),
+            settings=self.settings, where=where,
+        )  # fmt: skip
 
 
 def _tokenizer_files(folder: ModelFolder, *, named: str) -> TokenizerFiles:
@@ -570,13 +593,15 @@ def _tokenizer_files(folder: ModelFolder, *, named: str) -> TokenizerFiles:
     with _at(folder.where(CONFIG_FILE)):
         raw = _settings(present.pop(CONFIG_FILE, b"{}"))
         settings = {key: value for key, value in raw.items() if key in _SETTINGS}
+        _refuse_other_flags(settings)
         kind = _tokenizer_class(str(raw.get("tokenizer_class") or named))
         if kind == _JAPANESE:
             _check_japanese(settings)
         decoder: Any = settings.get("added_tokens_decoder") or {}
         added = {int(i): str(token["content"]) for i, token in decoder.items()}
+        refuse_large_tokens(_texts(settings))
     is_fast = FAST_FILE in present and kind != _JAPANESE
-    needed = (FAST_FILE,) if is_fast else _CLASSES[kind][0]
+    needed = (FAST_FILE,) if is_fast else TOKENIZER_CLASSES[kind][0]
     if missing := [file for file in needed if file not in present]:
         raise AuditError(
             "The tokenizer's files are missing ({missing}).",
@@ -586,12 +611,55 @@ def _tokenizer_files(folder: ModelFolder, *, named: str) -> TokenizerFiles:
         )
     used = {file: present[file] for file in (*needed, *_LEGACY_FILES) if file in present}
     declared: dict[int, str] = {}
+    fast: Any = {}
     for file, data in used.items():
         with _at(folder.where(file)):
-            declared |= _declared(file, data, kind=kind)
+            if file == FAST_FILE:
+                fast = parse_json(data, where="")
+                found = _declared_fast(fast, kind=kind)
+                added |= {int(one["id"]): one["content"] for one in fast.get("added_tokens") or ()}
+            else:
+                found = _declared(file, data)
+            declared |= found
+            if file == _LEGACY_FILES[0]:
+                added |= found
+            _refuse_more(max(map(len, found.values()), default=0), than=MAX_TOKEN_CHARS)
     if not declared:
         raise AuditError("The vocabulary is empty.", where=folder.name)
-    return TokenizerFiles(kind, settings, used, present, declared | added)
+    is_byte_level = kind == "RobertaTokenizer" or "ByteLevel" in json.dumps(
+        [fast.get("normalizer"), fast.get("pre_tokenizer")]
+    )
+    files = TokenizerFiles(
+        kind, settings, used, present, declared | added,
+        frozenset({*added.values(), *_texts(settings)}), is_byte_level,
+    )  # fmt: skip
+    if made := _NORMALIZERS.get(kind):
+        normalizer = made(settings)
+    else:
+        normalizer = None if kind == "RobertaTokenizer" else fast.get("normalizer")
+    files.refuse_unfit_case(normalizer, where=folder.where(CONFIG_FILE))
+    return files
+
+
+def _refuse_other_flags(settings: Mapping[str, object]) -> None:
+    """Refuse a setting that is neither true nor false, which the library reads as it likes."""
+    for key in _FLAGS:
+        if not isinstance(value := settings.get(key), bool | None):
+            raise AuditError(
+                "The setting {key} = {raw} is not supported or out of bounds.",
+                do="Write true or false.",
+                key=key,
+                raw=f'"{_plain(str(value))}"',
+            )
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Yield every text in a value of JSON, names of settings too."""
+    for key, item in _entries(value):
+        yield key
+        for one in item if isinstance(item, list) else (item,):
+            if isinstance(one, str):
+                yield one
 
 
 def _settings(data: bytes) -> dict[str, object]:
@@ -610,13 +678,13 @@ def _refuse_many_added(value: object) -> None:
 
 def _tokenizer_class(named: str) -> str:
     plain = named.removesuffix("Fast")
-    found = next((kind for kind in (named, plain) if kind in _CLASSES), "")
+    found = next((kind for kind in (named, plain) if kind in TOKENIZER_CLASSES), "")
     if not found and named != "TokenizersBackend":
         raise AuditError(
             "Tokenizers of the class {shown} are not supported.",
             do="The classes that are: {classes}.",
             shown=plain[:60] if named.isidentifier() else "?",
-            classes=", ".join(_CLASSES),
+            classes=", ".join(TOKENIZER_CLASSES),
         )
     return found or "PreTrainedTokenizerFast"
 
@@ -635,7 +703,7 @@ def _check_japanese(settings: Mapping[str, object]) -> None:
             )
 
 
-def _declared(file: str, data: bytes, *, kind: str) -> dict[int, str]:
+def _declared(file: str, data: bytes) -> dict[int, str]:
     """Return the token of each id that one file of a tokenizer holds."""
     if file.endswith(".txt"):
         # Counted in the bytes: as objects they would be a hundred times as large.
@@ -644,10 +712,9 @@ def _declared(file: str, data: bytes, *, kind: str) -> dict[int, str]:
             text = data.decode("utf-8").removesuffix("\n")
         lines = text.split("\n") if text and file == "vocab.txt" else []
         return {i: line.removesuffix("\r") for i, line in enumerate(lines)}
-    if file == FAST_FILE:
-        return _declared_fast(parse_json(data, where=""), kind=kind)
     if file in _LEGACY_FILES:
         raw = _settings(data)
+        refuse_large_tokens(_texts(raw))
         return _by_id(raw) if file == "added_tokens.json" else {}
     return _by_id(parse_json(data, where=""))
 
@@ -662,26 +729,21 @@ def _by_id(vocab: object) -> dict[int, str]:
 
 def _declared_fast(raw: Mapping[str, Any], *, kind: str) -> dict[int, str]:
     """Return the tokens of tokenizer.json, of which every part is known and harmless."""
-    parts = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
-    for key, value in _entries([{part: raw.get(part)} for part in parts]):
-        if key == "Regex" or (key == "type" and str(value) not in _COMPONENTS):
-            raise AuditError(
-                "The tokenizer uses a part that is not supported (a pattern or an unknown "
-                "component).",
-                do="Supported are the tokenizers of BERT, DistilBERT and RoBERTa.",
-            )
-    model, added = raw.get("model") or {}, raw.get("added_tokens") or []
+    added = raw.get("added_tokens") or []
     _refuse_many_added(added)
+    refuse_unknown_parts(raw)
+    refuse_large_tokens(one["content"] for one in added)
+    model = raw.get("model") or {}
     # Files from before 2021 have no type: only byte-pair models have merges.
     written = model.get("type") or ("BPE" if "merges" in model else "WordPiece")
-    if written not in _CLASSES[kind][1] or model.get("dropout"):
+    if written not in TOKENIZER_CLASSES[kind][1] or model.get("dropout"):
         raise AuditError(
             "The tokenizer's model is not the one of a {kind}, or splits words at random "
             "(dropout).",
             do="Check tokenizer_class in tokenizer_config.json.",
             kind=kind,
         )
-    return _by_id(model.get("vocab")) | {int(one["id"]): str(one["content"]) for one in added}
+    return _by_id(model.get("vocab")) | {int(one["id"]): one["content"] for one in added}
 
 
 _DIGEST_VERSION = 1

@@ -184,6 +184,21 @@ class ModelPair:
         return min(self.general.n_positions, self.hospital.n_positions)
 
     @property
+    def is_one_model(self) -> bool:
+        """Whether both compute the same: equal settings, and equal numbers in every tensor.
+
+        How the numbers were stored does not count, nor what the files hold beside them, nor whether
+        the head's matrix is the word embedding or equal to it.
+        """
+        one, other = self.general, self.hospital
+        if _settings_of(one) != _settings_of(other):
+            return False
+        weights, others = one.model.state_dict(), other.model.state_dict()
+        return weights.keys() == others.keys() and all(
+            torch.equal(tensor, others[name]) for name, tensor in weights.items()
+        )
+
+    @property
     def notes(self) -> tuple[Message, ...]:
         """What the reader of a result should know of this pair, in sentences."""
         configs = self.general.config, self.hospital.config
@@ -197,6 +212,12 @@ class ModelPair:
                 text = "The {side} model has no dropout: repeated passes are all alike."
                 notes.append(Message(text, side=side))
         return tuple(notes)
+
+
+def _settings_of(loaded: LoadedModel) -> dict[str, object]:
+    settings = {"architecture": loaded.config.architecture, **loaded.config.settings}
+    del settings["tie_word_embeddings"]
+    return settings
 
 
 _SHARED = (

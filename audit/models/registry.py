@@ -26,6 +26,7 @@ from audit.models.inspect import (
     read_model_files,
     trained_models,
 )
+from audit.models.limited import call_limited
 
 VARIABLE = "KART_AUDIT_MODELS"
 """Environment variable that names the registered folders, separated as in PATH."""
@@ -116,7 +117,10 @@ def _known_digest(path: Path, files: Signature) -> str:
 
 
 def tokenizer(path: Path) -> Any:
-    """Return a model's tokenizer, built from its checked files and remembered."""
+    """Return a model's tokenizer, built from its checked files and remembered.
+
+    Never in the process that serves pages: there `call_limited` has it built in another.
+    """
     return _tokenizer(path, signature(path))
 
 
@@ -190,8 +194,6 @@ def find_model(model_id: str, *, among: tuple[RegisteredModel, ...]) -> Register
 
 def check_pair(general: Path, hospital: Path) -> PairCheck:
     """Compare two models by their configurations and tokenizers."""
-    from audit.models.tokenizer import refuse_unlike
-
     both = one, other = inspect_model(general), inspect_model(hospital)
     traits = {
         code: tuple(getattr(s if code in _OF_SUMMARY else s.config, code) for s in both)
@@ -199,7 +201,14 @@ def check_pair(general: Path, hospital: Path) -> PairCheck:
     }
     refusal = Message("")
     try:
-        refuse_unlike(tokenizer(general), tokenizer(hospital), names=(one.name, other.name))
+        names = one.name, other.name
+        call_limited(_refuse_unlike, general, hospital, names, where=" / ".join(names))
     except AuditError as error:
         refusal = error.message
     return PairCheck(traits, refusal)
+
+
+def _refuse_unlike(general: Path, hospital: Path, names: tuple[str, str]) -> None:
+    from audit.models.tokenizer import refuse_unlike
+
+    refuse_unlike(tokenizer(general), tokenizer(hospital), names=names)

@@ -20,7 +20,14 @@ import transformers
 from tokenizers import Tokenizer
 
 from audit.errors import AuditError, Message
-from audit.models.inspect import CONFIG_FILE, FAST_FILE, ModelConfig, TokenizerFiles
+from audit.models.case import Normalizer, japanese_normalizer
+from audit.models.inspect import (
+    CONFIG_FILE,
+    FAST_FILE,
+    TOKENIZER_CLASSES,
+    ModelConfig,
+    TokenizerFiles,
+)
 
 _SPECIAL_ROLES = ("mask", "cls", "sep", "unk", "pad")
 """Special tokens that an audit needs."""
@@ -36,6 +43,12 @@ _SLOW_SETTINGS = (
     "do_lower_case", "do_word_tokenize", "do_subword_tokenize", "word_tokenizer_type",
     "subword_tokenizer_type", "never_split",
 )  # fmt: skip
+
+
+def import_classes() -> None:
+    """Import the class of every tokenizer that may be built; transformers waits with each."""
+    for kind in TOKENIZER_CLASSES:
+        getattr(transformers, kind)
 
 
 def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) -> Any:
@@ -67,7 +80,16 @@ def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) ->
                 where=name,
                 do="Copy all files of the tokenizer that was saved with this model.",
             )
+    files.refuse_unfit_case(_built_normalizer(tokenizer, files), where=name)
     return tokenizer
+
+
+def _built_normalizer(tokenizer: Any, files: TokenizerFiles) -> Normalizer:
+    """Return the normalizer of a tokenizer as it was built."""
+    if not tokenizer.is_fast:
+        return japanese_normalizer(files.settings)
+    built = tokenizer.backend_tokenizer.normalizer
+    return None if built is None else json.loads(built.__getstate__())
 
 
 def _from_private_copy(files: TokenizerFiles, *, where: str) -> Any:

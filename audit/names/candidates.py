@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from operator import add
 from typing import Literal, get_args
 
-from audit.text import fold_name, is_unspaced, written_name
+from audit.text import fold_letters, fold_name, is_unspaced, written_name
 
 Name = tuple[str, str]
 """(first, last)."""
@@ -82,6 +82,8 @@ class Candidates:
     n_others_first, n_others_last
         How many notes name somebody else, staff or an unlisted person, with the same first or last
         part; None where not known.
+    is_recased
+        Whether the name was in capitals or small letters only, and is written here as names are.
     """
 
     first: tuple[str, ...]
@@ -93,13 +95,16 @@ class Candidates:
     n_mentions: tuple[int | None, ...]
     row: tuple[int | None, ...] = ()
     is_kind_guessed: tuple[bool, ...] = ()
+    is_recased: tuple[bool, ...] = ()
     control_source: tuple[str, ...] = ()
     n_others_first: tuple[int | None, ...] = ()
     n_others_last: tuple[int | None, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the columns against each other, once."""
-        unknowns = {"row": None, "is_kind_guessed": False, "control_source": ""}
+        unknowns = {
+            "row": None, "is_kind_guessed": False, "is_recased": False, "control_source": "",
+        }  # fmt: skip
         unknowns |= dict.fromkeys(_OTHERS)
         for name, unknown in unknowns.items():
             if not getattr(self, name):
@@ -132,9 +137,14 @@ class Candidates:
     def digest(self) -> str:
         """Return the SHA-256 of the list's content.
 
-        Rows that only count the names, and kinds that the list says itself, add nothing to it.
+        Rows that only count the names, kinds that the list says itself, and the case of letters
+        that was right, add nothing to it.
         """
-        said = {"row": self.has_own_rows, "is_kind_guessed": any(self.is_kind_guessed)}
+        said = {
+            "row": self.has_own_rows,
+            "is_kind_guessed": any(self.is_kind_guessed),
+            "is_recased": any(self.is_recased),
+        }
         said |= {name: any(n is not None for n in getattr(self, name)) for name in _OTHERS}
         said["control_source"] = bool(self.source)
         columns = {name: one for name, one in vars(self).items() if said.get(name, True)}
@@ -216,14 +226,14 @@ def is_canary(is_member: bool | int | None, *, control_kind: str, role: str) -> 
 
 
 def member_parts(candidates: Candidates) -> frozenset[str]:
-    """Return every part of every member's name, first and last alike, as names are compared.
+    """Return every part of every member's name, first and last alike, as `fold_letters` has it.
 
     Planted names are no members here: a control is easy or hard against patients. 106 of the US
     generator's names are both first and last names, so a part is known whatever its role (spec of
     section 3.4: compare across roles).
     """
     return frozenset(
-        fold_name(text)
+        fold_letters(text)
         for row, is_member in enumerate(candidates.is_member)
         if is_member and not candidates.is_canary(row)
         for _, text in candidates.parts(row)
@@ -264,5 +274,5 @@ def control_kind_against(parts: frozenset[str], *, first: str, last: str) -> str
     "easy": neither part is a member's; "hard": exactly one is; "recombined": both are (that they
     never stand together is the caller's to see to).
     """
-    n_shared = sum(bool(part) and fold_name(part) in parts for part in (first, last))
+    n_shared = sum(bool(part) and fold_letters(part) in parts for part in (first, last))
     return SHARED[n_shared]

@@ -26,7 +26,7 @@ from audit.names.candidates import Accepts, Candidates, Name, make_candidates, m
 from audit.names.pools import NamePool, pools_by_script
 from audit.names.spelling import UNSPELLABLE, CountPieces
 from audit.rng import generator
-from audit.text import fold_name, is_unspaced, script_of, written_name
+from audit.text import fold_letters, fold_name, is_unspaced, script_of, written_name
 
 CALIPER_NATS = 0.25
 """Two parts are within the caliper if neither is more than 28 % commoner (ln share), and both have
@@ -124,7 +124,7 @@ class _Parts:
     ) -> None:
         self._shares: dict[str, float] = getattr(pool, f"{role}_shares")
         self._count = partial(count, role)
-        free = (text for text in getattr(pool, role) if fold_name(text) not in taken)
+        free = (text for text in getattr(pool, role) if fold_letters(text) not in taken)
         self.texts = [text for text in free if self._count(text) < UNSPELLABLE]
         self._log_share = np.log([self._shares[fold_name(text)] for text in self.texts])
         self._pieces = np.array(list(map(self._count, self.texts)), dtype=float)
@@ -166,7 +166,7 @@ class _Draw:
         self._parts = {
             role: _Parts(self.pool, role, taken=self.taken, count=self.count) for role in _ROLES
         }
-        self._folded = cache(fold_name)
+        self._folded = cache(fold_letters)
         n_first, self._n_last = (len(self._parts[role].texts) for role in _ROLES)
         # [F * L] what was found out of an easy control; who may not come once never may again.
         self._state = np.full(n_first * self._n_last, _UNASKED, dtype=np.int8)
@@ -209,9 +209,9 @@ class _Draw:
         return list(missing.values())
 
     def _key(self, first: str, last: str) -> str:
-        """Return `fold_name` of the written name, from the parts as folded once."""
+        """Return `fold_letters` of the written name, from the parts as folded once."""
         if is_unspaced(first + last):
-            return fold_name(written_name(first, last))
+            return fold_letters(written_name(first, last))
         return f"{self._folded(first)} {self._folded(last)}".strip()
 
     def _those_who_may(self, numbers: Ints) -> Ints:
@@ -365,7 +365,7 @@ def recombined_controls(
     firsts, lasts = (
         [found[i] for i in rng.permutation(len(found))[:MAX_RECOMBINED_PARTS]]
         for column in (0, 1)
-        for found in [list({fold_name(name[column]): name[column] for name in whole}.values())]
+        for found in [list({fold_letters(name[column]): name[column] for name in whole}.values())]
     )
     pairs = rng.permutation(len(firsts) * len(lasts)).tolist()
     ordered = ((firsts[pair // len(lasts)], lasts[pair % len(lasts)]) for pair in pairs)
@@ -407,13 +407,13 @@ def with_controls(
         )
     taken = _folded(zip(candidates.first, candidates.last, strict=True))
     rows = [i for i, m in enumerate(candidates.is_member) if m and candidates.is_canary(i)]
-    planted = {fold_name(part) for i in rows for _, part in candidates.parts(i)}
+    planted = {fold_letters(part) for i in rows for _, part in candidates.parts(i)}
 
     def is_free(*name: str) -> bool:
-        return fold_name(written_name(*name)) not in taken
+        return fold_letters(written_name(*name)) not in taken
 
     def is_whole(*name: str) -> bool:
-        return is_free(*name) and planted.isdisjoint(map(fold_name, name))
+        return is_free(*name) and planted.isdisjoint(map(fold_letters, name))
 
     for kind in ("easy", "hard"):
         candidates += matched_controls(
@@ -483,7 +483,7 @@ def _take(
     """Return the first n names that will do and were not seen; they are then."""
     taken: list[Name] = []
     for name in names if n else ():
-        key = fold_name(written_name(*name))
+        key = fold_letters(written_name(*name))
         if key not in seen and accepts(*name):
             seen.add(key)
             taken.append(name)
@@ -493,7 +493,7 @@ def _take(
 
 
 def _folded(names: Iterable[Name]) -> set[str]:
-    return {fold_name(written_name(*name)) for name in names}
+    return {fold_letters(written_name(*name)) for name in names}
 
 
 def part_controls(
@@ -512,7 +512,7 @@ def part_controls(
     """
     texts, shares = getattr(pool, role), getattr(pool, f"{role}_share")
     drawn = _weighted_order(np.array(shares), seed=seed, purpose=f"{role} alone").tolist()
-    free = [texts[i] for i in drawn if fold_name(texts[i]) not in exclude]
+    free = [texts[i] for i in drawn if fold_letters(texts[i]) not in exclude]
     names = [
         (text, "") if role == "first" else ("", text)
         for n_pieces, n in n_by_pieces.items()

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from audit.models.inspect import display_name
+from audit.models.limited import call_limited
 from audit.models.registry import tokenizer
 from audit.names.candidates import Candidates
 from audit.names.pools import pool_for, popularity
-from audit.names.spelling import RUNNING_TEXT, part_pieces
+from audit.names.spelling import (
+    NO_TWIN,
+    RUNNING_TEXT,
+    CountPieces,
+    part_pieces,
+    piece_counter,
+)
 from audit.text import script_of
 
 SCRIPTS = ("latin", "han_kana", "other")
@@ -56,11 +65,12 @@ class Spelling:
     """How a tokenizer spells a list's names.
 
     `n_pieces` [N] are those of the whole name in running text, 0 where it cannot be spelt and so
-    not scored; `by_pieces` counts them.
+    not scored; `by_pieces` counts them. `n_twins` names are spelt like another of the list.
     """
 
     n_pieces: tuple[int, ...]
     by_pieces: Bins
+    n_twins: int = 0
 
 
 def name_facts(candidates: Candidates) -> NameFacts:
@@ -88,11 +98,33 @@ def name_facts(candidates: Candidates) -> NameFacts:
 
 def spelling(candidates: Candidates, *, model: Path) -> Spelling:
     """Spell a list with a model's tokenizer, as it stands in running text."""
+    counts = call_limited(_n_pieces, candidates, model, where=display_name(model))
+    known, n_twins = tuple(counts["n_pieces"]), counts["n_twins"]
+    values = tuple(float(n) if n else math.nan for n in known)
+    bins = _bins(values, candidates=candidates, step=1.0)
+    return Spelling(known, bins, n_twins=n_twins)
+
+
+def _n_pieces(candidates: Candidates, model: Path) -> dict[str, Any]:
     pieces = part_pieces(candidates, kind=RUNNING_TEXT, tokenizer=tokenizer(model))
     totals = pieces.n_pieces.sum(axis=1)
-    known = tuple(int(n) if ok else 0 for n, ok in zip(totals, pieces.is_known, strict=True))
-    values = tuple(float(n) if n else math.nan for n in known)
-    return Spelling(known, _bins(values, candidates=candidates, step=1.0))
+    is_twin = pieces.twin_of != NO_TWIN
+    is_spelt = pieces.is_known | is_twin
+    n_pieces = [int(n) if ok else 0 for n, ok in zip(totals, is_spelt, strict=True)]
+    return {"n_pieces": n_pieces, "n_twins": int(is_twin.sum())}
+
+
+def counted_pieces(parts: Iterable[tuple[str, str]], *, model: Path) -> CountPieces:
+    """Return a function from a part's role and text to its word pieces, for these parts alone."""
+    known = list(dict.fromkeys(parts))
+    counts = call_limited(_counts, known, model, where=display_name(model))
+    table = dict(zip(known, counts, strict=True))
+    return lambda role, part: table[role, part]
+
+
+def _counts(parts: Sequence[tuple[str, str]], model: Path) -> list[int]:
+    count = piece_counter(tokenizer(model))
+    return [count(role, text) for role, text in parts]
 
 
 def _bins(values: Sequence[float], *, candidates: Candidates, step: float) -> Bins:

@@ -10,10 +10,17 @@ from typing import Any
 
 from audit.errors import AuditError, Message
 from audit.names.candidates import CANARY, CONTROL_KINDS, Candidates, with_kinds
+from audit.names.letter_case import with_usual_case
 from audit.tables import RowNote, Table, read_table, write_table
 from audit.text import (
+    BRACKETS,
+    DOUBTFUL,
     MAX_NAME_CHARS,
+    MIDDLE,
+    SEVERAL,
+    TITLES,
     NameColumns,
+    NameParts,
     find_name_columns,
     fold_name,
     heading_key,
@@ -29,6 +36,7 @@ _COLUMNS = {
     # Of a list that was handed out: its own rows are not those of the auditor's file.
     "file_row": {"filerow"},
     "kind_guessed": {"kindguessed"},
+    "recased": {"recased"},
 }
 _TRUTH = {
     **dict.fromkeys(("1", "1.0", "true", "yes", "はい"), True),
@@ -90,13 +98,15 @@ def read_names(
     for number, cells in zip(table.row_numbers, table.rows, strict=True):
         if not number % _ROWS_TOLD:
             on_rows(_ROWS_TOLD)
-        first, last = names.read(cells)
+        parts = names.read_parts(cells)
+        first, last = parts.first, parts.last
         if not first and not last:
-            notes.append(RowNote(number, "The row has no name and was left out."))
+            is_titles = TITLES in parts.oddities
+            notes.append(RowNote(number, _ONLY_TITLES if is_titles else _NO_NAME))
             continue
         given = {field: cells[column].strip() for field, column in columns.items()}
         row = _row(first, last, given, number, what=what)
-        notes += _oddities(first, last, number)
+        notes += _oddities(parts, number)
         twin_number, twin = rows.setdefault(fold_name(written_name(first, last)), (number, row))
         if twin["is_member"] is not row["is_member"]:
             raise AuditError(
@@ -116,7 +126,7 @@ def read_names(
         **{field: tuple(row[field] for _, row in rows.values()) for field in fields}
     )
     notes.sort(key=lambda note: note.row)
-    return NamesFile(with_kinds(listed), table.encoding, tuple(notes))
+    return NamesFile(with_kinds(with_usual_case(listed)), table.encoding, tuple(notes))
 
 
 def names_template() -> str:
@@ -196,16 +206,32 @@ def _row(first: str, last: str, given: Mapping[str, str], number: int, *, what: 
         "n_mentions": n_mentions,
         "row": int(cell["file_row"] or 0) or None if "file_row" in given else number,
         "is_kind_guessed": is_guessed,
+        "is_recased": _TRUTH.get(cell["recased"]) is True,
     }
 
 
-def _oddities(first: str, last: str, number: int) -> Iterator[RowNote]:
-    if any(unicodedata.category(c) in _HIDDEN_CATEGORIES for c in first + last):
+_NO_NAME = Message("The row has no name and was left out.")
+_ONLY_TITLES = Message("The row holds a title, degree or honorific and no name; left out.")
+_ODDITIES = {
+    TITLES: Message("Titles, degrees or honorifics are no part of a name and were dropped."),
+    BRACKETS: Message("What stands in brackets or quotation marks was dropped."),
+    MIDDLE: Message("Middle names or initials were dropped: one first name is read."),
+    SEVERAL: Message("The first name has several words; all of them are read."),
+    DOUBTFUL: Message("A word that can be a title or a degree is read as a name."),
+}
+
+
+def _oddities(parts: NameParts, number: int) -> Iterator[RowNote]:
+    written = parts.first + parts.last
+    if any(unicodedata.category(c) in _HIDDEN_CATEGORIES for c in written):
         yield RowNote(number, "The name holds control, invisible or private characters.")
-    if "\ufffd" in first + last:
+    if "\ufffd" in written:
         yield RowNote(number, "The name holds a sign for a letter that was lost.")
-    if not first or not last:
+    if not parts.first or not parts.last:
         yield RowNote(number, "The name has one part only or could not be split.")
+    for oddity, note in _ODDITIES.items():
+        if oddity in parts.oddities:
+            yield RowNote(number, note)
 
 
 # White space that no spreadsheet drops and that reading names strips: the cell is no formula, and
@@ -234,6 +260,8 @@ def names_file(candidates: Candidates) -> bytes:
         columns["file_row"] = candidates.row
     if any(candidates.is_kind_guessed):
         columns["kind_guessed"] = candidates.is_kind_guessed
+    if any(candidates.is_recased):
+        columns["recased"] = candidates.is_recased
     rows = zip(*columns.values(), strict=True)
     return write_table(tuple(columns), rows, bom=True).encode("utf-8", "surrogatepass")
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import product
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,10 @@ from audit.errors import AuditError
 from audit.home import DEMO_HOSPITAL, salted_digest
 from audit.names.candidates import Candidates
 from audit.names.controls import characters, with_controls
-from audit.names.facts import NameFacts, name_facts
+from audit.names.facts import NameFacts, counted_pieces, name_facts
 from audit.names.files import NamesFile, read_names
-from audit.names.spelling import piece_counter
+from audit.names.pools import pools_by_script
+from audit.names.spelling import CountPieces
 from audit.notes.passages import Passages, is_jsonl, read_passages
 from audit.progress import Meter, Phase, ProgressListener
 from audit.shelf import now, one_line
@@ -214,8 +216,6 @@ def make_draft(
     the members have for `model`; None: characters of Han and kana. `progress` is told of what is
     read and of what is matched.
     """
-    from audit.models.registry import tokenizer
-
     n_rows, n_matched = (data or b"").count(b"\n"), wanted.get("easy", 0) + wanted.get("hard", 0)
     plan = [Phase(READ, n_rows, 2e-5, READ), Phase(MATCH, n_matched, 2e-4, MATCH)]
     meter = Meter(plan, listener=progress)
@@ -227,7 +227,14 @@ def make_draft(
     else:
         return None
     given = found.candidates
-    count_pieces = piece_counter(tokenizer(model)) if model else characters
+    count_pieces: CountPieces = characters
+    if model and n_matched:
+        parts = [("first", ""), ("last", "")]
+        parts += [part for row in range(len(given)) for part in given.parts(row)]
+        for pool in pools_by_script().values():
+            parts += product(["first"], pool.first)
+            parts += product(["last"], pool.last)
+        count_pieces = counted_pieces(parts, model=model)
     meter.finish(READ)
     drawn = with_controls(
         given, wanted=wanted, seed=0, count_pieces=count_pieces, on_drawn=partial(meter.add, MATCH)

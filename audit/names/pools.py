@@ -114,3 +114,11 @@ def _pool(
 def _shares(weights: Mapping[str, float]) -> tuple[float, ...]:
     total = math.fsum(weights.values())
     return tuple(weight / total for weight in weights.values())
+
+
+@functools.cache
+def english_names() -> frozenset[str]:
+    """Return first and last names of English speakers, as far as Faker knows them."""
+    from faker.providers.person.en_US import Provider
+
+    return frozenset((*Provider.first_names, *Provider.last_names))

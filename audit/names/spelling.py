@@ -14,13 +14,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from audit.errors import AuditError
 from audit.names.candidates import Candidates
 from audit.text import is_unspaced
 
 Ids = NDArray[np.int64]
 NO_PIECE = -1
+NO_TWIN = -1
 FIRST, LAST, NO_PART = 0, 1, -1
 """Columns of a name's parts: given name, family name; -1 where it has none."""
+TWINS = (
+    "{n_twins} of {n_score} names are the same name to this model as another of the list, for "
+    "its tokenizer spells both alike (accents, for example). They are left out; the other one is "
+    "scored."
+)
 UNSPELLABLE = 1_000_000
 """Pieces of a part that the tokenizer cannot spell."""
 CountPieces = Callable[[str, str], int]
@@ -43,13 +50,18 @@ class PartPieces:
         [N, 2] which part of the name each is: `FIRST`, `LAST` or `NO_PART`.
     is_known
         [N] False where a part has no pieces or an unknown one, or where passages of this kind have
-        no place for any part of the name: such a name cannot be scored.
+        no place for any part of the name, and for a twin: such a name is not scored.
+    twin_of
+        [N] the row whose name has the same pieces in both parts, so that it is the same name to
+        the model: the first such row, members and names of unknown truth before controls; -1 for
+        none.
     """
 
     ids: Ids
     n_pieces: Ids
     roles: Ids
     is_known: NDArray[np.bool_]
+    twin_of: Ids
 
 
 @dataclass(frozen=True)
@@ -109,7 +121,49 @@ def part_pieces(candidates: Candidates, *, kind: PassageKind, tokenizer: Any) ->
     n_pieces = (ids != NO_PIECE).sum(axis=2)
     is_spelt = (n_pieces > 0) & (ids != tokenizer.unk_token_id).all(axis=2)
     is_known = (is_spelt | (roles == NO_PART)).all(axis=1) & (roles != NO_PART).any(axis=1)
-    return PartPieces(ids=ids, n_pieces=n_pieces, roles=roles, is_known=is_known)
+    twin_of = _twins(candidates, roles=roles, ids=ids, is_known=is_known)
+    is_known &= twin_of == NO_TWIN
+    return PartPieces(ids=ids, n_pieces=n_pieces, roles=roles, is_known=is_known, twin_of=twin_of)
+
+
+def _twins(candidates: Candidates, *, roles: Ids, ids: Ids, is_known: NDArray[np.bool_]) -> Ids:
+    """Return the row that is the same name to the model [N]; `NO_TWIN` for none."""
+    twin_of = np.full(len(candidates), NO_TWIN, dtype=np.int64)
+    rows = np.flatnonzero(is_known)
+    is_control = np.array([truth is False for truth in candidates.is_member], dtype=np.bool_)
+    rows = rows[np.argsort(is_control[rows], kind="stable")]
+    if len(rows):
+        names = np.concatenate([roles, ids.reshape(len(ids), -1)], axis=1)[rows]
+        _, first, name = np.unique(names, axis=0, return_index=True, return_inverse=True)
+        earliest = rows[first[name.reshape(-1)]]
+        twin_of[rows] = np.where(earliest == rows, NO_TWIN, earliest)
+    return twin_of
+
+
+def refuse_opposite_twins(
+    candidates: Candidates, *, tokenizer: Any, kind: PassageKind | None = None
+) -> None:
+    """Raise an `AuditError` where two rows of a file are one name to the model, with other truth.
+
+    Danielle and Dáníéllé have the same pieces where a tokenizer drops accents. A control that was
+    drawn, and so has no row, is no contradiction: `part_pieces` leaves it out.
+    """
+    if len({*candidates.is_member}) < 2:
+        return
+    pieces = part_pieces(candidates, kind=kind or RUNNING_TEXT, tokenizer=tokenizer)
+    for row in np.flatnonzero(pieces.twin_of != NO_TWIN).tolist():
+        twin = int(pieces.twin_of[row])
+        numbers = candidates.row[twin], candidates.row[row]
+        is_opposite = candidates.is_member[twin] is not candidates.is_member[row]
+        if is_opposite and None not in numbers:
+            raise AuditError(
+                "Rows {first} and {second} are the same name to this model, which reads both by "
+                "the same word pieces, with different is_member.",
+                where="names",
+                do="Correct or delete one of them.",
+                first=min(filter(None, numbers)),
+                second=max(filter(None, numbers)),
+            )
 
 
 def _space(separator: str) -> str:

@@ -17,6 +17,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from audit.errors import AuditError, Message
 from audit.foreign import reading
+from audit.notes.folding import reads_alike, with_text
 from audit.notes.spans import (
     JAPANESE,
     NAMES,
@@ -198,7 +199,7 @@ def _brat_spans(line: str, *, text: str, where: str) -> list[Span]:
     parts = [tuple(map(int, part.split())) for part in read[2].split(";")]
     said = " ".join(text[start:end] for start, end in parts)
     is_inside = all(start < end <= len(text) for start, end in parts)
-    if not is_inside or said.split() != read[3].split():
+    if not is_inside or not reads_alike(said, read[3]):
         raise AuditError(
             "The text of this span is not what stands at its offsets.",
             where=where,
@@ -338,7 +339,7 @@ def _token_place(columns: list[str], *, text: str, where: str) -> tuple[int, int
     start, end = -1, -1
     if len(columns) == 4 and all(re.fullmatch("[0-9]+", place) for place in columns[1:3]):
         start, end = map(int, columns[1:3])
-    if not 0 <= start < end <= len(text) or _shown(text[start:end]) != columns[0]:
+    if not 0 <= start < end <= len(text) or not reads_alike(_shown(text[start:end]), columns[0]):
         raise AuditError(
             "This token is not what stands at its offsets.",
             where=where,
@@ -380,7 +381,7 @@ def _read_i2b2(xml: str, *, doc_id: str, what: str) -> TaggedDocument:
                 "This tag lacks a usable `start`, `end` or `TYPE`.", where=where
             ) from None
         found = text[start:end]
-        if end > len(text) or tag.get("text", found).split() != found.split():
+        if end > len(text) or not reads_alike(tag.get("text", found), found):
             raise AuditError(
                 "The text of this tag is not what stands at its offsets.",
                 where=where,
@@ -624,6 +625,7 @@ class PairedFiles:
                 yield gold, gold.with_spans(())
                 continue
             where, found = predicted.pop(gold.doc_id)
+            found = with_text(found, gold.text) or found
             if found.text != gold.text:
                 raise AuditError(
                     "The text of this note is not that of the gold file, so offsets mean something "

@@ -105,9 +105,11 @@ _NO_PART = NO_NAMES | GENERIC | WORDS["relatives"] | WORDS["copulas"] | WORDS["s
 PLACEHOLDER = re.compile(
     r"\[\*\*[^\[\]]{0,200}\*\*\]|[\[［][^\W\d_][^\[\]［］\n]{0,60}[\]］]|_{3,12}"
 )
+# Accents that no letter is composed with.
+_ACCENTED = r"(?:[\u0300-\u036f]{1,4}[^\W_]{0,60}){0,20}"
 _TOKEN = re.compile(
     rf"(?P<placeholder>{PLACEHOLDER.pattern})"
-    r"|(?P<word>[^\W\d_][^\W_]{0,60}(?:['’`‐‑-](?=[^\W\d_])[^\W_]{1,60}){0,60})"
+    rf"|(?P<word>[^\W\d_][^\W_]{{0,60}}{_ACCENTED}(?:['’`‐‑-](?=[^\W\d_])[^\W_]{{1,60}}{_ACCENTED}){{0,60}})"
     r"|(?P<number>\d(?:[\w/-]|[.,](?=\d)){0,30})"
     r"|(?P<empty>\n[ \t\r]{0,40}\n)|(?P<line>\n)|(?P<mark>[^\w\s])"
 )

@@ -14,9 +14,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
+from audit.notes.folding import FoldedText, fold_text
 from audit.notes.mention_words import (
     GENERIC,
     SHORT_SEX,
@@ -333,7 +334,28 @@ def find_mentions(text: str, *, known: Collection[str] = ()) -> tuple[Mention, .
 
 
 def examine(text: str, *, known: Collection[str] = ()) -> Iterator[Mention | Unnamed]:
-    """Yield, for every age of a person, the mention it belongs to or why there is none."""
+    """Yield, for every age of a person, the mention it belongs to or why there is none.
+
+    Offsets are those of the text; names are in its folded form.
+    """
+    folded = fold_text(text)
+    for each in _examined(folded.text, known):
+        yield each if folded.is_source else _moved(each, folded)
+
+
+def _moved(each: Mention | Unnamed, folded: FoldedText) -> Mention | Unnamed:
+    """Return what was found in a folded text with the offsets of the text itself."""
+    pairs = [("start", "end"), ("name_start", "name_end")]
+    if isinstance(each, Unnamed):
+        pairs[1] = ("subject_start", "subject_end")
+    places: dict[str, int] = {}
+    for pair in pairs:
+        ends = folded.source_place(*(getattr(each, field) for field in pair))
+        places |= dict(zip(pair, ends, strict=True))
+    return replace(each, **places)  # type: ignore[arg-type]
+
+
+def _examined(text: str, known: Collection[str]) -> Iterator[Mention | Unnamed]:
     found: list[Mention | Unnamed] = [_subject(text, age, known) for age in find_ages(text)]
     found += find_japanese(text)
     last_end = -1

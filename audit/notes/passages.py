@@ -178,7 +178,8 @@ def _parts(record: Row | RowNote) -> tuple[str, str, tuple[str, str] | int | Non
         if not re.fullmatch("[0-9]{1,9}", name_id):
             raise ValueError(Message("The name_id is no row of the list of names, from 0."))
         return passage_id, text, int(name_id)
-    owner = names.read(cells) if written else ("", "")
+    parts = names.read_parts(cells) if written else None
+    owner = (parts.first, parts.last) if parts else ("", "")
     return passage_id, text, owner if any(owner) else None
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
-from unicodedata import normalize
+from unicodedata import category, normalize
 
 try:
     from re import _constants as sre  # type: ignore[attr-defined]
@@ -17,8 +17,21 @@ except ImportError:  # of this version's own; without them patterns are slower, 
 _FOLD = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _FOLD |= dict.fromkeys(map(ord, "\u3000\u00a0\u2002\u2003\u2009\u202f\t"), ord(" "))
 _FOLD |= dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\uff70"), ord("-"))
+_FOLD |= dict.fromkeys(map(ord, "\u2018\u2019\u02bb\u02bc"), ord("'"))
 _FOLD |= {code: ord(normalize("NFKC", chr(code))) for code in range(0x2F00, 0x2FD6)}
 
+
+def _letters(categories: str) -> str:
+    """Return the letters of scripts with capitals that are of some categories, as ranges."""
+    blocks = (range(0x41, 0x590), range(0x1C80, 0x1CC0), range(0x1E00, 0x2000))
+    codes = [code for block in blocks for code in block if category(chr(code)) in categories]
+    begins = [code for code in codes if code - 1 not in codes]
+    ends = [code for code in codes if code + 1 not in codes]
+    return "".join(f"{chr(a)}-{chr(b)}" for a, b in zip(begins, ends, strict=True))
+
+
+CAPITAL, SMALL = _letters("Lu Lt"), _letters("Ll Mn")
+"""Letters of the Latin, Greek, Cyrillic and Armenian scripts; accents count as small ones."""
 HAN = r"\u3005\u3006\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaffヶ"
 KATA = "ァ-ヴー"
 HIRA = "ぁ-ゖ"
@@ -30,7 +43,8 @@ def folded_text(text: str) -> str:
     """Return a text of the same length, in which patterns are looked for.
 
     Full-width letters, digits and signs become plain ones, all blanks but line ends become spaces,
-    dashes become hyphens, and radicals that stand for a character become it. Offsets stay.
+    dashes become hyphens, turned apostrophes straight ones, and radicals that stand for a character
+    become it. Offsets stay.
     """
     return text if text.isascii() and "\t" not in text else text.translate(_FOLD)
 
@@ -43,10 +57,12 @@ def pattern_table(
     Returns
     -------
     parts, groups
-        The named patterns, HAN, KATA, HIRA and `known` ones among them, and by group each entry
-        with its pattern.
+        The named patterns, HAN, KATA, HIRA, CAPITAL, SMALL and `known` ones among them, and by
+        group each entry with its pattern.
     """
-    parts = {"HAN": HAN, "KATA": KATA, "HIRA": HIRA, **known}
+    parts = {
+        "HAN": HAN, "KATA": KATA, "HIRA": HIRA, "CAPITAL": CAPITAL, "SMALL": SMALL, **known,
+    }  # fmt: skip
     groups: dict[str, list[tuple[str, str]]] = {}
     group: list[tuple[str, str]] = []
     text = Path(module).with_suffix(".txt").read_text(encoding="utf-8")

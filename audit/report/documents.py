@@ -1,6 +1,7 @@
 """Generated documents on a screen: which hold listed names, how often, and a page of them.
 
-Comes in: an audit's documents, its table of names, its passages. Torch-free.
+Comes in: an audit's documents, its table of names, its passages. Torch-free. Where names are masked
+a search passes over every name that the screen masks: it would tell the names letter by letter.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from audit.deid.name_places import NameFinder
+from audit.errors import AuditError
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.matching import PartIndex
 from audit.notes.passages import Passage, owner_rows
@@ -26,6 +29,8 @@ GROUPS = ("candidate", "member", "control", "flagged")
 """Listed names by group: all, members and names of unknown truth, controls, and those names that
 stand out and are no controls."""
 FILTERS = ("all", *GROUPS, "none")
+MAX_SEARCHED = 300
+"""Texts at most in which the finder looks for names during one search of masked texts."""
 _NAME = "\ufffc"
 """Stands for a name in a text that is searched: no keyboard has it."""
 
@@ -43,12 +48,16 @@ class Hit:
     name_ids: tuple[int, ...]
 
 
-def find_hits(texts: Sequence[str], *, names: Candidates) -> tuple[tuple[Hit, ...], ...]:
+def listed_names(table: pd.DataFrame) -> Candidates:
+    """Return all names of an audit's list, in the order of its table."""
+    return make_candidates(list(zip(table["first_name"], table["last_name"], strict=True)))
+
+
+def find_hits(texts: Sequence[str], *, index: PartIndex) -> tuple[tuple[Hit, ...], ...]:
     """Return for each document every place of every listed name, in the order of the text.
 
     Hits may overlap: a full name holds its parts. `marks_of` gives stretches that do not.
     """
-    index = PartIndex(names)
     found = ([Hit(start, end, *term) for start, end, term in index.places(t)] for t in texts)
     return tuple(tuple(sorted(hits, key=lambda h: (h.start, -h.end, h.part))) for hits in found)
 
@@ -65,6 +74,14 @@ def marks_of(hits: Sequence[Hit]) -> tuple[Hit, ...]:
         if hit.end > end:
             marks.append(replace(hit, start=max(hit.start, end)))
     return tuple(marks)
+
+
+def without_names(text: str, stretches: Sequence[tuple[int, int]]) -> str:
+    """Return a text with one sign in the place of every stretch."""
+    letters = list(text)
+    for start, end in reversed(stretches):
+        letters[start:end] = [_NAME]
+    return "".join(letters)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,18 +106,19 @@ class ModelDocuments:
         return Rate(int(self.has[group].sum()), len(self.texts))
 
     def holds(self, text: str, *, is_revealed: bool) -> Flags:
-        """Return whether [n] a document holds a folded text, unless revealed outside names."""
+        """Return whether [n] a document holds a folded text, unless revealed outside listed names.
+
+        Names that are not listed are not passed over yet: `select_documents` does it.
+        """
         return np.array([text in one for one in self._folded[is_revealed]], dtype=np.bool_)
 
     @cached_property
     def _folded(self) -> tuple[list[str], list[str]]:
-        """The folded texts with a sign in the place of every name, and as they are."""
-        hidden = []
-        for number, text in enumerate(self.texts):
-            letters = list(text)
-            for mark in reversed(self.marks(number)):
-                letters[mark.start : mark.end] = [_NAME]
-            hidden.append(fold_name("".join(letters)))
+        """The folded texts with a sign in the place of every listed name, and as they are."""
+        hidden = [
+            fold_name(without_names(text, [(mark.start, mark.end) for mark in self.marks(number)]))
+            for number, text in enumerate(self.texts)
+        ]
         return hidden, [fold_name(text) for text in self.texts]
 
 
@@ -110,6 +128,7 @@ class DocumentView:
 
     hospital: ModelDocuments
     general: ModelDocuments
+    names: NameFinder
 
     def __len__(self) -> int:
         return len(self.hospital.texts)
@@ -135,33 +154,36 @@ class DocumentWish:
 
 
 def document_view(
-    documents: Mapping[str, Sequence[str]], *, report: AuditReport
+    documents: Mapping[str, Sequence[str]], *, report: AuditReport, names: NameFinder
 ) -> DocumentView | None:
-    """Return both models' documents with the listed names found; None where there are none."""
+    """Return both models' documents with the listed names found; None where there are none.
+
+    `names` is the finder of the report's `listed_names`.
+    """
     n, table = max((len(texts) for texts in documents.values()), default=0), report.table
-    if not n:
+    if not n or names.index is None:
         return None
-    names = make_candidates(list(zip(table["first_name"], table["last_name"], strict=True)))
     is_asked = table["kind"].isin(ASKED)
     flagged = is_asked & (table["decision"] == "flagged")
     groups = dict(zip(GROUPS, (is_asked | True, is_asked, ~is_asked, flagged), strict=True))
-    models = []
+    models = {}
     for who in WHO:
         texts = (*documents.get(who, ()), *[""] * (n - len(documents.get(who, ()))))
-        hits = find_hits(texts, names=names)
+        hits = find_hits(texts, index=names.index)
         held = [sorted({name_id for hit in found for name_id in hit.name_ids}) for found in hits]
         has = {
             group: np.array([bool(rows.iloc[ids].any()) for ids in held], dtype=np.bool_)
             for group, rows in groups.items()
         }
-        models.append(ModelDocuments(who, texts, hits, has))
-    return DocumentView(*models)
+        models[who] = ModelDocuments(who, texts, hits, has)
+    return DocumentView(**models, names=names)
 
 
 def select_documents(view: DocumentView, *, wish: DocumentWish) -> Rows:
     """Return the numbers of the documents that fit, in their order; ValueError for no filter.
 
-    A number fits if the document of either model does; "none": if both hold no listed name.
+    A number fits if the document of either model does; "none": if both hold no listed name. Raises
+    AuditError where a search of masked documents would have too many to look for names in.
     """
     if wish.group not in FILTERS:
         raise ValueError("there is no such filter")
@@ -177,8 +199,38 @@ def select_documents(view: DocumentView, *, wish: DocumentWish) -> Rows:
     if (name_id := wish.name_id) is not None:
         fits = fits & either(lambda model: holds_name(model, name_id=name_id))
     if text := fold_name(wish.text):
-        fits = fits & either(lambda model: model.holds(text, is_revealed=wish.is_revealed))
+        holds = {
+            model.who: fits & model.holds(text, is_revealed=wish.is_revealed)
+            for model in view.models
+        }
+        if not wish.is_revealed:
+            places = [(model, n) for model in view.models for n in np.flatnonzero(holds[model.who])]
+            texts = [model.texts[n] for model, n in places]
+            for (model, n), is_there in zip(
+                places, hold_outside_names(texts, text, names=view.names), strict=True
+            ):
+                holds[model.who][n] = is_there
+        fits = fits & either(lambda model: holds[model.who])
     return np.flatnonzero(fits)
+
+
+def hold_outside_names(texts: Sequence[str], wanted: str, *, names: NameFinder) -> list[bool]:
+    """Return whether each text holds a folded text outside the names that are found in it.
+
+    Raises
+    ------
+    AuditError
+        If there are more than `MAX_SEARCHED`, each of which the finder would have to read.
+    """
+    if len(texts) > MAX_SEARCHED:
+        raise AuditError(
+            "More than {most} texts hold this, and names are masked.",
+            where="search",
+            do="Type more of what you look for, or reveal names first.",
+            most=MAX_SEARCHED,
+        )
+    hidden = map(without_names, texts, names.places_of(texts))
+    return [wanted in fold_name(text) for text in hidden]
 
 
 def holds_name(documents: ModelDocuments, *, name_id: int) -> Flags:
@@ -188,16 +240,27 @@ def holds_name(documents: ModelDocuments, *, name_id: int) -> Flags:
 
 
 def listed_passages(
-    inspection: Inspection, *, table: pd.DataFrame, text: str = ""
-) -> list[tuple[int, Passage, int | None]]:
+    inspection: Inspection, *, table: pd.DataFrame, text: str = "",
+    masking: NameFinder | None = None,
+) -> list[tuple[int, Passage, int | None]]:  # fmt: skip
     """Return the passages that hold a text (folded, as it stands), in their order.
 
-    Each with its number from 1, and the row of the name whose it is where that is known.
+    Each with its number from 1, and the row of the name whose it is where that is known. `masking`
+    finds the names that the search passes over; raises AuditError as `hold_outside_names`.
     """
     owned = owner_rows(inspection.passages, first=table["first_name"], last=table["last_name"])
     numbers, wanted = range(1, len(owned) + 1), fold_name(text)
-    return [
-        (number, passage, owner)
-        for number, passage, owner in zip(numbers, inspection.passages, owned, strict=True)
-        if wanted in fold_name(f"{passage.left}\n{passage.right}")
+    rows = list(zip(numbers, inspection.passages, owned, strict=True))
+    if not wanted:
+        return rows
+    sides = [
+        (number, side)
+        for number, passage, _ in rows
+        for side in (passage.left, passage.right)
+        if wanted in fold_name(side)
     ]
+    holding = {number for number, _ in sides}
+    if masking is not None:
+        holds = hold_outside_names([side for _, side in sides], wanted, names=masking)
+        holding = {number for (number, _), is_there in zip(sides, holds, strict=True) if is_there}
+    return [row for row in rows if row[0] in holding]

@@ -1,8 +1,10 @@
-"""A report that comes back: whether its files, its numbers, its seal and its audit are unchanged.
+"""A report that comes back: is it unchanged since it was written, altered, or not checked?
 
-Nothing is unpacked to the disk and no link is followed. The manifest has no key: it finds accidents
-and careless changes. What was changed with care is found where the report was made, by the kept
-audit and by the access log.
+A file is checked by the manifest of digests; without one, `report.json` is by the kept audit, and
+what can be made of a checked `report.json` again is by that. What is missing, or has nothing to be
+checked by, is no fault: it is not checked. Nothing is unpacked to the disk and no link is followed.
+The manifest has no key: it finds accidents and careless changes. What was changed with care is
+found where the report was made, by the kept audit and by the access log.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -21,38 +24,114 @@ from audit.errors import AuditError, Message
 from audit.foreign import is_zip, refusing, zip_members
 from audit.report import export
 from audit.report.decision import decision_history
-from audit.report.report import AuditReport
+from audit.report.report import SCHEMA, AuditReport
 from cache.store import Store
 
 KNOWN = (*export.FILE_OF.values(), "measures.json", "README.txt")
 MAX_BYTES = 500_000_000
 _HTML = "report.html"
+_REPORT, _README = "report.json", "README.txt"
 Finding = tuple[Literal["holds", "unchecked", "fault"], Message]
 """One thing that was looked at: it holds, could not be checked here, or is a fault."""
+State = Literal["unchanged", "altered", "unchecked"]
 _LINE = re.compile("([0-9a-f]{64})  ([a-z_A-Z.0-9]{1,40})")
+_SEAL = re.compile(rb"(?<![0-9a-f-])[0-9]{1,15}-[0-9a-f]{64}(?:-[0-9a-f]{12})?(?![0-9a-f-])")
 _NO_REPORT = AuditError(
     "This is no report of an audit, or it has other files in it.",
     where="report",
-    do="Give the zip as it was handed over, its unpacked folder, or report.json in it.",
+    do="Give the zip as it was handed over, its unpacked folder, or one of its files.",
 )
 Files = Mapping[str, bytes]
 
 
-def check_report(path: Path, *, store: Store) -> tuple[Finding, ...]:
+@dataclass
+class Check:
+    """What was found of a report, and of each of its files.
+
+    `files` are those that are here, `checked` those of them that are known to be as they were
+    written, `altered` those that are known not to be. `missing` are files of the report that are
+    not here, as far as anything tells which belong to it.
+    """
+
+    files: frozenset[str]
+    missing: frozenset[str] = frozenset()
+    checked: set[str] = field(default_factory=set)
+    altered: set[str] = field(default_factory=set)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def state(self) -> State:
+        """The answer in one word."""
+        if self.altered:
+            return "altered"
+        return "unchecked" if self.missing or self.files - self.checked else "unchanged"
+
+    @property
+    def answer(self) -> Message:
+        """The answer as a sentence."""
+        if self.state == "unchanged":
+            return Message("Unchanged since it was written.")
+        if self.state == "altered":
+            return Message("Altered: {files}.", files=", ".join(sorted(self.altered)))
+        n, of = len(self.files), len(self.files | self.missing)
+        left = ", ".join(sorted(self.files - self.checked))
+        if not left:
+            return Message("Not checked: {n} of {of} files are here.", n=n, of=of)
+        return Message(
+            "Not checked: {n} of {of} files are here, and nothing here tells of {files}.",
+            n=n, of=of, files=left,
+        )  # fmt: skip
+
+    def holds(self, said: Message, *files: str) -> None:
+        """Note what holds, and which files it shows to be as they were written."""
+        self.findings.append(("holds", said))
+        self.checked |= {*files}
+
+    def fault(self, said: Message, *files: str) -> None:
+        """Note a fault, and which files were altered."""
+        self.findings.append(("fault", said))
+        self.altered |= {*files}
+
+    def unchecked(self, said: Message) -> None:
+        """Note what cannot be checked here."""
+        self.findings.append(("unchecked", said))
+
+
+def check_report(path: Path, *, store: Store) -> Check:
     """Return all that was found of a zip, a folder, or a file of it; AuditError if it is neither.
 
     Names that a report holds are in no finding.
     """
     files = _files(path)
-    found = [*_manifest(files, is_whole=path.suffix == ".zip" or "README.txt" in files)]
+    listed = _listed(files)
+    missing = frozenset({*listed, _REPORT} - {*files}) if listed else frozenset()
+    check = Check(frozenset(files), missing)
+    _check_manifest(check, files, listed)
+    report = _read_report(check, files)
+    if report is not None:
+        for look in (_check_digest, partial(_check_kept, store=store), _check_tables):
+            look(check, files, report)
+    _check_seals(check, files, report)
+    return check
+
+
+def _read_report(check: Check, files: Files) -> AuditReport | None:
+    if _REPORT not in files:
+        check.unchecked(Message("report.json is not here, so that nothing is compared with it."))
+        return None
+    content = _json(files[_REPORT])
+    schema = content.get("schema") if isinstance(content, dict) else None
     try:
-        with refusing(AuditError("report.json is missing, or cannot be read.")):
-            report = AuditReport.from_json(json.loads(files["report.json"]))
-            for check in (_digest, _tables, _seal, partial(_kept, store=store)):
-                found += check(files, report)
+        with refusing(AuditError("report.json cannot be read.")):
+            if not isinstance(content, dict):
+                raise ValueError("no record")
+            return AuditReport.from_json(content)
     except AuditError as error:
-        found.append(("fault", error.message))
-    return tuple(found)
+        if isinstance(schema, int) and schema != SCHEMA:
+            check.unchecked(error.message)
+        else:
+            check.fault(error.message, _REPORT)
+    return None
 
 
 def _files(path: Path) -> dict[str, bytes]:
@@ -71,7 +150,9 @@ def _files(path: Path) -> dict[str, bytes]:
                 raise _NO_REPORT
             return files
         folder, begin = path if path.is_dir() else path.parent, ""
-        if path != folder and path.name not in KNOWN:  # files that were handed over one by one
+        if path.is_dir() and not any((path / name).exists() for name in KNOWN):
+            begin = _common_beginning(path)
+        elif path != folder and path.name not in KNOWN:  # files that were handed over one by one
             known = next(name for name in KNOWN if path.name.endswith(f"-{name}"))
             begin = path.name.removesuffix(known)
         named = {name: folder / f"{begin}{name}" for name in KNOWN}
@@ -83,54 +164,90 @@ def _files(path: Path) -> dict[str, bytes]:
         return {name: one.read_bytes() for name, one in there.items()}
 
 
-def _manifest(files: Files, *, is_whole: bool) -> Iterator[Finding]:
+def _common_beginning(folder: Path) -> str:
+    """Return what the names of files that were downloaded one by one into a folder begin with."""
+    found = {
+        one.name.removesuffix(name)
+        for one in folder.iterdir()
+        for name in KNOWN
+        if one.name.endswith(f"-{name}")
+    }
+    if len(found) > 1:
+        raise AuditError(
+            "There are files of several reports in this folder.",
+            where="report",
+            do="Name one of the files: those that belong to it are found by its name.",
+        )
+    return next(iter(found), "")
+
+
+def _listed(files: Files) -> dict[str, str]:
+    """Return file -> digest, as the manifest has them; empty where there is none."""
+    lines = files.get(export.MANIFEST, b"").decode("ascii", "replace").splitlines()
+    return dict((m[2], m[1]) for line in lines if (m := _LINE.fullmatch(line)))
+
+
+def _check_manifest(check: Check, files: Files, listed: Mapping[str, str]) -> None:
     if export.MANIFEST not in files:
-        said = Message("There is no manifest, so that files are not checked by their digests.")
-        yield "fault" if is_whole else "unchecked", said
+        check.unchecked(
+            Message("There is no manifest, so that files are not checked by their digests.")
+        )
         return
-    lines = files[export.MANIFEST].decode("ascii", "replace").splitlines()
-    listed = dict((m[2], m[1]) for line in lines if (m := _LINE.fullmatch(line)))
-    wrong = [
-        name
-        for name in sorted({*listed, *files} - {export.MANIFEST})
-        if name not in files or listed.get(name) != hashlib.sha256(files[name]).hexdigest()
-    ]
-    for name in wrong:
-        shown = name if name in KNOWN else "?"
-        yield "fault", Message("{file}: it does not fit the manifest.", file=shown)
-    if len(listed) != len(lines):
-        yield "fault", Message("The manifest is damaged.")
-    elif not wrong:
-        yield "holds", Message("All {n} files fit the manifest.", n=len(listed))
-
-
-def _digest(_: Files, report: AuditReport) -> Iterator[Finding]:
-    if question_digest(report.question) == report.digest:
-        yield "holds", Message("report.json is of audit {digest}.", digest=report.digest[:12])
+    n_lines = len(files[export.MANIFEST].splitlines())
+    if len(listed) != n_lines or not {_REPORT, _HTML} <= {*listed}:
+        check.fault(Message("The manifest is damaged."), export.MANIFEST)
+        return
+    here = sorted(files.keys() - {export.MANIFEST})
+    for name in here:
+        if listed.get(name) == hashlib.sha256(files[name]).hexdigest():
+            check.checked.add(name)
+        else:
+            check.fault(Message("{file}: it does not fit the manifest.", file=name), name)
+    if check.altered:
+        return
+    if check.missing:
+        check.unchecked(
+            Message(
+                "{n} of {of} files are here, and fit the manifest.", n=len(here), of=len(listed)
+            )
+        )
+        check.checked.add(export.MANIFEST)
     else:
-        yield "fault", Message("report.json: its digest is not that of its question.")
+        check.holds(Message("All {n} files fit the manifest.", n=len(listed)), export.MANIFEST)
 
 
-def _tables(files: Files, report: AuditReport) -> Iterator[Finding]:
+def _check_digest(check: Check, _: Files, report: AuditReport) -> None:
+    if question_digest(report.question) == report.digest:
+        check.holds(Message("report.json is of audit {digest}.", digest=report.digest[:12]))
+    else:
+        check.fault(Message("report.json: its digest is not that of its question."), _REPORT)
+
+
+def _check_tables(check: Check, files: Files, report: AuditReport) -> None:
     """Compare what follows from report.json, which has lost the order of the measures."""
     written = {
         "names.csv": export.names_csv(report),
         "measures.csv": export.measures_csv(report),
         "names_key.csv": export.names_key(report),
     }
+    same = {}
     for name in filter(files.__contains__, written):
         lines = files[name].decode("utf-8-sig", "replace").splitlines()
         ordered = sorted if name == "measures.csv" else list
-        if ordered(lines) != ordered(written[name].splitlines()):
-            yield _differs(name)
-    if "measures.json" in files and _json(files["measures.json"]) != export.measures_json(report):
-        yield _differs("measures.json")
+        same[name] = ordered(lines) == ordered(written[name].splitlines())
+    if "measures.json" in files:
+        same["measures.json"] = _json(files["measures.json"]) == export.measures_json(report)
+    for name, is_same in same.items():
+        if not is_same:
+            _note_difference(check, name)
+        elif _REPORT in check.checked:
+            check.checked.add(name)
     if _HTML in files and report.digest[:12].encode() not in files[_HTML]:
-        yield _differs(_HTML)
+        _note_difference(check, _HTML)
 
 
-def _differs(name: str) -> Finding:
-    return "fault", Message("{file}: it does not say what report.json says.", file=name)
+def _note_difference(check: Check, name: str) -> None:
+    check.fault(Message("{file}: it does not say what report.json says.", file=name), name)
 
 
 def _json(data: bytes) -> Any:
@@ -140,46 +257,63 @@ def _json(data: bytes) -> Any:
         return None
 
 
-def _seal(files: Files, report: AuditReport) -> Iterator[Finding]:
-    told = files.get(export.SEAL, b"").decode("ascii", "replace").strip()
-    seals = {str(report.made.get("log_seal", "")), told} - {""}
-    own = next(iter(seals), "")
-    if len(seals) > 1 or (_HTML in files and own.encode() not in files[_HTML]):
-        yield "fault", Message("Its files hold different seals of the access log.")
-    elif not own:
-        yield "unchecked", Message("It holds no seal of an access log.")
+def _check_seals(check: Check, files: Files, report: AuditReport | None) -> None:
+    """Ask the access log about every seal: files that were downloaded one by one have their own."""
+    told = {
+        export.SEAL: _SEAL.findall(files.get(export.SEAL, b"").strip()),
+        _HTML: _SEAL.findall(files.get(_HTML, b"")),
+        _REPORT: [str(report.made.get("log_seal", "")).encode()] if report else [],
+    }
+    seals = {name: {*filter(None, found)} for name, found in told.items() if name in files}
+    of_whole = {one for found in seals.values() for one in found}
+    if (
+        export.MANIFEST in files
+        and report is not None
+        and len(of_whole) != len(set.intersection(*seals.values()))
+    ):
+        check.fault(Message("Its files hold different seals of the access log."), *seals)
+        return
+    if not of_whole:
+        check.unchecked(Message("It holds no seal of an access log."))
+        return
+    reasons = {
+        name: {access_log.verify(x.decode()).reason for x in found} for name, found in seals.items()
+    }
+    faulty = [name for name, why in reasons.items() if why - {"", "elsewhere"}]
+    if faulty:
+        check.fault(Message("The access log does not fit its seal, or is damaged."), *faulty)
+    elif any("elsewhere" in why for why in reasons.values()):
+        check.unchecked(Message("It is of another machine: its seal fits there only."))
     else:
-        why = access_log.verify(own).reason
-        if why == "elsewhere":
-            yield "unchecked", Message("It is of another machine: its seal fits there only.")
-        elif why:
-            yield "fault", Message("The access log does not fit its seal, or is damaged.")
-        else:
-            yield "holds", Message("The access log still holds what its seal says.")
+        sealed = {export.SEAL} & {*files}
+        check.holds(Message("The access log still holds what its seal says."), *sealed)
 
 
-def _kept(files: Files, report: AuditReport, *, store: Store) -> Iterator[Finding]:
+def _check_kept(check: Check, files: Files, report: AuditReport, *, store: Store) -> None:
     record = store.get_record(f"audit/{report.digest}")
     if record is None:
-        yield "unchecked", Message("Its audit is not kept on this machine.")
+        check.unchecked(Message("Its audit is not kept on this machine."))
         return
     form = report.made.get("names")
     kept = AuditReport.from_json(record)
     if _said(kept.with_names_as(form) if form else kept) != _said(report):
-        yield "fault", Message("The audit that is kept here says something else.")
+        check.fault(Message("The audit that is kept here says something else."), _REPORT)
     else:
-        yield "holds", Message("The audit that is kept here says the same.")
+        check.holds(Message("The audit that is kept here says the same."), _REPORT)
     documents = store.get_record(f"documents/{report.digest}")
     told = files.get("documents.csv", b"").decode("utf-8-sig", "replace")
-    if documents and told and told != export.documents_csv(documents):
-        yield _differs("documents.csv")
+    if documents and "documents.csv" in files:
+        if told != export.documents_csv(documents):
+            _note_difference(check, "documents.csv")
+        else:
+            check.checked.add("documents.csv")
     decision = report.made.get("decision")
     if decision:
         states = [one.plain() for one in decision_history(report.digest, store=store)]
         if decision not in states:
-            yield "fault", Message("Its decision is none that was kept here.")
+            check.fault(Message("Its decision is none that was kept here."), _REPORT)
         elif decision != states[-1]:
-            yield "unchecked", Message("The decision was changed after it was written.")
+            check.unchecked(Message("The decision was changed after it was written."))
 
 
 def _said(report: AuditReport) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Torch is imported where a model is trained, transformers where a tokenizer is bu
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -18,7 +18,14 @@ from audit.corpus.other_names import write_other_names
 from audit.corpus.truth import PRIVATE, listed_file, read_listed, unreadable
 from audit.errors import AuditError
 from audit.home import salted_digest
-from audit.models.inspect import LABEL, ModelSummary, inspect_model, model_digest
+from audit.models.inspect import (
+    LABEL,
+    ModelSummary,
+    display_name,
+    inspect_model,
+    model_digest,
+)
+from audit.models.limited import call_limited
 from audit.models.registry import RegisteredModel, known_model, tokenizer
 from audit.shelf import Shelf
 from audit.task import Columns, Contact, Device, Question, Record, Task, queue_of, states_of
@@ -341,7 +348,6 @@ def notes_load(path: Path, *, n_notes: int, model: Path) -> NotesLoad:
     `path` are JSON lines with a field "text", `n_notes` in all of the file; who of the corpus is
     listed is read beside it.
     """
-    split: Any = tokenizer(model)
     listed = listed_file(path)
     free = 1.0 if listed is None else read_listed(listed).free_share
     try:
@@ -350,10 +356,16 @@ def notes_load(path: Path, *, n_notes: int, model: Path) -> NotesLoad:
         prepared = [prepared_sentences(str(json.loads(line)["text"])) for line in lines]
     except (OSError, ValueError, KeyError, TypeError):
         raise unreadable() from None
-    found = [split(one, add_special_tokens=False, verbose=False) for one in prepared if one]
-    n_tokens = sum(1 + sum(map(len, one["input_ids"])) for one in found)
+    texts = [one for one in prepared if one]
+    n_tokens = call_limited(_count_tokens, texts, model, where=display_name(model))
     share = sum(map(len, lines)) / path.stat().st_size if lines else 1.0
-    return NotesLoad(len(found) if is_exact else n_notes, round(n_tokens / share), is_exact, free)
+    return NotesLoad(len(texts) if is_exact else n_notes, round(n_tokens / share), is_exact, free)
+
+
+def _count_tokens(texts: Sequence[Sequence[str]], model: Path) -> int:
+    split: Any = tokenizer(model)
+    rows = (split(one, add_special_tokens=False, verbose=False)["input_ids"] for one in texts)
+    return sum(1 + sum(map(len, row)) for row in rows)
 
 
 def make_training_plan(

@@ -17,7 +17,14 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from audit.access_log import account, record
 from audit.errors import AuditError
-from audit.home import check_changes, results_dir
+from audit.home import (
+    SECRETS,
+    check_changes,
+    had_login,
+    is_open_to_others,
+    remember_login,
+    results_dir,
+)
 from audit.report import decision
 from audit.report.decision import Decision
 from audit.report.names import masked_name
@@ -78,21 +85,44 @@ def logout_button(say: Words) -> None:
 def login_providers() -> tuple[str, ...]:
     """Return the names of the login's providers; ("",) is a single one, () means no login.
 
+    A data directory that was served with a login once is not served without one.
+
     Raises
     ------
     AuditError
-        If there are secrets that cannot be read, or a section [auth] that names no provider.
+        If there are secrets that cannot be read, or a section [auth] that names no provider, or the
+        settings of the login are gone.
     """
+    providers = _providers(_secrets())
+    if providers:
+        remember_login()
+    elif had_login():
+        raise AuditError(
+            "This data directory was served with a login, and the login's settings are gone.",
+            where=SECRETS,
+            do=(
+                "Copy secrets.toml from the old installation or a backup into the data directory, "
+                "mode 600, and start again. To go on without a login, so that everybody who "
+                "reaches the port is an auditor: `python -m audit login drop --yes`."
+            ),
+        )
+    return providers
+
+
+def _secrets() -> dict[str, Any]:
     try:
-        secrets = st.secrets.to_dict()
+        return dict(st.secrets.to_dict())
     except FileNotFoundError:
-        if not any(Path(path).exists() for path in st.get_option("secrets.files")):
-            return ()
+        if not any(path.exists() for path in secrets_files()):
+            return {}
         raise AuditError(
             "The file with the login's settings cannot be read.",
-            where=".streamlit/secrets.toml",
+            where=SECRETS,
             do="Mend it; until then nobody gets in.",
         ) from None
+
+
+def _providers(secrets: Mapping[str, Any]) -> tuple[str, ...]:
     if "auth" not in secrets:
         return ()
     section = secrets["auth"] if isinstance(secrets["auth"], dict) else {}
@@ -100,10 +130,36 @@ def login_providers() -> tuple[str, ...]:
     if not several and not section.get("client_id"):
         raise AuditError(
             "The section [auth] names no login provider.",
-            where=".streamlit/secrets.toml",
+            where=SECRETS,
             do="Give client_id, client_secret and server_metadata_url; see docs/security.md.",
         )
     return several or ("",)
+
+
+def refusal() -> AuditError | None:
+    """Return why nothing at all may be served now; None where pages may be."""
+    try:
+        login_providers()
+    except AuditError as error:
+        return error
+    return None
+
+
+def secrets_files() -> tuple[Path, ...]:
+    """Return where the login's settings are looked for."""
+    return tuple(map(Path, st.get_option("secrets.files")))
+
+
+def open_secrets() -> tuple[Path, ...]:
+    """Return the files of secrets that other accounts of this machine can read or write."""
+    return tuple(path for path in secrets_files() if path.is_file() and is_open_to_others(path))
+
+
+def warn_of_open_secrets(say: Words) -> None:
+    """Tell an auditor of files of secrets that others can read."""
+    for path in open_secrets() if may("changed") else ():
+        below = say.text("secrets_open_do", file=path)
+        st.html(heading(say.text("secrets_open"), below=below))
 
 
 # The person, and what they may do.
@@ -141,7 +197,7 @@ def role() -> str:
         if listed != "*" and not (isinstance(listed, list | tuple) and all(map(_is_text, listed))):
             raise AuditError(
                 "The section [roles] is no lists of e-mails.",
-                where=".streamlit/secrets.toml",
+                where=SECRETS,
                 do="Mend it; until then nobody gets in.",
             )
         if listed == "*" or mail.casefold() in map(str.casefold, listed):

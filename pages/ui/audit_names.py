@@ -18,16 +18,19 @@ from audit.names.candidates import GUESSED_KINDS, guessed_kinds
 from audit.names.controls import MAX_DRAWN
 from audit.names.facts import Bins, Spelling
 from audit.names.files import names_template
+from audit.names.letter_case import case_notes
 from audit.names.lists import KeptNames, KeptPassages, Line
+from audit.names.spelling import TWINS
 from audit.progress import Progress
 from audit.shelf import MAX_TITLE_CHARS
 from audit.tables import UNDEFINED, RowNote, decimal
 from pages.ui import cached
 from pages.ui.access import is_revealed, may, note_upload, shown_name
-from pages.ui.blocks import escaped, refused, with_slot
+from pages.ui.blocks import escaped, refused
 from pages.ui.called import corpus_name, list_name
 from pages.ui.charts import Axis, Series, plot
 from pages.ui.form import act, pick, take, tick
+from pages.ui.note_text import box, passage_html
 from pages.ui.section import attempt, draw_table, figure, file_button, frame, head, remark
 from pages.ui.state import Words
 
@@ -222,6 +225,7 @@ def draw_list(say: Words, hospital: RegisteredModel | None, view: KeptNames) -> 
     columns = {"counted": list(map(say.text, counts)), "names": list(counts.values())}
     draw_table(say, "audit_counts", columns, caption=f"{read} {truth}".strip())
     warnings = []
+    warnings += [written(note, say.language) for note in case_notes(view.candidates)]
     if kinds := guessed_kinds(view.candidates):
         warnings.append(written(Message(GUESSED_KINDS, **kinds), say.language))
     draw_notes(say, view.notes, title="audit_notes")
@@ -232,6 +236,9 @@ def draw_list(say: Words, hospital: RegisteredModel | None, view: KeptNames) -> 
         spelling = attempt(say, lambda: cached.spelt(view, model=hospital.path))
     if spelling is not None and spelling.by_pieces.n_missing:
         warnings.append(say.text("audit_unspelt", n=spelling.by_pieces.n_missing))
+    if spelling is not None and spelling.n_twins:
+        twins = Message(TWINS, n_twins=spelling.n_twins, n_score=view.line.n)
+        warnings.append(written(twins, say.language))
     for text in warnings:
         st.html(f'<p class="ka-refused">{escaped(text)}</p>')
     with st.expander(say.text("audit_look"), key="look", expanded=not view.line.code):
@@ -306,8 +313,11 @@ def draw_each(say: Words, view: KeptNames, spelling: Spelling | None) -> None:
 # The passages of the de-identified notes, of which the attacker of scenario 2 has a copy.
 
 
-def draw_passages(say: Words) -> KeptPassages | None:
-    """Draw the choice of passages and their upload; return those to be asked about."""
+def draw_passages(say: Words, *, names: KeptNames | None) -> KeptPassages | None:
+    """Draw the choice of passages and their upload; return those to be asked about.
+
+    `names` is the list that is chosen so far: its names are masked in what is shown of a passage.
+    """
 
     def make(base: KeptPassages | None) -> KeptPassages | None:
         forms = ["csv", "jsonl", "ndjson", "json"]
@@ -322,11 +332,11 @@ def draw_passages(say: Words) -> KeptPassages | None:
     head(say, "audit_passages")
     return choose_or_make(
         say, "passages", lists.all_passages(cached.store()), kept=cached.passages, make=make,
-        draw=partial(draw_example, say),
+        draw=partial(draw_example, say, names=names),
     )  # fmt: skip
 
 
-def draw_example(say: Words, kept: KeptPassages) -> None:
+def draw_example(say: Words, kept: KeptPassages, *, names: KeptNames | None) -> None:
     """Draw counts, the rows left out, and one passage with the name's place marked."""
     passages = kept.passages
     owners = say.text("audit_owners_yes" if passages.has_owners else "audit_owners_no")
@@ -338,6 +348,7 @@ def draw_example(say: Words, kept: KeptPassages) -> None:
     with st.expander(say.text("audit_example"), key="example"):
         passage = passages.passages[0]
         slot = passage.separator.join(say.text(f"audit_slot_{role}") for role in passage.slots)
-        before, after = passage.left[-_CONTEXT_CHARS:], passage.right[:_CONTEXT_CHARS]
-        text = with_slot(before, slot=slot, after=after, tone="member")
-        st.html(f'<p class="ka-passage">{text}</p>')
+        finder = cached.list_finder(names)
+        st.html(box(passage_html(
+            passage, names=finder, slot=slot, tone="member", around=_CONTEXT_CHARS
+        ), tone="ka-passage"))  # fmt: skip

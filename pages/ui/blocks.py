@@ -1,8 +1,9 @@
-"""What is shown as HTML: text, cards, tables, and marks in texts; text is untrusted, escaped here.
+"""What is shown as HTML: text, cards, tables; text is untrusted, escaped here.
 
-Names of people and of models are shown only through these. Markdown in a name would make a browser
-fetch a foreign image, HTML would be worse: so text goes into `st.html` through `escaped`, into a
-Streamlit label through `plain`, into a chart through `escaped` too (plotly reads a few tags).
+Text of notes is shown through `note_text` alone, names of people and of models only through these.
+Markdown in a name would make a browser fetch a foreign image, HTML would be worse: so text goes
+into `st.html` through `escaped`, into a Streamlit label through `plain`, into a chart through
+`escaped` too (plotly reads a few tags).
 """
 
 from __future__ import annotations
@@ -10,15 +11,13 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 import streamlit as st
 
 from audit.errors import AuditError
-from audit.report.documents import Hit
-from audit.report.names import masked_name
 from audit.report.report import Share
 from audit.stats import Estimate
 from audit.tables import UNDEFINED, decimal, decimal_interval
@@ -232,79 +231,6 @@ def refused(say: Words, error: AuditError) -> None:
         f'<p class="ka-refused" role="alert"><b>{say.html("refused")}</b> '
         f"{told(error.written(say.language))}</p>"
     )
-
-
-# Marks in a text.
-
-TONES = (
-    "flagged", "member", "patient", "other", "date", "place", "number", "unknown", "control",
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class MarkLabel:
-    """The words beside a mark, and its tone, one of `TONES`."""
-
-    words: str
-    tone: str
-
-
-def marked(
-    text: str, *, marks: Sequence[Hit], label: Callable[[Hit], MarkLabel], is_revealed: bool
-) -> str:
-    """Return text as HTML in which every marked stretch carries its words.
-
-    Marks are in order and do not overlap, as `audit.report.documents.marks_of` gives them.
-    """
-    pieces = []
-    for piece, mark in _pieces(text, marks):
-        if mark is None:
-            pieces.append(escaped(piece))
-        else:
-            shown = piece if is_revealed else masked_stretch(piece)
-            pieces.append(_mark(shown, label(mark)))
-    return "".join(pieces)
-
-
-def shown_text(text: str, *, marks: Sequence[Hit], is_revealed: bool) -> str:
-    """Return text as a file holds it: as it is, or with every marked stretch masked."""
-    if is_revealed:
-        return text
-    return "".join(
-        piece if mark is None else masked_stretch(piece) for piece, mark in _pieces(text, marks)
-    )
-
-
-def masked_stretch(stretch: str) -> str:
-    """Return a stretch of text of whose words only the initials are left."""
-    return re.sub(r"\S+", lambda word: masked_name(word[0], ""), stretch)
-
-
-def with_slot(before: str, *, slot: str, after: str, tone: str, words: str = "") -> str:
-    """Return a passage as HTML, with what stands in the name's place marked."""
-    return f"{escaped(before)}{_mark(slot, MarkLabel(words, tone))}{escaped(after)}"
-
-
-def cited(pieces: Iterable[tuple[str, str]]) -> str:
-    """Return texts as a list, each what it is and the text itself as HTML."""
-    items = (f'<li><small>{escaped(facts)}</small><div class="ka-document">{text}</div></li>'
-             for facts, text in pieces)  # fmt: skip
-    return f'<ul class="ka-passages">{"".join(items)}</ul>'
-
-
-def _pieces(text: str, marks: Sequence[Hit]) -> Iterator[tuple[str, Hit | None]]:
-    end = 0
-    for mark in marks:
-        yield text[end : mark.start], None
-        yield text[mark.start : mark.end], mark
-        end = mark.end
-    yield text[end:], None
-
-
-def _mark(text: str, label: MarkLabel) -> str:
-    tone = label.tone if label.tone in TONES else TONES[-1]
-    words = f"<small>{escaped(label.words)}</small>" if label.words else ""
-    return f'<mark class="ka-mark ka-mark-{tone}">{escaped(text)}{words}</mark>'
 
 
 def unforeseen(_: Exception) -> bool:

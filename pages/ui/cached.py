@@ -21,12 +21,13 @@ from audit.access_log import LogEntry, Verification, entries, log_mark, verify
 from audit.attack import plan
 from audit.attack.question import AuditRequest
 from audit.corpus.examine import Examination, read_examination
+from audit.corpus.identified import RegisterFinder
 from audit.corpus.kept import KeptCorpus
 from audit.corpus.preview import Survey, survey_head
-from audit.corpus.register import MentionFinder, read_register
 from audit.corpus.truth import EXAMINATION
 from audit.deid.given import GivenNotes, keep_given, keep_outputs
 from audit.deid.leftovers import LEFTOVERS, kept_leftovers
+from audit.deid.name_places import NameFinder
 from audit.deid.score import (
     SCORES,
     Score,
@@ -47,7 +48,6 @@ from audit.deid.tagged import (
 )
 from audit.deid.taggers import known_taggers
 from audit.errors import AuditError
-from audit.foreign import file_bytes
 from audit.home import results_dir
 from audit.models import registry
 from audit.models.inspect import trained_models
@@ -56,9 +56,10 @@ from audit.names.facts import Spelling, spelling
 from audit.notes import read
 from audit.notes.passages import is_jsonl, read_passages
 from audit.notes.read import NoteFile, NoteSource, columns_of, list_note_files
+from audit.patients.register import read_register
 from audit.progress import ProgressListener
 from audit.report.compare import MAX_REFERENCES, Comparison, compare_audits
-from audit.report.documents import DocumentView, document_view
+from audit.report.documents import DocumentView, document_view, listed_names
 from audit.report.names import masked_name
 from audit.report.report import (
     AuditReport,
@@ -195,10 +196,22 @@ def documents(digest: str) -> dict[str, tuple[str, ...]]:
     return {who: tuple(texts) for who, texts in found.items()}
 
 
+@_kept(8)
+def name_finder(digest: str) -> NameFinder:
+    """Return what finds the names that a screen masks: all of an audit's list, and others."""
+    return NameFinder(listed_names(report(digest).table))
+
+
+@_kept(4)
+def list_finder(view: lists.KeptNames | None) -> NameFinder:
+    """Return the same of a list that is being chosen; None: names of no list."""
+    return NameFinder(view.candidates if view else None)
+
+
 @_kept(4, of=_behind)
 def marked_documents(digest: str) -> DocumentView | None:
     """Return an audit's documents with the listed names found in them; None in scenario 2."""
-    return document_view(documents(digest), report=report(digest))
+    return document_view(documents(digest), report=report(digest), names=name_finder(digest))
 
 
 @_kept(20, of=lambda digest, **how: (log_mark(), digest, how))
@@ -349,9 +362,9 @@ def survey(file: NoteFile, *, columns: Columns) -> Survey:
 
 
 @_kept(4)
-def finder(register: NoteFile) -> MentionFinder:
-    """Return the finder of a register's patients; raises as `read_register`."""
-    return MentionFinder(read_register(file_bytes(register.path)))
+def finder(register: NoteFile) -> RegisterFinder:
+    """Return a register ready to be looked for in notes; raises as `read_register`."""
+    return RegisterFinder.of(read_register(register.path))
 
 
 @_kept(8)

@@ -12,7 +12,7 @@ from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.deid.packaged import TITLES
 from audit.deid.policy import Policy
 from audit.deid.score import Score
-from audit.deid.taggers import DEFAULT, RULES
+from audit.deid.taggers import DEFAULT, RULES, tagger_names
 from audit.home import salted_digest
 from audit.models.inspect import LABEL
 from audit.models.registry import RegisteredModel
@@ -102,9 +102,11 @@ def size_text(n_bytes: int) -> str:
 
 def tagger_name(say: Words, tagger_id: str) -> str:
     """Return what a tagger is called."""
-    parts = tagger_id.split("+")
-    if all(part in (RULES, DEFAULT, *TITLES) for part in parts):
-        return " + ".join(TITLES.get(x) or say.text(f"called_tagger_{x}") for x in parts)
+    names = tagger_names(tagger_id)
+    if len(names) > 1:
+        return " + ".join(tagger_name(say, name) for name in names)
+    if tagger_id in (RULES, DEFAULT, *TITLES):
+        return TITLES.get(tagger_id) or say.text(f"called_tagger_{tagger_id}")
     if tagger_id.startswith("/"):  # a folder that the command line named
         return PurePosixPath(tagger_id).name
     title = next((one.title for one in cached.taggers() if one.tagger_id == tagger_id), "")

@@ -32,16 +32,18 @@ from audit.home import registered_folders
 from audit.models.registry import find_model
 from audit.names.files import names_file
 from audit.notes.read import EXAMPLE, VARIABLE, NoteFile
+from audit.patients.register import REGISTER_ENDINGS
 from audit.report.documents import Hit
 from audit.tables import UNDEFINED, RowNote
 from audit.task import Columns
 from audit.training.kept import pair_of, trained_on
 from audit.words import Words
 from pages.ui import blocks, cached, called, charts
-from pages.ui.access import is_revealed, may_or_say, note
-from pages.ui.blocks import Figures, MarkLabel, day, marked, percent, refused
+from pages.ui.access import is_revealed, may_or_say, names_in_files, note
+from pages.ui.blocks import Figures, day, percent, refused
 from pages.ui.charts import Axis, Series
 from pages.ui.form import act, ask_line, choose, choose_kept, pick, take, tick
+from pages.ui.note_text import MarkLabel, box, note_html, note_plain
 from pages.ui.running import FollowedJobs
 from pages.ui.section import (
     Table,
@@ -248,14 +250,20 @@ def _draw_refused(say: Words, rows: Iterable[RowNote], *, n: int) -> None:
 
 def _draw_categories(say: Words, counts: Sequence[CategoryCount], *, of: str) -> None:
     """Draw categories as they are written, what stands for them, and where they occur first."""
+    names, is_shown = cached.list_finder(None), is_revealed()
     rows = [
-        (one.category, say.text(f"corpus_value_{one.kind}"), one.n, one.first_row)
+        (
+            note_plain(one.category, names=names, is_shown=is_shown),
+            say.text(f"corpus_value_{one.kind}"),
+            one.n,
+            one.first_row,
+        )
         for one in counts[:_MAX_ROWS]
     ]
     table = Table(("category", "value", "times", "first"), rows)
     with st.container(key=f"corpus_categories_{of}"):
         # What is written there stands in notes.
-        draw_table(say, "corpus_categories", table, of=of, names="full",
+        draw_table(say, "corpus_categories", table, of=of, names=names_in_files(),
                    shown=len(rows), n=len(counts))  # fmt: skip
 
 
@@ -371,7 +379,7 @@ def draw_build(say: Words) -> CorpusTask | None:
             is_done(bool(survey.notes))
             tables = {
                 called.file_code(one): one for one in files
-                if one.kind == "csv" and one.file_id not in (file.file_id, EXAMPLE)
+                if one.kind in REGISTER_ENDINGS and one.file_id not in (file.file_id, EXAMPLE)
             }  # fmt: skip
             register = tables.get(st.query_params.get("register", ""))
             _draw_look(say, file, survey, register=register)
@@ -449,19 +457,15 @@ def _draw_look(say: Words, file: NoteFile, found: Survey, *, register: NoteFile 
             _draw_categories(say, unknown, of="look_unknown")
         with st.expander(say.text("corpus_look_known", n=len(known)), key="corpus_look_known"):
             _draw_categories(say, known, of="look_known")
-        _draw_preview(say, file, found, register=None, mode="dummy")
     elif found.notes:
         head(say, "corpus_identified")
-        if is_revealed():
-            mode = "register" if register else "raw"
-            _draw_preview(say, file, found, register=register, mode=mode)
+    if found.categories or (found.notes and is_revealed()):
+        _draw_preview(say, file, found, register=None if found.categories else register)
 
 
-def _draw_preview(
-    say: Words, file: NoteFile, survey: Survey, *, register: NoteFile | None, mode: str
-) -> None:
-    """Draw one note; all modes but "dummy" show real people."""
-    head(say, f"corpus_preview_{mode}")
+def _draw_preview(say: Words, file: NoteFile, survey: Survey, *, register: NoteFile | None) -> None:
+    """Draw one note; one without a placeholder is taken for identified, whatever others have."""
+    above = st.container()
     n_notes, code = len(survey.notes), called.file_code(file)
     number = st.number_input(
         say.text("corpus_preview_number"), min_value=1, max_value=n_notes, value=1, step=1,
@@ -473,7 +477,14 @@ def _draw_preview(
     if register and (finder := attempt(say, lambda: cached.finder(register))) is None:
         return
     found = preview(one, has_blanks=survey.has_blanks, seed=seed, finder=finder)
-    if mode != "dummy":  # the log has it once a session; what cannot be logged is not shown
+    is_identified = not survey.categories or not (found.inserted or found.left)
+    mode = "register" if register else "raw" if is_identified else "dummy"
+    with above:
+        if is_identified and not is_revealed():
+            head(say, "corpus_identified_note")
+            return
+        head(say, f"corpus_preview_{mode}")
+    if is_revealed():  # the log has it once a session; what cannot be logged is not shown
         seen: set[tuple[str, int]] = st.session_state.setdefault("corpus_notes_shown", set())
         if (file.file_id, one.row) not in seen:
             note("revealed", what="note", row=one.row)
@@ -497,8 +508,7 @@ def _draw_texts(say: Words, found: NoteTruth, *, mode: str) -> None:
     before, after = (public, private) if mode == "dummy" else (private, public)
     sides = {"corpus_before": before} | ({} if mode == "raw" else {f"corpus_after_{mode}": after})
     pieces = "".join(
-        f'<section><h3>{say.html(title)}</h3><p class="ka-document">{_marked(say, *side)}</p>'
-        "</section>"
+        f"<section><h3>{say.html(title)}</h3>{box(_marked(say, *side))}</section>"
         for title, side in sides.items()
     )
     legend = f'<p class="ka-legend">{legend}</p>' if legend else ""
@@ -506,12 +516,10 @@ def _draw_texts(say: Words, found: NoteTruth, *, mode: str) -> None:
 
 
 def _marked(say: Words, text: str, marks: list[Hit]) -> str:
-    shown = marked(
-        text[:_MAX_CHARS],
-        marks=[one for one in marks if one.end <= _MAX_CHARS],
-        label=lambda hit: MarkLabel("", hit.part),
-        is_revealed=True,
-    )
+    shown = note_html(
+        text, names=cached.list_finder(None), marks=marks, most=_MAX_CHARS,
+        label=lambda hit: MarkLabel("", hit.part), is_clear=lambda hit: hit.part != "unknown",
+    )  # fmt: skip
     n_more = f"{len(text) - _MAX_CHARS:,}"
     cut = f"<small> {say.html('corpus_cut', n=n_more)}</small>"
     return shown + cut if len(text) > _MAX_CHARS else shown

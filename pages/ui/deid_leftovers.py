@@ -9,8 +9,9 @@ import streamlit as st
 from audit.deid.leftovers import MAX_COMBINED, Leftovers
 from audit.deid.tagged import TaggedSet
 from pages.ui import cached
-from pages.ui.access import may, note
+from pages.ui.access import is_revealed, may, names_in_files, note
 from pages.ui.form import act
+from pages.ui.note_text import note_plain
 from pages.ui.section import Table, csv_button, draw_table, empty, head, remark
 from pages.ui.state import Words
 
@@ -54,10 +55,14 @@ def draw_leftovers(
 def _draw_singles(
     say: Words, tagged: TaggedSet, found: Leftovers, *, show: Callable[[int], None]
 ) -> None:
-    names = ("attributes", "of_kind", "size", "rows")
-    header = [say.text(f"deidentify_left_{name}") for name in names]
+    header = [
+        say.text(f"deidentify_left_{name}") for name in ("attributes", "of_kind", "size", "rows")
+    ]
+    names, is_shown = cached.list_finder(None), is_revealed()
     rows = [
-        (" + ".join(value for _, value in one.attributes),
+        (" + ".join(
+            note_plain(value, names=names, is_shown=is_shown) for _, value in one.attributes
+         ),
          " + ".join(say.text(f"deidentify_left_kind_{kind}") for kind, _ in one.attributes),
          len(one.attributes), ", ".join(map(str, one.rows)))
         for one in found.singles
@@ -75,5 +80,11 @@ def _draw_singles(
     n_unique = sum(found.n_unique.values())
     remark(say, "deidentify_left_caption", n=f"{len(rows):,}", all=f"{n_unique:,}")
     csv_button(
-        say, "deidentify_left", header, rows, what="leftovers", names="removed", n_rows=len(rows)
+        say,
+        "deidentify_left",
+        header,
+        rows,
+        what="leftovers",
+        names=names_in_files(),
+        n_rows=len(rows),
     )

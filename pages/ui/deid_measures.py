@@ -27,6 +27,7 @@ from audit.deid.score import (
 )
 from audit.deid.scoring import ScoreTask
 from audit.notes.spans import TYPES
+from audit.report.documents import Hit
 from audit.stats import Estimate, Rate
 from audit.tables import decimal
 from audit.words import Words
@@ -40,13 +41,13 @@ from pages.ui.blocks import (
     measured,
     percent,
     percent_interval,
-    with_slot,
 )
 from pages.ui.called import label_name, policy_name, predicted_name, score_name
 from pages.ui.charts import Axis
 from pages.ui.deid_note import draw_copies
 from pages.ui.deid_score import draw_ask
 from pages.ui.form import act, choose, choose_kept, choose_some, paged, switch
+from pages.ui.note_text import MarkLabel, box, note_html
 from pages.ui.running import FollowedJobs
 from pages.ui.section import (
     Table,
@@ -438,18 +439,21 @@ def _case(say: Words, case: SpanCase, *, is_open: bool) -> str:
 def _side(
     say: Words, case: SpanCase, span: tuple[int, int] | None, *, label: str, is_open: bool
 ) -> str:
-    why = ""
+    why, names = "", cached.list_finder(None)
     if span is None:
         reason = "nothing" if label in (MISSED, SPURIOUS) else "nowhere"
         why = f'<p class="ka-below">{say.html(f"deid_measures_why_{reason}")}</p>'
-        text = escaped(case.text if is_open else "")
+        text = note_html(case.text, names=names) if is_open else ""
     elif is_open:
-        before, slot, after = case.pieces(span)
+        before, slot, _ = case.pieces(span)
+        place = Hit(len(before), len(before) + len(slot), "full", ())
         tone, words = "patient" if case.kind == MISSED else "other", label_name(say, label)
-        text = with_slot(before, slot=slot, after=after, tone=tone, words=words)
+        text = note_html(
+            case.text, names=names, marks=[place], label=lambda _: MarkLabel(words, tone)
+        )
     else:
         text = say.html("deid_measures_hidden", n=span[1] - span[0])
-    return f'<p class="ka-document">{text}</p>{why}'
+    return box(text) + why
 
 
 # Scores of the same notes, two of them, and the paper's.

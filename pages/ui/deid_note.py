@@ -13,6 +13,8 @@ from streamlit.components.v2.get_bidi_component_manager import get_bidi_componen
 from streamlit.components.v2.manifest_scanner import ComponentConfig, ComponentManifest
 
 from audit.deid.copies import malformed_tags
+from audit.deid.known import names_in
+from audit.deid.name_places import NameFinder
 from audit.deid.release import is_placeholder
 from audit.deid.tag import census_file
 from audit.deid.tagged import (
@@ -29,10 +31,12 @@ from audit.notes.spans import TYPES, Span, ordered
 from audit.report.documents import Hit
 from audit.stats import Rate
 from audit.tables import UNDEFINED
-from pages.ui import blocks
-from pages.ui.blocks import MarkLabel, day, escaped, marked, percent, plain
+from pages.ui import blocks, cached
+from pages.ui.access import is_revealed
+from pages.ui.blocks import day, escaped, percent, plain
 from pages.ui.called import label_name
 from pages.ui.form import act, choose_some, switch
+from pages.ui.note_text import MarkLabel, box, note_html, note_plain
 from pages.ui.section import Table, attempt, draw_table, file_button, head, remark
 from pages.ui.state import Words
 
@@ -86,8 +90,13 @@ def draw_copies(say: Words, copies: Mapping[str, Any]) -> None:
             )  # fmt: skip
 
 
-def draw_note(say: Words, note: OneNote, *, key: str, desk: Desk | None) -> None:
-    """Draw a note beside its released text; without a desk it may not be seen, nor corrected."""
+def draw_note(
+    say: Words, note: OneNote, *, key: str, desk: Desk | None, is_pasted: bool = False
+) -> None:
+    """Draw a note beside its released text; without a desk it may not be seen, nor corrected.
+
+    A text that this person has just pasted `is_pasted`: nothing of it is masked.
+    """
     counts = Counter(span.label for span in note.document.spans)
     # A label of somebody's own is a word of a file, and does not go into a link.
     codes = {
@@ -113,14 +122,16 @@ def draw_note(say: Words, note: OneNote, *, key: str, desk: Desk | None) -> None
     with left:
         if desk is None:
             remark(say, "deidentify_hidden")
-        elif wanted := _marker(say, note, labels=labels, key=key, scopes=desk.scopes):
+        elif wanted := _marker(
+            say, note, labels=labels, key=key, scopes=desk.scopes, is_pasted=is_pasted
+        ):
             _correct(say, note, desk, **wanted)
-    text = _released_html(say, note, labels=labels)
-    right.html(f"<p class='ka-document ka-released'>{text}</p>")
+    text = _released_html(say, note, labels=labels, is_pasted=is_pasted)
+    right.html(box(text, tone="ka-released"))
     if codes:
         st.html(f'<p class="ka-legend">{"<br>".join(_meaning(say, x) for x in codes.values())}</p>')
     if desk is not None:
-        _draw_corrections(say, note, desk, key=key)
+        _draw_corrections(say, note, desk, key=key, is_pasted=is_pasted)
     elif note.corrections:
         remark(say, "deidentify_fix_hidden")
 
@@ -142,21 +153,28 @@ def _stretches(note: OneNote, *, labels: Collection[str]) -> list[tuple[int, int
     return found
 
 
-def _released_html(say: Words, note: OneNote, *, labels: Collection[str]) -> str:
-    """Return the released text as HTML; a placeholder says its type itself, others by a word."""
-    at = {
-        one.new_start: one
-        for one in note.replacements
-        if one.text and one.label in labels and one.new_end <= MAX_CHARS
-    }
+def _released_html(say: Words, note: OneNote, *, labels: Collection[str], is_pasted: bool) -> str:
+    """Return the released text as HTML; a placeholder says its type itself, others by a word.
 
-    def label_of(hit: Hit) -> MarkLabel:
+    A name may have been missed in it. It is masked where it is a name of the note that was found
+    elsewhere, or another tagger finds it; what was put in for a mark is no real name.
+    """
+    at = {one.new_start: one for one in note.replacements if one.text}
+
+    def label_of(hit: Hit) -> MarkLabel | None:
         one = at[hit.start]
+        if one.label not in labels:
+            return None
         word = "" if is_placeholder(one.text) else label_name(say, one.label)
         return MarkLabel(word, TONES.get(one.label, "unknown"))
 
     hits = [Hit(one.new_start, one.new_end, "full", ()) for one in at.values()]
-    html = marked(note.released[:MAX_CHARS], marks=hits, label=label_of, is_revealed=True)
+    document = note.document
+    names = None if is_pasted else NameFinder(known=names_in(document.text, document.spans))
+    html = note_html(
+        note.released, names=names, marks=hits, label=label_of, is_clear=lambda _: True,
+        most=MAX_CHARS,
+    )  # fmt: skip
     return html + f"<small> {escaped(_rest(say, note.released))}</small>"
 
 
@@ -169,8 +187,9 @@ def _rest(say: Words, text: str) -> str:
 
 
 def _marker(
-    say: Words, note: OneNote, *, labels: Collection[str], key: str, scopes: tuple[str, ...]
-) -> dict[str, Any]:
+    say: Words, note: OneNote, *, labels: Collection[str], key: str, scopes: tuple[str, ...],
+    is_pasted: bool,
+) -> dict[str, Any]:  # fmt: skip
     """Draw the note with marks that can be changed; return what a person has just asked for.
 
     The script is a file of this app: the policy of `headers` lets no script run that Streamlit
@@ -183,7 +202,9 @@ def _marker(
     draw = st.components.v2.component(
         _COMPONENT, js="marker.js", css="marker.css", isolate_styles=False
     )
-    text = note.document.text
+    text = note_plain(
+        note.document.text, names=cached.list_finder(None), is_shown=is_pasted or is_revealed()
+    )
     asked = draw(
         key=f"{key}_marker",
         data={
@@ -237,7 +258,7 @@ def _correct(
     st.rerun()
 
 
-def _draw_corrections(say: Words, note: OneNote, desk: Desk, *, key: str) -> None:
+def _draw_corrections(say: Words, note: OneNote, desk: Desk, *, key: str, is_pasted: bool) -> None:
     """Draw how to correct, the way to do so by typing a text, what was corrected, and the undo."""
     head(say, "deidentify_fix")
     with st.expander(say.text("deidentify_typed"), key=f"{key}_typed"):
@@ -263,7 +284,7 @@ def _draw_corrections(say: Words, note: OneNote, desk: Desk, *, key: str) -> Non
         return
     rows = []
     for one in note.corrections:
-        shown = [_shown_mark(say, note, span) for span in one.spans[:3]]
+        shown = [_shown_mark(say, note, span, is_pasted=is_pasted) for span in one.spans[:3]]
         if len(one.spans) > 1:
             shown.append(say.text("deidentify_fix_n", n=f"{len(one.spans):,}"))
         what = say.text(f"deidentify_fix_{'changed' if one.gone else one.kind}")
@@ -276,8 +297,10 @@ def _draw_corrections(say: Words, note: OneNote, desk: Desk, *, key: str) -> Non
         st.rerun()
 
 
-def _shown_mark(say: Words, note: OneNote, span: Span) -> str:
+def _shown_mark(say: Words, note: OneNote, span: Span, *, is_pasted: bool) -> str:
     text = " ".join(note.document.text[span.start : span.end].split())
+    is_shown = is_pasted or is_revealed()
+    text = note_plain(text, names=cached.list_finder(None), is_shown=is_shown)
     if len(text) > _MAX_SHOWN_CHARS:
         text = f"{text[:_MAX_SHOWN_CHARS]}…"
     return f"{text} · {label_name(say, span.label)}"

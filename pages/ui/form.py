@@ -88,10 +88,12 @@ def choose_some(
     *,
     what: str = "",
     is_long: bool = False,
+    is_all: bool = True,
 ) -> tuple[str, ...]:
-    """Draw a choice of any number of codes and return the chosen ones, all where none is.
+    """Draw a choice of any number of codes and return the chosen ones; where none is, all.
 
     Words, parameter and `is_long` are those of `choose`; a list says `KEY_all` where none is.
+    Without `is_all` no choice is none.
     """
     what, shown = what or _last(key), _shown(say, key, options)
     box = _by_link(
@@ -106,7 +108,7 @@ def choose_some(
     else:
         found = st.pills(label, list(options), selection_mode="multi", wrap=True, **looks)
     _to_link(what, ".".join(found))
-    return tuple(found) or tuple(options)
+    return tuple(found) or (tuple(options) if is_all else ())
 
 
 def switch(say: Words, key: str, *, what: str = "", **values: object) -> bool:

@@ -16,6 +16,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from audit.words import LANGUAGES
+from pages.ui.access import refusal
 
 LANGUAGE_SCRIPTS = {code: f'document.documentElement.lang = "{code}"' for code in LANGUAGES}
 """They tell screen readers the language of the page."""
@@ -49,6 +50,9 @@ _INLINE_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 class SecurityHeaders:
     """Put the security headers on every HTTP answer; answer no page of another origin.
 
+    Where nothing may be served (`access.refusal`: the settings of the login are gone, or cannot be
+    read) every path says so, pages, files and the websocket alike.
+
     Streamlit takes a websocket from any port of this machine, and asks a host outside for this
     machine's address to tell whether another origin is allowed: neither happens behind this. How
     many sessions there are and what they keep is nobody's to read.
@@ -65,14 +69,20 @@ class SecurityHeaders:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] == "websocket" and not is_own_origin(Headers(scope=scope)):
+        refused = refusal() if scope["type"] in ("http", "websocket") else None
+        if scope["type"] == "websocket" and (
+            refused is not None or not is_own_origin(Headers(scope=scope))
+        ):
             await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
             return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         is_hidden = scope["path"].rstrip("/").endswith(_METRICS)
-        app = PlainTextResponse("Not Found", 404) if is_hidden else self._app
+        app: ASGIApp = PlainTextResponse("Not Found", 404) if is_hidden else self._app
+        if refused is not None:
+            told = "\n\n".join(refused.written(code) for code in LANGUAGES)
+            app = PlainTextResponse(f"{told}\n", 503)
 
         async def send_with_headers(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":

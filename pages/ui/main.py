@@ -11,7 +11,13 @@ from audit.errors import AuditError
 from audit.report.report import KeptAudit
 from audit.words import LANGUAGES, Words
 from pages.ui import state
-from pages.ui.access import logout_button, note, require_login, reveal_switch
+from pages.ui.access import (
+    logout_button,
+    note,
+    require_login,
+    reveal_switch,
+    warn_of_open_secrets,
+)
 from pages.ui.blocks import day
 from pages.ui.headers import LANGUAGE_SCRIPTS, SCRIPTS
 from pages.ui.running import job_line
@@ -74,6 +80,7 @@ def main() -> None:
         job_line(words)
         logout_button(words)
         st.caption(words.text("stays_here"))
+    warn_of_open_secrets(words)
     name = page.url_path or "verdict"
     if name not in state.OLD:
         st.query_params["lang"] = words.language

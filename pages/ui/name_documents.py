@@ -13,11 +13,12 @@ from audit.report.documents import DocumentView, DocumentWish, Hit, ModelDocumen
 from audit.report.names import row_of
 from audit.report.report import AuditReport
 from audit.tables import write_table
-from pages.ui import blocks, cached
+from pages.ui import cached
 from pages.ui.access import is_revealed, names_in_files, shown_name, shown_passage
-from pages.ui.blocks import MarkLabel, escaped, percent, percent_interval, shown_text
+from pages.ui.blocks import escaped, percent, percent_interval
 from pages.ui.form import act, choose, paged
-from pages.ui.section import draw_table, empty, file_button, head, remark
+from pages.ui.note_text import MarkLabel, box, cited, note_html, note_plain, passage_html
+from pages.ui.section import attempt, draw_table, empty, file_button, head, remark
 from pages.ui.state import Words, write
 
 _WRITTEN = ("first", "last", "first_last", "last_first", "listed")
@@ -35,12 +36,17 @@ def draw(say: Words, report: AuditReport) -> None:
     remark(say, "documents_below")
     draw_counts(say, report, view)
     wish = draw_wish(say, report.table, view)
-    rows = documents.select_documents(view, wish=wish)
+    rows = attempt(say, lambda: documents.select_documents(view, wish=wish))
+    if rows is None:
+        return
     draw_files(say, view, rows, digest=report.digest)
     if not len(rows):
         empty(say, "documents_none")
     with paged("documents", len(rows), of=(wish.group, wish.text, wish.name_id)) as at:
-        pairs = (_pair(say, report.table, view, n, wanted=wish.name_id) for n in rows[at].tolist())
+        numbers = rows[at].tolist()
+        if not is_revealed():  # at once: it is quicker
+            view.names.places_of([one.texts[n] for one in view.models for n in numbers])
+        pairs = (_pair(say, report.table, view, n, wanted=wish.name_id) for n in numbers)
         st.html("".join(pairs))
     remark(say, "documents_limit")
 
@@ -104,11 +110,11 @@ def draw_files(say: Words, view: DocumentView, rows: Rows, *, digest: str) -> No
 
 def documents_file(view: DocumentView, rows: Rows, form: str, is_shown: bool) -> bytes:
     """Return the file of these documents of both models, `form` "csv" or "jsonl"."""
-    lines = [
-        (row, one.who, shown_text(one.texts[row], marks=one.marks(row), is_revealed=is_shown))
-        for row in rows.tolist()
-        for one in view.models
-    ]
+
+    def text_of(one: ModelDocuments, row: int) -> str:
+        return note_plain(one.texts[row], names=view.names, is_shown=is_shown)
+
+    lines = [(row, one.who, text_of(one, row)) for row in rows.tolist() for one in view.models]
     header = ("document_id", "model", "text")
     if form == "csv":
         return write_table(header, lines, bom=True).encode()
@@ -121,16 +127,17 @@ def _pair(
 ) -> str:
     columns = []
     for model in view.models:
-        text = marked_text(say, table, model, number=number, wanted=wanted)
+        text = marked_text(say, table, view, model, number=number, wanted=wanted)
         who = escaped(say.text(f"column_{model.who}"))
-        columns.append(f'<div><h3>{who}</h3><p class="ka-document">{text}</p></div>')
+        columns.append(f"<div><h3>{who}</h3>{box(text)}</div>")
     title = escaped(say.text("documents_one", number=number))
     return f'<section class="ka-pair"><p>{title}</p><div>{"".join(columns)}</div></section>'
 
 
 def marked_text(
-    say: Words, table: pd.DataFrame, model: ModelDocuments, *, number: int, wanted: int | None
-) -> str:
+    say: Words, table: pd.DataFrame, view: DocumentView, model: ModelDocuments, *, number: int,
+    wanted: int | None,
+) -> str:  # fmt: skip
     """Return a document as HTML: at each mark what of a name it is, whose, and if it stands out.
 
     Of several names `wanted` comes first, then those that stand out, then other tested names.
@@ -148,9 +155,8 @@ def marked_text(
         part = say.text(f"documents_part_{hit.part}")
         return MarkLabel(say.text(f"documents_mark_{tone}", part=part, numbers=numbers), tone)
 
-    return blocks.marked(
-        model.texts[number], marks=model.marks(number), label=label, is_revealed=is_revealed()
-    )
+    marks = model.marks(number)
+    return note_html(model.texts[number], names=view.names, marks=marks, label=label)
 
 
 def draw_passages(say: Words, report: AuditReport) -> None:
@@ -161,11 +167,17 @@ def draw_passages(say: Words, report: AuditReport) -> None:
         empty(say, "documents_no_inspection")
         return
     text = search(say, "passages", "documents_search_passages")
-    found = documents.listed_passages(inspection, table=table, text=text)
-    remark(say, "documents_shown_passages", k=len(found), n=len(inspection.passages))
+    names = cached.name_finder(report.digest)
+    masking = None if is_revealed() else names
+    rows = attempt(say, lambda: documents.listed_passages(
+        inspection, table=table, text=text, masking=masking
+    ))  # fmt: skip
+    if rows is None:
+        return
+    remark(say, "documents_shown_passages", k=len(rows), n=len(inspection.passages))
     items = []
-    with paged("passages", len(found), of=text) as at:
-        for number, passage, owner in found[at]:
+    with paged("passages", len(rows), of=text) as at:
+        for number, passage, owner in rows[at]:
             called = {"passage": shown_passage(passage.passage_id, number=number)}
             facts, slot = say.text("documents_passage_unknown", **called), say.text("names_slot")
             if owner is not None:
@@ -173,9 +185,8 @@ def draw_passages(say: Words, report: AuditReport) -> None:
                 called["number"] = table["number"][owner]
                 facts = say.text("documents_passage_owner", **called)
                 slot = called["name"] if is_revealed() else slot
-            text = blocks.with_slot(passage.left, slot=slot, after=passage.right, tone="member")
-            items.append((facts, text))
-        st.html(blocks.cited(items))
+            items.append((facts, passage_html(passage, names=names, slot=slot, tone="member")))
+        st.html(cited(items))
 
 
 def looks_at() -> str:

@@ -51,7 +51,7 @@ def plain_pieces(ids: np.ndarray) -> PartPieces:
     """Known names, the first name written first, of these pieces [N, 2, K] (-1: none)."""
     n_pieces = (ids >= 0).sum(axis=2)
     roles = np.where(n_pieces > 0, np.array([0, 1]), -1)
-    return PartPieces(ids, n_pieces, roles, np.ones(len(ids), dtype=bool))
+    return PartPieces(ids, n_pieces, roles, np.ones(len(ids), dtype=bool), np.full(len(ids), -1))
 
 
 def table_task(ids: Any, n_passages: int = 1, **changes: Any) -> PosteriorTask:

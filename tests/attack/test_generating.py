@@ -13,6 +13,7 @@ import pytest
 
 from audit.attack import attacks
 from audit.attack.generation import GeneratedShard, GenerationTask
+from audit.attack.judgement import judge
 from audit.attack.question import AuditRequest, GenerationSettings
 from audit.errors import AuditError
 from audit.models.load import ModelPair, load_model, load_pair
@@ -199,13 +200,39 @@ def test_parts_in_one_name_or_several_have_the_mass_once(result):
     assert parts.n_reference.tolist() == [0, 0, 0, 0, 1, 1]
 
 
-def test_two_models_that_give_every_part_the_same_mass_are_refused(pair, monkeypatch, found):
-    twice = found | {"hospital": replace(found["hospital"], mass=found["general"].mass)}
+@pytest.mark.parametrize("mass", [0.0, 0.25])
+def test_evidence_that_is_zero_or_the_same_of_two_models_shows_nothing(
+    pair, monkeypatch, found, mass
+):
+    equal = {
+        who: replace(
+            shard,
+            mass=np.full_like(shard.mass, mass),
+            part_mass=np.full_like(shard.part_mass, mass),
+        )
+        for who, shard in found.items()
+    }
+    assert not pair.is_one_model
     settings = GenerationSettings(n_documents=3)
-    assert attack(monkeypatch, pair, settings, found=twice)  # smithson's mass still differs
-    twice["hospital"] = replace(twice["hospital"], part_mass=found["general"].part_mass)
-    with pytest.raises(AuditError, match="are the same model: nothing is compared"):
-        attack(monkeypatch, pair, settings, found=twice)
+    result = attack(monkeypatch, pair, settings, found=equal).result
+    verdict = judge(result, seed=0)["verdict"]
+    assert (verdict["state"], verdict["reasons"][0]) == ("not_enough_evidence", "no_evidence")
+    assert "said nothing of the listed names, or exactly what" in verdict["english"]
+    equal["hospital"] = replace(
+        equal["hospital"], part_mass=equal["hospital"].part_mass + 0.5
+    )  # smithson's mass differs
+    verdict = judge(attack(monkeypatch, pair, settings, found=equal).result, seed=0)["verdict"]
+    assert "no_evidence" not in verdict["reasons"]
+
+
+def test_what_only_the_general_model_or_a_control_says_is_no_evidence(pair, monkeypatch, found):
+    mass = np.zeros_like(found["hospital"].mass)
+    mass[:, ids_of("mary")] = 0.5  # of the reference control's first name alone
+    part_mass = np.zeros_like(found["hospital"].part_mass)
+    silent = found | {"hospital": replace(found["hospital"], mass=mass, part_mass=part_mass)}
+    settings = GenerationSettings(n_documents=3)
+    verdict = judge(attack(monkeypatch, pair, settings, found=silent).result, seed=0)["verdict"]
+    assert (verdict["state"], verdict["reasons"][0]) == ("not_enough_evidence", "no_evidence")
 
 
 def test_hits_are_shares_of_documents_and_reference_controls_have_none(result):

@@ -93,7 +93,7 @@ def test_every_column_of_a_list_changes_its_digest() -> None:
     other: dict[str, tuple[Any, ...]] = {
         "first": ("A", "X"), "last": ("B", "X"), "control_kind": ("easy", "hard"),
         "role": ("", "staff"), "sex": ("", "F"), "n_mentions": (None, 1),
-        "row": (2, 4), "is_kind_guessed": (False, True),
+        "row": (2, 4), "is_kind_guessed": (False, True), "is_recased": (True, False),
     }  # fmt: skip
     changed = [replace(base, **{name: column}) for name, column in other.items()]
     changed.append(replace(base, is_member=(False, None), control_kind=("easy", "")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,12 +16,13 @@ import torch
 
 from audit import run
 from audit.attack.question import AuditRequest
-from audit.errors import AuditCancelled
+from audit.errors import AuditCancelled, AuditError
 from audit.progress import Progress
 from audit.report.export import write_report
 from audit.report.report import AuditReport, kept_inspection
 from cache.store import Store
 from tests.cache.make_store import value_files
+from tests.models.editing import edit_weights
 from tests.one_thread import one_thread
 from tests.small_audit import (
     answer,
@@ -42,6 +44,22 @@ def files_of(report: AuditReport, out: Path) -> dict[str, bytes]:
     """Return the bytes of the files an audit is given out in, `made` excluded."""
     paths = write_report(report.changed(made={}), out)
     return {path.name: path.read_bytes() for path in paths}
+
+
+# --- two models that are one ---
+
+
+@pytest.mark.parametrize("scenario", [1, 2])
+def test_one_model_saved_in_another_form_is_not_compared_with_itself(
+    models, tmp_path, made, scenario
+):
+    hospital = Path(shutil.copytree(models.general, tmp_path / "hospital"))
+    edit_weights(hospital, lambda t: t.update({name: x.double() for name, x in t.items()}))
+    request = request_of(models, scenario, hospital=hospital)
+    assert request.question()["general"] != request.question()["hospital"]  # other bytes
+    with pytest.raises(AuditError, match="are the same model: nothing is compared"):
+        answer(request, tmp_path / "store")
+    assert not made
 
 
 # --- the store ---

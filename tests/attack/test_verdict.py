@@ -89,6 +89,7 @@ def test_both_routes_together_call_a_null_pair_a_leak_in_at_most_5_percent(
         ({"positive_controls": {1: replace(SEEN, n_seen=0)}}, FEW, ["no_bound", NOBODY]),
         ({"reliability": 0.49}, FEW, ["run_too_small", NOBODY]),
         ({"reliability": NAN}, FEW, ["run_too_small", NOBODY]),
+        ({"has_evidence": False, "p_group": 0.001}, FEW, ["no_evidence"]),
         ({"n_scored": 565}, FEW, ["few_scored", NOBODY]),
         ({"p_group": NAN}, FEW, ["group_too_small", NOBODY]),
         ({"p_group": NAN, "p_names": NAN}, FEW, ["nothing_judged", "group_too_small", NOBODY]),

@@ -11,14 +11,15 @@ from audit.models.registry import VARIABLE
 from benchmarks.hostile_inputs import run
 from tests.repository import many
 
-FEW = {"tables": 600, "notes": 600, "models": 30, "log": 150}
+FEW = {"tables": 600, "notes": 600, "models": 30, "log": 150, "tokenizers": 60}
+FAILURES = ("tracebacks", "wrong", "lost", "hung")
 
 
 def failures(kind: str, n_inputs: int, *, seed: int, folder: Path) -> dict[str, int]:
     told = run(kind, n_inputs, seed=seed, folder=folder)
     assert told["read"] + told["refused"] == n_inputs
     assert told["read"] and told["refused"]
-    return {key: told[key] for key in ("tracebacks", "wrong", "lost") if told[key]}
+    return {key: told[key] for key in FAILURES if told[key]}
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +31,11 @@ def _environment(tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", FEW)
 def test_hostile_inputs_are_read_or_refused(kind, tmp_path):
     assert failures(kind, many(FEW[kind]), seed=1, folder=tmp_path) == {}
+
+
+def test_a_tokenizer_that_takes_too_long_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr("benchmarks.hostile_inputs.HUNG_SECONDS", -1)
+    assert failures("tokenizers", 11, seed=1, folder=tmp_path) == {"hung": 11}
 
 
 @pytest.mark.parametrize("kind", ["tables", "notes", "log"])

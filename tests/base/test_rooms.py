@@ -18,6 +18,7 @@ ORDER = (
     {"cache"},
     {"models", "notes"},
     {"names"},
+    {"patients"},
     {"corpus"},
     {"training"},
     {"attack", "deid"},

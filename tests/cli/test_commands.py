@@ -139,6 +139,25 @@ def test_guessed_kinds_of_controls_are_said_and_rows_are_those_of_the_file(pair,
     ]  # fmt: skip
 
 
+def test_a_list_in_capitals_with_titles_is_rewritten_and_twins_are_left_out_or_refused(
+    pair, tmp_path, capsys
+):
+    rows = ["MR. MARY SMITH,1", "MÁRY SMITH,1", "JOHN JONES,0"]
+    (tmp_path / "names.csv").write_text("\n".join(("name,is_member", *rows)), encoding="utf-8")
+    found, err = answered(capsys, *masked(pair, out=tmp_path / "out"))
+    for said in ("3 of 3 names were in capitals", "1 of 3 names are the same name to this model"):
+        assert any(note.startswith(said) for note in found["notes"])
+    assert "3 of 3 names were in capitals" in err and "row 2: Titles, degrees" in err
+    names = names_of(tmp_path / "out")
+    assert [row["first_name"] for row in names] == ["Mary", "Máry", "John"]
+    assert [bool(row["score"]) for row in names] == [True, False, True]
+    rows[1] = "MÁRY SMITH,0"
+    (tmp_path / "names.csv").write_text("\n".join(("name,is_member", *rows)), encoding="utf-8")
+    code, _, err = call(capsys, *masked(pair))
+    assert code == 2 and "Rows 2 and 3 are the same name to this model" in err
+    assert "MÁRY" not in err and "Máry" not in err
+
+
 def test_controls_can_be_drawn(pair, tmp_path, capsys):
     (tmp_path / "names.csv").write_text("name,is_member\nMary Smith,1\nJohn Brown,1\n")
     answered(capsys, *masked(pair, out=tmp_path / "out", draw_controls=4))

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from datetime import date
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from faker.providers.person.en_US import Provider
@@ -17,8 +18,8 @@ from hypothesis import strategies as st
 
 from audit.corpus.build import PatientTable, facts_of_note, with_surrogates
 from audit.corpus.canaries import Planting, absent_names, plan_canaries
+from audit.corpus.identified import RegisterFinder, registered_people
 from audit.corpus.preview import preview, survey_head
-from audit.corpus.register import MentionFinder, read_register
 from audit.corpus.truth import NoteTruth
 from audit.errors import AuditError
 from audit.names.matching import pair_of
@@ -26,6 +27,7 @@ from audit.names.people import Facts
 from audit.names.pools import us_pool
 from audit.notes.mentions import find_mentions
 from audit.notes.read import Note
+from audit.patients.register import read_register
 from audit.text import written_name
 from tests.corpus.make_notes import (
     CATEGORIES,
@@ -84,36 +86,45 @@ def test_a_patient_is_the_same_person_in_all_notes() -> None:
     assert firsts <= set(Provider.first_names_female)
 
 
-REGISTERED = read_register(
-    "patient_id,first_name,middle_name,last_name,sex,birth_date\n"
-    "1,Anna,Q,van der Berg,F,1950-03-04\n2,Bo,,Young,M,\n3,太郎,,山田,男,1960-01-02\n"
-    "4,Sam,,O'Brien,m,31.12.1960\n5,,,Nameless,,\n,A,,B,,\n7,--,,B,,\n".encode()
+ROWS = (
+    "patient_id,first_name,middle_name,last_name,sex,birth_date,telephone,mrn\n"
+    "1,Anna,Q,van der Berg,F,1950-03-04,617-555-0142,4471902\n2,Bo,,Young,M,,,\n"
+    "3,太郎,,山田,男,1960-01-02,,\n4,Sam,,O'Brien,m,31.12.1960,,\n5,,,Nameless,,,,\n7,--,,B,,,,\n"
 )
-FINDER = MentionFinder(REGISTERED)
+
+
+def finder_of(rows: str) -> RegisterFinder:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "register.csv"
+        path.write_text(rows, "utf-8")
+        return RegisterFinder.of(read_register(path))
+
+
+FINDER = finder_of(ROWS)
+
+
+def truth_of(text: str, *, patient: str, finder: RegisterFinder = FINDER) -> NoteTruth:
+    return finder.truth(Note("1", patient, "", "", "", text, 2))
 
 
 def found(text: str, patient: str) -> tuple[str, list[str]]:
     """Return the public text and the forms of the names."""
-    truth = FINDER.truth(text, patient_id=patient)
+    truth = truth_of(text, patient=patient)
     forms = [p.category for p, before in zip(truth.inserted, (None, *truth.inserted), strict=False)
              if p.group < 0 or not before or p.group != before.group]  # fmt: skip
     return truth.public, forms
 
 
-def test_the_register_is_read_but_for_rows_without_an_id_or_a_name() -> None:
-    assert [(row.first, row.middle, row.last, row.sex, row.birth) for row in REGISTERED] == [
-        ("Anna", "Q", "van der Berg", "F", date(1950, 3, 4)), ("Bo", "", "Young", "M", None),
-        ("太郎", "", "山田", "M", date(1960, 1, 2)), ("Sam", "", "O'Brien", "M", None),
-    ]  # fmt: skip
-    long = read_register(f"id,name\n1,{'x' * 300} Y\n2,A B\n".encode())
-    assert [row.patient_id for row in long] == ["2"]
-    for table, words in (
-        (b"first_name,last_name\nA,B\n", "no column for the patient's id"),
-        (b"id,age\n1,2\n", "none for the name"),
-        (b"id,first_name,last_name\n,A,B\n", "No row has an id and a name"),
-    ):
-        with pytest.raises(AuditError, match=words):
-            read_register(table)
+def test_the_people_of_a_register_are_those_with_a_full_name() -> None:
+    people = list(registered_people(FINDER.register))
+    assert people == [
+        {"patient_id": "1", "names": [["Anna", "Q", "van der Berg"]], "sex": "F"},
+        {"patient_id": "2", "names": [["Bo", "", "Young"]], "sex": "M"},
+        {"patient_id": "3", "names": [["太郎", "", "山田"]], "sex": "M"},
+        {"patient_id": "4", "names": [["Sam", "", "O'Brien"]], "sex": "M"},
+    ]
+    with pytest.raises(AuditError, match="No row has an id and a name"):
+        finder_of("id,last_name,mrn\n1,Berg,9\n")
 
 
 @pytest.mark.parametrize(
@@ -131,11 +142,20 @@ def test_the_register_is_read_but_for_rows_without_an_id_or_a_name() -> None:
         ("O'Brien, Sam in bed 2", "", "[NAME] in bed 2", ["full"]),
         ("Annabel Younger", "1", "Annabel Younger", []),
         ("A young man, Dr. Smith, Mr. Berg", "2", "A young man, Dr. Smith, Mr. Berg", []),
-        ("Berg was seen", "1", "Berg was seen", []),
+        ("Berg was seen", "1", "[LAST] was seen", ["last"]),
+        ("White Young. A young man", "2", "White [LAST]. A young man", ["last"]),
+        ("MRN 447-1902, 617.555.0142", "1", "MRN [ID], [CONTACT]", ["identifier", "contact"]),
+        (
+            "A. van der Berg and A.B.",
+            "1",
+            "[NAME]. [LAST] and [NAME]",
+            ["initials+last", "initials"],
+        ),
+        ("Ánna VAN DER BERG", "1", "[FIRST] [LAST]", ["first+last"]),
         ("山田太郎(70歳)、山田さん", "3", "[氏名](70歳)、[姓]さん", ["full", "last"]),
         ("1960年1月2日生の山田 太郎", "1", "1960年1月2日生の[氏名]", ["full"]),
         ("1960年01月02日生", "3", "[生年月日]生", ["birth"]),
-        ("太郎は元気、鈴木先生", "3", "太郎は元気、鈴木先生", []),
+        ("太郎は元気、鈴木先生", "3", "[名]は元気、鈴木先生", ["first"]),
     ],
 )
 def test_names_are_found_in_all_forms_and_what_is_doubtful_stays(
@@ -145,10 +165,10 @@ def test_names_are_found_in_all_forms_and_what_is_doubtful_stays(
 
 
 def test_patients_who_share_a_name_are_all_told() -> None:
-    finder = MentionFinder(read_register(b"id,first_name,last_name\n1,Ann,Lee\n2,Ann,Lee\n3,B,C\n"))
-    (place,) = finder.truth("Ann Lee", patient_id="3").inserted
+    finder = finder_of("id,first_name,last_name\n1,Ann,Lee\n2,Ann,Lee\n3,B,C\n")
+    (place,) = truth_of("Ann Lee", patient="3", finder=finder).inserted
     assert (place.identity, place.namesakes) == ("patient:1", ("patient:2",))
-    own = finder.truth("Ann Lee", patient_id="2").inserted
+    own = truth_of("Ann Lee", patient="2", finder=finder).inserted
     assert {(place.identity, place.namesakes) for place in own} == {("patient:2", ())}
 
 
@@ -162,7 +182,7 @@ words = st.sampled_from(
 
 @given(st.lists(words, max_size=15).map(" ".join), st.sampled_from(["", "1", "2", "3", "4"]))
 def test_registered_names_lie_where_they_are_said_to(text: str, patient: str) -> None:
-    truth = FINDER.truth(text, patient_id=patient)
+    truth = truth_of(text, patient=patient)
     assert truth.private == text
     check_places(truth)
 
@@ -254,7 +274,7 @@ def test_the_first_notes_are_counted_and_one_is_shown_as_it_will_be(tmp_path: Pa
     notes, _ = register_files(tmp_path)
     head = survey_head(notes)
     assert (head.categories, head.has_blanks, preview(head.notes[0]).inserted) == ((), True, ())
-    finder = MentionFinder(read_register(REGISTER.encode()))
+    finder = finder_of(REGISTER)
     known = preview(head.notes[0], finder=finder)
     assert known.public.startswith("[FIRST] [LAST] is a 72 year old woman")
     assert [place.value for place in known.inserted] == ["Anna", "Sandoval"]

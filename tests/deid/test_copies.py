@@ -74,7 +74,7 @@ def test_what_is_kept_of_a_copy_and_windows_are_put_together() -> None:
     assert reading.line() == {
         "doc_id": "d", "status": "exact",
         "edits": edits | {"n_source_chars": 10}, "unaligned": [],
-        "tags": NO_TAGS | {"n_tags": 2, "n_unclosed": 1, "n_malformed": 1},
+        "tags": NO_TAGS | {"n_tags": 2, "n_unclosed": 1, "n_malformed": 1}, "uncopied": [],
     }  # fmt: skip
     worst = read_pieces(NOTE, [pieces[0], Piece(3, 8, "森")])
     assert (worst.status, worst.tags) == ("truncated", (NAME,))
@@ -108,6 +108,7 @@ def test_sums_by_hand(tmp_path: Path) -> None:
         "n_notes": 6,
         "statuses": {"exact": 2, "normalised": 1, "edited": 1, "truncated": 1, "empty": 1},
         "pooled_error_rate": pytest.approx(17 / 48), "n_unaligned": 0, "n_malformed": 2,
+        "n_uncopied_notes": 3, "n_uncopied_chars": 3 * 8,
         "tags": NO_TAGS | {"n_tags": 2, "n_crossing": 1, "n_stray": 1},
     }  # fmt: skip
     rates = malformed_tags(summary(tmp_path, lines))

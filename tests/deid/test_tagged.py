@@ -163,7 +163,7 @@ def test_a_set_is_begun_found_and_removed(make: Any) -> None:
 def test_any_note_is_read_alone_and_corrected_and_the_taggers_own_stay(
     make: Any, mode: str
 ) -> None:
-    one = make(mode=mode, seed=3)
+    one = make(mode=mode)
     index, own = sets.read_index(one), one.spans_path.read_bytes()
     assert index[:, 2].tolist() == [3, 0, 1]
     alone = [sets.note_at(one, number, index=index) for number in (2, 0, 1)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from audit.jobs.locks import device_lock
 from pages.ui.state import words_of
 from tests.e2e.conftest import READY, Server, environment
 from tests.e2e.screen import SAY, is_whole, job_state, press
+from tests.jobs.fake_jobs import until_state
 from tests.pages.make_reports import keep, make_report
 
 LONG = 200_000
@@ -43,10 +43,7 @@ def test_a_server_that_nobody_looks_at_starts_what_waits(
     ).question()  # fmt: skip
     waiting = table.insert(asked)  # as one left it who died before a worker was started
     assert waiting is not None and waiting.state == "queued"
-    end = time.monotonic() + 90
-    while (job := table.get(waiting.job_id)) and job.is_active and time.monotonic() < end:
-        time.sleep(0.1)
-    assert job is not None and job.state == "done"
+    until_state(waiting, "done")
 
 
 def test_the_first_verdict_comes_into_sight_while_the_demo_still_runs(

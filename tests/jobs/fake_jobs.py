@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from audit.home import data_home
+from audit.home import HOME_VARIABLE, data_home
 from audit.jobs import service
 from audit.jobs.child import NICENESS_VARIABLE
 from audit.jobs.locks import device_lock
@@ -20,7 +20,9 @@ from audit.jobs.service import KINDS
 from audit.jobs.table import Job
 from audit.task import Question
 
-PATIENCE_SECONDS = 90.0
+PATIENCE_SECONDS = 1800.0
+"""No test waits for this: it ends a run that hangs. What is waited for are events, which take as
+long as the machine takes."""
 KINDS |= {
     name.lower(): f"tests.jobs.fake_child:{name}"
     for name in ("Count", "Shards", "Deaf", "Mistake", "Refuse", "Die")
@@ -28,15 +30,22 @@ KINDS |= {
 
 
 @pytest.fixture
-def home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A data directory; whatever was started for it is stopped at the end."""
-    monkeypatch.setenv(NICENESS_VARIABLE, "0")  # beside other tests what gives way may starve
+def home(usual_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A data directory with workers of made-up kinds; what was started is stopped at the end."""
     monkeypatch.setattr(service, "WORKER_MODULE", "tests.jobs.fake_worker")
-    yield home
+    yield usual_home
     for what in ("worker", "child"):
         for pid in processes(what):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def usual_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data directory whose jobs have the usual priority: what gives way may starve here."""
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+    monkeypatch.setenv(NICENESS_VARIABLE, "0")
+    return data_home()
 
 
 def question(kind: str, *, digest: str = "q", device: str = "cpu", **order: Any) -> Question:
@@ -88,8 +97,9 @@ def alive(pid: int) -> bool:
     return False
 
 
-def until(condition: Callable[[], object], *, seconds: float = PATIENCE_SECONDS) -> None:
-    end = time.monotonic() + seconds
+def until(condition: Callable[[], object]) -> None:
+    """Wait for an event, however long it takes."""
+    end = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < end, f"waited in vain; {what_happened()}"
         time.sleep(0.01)
@@ -103,5 +113,12 @@ def what_happened() -> str:
 
 
 def until_state(job: Job, *states: str) -> Job:
-    until(lambda: service.job(job.job_id).state in states)
+    """Wait until a job is in one of some states; fails at once where it has ended otherwise."""
+
+    def is_there() -> bool:
+        now = service.job(job.job_id)
+        assert now.state in states or now.is_active, f"it is {now.state}; {what_happened()}"
+        return now.state in states
+
+    until(is_there)
     return service.job(job.job_id)

@@ -14,10 +14,10 @@ from audit.jobs.table import Job
 from cache.store import Store
 from tests.cache.make_store import contents, quick_disk
 from tests.cache.make_values import put
-from tests.jobs.fake_jobs import alive, home, processes, question, until
+from tests.jobs.fake_jobs import alive, home, processes, question, until, usual_home
 from tests.repository import many
 
-__all__ = ["home", "quick_disk"]
+__all__ = ["home", "quick_disk", "usual_home"]
 N_KILLS = 6
 N_VALUES, N_JOBS = 30, 3
 

@@ -34,9 +34,10 @@ from tests.jobs.fake_jobs import (
     question,
     until,
     until_state,
+    usual_home,
 )  # fmt: skip
 
-__all__ = ["home"]
+__all__ = ["home", "usual_home"]
 
 
 def kill(pid: int) -> None:

@@ -128,6 +128,17 @@ BEFORE_LOADING: dict[str, Spoil] = {
     "many_added_in_fast": fast(added_tokens=[{}] * 10_001),
     "many_words": write("vocab.txt", b"\n" * 1_000_001),
     "map_loads_code": write("special_tokens_map.json", '{"auto_map": 1}'),
+    "truncation_of_wrong_kind": fast(truncation=1),
+    "growing_replacements": fast(
+        normalizer={
+            "type": "Sequence",
+            "normalizers": [
+                {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"} for _ in range(18)
+            ],
+        }
+    ),
+    "flag_as_text": tokenizer_config(do_lower_case="false"),
+    "cased_vocabulary_folded": _vocabulary(lambda words: [*words[:-1], "Jane"]),
     "added_twice": write("added_tokens.json", '{"a": 1, "b": 1}'),
 }
 """Refused without a look at the weights."""
@@ -142,7 +153,6 @@ WHILE_LOADING: dict[str, Spoil] = {
         _vocabulary(lambda w: w[:-1])(f),
         edit_json(f, "tokenizer_config.json", bos_token="[BOS]"),
     ),
-    "truncation_of_wrong_kind": fast(truncation=1),
     "settings_of_wrong_kind": tokenizer_config(mask_token=[1]),
 }
 """Refused when weights and tokenizer are read."""

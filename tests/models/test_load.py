@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -259,6 +260,55 @@ def test_a_pair_with_different_tokenizers_is_refused(kind, make, said, tmp_path)
         told = str(refused.value)
         begin = f"{one.name} and {other.name}: The two models have different tokenizers: "
         assert told.startswith(begin) and told.endswith(said + advice)
+
+
+def _halved(tensors: dict[str, torch.Tensor]) -> None:
+    tensors |= {name: tensor.bfloat16() for name, tensor in tensors.items()}
+
+
+def _with_pooler(tensors: dict[str, torch.Tensor]) -> None:
+    tensors |= {
+        "bert.pooler.dense.weight": torch.ones(16, 16),
+        "bert.pooler.dense.bias": torch.ones(16),
+    }
+
+
+def _with_own_head(folder: Path) -> None:
+    edit_json(folder, "config.json", tie_word_embeddings=False)
+    table = "bert.embeddings.word_embeddings.weight"
+    edit_weights(folder, lambda t: t.update({"cls.predictions.decoder.weight": t[table].clone()}))
+
+
+def _nudged(tensors: dict[str, torch.Tensor]) -> None:
+    table = tensors["bert.embeddings.word_embeddings.weight"]
+    table[7, 3] = torch.nextafter(table[7, 3], torch.tensor(9.0))
+
+
+ONE_MODEL: dict[str, tuple[Callable[[Path], object], bool]] = {
+    "stored in 16 bits": (lambda f: edit_weights(f, _halved), True),
+    "tensors that no pass uses": (lambda f: edit_weights(f, _with_pooler), True),
+    "a head of its own, equal to the table": (_with_own_head, True),
+    "saved by another version": (
+        lambda f: edit_json(f, "config.json", transformers_version="1"),
+        True,
+    ),
+    "one number, by its last bit": (lambda f: edit_weights(f, _nudged), False),
+    "another dropout": (lambda f: edit_json(f, "config.json", hidden_dropout_prob=0.2), False),
+    "another activation": (lambda f: edit_json(f, "config.json", hidden_act="relu"), False),
+}
+
+
+@pytest.mark.parametrize("change", ONE_MODEL)
+def test_two_folders_are_one_model_where_they_compute_the_same(change, tmp_path):
+    general = make_bert(tmp_path / "general")
+    edit_weights(general, lambda t: t.update({n: x.bfloat16().float() for n, x in t.items()}))
+    hospital = Path(shutil.copytree(general, tmp_path / "hospital"))
+    edit, is_one_model = ONE_MODEL[change]
+    edit(hospital)
+    pair = load_pair(general, hospital)
+    assert pair.is_one_model is is_one_model
+    if "version" not in change:  # by their files alone they would be two
+        assert pair.general.digest != pair.hospital.digest
 
 
 def test_what_two_models_differ_in_is_noted(good, tmp_path):

@@ -135,19 +135,24 @@ def test_a_digest_is_remembered_until_a_file_changes(tmp_path, monkeypatch):
         known_digest(tmp_path / "gone")
 
 
-def test_comparing_and_spelling_need_no_torch():
+def test_comparing_spelling_and_drawing_build_no_tokenizer_here():
     script = (
-        "import sys; sys.modules['torch'] = None\n"
+        "import sys\n"
+        "sys.modules['torch'] = sys.modules['transformers'] = sys.modules['tokenizers'] = None\n"
         "from audit.models.registry import check_pair, model_choices\n"
         "from audit.names.facts import spelling\n"
-        "from audit.names.lists import kept_names\n"
+        "from audit.names.lists import kept_names, make_draft\n"
         "paths = [m.path for m in model_choices() if m.model_id.startswith('demo:en')]\n"
         "names = kept_names('demo-en', store=None).candidates\n"
         "print(check_pair(*paths[:2]).refusal == '', spelling(names, model=paths[0]).n_pieces[0])\n"
+        "wanted = {'easy': 5, 'hard': 5, 'recombined': 2}\n"
+        "print(len(make_draft(None, base=names, wanted=wanted, model=paths[0]).candidates)"
+        " - len(names))\n"
     )
     repository = Path(__file__).resolve().parents[2]
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=repository, capture_output=True, text=True, check=True,
         env=os.environ | {"PYTHONPATH": str(repository)},
     )  # fmt: skip
-    assert done.stdout.split()[0] == "True" and int(done.stdout.split()[1]) > 0
+    is_alike, n_pieces, n_drawn = done.stdout.split()
+    assert (is_alike, n_drawn) == ("True", "12") and int(n_pieces) > 0

@@ -44,7 +44,7 @@ MEMBERS = make_candidates(
 )
 HOSTILE = [
     ("=cmd()", "+1"), ("<img src=x>", "![x](http://evil.example)"), ("NA", "None"),
-    ("太郎", "見本"), ("", "Single"), ('Jo"e', "O'Neil, Jr."), ("-", "@x"), ("\u2019Abd", "＝x"),
+    ("太郎", "見本"), ("", "Single"), ('Jo"e', "O'Neil, 2"), ("-", "@x"), ("\u2019Abd", "＝x"),
 ]  # fmt: skip
 
 
@@ -112,10 +112,10 @@ def test_kinds_compare_with_patients_across_roles_and_case(
         ("first_name,last_name\nMary Ann,Smith\n", ("Mary Ann", "Smith")),
         ("Last Name;First Name\nSmith; Mary Ann \n", ("Mary Ann", "Smith")),
         ("surname\tgiven_name\nSmith\tMary Ann\n", ("Mary Ann", "Smith")),
-        ('full_name\n"Smith, Mary Ann"\n', ("Mary Ann", "Smith")),
+        ('full_name\n"Smith, Mary Ann"\n', ("Mary", "Smith")),
         ("姓,名\n山田,太郎\n", ("太郎", "山田")),
         ("患者名\n山田　太郎\n", ("太郎", "山田")),
-        ("first_name,last_name\n=cmd(),<img src=x>\n", ("=cmd()", "<img src=x>")),
+        ("first_name,last_name\n=Cmd(),<Img src=x>\n", ("=Cmd()", "<Img src=x>")),
     ],
 )
 def test_names_are_read_under_any_heading_and_as_they_are(text: str, name: tuple[str, str]) -> None:
@@ -143,6 +143,7 @@ def test_all_columns_are_read_and_what_is_odd_is_noted_by_row() -> None:
         "n_mentions": (3, 0, None, 1, None, None, None),
         "row": (2, 4, 6, 8, 9, 10, 11),
         "is_kind_guessed": (False, False, False, False, True, True, True),
+        "is_recased": (False,) * 7,
     }
     template = read_names(names_template().encode())
     assert template.notes == () and pairs(template.candidates)[2] == ("太郎", "見本")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from audit.access_log import entries
-from audit.deid import scoring
+from audit.deid import taggers
 from audit.deid.given import keep_outputs
 from audit.deid.rules import RuleTagger
 from audit.deid.score import SCORES, Source
@@ -32,7 +32,7 @@ from tests.pages.screen import keys, open_page, parameter, press, texts
 def _home(monkeypatch: pytest.MonkeyPatch) -> None:
     rules = (KnownTagger("rules", "rules", "", RuleTagger().digest),)
     monkeypatch.setattr(cached, "taggers", lambda: rules)
-    monkeypatch.setattr(scoring, "known_taggers", lambda: rules)
+    monkeypatch.setattr(taggers, "known_taggers", lambda: rules)
 
 
 def kept(*, every: int = 3, n: int = 12) -> str:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
 from audit.deid.release import Release
-from audit.deid.tagged import TAGGED_SETS, TaggedSet, corrections_of, notes_of
+from audit.deid.tag import tag_notes
+from audit.deid.tagged import TAGGED_SETS, TaggedSet, corrections_of, notes_of, write_index
 from audit.deid.taggers import known_taggers
 from audit.deid.tasks import TaggingTask, tagging_task, uploaded
 from audit.jobs import service, table
 from audit.jobs.table import read_order
 from audit.notes.read import VARIABLE
+from audit.notes.read import open_notes as open_rows
+from pages.ui.state import words_of
 from tests.deid.make_scores import quiet
+from tests.deid.test_uncopied import Copyist
 from tests.pages.screen import downloads, keys, open_page, parameter, press, texts, widget
 from tests.pages.test_deidentify import HOSTILE, SAY, correct, marks, open_notes, released, sheet
 
@@ -33,11 +38,13 @@ def notes_file(n: int) -> bytes:
     return "\n".join(json.dumps(record, ensure_ascii=False) for record in records).encode()
 
 
-def made(n: int = 9, *, title: str = HOSTILE, data: bytes = b"") -> TaggedSet:
+def made(
+    n: int = 9, *, title: str = HOSTILE, data: bytes = b"", how: Release | None = None
+) -> TaggedSet:
     """Tag notes into a kept set, without any job."""
     question = tagging_task(
         uploaded([("n.jsonl", data or notes_file(n))]), tagger=known_taggers()[1],
-        how=Release(), title=title,
+        how=how or Release(), title=title,
     ).question()  # fmt: skip
     (tagged_id,) = TaggingTask.ordered(question.order).run(quiet())
     return TAGGED_SETS.get(tagged_id)
@@ -72,6 +79,37 @@ def test_an_upload_is_a_job_and_then_a_kept_set() -> None:
     press(third, "deidentify_go_file")
     assert len(service.jobs()) == 1 and parameter(third, "tagged") == unfinished.tagged_id
     assert "tagging" in [dict(one.counts).get("kind") for one in entries(99) if one.action == "ran"]
+
+
+def test_taggers_stand_beside_each_other_as_the_link_says() -> None:
+    app = upload(open_notes(tagger="rules", beside="default"), notes_file(3))
+    assert SAY.text("deidentify_united")[:40] in texts(app)
+    press(app, "deidentify_go_file")
+    (unfinished,) = TAGGED_SETS.all()
+    assert unfinished.tagger_id == "rules+default"
+    shown = open_notes(tagged=unfinished.tagged_id, tagger="rules", beside="rules.nobody")
+    assert not shown.exception and SAY.text("deidentify_united")[:40] not in texts(shown)
+
+
+@pytest.mark.parametrize(("how", "n_released"), [("fallback", 3), ("withhold", 1)])
+def test_notes_that_were_not_copied_are_counted_and_listed(how: Any, n_released: int) -> None:
+    given = notes_file(3)
+    tagged_id = tagging_task(
+        uploaded([("n.jsonl", given)]), tagger=known_taggers()[1], how=Release(), uncopied=how
+    ).tagged_id
+    one = TAGGED_SETS.get(tagged_id)
+    copyist = Copyist(lambda text: text if "特記" in text else text[:12])
+    tag_notes(
+        open_rows(one.path / "input"), tagger=copyist, out=one.path / "result", release=Release(),
+        uncopied=how,
+    )  # fmt: skip
+    write_index(one.path)
+    app = open_notes(tagged=tagged_id)
+    text = texts(app)
+    assert not app.exception and "高橋健一" not in text
+    assert SAY.text(f"deidentify_uncopied_{how}_done", n_notes="2", n_characters="")[:30] in text
+    assert "deidentify_uncopied_notes" in " ".join(downloads(app))
+    assert len(list(notes_of(TAGGED_SETS.get(tagged_id)))) == n_released
 
 
 @pytest.mark.parametrize(
@@ -262,3 +300,51 @@ def test_a_registered_file_may_be_the_register(
     (job,) = service.active_jobs()
     order = read_order(job.job_id)
     assert order["register_id"].endswith("patients.csv") and order["has_register"]
+
+
+@pytest.mark.parametrize("lang", ["en", "ja"])
+def test_a_set_of_before_is_marked_as_reversible_with_what_to_tell_recipients(lang: str) -> None:
+    say = words_of(lang)
+    keyed = made(3, title="Ward 7", how=Release(mode="surrogate"))
+    app = open_notes(tagged=keyed.tagged_id, lang=lang)
+    assert say.text("deidentify_key_secret") in texts(app)
+    assert say.text("deidentify_reversible") not in texts(app)
+    seeded = made(4, title="Ward 8", how=Release(mode="surrogate", seed=0))
+    app = open_notes(tagged=seeded.tagged_id, lang=lang)
+    shown = texts(app)
+    for key in ("deidentify_reversible", "deidentify_reversible_do", "deidentify_key_public"):
+        assert say.html(key) in shown
+    assert say.html("deidentify_n_reversible", n="1") in shown
+    options = app.selectbox(key="choice_tagged").options
+    marked = say.text("deidentify_kept_reversible", title="Ward 8")
+    assert [one.startswith(marked) for one in options] == [True, False]
+    # A reader, too, is told on the set with a key that another one is reversible.
+    assert say.html("deidentify_n_reversible", n="1") in texts(
+        open_notes(tagged=keyed.tagged_id, lang=lang)
+    )
+
+
+def test_a_key_is_shared_on_request_alone_and_the_page_says_what_that_means() -> None:
+    first = made(3, title="Ward <7>", how=Release(mode="surrogate"))
+    app = upload(open_notes(mode="surrogate"), notes_file(3))
+    assert SAY.text("deidentify_key_below") not in texts(app)
+    widget(app, "radio", "choice_key").set_value("shared").run()
+    assert SAY.html("deidentify_key_below") in texts(app)
+    assert SAY.html("deidentify_key_missing") in texts(app)
+    app.selectbox(key="pick_release").set_value(first.tagged_id).run()
+    assert SAY.html("deidentify_key_missing") not in texts(app)
+    press(app, "deidentify_go_file")
+    (job,) = service.active_jobs()
+    (tagged_id,) = TaggingTask.ordered(read_order(job.job_id)).run(quiet())
+    second = TAGGED_SETS.get(tagged_id)
+    assert tagged_id != first.tagged_id and second.how.key == first.how.key
+    assert [note.released for note in notes_of(second)] == [
+        note.released for note in notes_of(first)
+    ]
+    shown = texts(open_notes(tagged=tagged_id))
+    assert SAY.text("deidentify_key_linked", codes=first.tagged_id) in shown
+    # Without the request the same notes get other values.
+    third = made(3, how=Release(mode="surrogate"))
+    assert third.how.key != first.how.key
+    for key in (first.how.key, third.how.key):
+        assert key is not None and key.secret.hex() not in shown

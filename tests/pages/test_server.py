@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import hashlib
@@ -13,20 +14,29 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import streamlit
+import websockets
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from streamlit.runtime.session_manager import SessionInfo
 from streamlit.testing.v1 import AppTest
 
 import app
+from audit import cli
+from audit.access_log import entries
 from audit.demo import DemoTask
-from audit.home import HOME_VARIABLE
+from audit.home import HOME_VARIABLE, SECRETS, data_home, had_login
 from audit.jobs import service
 from pages.ui.headers import LANGUAGE_SCRIPTS, security_headers
-from tests.jobs.fake_jobs import until
+from pages.ui.sessions import WaitingSessions
+from tests.jobs.fake_jobs import PATIENCE_SECONDS, until
 from tests.pages.make_reports import Reports, keep, keep_demo, make_inspection
 from tests.pages.screen import texts
 from tests.repository import REPOSITORY
@@ -35,34 +45,72 @@ from tests.repository import REPOSITORY
 class Server:
     """The app on a free port of 127.0.0.1."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, n_descriptors: int = 0, serves: int = 200) -> None:
+        """Start it, with so many file descriptors at most, and wait for its first answer."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.host = f"127.0.0.1:{self.port}"
+        words = [sys.executable, "-m", "streamlit", "run", "app.py", f"--server.port={self.port}"]
+        if n_descriptors:
+            words = ["sh", "-c", f'ulimit -n {n_descriptors} && exec "$@"', "sh", *words]
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `stop`)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "streamlit", "run", "app.py", f"--server.port={self.port}"],
-            cwd=REPOSITORY,
-            env=os.environ | {HOME_VARIABLE: str(home)},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for _ in range(600):
+            words, cwd=REPOSITORY, env=os.environ | {HOME_VARIABLE: str(home)},
+            stdout=subprocess.DEVNULL, stderr=self._said,
+        )  # fmt: skip
+        while True:  # until it answers or its process ends
             try:
-                if self.answer("/_stcore/health")[0] == 200:
-                    return
+                assert self.answer("/_stcore/health")[0] == serves
+                return
             except OSError:
-                assert self.process.poll() is None
+                assert self.process.poll() is None, self.said()
                 time.sleep(0.1)
-        raise RuntimeError("the server does not answer")
+
+    def said(self) -> str:
+        """Return what it has written for whoever started it."""
+        self._said.seek(0)
+        return self._said.read().decode()
 
     def answer(self, path: str) -> tuple[int, list[tuple[str, str]]]:
         """Return status and headers of an answer."""
-        client = http.client.HTTPConnection(self.host, timeout=10)
+        client = http.client.HTTPConnection(self.host, timeout=PATIENCE_SECONDS)
         with contextlib.closing(client):
             client.request("GET", path)
             answer = client.getresponse()
             return answer.status, [(name.lower(), value) for name, value in answer.getheaders()]
+
+    def text(self, path: str) -> str:
+        """Return the body of an answer."""
+        client = http.client.HTTPConnection(self.host, timeout=PATIENCE_SECONDS)
+        with contextlib.closing(client):
+            client.request("GET", path)
+            return client.getresponse().read().decode()
+
+    def n_descriptors(self) -> int:
+        """Return how many files and connections it has open."""
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
+    def page(self, query: str = "") -> str:
+        """Open a page as a browser does, leave it, and return the HTML that was drawn."""
+        return asyncio.run(self._page(query))
+
+    async def _page(self, query: str) -> str:
+        address = f"ws://{self.host}/_stcore/stream"
+        pieces = []
+        async with websockets.connect(
+            address, subprotocols=[websockets.Subprotocol("streamlit")], max_size=None,
+            open_timeout=PATIENCE_SECONDS,
+        ) as stream:  # fmt: skip
+            asked = BackMsg()
+            asked.rerun_script.query_string = query
+            await stream.send(asked.SerializeToString())
+            while True:
+                told = ForwardMsg()
+                told.ParseFromString(await stream.recv())
+                if told.WhichOneof("type") == "script_finished":
+                    return "\n".join(pieces)
+                pieces.append(told.delta.new_element.html.body)
 
     def handshake(self, *headers: str) -> int:
         """Return the status with which a websocket is answered."""
@@ -73,13 +121,14 @@ class Server:
         ]  # fmt: skip
         if not any(line.startswith("Host:") for line in headers):
             lines.append(f"Host: {self.host}")
-        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as stream:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_SECONDS) as stream:
             stream.sendall("\r\n".join([*lines, "", ""]).encode())
             return int(stream.recv(1024).split()[1])
 
     def stop(self) -> None:
         self.process.kill()
         self.process.wait()
+        self._said.close()
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +167,63 @@ def test_every_answer_carries_each_security_header_once(server: Server, path: st
     wanted = security_headers()
     found = [(name, value) for name, value in server.answer(path)[1] if name in wanted]
     assert sorted(found) == sorted(wanted.items())
+
+
+LOGIN = """
+[auth]
+redirect_uri = "http://127.0.0.1:8501/oauth2callback"
+cookie_secret = "{}"
+client_id = "kart"
+client_secret = "y"
+server_metadata_url = "http://127.0.0.1:9/.well-known/openid-configuration"
+""".format("x" * 40)
+ANY_PATH = (
+    "/", "/names?audit=0123456789ab", "/jobs", "/media/0123.png", "/_stcore/health",
+    "/_stcore/upload_file/a/b", "/static/js/index.js", "/_stcore/host-config", "/oauth2callback",
+)  # fmt: skip
+
+
+@contextlib.contextmanager
+def serving(home: Path, **how: Any) -> Iterator[Server]:
+    server = Server(home, **how)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def test_a_directory_that_had_a_login_serves_nothing_without_one_and_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+    secrets = data_home() / SECRETS
+    secrets.write_text(LOGIN)
+    secrets.chmod(0o644)
+    with serving(tmp_path / "home") as server:  # as an update finds it, in a new folder
+        assert server.answer("/")[0] == 200 and server.handshake() == 101
+        assert "Please log in" in server.page()
+        assert f"chmod 600 {secrets}" in server.said()
+    assert had_login()
+    kept = secrets.rename(tmp_path / "aside")
+    with serving(tmp_path / "home", serves=503) as server:
+        for path in ANY_PATH:
+            assert server.answer(path)[0] == 503, path
+            told = server.text(path)
+            assert "python -m audit login drop --yes" in told and "データディレクトリ" in told
+        assert server.handshake() == 403
+        assert "Nothing is served." in server.said()
+        kept.rename(secrets)
+    secrets.chmod(0o600)
+    with serving(tmp_path / "home") as server:
+        assert server.answer("/")[0] == 200
+        assert "chmod" not in server.said()
+    secrets.unlink()
+    assert cli.main(["login", "drop"]) == 2 and had_login()
+    assert cli.main(["login", "drop", "--yes"]) == 0 and not had_login()
+    assert [entry.action for entry in entries()] == ["login_dropped"]
+    with serving(tmp_path / "home") as server:
+        assert server.answer("/")[0] == 200
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_every_inline_script_is_named_and_no_other_may_run() -> None:
@@ -165,6 +271,64 @@ def test_the_demonstration_is_asked_for_beside_the_server_and_made_once(
     service.cancel(job.job_id)
     app.ask_for_demo()
     assert [one.job_id for one in service.jobs()] == [job.job_id]
+
+
+N_LOADS = 120
+"""More would do no more: sessions that wait are closed from the 21st on. 400 were tried once."""
+
+
+def test_a_server_with_few_descriptors_outlives_many_page_loads(
+    home: Path, demo_reports: Reports
+) -> None:
+    """Each page load is a session that a browser has left; at 256 some 80 of them were the end."""
+    keep_demo(demo_reports)
+    most = 0
+    with serving(home.parent, n_descriptors=256) as server:
+        for _ in range(N_LOADS):
+            assert "ka-verdict" in server.page()
+            most = max(most, server.n_descriptors())
+        assert server.answer("/")[0] == 200 and server.answer("/_stcore/health")[0] == 200
+    assert most < 200
+
+
+def test_the_server_raises_its_limit_of_descriptors_as_far_as_it_may(home: Path) -> None:
+    words = (
+        "import resource as r; from pages.ui.sessions import raise_limit; "
+        "r.setrlimit(r.RLIMIT_NOFILE, (128, 512)); "
+        "print(raise_limit(), r.getrlimit(r.RLIMIT_NOFILE))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", words], capture_output=True, text=True, check=True, cwd=REPOSITORY
+    )
+    assert done.stdout.split() == ["512", "(512,", "512)"]
+
+
+class Left:
+    """A session that somebody left, as the storage of sessions sees it."""
+
+    def __init__(self, name: str) -> None:
+        self.id, self.is_closed = name, False
+
+    def shutdown(self) -> None:
+        self.is_closed = True
+
+
+def test_a_session_that_nobody_comes_back_to_is_closed_and_another_is_given_back() -> None:
+    async def leave(*, seconds: float, most: int) -> tuple[list[str], list[str]]:
+        storage = WaitingSessions(seconds=seconds, most=most)
+        sessions = [Left(name) for name in "abc"]
+        for session in sessions:
+            storage.save(SessionInfo(client=None, session=session, script_run_count=0))  # type: ignore[arg-type]
+        back = storage.get("c")
+        assert back is not None and back.session is sessions[2]
+        storage.delete("c")
+        while not (sessions[0].is_closed and (seconds > 1 or sessions[1].is_closed)):
+            await asyncio.sleep(0)
+        closed = [one.id for one in sessions if one.is_closed]
+        return closed, [info.session.id for info in storage.list()]
+
+    assert asyncio.run(leave(seconds=0.0, most=9)) == (["a", "b"], [])
+    assert asyncio.run(leave(seconds=9_999.0, most=2)) == (["a"], ["b"])
 
 
 def mistaken() -> None:

@@ -10,15 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from audit.deid.name_places import NameFinder
+from audit.errors import AuditError
 from audit.names.candidates import make_candidates
-from audit.names.matching import name_hits
+from audit.names.matching import PartIndex, name_hits
 from audit.notes.passages import Passage
 from audit.report.documents import (
+    MAX_SEARCHED,
     DocumentView,
     DocumentWish,
     Hit,
     document_view,
     find_hits,
+    listed_names,
     listed_passages,
     marks_of,
     select_documents,
@@ -43,7 +47,7 @@ texts = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
 def test_hits_are_those_that_the_attack_counts_and_marks_cover_them(text: str) -> None:
     names = make_candidates(NAMES)
     either, full = name_hits(names, documents=[text])
-    (hits,) = find_hits([text], names=names)
+    (hits,) = find_hits([text], index=PartIndex(names))
     assert {i for hit in hits for i in hit.name_ids} == set(np.flatnonzero(either[0]))
     assert {i for hit in hits if hit.part == "full" for i in hit.name_ids} == set(
         np.flatnonzero(full[0])
@@ -70,7 +74,7 @@ def test_hits_are_those_that_the_attack_counts_and_marks_cover_them(text: str) -
     ],
 )
 def test_marks_by_hand(text: str, wanted: list[tuple[str, str, tuple[int, ...]]]) -> None:
-    marks = marks_of(find_hits([text], names=make_candidates(NAMES[:11]))[0])
+    marks = marks_of(find_hits([text], index=PartIndex(make_candidates(NAMES[:11])))[0])
     assert [(text[m.start : m.end], m.part, m.name_ids) for m in marks] == wanted
 
 
@@ -86,11 +90,13 @@ HOSPITAL = [
 ]  # fmt: skip
 GENERAL = ["nothing", "Emil1 Zorn1", "Other3", "nothing", *["filler"] * 20, "nothing"]
 N = len(HOSPITAL)
+REPORT = make_report(1)
+FINDER = NameFinder(listed_names(REPORT.table))
 
 
 @pytest.fixture(scope="module")
 def view() -> DocumentView:
-    found = document_view({"hospital": HOSPITAL, "general": GENERAL}, report=make_report(1))
+    found = document_view({"hospital": HOSPITAL, "general": GENERAL}, report=REPORT, names=FINDER)
     assert found is not None
     return found
 
@@ -107,7 +113,7 @@ def test_documents_are_counted_by_whose_names_they_hold(view: DocumentView) -> N
     assert [HOSPITAL[0][m.start : m.end] for m in view.hospital.marks(0)] == ["Sophia3 Wright3"]
     assert view.general.marks(1)[0].part == "full"
     assert view.general.texts == (*GENERAL, "")  # a missing one is empty
-    assert document_view({}, report=make_report(1)) is None
+    assert document_view({}, report=REPORT, names=FINDER) is None
 
 
 @pytest.mark.parametrize(
@@ -125,7 +131,7 @@ def test_documents_are_counted_by_whose_names_they_hold(view: DocumentView) -> N
         ({"text": ".*"}, []),
         # A search passes over names that are masked: it would tell them letter by letter.
         ({"text": "sophia3"}, []),
-        ({"text": "Wright"}, [24]),
+        ({"text": "Wright"}, []),
         ({"text": "patient s"}, []),
         ({"text": "IS old"}, [0]),
         ({"text": "sophia3 wright3", "is_revealed": True}, [0]),
@@ -139,6 +145,47 @@ def test_filters_by_hand(view: DocumentView, wish: dict[str, Any], wanted: list[
 def test_a_filter_that_is_not_there_is_refused(view: DocumentView) -> None:
     with pytest.raises(ValueError, match="no such filter"):
         select_documents(view, wish=DocumentWish("<b>"))
+
+
+FOUND = "She was seen by Dr. Barbara Hutchinson; the abdomen is soft."
+
+
+def test_a_search_passes_over_names_that_are_found_and_not_listed_as_well() -> None:
+    documents = {"hospital": [FOUND, "soft"], "general": ["nothing"] * 2}
+    view = document_view(documents, report=REPORT, names=FINDER)
+    assert view is not None
+    for text, hidden, revealed in (
+        ("hutch", [], [0]), ("barbara", [], [0]), ("soft", [0, 1], [0, 1]), ("by dr. b", [], [0]),
+    ):  # fmt: skip
+        for is_revealed, wanted in ((False, hidden), (True, revealed)):
+            wish = DocumentWish(text=text, is_revealed=is_revealed)
+            assert select_documents(view, wish=wish).tolist() == wanted, (text, is_revealed)
+
+
+def test_a_search_of_masked_texts_has_a_limit_and_says_so() -> None:
+    many = ["the abdomen is soft"] * (MAX_SEARCHED - 1) + ["soft and tender"] * 2
+    view = document_view({"hospital": many, "general": ["nothing"]}, report=REPORT, names=FINDER)
+    assert view is not None
+    with pytest.raises(AuditError, match="names are masked"):
+        select_documents(view, wish=DocumentWish(text="soft"))
+    revealed = DocumentWish(text="soft", is_revealed=True)
+    assert len(select_documents(view, wish=revealed)) == len(many)
+    assert len(select_documents(view, wish=DocumentWish(text="tender"))) == 2
+
+
+def test_a_search_of_passages_passes_over_masked_names() -> None:
+    passages = (
+        Passage("Mr. ", ("full",), "", f" is old. {FOUND}", "a", None),
+        Passage("x", ("full",), "", " and Sophia5 Wright5 left", "b", 7),
+    )
+    report = make_report(2)
+    inspection, masking = make_inspection(report, passages=passages), FINDER
+    for text, hidden, revealed in (
+        ("hutchin", [], [1]), ("wright5", [], [2]), ("IS OLD", [1], [1]), ("", [1, 2], [1, 2])
+    ):  # fmt: skip
+        for how, wanted in (({"masking": masking}, hidden), ({}, revealed)):
+            rows = listed_passages(inspection, table=report.table, text=text, **how)
+            assert [number for number, *_ in rows] == wanted, (text, how)
 
 
 def test_passages_are_listed_with_their_owner() -> None:

@@ -61,7 +61,9 @@ def verified(path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
         kind: [row["what"] for row in rows if row["found"] == kind]
         for kind in ("holds", "unchecked", "fault")
     }
-    return {"code": code, **by_kind, "told": found.err}
+    answer = json.loads(found.out or "{}")
+    keys = ("state", "altered", "n_files", "n_belonging")
+    return {"code": code, **by_kind, "told": found.err, **{key: answer.get(key) for key in keys}}
 
 
 def zipped(files: dict[str, bytes], at: Path, *, folder: str = "report") -> Path:
@@ -108,7 +110,9 @@ def test_a_file_that_was_handed_over_alone_is_checked_alone(
     assert (found["code"], len(found["holds"])) == (0, 3)
     page = tmp_path / "audit-0123-masked-en-report.html"  # of one download each
     page.write_bytes(bundled(report)["report.html"])
-    assert verified(page, capsys)["code"] == 0
+    found = verified(page, capsys)  # nothing tells of the page, report.json is as it was
+    assert (found["code"], found["state"], found["altered"]) == (3, "unchecked", [])
+    assert "nothing here tells of report.html" in found["told"]
     alone.write_bytes(alone.read_bytes().replace(b"leak_found", b"none_found"))
     assert verified(alone, capsys)["code"] == 1
 
@@ -142,8 +146,9 @@ def other_question(files: dict[str, bytes]) -> None:
         (lambda f: f.update({"report.html": b"<p>"}), "report.html: it does not say"),
         (lambda f: f.update({"log_seal.txt": b"1-" + b"0" * 64}), "different seals"),
         (lambda f: f.update({"report.json": b"{}"}), "written by another version"),
-        (lambda f: f.update({"report.json": b"["}), "report.json is missing, or"),
-        (lambda f: f.pop("report.json"), "report.json is missing, or"),
+        (lambda f: f.update({"report.json": b"["}), "report.json cannot be read"),
+        (lambda f: f.update({"report.json": b"7"}), "report.json cannot be read"),
+        (lambda f: f.pop("report.json"), "The manifest is damaged"),
     ],
 )
 def test_what_was_changed_is_said_in_a_line(
@@ -164,24 +169,124 @@ def test_what_was_changed_is_said_in_a_line(
         )
         files[MANIFEST] = "".join(lines).encode()
     found = verified(zipped(files, tmp_path / "report.zip"), capsys)
-    assert found["code"] == 1
+    if "report.json" not in files and not has_new_manifest:  # missing is not altered
+        assert (found["code"], found["state"]) == (3, "unchecked")
+        assert (found["n_files"], found["n_belonging"]) == (len(files), len(files) + 1)
+        return
+    assert (found["code"], found["state"]) == (1, "altered") and found["altered"]
     assert any(said in one for one in found["fault"]), found["fault"]
-    assert any("manifest" in one for one in found["fault"]) is not has_new_manifest
+    if "report.json" in files:
+        assert any("manifest" in one for one in found["fault"]) is not has_new_manifest
 
 
-def test_a_manifest_that_is_gone_damaged_or_short_is_a_fault(
+def test_a_manifest_that_is_damaged_or_short_is_a_fault_and_without_one_pages_are_not_checked(
     report: AuditReport, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for manifest, said in (
-        (None, "no manifest"),
-        (b"x\n", "damaged"),
-        (b"", "names.csv: it does not fit"),
-    ):
-        files = bundled(report)
-        files.pop(MANIFEST)
-        files |= {} if manifest is None else {MANIFEST: manifest}
-        found = verified(zipped(files, tmp_path / "report.zip"), capsys)
-        assert found["code"] == 1 and any(said in one for one in found["fault"])
+    whole = bundled(report)
+    lines = whole[MANIFEST].splitlines(keepends=True)
+    for manifest in (b"x\n", b"", b"".join(lines[:2]), whole[MANIFEST] + b"x\n"):
+        found = verified(zipped(whole | {MANIFEST: manifest}, tmp_path / "report.zip"), capsys)
+        assert (found["code"], found["altered"]) == (1, [MANIFEST])
+    files = {name: data for name, data in whole.items() if name != MANIFEST}
+    found = verified(zipped(files, tmp_path / "report.zip"), capsys)
+    assert (found["code"], found["fault"]) == (3, [])
+    assert "nothing here tells of README.txt, report.html" in found["told"]
+
+
+ONE_BY_ONE = ("report.html", "names.csv", "measures.csv", "report.json")
+"""What the page hands out alone."""
+
+
+def one_by_one(report: AuditReport, folder: Path) -> dict[str, Path]:
+    """Download files one after the other, each with the access log's seal of its moment."""
+    folder.mkdir()
+    paths = {name: folder / f"audit-{report.digest[:12]}-masked-en-{name}" for name in ONE_BY_ONE}
+    for name, path in paths.items():
+        access_log.record("exported", audit=report.digest, what="html", names="masked")
+        path.write_bytes(bundled(report)[name])
+    return paths
+
+
+def test_genuine_files_that_were_downloaded_one_by_one_are_never_called_altered(
+    report: AuditReport, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = one_by_one(report, tmp_path / "one")
+    (tmp_path / "one" / ".DS_Store").write_bytes(b"x")
+    (tmp_path / "one" / "letter.pdf").write_bytes(b"x")
+    for path in (tmp_path / "one", *paths.values()):
+        found = verified(path, capsys)
+        assert (found["state"], found["fault"], found["altered"]) == ("unchecked", [], [])
+        assert (found["code"], found["n_files"]) == (3, 4)
+        assert "nothing here tells of report.html" in found["told"]
+    paths["report.html"].unlink()
+    found = verified(tmp_path / "one", capsys)  # the others follow from the audit that is kept
+    assert (found["code"], found["state"]) == (0, "unchanged")
+    for name in ("names.csv", "measures.csv", "report.json"):
+        others = {one: path.read_bytes() for one, path in paths.items() if path.exists()}
+        for one, path in paths.items():
+            if one != name:
+                path.unlink(missing_ok=True)
+        found = verified(paths[name], capsys)
+        assert found["fault"] == [] and found["code"] == (0 if name == "report.json" else 3), name
+        for one, data in others.items():
+            paths[one].write_bytes(data)
+
+
+@pytest.mark.parametrize("name", ONE_BY_ONE[1:])
+def test_a_downloaded_file_that_was_altered_is_named(
+    report: AuditReport, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    path = one_by_one(report, tmp_path / "one")[name]
+    changed = path.read_bytes().replace(b"0.", b"1.", 1)
+    assert changed != path.read_bytes()
+    path.write_bytes(changed)
+    found = verified(tmp_path / "one", capsys)
+    assert (found["code"], found["state"]) == (1, "altered") and name in found["altered"]
+
+
+def test_the_page_alone_is_checked_by_a_manifest_beside_it_and_by_its_seal(
+    report: AuditReport, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = bundled(report)
+    alone = tmp_path / "alone" / "report.html"
+    alone.parent.mkdir()
+    alone.write_bytes(files["report.html"])
+    found = verified(alone, capsys)
+    assert (found["code"], found["fault"]) == (3, [])
+    seal = access_log.log_seal()
+    assert seal.encode() in files["report.html"]
+    other = f"{seal.split('-')[0]}-{'0' * 64}-{seal.split('-')[2]}"
+    alone.write_bytes(files["report.html"].replace(seal.encode(), other.encode()))
+    found = verified(alone, capsys)
+    assert (found["code"], found["altered"]) == (1, ["report.html"])
+    (alone.parent / MANIFEST).write_bytes(files[MANIFEST])
+    alone.write_bytes(files["report.html"])
+    found = verified(alone, capsys)
+    assert (found["code"], found["fault"], found["n_files"]) == (3, [], 2)
+    assert found["n_belonging"] == len(files)
+    assert f"2 of {len(files)} files are here" in found["told"]
+    alone.write_bytes(files["report.html"].replace(b"<p", b"<b", 1))
+    found = verified(alone, capsys)
+    assert (found["code"], found["altered"]) == (1, ["report.html"])
+
+
+def test_files_of_two_reports_in_one_folder_are_told_apart_by_name(
+    report: AuditReport, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = one_by_one(report, tmp_path / "one")
+    (tmp_path / "one" / "audit-0123-masked-ja-names.csv").write_bytes(b"x")
+    assert verified(tmp_path / "one", capsys)["code"] == 2
+    paths["report.html"].unlink()
+    assert verified(paths["report.json"], capsys)["code"] == 0
+
+
+def test_a_report_of_another_version_is_not_called_altered(
+    report: AuditReport, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = tmp_path / "report.json"
+    older.write_text('{"schema": 0}')
+    found = verified(older, capsys)
+    assert (found["code"], found["state"], found["fault"]) == (3, "unchecked", [])
 
 
 def test_a_log_that_was_put_back_is_a_fault_and_another_machines_cannot_be_checked(
@@ -197,7 +302,7 @@ def test_a_log_that_was_put_back_is_a_fault_and_another_machines_cannot_be_check
     assert cli.main(["log", "verify", "--seal", seal]) == 1
     assert "another machine" in capsys.readouterr().err
     assert [one[:30] for one in found["unchecked"]] == [
-        "It is of another machine: its ", "Its audit is not kept on this ",
+        "Its audit is not kept on this ", "It is of another machine: its ",
     ]  # fmt: skip
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
     folder = tmp_path / "home" / "access"

@@ -14,7 +14,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from audit.deid.network.decode import side_by_side
 from audit.deid.tagger import MODEL, TAGGER, Tags, Window, windows_of
 from audit.errors import AuditCancelled, AuditError
 from audit.foreign import reading, refuse_without_memory
+from audit.notes.folding import fold_text
 from audit.notes.spans import TaggedDocument
 from audit.progress import StopQuestion
 from audit.shelf import fingerprint
@@ -488,6 +489,9 @@ class GenerativeTagger:
     ) -> tuple[CopyReading, ...]:
         """Return what the model's copies say of each note; spans that notes have are ignored."""
         tokenizer = self.loaded.tokenizer
+        given, folded = notes, [fold_text(note.text) for note in notes]
+        notes = [replace(note, text=one.text, spans=())
+                 for note, one in zip(given, folded, strict=True)]  # fmt: skip
         # White space is its own copy.
         pieces = [
             [
@@ -510,9 +514,13 @@ class GenerativeTagger:
         )  # fmt: skip
         for (own, i), answer in zip(places, answers, strict=True):
             own[i] = own[i]._replace(output=answer_text(tokenizer, answer))
-        return tuple(
+        readings = (
             read_pieces(note, own, labels=self.facts.labels)
             for note, own in zip(notes, pieces, strict=True)
+        )
+        return tuple(
+            reading.in_source(note, one)
+            for reading, note, one in zip(readings, given, folded, strict=True)
         )
 
 

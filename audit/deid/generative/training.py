@@ -37,7 +37,7 @@ from audit.deid.generative.model import (
     room_in,
     text_ids,
 )
-from audit.deid.given import notes_of_paths
+from audit.deid.network.training import notes_to_learn
 from audit.deid.tagger import MODEL, TAGGER, Window
 from audit.errors import AuditError
 from audit.notes.formats import flattened, write_tags
@@ -279,7 +279,7 @@ def with_adapter(model: Any, lora: Lora, *, seed: int) -> Any:
         return peft.get_peft_model(model, config)
 
 
-_VERSION = 1
+_VERSION = 2
 _TOKENIZER_OF = (".json", ".model", ".jinja", ".txt", ".tiktoken")
 _NOT_OF_THE_TOKENIZER = {"config.json", "generation_config.json", "model.safetensors.index.json"}
 
@@ -294,13 +294,13 @@ def train_generative(
             task.start or Path(), device=task.device, precision=settings.precision,
             is_frozen=settings.lora is not None,
         )  # fmt: skip
-        examples = _examples(task.gold, settings, loaded, what="gold notes")
-        held_out: tuple[Example, ...] = ()
-        if task.validation:
-            what = "validation notes"
-            held_out = _examples(task.validation, settings, loaded, what=what).rows
+        material = notes_to_learn(task, seed=settings.seed)
+        examples, held_out = (
+            _examples(notes, settings, loaded) for notes in (material.train, material.validation)
+        )
         content = {
             "version": _VERSION, "model": loaded.digest, "examples": examples.digest,
+            "held_out": held_out.digest,
             "settings": settings.decisive(), "place": [loaded.device, loaded.precision],
         }  # fmt: skip
         key = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
@@ -311,12 +311,14 @@ def train_generative(
             plain = model if settings.lora is None else model.merge_and_unload(safe_merge=True)
             place = learner.folder / MODEL
             _write_model(plain.to(loaded.stored), place, parent=loaded.directory)
-            facts = _facts(task.title, settings, loaded, examples, learner.folder)
+            n_held_out = held_out.counts["n_notes"]
+            facts = _facts(task.title, settings, loaded, examples, n_held_out, learner.folder)
             write_whole(learner.folder / TAGGER, facts.file())
 
         learner = CopyLearner(
             _model(loaded, settings), settings=settings, pad_id=loaded.tokenizer.pad_token_id or 0,
-            n_steps=settings.n_steps(len(examples.rows)), rows=examples.rows, held_out=held_out,
+            n_steps=settings.n_steps(len(examples.rows)), rows=examples.rows,
+            held_out=held_out.rows,
             hardware=Hardware(loaded.device, loaded.precision), write=write,
         )  # fmt: skip
         learner.complete(
@@ -327,12 +329,12 @@ def train_generative(
 
 
 def _examples(
-    paths: Sequence[Path], settings: TuningSettings, loaded: CausalModel, *, what: str
+    notes: Iterable[TaggedDocument], settings: TuningSettings, loaded: CausalModel
 ) -> Examples:
     frame = frame_of(loaded.tokenizer, language=settings.language)
     n_context = min(loaded.n_context, settings.max_tokens)
     return examples_of(
-        notes_of_paths(paths, what=what), tokenizer=loaded.tokenizer, frame=frame,
+        notes, tokenizer=loaded.tokenizer, frame=frame,
         most=room_in(n_context, n_frame=frame.n_tokens), n_context=n_context,
         overlap=settings.overlap, language=settings.language,
     )  # fmt: skip
@@ -348,8 +350,9 @@ def _model(loaded: CausalModel, settings: TuningSettings) -> Any:
 
 
 def _facts(
-    title: str, settings: TuningSettings, loaded: CausalModel, examples: Examples, out: Path
-) -> GenerativeFacts:
+    title: str, settings: TuningSettings, loaded: CausalModel, examples: Examples,
+    n_held_out: int, out: Path,
+) -> GenerativeFacts:  # fmt: skip
     points = read_losses(out)
     return GenerativeFacts(
         title=title, model=directory_digest(out / MODEL), labels=examples.labels,
@@ -360,6 +363,7 @@ def _facts(
             "base": loaded.digest,
             "n_steps": points[-1].step,
             **examples.counts,
+            "n_held_out": n_held_out,
             "device": loaded.device,
             "precision": loaded.precision,
             "versions": VERSIONS,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from audit.deid.borders import whole_finds
 from audit.deid.config import TaggerFacts, file_digests
 from audit.deid.network.decode import Scorer, scores_of, spans_from
 from audit.deid.network.wordnet import LISTS, WordScorer, load_scorer
@@ -45,6 +46,9 @@ class TokenTagger:
 
     def tag(self, texts: Sequence[str]) -> tuple[Tags, ...]:
         """Return the spans of each text."""
+        return whole_finds(texts, self._tagged)
+
+    def _tagged(self, texts: Sequence[str]) -> Sequence[Tags]:
         facts = self.facts
         notes = self.model.reader.read(texts)
         scores = scores_of(notes, model=self.model, size=facts.n_tokens, overlap=facts.overlap)

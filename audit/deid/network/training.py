@@ -113,6 +113,20 @@ class Material:
         return found.hexdigest()
 
 
+def notes_to_learn(
+    task: TaggerTask, *, seed: int,
+    mapped: Callable[[Iterable[TaggedDocument]], Iterable[TaggedDocument]] = tuple,
+) -> Material:  # fmt: skip
+    """Return the notes of a task, `mapped`.
+
+    Without validation notes those of some patients are kept apart.
+    """
+    gold, validation = (
+        tuple(mapped(notes_of_paths(paths, what=NOTES))) for paths in (task.gold, task.validation)
+    )
+    return Material(gold, validation) if task.validation else split_off(gold, seed=seed)
+
+
 def split_off(documents: Sequence[TaggedDocument], *, seed: int, share: float = 0.1) -> Material:
     """Keep the notes of a share of the patients apart, to measure on; some thousand at most."""
     sizes = Counter(document.patient for document in documents)
@@ -419,14 +433,16 @@ def train_tagger(
 
 def _material(task: TaggerTask, *, seed: int, say: Callable[[str], None]) -> Material:
     """Return the notes of a task; without validation notes some of its patients are kept apart."""
-    gold, unknown = in_five_types(notes_of_paths(task.gold, what=NOTES))
+    unknown: set[str] = set()
+
+    def map_labels(notes: Iterable[TaggedDocument]) -> list[TaggedDocument]:
+        documents, labels = in_five_types(notes)
+        unknown.update(labels)
+        return documents
+
+    material = notes_to_learn(task, seed=seed, mapped=map_labels)
     if unknown:
         say(f"{len(unknown)} labels are none of the five types: their spans are left out.")
-    if task.validation:
-        others, _ = in_five_types(notes_of_paths(task.validation, what=NOTES))
-        material = Material(tuple(gold), tuple(others))
-    else:
-        material = split_off(gold, seed=seed)
     n = len(material.train)
     say(f"{n} notes to learn from, {len(material.validation)} to measure on.")
     return material

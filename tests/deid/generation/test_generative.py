@@ -29,7 +29,7 @@ from audit.deid.generative.model import (
     text_ids,
 )
 from audit.deid.generative.training import CopyLearner, Example
-from audit.deid.taggers import known_taggers, trained_tagger
+from audit.deid.taggers import known_taggers, load_tagger, trained_tagger
 from audit.deid.tasks import TaggerTask
 from audit.errors import AuditCancelled, AuditError
 from audit.jobs.service import KINDS
@@ -305,7 +305,7 @@ def test_other_notes_settings_models_or_places_are_another_question(
     question = asked.with_(title="山田's").question()
     assert json.loads(json.dumps(dict(question.order))) == question.order
     assert (question.kind, question.label) == ("tagger", label) and "tagger" in KINDS
-    changes = {"settings": asked.settings.with_(seed=1), "validation": asked.gold,
+    changes = {"settings": asked.settings.with_(seed=1), "validation": (),
                "out": Path("/o")} | others  # fmt: skip
     changed = [asked, *(asked.with_(**{name: value}) for name, value in changes.items())]
     digests = [one.question().digest for one in changed]
@@ -334,10 +334,12 @@ def test_the_command_from_gold_notes_to_the_score_of_copies(
 
     gold, model, out = asked.gold[0], asked.start, tmp_path / "out"
     tune = ("train", "--kind", "generative", "--gold", gold, "--model", model, "--device", "cpu")
-    told = deid(*tune, "--gen-epochs", 70, "--gen-batch", 4, "--gen-micro-batch", 4,
-                "--gen-learning-rate", "3e-3")  # fmt: skip
+    told = deid(*tune, "--validation", gold, "--gen-epochs", 70, "--gen-batch", 4,
+                "--gen-micro-batch", 4, "--gen-learning-rate", "3e-3")  # fmt: skip
     kept = trained_tagger(told["tagger_id"])
-    assert (kept.kind, kept.digest, kept.points[-1].step) == ("generative", told["digest"], 70)
+    assert (kept.kind, kept.points[-1].step) == ("generative", 70)
+    assert GenerativeFacts.of_folder(Path(told["directory"])).digest() == told["digest"]
+    assert load_tagger(kept.tagger_id, device="cpu").digest == kept.digest != told["digest"]
     assert known_taggers()[-1] == kept and told["training"]["n_windows"] == 4
     notes = tmp_path / "notes.jsonl"
     lines = (line_of(doc_id=f"d{i}", text=text) for i, text in enumerate(TEXTS))
@@ -350,8 +352,11 @@ def test_the_command_from_gold_notes_to_the_score_of_copies(
     assert "--pred, --outputs" in deid("score", "--gold", gold, code=2)["said"]
     wrong = deid("train", "--kind", "generative", "--gold", gold, code=2)
     assert "Which model" in wrong["said"]
-    told = deid(*tune, "--validation", gold, "--out", tmp_path / "o", "--lora", "--lora-rank", 4,
-                "--gen-epochs", 2)  # fmt: skip
+    wrong = deid(*tune, "--lora-rank", 4, code=2)
+    assert "Add --lora, or leave --lora-rank out" in wrong["said"]
+    told = deid(*tune, "--out", tmp_path / "o", "--lora", "--lora-rank", 4,
+                "--gen-epochs", 2, "--gen-learning-rate", "1e-2")  # fmt: skip
+    assert (told["training"]["n_notes"], told["training"]["n_held_out"]) == (3, 1), "kept apart"
     assert told["tagger_id"] is None
     assert told["training"]["settings"]["lora"]["rank"] == 4
     assert told["measured"]["validation"] < told["measured"]["first_validation"]

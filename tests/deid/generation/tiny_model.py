@@ -90,6 +90,7 @@ def order(tmp_path: Path, model: Path, *, out: str = "tagger", **settings: Any) 
     given = {"n_epochs": 120.0, "batch": 4, "micro_batch": 4, "learning_rate": 3e-3} | settings
     return TaggerTask(
         gold=(write_gold(tmp_path / "gold.jsonl"),),
+        validation=(tmp_path / "gold.jsonl",),
         start=model,
         out=tmp_path / out,
         settings=TuningSettings(**given),

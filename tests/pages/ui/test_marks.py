@@ -8,17 +8,23 @@ import io
 import json
 import math
 import re
+from collections.abc import Callable
 
 import numpy as np
-from hypothesis import given, settings
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from audit.deid.name_places import NameFinder
 from audit.names.candidates import make_candidates
-from audit.report.documents import document_view, find_hits, marks_of
+from audit.notes.passages import Passage
+from audit.report.documents import Hit, document_view, find_hits, listed_names, marks_of
 from audit.stats import Estimate
 from pages.ui import blocks as shown_as
-from pages.ui.blocks import MarkLabel, marked, masked_stretch, shown_text, with_slot
+from pages.ui import note_text
+from pages.ui.blocks import escaped
 from pages.ui.name_documents import documents_file
+from pages.ui.note_text import MarkLabel, masked_stretch, note_html, note_plain, passage_html
 from tests.pages.make_reports import make_report
 
 HOSTILE = '<img src=x onerror="a()"> & ![x](http://evil.example) </mark>'
@@ -32,32 +38,91 @@ def stripped(shown: str) -> str:
     return html.unescape(re.sub(r"</?mark[^<>]*>", "", without))
 
 
-@settings(deadline=None, max_examples=200)
+FINDER = NameFinder(make_candidates(NAMES))
+
+
+def marks_in(text: str) -> tuple[Hit, ...]:
+    return marks_of(find_hits([text], index=FINDER.index)[0])
+
+
+@pytest.fixture
+def is_shown(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """A function that says whether names are revealed."""
+    return lambda is_revealed: monkeypatch.setattr(note_text, "is_revealed", lambda: is_revealed)
+
+
+@settings(
+    deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.one_of(texts, st.text(max_size=40)))
-def test_without_the_marks_the_text_is_the_text_and_masked_as_in_a_file(text: str) -> None:
-    marks = marks_of(find_hits([text], names=make_candidates(NAMES))[0])
-    revealed, hidden = (
-        marked(text, marks=marks, label=lambda _: MarkLabel("<f>", "flagged"), is_revealed=is_shown)
-        for is_shown in (True, False)
-    )
-    assert stripped(revealed) == shown_text(text, marks=marks, is_revealed=True) == text
-    assert stripped(hidden) == shown_text(text, marks=marks, is_revealed=False)
-    assert revealed.count("<mark ") == revealed.count("</mark>") == len(marks)
-    tags = set(re.findall(r"<[^<>]*>", revealed))
-    assert tags <= {'<mark class="ka-mark ka-mark-flagged">', "</mark>", "<small>", "</small>"}
+def test_without_the_marks_the_text_is_the_text_and_masked_as_in_a_file(
+    is_shown: Callable[[bool], None], text: str
+) -> None:
+    marks = marks_in(text)
+    for is_revealed in (True, False):
+        is_shown(is_revealed)
+        html = note_html(
+            text, names=FINDER, marks=marks, label=lambda _: MarkLabel("<f>", "flagged")
+        )
+        if is_revealed or not marks:  # a stretch that a mark divides is masked in both parts
+            assert stripped(html) == note_plain(text, names=FINDER, is_shown=is_revealed)
+        assert html.count("<mark ") == html.count("</mark>") == len(marks)
+        for mark in () if is_revealed else marks:
+            assert escaped(masked_stretch(text[mark.start : mark.end])) in html
+        tags = set(re.findall(r"<[^<>]*>", html))
+        assert tags <= {'<mark class="ka-mark ka-mark-flagged">', "</mark>", "<small>", "</small>"}
+    assert note_plain(text, names=FINDER, is_shown=True) == text
     stretches = [masked_stretch(text[mark.start : mark.end]) for mark in marks]
     assert all(re.fullmatch(r".?\*\*\*", word) for one in stretches for word in one.split())
 
 
-def test_masking_and_escaping_by_hand() -> None:
+def test_masking_and_escaping_by_hand(is_shown: Callable[[bool], None]) -> None:
+    is_shown(False)
     text = "Ann Lee, 山田太郎 and <ann>"
-    marks = marks_of(find_hits([text], names=make_candidates(NAMES))[0])
-    assert shown_text(text, marks=marks, is_revealed=False) == "A*** L***, 山*** and <a***>"
+    assert note_plain(text, names=FINDER, is_shown=False) == "A*** L***, 山*** and <a***>"
     assert masked_stretch("d'Arc  X\n子") == "d***  ***\n***"
-    passage = with_slot(HOSTILE, slot=HOSTILE, after=HOSTILE, tone="member")
-    assert stripped(passage) == HOSTILE * 3
+    side = '<img src=x onerror="a()"> & ![x] </mark>'
+    passage = passage_html(
+        Passage(side, ("full",), "", side, "1", None), names=NameFinder(), slot=HOSTILE,
+        tone="member",
+    )  # fmt: skip
+    assert stripped(passage) == side + HOSTILE + side
     assert "<img" not in passage
     assert shown_as.plain("$a$ :red[b]\n# ![x](/p)") == r"\$a\$ \:red\[b\] \# \!\[x\]\(\/p\)"
+
+
+def test_what_was_put_in_for_a_name_is_shown_and_what_stands_beside_it_is_masked(
+    is_shown: Callable[[bool], None],
+) -> None:
+    is_shown(False)
+    text = "Mrs. Barbara Hutchinson was seen with her son Ann Lee."
+    start = text.index("Barbara")
+    place = Hit(start, start + len("Barbara"), "full", ())
+    shown = note_html(
+        text,
+        names=FINDER,
+        marks=[place],
+        label=lambda _: MarkLabel("", "patient"),
+        is_clear=lambda _: True,
+    )
+    assert stripped(shown) == "Mrs. Barbara H*** was seen with her son A*** L***."
+
+
+def test_a_name_that_the_end_of_the_shown_text_cuts_is_masked(
+    is_shown: Callable[[bool], None],
+) -> None:
+    is_shown(False)
+    text = "She was seen by Barbara Hutchinson."
+    for most in range(len(text)):
+        shown = stripped(note_html(text, names=NameFinder(), most=most))
+        assert "Barb" not in shown and "Hut" not in shown
+
+
+def test_characters_that_nobody_sees_hide_no_name() -> None:
+    for hidden in ("\u00ad", "\u200b", "\u200d", "\u2060", "\ufeff"):
+        text = f"seen: A{hidden}nn L{hidden}ee, and Barbara Hut{hidden}chinson"
+        shown = note_plain(text, names=FINDER, is_shown=False)
+        assert "nn" not in shown and "ee," not in shown and "chinson" not in shown, ascii(shown)
 
 
 def test_what_is_undefined_is_a_dash_never_a_nan() -> None:
@@ -69,7 +134,8 @@ def test_what_is_undefined_is_a_dash_never_a_nan() -> None:
 def test_documents_in_a_file_are_masked_as_on_the_screen_and_guarded() -> None:
     hospital = ["=cmd() Sophia2 Wright2", "nothing\nhere", "x"]
     documents = {"hospital": hospital, "general": ["a", "b", "emil1"]}
-    view = document_view(documents, report=make_report(1))
+    report = make_report(1)
+    view = document_view(documents, report=report, names=NameFinder(listed_names(report.table)))
     assert view is not None
     data = documents_file(view, np.array([0, 1]), "csv", False)
     rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig"))))

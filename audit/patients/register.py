@@ -1,8 +1,9 @@
-"""What a register of patients knows, for `deid tag`: a table with a row for each patient.
+"""Reads a register of patients: a table with a row for each patient, or several.
 
-Comes in: CSV, JSONL or Parquet with a patient's number and whatever else of names, readings, birth
-date, address, telephone, identifiers, relatives. Goes out: the pieces that are known of a patient.
-A column that is not understood is refused: what it holds would not be found, and nobody told.
+Comes in: CSV, JSONL or Parquet with a patient's number and whatever else of names, readings, sex,
+birth date, address, telephone, identifiers, relatives. Goes out: who the patients are, and the
+pieces that are known of each. A column that is not understood is refused: what it holds would be
+found in no note, and nobody would be told.
 """
 
 from __future__ import annotations
@@ -10,38 +11,39 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
+from typing import NamedTuple
 from unicodedata import normalize
 
-from audit.deid.known import (
+from audit.errors import AuditError, Message
+from audit.notes.mention_words import JAPANESE_SURNAMES, WORDS
+from audit.notes.mentions_ja import split_japanese
+from audit.notes.patterns import folded_text
+from audit.notes.read import NoteSource, columns_of
+from audit.notes.spans import CONTACT, LINKAGE_CODE, PERSONAL_ID_CODE, QUASI_IDENTIFIER
+from audit.patients.births import read_birth
+from audit.patients.finder import (
     ADDRESS,
     BIRTH,
     FIRST,
     FULL,
     LAST,
+    MIDDLE,
     Piece,
     in_parts,
     name_pieces,
     packed,
     together,
 )
-from audit.errors import AuditError, Message
-from audit.notes.dates import ERAS
-from audit.notes.mention_words import JAPANESE_SURNAMES, WORDS
-from audit.notes.mentions_ja import split_japanese
-from audit.notes.patterns import folded_text
-from audit.notes.read import NoteSource, columns_of
-from audit.notes.spans import CONTACT, LINKAGE_CODE, PERSONAL_ID_CODE, QUASI_IDENTIFIER
 from audit.shelf import fingerprint
-from audit.tables import RowNote
+from audit.tables import Row, RowNote
 from audit.text import (
     FIRST_HEADINGS,
     FULL_HEADINGS,
     FULL_OR_FIRST_HEADINGS,
     LAST_HEADINGS,
+    MAX_NAME_CHARS,
     heading_key,
     is_unspaced,
     split_name,
@@ -60,19 +62,47 @@ _DO = (
     "name, name_kana, maiden_name, sex, birth_date, address, postcode, telephone, email, mrn, "
     "ssn, insurance_number, relatives."
 )
+_SHORT = frozenset(
+    {"id", FIRST, MIDDLE, LAST, FULL, "other", BIRTH, *_KANA.values(), *_ROMAJI.values()}
+)
 REGISTER_ENDINGS = ("csv", "jsonl", "parquet")
 _LEAST, _LEAST_PHONE = 3, 7
 _MOST_PATIENTS = 2_000_000
+_MOST_CELL_CHARS = 2_000
 _NO_WORDS = re.compile("[^0-9a-z]")
+_SEXES = {
+    **dict.fromkeys(("m", "male", "男", "男性"), "M"),
+    **dict.fromkeys(("f", "female", "女", "女性"), "F"),
+}
+
+
+class Person(NamedTuple):
+    """Who a row says that a patient is: parts of a name as written, sex "M", "F" or ""."""
+
+    first: str
+    middle: str
+    last: str
+    sex: str
 
 
 @dataclass(frozen=True)
 class PatientRegister:
-    """What is known of patients, `pieces` of each packed; `digest` is the file's SHA-256."""
+    """What is known of patients, by their numbers.
+
+    Attributes
+    ----------
+    digest, n_rows
+        SHA-256 of the file, and how many rows it has.
+    pieces
+        What is looked for in a patient's notes, packed.
+    people
+        Each name of a patient that has a first and a last part, in the order of the rows.
+    """
 
     digest: str
     n_rows: int
     pieces: Mapping[str, str]
+    people: Mapping[str, tuple[Person, ...]]
 
 
 def open_register(path: Path) -> tuple[NoteSource, dict[str, str]]:
@@ -85,65 +115,109 @@ def open_register(path: Path) -> tuple[NoteSource, dict[str, str]]:
     except AuditError as error:
         raise AuditError(error.what, where="register", do=error.do) from None
     keys = {name: re.sub(r"(?<=\D)[0-9]+$", "", heading_key(name)) for name in source.headings}
-    held = {name: next((what for what, known in _HEADINGS.items() if key in known), "")
-            for name, key in keys.items()}  # fmt: skip
-    if LAST in held.values() and FIRST not in held.values():
-        held |= {name: FIRST for name, key in keys.items() if key in FULL_OR_FIRST_HEADINGS}
-    if "id" not in held.values():  # "mrn" or "id" is the patient's number where no other is
-        held |= dict([next(((name, "id") for name, key in keys.items() if key in ("id", "mrn")),
-                           ("", ""))])  # fmt: skip
-    unknown = [str(n) for n, name in enumerate(source.headings, start=1) if not held[name]]
+    columns = {
+        name: next((kind for kind, headings in _HEADINGS.items() if key in headings), "")
+        for name, key in keys.items()
+    }
+    if LAST in columns.values() and FIRST not in columns.values():
+        columns |= {name: FIRST for name, key in keys.items() if key in FULL_OR_FIRST_HEADINGS}
+    numbers = [name for name, key in keys.items() if key in ("id", "mrn")]
+    if "id" not in columns.values() and numbers:
+        # "mrn" or "id" is the patient's number where no other column is.
+        columns[numbers[0]] = "id"
+    unknown = [str(n) for n, name in enumerate(source.headings, start=1) if not columns[name]]
     if unknown:
         raise AuditError(
             "These columns are not understood: {unknown}.",
-            where="register", do=_DO, unknown=", ".join(unknown),
-        )  # fmt: skip
-    if [*held.values()].count("id") != 1 or not {*held.values()} - {"id", "sex", ""}:
+            where="register",
+            do=_DO,
+            unknown=", ".join(unknown),
+        )
+    kinds = [*columns.values()]
+    if kinds.count("id") != 1 or not {*kinds} - {"id", "sex"}:
         raise AuditError(
             "A register has one column for the patient's number, and columns of what is known.",
-            where="register", do=_DO,
-        )  # fmt: skip
-    return source, held
+            where="register",
+            do=_DO,
+        )
+    return source, columns
 
 
-def read_patients(path: Path) -> PatientRegister:
+def read_register(path: Path) -> PatientRegister:
     """Read a register; rows of one patient count together.
 
-    Raises AuditError where a row cannot be read, has no number, or a birth date that is none.
+    Raises AuditError where a row cannot be read, has no number, a cell that is too long, or a birth
+    date that is none.
     """
-    source, held = open_register(path)
-    found: dict[str, str] = {}
+    source, columns = open_register(path)
+    pieces: dict[str, str] = {}
+    people: dict[str, tuple[Person, ...]] = {}
     n_rows = 0
-    for row in source.rows(headings=source.headings):
+    for row in _rows(source):
         where = Message("{subject}, row {number}", subject="register", number=row.row)
         if isinstance(row, RowNote):
             raise AuditError(row.what, where=where)
-        if not {*row.cells} <= {*held}:
-            raise AuditError("The row has a column that others have not.", where=where, do=_DO)
-        cells: defaultdict[str, list[str]] = defaultdict(list)
-        for name, value in row.cells.items():
-            if value.strip():
-                cells[held[name]].append(" ".join(value.split()))
-        if len(cells["id"]) != 1:
-            raise AuditError("The row has no number of a patient.", where=where)
+        cells = _read_cells(row.cells, columns, where=where)
         n_rows += 1
         patient = cells["id"][0]
-        pieces = together(found.get(patient, ""), packed(_known(cells, where=where)))
-        found[patient] = pieces
-        if len(found) > _MOST_PATIENTS:
+        new_pieces = packed(_known_pieces(cells, where=where))
+        pieces[patient] = together(pieces.get(patient, ""), new_pieces)
+        if names := tuple(dict.fromkeys(_people(cells))):
+            people[patient] = tuple(dict.fromkeys((*people.get(patient, ()), *names)))
+        if len(pieces) > _MOST_PATIENTS:
             raise AuditError("A register has too many patients.", where="register")
-    if not found:
+    if not pieces:
         raise AuditError("The register has no rows.", where="register")
-    return PatientRegister(fingerprint(path), n_rows, found)
+    return PatientRegister(fingerprint(path), n_rows, pieces, people)
+
+
+def _rows(source: NoteSource) -> Iterator[Row | RowNote]:
+    try:
+        yield from source.rows(headings=source.headings)
+    except AuditError as error:
+        raise AuditError(error.what, where="register", do=error.do) from None
+
+
+def _read_cells(
+    row: Mapping[str, str], columns: Mapping[str, str], *, where: str
+) -> defaultdict[str, list[str]]:
+    """Return what a row has in its columns that hold the same, white space as single blanks."""
+    if not {*row} <= {*columns}:
+        raise AuditError("The row has a column that others have not.", where=where, do=_DO)
+    cells: defaultdict[str, list[str]] = defaultdict(list)
+    for heading, text in row.items():
+        kind = columns[heading]
+        most = MAX_NAME_CHARS if kind in _SHORT else _MOST_CELL_CHARS
+        if len(text) > most:
+            raise AuditError(
+                "A cell is longer than {most:,} characters.",
+                where=where,
+                do="Give the register one row for each patient.",
+                most=most,
+            )
+        if text.strip():
+            cells[kind].append(" ".join(text.split()))
+    if len(cells["id"]) != 1:
+        raise AuditError("The row has no number of a patient.", where=where)
+    return cells
+
+
+def _people(cells: Cells) -> Iterator[Person]:
+    """Yield the names of a row that have a first and a last part."""
+    sex = next(filter(None, (_SEXES.get(text.casefold(), "") for text in cells["sex"])), "")
+    names = [(" ".join(cells[FIRST]), " ".join(cells[LAST])), *map(_split, cells[FULL])]
+    for first, last in names:
+        if any(map(str.isalpha, first)) and any(map(str.isalpha, last)):
+            yield Person(first, " ".join(cells["middle"]), last, sex)
 
 
 Cells = Mapping[str, Sequence[str]]
 
 
-def _known(cells: Cells, *, where: str) -> Iterator[Piece]:
+def _known_pieces(cells: Cells, *, where: str) -> Iterator[Piece]:
     """Yield what a row knows."""
     for text in cells[BIRTH]:
-        days = list(_days(text))
+        days = read_birth(text)
         if not days:
             raise AuditError(
                 "The birth date cannot be understood.", where=where, do="Write it as 1951-08-04."
@@ -151,7 +225,7 @@ def _known(cells: Cells, *, where: str) -> Iterator[Piece]:
         yield from (Piece(BIRTH, day.isoformat()) for day in days)
     yield from _own_names(cells)
     for text in cells["relative"]:
-        yield from _relatives(text)
+        yield from (piece._replace(is_own=False) for piece in _relatives(text))
     for text in cells[ADDRESS]:
         yield from (Piece(ADDRESS, part) for part in in_parts(text))
     for text in cells["postcode"]:
@@ -226,31 +300,3 @@ def _number(label: str, text: str) -> Iterator[Piece]:
         short = code.lstrip("0")
         if len(code) > len(short) >= 5:
             yield Piece(label, short)
-
-
-_YMD = re.compile(r"([0-9]{4})\s*[-/.年]\s*([0-9]{1,2})\s*[-/.月]\s*([0-9]{1,2})")
-_PACKED = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})$")
-_LAST_YEAR = re.compile(r"([0-9]{1,2})[-/.]([0-9]{1,2})[-/.]([0-9]{4})$")
-_ERA = re.compile(
-    r"(明治|大正|昭和|平成|令和|[MTSHRmtshr明大昭平令])\.?\s*"
-    r"([0-9]{1,2}|元)\s*[-/.年]\s*([0-9]{1,2})\s*[-/.月]\s*([0-9]{1,2})"
-)
-
-
-def _days(text: str) -> Iterator[date]:
-    """Yield the days that a date may mean: 04/08/1951 can be two."""
-    folded = folded_text(text)
-    tries: list[tuple[int, int, int]] = []
-    if match := _YMD.match(folded) or _PACKED.match(folded):
-        tries = [(int(match[1]), int(match[2]), int(match[3]))]
-    elif match := _LAST_YEAR.match(folded):
-        one, two, year = map(int, match.groups())
-        tries = [(year, one, two), (year, two, one)]
-    elif match := _ERA.match(folded):
-        first = next(first for first, name, letter in ERAS
-                     if match[1].upper() in (name, name[0], letter))  # fmt: skip
-        year = first.year - 1 + int(match[2].replace("元", "1"))
-        tries = [(year, int(match[3]), int(match[4]))]
-    for numbers in dict.fromkeys(tries):
-        with suppress(ValueError):
-            yield date(*numbers)

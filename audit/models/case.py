@@ -1,0 +1,186 @@
+"""Case: whether a tokenizer leaves the capitals and accents that its vocabulary was made with.
+
+A cased model whose tokenizer folds capitals away reads every name as other pieces, and an audit of
+it finds nothing. Nobody sees that from outside: the files load, and the numbers look sound.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from audit.errors import AuditError, Message
+
+_MOST_LOST = 0.01
+"""Share of the vocabulary, at most, that no text may ever give."""
+_FEWEST_WITH_CAPITALS = 0.01
+"""Of tokens with letters: where fewer hold a capital, the vocabulary was made without capitals."""
+_FEWEST_WITH_LETTERS = 100
+"""Tokens with letters below which a vocabulary tells nothing of capitals."""
+_SPECIAL = re.compile(r"\[[^\[\]\s]{2,}\]|<[^<>\s]+>")
+_INSIDE_A_WORD = "##"
+_SPACES_AS_BYTES = "ĠĊĉ"
+_LETTERS = re.compile("[A-Za-z\u00c0-\u058f]")  # of scripts in which words begin with a capital
+_UNICODE_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
+
+Normalizer = Mapping[str, Any] | None
+"""A normalizer, written as tokenizer.json has it."""
+Settings = Mapping[str, object]
+
+
+def bert_normalizer(settings: Settings) -> Normalizer:
+    """Return the normalizer that the tokenizer of a BERT is built with."""
+    return {
+        "type": "BertNormalizer",
+        "lowercase": settings.get("do_lower_case", True),
+        "strip_accents": settings.get("strip_accents"),
+    }
+
+
+def japanese_normalizer(settings: Settings) -> Normalizer:
+    """Return what the tokenizer of a Japanese BERT does to a text, written as a normalizer."""
+    is_lower_case = bool(settings.get("do_lower_case", False))
+    if not settings.get("do_word_tokenize", True):
+        return None
+    if settings.get("word_tokenizer_type", "basic") == "basic":
+        return {"type": "BertNormalizer", "lowercase": is_lower_case}
+    return {"type": "Lowercase"} if is_lower_case else None
+
+
+def refuse_unfit_case(
+    vocabulary: Collection[str],
+    normalizer: Normalizer,
+    *,
+    special: Collection[str],
+    is_byte_level: bool,
+    made_from: Callable[[Settings], Normalizer] | None,
+    settings: Settings,
+    where: str,
+) -> None:
+    """Refuse a tokenizer that folds what its vocabulary holds, or leaves what the vocabulary lacks.
+
+    `special` tokens, and those in brackets, are left out. `made_from` makes the normalizer of the
+    settings in tokenizer_config.json; None where tokenizer.json holds it.
+    """
+    tokens = [*_plain_tokens(vocabulary, special=special, is_byte_level=is_byte_level)]
+    refusal = _misfit(tokens, normalizer)
+    if refusal is None:
+        return
+    if made_from is None:
+        is_cased = _misfit(tokens, None) is None
+        raise AuditError(
+            refusal,
+            where=where,
+            do='The normalizer in tokenizer.json decides: choose between "lowercase": false (a '
+            'cased model) and "lowercase": true (an uncased one). This vocabulary fits {fitting}.',
+            fitting="false" if is_cased else "true",
+        )
+    options: list[dict[str, bool | None]] = [{"do_lower_case": False}, {"do_lower_case": True},
+               {"do_lower_case": True, "strip_accents": False}]  # fmt: skip
+    fitting = next(
+        (one for one in options if _misfit(tokens, made_from(one)) is None),
+        {"do_lower_case": not _folds_case(normalizer)},
+    )
+    if settings.get("strip_accents") is not None:
+        fitting = {"strip_accents": None, **fitting}
+    raise AuditError(
+        refusal,
+        where=where,
+        do='Choose in tokenizer_config.json between "do_lower_case": false (a cased model) and '
+        '"do_lower_case": true (an uncased one); where it says nothing, {usual} is taken. This '
+        "vocabulary fits {fitting}.",
+        usual=json.dumps(_folds_case(made_from({}))),
+        fitting=json.dumps(fitting, sort_keys=True)[1:-1],
+    )
+
+
+def _plain_tokens(
+    vocabulary: Collection[str], *, special: Collection[str], is_byte_level: bool
+) -> Iterator[str]:
+    """Yield the tokens that stand for text, without the sign of a word's beginning or inside."""
+    outside = frozenset(special)
+    for token in vocabulary:
+        if token in outside or _SPECIAL.fullmatch(token) or "\n" in token:
+            continue
+        if not is_byte_level:
+            yield token.removeprefix(_INSIDE_A_WORD)
+        # Beyond ASCII a byte-level token is written in other characters than its text.
+        elif (text := token.lstrip(_SPACES_AS_BYTES)).isascii() and len(text) > 1:
+            yield text
+
+
+def _misfit(tokens: Sequence[str], normalizer: Normalizer) -> Message | None:
+    """Return what is wrong with the normalizer for a vocabulary; None if it fits."""
+    text = "\n".join(tokens)
+    folded, plain = _folded(text, normalizer).split("\n"), _recoded(text, normalizer).split("\n")
+    n_lost = sum(one != other for one, other in zip(folded, plain, strict=True))
+    if n_lost > _MOST_LOST * len(tokens):
+        return Message(
+            "The tokenizer folds capitals or accents away, and {n:,} of the {n_all:,} tokens of "
+            "its vocabulary hold some: no text would ever be read as one of them.",
+            n=n_lost,
+            n_all=len(tokens),
+        )
+    words = [token for token in tokens if len(token) > 1 and _LETTERS.search(token)]
+    n_capitals = sum(token != token.lower() for token in words)
+    is_uncased = n_capitals < _FEWEST_WITH_CAPITALS * len(words)
+    if len(words) >= _FEWEST_WITH_LETTERS and is_uncased and not _folds_case(normalizer):
+        return Message(
+            "The tokenizer leaves capitals as they are, and only {n:,} of the {n_all:,} tokens "
+            "with letters in its vocabulary hold one: names would be read as something else.",
+            n=n_capitals,
+            n_all=len(words),
+        )
+    return None
+
+
+def _parts(normalizer: Normalizer) -> Iterator[Mapping[str, Any]]:
+    """Yield the components of a normalizer, in their order."""
+    if normalizer is not None and normalizer.get("type") == "Sequence":
+        for part in normalizer.get("normalizers", ()):
+            yield from _parts(part)
+    elif normalizer is not None:
+        yield normalizer
+
+
+def _folds_case(normalizer: Normalizer) -> bool:
+    return any(
+        part["type"] == "Lowercase" or (part["type"] == "BertNormalizer" and part.get("lowercase"))
+        for part in _parts(normalizer)
+    )
+
+
+def _recoded(text: str, normalizer: Normalizer) -> str:
+    """Return a text in the Unicode forms that a normalizer asks for, its letters untouched."""
+    for part in _parts(normalizer):
+        if part["type"] in _UNICODE_FORMS:
+            text = unicodedata.normalize(part["type"], text)
+    return text
+
+
+def _folded(text: str, normalizer: Normalizer) -> str:
+    """Return a text as a normalizer leaves its capitals and accents; lines stay lines."""
+    for part in _parts(normalizer):
+        kind = part["type"]
+        is_bert, is_lower = kind == "BertNormalizer", bool(part.get("lowercase"))
+        strips = part.get("strip_accents")
+        if kind in _UNICODE_FORMS:
+            text = unicodedata.normalize(kind, text)
+        if kind == "StripAccents":
+            text = text.translate(_marks(("Mn", "Mc", "Me")))
+        if is_bert and (is_lower if strips is None else strips):
+            text = unicodedata.normalize("NFD", text).translate(_marks(("Mn",)))
+        if kind == "Lowercase" or (is_bert and is_lower):
+            text = text.lower()
+    return text
+
+
+@cache
+def _marks(categories: tuple[str, ...]) -> Mapping[int, None]:
+    """Return the combining marks of some categories, to be left out of a text."""
+    codes = range(0x110000)
+    return {code: None for code in codes if unicodedata.category(chr(code)) in categories}

@@ -1,0 +1,243 @@
+"""What tokenizer.json may hold: known components with known settings, few of each.
+
+The library that runs them keeps no bound of its own. Eighteen replacements of "a" by "aa" make a
+gigabyte of four letters, and a pattern of nothing never ends. So a component is on the list below
+with every setting that it may have, none can make a text longer more than once, and all else is
+refused before anything is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from audit.errors import AuditError
+
+MAX_TOKEN_CHARS = 1_000
+"""Of one token. The longest of the published vocabularies have some 250."""
+MAX_ADDED_CHARS = 200_000
+"""Of all added tokens together: the library makes one automaton of them."""
+_MAX_COMPONENTS = 12
+_MAX_CHARS = 16
+_MAX_WORD_CHARS = 1_000
+_MAX_LENGTH = 1_000_000
+_PARTS = {
+    "normalizer": "normalizers",
+    "pre_tokenizer": "pretokenizers",
+    "post_processor": "processors",
+    "decoder": "decoders",
+}
+"""Part of a tokenizer -> where a sequence of its components stands."""
+_REPEATED = ("Replace", "Split", "Strip")
+"""Components that may stand there more than once: none of them makes a text longer."""
+
+Check = Callable[[Any], bool]
+
+
+def _is_flag(value: Any) -> bool:
+    return value is None or isinstance(value, bool)
+
+
+def _is_text(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and len(value) <= _MAX_CHARS)
+
+
+def _is_token(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= MAX_TOKEN_CHARS
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _MAX_LENGTH
+
+
+def _is_few(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _MAX_CHARS
+
+
+def _is_pattern(value: Any) -> bool:
+    # Not {"Regex": ...}: a hostile one ends the process inside the library.
+    match value:
+        case {"String": str(text)} if len(value) == 1:
+            return 0 < len(text) <= _MAX_CHARS
+    return False
+
+
+def _is_pair(value: Any) -> bool:
+    return (
+        isinstance(value, list) and len(value) == 2 and _is_token(value[0]) and _is_count(value[1])
+    )
+
+
+def _is_template(value: Any) -> bool:
+    def is_piece(piece: Any) -> bool:
+        match piece:
+            case {"SpecialToken": {"id": name, "type_id": n}} if len(piece) == 1:
+                return _is_token(name) and _is_few(n)
+            case {"Sequence": {"id": "A" | "B", "type_id": n}} if len(piece) == 1:
+                return _is_few(n)
+        return False
+
+    return isinstance(value, list) and len(value) <= _MAX_CHARS and all(map(is_piece, value))
+
+
+def _are_template_tokens(value: Any) -> bool:
+    def is_token(token: Any) -> bool:
+        match token:
+            case {"id": name, "ids": list(ids), "tokens": list(texts)} if len(token) == 3:
+                is_short = len(ids) <= _MAX_CHARS and len(texts) <= _MAX_CHARS
+                return (
+                    is_short
+                    and _is_token(name)
+                    and all(map(_is_count, ids))
+                    and all(map(_is_token, texts))
+                )
+        return False
+
+    is_table = isinstance(value, dict) and len(value) <= _MAX_CHARS
+    return is_table and all(map(is_token, value.values()))
+
+
+def _one_of(*values: str) -> Check:
+    return lambda value: value in values
+
+
+_BEHAVIOURS = _one_of("Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous")
+_BYTE_LEVEL = {"add_prefix_space": _is_flag, "trim_offsets": _is_flag, "use_regex": _is_flag}
+_METASPACE = {
+    "replacement": _is_text, "str_rep": _is_text, "add_prefix_space": _is_flag, "split": _is_flag,
+    "prepend_scheme": _one_of("always", "first", "never"),
+}  # fmt: skip
+_SETTINGS: Mapping[str, Mapping[str, Mapping[str, Check]]] = {
+    "normalizer": {
+        "BertNormalizer": {"clean_text": _is_flag, "handle_chinese_chars": _is_flag,
+                           "strip_accents": _is_flag, "lowercase": _is_flag},
+        **{kind: {} for kind in ("NFC", "NFD", "NFKC", "NFKD", "Nmt", "Lowercase", "StripAccents",
+                                 "ByteLevel")},
+        "Strip": {"strip_left": _is_flag, "strip_right": _is_flag},
+        "Replace": {"pattern": _is_pattern, "content": _is_text},
+        "Prepend": {"prepend": lambda value: _is_text(value) and len(value or "") <= 1},
+    },
+    "pre_tokenizer": {
+        "BertPreTokenizer": {}, "Whitespace": {}, "WhitespaceSplit": {}, "UnicodeScripts": {},
+        "ByteLevel": _BYTE_LEVEL, "Metaspace": _METASPACE,
+        "Punctuation": {"behavior": _BEHAVIOURS}, "Digits": {"individual_digits": _is_flag},
+        "Split": {"pattern": _is_pattern, "behavior": _BEHAVIOURS, "invert": _is_flag},
+    },
+    "post_processor": {
+        "BertProcessing": {"sep": _is_pair, "cls": _is_pair},
+        "RobertaProcessing": {"sep": _is_pair, "cls": _is_pair, "trim_offsets": _is_flag,
+                              "add_prefix_space": _is_flag},
+        "TemplateProcessing": {"single": _is_template, "pair": _is_template,
+                               "special_tokens": _are_template_tokens},
+        "ByteLevel": _BYTE_LEVEL,
+    },
+    "decoder": {
+        "WordPiece": {"prefix": _is_text, "cleanup": _is_flag}, "BPEDecoder": {"suffix": _is_text},
+        "ByteLevel": _BYTE_LEVEL, "Metaspace": _METASPACE, "ByteFallback": {}, "Fuse": {},
+        "CTC": {"pad_token": _is_text, "word_delimiter_token": _is_text, "cleanup": _is_flag},
+        "Strip": {"content": _is_text, "start": _is_few, "stop": _is_few},
+        "Replace": {"pattern": _is_pattern, "content": _is_text},
+    },
+}  # fmt: skip
+_MODEL_SETTINGS: Mapping[str, Check] = {
+    "type": _is_text, "vocab": lambda value: isinstance(value, dict),
+    "merges": lambda value: isinstance(value, list), "dropout": lambda value: True,
+    "unk_token": lambda value: value is None or _is_token(value),
+    "continuing_subword_prefix": _is_text, "end_of_word_suffix": _is_text, "fuse_unk": _is_flag,
+    "byte_fallback": _is_flag, "ignore_merges": _is_flag,
+    "max_input_chars_per_word": lambda value: type(value) is int and 0 < value <= _MAX_WORD_CHARS,
+}  # fmt: skip
+_ADDED_SETTINGS: Mapping[str, Check] = {
+    "id": _is_count, "content": lambda value: _is_token(value) and value != "",
+    **dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), _is_flag),
+}  # fmt: skip
+_TRUNCATION: Mapping[str, Check] = {
+    "direction": _one_of("Left", "Right"), "max_length": _is_count, "stride": _is_count,
+    "strategy": _one_of("LongestFirst", "OnlyFirst", "OnlySecond"),
+}  # fmt: skip
+_PADDING: Mapping[str, Check] = {
+    "strategy": lambda value: value == "BatchLongest" or _is_fixed(value),
+    "direction": _one_of("Left", "Right"),
+    "pad_to_multiple_of": lambda value: value is None or _is_few(value),
+    "pad_id": _is_count, "pad_type_id": _is_few, "pad_token": _is_token,
+}  # fmt: skip
+
+
+def _is_fixed(value: Any) -> bool:
+    match value:
+        case {"Fixed": int(n)} if len(value) == 1:
+            return 0 < n <= _MAX_LENGTH
+    return False
+
+
+def refuse_unknown_parts(tokenizer: Mapping[str, Any]) -> None:
+    """Refuse a parsed tokenizer.json that holds anything but known components in their bounds."""
+    components = {part: _components(tokenizer.get(part), part=part) for part in _PARTS}
+    for part, found in components.items():
+        kinds = [one["type"] for one in found if one["type"] not in _REPEATED]
+        if len(kinds) > len(set(kinds)):
+            raise _unknown()
+        for one in found:
+            _refuse_other_settings(one, _SETTINGS[part].get(one["type"]))
+            if one["type"] == "Replace" and len(one["content"] or "") > len(
+                one["pattern"]["String"]
+            ):
+                raise _unknown()
+    # It writes a byte as a character of up to two: twice is four times the text.
+    before = [*components["normalizer"], *components["pre_tokenizer"]]
+    if sum(one["type"] == "ByteLevel" for one in before) > 1:
+        raise _unknown()
+    _refuse_other_settings(tokenizer.get("model") or {}, _MODEL_SETTINGS)
+    for token in tokenizer.get("added_tokens") or ():
+        _refuse_other_settings(token, _ADDED_SETTINGS)
+    for part, settings in (("truncation", _TRUNCATION), ("padding", _PADDING)):
+        if (value := tokenizer.get(part)) is not None:
+            _refuse_other_settings(value, settings)
+
+
+def _components(value: Any, *, part: str) -> list[Mapping[str, Any]]:
+    """Return the components of a part of a tokenizer, in their order."""
+    waiting: list[Any] = [] if value is None else [value]
+    found: list[Mapping[str, Any]] = []
+    n_seen = 0
+    while waiting:
+        one, n_seen = waiting.pop(0), n_seen + 1
+        if not isinstance(one, dict) or n_seen > _MAX_COMPONENTS:
+            raise _unknown()
+        if one.get("type") == "Sequence":
+            inside = one.get(_PARTS[part])
+            if set(one) != {"type", _PARTS[part]} or not isinstance(inside, list):
+                raise _unknown()
+            waiting = inside[: _MAX_COMPONENTS + 1] + waiting
+        elif isinstance(one.get("type"), str):
+            found.append(one)
+        else:
+            raise _unknown()
+    return found
+
+
+def _refuse_other_settings(component: Any, checks: Mapping[str, Check] | None) -> None:
+    """Refuse a component with a setting that is not on the list, or out of its bounds."""
+    if checks is None or not isinstance(component, dict):
+        raise _unknown()
+    for key, value in component.items():
+        if key != "type" and not (key in checks and checks[key](value)):
+            raise _unknown()
+
+
+def _unknown() -> AuditError:
+    return AuditError(
+        "The tokenizer uses a part that is not supported (a pattern, an unknown component, or too "
+        "many or too large ones).",
+        do="Supported are the tokenizers of BERT, DistilBERT and RoBERTa.",
+    )
+
+
+def refuse_large_tokens(tokens: Any) -> None:
+    """Refuse texts of added tokens that are too long, one or together."""
+    lengths = [len(text) for text in tokens]
+    if max(lengths, default=0) > MAX_TOKEN_CHARS or sum(lengths) > MAX_ADDED_CHARS:
+        raise AuditError(
+            "This holds more bytes, lines or entries than are read here (at most {most:,}).",
+            most=MAX_ADDED_CHARS,
+        )

@@ -1,0 +1,208 @@
+"""Work with foreign tokenizers in processes of their own, which end at a limit of time or memory.
+
+Building a tokenizer, or splitting text with it, runs what its files say in a library that keeps no
+bound. A page must not: a file of four kilobytes would end the server for everybody. So a nursery
+process imports the library once and forks for every call; a child that hangs or grows ends itself,
+and the caller gets a refusal. What comes back is JSON, for a child may be anybody's by then.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib
+import json
+import os
+import pickle
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from audit.errors import AuditError, Message, places_of
+
+PROCESSOR_SECONDS = 20
+"""What a call may take of a processor. The largest vocabularies that are read take some 4."""
+WALL_SECONDS = 120
+"""And by the clock, where other work keeps the processors busy."""
+MEMORY_BYTES = 2_000_000_000
+"""What a call may take beside the library itself."""
+_MAX_ANSWER_BYTES = 64_000_000
+_NAME_BYTES = 200  # of a message to the nursery: so each stays one
+_AT_ONCE = threading.BoundedSemaphore(4)
+_CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def call_limited(
+    function: Callable[..., Any], *inputs: Any, where: str, seconds: int = PROCESSOR_SECONDS,
+    n_bytes: int = MEMORY_BYTES,
+) -> Any:  # fmt: skip
+    """Call a function of a module in a process with limits; return its answer, a value of JSON.
+
+    `seconds` are of a processor, `n_bytes` beside what the process of the library has.
+
+    Raises
+    ------
+    AuditError
+        What the function raises, or that it reached a limit; then `where` is its place.
+    """
+    order = pickle.dumps((function, inputs))
+    with _AT_ONCE, tempfile.TemporaryDirectory(prefix="kart-audit-") as scratch:
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                _NURSERY.bear(function.__module__, theirs)
+            head = json.dumps([scratch, seconds, n_bytes]).encode()
+            answer = _exchanged(ours, head + b"\n" + order)
+    match json.loads(answer or b"{}"):
+        case {"answer": value}:
+            return value
+        case {"what": what, "where": place, "do": advice}:
+            raise AuditError(Message.read(what), where=Message.read(place), do=Message.read(advice))
+        case {"mistake": str(places)}:
+            raise RuntimeError(places)
+    raise AuditError(
+        "Its tokenizer took more than {seconds} seconds of a processor, or more than "
+        "{n_bytes:.0f} GB of memory, and was stopped.",
+        where=where,
+        do="Copy the tokenizer files again from where the model was saved.",
+        seconds=seconds,
+        n_bytes=n_bytes / 1e9,
+    )
+
+
+def _exchanged(line: socket.socket, order: bytes) -> bytes:
+    """Send an order and return what comes back; nothing where the child is gone, or says too much.
+
+    The child's own clock ends it; the one here is for a child that is no more what it was.
+    """
+    line.settimeout(WALL_SECONDS + 10)
+    answer = bytearray()
+    try:
+        line.sendall(order)
+        line.shutdown(socket.SHUT_WR)
+        while part := line.recv(1 << 16):
+            answer += part
+            if len(answer) > _MAX_ANSWER_BYTES:
+                return b""
+    except OSError:  # a child that ended before it read its order
+        return b""
+    return bytes(answer) if answer.endswith(b"\n") else b""
+
+
+class _Nursery:
+    """The process that holds the library and forks; it ends when this one does."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._line: socket.socket | None = None
+
+    def bear(self, module: str, line: socket.socket) -> None:
+        """Fork a child that takes its order from `line`, with `module` imported."""
+        with self._lock:
+            for _ in range(2):  # it may have been ended from outside
+                if self._process is None or self._process.poll() is not None:
+                    self._start()
+                assert self._line is not None
+                with contextlib.suppress(OSError):
+                    socket.send_fds(
+                        self._line, [module.encode().ljust(_NAME_BYTES)], [line.fileno()]
+                    )
+                    return
+                self._process = None
+        raise AuditError("No process can be started.", do="End other programs.")
+
+    def _start(self) -> None:
+        if self._line is not None:
+            self._line.close()
+        self._line, theirs = socket.socketpair()
+        alone = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                cwd=_CHECKOUT, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+                env=os.environ | alone | {"TOKENIZERS_PARALLELISM": "false"},
+            )  # fmt: skip
+
+    def close(self) -> None:
+        """End the process, which waits for nothing else."""
+        if self._line is not None and self._process is not None:
+            self._line.close()
+            self._process.wait()
+
+
+_NURSERY = _Nursery()
+atexit.register(_NURSERY.close)
+
+
+def main() -> int:
+    """Fork for every message on the line that the command line names, until it is closed."""
+    from audit.home import stay_offline
+
+    stay_offline()
+    from audit.models.tokenizer import import_classes
+
+    import_classes()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    orders = socket.socket(fileno=int(sys.argv[1]))
+    while True:
+        message, lines, _, _ = socket.recv_fds(orders, _NAME_BYTES, 1, socket.MSG_WAITALL)
+        if not message:
+            return 0
+        importlib.import_module(message.decode().strip())
+        if os.fork() == 0:
+            orders.close()
+            with socket.socket(fileno=lines[0]) as line:
+                _obey(line)
+            os._exit(0)
+        os.close(lines[0])
+
+
+def _obey(line: socket.socket) -> None:
+    """Do what an order says, within the limits, and write the answer."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    with line.makefile("rb") as file:
+        tempfile.tempdir, seconds, n_bytes = json.loads(file.readline())
+        _limit(seconds, n_bytes)
+        function, inputs = pickle.loads(file.read())  # from the program itself
+    try:
+        answer = {"answer": function(*inputs)}
+    except AuditError as error:
+        answer = {"what": error.what.plain(), "where": error.where.plain(), "do": error.do.plain()}
+    except MemoryError:
+        return
+    except BaseException as error:  # noqa: BLE001
+        # The library raises bare Exception, and panics outside Exception: that is the files' fault.
+        if type(error) is Exception or type(error).__name__ == "PanicException":
+            unusable = AuditError(
+                "The tokenizer cannot be built from its files.",
+                do="Copy the tokenizer files again from where the model was saved.",
+            )
+            answer = {"what": unusable.what, "where": "", "do": unusable.do}
+        else:
+            answer = {"mistake": places_of(error)}
+    with contextlib.suppress(OSError):  # the caller may be gone
+        line.sendall(json.dumps(answer).encode() + b"\n")
+
+
+def _limit(seconds: int, n_bytes: int) -> None:
+    """Let the system end this process at a limit, whatever it is doing then."""
+    with contextlib.suppress(OSError, ValueError):  # a system that does not count it so
+        size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (size + n_bytes,) * 2)
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds,) * 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(WALL_SECONDS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,198 @@
+"""The form of a text in which everything is looked for, and the way back to the text itself.
+
+The same name is stored in several ways: a letter and its accent as one character or as two (macOS,
+PDF), with soft hyphens, zero-width spaces or direction marks inside that nobody sees. Finders read
+the folded text alone: Unicode's composed form (NFC) without the characters that are not shown. What
+they find is moved back, so that offsets are those of the text as it was given.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from audit.notes.spans import Span, TaggedDocument
+
+_VARIATIONS = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
+_HIDDEN = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e00ff"
+    "\U000e01f0-\U000e0fff"
+)
+# Together Unicode's Default_Ignorable_Code_Point.
+_IGNORABLE = re.compile(f"[{_HIDDEN}{_VARIATIONS}]+")
+_HIDDEN_END = re.compile(f"[{_HIDDEN}]+\\Z")
+_VOICING = {"\u309b": "\u3099", "\u309c": "\u309a", "\uff9e": "\u3099", "\uff9f": "\u309a"}
+_UNUSUAL = re.compile(f"[{_HIDDEN}{_VARIATIONS}{''.join(_VOICING)}]")
+_CHUNK = re.compile(r"\s+|\S+")
+
+
+def _kana_with(mark: str) -> str:
+    """Return the kana that Unicode composes with a voicing mark."""
+    kana = map(chr, range(0x3041, 0x30FF))
+    return "".join(one for one in kana if len(unicodedata.normalize("NFC", one + mark)) == 1)
+
+
+_VOICED = re.compile(
+    "[\u309b\uff9e](?<=[{}].)|[\u309c\uff9f](?<=[{}].)".format(*map(_kana_with, "\u3099\u309a"))
+)
+"""A voicing mark that is a character of its own, behind a kana that takes it."""
+
+
+@dataclass(frozen=True)
+class FoldedText:
+    """A text as it is searched, and where each of its characters stands in the source.
+
+    Character `i` of `text` is `source[starts[i]:ends[i]]`; both are empty where text and source are
+    the same.
+    """
+
+    source: str
+    text: str
+    starts: Sequence[int] = ()
+    ends: Sequence[int] = ()
+
+    @property
+    def is_source(self) -> bool:
+        """Whether nothing was folded."""
+        return not self.starts and len(self.text) == len(self.source)
+
+    def source_place(self, start: int, end: int) -> tuple[int, int]:
+        """Return where characters `start` to `end` (exclusive) stand in the source.
+
+        The place holds what is not shown between them, and the marks on the last one.
+        """
+        if self.is_source:
+            return start, end
+        if start < end:
+            return self.starts[start], self.ends[end - 1]
+        at = self.starts[start] if start < len(self.text) else len(self.source)
+        return at, at
+
+    def source_spans(self, spans: Iterable[Span]) -> tuple[Span, ...]:
+        """Return spans of the folded text as spans of the source."""
+        if self.is_source:
+            return tuple(spans)
+        return tuple(Span(*self.source_place(one.start, one.end), one.label) for one in spans)
+
+    def folded_spans(self, spans: Iterable[Span]) -> tuple[Span, ...]:
+        """Return spans of the source as spans of the folded text, each with whole characters.
+
+        A span that holds nothing that is shown is left out.
+        """
+        if self.is_source:
+            return tuple(spans)
+        places = (
+            (bisect_right(self.ends, one.start), bisect_left(self.starts, one.end), one.label)
+            for one in spans
+        )
+        return tuple(Span(*place) for place in places if place[0] < place[1])
+
+
+def fold_text(text: str) -> FoldedText:
+    """Fold a text; one that is folded already comes back as it is, at hardly any cost."""
+    if _is_folded(text):
+        return FoldedText(text, text)
+    pieces: list[str] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    for chunk in _CHUNK.finditer(text):  # nothing composes over white space
+        for start, end, piece in _folded_pieces(text, *chunk.span()):
+            pieces.append(piece)
+            if text.startswith(piece, start) and len(piece) == end - start:
+                starts.extend(range(start, end))
+                ends.extend(range(start + 1, end + 1))
+            else:
+                starts.extend([start] * len(piece))
+                ends.extend([end] * len(piece))
+    return FoldedText(text, "".join(pieces), starts, ends)
+
+
+def fold_document(document: TaggedDocument) -> TaggedDocument:
+    """Return a note with spans as finders read it, for one that is to learn from it."""
+    folded = fold_text(document.text)
+    if folded.is_source:
+        return document
+    return TaggedDocument(document.doc_id, folded.text, patient_id=document.patient_id).with_spans(
+        folded.folded_spans(document.spans), unaligned=document.unaligned
+    )
+
+
+def with_text(document: TaggedDocument, text: str) -> TaggedDocument | None:
+    """Return a note with its spans on another writing of its text; None where that is another text.
+
+    The other writing may be composed otherwise, and have other characters that are not shown.
+    """
+    if document.text == text:
+        return document
+    own, other = fold_text(document.text), fold_text(text)
+    if own.text != other.text:
+        return None
+    spans = other.source_spans(own.folded_spans(document.spans))
+    moved = TaggedDocument(document.doc_id, text, patient_id=document.patient_id)
+    return moved.with_spans(spans, unaligned=document.unaligned)
+
+
+def reads_alike(text: str, other: str) -> bool:
+    """Whether two texts are the same to a reader: folded, with any white space for a space."""
+    return text == other or _folded(text).split() == _folded(other).split()
+
+
+def _is_folded(text: str) -> bool:
+    if text.isascii():
+        return True
+    if not unicodedata.is_normalized("NFC", text):
+        return False
+    if _UNUSUAL.search(text) is None:
+        return True
+    return _IGNORABLE.search(text) is None and _VOICED.search(text) is None
+
+
+def _folded(text: str) -> str:
+    shown = _VOICED.sub(lambda match: _VOICING[match[0]], _IGNORABLE.sub("", text))
+    return unicodedata.normalize("NFC", shown)
+
+
+def _folded_pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
+    """Yield start, end and folded form of the pieces of a stretch, each folded by itself.
+
+    What is not shown at the end of a piece is left out of it, but for what chooses a variant.
+    """
+    if _is_folded(stretch := text[start:end]):
+        yield start, end, stretch
+        return
+    for match in _clusters().finditer(text, start, end):
+        places = [match.span()]
+        if match["alone"] and not unicodedata.is_normalized("NFC", match[0]):
+            places = [(place, place + 1) for place in range(*match.span())]
+        for first, last in places:
+            if piece := _folded(text[first:last]):
+                hidden = _IGNORABLE.match(text, first, last)
+                shown = _HIDDEN_END.sub("", text[first:last])
+                yield hidden.end() if hidden else first, first + len(shown), piece
+
+
+@cache
+def mark_class() -> str:
+    """Return the members of a character class of combining marks, variation selectors aside."""
+    is_mark = [unicodedata.category(chr(code))[0] == "M" for code in range(0x20000)]
+    borders = [code for code in range(1, 0x20000) if is_mark[code] != is_mark[code - 1]]
+    return "".join(
+        f"{chr(first)}-{chr(last - 1)}"
+        for first, last in zip(borders[::2], borders[1::2], strict=False)
+    )
+
+
+@cache
+def _clusters() -> re.Pattern[str]:
+    """Return a pattern of a character with all that Unicode may compose with it or does not show.
+
+    These are marks, vowels and ends of Korean syllables, and voicing marks of kana. Characters that
+    none of them follows are `alone`, many at once.
+    """
+    joined = f"{mark_class()}{_HIDDEN}{_VARIATIONS}\u1160-\u11ff\ud7b0-\ud7ff{''.join(_VOICING)}"
+    return re.compile(f"(?P<alone>[^{joined}]+(?![{joined}]))|.[{joined}]*", re.DOTALL)

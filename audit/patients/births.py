@@ -1,0 +1,291 @@
+"""Birth dates: what a register says is read, and found in notes in whatever form it is written.
+
+A note's dates are read, in English and Japanese, and compared with the day that is known. So no
+form needs a list of its own, and "8/4/51" is found whichever of its numbers the writer meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from datetime import date
+
+from audit.notes.dates import ERAS, MONTHS
+from audit.notes.patterns import folded_text, pattern_table
+
+_PARTS, _TABLE = pattern_table(__file__)
+
+
+def _compile(group: str) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(pattern, re.IGNORECASE) for _, pattern in _TABLE[group])
+
+
+_DAYS, _MONTHS = _compile("days"), _compile("months")
+_CUED = tuple(
+    pattern
+    for group in ("cued days", "cued months", "cued years", "cued days of a year")
+    for pattern in _compile(group)
+)
+_ANY_CUE, _CUE_BEFORE, _CUE_AFTER = _compile("cues")
+_WEEKDAY_BEFORE, _WEEKDAY_AFTER = _compile("beside")
+(_START,) = _compile("starts")
+_ONE_YEAR = re.compile(_PARTS["ONE_YEAR"], re.IGNORECASE)
+_NUMBER_BEFORE = re.compile(rf"(?:{_PARTS['DAY']}{_PARTS['GAP']}{_PARTS['OF']})$", re.IGNORECASE)
+_NUMBERS = re.compile(
+    f"[0-9]+|[千百{_PARTS['KANJI'][1:]}+|(?:eight|nine)teen|thousand|twenty", re.IGNORECASE
+)
+_N_BEFORE, _N_AROUND_CUE = 60, 45
+
+_COMPACT = (6, 8, 12, 14)
+_FIRST_YEAR, _LAST_YEAR = 1800, 2100
+_CENTURIES = (1800, 1900, 2000)
+_ERA_SIGNS = dict(zip("㋿㍻㍼㍽㍾", "令平昭大明", strict=True))
+_ERA_STARTS = {
+    sign: first.year for first, name, letter in ERAS for sign in (name[0], letter.lower())
+}
+"""From the first character of an era's name, or its letter, to its first year."""
+_KANJI = dict(zip("〇零一二三四五六七八九壱弐参元", (0, 0, *range(1, 10), 1, 2, 3, 1), strict=True))
+_PLACES = {"十": 10, "拾": 10, "百": 100, "千": 1000}
+_ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", "xii")
+_NAMED_NUMBERS = {
+    word: number
+    for number, word in enumerate(f"{_PARTS['UNIT']}|{_PARTS['TEEN']}".split("|"), start=1)
+} | {word: 10 * tens for tens, word in enumerate(_PARTS["TENS"].split("|"), start=2)}
+_ORDINALS = {
+    word: number
+    for number, word in enumerate(
+        f"{_PARTS['ORDINAL_UNIT']}|{_PARTS['ORDINAL_TEEN']}".split("|"), start=1
+    )
+} | {"thirtieth": 30, "twenty": 20, "thirty": 30}
+
+Reading = tuple[int | None, int | None, int | None]
+"""Year, month and day; None for what is not said."""
+
+
+class BirthFinder:
+    """Finds the birth dates of one patient in notes."""
+
+    def __init__(self, births: Iterable[date]) -> None:
+        self._days = {(day.year, day.month, day.day) for day in births}
+        self._partial: set[Reading] = set()
+        self._numbers: set[str] = set()
+        months = sorted({month for _, month, _ in self._days})
+        self._month = re.compile("|".join(map(_month_forms, months)), re.IGNORECASE)
+        for year, month, day in self._days:
+            self._partial |= {(year, month, None), (year, None, None), (None, month, day)}
+            era_years = [year - start + 1 for start in _ERA_STARTS.values()]
+            self._numbers |= {f"{year}", f"{year % 100:02d}"}
+            self._numbers |= {f"{count:{width}d}" for count in era_years if 0 < count < 100
+                              for width in ("", "02")}  # fmt: skip
+
+    def find(self, folded: str) -> Iterator[tuple[int, int]]:
+        """Yield where a text has one of the days, or a part that says when somebody was born.
+
+        A month with its year is such a part anywhere. A year alone, a day without a year, and
+        numbers that could be anything are one beside a cue: "born in 1951", "8月4日生まれ".
+
+        Parameters
+        ----------
+        folded
+            A text as `audit.notes.patterns.folded_text` has it.
+        """
+        for start in _starts_near(folded, self._places_of_years(folded), n_after=1):
+            for match in _match_all(_DAYS, folded, start):
+                if not self._days.isdisjoint(_readings(match)):
+                    yield _with_weekday(folded, *match.span())
+            for match in _match_all(_MONTHS, folded, start):
+                before = folded[max(0, start - _N_BEFORE) : start]
+                if not self._partial.isdisjoint(_readings(match)) and not (
+                    _NUMBER_BEFORE.search(before)
+                ):
+                    yield _with_weekday(folded, *match.span())
+        cues = (cue.start() for cue in _ANY_CUE.finditer(folded))
+        for start in _starts_near(folded, cues, n_after=_N_AROUND_CUE):
+            for match in _match_all(_CUED, folded, start):
+                readings = set(_readings(match))
+                is_birth = not self._days.isdisjoint(readings) or not self._partial.isdisjoint(
+                    readings
+                )
+                if is_birth and _is_cued(folded, *match.span()):
+                    yield _with_weekday(folded, *match.span())
+
+    def _places_of_years(self, folded: str) -> Iterator[int]:
+        """Yield where a number stands that may be the year of a birth, or have it in it."""
+        for match in _NUMBERS.finditer(folded):
+            number = match[0]
+            if number[0].isdecimal():
+                is_year = number in self._numbers or (
+                    len(number) in _COMPACT and any(year in number for year in self._numbers)
+                )
+            else:
+                is_year = number[0].isascii() or "千" in number or f"{_number(number)}" in (
+                    self._numbers
+                )  # fmt: skip
+            near = max(0, match.start() - _N_BEFORE), match.end() + _N_BEFORE
+            is_compact = len(number) in _COMPACT
+            if is_year and (is_compact or self._month.search(folded, *near)):
+                yield match.start()
+
+
+def _month_forms(month: int) -> str:
+    """Return a pattern for everything that a month can be written as, or with."""
+    numbers = (_KANJI | _PLACES).items()
+    last = sorted(char for char, number in numbers if number in (month, month % 10))
+    return (
+        rf"{MONTHS[month - 1][:3]}|[{''.join(last)}]|(?<![a-z]){_ROMAN[month - 1]}(?![a-z])"
+        rf"|(?<![0-9])(?:0?{month}|{month:02d}[0-9]{{2}}|[0-9]{{2}}{month:02d})(?![0-9])"
+    )
+
+
+def read_birth(text: str) -> frozenset[date]:
+    """Return the days that a cell of a register may mean: 04/08/1951 can be two.
+
+    It is none where the cell is no date, or its year says neither century nor era.
+    """
+    folded = folded_text(text).strip()
+    days = set[date]()
+    with suppress(ValueError):  # how most registers have it, read without a pattern
+        return frozenset({date.fromisoformat(folded)})
+    for match in _match_all(_DAYS, folded, 0):
+        rest = folded[match.end() :].lstrip(" tT")
+        part = match.groupdict()
+        digits = part.get("digits")
+        is_exact = len(digits) > 6 or bool(part.get("era")) if digits else _says_century(match)
+        if is_exact and (not rest or not rest[0].isdecimal() or ":" in rest[:3]):
+            for year, month, day in _readings(match):
+                with suppress(ValueError):  # the calendar has no such day
+                    days.add(date(year or 0, month or 0, day or 0))
+    return frozenset(days)
+
+
+def _says_century(match: re.Match[str]) -> bool:
+    years = match.groupdict().get("year") or ""
+    return bool(re.fullmatch(_PARTS["YEAR"], years, re.IGNORECASE))
+
+
+def _starts_near(folded: str, places: Iterable[int], *, n_after: int) -> Iterator[int]:
+    """Yield where a date may begin before a place or shortly after it, each start once."""
+    done = 0
+    for place in places:
+        for match in _START.finditer(folded, max(done, place - _N_BEFORE), place + n_after + 8):
+            if match.start() >= place + n_after:
+                break
+            yield match.start()
+        done = max(done, place + n_after)
+
+
+def _match_all(
+    patterns: tuple[re.Pattern[str], ...], text: str, start: int
+) -> Iterator[re.Match[str]]:
+    for pattern in patterns:
+        if match := pattern.match(text, start):
+            yield match
+
+
+def _is_cued(folded: str, start: int, stop: int) -> bool:
+    before = folded[max(0, start - _N_BEFORE) : start]
+    return bool(_CUE_BEFORE.search(before) or _CUE_AFTER.match(folded, stop))
+
+
+def _with_weekday(folded: str, start: int, stop: int) -> tuple[int, int]:
+    """Return a place with the weekday and the bracket beside it, without blanks at its end."""
+    stop = start + len(folded[start:stop].rstrip())
+    closed = folded[start:stop]
+    start -= folded[start - 1 : start] == "(" and closed.count(")") > closed.count("(")
+    first = max(0, start - _N_BEFORE)
+    if before := _WEEKDAY_BEFORE.search(folded[first:start]):
+        start = first + before.start()
+    if after := _WEEKDAY_AFTER.match(folded, stop):
+        stop = after.end()
+    return start, stop
+
+
+def _readings(match: re.Match[str]) -> Iterator[Reading]:
+    """Yield every day, or part of one, that the parts of a match may mean."""
+    part = match.groupdict()
+    if digits := re.sub("[^0-9]", "", part.get("digits") or ""):
+        yield from _read_digits(digits, era=part.get("era") or "")
+        return
+    years = _years(part["year"]) if part.get("year") else {None}
+    pairs: set[tuple[int | None, int | None]]
+    if part.get("one"):
+        one, two = int(part["one"]), int(part["two"])
+        pairs = {(one, two), (two, one)}
+    else:
+        month = _month(part["month"]) if part.get("month") else None
+        day = _number(part["day"]) if part.get("day") else None
+        pairs = {(month, day)}
+    for year in years:
+        yield from ((year, month, day) for month, day in pairs)
+
+
+def _read_digits(digits: str, *, era: str) -> Iterator[Reading]:
+    """Yield the days that six or eight digits in a row may mean."""
+    orders = ("ymd",) if era else ("ymd", "mdy", "dmy")
+    n_year = len(digits) - 4
+    for order in orders:
+        places = {part: (n_year if part == "y" else 2) for part in order}
+        numbers, at = dict[str, str](), 0
+        for part, width in places.items():
+            numbers[part], at = digits[at : at + width], at + width
+        for year in _years(era + numbers["y"]):
+            if _FIRST_YEAR <= year < _LAST_YEAR:
+                yield year, int(numbers["m"]), int(numbers["d"])
+
+
+def _years(text: str) -> set[int]:
+    """Return the years that a text may mean: of two digits in every century and era."""
+    years = set[int]()
+    for match in _ONE_YEAR.finditer(text):
+        written = match[0].lower()
+        if match["era"]:
+            sign = _ERA_SIGNS.get(written[0], written[0])
+            years.add(_ERA_STARTS[sign] + _number(match["count"]) - 1)
+            continue
+        number = _year_in_words(written) if written[0].isascii() and written[0].isalpha() else (
+            _number(written)
+        )  # fmt: skip
+        if len(written) == 4 or number >= 1000:
+            years.add(number)
+        else:
+            years |= {century + number for century in _CENTURIES}
+            years |= {start + number - 1 for start in _ERA_STARTS.values()}
+    return {year for year in years if 0 < year < 3000}
+
+
+def _year_in_words(text: str) -> int:
+    """Return a year such as "nineteen fifty-one", "two thousand and five"."""
+    words = [
+        word for word in re.findall("[a-z]+", text) if word not in ("and", "hundred", "oh", "o")
+    ]
+    numbers = [_NAMED_NUMBERS.get(word, 0) for word in words]
+    if "thousand" in words:
+        return 2000 + sum(numbers[2:])
+    return 100 * numbers[0] + sum(numbers[1:])
+
+
+def _month(text: str) -> int:
+    folded = text.lower()
+    if folded in _ROMAN:
+        return _ROMAN.index(folded) + 1
+    for number, name in enumerate(MONTHS, start=1):
+        if name.lower().startswith(folded[:3]):
+            return number
+    return _number(text)
+
+
+def _number(text: str) -> int:
+    """Return the number that digits, kanji or an English ordinal say; 0 where there is none."""
+    if digits := re.match("[0-9]+", text):
+        return int(digits[0])
+    if text[:1].isascii():
+        return sum(_ORDINALS.get(word, 0) for word in re.findall("[a-z]+", text.lower()))
+    kanji = text.replace("廿", "二十").replace("卅", "三十")
+    total = last = 0
+    for char in kanji:
+        if char in _PLACES:
+            total, last = total + (last or 1) * _PLACES[char], 0
+        else:
+            last = 10 * last + _KANJI.get(char, 0)
+    return total + last

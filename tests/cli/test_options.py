@@ -1,0 +1,309 @@
+"""Of every option of every command it is asked whether it has an effect.
+
+An option reaches its command, which uses it; one that is a field of a record is read by the code
+that does the work, checks of the field aside. An option that another one would make idle is
+refused. That each question can be answered with no is shown on planted options that do nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
+
+import pytest
+from pydantic import Field, model_validator
+
+from audit import cli
+from audit.cli import COMMANDS, DEPENDENT, FieldsOf, Given, Option, Result, arguments_of, parser
+from audit.errors import AuditError
+from audit.task import Record
+from tests.repository import REPOSITORY
+
+Command = Callable[..., Result]
+Reads = set[tuple[str, str]]
+"""(name of what is read from, field)"""
+
+WORK: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "DemoTask": (("audit/demo.py",), ("self",)),
+    "GenerationSettings": (
+        ("audit/attack/attacks.py", "audit/attack/generation.py", "audit/attack/prompts.py"),
+        ("settings", "generation"),
+    ),
+    "PosteriorSettings": (
+        ("audit/attack/attacks.py", "audit/attack/posterior.py", "audit/attack/judgement.py",
+         "audit/attack/evidence.py", "audit/attack/plan.py"),
+        ("settings", "posterior"),
+    ),
+    "CorpusTask": (
+        ("audit/corpus/make.py", "audit/corpus/build.py", "audit/corpus/batches.py"),
+        ("self", "task", "asked", "order"),
+    ),
+    "PretrainTask": (
+        ("audit/training/kept.py", "audit/training/masked_lm.py", "audit/training/tokens.py"),
+        ("self", "task", "order"),
+    ),
+    "TrainSettings": (
+        ("audit/training/masked_lm.py", "audit/training/loop.py", "audit/training/tokens.py",
+         "audit/training/kept.py", "audit/training/config.py"),
+        ("self", "settings"),
+    ),
+    "ExperimentTask": (("audit/experiment/paper.py",), ("self", "task", "order")),
+    "ScoreTask": (("audit/deid/scoring.py",), ("self", "task")),
+    "TaggerTask": (
+        ("audit/deid/tasks.py", "audit/deid/network/training.py",
+         "audit/deid/generative/training.py"),
+        ("self", "task"),
+    ),
+    "TaggerSettings": (
+        ("audit/deid/network/training.py", "audit/training/loop.py", "audit/deid/config.py"),
+        ("self", "settings"),
+    ),
+    "TuningSettings": (
+        ("audit/deid/generative/training.py", "audit/training/loop.py", "audit/deid/config.py",
+         "audit/training/config.py"),
+        ("self", "settings"),
+    ),
+    "Lora": (("audit/deid/generative/training.py",), ("lora",)),
+    "LeakageTask": (("audit/experiment/leakage.py",), ("self", "order")),
+    "BenchSettings": (
+        ("audit/bench/race.py", "audit/bench/machine.py", "audit/bench/attacks.py",
+         "audit/bench/pretrain.py"),
+        ("self", "settings"),
+    ),
+}  # fmt: skip
+"""Record -> the files that do its work, and what the record is called in them."""
+KEPT_AS_THEY_ARE = {
+    "Periods": "each kind of kept thing is a field, and `purge` goes through all of them"
+}
+"""Records whose fields are no settings of any work."""
+
+
+def options_of(command: Command) -> list[Option]:
+    return list(cli._options(command))
+
+
+EVERY = [(command, option) for command in COMMANDS for option in options_of(command)]
+
+
+def record_of(command: Command, option: Option) -> type[Record]:
+    """Return the record of which an option is a field."""
+    hint = get_type_hints(command, include_extras=True)[option.parameter]
+    assert get_origin(hint) is Annotated
+    mark = get_args(hint)[1]
+    assert isinstance(mark, FieldsOf)
+    return mark.record
+
+
+def names_used(command: Command) -> set[str]:
+    """Return the parameters that the body of a command uses."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(command)))
+    return {
+        node.id for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }  # fmt: skip
+
+
+class _Reader(ast.NodeVisitor):
+    """Collects what is read in a file; what a check or a description of a field reads is none."""
+
+    def __init__(self) -> None:
+        self.reads: Reads = set()
+        self._class = ""
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        before, self._class = self._class, node.name
+        self.generic_visit(node)
+        self._class = before
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        decorators = {ast.unparse(one).partition("(")[0] for one in node.decorator_list}
+        if decorators.isdisjoint(("model_validator", "field_validator")):
+            self.generic_visit(node)
+        if "getattr" in {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}:
+            self.reads |= {
+                ("self", one.value) for one in ast.walk(node)
+                if isinstance(one, ast.Constant) and isinstance(one.value, str)
+            }  # fmt: skip
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        if isinstance(node.ctx, ast.Load):
+            owner = node.value
+            name = getattr(owner, "id", getattr(owner, "attr", ""))
+            self.reads.add((f"self of {self._class}" if name == "self" else name, node.attr))
+        self.generic_visit(node)
+
+
+@cache
+def reads_of(path: Path) -> frozenset[tuple[str, str]]:
+    reader = _Reader()
+    reader.visit(ast.parse(path.read_text(encoding="utf-8")))
+    return frozenset(reader.reads)
+
+
+def is_read(record: type[Record], field: str, *, paths: tuple[Path, ...], names: Any) -> bool:
+    """Whether the code that does the work of a record reads one of its fields."""
+    reads = {read for path in paths for read in reads_of(path)}
+    owners = {name for name in names if name != "self"}
+    if "self" in names:
+        classes = [one.__name__ for one in record.__mro__ if issubclass(one, Record)]
+        owners |= {"self", *(f"self of {name}" for name in classes if name != "Record")}
+    return any((owner, field) in reads for owner in owners)
+
+
+def value_of(option: Option) -> list[str]:
+    """Return words that give an option another value than its default."""
+    how = cli._how(option)
+    if how.get("action") in ("store_true", "store_false"):
+        return [option.flag]
+    kind, usual = how.get("type", str), option.field.default
+    if choices := how.get("choices"):
+        value = next(one for one in choices if one != usual)
+    elif how.get("metavar") == "FIELD=NAME":
+        value = "text=body"
+    elif option.field.examples:
+        value = "1"
+    else:
+        value = 7 if kind in (int, float) else "[MASK] x"
+    word = str(value).replace("_", "-") if choices else str(value)
+    return [f"{option.flag}={word}"] if option.flag.startswith("--") else [word]
+
+
+def words_of(command: Command) -> list[str]:
+    """Return the words of a command with all that it cannot do without."""
+    group, _, name = command.__name__.rpartition("_")
+    needed: list[str] = []
+    for option in options_of(command):
+        is_positional = not option.flag.startswith("--")
+        how = cli._how(option)
+        if how.get("required") or (is_positional and "nargs" not in how):
+            needed += value_of(option)
+    return [*filter(None, (group, name)), *needed]
+
+
+_PARSER = parser()
+
+
+def given_by(words: list[str]) -> Given:
+    return vars(_PARSER.parse_args(words))
+
+
+def test_every_command_and_option_of_the_parser_is_asked() -> None:
+    from benchmarks.commands_reference import options
+
+    asked: dict[str, set[str]] = {}
+    for command, option in EVERY:
+        group, _, name = command.__name__.rpartition("_")
+        asked.setdefault(" ".join(filter(None, (group, name))), set()).add(option.flag)
+    everywhere = {"-h", "--help", "--json"}
+    for name, flags in options().items():
+        assert flags - everywhere <= asked.get(name, set()), name
+
+
+@pytest.mark.parametrize(
+    ("command", "option"), EVERY, ids=[f"{c.__name__} {o.flag}" for c, o in EVERY]
+)
+def test_an_option_has_an_effect(command: Command, option: Option) -> None:
+    words = words_of(command)
+    more = value_of(option) if option.flag.startswith("--") else []
+    plain, given = (given_by([*words, *own]) for own in ([], more))
+    if not more and option.dest not in plain:
+        given = given_by([*words, "other"])
+    if option.dest not in plain:
+        assert arguments_of(given) != arguments_of(plain), "it does not reach the command"
+    assert option.dest in given
+    assert option.parameter in names_used(command), "the command does not use it"
+    if option.field_name:
+        record = record_of(command, option)
+        if record.__name__ in KEPT_AS_THEY_ARE:
+            return
+        files, names = WORK[record.__name__]
+        paths = tuple(REPOSITORY / file for file in files)
+        assert is_read(record, option.field_name, paths=paths, names=names), "nothing reads it"
+
+
+class PlantedTask(Record):
+    """A task of which one field is checked and written down, but read by no work."""
+
+    flags: ClassVar = {}
+
+    alive: int = Field(default=0, description="read")
+    dead: int = Field(default=0, description="read by a check alone")
+
+    @model_validator(mode="after")
+    def _check(self) -> PlantedTask:
+        assert self.dead >= 0
+        return self
+
+    def work(self) -> object:
+        return self.alive, self.plain()
+
+
+def planted(*, used: int = 0, dead: int = 0, given: Annotated[Given, FieldsOf(PlantedTask)]) -> Any:
+    """Use one of two options."""
+    return used, PlantedTask(**given).work()
+
+
+def test_a_planted_option_that_does_nothing_is_found() -> None:
+    assert [option.flag for option in options_of(planted)] == [
+        "--used", "--dead", "--alive", "--dead",
+    ]  # fmt: skip
+    assert "used" in names_used(planted) and "dead" not in names_used(planted)
+    here = (Path(__file__),)
+    assert is_read(PlantedTask, "alive", paths=here, names=("self",))
+    assert not is_read(PlantedTask, "dead", paths=here, names=("self",))
+
+
+IDLE = (
+    ("deid train --gold g --kind generative --model m", "--lora-rank 16", "--lora"),
+    ("deid train --gold g --kind generative --model m", "--lora-alpha 8", "--lora"),
+    ("deid train --gold g --kind generative --model m", "--lora-dropout 0.1", "--lora"),
+    ("deid train --gold g --kind generative --model m", "--epochs 2", "--kind token"),
+    ("deid train --gold g --kind generative --model m", "--encoder e", "--kind token"),
+    ("deid train --gold g", "--lora", "--kind generative"),
+    ("deid train --gold g", "--model m", "--kind generative"),
+    ("deid train --gold g", "--gen-epochs 2", "--kind generative"),
+    ("deid train --gold g", "--gradient-checkpointing", "--kind generative"),
+    ("deid tag --notes n --out o", "--seed 3", "--mode surrogate"),
+    ("deid tag --notes n --out o --mode mask", "--seed 3", "--mode surrogate"),
+    ("run --general g --hospital h --names n --scenario 1", "--inputs 3", "--scenario 2"),
+    ("run --general g --hospital h --names n --scenario 2", "--documents 3", "--scenario 1"),
+    ("run --general g --hospital h --names n --scenario 2 --order o", "--out d", "--order"),
+    ("rank --general g --hospital h --names n --out o --scenario 1", "--no-dropout",
+     "--scenario 2"),
+    ("results", "--out d", "DIGEST"),
+    ("results abc", "--names full", "--out"),
+    ("log verify", "--limit 3", "show"),
+    ("log show", "--seal s", "verify"),
+    ("corpus build --notes n", "--canary-names 3", "--canaries"),
+    ("pretrain --general g --notes n", "--source public", "--corpus"),
+    ("pretrain --general g --corpus c", "--column text=body", "--notes"),
+    ("pretrain --general g --notes n --epochs 2", "--steps 9", "--epochs"),
+    ("pretrain --general g --notes n --held-out 0", "--evaluate-every 9", "--held-out 0"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "option", "other"), IDLE)
+def test_an_option_that_would_be_ignored_is_refused(words: str, option: str, other: str) -> None:
+    given = cli.parsed([*words.split(), *option.split()])
+    with pytest.raises(AuditError, match="has no effect here") as refused:
+        cli.called(given)
+    assert option.split()[0] in str(refused.value) and other in str(refused.value)
+    cli.refuse_idle(cli.parsed(words.split()))
+
+
+def dependences() -> Iterator[tuple[str, str]]:
+    for command in COMMANDS:
+        for dependence in DEPENDENT.get(command.__name__, ()):
+            for part in dependence.parts:
+                yield command.__name__, part
+
+
+@pytest.mark.parametrize(("command", "part"), sorted(dependences()))
+def test_what_depends_on_another_is_an_option(command: str, part: str) -> None:
+    options = options_of(getattr(cli, command))
+    assert any(part in (one.parameter, one.field_name, one.dest) for one in options)
