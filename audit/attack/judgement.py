@@ -197,7 +197,8 @@ def _namesake_scores(attack: AttackResult, *, source: ControlSource) -> dict[int
 
 def name_groups(parts: NameParts, n_pieces: IntArray) -> IntArray:
     """Return the group of each name [N]: names are comparable if they have the same number of word
-    pieces and the same parts."""
+    pieces and the same parts.
+    """
     groups: IntArray = 4 * n_pieces + (parts.of_name >= 0) @ np.array([1, 2])
     return groups
 

@@ -104,9 +104,8 @@ def make_plan(request: AuditRequest, *, passages_file: str = "passages.jsonl") -
     A model that is refused or can no longer be read is an `AuditError`.
     """
     question = request.question(digest_of=known_digest)
-    refuse_opposite_twins(request.candidates, tokenizer=tokenizer(request.hospital))
     smallest = smallest_detectable_auc(request.candidates)
-    amount = _amount_limited(request)
+    amount: Amount = call_limited(_checked_amount, request, where=display_name(request.hospital))
     return Plan(
         digest=question_digest(question),
         device=queue_of(request.device),
@@ -152,12 +151,13 @@ def _amount(request: AuditRequest) -> Amount:
     return within_budget(request, task).sizes(), _rows(request, task)
 
 
-def _amount_limited(request: AuditRequest) -> Amount:
-    """Return the same for a page, which builds no tokenizer."""
-    if request.scenario_number == 1:
-        return _amount(request)
-    amount: Amount = call_limited(_amount, request, where=display_name(request.hospital))
-    return amount
+def _checked_amount(request: AuditRequest) -> Amount:
+    """Refuse a list in which one name to the tokenizer has two truths; else return the amount.
+
+    Builds the tokenizer, so a page calls it within limits only.
+    """
+    refuse_opposite_twins(request.candidates, tokenizer=tokenizer(request.hospital))
+    return _amount(request)
 
 
 def _phases(request: AuditRequest, amount: Amount) -> tuple[Phase, ...]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import repeat
 from typing import Any
@@ -424,6 +424,27 @@ def with_controls(
     source = candidates.source
     candidates += recombined_controls(members, n=n, seed=seed, accepts=is_free)
     return candidates.with_source(source) if source else candidates
+
+
+def with_own_controls(listed: Candidates, people: Candidates) -> Candidates:
+    """Return a list followed by people of the hospital who are in none of the training notes.
+
+    A person who is on the list is left out, whatever the list says of them.
+    """
+    taken = _folded(zip(listed.first, listed.last, strict=True))
+    rows = [
+        row for row in range(len(people))
+        if fold_name(written_name(people.first[row], people.last[row])) not in taken
+    ]  # fmt: skip
+    n = len(rows)
+    controls = replace(
+        people.rows(rows),
+        is_member=(False,) * n,
+        control_kind=("own",) * n,
+        is_kind_guessed=(False,) * n,
+        row=(None,) * n,
+    )
+    return (listed + controls).with_source("own")
 
 
 def reference_controls(
