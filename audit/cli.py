@@ -92,8 +92,8 @@ from audit.home import (
 from audit.jobs import service
 from audit.jobs.here import answer_here
 from audit.models.registry import model_path, tokenizer
-from audit.names.candidates import Candidates
-from audit.names.controls import with_controls
+from audit.names.candidates import Candidates, ControlSource
+from audit.names.controls import with_controls, with_own_controls
 from audit.names.files import names_file, read_names
 from audit.names.letter_case import RECASED, case_notes
 from audit.names.people import ENGLISH, JAPANESE
@@ -450,6 +450,19 @@ def run(
     ] = (),
     passages: Annotated[Path | None, "CSV or JSONL of de-identified passages"] = None,
     draw_controls: Annotated[int, "draw so many easy and hard controls"] = 0,
+    control_source: Annotated[
+        ControlSource | None,
+        "where the list's controls come from: held_out (patients drawn at random before training), "
+        "own (people of the hospital who are in no training note), invented (the names in the "
+        "notes were made by the name generator), drawn (the generator's names beside real notes); "
+        "what the list says without, else drawn",
+    ] = None,
+    own_controls: Annotated[
+        Path | None, "CSV of people of the hospital who are in no training note: more controls"
+    ] = None,
+    sibling: Annotated[
+        str, "audit, with the same settings, of a model trained by the same recipe on known names"
+    ] = "",
     out: Annotated[Path | None, "directory for names.csv, measures.json, report.json"] = None,
     order: Annotated[
         Path | None, "write the order of the shards that are not kept, for `shards`; holds names"
@@ -464,7 +477,7 @@ def run(
     """Audit a pair of models."""
     if scheduler:
         os.environ[SCHEDULER_VARIABLE] = scheduler
-    candidates = listed = _names(names)
+    candidates = listed = _with_source(_names(names), control_source, own_controls=own_controls)
     if draw_controls:
         spelt = piece_counter(tokenizer(model_path(hospital, where="--hospital")))
         wanted = {"easy": draw_controls, "hard": draw_controls}
@@ -480,6 +493,7 @@ def run(
         general=model_path(general, where="--general"),
         hospital=model_path(hospital, where="--hospital"),
         candidates=candidates,
+        sibling=_audit_digest(sibling) if sibling else "",
         passages=read,
         generation=GenerationSettings(**generation),
         posterior=PosteriorSettings(**posterior),
@@ -498,6 +512,31 @@ def _say_unread(passages: Path | None, *, scenario: int) -> None:
     """Say that the passages of one scenario are not read in the other."""
     if passages and scenario == 1:
         say("--passages has no effect here: scenario 1 reads none.")
+
+
+def _with_source(
+    listed: Candidates, source: ControlSource | None, *, own_controls: Path | None
+) -> Candidates:
+    """Return a list with its own controls behind it, and with the stated source of its controls."""
+    if own_controls:
+        if source not in (None, "own"):
+            raise AuditError("Own controls have the source own.", where="--control-source")
+        people = _names(own_controls)
+        source = "own"
+        listed = with_own_controls(listed, people)
+    return listed.with_source(source) if source else listed
+
+
+def _audit_digest(text: str) -> str:
+    """Return the digest of the kept audit that begins so."""
+    with Store(results_dir()) as store:
+        digests = [key.partition("/")[2] for key in store.keys(f"audit/{text}")]
+    if len(digests) != 1:
+        raise AuditError(
+            "No kept audit, or more than one, begins so.", where="--sibling",
+            do="Choose one of those that `python -m audit results` lists.",
+        )  # fmt: skip
+    return digests[0]
 
 
 def _compared(request: AuditRequest, *, reference: Sequence[str], out: Path | None) -> Result:

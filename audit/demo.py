@@ -34,6 +34,7 @@ from audit.task import MAX_SEED, Contact, Device, Question, Task, queue_of
 from cache.store import Store
 
 HOSPITAL = "hospital-40"
+SIBLING = "hospital-20"
 EXPOSURES = ("hospital-1.6", "hospital-5", "hospital-20")
 
 
@@ -66,11 +67,12 @@ class DemoTask(Task):
         names, passages = ((folder / one).read_bytes() for one in ("names.csv", "passages.jsonl"))
         prompt: dict[str, Any] = {"prompt": JAPANESE_PROMPT} if language == "ja" else {}
         read = read_passages(passages, what="demo passages", file_name="passages.jsonl")
+        candidates = read_names(names, what="demo names").candidates.with_source("invented")
         return AuditRequest(
             scenario_number=scenario,
             general=folder / "models" / "general",
             hospital=folder / "models" / hospital,
-            candidates=read_names(names, what="demo names").candidates,
+            candidates=candidates,
             passages=read if scenario == 2 else None,
             generation=GenerationSettings(n_documents=self.n_documents, **prompt),
             posterior=PosteriorSettings(n_inputs=self.n_inputs, n_chain_inputs=0),
@@ -90,6 +92,10 @@ class DemoTask(Task):
             for hospital in (*EXPOSURES, "null"):
                 audits[f"masked_lm {hospital}"] = self.request(2, hospital=hospital)
                 audits[f"generation {hospital}"] = self.request(1, hospital=hospital)
+            for name in ("masked_lm", "generation"):
+                # The null pair's sibling is a model of the same recipe whose names are known.
+                sibling = audits[f"{name} {SIBLING}"].audit_digest()
+                audits[f"{name} null"] = audits[f"{name} null"].with_(sibling=sibling)
             audits["masked_lm ja"] = self.request(2, language="ja")
         return audits
 

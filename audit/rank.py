@@ -16,7 +16,7 @@ from pydantic import Field
 
 from audit.attack import evidence
 from audit.attack.decisions import Decisions
-from audit.attack.judgement import decisions_on
+from audit.attack.judgement import decide_names
 from audit.attack.plan import phase_of, phases
 from audit.attack.question import (
     AuditRequest,
@@ -26,6 +26,7 @@ from audit.attack.question import (
     question_digest,
 )
 from audit.attack.scores import FIXED_SCORE, AttackResult
+from audit.attack.verdict import smallest_visible
 from audit.foreign import file_bytes, reading
 from audit.home import results_dir
 from audit.models.inspect import display_name, model_digest
@@ -148,8 +149,8 @@ def rank_names(request: AuditRequest, *, store: Store, contact: Contact) -> Rank
         meter.finish(phase_of(who, kind))
     n_tested = attack.listed.is_member.count(True) + attack.listed.is_member.count(None)
     n_reference = len(attack.n_pieces) - len(attack.listed)
-    has_p = n_reference >= attacks.REFERENCE_PER_NAME * n_tested
-    decisions = decisions_on(attack, FIXED_SCORE) if has_p else None
+    has_p = smallest_visible(n_tested, n_controls=n_reference) is not None
+    decisions = decide_names(attack, FIXED_SCORE, source=request.control_source) if has_p else None
     meter.finish(FINISHING)
     return Ranking(request.candidates, is_scored, attack, decisions)
 

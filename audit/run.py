@@ -16,6 +16,7 @@ import numpy as np
 
 from audit.attack import evidence
 from audit.attack.decisions import plain
+from audit.attack.exposure import DoseRecord
 from audit.attack.judgement import judge
 from audit.attack.plan import phase_of, phases, within_budget
 from audit.attack.question import (
@@ -33,7 +34,7 @@ from audit.home import results_dir
 from audit.models.registry import RegisteredModel, known_model
 from audit.names import spelling
 from audit.names.candidates import GUESSED_KINDS, Candidates, guessed_kinds
-from audit.names.controls import match_notes
+from audit.names.controls import MIN_REFERENCE, match_notes
 from audit.names.letter_case import case_notes
 from audit.names.lists import code_of_names, code_of_passages
 from audit.names.pools import NamePool, pool_for
@@ -181,6 +182,7 @@ def run_audit(
     meter.add(LOADING, 0)
     from audit.attack import attacks
 
+    sibling = sibling_records(request, question, store=store)
     asked = prepared(request)
     sizes = {kind: n for kind, n in asked.request.sizes().items() if n}
     for who, (kind, n) in product(WHO, sizes.items()):
@@ -198,7 +200,7 @@ def run_audit(
     for who, kind in product(WHO, sizes):
         meter.finish(phase_of(who, kind))
     meter.add(FINISHING, 0)
-    report = _report(request, pair, attack, question=question)
+    report = _report(request, pair, attack, question=question, sibling=sibling)
     made = {
         "at": now(), "seconds": round(time.monotonic() - started, 3),
         "dtype": asked.forwards["hospital"].dtype, "kernels": asked.forwards["hospital"].kernels,
@@ -321,10 +323,13 @@ def _report(
     attack: AttackResult,
     *,
     question: Mapping[str, Any],
+    sibling: Mapping[int, DoseRecord] | None,
 ) -> AuditReport:
     listed = attack.listed
     n_reference = len(attack.n_pieces) - len(listed)
-    judged = judge(attack, seed=request.seed)
+    judged = judge(
+        attack, control_source=request.control_source, seed=request.seed, sibling=sibling
+    )
     count_pieces = spelling.piece_counter(pair.hospital.tokenizer)
     details = attack.details | judged.pop("details")
     n_flagged = judged.pop("n_flagged_by_general")
@@ -354,6 +359,41 @@ def _report(
         made={},
         **judged,
     )
+
+
+def sibling_records(
+    request: AuditRequest, question: Mapping[str, Any], *, store: Store
+) -> dict[int, DoseRecord]:
+    """Return what the audit of a sibling model saw of its known names, by number of mentions.
+
+    Raises AuditError unless that audit is kept and asked the same of the same general model: a run
+    of another size would have seen more or less.
+    """
+    if not request.sibling:
+        return {}
+    report = kept_report(request.sibling, store=store)
+    if report is None:
+        raise AuditError(
+            "The sibling's audit is not kept here.", where="sibling",
+            do="Audit the sibling with the same general model and the same settings first.",
+        )  # fmt: skip
+    same = ("evidence_version", "scenario", "general", "settings", "dtype")
+    different = [name for name in same if report.question.get(name) != question[name]]
+    if different:
+        raise AuditError(
+            "The sibling's audit differs in: {different}.", where="sibling",
+            do="Audit the sibling with the same general model and the same settings.",
+            different=", ".join(different),
+        )  # fmt: skip
+    if report.verdict.control_source == "drawn":
+        raise AuditError(
+            "The sibling's audit does not say where its controls come from.", where="sibling",
+            do="Audit the sibling again and state the source of its controls.",
+        )  # fmt: skip
+    return {
+        line.dose: DoseRecord(line.dose, line.n_names, line.n_seen, line.p_group, line.p_names)
+        for line in report.details.doses
+    }
 
 
 def _told_stop(stop: Any) -> Message:
@@ -392,7 +432,7 @@ def _notes(
     n_flagged_by_general: int,
     n_chain_inputs: int,
 ) -> list[Message]:
-    from audit.attack.attacks import MIN_REFERENCE, main_lead
+    from audit.attack.attacks import main_lead
 
     pieces = spelling.part_pieces(
         request.candidates, kind=main_lead(request), tokenizer=pair.hospital.tokenizer

@@ -26,7 +26,12 @@ from audit.errors import AuditError
 from audit.models.load import ModelPair
 from audit.names import spelling
 from audit.names.candidates import Candidates
-from audit.names.controls import part_controls, reference_controls
+from audit.names.controls import (
+    MIN_REFERENCE,
+    N_REFERENCE,
+    part_controls,
+    reference_controls,
+)
 from audit.names.matching import count_lexicon_names, name_hits
 from audit.names.pools import NamePool, popularity
 from audit.notes.passages import Passage, owner_rows
@@ -38,12 +43,6 @@ Sources = Callable[[str, str], evidence.Source]
 
 WHO = ("general", "hospital")
 _LINKED = ("top_1", "top_5", "median_rank")
-MIN_REFERENCE = 2600
-MAX_REFERENCE = 20_000
-REFERENCE_PER_NAME = 20
-"""Reference controls: 20 for each tested name let one name alone reach q = 0.05; at least 2,600."""
-
-
 def main_lead(request: AuditRequest) -> spelling.PassageKind:
     """Return the context in which names are counted in word pieces: the commonest passage kind."""
     kinds = Counter(map(prompts.passage_kind, request.shown_passages))
@@ -54,34 +53,36 @@ def with_reference(request: AuditRequest, pair: ModelPair, *, pool: NamePool) ->
     """Return the listed names followed by reference controls with the same numbers of pieces."""
     listed, kind, tokenizer = request.candidates, main_lead(request), pair.hospital.tokenizer
     pieces = spelling.part_pieces(listed, kind=kind, tokenizer=tokenizer)
-    tested = [row for row, truth in enumerate(listed.is_member) if truth is not False]
-    n_least = min(MAX_REFERENCE, REFERENCE_PER_NAME * len(tested))
     n_parts = (pieces.n_pieces > 0).sum(axis=1)
 
-    def totals(of_parts: int, of_role: Sequence[str] = ()) -> dict[int, int]:
-        """As many for every number of pieces: each name is ranked within its own group."""
-        rows = pieces.is_known & (n_parts == of_parts)
+    def n_by_pieces(names_of_parts: int, of_role: Sequence[str] = ()) -> dict[int, int]:
+        """Return how many controls to draw for each number of pieces that listed names have."""
+        rows = pieces.is_known & (n_parts == names_of_parts)
         rows &= np.array([bool(text) for text in of_role] or True)
-        found = np.unique(pieces.n_pieces[rows].sum(axis=1)).tolist()
-        return dict.fromkeys(found, max(MIN_REFERENCE, n_least))
+        totals, n_names = np.unique(pieces.n_pieces[rows].sum(axis=1), return_counts=True)
+        shares = n_names / max(int(pieces.is_known.sum()), 1)
+        return {
+            total: max(MIN_REFERENCE, round(N_REFERENCE * share))
+            for total, share in zip(totals.tolist(), shares.tolist(), strict=True)
+        }
 
-    asked: dict[str, Any] = {
-        "count_pieces": spelling.piece_counter(tokenizer, kind=kind),
-        "tested_parts": frozenset(
-            fold_letters(text) for row in tested for _, text in listed.parts(row)
-        ),
-        "seed": request.seed,
-    }
+    count_pieces = spelling.piece_counter(tokenizer, kind=kind)
     controls = reference_controls(
         pool,
-        n_by_pieces=totals(2),
+        n_by_pieces=n_by_pieces(2),
+        count_pieces=count_pieces,
         exclude=list(zip(listed.first, listed.last, strict=True)),
-        n_least=n_least,
-        **asked,
+        seed=request.seed,
     )
-    for role, alone in (("first", totals(1, listed.first)), ("last", totals(1, listed.last))):
-        if alone:
-            controls = controls + part_controls(pool, role=role, n_by_pieces=alone, **asked)
+    for role, texts in (("first", listed.first), ("last", listed.last)):
+        if alone := n_by_pieces(1, texts):
+            listed_texts = frozenset(
+                fold_letters(text) for text, n in zip(texts, n_parts, strict=True) if n == 1 and text
+            )
+            controls += part_controls(
+                pool, role=role, n_by_pieces=alone, count_pieces=count_pieces,
+                exclude=listed_texts, seed=request.seed,
+            )  # fmt: skip
     names = listed + controls
     twin_of = spelling.part_pieces(names, kind=kind, tokenizer=tokenizer).twin_of
     is_own = twin_of[len(listed) :] == spelling.NO_TWIN
@@ -340,6 +341,7 @@ def _masked(
         settled = settled_names(
             scores.residual_errors(of, counts=counts, parts=parts), counts=counts, listed=listed,
             parts=parts, n_pieces=pieces.n_pieces.sum(axis=1), n_looks=len(looks) - 1,
+            source=request.control_source,
         )  # fmt: skip
         if not (n_open := int((~settled).sum())):
             break

@@ -1,146 +1,305 @@
-"""Members as a group: whether they stand out, and what their list could have shown at all."""
+"""Members as a group: whether they rank above their controls, and what their list could show.
+
+Sources: Savage 1956, doi:10.1214/aoms/1177728257 (exponential scores); Phipson & Smyth 2010,
+doi:10.2202/1544-6115.1585 (p-values of permutation tests); measurements: docs/results.md.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 
-from audit.attack.scores import NameParts, both_parts, part_limits, soft_minimum
+from audit.attack.decisions import ALPHA
+from audit.attack.scores import NameParts, soft_minimum
 from audit.names.candidates import Candidates
+from audit.rng import generator
 from audit.stats import MIN_NAMES, Z_95, BoolArray, FloatArray, IntArray
 from audit.text import fold_name
 
 POWER = 0.8
 """Share of cases in which the smallest detectable effect is found."""
+N_PERMUTATIONS = 1999
+"""Draws of each test. The smallest p-value is 1 / 2,000. Half as many would move a p-value near
+0.05 by 0.007 (one standard deviation) instead of 0.005, twice as many by 0.003."""
+MIN_STRATUM = 20
+"""A stratum of word pieces or popularity holds at least as many parts. With 10 the strata are finer
+and the drawn parts repeat more often; with 40 popularity is matched in fewer steps."""
 _Z_POWER = NormalDist().inv_cdf(POWER)
-_MIN_STRATUM = 20
-"""Reference parts from which a stratum of word pieces or popularity is one of its own."""
-_CELLS_PER_CHUNK = 1_000_000  # ranks held at once while permuting
+_CELLS_PER_CHUNK = 1_000_000  # bounds the memory of permuted tables to some 10 MB
 
 
-def _chunks(n_rows: int, *, width: int) -> list[int]:
-    """Rows to hold at once."""
-    n_here = max(1, _CELLS_PER_CHUNK // width)
-    return [min(n_here, n_rows - start) for start in range(0, n_rows, n_here)]
+@dataclass(frozen=True)
+class GroupTest:
+    """The test of members against controls.
+
+    Attributes
+    ----------
+    p
+        One-sided p-value; NaN where there are too few scored names. Where members share parts more
+        often than chance explains, it is the larger of `p_labels` and `p_parts`.
+    p_labels
+        Labels permuted within strata of parts and word pieces.
+    p_parts
+        Parts renamed; NaN where members share parts no more often than chance explains.
+    p_sharing
+        Whether members share parts more often than chance explains.
+    smallest_auc
+        The AUC that this list shows to be above chance in four cases out of five.
+    """
+
+    p: float
+    p_labels: float
+    p_parts: float
+    p_sharing: float
+    smallest_auc: float
 
 
-def relabelling_test(
-    columns: IntArray,
+NO_TEST = GroupTest(*[math.nan] * 5)
+
+
+def savage_scores(scores: FloatArray) -> FloatArray:
+    """Return exponential scores [..., N] of the ranks along the last axis.
+
+    The score of rank r of N is -ln(1 - (r - 1/2) / N), ranks ascending, midranks for ties. A few
+    names far up weigh as much as many names a little up, so the test sees both kinds of leaks.
+    """
+    from scipy.stats import rankdata
+
+    rank = rankdata(scores, axis=-1)
+    return np.asarray(-np.log1p(-(rank - 0.5) / scores.shape[-1]))
+
+
+def group_test(
+    scores: FloatArray,
     is_member: BoolArray,
+    *,
+    strata: IntArray,
+    columns: IntArray,
+    by_part: FloatArray,
+    parts: NameParts,
+    donors: IntArray,
+    seed: int,
+    n_permutations: int = N_PERMUTATIONS,
+) -> GroupTest:
+    """Test whether N members and controls could have changed places.
+
+    Parameters
+    ----------
+    scores, is_member, strata
+        [N] score, truth, and the stratum within which labels change places. Names without a score
+        (NaN) are left out.
+    columns
+        [N, 2] places of each name's parts among the U parts; -1: the name has none.
+    by_part, parts
+        [U] the parts' residuals, and what is known of the parts.
+    donors
+        Places of the parts [D] whose evidence stands in for a listed part in the second test.
+    """
+    is_scored = ~np.isnan(scores)
+    scores, is_member = scores[is_scored], is_member[is_scored]
+    strata, columns = strata[is_scored], columns[is_scored]
+    if min(int(is_member.sum()), int((~is_member).sum())) < MIN_NAMES:
+        return NO_TEST
+    rank_scores = savage_scores(scores)
+    ranks = _midranks(scores)
+    observed = float(rank_scores[is_member].sum())
+    n_members = int(is_member.sum())
+    shared = _squared_counts(columns, is_member[None])[0]
+    n_as_high, n_as_shared = 0, 0
+    aucs: list[FloatArray] = []
+    for labels in _permuted_labels(
+        is_member, strata, rng=generator(seed, "verdict/labels"), n_rows=n_permutations
+    ):
+        n_as_high += int((labels @ rank_scores >= observed - 1e-9).sum())
+        n_as_shared += int((_squared_counts(columns, labels) >= shared).sum())
+        aucs.append(_auc_of_ranks(labels @ ranks, n_members, len(scores)))
+    p_labels, p_sharing = (
+        (1 + n) / (1 + n_permutations) for n in (n_as_high, n_as_shared)
+    )
+    p_parts = math.nan
+    if p_sharing <= ALPHA:
+        statistics = _with_other_parts(
+            columns, by_part=by_part, parts=parts, donors=donors, is_member=is_member,
+            rng=generator(seed, "verdict/parts"), n_rows=n_permutations,
+        )
+        if statistics is not None:
+            renamed, renamed_aucs = statistics
+            p_parts = (1 + int((renamed >= observed - 1e-9).sum())) / (1 + n_permutations)
+            aucs = [renamed_aucs]
+    null = np.concatenate(aucs)
+    return GroupTest(
+        p=float(np.nanmax([p_labels, p_parts])),
+        p_labels=p_labels,
+        p_parts=p_parts,
+        p_sharing=p_sharing,
+        smallest_auc=float(np.quantile(null, 0.975)) + _Z_POWER * float(null.std()),
+    )
+
+
+def _permuted_labels(
+    is_member: BoolArray, strata: IntArray, *, rng: np.random.Generator, n_rows: int
+) -> Iterator[FloatArray]:
+    """Yield tables [R, N] of ones (member) and zeros, permuted within strata, n_rows in all."""
+    for n_here in _chunk_sizes(n_rows, width=len(is_member)):
+        labels = np.zeros((n_here, len(is_member)))
+        for stratum in np.unique(strata):
+            rows = np.flatnonzero(strata == stratum)
+            n_members = int(is_member[rows].sum())
+            if n_members in (0, len(rows)):
+                labels[:, rows] = float(n_members > 0)
+                continue
+            keys = rng.random((n_here, len(rows)))
+            chosen = np.argpartition(keys, n_members - 1, axis=1)[:, :n_members]
+            np.put_along_axis(labels, rows[chosen], 1.0, axis=1)
+        yield labels
+
+
+def _squared_counts(columns: IntArray, labels: np.ndarray) -> FloatArray:
+    """Return, for each row of labels [R, N], the sum over parts of squared counts of members."""
+    from scipy.sparse import csr_array
+
+    rows, roles = np.nonzero(columns >= 0)
+    _, part = np.unique(columns[rows, roles], return_inverse=True)
+    holds = csr_array(
+        (np.ones(len(rows)), (part, rows)), shape=(int(part.max(initial=0)) + 1, len(columns))
+    )
+    counts = holds @ np.asarray(labels, dtype=np.float64).T  # [parts, R]
+    return np.asarray(np.square(counts).sum(axis=0))
+
+
+def _with_other_parts(
+    columns: IntArray,
     *,
     by_part: FloatArray,
     parts: NameParts,
-    seed: int,
-    n_relabelled: int = 1999,
-) -> dict[str, float]:
-    """Test whether members rank above controls by more than their names alone explain.
+    donors: IntArray,
+    is_member: BoolArray,
+    rng: np.random.Generator,
+    n_rows: int,
+) -> tuple[FloatArray, FloatArray] | None:
+    """Return the statistic and the AUC of lists whose parts have the evidence of other parts.
 
-    Names that share a part rise and fall together. Here each distinct part is given the
-    evidence of a random part of the reference controls, of the same role, word pieces and
-    popularity; which names share parts stays as it is, and the AUC is taken anew: p = (1 + #) /
-    (1 + n_relabelled), one-sided.
-
-    `columns` [N, 2] are the listed names' parts (-1: none), `is_member` [N], `by_part` [U] the
-    evidence of parts. Beside "p" and the list's own "auc" stands "smallest_auc", which this
-    list would show to be above chance in four cases out of five; NaN without scored members or
-    controls.
+    Each distinct part has the evidence of a random donor of the same role, word pieces and
+    popularity; which names share parts stays as it is. None where some part has no donor.
     """
-    padded = np.append(by_part, math.nan)
-    scored = ~np.isnan(padded[columns]).all(axis=1)
-    columns, member = columns[scored], is_member[scored]
-    nothing = dict.fromkeys(("p", "auc", "smallest_auc"), math.nan)
-    if not member.any() or member.all():
-        return nothing
-    rng = np.random.default_rng(seed)
     listed = np.unique(columns[columns >= 0])
-    drawn = _relabelled(listed, by_part, parts=parts, rng=rng, n_relabelled=n_relabelled)
-    place = np.full(len(padded), len(listed))
+    drawn = _drawn_evidence(listed, by_part, parts=parts, donors=donors, rng=rng, n_rows=n_rows)
+    place = np.full(int(columns.max(initial=-1)) + 2, len(listed))
     place[listed] = np.arange(len(listed))
-    limits = part_limits(by_part, parts=parts)
-
-    def aucs(evidence: FloatArray, first: IntArray, last: IntArray) -> FloatArray:
-        return _row_aucs(both_parts(evidence[:, first], evidence[:, last], limits=limits), member)
-
+    first, last = place[columns].T
     drawn = np.pad(drawn, ((0, 0), (0, 1)), constant_values=math.nan)
-    chunks = np.split(drawn, np.cumsum(_chunks(len(drawn), width=len(columns)))[:-1])
-    null = np.concatenate([aucs(some, *place[columns].T) for some in chunks])
-    if np.isnan(null).any():  # no reference control has a part of this role
-        return nothing
-    observed = float(aucs(padded[None], *columns.T)[0])
-    critical, spread = float(np.quantile(null, 0.975)), float(null.std())
-    return {
-        "p": (1 + int((null >= observed - 1e-12).sum())) / (1 + n_relabelled),
-        "auc": observed,
-        "smallest_auc": critical + _Z_POWER * spread,
-    }
+    n_members, n = int(is_member.sum()), len(columns)
+    statistics, aucs = [], []
+    begin = 0
+    for n_here in _chunk_sizes(n_rows, width=n):
+        evidence = drawn[begin : begin + n_here]
+        begin += n_here
+        scores = soft_minimum(evidence[:, first], evidence[:, last])
+        if np.isnan(scores).any():
+            return None
+        statistics.append(savage_scores(scores)[:, is_member].sum(axis=1))
+        aucs.append(_auc_of_ranks(_midranks(scores)[:, is_member].sum(axis=1), n_members, n))
+    return np.concatenate(statistics), np.concatenate(aucs)
 
 
-def _relabelled(
+def _drawn_evidence(
     listed: IntArray,
     by_part: FloatArray,
     *,
     parts: NameParts,
+    donors: IntArray,
     rng: np.random.Generator,
-    n_relabelled: int,
+    n_rows: int,
 ) -> FloatArray:
-    """Evidence of random reference parts in the place of the listed ones [n_relabelled, L]."""
-    drawn = np.full((n_relabelled, len(listed)), math.nan)
-    is_reference = (parts.n_reference > 0) & ~np.isnan(by_part)
+    """Return the evidence of random donors in the place of the listed parts [n_rows, L]."""
+    drawn = np.full((n_rows, len(listed)), math.nan)
+    is_donor = np.zeros(len(by_part), dtype=np.bool_)
+    is_donor[donors] = True
+    is_donor &= ~np.isnan(by_part)
     kinds = np.stack([parts.is_last[listed], parts.n_pieces[listed]], axis=1)
     for role, n_pieces in np.unique(kinds, axis=0):
         here = np.flatnonzero((kinds == (role, n_pieces)).all(axis=1))
-        of_role = is_reference & (parts.is_last == role)
+        of_role = is_donor & (parts.is_last == role)
         pool = np.flatnonzero(of_role & (parts.n_pieces == n_pieces))
-        pool = pool if len(pool) >= _MIN_STRATUM else np.flatnonzero(of_role)
+        pool = pool if len(pool) >= MIN_STRATUM else np.flatnonzero(of_role)
         if not len(pool):
             continue
-        n_bins = min(5, max(1, len(pool) // _MIN_STRATUM))
+        n_bins = min(5, max(1, len(pool) // MIN_STRATUM))
         edges = np.quantile(parts.log_share[pool], np.linspace(0, 1, n_bins + 1)[1:-1])
         bins = np.searchsorted(edges, parts.log_share)
         for number in np.unique(bins[listed[here]]):
-            columns = here[bins[listed[here]] == number]
+            places = here[bins[listed[here]] == number]
             stratum = pool[bins[pool] == number]
             stratum = stratum if len(stratum) else pool
-            chosen = rng.integers(len(stratum), size=(n_relabelled, len(columns)))
-            drawn[:, columns] = by_part[stratum[chosen]]
+            chosen = rng.integers(len(stratum), size=(n_rows, len(places)))
+            drawn[:, places] = by_part[stratum[chosen]]
     return drawn
 
 
-def smallest_detectable_auc(candidates: Candidates, *, n_drawn: int = 499) -> float:
-    """Return the AUC that a list could show in four cases out of five, before any model is asked.
+GROUP_AUC = 0.6
+"""The weak leak that a plan is made for: three members of five above a control. It takes a quarter
+of the names to see .7, and four times as many to see .55."""
 
-    Every distinct part is given a random normal evidence, so that only which names share parts
-    counts; 0.5 + (z_0.975 + z_0.8) standard deviations of the AUC. NaN with fewer than `MIN_NAMES`
-    members or controls.
+
+def controls_for_group(n_tested: int) -> int | None:
+    """Return the controls with which `GROUP_AUC` is seen in four cases out of five; None: never.
+
+    Names are taken to share no parts, so the variance of the AUC is (1 / m + 1 / n) / 12.
+    """
+    variance = ((GROUP_AUC - 0.5) / (Z_95 + _Z_POWER)) ** 2
+    remainder = 12 * variance - (1 / n_tested if n_tested else math.inf)
+    return math.ceil(1 / remainder) if remainder > 0 else None
+
+
+def smallest_detectable_auc(candidates: Candidates, *, n_drawn: int = 499) -> float:
+    """Return the AUC that a list shows in four cases out of five, before any model is asked.
+
+    Every distinct part has a random normal evidence, so only which names share parts counts:
+    0.5 + (z_0.975 + z_0.8) standard deviations of the AUC. NaN with fewer than `MIN_NAMES` members
+    or controls.
     """
     names = candidates.without_canaries()
     names = names.rows([row for row, truth in enumerate(names.is_member) if truth is not None])
-    member = np.array(names.is_member, dtype=np.bool_)
-    if min(member.sum(), (~member).sum()) < MIN_NAMES:
+    is_member = np.array(names.is_member, dtype=np.bool_)
+    n_members = int(is_member.sum())
+    if min(n_members, len(names) - n_members) < MIN_NAMES:
         return math.nan
-    columns = [np.unique(list(map(fold_name, part)), return_inverse=True)
-               for part in (names.first, names.last)]  # fmt: skip
+    columns = [
+        np.unique(list(map(fold_name, part)), return_inverse=True)
+        for part in (names.first, names.last)
+    ]
     rng = np.random.default_rng(0)
     aucs = []
-    # The spread of long lists is small: a tenth more or less of it says the same.
+    # The spread of long lists is small, and a tenth more or less of it says the same.
     n_drawn = min(n_drawn, max(99, 5 * _CELLS_PER_CHUNK // len(names)))
-    for n_rows in _chunks(n_drawn, width=len(names)):
-        parts = [
+    for n_rows in _chunk_sizes(n_drawn, width=len(names)):
+        evidence = [
             np.where(part == "", math.nan, rng.normal(size=(n_rows, len(part))))[:, place]
             for part, place in columns
         ]
-        aucs.append(_row_aucs(soft_minimum(*parts), member))
+        ranks = _midranks(soft_minimum(*evidence))
+        aucs.append(_auc_of_ranks(ranks[:, is_member].sum(axis=1), n_members, len(names)))
     return 0.5 + (Z_95 + _Z_POWER) * float(np.concatenate(aucs).std())
 
 
-def _row_aucs(scores: FloatArray, member: BoolArray) -> FloatArray:
-    """Mann-Whitney of each row [R, N]; ties count one half; NaN where a score is."""
-    found = np.full(len(scores), math.nan)
-    for row in np.flatnonzero(~np.isnan(scores).any(axis=1)):
-        # Two sorted halves are looked up in each other: a fifth of the time that ranks take.
-        members, others = np.sort(scores[row, member]), np.sort(scores[row, ~member])
-        beaten = (np.searchsorted(others, members, side=side) for side in ("left", "right"))
-        found[row] = sum(int(n.sum()) for n in beaten) / (2 * len(members) * len(others))
-    return found
+def _midranks(scores: FloatArray) -> FloatArray:
+    from scipy.stats import rankdata
+
+    return np.asarray(rankdata(scores, axis=-1), dtype=np.float64)
+
+
+def _auc_of_ranks(rank_sums: FloatArray, n_members: int, n: int) -> FloatArray:
+    """Return the AUC of sums of the members' midranks among n names (Mann-Whitney)."""
+    n_controls = n - n_members
+    return np.asarray(
+        (rank_sums - n_members * (n_members + 1) / 2) / (n_members * n_controls)
+    )
+
+
+def _chunk_sizes(n_rows: int, *, width: int) -> list[int]:
+    n_here = max(1, _CELLS_PER_CHUNK // max(width, 1))
+    return [min(n_here, n_rows - start) for start in range(0, n_rows, n_here)]

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from audit.stats import (
     BoolArray,
     Estimate,
     FloatArray,
+    IntArray,
     RankingIntervals,
     Rate,
     benjamini_hochberg,
@@ -140,18 +142,17 @@ def f1_interval(counts: Confusion, *, seed: int) -> Estimate:
     return Estimate(value, *bounds)
 
 
-FLAGGED, NOT_FLAGGED, UNDECIDED, NOT_SCORED, NOT_JUDGED = DECISIONS = (
+FLAGGED, WORTH_A_LOOK, NOT_FLAGGED, NOT_SCORED, NOT_JUDGED = DECISIONS = (
     "flagged",
+    "worth a look",
     "not flagged",
-    "undecided",
     "not scored",
     "not judged",
 )
-"""The words a decision can be. A name without comparable controls is scored, but not judged;
-"undecided" stands in reports of older versions only: today it is a mark beside the decision."""
+"""The words a decision can be. A name without comparable controls is scored, but not judged."""
 
-ALPHA = 0.05
-"""Share of false findings among the flagged that is accepted."""
+ALPHA, LOOK_ALPHA = 0.05, 0.2
+"""Shares of false findings that are accepted among the flagged, and among those worth a look."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +174,9 @@ class Decisions:
         nobody = np.zeros_like(self.point_flag)
         return replace(
             self,
-            decision=np.where(self.decision == FLAGGED, NOT_FLAGGED, self.decision),
+            decision=np.where(
+                np.isin(self.decision, (FLAGGED, WORTH_A_LOOK)), NOT_FLAGGED, self.decision
+            ),
             point_flag=nobody,
             is_undecided=nobody,
             threshold=np.full_like(self.threshold, math.inf),
@@ -191,24 +194,44 @@ def rank_p_values(scores: ArrayLike, *, controls: ArrayLike) -> FloatArray:
     return np.asarray(np.where(np.isnan(score), math.nan, (1 + n_as_high) / (1 + len(pool))))
 
 
+@dataclass(frozen=True, eq=False)
+class ComparisonPool:
+    """K controls that names are ranked among, by groups of comparable names.
+
+    A group is what makes names comparable: the same number of word pieces and the same parts.
+    `rows` [K] says which listed name each control is; -1: none.
+    """
+
+    scores: FloatArray  # [K]
+    groups: IntArray  # [K]
+    rows: IntArray  # [K]
+
+    def of_group(self, group: int) -> FloatArray:
+        """Return the scores of one group's controls, ascending, without those that have none."""
+        return _sorted_scored(self.scores[self.groups == group])
+
+
 def name_p_values(
     scores: FloatArray,
     *,
-    group: np.ndarray,
-    control_scores: FloatArray,
-    control_group: np.ndarray,
+    groups: IntArray,
+    pool: ComparisonPool,
+    least_controls: int = MIN_CONTROLS,
 ) -> FloatArray:
-    """Return each name's p-value [N] against reference controls of its own group.
+    """Return the p-value of each name [N] among the controls of its own group.
 
-    A group is what makes names comparable: numbers of word pieces and of parts. Where fewer than
-    `MIN_CONTROLS` such controls are scored the name is not judged (NaN). Scores and groups [N], of
-    controls [K].
+    NaN where fewer than `least_controls` of them are scored. A control is ranked among the others.
     """
     p = np.full(scores.shape, math.nan)
-    for key in np.unique(group):
-        pool = _sorted_scored(control_scores[control_group == key])
-        if len(pool) >= MIN_CONTROLS:
-            p[group == key] = rank_p_values(scores[group == key], controls=pool)
+    in_pool = np.zeros(scores.shape, dtype=np.bool_)
+    in_pool[pool.rows[pool.rows >= 0]] = True
+    for group in np.unique(groups):
+        controls = pool.of_group(group)
+        for is_control, n in ((False, len(controls)), (True, len(controls) - 1)):
+            rows = (groups == group) & (in_pool == is_control) & ~np.isnan(scores)
+            if n >= least_controls and rows.any():
+                n_as_high = len(controls) - np.searchsorted(controls, scores[rows], side="left")
+                p[rows] = (1 + n_as_high - is_control) / (1 + n)
     return p
 
 
@@ -225,47 +248,50 @@ def q_values(p: ArrayLike, *, is_member: Sequence[bool | None]) -> FloatArray:
 def decide(
     scores: FloatArray,
     *,
-    standard_error: FloatArray,
+    standard_errors: FloatArray,
     n_blocks: int,
-    group: np.ndarray,
+    groups: IntArray,
     is_member: Sequence[bool | None],
-    reference_scores: FloatArray,
-    reference_group: np.ndarray,
-    limit: FloatArray | float = -math.inf,
-    part_p: FloatArray | float = math.nan,
+    pool: ComparisonPool,
+    namesakes: Mapping[int, FloatArray] = MappingProxyType({}),
 ) -> Decisions:
-    """Flag the names with q <= 0.05, and mark those whose Monte-Carlo error covers the threshold.
+    """Decide on N names by their q-values, and mark those that the Monte-Carlo error leaves open.
 
-    Scores, their standard errors (over `n_blocks` blocks) and groups of comparable names [N];
-    reference controls [K]. The threshold is the score at which q reaches 0.05 with everybody else's
-    decision as it is, so that score > threshold is the same as q <= 0.05; listed controls are
-    asked at the same threshold, so that those above it are false findings of the same rule.
+    Scores and their standard errors (over `n_blocks` blocks), and groups of comparable names [N].
+    A name of which somebody else in the notes carries a part is ranked a second time, among
+    `namesakes`: the scores of names with that part (row -> scores). The larger p-value counts.
 
-    `limit` [N] is a score that must be exceeded in any case, and `part_p` [N] the p-value that
-    says so: names for which it is above 0.05, which lie at the limit or below, have at least this.
+    The threshold is the score at which q reaches 0.05 with everybody else's decision as it is, so
+    score > threshold is the same as q <= 0.05. Listed controls are held to the same threshold, so
+    those above it are false findings of the same rule. Where nobody reaches it there is none.
     """
-    p = name_p_values(
-        scores, group=group, control_scores=reference_scores, control_group=reference_group
-    )
-    p = np.where(np.greater(part_p, ALPHA), np.maximum(p, part_p), p)
+    p = name_p_values(scores, groups=groups, pool=pool)
+    for row, others in namesakes.items():
+        p[row] = max(p[row], float(rank_p_values(scores[row], controls=others)))
     q = q_values(p, is_member=is_member)
     is_control = truth_mask(is_member, truth=False)
-    tested = q[is_control] if is_control.all() else q[~is_control]
-    n_tested, n_flagged = int((~np.isnan(tested)).sum()), int((tested <= ALPHA).sum())
+    tested_q = q[is_control] if is_control.all() else q[~is_control]
+    n_tested, n_flagged = int((~np.isnan(tested_q)).sum()), int((tested_q <= ALPHA).sum())
     threshold = np.full(scores.shape, math.inf)
-    for key in np.unique(group[~np.isnan(p)]):
-        threshold[group == key] = critical_score(
-            reference_scores[reference_group == key], n_flagged=n_flagged, n_tested=n_tested
-        )
-    threshold = np.maximum(threshold, limit)
-    flag = scores > threshold
-    undecided = undecided_mask(
-        scores, standard_error=standard_error, threshold=threshold, n_blocks=n_blocks
+    if n_flagged:
+        for group in np.unique(groups[~np.isnan(p)]):
+            threshold[groups == group] = critical_score(
+                pool.of_group(group), n_flagged=n_flagged, n_tested=n_tested
+            )
+        for row, others in namesakes.items():
+            own = critical_score(others, n_flagged=n_flagged, n_tested=n_tested)
+            threshold[row] = max(threshold[row], own)
+    is_flagged = scores > threshold
+    is_worth_a_look = (q <= LOOK_ALPHA) & ~is_control
+    is_undecided = undecided_mask(
+        scores, standard_error=standard_errors, threshold=threshold, n_blocks=n_blocks
     )
     words = np.select(
-        [np.isnan(scores), np.isnan(p), flag], [NOT_SCORED, NOT_JUDGED, FLAGGED], NOT_FLAGGED
+        [np.isnan(scores), np.isnan(p), is_flagged, is_worth_a_look],
+        [NOT_SCORED, NOT_JUDGED, FLAGGED, WORTH_A_LOOK],
+        NOT_FLAGGED,
     )
-    return Decisions(words, flag, undecided, threshold, p, q)
+    return Decisions(words, is_flagged, is_undecided, threshold, p, q)
 
 
 def critical_score(controls: ArrayLike, *, n_flagged: int, n_tested: int) -> float:

@@ -1,19 +1,39 @@
 """Judgement: from scores per name to decisions, measures, curve and verdict, as plain values.
 
 Source: Nakamura et al., section 4.3; what goes beyond it is in `decisions.py`, `metrics.py`,
-`cohort.py` and `verdict.py`.
+`cohort.py`, `guards.py`, `exposure.py` and `verdict.py`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
-from audit.attack.cohort import relabelling_test
-from audit.attack.decisions import NOT_JUDGED, Decisions, decide, plain, truth_mask
+from audit.attack.cohort import NO_TEST, GroupTest, group_test
+from audit.attack.decisions import (
+    LOOK_ALPHA,
+    NOT_JUDGED,
+    ComparisonPool,
+    Decisions,
+    decide,
+    name_p_values,
+    plain,
+    q_values,
+    truth_mask,
+)
+from audit.attack.exposure import EXPOSED_P, MIN_BOUND_CONTROLS, DoseRecord, usual_dose
+from audit.attack.guards import (
+    PIECES,
+    SPELLING,
+    adjusted_scores,
+    connected_folds,
+    guard_list,
+    spelling_scores,
+)
 from audit.attack.metrics import (
     by_mentions,
     exposure_record,
@@ -24,61 +44,85 @@ from audit.attack.metrics import (
 from audit.attack.scores import (
     FIXED_SCORE,
     GENERAL_ALONE,
+    POPULARITY,
     AttackResult,
     NameParts,
-    name_limits,
-    part_limits,
-    part_p_values,
     soft_minimum,
 )
-from audit.attack.verdict import Ranked, give_verdict, smallest_finding
-from audit.names.candidates import Candidates
-from audit.stats import BoolArray, FloatArray, IntArray, two_sample_ks
+from audit.attack.verdict import ListEvidence, give_verdict
+from audit.names.candidates import CHOSEN_KINDS, OF_HOSPITAL, PEOPLE, Candidates, ControlSource
+from audit.stats import (
+    MIN_NAMES,
+    NOTHING,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    auc_interval,
+    two_sample_ks,
+)
 
 UNSETTLED_RATE = 0.05
 """Share of sequential audits, at most, in which a name's decision is not that of endless inputs."""
 _CURVE_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
+_MANY_NAMES, _FEW_PERMUTATIONS = 5_000, 499
+"""Longer lists have their labels permuted less often: their tests take seconds for each hundred."""
 
 
-def judge(attack: AttackResult, *, seed: int) -> dict[str, Any]:
-    """Judge the listed names against the reference controls that follow them in the attack.
+def judge(
+    attack: AttackResult,
+    *,
+    control_source: ControlSource,
+    seed: int,
+    sibling: Mapping[int, DoseRecord] | None = None,
+) -> dict[str, Any]:
+    """Judge the listed names against the controls of their source.
+
+    The controls of `held_out` and `own` are listed; those of `invented` and `drawn` are the
+    reference controls that follow the listed names in the attack. `sibling` are the records of a
+    model whose notes hold names that are known, by their number of mentions.
 
     The parts of a report come back: "names" (columns in the order of names.csv), "measures",
-    "verdict", "curve", "mentions", and "details" with "null_check", "canaries" and
-    "roles" where the list has what they need. Canaries are decided among themselves; all else is of
-    the other names alone. "n_flagged_by_general" counts those tested names that M_general alone
-    flags too: names that stand out for another reason than the notes, such as fame or frequency.
+    "verdict", "curve", "mentions", and "details" with "null_check", "canaries", "roles" and "doses"
+    where the list has what they need. Canaries are decided among themselves; all else is of the
+    other names alone. "n_flagged_by_general" counts those tested names that M_general alone flags
+    too: names that stand out for another reason than the notes, such as fame or frequency.
     """
     n = len(attack.listed)
     is_canary = np.array([attack.listed.is_canary(row) for row in range(n)], dtype=np.bool_)
-    rows, canaries = np.flatnonzero(~is_canary), np.flatnonzero(is_canary)
+    rows, canary_rows = np.flatnonzero(~is_canary), np.flatnonzero(is_canary)
     patients = attack.of_rows(rows)
     tested = ~truth_mask(patients.listed.is_member, truth=False)
-    decisions = decisions_on(patients, FIXED_SCORE)
-    by_general = decisions_on(patients, attack.general_score)
+    decisions = decide_names(patients, FIXED_SCORE, source=control_source)
+    by_general = decide_names(patients, attack.general_score, source=control_source)
     metrics = membership_metrics(patients, seed=seed)
-    judged = decisions.q[tested & ~np.isnan(decisions.q)]
-    verdict = give_verdict(
-        float(judged.min()) if len(judged) else math.nan,
-        n_flagged=int(decisions.point_flag[tested].sum()),
-        n_undecided=int(decisions.is_undecided[tested].sum()),
-        n_tested=len(judged),
-        ranked=_ranked(patients, metrics["strata"].get("all"), seed=seed),
-        smallest=smallest_finding(int(tested.sum()), n_reference=len(attack.n_pieces) - n),
-        has_evidence=attack.has_evidence,
+    canaries = attack.of_rows(canary_rows)
+    planted = dose_records(canaries, patients, source=control_source, seed=seed)
+    evidence = _list_evidence(patients, decisions, source=control_source, seed=seed)
+    evidence = replace(
+        evidence,
+        positive_controls=planted or sibling or {},
+        positive_origin="canaries" if planted else "sibling" if sibling else "",
     )
+    verdict = give_verdict(evidence)
     if verdict["state"] != "leak_found":
         decisions, by_general = decisions.without_flags(), by_general.without_flags()
-    among = decisions_on(attack.of_rows(canaries), FIXED_SCORE)
-    order = np.argsort(np.concatenate([rows, canaries]))
-    joined = {name: np.concatenate([one, vars(among)[name]])[order]
-              for name, one in vars(decisions).items()}  # fmt: skip
+    among_canaries = decide_names(canaries, FIXED_SCORE, source="invented")
+    order = np.argsort(np.concatenate([rows, canary_rows]))
+    joined = {
+        name: np.concatenate([column, vars(among_canaries)[name]])[order]
+        for name, column in vars(decisions).items()
+    }
     flag, general_flag = decisions.point_flag, by_general.point_flag
-    roles = measures_by_role(patients, flag, general_flag=general_flag)
-    found = {
+    details = {
         "null_check": _null_check(patients),
         "canaries": exposure_record(attack, seed=seed),
-        "roles": roles,
+        "roles": measures_by_role(patients, flag, general_flag=general_flag),
+        "doses": [
+            asdict(record)
+            for record in dose_records(
+                patients, patients, source=control_source, seed=seed
+            ).values()
+        ],
     }
     return {
         "names": _columns(attack, Decisions(**joined)),
@@ -87,8 +131,288 @@ def judge(attack: AttackResult, *, seed: int) -> dict[str, Any]:
         "verdict": verdict,
         "curve": _curve(patients, seed=seed),
         "mentions": by_mentions(flag, patients.listed),
-        "details": {name: one for name, one in found.items() if one},
+        "details": {name: plain(detail) for name, detail in details.items() if detail},
     }
+
+
+def comparison_pool(attack: AttackResult, score: str, *, source: ControlSource) -> ComparisonPool:
+    """Return the controls that the listed names are ranked among."""
+    n = len(attack.listed)
+    scores, groups = attack.scores[score][0], name_groups(attack.parts, attack.n_pieces)
+    if source in OF_HOSPITAL:
+        rows = np.flatnonzero(people_mask(attack.listed))
+        return ComparisonPool(scores[rows], groups[rows], rows)
+    return ComparisonPool(scores[n:], groups[n:], np.full(len(scores) - n, -1))
+
+
+def people_mask(names: Candidates) -> BoolArray:
+    """Return which names [N] are controls that no generator drew."""
+    is_guessed = np.array(names.is_kind_guessed, dtype=np.bool_)
+    is_control = truth_mask(names.is_member, truth=False)
+    return is_control & (is_guessed | np.isin(names.control_kind, PEOPLE))
+
+
+def decide_names(attack: AttackResult, score: str, *, source: ControlSource) -> Decisions:
+    """Decide on the listed names by one score, among the controls of their source."""
+    n = len(attack.listed)
+    pool = comparison_pool(attack, score, source=source)
+    values, errors = attack.scores[score][:, :n]
+    return decide(
+        values,
+        standard_errors=errors,
+        n_blocks=len(attack.block_counts),
+        groups=name_groups(attack.parts, attack.n_pieces)[:n],
+        is_member=attack.listed.is_member,
+        pool=pool,
+        namesakes=_namesake_scores(attack, source=source) if score == FIXED_SCORE else {},
+    )
+
+
+def _namesake_scores(attack: AttackResult, *, source: ControlSource) -> dict[int, FloatArray]:
+    """Return, by row, the scores of names that hold a part which somebody else in the notes has.
+
+    Such names are made of that part and the other parts of the comparable controls. Where somebody
+    has the first part and somebody the last, the names that reach higher count.
+    """
+    listed, parts = attack.listed, attack.parts
+    groups = name_groups(parts, attack.n_pieces)
+    pool = comparison_pool(attack, FIXED_SCORE, source=source)
+    control_rows = pool.rows if source in OF_HOSPITAL else np.arange(len(listed), len(groups))
+    residuals = np.append(attack.part_residual, math.nan)
+    namesakes = {}
+    for row in range(len(listed)):
+        carried = [role for role in (0, 1) if (listed.n_others(row)[role] or 0) > 0]
+        others = control_rows[(groups[control_rows] == groups[row]) & (control_rows != row)]
+        columns = [
+            soft_minimum(
+                np.full(len(others), residuals[parts.of_name[row, role]]),
+                residuals[parts.of_name[others, 1 - role]],
+            )
+            for role in carried
+        ]
+        if columns and len(others):
+            namesakes[row] = max(columns, key=lambda column: float(np.nanquantile(column, 0.95)))
+    return namesakes
+
+
+def name_groups(parts: NameParts, n_pieces: IntArray) -> IntArray:
+    """Return the group of each name [N]: names are comparable if they have the same number of word
+    pieces and the same parts.
+    """
+    groups: IntArray = 4 * n_pieces + (parts.of_name >= 0) @ np.array([1, 2])
+    return groups
+
+
+def _list_evidence(
+    attack: AttackResult, decisions: Decisions, *, source: ControlSource, seed: int
+) -> ListEvidence:
+    """Return all numbers of a list without canaries that its verdict rests on."""
+    listed, n = attack.listed, len(attack.listed)
+    is_tested = ~truth_mask(listed.is_member, truth=False)
+    scores, errors = attack.scores[FIXED_SCORE][:, :n]
+    groups = name_groups(attack.parts, attack.n_pieces)
+    pool = comparison_pool(attack, FIXED_SCORE, source=source)
+    seen_p = name_p_values(
+        scores, groups=groups[:n], pool=pool, least_controls=MIN_BOUND_CONTROLS
+    )[is_tested]
+    judged_q = decisions.q[is_tested & ~np.isnan(decisions.q)]
+    rows, is_member = compared_rows(attack, source=source)
+    columns = attack.parts.of_name[rows]
+    baselines = list_baselines(attack, rows, is_member)
+    guard = guard_list(baselines, is_member, columns=columns)
+    compared_scores = attack.scores[FIXED_SCORE][0, rows]
+    if source != "held_out":
+        known = [baselines[name] for name in (GENERAL_ALONE, POPULARITY, PIECES)]
+        compared_scores = adjusted_scores(
+            compared_scores, np.stack(known, axis=1), folds=connected_folds(columns)
+        )
+    members = is_tested & truth_mask(listed.is_member, truth=True)
+    counted = members if members.any() else is_tested
+    return ListEvidence(
+        control_source=source,
+        n_tested=len(judged_q),
+        n_controls=int((~np.isnan(pool.scores)).sum()),
+        n_flagged=int((decisions.point_flag & is_tested).sum()),
+        n_worth_a_look=int((judged_q <= LOOK_ALPHA).sum()),
+        n_undecided=int((decisions.is_undecided & is_tested).sum()),
+        p_names=float(judged_q.min()) if len(judged_q) else math.nan,
+        group=_test_group(attack, rows, is_member, compared_scores, source=source, seed=seed),
+        auc=auc_interval(
+            attack.scores[FIXED_SCORE][0, rows], is_member, clusters=tuple(columns.T)
+        )
+        if is_member.any() and not is_member.all()
+        else NOTHING,
+        baselines=guard.aucs,
+        mismatched=guard.mismatched if listed.has_truth or source == "own" else (),
+        has_truth=listed.has_truth,
+        has_evidence=attack.has_evidence,
+        n_scored=int((~np.isnan(scores)).sum()),
+        n_listed=n,
+        reliability=_reliability(scores, errors),
+        n_seen=int((seen_p <= EXPOSED_P).sum()),
+        n_bounded=int((~np.isnan(seen_p)).sum()),
+        dose=usual_dose([m for m, here in zip(listed.n_mentions, counted, strict=True) if here]),
+    )
+
+
+def compared_rows(
+    attack: AttackResult, *, source: ControlSource
+) -> tuple[IntArray, BoolArray]:
+    """Return the rows [K] of the group's test, and which of them are members.
+
+    Members are unknown names where nobody is known to be one. Controls that were chosen because
+    they share a part with a member take no part where there are others. Where the names in the
+    notes were invented and the list has too few controls, the reference controls take their place.
+    """
+    listed = attack.listed
+    n = len(listed)
+    members = truth_mask(listed.is_member, truth=True)
+    if not members.any():
+        members = truth_mask(listed.is_member, truth=None)
+    is_control = truth_mask(listed.is_member, truth=False)
+    is_chosen = np.isin(listed.control_kind, CHOSEN_KINDS)
+    is_chosen &= ~np.array(listed.is_kind_guessed, dtype=np.bool_)
+    if source in OF_HOSPITAL:
+        is_control = people_mask(listed)
+    elif (is_control & ~is_chosen).sum() >= MIN_NAMES:
+        is_control &= ~is_chosen
+    rows = np.flatnonzero(members | is_control)
+    is_member = members[rows]
+    if is_control.sum() < MIN_NAMES and source not in OF_HOSPITAL:
+        member_rows = np.flatnonzero(members)
+        references = np.arange(n, len(attack.n_pieces))
+        rows = np.concatenate([member_rows, references])
+        is_member = np.arange(len(rows)) < len(member_rows)
+    return rows, is_member
+
+
+def list_baselines(
+    attack: AttackResult, rows: IntArray, is_member: BoolArray
+) -> dict[str, FloatArray]:
+    """Return what is known of the names of some rows [K] without asking M_hospital."""
+    n = len(attack.listed)
+    log_share = attack.parts.whole(attack.parts.log_share)[rows]
+    baselines = {
+        GENERAL_ALONE: attack.scores[attack.general_score][0, rows],
+        POPULARITY: log_share,
+        PIECES: attack.n_pieces[rows].astype(np.float64),
+    }
+    if rows.max(initial=-1) < n:
+        names = [attack.listed.full_name(row) for row in rows.tolist()]
+        baselines[SPELLING] = spelling_scores(
+            names, is_member, columns=attack.parts.of_name[rows]
+        )
+    return baselines
+
+
+def _test_group(
+    attack: AttackResult,
+    rows: IntArray,
+    is_member: BoolArray,
+    scores: FloatArray,
+    *,
+    source: ControlSource,
+    seed: int,
+) -> GroupTest:
+    """Test the names of some rows [K] as a group."""
+    if not is_member.any() or is_member.all():
+        return NO_TEST
+    parts = attack.parts
+    donor_names = (
+        rows[~is_member] if source in OF_HOSPITAL else np.arange(len(attack.listed), len(parts.of_name))
+    )
+    donors = np.unique(parts.of_name[donor_names])
+    options = {"n_permutations": _FEW_PERMUTATIONS} if len(rows) > _MANY_NAMES else {}
+    return group_test(
+        scores,
+        is_member,
+        strata=name_groups(parts, attack.n_pieces)[rows],
+        columns=parts.of_name[rows],
+        by_part=attack.part_residual,
+        parts=parts,
+        donors=donors[donors >= 0],
+        seed=seed,
+        **options,
+    )
+
+
+def _reliability(scores: FloatArray, errors: FloatArray) -> float:
+    """Return the share of the scores' variance that is not Monte-Carlo error; NaN: not known."""
+    is_scored = np.isfinite(scores)
+    if is_scored.sum() < MIN_NAMES or not np.isfinite(errors[is_scored]).all():
+        return math.nan
+    spread = float(scores[is_scored].var())
+    noise = float(np.square(errors[is_scored]).mean())
+    return 1 - noise / spread if spread > 0 else math.nan
+
+
+def dose_records(
+    known: AttackResult, listed: AttackResult, *, source: ControlSource, seed: int
+) -> dict[int, DoseRecord]:
+    """Return what the attack sees of names known to be in the notes, by their number of mentions.
+
+    `known` holds these names and their held-out twins, `listed` the list whose controls they are
+    ranked among. Each dose is judged as a list of its own, by the two tests of the verdict.
+    """
+    names, n = known.listed, len(known.listed)
+    members = truth_mask(names.is_member, truth=True)
+    mentions = np.array([n_mentions or 0 for n_mentions in names.n_mentions])
+    if not (members & (mentions > 0)).any():
+        return {}
+    pool = comparison_pool(listed, FIXED_SCORE, source=source)
+    pool = replace(pool, rows=np.full(len(pool.rows), -1))
+    groups = name_groups(known.parts, known.n_pieces)[:n]
+    scores = known.listed_scores(FIXED_SCORE)
+    control_rows, is_member = compared_rows(listed, source=source)
+    control_rows = control_rows[~is_member]
+    records = {}
+    for dose in np.unique(mentions[members & (mentions > 0)]).tolist():
+        rows = np.flatnonzero(members & (mentions == dose))
+        ranked_p = name_p_values(scores[rows], groups=groups[rows], pool=pool)
+        seen_p = name_p_values(
+            scores[rows], groups=groups[rows], pool=pool, least_controls=MIN_BOUND_CONTROLS
+        )
+        q = q_values(ranked_p, is_member=[True] * len(rows))
+        group = _test_beside(known, rows, listed, control_rows, source=source, seed=seed)
+        records[dose] = DoseRecord(
+            dose=dose,
+            n_names=int((~np.isnan(seen_p)).sum()),
+            n_seen=int((seen_p <= EXPOSED_P).sum()),
+            p_group=group.p,
+            p_names=float(np.nanmin(q)) if not np.isnan(q).all() else math.nan,
+        )
+    return records
+
+
+def _test_beside(
+    known: AttackResult,
+    rows: IntArray,
+    listed: AttackResult,
+    control_rows: IntArray,
+    *,
+    source: ControlSource,
+    seed: int,
+) -> GroupTest:
+    """Test some names of one attack against controls of another attack on the same parts."""
+    joined = replace(
+        listed,
+        listed=known.listed.rows(rows.tolist()) + listed.listed,
+        scores={
+            FIXED_SCORE: np.concatenate(
+                [known.scores[FIXED_SCORE][:, rows], listed.scores[FIXED_SCORE]], axis=1
+            )
+        },
+        n_pieces=np.concatenate([known.n_pieces[rows], listed.n_pieces]),
+        parts=replace(
+            listed.parts,
+            of_name=np.concatenate([known.parts.of_name[rows], listed.parts.of_name]),
+        ),
+    )
+    both = np.concatenate([np.arange(len(rows)), len(rows) + control_rows])
+    return _test_group(
+        joined, both, np.arange(len(both)) < len(rows), joined.scores[FIXED_SCORE][0, both],
+        source=source, seed=seed,
+    )  # fmt: skip
 
 
 def _null_check(attack: AttackResult) -> dict[str, float] | None:
@@ -101,35 +425,6 @@ def _null_check(attack: AttackResult) -> dict[str, float] | None:
     return {"ks_statistic": statistic, "ks_p": p}
 
 
-def decisions_on(attack: AttackResult, score: str) -> Decisions:
-    """Decide on one score; on the fixed one a name must also pass both of its parts."""
-    n, parts, found = len(attack.listed), attack.parts, attack.scores[score]
-    groups = _groups(parts, attack.n_pieces)
-    more: dict[str, Any] = {}
-    if score == FIXED_SCORE:
-        limits = part_limits(attack.part_residual, parts=parts)
-        more = {
-            "limit": name_limits(*parts.pairs(attack.part_residual), limits=limits)[:n],
-            "part_p": part_p_values(attack.part_residual, parts=parts)[:n],
-        }
-    return decide(
-        found[0, :n],
-        standard_error=found[1, :n],
-        n_blocks=len(attack.block_counts),
-        group=groups[:n],
-        is_member=attack.listed.is_member,
-        reference_scores=found[0, n:],
-        reference_group=groups[n:],
-        **more,
-    )
-
-
-def _groups(parts: NameParts, n_pieces: IntArray) -> IntArray:
-    """Comparable are names [N] of as many word pieces that have the same parts."""
-    groups: IntArray = 4 * n_pieces + (parts.of_name >= 0) @ np.array([1, 2])
-    return groups
-
-
 def settled_names(
     residual: FloatArray,
     *,
@@ -138,15 +433,16 @@ def settled_names(
     parts: NameParts,
     n_pieces: IntArray,
     n_looks: int,
+    source: ControlSource,
 ) -> BoolArray:
     """Return whose decision [N] endless inputs would not change.
 
     `residual` [2, U] are the parts' residuals and their jackknife errors over blocks of `counts`
-    [b] inputs; parts, names and pieces as in `AttackResult`. That all of it is so at every one of
-    `n_looks` looks holds in 1 - `UNSETTLED_RATE` of audits: each part has an interval of t,
-    Bonferroni over parts, sides and looks, and nothing else is uncertain, for decisions only hang
-    on residuals, and one way. Whoever is flagged with own parts at their lower ends and the
-    references' at their upper ones is flagged wherever all lie between; and the reverse.
+    [b] inputs; parts, names and pieces as in `AttackResult`. The statement holds at every one of
+    `n_looks` looks in 1 - `UNSETTLED_RATE` of audits. Each part has an interval of t, Bonferroni
+    over parts, sides and looks; nothing else is uncertain, for decisions depend on residuals alone
+    and rise with them. A name that is flagged with its own parts at their lower ends and the
+    controls' parts at their upper ends is flagged wherever all of them lie between; and the reverse.
     """
     from scipy.stats import t
 
@@ -157,59 +453,30 @@ def settled_names(
     # Blocks of unequal size know as much of the error as so many equal ones (Satterthwaite).
     n_equal = counts.sum() ** 2 / np.square(counts).sum()
     reach = error * t.isf(UNSETTLED_RATE / (2 * known.sum() * n_looks), n_equal - 1)
-    low, high = value - reach, value + reach
-    low_limits, high_limits = (part_limits(bound, parts=parts) for bound in (low, high))
-    groups = _groups(parts, n_pieces)
-    canary = np.array([listed.is_canary(row) for row in range(n)], dtype=np.bool_)
+    low, high = (soft_minimum(*parts.pairs(value + sign * reach)) for sign in (-1, 1))
+    groups = name_groups(parts, n_pieces)
+    is_canary = np.array([listed.is_canary(row) for row in range(n)], dtype=np.bool_)
+    control_rows = np.flatnonzero(people_mask(listed) & ~is_canary)
+    if source not in OF_HOSPITAL:
+        control_rows = np.arange(n, len(groups))
 
-    def scores(by_part: FloatArray, limits: tuple[float, float]) -> FloatArray:
-        """Of names that fail in a part none: they are never flagged, nor above who is."""
-        first, last = parts.pairs(by_part)
-        fails = (first <= limits[0]) | (last <= limits[1])
-        return np.where(fails, -math.inf, soft_minimum(first, last))
-
-    def flags(own: FloatArray, others: FloatArray) -> BoolArray:
-        flag = np.zeros(n, dtype=np.bool_)
-        for rows in filter(len, map(np.flatnonzero, (~canary, canary))):
-            flag[rows] = decide(
+    def flag_names(own: FloatArray, others: FloatArray) -> BoolArray:
+        pool = ComparisonPool(
+            others[control_rows], groups[control_rows], np.full(len(control_rows), -1)
+        )
+        flags = np.zeros(n, dtype=np.bool_)
+        for rows in filter(len, map(np.flatnonzero, (~is_canary, is_canary))):
+            flags[rows] = decide(
                 own[rows],
-                standard_error=np.zeros(len(rows)),
+                standard_errors=np.zeros(len(rows)),
                 n_blocks=len(counts),
-                group=groups[rows],
+                groups=groups[rows],
                 is_member=listed.rows(rows.tolist()).is_member,
-                reference_scores=others[n:],
-                reference_group=groups[n:],
+                pool=pool,
             ).point_flag
-        return flag
+        return flags
 
-    least = flags(scores(low, high_limits), scores(high, low_limits))
-    most = flags(scores(high, low_limits), scores(low, high_limits))
-    return np.asarray(least == most)
-
-
-def _ranked(attack: AttackResult, stratum: dict[str, Any] | None, *, seed: int) -> Ranked | None:
-    """Members against controls; names of unknown truth are left out."""
-    if stratum is None:
-        return None
-    members = truth_mask(attack.listed.is_member, truth=True)
-    known = members | truth_mask(attack.listed.is_member, truth=False)
-    columns = attack.parts.of_name[: len(members)][known]
-    relabelled = relabelling_test(
-        columns,
-        members[known],
-        by_part=attack.part_residual,
-        parts=attack.parts,
-        seed=seed,
-        n_relabelled=1999 if len(columns) <= 5000 else 499,
-    )
-    return Ranked(
-        stratum["n_members"],
-        stratum["n_controls"],
-        stratum["scores"][FIXED_SCORE].auc,
-        stratum["baselines"][GENERAL_ALONE].auc,
-        relabelled["p"],
-        relabelled["smallest_auc"],
-    )
+    return np.asarray(flag_names(low, high) == flag_names(high, low))
 
 
 def _curve(attack: AttackResult, *, seed: int) -> list[dict[str, Any]]:
@@ -249,6 +516,8 @@ def _columns(attack: AttackResult, decisions: Decisions) -> dict[str, list[Any]]
         "is_undecided": decisions.is_undecided,
         "threshold": decisions.threshold,
         "is_unmatched": decisions.decision == NOT_JUDGED,
+        "n_others_first": [candidates.n_others(row)[0] for row in range(n)],
+        "n_others_last": [candidates.n_others(row)[1] for row in range(n)],
     }
     renamed: dict[str, Any] = {}
     for kind in attack.kinds:

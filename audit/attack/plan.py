@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from audit.attack import prompts
-from audit.attack.cohort import smallest_detectable_auc
+from audit.attack.cohort import controls_for_group, smallest_detectable_auc
 from audit.attack.question import (
     JAPANESE_PROMPT,
     AuditRequest,
@@ -18,11 +18,12 @@ from audit.attack.question import (
     command_line,
     question_digest,
 )
-from audit.attack.verdict import members_enough
+from audit.attack.verdict import controls_needed
 from audit.models.inspect import display_name, inspect_model
 from audit.models.limited import call_limited
 from audit.models.registry import known_digest, tokenizer
-from audit.names.candidates import Candidates
+from audit.names.candidates import OF_HOSPITAL, Candidates
+from audit.names.controls import N_REFERENCE
 from audit.names.pools import pool_for
 from audit.names.spelling import refuse_opposite_twins
 from audit.progress import FINISHING, LOADING, Phase, expected_seconds
@@ -53,6 +54,28 @@ MIN_CHAIN_INPUTS = 20
 
 
 @dataclass(frozen=True)
+class ControlNeeds:
+    """How many controls a list has, and how many it takes to see a leak.
+
+    Attributes
+    ----------
+    n_listed, n_compared
+        Controls on the list, and those that names are ranked among: the listed ones, or as many
+        as the generator gives.
+    for_group
+        Controls with which an AUC of `cohort.GROUP_AUC` is seen in four cases out of five; None
+        where the members are too few for it.
+    for_names
+        By a number of people: controls with which so many can be named together.
+    """
+
+    n_listed: int
+    n_compared: int
+    for_group: int | None
+    for_names: Mapping[int, int]
+
+
+@dataclass(frozen=True)
 class Plan:
     """What running a request means on this machine."""
 
@@ -62,9 +85,7 @@ class Plan:
     # Units of evidence are rows of forward passes x tokens of a row x parameters of the model.
     phases: tuple[Phase, ...]
     smallest_auc: float  # The AUC that the list would show in four cases out of five; NaN: none.
-    # The members, and as many controls, with which one of `NONE_BELOW` would be seen; None where
-    # this list is enough, or says too little of who is a member.
-    n_enough: int | None
+    controls: ControlNeeds
     command: str  # The command line that does the same.
     n_chain_inputs: int = 0  # What the budget leaves of the inputs of `chain`.
 
@@ -85,20 +106,34 @@ def make_plan(request: AuditRequest, *, passages_file: str = "passages.jsonl") -
     question = request.question(digest_of=known_digest)
     smallest = smallest_detectable_auc(request.candidates)
     amount: Amount = call_limited(_checked_amount, request, where=display_name(request.hospital))
-    truth = request.candidates.without_canaries().is_member
     return Plan(
         digest=question_digest(question),
         device=queue_of(request.device),
         dtype=request.dtype,
         phases=_phases(request, amount),
         smallest_auc=smallest,
-        n_enough=members_enough(truth.count(True), truth.count(False), smallest_auc=smallest),
+        controls=control_needs(request),
         command=command_line(
             question, general=str(request.general), hospital=str(request.hospital),
             passages=passages_file, device=request.device,
         ),
         n_chain_inputs=int(amount[0].get("chain", 0)),
     )  # fmt: skip
+
+
+def control_needs(request: AuditRequest) -> ControlNeeds:
+    """Say how many controls a request has, and how many it takes to see a leak."""
+    truth = request.candidates.without_canaries().is_member
+    n_controls = truth.count(False)
+    n_tested = len(truth) - n_controls
+    return ControlNeeds(
+        n_listed=n_controls,
+        n_compared=n_controls if request.control_source in OF_HOSPITAL else N_REFERENCE,
+        for_group=controls_for_group(n_tested),
+        for_names={
+            n: controls_needed(n_tested, n_visible=n) for n in (1, 10, 30) if n <= n_tested
+        },
+    )
 
 
 def phases(request: AuditRequest) -> tuple[Phase, ...]:

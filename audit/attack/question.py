@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 
 from audit.errors import AuditError
 from audit.models.inspect import display_name, model_digest
-from audit.names.candidates import Candidates
+from audit.names.candidates import Candidates, ControlSource
 from audit.names.pools import pool_for
 from audit.notes.passages import Passage, Passages
 from audit.task import Device, Record
@@ -120,6 +120,8 @@ class AuditRequest(RunSettings):
     general: Path  # Directories of M_general and M_hospital.
     hospital: Path
     candidates: Candidates  # The list L, with or without truth.
+    # The audit of a model trained by the same recipe on notes whose names are known: its digest.
+    sibling: str = Field(default="", pattern="^([0-9a-f]{64})?$")
     passages: Passages | None = None  # Of D_public; needed in scenario 2.
     generation: GenerationSettings = GenerationSettings()
     posterior: PosteriorSettings = PosteriorSettings()
@@ -135,6 +137,11 @@ class AuditRequest(RunSettings):
         if not len(self.candidates):
             raise AuditError("The list has no names.", where="names", do="Give at least one name.")
         return self
+
+    @property
+    def control_source(self) -> ControlSource:
+        """Where the list's controls come from; names of the generator where it does not say."""
+        return self.candidates.source or "drawn"
 
     @property
     def scenario(self) -> Scenario:
@@ -179,6 +186,8 @@ class AuditRequest(RunSettings):
             "general": general,
             "hospital": hospital,
             "candidates": self.candidates.digest(),
+            "control_source": self.control_source,
+            "sibling": self.sibling,
             "name_pool": pool_for(self.candidates).digest(),
             "passages": passages.digest() if passages else None,
             "n_rows_left_out": len(passages.notes) if passages else 0,
@@ -232,6 +241,9 @@ def command_line(
         if name in given and name not in settings.flags:
             options[name.removeprefix("n_").replace("_", "-")] = given[name]
     options |= {name: question[name] for name in ("seed", "dtype") if name in question}
+    for name in ("control_source", "sibling"):
+        if question.get(name):
+            options[name.replace("_", "-")] = question[name]
     options |= {} if device == "auto" else {"device": device}
     options["out"] = "results"
     words = [f"--{name}={value}" for name, value in options.items()]

@@ -14,7 +14,6 @@ from typing import Literal
 
 import numpy as np
 
-from audit.attack.decisions import critical_score, rank_p_values
 from audit.names.candidates import Candidates
 from audit.names.pools import NamePool
 from audit.stats import BoolArray, FloatArray, IntArray
@@ -25,8 +24,6 @@ Columns = Mapping[str, FloatArray]
 _QUADRATIC_FROM, _LINEAR_FROM = 60, 15
 """Reference parts from which the fit has squares, and a slope; with fewer h - g is centred."""
 _MEAN_ABSOLUTE = 1.2533141373155003  # standard deviation over mean absolute deviation, normal
-_HELD = 0.1
-"""Share of what a part lacks that a name held at its limit lies below it."""
 _SCALE_BETWEEN = (1 / 3, 5.0)
 """Bounds of a part's scale, in medians of all scales: a fitted line may reach zero."""
 
@@ -159,48 +156,6 @@ def soft_minimum(first: FloatArray, last: FloatArray) -> FloatArray:
     return joined(first, last, lambda a, b: -np.logaddexp(-a, -b))
 
 
-def part_limits(residual: FloatArray, *, parts: NameParts) -> tuple[float, float]:
-    """Return the residuals beyond which 5 % of the reference controls' first and last parts lie.
-
-    Infinite with fewer than 19 of them: then no part can be told from theirs.
-    """
-    first, last = (
-        critical_score(residual[(parts.n_reference > 0) & role], n_flagged=1, n_tested=1)
-        for role in parts.roles()
-    )
-    return first, last
-
-
-def both_parts(first: FloatArray, last: FloatArray, *, limits: tuple[float, float]) -> FloatArray:
-    """Return the score of names out of their parts' residuals [..., N]: the soft minimum.
-
-    Where a part does not lie beyond its limit the name is held at `name_limits`, less a tenth of
-    what the part lacks: one part that is known, however well, and another that is nobody's do not
-    make a name. The tenth tells, within the score's own error, who fails narrowly.
-    """
-    score, limit = soft_minimum(first, last), name_limits(first, last, limits=limits)
-    if not np.isfinite(limits).all():
-        return score
-    lack = np.fmin(first - limits[0], last - limits[1])
-    return np.where(lack > 0, score, np.minimum(score, limit + _HELD * lack))
-
-
-def name_limits(first: FloatArray, last: FloatArray, *, limits: tuple[float, float]) -> FloatArray:
-    """Return the score of names [..., N] whose parts lie just at their limits."""
-    return soft_minimum(
-        np.where(np.isnan(first), np.nan, limits[0]), np.where(np.isnan(last), np.nan, limits[1])
-    )
-
-
-def part_p_values(residual: FloatArray, *, parts: NameParts) -> FloatArray:
-    """Return the larger of both parts' p-values [N], each ranked among the references' parts."""
-    p = np.full(len(residual), np.nan)
-    for role in parts.roles():
-        references = residual[role & (parts.n_reference > 0)]
-        p[role] = rank_p_values(residual[role], controls=references)
-    return np.asarray(np.fmax(*parts.pairs(p)))
-
-
 def shown_blocks(counts: IntArray) -> IntArray:
     """Return where each of about 20 blocks of equal size begins, for a reader's eye."""
     before = np.cumsum(counts) - counts
@@ -293,8 +248,7 @@ def _against_general(s: Sums, score: Callable[[Sums, str], FloatArray]) -> Float
 
 
 def _residual(s: Sums) -> FloatArray:
-    limits = part_limits(s.residual, parts=s.name_parts)
-    return both_parts(*s.name_parts.pairs(s.residual), limits=limits)
+    return soft_minimum(*s.name_parts.pairs(s.residual))
 
 
 def _part_log_ratio(s: Sums) -> FloatArray:

@@ -150,7 +150,8 @@ def list_of(
             do="Look at the examination of the corpus: names that stand elsewhere are counted.",
         )
     found = read_names(write_table(_HEADER, rows.values()).encode(), what="candidates").candidates
-    return replace(found, row=())  # the rows of the corpus's file, not of one of the auditor's
+    # The rows are those of the corpus's file, not of one of the auditor's.
+    return replace(found, row=()).with_source("invented" if corpus.kind == "dummy" else "drawn")
 
 
 def controls_in(corpus: KeptCorpus, candidates: Candidates) -> dict[int, int]:

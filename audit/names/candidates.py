@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import add
+from typing import Literal, get_args
 
 from audit.text import fold_letters, fold_name, is_unspaced, written_name
 
@@ -22,15 +23,34 @@ Name = tuple[str, str]
 """(first, last)."""
 Accepts = Callable[[str, str], bool]
 """Whether a (first, last) will do, as when both are single word pieces."""
-CONTROL_KINDS = ("given", "easy", "hard", "recombined", "reference", "canary")
-"""Kinds of controls; "given": came with the list, and neither of its parts says more; "canary": the
-held-out twin of a planted name, compared with planted names only."""
+CONTROL_KINDS = (
+    "given", "held_out", "own", "easy", "hard", "recombined", "reference", "canary",
+)  # fmt: skip
+"""Kinds of controls; "given": came with the list, and neither of its parts says more; "held_out"
+and "own": people of the hospital, as in `ControlSource`; "canary": the held-out twin of a planted
+name, compared with planted names only."""
+PEOPLE = ("given", "held_out", "own")
+"""Kinds of controls that no generator drew."""
+
+ControlSource = Literal["held_out", "own", "invented", "drawn"]
+"""Where a list's controls come from. `held_out`: patients drawn at random before training, whose
+notes were kept out of it. `own`: people of the same hospital who are in none of the training notes.
+`invented`: the names in the notes were made by the name generator, and so were the controls.
+`drawn`: the generator's names beside real notes, or not stated."""
+CONTROL_SOURCES: tuple[ControlSource, ...] = get_args(ControlSource)
+OF_HOSPITAL = ("held_out", "own")
+"""Sources whose listed controls are people of the hospital's own population."""
+CHOSEN_KINDS = ("hard", "recombined")
+"""Kinds of controls that were chosen because they share a part with a member."""
 
 SHARED = ("easy", "hard", "recombined")
 """Kinds of controls by how many of their parts are members'."""
 
 CANARY = "canary"
 """Role of names that never existed: members that were planted, and their held-out twins."""
+
+
+_OTHERS = ("n_others_first", "n_others_last")
 
 
 @dataclass(frozen=True)
@@ -57,6 +77,11 @@ class Candidates:
     is_kind_guessed
         Whether the list does not say the control's kind: it is then worked out from the members on
         the list, and "given" where there are none.
+    control_source
+        Where the list's controls come from (`ControlSource`), the same in all rows; "": not stated.
+    n_others_first, n_others_last
+        How many notes name somebody else, staff or an unlisted person, with the same first or last
+        part; None where not known.
     is_recased
         Whether the name was in capitals or small letters only, and is written here as names are.
     """
@@ -71,10 +96,16 @@ class Candidates:
     row: tuple[int | None, ...] = ()
     is_kind_guessed: tuple[bool, ...] = ()
     is_recased: tuple[bool, ...] = ()
+    control_source: tuple[str, ...] = ()
+    n_others_first: tuple[int | None, ...] = ()
+    n_others_last: tuple[int | None, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the columns against each other, once."""
-        unknowns = {"row": None, "is_kind_guessed": False, "is_recased": False}
+        unknowns = {
+            "row": None, "is_kind_guessed": False, "is_recased": False, "control_source": "",
+        }  # fmt: skip
+        unknowns |= dict.fromkeys(_OTHERS)
         for name, unknown in unknowns.items():
             if not getattr(self, name):
                 object.__setattr__(self, name, (unknown,) * len(self))
@@ -114,9 +145,25 @@ class Candidates:
             "is_kind_guessed": any(self.is_kind_guessed),
             "is_recased": any(self.is_recased),
         }
+        said |= {name: any(n is not None for n in getattr(self, name)) for name in _OTHERS}
+        said["control_source"] = bool(self.source)
         columns = {name: one for name, one in vars(self).items() if said.get(name, True)}
         columns["popularity"] = (math.nan,) * len(self)  # lists had this column once
         return hashlib.sha256(json.dumps(columns, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def source(self) -> ControlSource | Literal[""]:
+        """Where the list's controls come from; "" where it does not say."""
+        stated = {source for source in self.control_source if source}
+        return next((source for source in CONTROL_SOURCES if stated == {source}), "")
+
+    def with_source(self, source: ControlSource) -> Candidates:
+        """Return the list with another statement of where its controls come from."""
+        return replace(self, control_source=(source,) * len(self))
+
+    def n_others(self, row: int) -> tuple[int | None, int | None]:
+        """Return how many notes name somebody else with the name's first and last part."""
+        return self.n_others_first[row], self.n_others_last[row]
 
     @property
     def has_own_rows(self) -> bool:

@@ -5,11 +5,17 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from audit.errors import AuditError, Message
-from audit.names.candidates import CANARY, CONTROL_KINDS, Candidates, with_kinds
+from audit.names.candidates import (
+    CANARY,
+    CONTROL_KINDS,
+    CONTROL_SOURCES,
+    Candidates,
+    with_kinds,
+)
 from audit.names.letter_case import with_usual_case
 from audit.tables import RowNote, Table, read_table, write_table
 from audit.text import (
@@ -37,6 +43,9 @@ _COLUMNS = {
     "file_row": {"filerow"},
     "kind_guessed": {"kindguessed"},
     "recased": {"recased"},
+    "control_source": {"controlsource"},
+    "n_others_first": {"nothersfirst"},
+    "n_others_last": {"notherslast"},
 }
 _TRUTH = {
     **dict.fromkeys(("1", "1.0", "true", "yes", "はい"), True),
@@ -50,8 +59,13 @@ _FORMS = {
     "file_row": ("([1-9][0-9]{0,8})?", "Write 2, 3, 4 ... or nothing."),
     "control_kind": (
         "|".join(("", *CONTROL_KINDS)),
-        "Write given, easy, hard, recombined, reference, canary, or nothing.",
+        "Write given, held_out, own, easy, hard, recombined, reference, canary, or nothing.",
     ),
+    "control_source": (
+        "|".join(("", *CONTROL_SOURCES)), "Write held_out, own, invented, drawn, or nothing.",
+    ),
+    "n_others_first": ("([0-9]{1,9})?", "Write 0, 1, 2 ..., or nothing."),
+    "n_others_last": ("([0-9]{1,9})?", "Write 0, 1, 2 ..., or nothing."),
 }
 """Of a column: the form of its cells, and what to do where one has another."""
 _ROWS_TOLD = 1_000
@@ -125,6 +139,16 @@ def read_names(
     listed = Candidates(
         **{field: tuple(row[field] for _, row in rows.values()) for field in fields}
     )
+    sources = sorted({source for source in listed.control_source if source})
+    if len(sources) > 1:
+        raise AuditError(
+            "The controls of the list have several sources: {sources}.",
+            where=what,
+            do="Make one list for each control_source.",
+            sources=", ".join(sources),
+        )
+    if sources:
+        listed = replace(listed, control_source=tuple(sources) * len(listed))
     notes.sort(key=lambda note: note.row)
     return NamesFile(with_kinds(with_usual_case(listed)), table.encoding, tuple(notes))
 
@@ -207,7 +231,14 @@ def _row(first: str, last: str, given: Mapping[str, str], number: int, *, what: 
         "row": int(cell["file_row"] or 0) or None if "file_row" in given else number,
         "is_kind_guessed": is_guessed,
         "is_recased": _TRUTH.get(cell["recased"]) is True,
+        "control_source": cell["control_source"],
+        "n_others_first": _count(cell["n_others_first"]),
+        "n_others_last": _count(cell["n_others_last"]),
     }
+
+
+def _count(cell: str) -> int | None:
+    return int(cell) if cell else None
 
 
 _NO_NAME = Message("The row has no name and was left out.")
@@ -262,6 +293,10 @@ def names_file(candidates: Candidates) -> bytes:
         columns["kind_guessed"] = candidates.is_kind_guessed
     if any(candidates.is_recased):
         columns["recased"] = candidates.is_recased
+    for name in ("control_source", "n_others_first", "n_others_last"):
+        column = getattr(candidates, name)
+        if any(cell not in ("", None) for cell in column):
+            columns[name] = column
     rows = zip(*columns.values(), strict=True)
     return write_table(tuple(columns), rows, bom=True).encode("utf-8", "surrogatepass")
 

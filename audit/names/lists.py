@@ -98,7 +98,8 @@ def keep_names(candidates: Candidates, *, label: str, store: Store) -> str:
 def kept_names(code: str, *, store: Store) -> KeptNames:
     """Return the list that a link names, by its digest, 12 digits of it, or the demo's code."""
     if code in DEMO:
-        found = read_names(_demo_file(code, "names.csv"), what="demo names").candidates
+        demo_names = read_names(_demo_file(code, "names.csv"), what="demo names").candidates
+        found = demo_names.with_source("invented")
         line = Line(code, "", "", len(found))
     else:
         line, record = _kept(code, "list", store, store.get_record)

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from audit.attack.decisions import DECISIONS, FLAGGED, NOT_FLAGGED, UNDECIDED
+from audit.attack.decisions import DECISIONS
 from audit.attack.scores import jackknife
 from audit.names.candidates import CANARY, is_canary
 from audit.notes.passages import Passage
@@ -83,6 +83,10 @@ COLUMNS = (
     Column("is_undecided", "flag", "close to its threshold", kept_as="is_undecided"),
     Column("threshold", "number", "score above which it stands out", kept_as="threshold"),
     Column("is_unmatched", "flag", "too few controls like it", kept_as="is_unmatched"),
+    Column("n_others_first", "number", "notes that name somebody else with the same first part",
+           kept_as="n_others_first"),
+    Column("n_others_last", "number", "notes that name somebody else with the same last part",
+           kept_as="n_others_last"),
     Column("number", "text", "what it is called where it is not named: P-0088 or L-0131"),
     Column("kind", "facet", "one of KINDS"),
     Column("is_control", "flag", "a listed control; canaries are none"),
@@ -126,10 +130,6 @@ def name_table(
         dtype = np.bool_ if one.dtype == "flag" else object
         table[one.name] = numbers(column) if one.dtype == "number" else np.array(column, dtype)
     words, n_mentions = table["decision"], table["n_mentions"]
-    if "is_undecided" not in names:  # a report of an older version has one word for both
-        table["is_undecided"] = words == UNDECIDED
-        words = np.where(np.isin(words, (FLAGGED, UNDECIDED)), NOT_FLAGGED, words)
-        words = np.where(stands_out, FLAGGED, words)
     kinds, half = name_kinds(names), Z_95 * table["standard_error"]
     hospital, general = (table[column] for column in _EVIDENCE[scenario])
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -19,16 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, TypeAdapter
 
-from audit.attack.decisions import ALPHA, FLAGGED
+from audit.attack.decisions import FLAGGED
 from audit.attack.question import Scenario
 from audit.attack.scores import GENERAL_ALONE, POPULARITY
-from audit.attack.verdict import equal_models_record, in_short
+from audit.attack.verdict import RULE_VERSION, equal_models_record, in_short
 from audit.errors import AuditError, Message
 from audit.home import DEMO_HOSPITAL
 from audit.models.inspect import model_digest
+from audit.names.candidates import ControlSource
 from audit.notes.passages import Passage
 from audit.report.names import NameForm, name_table, number, seen_as
 from audit.stats import NOTHING, Estimate, FloatArray, Rate, wilson
+from audit.words import catalogue
 from cache.store import Store
 
 if TYPE_CHECKING:
@@ -182,6 +184,23 @@ class Measures(Part):
         return kinds or dict(self.strata)
 
 
+class DoseLine(Part):
+    """What the attack saw of names that stand in the notes `dose` times."""
+
+    dose: int
+    n_names: int
+    n_seen: int
+    p_group: Number
+    p_names: Number
+
+
+class PositiveControl(DoseLine):
+    """The same, as a bound for the list: at most this share of its people can be exposed."""
+
+    is_leak: bool
+    most_exposed: Number
+
+
 class Verdict(Part):
     """What may be said (`audit.attack.verdict`), in both languages."""
 
@@ -190,10 +209,26 @@ class Verdict(Part):
     english: str = ""
     japanese: str = ""
     what_now: Mapping[str, str] = {}
+    rule: int = 1
+    control_source: ControlSource = "drawn"
     n_flagged: int = 0
+    n_worth_a_look: int = 0
     n_undecided: int = 0
     n_tested: int = 0
+    n_controls: int = 0
+    n_seen: int = 0
+    n_bounded: int = 0
+    n_visible: int | None = None
+    p_group: Number = math.nan
+    p_names: Number = math.nan
+    baselines: Mapping[str, Measured] = {}
     smallest_detectable_auc: Number = math.nan
+    reliability: Number = math.nan
+    most_flagged: Number = math.nan
+    most_exposed: Number = math.nan
+    bound_dose: int | None = None
+    positive_origin: str = ""
+    positive_controls: Sequence[PositiveControl] = ()
 
     @property
     def flagged(self) -> Rate:
@@ -206,9 +241,12 @@ class Verdict(Part):
 
     def in_short(self, language: str) -> str:
         """The one sentence that helps to decide; no line ends before a percent sign."""
+        if self.rule < RULE_VERSION:
+            words = catalogue(language, "verdict")
+            return words["short_judged_before"].format(rule=self.rule)
         said = in_short(
             self.state, reasons=self.reasons, n_flagged=self.n_flagged, n_tested=self.n_tested,
-            smallest_auc=self.smallest_detectable_auc, language=language,
+            most_exposed=self.most_exposed, language=language,
         )  # fmt: skip
         return said.replace(" %", "\N{NO-BREAK SPACE}%")
 
@@ -445,6 +483,7 @@ class Details(Part):
     roles: Sequence[RoleLine] = ()
     linking: Linking | None = None
     null_check: NullCheck | None = None
+    doses: Sequence[DoseLine] = ()
 
 
 class AuditReport(Part):
@@ -518,10 +557,7 @@ class AuditReport(Part):
         """Who stands out [N]: what every count of such names is made of."""
         if self.verdict.state != "leak_found":
             return [False] * len(self.names["q_value"])
-        if "is_undecided" in self.names:
-            return [word == FLAGGED for word in self.names["decision"]]
-        # A report of an older version.
-        return [q is not None and q <= ALPHA for q in self.names["q_value"]]
+        return [word == FLAGGED for word in self.names["decision"]]
 
     @property
     def n_names(self) -> int:

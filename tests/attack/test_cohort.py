@@ -1,14 +1,22 @@
-"""What a list could have shown, and the relabelling test of its members as a group."""
+"""Members as a group: exponential scores, labels and parts permuted, and what a list could show."""
 
 from __future__ import annotations
 
 import math
+from itertools import combinations
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from audit.attack.cohort import relabelling_test, smallest_detectable_auc
+from audit.attack.cohort import (
+    GROUP_AUC,
+    GroupTest,
+    controls_for_group,
+    group_test,
+    savage_scores,
+    smallest_detectable_auc,
+)
 from audit.attack.scores import NameParts
 from audit.names.candidates import Candidates, make_candidates
 from tests.attack.planted_table import parts_of
@@ -28,8 +36,8 @@ def a_list(n_members: int, n_controls: int, *, n_surnames: int = 0) -> Candidate
 def test_names_of_their_own_have_the_rank_sum_tests_error(m, n):
     # The variance of the Mann-Whitney U under the null: m n (m + n + 1) / 12.
     error = math.sqrt((m + n + 1) / (12 * m * n))
-    found = smallest_detectable_auc(a_list(m, n), n_drawn=4000)
-    assert found == pytest.approx(0.5 + (1.959964 + 0.841621) * error, rel=0.02)
+    smallest = smallest_detectable_auc(a_list(m, n), n_drawn=4000)
+    assert smallest == pytest.approx(0.5 + (1.959964 + 0.841621) * error, rel=0.02)
 
 
 def test_shared_surnames_make_a_list_worth_less():
@@ -43,47 +51,121 @@ def test_under_five_names_nothing_can_be_shown(m, n):
     assert math.isnan(smallest_detectable_auc(a_list(m, n)))
 
 
-# --- relabelling ----------------------------------------------------------------------------
+def test_as_many_controls_as_the_plan_says_show_the_group():
+    n = controls_for_group(130)
+    assert n is not None
+    assert smallest_detectable_auc(a_list(130, n), n_drawn=4000) == pytest.approx(
+        GROUP_AUC, abs=0.004
+    )
+    assert controls_for_group(30) is None and controls_for_group(0) is None
 
 
-def listed_parts(n_firsts: int, n_lasts: int, n_reference: int = 400) -> NameParts:
-    """`n_firsts` + `n_lasts` listed parts, then as many of the reference controls as are asked."""
-    is_last = [False] * n_firsts + [True] * n_lasts
-    is_last += [False] * (n_reference // 2) + [True] * (n_reference // 2)
-    held = (np.arange(len(is_last)) >= n_firsts + n_lasts) * 1
-    return parts_of(np.zeros((0, 2), dtype=np.int64), is_last, n_reference=held)
+# --- the test -------------------------------------------------------------------------------
 
 
-def relabelled(seed: int, *, n_surnames: int, shift: float = 0.0, n: int = 199, m: int = 30):
+def own_parts(n: int, n_donors: int = 400) -> NameParts:
+    """2 n parts of n names (first ones, then last ones), then parts of donors."""
+    n_parts = 2 * n + n_donors
+    place = np.arange(n_parts)
+    is_last = np.where(place < 2 * n, place >= n, place >= 2 * n + n_donors // 2)
+    return parts_of(np.stack([place[:n], n + place[:n]], axis=1), is_last)
+
+
+def tested(scores: np.ndarray, is_member: np.ndarray, **options) -> GroupTest:
+    n = len(scores)
+    parts = own_parts(n)
+    asked = {
+        "strata": np.zeros(n, dtype=np.int64), "columns": parts.of_name, "parts": parts,
+        "by_part": np.zeros(len(parts.is_last)), "donors": np.arange(2 * n, len(parts.is_last)),
+        "seed": 0,
+    }  # fmt: skip
+    return group_test(scores, is_member, **asked | options)
+
+
+def test_savage_scores_are_those_of_ranks():
+    scores = savage_scores(np.array([3.0, 1.0, 2.0, 2.0]))
+    ranks = np.array([4, 1, 2.5, 2.5])
+    assert scores == pytest.approx(-np.log(1 - (ranks - 0.5) / 4))
+
+
+def test_p_is_the_share_of_all_labellings_that_are_as_high():
+    rng = np.random.default_rng(2)
+    scores = rng.normal(size=12)
+    is_member = np.arange(12) < 5
+    weights = savage_scores(scores)
+    sums = [weights[list(rows)].sum() for rows in combinations(range(12), 5)]
+    exact = np.mean(np.array(sums) >= weights[:5].sum() - 1e-9)
+    p = tested(scores, is_member, n_permutations=20_000).p
+    assert p == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / 20_000))
+
+
+def test_labels_stay_within_their_strata():
+    # In each stratum members and controls are alike; between the strata everything differs.
+    rng = np.random.default_rng(4)
+    p_within, p_across = [], []
+    for seed in range(60):
+        strata = np.repeat([0, 1], 30)
+        is_member = np.concatenate([np.arange(30) < 25, np.arange(30) < 5])
+        scores = rng.normal(size=60) - 3 * strata
+        p_within.append(tested(scores, is_member, strata=strata, seed=seed,
+                               n_permutations=199).p)  # fmt: skip
+        p_across.append(tested(scores, is_member, seed=seed, n_permutations=199).p)
+    assert np.mean(np.array(p_within) <= 0.05) <= 0.15
+    assert np.mean(np.array(p_across) <= 0.05) >= 0.9
+
+
+def test_a_leak_of_a_few_is_seen_where_an_auc_does_not_see_it():
+    rng = np.random.default_rng(5)
+    p_savage, p_auc = [], []
+    for seed in range(40):
+        scores = rng.normal(size=390)
+        scores[:8] += 4.0
+        is_member = np.arange(390) < 130
+        p_savage.append(tested(scores, is_member, seed=seed, n_permutations=199).p)
+        p_auc.append(stats.mannwhitneyu(scores[:130], scores[130:], alternative="greater").pvalue)
+    found = [np.mean(np.array(p) <= 0.05) for p in (p_savage, p_auc)]
+    assert found[0] > 0.8 and found[0] > found[1] + 0.3
+
+
+def test_without_a_leak_p_is_uniform():
+    rng = np.random.default_rng(6)
+    is_member = np.arange(60) < 20
+    p = [tested(rng.normal(size=60), is_member, seed=seed, n_permutations=199).p
+         for seed in range(200)]  # fmt: skip
+    assert stats.kstest(p, "uniform").pvalue > 0.01
+
+
+def few_surnames(seed: int, *, n_surnames: int, shift: float = 0.0, m: int = 30) -> GroupTest:
     """m members with few surnames against 60 controls with surnames of their own."""
     rng = np.random.default_rng(seed)
-    parts = listed_parts(m + 60, n_surnames + 60)
-    evidence = rng.normal(size=len(parts.is_last))
-    evidence[:m] += shift
-    evidence[m + 60 : m + 60 + n_surnames] += shift
-    first = np.arange(m + 60)
-    last = m + 60 + np.concatenate([np.arange(m) % n_surnames, n_surnames + np.arange(60)])
-    return relabelling_test(
-        np.stack([first, last], axis=1), np.arange(m + 60) < m, by_part=evidence, parts=parts,
-        seed=seed, n_relabelled=n,
-    )  # fmt: skip
+    n = m + 60
+    parts = own_parts(n)
+    by_part = rng.normal(size=len(parts.is_last))
+    by_part[:m] += shift
+    last = n + np.concatenate([np.arange(m) % n_surnames, m + np.arange(60)])
+    by_part[n : n + n_surnames] += shift
+    columns = np.stack([np.arange(n), last], axis=1)
+    scores = -np.logaddexp(-by_part[columns[:, 0]], -by_part[columns[:, 1]])
+    return tested(scores, np.arange(n) < m, columns=columns, by_part=by_part, parts=parts,
+                  seed=seed, n_permutations=199)  # fmt: skip
 
 
-@pytest.mark.parametrize("n_surnames", [1, 3, 30])
-def test_without_a_leak_p_is_uniform_however_many_names_share_a_surname(n_surnames):
-    p = [relabelled(seed, n_surnames=n_surnames)["p"] for seed in range(200)]
-    assert stats.kstest(p, "uniform").pvalue > 0.01
-    assert np.mean(np.array(p) <= 0.05) <= 0.09
+@pytest.mark.parametrize("n_surnames", [1, 3])
+def test_members_with_few_surnames_are_seldom_called_a_leak(n_surnames):
+    tests = [few_surnames(seed, n_surnames=n_surnames) for seed in range(120)]
+    assert all(one.p_sharing <= 0.05 for one in tests)
+    by_labels, both = (np.mean([getattr(one, name) <= 0.05 for one in tests])
+                       for name in ("p_labels", "p"))  # fmt: skip
+    assert both <= 0.09 < by_labels
+    assert few_surnames(3, n_surnames=3, shift=3.0).p <= 0.05
 
 
-def test_the_relabelled_auc_is_that_of_the_list():
-    found = relabelled(5, n_surnames=3, m=7)
-    rng = np.random.default_rng(5)
-    evidence = rng.normal(size=7 + 60 + 3 + 60 + 400)
-    first = evidence[:67]
-    last = evidence[67 + np.concatenate([np.arange(7) % 3, 3 + np.arange(60)])]
-    score = -np.log(np.exp(-first) + np.exp(-last))
-    wins = [a > b for a in score[:7] for b in score[7:]]
-    assert found["auc"] == pytest.approx(np.mean(wins))
-    # 199 relabellings, and the list itself counted in.
-    assert found["p"] * 200 == pytest.approx(round(found["p"] * 200)) and 1 / 200 <= found["p"] <= 1
+def test_names_of_their_own_are_not_taken_to_share_parts():
+    rng = np.random.default_rng(8)
+    one = tested(rng.normal(size=60), np.arange(60) < 20)
+    assert one.p_sharing == 1.0 and math.isnan(one.p_parts) and one.p == one.p_labels
+
+
+def test_under_five_scored_names_there_is_no_test():
+    scores = np.where(np.arange(40) < 3, np.nan, 1.0)
+    assert math.isnan(tested(scores, np.arange(40) < 7).p)

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from audit.attack.decisions import (
+    ComparisonPool,
     Confusion,
     critical_score,
     decide,
     held_out_threshold,
+    name_p_values,
     q_values,
     rank_p_values,
     undecided_mask,
@@ -23,9 +25,16 @@ from audit.stats import benjamini_hochberg
 from tests.scored_lists import quick, values
 
 
-def decided(scores, *, is_member, **columns):
-    columns = {name: np.array(column) for name, column in columns.items()}
-    return decide(np.array(scores, float), is_member=is_member, n_blocks=20, **columns)
+def pool_of(scores, groups, rows=None) -> ComparisonPool:
+    rows = np.full(len(scores), -1) if rows is None else np.array(rows)
+    return ComparisonPool(np.array(scores, float), np.array(groups), rows)
+
+
+def decided(scores, *, errors, groups, is_member, pool, **options):
+    return decide(
+        np.array(scores, float), standard_errors=np.array(errors, float), n_blocks=20,
+        groups=np.array(groups), is_member=is_member, pool=pool, **options,
+    )  # fmt: skip
 
 
 @quick
@@ -42,9 +51,8 @@ def test_p_counts_controls_as_high_and_falls_with_the_score(scores, controls):
 def test_fewer_than_200_comparable_controls_judge_nobody(n_controls, is_judged):
     scores = [*np.arange(float(n_controls)), math.nan, math.nan]
     decisions = decided(
-        [1e9], standard_error=[0.0], group=[2], is_member=[True],
-        reference_scores=scores, reference_group=[2] * len(scores),
-    )  # fmt: skip
+        [1e9], errors=[0.0], groups=[2], is_member=[True], pool=pool_of(scores, [2] * len(scores))
+    )
     assert decisions.decision.tolist() == ["flagged" if is_judged else "not judged"]
     assert np.isnan(decisions.q[0]) != is_judged
 
@@ -80,11 +88,10 @@ def test_critical_score_survives_rounding():
 def test_above_the_threshold_is_the_same_as_q_at_most_5_percent(rows, n_controls, seed):
     scores, lengths, truth = (list(column) for column in zip(*rows, strict=True))
     rng = np.random.default_rng(seed)
+    pool = pool_of(rng.integers(-5, 8, n_controls), rng.integers(2, 4, n_controls))
     decisions = decided(
-        scores, standard_error=np.zeros(len(scores)), group=lengths,
-        is_member=truth, reference_scores=rng.integers(-5, 8, n_controls),
-        reference_group=rng.integers(2, 4, n_controls),
-    )  # fmt: skip
+        scores, errors=np.zeros(len(scores)), groups=lengths, is_member=truth, pool=pool
+    )
     tested = np.array([is_member is not False for is_member in truth])
     tested |= not tested.any()
     np.testing.assert_array_equal(decisions.point_flag[tested], decisions.q[tested] <= 0.05)
@@ -96,9 +103,9 @@ def test_above_the_threshold_is_the_same_as_q_at_most_5_percent(rows, n_controls
 def test_decisions_of_five_names():
     # 999 controls 1..999, four tested names (one is not scored, so m = 3) and a listed control.
     decisions = decided(
-        [2000.0, 1000.5, 500.0, math.nan, 3000.0], standard_error=[1.0, 30.0, 1.0, 1.0, 1.0],
-        group=[2] * 5, is_member=[True, True, None, True, False],
-        reference_scores=np.arange(1.0, 1000.0), reference_group=[2] * 999,
+        [2000.0, 1000.5, 500.0, math.nan, 3000.0], errors=[1.0, 30.0, 1.0, 1.0, 1.0],
+        groups=[2] * 5, is_member=[True, True, None, True, False],
+        pool=pool_of(np.arange(1.0, 1000.0), [2] * 999),
     )  # fmt: skip
     np.testing.assert_allclose(decisions.p, [0.001, 0.001, 0.501, math.nan, 0.001], rtol=2e-3)
     # k = 2 of m = 3: p* = .0333, r = 33: the 33rd highest of 999 is 967, for the control too.
@@ -107,6 +114,39 @@ def test_decisions_of_five_names():
     words = ["flagged", "flagged", "not flagged", "not scored", "flagged"]
     assert decisions.decision.tolist() == words
     assert decisions.is_undecided.tolist() == [False, True, False, False, False]
+
+
+def test_a_control_is_ranked_among_the_others():
+    # Controls 0 ... 299 stand on the list: rows 1 ... 300. Row 0 is a member.
+    scores = np.array([150.0, *np.arange(300.0)])
+    pool = pool_of(scores[1:], [2] * 300, rows=np.arange(1, 301))
+    p = name_p_values(scores, groups=np.full(301, 2), pool=pool)
+    assert p[0] == (1 + 150) / 301  # 150 ... 299 are as high
+    assert p[1] == 1.0 and p[300] == 1 / 300  # the lowest and the highest of 300
+
+
+def test_a_name_of_which_somebody_else_has_a_part_is_ranked_among_such_names_too():
+    pool = pool_of(np.arange(1.0, 1000.0), [2] * 999)
+    namesakes = np.arange(500.0, 1500.0)
+    asked = {"errors": [1.0, 1.0], "groups": [2, 2], "is_member": [True, True], "pool": pool}
+    alone = decided([1200.0, 1400.0], **asked)
+    assert alone.point_flag.tolist() == [True, True]
+    beside = decided([1200.0, 1400.0], **asked, namesakes={0: namesakes})
+    assert beside.p.tolist() == [(1 + 300) / 1001, 1 / 1000]
+    assert beside.point_flag.tolist() == [False, True]
+    assert beside.threshold[0] > beside.threshold[1]
+
+
+def test_where_nobody_reaches_the_level_there_is_no_threshold_and_nobody_is_undecided():
+    pool = pool_of(np.arange(1.0, 1000.0), [2] * 999)
+    decisions = decided([998.5, 900.0], errors=[50.0, 50.0], groups=[2, 2],
+                        is_member=[None, None], pool=pool)  # fmt: skip
+    assert (decisions.q > 0.0).all() and decisions.q.min() <= 0.05  # rank 1 of 1,000, m = 2
+    below = decided([900.0, 899.0], errors=[50.0, 50.0], groups=[2, 2], is_member=[None, None],
+                    pool=pool)  # fmt: skip
+    assert below.q.min() > 0.05 and np.isinf(below.threshold).all()
+    assert not below.is_undecided.any()
+    assert below.decision.tolist() == ["worth a look", "worth a look"]
 
 
 @pytest.mark.parametrize("n_blocks", [2, 20, 272])

@@ -7,26 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from audit.attack.scores import (
     SCORES,
     NameParts,
     Sums,
-    both_parts,
-    name_limits,
     name_parts,
-    part_limits,
-    part_p_values,
     part_residuals,
 )
 from audit.names.candidates import make_candidates
 from audit.names.pools import NamePool
 from tests.attack import planted_table
 from tests.reference_masking import PART_SCORES, part_scores, slow_parts
-
-quick = settings(deadline=None, max_examples=60)
 
 
 def parts_of(n: int, *, seed: int = 0, n_unknown: int = 0, roles: int = 2) -> NameParts:
@@ -122,50 +114,3 @@ def test_parts_are_described_by_what_the_generator_says_of_them() -> None:
     # Reference controls: Ann Hill, Bo Lee, and one that cannot be scored.
     assert parts.n_reference.tolist() == [1, 1, 0, 0, 1, 1]
     assert parts.of_name.tolist() == columns.tolist()
-
-
-# --- both parts -----------------------------------------------------------------------------
-
-
-def a_table(residual: list[float], n_reference: int = 99) -> tuple[np.ndarray, NameParts]:
-    """Listed first and last parts in turn, then reference ones with residuals 1 ... n."""
-    n_listed, n_parts = len(residual), len(residual) + 2 * n_reference
-    references = np.arange(1.0, n_reference + 1)
-    place = np.arange(n_parts)
-    is_last = np.where(place < n_listed, place % 2 == 1, place >= n_listed + n_reference)
-    of_name, held = place[:n_listed].reshape(-1, 2), (place >= n_listed) * 1
-    parts = planted_table.parts_of(of_name, is_last, n_reference=held)
-    return np.concatenate([residual, references, references]), parts
-
-
-def test_limits_are_what_one_reference_part_in_twenty_passes():
-    residual, parts = a_table([0.0, 0.0])
-    # 99 parts 1..99: floor(.05 * 100) = 5, the fifth highest.
-    assert part_limits(residual, parts=parts) == (95.0, 95.0)
-    residual, parts = a_table([0.0, 0.0], n_reference=18)
-    assert part_limits(residual, parts=parts) == (math.inf, math.inf)
-
-
-def test_one_part_alone_however_strong_is_held_at_the_limit():
-    residual, parts = a_table([96.0, 97.0, 1e6, 95.0, 1e6, 3.0, 95.5, 1e6])
-    limits = part_limits(residual, parts=parts)
-    score = both_parts(*parts.pairs(residual), limits=limits)
-    at = 95.0 - math.log(2)
-    assert name_limits(*parts.pairs(residual), limits=limits) == pytest.approx([at] * 4)
-    expected = [-math.log(math.exp(-96 + 96) + math.exp(-97 + 96)) + 96, at, 3.0, 95.5]
-    assert score == pytest.approx(expected)
-    # Who passes exceeds the limit, who does not is at it or below; the p of parts says the same.
-    p = part_p_values(residual, parts=parts)
-    assert (score > at + 1e-12).tolist() == (p <= 0.05).tolist() == [True, False, False, True]
-    assert p == pytest.approx([5 / 100, 6 / 100, 98 / 100, 5 / 100])
-
-
-@given(st.integers(0, 2**32 - 1))
-def test_names_at_or_below_their_limit_are_those_of_which_a_part_fails(seed):
-    rng = np.random.default_rng(seed)
-    residual, parts = a_table(rng.normal(80, 30, size=60).round(1).tolist())
-    limits = part_limits(residual, parts=parts)
-    pair = parts.pairs(residual)
-    fails = part_p_values(residual, parts=parts) > 0.05
-    beyond = both_parts(*pair, limits=limits) > name_limits(*pair, limits=limits)
-    assert not (beyond & fails).any() and (beyond | fails).all()

@@ -9,17 +9,14 @@ import numpy as np
 import pytest
 
 from audit.attack import judgement
-from audit.attack.decisions import decide
+from audit.attack.decisions import ComparisonPool, decide
 from audit.attack.evidence import looks
 from audit.attack.judgement import settled_names
 from audit.attack.scores import (
     NameParts,
-    both_parts,
-    name_limits,
-    part_limits,
-    part_p_values,
     part_residuals,
     residual_errors,
+    soft_minimum,
 )
 from audit.names.candidates import Candidates, make_candidates
 from audit.progress import Progress
@@ -82,14 +79,14 @@ class World:
     def flags(self) -> BoolArray:
         """The decision of each listed name, as an audit makes it."""
         residual = part_residuals(self.hospital, self.general, parts=PARTS)
-        limits, pairs = part_limits(residual, parts=PARTS), PARTS.pairs(residual)
-        score = both_parts(*pairs, limits=limits)
+        score = soft_minimum(*PARTS.pairs(residual))
+        n_references = len(score) - N_LISTED
         return decide(
-            score[:N_LISTED], standard_error=np.zeros(N_LISTED), n_blocks=9,
-            group=PIECES[:N_LISTED], is_member=LISTED.is_member,
-            reference_scores=score[N_LISTED:], reference_group=PIECES[N_LISTED:],
-            limit=name_limits(*pairs, limits=limits)[:N_LISTED],
-            part_p=part_p_values(residual, parts=PARTS)[:N_LISTED],
+            score[:N_LISTED], standard_errors=np.zeros(N_LISTED), n_blocks=9,
+            groups=PIECES[:N_LISTED], is_member=LISTED.is_member,
+            pool=ComparisonPool(
+                score[N_LISTED:], PIECES[N_LISTED:], np.full(n_references, -1)
+            ),
         ).point_flag  # fmt: skip
 
 
@@ -102,7 +99,7 @@ def run(world: World, n_total: int, rng: np.random.Generator) -> tuple[int, Bool
         sums = {name: block[: len(counts)] for name, block in whole.items()}
         settled = settled_names(
             residual_errors(sums, counts=counts, parts=PARTS), counts=counts, listed=LISTED,
-            parts=PARTS, n_pieces=PIECES, n_looks=len(at) - 1,
+            parts=PARTS, n_pieces=PIECES, n_looks=len(at) - 1, source="invented",
         )  # fmt: skip
         if settled.all():
             hospital, general = (sums[f"{who}_log_p"].sum(axis=0) / n
@@ -146,7 +143,7 @@ def test_who_is_settled_hangs_on_the_error():
     residual = part_residuals(world.hospital, world.general, parts=PARTS)
     asked = {
         "counts": np.full(50, 20), "listed": LISTED, "parts": PARTS, "n_pieces": PIECES,
-        "n_looks": 4,
+        "n_looks": 4, "source": "invented",
     }  # fmt: skip
     n_settled = [
         settled_names(np.stack([residual, np.full_like(residual, error)]), **asked).sum()

@@ -132,7 +132,7 @@ def test_draws_have_the_generators_weights() -> None:
     # Three pieces: Ann Hill .6 * .25 = .15, Bo Lee .3 * .75 = .225.
     assert set(drawn) == {("Ann", "Hill"), ("Bo", "Lee")}
     assert stats.binomtest(drawn["Bo", "Lee"], n, 0.225 / 0.375).pvalue > 1e-3
-    asked = {"role": "first", "count_pieces": one_piece, "tested_parts": frozenset({"cy"})}
+    asked = {"role": "first", "count_pieces": one_piece, "exclude": frozenset({"cy"})}
     alone = Counter(
         part_controls(SMALL, n_by_pieces={1: 1}, seed=s, **asked).first for s in range(n)
     )
@@ -154,18 +154,15 @@ DIGESTS = {
 def test_draws_are_the_same_in_every_version() -> None:
     # A change here changes every audit's controls.
     listed = as_members(pairs(draw_names(US, n=60, seed=1)) + pairs(draw_names(JA, n=9, seed=1)))
-    tested, none = frozenset({"mary"}), frozenset[str]()
     found: dict[str, object] = {
         "names": pairs(draw_names(US, n=40, seed=3)),
         "names of another purpose": pairs(draw_names(JA, n=9, seed=3, purpose="x")),
         "recombined": pairs(recombined_controls(listed, n=50, seed=2)),
         "reference": pairs(
-            reference_controls(US, n_by_pieces={4: 30, 3: 9}, n_least=20, tested_parts=tested,
-                               count_pieces=count_pieces, seed=2)
+            reference_controls(US, n_by_pieces={4: 30, 3: 9}, count_pieces=count_pieces, seed=2)
         ),
         "part": pairs(
-            part_controls(JA, role="last", n_by_pieces={1: 20}, tested_parts=none,
-                          count_pieces=one_piece, seed=2)
+            part_controls(JA, role="last", n_by_pieces={1: 20}, count_pieces=one_piece, seed=2)
         ),
     }  # fmt: skip
     for kind in ("easy", "hard"):
@@ -199,70 +196,36 @@ def test_recombined_controls_are_all_pairs_that_are_no_member() -> None:
     assert len(set(drawn)) == 500 and all(f[1:] != last[1:] for f, last in drawn)
 
 
-# Reference controls and tested names
+# Reference controls
 
 
-@pytest.mark.parametrize(
-    ("size", "n_tested", "n", "n_least", "n_shared"),
-    [
-        # 28 first and 27 last names are free: 756 clean names.
-        ((30, 30), (2, 3), 756, 756, (756, 0, 0)),
-        # 10 * 25 = 250 clean, 2 * 25 + 10 * 1 = 60 of one tested part, two of both (one is listed),
-        # which never come where 200 are there without them; never more than asked for.
-        ((12, 26), (2, 1), 900, 240, (250, 0, 0)), ((12, 26), (2, 1), 900, 280, (250, 30, 0)),
-        ((12, 26), (2, 1), 900, 900, (250, 60, 0)), ((12, 26), (2, 1), 260, 900, (250, 10, 0)),
-        # 2 * 2 = 4 clean, 18 * 2 + 2 * 28 = 92 of one tested part, 504 of both, up to 200.
-        ((20, 30), (18, 28), 900, 900, (4, 92, 104)), ((20, 30), (18, 28), 900, 50, (4, 46, 150)),
-        ((20, 30), (18, 28), 40, 40, (4, 36, 0)),
-    ],
-)  # fmt: skip
-def test_tested_parts_come_only_as_far_as_clean_names_are_too_few(
-    size: tuple[int, int], n_tested: tuple[int, int], n: int, n_least: int,
-    n_shared: tuple[int, int, int],
-) -> None:  # fmt: skip
-    tested = {f"{x}{k}" for x, n_parts in zip("fl", n_tested, strict=True) for k in range(n_parts)}
+def test_reference_controls_are_drawn_at_random_and_no_listed_name_is_among_them() -> None:
+    pool = pool_of(12, 26)
     controls = reference_controls(
-        pool_of(*size), n_by_pieces={2: n}, count_pieces=one_piece, tested_parts=frozenset(tested),
-        n_least=n_least, exclude=[("F0", "L0")], seed=4,
-    )  # fmt: skip
-    assert len({*pairs(controls), ("F0", "L0")}) == len(controls) + 1
-    assert set(controls.control_kind) == {"reference"} and set(controls.is_member) == {False}
-    shared = [(f.lower() in tested) + (last.lower() in tested) for f, last in pairs(controls)]
-    assert shared == [k for k in range(3) for _ in range(n_shared[k])]
-
-
-def test_a_part_is_tested_whatever_its_role() -> None:
-    pool = NamePool(
-        "en_US", ("Thomas", "Ann", "Bo"), ("Lee", "Thomas"), (0.4, 0.3, 0.3), (0.5, 0.5)
+        pool, n_by_pieces={2: 9_000}, count_pieces=one_piece, exclude=[("F0", "L0")], seed=4
     )
-    crossed = reference_controls(
-        pool, n_by_pieces={2: 9}, count_pieces=one_piece, tested_parts=frozenset({"thomas"}),
-        n_least=2, seed=0,
-    )  # fmt: skip
-    assert set(pairs(crossed)[:2]) == {("Ann", "Lee"), ("Bo", "Lee")}
-    assert pairs(crossed)[2:] == [("Thomas", "Thomas")]
+    assert {*pairs(controls), ("F0", "L0")} == set(itertools.product(pool.first, pool.last))
+    assert set(controls.control_kind) == {"reference"} and set(controls.is_member) == {False}
+    # A listed name's parts come back with other parts.
+    assert {f for f, last in pairs(controls) if last == "L0"} == {*pool.first} - {"F0"}
 
 
-def test_each_number_of_pieces_is_filled_up_by_itself() -> None:
-    tested = frozenset(f"f{k}" for k in range(0, 40, 2)) - {"f0"}
+def test_each_number_of_pieces_is_drawn_by_itself() -> None:
     calls: list[str] = []
 
     def count(role: str, part: str) -> int:
         calls.append(role)
         return 1 if role == "last" or int(part[1:]) % 2 else 2
 
-    # Even first names have two pieces, and all but one of them are tested.
     controls = reference_controls(
-        pool_of(40, 40), n_by_pieces={2: 300, 3: 300}, count_pieces=count, tested_parts=tested,
-        n_least=250, seed=1,
-    )  # fmt: skip
+        pool_of(40, 40), n_by_pieces={2: 300, 3: 250}, count_pieces=count, seed=1
+    )
     assert Counter(calls) == {"first": 40, "last": 40}
     assert [count("first", f) + 1 for f in controls.first] == [2] * 300 + [3] * 250
-    assert [f.lower() in tested for f in controls.first] == [False] * 340 + [True] * 210
 
 
-def test_controls_of_one_part_are_that_part_alone_and_never_a_tested_one() -> None:
-    asked = {"count_pieces": small_pieces, "tested_parts": frozenset({"ann"}), "seed": 0}
+def test_controls_of_one_part_are_that_part_alone_and_never_a_listed_one() -> None:
+    asked = {"count_pieces": small_pieces, "exclude": frozenset({"ann"}), "seed": 0}
     first, last = (
         part_controls(SMALL, role=role, n_by_pieces={1: 9, 2: 9, 3: 1}, **asked)  # type: ignore[arg-type]
         for role in ("first", "last")

@@ -1,0 +1,110 @@
+"""How many listed people can be exposed, given what an attack sees of names known to be there.
+
+Names known to be in the notes are positive controls: canaries planted before training, or the names
+of a sibling, a model trained by the hospital's recipe on notes whose names are known. An attack
+that flags none of them proves nothing by flagging nobody else.
+
+Source: Clopper & Pearson 1934, doi:10.1093/biomet/26.4.404 (bounds of a share).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+EXPOSED_P = 0.01
+"""A name counts as seen if its p-value among the controls is at most this: the threshold hangs on
+controls alone. With half of it fewer planted names are seen and bounds are looser; with twice as
+much twice as many strangers count as seen."""
+MIN_BOUND_CONTROLS = 300
+"""Controls from which the 99 % of them are told from all of them."""
+_ERROR = 0.025
+"""Error of each of the two bounds of which the printed one is made; together 5 %."""
+
+
+@dataclass(frozen=True)
+class DoseRecord:
+    """What an attack sees of names that stand in the notes `dose` times.
+
+    Attributes
+    ----------
+    dose
+        Number of mentions.
+    n_names, n_seen
+        Names with a p-value, and those whose p-value is at most `EXPOSED_P`.
+    p_group, p_names
+        The two tests of the verdict on these names as a list of their own; NaN where undefined.
+    """
+
+    dose: int
+    n_names: int
+    n_seen: int
+    p_group: float
+    p_names: float
+
+    @property
+    def is_leak(self) -> bool:
+        """Whether these names, judged as a list of their own, are called a leak."""
+        return is_leak(self.p_group, self.p_names)
+
+
+def simes(p_values: Sequence[float]) -> float:
+    """Return one p-value of several (Simes 1986, doi:10.1093/biomet/73.3.751); NaN are left out."""
+    known = sorted(p for p in p_values if not math.isnan(p))
+    return min((len(known) * p / k for k, p in enumerate(known, start=1)), default=math.nan)
+
+
+def is_leak(p_group: float, p_names: float, *, alpha: float = 0.05) -> bool:
+    """Whether the two routes together find a leak at one error rate."""
+    return simes((p_group, p_names)) <= alpha
+
+
+def upper_share(n_hits: int, n_total: int, *, error: float) -> float:
+    """Return the upper Clopper-Pearson bound of a share; 1 where nothing was tried."""
+    from scipy.stats import beta
+
+    if n_hits >= n_total:
+        return 1.0
+    return float(beta.isf(error, n_hits + 1, n_total - n_hits))
+
+
+def lower_share(n_hits: int, n_total: int, *, error: float) -> float:
+    """Return the lower Clopper-Pearson bound of a share; 0 where nothing was hit."""
+    from scipy.stats import beta
+
+    return float(beta.ppf(error, n_hits, n_total - n_hits + 1)) if n_hits else 0.0
+
+
+def exposed_share(n_seen: int, n_names: int, *, planted: DoseRecord) -> float:
+    """Return the largest share of listed people who can be exposed; NaN: there is no bound.
+
+    A person is exposed if the attack would flag him or her at least as probably as a name planted
+    `planted.dose` times. Of n listed names the attack flags k, of the planted ones h of m:
+    upper(k, n) / lower(h, m), each at an error of 2.5 %. Assumes that listed people leak like the
+    planted names, independently.
+    """
+    if not planted.n_seen or not n_names:
+        return math.nan
+    share = upper_share(n_seen, n_names, error=_ERROR) / lower_share(
+        planted.n_seen, planted.n_names, error=_ERROR
+    )
+    return min(1.0, share)
+
+
+def usual_dose(n_mentions: Sequence[int | None]) -> int:
+    """Return the number of mentions that most names have; 1 where no number is known."""
+    counts: dict[int, int] = {}
+    for n in n_mentions:
+        if n:
+            counts[n] = counts.get(n, 0) + 1
+    return min(counts, key=lambda n: (-counts[n], n), default=1)
+
+
+def control_of_dose(records: Mapping[int, DoseRecord], *, dose: int) -> DoseRecord | None:
+    """Return the record of names planted `dose` times, or of the most below it; None: only more.
+
+    A name that is seldomer in the notes is harder to find, so it proves more.
+    """
+    fitting = [n for n in records if n <= dose]
+    return records[max(fitting)] if fitting else None

@@ -1,0 +1,135 @@
+"""Guards: what members and controls differ in before M_hospital is asked.
+
+Baselines that know nothing of M_hospital are M_general alone, popularity, word pieces and spelling.
+A list whose members one of them tells from its controls is ill-matched: what the attack shows of
+such a list may be nothing but the same difference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from audit.attack.scores import GENERAL_ALONE, POPULARITY
+from audit.stats import BoolArray, Estimate, FloatArray, IntArray, auc_interval
+
+PIECES, SPELLING = "pieces", "spelling"
+ILL_MATCHED_BEYOND = 0.05
+"""A list is ill-matched if a baseline's AUC lies surely farther than this from one half. With half
+of it long lists of well-matched controls are refused for trifles, with twice as much a mismatch
+passes that gives 10 % of null lists a p-value below 0.05 (docs/results.md)."""
+MIN_EACH_SIDE = 20
+"""Names on each side from which the guard speaks. With 10 the interval is wider than the mismatch,
+with 40 short lists are never guarded."""
+_N_FOLDS = 5
+
+
+@dataclass(frozen=True)
+class Guard:
+    """How well each baseline tells members from controls, and which of them forbid a verdict."""
+
+    aucs: Mapping[str, Estimate]
+    mismatched: tuple[str, ...]
+
+
+def guard_list(
+    baselines: Mapping[str, FloatArray], is_member: BoolArray, *, columns: IntArray
+) -> Guard:
+    """Return the AUC of every baseline [N] with its interval, and those that are surely off 1/2.
+
+    `columns` [N, 2] are the places of the names' parts: names that share one rise and fall
+    together. With fewer than `MIN_EACH_SIDE` members or controls nothing is mismatched.
+    """
+    aucs = {
+        name: auc_interval(column, is_member, clusters=tuple(columns.T))
+        for name, column in baselines.items()
+    }
+    has_enough = min(int(is_member.sum()), int((~is_member).sum())) >= MIN_EACH_SIDE
+    mismatched = tuple(
+        name
+        for name, area in aucs.items()
+        if has_enough
+        and (area.low > 0.5 + ILL_MATCHED_BEYOND or area.high < 0.5 - ILL_MATCHED_BEYOND)
+    )
+    return Guard(aucs, mismatched)
+
+
+def spelling_scores(names: list[str], is_member: BoolArray, *, columns: IntArray) -> FloatArray:
+    """Return how member-like each name [N] is spelt, by names that share no part with it.
+
+    A logistic regression on character 1- to 3-grams is fitted on four folds and asked of the fifth.
+    Names that are connected through shared parts stay in one fold; NaN where the names fall into
+    fewer than two folds, or a fold's other names are all members or all controls.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    scores = np.full(len(names), math.nan)
+    folds = connected_folds(columns)
+    spelt = np.array(names, dtype=object)
+    for fold in np.unique(folds):
+        here, others = folds == fold, folds != fold
+        if len(np.unique(is_member[others])) < 2:
+            continue
+        model = make_pipeline(
+            TfidfVectorizer(analyzer="char_wb", ngram_range=(1, 3), lowercase=True),
+            LogisticRegression(class_weight="balanced", max_iter=1000),
+        )
+        model.fit(spelt[others], is_member[others])
+        scores[here] = model.decision_function(spelt[here])
+    return scores
+
+
+def connected_folds(columns: IntArray) -> IntArray:
+    """Put names [N] into folds of about equal size; names connected by parts share a fold."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    n = len(columns)
+    rows, roles = np.nonzero(columns >= 0)
+    _, part = np.unique(columns[rows, roles], return_inverse=True)
+    n_nodes = n + int(part.max(initial=-1)) + 1
+    edges = csr_array((np.ones(len(rows)), (rows, n + part)), shape=(n_nodes, n_nodes))
+    component = connected_components(edges, directed=False)[1][:n]
+    labels, sizes = np.unique(component, return_counts=True)
+    fold_sizes = np.zeros(_N_FOLDS, dtype=np.int64)
+    fold_of = dict[int, int]()
+    for place in np.argsort(-sizes, kind="stable"):
+        smallest = int(fold_sizes.argmin())
+        fold_of[int(labels[place])] = smallest
+        fold_sizes[smallest] += sizes[place]
+    return np.array([fold_of[int(label)] for label in component], dtype=np.int64)
+
+
+def adjusted_scores(scores: FloatArray, covariates: FloatArray, *, folds: IntArray) -> FloatArray:
+    """Return scores [N] less what covariates [N, K] predict of them, fitted on the other folds.
+
+    The fit never sees who is a member. Missing covariates count as their mean, and a column of its
+    own says that they are missing.
+    """
+    is_scored = ~np.isnan(scores)
+    columns = [np.ones(len(scores))]
+    for column in covariates.T:
+        is_missing = ~np.isfinite(column)
+        mean = float(column[~is_missing].mean()) if (~is_missing).any() else 0.0
+        columns.append(np.where(is_missing, mean, column))
+        if is_missing.any() and not is_missing.all():
+            columns.append(is_missing.astype(np.float64))
+    basis = np.stack(columns, axis=1)
+    adjusted = np.full(len(scores), math.nan)
+    for fold in np.unique(folds):
+        here, others = (folds == fold) & is_scored, (folds != fold) & is_scored
+        if others.sum() <= basis.shape[1]:
+            adjusted[here] = scores[here]
+            continue
+        weights = np.linalg.lstsq(basis[others], scores[others], rcond=None)[0]
+        adjusted[here] = scores[here] - basis[here] @ weights
+    return adjusted
+
+
+BASELINES = (GENERAL_ALONE, POPULARITY, PIECES, SPELLING)
+"""What a list is guarded by, in the order in which it is said."""

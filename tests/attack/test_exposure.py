@@ -1,0 +1,91 @@
+"""Bounds of the share of exposed people, and the positive controls that they rest on."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from audit.attack.exposure import (
+    DoseRecord,
+    control_of_dose,
+    exposed_share,
+    is_leak,
+    lower_share,
+    simes,
+    upper_share,
+    usual_dose,
+)
+
+
+def planted(n_seen: int, n_names: int, dose: int = 1) -> DoseRecord:
+    return DoseRecord(dose, n_names, n_seen, math.nan, math.nan)
+
+
+@pytest.mark.parametrize(
+    ("n_seen", "n_names", "hits", "n_planted", "expected"),
+    [
+        (0, 130, 10, 10, 0.0405),  # the figures of the specification
+        (0, 130, 5, 10, 0.15),
+        (130, 130, 10, 10, 1.0),
+    ],
+)
+def test_bounds_by_hand(n_seen, n_names, hits, n_planted, expected):
+    share = exposed_share(n_seen, n_names, planted=planted(hits, n_planted))
+    assert share == pytest.approx(expected, abs=0.002)
+
+
+def test_without_a_hit_there_is_no_bound():
+    assert math.isnan(exposed_share(0, 130, planted=planted(0, 10)))
+    assert math.isnan(exposed_share(0, 0, planted=planted(9, 10)))
+
+
+@given(st.integers(0, 200), st.integers(1, 200))
+def test_bounds_are_those_of_clopper_and_pearson(n_hits, n_total):
+    n_hits = min(n_hits, n_total)
+    interval = stats.binomtest(n_hits, n_total).proportion_ci(confidence_level=0.95)
+    assert lower_share(n_hits, n_total, error=0.025) == pytest.approx(interval.low, abs=1e-9)
+    assert upper_share(n_hits, n_total, error=0.025) == pytest.approx(interval.high, abs=1e-9)
+
+
+@pytest.mark.parametrize(("exposed", "power", "n_planted"), [(0.0, 0.5, 10), (0.05, 0.3, 20),
+                                                             (0.2, 0.9, 10)])  # fmt: skip
+def test_the_bound_covers_the_exposed_share_in_95_percent_of_audits(exposed, power, n_planted):
+    rng = np.random.default_rng(7)
+    n, covered = 130, []
+    for _ in range(400):
+        n_seen = rng.binomial(rng.binomial(n, exposed), power) + rng.binomial(n, 0.01)
+        record = planted(int(rng.binomial(n_planted, power)), n_planted)
+        share = exposed_share(int(min(n_seen, n)), n, planted=record)
+        covered.append(math.isnan(share) or share >= exposed)
+    assert np.mean(covered) >= 0.95
+
+
+def test_two_routes_share_one_rate():
+    assert simes((0.025, 0.9)) == 0.05 and is_leak(0.025, 0.9)
+    assert not is_leak(0.0251, 0.9) and is_leak(0.05, 0.05) and not is_leak(0.05, 0.0501)
+    assert is_leak(math.nan, 0.05) and not is_leak(math.nan, math.nan)
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=2))
+def test_simes_is_the_rule_of_half_and_whole(p):
+    expected = min(p) <= 0.025 or max(p) <= 0.05
+    assert is_leak(*p) is expected
+
+
+def test_the_usual_dose_is_that_of_most_names():
+    assert usual_dose([1, 1, 2, 25]) == 1 and usual_dose([3, 3, 1]) == 3
+    assert usual_dose([2, 1]) == 1  # of equally many the smaller
+    assert usual_dose([None, None]) == 1 and usual_dose([]) == 1
+
+
+def test_names_that_are_seldomer_prove_more_and_those_that_are_oftener_prove_nothing():
+    records = {n: planted(1, 2, dose=n) for n in (2, 4, 8)}
+    assert control_of_dose(records, dose=4) == records[4]
+    assert control_of_dose(records, dose=7) == records[4]
+    assert control_of_dose(records, dose=1) is None

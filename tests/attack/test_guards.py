@@ -1,0 +1,89 @@
+"""Baselines of a list: what differs before M_hospital is asked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from audit.attack.guards import (
+    ILL_MATCHED_BEYOND,
+    adjusted_scores,
+    connected_folds,
+    guard_list,
+    spelling_scores,
+)
+
+
+def own_columns(n: int) -> np.ndarray:
+    return np.stack([np.arange(n), n + np.arange(n)], axis=1)
+
+
+@pytest.mark.parametrize(("m", "n"), [(1, 200), (200, 1), (19, 500), (500, 19)])
+def test_few_names_on_a_side_are_never_ill_matched(m, n):
+    baseline = np.arange(m + n, dtype=float)[::-1]
+    guard = guard_list({"popularity": baseline}, np.arange(m + n) < m, columns=own_columns(m + n))
+    assert guard.mismatched == ()
+
+
+def test_a_trifle_on_a_long_list_is_no_mismatch_and_a_clear_difference_is_one():
+    rng = np.random.default_rng(0)
+    n = 20_000
+    is_member = np.arange(n) < n // 2
+    trifle = rng.normal(size=n) + 0.1 * is_member  # AUC .528, surely off one half
+    clear = rng.normal(size=n) + 0.3 * is_member  # AUC .584
+    guard = guard_list({"popularity": trifle, "pieces": clear}, is_member, columns=own_columns(n))
+    assert guard.aucs["popularity"].low > 0.5
+    assert guard.aucs["pieces"].low > 0.5 + ILL_MATCHED_BEYOND
+    assert guard.mismatched == ("pieces",)
+
+
+def test_names_that_are_connected_through_parts_share_a_fold():
+    columns = np.array([(0, 5), (0, 6), (1, 6), (2, 7), (3, 8), (-1, 8), (4, -1)])
+    folds = connected_folds(columns)
+    assert folds[0] == folds[1] == folds[2] and folds[4] == folds[5]
+    assert len(set(folds.tolist())) == 4
+
+
+WESTERN = ["Smith", "Miller", "Johnson", "Walker", "Harris", "Turner", "Cooper", "Foster"]
+OTHERS = ["Kowalczyk", "Wiśniewska", "Szymański", "Przybylski", "Zielińska", "Dąbrowski"]
+
+
+def surnames(stems: list[str], n: int, seed: int) -> list[str]:
+    rng = np.random.default_rng(seed)
+    return [f"{stems[rng.integers(len(stems))]}{rng.integers(10_000)}" for _ in range(n)]
+
+
+def test_spelling_tells_two_populations_and_not_one_from_itself():
+    n = 60
+    is_member = np.arange(2 * n) < n
+    columns = own_columns(2 * n)
+    apart = surnames(OTHERS, n, 1) + surnames(WESTERN, n, 2)
+    alike = surnames(WESTERN, n, 3) + surnames(WESTERN, n, 4)
+    both = [
+        guard_list({"spelling": spelling_scores(names, is_member, columns=columns)}, is_member,
+                   columns=columns).aucs["spelling"].value
+        for names in (apart, alike)
+    ]  # fmt: skip
+    assert both[0] > 0.95 and 0.35 < both[1] < 0.65
+
+
+def test_spelling_does_not_learn_names_by_their_shared_parts():
+    # Members have one surname, controls another: what is connected is judged by other names only.
+    names = ["Ann Hill"] * 30 + ["Bob Lake"] * 30
+    columns = np.stack([np.arange(60), np.repeat([60, 61], 30)], axis=1)
+    assert np.isnan(spelling_scores(names, np.arange(60) < 30, columns=columns)).all()
+
+
+def test_adjusted_scores_do_not_hang_on_the_covariates():
+    rng = np.random.default_rng(3)
+    covariates = rng.normal(size=(400, 2))
+    covariates[::7, 1] = np.nan
+    scores = covariates[:, 0] * 2 + np.nan_to_num(covariates[:, 1]) + rng.normal(size=400)
+    scores[5] = np.nan
+    folds = np.arange(400) % 5
+    adjusted = adjusted_scores(scores, covariates, folds=folds)
+    assert np.isnan(adjusted[5]) and np.isfinite(np.delete(adjusted, 5)).all()
+    kept = np.isfinite(adjusted)
+    assert abs(stats.pearsonr(adjusted[kept], covariates[kept, 0])[0]) < 0.1
+    assert np.var(adjusted[kept]) < 1.3
