@@ -43,6 +43,8 @@ Sources = Callable[[str, str], evidence.Source]
 
 WHO = ("general", "hospital")
 _LINKED = ("top_1", "top_5", "median_rank")
+
+
 def main_lead(request: AuditRequest) -> spelling.PassageKind:
     """Return the context in which names are counted in word pieces: the commonest passage kind."""
     kinds = Counter(map(prompts.passage_kind, request.shown_passages))
@@ -77,7 +79,9 @@ def with_reference(request: AuditRequest, pair: ModelPair, *, pool: NamePool) ->
     for role, texts in (("first", listed.first), ("last", listed.last)):
         if alone := n_by_pieces(1, texts):
             listed_texts = frozenset(
-                fold_letters(text) for text, n in zip(texts, n_parts, strict=True) if n == 1 and text
+                fold_letters(text)
+                for text, n in zip(texts, n_parts, strict=True)
+                if n == 1 and text
             )
             controls += part_controls(
                 pool, role=role, n_by_pieces=alone, count_pieces=count_pieces,

@@ -117,14 +117,17 @@ def group_test(
         n_as_high += int((labels @ rank_scores >= observed - 1e-9).sum())
         n_as_shared += int((_squared_counts(columns, labels) >= shared).sum())
         aucs.append(_auc_of_ranks(labels @ ranks, n_members, len(scores)))
-    p_labels, p_sharing = (
-        (1 + n) / (1 + n_permutations) for n in (n_as_high, n_as_shared)
-    )
+    p_labels, p_sharing = ((1 + n) / (1 + n_permutations) for n in (n_as_high, n_as_shared))
     p_parts = math.nan
     if p_sharing <= ALPHA:
         statistics = _with_other_parts(
-            columns, by_part=by_part, parts=parts, donors=donors, is_member=is_member,
-            rng=generator(seed, "verdict/parts"), n_rows=n_permutations,
+            columns,
+            by_part=by_part,
+            parts=parts,
+            donors=donors,
+            is_member=is_member,
+            rng=generator(seed, "verdict/parts"),
+            n_rows=n_permutations,
         )
         if statistics is not None:
             renamed, renamed_aucs = statistics
@@ -295,9 +298,7 @@ def _midranks(scores: FloatArray) -> FloatArray:
 def _auc_of_ranks(rank_sums: FloatArray, n_members: int, n: int) -> FloatArray:
     """Return the AUC of sums of the members' midranks among n names (Mann-Whitney)."""
     n_controls = n - n_members
-    return np.asarray(
-        (rank_sums - n_members * (n_members + 1) / 2) / (n_members * n_controls)
-    )
+    return np.asarray((rank_sums - n_members * (n_members + 1) / 2) / (n_members * n_controls))
 
 
 def _chunk_sizes(n_rows: int, *, width: int) -> list[int]:

@@ -196,8 +196,9 @@ def _namesake_scores(attack: AttackResult, *, source: ControlSource) -> dict[int
 
 
 def name_groups(parts: NameParts, n_pieces: IntArray) -> IntArray:
-    """Return the group of each name [N]: names are comparable if they have the same number of word
-    pieces and the same parts.
+    """Return the group of each name [N]; names of one group are comparable.
+
+    They have the same number of word pieces, and the same parts.
     """
     groups: IntArray = 4 * n_pieces + (parts.of_name >= 0) @ np.array([1, 2])
     return groups
@@ -212,9 +213,9 @@ def _list_evidence(
     scores, errors = attack.scores[FIXED_SCORE][:, :n]
     groups = name_groups(attack.parts, attack.n_pieces)
     pool = comparison_pool(attack, FIXED_SCORE, source=source)
-    seen_p = name_p_values(
-        scores, groups=groups[:n], pool=pool, least_controls=MIN_BOUND_CONTROLS
-    )[is_tested]
+    seen_p = name_p_values(scores, groups=groups[:n], pool=pool, least_controls=MIN_BOUND_CONTROLS)[
+        is_tested
+    ]
     judged_q = decisions.q[is_tested & ~np.isnan(decisions.q)]
     rows, is_member = compared_rows(attack, source=source)
     columns = attack.parts.of_name[rows]
@@ -237,9 +238,7 @@ def _list_evidence(
         n_undecided=int((decisions.is_undecided & is_tested).sum()),
         p_names=float(judged_q.min()) if len(judged_q) else math.nan,
         group=_test_group(attack, rows, is_member, compared_scores, source=source, seed=seed),
-        auc=auc_interval(
-            attack.scores[FIXED_SCORE][0, rows], is_member, clusters=tuple(columns.T)
-        )
+        auc=auc_interval(attack.scores[FIXED_SCORE][0, rows], is_member, clusters=tuple(columns.T))
         if is_member.any() and not is_member.all()
         else NOTHING,
         baselines=guard.aucs,
@@ -255,9 +254,7 @@ def _list_evidence(
     )
 
 
-def compared_rows(
-    attack: AttackResult, *, source: ControlSource
-) -> tuple[IntArray, BoolArray]:
+def compared_rows(attack: AttackResult, *, source: ControlSource) -> tuple[IntArray, BoolArray]:
     """Return the rows [K] of the group's test, and which of them are members.
 
     Members are unknown names where nobody is known to be one. Controls that were chosen because
@@ -299,9 +296,7 @@ def list_baselines(
     }
     if rows.max(initial=-1) < n:
         names = [attack.listed.full_name(row) for row in rows.tolist()]
-        baselines[SPELLING] = spelling_scores(
-            names, is_member, columns=attack.parts.of_name[rows]
-        )
+        baselines[SPELLING] = spelling_scores(names, is_member, columns=attack.parts.of_name[rows])
     return baselines
 
 
@@ -319,7 +314,9 @@ def _test_group(
         return NO_TEST
     parts = attack.parts
     donor_names = (
-        rows[~is_member] if source in OF_HOSPITAL else np.arange(len(attack.listed), len(parts.of_name))
+        rows[~is_member]
+        if source in OF_HOSPITAL
+        else np.arange(len(attack.listed), len(parts.of_name))
     )
     donors = np.unique(parts.of_name[donor_names])
     options = {"n_permutations": _FEW_PERMUTATIONS} if len(rows) > _MANY_NAMES else {}
@@ -442,7 +439,7 @@ def settled_names(
     `n_looks` looks in 1 - `UNSETTLED_RATE` of audits. Each part has an interval of t, Bonferroni
     over parts, sides and looks; nothing else is uncertain, for decisions depend on residuals alone
     and rise with them. A name that is flagged with its own parts at their lower ends and the
-    controls' parts at their upper ends is flagged wherever all of them lie between; and the reverse.
+    controls' parts at their upper ends is flagged wherever they lie between; and the reverse.
     """
     from scipy.stats import t
 

@@ -130,9 +130,7 @@ def control_needs(request: AuditRequest) -> ControlNeeds:
         n_listed=n_controls,
         n_compared=n_controls if request.control_source in OF_HOSPITAL else N_REFERENCE,
         for_group=controls_for_group(n_tested),
-        for_names={
-            n: controls_needed(n_tested, n_visible=n) for n in (1, 10, 30) if n <= n_tested
-        },
+        for_names={n: controls_needed(n_tested, n_visible=n) for n in (1, 10, 30) if n <= n_tested},
     )
 
 

@@ -235,9 +235,7 @@ def _with_words(verdict: Mapping[str, Any]) -> dict[str, Any]:
     """Add the sentence, and what to do now, in both languages; all as values of JSON."""
     return dict(plain(verdict)) | {
         **{language: _sentence(verdict, words) for language, words in _LANGUAGES.items()},
-        "what_now": {
-            language: _advice(verdict, words) for language, words in _LANGUAGES.items()
-        },
+        "what_now": {language: _advice(verdict, words) for language, words in _LANGUAGES.items()},
     }
 
 

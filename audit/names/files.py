@@ -62,7 +62,8 @@ _FORMS = {
         "Write given, held_out, own, easy, hard, recombined, reference, canary, or nothing.",
     ),
     "control_source": (
-        "|".join(("", *CONTROL_SOURCES)), "Write held_out, own, invented, drawn, or nothing.",
+        "|".join(("", *CONTROL_SOURCES)),
+        "Write held_out, own, invented, drawn, or nothing.",
     ),
     "n_others_first": ("([0-9]{1,9})?", "Write 0, 1, 2 ..., or nothing."),
     "n_others_last": ("([0-9]{1,9})?", "Write 0, 1, 2 ..., or nothing."),

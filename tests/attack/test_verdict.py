@@ -85,7 +85,11 @@ def test_both_routes_together_call_a_null_pair_a_leak_in_at_most_5_percent(
         ({"positive_controls": {}}, FEW, ["no_positive_control", NOBODY]),
         ({"positive_controls": {1: UNSEEN}}, FEW, ["positive_control_unseen", "no_bound", NOBODY]),
         ({"positive_controls": {4: SEEN_OFTEN}}, FEW, ["positive_control_too_often", NOBODY]),
-        ({"positive_controls": {4: SEEN_OFTEN}, "dose": 5}, NONE, ["positive_control_seen", NOBODY]),
+        (
+            {"positive_controls": {4: SEEN_OFTEN}, "dose": 5},
+            NONE,
+            ["positive_control_seen", NOBODY],
+        ),
         ({"positive_controls": {1: replace(SEEN, n_seen=0)}}, FEW, ["no_bound", NOBODY]),
         ({"reliability": 0.49}, FEW, ["run_too_small", NOBODY]),
         ({"reliability": NAN}, FEW, ["run_too_small", NOBODY]),
@@ -135,8 +139,8 @@ def test_the_smallest_effect_grows_with_the_noise_of_the_evidence() -> None:
     ("changes", "english", "japanese"),
     [
         ({"p_group": 0.001},
-         "Leak found: a member scores above a control in 51.0 % (95 % interval 45.0 % to 57.0 %) of "
-         "pairs; 3 of 130 tested names stand out from the controls (give or take 2), and 9 are "
+         "Leak found: a member scores above a control in 51.0 % (95 % interval 45.0 % to 57.0 %) "
+         "of pairs; 3 of 130 tested names stand out from the controls (give or take 2), and 9 are "
          "worth a look (on average over audits, one in five of these is there by chance). If the "
          "model leaked nothing and the held-out patients were drawn at random, at most 5 % of such "
          "lists would give this verdict.", "無作為"),
@@ -146,9 +150,7 @@ def test_the_smallest_effect_grows_with_the_noise_of_the_evidence() -> None:
         ({"positive_controls": {}}, "Not enough evidence: a member scores", "結論できません"),
     ],
 )  # fmt: skip
-def test_the_sentence_has_the_numbers(
-    changes: dict[str, Any], english: str, japanese: str
-) -> None:
+def test_the_sentence_has_the_numbers(changes: dict[str, Any], english: str, japanese: str) -> None:
     verdict = give_verdict(evidence(**changes))
     assert verdict["english"].startswith(english)
     assert japanese in verdict["japanese"]
