@@ -99,12 +99,13 @@ from audit.names.letter_case import RECASED, case_notes
 from audit.names.people import ENGLISH, JAPANESE
 from audit.names.spelling import piece_counter
 from audit.notes.formats import GOLD, PREDICTED, Format, flattened, write_files
-from audit.notes.passages import read_passages
+from audit.notes.passages import Passages, read_passages
 from audit.notes.read import FIELDS, open_notes
 from audit.notes.spans import IDENTIFIER, TaggedDocument, read_label_map
 from audit.patients.register import read_register
 from audit.progress import progress_line, say
 from audit.rank import RankTask
+from audit.rejudge import judge_again
 from audit.report.compare import MAX_REFERENCES, compare_audits
 from audit.report.decision import kept_decision
 from audit.report.export import bundle_files, write_report
@@ -435,6 +436,18 @@ def demo(*, given: Annotated[Given, FieldsOf(DemoTask)]) -> Result:
         }
 
 
+StatedSource = Annotated[
+    ControlSource | None,
+    "where the list's controls come from: held_out (patients drawn at random before training), "
+    "own (people of the hospital who are in no training note), invented (the names in the "
+    "notes were made by the name generator), drawn (the generator's names beside real notes); "
+    "what the list says without, else drawn",
+]
+SiblingAudit = Annotated[
+    str, "audit, with the same settings, of a model trained by the same recipe on known names"
+]
+
+
 def run(
     *,
     general: Annotated[str, "directory of the general model"],
@@ -450,19 +463,11 @@ def run(
     ] = (),
     passages: Annotated[Path | None, "CSV or JSONL of de-identified passages"] = None,
     draw_controls: Annotated[int, "draw so many easy and hard controls"] = 0,
-    control_source: Annotated[
-        ControlSource | None,
-        "where the list's controls come from: held_out (patients drawn at random before training), "
-        "own (people of the hospital who are in no training note), invented (the names in the "
-        "notes were made by the name generator), drawn (the generator's names beside real notes); "
-        "what the list says without, else drawn",
-    ] = None,
+    control_source: StatedSource = None,
     own_controls: Annotated[
         Path | None, "CSV of people of the hospital who are in no training note: more controls"
     ] = None,
-    sibling: Annotated[
-        str, "audit, with the same settings, of a model trained by the same recipe on known names"
-    ] = "",
+    sibling: SiblingAudit = "",
     out: Annotated[Path | None, "directory for names.csv, measures.json, report.json"] = None,
     order: Annotated[
         Path | None, "write the order of the shards that are not kept, for `shards`; holds names"
@@ -477,24 +482,16 @@ def run(
     """Audit a pair of models."""
     if scheduler:
         os.environ[SCHEDULER_VARIABLE] = scheduler
-    candidates = listed = _with_source(_names(names), control_source, own_controls=own_controls)
+    candidates = _with_source(_names(names), control_source, own_controls=own_controls)
     if draw_controls:
-        spelt = piece_counter(tokenizer(model_path(hospital, where="--hospital")))
-        wanted = {"easy": draw_controls, "hard": draw_controls}
-        candidates = with_controls(candidates, wanted=wanted, seed=seed, count_pieces=spelt)
-        say(f"Drawn: {len(candidates) - len(listed)} controls.")
-    read = None
-    _say_unread(passages, scenario=scenario)
-    if passages and scenario == 2:
-        read = read_passages(_bytes(passages), what="passages", file_name=passages.name)
-        _say_read(read, len(read), what="passages")
+        candidates = _with_drawn(candidates, n=draw_controls, hospital=hospital, seed=seed)
     request = AuditRequest(
         scenario_number=scenario,
         general=model_path(general, where="--general"),
         hospital=model_path(hospital, where="--hospital"),
         candidates=candidates,
-        sibling=_audit_digest(sibling) if sibling else "",
-        passages=read,
+        sibling=_audit_digest(sibling, where="--sibling") if sibling else "",
+        passages=_read_passages(passages, scenario=scenario),
         generation=GenerationSettings(**generation),
         posterior=PosteriorSettings(**posterior),
         seed=seed,
@@ -508,10 +505,28 @@ def run(
     return _compared(request, reference=reference, out=out)
 
 
+def _read_passages(passages: Path | None, *, scenario: int) -> Passages | None:
+    """Return the passages of a file, which scenario 2 alone reads."""
+    _say_unread(passages, scenario=scenario)
+    if passages is None or scenario != 2:
+        return None
+    read = read_passages(_bytes(passages), what="passages", file_name=passages.name)
+    _say_read(read, len(read), what="passages")
+    return read
+
+
 def _say_unread(passages: Path | None, *, scenario: int) -> None:
     """Say that the passages of one scenario are not read in the other."""
     if passages and scenario == 1:
         say("--passages has no effect here: scenario 1 reads none.")
+
+
+def _with_drawn(listed: Candidates, *, n: int, hospital: str, seed: int) -> Candidates:
+    """Return a list with n easy and n hard controls behind it, as far as there are so many."""
+    spelt = piece_counter(tokenizer(model_path(hospital, where="--hospital")))
+    drawn = with_controls(listed, wanted={"easy": n, "hard": n}, seed=seed, count_pieces=spelt)
+    say(f"Drawn: {len(drawn) - len(listed)} controls.")
+    return drawn
 
 
 def _with_source(
@@ -527,13 +542,13 @@ def _with_source(
     return listed.with_source(source) if source else listed
 
 
-def _audit_digest(text: str) -> str:
+def _audit_digest(text: str, *, where: str) -> str:
     """Return the digest of the kept audit that begins so."""
     with Store(results_dir()) as store:
         digests = [key.partition("/")[2] for key in store.keys(f"audit/{text}")]
     if len(digests) != 1:
         raise AuditError(
-            "No kept audit, or more than one, begins so.", where="--sibling",
+            "No kept audit, or more than one, begins so.", where=where,
             do="Choose one of those that `python -m audit results` lists.",
         )  # fmt: skip
     return digests[0]
@@ -569,6 +584,7 @@ def rank(
     generation: Annotated[Given, FieldsOf(GenerationSettings)],
     posterior: Annotated[Given, FieldsOf(PosteriorSettings)],
     passages: Annotated[Path | None, "CSV or JSONL of de-identified passages"] = None,
+    control_source: StatedSource = None,
     seed: Seed = 0,
     dtype: Dtype = "auto",
     device: Device = "auto",
@@ -581,6 +597,7 @@ def rank(
         hospital=model_path(hospital, where="--hospital"),
         names=names,
         passages=passages,
+        control_source=control_source,
         generation=GenerationSettings(**generation),
         posterior=PosteriorSettings(**posterior),
         seed=seed,
@@ -589,7 +606,7 @@ def rank(
         out=out,
     )
     file, *counts = _answered(task)
-    n_names, n_scored, n_reference, has_p, n_recased = map(int, counts)
+    n_names, n_scored, n_controls, has_p, n_recased = map(int, counts)
     if n_recased:
         say(str(Message(RECASED, n=n_recased, n_names=n_names)))
     say(
@@ -597,12 +614,19 @@ def rank(
         "several word pieces, one part only, or the word pieces of another name."
     )
     if not has_p:
-        say("Ranks only: p and q need 20 reference controls for each name, and the generator gave "
-            f"{n_reference:,} for {n_scored:,} names.")  # fmt: skip
+        say(f"Ranks only: with {n_controls:,} controls none of {n_scored:,} names could stand out.")
+    elif control_source in (None, "drawn"):
+        say(
+            "Unless the list says where its controls come from, p and q compare with the "
+            "generator's names: they do not show who is in the notes."
+        )
     return {
-        "n_names": n_names, "n_scored": n_scored, "n_reference": n_reference,
-        "has_p_values": bool(has_p), "file": file,
-    }  # fmt: skip
+        "n_names": n_names,
+        "n_scored": n_scored,
+        "n_controls": n_controls,
+        "has_p_values": bool(has_p),
+        "file": file,
+    }
 
 
 def _names(path: Path) -> Candidates:
@@ -624,7 +648,18 @@ def _audited(request: AuditRequest, *, out: Path | None) -> AuditReport:
     (digest,) = _answered(AuditTask(request=request))
     with Store(results_dir()) as store:
         report = _report(digest, store=store)
-        documents = store.get_record(f"documents/{digest}") or {}
+        _say_verdict(report)
+        if out:
+            _write_audit(report, out, store=store)
+    return report
+
+
+def _write_audit(report: AuditReport, out: Path, *, store: Store) -> None:
+    documents = store.get_record(f"documents/{report.digest}") or {}
+    write_report(report, out, documents=documents, seal=access_log.log_seal())
+
+
+def _say_verdict(report: AuditReport) -> None:
     say(report.verdict.in_short("en"))
     say(report.verdict.english)
     words = catalogue("en", "report")
@@ -634,9 +669,6 @@ def _audited(request: AuditRequest, *, out: Path | None) -> AuditReport:
         say(f"What now: {now}")
     if planted := report.details.canaries:
         say(planted.english)
-    if out:
-        write_report(report, out, documents=documents, seal=access_log.log_seal())
-    return report
 
 
 def _report(digest: str, *, store: Store) -> AuditReport:
@@ -644,6 +676,30 @@ def _report(digest: str, *, store: Store) -> AuditReport:
     if kept is None:
         raise AuditError("This result is damaged.", do="Run the audit again.")
     return AuditReport.from_json(kept)
+
+
+def judge(
+    digest: Annotated[str, "beginning of a kept audit's digest"],
+    *,
+    control_source: StatedSource = None,
+    sibling: SiblingAudit = "",
+    out: Annotated[Path | None, "directory for names.csv, measures.json, report.json"] = None,
+) -> Result:
+    """Judge a kept audit again by today's rule, from its kept evidence."""
+    own = _audit_digest(digest, where="digest")
+    other = _audit_digest(sibling, where="--sibling") if sibling else ""
+    with Store(results_dir()) as store:
+        before = _report(own, store=store)
+        report = judge_again(
+            own,
+            control_source=control_source or before.verdict.control_source,
+            sibling=other or str(before.question.get("sibling", "")),
+            store=store,
+        )
+        _say_verdict(report)
+        if out:
+            _write_audit(report, out, store=store)
+    return _summary(report)
 
 
 def _summary(report: AuditReport) -> Result:
@@ -1670,8 +1726,8 @@ GROUPS = {
     "deid": "de-identification: make a corpus, train a tagger, tag notes, measure a tagger",
 }
 COMMANDS: tuple[Callable[..., Result], ...] = (
-    demo, run, rank, shards_make, shards_merge, score, selftest, results, verify, jobs, cancel,
-    resume, log, login, backup, restore, retention, purge, corpus_build, corpus_mentions,
+    demo, run, rank, judge, shards_make, shards_merge, score, selftest, results, verify, jobs,
+    cancel, resume, log, login, backup, restore, retention, purge, corpus_build, corpus_mentions,
     corpus_candidates, corpus_check, corpus_list, corpus_forget, pretrain, experiment, deid_score,
     deid_compare, deid_forget, deid_build, deid_tag, deid_releases, deid_policy, deid_leftovers,
     deid_convert, deid_train, deid_leakage,

@@ -140,18 +140,22 @@ def read_names(
     listed = Candidates(
         **{field: tuple(row[field] for _, row in rows.values()) for field in fields}
     )
+    listed = _with_one_source(listed, where=what)
+    notes.sort(key=lambda note: note.row)
+    return NamesFile(with_kinds(with_usual_case(listed)), table.encoding, tuple(notes))
+
+
+def _with_one_source(listed: Candidates, *, where: str) -> Candidates:
+    """Return a list whose rows all have the control source that some of them state."""
     sources = sorted({source for source in listed.control_source if source})
     if len(sources) > 1:
         raise AuditError(
             "The controls of the list have several sources: {sources}.",
-            where=what,
+            where=where,
             do="Make one list for each control_source.",
             sources=", ".join(sources),
         )
-    if sources:
-        listed = replace(listed, control_source=tuple(sources) * len(listed))
-    notes.sort(key=lambda note: note.row)
-    return NamesFile(with_kinds(with_usual_case(listed)), table.encoding, tuple(notes))
+    return replace(listed, control_source=tuple(sources) * len(listed)) if sources else listed
 
 
 def names_template() -> str:

@@ -111,7 +111,7 @@ def parts_of(of_name: Any, is_last: Any, **known: Any) -> NameParts:
     n = len(last)
     fields: dict[str, Any] = {
         "log_share": np.zeros(n), "n_pieces": np.ones(n, dtype=np.int64),
-        "is_known": np.ones(n, dtype=bool), "n_reference": np.zeros(n, dtype=np.int64),
+        "is_known": np.ones(n, dtype=bool),
     }  # fmt: skip
     return NameParts(of_name=np.array(of_name), is_last=last, **fields | known)
 
@@ -120,5 +120,4 @@ def own_parts(n: int, n_reference: int) -> NameParts:
     """Every name's first and last part are its own: columns 0 to N - 1, then N to 2 N - 1."""
     n_names = n + n_reference
     columns = np.arange(2 * n_names)
-    of_name, n_held = columns.reshape(2, n_names).T, (columns % n_names >= n) * 1
-    return parts_of(of_name, columns >= n_names, n_reference=n_held)
+    return parts_of(columns.reshape(2, n_names).T, columns >= n_names)

@@ -168,9 +168,8 @@ def test_none_found_says_a_share_of_people_and_its_condition() -> None:
 @pytest.mark.parametrize("source", CONTROL_SOURCES)
 def test_the_rate_stands_beside_its_condition(source: Any) -> None:
     verdict = give_verdict(evidence(p_group=0.001, control_source=source))
-    for language in ("english", "japanese"):
-        has_rate = "5 %" in verdict[language]
-        assert has_rate == (source != "drawn")
+    for language, rate in (("english", "at most 5 % of such lists"), ("japanese", "5 % 以下")):
+        assert (rate in verdict[language]) == (source != "drawn")
     if source != "drawn":
         condition = verdict["english"].rpartition("If the model leaked nothing and ")[2]
         assert condition.endswith("at most 5 % of such lists would give this verdict.")
