@@ -55,6 +55,7 @@ from audit.stats import (
     MIN_NAMES,
     NOTHING,
     BoolArray,
+    Estimate,
     FloatArray,
     IntArray,
     auc_interval,
@@ -280,9 +281,7 @@ def _list_evidence(
         n_undecided=int((decisions.is_undecided & is_tested).sum()),
         p_names=float(judged_q.min()) if len(judged_q) else math.nan,
         group=_test_group(attack, rows, is_member, compared_scores, source=source, seed=seed),
-        auc=auc_interval(attack.scores[FIXED_SCORE][0, rows], is_member, clusters=tuple(columns.T))
-        if is_member.any() and not is_member.all()
-        else NOTHING,
+        auc=_members_auc(attack, rows, is_member),
         baselines=guard.aucs,
         mismatched=guard.mismatched if listed.has_truth or source == "own" else (),
         has_truth=listed.has_truth,
@@ -294,6 +293,14 @@ def _list_evidence(
         n_bounded=int((~np.isnan(seen_p)).sum()),
         dose=usual_dose([m for m, here in zip(listed.n_mentions, counted, strict=True) if here]),
     )
+
+
+def _members_auc(attack: AttackResult, rows: IntArray, is_member: BoolArray) -> Estimate:
+    """Return the AUC of members against controls; none where nobody is known to be a member."""
+    if True not in attack.listed.is_member or not (~is_member).any():
+        return NOTHING
+    columns = attack.parts.of_name[rows]
+    return auc_interval(attack.scores[FIXED_SCORE][0, rows], is_member, clusters=tuple(columns.T))
 
 
 def compared_rows(attack: AttackResult, *, source: ControlSource) -> tuple[IntArray, BoolArray]:

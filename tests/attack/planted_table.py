@@ -15,8 +15,28 @@ N_MEMBERS = 60
 N_CONTROLS = 60
 N_REFERENCE = 3000
 MENTIONS = [1] * 30 + [2] * 10 + [3] * 5 + [4] * 5 + [6] * 6 + [25] * 4
-SHARES = {f"F{i}": i / 1000 for i in range(N_MEMBERS)} | {
-    f"{kind}{i}": 0.03 for kind in CONTROL_KINDS for i in range(N_CONTROLS)
+
+
+def spelt(n: int, *, seed: int) -> list[str]:
+    """Return n different words that are spelt alike, whatever the seed."""
+    rng = np.random.default_rng(seed)
+    words: dict[str, None] = {}
+    while len(words) < n:
+        letters = zip(rng.choice(list("bdgklmnrst"), 4), rng.choice(list("aeiou"), 4), strict=True)
+        words["".join(map("".join, letters)).title()] = None
+    return list(words)
+
+
+_WORDS = spelt(N_MEMBERS + N_CONTROLS * len(CONTROL_KINDS), seed=7)
+FIRST_NAMES = {
+    kind: _WORDS[begin : begin + N_CONTROLS]
+    for begin, kind in zip(
+        range(0, len(_WORDS), N_CONTROLS), ("member", *CONTROL_KINDS), strict=True
+    )
+}
+LAST_NAMES = spelt(len(_WORDS), seed=8)
+SHARES = {first: i / 1000 for i, first in enumerate(FIRST_NAMES["member"])} | {
+    first: 0.03 for kind in CONTROL_KINDS for first in FIRST_NAMES[kind]
 }
 """Popularity by first name."""
 SCORES = {
@@ -62,10 +82,14 @@ def put(attack: AttackResult, row: int, value: float) -> None:
 
 
 def listed(kinds: tuple[str, ...] = ("easy",)) -> Candidates:
-    names = [(f"F{i}", f"L{i}") for i in range(N_MEMBERS)]
-    result = make_candidates(names, is_member=True, n_mentions=MENTIONS)
+    last_names = dict(zip(_WORDS, LAST_NAMES, strict=True))
+
+    def full_names(kind: str) -> list[tuple[str, str]]:
+        return [(first, last_names[first]) for first in FIRST_NAMES[kind]]
+
+    result = make_candidates(full_names("member"), is_member=True, n_mentions=MENTIONS)
     for kind in kinds:
-        controls = [(f"{kind}{i}", "X") for i in range(N_CONTROLS)]
+        controls = full_names(kind)
         result += make_candidates(controls, is_member=False, control_kind=kind)
     return result
 
