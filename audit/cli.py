@@ -121,12 +121,12 @@ from audit.report.verify import check_report
 from audit.retention import KINDS, Periods, periods, set_periods
 from audit.retention import purge as purge_kinds
 from audit.run import AuditTask, finished_part
-from audit.shelf import whole_folder, write_private, write_whole
+from audit.shelf import is_code, whole_folder, write_private, write_whole
 from audit.stats import Estimate
 from audit.tables import read_table
 from audit.task import MAX_SEED, Device, Record, Task
 from audit.training.config import TrainSettings, largest_pass, process_number
-from audit.training.kept import MODEL, MODELS, PretrainTask, snapshot_name
+from audit.training.kept import MODEL, MODELS, PretrainTask, sibling_task, snapshot_name
 from audit.words import catalogue
 from cache.store import Store
 
@@ -1063,13 +1063,21 @@ def pretrain(
     general: Annotated[str, "directory of the model to start from"],
     given: Annotated[Given, FieldsOf(PretrainTask)],
     trained: Annotated[Given, FieldsOf(TrainSettings)],
+    sibling_of: Annotated[
+        str,
+        "identifier or folder of a trained model: train by its recipe, in as many passes or fewer "
+        "(--epochs), on its corpus with other names; its audit shows what the attack would see",
+    ] = "",
 ) -> Result:
     """Train a model further on notes, or from scratch; goes on where it stopped."""
-    task = PretrainTask(
-        general=model_path(general, where="--general"),
-        settings=TrainSettings(**_with_pass(trained, usual=TrainSettings())),
-        **given,
-    )
+    start = model_path(general, where="--general")
+    if sibling_of:
+        model = MODELS.get(sibling_of) if is_code(sibling_of) else MODELS.at(Path(sibling_of))
+        n_epochs = trained.get("n_epochs")
+        task = sibling_task(model, general=start, n_epochs=n_epochs).with_(**given)
+    else:
+        settings = TrainSettings(**_with_pass(trained, usual=TrainSettings()))
+        task = PretrainTask(general=start, settings=settings, **given)
     if process_number()[0]:  # of several, the first answers and tells
         task.help()
         raise SystemExit(0)
@@ -1690,6 +1698,17 @@ DEPENDENT: Mapping[str, tuple[Dependence, ...]] = {
     "login": (Dependence({"yes"}, _has("what", "drop"), needs="drop"),),
     "corpus_build": (Dependence({"n_canaries"}, _is_given("canary_counts"), needs="--canaries"),),
     "pretrain": (
+        Dependence(
+            {
+                "corpus_id",
+                "source",
+                "notes",
+                "columns",
+                *TrainSettings.model_fields.keys() - {"n_epochs"},
+            },
+            _is_not_given("sibling_of"),
+            clashes="--sibling-of",
+        ),
         Dependence({"source"}, _is_given("corpus_id"), needs="--corpus"),
         Dependence({"columns"}, _is_given("notes"), needs="--notes"),
         Dependence({"n_steps"}, _is_not_given("n_epochs"), clashes="--epochs"),
