@@ -100,7 +100,7 @@ from audit.names.people import ENGLISH, JAPANESE
 from audit.names.spelling import piece_counter
 from audit.notes.formats import GOLD, PREDICTED, Format, flattened, write_files
 from audit.notes.passages import read_passages
-from audit.notes.read import FIELDS, open_notes
+from audit.notes.read import FIELDS, NoteSource, open_notes
 from audit.notes.spans import IDENTIFIER, TaggedDocument, read_label_map
 from audit.patients.register import read_register
 from audit.progress import progress_line, say
@@ -922,13 +922,24 @@ def corpus_build(*, given: Annotated[Given, FieldsOf(CorpusTask)]) -> Result:
     """Make D_private, D_public, the truth, and the lists."""
     task = CorpusTask(**given)
     (corpus_id,) = _answered(task)
+    _say_patients(open_notes(task.notes, columns=dict(task.columns)).has_patients)
     corpus = CORPORA.at(task.out) if task.out else CORPORA.get(corpus_id)
     return _examined(corpus) | {"folder": str(corpus.path)}
 
 
+def _say_patients(has_patients: bool) -> None:
+    """Say that notes do not tell whose they are, if they do not."""
+    if not has_patients:
+        say("No patient column was found: each note counts as that of a patient of its own. The "
+            "column is called\npatient_id, subject_id, person_id, PAT_ID, mrn, 患者番号 ..., or "
+            "--column patient_id=NAME where there is that option.")  # fmt: skip
+
+
 def corpus_mentions(*, corpus: CorpusName) -> Result:
     """Say who is named beside an age, and how often."""
-    return _examined(find_corpus(corpus))
+    found = _examined(find_corpus(corpus))
+    _say_patients(bool(found["n_patients"]))
+    return found
 
 
 def corpus_candidates(
@@ -996,6 +1007,7 @@ def _examined(corpus: KeptCorpus) -> Result:
     return found.plain() | {
         "coverage": counted,
         "carriers": dict(found.carriers),
+        "n_patients": found.n_patients or None,  # unknown, not none
         "n_patterns": found.n_patterns,
         "n_occurrences": found.n_occurrences,
         "corpus": corpus_line(corpus),
@@ -1188,7 +1200,7 @@ def deid_tag(
     _refuse_nothing_to_withhold(tagger_id, uncopied)
     with recorded_release(out, how) as (release_id, release):
         census = tag_notes(
-            handed_in.notes_to_tag(notes),
+            _notes_to_tag(notes),
             tagger=load_tagger(tagger_id, device=device),
             out=out,
             release=release,
@@ -1200,6 +1212,14 @@ def deid_tag(
         )
     _say_tagged(census, release_id, release)
     return census
+
+
+def _notes_to_tag(path: Path) -> NoteSource | handed_in.AnnotatedNotes:
+    """Return the notes of a path; say if a table of them does not tell whose they are."""
+    source = handed_in.notes_to_tag(path)
+    if isinstance(source, NoteSource):
+        _say_patients(source.has_patients)
+    return source
 
 
 def _say_tagged(census: Mapping[str, Any], release_id: str, release: Release) -> None:

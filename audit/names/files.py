@@ -21,6 +21,7 @@ from audit.tables import RowNote, Table, read_table, write_table
 from audit.text import (
     BRACKETS,
     DOUBTFUL,
+    HEADINGS,
     MAX_NAME_CHARS,
     MIDDLE,
     SEVERAL,
@@ -33,20 +34,20 @@ from audit.text import (
     written_name,
 )
 
-_COLUMNS = {
-    "is_member": {"ismember", "member", "label"},
-    "control_kind": {"controlkind"},
-    "role": {"role", "役割"},
-    "n_mentions": {"nmentions", "mentions", "occurrences"},
-    "sex": {"sex", "gender", "性別"},
+_COLUMNS = (
+    "is_member",
+    "control_kind",
+    "role",
+    "n_mentions",
+    "sex",
     # Of a list that was handed out: its own rows are not those of the auditor's file.
-    "file_row": {"filerow"},
-    "kind_guessed": {"kindguessed"},
-    "recased": {"recased"},
-    "control_source": {"controlsource"},
-    "n_others_first": {"nothersfirst"},
-    "n_others_last": {"notherslast"},
-}
+    "file_row",
+    "kind_guessed",
+    "recased",
+    "control_source",
+    "n_others_first",
+    "n_others_last",
+)
 _TRUTH = {
     **dict.fromkeys(("1", "1.0", "true", "yes", "はい"), True),
     **dict.fromkeys(("0", "0.0", "false", "no", "いいえ"), False),
@@ -178,8 +179,8 @@ def _columns(table: Table, *, what: str) -> tuple[NameColumns, dict[str, int]]:
         raise AuditError("No column holds names.", where=where, do=do)
     columns: dict[str, int] = {}
     for column, name in enumerate(table.header):
-        for field, headings in _COLUMNS.items():
-            if heading_key(name) in headings and columns.setdefault(field, column) != column:
+        for field in _COLUMNS:
+            if heading_key(name) in HEADINGS[field] and columns.setdefault(field, column) != column:
                 raise AuditError(
                     "Columns {columns} and {column} both mean {field}.",
                     where=where,

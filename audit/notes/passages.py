@@ -20,11 +20,20 @@ from audit.errors import AuditError, Message
 from audit.foreign import decode_text
 from audit.notes.placeholders import find_name_slot
 from audit.tables import MAX_ROWS, Row, RowNote, json_records, read_table
-from audit.text import MAX_NAME_CHARS, NameColumns, find_name_columns, fold_name, heading_key
+from audit.text import (
+    HEADINGS,
+    MAX_NAME_CHARS,
+    NameColumns,
+    find_name_columns,
+    fold_name,
+    heading_key,
+)
 
 MAX_TEXT_CHARS = 100_000
 
-_COLUMNS = {"text": "text", "passageid": "passage_id", "nameid": "name_id"}
+_COLUMNS = {"text": "text"} | {
+    heading: field for field in ("passage_id", "name_id") for heading in HEADINGS[field]
+}
 _NO_PLACE = "The text has no place for a full name; left out."
 _EMPTY = "The text is empty; left out."
 _FORMAT = (

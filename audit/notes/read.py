@@ -32,7 +32,7 @@ from audit.tables import (
     is_whole,
     json_records,
 )
-from audit.text import heading_key
+from audit.text import HEADINGS, heading_key
 
 MAX_LINE_CHARS = 8_000_000
 
@@ -148,15 +148,6 @@ def _csv_rows(lines: Iterator[str]) -> Iterator[Row | RowNote]:
 
 FIELDS = ("note_id", "patient_id", "admission_id", "category", "chart_time", "text")
 
-# In the order in which they are taken where a table has several.
-_HEADINGS: Mapping[str, Sequence[str]] = {
-    "note_id": ("noteid", "rowid", "documentid", "docid", "id"),
-    "patient_id": ("patientid", "subjectid", "患者id", "患者番号"),
-    "admission_id": ("admissionid", "hadmid", "encounterid", "visitid"),
-    "category": ("category", "notetype", "type"),
-    "chart_time": ("charttime", "chartdate", "notedate", "date", "日付"),
-    "text": ("text", "notetext", "note", "本文"),
-}
 _MAX_ID_CHARS = 200
 _PARQUET_ROWS = 64
 _FORMAT = "Name the column of the notes `text`, or say which column it is."
@@ -200,6 +191,13 @@ class NoteSource:
     def has_text(self) -> bool:
         """Whether it is clear where the notes stand."""
         return self.kind == "folder" or bool(self.columns["text"])
+
+    @property
+    def has_patients(self) -> bool:
+        """Whether the notes say whose they are: in a column, or by the folders that they lie in."""
+        if self.kind == "folder":
+            return any(path.parent != self.path for path, _ in _text_files(self.path))
+        return bool(self.columns["patient_id"])
 
     def read(self, *, on_bytes: ByteListener = lambda n: None) -> Iterator[Note | RowNote]:
         """Go through the notes and the refusals in their order; `on_bytes` as in `lines_of`."""
@@ -294,15 +292,18 @@ def _taken(header: Sequence[str], *, wanted: Mapping[str, str]) -> dict[str, tup
             raise AuditError(
                 "There is no column for {field} of this name.", where="notes", field=field
             )
-    keys = [heading_key(name) for name in header]
     return {
-        field: (wanted[field],)
-        if field in wanted
-        else tuple(
-            name for one in headings for name, key in zip(header, keys, strict=True) if key == one
-        )
-        for field, headings in _HEADINGS.items()
+        field: (wanted[field],) if field in wanted else _headed(header, field) for field in FIELDS
     }
+
+
+def _headed(header: Sequence[str], field: str) -> tuple[str, ...]:
+    """Return the columns that a field is taken from, the first choice first."""
+    keys = [heading_key(name) for name in header]
+    known = HEADINGS[field] + (HEADINGS["record_number"] if field == "patient_id" else ())
+    columns = [name for one in known for name, key in zip(header, keys, strict=True) if key == one]
+    # The numbers of two columns may be those of two patients.
+    return tuple(columns[:1] if field == "patient_id" else columns)
 
 
 def checked_note(found: Mapping[str, str], *, row: int) -> Note | RowNote:
