@@ -19,7 +19,7 @@ from dataclasses import astuple, dataclass
 from audit.errors import AuditError, Message
 from audit.foreign import decode_text
 from audit.notes.placeholders import find_name_slot
-from audit.tables import MAX_ROWS, Row, RowNote, json_records, read_table
+from audit.tables import Row, RowNote, json_rows, read_table
 from audit.text import (
     HEADINGS,
     MAX_NAME_CHARS,
@@ -150,12 +150,7 @@ def _csv_rows(data: bytes, *, what: str) -> tuple[str, Iterable[Row | RowNote]]:
 
 def _jsonl_rows(data: bytes, *, what: str) -> tuple[str, Iterable[Row | RowNote]]:
     text, encoding = decode_text(data, what=what)
-    text = text.removesuffix("\n")
-    if text.count("\n") >= MAX_ROWS:  # before each line becomes an object
-        raise AuditError(
-            "The file has more than {max_rows:,} lines.", where=what, max_rows=MAX_ROWS
-        )
-    return encoding, json_records(iter(text.split("\n")))
+    return encoding, json_rows(text, what=what)
 
 
 def _parts(record: Row | RowNote) -> tuple[str, str, tuple[str, str] | int | None]:

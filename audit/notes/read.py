@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from audit.errors import AuditError, Message
-from audit.foreign import ARCHIVES, SAVE_AS_UTF8, decode_text, refusing
+from audit.foreign import ARCHIVES, SAVE_AS_UTF8, decode_text, refuse_other_formats, refusing
 from audit.home import DEMO_HOSPITAL, registered_folders
 from audit.tables import (
     HALVES,
@@ -122,7 +122,10 @@ def encoding_of(head: bytes, *, what: str) -> str:
 def _csv_table(lines: Iterator[str]) -> tuple[tuple[str, ...], Iterator[tuple[int, list[str]]]]:
     """Return the header of a CSV file, and its rows with their numbers."""
     first = next(lines, "")
-    delimiter = delimiter_of(first, what="notes")
+    delimiter, begin = delimiter_of(first, what="notes")
+    if begin:
+        first = first[begin:] or next(lines, "")
+        delimiter_of(first, what="notes")  # refuses a header that is too long
     records = csv_records(chain([first], lines), delimiter, what="notes")
     header = tuple(name.strip() for name in next(records)[1])
     return header, records
@@ -273,7 +276,9 @@ def _probed(path: Path) -> tuple[str, str, tuple[str, ...]]:
                 "This is {kind}.", where="notes", do="Unpack it first, or use gzip.", kind=kind
             )
     codec = encoding_of(head, what="notes")
-    lines = iter(io.StringIO(head.decode(codec, "surrogateescape"), newline="\n"))
+    text = head.decode(codec, "surrogateescape")
+    refuse_other_formats(text, what="notes")
+    lines = iter(io.StringIO(text, newline="\n"))
     if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
         rows = (record for record in json_records(lines) if isinstance(record, Row))
         return "jsonl", codec, tuple(dict.fromkeys(name for row in rows for name in row.cells))

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from audit.errors import AuditError
-from audit.notes import passages
+from audit import tables
 from audit.notes.passages import Passage, read_passages
 
 SECRET = "Zaphodina"
@@ -95,7 +95,7 @@ def test_bad_files_are_refused_by_row_without_their_text(data: bytes, said: str)
 
 
 def test_too_many_lines_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passages, "MAX_ROWS", 2)
+    monkeypatch.setattr(tables, "MAX_ROWS", 2)
     two = jsonl({"text": "[NAME]"}, {"text": "[NAME]"}) + b"\n"
     assert len(read_passages(two)) == 2
     with pytest.raises(AuditError, match="more than 2 lines"):
