@@ -99,7 +99,7 @@ from audit.names.letter_case import RECASED, case_notes
 from audit.names.people import ENGLISH, JAPANESE
 from audit.names.spelling import piece_counter
 from audit.notes.formats import GOLD, PREDICTED, Format, flattened, write_files
-from audit.notes.passages import read_passages
+from audit.notes.passages import Passages, read_passages
 from audit.notes.read import FIELDS, NoteSource, open_notes
 from audit.notes.spans import IDENTIFIER, TaggedDocument, read_label_map
 from audit.patients.register import read_register
@@ -422,6 +422,11 @@ def _bytes(path: Path) -> bytes:
 
 
 Seed = Annotated[int, "of all that is drawn"]
+NamesList = Annotated[Path, "list of candidate names: CSV, .xlsx or JSONL"]
+PassagesFile = Annotated[Path | None, "CSV or JSONL of de-identified passages, also as .gz"]
+Placeholder = Annotated[
+    str, "what stands for the patient's name in the passages, beside [NAME] and the like: ___, <PT>"
+]
 
 
 def demo(*, given: Annotated[Given, FieldsOf(DemoTask)]) -> Result:
@@ -440,7 +445,7 @@ def run(
     general: Annotated[str, "directory of the general model"],
     hospital: Annotated[str, "directory of the hospital's model"],
     scenario: Literal[1, 2],
-    names: Annotated[Path, "CSV of candidate names"],
+    names: NamesList,
     generation: Annotated[Given, FieldsOf(GenerationSettings)],
     posterior: Annotated[Given, FieldsOf(PosteriorSettings)],
     reference: Annotated[
@@ -448,7 +453,8 @@ def run(
         "also with this model in the general model's place, such as one trained on the "
         "de-identified notes; repeatable",
     ] = (),
-    passages: Annotated[Path | None, "CSV or JSONL of de-identified passages"] = None,
+    passages: PassagesFile = None,
+    placeholder: Placeholder = "",
     draw_controls: Annotated[int, "draw so many easy and hard controls"] = 0,
     control_source: Annotated[
         ControlSource | None,
@@ -458,7 +464,7 @@ def run(
         "what the list says without, else drawn",
     ] = None,
     own_controls: Annotated[
-        Path | None, "CSV of people of the hospital who are in no training note: more controls"
+        Path | None, "list of people of the hospital who are in no training note: more controls"
     ] = None,
     sibling: Annotated[
         str, "audit, with the same settings, of a model trained by the same recipe on known names"
@@ -483,18 +489,13 @@ def run(
         wanted = {"easy": draw_controls, "hard": draw_controls}
         candidates = with_controls(candidates, wanted=wanted, seed=seed, count_pieces=spelt)
         say(f"Drawn: {len(candidates) - len(listed)} controls.")
-    read = None
-    _say_unread(passages, scenario=scenario)
-    if passages and scenario == 2:
-        read = read_passages(_bytes(passages), what="passages", file_name=passages.name)
-        _say_read(read, len(read), what="passages")
     request = AuditRequest(
         scenario_number=scenario,
         general=model_path(general, where="--general"),
         hospital=model_path(hospital, where="--hospital"),
         candidates=candidates,
         sibling=_audit_digest(sibling) if sibling else "",
-        passages=read,
+        passages=_passages(passages, placeholder=placeholder, scenario=scenario),
         generation=GenerationSettings(**generation),
         posterior=PosteriorSettings(**posterior),
         seed=seed,
@@ -506,6 +507,18 @@ def run(
             written = shards.write_order(request, order, store=store)
         return {"order": str(order), "n_shards": len(written.keys)}
     return _compared(request, reference=reference, out=out)
+
+
+def _passages(path: Path | None, *, placeholder: str, scenario: int) -> Passages | None:
+    """Read the passages of scenario 2 and say what was read."""
+    _say_unread(path, scenario=scenario)
+    if path is None or scenario != 2:
+        return None
+    read = read_passages(
+        _bytes(path), what="passages", file_name=path.name, placeholder=placeholder
+    )
+    _say_read(read, len(read), what="passages")
+    return read
 
 
 def _say_unread(passages: Path | None, *, scenario: int) -> None:
@@ -564,11 +577,12 @@ def rank(
     general: Annotated[str, "directory of the general model"],
     hospital: Annotated[str, "directory of the hospital's model"],
     scenario: Literal[1, 2],
-    names: Annotated[Path, "CSV of candidate names, a million at most"],
+    names: Annotated[Path, "list of candidate names, a million at most: CSV, .xlsx or JSONL"],
     out: Annotated[Path, "CSV of ranks and scores to write"],
     generation: Annotated[Given, FieldsOf(GenerationSettings)],
     posterior: Annotated[Given, FieldsOf(PosteriorSettings)],
-    passages: Annotated[Path | None, "CSV or JSONL of de-identified passages"] = None,
+    passages: PassagesFile = None,
+    placeholder: Placeholder = "",
     seed: Seed = 0,
     dtype: Dtype = "auto",
     device: Device = "auto",
@@ -581,6 +595,7 @@ def rank(
         hospital=model_path(hospital, where="--hospital"),
         names=names,
         passages=passages,
+        placeholder=placeholder,
         generation=GenerationSettings(**generation),
         posterior=PosteriorSettings(**posterior),
         seed=seed,
@@ -964,7 +979,7 @@ def corpus_candidates(
     }
 
 
-def corpus_check(*, corpus: CorpusName, names: Annotated[Path, "CSV of candidate names"]) -> Result:
+def corpus_check(*, corpus: CorpusName, names: NamesList) -> Result:
     """Say which controls of a list stand in D_private, by their rows."""
     candidates = _names(names)
     found = controls_in(find_corpus(corpus), candidates)
@@ -1637,12 +1652,14 @@ _OF_SCENARIO = (
     Dependence(_GENERATED - _MASKED, _has("scenario", 1), needs="--scenario 1"),
     Dependence(_MASKED - _GENERATED, _has("scenario", 2), needs="--scenario 2"),
 )
+_OF_PASSAGES = Dependence({"placeholder"}, _is_given("passages"), needs="--passages")
 DEPENDENT: Mapping[str, tuple[Dependence, ...]] = {
     "run": (
         *_OF_SCENARIO,
+        _OF_PASSAGES,
         Dependence({"out", "reference", "scheduler"}, _is_not_given("order"), clashes="--order"),
     ),
-    "rank": _OF_SCENARIO,
+    "rank": (*_OF_SCENARIO, _OF_PASSAGES),
     "results": (
         Dependence({"out"}, _is_given("digest"), needs="DIGEST"),
         Dependence({"names", "language"}, _is_given("out"), needs="--out"),

@@ -7,11 +7,13 @@ because each of the others can be read as one of these with the wrong letters.
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import re
 import stat
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import BytesIO
@@ -115,6 +117,16 @@ def refuse_without_memory(n_bytes: int, *, where: str) -> None:
         )
 
 
+def unpacked_gzip(data: bytes, *, what: str) -> bytes:
+    """Return what a gzip file holds, cut where `decode_text` refuses it as too large."""
+    refuse_too_large(data, what=what)
+    try:
+        with gzip.GzipFile(fileobj=BytesIO(data)) as file:
+            return file.read(MAX_FILE_BYTES + 1)
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise AuditError("The gzip file is damaged, or ends too early.", where=what) from None
+
+
 def is_zip(data: bytes) -> bool:
     """Whether bytes begin as a zip archive does."""
     return data.startswith(_ZIP_STARTS)
@@ -192,8 +204,9 @@ MAX_FILE_BYTES = 50_000_000
 
 SAVE_AS_UTF8 = 'Save the file as "CSV UTF-8" and try again.'
 
+GZIP = b"\x1f\x8b"
 ARCHIVES = {
-    b"\x1f\x8b": "a gzip archive",
+    GZIP: "a gzip archive",
     b"PK\x03\x04": "a zip archive or an Excel workbook",
     b"\xd0\xcf\x11\xe0": "an Excel workbook of the old form, or with a password",
     b"PAR1": "a Parquet file",

@@ -56,6 +56,8 @@ class RankTask(Task, RunSettings):
     hospital: Path
     names: Path
     passages: Path | None = None
+    placeholder: str = ""
+    """What stands for the name in the passages, beside what is known."""
     generation: GenerationSettings = GenerationSettings()
     posterior: PosteriorSettings = PosteriorSettings()
     out: Path = Field(title="out")
@@ -63,6 +65,8 @@ class RankTask(Task, RunSettings):
     def question(self) -> Question:
         """Return the question; its files are known by their state."""
         asked = {name: value for name, value in self.plain().items() if name != "device"}
+        if not self.placeholder:
+            del asked["placeholder"]
         files = states_of(self.names, self.passages, where="names")
         models = [model_digest(self.general), model_digest(self.hospital)]
         label = f"{display_name(self.general)} → {display_name(self.hospital)}"
@@ -84,7 +88,9 @@ class RankTask(Task, RunSettings):
         if self.passages and self.scenario_number == 2:
             with reading(self.passages.name):
                 data = file_bytes(self.passages)
-            passages = read_passages(data, what="passages", file_name=self.passages.name)
+            passages = read_passages(
+                data, what="passages", file_name=self.passages.name, placeholder=self.placeholder
+            )
         same = ("scenario_number", "general", "hospital", "generation", "posterior", "seed",
                 "dtype", "device")  # fmt: skip
         asked = {name: getattr(self, name) for name in same}

@@ -77,6 +77,8 @@ _FORMS = {
     "n_others_last": ("([0-9]{1,9})?", "Write 0, 1, 2 ..., or nothing."),
 }
 """Of a column: the form of its cells, and what to do where one has another."""
+NAMES_ENDINGS = ("csv", "tsv", "txt", "xlsx", "jsonl", "ndjson", "json")
+"""Of lists of names that are handed in."""
 _ROWS_TOLD = 1_000
 _HIDDEN_CATEGORIES = ("Cc", "Cf", "Co")
 

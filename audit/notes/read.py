@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from audit.errors import AuditError, Message
-from audit.foreign import ARCHIVES, SAVE_AS_UTF8, decode_text, refuse_other_formats, refusing
+from audit.foreign import ARCHIVES, GZIP, SAVE_AS_UTF8, decode_text, refuse_other_formats, refusing
 from audit.home import DEMO_HOSPITAL, registered_folders
 from audit.tables import (
     HALVES,
@@ -38,7 +38,6 @@ MAX_LINE_CHARS = 8_000_000
 
 _HEAD_BYTES = 1 << 20
 _BLOCK_CHARS = 1 << 16
-_GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
 # Notes pack five to one; what unpacks to a hundred times its size is made to fill a disk.
 _MAX_RATIO = 100
@@ -54,7 +53,7 @@ def _unpacked(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
     """Open a plain or gzip file: as it lies there, and unpacked."""
     try:
         with path.open("rb") as file:
-            is_packed = file.read(2) == _GZIP
+            is_packed = file.read(2) == GZIP
             file.seek(0)
             yield file, cast(BinaryIO, gzip.GzipFile(fileobj=file)) if is_packed else file
     except (EOFError, gzip.BadGzipFile, zlib.error):
@@ -271,7 +270,7 @@ def _probed(path: Path) -> tuple[str, str, tuple[str, ...]]:
         with _parquet(path) as file, _refusing_damage():
             return "parquet", "", tuple(file.schema_arrow.names)
     for magic, kind in ARCHIVES.items():
-        if head.startswith(magic) and magic != _GZIP:
+        if head.startswith(magic) and magic != GZIP:
             raise AuditError(
                 "This is {kind}.", where="notes", do="Unpack it first, or use gzip.", kind=kind
             )
