@@ -105,6 +105,7 @@ from audit.notes.spans import IDENTIFIER, TaggedDocument, read_label_map
 from audit.patients.register import read_register
 from audit.progress import progress_line, say
 from audit.rank import RankTask
+from audit.rejudge import judge_again
 from audit.report.compare import MAX_REFERENCES, compare_audits
 from audit.report.decision import kept_decision
 from audit.report.export import bundle_files, write_report
@@ -120,12 +121,12 @@ from audit.report.verify import check_report
 from audit.retention import KINDS, Periods, periods, set_periods
 from audit.retention import purge as purge_kinds
 from audit.run import AuditTask, finished_part
-from audit.shelf import whole_folder, write_private, write_whole
+from audit.shelf import is_code, whole_folder, write_private, write_whole
 from audit.stats import Estimate
 from audit.tables import read_table
 from audit.task import MAX_SEED, Device, Record, Task
 from audit.training.config import TrainSettings, largest_pass, process_number
-from audit.training.kept import MODEL, MODELS, PretrainTask, snapshot_name
+from audit.training.kept import MODEL, MODELS, PretrainTask, sibling_task, snapshot_name
 from audit.words import catalogue
 from cache.store import Store
 
@@ -440,6 +441,18 @@ def demo(*, given: Annotated[Given, FieldsOf(DemoTask)]) -> Result:
         }
 
 
+StatedSource = Annotated[
+    ControlSource | None,
+    "where the list's controls come from: held_out (patients drawn at random before training), "
+    "own (people of the hospital who are in no training note), invented (the names in the "
+    "notes were made by the name generator), drawn (the generator's names beside real notes); "
+    "what the list says without, else drawn",
+]
+SiblingAudit = Annotated[
+    str, "audit, with the same settings, of a model trained by the same recipe on known names"
+]
+
+
 def run(
     *,
     general: Annotated[str, "directory of the general model"],
@@ -456,19 +469,11 @@ def run(
     passages: PassagesFile = None,
     placeholder: Placeholder = "",
     draw_controls: Annotated[int, "draw so many easy and hard controls"] = 0,
-    control_source: Annotated[
-        ControlSource | None,
-        "where the list's controls come from: held_out (patients drawn at random before training), "
-        "own (people of the hospital who are in no training note), invented (the names in the "
-        "notes were made by the name generator), drawn (the generator's names beside real notes); "
-        "what the list says without, else drawn",
-    ] = None,
+    control_source: StatedSource = None,
     own_controls: Annotated[
         Path | None, "list of people of the hospital who are in no training note: more controls"
     ] = None,
-    sibling: Annotated[
-        str, "audit, with the same settings, of a model trained by the same recipe on known names"
-    ] = "",
+    sibling: SiblingAudit = "",
     out: Annotated[Path | None, "directory for names.csv, measures.json, report.json"] = None,
     order: Annotated[
         Path | None, "write the order of the shards that are not kept, for `shards`; holds names"
@@ -483,19 +488,16 @@ def run(
     """Audit a pair of models."""
     if scheduler:
         os.environ[SCHEDULER_VARIABLE] = scheduler
-    candidates = listed = _with_source(_names(names), control_source, own_controls=own_controls)
+    candidates = _with_source(_names(names), control_source, own_controls=own_controls)
     if draw_controls:
-        spelt = piece_counter(tokenizer(model_path(hospital, where="--hospital")))
-        wanted = {"easy": draw_controls, "hard": draw_controls}
-        candidates = with_controls(candidates, wanted=wanted, seed=seed, count_pieces=spelt)
-        say(f"Drawn: {len(candidates) - len(listed)} controls.")
+        candidates = _with_drawn(candidates, n=draw_controls, hospital=hospital, seed=seed)
     request = AuditRequest(
         scenario_number=scenario,
         general=model_path(general, where="--general"),
         hospital=model_path(hospital, where="--hospital"),
         candidates=candidates,
-        sibling=_audit_digest(sibling) if sibling else "",
-        passages=_passages(passages, placeholder=placeholder, scenario=scenario),
+        sibling=_audit_digest(sibling, where="--sibling") if sibling else "",
+        passages=_read_passages(passages, placeholder=placeholder, scenario=scenario),
         generation=GenerationSettings(**generation),
         posterior=PosteriorSettings(**posterior),
         seed=seed,
@@ -509,13 +511,13 @@ def run(
     return _compared(request, reference=reference, out=out)
 
 
-def _passages(path: Path | None, *, placeholder: str, scenario: int) -> Passages | None:
-    """Read the passages of scenario 2 and say what was read."""
-    _say_unread(path, scenario=scenario)
-    if path is None or scenario != 2:
+def _read_passages(passages: Path | None, *, placeholder: str, scenario: int) -> Passages | None:
+    """Return the passages of a file, which scenario 2 alone reads."""
+    _say_unread(passages, scenario=scenario)
+    if passages is None or scenario != 2:
         return None
     read = read_passages(
-        _bytes(path), what="passages", file_name=path.name, placeholder=placeholder
+        _bytes(passages), what="passages", file_name=passages.name, placeholder=placeholder
     )
     _say_read(read, len(read), what="passages")
     return read
@@ -525,6 +527,14 @@ def _say_unread(passages: Path | None, *, scenario: int) -> None:
     """Say that the passages of one scenario are not read in the other."""
     if passages and scenario == 1:
         say("--passages has no effect here: scenario 1 reads none.")
+
+
+def _with_drawn(listed: Candidates, *, n: int, hospital: str, seed: int) -> Candidates:
+    """Return a list with n easy and n hard controls behind it, as far as there are so many."""
+    spelt = piece_counter(tokenizer(model_path(hospital, where="--hospital")))
+    drawn = with_controls(listed, wanted={"easy": n, "hard": n}, seed=seed, count_pieces=spelt)
+    say(f"Drawn: {len(drawn) - len(listed)} controls.")
+    return drawn
 
 
 def _with_source(
@@ -540,13 +550,13 @@ def _with_source(
     return listed.with_source(source) if source else listed
 
 
-def _audit_digest(text: str) -> str:
+def _audit_digest(text: str, *, where: str) -> str:
     """Return the digest of the kept audit that begins so."""
     with Store(results_dir()) as store:
         digests = [key.partition("/")[2] for key in store.keys(f"audit/{text}")]
     if len(digests) != 1:
         raise AuditError(
-            "No kept audit, or more than one, begins so.", where="--sibling",
+            "No kept audit, or more than one, begins so.", where=where,
             do="Choose one of those that `python -m audit results` lists.",
         )  # fmt: skip
     return digests[0]
@@ -583,6 +593,7 @@ def rank(
     posterior: Annotated[Given, FieldsOf(PosteriorSettings)],
     passages: PassagesFile = None,
     placeholder: Placeholder = "",
+    control_source: StatedSource = None,
     seed: Seed = 0,
     dtype: Dtype = "auto",
     device: Device = "auto",
@@ -596,6 +607,7 @@ def rank(
         names=names,
         passages=passages,
         placeholder=placeholder,
+        control_source=control_source,
         generation=GenerationSettings(**generation),
         posterior=PosteriorSettings(**posterior),
         seed=seed,
@@ -604,7 +616,7 @@ def rank(
         out=out,
     )
     file, *counts = _answered(task)
-    n_names, n_scored, n_reference, has_p, n_recased = map(int, counts)
+    n_names, n_scored, n_controls, has_p, n_recased = map(int, counts)
     if n_recased:
         say(str(Message(RECASED, n=n_recased, n_names=n_names)))
     say(
@@ -612,12 +624,19 @@ def rank(
         "several word pieces, one part only, or the word pieces of another name."
     )
     if not has_p:
-        say("Ranks only: p and q need 20 reference controls for each name, and the generator gave "
-            f"{n_reference:,} for {n_scored:,} names.")  # fmt: skip
+        say(f"Ranks only: with {n_controls:,} controls none of {n_scored:,} names could stand out.")
+    elif control_source in (None, "drawn"):
+        say(
+            "Unless the list says where its controls come from, p and q compare with the "
+            "generator's names: they do not show who is in the notes."
+        )
     return {
-        "n_names": n_names, "n_scored": n_scored, "n_reference": n_reference,
-        "has_p_values": bool(has_p), "file": file,
-    }  # fmt: skip
+        "n_names": n_names,
+        "n_scored": n_scored,
+        "n_controls": n_controls,
+        "has_p_values": bool(has_p),
+        "file": file,
+    }
 
 
 def _names(path: Path) -> Candidates:
@@ -639,7 +658,18 @@ def _audited(request: AuditRequest, *, out: Path | None) -> AuditReport:
     (digest,) = _answered(AuditTask(request=request))
     with Store(results_dir()) as store:
         report = _report(digest, store=store)
-        documents = store.get_record(f"documents/{digest}") or {}
+        _say_verdict(report)
+        if out:
+            _write_audit(report, out, store=store)
+    return report
+
+
+def _write_audit(report: AuditReport, out: Path, *, store: Store) -> None:
+    documents = store.get_record(f"documents/{report.digest}") or {}
+    write_report(report, out, documents=documents, seal=access_log.log_seal())
+
+
+def _say_verdict(report: AuditReport) -> None:
     say(report.verdict.in_short("en"))
     say(report.verdict.english)
     words = catalogue("en", "report")
@@ -649,9 +679,6 @@ def _audited(request: AuditRequest, *, out: Path | None) -> AuditReport:
         say(f"What now: {now}")
     if planted := report.details.canaries:
         say(planted.english)
-    if out:
-        write_report(report, out, documents=documents, seal=access_log.log_seal())
-    return report
 
 
 def _report(digest: str, *, store: Store) -> AuditReport:
@@ -659,6 +686,30 @@ def _report(digest: str, *, store: Store) -> AuditReport:
     if kept is None:
         raise AuditError("This result is damaged.", do="Run the audit again.")
     return AuditReport.from_json(kept)
+
+
+def judge(
+    digest: Annotated[str, "beginning of a kept audit's digest"],
+    *,
+    control_source: StatedSource = None,
+    sibling: SiblingAudit = "",
+    out: Annotated[Path | None, "directory for names.csv, measures.json, report.json"] = None,
+) -> Result:
+    """Judge a kept audit again by today's rule, from its kept evidence."""
+    own = _audit_digest(digest, where="digest")
+    other = _audit_digest(sibling, where="--sibling") if sibling else ""
+    with Store(results_dir()) as store:
+        before = _report(own, store=store)
+        report = judge_again(
+            own,
+            control_source=control_source or before.verdict.control_source,
+            sibling=other or str(before.question.get("sibling", "")),
+            store=store,
+        )
+        _say_verdict(report)
+        if out:
+            _write_audit(report, out, store=store)
+    return _summary(report)
 
 
 def _summary(report: AuditReport) -> Result:
@@ -1034,13 +1085,21 @@ def pretrain(
     general: Annotated[str, "directory of the model to start from"],
     given: Annotated[Given, FieldsOf(PretrainTask)],
     trained: Annotated[Given, FieldsOf(TrainSettings)],
+    sibling_of: Annotated[
+        str,
+        "identifier or folder of a trained model: train by its recipe, in as many passes or fewer "
+        "(--epochs), on its corpus with other names; its audit shows what the attack would see",
+    ] = "",
 ) -> Result:
     """Train a model further on notes, or from scratch; goes on where it stopped."""
-    task = PretrainTask(
-        general=model_path(general, where="--general"),
-        settings=TrainSettings(**_with_pass(trained, usual=TrainSettings())),
-        **given,
-    )
+    start = model_path(general, where="--general")
+    if sibling_of:
+        model = MODELS.get(sibling_of) if is_code(sibling_of) else MODELS.at(Path(sibling_of))
+        n_epochs = trained.get("n_epochs")
+        task = sibling_task(model, general=start, n_epochs=n_epochs).with_(**given)
+    else:
+        settings = TrainSettings(**_with_pass(trained, usual=TrainSettings()))
+        task = PretrainTask(general=start, settings=settings, **given)
     if process_number()[0]:  # of several, the first answers and tells
         task.help()
         raise SystemExit(0)
@@ -1671,6 +1730,17 @@ DEPENDENT: Mapping[str, tuple[Dependence, ...]] = {
     "login": (Dependence({"yes"}, _has("what", "drop"), needs="drop"),),
     "corpus_build": (Dependence({"n_canaries"}, _is_given("canary_counts"), needs="--canaries"),),
     "pretrain": (
+        Dependence(
+            {
+                "corpus_id",
+                "source",
+                "notes",
+                "columns",
+                *TrainSettings.model_fields.keys() - {"n_epochs"},
+            },
+            _is_not_given("sibling_of"),
+            clashes="--sibling-of",
+        ),
         Dependence({"source"}, _is_given("corpus_id"), needs="--corpus"),
         Dependence({"columns"}, _is_given("notes"), needs="--notes"),
         Dependence({"n_steps"}, _is_not_given("n_epochs"), clashes="--epochs"),
@@ -1707,8 +1777,8 @@ GROUPS = {
     "deid": "de-identification: make a corpus, train a tagger, tag notes, measure a tagger",
 }
 COMMANDS: tuple[Callable[..., Result], ...] = (
-    demo, run, rank, shards_make, shards_merge, score, selftest, results, verify, jobs, cancel,
-    resume, log, login, backup, restore, retention, purge, corpus_build, corpus_mentions,
+    demo, run, rank, judge, shards_make, shards_merge, score, selftest, results, verify, jobs,
+    cancel, resume, log, login, backup, restore, retention, purge, corpus_build, corpus_mentions,
     corpus_candidates, corpus_check, corpus_list, corpus_forget, pretrain, experiment, deid_score,
     deid_compare, deid_forget, deid_build, deid_tag, deid_releases, deid_policy, deid_leftovers,
     deid_convert, deid_train, deid_leakage,

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from audit.attack import evidence
 from audit.attack.decisions import Decisions
-from audit.attack.judgement import decide_names
+from audit.attack.judgement import decide_names, ranked_controls
 from audit.attack.plan import phase_of, phases
 from audit.attack.question import (
     AuditRequest,
@@ -30,7 +30,7 @@ from audit.attack.verdict import smallest_visible
 from audit.foreign import file_bytes, reading
 from audit.home import results_dir
 from audit.models.inspect import display_name, model_digest
-from audit.names.candidates import Candidates
+from audit.names.candidates import Candidates, ControlSource
 from audit.names.files import read_names
 from audit.notes.passages import read_passages
 from audit.progress import FINISHING, LOADING, Meter
@@ -58,6 +58,7 @@ class RankTask(Task, RunSettings):
     passages: Path | None = None
     placeholder: str = ""
     """What stands for the name in the passages, beside what is known."""
+    control_source: ControlSource | None = None
     generation: GenerationSettings = GenerationSettings()
     posterior: PosteriorSettings = PosteriorSettings()
     out: Path = Field(title="out")
@@ -65,8 +66,6 @@ class RankTask(Task, RunSettings):
     def question(self) -> Question:
         """Return the question; its files are known by their state."""
         asked = {name: value for name, value in self.plain().items() if name != "device"}
-        if not self.placeholder:
-            del asked["placeholder"]
         files = states_of(self.names, self.passages, where="names")
         models = [model_digest(self.general), model_digest(self.hospital)]
         label = f"{display_name(self.general)} → {display_name(self.hospital)}"
@@ -77,6 +76,8 @@ class RankTask(Task, RunSettings):
         """Rank the names; returns the file's path and what was counted, as text."""
         with reading(self.names.name):
             listed = read_names(file_bytes(self.names), what="names").candidates
+        if self.control_source:
+            listed = listed.with_source(self.control_source)
         with Store(results_dir()) as store:
             ranking = rank_names(self.request(listed), store=store, contact=contact)
         write_ranking(ranking, self.out)
@@ -104,7 +105,7 @@ class Ranking:
     names: Candidates
     is_scored: BoolArray  # [N]
     attack: AttackResult  # Of the M names, reference controls behind them.
-    decisions: Decisions | None  # None: ranks only, for each name has fewer than 20 controls.
+    decisions: Decisions | None  # None: ranks only, for no number of names could stand out.
 
     @property
     def rank(self) -> FloatArray:
@@ -116,18 +117,17 @@ class Ranking:
 
     @property
     def counts(self) -> tuple[int, int, int, int, int]:
-        """Names, those scored, reference controls, whether there are p-values, names recased."""
-        n_scored = int(self.is_scored.sum())
-        n_reference = len(self.attack.n_pieces) - n_scored
+        """Names, those scored, controls, whether there are p-values, names recased."""
+        n_controls = len(ranked_controls(self.attack, source=self.names.source or "drawn"))
         n_recased, has_p = sum(self.names.is_recased), int(self.decisions is not None)
-        return len(self.names), n_scored, n_reference, has_p, n_recased
+        return len(self.names), int(self.is_scored.sum()), n_controls, has_p, n_recased
 
 
 def rank_names(request: AuditRequest, *, store: Store, contact: Contact) -> Ranking:
     """Rank the names of a request by kept evidence, which is made where it is not there.
 
     Differs from an audit: names of parts of several word pieces are not scored, and p and q exist
-    only where each tested name has 20 reference controls.
+    only where the controls are enough for all tested names together to stand out.
     """
     from audit.attack import attacks
 
@@ -154,9 +154,10 @@ def rank_names(request: AuditRequest, *, store: Store, contact: Contact) -> Rank
     for who in WHO:
         meter.finish(phase_of(who, kind))
     n_tested = attack.listed.is_member.count(True) + attack.listed.is_member.count(None)
-    n_reference = len(attack.n_pieces) - len(attack.listed)
-    has_p = smallest_visible(n_tested, n_controls=n_reference) is not None
-    decisions = decide_names(attack, FIXED_SCORE, source=request.control_source) if has_p else None
+    source_of_controls = request.control_source
+    n_controls = len(ranked_controls(attack, source=source_of_controls))
+    has_p = smallest_visible(n_tested, n_controls=n_controls) is not None
+    decisions = decide_names(attack, FIXED_SCORE, source=source_of_controls) if has_p else None
     meter.finish(FINISHING)
     return Ranking(request.candidates, is_scored, attack, decisions)
 

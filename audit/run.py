@@ -33,7 +33,7 @@ from audit.executor import SCHEDULER_VARIABLE, executor_of
 from audit.home import results_dir
 from audit.models.registry import RegisteredModel, known_model
 from audit.names import spelling
-from audit.names.candidates import GUESSED_KINDS, Candidates, guessed_kinds
+from audit.names.candidates import GUESSED_KINDS, OF_HOSPITAL, Candidates, guessed_kinds
 from audit.names.controls import MIN_REFERENCE, match_notes
 from audit.names.letter_case import case_notes
 from audit.names.lists import code_of_names, code_of_passages
@@ -182,7 +182,7 @@ def run_audit(
     meter.add(LOADING, 0)
     from audit.attack import attacks
 
-    sibling = sibling_records(request, question, store=store)
+    sibling = sibling_records(request.sibling, question, store=store)
     asked = prepared(request)
     sizes = {kind: n for kind, n in asked.request.sizes().items() if n}
     for who, (kind, n) in product(WHO, sizes.items()):
@@ -314,6 +314,12 @@ def _inspection(request: AuditRequest, attack: AttackResult) -> Inspection:
         best_passages=rows,
         best_log_ratio=ratios,
         passages=request.shown_passages,
+        reference_general=attack.scores[attack.general_score][0, n:],
+        part_columns=attack.parts.of_name.astype(np.int32),
+        part_residual=attack.part_residual,
+        part_log_share=attack.parts.log_share,
+        part_n_pieces=attack.parts.n_pieces,
+        part_is_last=attack.parts.is_last,
     )
 
 
@@ -362,16 +368,16 @@ def _report(
 
 
 def sibling_records(
-    request: AuditRequest, question: Mapping[str, Any], *, store: Store
+    sibling: str, question: Mapping[str, Any], *, store: Store
 ) -> dict[int, DoseRecord]:
     """Return what the audit of a sibling model saw of its known names, by number of mentions.
 
-    Raises AuditError unless that audit is kept and asked the same of the same general model: a run
-    of another size would have seen more or less.
+    `sibling` is that audit's digest; "": none. Raises AuditError unless it is kept and asked the
+    same of the same general model as `question`: a run of another size sees more or less.
     """
-    if not request.sibling:
+    if not sibling:
         return {}
-    report = kept_report(request.sibling, store=store)
+    report = kept_report(sibling, store=store)
     if report is None:
         raise AuditError(
             "The sibling's audit is not kept here.", where="sibling",
@@ -454,6 +460,7 @@ def _notes(
         "max_rows": request.posterior.max_chain_rows,
     }
     kinds = guessed_kinds(request.candidates)
+    is_own = request.control_source in OF_HOSPITAL
     told = (
         (n["n_unscored"], Message("{n_unscored} of {n_score} names could not be scored.", **n)),
         (n["n_twins"], Message(spelling.TWINS, **n)),
@@ -462,9 +469,9 @@ def _notes(
             "{n_flagged} of the flagged names stand out with the general model alone too: they "
             "may be common or famous names rather than names from the notes.", **n)),
         (n["n_unmatched"], Message(
-            "{n_unmatched} names are not judged: the generator has fewer than 200 names of as "
-            "many word pieces to compare them with.", **n)),
-        (n_reference < MIN_REFERENCE, Message(
+            "{n_unmatched} names are not judged: there are fewer than 200 controls of as many "
+            "word pieces to compare them with.", **n)),
+        (not is_own and n_reference < MIN_REFERENCE, Message(
             "The name generator gives only {n_reference} reference controls for this list (at "
             "least {min_reference} are wanted): small p-values cannot be reached.", **n)),
         (n["n_chain"] < n["n_chain_asked"], Message(

@@ -131,9 +131,8 @@ def attack(
     else:
         columns, asked = prompts.part_columns([pieces], has_between=[False]), pieces
     parts = scores.name_parts(
-        names, columns=columns, n_pieces=spelling.pieces_by_role(asked), pool=pool,
-        n_listed=len(listed),
-    )  # fmt: skip
+        names, columns=columns, n_pieces=spelling.pieces_by_role(asked), pool=pool
+    )
     n_pieces = pieces.n_pieces.sum(axis=1)
     found: dict[str, Any]
     if isinstance(task, PosteriorTask):
@@ -239,7 +238,7 @@ def ranked(
             name, counts, by_token = "log_p", found.vocabulary_n_inputs, found.vocabulary
         sums[f"{who}_{name}"] = _single(by_token, pieces, columns)
     parts = scores.name_parts(
-        names, columns=columns, n_pieces=np.minimum(columns + 1, 1), pool=pool, n_listed=len(listed)
+        names, columns=columns, n_pieces=np.minimum(columns + 1, 1), pool=pool
     )
     n = float(counts.sum())
     totals = {name: block.sum(axis=0) for name, block in sums.items()}

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 
@@ -104,23 +105,15 @@ def group_test(
     strata, columns = strata[is_scored], columns[is_scored]
     if min(int(is_member.sum()), int((~is_member).sum())) < MIN_NAMES:
         return NO_TEST
-    rank_scores = savage_scores(scores)
-    ranks = _midranks(scores)
-    observed = float(rank_scores[is_member].sum())
-    n_members = int(is_member.sum())
-    shared = _squared_counts(columns, is_member[None])[0]
-    n_as_high, n_as_shared = 0, 0
-    aucs: list[FloatArray] = []
-    for labels in _permuted_labels(
-        is_member, strata, rng=generator(seed, "verdict/labels"), n_rows=n_permutations
-    ):
-        n_as_high += int((labels @ rank_scores >= observed - 1e-9).sum())
-        n_as_shared += int((_squared_counts(columns, labels) >= shared).sum())
-        aucs.append(_auc_of_ranks(labels @ ranks, n_members, len(scores)))
-    p_labels, p_sharing = ((1 + n) / (1 + n_permutations) for n in (n_as_high, n_as_shared))
-    p_parts = math.nan
+    observed = float(savage_scores(scores)[is_member].sum())
+    labels = _permute_labels(
+        scores, is_member, strata=strata, columns=columns, seed=seed, n_permutations=n_permutations
+    )
+    p_labels = _p_value(labels.statistics, observed)
+    p_sharing = _p_value(labels.shared_parts, _squared_counts(columns, is_member[None])[0])
+    p_parts, aucs = math.nan, labels.aucs
     if p_sharing <= ALPHA:
-        statistics = _with_other_parts(
+        renamed = _with_other_parts(
             columns,
             by_part=by_part,
             parts=parts,
@@ -129,18 +122,53 @@ def group_test(
             rng=generator(seed, "verdict/parts"),
             n_rows=n_permutations,
         )
-        if statistics is not None:
-            renamed, renamed_aucs = statistics
-            p_parts = (1 + int((renamed >= observed - 1e-9).sum())) / (1 + n_permutations)
-            aucs = [renamed_aucs]
-    null = np.concatenate(aucs)
+        if renamed is not None:
+            p_parts, aucs = _p_value(renamed[0], observed), renamed[1]
     return GroupTest(
         p=float(np.nanmax([p_labels, p_parts])),
         p_labels=p_labels,
         p_parts=p_parts,
         p_sharing=p_sharing,
-        smallest_auc=float(np.quantile(null, 0.975)) + _Z_POWER * float(null.std()),
+        smallest_auc=float(np.quantile(aucs, 0.975)) + _Z_POWER * float(aucs.std()),
     )
+
+
+def _p_value(drawn: FloatArray, observed: float) -> float:
+    """Return the share of draws that are as high as what was observed, which counts as a draw."""
+    return (1 + int((drawn >= observed - 1e-9).sum())) / (1 + len(drawn))
+
+
+class _Permuted(NamedTuple):
+    """What lists with permuted labels [R] show."""
+
+    statistics: FloatArray
+    aucs: FloatArray
+    shared_parts: FloatArray
+
+
+def _permute_labels(
+    scores: FloatArray,
+    is_member: BoolArray,
+    *,
+    strata: IntArray,
+    columns: IntArray,
+    seed: int,
+    n_permutations: int,
+) -> _Permuted:
+    """Permute labels within strata, and return what each of the lists shows."""
+    rank_scores, ranks, n_members = savage_scores(scores), _midranks(scores), int(is_member.sum())
+    tables = _permuted_labels(
+        is_member, strata, rng=generator(seed, "verdict/labels"), n_rows=n_permutations
+    )
+    found = [
+        (
+            labels @ rank_scores,
+            _auc_of_ranks(labels @ ranks, n_members, len(scores)),
+            _squared_counts(columns, labels),
+        )
+        for labels in tables
+    ]
+    return _Permuted(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
 
 def _permuted_labels(

@@ -55,6 +55,7 @@ from audit.stats import (
     MIN_NAMES,
     NOTHING,
     BoolArray,
+    Estimate,
     FloatArray,
     IntArray,
     auc_interval,
@@ -81,25 +82,50 @@ def judge(
     reference controls that follow the listed names in the attack. `sibling` are the records of a
     model whose notes hold names that are known, by their number of mentions.
 
-    The parts of a report come back: "names" (columns in the order of names.csv), "measures",
-    "verdict", "curve", "mentions", and "details" with "null_check", "canaries", "roles" and "doses"
-    where the list has what they need. Canaries are decided among themselves; all else is of the
-    other names alone. "n_flagged_by_general" counts those tested names that M_general alone flags
-    too: names that stand out for another reason than the notes, such as fame or frequency.
+    The parts of a report come back: those of `decide_list`, "measures", "curve", and in "names" all
+    columns of names.csv in their order, in "details" also "null_check" and "canaries" where the
+    list has what they need. Measures and curve leave canaries out.
     """
-    n = len(attack.listed)
-    is_canary = np.array([attack.listed.is_canary(row) for row in range(n)], dtype=np.bool_)
-    rows, canary_rows = np.flatnonzero(~is_canary), np.flatnonzero(is_canary)
-    patients = attack.of_rows(rows)
+    patients = attack.of_rows(patient_rows(attack.listed))
+    found = decide_list(attack, control_source=control_source, seed=seed, sibling=sibling)
+    details = {
+        "null_check": _null_check(patients),
+        "canaries": exposure_record(attack, seed=seed),
+    }
+    return found | {
+        "names": _columns(attack, found["names"]),
+        "measures": plain(membership_metrics(patients, seed=seed)),
+        "curve": _curve(patients, seed=seed),
+        "details": {name: plain(detail) for name, detail in details.items() if detail}
+        | found["details"],
+    }
+
+
+def decide_list(
+    attack: AttackResult,
+    *,
+    control_source: ControlSource,
+    seed: int,
+    sibling: Mapping[int, DoseRecord] | None = None,
+) -> dict[str, Any]:
+    """Decide on every name and on the list as a whole.
+
+    The parts of a report that depend on the rule come back: "names" (the columns of decisions),
+    "verdict", "mentions", and in "details" "roles" and "doses". Canaries are decided among
+    themselves; all else is of the other names alone. "n_flagged_by_general" counts those tested
+    names that M_general alone flags too: they stand out for another reason than the notes, such as
+    fame or frequency.
+    """
+    listed = attack.listed
+    rows = patient_rows(listed)
+    canary_rows = np.setdiff1d(np.arange(len(listed)), rows)
+    patients, canaries = attack.of_rows(rows), attack.of_rows(canary_rows)
     tested = ~truth_mask(patients.listed.is_member, truth=False)
     decisions = decide_names(patients, FIXED_SCORE, source=control_source)
     by_general = decide_names(patients, attack.general_score, source=control_source)
-    metrics = membership_metrics(patients, seed=seed)
-    canaries = attack.of_rows(canary_rows)
     planted = dose_records(canaries, patients, source=control_source, seed=seed)
-    evidence = _list_evidence(patients, decisions, source=control_source, seed=seed)
     evidence = replace(
-        evidence,
+        _list_evidence(patients, decisions, source=control_source, seed=seed),
         positive_controls=planted or sibling or {},
         positive_origin="canaries" if planted else "sibling" if sibling else "",
     )
@@ -113,36 +139,53 @@ def judge(
         for name, column in vars(decisions).items()
     }
     flag, general_flag = decisions.point_flag, by_general.point_flag
+    known = dose_records(patients, patients, source=control_source, seed=seed)
     details = {
-        "null_check": _null_check(patients),
-        "canaries": exposure_record(attack, seed=seed),
         "roles": measures_by_role(patients, flag, general_flag=general_flag),
-        "doses": [
-            asdict(record)
-            for record in dose_records(
-                patients, patients, source=control_source, seed=seed
-            ).values()
-        ],
+        "doses": [asdict(record) for record in known.values()],
     }
     return {
-        "names": _columns(attack, Decisions(**joined)),
+        "names": _decision_columns(Decisions(**joined)),
         "n_flagged_by_general": int((tested & flag & general_flag).sum()),
-        "measures": plain(metrics),
         "verdict": verdict,
-        "curve": _curve(patients, seed=seed),
         "mentions": by_mentions(flag, patients.listed),
         "details": {name: plain(detail) for name, detail in details.items() if detail},
     }
 
 
+def patient_rows(listed: Candidates) -> IntArray:
+    """Return the rows of a list that are no canaries."""
+    return np.flatnonzero([not listed.is_canary(row) for row in range(len(listed))])
+
+
+def _decision_columns(decisions: Decisions) -> dict[str, list[Any]]:
+    """Return what names.csv says of the decisions."""
+    columns = {
+        "p_value": decisions.p,
+        "q_value": decisions.q,
+        "decision": decisions.decision,
+        "is_undecided": decisions.is_undecided,
+        "threshold": decisions.threshold,
+        "is_unmatched": decisions.decision == NOT_JUDGED,
+    }
+    return {name: np.asarray(one, dtype=object).tolist() for name, one in columns.items()}
+
+
 def comparison_pool(attack: AttackResult, score: str, *, source: ControlSource) -> ComparisonPool:
     """Return the controls that the listed names are ranked among."""
-    n = len(attack.listed)
-    scores, groups = attack.scores[score][0], name_groups(attack.parts, attack.n_pieces)
+    rows = ranked_controls(attack, source=source)
+    groups = name_groups(attack.parts, attack.n_pieces)
+    is_listed = rows < len(attack.listed)
+    return ComparisonPool(
+        attack.scores[score][0, rows], groups[rows], np.where(is_listed, rows, -1)
+    )
+
+
+def ranked_controls(attack: AttackResult, *, source: ControlSource) -> IntArray:
+    """Return the rows of the controls that names are ranked among, of all names of the attack."""
     if source in OF_HOSPITAL:
-        rows = np.flatnonzero(people_mask(attack.listed))
-        return ComparisonPool(scores[rows], groups[rows], rows)
-    return ComparisonPool(scores[n:], groups[n:], np.full(len(scores) - n, -1))
+        return np.flatnonzero(people_mask(attack.listed))
+    return np.arange(len(attack.listed), len(attack.n_pieces))
 
 
 def people_mask(names: Candidates) -> BoolArray:
@@ -238,9 +281,7 @@ def _list_evidence(
         n_undecided=int((decisions.is_undecided & is_tested).sum()),
         p_names=float(judged_q.min()) if len(judged_q) else math.nan,
         group=_test_group(attack, rows, is_member, compared_scores, source=source, seed=seed),
-        auc=auc_interval(attack.scores[FIXED_SCORE][0, rows], is_member, clusters=tuple(columns.T))
-        if is_member.any() and not is_member.all()
-        else NOTHING,
+        auc=_members_auc(attack, rows, is_member),
         baselines=guard.aucs,
         mismatched=guard.mismatched if listed.has_truth or source == "own" else (),
         has_truth=listed.has_truth,
@@ -252,6 +293,14 @@ def _list_evidence(
         n_bounded=int((~np.isnan(seen_p)).sum()),
         dose=usual_dose([m for m, here in zip(listed.n_mentions, counted, strict=True) if here]),
     )
+
+
+def _members_auc(attack: AttackResult, rows: IntArray, is_member: BoolArray) -> Estimate:
+    """Return the AUC of members against controls; none where nobody is known to be a member."""
+    if True not in attack.listed.is_member or not (~is_member).any():
+        return NOTHING
+    columns = attack.parts.of_name[rows]
+    return auc_interval(attack.scores[FIXED_SCORE][0, rows], is_member, clusters=tuple(columns.T))
 
 
 def compared_rows(attack: AttackResult, *, source: ControlSource) -> tuple[IntArray, BoolArray]:
@@ -489,7 +538,7 @@ def _curve(attack: AttackResult, *, seed: int) -> list[dict[str, Any]]:
     return [{"n": int(units[n - 1]), "strata": strata(n)} for n in points]
 
 
-def _columns(attack: AttackResult, decisions: Decisions) -> dict[str, list[Any]]:
+def _columns(attack: AttackResult, decided: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     """Return the per-name table as columns, in the order of `names.csv`."""
     candidates, fixed = attack.listed, attack.scores[FIXED_SCORE]
     n = len(candidates)
@@ -507,12 +556,7 @@ def _columns(attack: AttackResult, decisions: Decisions) -> dict[str, list[Any]]
         "n_pieces": attack.n_pieces[:n],
         "score": fixed[0, :n],
         "standard_error": fixed[1, :n],
-        "p_value": decisions.p,
-        "q_value": decisions.q,
-        "decision": decisions.decision,
-        "is_undecided": decisions.is_undecided,
-        "threshold": decisions.threshold,
-        "is_unmatched": decisions.decision == NOT_JUDGED,
+        **decided,
         "n_others_first": [candidates.n_others(row)[0] for row in range(n)],
         "n_others_last": [candidates.n_others(row)[1] for row in range(n)],
     }

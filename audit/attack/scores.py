@@ -39,7 +39,6 @@ class NameParts:
     n_pieces: IntArray  # [U] word pieces.
     is_last: BoolArray  # [U] whether it is a last name.
     is_known: BoolArray  # [U] whether the generator knows the part: those that a fit is made on.
-    n_reference: IntArray  # [U] reference controls that hold the part.
 
     def pairs(self, by_part: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return a quantity of parts [..., U] for each name's first and last part; NaN: none."""
@@ -65,12 +64,12 @@ def joined(
 
 
 def name_parts(
-    names: Candidates, *, columns: IntArray, n_pieces: IntArray, pool: NamePool, n_listed: int
+    names: Candidates, *, columns: IntArray, n_pieces: IntArray, pool: NamePool
 ) -> NameParts:
     """Describe the parts of N names by what the generator says of them.
 
     `columns` [N, 2] as `prompts.part_columns` gives them, `n_pieces` [N, 2] word pieces of each
-    name's first and last part; `n_listed` names stand before the reference controls.
+    name's first and last part.
     """
     used, where = np.unique(columns, return_index=True)
     row, role = np.divmod(where[used >= 0], 2)
@@ -80,14 +79,13 @@ def name_parts(
         for i, k in zip(row.tolist(), role.tolist(), strict=True)
     ])  # fmt: skip
     rarest = np.array([min(of_role.values()) for of_role in shares])[role]
-    is_known, held = ~np.isnan(share), columns[n_listed:]
+    is_known = ~np.isnan(share)
     return NameParts(
         of_name=columns,
         log_share=np.log(np.where(is_known, share, rarest)),
         n_pieces=n_pieces[row, role],
         is_last=role == 1,
         is_known=is_known,
-        n_reference=np.bincount(held[held >= 0], minlength=len(row)),
     )
 
 

@@ -380,6 +380,12 @@ class People:
         """Return a patient's one name, None for who has several, and "M", "F" or "": not known."""
         return self._patients.get(person, (None, ""))
 
+    def identities(self) -> dict[Pair, str]:
+        """Return who carries a name, of the patients' names that one patient alone carries."""
+        pairs = {person: pair_of(*name) for person, (name, _) in self._patients.items() if name}
+        n_carriers = Counter(pairs.values())
+        return {pair: person for person, pair in pairs.items() if n_carriers[pair] == 1}
+
     def sex_of_name(self, name: Name) -> str:
         """Return the sex of the patients who carry a name; "" where they differ."""
         return self._sexes.get(pair_of(*name), "")

@@ -573,7 +573,7 @@ def _request(order: LeakageTask, notes: HospitalNotes, model: Path) -> AuditRequ
         scenario_number=2,
         general=notes.general,
         hospital=model,
-        candidates=read_names(names, what="demo names").candidates,
+        candidates=read_names(names, what="demo names").candidates.with_source("invented"),
         passages=read_passages(passages, what="demo passages", file_name="passages.jsonl"),
         posterior=PosteriorSettings(n_inputs=order.n_inputs, n_chain_inputs=0),
         seed=order.seed,

@@ -151,7 +151,7 @@ def read_names(
         **{field: tuple(row[field] for _, row in rows.values()) for field in fields}
     )
     notes.sort(key=lambda note: note.row)
-    listed = with_kinds(with_usual_case(_of_one_source(listed, what=what)))
+    listed = with_kinds(with_usual_case(_with_one_source(listed, where=what)))
     return NamesFile(listed, table.encoding, tuple(notes))
 
 
@@ -185,19 +185,17 @@ def _read_workbook(data: bytes, *, what: str) -> Table:
     return table_of_rows(header, padded, encoding="xlsx", what=what, notes=notes)
 
 
-def _of_one_source(listed: Candidates, *, what: str) -> Candidates:
-    """Return a list in which each row has the source that the controls say."""
+def _with_one_source(listed: Candidates, *, where: str) -> Candidates:
+    """Return a list whose rows all have the control source that some of them state."""
     sources = sorted({source for source in listed.control_source if source})
     if len(sources) > 1:
         raise AuditError(
             "The controls of the list have several sources: {sources}.",
-            where=what,
+            where=where,
             do="Make one list for each control_source.",
             sources=", ".join(sources),
         )
-    if sources:
-        listed = replace(listed, control_source=tuple(sources) * len(listed))
-    return listed
+    return replace(listed, control_source=tuple(sources) * len(listed)) if sources else listed
 
 
 def names_template() -> str:

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -627,8 +627,13 @@ class Inspection:
     hospital, general
         [b, N] each model's mean evidence in a block: ln p (nats) in scenario 2, product of the
         masses of both parts in scenario 1. NaN where a name cannot be scored.
-    reference_score, reference_n_pieces
-        [R] fixed score and word pieces of the reference controls.
+    reference_score, reference_general, reference_n_pieces
+        [R] fixed score, score of M_general alone and word pieces of the reference controls.
+    part_columns
+        [N + R, 2] places of the names' first and last parts among U distinct parts; -1: none.
+    part_residual, part_log_share, part_n_pieces, part_is_last
+        [U] what M_hospital adds to M_general, ln of the share of people who carry the part, word
+        pieces, and whether it is a last name.
     best_passages, best_log_ratio
         [N, K] rows of `passages` that a name fits best, by the mean of ln p_hospital - ln p_general
         (nats), best first; -1 and NaN where there are fewer. K = 0 in scenario 1.
@@ -642,6 +647,13 @@ class Inspection:
     best_passages: NDArray[np.int32]
     best_log_ratio: NDArray[np.float32]
     passages: tuple[Passage, ...] = ()
+    # Empty in audits of rule 1.
+    reference_general: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    part_columns: NDArray[np.int32] = field(default_factory=lambda: np.zeros((0, 2), np.int32))
+    part_residual: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    part_log_share: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    part_n_pieces: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    part_is_last: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
 
 
 def best_passages(log_ratio: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:

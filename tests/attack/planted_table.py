@@ -15,8 +15,28 @@ N_MEMBERS = 60
 N_CONTROLS = 60
 N_REFERENCE = 3000
 MENTIONS = [1] * 30 + [2] * 10 + [3] * 5 + [4] * 5 + [6] * 6 + [25] * 4
-SHARES = {f"F{i}": i / 1000 for i in range(N_MEMBERS)} | {
-    f"{kind}{i}": 0.03 for kind in CONTROL_KINDS for i in range(N_CONTROLS)
+
+
+def spelt(n: int, *, seed: int) -> list[str]:
+    """Return n different words that are spelt alike, whatever the seed."""
+    rng = np.random.default_rng(seed)
+    words: dict[str, None] = {}
+    while len(words) < n:
+        letters = zip(rng.choice(list("bdgklmnrst"), 4), rng.choice(list("aeiou"), 4), strict=True)
+        words["".join(map("".join, letters)).title()] = None
+    return list(words)
+
+
+_WORDS = spelt(N_MEMBERS + N_CONTROLS * len(CONTROL_KINDS), seed=7)
+FIRST_NAMES = {
+    kind: _WORDS[begin : begin + N_CONTROLS]
+    for begin, kind in zip(
+        range(0, len(_WORDS), N_CONTROLS), ("member", *CONTROL_KINDS), strict=True
+    )
+}
+LAST_NAMES = spelt(len(_WORDS), seed=8)
+SHARES = {first: i / 1000 for i, first in enumerate(FIRST_NAMES["member"])} | {
+    first: 0.03 for kind in CONTROL_KINDS for first in FIRST_NAMES[kind]
 }
 """Popularity by first name."""
 SCORES = {
@@ -62,10 +82,14 @@ def put(attack: AttackResult, row: int, value: float) -> None:
 
 
 def listed(kinds: tuple[str, ...] = ("easy",)) -> Candidates:
-    names = [(f"F{i}", f"L{i}") for i in range(N_MEMBERS)]
-    result = make_candidates(names, is_member=True, n_mentions=MENTIONS)
+    last_names = dict(zip(_WORDS, LAST_NAMES, strict=True))
+
+    def full_names(kind: str) -> list[tuple[str, str]]:
+        return [(first, last_names[first]) for first in FIRST_NAMES[kind]]
+
+    result = make_candidates(full_names("member"), is_member=True, n_mentions=MENTIONS)
     for kind in kinds:
-        controls = [(f"{kind}{i}", "X") for i in range(N_CONTROLS)]
+        controls = full_names(kind)
         result += make_candidates(controls, is_member=False, control_kind=kind)
     return result
 
@@ -111,7 +135,7 @@ def parts_of(of_name: Any, is_last: Any, **known: Any) -> NameParts:
     n = len(last)
     fields: dict[str, Any] = {
         "log_share": np.zeros(n), "n_pieces": np.ones(n, dtype=np.int64),
-        "is_known": np.ones(n, dtype=bool), "n_reference": np.zeros(n, dtype=np.int64),
+        "is_known": np.ones(n, dtype=bool),
     }  # fmt: skip
     return NameParts(of_name=np.array(of_name), is_last=last, **fields | known)
 
@@ -120,5 +144,4 @@ def own_parts(n: int, n_reference: int) -> NameParts:
     """Every name's first and last part are its own: columns 0 to N - 1, then N to 2 N - 1."""
     n_names = n + n_reference
     columns = np.arange(2 * n_names)
-    of_name, n_held = columns.reshape(2, n_names).T, (columns % n_names >= n) * 1
-    return parts_of(of_name, columns >= n_names, n_reference=n_held)
+    return parts_of(columns.reshape(2, n_names).T, columns >= n_names)

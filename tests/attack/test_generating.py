@@ -197,7 +197,6 @@ def test_parts_in_one_name_or_several_have_the_mass_once(result):
     assert parts.is_last.tolist() == [False, True, False, True, False, True]
     assert parts.n_pieces.tolist() == [1, 1, 1, 2, 1, 1]
     assert parts.is_known.tolist() == [True, True, True, False, False, True]
-    assert parts.n_reference.tolist() == [0, 0, 0, 0, 1, 1]
 
 
 @pytest.mark.parametrize("mass", [0.0, 0.25])
@@ -215,13 +214,14 @@ def test_evidence_that_is_zero_or_the_same_of_two_models_shows_nothing(
     assert not pair.is_one_model
     settings = GenerationSettings(n_documents=3)
     result = attack(monkeypatch, pair, settings, found=equal).result
-    verdict = judge(result, seed=0)["verdict"]
+    verdict = judge(result, control_source="invented", seed=0)["verdict"]
     assert (verdict["state"], verdict["reasons"][0]) == ("not_enough_evidence", "no_evidence")
     assert "said nothing of the listed names, or exactly what" in verdict["english"]
     equal["hospital"] = replace(
         equal["hospital"], part_mass=equal["hospital"].part_mass + 0.5
     )  # smithson's mass differs
-    verdict = judge(attack(monkeypatch, pair, settings, found=equal).result, seed=0)["verdict"]
+    result = attack(monkeypatch, pair, settings, found=equal).result
+    verdict = judge(result, control_source="invented", seed=0)["verdict"]
     assert "no_evidence" not in verdict["reasons"]
 
 
@@ -231,7 +231,8 @@ def test_what_only_the_general_model_or_a_control_says_is_no_evidence(pair, monk
     part_mass = np.zeros_like(found["hospital"].part_mass)
     silent = found | {"hospital": replace(found["hospital"], mass=mass, part_mass=part_mass)}
     settings = GenerationSettings(n_documents=3)
-    verdict = judge(attack(monkeypatch, pair, settings, found=silent).result, seed=0)["verdict"]
+    result = attack(monkeypatch, pair, settings, found=silent).result
+    verdict = judge(result, control_source="invented", seed=0)["verdict"]
     assert (verdict["state"], verdict["reasons"][0]) == ("not_enough_evidence", "no_evidence")
 
 

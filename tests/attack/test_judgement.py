@@ -15,7 +15,7 @@ import pytest
 from audit.attack import metrics, scores
 from audit.attack.judgement import judge
 from audit.attack.metrics import MIN_HELD_OUT
-from audit.attack.scores import SCORES, AttackResult, ScoreKind, all_scores, both_parts, part_limits
+from audit.attack.scores import SCORES, AttackResult, ScoreKind, all_scores, soft_minimum
 from audit.names.candidates import Candidates, make_candidates
 from audit.report.export import measures_csv, names_csv
 from audit.report.report import CurvePoint
@@ -32,7 +32,7 @@ from tests.attack.planted_table import (
 )
 from tests.pages import make_reports
 
-judged = partial(judge, seed=0)
+judged = partial(judge, control_source="invented", seed=0)
 GOLDEN = Path(__file__).parents[1] / "golden" / "judgement.json"
 
 
@@ -125,9 +125,9 @@ def test_a_planted_leak_is_found_and_a_null_table_is_not(scenario: int) -> None:
         null = judged(table(names, scenario=scenario, effect=0.0, seed=seed))
         assert null["verdict"]["state"] != "leak_found" and null["verdict"]["n_flagged"] == 0
         assert null["details"]["null_check"]["ks_p"] > 0.01
-    for direction in (0.8, -0.8):  # of M_general alone
+    for direction in (1.2, -1.2):  # of M_general alone
         attack = table(names, scenario=scenario, effect=0.0, general_effect=direction, seed=2)
-        assert judged(attack)["verdict"]["reasons"][0] == "general_separates"
+        assert judged(attack)["verdict"]["reasons"][0] == "mismatch_general_alone"
 
 
 @pytest.mark.parametrize(("row", "is_leak"), [(3, True), (N_MEMBERS + 3, False)])
@@ -157,20 +157,22 @@ def test_where_no_leak_is_found_nobody_stands_out_anywhere() -> None:
     assert sum(one["flagged"]["n_hits"] for one in found["mentions"]) == 0
 
 
-def test_a_control_with_one_known_part_does_not_stand_out() -> None:
+def test_a_name_does_not_stand_out_by_a_part_that_somebody_else_in_the_notes_has() -> None:
     names = listed(("easy", "hard"))
-    attack = table(names, scenario=2, effect=4.0)
-    first, hard = attack.parts.of_name[:, 0], np.arange(2 * N_MEMBERS, 3 * N_MEMBERS)
-    attack.part_residual[first[hard]] += 50.0  # a member's first name, and a last name of nobody
-    limits = part_limits(attack.part_residual, parts=attack.parts)
-    residual = both_parts(*attack.parts.pairs(attack.part_residual), limits=limits)
-    attack.scores["residual"][0][:] = residual
-    found = judged(attack)["names"]
-    flag = np.array(found["decision"]) == "flagged"
-    assert flag[:N_MEMBERS].sum() > 0.9 * N_MEMBERS
-    # One in twenty last names of nobody lies beyond the limit by chance.
-    assert flag[hard].sum() <= 8
-    np.testing.assert_array_equal(flag[:N_MEMBERS], np.array(found["q_value"])[:N_MEMBERS] <= 0.05)
+    hard = np.arange(2 * N_MEMBERS, 3 * N_MEMBERS)
+    has_namesake = tuple(1 if row in hard else None for row in range(len(names)))
+    found = {}
+    for n_others_first in ((None,) * len(names), has_namesake):
+        attack = table(replace(names, n_others_first=n_others_first), scenario=2, effect=4.0)
+        # The first name is a member's, and the last name is nobody's.
+        attack.part_residual[attack.parts.of_name[hard, 0]] += 50.0
+        attack.scores["residual"][0][:] = soft_minimum(*attack.parts.pairs(attack.part_residual))
+        flag = np.array(judged(attack)["names"]["decision"]) == "flagged"
+        assert flag[:N_MEMBERS].sum() > 0.9 * N_MEMBERS
+        found[n_others_first] = int(flag[hard].sum())
+    unaware, aware = found.values()
+    # One in twenty last names of nobody is that high by chance.
+    assert unaware > 15 and aware <= 6
 
 
 def test_names_of_one_part_are_ranked_among_controls_of_one_part() -> None:
@@ -180,9 +182,7 @@ def test_names_of_one_part_are_ranked_among_controls_of_one_part() -> None:
     stated, n = judged(attack)["names"]["p_value"], len(attack.listed)
     for score, alone, p in zip(attack.listed_scores("residual"), is_alone, stated, strict=False):
         controls = attack.scores["residual"][0][n:][is_alone[n:] == alone]
-        own = (1 + (controls >= score).sum()) / (1 + len(controls))
-        # Where a part does not lie beyond the controls' parts its own p, above 0.05, is the larger.
-        assert p == pytest.approx(own) or p > max(own, 0.05)
+        assert p == pytest.approx((1 + (controls >= score).sum()) / (1 + len(controls)))
 
 
 def test_without_truth_the_q_values_alone_are_judged() -> None:
@@ -233,7 +233,10 @@ def test_measures_of_patients_are_those_of_a_list_without_canaries() -> None:
     found = judged(whole)
     alone = judged(whole.of_rows(rows))
     assert json.dumps(found["measures"]) == json.dumps(alone["measures"])
-    assert found["verdict"] == alone["verdict"]
+    # Planted names show what the attack sees; they change nothing that it says of patients.
+    of_planted = ("positive_origin", "positive_controls", "most_exposed", "bound_dose", "reasons")
+    for name in found["verdict"].keys() - {*of_planted, "english", "japanese", "what_now"}:
+        assert found["verdict"][name] == alone["verdict"][name], name
     assert (found["curve"], found["mentions"]) == (alone["curve"], alone["mentions"])
     for column in ("decision", "q_value", "threshold"):
         assert found["names"][column][80:] == alone["names"][column]

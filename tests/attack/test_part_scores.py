@@ -30,7 +30,7 @@ def parts_of(n: int, *, seed: int = 0, n_unknown: int = 0, roles: int = 2) -> Na
     return planted_table.parts_of(
         list(zip(range(0, n, roles), second, strict=True)), is_last,
         log_share=rng.normal(-7, 2, size=n), n_pieces=rng.integers(1, 4, size=n),
-        is_known=is_known, n_reference=is_known.astype(np.int64),
+        is_known=is_known,
     )  # fmt: skip
 
 
@@ -104,7 +104,7 @@ def test_parts_are_described_by_what_the_generator_says_of_them() -> None:
     )  # fmt: skip
     columns = np.array([(0, 1), (2, 1), (-1, 3), (0, 4), (5, 1), (-1, -1)])
     n_pieces = np.array([(1, 2), (3, 2), (0, 4), (1, 1), (2, 2), (9, 9)])
-    parts = name_parts(names, columns=columns, n_pieces=n_pieces, pool=pool, n_listed=3)
+    parts = name_parts(names, columns=columns, n_pieces=n_pieces, pool=pool)
     # Zoe and Quux count as the generator's rarest first and last name.
     shares = [0.6, 0.75, 0.1, 0.25, 0.25, 0.3]
     np.testing.assert_allclose(parts.log_share, np.log(shares))
@@ -112,5 +112,4 @@ def test_parts_are_described_by_what_the_generator_says_of_them() -> None:
     assert parts.is_last.tolist() == [False, True, False, True, True, False]
     assert parts.n_pieces.tolist() == [1, 2, 3, 4, 1, 2]
     # Reference controls: Ann Hill, Bo Lee, and one that cannot be scored.
-    assert parts.n_reference.tolist() == [1, 1, 0, 0, 1, 1]
     assert parts.of_name.tolist() == columns.tolist()

@@ -89,14 +89,14 @@ def test_names_of_several_pieces_or_in_scenario_2_of_one_part_are_not_scored(
         ranked(only, finished[scenario][1])
 
 
-def test_p_values_stand_only_where_a_name_has_twenty_controls(models, finished, monkeypatch):
+def test_p_values_stand_only_where_the_controls_could_show_somebody(models, finished, monkeypatch):
     request, directory = request_of(models, 1, candidates=other_names()), finished[1][1]
     few = ranked(request, directory)
     report_p = few.decisions.p
     assert few.counts == (40, 40, len(few.attack.n_pieces) - 40, 1, 0)
     assert few.counts[2] >= 40 * 20 and np.isfinite(report_p).all()
-    monkeypatch.setattr("audit.attack.attacks.REFERENCE_PER_NAME", few.counts[2] // 40 + 1)
-    monkeypatch.setattr("audit.attack.attacks.MAX_REFERENCE", few.counts[2])
+    monkeypatch.setattr("audit.attack.attacks.N_REFERENCE", 15)
+    monkeypatch.setattr("audit.attack.attacks.MIN_REFERENCE", 15)
     assert ranked(request, directory).decisions is None
 
 

@@ -94,6 +94,7 @@ def test_every_column_of_a_list_changes_its_digest() -> None:
         "first": ("A", "X"), "last": ("B", "X"), "control_kind": ("easy", "hard"),
         "role": ("", "staff"), "sex": ("", "F"), "n_mentions": (None, 1),
         "row": (2, 4), "is_kind_guessed": (False, True), "is_recased": (True, False),
+        "control_source": ("own", "own"), "n_others_first": (1, None), "n_others_last": (None, 0),
     }  # fmt: skip
     changed = [replace(base, **{name: column}) for name, column in other.items()]
     changed.append(replace(base, is_member=(False, None), control_kind=("easy", "")))

@@ -128,7 +128,7 @@ def test_few_runs_end_with_another_decision_than_endless_inputs_give(monkeypatch
     n_intervals = 2 * len(PARTS.log_share) * (len(looks(6400)) - 1)
     monkeypatch.setattr(judgement, "UNSETTLED_RATE", n_intervals / 2)
     n_wrong, n_early = wrong_and_early(20, seed=1)
-    assert n_early == 20 and n_wrong >= 3
+    assert n_early == 20 and n_wrong >= 1
 
 
 @pytest.mark.slow

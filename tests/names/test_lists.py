@@ -144,6 +144,9 @@ def test_all_columns_are_read_and_what_is_odd_is_noted_by_row() -> None:
         "row": (2, 4, 6, 8, 9, 10, 11),
         "is_kind_guessed": (False, False, False, False, True, True, True),
         "is_recased": (False,) * 7,
+        "control_source": ("",) * 7,
+        "n_others_first": (None,) * 7,
+        "n_others_last": (None,) * 7,
     }
     template = read_names(names_template().encode())
     assert template.notes == () and pairs(template.candidates)[2] == ("太郎", "見本")

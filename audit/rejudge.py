@@ -1,0 +1,210 @@
+"""Judge a kept audit again: by today's rule, with another control source or another sibling.
+
+Only what is kept beside the report is needed. No model is loaded.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from audit.attack.judgement import decide_list
+from audit.attack.question import question_digest
+from audit.attack.scores import (
+    FIXED_SCORE,
+    GENERAL_SCORE,
+    AttackResult,
+    NameParts,
+    score_kind,
+)
+from audit.attack.verdict import RULE_VERSION
+from audit.errors import AuditError, Message
+from audit.names.candidates import GUESSED_KINDS, Candidates, ControlSource, make_candidates
+from audit.names.lists import code_of_names, kept_names
+from audit.report.report import AuditReport, Inspection, keep_inspection, kept_inspection
+from audit.run import kept_report, sibling_records
+from audit.stats import FloatArray, IntArray
+from audit.text import fold_name
+from cache.store import Store
+
+_TOLD = (
+    "This audit was judged again from its kept evidence; before, it was judged by the rule of "
+    "version {rule}."
+)
+
+
+def judge_again(
+    digest: str, *, control_source: ControlSource, sibling: str = "", store: Store
+) -> AuditReport:
+    """Judge the scores of a kept audit again, and keep the new report beside the old one.
+
+    `sibling` is the digest of a kept audit whose names are known. Raises AuditError where the
+    audit is not kept whole, or compared a model with itself.
+    """
+    report, inspection = kept_report(digest, store=store), kept_inspection(digest, store=store)
+    if report is None or inspection is None:
+        raise AuditError(
+            "This audit is not kept here.", where="audit",
+            do="Choose one of those that `python -m audit results` lists.",
+        )  # fmt: skip
+    if report.verdict.state == "not_compared":
+        raise AuditError(
+            "This audit compared a model with itself: there is nothing to judge.",
+            do="Choose the model before the hospital's notes, and the model after them.",
+        )
+    question = dict(report.question) | {
+        "control_source": control_source,
+        "sibling": sibling,
+        "judged_by_rule": RULE_VERSION,
+    }
+    known = kept_report(question_digest(question), store=store)
+    if known is not None:
+        return known
+    attack = kept_attack(report, inspection, store=store)
+    decided = decide_list(
+        attack,
+        control_source=control_source,
+        seed=int(question.get("seed", 0)),
+        sibling=sibling_records(sibling, question, store=store),
+    )
+    told = Message(_TOLD, rule=report.verdict.rule)
+    plain = report.to_json()
+    judged = report.changed(
+        digest=question_digest(question),
+        question=question,
+        verdict=decided["verdict"],
+        mentions=decided["mentions"],
+        names=plain["names"] | decided["names"],
+        columns=[*plain["columns"], *(k for k in decided["names"] if k not in plain["columns"])],
+        details={
+            name: value
+            for name, value in plain["details"].items()
+            if name not in ("roles", "doses")
+        }
+        | decided["details"],
+        notes=[*plain["notes"], told.plain()],
+    )
+    documents = store.get_record(f"documents/{digest}")
+    if documents:
+        store.put_record(f"documents/{judged.digest}", documents)
+    keep_inspection(judged.digest, inspection, store=store)
+    store.put_record(f"audit/{judged.digest}", judged.to_json())
+    return judged
+
+
+def kept_attack(report: AuditReport, inspection: Inspection, *, store: Store) -> AttackResult:
+    """Return what judging needs of a kept audit: scores of names and parts, and who was listed."""
+    listed = kept_list(report, store=store)
+    parts, part_residual = _kept_parts(report, inspection, listed)
+    n_reference = len(inspection.reference_score)
+    general = inspection.reference_general
+    if len(general) != n_reference:
+        general = np.full(n_reference, math.nan)
+    general_score = GENERAL_SCORE[report.scenario.number]
+    scores = {
+        FIXED_SCORE: _with_references(
+            [report.names["score"], report.names["standard_error"]], inspection.reference_score
+        ),
+        general_score: _with_references([_general_scores(report), [None] * len(listed)], general),
+    }
+    listed_pieces = np.array(report.names["n_pieces"], dtype=np.int64)
+    return AttackResult(
+        listed=listed,
+        popularity=_floats(report.names["popularity"]),
+        scenario=report.scenario.number,
+        scores=scores,
+        n_pieces=np.concatenate([listed_pieces, inspection.reference_n_pieces]),
+        parts=parts,
+        part_residual=part_residual,
+        block_counts=np.asarray(inspection.n_per_block),
+        after=lambda _: scores,
+        has_evidence="no_evidence" not in report.verdict.reasons,
+    )
+
+
+def kept_list(report: AuditReport, *, store: Store) -> Candidates:
+    """Return the audited list: as it is kept, or as the report's table of names has it."""
+    code = code_of_names(str(report.question.get("candidates", "")), store=store)
+    if code:
+        return kept_names(code, store=store).candidates
+    names = report.names
+    n = report.n_names
+    listed = make_candidates(list(zip(names["first_name"], names["last_name"], strict=True)))
+    has_guessed_kinds = any(note.key == GUESSED_KINDS for note in report.notes)
+    return Candidates(
+        first=listed.first,
+        last=listed.last,
+        is_member=tuple(None if truth is None else bool(truth) for truth in names["is_member"]),
+        control_kind=tuple(names["control_kind"]),
+        role=tuple(names["role"]),
+        sex=listed.sex,
+        n_mentions=tuple(names["n_mentions"]),
+        is_kind_guessed=tuple(has_guessed_kinds and truth == 0 for truth in names["is_member"]),
+        n_others_first=tuple(names.get("n_others_first", (None,) * n)),
+        n_others_last=tuple(names.get("n_others_last", (None,) * n)),
+    )
+
+
+def _general_scores(report: AuditReport) -> list[Any]:
+    """Return what M_general alone says of the listed names."""
+    name = GENERAL_SCORE[report.scenario.number]
+    kind = score_kind(name, scenario=report.scenario.number)
+    column = kind.column if kind is not None and kind.column else name
+    return list(report.names.get(column, [None] * report.n_names))
+
+
+def _kept_parts(
+    report: AuditReport, inspection: Inspection, listed: Candidates
+) -> tuple[NameParts, FloatArray]:
+    """Return the parts of all names, and what M_hospital adds to M_general on each [U].
+
+    Audits of rule 1 kept no parts of their reference controls: here each has two of its own, of
+    which nothing is known.
+    """
+    n, n_reference = len(listed), len(inspection.reference_score)
+    if len(inspection.part_columns) == n + n_reference:
+        parts = NameParts(
+            of_name=inspection.part_columns.astype(np.int64),
+            log_share=inspection.part_log_share,
+            n_pieces=inspection.part_n_pieces,
+            is_last=inspection.part_is_last,
+            is_known=np.ones(len(inspection.part_residual), dtype=np.bool_),
+        )
+        return parts, inspection.part_residual
+    places: dict[tuple[int, str], int] = {}
+    columns: IntArray = np.full((n, 2), -1)
+    residual: list[float] = []
+    residuals = (report.names["first_residual"], report.names["last_residual"])
+    for role, texts in enumerate((listed.first, listed.last)):
+        for row, text in enumerate(texts):
+            if text:
+                columns[row, role] = places.setdefault((role, fold_name(text)), len(places))
+            if len(residual) < len(places):
+                residual.append(_floats([residuals[role][row]])[0])
+    of_references = len(places) + np.arange(2 * n_reference).reshape(n_reference, 2)
+    n_parts = len(places) + 2 * n_reference
+    parts = NameParts(
+        of_name=np.concatenate([columns, of_references]),
+        log_share=np.zeros(n_parts),
+        n_pieces=np.ones(n_parts, dtype=np.int64),
+        is_last=np.array([*(role == 1 for role, _ in places), *[False, True] * n_reference]),
+        is_known=np.ones(n_parts, dtype=np.bool_),
+    )
+    return parts, np.concatenate([residual, np.full(2 * n_reference, math.nan)])
+
+
+def _with_references(listed: list[Any], reference: FloatArray) -> FloatArray:
+    """Return a score and its standard error [2, N + R]; references have no standard error."""
+    errors = np.full(len(reference), math.nan)
+    return np.stack(
+        [
+            np.concatenate([_floats(column), other])
+            for column, other in zip(listed, (reference, errors), strict=True)
+        ]
+    )
+
+
+def _floats(column: Any) -> FloatArray:
+    return np.array([math.nan if one is None else one for one in column], dtype=np.float64)
