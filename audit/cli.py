@@ -100,7 +100,7 @@ from audit.names.people import ENGLISH, JAPANESE
 from audit.names.spelling import piece_counter
 from audit.notes.formats import GOLD, PREDICTED, Format, flattened, write_files
 from audit.notes.passages import Passages, read_passages
-from audit.notes.read import FIELDS, open_notes
+from audit.notes.read import FIELDS, NoteSource, open_notes
 from audit.notes.spans import IDENTIFIER, TaggedDocument, read_label_map
 from audit.patients.register import read_register
 from audit.progress import progress_line, say
@@ -423,6 +423,11 @@ def _bytes(path: Path) -> bytes:
 
 
 Seed = Annotated[int, "of all that is drawn"]
+NamesList = Annotated[Path, "list of candidate names: CSV, .xlsx or JSONL"]
+PassagesFile = Annotated[Path | None, "CSV or JSONL of de-identified passages, also as .gz"]
+Placeholder = Annotated[
+    str, "what stands for the patient's name in the passages, beside [NAME] and the like: ___, <PT>"
+]
 
 
 def demo(*, given: Annotated[Given, FieldsOf(DemoTask)]) -> Result:
@@ -453,7 +458,7 @@ def run(
     general: Annotated[str, "directory of the general model"],
     hospital: Annotated[str, "directory of the hospital's model"],
     scenario: Literal[1, 2],
-    names: Annotated[Path, "CSV of candidate names"],
+    names: NamesList,
     generation: Annotated[Given, FieldsOf(GenerationSettings)],
     posterior: Annotated[Given, FieldsOf(PosteriorSettings)],
     reference: Annotated[
@@ -461,11 +466,12 @@ def run(
         "also with this model in the general model's place, such as one trained on the "
         "de-identified notes; repeatable",
     ] = (),
-    passages: Annotated[Path | None, "CSV or JSONL of de-identified passages"] = None,
+    passages: PassagesFile = None,
+    placeholder: Placeholder = "",
     draw_controls: Annotated[int, "draw so many easy and hard controls"] = 0,
     control_source: StatedSource = None,
     own_controls: Annotated[
-        Path | None, "CSV of people of the hospital who are in no training note: more controls"
+        Path | None, "list of people of the hospital who are in no training note: more controls"
     ] = None,
     sibling: SiblingAudit = "",
     out: Annotated[Path | None, "directory for names.csv, measures.json, report.json"] = None,
@@ -491,7 +497,7 @@ def run(
         hospital=model_path(hospital, where="--hospital"),
         candidates=candidates,
         sibling=_audit_digest(sibling, where="--sibling") if sibling else "",
-        passages=_read_passages(passages, scenario=scenario),
+        passages=_read_passages(passages, placeholder=placeholder, scenario=scenario),
         generation=GenerationSettings(**generation),
         posterior=PosteriorSettings(**posterior),
         seed=seed,
@@ -505,12 +511,14 @@ def run(
     return _compared(request, reference=reference, out=out)
 
 
-def _read_passages(passages: Path | None, *, scenario: int) -> Passages | None:
+def _read_passages(passages: Path | None, *, placeholder: str, scenario: int) -> Passages | None:
     """Return the passages of a file, which scenario 2 alone reads."""
     _say_unread(passages, scenario=scenario)
     if passages is None or scenario != 2:
         return None
-    read = read_passages(_bytes(passages), what="passages", file_name=passages.name)
+    read = read_passages(
+        _bytes(passages), what="passages", file_name=passages.name, placeholder=placeholder
+    )
     _say_read(read, len(read), what="passages")
     return read
 
@@ -579,11 +587,12 @@ def rank(
     general: Annotated[str, "directory of the general model"],
     hospital: Annotated[str, "directory of the hospital's model"],
     scenario: Literal[1, 2],
-    names: Annotated[Path, "CSV of candidate names, a million at most"],
+    names: Annotated[Path, "list of candidate names, a million at most: CSV, .xlsx or JSONL"],
     out: Annotated[Path, "CSV of ranks and scores to write"],
     generation: Annotated[Given, FieldsOf(GenerationSettings)],
     posterior: Annotated[Given, FieldsOf(PosteriorSettings)],
-    passages: Annotated[Path | None, "CSV or JSONL of de-identified passages"] = None,
+    passages: PassagesFile = None,
+    placeholder: Placeholder = "",
     control_source: StatedSource = None,
     seed: Seed = 0,
     dtype: Dtype = "auto",
@@ -597,6 +606,7 @@ def rank(
         hospital=model_path(hospital, where="--hospital"),
         names=names,
         passages=passages,
+        placeholder=placeholder,
         control_source=control_source,
         generation=GenerationSettings(**generation),
         posterior=PosteriorSettings(**posterior),
@@ -978,13 +988,24 @@ def corpus_build(*, given: Annotated[Given, FieldsOf(CorpusTask)]) -> Result:
     """Make D_private, D_public, the truth, and the lists."""
     task = CorpusTask(**given)
     (corpus_id,) = _answered(task)
+    _say_patients(open_notes(task.notes, columns=dict(task.columns)).has_patients)
     corpus = CORPORA.at(task.out) if task.out else CORPORA.get(corpus_id)
     return _examined(corpus) | {"folder": str(corpus.path)}
 
 
+def _say_patients(has_patients: bool) -> None:
+    """Say that notes do not tell whose they are, if they do not."""
+    if not has_patients:
+        say("No patient column was found: each note counts as that of a patient of its own. The "
+            "column is called\npatient_id, subject_id, person_id, PAT_ID, mrn, 患者番号 ..., or "
+            "--column patient_id=NAME where there is that option.")  # fmt: skip
+
+
 def corpus_mentions(*, corpus: CorpusName) -> Result:
     """Say who is named beside an age, and how often."""
-    return _examined(find_corpus(corpus))
+    found = _examined(find_corpus(corpus))
+    _say_patients(bool(found["n_patients"]))
+    return found
 
 
 def corpus_candidates(
@@ -1009,7 +1030,7 @@ def corpus_candidates(
     }
 
 
-def corpus_check(*, corpus: CorpusName, names: Annotated[Path, "CSV of candidate names"]) -> Result:
+def corpus_check(*, corpus: CorpusName, names: NamesList) -> Result:
     """Say which controls of a list stand in D_private, by their rows."""
     candidates = _names(names)
     found = controls_in(find_corpus(corpus), candidates)
@@ -1052,6 +1073,7 @@ def _examined(corpus: KeptCorpus) -> Result:
     return found.plain() | {
         "coverage": counted,
         "carriers": dict(found.carriers),
+        "n_patients": found.n_patients or None,  # unknown, not none
         "n_patterns": found.n_patterns,
         "n_occurrences": found.n_occurrences,
         "corpus": corpus_line(corpus),
@@ -1252,7 +1274,7 @@ def deid_tag(
     _refuse_nothing_to_withhold(tagger_id, uncopied)
     with recorded_release(out, how) as (release_id, release):
         census = tag_notes(
-            handed_in.notes_to_tag(notes),
+            _notes_to_tag(notes),
             tagger=load_tagger(tagger_id, device=device),
             out=out,
             release=release,
@@ -1264,6 +1286,14 @@ def deid_tag(
         )
     _say_tagged(census, release_id, release)
     return census
+
+
+def _notes_to_tag(path: Path) -> NoteSource | handed_in.AnnotatedNotes:
+    """Return the notes of a path; say if a table of them does not tell whose they are."""
+    source = handed_in.notes_to_tag(path)
+    if isinstance(source, NoteSource):
+        _say_patients(source.has_patients)
+    return source
 
 
 def _say_tagged(census: Mapping[str, Any], release_id: str, release: Release) -> None:
@@ -1681,12 +1711,14 @@ _OF_SCENARIO = (
     Dependence(_GENERATED - _MASKED, _has("scenario", 1), needs="--scenario 1"),
     Dependence(_MASKED - _GENERATED, _has("scenario", 2), needs="--scenario 2"),
 )
+_OF_PASSAGES = Dependence({"placeholder"}, _is_given("passages"), needs="--passages")
 DEPENDENT: Mapping[str, tuple[Dependence, ...]] = {
     "run": (
         *_OF_SCENARIO,
+        _OF_PASSAGES,
         Dependence({"out", "reference", "scheduler"}, _is_not_given("order"), clashes="--order"),
     ),
-    "rank": _OF_SCENARIO,
+    "rank": (*_OF_SCENARIO, _OF_PASSAGES),
     "results": (
         Dependence({"out"}, _is_given("digest"), needs="DIGEST"),
         Dependence({"names", "language"}, _is_given("out"), needs="--out"),

@@ -92,8 +92,9 @@ def describe_corpus(
 
 
 def corpus_line(corpus: KeptCorpus) -> dict[str, Any]:
-    """Return a corpus as plain values, without its path."""
-    return {name: value for name, value in asdict(corpus).items() if name != "path"}
+    """Return a corpus as plain values, without its path; None patients where notes name none."""
+    line = {name: value for name, value in asdict(corpus).items() if name != "path"}
+    return line | {"n_patients": corpus.n_patients or None}
 
 
 def refused_rows(folder: Path, *, limit: int) -> tuple[RowNote, ...]:

@@ -39,23 +39,41 @@ from audit.patients.finder import (
 from audit.shelf import fingerprint
 from audit.tables import Row, RowNote
 from audit.text import (
-    FIRST_HEADINGS,
-    FULL_HEADINGS,
-    FULL_OR_FIRST_HEADINGS,
-    LAST_HEADINGS,
+    HEADINGS,
     MAX_NAME_CHARS,
     heading_key,
     is_unspaced,
+    part_of_name_column,
     split_name,
-    word_lists,
 )
 
 _KANA = {FULL: "kana", FIRST: "first_kana", LAST: "last_kana"}
 _ROMAJI = {FULL: "romaji", FIRST: "first_romaji", LAST: "last_romaji"}
+_FIELDS = (
+    "middle",
+    "kana",
+    "first_kana",
+    "last_kana",
+    "romaji",
+    "first_romaji",
+    "last_romaji",
+    "other",
+    "sex",
+    "birth",
+    "address",
+    "postcode",
+    "contact",
+    "personal_id_code",
+    "relative",
+)
 _HEADINGS: Mapping[str, Collection[str]] = {
-    FIRST: FIRST_HEADINGS, LAST: LAST_HEADINGS, FULL: FULL_HEADINGS | FULL_OR_FIRST_HEADINGS,
-    **word_lists(Path(__file__).with_suffix(".txt")),
-}  # fmt: skip
+    FIRST: HEADINGS["first"],
+    LAST: HEADINGS["last"],
+    FULL: HEADINGS["full"] + HEADINGS["full_or_first"],
+    "id": HEADINGS["patient_id"],
+    **{field: HEADINGS[field] for field in _FIELDS},
+    LINKAGE_CODE: (HEADINGS["record_number"] + HEADINGS["admission_id"] + HEADINGS["linkage_code"]),
+}
 """What a column holds -> its headings."""
 _DO = (
     "Delete the column, or name it as one of: patient_id, first_name, middle_name, last_name, "
@@ -119,12 +137,10 @@ def open_register(path: Path) -> tuple[NoteSource, dict[str, str]]:
         name: next((kind for kind, headings in _HEADINGS.items() if key in headings), "")
         for name, key in keys.items()
     }
-    if LAST in columns.values() and FIRST not in columns.values():
-        columns |= {name: FIRST for name, key in keys.items() if key in FULL_OR_FIRST_HEADINGS}
-    numbers = [name for name, key in keys.items() if key in ("id", "mrn")]
-    if "id" not in columns.values() and numbers:
-        # "mrn" or "id" is the patient's number where no other column is.
-        columns[numbers[0]] = "id"
+    part = part_of_name_column(keys.values())
+    columns |= {name: part for name, key in keys.items() if key in HEADINGS["full_or_first"]}
+    if "id" not in columns.values() and (number := _number_column(keys)):
+        columns[number] = "id"
     unknown = [str(n) for n, name in enumerate(source.headings, start=1) if not columns[name]]
     if unknown:
         raise AuditError(
@@ -141,6 +157,14 @@ def open_register(path: Path) -> tuple[NoteSource, dict[str, str]]:
             do=_DO,
         )
     return source, columns
+
+
+def _number_column(keys: Mapping[str, str]) -> str:
+    """Return the column that has the patient's number where none is called so; "" for none."""
+    for headings in (("id", "mrn"), HEADINGS["record_number"]):
+        if number := next((name for name, key in keys.items() if key in headings), ""):
+            return number
+    return ""
 
 
 def read_register(path: Path) -> PatientRegister:

@@ -17,10 +17,11 @@ from audit.names import lists
 from audit.names.candidates import GUESSED_KINDS, guessed_kinds
 from audit.names.controls import MAX_DRAWN
 from audit.names.facts import Bins, Spelling
-from audit.names.files import names_template
+from audit.names.files import NAMES_ENDINGS, names_template
 from audit.names.letter_case import case_notes
 from audit.names.lists import KeptNames, KeptPassages, Line
 from audit.names.spelling import TWINS
+from audit.notes.passages import MAX_PLACEHOLDER_CHARS, PASSAGES_ENDINGS
 from audit.progress import Progress
 from audit.shelf import MAX_TITLE_CHARS
 from audit.tables import UNDEFINED, RowNote, decimal
@@ -153,7 +154,7 @@ def make_list(
             say, "names_template", lambda: names_template().encode("utf-8-sig"),
             label="audit_template", name="names_template", file_name="names-template.csv",
         )  # fmt: skip
-        file = ask_file(say, "names", forms=["csv"], box=_box("file"))
+        file = ask_file(say, "names", forms=NAMES_ENDINGS, box=_box("file"))
         can_start = base is not None and file is None
         is_started = can_start and tick(say, "audit_from", name=_box("from"), is_box=True)
     with right:
@@ -320,10 +321,18 @@ def draw_passages(say: Words, *, names: KeptNames | None) -> KeptPassages | None
     """
 
     def make(base: KeptPassages | None) -> KeptPassages | None:
-        forms = ["csv", "jsonl", "ndjson", "json"]
-        if (file := ask_file(say, "passages", forms=forms, box=_box("passages"))) is None:
+        file = ask_file(say, "passages", forms=PASSAGES_ENDINGS, box=_box("passages"))
+        placeholder = st.text_input(
+            say.text("audit_placeholder"),
+            key=_box("placeholder"),
+            max_chars=MAX_PLACEHOLDER_CHARS,
+            help=say.text("audit_placeholder_help"),
+        )
+        if file is None:
             return None
-        new = cached.new_passages(file.getvalue(), file_name=file.name)
+        new = cached.new_passages(
+            file.getvalue(), file_name=file.name, placeholder=placeholder.strip()
+        )
         keep_button(
             say, "passages", partial(lists.keep_passages, new.data, file_name=new.file_name)
         )

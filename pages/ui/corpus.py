@@ -109,10 +109,11 @@ def draw_report(say: Words, corpus: KeptCorpus, found: Examination) -> None:
     st.html(blocks.heading(title, below=say.text(f"corpus_is_{corpus.kind}")))
     n_unknown = sum(one.n for one in found.unknown) + found.n_malformed
     n_inserted = sum(one.n for one in found.inserted)
+    n_patients = f"{found.n_patients:,}" if found.n_patients else say.text("corpus_no_patients")
     with st.container(key="corpus_facts"):
         facts(say, "corpus_facts", {
             "source": corpus.source, "built": day(corpus.created), "seed": str(corpus.seed),
-            "notes": f"{found.n_notes:,}", "patients": f"{found.n_patients:,}",
+            "notes": f"{found.n_notes:,}", "patients": n_patients,
             **({"inserted": f"{n_inserted:,}"} if corpus.kind == "dummy" else {}),
             "unknown": f"{n_unknown:,}", "refused": f"{found.n_refused:,}",
         })  # fmt: skip

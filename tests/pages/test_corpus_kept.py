@@ -108,3 +108,11 @@ def test_a_link_to_a_corpus_that_is_gone_one_that_is_damaged_and_its_removal(
     press(app, "corpus_forget_now")
     assert CORPORA.all() == ()
     assert "No corpus is kept here yet" in texts(app)
+
+
+def test_a_corpus_of_notes_without_a_patient_column_says_so(corpus: KeptCorpus) -> None:
+    assert "No patient column was found" not in texts(open_page("workshop"))
+    path = corpus.path / EXAMINATION
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"n_patients": 0}))
+    assert "No patient column was found" in texts(open_page("workshop"))
+    assert "患者の列が見つかりませんでした" in texts(open_page("workshop", lang="ja"))
