@@ -935,19 +935,32 @@ def corpus_candidates(
     *,
     corpus: CorpusName,
     out: Annotated[Path, "folder for names.csv and passages.jsonl"],
-    controls: Annotated[str, "kinds with commas between: easy,hard,recombined"] = "easy,hard",
+    controls: Annotated[
+        str,
+        "kinds with commas between: held_out,easy,hard,recombined; without it held_out where "
+        "people were held out, else easy,hard",
+    ] = "",
     roles: Annotated[str, "roles of members with commas between"] = ",".join(ROLES),
 ) -> Result:
     """Write the list of names and the passages."""
     found = find_corpus(corpus)
-    candidates = list_of(found, controls=_words(controls), roles=_words(roles))
+    candidates = list_of(found, controls=_words(controls) or None, roles=_words(roles))
     passages = passages_for(found, candidates)
+    held_out = read_examination(found.path).held_out if candidates.source == "held_out" else None
+    if held_out:
+        say(
+            f"Left out, because somebody else's training notes hold the full name: "
+            f"{held_out.n_dropped_members:,} members and {held_out.n_dropped_controls:,} controls."
+        )
     files = {"names.csv": names_file(candidates), "passages.jsonl": passages}
     return {
         "n_names": len(candidates),
         "n_members": sum(m is True for m in candidates.is_member),
         "by_kind": dict(sorted(Counter(filter(None, candidates.control_kind)).items())),
         "by_role": dict(sorted(Counter(filter(None, candidates.role)).items())),
+        "control_source": candidates.source,
+        "n_dropped_members": held_out.n_dropped_members if held_out else 0,
+        "n_dropped_controls": held_out.n_dropped_controls if held_out else 0,
         "n_passages": passages.count(b"\n"),
         "files": [str(path) for path in write_private(files, out)],
     }

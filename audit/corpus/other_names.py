@@ -12,6 +12,7 @@ from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
+from audit.corpus.build import person_of_key
 from audit.corpus.examine import People
 from audit.corpus.kept import KeptCorpus
 from audit.corpus.truth import CANARY, PEOPLE, PRIVATE, Place, corpus_notes, json_line
@@ -126,8 +127,7 @@ class _OtherNames:
             return self._people.name_and_sex(identity)
         if identity.startswith(("note:", CANARY)):
             return None, ""
-        told = identity[-1] if identity.endswith(("/M", "/F")) else ""
-        person = person_of(self._corpus.seed, identity, sex=told)
+        person = person_of_key(self._corpus.seed, identity)
         return (person.first, person.last), person.sex
 
 

@@ -28,7 +28,8 @@ NAME_FORMS: tuple[NameForm, ...] = ("masked", "pseudonyms", "full")
 _FULL: tuple[NameForm, ...] = ("full",)
 N_STRONGEST = 10
 KINDS = (
-    "member", "unknown", "easy", "hard", "recombined", "given", "reference", "planted", "canary",
+    "member", "unknown", "held_out", "own", "easy", "hard", "recombined", "given", "reference",
+    "planted", "canary",
 )  # fmt: skip
 """Kinds of names on a screen, in their order; "planted" and "canary" never existed, and only the
 first of them are in the notes."""

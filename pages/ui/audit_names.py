@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from audit.corpus.candidate_lists import USUAL_CONTROLS, keep_lists
+from audit.corpus.candidate_lists import keep_lists
 from audit.corpus.kept import CORPORA
 from audit.errors import AuditError, Message, written
 from audit.models.registry import RegisteredModel
@@ -200,7 +200,7 @@ def draw_corpus_lists(say: Words) -> None:
         return
     corpus, store = corpora[corpus_id], cached.store()
     with st.spinner(say.text("audit_keeping")):
-        kept = attempt(say, lambda: keep_lists(corpus, controls=USUAL_CONTROLS, store=store))
+        kept = attempt(say, lambda: keep_lists(corpus, store=store))
     if kept is not None:
         for field, digest in zip(("names", "passages"), kept, strict=False):
             take(field, digest[:12])
