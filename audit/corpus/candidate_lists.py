@@ -53,7 +53,9 @@ MAX_PASSAGES = 20_000
 """Passages kept for an audit; of more than these, as many are drawn at random."""
 
 _COLUMNS = ("first", "last", "is_member", "control_kind", "role", "sex", "n_mentions")
+_OTHERS = ("n_others_first", "n_others_last")
 _HEADER = ("list", "first_name", "last_name", *_COLUMNS[2:])
+"""Of older corpora; newer ones have more columns behind these."""
 _ELSEWHERE = "is_elsewhere"
 """Column of a corpus with held-out patients: the name stands in somebody else's training notes."""
 
@@ -146,15 +148,17 @@ def candidates_csv(
     `elsewhere` are the patients' names that stand in somebody else's training notes too; None where
     nobody is held out.
     """
+    columns = (*_COLUMNS, *_OTHERS)
     rows = [
         (name, *cells)
         for name in LISTS
-        for cells in zip(*(getattr(lists[name], column) for column in _COLUMNS), strict=True)
+        for cells in zip(*(getattr(lists[name], column) for column in columns), strict=True)
     ]
+    header = (*_HEADER, *_OTHERS)
     if elsewhere is None:
-        return write_table(_HEADER, rows).encode()
+        return write_table(header, rows).encode()
     told = [(*row, row[0] == "patient" and pair_of(*row[1:3]) in elsewhere) for row in rows]
-    return write_table((*_HEADER, _ELSEWHERE), told).encode()
+    return write_table((*header, _ELSEWHERE), told).encode()
 
 
 def usual_controls(corpus: KeptCorpus) -> tuple[str, ...]:
@@ -189,7 +193,8 @@ def list_of(
             do="Build it again with --hold-out, or choose other controls.",
         )
     table = read_table(_file_bytes(corpus, CANDIDATES), what="candidates")
-    if table.header[: len(_HEADER)] != _HEADER or not {*table.header} <= {*_HEADER, _ELSEWHERE}:
+    more = {*table.header[len(_HEADER) :]}
+    if table.header[: len(_HEADER)] != _HEADER or not more <= {*_OTHERS, _ELSEWHERE}:
         raise AuditError(
             "This is no list of a corpus.", where="candidates", do="Build the corpus again."
         )

@@ -16,9 +16,10 @@ import json
 import pickle
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Annotated, ClassVar, Self, TypeVar
@@ -55,7 +56,7 @@ from audit.corpus.candidate_lists import (
     held_out_names,
     listed_names,
 )
-from audit.corpus.carriers import NameHolders
+from audit.corpus.carriers import NameHolders, count_others
 from audit.corpus.examine import (
     Examination,
     HeldOutCounts,
@@ -91,7 +92,7 @@ from audit.corpus.truth import (
 from audit.errors import AuditError, Message
 from audit.executor import executor_of, in_order
 from audit.home import salted_digest
-from audit.names.candidates import Accepts, Candidates, Name
+from audit.names.candidates import Accepts, Candidates, Name, make_candidates
 from audit.names.matching import NameIndex, Pair, pair_of
 from audit.names.pools import japanese_pool, us_pool
 from audit.notes.read import FIELDS, Note, NoteSource, open_notes
@@ -211,18 +212,20 @@ class CorpusTask(Task):
         return (self.corpus_id,)
 
 
-SAMPLE, SURVEY, DRAW, BUILD, PLANT, LISTS = (
+SAMPLE, SURVEY, DRAW, BUILD, PLANT, LISTS, COUNT = (
     "drawing a sample of the notes",
     "reading who the notes are about",
     "drawing who is held out",
     "building the corpus",
     "planting canaries",
     "drawing candidates",
+    "counting who else has their names",
 )
 _BYTE_SECONDS = {SAMPLE: 3e-8, SURVEY: 3e-8, DRAW: 1e-7, BUILD: 2e-7, PLANT: 2e-8}
-_LIST_SECONDS = 0.5
+_LIST_SECONDS, _COUNT_SECONDS = 0.5, 3e-8
+"""On two cores where nothing was timed yet: a byte of the notes, drawing candidates, and a byte of
+the truth."""
 _BATCH_CHARS = 1 << 19
-"""On two cores where nothing was timed yet: a byte of the notes, and drawing candidates."""
 _FILES = (
     PRIVATE, PUBLIC, TRUTH, PEOPLE, REFUSED, PASSAGES, CANDIDATES, LISTED, EXAMINATION, CORPUS,
 )  # fmt: skip
@@ -268,6 +271,8 @@ def phases(order: CorpusTask, source: NoteSource) -> Iterator[Phase]:
             pace = f"{stage}, by share" if stage == DRAW and by_share else f"{stage}, {order.kind}"
             yield Phase(stage, source.n_bytes, seconds, pace)
     yield Phase(LISTS, 1, _LIST_SECONDS, LISTS)
+    # The truth's bytes are known once it is written.
+    yield Phase(COUNT, source.n_bytes, _COUNT_SECONDS, COUNT)
 
 
 class _Making:
@@ -511,14 +516,38 @@ class _Making:
             accepts=self._accepts,
             seed=self._order.seed,
         )
-        elsewhere = self._held_out.elsewhere if self._order.hold_out else None
-        files[CANDIDATES].write(candidates_csv(lists, elsewhere=elsewhere))
+        self._meter.finish(LISTS)
+        elsewhere = self._held_out.elsewhere
+        lists = self._with_others(lists, elsewhere)
+        told = elsewhere if self._order.hold_out else None
+        files[CANDIDATES].write(candidates_csv(lists, elsewhere=told))
         patients = lists["patient"]
         noted = self._patterns.notes(zip(patients.first, patients.last, strict=True))
         files[LISTED].write(listed_bytes(listed_notes(self._owners, noted.union(self._plan.rows))))
         files[EXAMINATION].write(json_page(self._examination(lists).plain()))
         files[CORPUS].write(self._described())
-        self._meter.finish(LISTS)
+
+    def _with_others(
+        self, lists: Mapping[str, Candidates], elsewhere: Collection[Pair]
+    ) -> dict[str, Candidates]:
+        """Return the lists with the number of notes that name somebody else with a part."""
+        self._meter.add(COUNT, 0)
+        self._meter.resize(COUNT, self._files[TRUTH].flush())
+        names = sum(lists.values(), make_candidates([]))
+        counted = count_others(
+            self._aside / TRUTH,
+            names,
+            people=self._people,
+            seed=self._order.seed,
+            elsewhere=elsewhere,
+            on_bytes=partial(self._meter.add, COUNT),
+        )
+        self._meter.finish(COUNT)
+        stops = accumulate(map(len, lists.values()))
+        return {
+            name: counted.rows(range(stop - len(listed), stop))
+            for (name, listed), stop in zip(lists.items(), stops, strict=True)
+        }
 
     def _examination(self, lists: Mapping[str, Candidates]) -> Examination:
         tally, is_register = self._tally, self._register is not None

@@ -300,6 +300,9 @@ def draw_each(say: Words, view: KeptNames, spelling: Spelling | None) -> None:
         "kind": list(map(kind, names.is_member, names.control_kind)),
         "mentions": list(names.n_mentions),
     }
+    for part, counts in (("first", names.n_others_first), ("last", names.n_others_last)):
+        if any(n is not None for n in counts):
+            columns[f"others_{part}"] = list(counts)
     if spelling is not None:
         columns["audit_pieces_axis"] = [n or None for n in spelling.n_pieces]
     if is_revealed():  # a share in a public table of names tells a name

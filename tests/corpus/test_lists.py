@@ -254,8 +254,8 @@ def test_a_list_has_the_members_and_controls_that_were_asked_for(
             list_of(corpus, **wrong)
     path = corpus.path / "candidates.csv"
     path.write_text(
-        f"{path.read_text()}easy,Ann,Ray Poe,0,easy,,,\neasy,一,林田,0,easy,,,\n".replace(
-            "\n", "\npatient,Ann Ray,Poe,1,,patient,,1\npatient,田一,林,1,,patient,,1\n", 1
+        f"{path.read_text()}easy,Ann,Ray Poe,0,easy,,,,,\neasy,一,林田,0,easy,,,,,\n".replace(
+            "\n", "\npatient,Ann Ray,Poe,1,,patient,,1,,\npatient,田一,林,1,,patient,,1,,\n", 1
         )
     )
     twice = list_of(corpus, controls=("easy",), roles=("patient",))  # the members
