@@ -77,7 +77,7 @@ def draw_lists(
     occur; `canaries` are planted names and their twins, `held_out` the names of held-out patients;
     other controls are drawn from `pool`, those that `accepts` takes.
     """
-    names = _drawn_names(tally.names, seed=seed, purpose="corpus/positives")
+    names = draw_names_of_list(tally.names, seed=seed, purpose="corpus/positives")
     positives = replace(
         tally.members(names),
         role=("patient",) * len(names),
@@ -117,12 +117,12 @@ def held_out_names(
 ) -> Candidates:
     """Return the names of held-out patients that stand in no training note, as controls."""
     names = tuple(name for name in tally.names if not holders.are_others(pair_of(*name)))
-    names = _drawn_names(names, seed=seed, purpose="corpus/held out")
+    names = draw_names_of_list(names, seed=seed, purpose="corpus/held out")
     sexes = tuple(people.sex_of_name(name) for name in names)
     return replace(make_candidates(names, is_member=False, control_kind="held_out"), sex=sexes)
 
 
-def _drawn_names(names: tuple[Name, ...], *, seed: int, purpose: str) -> tuple[Name, ...]:
+def draw_names_of_list(names: tuple[Name, ...], *, seed: int, purpose: str) -> tuple[Name, ...]:
     """Return the names in their order; of too many as many as a list may have, drawn at random."""
     if len(names) <= MAX_POSITIVES:
         return names

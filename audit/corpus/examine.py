@@ -382,6 +382,14 @@ class People:
         """Return all names of a patient."""
         return self._patients.get(person, ((), ""))[0]
 
+    def carriers_of(self, pairs: Collection[Pair]) -> dict[Pair, set[str]]:
+        """Return the patients who carry each of some full names."""
+        carriers: dict[Pair, set[str]] = {pair: set() for pair in pairs}
+        for person, (names, _) in self._patients.items():
+            for pair in {pair_of(*name) for name in names} & carriers.keys():
+                carriers[pair].add(person)
+        return carriers
+
     def name_and_sex(self, person: str) -> tuple[Name | None, str]:
         """Return a patient's one name, and "M", "F" or "": not known.
 

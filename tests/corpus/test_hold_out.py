@@ -247,7 +247,7 @@ def test_a_list_with_held_out_controls_goes_through_the_names_file(
     out, err = capsys.readouterr()
     result = json.loads(out)
     assert (result["by_kind"], result["control_source"]) == ({"held_out": 4}, "held_out")
-    assert (result["n_dropped_members"], result["n_dropped_controls"]) == (0, 0)
+    assert result["left_out"] == {"members": 0, "controls": 0}
     assert "0 members and 0 controls" in err
     kept = CORPORA.at(corpus)
     read = read_names((lists / "names.csv").read_bytes()).candidates
