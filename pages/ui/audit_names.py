@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from audit.corpus.candidate_lists import USUAL_CONTROLS, keep_lists
+from audit.corpus.candidate_lists import keep_lists
 from audit.corpus.kept import CORPORA
 from audit.errors import AuditError, Message, written
 from audit.models.registry import RegisteredModel
@@ -201,7 +201,7 @@ def draw_corpus_lists(say: Words) -> None:
         return
     corpus, store = corpora[corpus_id], cached.store()
     with st.spinner(say.text("audit_keeping")):
-        kept = attempt(say, lambda: keep_lists(corpus, controls=USUAL_CONTROLS, store=store))
+        kept = attempt(say, lambda: keep_lists(corpus, store=store))
     if kept is not None:
         for field, digest in zip(("names", "passages"), kept, strict=False):
             take(field, digest[:12])
@@ -301,6 +301,9 @@ def draw_each(say: Words, view: KeptNames, spelling: Spelling | None) -> None:
         "kind": list(map(kind, names.is_member, names.control_kind)),
         "mentions": list(names.n_mentions),
     }
+    for part, counts in (("first", names.n_others_first), ("last", names.n_others_last)):
+        if any(n is not None for n in counts):
+            columns[f"others_{part}"] = list(counts)
     if spelling is not None:
         columns["audit_pieces_axis"] = [n or None for n in spelling.n_pieces]
     if is_revealed():  # a share in a public table of names tells a name
