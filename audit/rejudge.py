@@ -78,7 +78,12 @@ def judge_again(
         mentions=decided["mentions"],
         names=plain["names"] | decided["names"],
         columns=[*plain["columns"], *(k for k in decided["names"] if k not in plain["columns"])],
-        details=plain["details"] | {"roles": [], "doses": []} | decided["details"],
+        details={
+            name: value
+            for name, value in plain["details"].items()
+            if name not in ("roles", "doses")
+        }
+        | decided["details"],
         notes=[*plain["notes"], told.plain()],
     )
     documents = store.get_record(f"documents/{digest}")
@@ -155,10 +160,11 @@ def _kept_parts(
 ) -> tuple[NameParts, FloatArray]:
     """Return the parts of all names, and what M_hospital adds to M_general on each [U].
 
-    Audits of rule 1 kept no parts of their reference controls: these have none here.
+    Audits of rule 1 kept no parts of their reference controls: here each has two of its own, of
+    which nothing is known.
     """
-    n = len(listed)
-    if len(inspection.part_columns) == n + len(inspection.reference_score):
+    n, n_reference = len(listed), len(inspection.reference_score)
+    if len(inspection.part_columns) == n + n_reference:
         parts = NameParts(
             of_name=inspection.part_columns.astype(np.int64),
             log_share=inspection.part_log_share,
@@ -167,26 +173,26 @@ def _kept_parts(
             is_known=np.ones(len(inspection.part_residual), dtype=np.bool_),
         )
         return parts, inspection.part_residual
-    roles = (listed.first, listed.last)
-    residuals = (report.names["first_residual"], report.names["last_residual"])
-    place: dict[tuple[int, str], int] = {}
-    columns: IntArray = np.full((n + len(inspection.reference_score), 2), -1)
+    places: dict[tuple[int, str], int] = {}
+    columns: IntArray = np.full((n, 2), -1)
     residual: list[float] = []
-    for role, (texts, found) in enumerate(zip(roles, residuals, strict=True)):
-        for row, (text, value) in enumerate(zip(texts, found, strict=True)):
-            if not text:
-                continue
-            columns[row, role] = place.setdefault((role, fold_name(text)), len(place))
-            if len(residual) < len(place):
-                residual.append(math.nan if value is None else float(value))
+    residuals = (report.names["first_residual"], report.names["last_residual"])
+    for role, texts in enumerate((listed.first, listed.last)):
+        for row, text in enumerate(texts):
+            if text:
+                columns[row, role] = places.setdefault((role, fold_name(text)), len(places))
+            if len(residual) < len(places):
+                residual.append(_floats([residuals[role][row]])[0])
+    of_references = len(places) + np.arange(2 * n_reference).reshape(n_reference, 2)
+    n_parts = len(places) + 2 * n_reference
     parts = NameParts(
-        of_name=columns,
-        log_share=np.zeros(len(place)),
-        n_pieces=np.ones(len(place), dtype=np.int64),
-        is_last=np.array([role == 1 for role, _ in place], dtype=np.bool_),
-        is_known=np.ones(len(place), dtype=np.bool_),
+        of_name=np.concatenate([columns, of_references]),
+        log_share=np.zeros(n_parts),
+        n_pieces=np.ones(n_parts, dtype=np.int64),
+        is_last=np.array([*(role == 1 for role, _ in places), *[False, True] * n_reference]),
+        is_known=np.ones(n_parts, dtype=np.bool_),
     )
-    return parts, np.array(residual)
+    return parts, np.concatenate([residual, np.full(2 * n_reference, math.nan)])
 
 
 def _with_references(listed: list[Any], reference: FloatArray) -> FloatArray:

@@ -1,663 +1,554 @@
-"""How often the verdict is wrong, and how often it finds a planted leak: rates with intervals.
+"""How often a verdict is wrong, and how often it sees a leak, in simulated hospitals.
 
-    python benchmarks/verdict_rates.py nulls --directory DIR [--lists 400] [--pairs 5]
-    python benchmarks/verdict_rates.py leaks --directory DIR
-    python benchmarks/verdict_rates.py coverage [--lists 2000]
-    python benchmarks/verdict_rates.py errors --directory DIR [--runs 30]
-    python benchmarks/verdict_rates.py counting --directory DIR [--documents 500] [--own MODEL CSV]
-    python benchmarks/verdict_rates.py stops --directory DIR [--runs 40]
+    python -m benchmarks.verdict_rates lists --directory DIR [--lists 8]
+    python -m benchmarks.verdict_rates settings --directory DIR [--settings 200]
+    python -m benchmarks.verdict_rates seeds --directory DIR [--seeds 12]
+    python -m benchmarks.verdict_rates leaks
 
-"nulls" trains null pairs (the demo's M_general, further trained on notes with other names; minutes
-each), takes the evidence of every part that the name generator knows, and judges lists of names
-that were in no notes. "leaks" trains hospital models in the same way and judges the demo's list.
-"coverage" draws scores with a known AUC. "errors" compares the spread over runs with the stated
-standard errors. "counting" compares the mass that names get while documents are made with counting
-them, in the demo or for the members of a list in a model of one's own; "stops" draws sequential
-audits out of the demo's evidence. Trainings, evidence and finished cases are kept in DIR, so a
-stopped run goes on.
+"lists" trains hospitals whose people have the names of a population (minutes each), asks each model
+of thousands of people who are in no note, and judges lists drawn from them. "settings" judges a
+pair that leaks, and a null pair, by runs of few documents, steps, inputs and choices. "seeds" asks
+the same again with other seeds, and counts decisions that change. "leaks" judges the demo's lists.
+Models, evidence and finished lists are kept in DIR, so a stopped run goes on.
+
+Source of the design: the populations, notes, lists and sources of section 12.8.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from audit.attack import attacks, evidence, prompts, scores
-from audit.attack import scores as part_scores
-from audit.attack.attacks import MIN_REFERENCE, REFERENCE_PER_NAME
-from audit.attack.cohort import relabelling_test
-from audit.attack.decisions import Decisions, decide
-from audit.attack.judgement import settled_names
-from audit.attack.verdict import Ranked, give_verdict
+from audit.attack import attacks, evidence
+from audit.attack.judgement import decide_list
+from audit.attack.plan import phases
+from audit.attack.question import (
+    JAPANESE_PROMPT,
+    AuditRequest,
+    GenerationSettings,
+    PosteriorSettings,
+)
+from audit.attack.scores import FIXED_SCORE, AttackResult
 from audit.demo import DemoTask
 from audit.home import DEMO_HOSPITAL
-from audit.models.forward import Forward
-from audit.models.load import load_pair
-from audit.names import spelling
-from audit.names.candidates import Candidates, make_candidates
-from audit.names.controls import reference_controls
-from audit.names.pools import us_pool
-from audit.progress import Meter, Phase
-from audit.stats import Rate, auc_interval, blocks_of
+from audit.names.candidates import ControlSource, make_candidates
+from audit.names.pools import NamePool, japanese_pool, us_pool
+from audit.notes.passages import read_passages
+from audit.progress import Meter
+from audit.rng import generator
+from audit.run import prepared
+from audit.stats import Rate
 from audit.text import fold_name
 from benchmarks import demo_hospital
 from cache.store import Store
 
-POOL = us_pool()
-WORDS = ("Pain", "Care", "Little", "Long", "Young", "Black", "White", "Brown", "Green", "Hill",
-         "Small", "Strong", "Short", "Hand", "Church", "Day", "Price", "Wise", "Love", "Fields",
-         "Waters", "Woods", "Rivers", "Stone")  # fmt: skip
-EXPOSURES = ("hospital-1.6", "hospital-5", "hospital-20", "hospital-40")
-N_DOCUMENTS, N_INPUTS = 300, 2000
-
-
-def sums_of(hospital: dict[str, np.ndarray], general: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return both models' sums as `all_scores` takes them."""
-    both = {"hospital": hospital, "general": general}
-    return {f"{who}_{name}": x for who, sums in both.items() for name, x in sums.items()}
-
-
-# --- pairs and their evidence -----------------------------------------------------------------
-
-
-def train(folder: Path, *, seed: int, is_null: bool) -> None:
-    """Further train the demo's M_general on notes with the list's names, or with other ones."""
-    recipe, source = demo_hospital.ENGLISH, DEMO_HOSPITAL / "en" / "models" / "general"
-    members = demo_hospital.demo_members(POOL, recipe, seed=seed)
-    listed = members + demo_hospital.demo_controls(POOL, recipe, seed=seed)
-    named = list(zip(members.first, members.last, strict=True))
-    if is_null:
-        named = demo_hospital.null_names(POOL, recipe, seed=seed)
-    hospital = demo_hospital.demo_notes(
-        named, language="en", n_notes=recipe.n_notes,
-        staff=demo_hospital.demo_staff(POOL, recipe, seed=seed), seed=seed,
-    )  # fmt: skip
-    folder.mkdir(parents=True, exist_ok=True)
-    if not is_null:
-        demo_hospital._write_names(folder / "names.csv", listed, hospital.n_mentions)
-        demo_hospital._write_passages(folder / "passages.jsonl", hospital)
-    demo_hospital.train_hospital(
-        hospital.notes, recipe, folder, seed=seed, general=source,
-        label="null" if is_null else "hospital",
-    )  # fmt: skip
-
-
-def pair_folder(directory: Path, seed: int, *, is_null: bool) -> Path:
-    """Return the folder of a trained pair's models; made where it is not there. Seed 0: shipped."""
-    if seed == 0:
-        return DEMO_HOSPITAL / "en"
-    folder = directory / f"seed-{seed}" / "en"
-    last = "null" if is_null else EXPOSURES[-1]
-    if not (folder / "models" / last / "config.json").is_file():
-        train(folder, seed=seed, is_null=is_null)
-    return folder
-
-
-def every_part() -> Candidates:
-    """Return names that hold every part of the generator."""
-    n = max(len(POOL.first), len(POOL.last))
-    pairs = [(POOL.first[i % len(POOL.first)], POOL.last[i % len(POOL.last)]) for i in range(n)]
-    return make_candidates(pairs)
-
-
-def no_meter() -> Meter:
-    """Return a meter that tells nobody."""
-    return Meter([Phase("evidence", 1.0)], listener=lambda _: None)
-
-
-def part_evidence(
-    store: Store, model: Path, *, scenario: int, seed: int = 0, n: int = 0, n_steps: int = 500,
-    is_counted: bool = False, own: Candidates | None = None,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Return the evidence of every part by block [b, F + L], and [b] inputs or documents.
-
-    In scenario 1 it is the mass, or where `is_counted` the documents that hold the part. It is that
-    of the distinct parts of `own` names instead, whose model need not belong to the demo.
-    """
-    request = DemoTask(n_documents=N_DOCUMENTS, n_inputs=N_INPUTS, seed=seed).request(scenario)
-    request = request.with_(hospital=model, candidates=own or every_part())
-    request = request.with_(general=model) if own else request
-    pair = load_pair(request.general, model)
-    source = evidence.Source(
-        pair.hospital, Forward(pair.hospital.model), "cpu", evidence.Kept(store), no_meter(),
-        "evidence",
-    )  # fmt: skip
-    names = request.candidates
-    if scenario == 2:
-        task: Any = attacks.task_of(request, pair, names)
-        shard = evidence.collect(source, task, kind="posterior", n_total=n or N_INPUTS)
-        return _by_pool(shard.sum_log_p, task.part_columns), shard.n_inputs
-    request = request.with_(generation=request.generation.with_(n_steps=n_steps))
-    kind = attacks.main_lead(request)
-    pieces = spelling.part_pieces(names, kind=kind, tokenizer=pair.hospital.tokenizer)
-    task = attacks.task_of(request, pair, names)
-    made = evidence.collect(source, task, kind="generation", n_total=n or N_DOCUMENTS)
-    columns = prompts.part_columns([pieces], has_between=[False])
-    if is_counted:  # of single word pieces: the documents that hold them
-        held = np.zeros((len(made.documents), made.mass.shape[1]))
-        np.put_along_axis(held, made.documents, 1.0, axis=1)
-        begins = np.cumsum(made.n_documents) - made.n_documents
-        made = replace(made, mass=np.add.reduceat(held, begins, axis=0))
-    masses = attacks._part_masses(made, task, pieces, columns)
-    return masses if own else _by_pool(masses, columns), made.n_documents
-
-
-def _by_pool(by_column: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    first, last = columns[: len(POOL.first), 0], columns[: len(POOL.last), 1]
-    return by_column[:, np.concatenate([first, last])]
-
-
-def total(by_block: np.ndarray, counts: np.ndarray, *, scenario: int) -> np.ndarray:
-    """Return the evidence of parts [F + L] that the scores are made of."""
-    if scenario == 1:
-        return np.asarray(np.log(by_block.sum(axis=0) + 0.5))
-    return np.asarray(by_block.sum(axis=0) / counts.sum())
-
-
-# --- a list, judged ---------------------------------------------------------------------------
-
-FIRST = {fold_name(name): i for i, name in enumerate(POOL.first)}
-LAST = {fold_name(name): len(POOL.first) + i for i, name in enumerate(POOL.last)}
-
-
-def columns_of(names: Candidates) -> np.ndarray:
-    """Return [N, 2] places among all parts of the generator."""
-    pairs = zip(names.first, names.last, strict=True)
-    return np.array([[FIRST[fold_name(f)], LAST[fold_name(last)]] for f, last in pairs])
-
-
-@cache
-def all_references() -> np.ndarray:
-    """Return [60,000, 2] reference controls in the order in which an audit draws them."""
-    return columns_of(
-        reference_controls(POOL, n_by_pieces={2: 60_000}, count_pieces=lambda *_: 1, seed=0)
-    )
-
-
-def references(tested: np.ndarray) -> np.ndarray:
-    """Return [R, 2] the first reference controls that share no part with the tested names."""
-    n = max(MIN_REFERENCE, REFERENCE_PER_NAME * len(tested))
-    held = all_references()
-    return held[~np.isin(held, tested).any(axis=1)][:n]
-
-
-def parts_of(listed: np.ndarray, held: np.ndarray) -> part_scores.NameParts:
-    """Describe listed names [N, 2] and reference controls [R, 2] by all parts of the generator."""
-    n_parts = len(FIRST) + len(LAST)
-    return part_scores.NameParts(
-        of_name=np.concatenate([listed, held]),
-        log_share=np.log([*POOL.first_share, *POOL.last_share]),
-        n_pieces=np.ones(n_parts, dtype=np.int64), is_last=np.arange(n_parts) >= len(FIRST),
-        is_known=np.ones(n_parts, dtype=np.bool_),
-        n_reference=np.bincount(held.ravel(), minlength=n_parts),
-    )  # fmt: skip
-
-
-def decided(
-    names: Candidates, residual: np.ndarray, parts: part_scores.NameParts
-) -> tuple[Decisions, np.ndarray]:
-    """Decide on listed names [N] by residuals of parts; return their scores [N] too."""
-    limits, n = part_scores.part_limits(residual, parts=parts), len(names)
-    score = part_scores.both_parts(*parts.pairs(residual), limits=limits)
-    return decide(
-        score[:n], standard_error=np.zeros(n), n_blocks=100, group=np.zeros(n),
-        is_member=names.is_member, reference_scores=score[n:],
-        reference_group=np.zeros(len(score) - n),
-        limit=part_scores.name_limits(*parts.pairs(residual), limits=limits)[:n],
-        part_p=part_scores.part_p_values(residual, parts=parts)[:n],
-    ), score[:n]  # fmt: skip
-
-
-def judged(
-    names: Candidates, hospital: np.ndarray, general: np.ndarray, *, n_relabelled: int, seed: int
-) -> tuple[dict[str, Any], np.ndarray]:
-    """Judge a list by the product's own functions; return the verdict and who has q <= 0.05 [N]."""
-    tested = np.array([m is not False for m in names.is_member])
-    listed = columns_of(names)
-    parts = parts_of(listed, references(listed[tested]))
-    residual = part_scores.part_residuals(hospital, general, parts=parts)
-    decisions, score = decided(names, residual, parts)
-    ranked = None
-    if names.has_truth:
-        member = np.array([m is True for m in names.is_member])
-        alone = parts.whole(general)[: len(names)]
-        clusters = (listed[:, 0], listed[:, 1])
-        relabelled = relabelling_test(
-            listed, member, by_part=residual, parts=parts, seed=seed, n_relabelled=n_relabelled
-        )
-        ranked = Ranked(
-            int(member.sum()), int((~member).sum()),
-            auc_interval(score, member, clusters=clusters),
-            auc_interval(alone, member, clusters=clusters),
-            relabelled["p"], relabelled["smallest_auc"],
-        )  # fmt: skip
-    verdict = give_verdict(
-        float(np.nanmin(decisions.q[tested])), n_tested=int(tested.sum()),
-        n_flagged=int(decisions.point_flag[tested].sum()), ranked=ranked,
-    )  # fmt: skip
-    return verdict, decisions.point_flag if verdict["state"] == "leak_found" else decisions.q < 0
-
-
 Name = tuple[str, str]
+N_PATIENTS = {"en": 130, "ja": 20}
+N_OUTSIDERS = {"en": 2400, "ja": 1300}
+"""People who are in no note. The Japanese generator has 2,550 names in all."""
+N_WITH_STAFF_NAME = 60
+N_INPUTS, N_DOCUMENTS, N_EPOCHS = 1000, 50, 5.0
+
+HISPANIC_LAST = """Garcia Martinez Rodriguez Hernandez Lopez Gonzalez Perez Sanchez Ramirez Torres
+Rivera Gomez Diaz Reyes Cruz Morales Gutierrez Ortiz Ramos Chavez Ruiz Alvarez Mendoza Castillo
+Jimenez Vasquez Moreno Herrera Medina Aguilar Vargas Guzman Munoz Salazar Garza Soto Vega Delgado
+Pena Rios Valdez Silva Mejia Maldonado Padilla Acosta Figueroa Molina Campos Navarro Luna Juarez
+Cabrera Robles Cervantes Rosales Estrada Sandoval Fuentes Leon Velez Santiago Lara Nunez Avila
+Santos Vazquez Castro Dominguez Carrillo Espinoza Flores Fernandez Mendez Montoya Salinas Trevino
+Velasquez Villarreal Zamora Zuniga"""
+HISPANIC_FIRST = """Maria Jose Juan Carlos Luis Antonio Miguel Jesus Angel Ana Carmen Rosa Teresa
+Diana Daniel Gabriel Gabriela Sandra Patricia Veronica Cristina Christina Monica Sonia Alejandra
+Alejandro Mario Marco Marcus Victor Victoria Eduardo Fernando Francisco Javier Jorge Manuel Pedro
+Rafael Ricardo Roberto Ruben Sergio Hector Adrian Adriana Andrea Angela Angelica Claudia Erica
+Isabel Laura Linda Lorena Martha Melissa Natalie Sara Vanessa Xavier"""
+OLD_FIRST = """Mildred Dorothy Ethel Doris Gertrude Edna Gladys Bertha Clara Florence Walter Harold
+Albert Clarence Ernest Earl Herbert Elmer Howard Leonard Ralph Raymond Eugene Norman Stanley Marvin
+Alice Anna Anne Arthur Barbara Beverly Carl Charles Donald Douglas Edward Edwin Eleanor Ellen Frank
+Fred Frederick George Glenn Helen Henry Irene Jack Jane Jean Joan Joyce Judith Kenneth Lois Louis
+Lawrence Margaret Marie Marion Martha Mary Nancy Patricia Paul Peter Phillip Robert Roger Roy Ruth
+Shirley Theodore Thomas Vincent Virginia Wayne William"""
+NORTHERN_LAST = """Anderson Olson Larson Hansen Jensen Nelson Schmidt Schultz Schneider Weber Wagner
+Keller Meyer Mueller Peterson Johnson Carlson Hanson Erickson Swanson Christensen Petersen Jacobson
+Gustafson Lindsey Berg Becker Fischer Fisher Hoffman Klein Koch Krueger Lang Lutz Miller Moyer
+Schaefer Schroeder Schwartz Snyder Stein Vogel Walter Werner Zimmerman Bauer Beck Benson Bauer
+Carlson Conrad Hess Huber Kramer Larsen Ludwig Myers Roth Schmitt Shaffer Sorensen Strickland
+Simon Thompson Olsen Zuniga"""
 
 
-class Drawer:
-    """Draws names that are in no notes: of a list of 130, one in four would else hold one."""
+@dataclass(frozen=True)
+class Population:
+    """Whose names people have: the generator's, with a part of them made commoner."""
 
-    def __init__(self, rng: np.random.Generator, in_notes: frozenset[Name]) -> None:
-        self.rng, self._in_notes = rng, in_notes
+    language: str = "en"
+    first: str = ""  # Names that are made commoner, between spaces.
+    last: str = ""
+    first_share: float = 0.0  # Share of people with one of these first names; 0: as it is.
+    last_share: float = 0.0
 
-    def names(self, n: int, *, taken: list[Name] | None = None) -> list[Name]:
-        """Draw n distinct names as the generator weighs them, none of them taken."""
-        found: dict[Name, None] = {}
+    @property
+    def pool(self) -> NamePool:
+        """The generator of the language."""
+        return us_pool() if self.language == "en" else japanese_pool()
+
+    def shares(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the share of people with each first and each last name of the generator."""
+        pool = self.pool
+        return (
+            _raised(pool.first, pool.first_share, self.first, self.first_share),
+            _raised(pool.last, pool.last_share, self.last, self.last_share),
+        )
+
+    def people(self, n: int, *, rng: np.random.Generator, taken: set[Name]) -> list[Name]:
+        """Draw n people whose full names are new, and add them to those that are taken."""
+        pool, (first_share, last_share) = self.pool, self.shares()
+        found: list[Name] = []
         while len(found) < n:
-            first = POOL.first[self.rng.choice(len(POOL.first), p=POOL.first_share)]
-            name = (first, POOL.last[self.rng.choice(len(POOL.last), p=POOL.last_share)])
-            if name not in self._in_notes and name not in (taken or ()):
-                found[name] = None
-        return list(found)
-
-    def with_surnames(self, n: int, last: list[str]) -> list[Name]:
-        """Draw n different first names, each with the next of the surnames."""
-        found: dict[str, Name] = {}
-        while len(found) < n:
-            first = str(self.rng.choice(POOL.first, p=POOL.first_share))
-            name = (first, last[len(found) % len(last)])
-            if first not in found and name not in self._in_notes:
-                found[first] = name
-        return list(found.values())
-
-    def outside(self, names: list[Name]) -> list[Name]:
-        """Return the names that are in no notes."""
-        return [name for name in names if name not in self._in_notes]
+            first = rng.choice(len(pool.first), size=n, p=first_share)
+            last = rng.choice(len(pool.last), size=n, p=last_share)
+            for i, j in zip(first.tolist(), last.tolist(), strict=True):
+                name = (pool.first[i], pool.last[j])
+                if name not in taken and len(found) < n:
+                    taken.add(name)
+                    found.append(name)
+        return found
 
 
-def a_list(members: list[Name], n_controls: int, draw: Drawer) -> Candidates:
-    """Return members, and controls as the generator gives them."""
-    others = draw.names(n_controls, taken=members)
-    return make_candidates(members, is_member=True) + make_candidates(
-        others, is_member=False, control_kind="given"
-    )
+def _raised(names: Sequence[str], shares: Sequence[float], chosen: str, share: float) -> np.ndarray:
+    """Return shares in which the chosen names together have a given share of people."""
+    weights = np.array(shares) / sum(shares)
+    if not share:
+        return weights
+    wanted = {fold_name(name) for name in chosen.split()}
+    is_chosen = np.array([fold_name(name) in wanted for name in names])
+    weights[is_chosen] *= share / weights[is_chosen].sum()
+    weights[~is_chosen] *= (1 - share) / weights[~is_chosen].sum()
+    return weights
 
 
-def surnames(k: int) -> Callable[[Drawer], Candidates]:
-    """Return how to draw a list whose 40 members share k surnames."""
-
-    def make(draw: Drawer) -> Candidates:
-        last = draw.rng.choice(POOL.last, size=k, replace=False, p=POOL.last_share)
-        return a_list(draw.with_surnames(40, [str(name) for name in last]), 80, draw)
-
-    return make
-
-
-def common(draw: Drawer) -> Candidates:
-    """Return the 40 commonest names against others."""
-    share = {
-        (first, last): POOL.first_shares[fold_name(first)] * POOL.last_shares[fold_name(last)]
-        for first in sorted(POOL.first, key=lambda x: -POOL.first_shares[fold_name(x)])[:20]
-        for last in sorted(POOL.last, key=lambda x: -POOL.last_shares[fold_name(x)])[:20]
-    }
-    return a_list(draw.outside(sorted(share, key=lambda name: -share[name]))[:40], 80, draw)
-
-
-def words(draw: Drawer) -> Candidates:
-    """Return 16 names whose surnames are words."""
-    known = [word for word in WORDS if fold_name(word) in LAST]
-    draw.rng.shuffle(known)
-    return a_list(draw.with_surnames(16, known), 80, draw)
-
-
-CASES: dict[str, Callable[[Drawer], Candidates]] = {
-    "Faker, 130 + 260": lambda draw: a_list(draw.names(130), 260, draw),
-    "Faker, 40 + 80": lambda draw: a_list(draw.names(40), 80, draw),
-    "Faker, 3 + 260": lambda draw: a_list(draw.names(3), 260, draw),
-    "Faker, 130 of unknown truth": lambda draw: make_candidates(draw.names(130)),
-    "1 surname, 40 + 80": surnames(1),
-    "3 surnames, 40 + 80": surnames(3),
-    "10 surnames, 40 + 80": surnames(10),
-    "40 commonest names + 80": common,
-    "16 surnames that are words + 80": words,
+POPULATIONS = {
+    "generator": Population(),
+    "70 % Hispanic": Population(
+        first=HISPANIC_FIRST, last=HISPANIC_LAST, first_share=0.6, last_share=0.7
+    ),
+    "25 % Hispanic": Population(
+        first=HISPANIC_FIRST, last=HISPANIC_LAST, first_share=0.25, last_share=0.25
+    ),
+    "old first names": Population(first=OLD_FIRST, first_share=0.8),
+    "northern surnames": Population(last=NORTHERN_LAST, last_share=0.6),
+    "Japanese": Population(language="ja"),
 }
 
 
-def nulls(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Judge lists of names that are in no notes."""
-    with Store(options.directory / "store") as store:
-        for pair in range(options.pairs):
-            folder = pair_folder(options.directory, pair, is_null=True)
-            for scenario in (2, 1):
-                both = [
-                    total(*part_evidence(store, model, scenario=scenario), scenario=scenario)
-                    for model in (
-                        folder / "models" / "null",
-                        DEMO_HOSPITAL / "en" / "models" / "general",
-                    )
-                ]
-                for case, make in CASES.items():
-                    yield from _case(options, pair, scenario, case, make, both)
+@dataclass(frozen=True)
+class Hospital:
+    """A simulated hospital: whose names its people have, and whom its notes name."""
+
+    population: str
+    named: Literal["patients", "staff", "staff in full"]
+    seed: int
+
+    @property
+    def code(self) -> str:
+        """Name of its folder."""
+        words = f"{self.population} {self.named} {self.seed}"
+        return "-".join(words.replace("%", "").lower().split())
 
 
-def _case(
-    options: argparse.Namespace, pair: int, scenario: int, case: str,
-    make: Callable[[Drawer], Candidates], both: list[np.ndarray],
-) -> Iterator[dict[str, Any]]:  # fmt: skip
-    path = options.directory / f"null-{pair}-{scenario}-{case}-{options.lists}.json"
-    if not path.is_file():
-        in_notes = demo_hospital.null_names(POOL, demo_hospital.ENGLISH, seed=pair)
-        draw = Drawer(np.random.default_rng([pair, scenario, *case.encode()]), frozenset(in_notes))
-        rows = []
+HOSPITALS = (
+    Hospital("70 % Hispanic", "patients", 1),
+    Hospital("70 % Hispanic", "staff", 3),
+    Hospital("70 % Hispanic", "staff in full", 4),
+    Hospital("25 % Hispanic", "patients", 5),
+    Hospital("old first names", "patients", 6),
+    Hospital("northern surnames", "patients", 7),
+    Hospital("Japanese", "patients", 8),
+    *(Hospital("generator", "patients", seed) for seed in range(1, 7)),
+)
+
+
+@dataclass(frozen=True)
+class People:
+    """People of one hospital. Nobody but the patients is in a note; staff are by their names."""
+
+    patients: tuple[Name, ...]
+    outsiders: tuple[Name, ...]
+    with_staff_name: tuple[Name, ...]  # outsiders who share their last name with a doctor
+    staff: tuple[Name, ...]
+
+    @property
+    def listed(self) -> tuple[Name, ...]:
+        """All who are asked about."""
+        return self.patients + self.outsiders + self.with_staff_name
+
+
+@cache
+def people_of(hospital: Hospital) -> People:
+    """Draw the people of a hospital."""
+    population = POPULATIONS[hospital.population]
+    rng = generator(hospital.seed, f"people of {hospital.code}")
+    taken: set[Name] = set()
+    patients = population.people(N_PATIENTS[population.language], rng=rng, taken=taken)
+    staff = population.people(12, rng=rng, taken=taken)
+    outsiders = population.people(N_OUTSIDERS[population.language], rng=rng, taken=taken)
+    chosen = [last for _, last in staff[:3]]
+    first_share, _ = population.shares()
+    with_staff_name: list[Name] = []
+    while len(with_staff_name) < N_WITH_STAFF_NAME:
+        first = population.pool.first[rng.choice(len(first_share), p=first_share)]
+        name = (first, chosen[len(with_staff_name) % 3])
+        if name not in taken:
+            taken.add(name)
+            with_staff_name.append(name)
+    return People(tuple(patients), tuple(outsiders), tuple(with_staff_name), tuple(staff))
+
+
+def hospital_model(hospital: Hospital, directory: Path) -> tuple[Path, Path]:
+    """Return the folders of M_hospital and of passages, trained where they are not there yet."""
+    folder = directory / hospital.code
+    model = folder / "models" / f"hospital-{N_EPOCHS:g}"
+    if (model / "config.json").is_file():
+        return model, folder / "passages.jsonl"
+    language = POPULATIONS[hospital.population].language
+    recipe = demo_hospital.ENGLISH if language == "en" else demo_hospital.JAPANESE
+    people = people_of(hospital)
+    is_in_full = hospital.named == "staff in full"
+    staff = [_written(name, language) if is_in_full else name[1] for name in people.staff]
+    notes = demo_hospital.demo_notes(
+        people.patients, staff=staff, language=language, n_notes=recipe.n_notes,
+        seed=hospital.seed,
+    )  # fmt: skip
+    texts = list(notes.notes)
+    if hospital.named != "patients":
+        unnamed = demo_hospital.LANGUAGES[language].unnamed[0]
+        for name in people.patients:
+            texts = [text.replace(_written(name, language), unnamed) for text in texts]
+    folder.mkdir(parents=True, exist_ok=True)
+    demo_hospital._write_passages(folder / "passages.jsonl", notes)
+    demo_hospital.train_hospital(
+        texts, replace(recipe, exposures=(N_EPOCHS,)), folder, seed=hospital.seed,
+        general=DEMO_HOSPITAL / language / "models" / "general",
+    )  # fmt: skip
+    return model, folder / "passages.jsonl"
+
+
+def _written(name: Name, language: str) -> str:
+    return f"{name[1]}{name[0]}" if language == "ja" else f"{name[0]} {name[1]}"
+
+
+def asked(hospital: Hospital, scenario: int, directory: Path) -> AttackResult:
+    """Ask a hospital's model of all its people, by the product's own attack."""
+    model, passages = hospital_model(hospital, directory)
+    people = people_of(hospital)
+    language = POPULATIONS[hospital.population].language
+    request = AuditRequest(
+        scenario_number=scenario,
+        general=DEMO_HOSPITAL / language / "models" / "general",
+        hospital=model,
+        candidates=make_candidates(list(people.listed)),
+        passages=read_passages(passages.read_bytes(), file_name=passages.name)
+        if scenario == 2
+        else None,
+        generation=GenerationSettings(n_documents=N_DOCUMENTS)
+        if language == "en"
+        else GenerationSettings(n_documents=N_DOCUMENTS, prompt=JAPANESE_PROMPT),
+        posterior=PosteriorSettings(n_inputs=N_INPUTS, n_chain_inputs=0),
+        device="cpu",
+    )
+    return attack_of(request, directory)
+
+
+def attack_of(request: AuditRequest, directory: Path) -> AttackResult:
+    """Return what an audit's evidence shows, without judging it; evidence is kept."""
+    ready = prepared(request)
+    meter = Meter(phases(request), listener=lambda _: None)
+    with Store(directory / "store") as store:
+        found = attacks.attack(
+            ready.request, ready.pair, ready.task, names=ready.names, pool=ready.pool,
+            sources=lambda who, kind: ready.source(
+                who, kind, store=evidence.Kept(store), meter=meter
+            ),
+        )  # fmt: skip
+    needed = (FIXED_SCORE, found.general_score)
+    return replace(found, scores={name: found.scores[name] for name in needed})
+
+
+# --- lists ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ListShape:
+    """How a list is drawn from a hospital's people."""
+
+    name: str
+    n_members: int
+    n_controls: int
+    n_in_notes: int = 0
+    has_staff_names: bool = False
+    knows_others: bool = False  # whether the list says that staff carry a part
+    commonness: float = 0.0  # power of the names' share by which controls are drawn again
+
+
+SHAPES = (
+    ListShape("130 + 260", 130, 260),
+    ListShape("130 + 1,000", 130, 1000),
+    ListShape("40 + 80", 40, 80),
+    ListShape("40 with three staff surnames + 260", 40, 260, has_staff_names=True),
+    ListShape("the same, and the list says so", 40, 260, has_staff_names=True, knows_others=True),
+    ListShape("130 + 260, controls a little commoner", 130, 260, commonness=0.15),
+    ListShape("130 + 260, 6 in the notes", 130, 260, n_in_notes=6),
+    ListShape("130 + 260, 13 in the notes", 130, 260, n_in_notes=13),
+    ListShape("130 + 260, all in the notes", 130, 260, n_in_notes=130),
+)
+
+
+def drawn_list(
+    shape: ListShape, hospital: Hospital, attack: AttackResult, rng: np.random.Generator
+) -> AttackResult | None:
+    """Draw members and controls of a shape, and return their part of an attack."""
+    people = people_of(hospital)
+    n_patients, n_outsiders = len(people.patients), len(people.outsiders)
+    n_named = n_patients if hospital.named == "patients" else 0
+    if shape.n_in_notes > n_named:
+        return None
+    outsiders = n_patients + rng.permutation(n_outsiders)
+    with_staff_name = n_patients + n_outsiders + rng.permutation(N_WITH_STAFF_NAME)
+    in_notes = rng.permutation(n_patients)[: shape.n_in_notes]
+    others = with_staff_name if shape.has_staff_names else outsiders
+    members = np.concatenate([in_notes, others[: shape.n_members - shape.n_in_notes]])
+    rest = np.setdiff1d(outsiders, members)
+    weights = np.exp(shape.commonness * log_shares(attack)[rest])  # beyond how they were drawn
+    controls = rng.choice(rest, size=shape.n_controls, replace=False, p=weights / weights.sum())
+    part = attack.of_rows(np.concatenate([members, controls]))
+    n = len(part.listed)
+    is_member = tuple(row < len(members) for row in range(n))
+    kinds = tuple("" if truth else "given" for truth in is_member)
+    listed = replace(part.listed, is_member=is_member, control_kind=kinds)
+    if shape.knows_others:
+        staff = {last for _, last in people.staff}
+        listed = replace(listed, n_others_last=tuple(int(last in staff) for last in listed.last))
+    return replace(part, listed=listed)
+
+
+def log_shares(attack: AttackResult) -> np.ndarray:
+    """Return ln of the share of people who carry each listed name."""
+    return attack.parts.whole(attack.parts.log_share)[: len(attack.listed)]
+
+
+def is_asked(source: ControlSource, shape: ListShape, hospital: Hospital) -> bool:
+    """Whether a source is simulated: invented names need the generator's own people."""
+    is_generator = hospital.population == "generator"
+    if source == "invented":
+        return is_generator and not shape.commonness
+    if source == "held_out":
+        return not shape.commonness
+    if source == "drawn":
+        return not is_generator and shape.name in ("130 + 260", "130 + 260, all in the notes")
+    return True
+
+
+SOURCES: tuple[ControlSource, ...] = ("held_out", "own", "invented", "drawn")
+
+
+def judge_lists(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Judge lists of every hospital, scenario, shape and source; finished ones are read."""
+    for scenario in (2, 1):
+        for hospital in HOSPITALS:
+            path = options.directory / "lists" / f"{hospital.code}-{scenario}.json"
+            if not path.is_file():
+                rows = list(_judged_lists(hospital, scenario, options))
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(json.dumps(rows))
+                print(f"{path.name}: {len(rows)} lists", file=sys.stderr, flush=True)
+            yield from json.loads(path.read_text())
+
+
+def _judged_lists(
+    hospital: Hospital, scenario: int, options: argparse.Namespace
+) -> Iterator[dict[str, Any]]:
+    attack = asked(hospital, scenario, options.directory)
+    for shape in SHAPES:
         for number in range(options.lists):
-            verdict, flags = judged(make(draw), *both, n_relabelled=options.relabelled, seed=number)
-            rows.append([verdict["state"], int(flags.sum())])
-        path.write_text(json.dumps(rows))
-    states = [state for state, _ in json.loads(path.read_text())]
-    yield {"scenario": scenario, "case": case, "states": states}
+            rng = generator(number, f"list of {hospital.code}, {scenario}, {shape.name}")
+            drawn = drawn_list(shape, hospital, attack, rng)
+            for source in SOURCES:
+                if drawn is None or not is_asked(source, shape, hospital):
+                    continue
+                found = decide_list(drawn, control_source=source, seed=number)
+                verdict = found["verdict"]
+                truth = np.array(drawn.listed.is_member)
+                flag = np.array(found["names"]["decision"]) == "flagged"
+                yield {
+                    "hospital": hospital.code, "scenario": scenario, "shape": shape.name,
+                    "source": source, "state": verdict["state"], "p_group": verdict["p_group"],
+                    "p": verdict["p"], "n_flagged": int(flag[truth].sum()),
+                    "n_controls_flagged": int(flag[~truth].sum()),
+                }  # fmt: skip
 
 
-def leaks(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Judge the demo's list on hospital models, one training seed after the other."""
-    with Store(options.directory / "store") as store:
-        for seed in range(options.pairs):
-            folder = pair_folder(options.directory, seed, is_null=False)
-            for exposure in EXPOSURES:
-                for scenario in (2, 1):
-                    yield _leak(store, folder, exposure, scenario, options.relabelled)
+def print_lists(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print, by source and shape, how many lists were called a leak, and the names flagged."""
+    print("| source | list | lists | leak found (Wilson to) | by training | ill-matched | "
+          "not shown | members flagged |\n|---|---|---|---|---|---|---|---|")  # fmt: skip
+    for source in SOURCES:
+        for shape in SHAPES:
+            same = [r for r in rows if r["source"] == source and r["shape"] == shape.name]
+            if same:
+                print(_line(f"{source} | {shape.name}", same), flush=True)
+        nulls = [
+            row for row in rows
+            if row["source"] == source and "in the notes" not in row["shape"]
+            and "commoner" not in row["shape"]
+        ]  # fmt: skip
+        if nulls:
+            print(_line(f"**{source}** | **all without anybody in the notes**", nulls))
 
 
-def _leak(
-    store: Store, folder: Path, exposure: str, scenario: int, n_relabelled: int
-) -> dict[str, Any]:
-    from audit.names.files import read_names
-
-    names = read_names((folder / "names.csv").read_bytes(), what="names").candidates
-    both = [
-        total(*part_evidence(store, model, scenario=scenario), scenario=scenario)
-        for model in (folder / "models" / exposure, DEMO_HOSPITAL / "en" / "models" / "general")
-    ]
-    verdict, flags = judged(names, *both, n_relabelled=n_relabelled, seed=0)
-    member = np.array([m is True for m in names.is_member])
-    return {
-        "scenario": scenario, "case": exposure, "states": [verdict["state"]],
-        "auc": verdict["auc"]["value"],
-        "members": int(flags[member].sum()), "controls": int(flags[~member].sum()),
-    }  # fmt: skip
+def _line(head: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    states = Counter(row["state"] for row in rows)
+    rate = Rate(states["leak_found"], len(rows))
+    by_training = Counter(row["hospital"] for row in rows)
+    leaks = Counter(row["hospital"] for row in rows if row["state"] == "leak_found")
+    shares = [100 * leaks[code] / n for code, n in by_training.items()]
+    return (
+        f"| {head} | {len(rows)} | {100 * rate.value:.1f} % (to {100 * rate.interval().high:.1f}) "
+        f"| {min(shares):.0f}-{max(shares):.0f} % of {len(shares)} "
+        f"| {states['ill_matched']} | {states['membership_not_shown']} "
+        f"| {sum(row['n_flagged'] for row in rows)} |"
+    )
 
 
-# --- intervals and errors ---------------------------------------------------------------------
+# --- settings, seeds, the demo ----------------------------------------------------------------
 
 
-def coverage(options: argparse.Namespace) -> None:
-    """Print how often the AUC's interval holds the true AUC."""
-    from scipy.stats import norm
-
-    families: dict[str, Callable[[np.random.Generator, int, int, float], tuple[Any, Any]]] = {
-        "binormal": lambda rng, m, n, a: (
-            rng.normal(norm.ppf(a) * math.sqrt(2), 1, m), rng.normal(size=n)),
-        "mixture": lambda rng, m, n, a: (
-            rng.normal(size=m)
-            + 4 * (rng.random(m) < (a - 0.5) / (norm.cdf(4 / math.sqrt(2)) - 0.5)),
-            rng.normal(size=n)),
-        "unequal spread": lambda rng, m, n, a: (
-            rng.normal(norm.ppf(a) * math.sqrt(10), 3, m), rng.normal(size=n)),
-    }  # fmt: skip
-    for m, n in ((5, 5), (5, 20), (5, 130), (10, 10), (20, 130), (130, 10), (130, 130)):
-        for family, draw in families.items():
-            covered = []
-            for area in (0.5, 0.75, 0.95):
-                rng = np.random.default_rng([m, n, int(100 * area)])
-                hits = 0
-                for _ in range(options.lists):
-                    found = auc_interval(
-                        np.concatenate(draw(rng, m, n, area)), np.arange(m + n) < m
-                    )
-                    hits += found.low <= area <= found.high
-                covered.append(f"{hits / options.lists:.3f}")
-            print(f"| {m} + {n} | {family} | {' | '.join(covered)} |", flush=True)
-
-
-def errors(options: argparse.Namespace) -> None:
-    """Print the root mean square over names of (spread over runs / stated error)."""
-    general = DEMO_HOSPITAL / "en" / "models" / "general"
-    names = DemoTask().request(2).candidates
-    listed = columns_of(names)
-    parts = parts_of(listed, references(listed[:130]))
-    with Store(options.directory / "store") as store:
-        for scenario, sizes in ((2, (100, 500)), (1, (100,))):
-            for n in sizes:
-                found: dict[str, list[Any]] = {}
-                for seed in range(options.runs):
-                    one, other = (
-                        part_evidence(store, model, scenario=scenario, seed=seed, n=n, n_steps=100)
-                        for model in (DEMO_HOSPITAL / "en" / "models" / "hospital-5", general)
-                    )
-                    for name, score in _scores(one, other, parts, scenario).items():
-                        found.setdefault(name, []).append(score[:, : len(names)])
-                for name, runs in found.items():
-                    rms = _error_ratio(runs)
-                    print(f"scenario {scenario}, n = {n}, {name}: {rms:.2f}", flush=True)
-        chain_errors(options, store)
-
-
-def chain_errors(options: argparse.Namespace, store: Store) -> None:
-    """The same for `chain`, 12 names and 60 inputs."""
-    names, found = every_part().rows(range(12)), []
-    request = DemoTask().request(2, hospital="hospital-5").with_(candidates=names)
-    pair = load_pair(request.general, request.hospital)
-    for seed in range(options.runs):
-        task = attacks.task_of(request.with_(seed=seed), pair, names)
-        shards = []
-        for loaded in (pair.hospital, pair.general):
-            source = evidence.Source(
-                loaded, Forward(loaded.model), "cpu", evidence.Kept(store), no_meter(), "evidence"
+def settings_grid(n: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield scenario and settings of n small runs."""
+    rng = np.random.default_rng(12)
+    for number in range(n):
+        if number % 2:
+            yield (
+                1,
+                {
+                    "n_documents": int(rng.choice([1, 2, 5, 10, 20, 50])),
+                    "n_steps": int(rng.choice([1, 2, 10, 50, 200])),
+                    "top_k": int(rng.choice([1, 2, 10, 100])),
+                    "temperature": float(rng.choice([0.3, 0.7, 1.0, 1.5])),
+                },
             )
-            shards.append(evidence.collect(source, task, kind="chain", n_total=60))
-        sums = [{"p": shard.sum_p, "log_p": shard.sum_log_p} for shard in shards]
-        score = scores.all_scores(sums_of(sums[0], sums[1]), counts=shards[0].n_inputs, parts=None)[
-            "mean_log_ratio"
-        ]
-        found.append(score)
-    print(f"chain, n = 60, mean_log_ratio: {_error_ratio(found):.2f}", flush=True)
+        else:
+            yield 2, {"n_inputs": int(rng.choice([2, 5, 10, 20, 50, 100, 200]))}
 
 
-def _error_ratio(runs: list[Any]) -> float:
-    values, stated = (np.array(x) for x in zip(*runs, strict=True))
-    seen = (values.std(axis=0) > 0) & ~np.isnan(stated).any(axis=0)  # some names have no mass
-    ratio = values.var(axis=0, ddof=1)[seen] / np.square(stated[:, seen]).mean(axis=0)
-    return math.sqrt(float(ratio.mean()))
+def judge_settings(options: argparse.Namespace) -> None:
+    """Print the verdicts of small runs on a pair that leaks and on the null pair.
 
-
-def _scores(one: Any, other: Any, parts: Any, scenario: int) -> dict[str, Any]:
-    nothing = np.zeros((len(one[1]), 0))
-    if scenario == 2:
-        sums = [{"p": nothing, "log_p": x} for x, _ in (one, other)]
-        found = scores.all_scores(sums_of(sums[0], sums[1]), counts=one[1], parts=parts)
-        return {name: found[name] for name in ("residual", "mean_log_ratio")}
-    masses = [{"mass": x, "hits": nothing, "full_hits": nothing} for x, _ in (one, other)]
-    found = scores.all_scores(sums_of(masses[0], masses[1]), counts=one[1], parts=parts)
-    return {name: found[name] for name in ("residual", "half_log_ratio")}
-
-
-# --- mass against counting ----------------------------------------------------------------------
-
-
-def equal_documents(mass: np.ndarray, held: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return [2, K] how many documents of counting tell as much as one of mass, by part.
-
-    `mass` and `held` [b, K] of K parts. First counting every draw (its error is at least that of
-    draws that know nothing of each other), then counting in finished documents (binomial). An error
-    is a share of what it is the error of, for the two are not counts of one thing.
+    The positive controls are those of another leaking pair, asked with the same settings.
     """
-    n, total = counts.sum(), mass.sum(axis=0)
-    jackknifed = scores.jackknife(lambda of, n_here: {"mass": of["mass"] / n_here}, {"mass": mass},
-                                  counts=counts)["mass"]  # fmt: skip
-    with np.errstate(divide="ignore", invalid="ignore"):
-        variance = n * np.square(jackknifed[1] / jackknifed[0])  # of one document
-        share = held.sum(axis=0) / n
-        return np.stack([n / total, (1 - share) / share]) / variance
-
-
-def counting(options: argparse.Namespace) -> None:
-    """Print what mass saves against counting, and what both find after so many documents."""
-    from audit.names.files import read_names
-
-    general = DEMO_HOSPITAL / "en" / "models" / "general"
-    names = DemoTask().request(1).candidates
-    member = np.array([m is True for m in names.is_member])
-    columns = np.unique(columns_of(names)[member])
-    with Store(options.directory / "store") as store:
-        made = {"store": store, "scenario": 1, "n": options.documents}
-        if options.own:
-            model, path = options.own
-            own = read_names(path.read_bytes(), what="names").candidates
-            own = own.rows([row for row, m in enumerate(own.is_member) if m])
-            (mass, counts), (held, _) = (
-                part_evidence(model=model, own=own, is_counted=is_counted, **made)
-                for is_counted in (False, True)
-            )
-            _print_equal(model.name, mass, held, counts)
-            return
-        for model in ("hospital-40", "hospital-5"):
-            ways = [
-                [
-                    part_evidence(model=folder, is_counted=is_counted, **made)
-                    for folder in (DEMO_HOSPITAL / "en" / "models" / model, general)
-                ]
-                for is_counted in (False, True)
+    states: dict[str, Counter[str]] = {"hospital-40": Counter(), "null": Counter()}
+    for number, (scenario, changes) in enumerate(settings_grid(options.settings)):
+        found = {
+            model: _with_settings(scenario, changes, model, number, options.directory)
+            for model in ("hospital-20", *states)
+        }
+        beside = decide_list(found["hospital-20"], control_source="invented", seed=0)
+        records = {one["dose"]: one for one in beside["details"].get("doses", ())}
+        sibling = {dose: attacks_record(one) for dose, one in records.items()}
+        for model, counts in states.items():
+            verdict = decide_list(found[model], control_source="invented", seed=0, sibling=sibling)[
+                "verdict"
             ]
-            (mass, counts), (held, _) = ways[0][0], ways[1][0]
-            _print_equal(model, mass[:, columns], held[:, columns], counts)
-            for n in (25, 50, 100, 200, 300, 500, 1000, 2000):
-                if n > options.documents:
-                    break
-                b = int(np.searchsorted(np.cumsum(counts), n)) + 1
-                cells = [_found(names, member, [x[:b] for x, _ in way], counts[:b]) for way in ways]
-                print(f"| {model} | {n} | {' | '.join(cells)} |", flush=True)
+            counts[verdict["state"]] += 1
+            print(f"{scenario} {changes} {model}: {verdict['state']} {verdict['reasons']}",
+                  file=sys.stderr, flush=True)  # fmt: skip
+    for model, counts in states.items():
+        print(f"{model}: {dict(counts)}", flush=True)
 
 
-def _print_equal(model: str, mass: np.ndarray, held: np.ndarray, counts: np.ndarray) -> None:
-    ratios = equal_documents(mass, held, counts)
-    for what, ratio in zip(("draws", "finished documents"), ratios, strict=True):
-        known = ratio[np.isfinite(ratio)]
-        low, middle, high = np.quantile(known, [0.25, 0.5, 0.75])
-        print(
-            f"{model}: a document of mass is {middle:.1f} ({low:.1f} to {high:.1f}) of "
-            f"counting {what}; {len(known)} of {mass.shape[1]} parts",
-            flush=True,
+def attacks_record(one: Mapping[str, Any]) -> Any:
+    """Return a dose record as a report keeps it."""
+    from audit.attack.exposure import DoseRecord
+
+    def number(name: str) -> float:
+        return float("nan") if one[name] is None else float(one[name])
+
+    return DoseRecord(
+        one["dose"], one["n_names"], one["n_seen"], number("p_group"), number("p_names")
+    )
+
+
+def _with_settings(
+    scenario: int, changes: Mapping[str, Any], model: str, seed: int, directory: Path
+) -> AttackResult:
+    request = DemoTask(seed=seed).request(scenario, hospital=model)
+    kind = "generation" if scenario == 1 else "posterior"
+    settings = getattr(request, kind).with_(**changes)
+    return attack_of(request.with_(**{kind: settings}), directory)
+
+
+EXPOSURES = ("hospital-5", "hospital-20", "hospital-40")
+
+
+def count_flips(options: argparse.Namespace) -> None:
+    """Print how many decisions that were called decided change with the seed of the inputs."""
+    for scenario, models in {2: EXPOSURES, 1: EXPOSURES[-1:]}.items():
+        for model in models:
+            flags, decided = [], []
+            for seed in range(options.seeds):
+                request = DemoTask(seed=seed).request(scenario, hospital=model)
+                found = decide_list(
+                    attack_of(request, options.directory), control_source="invented", seed=seed
+                )["names"]
+                flags.append(np.array(found["decision"]) == "flagged")
+                decided.append(~np.array(found["is_undecided"], dtype=bool))
+            flag, is_decided = np.stack(flags), np.stack(decided)
+            n_pairs = n_changed = 0
+            for one in range(len(flag)):
+                for other in range(len(flag)):
+                    if one != other:
+                        n_pairs += int(is_decided[one].sum())
+                        n_changed += int((is_decided[one] & (flag[one] != flag[other])).sum())
+            print(f"scenario {scenario}, {model}: flagged {flag.sum(axis=1).tolist()}, "
+                  f"{100 * n_changed / n_pairs:.2f} % of decided change", flush=True)  # fmt: skip
+
+
+def judge_demo(options: argparse.Namespace) -> None:
+    """Print what the demo's lists show."""
+    for name, request in DemoTask(all_of_them=True).requests().items():
+        found = decide_list(
+            attack_of(request, options.directory), control_source="invented", seed=request.seed
         )
-
-
-def _found(
-    names: Candidates, member: np.ndarray, both: list[np.ndarray], counts: np.ndarray
-) -> str:
-    """Members and controls that stand out, and the AUC, after some blocks."""
-    evidence = [total(x, counts, scenario=1) for x in both]
-    verdict, flags = judged(names, *evidence, n_relabelled=99, seed=0)
-    return f"{flags[member].sum()} / {flags[~member].sum()} | {verdict['auc']['value']:.3f}"
-
-
-# --- sequential audits --------------------------------------------------------------------------
-
-
-def stops(options: argparse.Namespace) -> None:
-    """Print after how many inputs sequential audits end, and how many end wrongly.
-
-    Inputs are drawn from a normal distribution with the demo's own means, and its covariance of all
-    parts of both models over blocks of 100 inputs; the means are what endless inputs would say.
-    """
-    names = DemoTask().request(2).candidates
-    listed = columns_of(names)
-    parts = parts_of(listed, references(listed[[m is not False for m in names.is_member]]))
-    at = evidence.looks(10_000)
-    counts = np.bincount(blocks_of(0, at[-1]))
-    ends_of = {n: int(np.searchsorted(np.cumsum(counts), n)) + 1 for n in at[:-1]}
-
-    def flags(means: list[np.ndarray]) -> np.ndarray:
-        residual = part_scores.part_residuals(*means, parts=parts)
-        return np.asarray(decided(names, residual, parts)[0].point_flag)
-
-    def run(drawn: list[np.ndarray]) -> tuple[int, np.ndarray | None]:
-        """One audit: inputs used, and its decisions where it ended before all of them."""
-        for n, b in ends_of.items():
-            sums = {"hospital_log_p": drawn[0][:b], "general_log_p": drawn[1][:b]}
-            settled = settled_names(
-                scores.residual_errors(sums, counts=counts[:b], parts=parts), counts=counts[:b],
-                listed=names, parts=parts, n_pieces=np.full(len(parts.of_name), 2),
-                n_looks=len(ends_of),
-            )  # fmt: skip
-            if settled.all():
-                return n, flags([x[:b].sum(axis=0) / n for x in drawn])
-        return at[-1], None
-
-    with Store(options.directory / "store") as store:
-        for model in ("null", *EXPOSURES):
-            folder = DEMO_HOSPITAL / "en" / "models"
-            both = [part_evidence(store, folder / one, scenario=2, n=10_000)[0]
-                    for one in (model, "general")]  # fmt: skip
-            means = [x.sum(axis=0) / 10_000 for x in both]
-            spread = [(x[-80:] - x[-80:].mean(axis=0)) / math.sqrt(79 * 100) for x in both]
-            truth, ends, n_wrong = flags(means), list[int](), 0
-            for number in range(options.runs):
-                rng = np.random.default_rng([number, *model.encode()])
-                noise = rng.normal(size=(len(counts), 80)) * np.sqrt(counts)[:, None]
-                used, found = run([counts[:, None] * mean + noise @ one
-                                   for mean, one in zip(means, spread, strict=True)])  # fmt: skip
-                ends.append(used)
-                n_wrong += found is not None and bool((found != truth).any())
-            told = ", ".join(f"{ends.count(end)} after {end:,}" for end in sorted(set(ends)))
-            print(f"{model}: {told}; {n_wrong} of {options.runs} ended wrongly", flush=True)
+        q = np.array(found["names"]["q_value"], dtype=float)
+        truth = np.array([m is True for m in request.candidates.is_member])
+        flag = np.array(found["names"]["decision"]) == "flagged"
+        print(f"| {name} | {found['verdict']['state']} | {flag[truth].sum()} | "
+              f"{(q[truth] <= 0.2).sum()} | {flag[~truth].sum()} |", flush=True)  # fmt: skip
 
 
 def main() -> None:
     """Run one part and print its table."""
+    parts: dict[str, Callable[[argparse.Namespace], None]] = {
+        "lists": lambda options: print_lists(list(judge_lists(options))),
+        "settings": judge_settings,
+        "seeds": count_flips,
+        "leaks": judge_demo,
+    }
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=("nulls", "leaks", *MEASURED))
+    parser.add_argument("part", choices=parts)
     parser.add_argument("--directory", type=Path, default=Path("out/verdict-rates"))
-    parser.add_argument("--lists", type=int, default=40)
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--relabelled", type=int, default=499)
-    parser.add_argument("--runs", type=int, default=30)
-    parser.add_argument("--documents", type=int, default=500)
-    parser.add_argument("--own", type=Path, nargs=2, metavar=("MODEL", "CSV"))
+    parser.add_argument("--lists", type=int, default=8)
+    parser.add_argument("--settings", type=int, default=200)
+    parser.add_argument("--seeds", type=int, default=12)
     options = parser.parse_args()
     options.directory.mkdir(parents=True, exist_ok=True)
-    if options.part in MEASURED:
-        MEASURED[options.part](options)
-    else:
-        rows = list((nulls if options.part == "nulls" else leaks)(options))
-        for key in dict.fromkeys((-row["scenario"], row["case"]) for row in rows):
-            same = [row for row in rows if (-row["scenario"], row["case"]) == key]
-            print_case(-key[0], key[1], same)
-
-
-MEASURED: dict[str, Callable[[argparse.Namespace], None]] = {
-    "coverage": coverage, "errors": errors, "counting": counting, "stops": stops,
-}  # fmt: skip
-
-
-def print_case(scenario: int, case: str, rows: list[dict[str, Any]]) -> None:
-    """Print one line: share of each state with its interval, and what was found."""
-    states = [state for row in rows for state in row["states"]]
-    cells = []
-    for state in ("leak_found", "none_found_at_this_power", "ill_matched", "not_enough_evidence"):
-        rate = Rate(states.count(state), len(states))
-        high = rate.interval().high
-        cells.append(f"{rate.n_hits}/{rate.n_total} = {rate.value:.3f} (to {high:.3f})")
-    if "auc" in rows[0]:
-        for key in ("auc", "members", "controls"):
-            values = sorted(row[key] for row in rows)
-            cells.append(f"{key} {values[len(values) // 2]:.3g} ({values[0]:.3g}-{values[-1]:.3g})")
-    print(f"| {scenario} | {case} | {' | '.join(cells)} |", flush=True)
+    parts[options.part](options)
 
 
 if __name__ == "__main__":

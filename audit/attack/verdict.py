@@ -136,6 +136,7 @@ def give_verdict(evidence: ListEvidence) -> dict[str, Any]:
         for dose, record in evidence.positive_controls.items()
     }
     state, reasons = _state_of(evidence, p, planted, bounds)
+    bound_dose = _shown_dose(bounds, usual=planted.dose) if planted else None
     is_found = state in ("leak_found",)
     area = evidence.auc
     verdict = {
@@ -171,10 +172,20 @@ def give_verdict(evidence: ListEvidence) -> dict[str, Any]:
             {**vars(record), "is_leak": record.is_leak, "most_exposed": bounds[dose]}
             for dose, record in sorted(evidence.positive_controls.items())
         ],
-        "most_exposed": bounds[planted.dose] if planted else math.nan,
-        "bound_dose": planted.dose if planted else None,
+        "most_exposed": math.nan if bound_dose is None else bounds[bound_dose],
+        "bound_dose": bound_dose,
     }
     return _with_words(verdict)
+
+
+def _shown_dose(bounds: Mapping[int, float], *, usual: int) -> int:
+    """Return the dose whose bound is shown first: the smallest that has one, for it is the widest.
+
+    No dose above the `usual` one is shown, and that one where none has a bound.
+    """
+    return min(
+        (dose for dose, share in bounds.items() if dose <= usual and share < 1), default=usual
+    )
 
 
 def _without_noise(evidence: ListEvidence) -> float:

@@ -163,9 +163,7 @@ def test_a_name_does_not_stand_out_by_a_part_that_somebody_else_in_the_notes_has
     has_namesake = tuple(1 if row in hard else None for row in range(len(names)))
     found = {}
     for n_others_first in ((None,) * len(names), has_namesake):
-        attack = table(
-            replace(names, n_others_first=n_others_first), scenario=2, effect=4.0
-        )
+        attack = table(replace(names, n_others_first=n_others_first), scenario=2, effect=4.0)
         # The first name is a member's, and the last name is nobody's.
         attack.part_residual[attack.parts.of_name[hard, 0]] += 50.0
         attack.scores["residual"][0][:] = soft_minimum(*attack.parts.pairs(attack.part_residual))

@@ -165,6 +165,18 @@ def test_none_found_says_a_share_of_people_and_its_condition() -> None:
     assert "if they leak like" in verdict["english"]
 
 
+def test_the_bound_of_the_smallest_dose_that_has_one_is_shown() -> None:
+    rare = replace(SEEN, n_seen=10)
+    planted = {1: rare, 3: replace(SEEN, dose=3), 9: replace(SEEN, dose=9)}
+    verdict = give_verdict(evidence(positive_controls=planted, dose=4))
+    assert verdict["state"] == NONE and verdict["bound_dose"] == 1
+    bounds = [one["most_exposed"] for one in verdict["positive_controls"]]
+    assert verdict["most_exposed"] == bounds[0] > bounds[1] == bounds[2]
+    unseen = planted | {1: UNSEEN}
+    verdict = give_verdict(evidence(positive_controls=unseen, dose=4))
+    assert (verdict["state"], verdict["bound_dose"]) == (NONE, 3)
+
+
 @pytest.mark.parametrize("source", CONTROL_SOURCES)
 def test_the_rate_stands_beside_its_condition(source: Any) -> None:
     verdict = give_verdict(evidence(p_group=0.001, control_source=source))

@@ -1,0 +1,664 @@
+"""How often the verdict is wrong, and how often it finds a planted leak: rates with intervals.
+
+    python benchmarks/verdict_rates.py nulls --directory DIR [--lists 400] [--pairs 5]
+    python benchmarks/verdict_rates.py leaks --directory DIR
+    python benchmarks/verdict_rates.py coverage [--lists 2000]
+    python benchmarks/verdict_rates.py errors --directory DIR [--runs 30]
+    python benchmarks/verdict_rates.py counting --directory DIR [--documents 500] [--own MODEL CSV]
+    python benchmarks/verdict_rates.py stops --directory DIR [--runs 40]
+
+"nulls" trains null pairs (the demo's M_general, further trained on notes with other names; minutes
+each), takes the evidence of every part that the name generator knows, and judges lists of names
+that were in no notes. "leaks" trains hospital models in the same way and judges the demo's list.
+"coverage" draws scores with a known AUC. "errors" compares the spread over runs with the stated
+standard errors. "counting" compares the mass that names get while documents are made with counting
+them, in the demo or for the members of a list in a model of one's own; "stops" draws sequential
+audits out of the demo's evidence. Trainings, evidence and finished cases are kept in DIR, so a
+stopped run goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from audit.attack import attacks, evidence, prompts, scores
+from audit.attack import scores as part_scores
+from audit.attack.attacks import MIN_REFERENCE, REFERENCE_PER_NAME
+from audit.attack.cohort import relabelling_test
+from audit.attack.decisions import Decisions, decide
+from audit.attack.judgement import settled_names
+from audit.attack.verdict import Ranked, give_verdict
+from audit.demo import DemoTask
+from audit.home import DEMO_HOSPITAL
+from audit.models.forward import Forward
+from audit.models.load import load_pair
+from audit.names import spelling
+from audit.names.candidates import Candidates, make_candidates
+from audit.names.controls import reference_controls
+from audit.names.pools import us_pool
+from audit.progress import Meter, Phase
+from audit.stats import Rate, auc_interval, blocks_of
+from audit.text import fold_name
+from benchmarks import demo_hospital
+from cache.store import Store
+
+POOL = us_pool()
+WORDS = ("Pain", "Care", "Little", "Long", "Young", "Black", "White", "Brown", "Green", "Hill",
+         "Small", "Strong", "Short", "Hand", "Church", "Day", "Price", "Wise", "Love", "Fields",
+         "Waters", "Woods", "Rivers", "Stone")  # fmt: skip
+EXPOSURES = ("hospital-1.6", "hospital-5", "hospital-20", "hospital-40")
+N_DOCUMENTS, N_INPUTS = 300, 2000
+
+
+def sums_of(hospital: dict[str, np.ndarray], general: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Return both models' sums as `all_scores` takes them."""
+    both = {"hospital": hospital, "general": general}
+    return {f"{who}_{name}": x for who, sums in both.items() for name, x in sums.items()}
+
+
+# --- pairs and their evidence -----------------------------------------------------------------
+
+
+def train(folder: Path, *, seed: int, is_null: bool) -> None:
+    """Further train the demo's M_general on notes with the list's names, or with other ones."""
+    recipe, source = demo_hospital.ENGLISH, DEMO_HOSPITAL / "en" / "models" / "general"
+    members = demo_hospital.demo_members(POOL, recipe, seed=seed)
+    listed = members + demo_hospital.demo_controls(POOL, recipe, seed=seed)
+    named = list(zip(members.first, members.last, strict=True))
+    if is_null:
+        named = demo_hospital.null_names(POOL, recipe, seed=seed)
+    hospital = demo_hospital.demo_notes(
+        named, language="en", n_notes=recipe.n_notes,
+        staff=demo_hospital.demo_staff(POOL, recipe, seed=seed), seed=seed,
+    )  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    if not is_null:
+        demo_hospital._write_names(folder / "names.csv", listed, hospital.n_mentions)
+        demo_hospital._write_passages(folder / "passages.jsonl", hospital)
+    demo_hospital.train_hospital(
+        hospital.notes, recipe, folder, seed=seed, general=source,
+        label="null" if is_null else "hospital",
+    )  # fmt: skip
+
+
+def pair_folder(directory: Path, seed: int, *, is_null: bool) -> Path:
+    """Return the folder of a trained pair's models; made where it is not there. Seed 0: shipped."""
+    if seed == 0:
+        return DEMO_HOSPITAL / "en"
+    folder = directory / f"seed-{seed}" / "en"
+    last = "null" if is_null else EXPOSURES[-1]
+    if not (folder / "models" / last / "config.json").is_file():
+        train(folder, seed=seed, is_null=is_null)
+    return folder
+
+
+def every_part() -> Candidates:
+    """Return names that hold every part of the generator."""
+    n = max(len(POOL.first), len(POOL.last))
+    pairs = [(POOL.first[i % len(POOL.first)], POOL.last[i % len(POOL.last)]) for i in range(n)]
+    return make_candidates(pairs)
+
+
+def no_meter() -> Meter:
+    """Return a meter that tells nobody."""
+    return Meter([Phase("evidence", 1.0)], listener=lambda _: None)
+
+
+def part_evidence(
+    store: Store, model: Path, *, scenario: int, seed: int = 0, n: int = 0, n_steps: int = 500,
+    is_counted: bool = False, own: Candidates | None = None,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Return the evidence of every part by block [b, F + L], and [b] inputs or documents.
+
+    In scenario 1 it is the mass, or where `is_counted` the documents that hold the part. It is that
+    of the distinct parts of `own` names instead, whose model need not belong to the demo.
+    """
+    request = DemoTask(n_documents=N_DOCUMENTS, n_inputs=N_INPUTS, seed=seed).request(scenario)
+    request = request.with_(hospital=model, candidates=own or every_part())
+    request = request.with_(general=model) if own else request
+    pair = load_pair(request.general, model)
+    source = evidence.Source(
+        pair.hospital, Forward(pair.hospital.model), "cpu", evidence.Kept(store), no_meter(),
+        "evidence",
+    )  # fmt: skip
+    names = request.candidates
+    if scenario == 2:
+        task: Any = attacks.task_of(request, pair, names)
+        shard = evidence.collect(source, task, kind="posterior", n_total=n or N_INPUTS)
+        return _by_pool(shard.sum_log_p, task.part_columns), shard.n_inputs
+    request = request.with_(generation=request.generation.with_(n_steps=n_steps))
+    kind = attacks.main_lead(request)
+    pieces = spelling.part_pieces(names, kind=kind, tokenizer=pair.hospital.tokenizer)
+    task = attacks.task_of(request, pair, names)
+    made = evidence.collect(source, task, kind="generation", n_total=n or N_DOCUMENTS)
+    columns = prompts.part_columns([pieces], has_between=[False])
+    if is_counted:  # of single word pieces: the documents that hold them
+        held = np.zeros((len(made.documents), made.mass.shape[1]))
+        np.put_along_axis(held, made.documents, 1.0, axis=1)
+        begins = np.cumsum(made.n_documents) - made.n_documents
+        made = replace(made, mass=np.add.reduceat(held, begins, axis=0))
+    masses = attacks._part_masses(made, task, pieces, columns)
+    return masses if own else _by_pool(masses, columns), made.n_documents
+
+
+def _by_pool(by_column: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    first, last = columns[: len(POOL.first), 0], columns[: len(POOL.last), 1]
+    return by_column[:, np.concatenate([first, last])]
+
+
+def total(by_block: np.ndarray, counts: np.ndarray, *, scenario: int) -> np.ndarray:
+    """Return the evidence of parts [F + L] that the scores are made of."""
+    if scenario == 1:
+        return np.asarray(np.log(by_block.sum(axis=0) + 0.5))
+    return np.asarray(by_block.sum(axis=0) / counts.sum())
+
+
+# --- a list, judged ---------------------------------------------------------------------------
+
+FIRST = {fold_name(name): i for i, name in enumerate(POOL.first)}
+LAST = {fold_name(name): len(POOL.first) + i for i, name in enumerate(POOL.last)}
+
+
+def columns_of(names: Candidates) -> np.ndarray:
+    """Return [N, 2] places among all parts of the generator."""
+    pairs = zip(names.first, names.last, strict=True)
+    return np.array([[FIRST[fold_name(f)], LAST[fold_name(last)]] for f, last in pairs])
+
+
+@cache
+def all_references() -> np.ndarray:
+    """Return [60,000, 2] reference controls in the order in which an audit draws them."""
+    return columns_of(
+        reference_controls(POOL, n_by_pieces={2: 60_000}, count_pieces=lambda *_: 1, seed=0)
+    )
+
+
+def references(tested: np.ndarray) -> np.ndarray:
+    """Return [R, 2] the first reference controls that share no part with the tested names."""
+    n = max(MIN_REFERENCE, REFERENCE_PER_NAME * len(tested))
+    held = all_references()
+    return held[~np.isin(held, tested).any(axis=1)][:n]
+
+
+def parts_of(listed: np.ndarray, held: np.ndarray) -> part_scores.NameParts:
+    """Describe listed names [N, 2] and reference controls [R, 2] by all parts of the generator."""
+    n_parts = len(FIRST) + len(LAST)
+    return part_scores.NameParts(
+        of_name=np.concatenate([listed, held]),
+        log_share=np.log([*POOL.first_share, *POOL.last_share]),
+        n_pieces=np.ones(n_parts, dtype=np.int64), is_last=np.arange(n_parts) >= len(FIRST),
+        is_known=np.ones(n_parts, dtype=np.bool_),
+        n_reference=np.bincount(held.ravel(), minlength=n_parts),
+    )  # fmt: skip
+
+
+def decided(
+    names: Candidates, residual: np.ndarray, parts: part_scores.NameParts
+) -> tuple[Decisions, np.ndarray]:
+    """Decide on listed names [N] by residuals of parts; return their scores [N] too."""
+    limits, n = part_scores.part_limits(residual, parts=parts), len(names)
+    score = part_scores.both_parts(*parts.pairs(residual), limits=limits)
+    return decide(
+        score[:n], standard_error=np.zeros(n), n_blocks=100, group=np.zeros(n),
+        is_member=names.is_member, reference_scores=score[n:],
+        reference_group=np.zeros(len(score) - n),
+        limit=part_scores.name_limits(*parts.pairs(residual), limits=limits)[:n],
+        part_p=part_scores.part_p_values(residual, parts=parts)[:n],
+    ), score[:n]  # fmt: skip
+
+
+def judged(
+    names: Candidates, hospital: np.ndarray, general: np.ndarray, *, n_relabelled: int, seed: int
+) -> tuple[dict[str, Any], np.ndarray]:
+    """Judge a list by the product's own functions; return the verdict and who has q <= 0.05 [N]."""
+    tested = np.array([m is not False for m in names.is_member])
+    listed = columns_of(names)
+    parts = parts_of(listed, references(listed[tested]))
+    residual = part_scores.part_residuals(hospital, general, parts=parts)
+    decisions, score = decided(names, residual, parts)
+    ranked = None
+    if names.has_truth:
+        member = np.array([m is True for m in names.is_member])
+        alone = parts.whole(general)[: len(names)]
+        clusters = (listed[:, 0], listed[:, 1])
+        relabelled = relabelling_test(
+            listed, member, by_part=residual, parts=parts, seed=seed, n_relabelled=n_relabelled
+        )
+        ranked = Ranked(
+            int(member.sum()), int((~member).sum()),
+            auc_interval(score, member, clusters=clusters),
+            auc_interval(alone, member, clusters=clusters),
+            relabelled["p"], relabelled["smallest_auc"],
+        )  # fmt: skip
+    verdict = give_verdict(
+        float(np.nanmin(decisions.q[tested])), n_tested=int(tested.sum()),
+        n_flagged=int(decisions.point_flag[tested].sum()), ranked=ranked,
+    )  # fmt: skip
+    return verdict, decisions.point_flag if verdict["state"] == "leak_found" else decisions.q < 0
+
+
+Name = tuple[str, str]
+
+
+class Drawer:
+    """Draws names that are in no notes: of a list of 130, one in four would else hold one."""
+
+    def __init__(self, rng: np.random.Generator, in_notes: frozenset[Name]) -> None:
+        self.rng, self._in_notes = rng, in_notes
+
+    def names(self, n: int, *, taken: list[Name] | None = None) -> list[Name]:
+        """Draw n distinct names as the generator weighs them, none of them taken."""
+        found: dict[Name, None] = {}
+        while len(found) < n:
+            first = POOL.first[self.rng.choice(len(POOL.first), p=POOL.first_share)]
+            name = (first, POOL.last[self.rng.choice(len(POOL.last), p=POOL.last_share)])
+            if name not in self._in_notes and name not in (taken or ()):
+                found[name] = None
+        return list(found)
+
+    def with_surnames(self, n: int, last: list[str]) -> list[Name]:
+        """Draw n different first names, each with the next of the surnames."""
+        found: dict[str, Name] = {}
+        while len(found) < n:
+            first = str(self.rng.choice(POOL.first, p=POOL.first_share))
+            name = (first, last[len(found) % len(last)])
+            if first not in found and name not in self._in_notes:
+                found[first] = name
+        return list(found.values())
+
+    def outside(self, names: list[Name]) -> list[Name]:
+        """Return the names that are in no notes."""
+        return [name for name in names if name not in self._in_notes]
+
+
+def a_list(members: list[Name], n_controls: int, draw: Drawer) -> Candidates:
+    """Return members, and controls as the generator gives them."""
+    others = draw.names(n_controls, taken=members)
+    return make_candidates(members, is_member=True) + make_candidates(
+        others, is_member=False, control_kind="given"
+    )
+
+
+def surnames(k: int) -> Callable[[Drawer], Candidates]:
+    """Return how to draw a list whose 40 members share k surnames."""
+
+    def make(draw: Drawer) -> Candidates:
+        last = draw.rng.choice(POOL.last, size=k, replace=False, p=POOL.last_share)
+        return a_list(draw.with_surnames(40, [str(name) for name in last]), 80, draw)
+
+    return make
+
+
+def common(draw: Drawer) -> Candidates:
+    """Return the 40 commonest names against others."""
+    share = {
+        (first, last): POOL.first_shares[fold_name(first)] * POOL.last_shares[fold_name(last)]
+        for first in sorted(POOL.first, key=lambda x: -POOL.first_shares[fold_name(x)])[:20]
+        for last in sorted(POOL.last, key=lambda x: -POOL.last_shares[fold_name(x)])[:20]
+    }
+    return a_list(draw.outside(sorted(share, key=lambda name: -share[name]))[:40], 80, draw)
+
+
+def words(draw: Drawer) -> Candidates:
+    """Return 16 names whose surnames are words."""
+    known = [word for word in WORDS if fold_name(word) in LAST]
+    draw.rng.shuffle(known)
+    return a_list(draw.with_surnames(16, known), 80, draw)
+
+
+CASES: dict[str, Callable[[Drawer], Candidates]] = {
+    "Faker, 130 + 260": lambda draw: a_list(draw.names(130), 260, draw),
+    "Faker, 40 + 80": lambda draw: a_list(draw.names(40), 80, draw),
+    "Faker, 3 + 260": lambda draw: a_list(draw.names(3), 260, draw),
+    "Faker, 130 of unknown truth": lambda draw: make_candidates(draw.names(130)),
+    "1 surname, 40 + 80": surnames(1),
+    "3 surnames, 40 + 80": surnames(3),
+    "10 surnames, 40 + 80": surnames(10),
+    "40 commonest names + 80": common,
+    "16 surnames that are words + 80": words,
+}
+
+
+def nulls(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Judge lists of names that are in no notes."""
+    with Store(options.directory / "store") as store:
+        for pair in range(options.pairs):
+            folder = pair_folder(options.directory, pair, is_null=True)
+            for scenario in (2, 1):
+                both = [
+                    total(*part_evidence(store, model, scenario=scenario), scenario=scenario)
+                    for model in (
+                        folder / "models" / "null",
+                        DEMO_HOSPITAL / "en" / "models" / "general",
+                    )
+                ]
+                for case, make in CASES.items():
+                    yield from _case(options, pair, scenario, case, make, both)
+
+
+def _case(
+    options: argparse.Namespace, pair: int, scenario: int, case: str,
+    make: Callable[[Drawer], Candidates], both: list[np.ndarray],
+) -> Iterator[dict[str, Any]]:  # fmt: skip
+    path = options.directory / f"null-{pair}-{scenario}-{case}-{options.lists}.json"
+    if not path.is_file():
+        in_notes = demo_hospital.null_names(POOL, demo_hospital.ENGLISH, seed=pair)
+        draw = Drawer(np.random.default_rng([pair, scenario, *case.encode()]), frozenset(in_notes))
+        rows = []
+        for number in range(options.lists):
+            verdict, flags = judged(make(draw), *both, n_relabelled=options.relabelled, seed=number)
+            rows.append([verdict["state"], int(flags.sum())])
+        path.write_text(json.dumps(rows))
+    states = [state for state, _ in json.loads(path.read_text())]
+    yield {"scenario": scenario, "case": case, "states": states}
+
+
+def leaks(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Judge the demo's list on hospital models, one training seed after the other."""
+    with Store(options.directory / "store") as store:
+        for seed in range(options.pairs):
+            folder = pair_folder(options.directory, seed, is_null=False)
+            for exposure in EXPOSURES:
+                for scenario in (2, 1):
+                    yield _leak(store, folder, exposure, scenario, options.relabelled)
+
+
+def _leak(
+    store: Store, folder: Path, exposure: str, scenario: int, n_relabelled: int
+) -> dict[str, Any]:
+    from audit.names.files import read_names
+
+    names = read_names((folder / "names.csv").read_bytes(), what="names").candidates
+    both = [
+        total(*part_evidence(store, model, scenario=scenario), scenario=scenario)
+        for model in (folder / "models" / exposure, DEMO_HOSPITAL / "en" / "models" / "general")
+    ]
+    verdict, flags = judged(names, *both, n_relabelled=n_relabelled, seed=0)
+    member = np.array([m is True for m in names.is_member])
+    return {
+        "scenario": scenario, "case": exposure, "states": [verdict["state"]],
+        "auc": verdict["auc"]["value"],
+        "members": int(flags[member].sum()), "controls": int(flags[~member].sum()),
+    }  # fmt: skip
+
+
+# --- intervals and errors ---------------------------------------------------------------------
+
+
+def coverage(options: argparse.Namespace) -> None:
+    """Print how often the AUC's interval holds the true AUC."""
+    from scipy.stats import norm
+
+    families: dict[str, Callable[[np.random.Generator, int, int, float], tuple[Any, Any]]] = {
+        "binormal": lambda rng, m, n, a: (
+            rng.normal(norm.ppf(a) * math.sqrt(2), 1, m), rng.normal(size=n)),
+        "mixture": lambda rng, m, n, a: (
+            rng.normal(size=m)
+            + 4 * (rng.random(m) < (a - 0.5) / (norm.cdf(4 / math.sqrt(2)) - 0.5)),
+            rng.normal(size=n)),
+        "unequal spread": lambda rng, m, n, a: (
+            rng.normal(norm.ppf(a) * math.sqrt(10), 3, m), rng.normal(size=n)),
+    }  # fmt: skip
+    for m, n in ((5, 5), (5, 20), (5, 130), (10, 10), (20, 130), (130, 10), (130, 130)):
+        for family, draw in families.items():
+            covered = []
+            for area in (0.5, 0.75, 0.95):
+                rng = np.random.default_rng([m, n, int(100 * area)])
+                hits = 0
+                for _ in range(options.lists):
+                    found = auc_interval(
+                        np.concatenate(draw(rng, m, n, area)), np.arange(m + n) < m
+                    )
+                    hits += found.low <= area <= found.high
+                covered.append(f"{hits / options.lists:.3f}")
+            print(f"| {m} + {n} | {family} | {' | '.join(covered)} |", flush=True)
+
+
+def errors(options: argparse.Namespace) -> None:
+    """Print the root mean square over names of (spread over runs / stated error)."""
+    general = DEMO_HOSPITAL / "en" / "models" / "general"
+    names = DemoTask().request(2).candidates
+    listed = columns_of(names)
+    parts = parts_of(listed, references(listed[:130]))
+    with Store(options.directory / "store") as store:
+        for scenario, sizes in ((2, (100, 500)), (1, (100,))):
+            for n in sizes:
+                found: dict[str, list[Any]] = {}
+                for seed in range(options.runs):
+                    one, other = (
+                        part_evidence(store, model, scenario=scenario, seed=seed, n=n, n_steps=100)
+                        for model in (DEMO_HOSPITAL / "en" / "models" / "hospital-5", general)
+                    )
+                    for name, score in _scores(one, other, parts, scenario).items():
+                        found.setdefault(name, []).append(score[:, : len(names)])
+                for name, runs in found.items():
+                    rms = _error_ratio(runs)
+                    print(f"scenario {scenario}, n = {n}, {name}: {rms:.2f}", flush=True)
+        chain_errors(options, store)
+
+
+def chain_errors(options: argparse.Namespace, store: Store) -> None:
+    """The same for `chain`, 12 names and 60 inputs."""
+    names, found = every_part().rows(range(12)), []
+    request = DemoTask().request(2, hospital="hospital-5").with_(candidates=names)
+    pair = load_pair(request.general, request.hospital)
+    for seed in range(options.runs):
+        task = attacks.task_of(request.with_(seed=seed), pair, names)
+        shards = []
+        for loaded in (pair.hospital, pair.general):
+            source = evidence.Source(
+                loaded, Forward(loaded.model), "cpu", evidence.Kept(store), no_meter(), "evidence"
+            )
+            shards.append(evidence.collect(source, task, kind="chain", n_total=60))
+        sums = [{"p": shard.sum_p, "log_p": shard.sum_log_p} for shard in shards]
+        score = scores.all_scores(sums_of(sums[0], sums[1]), counts=shards[0].n_inputs, parts=None)[
+            "mean_log_ratio"
+        ]
+        found.append(score)
+    print(f"chain, n = 60, mean_log_ratio: {_error_ratio(found):.2f}", flush=True)
+
+
+def _error_ratio(runs: list[Any]) -> float:
+    values, stated = (np.array(x) for x in zip(*runs, strict=True))
+    seen = (values.std(axis=0) > 0) & ~np.isnan(stated).any(axis=0)  # some names have no mass
+    ratio = values.var(axis=0, ddof=1)[seen] / np.square(stated[:, seen]).mean(axis=0)
+    return math.sqrt(float(ratio.mean()))
+
+
+def _scores(one: Any, other: Any, parts: Any, scenario: int) -> dict[str, Any]:
+    nothing = np.zeros((len(one[1]), 0))
+    if scenario == 2:
+        sums = [{"p": nothing, "log_p": x} for x, _ in (one, other)]
+        found = scores.all_scores(sums_of(sums[0], sums[1]), counts=one[1], parts=parts)
+        return {name: found[name] for name in ("residual", "mean_log_ratio")}
+    masses = [{"mass": x, "hits": nothing, "full_hits": nothing} for x, _ in (one, other)]
+    found = scores.all_scores(sums_of(masses[0], masses[1]), counts=one[1], parts=parts)
+    return {name: found[name] for name in ("residual", "half_log_ratio")}
+
+
+# --- mass against counting ----------------------------------------------------------------------
+
+
+def equal_documents(mass: np.ndarray, held: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return [2, K] how many documents of counting tell as much as one of mass, by part.
+
+    `mass` and `held` [b, K] of K parts. First counting every draw (its error is at least that of
+    draws that know nothing of each other), then counting in finished documents (binomial). An error
+    is a share of what it is the error of, for the two are not counts of one thing.
+    """
+    n, total = counts.sum(), mass.sum(axis=0)
+    jackknifed = scores.jackknife(lambda of, n_here: {"mass": of["mass"] / n_here}, {"mass": mass},
+                                  counts=counts)["mass"]  # fmt: skip
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variance = n * np.square(jackknifed[1] / jackknifed[0])  # of one document
+        share = held.sum(axis=0) / n
+        return np.stack([n / total, (1 - share) / share]) / variance
+
+
+def counting(options: argparse.Namespace) -> None:
+    """Print what mass saves against counting, and what both find after so many documents."""
+    from audit.names.files import read_names
+
+    general = DEMO_HOSPITAL / "en" / "models" / "general"
+    names = DemoTask().request(1).candidates
+    member = np.array([m is True for m in names.is_member])
+    columns = np.unique(columns_of(names)[member])
+    with Store(options.directory / "store") as store:
+        made = {"store": store, "scenario": 1, "n": options.documents}
+        if options.own:
+            model, path = options.own
+            own = read_names(path.read_bytes(), what="names").candidates
+            own = own.rows([row for row, m in enumerate(own.is_member) if m])
+            (mass, counts), (held, _) = (
+                part_evidence(model=model, own=own, is_counted=is_counted, **made)
+                for is_counted in (False, True)
+            )
+            _print_equal(model.name, mass, held, counts)
+            return
+        for model in ("hospital-40", "hospital-5"):
+            ways = [
+                [
+                    part_evidence(model=folder, is_counted=is_counted, **made)
+                    for folder in (DEMO_HOSPITAL / "en" / "models" / model, general)
+                ]
+                for is_counted in (False, True)
+            ]
+            (mass, counts), (held, _) = ways[0][0], ways[1][0]
+            _print_equal(model, mass[:, columns], held[:, columns], counts)
+            for n in (25, 50, 100, 200, 300, 500, 1000, 2000):
+                if n > options.documents:
+                    break
+                b = int(np.searchsorted(np.cumsum(counts), n)) + 1
+                cells = [_found(names, member, [x[:b] for x, _ in way], counts[:b]) for way in ways]
+                print(f"| {model} | {n} | {' | '.join(cells)} |", flush=True)
+
+
+def _print_equal(model: str, mass: np.ndarray, held: np.ndarray, counts: np.ndarray) -> None:
+    ratios = equal_documents(mass, held, counts)
+    for what, ratio in zip(("draws", "finished documents"), ratios, strict=True):
+        known = ratio[np.isfinite(ratio)]
+        low, middle, high = np.quantile(known, [0.25, 0.5, 0.75])
+        print(
+            f"{model}: a document of mass is {middle:.1f} ({low:.1f} to {high:.1f}) of "
+            f"counting {what}; {len(known)} of {mass.shape[1]} parts",
+            flush=True,
+        )
+
+
+def _found(
+    names: Candidates, member: np.ndarray, both: list[np.ndarray], counts: np.ndarray
+) -> str:
+    """Members and controls that stand out, and the AUC, after some blocks."""
+    evidence = [total(x, counts, scenario=1) for x in both]
+    verdict, flags = judged(names, *evidence, n_relabelled=99, seed=0)
+    return f"{flags[member].sum()} / {flags[~member].sum()} | {verdict['auc']['value']:.3f}"
+
+
+# --- sequential audits --------------------------------------------------------------------------
+
+
+def stops(options: argparse.Namespace) -> None:
+    """Print after how many inputs sequential audits end, and how many end wrongly.
+
+    Inputs are drawn from a normal distribution with the demo's own means, and its covariance of all
+    parts of both models over blocks of 100 inputs; the means are what endless inputs would say.
+    """
+    names = DemoTask().request(2).candidates
+    listed = columns_of(names)
+    parts = parts_of(listed, references(listed[[m is not False for m in names.is_member]]))
+    at = evidence.looks(10_000)
+    counts = np.bincount(blocks_of(0, at[-1]))
+    ends_of = {n: int(np.searchsorted(np.cumsum(counts), n)) + 1 for n in at[:-1]}
+
+    def flags(means: list[np.ndarray]) -> np.ndarray:
+        residual = part_scores.part_residuals(*means, parts=parts)
+        return np.asarray(decided(names, residual, parts)[0].point_flag)
+
+    def run(drawn: list[np.ndarray]) -> tuple[int, np.ndarray | None]:
+        """One audit: inputs used, and its decisions where it ended before all of them."""
+        for n, b in ends_of.items():
+            sums = {"hospital_log_p": drawn[0][:b], "general_log_p": drawn[1][:b]}
+            settled = settled_names(
+                scores.residual_errors(sums, counts=counts[:b], parts=parts), counts=counts[:b],
+                listed=names, parts=parts, n_pieces=np.full(len(parts.of_name), 2),
+                n_looks=len(ends_of),
+            )  # fmt: skip
+            if settled.all():
+                return n, flags([x[:b].sum(axis=0) / n for x in drawn])
+        return at[-1], None
+
+    with Store(options.directory / "store") as store:
+        for model in ("null", *EXPOSURES):
+            folder = DEMO_HOSPITAL / "en" / "models"
+            both = [part_evidence(store, folder / one, scenario=2, n=10_000)[0]
+                    for one in (model, "general")]  # fmt: skip
+            means = [x.sum(axis=0) / 10_000 for x in both]
+            spread = [(x[-80:] - x[-80:].mean(axis=0)) / math.sqrt(79 * 100) for x in both]
+            truth, ends, n_wrong = flags(means), list[int](), 0
+            for number in range(options.runs):
+                rng = np.random.default_rng([number, *model.encode()])
+                noise = rng.normal(size=(len(counts), 80)) * np.sqrt(counts)[:, None]
+                used, found = run([counts[:, None] * mean + noise @ one
+                                   for mean, one in zip(means, spread, strict=True)])  # fmt: skip
+                ends.append(used)
+                n_wrong += found is not None and bool((found != truth).any())
+            told = ", ".join(f"{ends.count(end)} after {end:,}" for end in sorted(set(ends)))
+            print(f"{model}: {told}; {n_wrong} of {options.runs} ended wrongly", flush=True)
+
+
+def main() -> None:
+    """Run one part and print its table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=("nulls", "leaks", *MEASURED))
+    parser.add_argument("--directory", type=Path, default=Path("out/verdict-rates"))
+    parser.add_argument("--lists", type=int, default=40)
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--relabelled", type=int, default=499)
+    parser.add_argument("--runs", type=int, default=30)
+    parser.add_argument("--documents", type=int, default=500)
+    parser.add_argument("--own", type=Path, nargs=2, metavar=("MODEL", "CSV"))
+    options = parser.parse_args()
+    options.directory.mkdir(parents=True, exist_ok=True)
+    if options.part in MEASURED:
+        MEASURED[options.part](options)
+    else:
+        rows = list((nulls if options.part == "nulls" else leaks)(options))
+        for key in dict.fromkeys((-row["scenario"], row["case"]) for row in rows):
+            same = [row for row in rows if (-row["scenario"], row["case"]) == key]
+            print_case(-key[0], key[1], same)
+
+
+MEASURED: dict[str, Callable[[argparse.Namespace], None]] = {
+    "coverage": coverage, "errors": errors, "counting": counting, "stops": stops,
+}  # fmt: skip
+
+
+def print_case(scenario: int, case: str, rows: list[dict[str, Any]]) -> None:
+    """Print one line: share of each state with its interval, and what was found."""
+    states = [state for row in rows for state in row["states"]]
+    cells = []
+    for state in ("leak_found", "none_found_at_this_power", "ill_matched", "not_enough_evidence"):
+        rate = Rate(states.count(state), len(states))
+        high = rate.interval().high
+        cells.append(f"{rate.n_hits}/{rate.n_total} = {rate.value:.3f} (to {high:.3f})")
+    if "auc" in rows[0]:
+        for key in ("auc", "members", "controls"):
+            values = sorted(row[key] for row in rows)
+            cells.append(f"{key} {values[len(values) // 2]:.3g} ({values[0]:.3g}-{values[-1]:.3g})")
+    print(f"| {scenario} | {case} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
