@@ -24,6 +24,8 @@ Reports = dict[str, AuditReport]
 """The demo's two, by attack."""
 N_PER_KIND = 24
 N_REFERENCE = 600
+
+
 def _numbered(first: str, last: str, *numbers: int) -> list[tuple[str, str]]:
     return [(f"{first}{i}", f"{last}{i}") for i in numbers]
 
