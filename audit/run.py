@@ -20,6 +20,7 @@ from audit.attack.exposure import DoseRecord
 from audit.attack.judgement import judge
 from audit.attack.plan import phase_of, phases, within_budget
 from audit.attack.question import (
+    SIBLING_TERMS,
     AuditRequest,
     GenerationSettings,
     PosteriorSettings,
@@ -383,8 +384,7 @@ def sibling_records(
             "The sibling's audit is not kept here.", where="sibling",
             do="Audit the sibling with the same general model and the same settings first.",
         )  # fmt: skip
-    same = ("evidence_version", "scenario", "general", "settings", "dtype")
-    different = [name for name in same if report.question.get(name) != question[name]]
+    different = [name for name in SIBLING_TERMS if report.question.get(name) != question[name]]
     if different:
         raise AuditError(
             "The sibling's audit differs in: {different}.", where="sibling",
@@ -395,6 +395,12 @@ def sibling_records(
         raise AuditError(
             "The sibling's audit does not say where its controls come from.", where="sibling",
             do="Audit the sibling again and state the source of its controls.",
+        )  # fmt: skip
+    if report.question.get("hospital") == question["hospital"]:
+        raise AuditError(
+            "The sibling's audit is of the hospital's own model.", where="sibling",
+            do="A sibling is another model, trained by the same recipe on notes whose names are "
+            "known.",
         )  # fmt: skip
     return {
         line.dose: DoseRecord(line.dose, line.n_names, line.n_seen, line.p_group, line.p_names)

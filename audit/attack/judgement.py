@@ -56,7 +56,7 @@ from audit.attack.scores import (
     soft_minimum,
 )
 from audit.attack.verdict import ListEvidence, give_verdict
-from audit.names.candidates import CHOSEN_KINDS, OF_HOSPITAL, PEOPLE, Candidates, ControlSource
+from audit.names.candidates import CHOSEN_KINDS, OF_HOSPITAL, Candidates, ControlSource
 from audit.stats import (
     MIN_NAMES,
     NOTHING,
@@ -192,15 +192,23 @@ def comparison_pool(attack: AttackResult, score: str, *, source: ControlSource) 
 def ranked_controls(attack: AttackResult, *, source: ControlSource) -> IntArray:
     """Return the rows of the controls that names are ranked among, of all names of the attack."""
     if source in OF_HOSPITAL:
-        return np.flatnonzero(people_mask(attack.listed))
+        return np.flatnonzero(attack.listed.is_person)
     return np.arange(len(attack.listed), len(attack.n_pieces))
 
 
-def people_mask(names: Candidates) -> BoolArray:
-    """Return which names [N] are controls that no generator drew."""
-    is_guessed = np.array(names.is_kind_guessed, dtype=np.bool_)
+def group_controls(names: Candidates, *, source: ControlSource) -> BoolArray:
+    """Return which listed names [N] are the controls of the group's test.
+
+    Controls that were chosen because they share a part with a member take no part where there are
+    others.
+    """
+    if source in OF_HOSPITAL:
+        return np.array(names.is_person, dtype=np.bool_)
     is_control = truth_mask(names.is_member, truth=False)
-    return is_control & (is_guessed | np.isin(names.control_kind, PEOPLE))
+    is_chosen = np.isin(names.control_kind, CHOSEN_KINDS)
+    is_chosen &= ~np.array(names.is_kind_guessed, dtype=np.bool_)
+    has_others = (is_control & ~is_chosen).sum() >= MIN_NAMES
+    return is_control & ~is_chosen if has_others else is_control
 
 
 def decide_names(
@@ -336,22 +344,15 @@ def _members_auc(attack: AttackResult, rows: IntArray, is_member: BoolArray) -> 
 def compared_rows(attack: AttackResult, *, source: ControlSource) -> tuple[IntArray, BoolArray]:
     """Return the rows [K] of the group's test, and which of them are members.
 
-    Members are unknown names where nobody is known to be one. Controls that were chosen because
-    they share a part with a member take no part where there are others. Where the names in the
-    notes were invented and the list has too few controls, the reference controls take their place.
+    Members are unknown names where nobody is known to be one. Where the names in the notes were
+    invented and the list has too few controls, the reference controls take their place.
     """
     listed = attack.listed
     n = len(listed)
     members = truth_mask(listed.is_member, truth=True)
     if not members.any():
         members = truth_mask(listed.is_member, truth=None)
-    is_control = truth_mask(listed.is_member, truth=False)
-    is_chosen = np.isin(listed.control_kind, CHOSEN_KINDS)
-    is_chosen &= ~np.array(listed.is_kind_guessed, dtype=np.bool_)
-    if source in OF_HOSPITAL:
-        is_control = people_mask(listed)
-    elif (is_control & ~is_chosen).sum() >= MIN_NAMES:
-        is_control &= ~is_chosen
+    is_control = group_controls(listed, source=source)
     rows = np.flatnonzero(members | is_control)
     is_member = members[rows]
     if is_control.sum() < MIN_NAMES and source not in OF_HOSPITAL:
@@ -555,7 +556,7 @@ def settled_names(
     low, high = (soft_minimum(*parts.pairs(value + sign * reach)) for sign in (-1, 1))
     groups = name_groups(parts, n_pieces)
     is_canary = np.array([listed.is_canary(row) for row in range(n)], dtype=np.bool_)
-    control_rows = np.flatnonzero(people_mask(listed) & ~is_canary)
+    control_rows = np.flatnonzero(np.array(listed.is_person) & ~is_canary)
     if source not in OF_HOSPITAL:
         control_rows = np.arange(n, len(groups))
 

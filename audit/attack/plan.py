@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from audit.attack import prompts
 from audit.attack.cohort import controls_for_group, smallest_detectable_auc
+from audit.attack.judgement import group_controls
 from audit.attack.question import (
     JAPANESE_PROMPT,
     AuditRequest,
@@ -27,6 +28,7 @@ from audit.names.controls import N_REFERENCE
 from audit.names.pools import pool_for
 from audit.names.spelling import refuse_opposite_twins
 from audit.progress import FINISHING, LOADING, Phase, expected_seconds
+from audit.stats import MIN_NAMES
 from audit.task import queue_of
 from cache.store import Store
 
@@ -59,8 +61,8 @@ class ControlNeeds:
 
     Attributes
     ----------
-    n_listed, n_compared
-        Controls on the list, and those that names are ranked among: the listed ones, or as many
+    n_in_group, n_compared
+        Controls of the group's test, and those that names are ranked among: listed ones, or as many
         as the generator gives.
     for_group
         Controls with which an AUC of `cohort.GROUP_AUC` is seen in four cases out of five; None
@@ -69,7 +71,7 @@ class ControlNeeds:
         By a number of people: controls with which so many can be named together.
     """
 
-    n_listed: int
+    n_in_group: int
     n_compared: int
     for_group: int | None
     for_names: Mapping[int, int]
@@ -123,12 +125,14 @@ def make_plan(request: AuditRequest, *, passages_file: str = "passages.jsonl") -
 
 def control_needs(request: AuditRequest) -> ControlNeeds:
     """Say how many controls a request has, and how many it takes to see a leak."""
-    truth = request.candidates.without_canaries().is_member
-    n_controls = truth.count(False)
-    n_tested = len(truth) - n_controls
+    listed, source = request.candidates.without_canaries(), request.control_source
+    n_tested = len(listed) - listed.is_member.count(False)
+    n_in_group = int(group_controls(listed, source=source).sum())
+    if source not in OF_HOSPITAL and n_in_group < MIN_NAMES:
+        n_in_group = N_REFERENCE
     return ControlNeeds(
-        n_listed=n_controls,
-        n_compared=n_controls if request.control_source in OF_HOSPITAL else N_REFERENCE,
+        n_in_group=n_in_group,
+        n_compared=n_in_group if source in OF_HOSPITAL else N_REFERENCE,
         for_group=controls_for_group(n_tested),
         for_names={n: controls_needed(n_tested, n_visible=n) for n in (1, 10, 30) if n <= n_tested},
     )
