@@ -42,6 +42,7 @@ from audit.corpus.candidate_lists import ROLES, controls_in, list_of, passages_f
 from audit.corpus.examine import HeldOutCounts, read_examination
 from audit.corpus.kept import CORPORA, KeptCorpus, corpus_line, find_corpus
 from audit.corpus.make import CorpusTask
+from audit.corpus.other_names import sibling_list
 from audit.corpus.own_controls import OwnControls, add_own_controls
 from audit.deid import given as handed_in
 from audit.deid import leftovers
@@ -1023,24 +1024,20 @@ def corpus_candidates(
         "register of patients: those who are in no training note of identified notes are controls",
     ] = None,
     roles: Annotated[str, "roles of members with commas between"] = ",".join(ROLES),
+    other_names: Annotated[
+        bool, "of the notes with other names: the list to audit a sibling model with"
+    ] = False,
 ) -> Result:
     """Write the list of names and the passages."""
-    found, kinds = find_corpus(corpus), _words(controls)
-    if own_controls_from:
-        if "held_out" in kinds:
-            raise AuditError(
-                "A list has held-out controls or own ones.",
-                where="--controls",
-                do="Leave held_out or --own-controls-from out.",
-            )
-        listed = list_of(found, controls=kinds, roles=_words(roles))
-        own = add_own_controls(found, listed, own_controls_from)
-        candidates, dropped = own.candidates, _left_out(own)
+    found = find_corpus(corpus)
+    if other_names:
+        dropped: dict[str, int] = {}
+        candidates, passages = sibling_list(found)
     else:
-        candidates = list_of(found, controls=kinds or None, roles=_words(roles))
-        held_out = read_examination(found.path).held_out
-        dropped = _left_out(held_out) if candidates.source == "held_out" else {}
-    passages = passages_for(found, candidates)
+        candidates, dropped = _corpus_list(
+            found, kinds=_words(controls), roles=_words(roles), register=own_controls_from
+        )
+        passages = passages_for(found, candidates)
     files = {"names.csv": names_file(candidates), "passages.jsonl": passages}
     return {
         "n_names": len(candidates),
@@ -1052,6 +1049,25 @@ def corpus_candidates(
         "n_passages": passages.count(b"\n"),
         "files": [str(path) for path in write_private(files, out)],
     }
+
+
+def _corpus_list(
+    corpus: KeptCorpus, *, kinds: tuple[str, ...], roles: tuple[str, ...], register: Path | None
+) -> tuple[Candidates, dict[str, int]]:
+    """Return the list of a corpus, and how many names were left out of it."""
+    if register is None:
+        candidates = list_of(corpus, controls=kinds or None, roles=roles)
+        held_out = read_examination(corpus.path).held_out
+        return candidates, _left_out(held_out) if candidates.source == "held_out" else {}
+    if "held_out" in kinds:
+        raise AuditError(
+            "A list has held-out controls or own ones.",
+            where="--controls",
+            do="Leave held_out or --own-controls-from out.",
+        )
+    listed = list_of(corpus, controls=kinds, roles=roles)
+    own = add_own_controls(corpus, listed, register)
+    return own.candidates, _left_out(own)
 
 
 def _left_out(dropped: OwnControls | HeldOutCounts | None) -> dict[str, int]:
@@ -1770,6 +1786,13 @@ DEPENDENT: Mapping[str, tuple[Dependence, ...]] = {
         Dependence({"seal"}, _has("what", "verify"), needs="verify"),
     ),
     "login": (Dependence({"yes"}, _has("what", "drop"), needs="drop"),),
+    "corpus_candidates": (
+        Dependence(
+            {"controls", "own_controls_from", "roles"},
+            _is_not_given("other_names"),
+            clashes="--other-names",
+        ),
+    ),
     "corpus_build": (Dependence({"n_canaries"}, _is_given("canary_counts"), needs="--canaries"),),
     "pretrain": (
         Dependence(
