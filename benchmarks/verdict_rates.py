@@ -45,7 +45,7 @@ from audit.names.pools import NamePool, japanese_pool, us_pool
 from audit.notes.passages import read_passages
 from audit.progress import Meter
 from audit.rng import generator
-from audit.run import prepared
+from audit.run import Prepared, prepared
 from audit.stats import Rate
 from audit.text import fold_name
 from benchmarks import demo_hospital
@@ -288,8 +288,12 @@ def asked(hospital: Hospital, scenario: int, directory: Path) -> AttackResult:
 
 def attack_of(request: AuditRequest, directory: Path) -> AttackResult:
     """Return what an audit's evidence shows, without judging it; evidence is kept."""
-    ready = prepared(request)
-    meter = Meter(phases(request), listener=lambda _: None)
+    return evidence_of(prepared(request), directory)
+
+
+def evidence_of(ready: Prepared, directory: Path) -> AttackResult:
+    """Return what models that are loaded show; evidence is kept."""
+    meter = Meter(phases(ready.request), listener=lambda _: None)
     with Store(directory / "store") as store:
         found = attacks.attack(
             ready.request, ready.pair, ready.task, names=ready.names, pool=ready.pool,
@@ -504,13 +508,21 @@ def attacks_record(one: Mapping[str, Any]) -> Any:
     )
 
 
+@cache
+def _loaded(scenario: int, model: str) -> Prepared:
+    return prepared(DemoTask().request(scenario, hospital=model))
+
+
 def _with_settings(
     scenario: int, changes: Mapping[str, Any], model: str, seed: int, directory: Path
 ) -> AttackResult:
-    request = DemoTask(seed=seed).request(scenario, hospital=model)
+    """Ask a shipped model by other settings and another seed, of the same names."""
+    ready = _loaded(scenario, model)
     kind = "generation" if scenario == 1 else "posterior"
-    settings = getattr(request, kind).with_(**changes)
-    return attack_of(request.with_(**{kind: settings}), directory)
+    settings = getattr(ready.request, kind).with_(**changes)
+    request = ready.request.with_(**{kind: settings, "seed": seed})
+    task = attacks.task_of(request, ready.pair, ready.names)
+    return evidence_of(replace(ready, request=request, task=task), directory)
 
 
 EXPOSURES = ("hospital-5", "hospital-20", "hospital-40")
