@@ -152,7 +152,7 @@ def test_a_place_that_is_written_out_comes_before_looser_ones() -> None:
         ("XXXX was admitted.", "The text has blanks, and nothing beside one says that it is the"),
         ("Dr. ___ saw the patient.", "The text has blanks"),
         ("Dr. [LAST] saw [FIRST].", "The text has no place for a full name"),
-        ("Type XXX collagen, <b>bold</b> 【現病歴】 ____", "The text has no place for a full name"),
+        ("Type XX collagen, <b>bold</b> 【現病歴】 ____", "The text has no place for a full name"),
         ("<DATE> only", "The text has no place for a full name"),
     ],
 )
