@@ -244,7 +244,8 @@ class Again:
     """What an audit was asked about, found again to be asked of another model or scenario.
 
     `general`, `hospital`, `names` and `passages` are the codes of what is kept here, "" for what
-    is not (any more). The settings are None where this version would not take them.
+    is not (any more); `sibling` is that of the sibling's audit. The settings are None where this
+    version would not take them.
     """
 
     general: str
@@ -254,6 +255,7 @@ class Again:
     scenario: int
     settings: GenerationSettings | PosteriorSettings | None
     how: RunSettings
+    sibling: str = ""
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -282,7 +284,7 @@ def ask_again(report: AuditReport, *, models: tuple[RegisteredModel, ...], store
         code("hospital"),
         code_of_names(str(asked.get("candidates", "")), store=store),
         code_of_passages(passages, store=store) if passages else "",
-        number, settings, how,
+        number, settings, how, str(asked.get("sibling", ""))[:12],
     )  # fmt: skip
 
 
