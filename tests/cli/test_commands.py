@@ -129,10 +129,10 @@ def test_names_and_passages_in_other_forms_ask_the_same(pair, tmp_path, capsys):
 
 
 def test_the_source_of_controls_is_stated_and_a_kept_audit_is_judged_again(pair, tmp_path, capsys):
-    plain, said = answered(capsys, *masked(pair))
+    plain, _ = answered(capsys, *masked(pair))
     stated, _ = answered(capsys, *masked(pair, control_source="invented"))
     assert plain["digest"] != stated["digest"]
-    judged, said = answered(
+    judged, _ = answered(
         capsys, "judge", plain["digest"][:10], "--control-source", "invented", "--out",
         tmp_path / "again",
     )  # fmt: skip
