@@ -238,7 +238,7 @@ def decode_text(data: bytes, *, what: str) -> tuple[str, str]:
     elif data.startswith(_UTF16_MARKS):
         return _as_utf16(data, what=what), "UTF-16"
     elif b"\0" in data:
-        refusal = "The file holds NUL bytes: it is no text, or UTF-16 without a byte order mark."
+        refusal = "The file holds NUL bytes: it is not text, or UTF-16 without a byte order mark."
     elif _ESCAPE_SEQUENCE.search(data):
         refusal = "The file is encoded as ISO-2022-JP."
     if refusal:
