@@ -149,22 +149,25 @@ def built(rules: Rules, batch: Batch) -> Built:
         made.people += named_people(truth.inserted)
         owner = patient_key(note)
         made.owners.append(owner)
-        made.notes.append(one := _made(note, truth, rules, made.tally))
+        note_made = _made(note, truth, rules, made.tally)
+        made.notes.append(note_made)
         if rules.has_hold_out and not batch.is_held_out:
+            patterns = (pattern for _, pattern in note_made.patterns)
             made.holders.add(owner, pairs)
-            made.holders.add(owner, (pair_of(named.first, named.last) for _, named in one.patterns))
+            made.holders.add(owner, (pair_of(one.first, one.last) for one in patterns))
     return made
 
 
 def patterns_by_owner(rules: Rules, batch: Batch) -> list[tuple[str, list[NamePattern]]]:
     """Return whose each note is, and the patterns in it that name the owner."""
-    found = list[tuple[str, list[NamePattern]]]()
+    owned = list[tuple[str, list[NamePattern]]]()
     for note in batch.notes:
         truth, owner = _truth(rules, batch, note), patient_key(note)
-        every = examine(truth.private, known=rules.known)
-        patterns = patterns_of(truth, (each for each in every if isinstance(each, Mention)))
-        found.append((owner, [pattern for pattern in patterns if pattern.person == owner]))
-    return found
+        examined = examine(truth.private, known=rules.known)
+        mentions = (place for place in examined if isinstance(place, Mention))
+        patterns = patterns_of(truth, mentions)
+        owned.append((owner, [pattern for pattern in patterns if pattern.person == owner]))
+    return owned
 
 
 def _made(note: Note, truth: NoteTruth, rules: Rules, tally: Tally) -> NoteMade:

@@ -157,8 +157,8 @@ def candidates_csv(
     header = (*_HEADER, *_OTHERS)
     if elsewhere is None:
         return write_table(header, rows).encode()
-    told = [(*row, row[0] == "patient" and pair_of(*row[1:3]) in elsewhere) for row in rows]
-    return write_table((*header, _ELSEWHERE), told).encode()
+    marked = ((*row, row[0] == "patient" and pair_of(*row[1:3]) in elsewhere) for row in rows)
+    return write_table((*header, _ELSEWHERE), marked).encode()
 
 
 def usual_controls(corpus: KeptCorpus) -> tuple[str, ...]:

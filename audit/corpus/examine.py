@@ -398,6 +398,11 @@ class People:
         names, sex = self._patients.get(person, ((), ""))
         return (names[0] if len(names) == 1 and all(pair_of(*names[0])) else None), sex
 
+    def name_in(self, pattern: NamePattern) -> Name:
+        """Return whose name a pattern has: as the patient is called, or as it is written."""
+        own, _ = self.name_and_sex(pattern.person)
+        return own or (pattern.first, pattern.last)
+
     def sex_of_name(self, name: Name) -> str:
         """Return the sex of the patients who carry a name; "" where they differ."""
         return self._sexes.get(pair_of(*name), "")

@@ -6,11 +6,18 @@ Held-out patients are the controls of an audit that come from the members' own p
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from unicodedata import normalize
 
+from audit.corpus.batches import Built
+from audit.corpus.candidate_lists import held_out_names
+from audit.corpus.carriers import NameHolders
+from audit.corpus.examine import HeldOutCounts, PatternTally, People
 from audit.errors import AuditError
+from audit.names.candidates import Accepts, Candidates
+from audit.names.matching import Pair, pair_of
 from audit.rng import generator
 
 WHERE = "hold-out"
@@ -103,3 +110,61 @@ def _refuse_too_many(n_wanted: int, n_people: int, wanted: HoldOut) -> None:
         do="Hold out a smaller share.",
         n_people=n_people,
     )
+
+
+class HeldOutPeople:
+    """Who is held out, and what is found of their names and of the members' in training notes."""
+
+    def __init__(self, *, accepts: Accepts | None) -> None:
+        self.people = frozenset[str]()
+        self.holders = NameHolders()
+        self._names = PatternTally(accepts=accepts)
+        self._named = set[str]()
+        self._members = defaultdict[Pair, set[str]](set)
+        self._n_notes = 0
+
+    def add(self, made: Built, people: People) -> None:
+        """Take in notes of held-out people: who is named in the own notes can be a control."""
+        self._n_notes += len(made.notes)
+        for note, owner in zip(made.notes, made.owners, strict=True):
+            for _, pattern in note.patterns:
+                if pattern.person == owner:
+                    name = people.name_in(pattern)
+                    self._names.add(name, pattern.text, note=0)
+                    if pair_of(*name) not in self._names.refused:
+                        self._named.add(owner)
+
+    def note_member(self, pair: Pair, person: str) -> None:
+        """Take in whose a name is that a training note holds."""
+        if self.people:
+            self._members[pair].add(person)
+
+    @property
+    def pairs(self) -> set[Pair]:
+        """Names of held-out people."""
+        return {pair_of(*name) for name in self._names.names}
+
+    @property
+    def elsewhere(self) -> set[Pair]:
+        """Names of members that stand in somebody else's training notes too."""
+        members = self._members.items()
+        return {pair for pair, own in members if self.holders.are_others(pair, than=own)}
+
+    def controls(self, people: People, *, seed: int) -> Candidates:
+        """Return the names that can be controls."""
+        return held_out_names(self._names, holders=self.holders, people=people, seed=seed)
+
+    def counts(self, lists: Mapping[str, Candidates]) -> HeldOutCounts:
+        """Return what is said of the held-out people."""
+        elsewhere, members = self.elsewhere, lists["patient"]
+        return HeldOutCounts(
+            n_patients=len(self.people),
+            n_notes=self._n_notes,
+            n_named=len(self._named),
+            n_controls=len(lists["held_out"]),
+            n_dropped_controls=sum(map(self.holders.are_others, self.pairs)),
+            n_dropped_members=sum(
+                pair_of(*name) in elsewhere
+                for name in zip(members.first, members.last, strict=True)
+            ),
+        )

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import pickle
 from array import array
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from functools import partial
@@ -50,16 +50,10 @@ from audit.corpus.canaries import (
     canary_candidates,
     plan_canaries,
 )
-from audit.corpus.candidate_lists import (
-    candidates_csv,
-    draw_lists,
-    held_out_names,
-    listed_names,
-)
-from audit.corpus.carriers import NameHolders, count_others
+from audit.corpus.candidate_lists import candidates_csv, draw_lists, listed_names
+from audit.corpus.carriers import count_others
 from audit.corpus.examine import (
     Examination,
-    HeldOutCounts,
     NamePattern,
     PatternTally,
     People,
@@ -67,7 +61,7 @@ from audit.corpus.examine import (
     count_table,
 )
 from audit.corpus.hold_out import WHERE as HOLD_OUT
-from audit.corpus.hold_out import HoldOut, draw_held_out, read_hold_out
+from audit.corpus.hold_out import HeldOutPeople, HoldOut, draw_held_out, read_hold_out
 from audit.corpus.identified import RegisterFinder, registered_people
 from audit.corpus.kept import CORPORA, describe_corpus
 from audit.corpus.truth import (
@@ -92,7 +86,7 @@ from audit.corpus.truth import (
 from audit.errors import AuditError, Message
 from audit.executor import executor_of, in_order
 from audit.home import salted_digest
-from audit.names.candidates import Accepts, Candidates, Name, make_candidates
+from audit.names.candidates import Accepts, Candidates, make_candidates
 from audit.names.matching import NameIndex, Pair, pair_of
 from audit.names.pools import japanese_pool, us_pool
 from audit.notes.read import FIELDS, Note, NoteSource, open_notes
@@ -293,7 +287,7 @@ class _Making:
         self._register: PatientRegister | None = None
         self._numbers, self._owners = dict[str, int](), array("I")
         self._n_refused = self._n_passages = 0
-        self._held_out = _HeldOut(accepts=self._accepts)
+        self._held_out = HeldOutPeople(accepts=self._accepts)
 
     def read(self) -> None:
         """Find out who the notes are about: what they say, or what the register says."""
@@ -328,19 +322,18 @@ class _Making:
 
     def _draw_held_out(self, wanted: HoldOut) -> frozenset[str]:
         """Draw the people whose notes are kept out of both corpora."""
-        is_named, will_do = dict[str, bool](), self._accepts or (lambda *_: True)
         if wanted.n_named:
-            for found in self._done(patterns_by_owner, DRAW):
-                for person, patterns in found:
-                    names = (_name_of(pattern, self._people) for pattern in patterns)
-                    is_listed = any(all(name) and will_do(*name) for name in names)
-                    is_named[person] = is_named.get(person, False) or is_listed
+            is_named = self._named_people()
         else:
-            is_named.update((patient_key(note), False) for note in self._notes(DRAW))
+            is_named = {patient_key(note): False for note in self._notes(DRAW)}
         households = dict[str, str]()
         if register := self._order.register_file:
-            # Whose a note without a number is, nobody knows.
-            is_named = {one: told for one, told in is_named.items() if one.startswith("patient:")}
+            # Nobody knows whose note it is where the patient's number is missing.
+            is_named = {
+                person: has_name
+                for person, has_name in is_named.items()
+                if person.startswith("patient:")
+            }
             if not is_named:
                 raise AuditError(
                     "No note says which patient it is about, so that no patient can be held out.",
@@ -350,6 +343,17 @@ class _Making:
             homes = read_households(register).items()
             households = {f"patient:{patient}": home for patient, home in homes}
         return draw_held_out(is_named, wanted, households=households, seed=self._order.seed)
+
+    def _named_people(self) -> dict[str, bool]:
+        """Return everybody with notes, and whether their own notes name them."""
+        accepts = self._accepts or (lambda *_: True)
+        is_named = dict[str, bool]()
+        for owned_patterns in self._done(patterns_by_owner, DRAW):
+            for person, patterns in owned_patterns:
+                names = map(self._people.name_in, patterns)
+                has_name = any(all(name) and accepts(*name) for name in names)
+                is_named[person] = is_named.get(person, False) or has_name
+        return is_named
 
     def _records(self) -> Iterator[dict[str, object]]:
         """Yield what is known of each patient."""
@@ -489,7 +493,7 @@ class _Making:
                 row = int(pattern.person.partition(":")[2])
                 tally, name = self._planted, self._plan.canaries[row][:2]
             else:
-                tally, name = self._patterns, _name_of(pattern, self._people)
+                tally, name = self._patterns, self._people.name_in(pattern)
                 self._held_out.note_member(pair_of(*name), pattern.person)
             if tally.add(name, pattern.text, note=index):
                 self._n_passages += 1
@@ -519,8 +523,8 @@ class _Making:
         self._meter.finish(LISTS)
         elsewhere = self._held_out.elsewhere
         lists = self._with_others(lists, elsewhere)
-        told = elsewhere if self._order.hold_out else None
-        files[CANDIDATES].write(candidates_csv(lists, elsewhere=told))
+        dropped = elsewhere if self._order.hold_out else None
+        files[CANDIDATES].write(candidates_csv(lists, elsewhere=dropped))
         patients = lists["patient"]
         noted = self._patterns.notes(zip(patients.first, patients.last, strict=True))
         files[LISTED].write(listed_bytes(listed_notes(self._owners, noted.union(self._plan.rows))))
@@ -594,70 +598,6 @@ class _Making:
             **({"has_left": True} if order.has_left else {}),
             **({"hold_out": order.hold_out} if order.hold_out else {}),
         )
-
-
-class _HeldOut:
-    """Who is held out, and what is found of their names and of the members' in training notes."""
-
-    def __init__(self, *, accepts: Accepts | None) -> None:
-        self.people = frozenset[str]()
-        self.holders = NameHolders()
-        self._names = PatternTally(accepts=accepts)
-        self._named = set[str]()
-        self._members = defaultdict[Pair, set[str]](set)
-        self._n_notes = 0
-
-    def add(self, made: Built, people: People) -> None:
-        """Take in notes of held-out people: who is named in the own notes can be a control."""
-        self._n_notes += len(made.notes)
-        for one, owner in zip(made.notes, made.owners, strict=True):
-            for _, pattern in one.patterns:
-                if pattern.person == owner:
-                    name = _name_of(pattern, people)
-                    self._names.add(name, pattern.text, note=0)
-                    if pair_of(*name) not in self._names.refused:
-                        self._named.add(owner)
-
-    def note_member(self, pair: Pair, person: str) -> None:
-        """Take in whose a name is that a training note holds."""
-        if self.people:
-            self._members[pair].add(person)
-
-    @property
-    def pairs(self) -> set[Pair]:
-        """Names of held-out people."""
-        return {pair_of(*name) for name in self._names.names}
-
-    @property
-    def elsewhere(self) -> set[Pair]:
-        """Names of members that stand in somebody else's training notes too."""
-        members = self._members.items()
-        return {pair for pair, own in members if self.holders.are_others(pair, than=own)}
-
-    def controls(self, people: People, *, seed: int) -> Candidates:
-        """Return the names that can be controls."""
-        return held_out_names(self._names, holders=self.holders, people=people, seed=seed)
-
-    def counts(self, lists: Mapping[str, Candidates]) -> HeldOutCounts:
-        """Return what is said of the held-out people."""
-        elsewhere, members = self.elsewhere, lists["patient"]
-        return HeldOutCounts(
-            n_patients=len(self.people),
-            n_notes=self._n_notes,
-            n_named=len(self._named),
-            n_controls=len(lists["held_out"]),
-            n_dropped_controls=sum(map(self.holders.are_others, self.pairs)),
-            n_dropped_members=sum(
-                pair_of(*name) in elsewhere
-                for name in zip(members.first, members.last, strict=True)
-            ),
-        )
-
-
-def _name_of(pattern: NamePattern, people: People) -> Name:
-    """Return whose name a pattern has: as the patient is called, or as it is written."""
-    own, _ = people.name_and_sex(pattern.person)
-    return own or (pattern.first, pattern.last)
 
 
 def _changed() -> AuditError:
