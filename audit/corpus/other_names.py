@@ -32,12 +32,14 @@ from audit.corpus.truth import (
 from audit.errors import AuditError
 from audit.names.candidates import Candidates, Name, make_candidates
 from audit.names.controls import matched_controls
+from audit.names.lists import keep_names, keep_passages
 from audit.names.matching import NameIndex, Pair, is_absent, pair_of
 from audit.names.people import Person, draw, person_of
 from audit.names.pools import japanese_pool, us_pool
 from audit.progress import Meter, Phase, ProgressListener, StopQuestion
 from audit.shelf import whole_file
 from audit.text import is_unspaced, read_name_cells, written_name
+from cache.store import Store
 
 OTHER_NAMES = "other_names.jsonl"
 OTHER_NAMES_SEED = 0
@@ -95,6 +97,17 @@ def sibling_list(
     patients = _other_patients(corpus, people, _OtherNames(corpus, people, taken, seed))
     listed = _with_controls(patients, taken=taken, seed=seed)
     return listed, _passages_of(corpus, patients)
+
+
+def keep_sibling_list(corpus: KeptCorpus, *, store: Store) -> tuple[str, str]:
+    """Put a sibling's list and passages where an audit finds them; return their codes."""
+    listed, passages = sibling_list(corpus)
+    label = corpus.title or corpus.source
+    names = keep_names(listed, label=label, store=store)
+    kept = ""
+    if passages:
+        kept = keep_passages(passages, file_name="passages.jsonl", label=label, store=store)
+    return names[:12], kept[:12]
 
 
 def _other_patients(
