@@ -39,9 +39,11 @@ from audit.backup import back_up
 from audit.backup import restore as put_back
 from audit.bench.race import BenchSettings
 from audit.corpus.candidate_lists import ROLES, controls_in, list_of, passages_for
-from audit.corpus.examine import read_examination
+from audit.corpus.examine import HeldOutCounts, read_examination
 from audit.corpus.kept import CORPORA, KeptCorpus, corpus_line, find_corpus
 from audit.corpus.make import CorpusTask
+from audit.corpus.other_names import sibling_list
+from audit.corpus.own_controls import OwnControls, add_own_controls
 from audit.deid import given as handed_in
 from audit.deid import leftovers
 from audit.deid.config import GenerativeFacts, Lora, TaggerFacts, TaggerSettings, TuningSettings
@@ -1012,22 +1014,78 @@ def corpus_candidates(
     *,
     corpus: CorpusName,
     out: Annotated[Path, "folder for names.csv and passages.jsonl"],
-    controls: Annotated[str, "kinds with commas between: easy,hard,recombined"] = "easy,hard",
+    controls: Annotated[
+        str,
+        "kinds with commas between: held_out,easy,hard,recombined; without it held_out where "
+        "people were held out, else easy,hard",
+    ] = "",
+    own_controls_from: Annotated[
+        Path | None,
+        "register of patients: those who are in no training note of identified notes are controls",
+    ] = None,
     roles: Annotated[str, "roles of members with commas between"] = ",".join(ROLES),
+    other_names: Annotated[
+        bool, "of the notes with other names: the list to audit a sibling model with"
+    ] = False,
 ) -> Result:
     """Write the list of names and the passages."""
     found = find_corpus(corpus)
-    candidates = list_of(found, controls=_words(controls), roles=_words(roles))
-    passages = passages_for(found, candidates)
+    if other_names:
+        dropped: dict[str, int] = {}
+        candidates, passages = sibling_list(found)
+    else:
+        candidates, dropped = _corpus_list(
+            found, kinds=_words(controls), roles=_words(roles), register=own_controls_from
+        )
+        passages = passages_for(found, candidates)
     files = {"names.csv": names_file(candidates), "passages.jsonl": passages}
     return {
         "n_names": len(candidates),
         "n_members": sum(m is True for m in candidates.is_member),
         "by_kind": dict(sorted(Counter(filter(None, candidates.control_kind)).items())),
         "by_role": dict(sorted(Counter(filter(None, candidates.role)).items())),
+        "control_source": candidates.source,
+        "left_out": dropped,
         "n_passages": passages.count(b"\n"),
         "files": [str(path) for path in write_private(files, out)],
     }
+
+
+def _corpus_list(
+    corpus: KeptCorpus, *, kinds: tuple[str, ...], roles: tuple[str, ...], register: Path | None
+) -> tuple[Candidates, dict[str, int]]:
+    """Return the list of a corpus, and how many names were left out of it."""
+    if register is None:
+        candidates = list_of(corpus, controls=kinds or None, roles=roles)
+        held_out = read_examination(corpus.path).held_out
+        return candidates, _left_out(held_out) if candidates.source == "held_out" else {}
+    if "held_out" in kinds:
+        raise AuditError(
+            "A list has held-out controls or own ones.",
+            where="--controls",
+            do="Leave held_out or --own-controls-from out.",
+        )
+    listed = list_of(corpus, controls=kinds, roles=roles)
+    own = add_own_controls(corpus, listed, register)
+    return own.candidates, _left_out(own)
+
+
+def _left_out(dropped: OwnControls | HeldOutCounts | None) -> dict[str, int]:
+    """Return how many names a list is without, and say why."""
+    if dropped is None:
+        return {}
+    numbers = {"members": dropped.n_dropped_members, "controls": dropped.n_dropped_controls}
+    say(
+        "Left out, because somebody else's training notes hold the full name: "
+        f"{dropped.n_dropped_members:,} members and {dropped.n_dropped_controls:,} controls."
+    )
+    if isinstance(dropped, OwnControls):
+        numbers["households"] = dropped.n_dropped_households
+        say(
+            f"Left out, because they live with somebody who has training notes: "
+            f"{dropped.n_dropped_households:,} people."
+        )
+    return numbers
 
 
 def corpus_check(*, corpus: CorpusName, names: NamesList) -> Result:
@@ -1728,6 +1786,13 @@ DEPENDENT: Mapping[str, tuple[Dependence, ...]] = {
         Dependence({"seal"}, _has("what", "verify"), needs="verify"),
     ),
     "login": (Dependence({"yes"}, _has("what", "drop"), needs="drop"),),
+    "corpus_candidates": (
+        Dependence(
+            {"controls", "own_controls_from", "roles"},
+            _is_not_given("other_names"),
+            clashes="--other-names",
+        ),
+    ),
     "corpus_build": (Dependence({"n_canaries"}, _is_given("canary_counts"), needs="--canaries"),),
     "pretrain": (
         Dependence(

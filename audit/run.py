@@ -20,6 +20,7 @@ from audit.attack.exposure import DoseRecord
 from audit.attack.judgement import judge
 from audit.attack.plan import phase_of, phases, within_budget
 from audit.attack.question import (
+    SIBLING_TERMS,
     AuditRequest,
     GenerationSettings,
     PosteriorSettings,
@@ -243,7 +244,8 @@ class Again:
     """What an audit was asked about, found again to be asked of another model or scenario.
 
     `general`, `hospital`, `names` and `passages` are the codes of what is kept here, "" for what
-    is not (any more). The settings are None where this version would not take them.
+    is not (any more); `sibling` is that of the sibling's audit. The settings are None where this
+    version would not take them.
     """
 
     general: str
@@ -253,6 +255,7 @@ class Again:
     scenario: int
     settings: GenerationSettings | PosteriorSettings | None
     how: RunSettings
+    sibling: str = ""
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -281,7 +284,7 @@ def ask_again(report: AuditReport, *, models: tuple[RegisteredModel, ...], store
         code("hospital"),
         code_of_names(str(asked.get("candidates", "")), store=store),
         code_of_passages(passages, store=store) if passages else "",
-        number, settings, how,
+        number, settings, how, str(asked.get("sibling", ""))[:12],
     )  # fmt: skip
 
 
@@ -383,8 +386,7 @@ def sibling_records(
             "The sibling's audit is not kept here.", where="sibling",
             do="Audit the sibling with the same general model and the same settings first.",
         )  # fmt: skip
-    same = ("evidence_version", "scenario", "general", "settings", "dtype")
-    different = [name for name in same if report.question.get(name) != question[name]]
+    different = [name for name in SIBLING_TERMS if report.question.get(name) != question[name]]
     if different:
         raise AuditError(
             "The sibling's audit differs in: {different}.", where="sibling",
@@ -395,6 +397,12 @@ def sibling_records(
         raise AuditError(
             "The sibling's audit does not say where its controls come from.", where="sibling",
             do="Audit the sibling again and state the source of its controls.",
+        )  # fmt: skip
+    if report.question.get("hospital") == question["hospital"]:
+        raise AuditError(
+            "The sibling's audit is of the hospital's own model.", where="sibling",
+            do="A sibling is another model, trained by the same recipe on notes whose names are "
+            "known.",
         )  # fmt: skip
     return {
         line.dose: DoseRecord(line.dose, line.n_names, line.n_seen, line.p_group, line.p_names)

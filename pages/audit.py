@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
+from audit.attack.cohort import GROUP_AUC
 from audit.attack.plan import PRESETS, Plan, usual_prompt
 from audit.attack.question import SCENARIOS, AuditRequest, RunSettings
 from audit.errors import AuditError, written
@@ -16,25 +19,40 @@ from audit.models.registry import PairCheck, RegisteredModel, known_digest
 from audit.names.candidates import Candidates
 from audit.names.files import names_file
 from audit.names.lists import KeptNames, KeptPassages
-from audit.report.report import choose_audit
+from audit.report.report import choose_audit, possible_siblings
 from audit.run import Again, AuditTask, finished_part
 from pages.ui import blocks, cached, section
 from pages.ui.access import may, may_or_say
-from pages.ui.audit_names import draw_names, draw_passages, keep_left, keep_new, start_afresh
-from pages.ui.blocks import day, percent
-from pages.ui.called import list_name, model_name, model_names
+from pages.ui.audit_names import (
+    draw_names,
+    draw_passages,
+    keep_left,
+    keep_new,
+    line_text,
+    start_afresh,
+)
+from pages.ui.blocks import Cell, day, percent
+from pages.ui.called import model_name, model_names
 from pages.ui.form import act, ask, choose, pick, take
 from pages.ui.running import FollowedJobs
 from pages.ui.section import attempt, card, draw_table, empty, facts, head, remark
 from pages.ui.state import Words, go_to
 
 JOBS = FollowedJobs("audit", "audit", lambda _, digest: go_to("verdict", audit=digest))
-_PICKED = ("general", "hospital", "names", "passages")
+_PICKED = ("general", "hospital", "names", "passages", "sibling")
 _OTHERS = ("scenario", "preset", "like")
 _MEMORY = "audit_choices"
 _KART = {"k": "knowledge", "a": "anonymization", "r": "resource", "t": "target"}
 Pair = dict[str, RegisteredModel]
 """The chosen models: "general", "hospital"."""
+
+
+@dataclass(frozen=True)
+class Attacker:
+    """What is asked of the models: these fields of a request, and where more settings are drawn."""
+
+    fields: dict[str, Any]
+    settings_place: DeltaGenerator
 
 
 def draw(say: Words) -> None:
@@ -196,12 +214,10 @@ def draw_traits(say: Words, found: PairCheck, digests: dict[str, str]) -> None:
 # Step 3: which attacker, and how long he may try.
 
 
-def draw_attacker(
-    say: Words, *, candidates: Candidates | None, again: Again | None
-) -> dict[str, Any]:
+def draw_attacker(say: Words, *, candidates: Candidates | None, again: Again | None) -> Attacker:
     """Draw both scenarios, the presets and, folded away, every setting.
 
-    Returns these fields of an `AuditRequest`; raises as `Record.with_`.
+    Raises as `Record.with_`.
     """
     scenario = choose(say, "audit_has", list(map(str, SCENARIOS)), what="scenario")
     st.html(scenario_cards(say, chosen=int(scenario)))
@@ -230,7 +246,8 @@ def draw_attacker(
         else:
             posterior = asked(posterior)
         fields = {"generation": generation, "posterior": posterior, **dict(asked(how))}
-    return {"scenario_number": int(scenario), **fields}
+        place = st.container()
+    return Attacker({"scenario_number": int(scenario), **fields}, place)
 
 
 def scenario_cards(say: Words, *, chosen: int) -> str:
@@ -262,10 +279,10 @@ def draw_kart(say: Words) -> None:
 
 def draw_plan(
     say: Words, pair: Pair | None, names: KeptNames | None, passages: KeptPassages | None,
-    attacker: dict[str, Any],
+    attacker: Attacker,
 ) -> None:  # fmt: skip
     """Draw what the audit will take, and its start; else what is missing. Then what runs."""
-    is_alone = attacker["scenario_number"] == 1
+    is_alone = attacker.fields["scenario_number"] == 1
     shown = None if is_alone else passages
     found = {"models": pair, "names": names, "passages": is_alone or shown}
     if missing := [say.text(f"audit_missing_{field}") for field, one in found.items() if not one]:
@@ -275,16 +292,17 @@ def draw_plan(
         return
     request = AuditRequest(
         **{who: model.path for who, model in pair.items()}, candidates=names.candidates,
-        passages=shown and shown.passages, **attacker,
+        passages=shown and shown.passages, **attacker.fields,
     )  # fmt: skip
+    with attacker.settings_place:
+        request = request.with_(sibling=draw_sibling(say, request))
     plan = cached.make_plan(request, names=names, passages=shown)
     lines = {"audit_models": " → ".join(model_name(say, one.model_id) for one in pair.values())}
     for what, one in (("names", names), ("passages", shown)):
         if one is not None:
-            name = list_name(say, one.line) if one.line.code else say.text("audit_plan_new")
-            line = say.text(f"audit_{what}_line", name=name, n=f"{one.line.n:,}")
-            lines[f"audit_{what}_list"] = line
+            lines[f"audit_{what}_list"] = line_text(say, one.line, field=what)
     facts(say, "audit_plan", lines | plan_lines(say, plan, request))
+    draw_reach(say, plan, request)
     draw_start(say, plan, request)
     draw_command(say, plan, names, shown)
 
@@ -294,8 +312,6 @@ def plan_lines(say: Words, plan: Plan, request: AuditRequest) -> dict[str, str]:
     n, n_asked = (*request.sizes().values(), 0)[:2]
     unit = "documents" if request.scenario_number == 1 else "chain" if n_asked else "inputs"
     unit += "_fewer" * (plan.n_chain_inputs < n_asked)
-    power = "none" if math.isnan(plan.smallest_auc) else "more" if plan.n_enough else "enough"
-    share = percent(min(plan.smallest_auc, 1.0))
     lines = {
         "device": say.text(f"audit_device_{plan.device}"),
         "todo": say.text(
@@ -304,7 +320,6 @@ def plan_lines(say: Words, plan: Plan, request: AuditRequest) -> dict[str, str]:
             n_chain=f"{plan.n_chain_inputs:,}",
             n_asked=f"{n_asked:,}",
         ),
-        "power": say.text(f"audit_power_{power}", share=share, n=plan.n_enough),
         "time": time_line(say, plan),
     }
     store = cached.store()
@@ -312,6 +327,55 @@ def plan_lines(say: Words, plan: Plan, request: AuditRequest) -> dict[str, str]:
     if n_kept := max(part.values(), default=0):
         lines["kept"] = say.text("audit_plan_kept_n", n=f"{n_kept:,}")
     return lines
+
+
+def draw_reach(say: Words, plan: Plan, request: AuditRequest) -> None:
+    """Draw what this audit can and cannot conclude, and how many controls that takes."""
+    has_planted = any(map(request.candidates.is_canary, range(len(request.candidates))))
+    known = "planted" if has_planted else "sibling" if request.sibling else "none"
+    lines = [say.text(f"audit_can_{request.control_source}"), say.text(f"audit_known_{known}")]
+    if not math.isnan(plan.smallest_auc):
+        share = percent(min(plan.smallest_auc, 1.0))
+        lines.append(say.text("audit_power", share=share))
+    head(say, "audit_reach")
+    st.html(blocks.bullet_list(lines))
+    seen = []
+    for need in plan.needs:
+        what = {None: "group", 1: "one"}.get(need.n_people, "some")
+        share = percent(GROUP_AUC)
+        seen.append(say.text(f"audit_needs_{what}", n=need.n_people, share=share))
+    columns = {
+        "seen": seen,
+        "needed": [
+            say.text("audit_needs_never") if need.n_needed is None else need.n_needed
+            for need in plan.needs
+        ],
+        "there": [
+            Cell(f"{need.n_there:,}", say.text(f"audit_needs_{'met' if need.is_met else 'unmet'}"))
+            for need in plan.needs
+        ],
+    }
+    draw_table(say, "audit_needs", columns)
+
+
+def draw_sibling(say: Words, request: AuditRequest) -> str:
+    """Draw the choice of a sibling's audit; return its digest, "" for none."""
+    question = request.question(digest_of=known_digest)
+    kept = {
+        one.digest[:12]: one for one in possible_siblings(question, kept=cached.kept_audits()[0])
+    }
+    if (chosen := st.query_params.get("sibling", "")) and chosen not in kept:
+        take("sibling", "")
+        remark(say, "audit_sibling_gone")
+    options = {
+        code: say.text("audit_sibling_line", hospital=one.hospital, at=day(one.at), n=one.n_names)
+        for code, one in kept.items()
+    }
+    if not options:
+        remark(say, "audit_sibling_none")
+        return ""
+    code = pick(say, "audit_sibling", options)
+    return kept[code].digest if code else ""
 
 
 def time_line(say: Words, plan: Plan) -> str:

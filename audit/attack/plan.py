@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from audit.attack import prompts
 from audit.attack.cohort import controls_for_group, smallest_detectable_auc
+from audit.attack.judgement import group_controls
 from audit.attack.question import (
     JAPANESE_PROMPT,
     AuditRequest,
@@ -18,7 +19,7 @@ from audit.attack.question import (
     command_line,
     question_digest,
 )
-from audit.attack.verdict import controls_needed
+from audit.attack.verdict import NAMED_TOGETHER, controls_needed
 from audit.models.inspect import display_name, inspect_model
 from audit.models.limited import call_limited
 from audit.models.registry import known_digest, tokenizer
@@ -27,6 +28,7 @@ from audit.names.controls import N_REFERENCE
 from audit.names.pools import pool_for
 from audit.names.spelling import refuse_opposite_twins
 from audit.progress import FINISHING, LOADING, Phase, expected_seconds
+from audit.stats import MIN_NAMES
 from audit.task import queue_of
 from cache.store import Store
 
@@ -54,25 +56,28 @@ MIN_CHAIN_INPUTS = 20
 
 
 @dataclass(frozen=True)
-class ControlNeeds:
-    """How many controls a list has, and how many it takes to see a leak.
+class ControlNeed:
+    """How many controls it takes to see something, and how many there are.
 
     Attributes
     ----------
-    n_listed, n_compared
-        Controls on the list, and those that names are ranked among: the listed ones, or as many
-        as the generator gives.
-    for_group
-        Controls with which an AUC of `cohort.GROUP_AUC` is seen in four cases out of five; None
-        where the members are too few for it.
-    for_names
-        By a number of people: controls with which so many can be named together.
+    n_people
+        People who are to be named together; None: the group, with an AUC of `cohort.GROUP_AUC`, in
+        four cases out of five.
+    n_needed
+        None: so few people are tested that no number of controls is enough.
+    n_there
+        Controls that take part: listed ones, or as many as the generator gives.
     """
 
-    n_listed: int
-    n_compared: int
-    for_group: int | None
-    for_names: Mapping[int, int]
+    n_people: int | None
+    n_needed: int | None
+    n_there: int
+
+    @property
+    def is_met(self) -> bool:
+        """Whether there are enough."""
+        return self.n_needed is not None and self.n_there >= self.n_needed
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,7 @@ class Plan:
     # Units of evidence are rows of forward passes x tokens of a row x parameters of the model.
     phases: tuple[Phase, ...]
     smallest_auc: float  # The AUC that the list would show in four cases out of five; NaN: none.
-    controls: ControlNeeds
+    needs: tuple[ControlNeed, ...]
     command: str  # The command line that does the same.
     n_chain_inputs: int = 0  # What the budget leaves of the inputs of `chain`.
 
@@ -112,7 +117,7 @@ def make_plan(request: AuditRequest, *, passages_file: str = "passages.jsonl") -
         dtype=request.dtype,
         phases=_phases(request, amount),
         smallest_auc=smallest,
-        controls=control_needs(request),
+        needs=control_needs(request),
         command=command_line(
             question, general=str(request.general), hospital=str(request.hospital),
             passages=passages_file, device=request.device,
@@ -121,16 +126,21 @@ def make_plan(request: AuditRequest, *, passages_file: str = "passages.jsonl") -
     )  # fmt: skip
 
 
-def control_needs(request: AuditRequest) -> ControlNeeds:
-    """Say how many controls a request has, and how many it takes to see a leak."""
-    truth = request.candidates.without_canaries().is_member
-    n_controls = truth.count(False)
-    n_tested = len(truth) - n_controls
-    return ControlNeeds(
-        n_listed=n_controls,
-        n_compared=n_controls if request.control_source in OF_HOSPITAL else N_REFERENCE,
-        for_group=controls_for_group(n_tested),
-        for_names={n: controls_needed(n_tested, n_visible=n) for n in (1, 10, 30) if n <= n_tested},
+def control_needs(request: AuditRequest) -> tuple[ControlNeed, ...]:
+    """Say how many controls it takes to see the group, and to name one, ten or thirty people."""
+    listed, source = request.candidates.without_canaries(), request.control_source
+    n_tested = len(listed) - listed.is_member.count(False)
+    n_in_group = int(group_controls(listed, source=source).sum())
+    if source not in OF_HOSPITAL and n_in_group < MIN_NAMES:
+        n_in_group = N_REFERENCE
+    n_compared = n_in_group if source in OF_HOSPITAL else N_REFERENCE
+    return (
+        ControlNeed(None, controls_for_group(n_tested), n_in_group),
+        *(
+            ControlNeed(n, controls_needed(n_tested, n_visible=n), n_compared)
+            for n in NAMED_TOGETHER
+            if n <= n_tested
+        ),
     )
 
 

@@ -211,6 +211,16 @@ def equal_models() -> AuditError:
     )
 
 
+SIBLING_TERMS = ("evidence_version", "scenario", "general", "settings", "dtype")
+"""Parts of a question that must be the same in the audit of a sibling model: a run of another size,
+or with another general model, would have seen more or less."""
+
+
+def sibling_terms(question: Mapping[str, object]) -> str:
+    """Return the parts of a question that an audit shares with that of its sibling, as text."""
+    return json.dumps({name: question.get(name) for name in SIBLING_TERMS}, sort_keys=True)
+
+
 def question_digest(question: Mapping[str, object]) -> str:
     """Return the digest that names an audit."""
     text = json.dumps(question, sort_keys=True, ensure_ascii=True)

@@ -40,6 +40,9 @@ few documents could be earned by luck; with .75 usual runs of weak leaks would b
 MIN_SCORED = 0.5
 """Least share of listed names that have a score. The others were in no part of the evidence."""
 
+NAMED_TOGETHER = (1, 10, 30)
+"""Numbers of people for whom is said how many controls it takes to name them together."""
+
 _LANGUAGES = {"english": catalogue("en", "verdict"), "japanese": catalogue("ja", "verdict")}
 
 
@@ -151,7 +154,7 @@ def give_verdict(evidence: ListEvidence) -> dict[str, Any]:
         "n_controls": evidence.n_controls,
         "n_visible": smallest_visible(evidence.n_tested, n_controls=evidence.n_controls),
         "n_visible_controls": {
-            str(k): controls_needed(evidence.n_tested, n_visible=k) for k in (1, 10, 30)
+            str(k): controls_needed(evidence.n_tested, n_visible=k) for k in NAMED_TOGETHER
         },
         "p": p,
         "p_names": evidence.p_names,

@@ -16,6 +16,7 @@ from functools import partial
 from itertools import starmap
 from pathlib import Path
 
+from audit.corpus.build import person_of_key
 from audit.corpus.candidate_lists import list_of
 from audit.corpus.examine import People
 from audit.corpus.kept import CORPORA, KeptCorpus
@@ -104,13 +105,13 @@ def _other_patients(
     Left out are patients who share their name with another patient, or get another's other name.
     """
     listed = list_of(corpus, controls=(), roles=("patient",))
-    identities = people.identities()
+    pairs = list(map(pair_of, listed.first, listed.last))
+    carriers = people.carriers_of(pairs)
     found = {}
-    for row in range(len(listed)):
-        pair = pair_of(listed.first[row], listed.last[row])
-        if pair in identities:
-            is_japanese = is_unspaced(listed.full_name(row))
-            person = names.person(identities[pair], is_japanese=is_japanese)
+    for row, pair in enumerate(pairs):
+        if len(carriers[pair]) == 1:
+            (identity,) = carriers[pair]
+            person = names.person(identity, is_japanese=is_unspaced(listed.full_name(row)))
             found[pair] = (person.first, person.last), listed.n_mentions[row] or 0
     n_carriers = Counter(name for name, _ in found.values())
     return {pair: one for pair, one in found.items() if n_carriers[one[0]] == 1}
@@ -219,8 +220,7 @@ class _OtherNames:
             return self._people.name_and_sex(identity)
         if identity.startswith(("note:", CANARY)):
             return None, ""
-        told = identity[-1] if identity.endswith(("/M", "/F")) else ""
-        person = person_of(self._corpus.seed, identity, sex=told)
+        person = person_of_key(self._corpus.seed, identity)
         return (person.first, person.last), person.sex
 
 

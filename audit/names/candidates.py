@@ -166,6 +166,21 @@ class Candidates:
         return self.n_others_first[row], self.n_others_last[row]
 
     @property
+    def is_person(self) -> tuple[bool, ...]:
+        """Whether each name is a control that no generator drew."""
+        kinds = zip(self.is_member, self.control_kind, self.is_kind_guessed, strict=True)
+        return tuple(
+            is_member is False and (is_guessed or kind in PEOPLE)
+            for is_member, kind, is_guessed in kinds
+        )
+
+    @property
+    def possible_sources(self) -> tuple[ControlSource, ...]:
+        """Where the controls can come from: people of the hospital only where some are listed."""
+        is_any = any(self.is_person)
+        return tuple(s for s in CONTROL_SOURCES if is_any or s not in OF_HOSPITAL)
+
+    @property
     def has_own_rows(self) -> bool:
         """Whether the rows of the auditor's file say more than the order of the names does."""
         is_in_order = all(row == place for place, row in enumerate(self.row, start=2))

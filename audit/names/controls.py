@@ -429,14 +429,28 @@ def with_controls(
 def with_own_controls(listed: Candidates, people: Candidates) -> Candidates:
     """Return a list followed by people of the hospital who are in none of the training notes.
 
-    A person who is on the list is left out, whatever the list says of them.
+    A person who is on the list is left out, whatever the list says of them. Raises AuditError where
+    nobody is left, or where one of them is said to be in the notes.
     """
+    if n_members := people.is_member.count(True):
+        raise AuditError(
+            "{n} rows say that the person is in the notes.",
+            where="own controls",
+            do="Own controls are in none of the training notes: leave these rows out.",
+            n=n_members,
+        )
     taken = _folded(zip(listed.first, listed.last, strict=True))
     rows = [
         row for row in range(len(people))
         if fold_name(written_name(people.first[row], people.last[row])) not in taken
     ]  # fmt: skip
     n = len(rows)
+    if not n:
+        raise AuditError(
+            "Everybody in the file is on the list already.",
+            where="own controls",
+            do="Give people of the hospital who are not on the list.",
+        )
     controls = replace(
         people.rows(rows),
         is_member=(False,) * n,

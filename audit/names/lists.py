@@ -11,14 +11,14 @@ from functools import cached_property, partial
 from itertools import product
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from audit.errors import AuditError
 from audit.home import DEMO_HOSPITAL, salted_digest
-from audit.names.candidates import Candidates
-from audit.names.controls import characters, with_controls
+from audit.names.candidates import Candidates, ControlSource
+from audit.names.controls import characters, with_controls, with_own_controls
 from audit.names.facts import NameFacts, counted_pieces, name_facts
 from audit.names.files import NamesFile, read_names
 from audit.names.pools import pools_by_script
@@ -26,6 +26,7 @@ from audit.names.spelling import CountPieces
 from audit.notes.passages import Passages, plain_passages, read_passages
 from audit.progress import Meter, Phase, ProgressListener
 from audit.shelf import now, one_line
+from audit.tables import RowNote
 from cache.store import Store
 
 MAX_NAMES = 50_000
@@ -42,24 +43,29 @@ class Line:
 
     `code` is what a link carries: the first 12 digits of the digest, or "demo-en", "demo-ja".
     `label` is the title that was given and `at` when it was kept, ISO 8601; all are "" for none.
-    `n` names, or passages with a place for one.
+    `n` names, or passages with a place for one. `source` is where a list says that its controls
+    come from.
     """
 
     code: str
     label: str
     at: str
     n: int
+    source: ControlSource | Literal[""] = ""
 
 
 @dataclass(frozen=True, eq=False)
 class KeptNames(NamesFile):
     """A list of names, kept or being made; `encoding` is "" where it is of no file.
 
-    `n_given` names are of the file or list that it was made from, the others were drawn.
+    `n_given` names are of the file or list that it was made from and `n_own` of a file of own
+    controls, the others were drawn. `own_notes` are what looks odd in that file, by row number.
     """
 
     line: Line
     n_given: int
+    n_own: int = 0
+    own_notes: tuple[RowNote, ...] = ()
 
     @cached_property
     def digest(self) -> str:
@@ -91,7 +97,9 @@ def keep_names(candidates: Candidates, *, label: str, store: Store) -> str:
         raise AuditError("A list has 1 to {max_names:,} names.", where="names", max_names=MAX_NAMES)
     digest = salted_digest(candidates.digest())
     store.put_record(f"list/{digest}", {"columns": vars(candidates)})
-    _keep_line("list", digest, label=label, n=len(candidates), store=store)
+    _keep_line(
+        "list", digest, label=label, n=len(candidates), store=store, source=candidates.source
+    )
     return digest
 
 
@@ -100,7 +108,7 @@ def kept_names(code: str, *, store: Store) -> KeptNames:
     if code in DEMO:
         demo_names = read_names(_demo_file(code, "names.csv"), what="demo names").candidates
         found = demo_names.with_source("invented")
-        line = Line(code, "", "", len(found))
+        line = Line(code, "", "", len(found), found.source)
     else:
         line, record = _kept(code, "list", store, store.get_record)
         found = Candidates(**{name: tuple(of) for name, of in record["columns"].items()})
@@ -185,7 +193,8 @@ def _line(what: str, digest: str, store: Store) -> Line | None:
     """Return a kept line; None where there is none, or one of another version."""
     record = store.get_record(f"{what}-line/{digest}") or {}
     try:
-        return Line(digest[:12], record["label"], record["at"], record[_COUNTED[what]])
+        n, source = record[_COUNTED[what]], record.get("source", "")
+        return Line(digest[:12], record["label"], record["at"], n, source)
     except KeyError:
         return None
 
@@ -196,11 +205,14 @@ def _lines(what: str, store: Store) -> tuple[Line, ...]:
     return tuple(sorted(filter(None, lines), key=attrgetter("at", "code"), reverse=True))
 
 
-def _keep_line(what: str, digest: str, *, label: str, n: int, store: Store) -> None:
+def _keep_line(
+    what: str, digest: str, *, label: str, n: int, store: Store, source: str = ""
+) -> None:
     """Keep a line, with the title that it had where it has none now."""
     before = _line(what, digest, store)
     title = one_line(label) or (before.label if before else "")
     record: dict[str, Any] = {"label": title, "at": now(), _COUNTED[what]: n}
+    record |= {"source": source} if source else {}
     store.put_record(f"{what}-line/{digest}", record)
 
 
@@ -208,12 +220,18 @@ READ, MATCH = "reading the list", "matching controls"
 
 
 def make_draft(
-    data: bytes | None, *, base: Candidates | None, wanted: Mapping[str, int], model: Path | None,
+    data: bytes | None,
+    *,
+    base: Candidates | None,
+    wanted: Mapping[str, int],
+    model: Path | None,
+    own: bytes | None = None,
     progress: ProgressListener = lambda told: None,
-) -> KeptNames | None:  # fmt: skip
+) -> KeptNames | None:
     """Put a list together from an uploaded file or from `base`; None where none was given.
 
-    `wanted` are the controls to be added, as in `with_controls`. They have as many word pieces as
+    `own` is a list of people of the hospital who are in no training note, to be added as
+    controls. `wanted` are controls to be drawn, as in `with_controls`: with as many word pieces as
     the members have for `model`; None: characters of Han and kana. `progress` is told of what is
     read and of what is matched.
     """
@@ -227,7 +245,11 @@ def make_draft(
         found = NamesFile(base, "", ())
     else:
         return None
-    given = found.candidates
+    given = candidates = found.candidates
+    own_notes: tuple[RowNote, ...] = ()
+    if own is not None:
+        people = read_names(own, what="own controls")
+        candidates, own_notes = with_own_controls(given, people.candidates), people.notes
     count_pieces: CountPieces = characters
     if model and n_matched:
         parts = [("first", ""), ("last", "")]
@@ -238,7 +260,19 @@ def make_draft(
         count_pieces = counted_pieces(parts, model=model)
     meter.finish(READ)
     drawn = with_controls(
-        given, wanted=wanted, seed=0, count_pieces=count_pieces, on_drawn=partial(meter.add, MATCH)
+        candidates,
+        wanted=wanted,
+        seed=0,
+        count_pieces=count_pieces,
+        on_drawn=partial(meter.add, MATCH),
     )
     meter.finish(MATCH)
-    return KeptNames(drawn, found.encoding, found.notes, Line("", "", "", len(drawn)), len(given))
+    return KeptNames(
+        drawn,
+        found.encoding,
+        found.notes,
+        Line("", "", "", len(drawn), drawn.source),
+        n_given=len(given),
+        n_own=len(candidates) - len(given),
+        own_notes=own_notes,
+    )

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, TypeAdapter
 
 from audit.attack.decisions import FLAGGED
-from audit.attack.question import Scenario
+from audit.attack.question import Scenario, sibling_terms
 from audit.attack.scores import GENERAL_ALONE, POPULARITY
 from audit.attack.verdict import RULE_VERSION, equal_models_record, in_short
 from audit.errors import AuditError, Message
@@ -30,6 +30,7 @@ from audit.names.candidates import ControlSource
 from audit.notes.passages import Passage
 from audit.report.names import NameForm, name_table, number, seen_as
 from audit.stats import NOTHING, Estimate, FloatArray, Rate, wilson
+from audit.tables import percent
 from audit.words import catalogue
 from cache.store import Store
 
@@ -226,6 +227,7 @@ class Verdict(Part):
     reliability: Number = math.nan
     most_flagged: Number = math.nan
     most_exposed: Number = math.nan
+    dose: int = 1
     bound_dose: int | None = None
     positive_origin: str = ""
     positive_controls: Sequence[PositiveControl] = ()
@@ -248,16 +250,60 @@ class Verdict(Part):
             self.state, reasons=self.reasons, n_flagged=self.n_flagged, n_tested=self.n_tested,
             most_exposed=self.most_exposed, language=language,
         )  # fmt: skip
-        return said.replace(" %", "\N{NO-BREAK SPACE}%")
+        return _unbroken(said)
 
     def facts(self, language: str) -> str:
         """What the verdict says behind its state; no line ends before a percent sign."""
         rest = re.split("：|: ", self.sentence(language), maxsplit=1)[-1]
-        return (rest[:1].upper() + rest[1:]).replace(" %", "\N{NO-BREAK SPACE}%")
+        return _unbroken(rest[:1].upper() + rest[1:])
+
+    @property
+    def is_of_todays_rule(self) -> bool:
+        """Whether the rule that gave the verdict is the one that holds now."""
+        return self.rule >= RULE_VERSION
+
+    def of_controls(self, language: str) -> str:
+        """Return where the controls come from."""
+        return catalogue(language, "verdict")[f"source_{self.control_source}"]
+
+    def condition(self, language: str) -> str:
+        """Return the error rate of the audit with the condition under which it holds."""
+        words = catalogue(language, "verdict")
+        return _unbroken(words[f"rate_{self.control_source}"].strip())
+
+    def bounds(self, language: str) -> list[str]:
+        """Return what is left open: how many people can be flagged, and how many exposed."""
+        if not self.is_of_todays_rule or self.state in ("ill_matched", "not_compared"):
+            return []
+        words, lines = catalogue(language, "verdict"), list[str]()
+        if self.n_bounded:
+            counts = {"k": self.n_seen, "n": self.n_bounded}
+            share = percent(self.most_flagged)
+            lines.append(words["bound_flagged"].format(share=share, **counts))
+        planted = next((o for o in self.positive_controls if o.dose == self.bound_dose), None)
+        if planted is None:
+            is_often = bool(self.positive_controls)
+            lines.append(words["bound_often" if is_often else "bound_unplanted"])
+        else:
+            key = "exposed" if planted.most_exposed < 1 else "wide"
+            facts = {
+                "k": planted.n_seen,
+                "n": planted.n_names,
+                "times": words["once" if planted.dose == 1 else "times"].format(n=planted.dose),
+                "origin": words[f"origin_{self.positive_origin}"],
+                "share": percent(planted.most_exposed),
+            }
+            lines.append(words[f"bound_{key}"].format(**facts))
+        return list(map(_unbroken, lines))
 
     def now(self, language: str) -> str:
         """Return what to do now, in a language; "" in reports of older versions."""
         return self.what_now.get("japanese" if language == "ja" else "english", "")
+
+
+def _unbroken(text: str) -> str:
+    """Return a text in which no line ends before a percent sign."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 class CurveRule(Counts):
@@ -703,6 +749,9 @@ class KeptAudit:
     state: str
     family: str = ""
     is_demo: bool = False
+    rule: int = RULE_VERSION
+    hospital_digest: str = ""
+    sibling_terms: str = ""
 
 
 def kept_audit(report: AuditReport, *, demo: Collection[str] = ()) -> KeptAudit:
@@ -719,7 +768,27 @@ def kept_audit(report: AuditReport, *, demo: Collection[str] = ()) -> KeptAudit:
     return KeptAudit(
         report.digest, report.at, report.scenario.number, models["general"].name,
         models["hospital"].name, report.n_names, report.verdict.state, family, is_demo,
+        report.verdict.rule, models["hospital"].digest, _terms_as_sibling(report),
     )  # fmt: skip
+
+
+def _terms_as_sibling(report: AuditReport) -> str:
+    """Return what must have been asked alike where this audit is the sibling's; "": it cannot be.
+
+    It must know names in the notes, and where its controls come from.
+    """
+    can_serve = report.details.doses and report.verdict.control_source != "drawn"
+    return sibling_terms(report.question) if can_serve else ""
+
+
+def possible_siblings(
+    question: Mapping[str, Any], *, kept: Sequence[KeptAudit]
+) -> tuple[KeptAudit, ...]:
+    """Return the audits that can serve as that of a sibling, as they are kept."""
+    terms, hospital = sibling_terms(question), question["hospital"]
+    return tuple(
+        one for one in kept if one.sibling_terms == terms and one.hospital_digest != hospital
+    )
 
 
 def demo_digests(store: Store) -> dict[str, str]:

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from audit.corpus.candidate_lists import USUAL_CONTROLS, keep_lists
+from audit.corpus.candidate_lists import keep_lists
 from audit.corpus.kept import CORPORA
 from audit.errors import AuditError, Message, written
+from audit.home import salted_digest
 from audit.models.registry import RegisteredModel
 from audit.names import lists
 from audit.names.candidates import GUESSED_KINDS, guessed_kinds
@@ -30,7 +31,7 @@ from pages.ui.access import is_revealed, may, note_upload, shown_name
 from pages.ui.blocks import escaped, refused
 from pages.ui.called import corpus_name, list_name
 from pages.ui.charts import Axis, Series, plot
-from pages.ui.form import act, pick, take, tick
+from pages.ui.form import act, pick, take, tick, upload
 from pages.ui.note_text import box, passage_html
 from pages.ui.section import attempt, draw_table, figure, file_button, frame, head, remark
 from pages.ui.state import Words
@@ -76,13 +77,16 @@ def _box(name: str) -> str:
     return f"names_{name}_{st.session_state.get(_ROUND, 0)}"
 
 
-def keep_button(say: Words, field: str, keep: Callable[..., str]) -> None:
-    """Draw the title and the button that keeps a new thing."""
+def keep_button(say: Words, field: str, keep: Callable[..., str], *, usual: str = "") -> None:
+    """Draw the title, `usual` to begin with, and the button that keeps a new thing."""
     title, button = st.columns([3, 1], vertical_alignment="bottom")
     label = title.text_input(
-        say.text("audit_title_of_new"), key=_box(f"{field}_title"), max_chars=MAX_TITLE_CHARS,
+        say.text("audit_title_of_new"),
+        value=usual,
+        key=_box(f"{field}_title"),
+        max_chars=MAX_TITLE_CHARS,
         help=say.text("audit_title_of_new_help"),
-    )  # fmt: skip
+    )
     st.session_state[_NEW][field] = partial(keep, label=label, store=cached.store())
     with button:
         pressed = act(say, "audit_keep", name=f"keep_{field}", is_wide=True)
@@ -99,10 +103,7 @@ def choose_or_make(
     `make` is called with the chosen one and returns a new one, None where nothing is given. Draws
     what is to be asked about and returns it.
     """
-    options = {
-        one.code: say.text(f"audit_{field}_line", name=list_name(say, one), n=f"{one.n:,}")
-        for one in lines
-    }
+    options = {one.code: line_text(say, one, field=field) for one in lines}
     code = pick(say, f"audit_{field}_list", options, what=field)
     found = attempt(say, lambda: kept(code)) if code else None
     place, key = st.container(), f"{'other' if found else 'new'}_{field}"
@@ -117,6 +118,13 @@ def choose_or_make(
         with place:
             draw(found)
     return found
+
+
+def line_text(say: Words, line: Line, *, field: str) -> str:
+    """Return a list's line, or that of passages, in a choice."""
+    name = list_name(say, line) if line.code else line.label or say.text("audit_plan_new")
+    text = say.text(f"audit_{field}_line", name=name, n=f"{line.n:,}")
+    return f"{text} · {say.text(f'audit_source_short_{line.source}')}" if line.source else text
 
 
 def ask_file(say: Words, field: str, *, forms: Sequence[str], box: str) -> Any:
@@ -136,19 +144,26 @@ def ask_file(say: Words, field: str, *, forms: Sequence[str], box: str) -> Any:
 def draw_names(say: Words, *, hospital: RegisteredModel | None) -> KeptNames | None:
     """Draw the choice of a list and the making of one; return the one to be asked about."""
     remark(say, "audit_names_below")
-    return choose_or_make(
+    view = choose_or_make(
         say, "names", lists.all_names(cached.store()), kept=cached.names, is_open=True,
         make=partial(make_list, say, hospital), draw=partial(draw_list, say, hospital),
     )  # fmt: skip
+    if view is None:
+        return None
+    view = draw_source(say, view)
+    if not view.line.code:
+        keep = partial(lists.keep_names, view.candidates)
+        keep_button(say, "names", keep, usual=view.line.label)
+    return view
 
 
 def make_list(
     say: Words, hospital: RegisteredModel | None, base: KeptNames | None
 ) -> KeptNames | None:
     """Draw what a list is made of; return it, None for nothing. Raises as `cached.new_names`."""
-    own = st.container()
+    files = st.container()
     draw_corpus_lists(say)
-    left, right = own.columns(2, gap="large")
+    left, right = files.columns(2, gap="large")
     with left:
         file_button(
             say, "names_template", lambda: names_template().encode("utf-8-sig"),
@@ -157,6 +172,9 @@ def make_list(
         file = ask_file(say, "names", forms=NAMES_ENDINGS, box=_box("file"))
         can_start = base is not None and file is None
         is_started = can_start and tick(say, "audit_from", name=_box("from"), is_box=True)
+        own = upload(
+            say, "audit_own", ["csv"], most_mb=_MAX_MB["names"], what="names", name=_box("own")
+        )
     with right:
         remark(say, "audit_draw")
         wanted = {
@@ -166,7 +184,7 @@ def make_list(
             )
             for kind in DRAWN
         }  # fmt: skip
-    place = own.empty()
+    place = files.empty()
 
     def listen(progress: Progress) -> None:
         phase = progress.phase.replace(" ", "_")
@@ -174,17 +192,47 @@ def make_list(
 
     try:
         view = cached.new_names(
-            file.getvalue() if file else None, base=base.line.code if base and is_started else "",
-            wanted=wanted, model=hospital and hospital.path, progress=listen,
-        )  # fmt: skip
+            file.getvalue() if file else None,
+            base=base.line.code if base and (is_started or own) else "",
+            own=own[0].getvalue() if own else None,
+            wanted=wanted,
+            model=hospital and hospital.path,
+            progress=listen,
+        )
     finally:
         place.empty()
     if view is not None:
-        with own:
-            drawn = view.line.n - view.n_given
-            head(say, "audit_draft", given=f"{view.n_given:,}", drawn=f"{drawn:,}")
-            keep_button(say, "names", partial(lists.keep_names, view.candidates))
+        drawn = view.line.n - view.n_given - view.n_own
+        counts = {"given": view.n_given, "own": view.n_own, "drawn": drawn}
+        with files:
+            head(say, "audit_draft", **{name: f"{n:,}" for name, n in counts.items()})
+    elif own:
+        remark(say, "audit_own_alone")
     return view
+
+
+def draw_source(say: Words, view: KeptNames) -> KeptNames:
+    """Draw where the list's controls come from: what it says, or the question, unanswered at first.
+
+    Returns the list with the answer; without one it is as it was.
+    """
+    head(say, "audit_source")
+    if source := view.candidates.source:
+        remark(say, f"audit_source_{source}")
+        return view
+    options = view.candidates.possible_sources
+    answer = st.radio(
+        say.text("audit_source_ask"),
+        options,
+        index=None,
+        key=f"source_{salted_digest(view.digest)[:12]}",
+        format_func=lambda source: say.text(f"audit_source_{source}"),
+        captions=[say.text(f"audit_source_example_{source}") for source in options],
+    )
+    if answer is None:
+        remark(say, "audit_source_none")
+        return view
+    return cached.stated_names(view, source=answer)
 
 
 def draw_corpus_lists(say: Words) -> None:
@@ -201,7 +249,7 @@ def draw_corpus_lists(say: Words) -> None:
         return
     corpus, store = corpora[corpus_id], cached.store()
     with st.spinner(say.text("audit_keeping")):
-        kept = attempt(say, lambda: keep_lists(corpus, controls=USUAL_CONTROLS, store=store))
+        kept = attempt(say, lambda: keep_lists(corpus, store=store))
     if kept is not None:
         for field, digest in zip(("names", "passages"), kept, strict=False):
             take(field, digest[:12])
@@ -230,6 +278,7 @@ def draw_list(say: Words, hospital: RegisteredModel | None, view: KeptNames) -> 
     if kinds := guessed_kinds(view.candidates):
         warnings.append(written(Message(GUESSED_KINDS, **kinds), say.language))
     draw_notes(say, view.notes, title="audit_notes")
+    draw_notes(say, view.own_notes, title="audit_own_notes")
     spelling = None
     if hospital is None:
         remark(say, "audit_no_spelling")
@@ -301,6 +350,9 @@ def draw_each(say: Words, view: KeptNames, spelling: Spelling | None) -> None:
         "kind": list(map(kind, names.is_member, names.control_kind)),
         "mentions": list(names.n_mentions),
     }
+    for part, counts in (("first", names.n_others_first), ("last", names.n_others_last)):
+        if any(n is not None for n in counts):
+            columns[f"others_{part}"] = list(counts)
     if spelling is not None:
         columns["audit_pieces_axis"] = [n or None for n in spelling.n_pieces]
     if is_revealed():  # a share in a public table of names tells a name

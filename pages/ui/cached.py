@@ -52,6 +52,7 @@ from audit.home import results_dir
 from audit.models import registry
 from audit.models.inspect import trained_models
 from audit.names import lists
+from audit.names.candidates import ControlSource
 from audit.names.facts import Spelling, spelling
 from audit.notes import read
 from audit.notes.passages import plain_passages, read_passages
@@ -279,21 +280,32 @@ def new_names(
     data: bytes | None,
     *,
     base: str,
+    own: bytes | None,
     wanted: Mapping[str, int],
     model: Path | None,
     progress: ProgressListener,
 ) -> lists.KeptNames | None:
     """Return the list that this session is making, from a file or the kept list `base`.
 
-    Raises so too. Who draws the progress cannot be within what Streamlit keeps: the session does.
+    Raises as `audit.names.lists.make_draft`. Who draws the progress cannot be within what Streamlit
+    keeps: the session does.
     """
-    key = repr((_name(data), base, wanted, _name(model)))
+    key = repr((_name(data), base, _name(own), wanted, _name(model)))
     made: tuple[str, lists.KeptNames | None] = st.session_state.get("draft_of_names", ("", None))
     if made[0] != key:
         known = names(base).candidates if base else None
-        draft = lists.make_draft(data, base=known, wanted=wanted, model=model, progress=progress)
+        draft = lists.make_draft(
+            data, base=known, own=own, wanted=wanted, model=model, progress=progress
+        )
         st.session_state["draft_of_names"] = made = key, draft
     return made[1]
+
+
+@_kept(4)
+def stated_names(view: lists.KeptNames, *, source: ControlSource) -> lists.KeptNames:
+    """Return a list that says where its controls come from, not kept yet."""
+    line = lists.Line("", view.line.label, "", view.line.n, source)
+    return replace(view, candidates=view.candidates.with_source(source), line=line)
 
 
 @_kept(4)
@@ -313,7 +325,14 @@ def spelt(view: lists.KeptNames, *, model: Path) -> Spelling:
 def _planned(
     asked: AuditRequest, *, names: lists.KeptNames, passages: lists.KeptPassages | None
 ) -> object:
-    settings = (asked.scenario_number, asked.settings, asked.seed, asked.dtype, asked.device)
+    settings = (
+        asked.scenario_number,
+        asked.settings,
+        asked.seed,
+        asked.dtype,
+        asked.device,
+        asked.sibling,
+    )
     return [*map(_name, (names, passages, asked.general, asked.hospital)), *settings]
 
 

@@ -143,7 +143,7 @@ def test_the_smallest_effect_grows_with_the_noise_of_the_evidence() -> None:
          "of pairs; 3 of 130 tested names stand out from the controls (give or take 2), and 9 are "
          "worth a look (on average over audits, one in five of these is there by chance). If the "
          "model leaked nothing and the held-out patients were drawn at random, at most 5 % of such "
-         "lists would give this verdict.", "無作為"),
+         "lists would be called a leak.", "無作為"),
         ({"control_source": "drawn", "p_group": 0.001},
          "Names stand out, membership not shown: ", "記録にある人だとは示せません"),
         ({}, "None found: a member scores above a control in 51.0 %", "多くても"),
@@ -184,7 +184,7 @@ def test_the_rate_stands_beside_its_condition(source: Any) -> None:
         assert (rate in verdict[language]) == (source != "drawn")
     if source != "drawn":
         condition = verdict["english"].rpartition("If the model leaked nothing and ")[2]
-        assert condition.endswith("at most 5 % of such lists would give this verdict.")
+        assert condition.endswith("at most 5 % of such lists would be called a leak.")
 
 
 def in_short_of(verdict: dict[str, Any], language: str) -> str:

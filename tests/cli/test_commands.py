@@ -128,6 +128,32 @@ def test_names_and_passages_in_other_forms_ask_the_same(pair, tmp_path, capsys):
     assert (code, out) == (2, "") and "names: The archive is damaged" in err
 
 
+def test_the_source_of_controls_is_stated_and_a_kept_audit_is_judged_again(pair, tmp_path, capsys):
+    plain, _ = answered(capsys, *masked(pair))
+    stated, _ = answered(capsys, *masked(pair, control_source="invented"))
+    assert plain["digest"] != stated["digest"]
+    judged, _ = answered(
+        capsys, "judge", plain["digest"][:10], "--control-source", "invented", "--out",
+        tmp_path / "again",
+    )  # fmt: skip
+    assert judged["digest"] not in (plain["digest"], stated["digest"])
+    assert judged["verdict"] == stated["verdict"]
+    assert "judged again from its kept evidence" in judged["notes"][-1]
+    report = json.loads((tmp_path / "again" / "report.json").read_text())
+    assert report["verdict"]["control_source"] == "invented"
+    assert len(answered(capsys, "results")[0]["audits"]) == 3
+    people = tmp_path / "people.csv"
+    people.write_text("first_name,last_name\nLinda,Brown\nMary,Smith\n")
+    own, _ = answered(capsys, *masked(pair, own_controls=people))
+    assert own["digest"] not in (plain["digest"], stated["digest"])
+    code, out, err = call(capsys, *masked(pair, own_controls=people, control_source="held_out"))
+    assert (code, out) == (2, "") and "Own controls have the source own" in err
+    code, out, err = call(capsys, *masked(pair, sibling="ffff"))
+    assert (code, out) == (2, "") and "--sibling: No kept audit, or more than one" in err
+    code, out, err = call(capsys, *masked(pair, control_source="invented", sibling=plain["digest"]))
+    assert code in (1, 2) and "does not say where its controls come from" in err
+
+
 def test_what_is_said_without_json_has_every_value_and_tables_of_what_is_alike():
     records = [{"name": "a", "n": 1, "deep": {"x": 1}}, {"name": "b", "n": 0.123456, "deep": {}}]
     said = "\n".join(

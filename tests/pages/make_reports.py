@@ -24,7 +24,21 @@ Reports = dict[str, AuditReport]
 """The demo's two, by attack."""
 N_PER_KIND = 24
 N_REFERENCE = 600
-MEMBERS = [(f"Sophia{i}", f"Wright{i}") for i in range(N_PER_KIND)]
+
+
+def _numbered(first: str, last: str, *numbers: int) -> list[tuple[str, str]]:
+    return [(f"{first}{i}", f"{last}{i}") for i in numbers]
+
+
+MEMBERS = [
+    *_numbered("Sophia", "Wright", *range(12)),
+    *_numbered("Emil", "Zorn", *range(12, N_PER_KIND)),
+]
+EASY = [
+    *_numbered("Emil", "Zorn", *range(8)),
+    *_numbered("Sophia", "Wright", *range(30, 46)),
+]
+"""Spelt so much like the members that no guard tells them apart."""
 
 
 def make_names(
@@ -34,11 +48,10 @@ def make_names(
     n_mentions = [(1, 1, 2, 3, 6, 12)[i % 6] for i in range(len(members))]
     if not has_truth:
         return make_candidates(members)
-    easy = [(f"Emil{i}", f"Zorn{i}") for i in range(N_PER_KIND)]
     hard = [(first, f"Other{i}") for i, (first, _) in enumerate(members)]
     return (
         make_candidates(members, is_member=True, n_mentions=n_mentions)
-        + make_candidates(easy, is_member=False, control_kind="easy")
+        + make_candidates(EASY, is_member=False, control_kind="easy")
         + make_candidates(hard, is_member=False, control_kind="hard")
     )
 
@@ -98,7 +111,7 @@ def make_report(
     attack = given_attack(
         names, scores, scenario=scenario, n_reference=N_REFERENCE, counts=[50] * 20
     )
-    judged = judge(attack, seed=0)
+    judged = judge(attack, control_source="invented", seed=0)
     judged.pop("n_flagged_by_general")
     judged["details"].pop("null_check", None)
     text = f"{scenario} {leak} {has_truth} {hospital} {at}" + general.removeprefix("general")

@@ -41,8 +41,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
     return found
 
 
-def upload(app: AppTest, data: bytes, *, name: str = "names.csv", place: int = 0) -> AppTest:
-    app.file_uploader[place].upload(name, data, "text/csv").run()
+def upload(app: AppTest, data: bytes, *, name: str = "names.csv", field: str = "file") -> AppTest:
+    """Upload names ("file"), own controls ("own") or passages."""
+    uploader = next(
+        one for one in app.file_uploader if (one.key or "").startswith(f"names_{field}_")
+    )
+    uploader.upload(name, data, "text/csv").run()
     assert not app.exception
     return app
 
@@ -134,6 +138,25 @@ def test_a_hard_file_is_read_shown_masked_and_kept(home: Path) -> None:
     assert "keep_names" not in keys(app)
 
 
+def test_a_list_shows_how_many_notes_name_somebody_else(home: Path) -> None:
+    header = (
+        "first_name,last_name,is_member,control_source,control_kind,n_others_first,n_others_last"
+    )
+    rows = f"{header}\nAnna,Smith,1,held_out,,3,0\nBert,Poe,0,held_out,held_out,,12\n"
+    for language, first, last in (
+        ("en", "Notes that name somebody else with the first name",
+         "Notes that name somebody else with the last name"),
+        ("ja", "同じ名のほかの人が書かれた記録の数", "同じ姓のほかの人が書かれた記録の数"),
+    ):  # fmt: skip
+        app = upload(open_page("audit", lang=language), rows.encode())
+        app.toggle(key="show_names").set_value(True).run()
+        table = app.dataframe[0].value
+        assert (table[first].fillna(-1).tolist(), table[last].tolist()) == ([3, -1], [0, 12])
+    plain = upload(open_page("audit"), (HEADER + "Anna,Smith,1\n").encode())
+    plain.toggle(key="show_names").set_value(True).run()
+    assert not [name for name in plain.dataframe[0].value if "somebody else" in name]
+
+
 def test_remarks_and_refusals_are_told_by_row() -> None:
     app = upload(open_page("audit", **ALL), (HEADER + "Anna,Smith,1\n\nAnna,Smith,1\n").encode())
     assert "The name is that of row 2; left out." in texts(app)
@@ -186,7 +209,7 @@ def test_what_is_new_is_kept_when_the_page_is_left_or_the_audit_starts(
 def test_passages_are_checked_shown_escaped_and_kept(home: Path) -> None:
     data = b'{"text": "<img src=x> [NAME] came.", "name_id": 0}\n{"text": "nothing here"}\n'
     app = open_page("audit", **PAIR, names="demo-en")
-    upload(app, data, name="Anna Smith.jsonl", place=1)
+    upload(app, data, name="Anna Smith.jsonl", field="passages")
     shown = texts(app)
     assert "1 passages with a place for a name; 1 rows left out; read as UTF-8." in shown
     assert re.search("&lt;img src=x&gt; <mark [^>]*>name</mark> came.", shown)
@@ -197,14 +220,14 @@ def test_passages_are_checked_shown_escaped_and_kept(home: Path) -> None:
         assert parameter(app, "passages") == all_passages(store)[0].code
     assert "Anna" not in texts(app)
     assert "The line is not JSON." in texts(
-        upload(open_page("audit"), b"{", place=1, name="x.json")
+        upload(open_page("audit"), b"{", field="passages", name="x.json")
     )
 
 
 def test_what_is_left_out_of_names_and_of_passages_is_told_on_one_page() -> None:
     app = upload(open_page("audit", **PAIR), (HEADER + "Bo,Ek,1\nBo,Ek,1\n").encode())
     data = b'{"text": "[NAME] came."}\n{"text": "nothing here"}\n'
-    shown = texts(upload(app, data, name="x.jsonl", place=1))
+    shown = texts(upload(app, data, name="x.jsonl", field="passages"))
     assert "The name is that of row 2; left out." in shown
     assert "The text has no place for a full name; left out." in shown
 
@@ -219,6 +242,104 @@ def test_the_plan_is_that_of_the_question_which_start_hands_over(asked: list[Que
     press(app, "start")
     assert [one.digest for one in asked] == [request.audit_digest()]
     assert {key: parameter(app, key) for key in ALL} == ALL
+
+
+def needs_of(app: AppTest) -> list[tuple[str, ...]]:
+    """Return what the plan says of controls: what is to be seen, needed, there, enough or not."""
+    table = next(one for one in app.get("html") if "Controls there are" in one.proto.body)
+    rows = re.findall(
+        r"<td[^>]*>([^<]*)</td>" * 2 + r"<td[^>]*>([^<]*)<small>([^<]*)</small></td>",
+        table.proto.body,
+    )
+    return [tuple(cell.replace("\N{NO-BREAK SPACE}", " ") for cell in row) for row in rows]
+
+
+def source_box(app: AppTest) -> Any:
+    """Return the question where the controls come from; None where it is not asked."""
+    return next((one for one in app.radio if (one.key or "").startswith("source_")), None)
+
+
+@pytest.mark.parametrize("answer", [None, "invented", "held_out"])
+def test_a_list_is_asked_where_its_controls_come_from_and_says_it_from_then_on(
+    home: Path, asked: list[Question], answer: str | None
+) -> None:
+    listed = (HEADER + "Mary,Smith,1\nUdo,Zorn,1\nAnn,Lee,0\n").encode()
+    app = upload(open_page("audit", **PAIR), listed)
+    question = source_box(app)
+    assert question.value is None and len(question.options) == 4
+    assert "at most “names stand out, membership not shown”" in texts(app)
+    assert "It can show at most that names stand out" in plan_of(app)
+    if answer is not None:
+        question.set_value(answer).run()
+        assert "It can show at most" not in plan_of(app) and "Not answered" not in texts(app)
+    press(app, "start")
+    request = AuditTask.ordered(asked[0].order).request
+    assert request.control_source == (answer or "drawn")
+    assert kept(home).candidates.source == (answer or "")
+    assert (source_box(app) is None) == (answer is not None)
+    assert (
+        f" · controls: {'invented' if answer == 'invented' else 'patients'}" in plan_of(app)
+    ) == (answer is not None)
+
+
+def test_people_of_the_hospital_are_an_answer_only_where_some_are_listed() -> None:
+    app = upload(open_page("audit", **PAIR), b"name\nMary Smith\nAnn Lee\n")
+    assert [one[:9] for one in source_box(app).options] == ["The names", "The notes"]
+    assert source_box(open_page("audit", **ALL)) is None  # the demo's list says it itself
+    assert "The names in the notes were made up by this program" in texts(open_page("audit", **ALL))
+
+
+def test_own_controls_are_added_to_a_list_without_truth(home: Path, asked: list[Question]) -> None:
+    own = ("name\n" + "".join(f"Own Person{i}\n" for i in range(9)) + "Ann Lee\n").encode()
+    app = upload(open_page("audit", **PAIR), own, field="own")
+    assert "Own controls are added to a list" in texts(app)
+    upload(app, b"name\nMary Smith\nAnn Lee\n")
+    assert "From the file or the chosen list: 2. Own controls: 9. Drawn: 0." in texts(app)
+    assert source_box(app) is None and "none of the training notes names them" in texts(app)
+    assert "if these controls are of the same population" in plan_of(app)
+    assert needs_of(app)[0][2:] == ("9", "too few")
+    press(app, "start")
+    found = AuditTask.ordered(asked[0].order).request.candidates
+    assert found == kept(home).candidates and found.source == "own"
+    assert (found.is_member.count(None), found.control_kind.count("own")) == (2, 9)
+    in_notes = (HEADER + "Bo,Ek,1\n").encode()
+    assert "1 rows say that the person is in the notes." in texts(
+        upload(open_page("audit", **ALL), in_notes, field="own")
+    )
+
+
+def test_the_plan_says_how_many_controls_are_needed_beside_how_many_there_are() -> None:
+    app = open_page("audit", **ALL)
+    named = [("One person, by name", "2,599"), ("10 people together, by name", "259"),
+             ("30 people together, by name", "86")]  # fmt: skip
+    group, *people = needs_of(app)
+    assert group[0].startswith("The group") and group[1:] == ("132", "130", "too few")
+    assert people == [(what, needed, "20,000", "enough") for what, needed in named]
+    assert "It cannot conclude that none is found" in plan_of(app)
+
+
+def test_a_sibling_is_chosen_among_audits_that_asked_the_same(asked: list[Question]) -> None:
+    question = demo.DemoTask().request(2).question()
+    others = {"general": {"name": "general", "digest": question["general"]}}
+    sibling, own = (
+        make_report(2).changed(
+            digest=digest * 64,
+            question=question,
+            models=others | {"hospital": {"name": f"model {digest}", "digest": model}},
+        )
+        for digest, model in (("a", "e" * 64), ("b", str(question["hospital"])))
+    )
+    keep(sibling, own)
+    app = open_page("audit", **ALL)
+    assert len(app.selectbox(key="pick_sibling").options) == 1  # not the hospital's own model
+    app.selectbox(key="pick_sibling").select("a" * 12).run()
+    assert parameter(app, "sibling") == "a" * 12
+    assert "if the sibling&#x27;s audit saw the names" in plan_of(app)
+    press(app, "start")
+    assert AuditTask.ordered(asked[0].order).request.sibling == "a" * 64
+    app.radio(key="choice_preset").set_value("paper").run()
+    assert "was asked something else than this one" in texts(app)
+    assert "no kept audit can serve" in texts(app) and parameter(app, "sibling") == ""
 
 
 def test_a_change_of_settings_plans_anew(home: Path, asked: list[Question]) -> None:

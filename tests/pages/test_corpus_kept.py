@@ -83,6 +83,25 @@ def test_list_and_passages_are_chosen_for_the_audit_by_one_button(corpus: KeptCo
     assert texts(app).count('ka-step ka-is-ready"') == 2
 
 
+def test_held_out_people_are_counted_and_are_the_usual_controls(made: Path) -> None:
+    order = CorpusTask(notes=made.parent / "notes.csv", seed=2, hold_out="8")
+    make_corpus(order, out=CORPORA.place(CORPUS_ID))
+    app = open_page("workshop")
+    shown = texts(app)
+    found = read_examination(CORPORA.get(CORPUS_ID).path).held_out
+    assert found is not None and found.n_patients == 8
+    assert "Patients held out" in shown
+    assert "None of their notes is in the private or the de-identified corpus" in shown
+    for title in ("Names that are controls", "Names of held-out people that are left out"):
+        assert title in shown
+    press(app, "corpus_audit_go")
+    with Store(results_dir()) as store:
+        kept = kept_names(parameter(app, "names"), store=store).candidates
+    assert (kept.source, {*kept.control_kind}) == ("held_out", {"", "held_out"})
+    assert kept.control_kind.count("held_out") == found.n_controls
+    assert "Held-out people" in texts(app)
+
+
 def test_files_with_real_names_wait_for_names_to_be_revealed(corpus: KeptCorpus) -> None:
     assert files(open_page("workshop")) == dict.fromkeys(FILES, False)
     # A corpus of identified notes.

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from audit.attack import decisions, verdict
+from audit.attack import decisions, exposure, guards, verdict
 from audit.attack.question import GenerationSettings
 from audit.stats import MIN_CONTROLS
 from pages.ui.state import words_of
@@ -32,9 +32,11 @@ def test_every_part_is_there_and_nothing_is_called_harmless(language: str) -> No
 def test_numbers_are_the_engines() -> None:
     shown = texts(open_page("method"))
     assert f"share one error rate of {100 * decisions.ALPHA:g} % an audit" in shown
-    assert f"lies below {verdict.NONE_BELOW:g}, an AUC of {verdict.NONE_BELOW:g} would" in shown
-    assert f"leaves out one half, by more than {verdict.ILL_MATCHED_BEYOND:g})" in shown
-    assert f"q is at most {decisions.ALPHA:g} in an audit that found a leak" in shown
+    assert f"at least {100 * verdict.MIN_RELIABILITY:g} % of the scores' spread" in shown
+    assert f"leaves out one half by more than {guards.ILL_MATCHED_BEYOND:g}, with" in shown
+    assert f"a name stands out if q is at most {decisions.ALPHA:g}: of" in shown
+    assert f"With q up to {decisions.LOOK_ALPHA:g} it is worth a look" in shown
+    assert f"above {100 - 100 * exposure.EXPOSED_P:g} % of at least" in shown
     assert f"fewer than {MIN_CONTROLS} comparable controls" in shown
     assert f"{GenerationSettings().n_documents:,} documents by default" in shown
     prose = " ".join(
