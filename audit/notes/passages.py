@@ -112,7 +112,8 @@ def plain_passages(
     finder = _finder(placeholder)
     lines: list[str] = []
     n_places = 0
-    _, rows = (_jsonl_rows if is_json else _csv_rows)(data, what=what)
+    with _refusing_row(what, 1):
+        _, rows = (_jsonl_rows if is_json else _csv_rows)(data, what=what)
     for record in rows:
         with _refusing_row(what, record.row):
             cells = _cells(record)

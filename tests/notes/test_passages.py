@@ -185,6 +185,12 @@ def test_a_placeholder_that_stands_nowhere_or_is_none_is_refused(placeholder: st
         read_passages(b"text\n[NAME] came\n", placeholder=placeholder)
 
 
+@pytest.mark.parametrize("data", [b"note\n@@ came\n", b'{"note": "@@"}', b"{", b'{"text": []}'])
+def test_a_bad_file_is_refused_with_a_placeholder_too(data: bytes) -> None:
+    with pytest.raises(AuditError, match="^passages, row 1: "):
+        read_passages(data, placeholder="@@")
+
+
 def test_packed_passages_are_unpacked_within_bounds() -> None:
     for data, name in ((CSV, "p.csv.gz"), (jsonl({"text": "[NAME] a"}), "P.JSONL.GZ"), (CSV, "")):
         assert read_passages(gzip.compress(data), file_name=name) == read_passages(
