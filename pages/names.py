@@ -14,9 +14,9 @@ import streamlit as st
 from audit.report import names as listed
 from audit.report.documents import holds_name
 from audit.report.names import FACETS, Wish
-from audit.report.report import AuditReport, Inspection, KeptAudit
+from audit.report.report import AuditReport, Inspection, KeptAudit, compared_scores
 from audit.tables import decimal, small
-from pages.ui import cached, name_documents, section
+from pages.ui import blocks, cached, name_documents, section
 from pages.ui.access import is_revealed, names_in_files, shown_name, shown_passage
 from pages.ui.blocks import percent, plain
 from pages.ui.charts import Axis, Series, plot, points, spread
@@ -31,10 +31,13 @@ ORDERS = dict.fromkeys(("p", "q", "name_id"), ("asc", "desc"))
 COLUMNS = {
     "number": "", "name": "", "kind": "", "decision": "", "score": "%.3f", "q": "%.4f",
     "general": "%.1e", "hospital": "%.1e", "log10_ratio": "%.3f", "n_mentions": "%d", "p": "%.4f",
-    "standard_error": "%.3f", "n_pieces": "%d", "popularity": "%.1e",
+    "standard_error": "%.3f", "n_pieces": "%d", "popularity": "%.1e", "n_others_first": "%d",
+    "n_others_last": "%d",
 }  # fmt: skip
 """Columns of the table in their order, and how a number stands in them."""
 SORTS = (*(column for column, form in COLUMNS.items() if form), "name_id")
+_OF_OTHERS = ("n_others_first", "n_others_last")
+"""Columns that most lists say nothing in."""
 _N_DOCUMENTS = 3
 _NEARLY_THE_NAME = {one.name for one in listed.COLUMNS if "masked" not in one.forms}
 
@@ -50,6 +53,8 @@ def draw(say: Words, audit: KeptAudit) -> None:
 def draw_names(say: Words, report: AuditReport) -> None:
     """Draw facets and table, and the chosen name under them."""
     remark(say, f"names_below_{report.fixed_score}")
+    if report.verdict.is_of_todays_rule:
+        st.html(blocks.heading("", below=report.verdict.condition(say.language)))
     wish = draw_wish(say, report.table)
     found = listed.select(report.table, wish=wish)
     chosen = listed.row_of(report.table, st.query_params.get("name", ""))
@@ -73,7 +78,7 @@ def draw_wish(say: Words, table: pd.DataFrame) -> Wish:
     with left:
         text = search(say, "names", f"names_search_{looks_at()}", example="P-0012")
     with middle:
-        sorts = {code: say.text(f"names_column_{code}") for code in open_to_see(SORTS)}
+        sorts = {code: say.text(f"names_column_{code}") for code in open_to_see(SORTS, table)}
         sort = choose(say, "names_sort", sorts, is_long=True)
     orders, state = ORDERS.get(sort, ("desc", "asc")), st.session_state
     if state.setdefault("names_orders", orders) != orders:  # this column is read the other way
@@ -93,9 +98,14 @@ def draw_wish(say: Words, table: pd.DataFrame) -> Wish:
     return Wish(chosen, text, sort, order == "desc", is_revealed())
 
 
-def open_to_see(columns: tuple[str, ...]) -> list[str]:
-    """Return those columns that a reader may see: masked names take some with them."""
-    return [c for c in columns if is_revealed() or c not in _NEARLY_THE_NAME]
+def open_to_see(columns: tuple[str, ...], table: pd.DataFrame) -> list[str]:
+    """Return those columns that a reader may see and that say something of this list.
+
+    Masked names take some with them.
+    """
+    empty = {column for column in _OF_OTHERS if table[column].isna().all()}
+    shown = [column for column in columns if column not in empty]
+    return [c for c in shown if is_revealed() or c not in _NEARLY_THE_NAME]
 
 
 def code_words(say: Words, table: pd.DataFrame, *, facet: str) -> dict[str, str]:
@@ -146,9 +156,9 @@ def shown_columns(say: Words, report: AuditReport, found: pd.DataFrame) -> dict[
     columns: dict[str, Any] = {"name": [names[row] for row in found.index]}
     for facet in ("kind", "decision"):
         columns[facet] = list(found[facet].map(code_words(say, report.table, facet=facet)))
-    for column in ("n_mentions", "n_pieces"):  # None where a count is not known
+    for column in ("n_mentions", "n_pieces", *_OF_OTHERS):  # None where a count is not known
         columns[column] = [None if math.isnan(n) else int(n) for n in found[column]]
-    shown = open_to_see(tuple(COLUMNS))
+    shown = open_to_see(tuple(COLUMNS), report.table)
     return {c: columns[c] if c in columns else found[c].to_numpy() for c in shown}
 
 
@@ -249,11 +259,11 @@ def draw_blocks(say: Words, report: AuditReport, inspection: Inspection, *, row:
 
 
 def draw_among(say: Words, report: AuditReport, name: pd.Series, inspection: Inspection) -> None:
-    """Draw the name's score among those of the reference controls."""
+    """Draw the name's score among those of the controls that its p-value compares it with."""
     among = listed.among_controls(
         name["score"],
         threshold=name["threshold"],
-        controls=inspection.reference_score[inspection.reference_n_pieces == name["n_pieces"]],
+        controls=compared_scores(report, inspection, row=int(name["name_id"])),
     )
     if among is None:
         head(say, "names_among", below="names_among_none")
@@ -297,6 +307,7 @@ def draw_numbers(say: Words, name: pd.Series, *, report: AuditReport) -> None:
         "n_mentions": decimal(name["n_mentions"], digits=0),
         "popularity": small(name["popularity"]),
         "n_pieces": decimal(name["n_pieces"], digits=0),
+        **{column: decimal(name[column], digits=0) for column in _OF_OTHERS if name[column] >= 0},
     }
     if not is_revealed():
         del values["popularity"]  # it nearly is the name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.attack.decisions import ALPHA
+from audit.attack.decisions import ALPHA, LOOK_ALPHA
 from audit.errors import written
 from audit.jobs import service
 from audit.jobs.table import Job
@@ -14,7 +14,8 @@ from audit.stats import NOTHING
 from audit.tables import decimal, small
 from pages.ui import blocks, cached, section
 from pages.ui.access import is_revealed, may_or_say, names_in_files, shown_name
-from pages.ui.blocks import Cell, day, measured, percent_interval
+from pages.ui.blocks import Cell, day, measured, percent, percent_interval
+from pages.ui.called import state_name
 from pages.ui.charts import Axis, Series, plot, spread
 from pages.ui.hand_over import draw_decision, draw_hand_over, draw_log
 from pages.ui.running import card, live_cards, run_demo_button
@@ -35,6 +36,7 @@ def draw(say: Words) -> None:
     answer, beside = st.columns([3, 2], gap="large")
     with answer:
         draw_verdict(say, report)
+        draw_bounds(say, report)
         draw_other(say, here.audit, report, other)
     with beside:
         decision = draw_decision(say, report.digest)
@@ -107,14 +109,34 @@ def draw_start(say: Words) -> None:
 def draw_verdict(say: Words, report: AuditReport) -> None:
     """Draw the sentence that helps to decide, and what to do now."""
     verdict, lang = report.verdict, say.language
-    state, scenario = f"state_{verdict.state}", f"scenario_{report.scenario.number}"
     names = {who: model.name for who, model in report.models.items()}
     footer = say.text("audit_footer", at=day(report.at), **names)
-    eyebrow = f"{say.text(state)} · {say.text(scenario)}"
+    state = state_name(say, verdict.state, rule=verdict.rule)
+    eyebrow = f"{state} · {say.text(f'scenario_{report.scenario.number}')}"
     answer = (verdict.state, eyebrow, verdict.in_short(lang), verdict.now(lang), footer)
     st.html(blocks.verdict_cards([blocks.Verdict(*answer)]))
+    if not verdict.is_of_todays_rule:
+        draw_older_rule(say, report)
     if planted := report.details.canaries:
         st.html(blocks.heading("", below=planted.sentence(say.language)))
+
+
+def draw_older_rule(say: Words, report: AuditReport) -> None:
+    """Say that another rule gave the verdict, and how the audit is judged again."""
+    with st.container(key="older_rule"):
+        remark(say, "older_rule", rule=report.verdict.rule)
+        st.code(f"python -m audit judge {report.digest[:12]}", language="bash")
+
+
+def draw_bounds(say: Words, report: AuditReport) -> None:
+    """Draw what the verdict rests on, its error rate, and how many people it leaves open."""
+    verdict, lang = report.verdict, say.language
+    if not verdict.is_of_todays_rule or verdict.state == "not_compared":
+        return
+    lines = [verdict.of_controls(lang), verdict.condition(lang), *verdict.bounds(lang)]
+    with st.container(key="bounds"):
+        head(say, "bounds")
+        st.html(blocks.bullet_list(lines))
 
 
 def draw_other(
@@ -125,10 +147,11 @@ def draw_other(
     is_running = audit.is_demo and any(job.kind == "demo" for job in service.active_jobs())
     below = say.text("no_other_yet" if is_running else "no_other")
     if other:
-        state = say.text(f"state_{other.verdict.state}")
+        state = state_name(say, other.verdict.state, rule=other.verdict.rule)
         below = f"{state} · {other.verdict.in_short(say.language)}"
     with st.container(border=True, key="other_scenario"):
-        st.html(blocks.line(say.text(f"scenario_{number}"), below))
+        state = other.verdict.state if other else ""
+        st.html(blocks.line(say.text(f"scenario_{number}"), below, state=state))
         if other:
             link("verdict", label=say.text(f"open_scenario_{number}"), audit=other.digest)
         elif not is_running:
@@ -144,7 +167,11 @@ def draw_other(
 def draw_numbers(say: Words, report: AuditReport) -> None:
     """Draw the headline figures, each with what trivial guesses reach, and the scores."""
     st.html(blocks.heading("", below=report.verdict.facts(say.language)))
+    if not report.has_truth:
+        remark(say, "numbers_no_truth")
     draw_table(say, "figures", figures(say, report), audit=report.digest)
+    draw_positive_controls(say, report)
+    draw_guards(say, report)
     kinds, series, ticks, rows = kind_scores(report.table), [], {}, []
     for at, kind in enumerate(kinds):
         n, name, quartiles = len(kind.scores), say.text(f"kind_{kind.kind}"), kind.quartiles
@@ -179,7 +206,12 @@ def figures(say: Words, report: AuditReport) -> section.Table:
         shares = [measured(one.tpr(0.01) if one else NOTHING) for one in found]
         for key, told in (("auc", aucs), ("tpr", shares)):
             rows.append([Cell(say.text(f"figure_{key}"), say.text(f"figure_{name}")), *told])
-    for key, rate in (("flagged", report.verdict.flagged), ("controls", report.controls_flagged)):
+    rates = {
+        "flagged": report.verdict.flagged,
+        "look": report.verdict.worth_a_look,
+        "controls": report.controls_flagged,
+    }
+    for key, rate in rates.items():
         if rate.n_total:
             counted = say.text("k_of_n", k=rate.n_hits, n=rate.n_total)
             told = Cell(counted, percent_interval(rate.interval()))
@@ -189,20 +221,62 @@ def figures(say: Words, report: AuditReport) -> section.Table:
     return section.Table(["figure", *(f"who_{who}" for who in guesses)], rows)
 
 
+def draw_positive_controls(say: Words, report: AuditReport) -> None:
+    """Draw what the attack saw of names known to be in the notes, by their number of mentions."""
+    verdict = report.verdict
+    if not verdict.positive_controls:
+        return
+    head(say, "positive", below=f"positive_below_{verdict.positive_origin}")
+    rows = [
+        [
+            one.dose,
+            say.text("k_of_n", k=one.n_seen, n=one.n_names),
+            small(one.p_group),
+            small(one.p_names),
+            say.text("positive_yes" if one.is_leak else "positive_no"),
+            percent(one.most_exposed) if one.most_exposed < 1 else say.text("positive_unbounded"),
+        ]
+        for one in verdict.positive_controls
+    ]
+    header = [f"positive_{what}" for what in ("dose", "seen", "group", "names", "leak", "exposed")]
+    draw_table(say, "positive", section.Table(header, rows), audit=report.digest)
+
+
+def draw_guards(say: Words, report: AuditReport) -> None:
+    """Draw how well members are told from controls by what knows nothing of M_hospital."""
+    baselines = report.verdict.baselines
+    if not baselines:
+        return
+    head(say, "guards")
+    rows = [
+        [
+            say.text(f"guards_{name}"),
+            measured(baseline, digits=3),
+            say.text(f"guards_{'off' if report.verdict.is_mismatched(name) else 'fine'}"),
+        ]
+        for name, baseline in baselines.items()
+    ]
+    header = ("guards_what", "auc", "guards_verdict")
+    draw_table(say, "guards", section.Table(header, rows), audit=report.digest)
+
+
 def draw_strongest(say: Words, report: AuditReport) -> None:
     """Draw the names that stand out most, masked; or that nobody does."""
     found = strongest_names(report.table)[:N_STRONGEST]
+    limits = {"alpha": f"{ALPHA:g}", "look": f"{LOOK_ALPHA:g}"}
     if not len(found):
-        remark(say, "strongest_none", alpha=f"{ALPHA:g}")
+        remark(say, "strongest_none", **limits)
     else:
         table = {
             "number": list(found["number"]),
             "name": list(map(shown_name, found["first_name"], found["last_name"])),
+            "decision": [say.text(f"names_decision_of_{one}") for one in found["decision"]],
             "in_notes": [say.text(f"kind_{kind}_one") for kind in found["kind"]],
             "mentions": [f"{n:.0f}" if n >= 0 else "" for n in found["n_mentions"]],
             **{column: list(map(small, found[column])) for column in ("general", "hospital")},
             "q": list(map(decimal, found["q"])),
         }
+        remark(say, "strongest_levels", **limits)
         remark(say, "strongest_revealed" if is_revealed() else "strongest_masked")
         caption = say.text(f"strongest_caption_{report.scenario.number}")
         draw_table(
@@ -229,8 +303,8 @@ def draw_recent(say: Words, here: section.Place, *, shown: str) -> None:
         key = "recent_line_demo" if one.is_demo else "recent_line"
         told = say.text(key, n=one.n_names, **vars(one) | {"at": day(one.at)})
         text, opening = st.columns([6, 1], vertical_alignment="center")
-        state, is_shown = say.text(f"state_{one.state}"), one.digest == shown
-        text.html(blocks.line(state, told, is_strong=is_shown))
+        state, is_shown = state_name(say, one.state, rule=one.rule), one.digest == shown
+        text.html(blocks.line(state, told, is_strong=is_shown, state=one.state))
         with opening:
             if is_shown:
                 remark(say, "recent_shown")

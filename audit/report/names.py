@@ -252,8 +252,12 @@ def kind_scores(table: pd.DataFrame) -> tuple[KindScores, ...]:
 
 
 def strongest_names(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the tested names that stand out, the smallest q first; no controls, no canaries."""
-    tested = table[table["stands_out"] & table["kind"].isin(("member", "unknown"))]
+    """Return the tested names that stand out or are worth a look, the smallest q first.
+
+    Controls and canaries are none of them.
+    """
+    is_strong = table["stands_out"] | (table["decision"] == "worth_a_look")
+    tested = table[is_strong & table["kind"].isin(("member", "unknown"))]
     return tested.sort_values(["q", "score"], ascending=[True, False], kind="stable")
 
 

@@ -26,7 +26,7 @@ from audit.attack.verdict import RULE_VERSION, equal_models_record, in_short
 from audit.errors import AuditError, Message
 from audit.home import DEMO_HOSPITAL
 from audit.models.inspect import model_digest
-from audit.names.candidates import ControlSource
+from audit.names.candidates import GUESSED_KINDS, OF_HOSPITAL, PEOPLE, ControlSource
 from audit.notes.passages import Passage
 from audit.report.names import NameForm, name_table, number, seen_as
 from audit.stats import NOTHING, Estimate, FloatArray, Rate, wilson
@@ -236,6 +236,16 @@ class Verdict(Part):
     def flagged(self) -> Rate:
         """Members and unknown names that stand out, of those tested."""
         return Rate(self.n_flagged, self.n_tested)
+
+    @property
+    def worth_a_look(self) -> Rate:
+        """Members and unknown names that are worth a look, of those tested; none without a leak."""
+        is_found = self.state == "leak_found" and self.is_of_todays_rule
+        return Rate(self.n_worth_a_look, self.n_tested if is_found else 0)
+
+    def is_mismatched(self, baseline: str) -> bool:
+        """Whether this baseline, on which `baselines` has an AUC, makes the list ill-matched."""
+        return f"mismatch_{baseline}" in self.reasons
 
     def sentence(self, language: str) -> str:
         """The verdict in a language."""
@@ -606,6 +616,13 @@ class AuditReport(Part):
         return [word == FLAGGED for word in self.names["decision"]]
 
     @property
+    def is_person(self) -> NDArray[np.bool_]:
+        """Whether each listed name [N] is a control that no generator drew."""
+        is_guessed = any(note.key == GUESSED_KINDS for note in self.notes)
+        is_of_kind = np.isin(self.names["control_kind"], PEOPLE)
+        return np.asarray(self.table["is_control"] & (is_of_kind | is_guessed), dtype=np.bool_)
+
+    @property
     def n_names(self) -> int:
         """Number of listed names."""
         return len(self.names["name_id"])
@@ -700,6 +717,27 @@ class Inspection:
     part_log_share: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     part_n_pieces: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     part_is_last: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+
+def compared_scores(report: AuditReport, inspection: Inspection, *, row: int) -> FloatArray:
+    """Return the scores of the controls that the p-value of a listed name compares it with.
+
+    They have the same number of word pieces and the same parts: people of the hospital on the list
+    where the controls are such people, else the reference controls. Audits of rule 1 do not tell
+    which parts their reference controls have.
+    """
+    n_listed = report.n_names
+    scores = np.concatenate([report.table["score"], inspection.reference_score])
+    n_pieces = np.concatenate([report.table["n_pieces"], inspection.reference_n_pieces])
+    is_alike = n_pieces == n_pieces[row]
+    if len(inspection.part_columns) == len(scores):
+        has_part = inspection.part_columns >= 0
+        is_alike &= (has_part == has_part[row]).all(axis=1)
+    is_control = np.arange(len(scores)) >= n_listed
+    if report.verdict.control_source in OF_HOSPITAL:
+        is_control = np.append(report.is_person, np.zeros(len(scores) - n_listed, dtype=np.bool_))
+        is_control[row] = False
+    return np.asarray(scores[is_alike & is_control])
 
 
 def best_passages(log_ratio: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:

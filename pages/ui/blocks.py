@@ -73,6 +73,24 @@ class Cell:
     tone: str = ""
 
 
+STATE_MARKS = {
+    "leak_found": "\N{BLACK SQUARE}",
+    "membership_not_shown": "\N{SQUARE WITH LEFT HALF BLACK}",
+    "none_found": "\N{WHITE SQUARE}",
+    "not_enough_evidence": "?",
+    "ill_matched": "\N{NOT EQUAL TO}",
+    "not_compared": "=",
+}
+"""What stands before the words of a verdict's state."""
+
+
+def state_mark(state: str) -> str:
+    """Return a state's mark as HTML, which screen readers pass over; "" for other states."""
+    mark = STATE_MARKS.get(state, "")
+    tone = f"ka-mark-of ka-{escaped(state)}"
+    return f'<span class="{tone}" aria-hidden="true">{mark}</span>' if mark else ""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """A verdict; `state` chooses the card's look, the heading says it in words."""
@@ -102,7 +120,7 @@ def verdict_cards(cards: Iterable[Verdict]) -> str:
 def _verdict_card(card: Verdict) -> str:
     return (
         f'<section class="ka-verdict ka-{escaped(card.state)}">'
-        f'<p class="ka-eyebrow">{escaped(card.eyebrow)}</p>'
+        f'<p class="ka-eyebrow">{state_mark(card.state)}{escaped(card.eyebrow)}</p>'
         f'<p class="ka-state" role="heading" aria-level="2">{escaped(card.heading)}</p>'
         f'<p class="ka-sentence">{escaped(card.sentence)}</p>'
         f'<p class="ka-footer">{escaped(card.footer)}</p></section>'
@@ -212,10 +230,11 @@ def bullet_list(lines: Iterable[str]) -> str:
     return f'<ul class="ka-list">{"".join(f"<li>{escaped(line)}</li>" for line in lines)}</ul>'
 
 
-def line(strong: str, rest: str, *, is_strong: bool = False) -> str:
-    """Return one line of a list: what counts, then what it is about."""
+def line(strong: str, rest: str, *, is_strong: bool = False, state: str = "") -> str:
+    """Return one line of a list: what counts, then what it is about; `state` is a verdict's."""
     tone = " ka-here" if is_strong else ""
-    return f'<p class="ka-line{tone}"><strong>{escaped(strong)}</strong> {escaped(rest)}</p>'
+    text = f"{state_mark(state)}<strong>{escaped(strong)}</strong> {escaped(rest)}"
+    return f'<p class="ka-line{tone}">{text}</p>'
 
 
 def heading(text: str, *, below: str = "") -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
+from audit.attack.verdict import RULE_VERSION
 from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.deid.packaged import TITLES
 from audit.deid.policy import Policy
@@ -98,6 +99,12 @@ def size_text(n_bytes: int) -> str:
         return f"{n_bytes} B"
     power = min(3, (len(str(n_bytes)) - 1) // 3)
     return f"{n_bytes / 1000**power:.{1 + (power == 3)}f} {('kB', 'MB', 'GB')[power - 1]}"
+
+
+def state_name(say: Words, state: str, *, rule: int = RULE_VERSION) -> str:
+    """Return what a verdict's state is called, with its rule where that is an older one."""
+    name = say.text(f"state_{state}")
+    return name if rule >= RULE_VERSION else say.text("called_state_of_rule", state=name, rule=rule)
 
 
 def tagger_name(say: Words, tagger_id: str) -> str:

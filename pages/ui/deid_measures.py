@@ -128,7 +128,7 @@ def draw_headline(say: Words, view: Score) -> None:
         remark(say, "deid_measures_headline_none")
         return
     leaks, few = found.readable.n_hits, "few" if found.is_few else "not_shown"
-    state = "leak_found" if leaks else "none_found_at_this_power"
+    state = "leak_found" if leaks else "none_found"
     what = "names" if found.label else "spans"
     facts = {
         "n_notes": view.summary.n_documents, "patients": view.summary.n_patients,

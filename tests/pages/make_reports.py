@@ -14,7 +14,7 @@ from audit.attack.judgement import judge
 from audit.attack.question import SCENARIOS
 from audit.attack.scores import FIXED_SCORE
 from audit.home import results_dir
-from audit.names.candidates import Candidates, make_candidates
+from audit.names.candidates import Candidates, ControlSource, make_candidates
 from audit.notes.passages import Passage
 from audit.report.report import AuditReport, Inspection, best_passages, keep_inspection
 from cache.store import Store
@@ -93,6 +93,7 @@ def make_report(
     notes: Sequence[str] = (),
     names: Candidates | None = None,
     general: str = "general",
+    control_source: ControlSource = "invented",
 ) -> AuditReport:
     """Return a report in which members score `leak` standard deviations above controls."""
     names = names or make_names(has_truth=has_truth, members=members)
@@ -111,7 +112,7 @@ def make_report(
     attack = given_attack(
         names, scores, scenario=scenario, n_reference=N_REFERENCE, counts=[50] * 20
     )
-    judged = judge(attack, control_source="invented", seed=0)
+    judged = judge(attack, control_source=control_source, seed=0)
     judged.pop("n_flagged_by_general")
     judged["details"].pop("null_check", None)
     text = f"{scenario} {leak} {has_truth} {hospital} {at}" + general.removeprefix("general")

@@ -102,7 +102,7 @@ def test_a_name_tells_its_whole_story_and_leads_to_its_neighbours() -> None:
     assert all(chart.proto.alt for chart in app.get("plotly_chart"))
     assert "Passage 1 · its own" in shown  # "a" is the hospital's own word, which may be a name
     assert "[name]" in shown
-    assert "of 600 reference controls (" in shown
+    assert "of 600 comparable controls (" in shown
     assert "<img" not in shown.replace("&lt;img", "")
     assert not any(part in shown for name in MEMBERS for part in name)
     assert any("name=0" in code.value for code in app.code)

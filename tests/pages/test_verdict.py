@@ -19,7 +19,15 @@ from audit.report.html import ReportChoice, report_html
 from audit.report.report import AuditReport
 from cache.store import Store
 from pages.ui.state import words_of
-from tests.pages.make_reports import MEMBERS, Reports, keep, keep_demo, make_report
+from tests.pages.make_reports import (
+    MEMBERS,
+    Reports,
+    keep,
+    keep_demo,
+    make_names,
+    make_report,
+    make_special_names,
+)
 from tests.pages.screen import (
     HOSTILE,
     downloads,
@@ -82,12 +90,52 @@ def test_own_audits_come_before_the_demo_and_a_link_to_none_is_never_repeated(
     app = opened("recent")
     shown = texts(app)
     assert parameter(app, "audit") == newer.digest[:12]
-    assert "This list cannot tell, because" in shown and RIBBON not in shown
+    assert "This audit cannot tell, because" in shown and RIBBON not in shown
     assert shown.count("Made-up hospital (demo)") == 2
     of_demo = [" · demo · " in label for label in app.selectbox[0].options]
     assert of_demo == [False, False, True, True]
     app = open_page("verdict", audit="<b>evil</b>")
     assert SAY.text("wrong_link") in texts(app) and "evil" not in texts(app)
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+def test_what_a_verdict_rests_on_stands_under_it_with_what_it_leaves_open(language: str) -> None:
+    say = words_of(language)
+    report = make_report(2, leak=0.0, names=make_special_names(200))
+    keep(report)
+    verdict = report.verdict
+    bounds = verdict.bounds(language)
+    assert len(bounds) == 2 and verdict.positive_controls
+    shown = texts(opened("numbers", lang=language)).replace("&#x27;", "'")
+    lines = [verdict.of_controls(language), verdict.condition(language), *bounds]
+    assert all(f"<li>{line}</li>" in shown for line in lines)
+    assert say.text("positive") in shown and say.text("guards_spelling") in shown
+    with_percent = [line for line in lines if "5\N{NO-BREAK SPACE}%" in line]
+    assert with_percent == [verdict.condition(language)]
+
+
+def test_names_worth_a_look_are_shown_where_a_leak_is_found_alone() -> None:
+    names = make_names()
+    strong, weak = (make_report(2, leak=leak, names=names) for leak in (1.5, 0.0))
+    keep(strong, weak)
+    look = SAY.text("names_decision_of_worth_a_look")
+    n_flagged = strong.verdict.n_flagged
+    assert strong.verdict.n_worth_a_look > 10 > n_flagged > 0
+    shown = texts(opened("strongest", audit=strong.digest[:12]))
+    assert shown.count(f">{look}<") == 10 - n_flagged
+    shown = texts(opened("strongest", audit=weak.digest[:12]))
+    assert look not in shown and "No name stands out or is worth a look" in shown
+
+
+def test_a_verdict_of_an_older_rule_says_so_and_how_it_is_judged_again() -> None:
+    report = make_report(2)
+    old = {"state": "none_found_at_this_power", "english": "x", "japanese": "y"}
+    keep(report.changed(verdict=old))
+    app = opened("numbers", "recent")
+    shown = texts(app)
+    assert shown.count("None found at this power (rule of version 1)") == 2
+    assert SAY.text("older_rule", rule=1) in shown and SAY.text("bounds") not in shown
+    assert f"python -m audit judge {report.digest[:12]}" in [one.value for one in app.code]
 
 
 def test_a_scenario_that_was_not_run_is_one_click_away_with_all_else_taken_over() -> None:
@@ -116,7 +164,7 @@ def test_names_are_masked_models_escaped_and_without_truth_there_are_no_rates() 
     assert not any("evil" in label for label in labels)
     keep(make_report(2, has_truth=False))
     shown = texts(opened("numbers"))
-    assert "Who is a member is not known" in shown and SAY.text("figure_tpr") not in shown
+    assert SAY.text("numbers_no_truth") in shown and SAY.text("figure_tpr") not in shown
 
 
 def test_notes_of_a_run_are_japanese_on_the_screen_and_in_the_report() -> None:
