@@ -187,7 +187,7 @@ def test_a_placeholder_that_stands_nowhere_or_is_none_is_refused(placeholder: st
 
 @pytest.mark.parametrize("data", [b"note\n@@ came\n", b'{"note": "@@"}', b"{", b'{"text": []}'])
 def test_a_bad_file_is_refused_with_a_placeholder_too(data: bytes) -> None:
-    with pytest.raises(AuditError, match="^passages, row 1: "):
+    with pytest.raises(AuditError, match=r"^passages, row 1: "):
         read_passages(data, placeholder="@@")
 
 
