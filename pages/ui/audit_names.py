@@ -173,7 +173,12 @@ def make_list(
         can_start = base is not None and file is None
         is_started = can_start and tick(say, "audit_from", name=_box("from"), is_box=True)
         own = upload(
-            say, "audit_own", ["csv"], most_mb=_MAX_MB["names"], what="names", name=_box("own")
+            say,
+            "audit_own",
+            NAMES_ENDINGS,
+            most_mb=_MAX_MB["names"],
+            what="names",
+            name=_box("own"),
         )
     with right:
         remark(say, "audit_draw")

@@ -67,7 +67,7 @@ def test_packed_passages_with_a_placeholder_of_ones_own_are_kept_with_the_name_i
 ) -> None:
     text = "text,name_id\n@@ came.,0\n\nnobody came,\n"
     app = open_page("audit", names="demo-en")
-    upload(app, gzip.compress(text.encode()), name="p.csv.gz", place=1)
+    upload(app, gzip.compress(text.encode()), name="p.csv.gz", field="passages")
     assert "No text has a place for a full name." in texts(app)
     box(app, "text_input", "placeholder_0").set_value(" @@ ").run()
     assert "1 passages with a place for a name; 1 rows left out" in texts(app)
@@ -81,11 +81,19 @@ def test_packed_passages_with_a_placeholder_of_ones_own_are_kept_with_the_name_i
 
 def test_packed_passages_that_are_damaged_or_too_large_are_refused() -> None:
     packed = gzip.compress(b"text\n[NAME] came.\n")
-    app = upload(open_page("audit"), packed[:-9], name="p.csv.gz", place=1)
+    app = upload(open_page("audit"), packed[:-9], name="p.csv.gz", field="passages")
     assert "The gzip file is damaged, or ends too early." in texts(app)
     bomb = gzip.compress(b"text\n" + b"[NAME] came.\n" * 8_000_000, 1)
-    upload(app, bomb, name="q.csv.gz", place=1)
+    upload(app, bomb, name="q.csv.gz", field="passages")
     assert "The file is larger than 50 MB." in texts(app)
     other = b'{"resourceType": "Bundle", "entry": []}'
-    upload(app, other, name="fhir.json", place=1)
+    upload(app, other, name="fhir.json", field="passages")
     assert "This is FHIR in JSON, not a table." in texts(app)
+
+
+def test_own_controls_are_read_in_the_same_forms(home: Path) -> None:
+    app = upload(open_page("audit"), workbook(ROWS))
+    upload(app, b'{"PAT_NAME": "Ek, Cy"}\n', name="own.jsonl", field="own")
+    press(app, "keep_names")
+    listed = kept(home).candidates
+    assert (listed.first[-1], listed.last[-1], listed.is_member[-1]) == ("Cy", "Ek", False)
