@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.attack.decisions import ALPHA
+from audit.attack.cohort import N_PERMUTATIONS
+from audit.attack.decisions import ALPHA, LOOK_ALPHA
+from audit.attack.exposure import EXPOSED_P, MIN_BOUND_CONTROLS
+from audit.attack.guards import ILL_MATCHED_BEYOND, MIN_EACH_SIDE
 from audit.attack.metrics import N_REPLICATES
 from audit.attack.question import SCENARIOS, VERSIONS, GenerationSettings, PosteriorSettings
-from audit.attack.verdict import ILL_MATCHED_BEYOND, NONE_BELOW
 from audit.home import installed_packages
+from audit.names.candidates import CONTROL_SOURCES
+from audit.names.controls import N_REFERENCE
 from audit.stats import MIN_CONTROLS
 from audit.tables import UNDEFINED
 from audit.words import LANGUAGES, Words
@@ -38,6 +42,10 @@ LOG_RATIOS = (
 )
 P_VALUE = r"p(l) = \frac{1 + \#\{ c : \text{score}(c) \ge \text{score}(l) \}}{1 + \#\{ c \}}"
 Q_VALUE = r"q_{(i)} = \min_{j \ge i} \min\left( 1, \frac{m \, p_{(j)}}{j} \right)"
+BOUND = (
+    r"x = \min\left( 1, \frac{\mathrm{CP}_{\text{up}}(k, n)}{\mathrm{CP}_{\text{low}}(h, m)}"
+    r" \right)"
+)
 SPAN_RATES = (
     r"\text{recall}_c = \frac{n_c - \text{missed}_c}{n_c}",
     r"\text{precision}_c = \frac{m_c - \text{spurious}_c}{m_c}",
@@ -52,6 +60,9 @@ SOURCES = (
     "Mireshghallah et al. 2022: reference models for masked language models, arXiv 2203.03929.",
     "Phipson & Smyth 2010: p-values by ranks, doi:10.2202/1544-6115.1585.",
     "Benjamini & Hochberg 1995, doi:10.1111/j.2517-6161.1995.tb02031.x.",
+    "Savage 1956: exponential scores, doi:10.1214/aoms/1177728257.",
+    "Simes 1986: one p-value of several, doi:10.1093/biomet/73.3.751.",
+    "Clopper & Pearson 1934: bounds of a share, doi:10.1093/biomet/26.4.404.",
     "Wilson 1927, doi:10.1080/01621459.1927.10502953.",
     "Cameron, Gelbach & Miller 2011: clusters in two ways, doi:10.1198/jbes.2010.07136.",
     "Busing, Meijer & van der Leeden 1999: jackknife over unequal blocks,"
@@ -64,13 +75,16 @@ COMMANDS = """python -m audit run --scenario 2 --general GENERAL_DIR --hospital 
 python -m audit run --scenario 1 --general GENERAL_DIR --hospital HOSPITAL_DIR \\
     --names names.csv --out results
 python -m audit selftest"""
+VERDICTS = ("leak", "membership", "none", "ill", "not_enough")
 SECTIONS = (
     ("one", (DRAW, *MASS), ()),
     ("two", (DIFFERENCE, *LOG_RATIOS), ("two_chain", "general")),
     ("names", (*RESIDUAL, P_VALUE), ()),
     ("q", (Q_VALUE,), ()),
     ("undecided", (), ()),
-    ("verdict", (), tuple(f"verdict_{c}" for c in ("leak", "none", "ill", "not_enough", "rates"))),
+    ("source", (), tuple(f"source_{source}" for source in CONTROL_SOURCES)),
+    ("verdict", (), tuple(f"verdict_{state}" for state in VERDICTS)),
+    ("bounds", (BOUND,), ()),
     ("intervals", (), ()),
     ("spans", SPAN_RATES, ("spans_notes", "spans_covered", "spans_leak")),
 )
@@ -84,7 +98,10 @@ def constants() -> dict[str, object]:
         "top_k": f"{one.top_k:,}", "n_steps": f"{one.n_steps:,}", "n_tokens": one.n_tokens,
         "n_documents": f"{one.n_documents:,}", "n_inputs": f"{PosteriorSettings().n_inputs:,}",
         "min_controls": MIN_CONTROLS, "alpha": f"{ALPHA:g}", "percent": f"{100 * ALPHA:g}",
-        "none_below": f"{NONE_BELOW:g}", "beyond": f"{ILL_MATCHED_BEYOND:g}",
+        "look": f"{LOOK_ALPHA:g}", "beyond": f"{ILL_MATCHED_BEYOND:g}",
+        "min_each_side": MIN_EACH_SIDE, "n_reference": f"{N_REFERENCE:,}",
+        "n_permutations": f"{N_PERMUTATIONS:,}", "seen": f"{100 * (1 - EXPOSED_P):g}",
+        "min_bound_controls": MIN_BOUND_CONTROLS,
         "n_replicates": f"{N_REPLICATES:,}", "version": max(VERSIONS.values()),
     }  # fmt: skip
 
