@@ -39,9 +39,11 @@ from audit.backup import back_up
 from audit.backup import restore as put_back
 from audit.bench.race import BenchSettings
 from audit.corpus.candidate_lists import ROLES, controls_in, list_of, passages_for
-from audit.corpus.examine import read_examination
+from audit.corpus.examine import HeldOutCounts, read_examination
 from audit.corpus.kept import CORPORA, KeptCorpus, corpus_line, find_corpus
 from audit.corpus.make import CorpusTask
+from audit.corpus.other_names import sibling_list
+from audit.corpus.own_controls import OwnControls, add_own_controls
 from audit.deid import given as handed_in
 from audit.deid import leftovers
 from audit.deid.config import GenerativeFacts, Lora, TaggerFacts, TaggerSettings, TuningSettings
@@ -100,7 +102,7 @@ from audit.names.people import ENGLISH, JAPANESE
 from audit.names.spelling import piece_counter
 from audit.notes.formats import GOLD, PREDICTED, Format, flattened, write_files
 from audit.notes.passages import Passages, read_passages
-from audit.notes.read import FIELDS, open_notes
+from audit.notes.read import FIELDS, NoteSource, open_notes
 from audit.notes.spans import IDENTIFIER, TaggedDocument, read_label_map
 from audit.patients.register import read_register
 from audit.progress import progress_line, say
@@ -121,12 +123,12 @@ from audit.report.verify import check_report
 from audit.retention import KINDS, Periods, periods, set_periods
 from audit.retention import purge as purge_kinds
 from audit.run import AuditTask, finished_part
-from audit.shelf import whole_folder, write_private, write_whole
+from audit.shelf import is_code, whole_folder, write_private, write_whole
 from audit.stats import Estimate
 from audit.tables import read_table
 from audit.task import MAX_SEED, Device, Record, Task
 from audit.training.config import TrainSettings, largest_pass, process_number
-from audit.training.kept import MODEL, MODELS, PretrainTask, snapshot_name
+from audit.training.kept import MODEL, MODELS, PretrainTask, sibling_task, snapshot_name
 from audit.words import catalogue
 from cache.store import Store
 
@@ -423,6 +425,11 @@ def _bytes(path: Path) -> bytes:
 
 
 Seed = Annotated[int, "of all that is drawn"]
+NamesList = Annotated[Path, "list of candidate names: CSV, .xlsx or JSONL"]
+PassagesFile = Annotated[Path | None, "CSV or JSONL of de-identified passages, also as .gz"]
+Placeholder = Annotated[
+    str, "what stands for the patient's name in the passages, beside [NAME] and the like: ___, <PT>"
+]
 
 
 def demo(*, given: Annotated[Given, FieldsOf(DemoTask)]) -> Result:
@@ -453,7 +460,7 @@ def run(
     general: Annotated[str, "directory of the general model"],
     hospital: Annotated[str, "directory of the hospital's model"],
     scenario: Literal[1, 2],
-    names: Annotated[Path, "CSV of candidate names"],
+    names: NamesList,
     generation: Annotated[Given, FieldsOf(GenerationSettings)],
     posterior: Annotated[Given, FieldsOf(PosteriorSettings)],
     reference: Annotated[
@@ -461,11 +468,12 @@ def run(
         "also with this model in the general model's place, such as one trained on the "
         "de-identified notes; repeatable",
     ] = (),
-    passages: Annotated[Path | None, "CSV or JSONL of de-identified passages"] = None,
+    passages: PassagesFile = None,
+    placeholder: Placeholder = "",
     draw_controls: Annotated[int, "draw so many easy and hard controls"] = 0,
     control_source: StatedSource = None,
     own_controls: Annotated[
-        Path | None, "CSV of people of the hospital who are in no training note: more controls"
+        Path | None, "list of people of the hospital who are in no training note: more controls"
     ] = None,
     sibling: SiblingAudit = "",
     out: Annotated[Path | None, "directory for names.csv, measures.json, report.json"] = None,
@@ -491,7 +499,7 @@ def run(
         hospital=model_path(hospital, where="--hospital"),
         candidates=candidates,
         sibling=_audit_digest(sibling, where="--sibling") if sibling else "",
-        passages=_read_passages(passages, scenario=scenario),
+        passages=_read_passages(passages, placeholder=placeholder, scenario=scenario),
         generation=GenerationSettings(**generation),
         posterior=PosteriorSettings(**posterior),
         seed=seed,
@@ -505,12 +513,14 @@ def run(
     return _compared(request, reference=reference, out=out)
 
 
-def _read_passages(passages: Path | None, *, scenario: int) -> Passages | None:
+def _read_passages(passages: Path | None, *, placeholder: str, scenario: int) -> Passages | None:
     """Return the passages of a file, which scenario 2 alone reads."""
     _say_unread(passages, scenario=scenario)
     if passages is None or scenario != 2:
         return None
-    read = read_passages(_bytes(passages), what="passages", file_name=passages.name)
+    read = read_passages(
+        _bytes(passages), what="passages", file_name=passages.name, placeholder=placeholder
+    )
     _say_read(read, len(read), what="passages")
     return read
 
@@ -579,11 +589,12 @@ def rank(
     general: Annotated[str, "directory of the general model"],
     hospital: Annotated[str, "directory of the hospital's model"],
     scenario: Literal[1, 2],
-    names: Annotated[Path, "CSV of candidate names, a million at most"],
+    names: Annotated[Path, "list of candidate names, a million at most: CSV, .xlsx or JSONL"],
     out: Annotated[Path, "CSV of ranks and scores to write"],
     generation: Annotated[Given, FieldsOf(GenerationSettings)],
     posterior: Annotated[Given, FieldsOf(PosteriorSettings)],
-    passages: Annotated[Path | None, "CSV or JSONL of de-identified passages"] = None,
+    passages: PassagesFile = None,
+    placeholder: Placeholder = "",
     control_source: StatedSource = None,
     seed: Seed = 0,
     dtype: Dtype = "auto",
@@ -597,6 +608,7 @@ def rank(
         hospital=model_path(hospital, where="--hospital"),
         names=names,
         passages=passages,
+        placeholder=placeholder,
         control_source=control_source,
         generation=GenerationSettings(**generation),
         posterior=PosteriorSettings(**posterior),
@@ -978,38 +990,105 @@ def corpus_build(*, given: Annotated[Given, FieldsOf(CorpusTask)]) -> Result:
     """Make D_private, D_public, the truth, and the lists."""
     task = CorpusTask(**given)
     (corpus_id,) = _answered(task)
+    _say_patients(open_notes(task.notes, columns=dict(task.columns)).has_patients)
     corpus = CORPORA.at(task.out) if task.out else CORPORA.get(corpus_id)
     return _examined(corpus) | {"folder": str(corpus.path)}
 
 
+def _say_patients(has_patients: bool) -> None:
+    """Say that notes do not tell whose they are, if they do not."""
+    if not has_patients:
+        say("No patient column was found: each note counts as that of a patient of its own. The "
+            "column is called\npatient_id, subject_id, person_id, PAT_ID, mrn, 患者番号 ..., or "
+            "--column patient_id=NAME where there is that option.")  # fmt: skip
+
+
 def corpus_mentions(*, corpus: CorpusName) -> Result:
     """Say who is named beside an age, and how often."""
-    return _examined(find_corpus(corpus))
+    found = _examined(find_corpus(corpus))
+    _say_patients(bool(found["n_patients"]))
+    return found
 
 
 def corpus_candidates(
     *,
     corpus: CorpusName,
     out: Annotated[Path, "folder for names.csv and passages.jsonl"],
-    controls: Annotated[str, "kinds with commas between: easy,hard,recombined"] = "easy,hard",
+    controls: Annotated[
+        str,
+        "kinds with commas between: held_out,easy,hard,recombined; without it held_out where "
+        "people were held out, else easy,hard",
+    ] = "",
+    own_controls_from: Annotated[
+        Path | None,
+        "register of patients: those who are in no training note of identified notes are controls",
+    ] = None,
     roles: Annotated[str, "roles of members with commas between"] = ",".join(ROLES),
+    other_names: Annotated[
+        bool, "of the notes with other names: the list to audit a sibling model with"
+    ] = False,
 ) -> Result:
     """Write the list of names and the passages."""
     found = find_corpus(corpus)
-    candidates = list_of(found, controls=_words(controls), roles=_words(roles))
-    passages = passages_for(found, candidates)
+    if other_names:
+        dropped: dict[str, int] = {}
+        candidates, passages = sibling_list(found)
+    else:
+        candidates, dropped = _corpus_list(
+            found, kinds=_words(controls), roles=_words(roles), register=own_controls_from
+        )
+        passages = passages_for(found, candidates)
     files = {"names.csv": names_file(candidates), "passages.jsonl": passages}
     return {
         "n_names": len(candidates),
         "n_members": sum(m is True for m in candidates.is_member),
         "by_kind": dict(sorted(Counter(filter(None, candidates.control_kind)).items())),
         "by_role": dict(sorted(Counter(filter(None, candidates.role)).items())),
+        "control_source": candidates.source,
+        "left_out": dropped,
         "n_passages": passages.count(b"\n"),
         "files": [str(path) for path in write_private(files, out)],
     }
 
 
-def corpus_check(*, corpus: CorpusName, names: Annotated[Path, "CSV of candidate names"]) -> Result:
+def _corpus_list(
+    corpus: KeptCorpus, *, kinds: tuple[str, ...], roles: tuple[str, ...], register: Path | None
+) -> tuple[Candidates, dict[str, int]]:
+    """Return the list of a corpus, and how many names were left out of it."""
+    if register is None:
+        candidates = list_of(corpus, controls=kinds or None, roles=roles)
+        held_out = read_examination(corpus.path).held_out
+        return candidates, _left_out(held_out) if candidates.source == "held_out" else {}
+    if "held_out" in kinds:
+        raise AuditError(
+            "A list has held-out controls or own ones.",
+            where="--controls",
+            do="Leave held_out or --own-controls-from out.",
+        )
+    listed = list_of(corpus, controls=kinds, roles=roles)
+    own = add_own_controls(corpus, listed, register)
+    return own.candidates, _left_out(own)
+
+
+def _left_out(dropped: OwnControls | HeldOutCounts | None) -> dict[str, int]:
+    """Return how many names a list is without, and say why."""
+    if dropped is None:
+        return {}
+    numbers = {"members": dropped.n_dropped_members, "controls": dropped.n_dropped_controls}
+    say(
+        "Left out, because somebody else's training notes hold the full name: "
+        f"{dropped.n_dropped_members:,} members and {dropped.n_dropped_controls:,} controls."
+    )
+    if isinstance(dropped, OwnControls):
+        numbers["households"] = dropped.n_dropped_households
+        say(
+            f"Left out, because they live with somebody who has training notes: "
+            f"{dropped.n_dropped_households:,} people."
+        )
+    return numbers
+
+
+def corpus_check(*, corpus: CorpusName, names: NamesList) -> Result:
     """Say which controls of a list stand in D_private, by their rows."""
     candidates = _names(names)
     found = controls_in(find_corpus(corpus), candidates)
@@ -1052,6 +1131,7 @@ def _examined(corpus: KeptCorpus) -> Result:
     return found.plain() | {
         "coverage": counted,
         "carriers": dict(found.carriers),
+        "n_patients": found.n_patients or None,  # unknown, not none
         "n_patterns": found.n_patterns,
         "n_occurrences": found.n_occurrences,
         "corpus": corpus_line(corpus),
@@ -1063,13 +1143,21 @@ def pretrain(
     general: Annotated[str, "directory of the model to start from"],
     given: Annotated[Given, FieldsOf(PretrainTask)],
     trained: Annotated[Given, FieldsOf(TrainSettings)],
+    sibling_of: Annotated[
+        str,
+        "identifier or folder of a trained model: train by its recipe, in as many passes or fewer "
+        "(--epochs), on its corpus with other names; its audit shows what the attack would see",
+    ] = "",
 ) -> Result:
     """Train a model further on notes, or from scratch; goes on where it stopped."""
-    task = PretrainTask(
-        general=model_path(general, where="--general"),
-        settings=TrainSettings(**_with_pass(trained, usual=TrainSettings())),
-        **given,
-    )
+    start = model_path(general, where="--general")
+    if sibling_of:
+        model = MODELS.get(sibling_of) if is_code(sibling_of) else MODELS.at(Path(sibling_of))
+        n_epochs = trained.get("n_epochs")
+        task = sibling_task(model, general=start, n_epochs=n_epochs).with_(**given)
+    else:
+        settings = TrainSettings(**_with_pass(trained, usual=TrainSettings()))
+        task = PretrainTask(general=start, settings=settings, **given)
     if process_number()[0]:  # of several, the first answers and tells
         task.help()
         raise SystemExit(0)
@@ -1244,7 +1332,7 @@ def deid_tag(
     _refuse_nothing_to_withhold(tagger_id, uncopied)
     with recorded_release(out, how) as (release_id, release):
         census = tag_notes(
-            handed_in.notes_to_tag(notes),
+            _notes_to_tag(notes),
             tagger=load_tagger(tagger_id, device=device),
             out=out,
             release=release,
@@ -1256,6 +1344,14 @@ def deid_tag(
         )
     _say_tagged(census, release_id, release)
     return census
+
+
+def _notes_to_tag(path: Path) -> NoteSource | handed_in.AnnotatedNotes:
+    """Return the notes of a path; say if a table of them does not tell whose they are."""
+    source = handed_in.notes_to_tag(path)
+    if isinstance(source, NoteSource):
+        _say_patients(source.has_patients)
+    return source
 
 
 def _say_tagged(census: Mapping[str, Any], release_id: str, release: Release) -> None:
@@ -1673,12 +1769,14 @@ _OF_SCENARIO = (
     Dependence(_GENERATED - _MASKED, _has("scenario", 1), needs="--scenario 1"),
     Dependence(_MASKED - _GENERATED, _has("scenario", 2), needs="--scenario 2"),
 )
+_OF_PASSAGES = Dependence({"placeholder"}, _is_given("passages"), needs="--passages")
 DEPENDENT: Mapping[str, tuple[Dependence, ...]] = {
     "run": (
         *_OF_SCENARIO,
+        _OF_PASSAGES,
         Dependence({"out", "reference", "scheduler"}, _is_not_given("order"), clashes="--order"),
     ),
-    "rank": _OF_SCENARIO,
+    "rank": (*_OF_SCENARIO, _OF_PASSAGES),
     "results": (
         Dependence({"out"}, _is_given("digest"), needs="DIGEST"),
         Dependence({"names", "language"}, _is_given("out"), needs="--out"),
@@ -1688,8 +1786,26 @@ DEPENDENT: Mapping[str, tuple[Dependence, ...]] = {
         Dependence({"seal"}, _has("what", "verify"), needs="verify"),
     ),
     "login": (Dependence({"yes"}, _has("what", "drop"), needs="drop"),),
+    "corpus_candidates": (
+        Dependence(
+            {"controls", "own_controls_from", "roles"},
+            _is_not_given("other_names"),
+            clashes="--other-names",
+        ),
+    ),
     "corpus_build": (Dependence({"n_canaries"}, _is_given("canary_counts"), needs="--canaries"),),
     "pretrain": (
+        Dependence(
+            {
+                "corpus_id",
+                "source",
+                "notes",
+                "columns",
+                *TrainSettings.model_fields.keys() - {"n_epochs"},
+            },
+            _is_not_given("sibling_of"),
+            clashes="--sibling-of",
+        ),
         Dependence({"source"}, _is_given("corpus_id"), needs="--corpus"),
         Dependence({"columns"}, _is_given("notes"), needs="--notes"),
         Dependence({"n_steps"}, _is_not_given("n_epochs"), clashes="--epochs"),

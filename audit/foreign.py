@@ -1,17 +1,19 @@
 """Files of other people: text under its encoding, JSON and zip archives, read within bounds.
 
-UTF-8, UTF-8 with a byte order mark, and CP932 (what Japanese Excel writes) are told apart by what
-their bytes can be, never by statistics. Everything else is refused with the way out, because each
-of the others can be read as one of these three with the wrong letters.
+UTF-8, UTF-8 or UTF-16 with a byte order mark, and CP932 (what Japanese Excel writes) are told apart
+by what their bytes can be, never by statistics. Everything else is refused with the way out,
+because each of the others can be read as one of these with the wrong letters.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import re
 import stat
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import BytesIO
@@ -115,6 +117,16 @@ def refuse_without_memory(n_bytes: int, *, where: str) -> None:
         )
 
 
+def unpacked_gzip(data: bytes, *, what: str) -> bytes:
+    """Return what a gzip file holds, cut where `decode_text` refuses it as too large."""
+    refuse_too_large(data, what=what)
+    try:
+        with gzip.GzipFile(fileobj=BytesIO(data)) as file:
+            return file.read(MAX_FILE_BYTES + 1)
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise AuditError("The gzip file is damaged, or ends too early.", where=what) from None
+
+
 def is_zip(data: bytes) -> bool:
     """Whether bytes begin as a zip archive does."""
     return data.startswith(_ZIP_STARTS)
@@ -192,13 +204,15 @@ MAX_FILE_BYTES = 50_000_000
 
 SAVE_AS_UTF8 = 'Save the file as "CSV UTF-8" and try again.'
 
+GZIP = b"\x1f\x8b"
 ARCHIVES = {
-    b"\x1f\x8b": "a gzip archive",
+    GZIP: "a gzip archive",
     b"PK\x03\x04": "a zip archive or an Excel workbook",
-    b"\xd0\xcf\x11\xe0": "an old Excel workbook",
+    b"\xd0\xcf\x11\xe0": "an Excel workbook of the old form, or with a password",
     b"PAR1": "a Parquet file",
     b"%PDF": "a PDF file",
 }
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _FEW_BROKEN = 4
 _ESCAPE_SEQUENCE = re.compile(rb"\x1b[$(]")
 
@@ -216,21 +230,15 @@ def decode_text(data: bytes, *, what: str) -> tuple[str, str]:
     """Return the text of an uploaded file and the name of its encoding."""
     if not data:
         raise AuditError("The file is empty.", where=what)
-    if len(data) > MAX_FILE_BYTES:
-        raise AuditError(
-            "The file is larger than {max_file_bytes} MB.",
-            where=what,
-            do="Split it, or leave out the columns that are not needed.",
-            max_file_bytes=MAX_FILE_BYTES // 1000000,
-        )
+    refuse_too_large(data, what=what)
     kinds = [kind for magic, kind in ARCHIVES.items() if data.startswith(magic)]
     refusal = ""
     if kinds:
         refusal = Message("This is {kinds}, not text.", kinds=kinds[0])
-    elif data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        refusal = "The file is encoded as UTF-16."
+    elif data.startswith(_UTF16_MARKS):
+        return _as_utf16(data, what=what), "UTF-16"
     elif b"\0" in data:
-        refusal = "The file holds NUL bytes, so it is not text."
+        refusal = "The file holds NUL bytes: it is not text, or UTF-16 without a byte order mark."
     elif _ESCAPE_SEQUENCE.search(data):
         refusal = "The file is encoded as ISO-2022-JP."
     if refusal:
@@ -241,6 +249,25 @@ def decode_text(data: bytes, *, what: str) -> tuple[str, str]:
                 return data.removeprefix(mark).decode("utf-8"), name
     _refuse_damaged(data, what=what)
     return _as_cp932(data, what=what), "CP932"
+
+
+def refuse_too_large(data: bytes, *, what: str) -> None:
+    """Refuse an uploaded file of more than `MAX_FILE_BYTES`."""
+    if len(data) > MAX_FILE_BYTES:
+        raise AuditError(
+            "The file is larger than {max_file_bytes} MB.",
+            where=what,
+            do="Split it, or leave out the columns that are not needed.",
+            max_file_bytes=MAX_FILE_BYTES // 1000000,
+        )
+
+
+def _as_utf16(data: bytes, *, what: str) -> str:
+    with suppress(UnicodeDecodeError):
+        text = data.decode("utf-16")
+        if "\0" not in text:
+            return text
+    raise AuditError("The file is UTF-16 with broken characters.", where=what, do=SAVE_AS_UTF8)
 
 
 def _refuse_damaged(data: bytes, *, what: str) -> None:
@@ -301,3 +328,39 @@ def _looks_western(text: str) -> bool:
         return True
     glued = re.finditer("[A-Za-z]([\u3400-\u9fff])", text)
     return any(match[1].encode("cp932")[0] >= 0xE0 for match in glued)
+
+
+_FORMAT_CHARS = 8_192
+"""Of a text that are looked at to tell its format."""
+_ONE_PER_LINE = "Write one JSON object a line (JSONL), or CSV."
+_OTHER_FORMATS = (
+    (
+        r'\{[^\0]*"resourceType"\s*:',
+        "This is FHIR in JSON, not a table.",
+        "Write a table, or one JSON object a line, with first_name and last_name of each patient, "
+        "or patient_id and text of each note.",
+    ),
+    (r"\{\s*\n", "This is one JSON object over several lines, not JSONL.", _ONE_PER_LINE),
+    (r'\[\s*[{\["\]]', "This is a JSON array, not JSONL.", _ONE_PER_LINE),
+    (
+        r"<(?:\?xml\b[^\0]*<)?(?:deIdi2b2|PatientMatching|TEXT)\b",
+        "This is XML of i2b2 or n2c2, not a table.",
+        "`deid tag`, `deid score` and `deid convert` read it. For all else write CSV with a column "
+        "`text`.",
+    ),
+    (
+        r"<(?i:!doctype\s+html|html|table)\b",
+        "This is a web page (HTML), not a table.",
+        SAVE_AS_UTF8,
+    ),
+    (r"<\?xml\b", "This is XML, not a table.", SAVE_AS_UTF8),
+)
+"""How a text begins, what it is then, and what to do."""
+
+
+def refuse_other_formats(text: str, *, what: str) -> None:
+    """Refuse a text that is no CSV and no JSONL, and say what it is."""
+    head = text[:_FORMAT_CHARS].lstrip("\ufeff \t\r\n")
+    for beginning, said, do in _OTHER_FORMATS:
+        if re.match(beginning, head):
+            raise AuditError(said, where=what, do=do)

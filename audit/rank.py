@@ -56,6 +56,8 @@ class RankTask(Task, RunSettings):
     hospital: Path
     names: Path
     passages: Path | None = None
+    placeholder: str = ""
+    """What stands for the name in the passages, beside what is known."""
     control_source: ControlSource | None = None
     generation: GenerationSettings = GenerationSettings()
     posterior: PosteriorSettings = PosteriorSettings()
@@ -87,7 +89,9 @@ class RankTask(Task, RunSettings):
         if self.passages and self.scenario_number == 2:
             with reading(self.passages.name):
                 data = file_bytes(self.passages)
-            passages = read_passages(data, what="passages", file_name=self.passages.name)
+            passages = read_passages(
+                data, what="passages", file_name=self.passages.name, placeholder=self.placeholder
+            )
         same = ("scenario_number", "general", "hospital", "generation", "posterior", "seed",
                 "dtype", "device")  # fmt: skip
         asked = {name: getattr(self, name) for name in same}

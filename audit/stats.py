@@ -168,7 +168,7 @@ def auc_interval(
     Scores and truth [N]; NaN scores are left out. `clusters` are ids [N] of each name's first and
     last part; -1: none, a cluster of its own.
     Sources: DeLong et al. 1988, doi:10.2307/2531595; Cameron, Gelbach & Miller 2011,
-    doi:10.1198/jbes.2010.07136; coverage: `benchmarks/verdict_rates.py`.
+    doi:10.1198/jbes.2010.07136; coverage: `benchmarks/score_errors.py`.
     """
     from scipy.special import expit, logit
     from scipy.stats import t

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from audit.errors import AuditError, Message
-from audit.foreign import decode_text, json_value
+from audit.foreign import decode_text, json_value, refuse_other_formats
 from audit.stats import Estimate, Rate
 from audit.text import heading_key
 
@@ -122,7 +122,9 @@ class Table:
     # As a spreadsheet shows them: the header is row 1, a record that spans several lines is one
     # row, an empty line is a row that is left out here.
     row_numbers: tuple[int, ...]
-    encoding: str  # "UTF-8", "UTF-8 with BOM" or "CP932": shown beside the first rows
+    # "UTF-8", "UTF-8 with BOM", "UTF-16", "CP932" or "xlsx": shown beside the first rows
+    encoding: str
+    notes: tuple[RowNote, ...] = ()  # what should be known of the table as a whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,22 +141,58 @@ def read_table(data: bytes, *, what: str) -> Table:
     `what` is what messages call the file.
     """
     text, encoding = decode_text(data, what=what)
-    delimiter = delimiter_of(text, what=what)
+    return csv_table(text, encoding=encoding, what=what)
+
+
+def csv_table(text: str, *, encoding: str, what: str) -> Table:
+    """Read the text of a CSV file; a first line such as "sep=;" names what divides the columns."""
+    refuse_other_formats(text, what=what)
+    delimiter, begin = delimiter_of(text, what=what)
     # Counted in the text: a cell of two characters is an object of fifty bytes.
     if text.count(delimiter) > MAX_CELLS or text.count("\n") > _MAX_LINES:
-        raise AuditError(
-            ("The file has more than {max_cells:,} cells, or line breaks without end."),
-            where=what,
-            do="Leave out the columns that are not needed.",
-            max_cells=MAX_CELLS,
-        )
-    records = csv_records(io.StringIO(text, newline=""), delimiter, what=what)
-    header = _header(next(records, (1, []))[1], what=what)
+        raise _too_many_cells(what)
+    lines = io.StringIO(text[begin:], newline="")
+    records = csv_records(lines, delimiter, what=what)
+    _, header = next(records, (1, []))
+    return table_of_rows(header, records, encoding=encoding, what=what)
+
+
+def json_table(text: str, *, encoding: str, what: str) -> Table:
+    """Read the text of a JSONL file; the keys of all its objects are the columns."""
+    columns: dict[str, int] = {}
+    rows: dict[int, list[str]] = {}
+    for record in json_rows(text, what=what):
+        if isinstance(record, RowNote):
+            where = Message("{subject}, row {number}", subject=what, number=record.row)
+            raise AuditError(record.what, where=where)
+        for key in record.cells:
+            columns.setdefault(key, len(columns))
+        if len(columns) > MAX_COLUMNS or len(columns) * len(rows) > MAX_CELLS:
+            raise _too_many_cells(what)
+        rows[record.row] = [record.cells.get(key, "") for key in columns]
+    padded = ((row, cells + [""] * (len(columns) - len(cells))) for row, cells in rows.items())
+    return table_of_rows(list(columns), padded, encoding=encoding, what=what)
+
+
+def table_of_rows(
+    header: Sequence[str],
+    records: Iterable[tuple[int, Sequence[str]]],
+    *,
+    encoding: str,
+    what: str,
+    notes: tuple[RowNote, ...] = (),
+) -> Table:
+    """Return a table of its first row and the numbered rows below it; empty ones are left out.
+
+    Columns without a name at the end, and empty cells behind the last column, are left out. A first
+    column without a name is an index if it holds whole numbers alone, and stays.
+    """
+    header = _header(header, what=what)
     rows: dict[int, tuple[str, ...]] = {}
     for number, record in records:
         if not record:
             continue
-        if len(record) != len(header):
+        if len(record) < len(header) or any(map(str.strip, record[len(header) :])):
             raise AuditError(
                 "The row has {n_record} cells where the header has {n_header}.",
                 where="{subject}, row {number}",
@@ -168,19 +206,47 @@ def read_table(data: bytes, *, what: str) -> Table:
             raise AuditError(
                 "The file has more than {max_rows:,} rows.", where=what, max_rows=MAX_ROWS
             )
-        rows[number] = tuple(record)
-    return Table(header, tuple(rows.values()), tuple(rows), encoding)
+        rows[number] = tuple(record[: len(header)])
+    if not header[0] and not all(cells[0].strip().isdecimal() for cells in rows.values()):
+        raise _without_name(1, what=what)
+    return Table(header, tuple(rows.values()), tuple(rows), encoding, notes)
 
 
-def delimiter_of(text: str, *, what: str) -> str:
-    """Return what divides the columns, by the first line: comma, semicolon or tab."""
+def _too_many_cells(what: str) -> AuditError:
+    return AuditError(
+        "The file has more than {max_cells:,} cells, or line breaks without end.",
+        where=what,
+        do="Leave out the columns that are not needed.",
+        max_cells=MAX_CELLS,
+    )
+
+
+_NAMED_DELIMITER = re.compile(r'"?sep=(.)"?(?:\r\n|\r|\n|\Z)', re.IGNORECASE)
+
+
+def delimiter_of(text: str, *, what: str) -> tuple[str, int]:
+    """Return what divides the columns, and where the header begins.
+
+    A first line such as "sep=;", which Excel writes and does not show, says it; else the first line
+    tells it: comma, semicolon or tab.
+    """
+    named = _NAMED_DELIMITER.match(text)
+    begin = named.end() if named else 0
     # Bounded before anything is parsed: a header of a million columns never becomes a list.
-    head = text[: MAX_HEADER_BYTES + 1]
+    head = text[begin : begin + MAX_HEADER_BYTES + 1]
     first_line = re.split("[\r\n]", head, maxsplit=1)[0]
     if len(first_line.encode(errors="surrogatepass")) > MAX_HEADER_BYTES:
         raise AuditError("The header is longer than 64 KB.", where="{subject}, row 1", subject=what)
+    if named:
+        if named[1] not in ",;\t|":
+            raise AuditError(
+                "The first line names a mark between columns that is not read.",
+                where=what,
+                do="Use a comma, a semicolon or a tab.",
+            )
+        return named[1], begin
     unquoted = re.sub('"[^"]*"', "", first_line)
-    return max(",;\t", key=unquoted.count)
+    return max(",;\t", key=unquoted.count), begin
 
 
 def csv_records(
@@ -214,7 +280,10 @@ def is_whole(text: str) -> bool:
 
 
 def json_records(lines: Iterator[str]) -> Iterator[Row | RowNote]:
-    """Go through the objects of a JSONL file; numbers become text, other values are left out."""
+    """Go through the objects of a JSONL file; numbers, true and false become text.
+
+    Values of other kinds are left out.
+    """
     return (_json_record(line, row=row) for row, line in enumerate(lines, start=1) if line.strip())
 
 
@@ -234,7 +303,11 @@ def _json_record(line: str, *, row: int) -> Row | RowNote:
         return RowNote(row, "The line is not JSON.")
     if not isinstance(found, dict):
         return RowNote(row, "The line is not a JSON object.")
-    cells = {key: value or "" for key, value in found.items() if isinstance(value, str | None)}
+    cells = {
+        key: str(value).lower() if isinstance(value, bool) else value or ""
+        for key, value in found.items()
+        if isinstance(value, str | bool | None)
+    }
     if any(len(cell) > MAX_FIELD_CHARS for cell in cells.values()):
         return RowNote(row, "A text is longer than 1 MB.")
     if not all(map(is_whole, cells.values())):
@@ -242,23 +315,36 @@ def _json_record(line: str, *, row: int) -> Row | RowNote:
     return Row(row, cells)
 
 
+def json_rows(text: str, *, what: str) -> Iterator[Row | RowNote]:
+    """Go through the objects of an uploaded JSONL file, as `json_records` does."""
+    refuse_other_formats(text, what=what)
+    text = text.removesuffix("\n")
+    if text.count("\n") >= MAX_ROWS:  # before each line becomes an object
+        raise AuditError(
+            "The file has more than {max_rows:,} lines.", where=what, max_rows=MAX_ROWS
+        )
+    return json_records(iter(text.split("\n")))
+
+
 def _header(record: Sequence[str], *, what: str) -> tuple[str, ...]:
     where = Message("{subject}, row 1", subject=what)
-    if len(record) > MAX_COLUMNS:
+    names = [name.strip() for name in record]
+    while names and not names[-1]:
+        names.pop()
+    if len(names) > MAX_COLUMNS:
         raise AuditError(
             "The header has more than {max_columns} columns.", where=where, max_columns=MAX_COLUMNS
         )
     if sum(map(len, record)) > MAX_HEADER_BYTES:
         raise AuditError("The header is longer than 64 KB.", where=where)
-    header = tuple(name.strip() for name in record)
-    if not any(header):
+    if not names:
         raise AuditError("The first row is empty; it must name the columns.", where=where)
     seen: dict[str, int] = {}
-    for column, name in enumerate(header, start=1):
+    for column, name in enumerate(names, start=1):
         if not name:
-            raise AuditError(
-                "Column {column} has no name.", where=where, do="Name or delete it.", column=column
-            )
+            if column == 1:
+                continue
+            raise _without_name(column, what=what)
         # Named by number: in a file without a header the first row is somebody's name.
         twin = seen.setdefault(heading_key(name) or name, column)
         if twin != column:
@@ -268,7 +354,16 @@ def _header(record: Sequence[str], *, what: str) -> tuple[str, ...]:
                 twin=twin,
                 column=column,
             )
-    return header
+    return tuple(names)
+
+
+def _without_name(column: int, *, what: str) -> AuditError:
+    return AuditError(
+        "Column {column} has no name.",
+        where=Message("{subject}, row 1", subject=what),
+        do="Name or delete it.",
+        column=column,
+    )
 
 
 def write_table(

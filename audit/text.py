@@ -9,7 +9,7 @@ import functools
 import importlib
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,12 +21,6 @@ MAX_NAME_CHARS = 200
 _UNSPACED = re.compile(
     "[\u3040-\u30ff\u3005\u3006\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
 )
-
-FIRST_HEADINGS = {"firstname", "givenname", "first", "given", "forename", "名"}
-LAST_HEADINGS = {"lastname", "surname", "familyname", "last", "family", "姓", "氏", "名字", "苗字"}
-FULL_HEADINGS = {"fullname", "氏名", "患者名", "患者氏名"}
-# Beside a column of family names these two mean the given name; alone, the whole name.
-FULL_OR_FIRST_HEADINGS = {"name", "名前"}
 
 
 def is_unspaced(text: str) -> bool:
@@ -456,6 +450,29 @@ def _is_common_surname(word: str) -> bool:
     return _key(word) in _generator_names("en_US", ("last_names",))
 
 
+def ordered_word_lists(path: Path) -> dict[str, tuple[str, ...]]:
+    """Read lists of words that are shipped: [name] and the words below it; # begins a remark."""
+    text = re.sub(r"^#.*", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    lists = re.findall(r"^\[(\w+)\]$([^\[]*)", text, re.MULTILINE)
+    return {name: tuple(words.split()) for name, words in lists}
+
+
+def word_lists(path: Path) -> dict[str, frozenset[str]]:
+    """Read the same lists where the order of words says nothing."""
+    return {name: frozenset(words) for name, words in ordered_word_lists(path).items()}
+
+
+HEADINGS: Mapping[str, tuple[str, ...]] = ordered_word_lists(
+    Path(__file__).with_name("headings.txt")
+)
+"""What a column holds -> its headings, as `heading_key` has them."""
+
+
+def heading_key(text: str) -> str:
+    """Return a column name without case, width, white space, underscores and punctuation."""
+    return re.sub(r"[\s_\-.'’]+", "", unicodedata.normalize("NFKC", text).casefold())
+
+
 @dataclass(frozen=True)
 class NameColumns:
     """Where a table holds names: column indices; either `first` and `last`, or `full`, or none."""
@@ -487,25 +504,35 @@ class NameColumns:
         return parts.given, parts.last
 
 
-def heading_key(text: str) -> str:
-    """Return a column name without case, width, spaces, underscores and hyphens."""
-    return re.sub(r"[\s_\-]+", "", unicodedata.normalize("NFKC", text).casefold())
+def part_of_name_column(keys: Collection[str]) -> str:
+    """Return what a column headed "name" holds beside the others: "first", "last" or "full"."""
+
+    def has(field: str) -> bool:
+        return any(key in HEADINGS[field] for key in keys)
+
+    if has("last"):
+        return "full" if has("first") else "first"
+    return "last" if has("first_beside_name") else "full"
 
 
 def find_name_columns(header: Sequence[str]) -> NameColumns:
-    """Find the columns that hold names; 姓 and 名 win over a whole name beside them."""
+    """Find the columns that hold names; a first and a last name win over a whole name beside them.
+
+    Raises ValueError if two columns hold the same part.
+    """
     keys = [heading_key(name) for name in header]
-    first, last = _only(keys, FIRST_HEADINGS), _only(keys, LAST_HEADINGS)
-    if first is None and last is not None:
-        first = _only(keys, FULL_OR_FIRST_HEADINGS)
+    named = {part_of_name_column(keys): HEADINGS["full_or_first"]}
+
+    def column(part: str) -> int | None:
+        return _only(keys, HEADINGS[part] + named.get(part, ()))
+
+    first, last = column("first"), column("last")
     if first is not None and last is not None:
         return NameColumns(first=first, last=last, full=None)
-    return NameColumns(
-        first=None, last=None, full=_only(keys, FULL_HEADINGS | FULL_OR_FIRST_HEADINGS)
-    )
+    return NameColumns(first=None, last=None, full=column("full"))
 
 
-def _only(keys: Sequence[str], wanted: set[str]) -> int | None:
+def _only(keys: Sequence[str], wanted: Sequence[str]) -> int | None:
     found = [column for column, key in enumerate(keys) if key in wanted]
     if len(found) > 1:
         raise ValueError(
@@ -516,10 +543,3 @@ def _only(keys: Sequence[str], wanted: set[str]) -> int | None:
             )
         )
     return found[0] if found else None
-
-
-def word_lists(path: Path) -> dict[str, frozenset[str]]:
-    """Read lists of words that are shipped: [name] and the words below it; # begins a remark."""
-    text = re.sub(r"^#.*", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    lists = re.findall(r"^\[(\w+)\]$([^\[]*)", text, re.MULTILINE)
-    return {name: frozenset(words.split()) for name, words in lists}

@@ -24,7 +24,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -112,11 +112,24 @@ def is_table_right(table: Table, text: str) -> bool:
     """Whether an independent reader finds the same cells, for one of the delimiters."""
     for delimiter in ",;\t":
         rows = plain_rows(text, delimiter)
-        if rows and tuple(cell.strip() for cell in rows[0]) == table.header:
-            kept = [(n, tuple(row)) for n, row in enumerate(rows[1:], start=2) if row]
+        if rows and without_blanks(map(str.strip, rows[0]), n_least=0) == table.header:
+            n = len(table.header)
+            kept = [
+                (number, without_blanks(row, n_least=n))
+                for number, row in enumerate(rows[1:], start=2)
+                if row
+            ]
             if kept == list(zip(table.row_numbers, table.rows, strict=True)):
                 return True
     return False
+
+
+def without_blanks(cells: Iterable[str], *, n_least: int) -> tuple[str, ...]:
+    """Return cells without the blank ones at the end, but for the first `n_least`."""
+    kept = list(cells)
+    while len(kept) > n_least and not kept[-1].strip():
+        kept.pop()
+    return tuple(kept)
 
 
 def written_table(rng: random.Random) -> tuple[str, list[list[str]], str]:
@@ -157,7 +170,8 @@ def try_table(rng: random.Random, told: Told, folder: Path) -> None:
         is_good = not is_damaged and encoding in ("utf-8", "utf-8-sig") and "\0" not in text
         told["lost"] += is_good and is_refused and not has_tie(text)
         return
-    codec = {"UTF-8": "utf-8", "UTF-8 with BOM": "utf-8-sig", "CP932": "cp932"}[table.encoding]
+    codecs = {"UTF-8": "utf-8", "UTF-8 with BOM": "utf-8-sig", "UTF-16": "utf-16"}
+    codec = codecs.get(table.encoding, "cp932")
     told["wrong"] += not is_table_right(table, data.decode(codec))
     if not is_damaged and encoding.startswith("utf-8"):
         told["wrong"] += list(map(list, table.rows)) != rows

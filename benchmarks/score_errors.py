@@ -1,29 +1,21 @@
-"""How often the verdict is wrong, and how often it finds a planted leak: rates with intervals.
+"""Whether stated errors and intervals are right, and what mass is worth beside counting.
 
-    python benchmarks/verdict_rates.py nulls --directory DIR [--lists 400] [--pairs 5]
-    python benchmarks/verdict_rates.py leaks --directory DIR
-    python benchmarks/verdict_rates.py coverage [--lists 2000]
-    python benchmarks/verdict_rates.py errors --directory DIR [--runs 30]
-    python benchmarks/verdict_rates.py counting --directory DIR [--documents 500] [--own MODEL CSV]
-    python benchmarks/verdict_rates.py stops --directory DIR [--runs 40]
+    python -m benchmarks.score_errors coverage [--lists 2000]
+    python -m benchmarks.score_errors errors --directory DIR [--runs 30]
+    python -m benchmarks.score_errors counting --directory DIR [--documents 500] [--own MODEL CSV]
+    python -m benchmarks.score_errors stops --directory DIR [--runs 40]
 
-"nulls" trains null pairs (the demo's M_general, further trained on notes with other names; minutes
-each), takes the evidence of every part that the name generator knows, and judges lists of names
-that were in no notes. "leaks" trains hospital models in the same way and judges the demo's list.
 "coverage" draws scores with a known AUC. "errors" compares the spread over runs with the stated
 standard errors. "counting" compares the mass that names get while documents are made with counting
 them, in the demo or for the members of a list in a model of one's own; "stops" draws sequential
-audits out of the demo's evidence. Trainings, evidence and finished cases are kept in DIR, so a
-stopped run goes on.
+audits out of the demo's evidence. Evidence is kept in DIR, so a stopped run goes on.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -31,33 +23,24 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from audit.attack import attacks, evidence, prompts, scores
 from audit.attack import scores as part_scores
-from audit.attack.attacks import MIN_REFERENCE, REFERENCE_PER_NAME
-from audit.attack.cohort import relabelling_test
-from audit.attack.decisions import Decisions, decide
+from audit.attack.decisions import ComparisonPool, decide
 from audit.attack.judgement import settled_names
-from audit.attack.verdict import Ranked, give_verdict
 from audit.demo import DemoTask
 from audit.home import DEMO_HOSPITAL
 from audit.models.forward import Forward
 from audit.models.load import load_pair
 from audit.names import spelling
 from audit.names.candidates import Candidates, make_candidates
-from audit.names.controls import reference_controls
+from audit.names.controls import N_REFERENCE, reference_controls
 from audit.names.pools import us_pool
 from audit.progress import Meter, Phase
-from audit.stats import Rate, auc_interval, blocks_of
+from audit.stats import auc, auc_interval, blocks_of
 from audit.text import fold_name
-from benchmarks import demo_hospital
 from cache.store import Store
 
 POOL = us_pool()
-WORDS = ("Pain", "Care", "Little", "Long", "Young", "Black", "White", "Brown", "Green", "Hill",
-         "Small", "Strong", "Short", "Hand", "Church", "Day", "Price", "Wise", "Love", "Fields",
-         "Waters", "Woods", "Rivers", "Stone")  # fmt: skip
 EXPOSURES = ("hospital-1.6", "hospital-5", "hospital-20", "hospital-40")
 N_DOCUMENTS, N_INPUTS = 300, 2000
 
@@ -69,39 +52,6 @@ def sums_of(hospital: dict[str, np.ndarray], general: dict[str, np.ndarray]) -> 
 
 
 # --- pairs and their evidence -----------------------------------------------------------------
-
-
-def train(folder: Path, *, seed: int, is_null: bool) -> None:
-    """Further train the demo's M_general on notes with the list's names, or with other ones."""
-    recipe, source = demo_hospital.ENGLISH, DEMO_HOSPITAL / "en" / "models" / "general"
-    members = demo_hospital.demo_members(POOL, recipe, seed=seed)
-    listed = members + demo_hospital.demo_controls(POOL, recipe, seed=seed)
-    named = list(zip(members.first, members.last, strict=True))
-    if is_null:
-        named = demo_hospital.null_names(POOL, recipe, seed=seed)
-    hospital = demo_hospital.demo_notes(
-        named, language="en", n_notes=recipe.n_notes,
-        staff=demo_hospital.demo_staff(POOL, recipe, seed=seed), seed=seed,
-    )  # fmt: skip
-    folder.mkdir(parents=True, exist_ok=True)
-    if not is_null:
-        demo_hospital._write_names(folder / "names.csv", listed, hospital.n_mentions)
-        demo_hospital._write_passages(folder / "passages.jsonl", hospital)
-    demo_hospital.train_hospital(
-        hospital.notes, recipe, folder, seed=seed, general=source,
-        label="null" if is_null else "hospital",
-    )  # fmt: skip
-
-
-def pair_folder(directory: Path, seed: int, *, is_null: bool) -> Path:
-    """Return the folder of a trained pair's models; made where it is not there. Seed 0: shipped."""
-    if seed == 0:
-        return DEMO_HOSPITAL / "en"
-    folder = directory / f"seed-{seed}" / "en"
-    last = "null" if is_null else EXPOSURES[-1]
-    if not (folder / "models" / last / "config.json").is_file():
-        train(folder, seed=seed, is_null=is_null)
-    return folder
 
 
 def every_part() -> Candidates:
@@ -178,18 +128,11 @@ def columns_of(names: Candidates) -> np.ndarray:
 
 
 @cache
-def all_references() -> np.ndarray:
-    """Return [60,000, 2] reference controls in the order in which an audit draws them."""
+def references() -> np.ndarray:
+    """Return [R, 2] reference controls as an audit draws them."""
     return columns_of(
-        reference_controls(POOL, n_by_pieces={2: 60_000}, count_pieces=lambda *_: 1, seed=0)
+        reference_controls(POOL, n_by_pieces={2: N_REFERENCE}, count_pieces=lambda *_: 1, seed=0)
     )
-
-
-def references(tested: np.ndarray) -> np.ndarray:
-    """Return [R, 2] the first reference controls that share no part with the tested names."""
-    n = max(MIN_REFERENCE, REFERENCE_PER_NAME * len(tested))
-    held = all_references()
-    return held[~np.isin(held, tested).any(axis=1)][:n]
 
 
 def parts_of(listed: np.ndarray, held: np.ndarray) -> part_scores.NameParts:
@@ -200,198 +143,22 @@ def parts_of(listed: np.ndarray, held: np.ndarray) -> part_scores.NameParts:
         log_share=np.log([*POOL.first_share, *POOL.last_share]),
         n_pieces=np.ones(n_parts, dtype=np.int64), is_last=np.arange(n_parts) >= len(FIRST),
         is_known=np.ones(n_parts, dtype=np.bool_),
-        n_reference=np.bincount(held.ravel(), minlength=n_parts),
     )  # fmt: skip
 
 
-def decided(
-    names: Candidates, residual: np.ndarray, parts: part_scores.NameParts
-) -> tuple[Decisions, np.ndarray]:
-    """Decide on listed names [N] by residuals of parts; return their scores [N] too."""
-    limits, n = part_scores.part_limits(residual, parts=parts), len(names)
-    score = part_scores.both_parts(*parts.pairs(residual), limits=limits)
+def flagged(names: Candidates, residual: np.ndarray, parts: part_scores.NameParts) -> np.ndarray:
+    """Return which of N listed names stand out among the references, by residuals of parts."""
+    score, n = part_scores.soft_minimum(*parts.pairs(residual)), len(names)
+    n_references = len(score) - n
+    pool = ComparisonPool(score[n:], np.zeros(n_references), np.full(n_references, -1))
     return decide(
-        score[:n], standard_error=np.zeros(n), n_blocks=100, group=np.zeros(n),
-        is_member=names.is_member, reference_scores=score[n:],
-        reference_group=np.zeros(len(score) - n),
-        limit=part_scores.name_limits(*parts.pairs(residual), limits=limits)[:n],
-        part_p=part_scores.part_p_values(residual, parts=parts)[:n],
-    ), score[:n]  # fmt: skip
-
-
-def judged(
-    names: Candidates, hospital: np.ndarray, general: np.ndarray, *, n_relabelled: int, seed: int
-) -> tuple[dict[str, Any], np.ndarray]:
-    """Judge a list by the product's own functions; return the verdict and who has q <= 0.05 [N]."""
-    tested = np.array([m is not False for m in names.is_member])
-    listed = columns_of(names)
-    parts = parts_of(listed, references(listed[tested]))
-    residual = part_scores.part_residuals(hospital, general, parts=parts)
-    decisions, score = decided(names, residual, parts)
-    ranked = None
-    if names.has_truth:
-        member = np.array([m is True for m in names.is_member])
-        alone = parts.whole(general)[: len(names)]
-        clusters = (listed[:, 0], listed[:, 1])
-        relabelled = relabelling_test(
-            listed, member, by_part=residual, parts=parts, seed=seed, n_relabelled=n_relabelled
-        )
-        ranked = Ranked(
-            int(member.sum()), int((~member).sum()),
-            auc_interval(score, member, clusters=clusters),
-            auc_interval(alone, member, clusters=clusters),
-            relabelled["p"], relabelled["smallest_auc"],
-        )  # fmt: skip
-    verdict = give_verdict(
-        float(np.nanmin(decisions.q[tested])), n_tested=int(tested.sum()),
-        n_flagged=int(decisions.point_flag[tested].sum()), ranked=ranked,
-    )  # fmt: skip
-    return verdict, decisions.point_flag if verdict["state"] == "leak_found" else decisions.q < 0
-
-
-Name = tuple[str, str]
-
-
-class Drawer:
-    """Draws names that are in no notes: of a list of 130, one in four would else hold one."""
-
-    def __init__(self, rng: np.random.Generator, in_notes: frozenset[Name]) -> None:
-        self.rng, self._in_notes = rng, in_notes
-
-    def names(self, n: int, *, taken: list[Name] | None = None) -> list[Name]:
-        """Draw n distinct names as the generator weighs them, none of them taken."""
-        found: dict[Name, None] = {}
-        while len(found) < n:
-            first = POOL.first[self.rng.choice(len(POOL.first), p=POOL.first_share)]
-            name = (first, POOL.last[self.rng.choice(len(POOL.last), p=POOL.last_share)])
-            if name not in self._in_notes and name not in (taken or ()):
-                found[name] = None
-        return list(found)
-
-    def with_surnames(self, n: int, last: list[str]) -> list[Name]:
-        """Draw n different first names, each with the next of the surnames."""
-        found: dict[str, Name] = {}
-        while len(found) < n:
-            first = str(self.rng.choice(POOL.first, p=POOL.first_share))
-            name = (first, last[len(found) % len(last)])
-            if first not in found and name not in self._in_notes:
-                found[first] = name
-        return list(found.values())
-
-    def outside(self, names: list[Name]) -> list[Name]:
-        """Return the names that are in no notes."""
-        return [name for name in names if name not in self._in_notes]
-
-
-def a_list(members: list[Name], n_controls: int, draw: Drawer) -> Candidates:
-    """Return members, and controls as the generator gives them."""
-    others = draw.names(n_controls, taken=members)
-    return make_candidates(members, is_member=True) + make_candidates(
-        others, is_member=False, control_kind="given"
-    )
-
-
-def surnames(k: int) -> Callable[[Drawer], Candidates]:
-    """Return how to draw a list whose 40 members share k surnames."""
-
-    def make(draw: Drawer) -> Candidates:
-        last = draw.rng.choice(POOL.last, size=k, replace=False, p=POOL.last_share)
-        return a_list(draw.with_surnames(40, [str(name) for name in last]), 80, draw)
-
-    return make
-
-
-def common(draw: Drawer) -> Candidates:
-    """Return the 40 commonest names against others."""
-    share = {
-        (first, last): POOL.first_shares[fold_name(first)] * POOL.last_shares[fold_name(last)]
-        for first in sorted(POOL.first, key=lambda x: -POOL.first_shares[fold_name(x)])[:20]
-        for last in sorted(POOL.last, key=lambda x: -POOL.last_shares[fold_name(x)])[:20]
-    }
-    return a_list(draw.outside(sorted(share, key=lambda name: -share[name]))[:40], 80, draw)
-
-
-def words(draw: Drawer) -> Candidates:
-    """Return 16 names whose surnames are words."""
-    known = [word for word in WORDS if fold_name(word) in LAST]
-    draw.rng.shuffle(known)
-    return a_list(draw.with_surnames(16, known), 80, draw)
-
-
-CASES: dict[str, Callable[[Drawer], Candidates]] = {
-    "Faker, 130 + 260": lambda draw: a_list(draw.names(130), 260, draw),
-    "Faker, 40 + 80": lambda draw: a_list(draw.names(40), 80, draw),
-    "Faker, 3 + 260": lambda draw: a_list(draw.names(3), 260, draw),
-    "Faker, 130 of unknown truth": lambda draw: make_candidates(draw.names(130)),
-    "1 surname, 40 + 80": surnames(1),
-    "3 surnames, 40 + 80": surnames(3),
-    "10 surnames, 40 + 80": surnames(10),
-    "40 commonest names + 80": common,
-    "16 surnames that are words + 80": words,
-}
-
-
-def nulls(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Judge lists of names that are in no notes."""
-    with Store(options.directory / "store") as store:
-        for pair in range(options.pairs):
-            folder = pair_folder(options.directory, pair, is_null=True)
-            for scenario in (2, 1):
-                both = [
-                    total(*part_evidence(store, model, scenario=scenario), scenario=scenario)
-                    for model in (
-                        folder / "models" / "null",
-                        DEMO_HOSPITAL / "en" / "models" / "general",
-                    )
-                ]
-                for case, make in CASES.items():
-                    yield from _case(options, pair, scenario, case, make, both)
-
-
-def _case(
-    options: argparse.Namespace, pair: int, scenario: int, case: str,
-    make: Callable[[Drawer], Candidates], both: list[np.ndarray],
-) -> Iterator[dict[str, Any]]:  # fmt: skip
-    path = options.directory / f"null-{pair}-{scenario}-{case}-{options.lists}.json"
-    if not path.is_file():
-        in_notes = demo_hospital.null_names(POOL, demo_hospital.ENGLISH, seed=pair)
-        draw = Drawer(np.random.default_rng([pair, scenario, *case.encode()]), frozenset(in_notes))
-        rows = []
-        for number in range(options.lists):
-            verdict, flags = judged(make(draw), *both, n_relabelled=options.relabelled, seed=number)
-            rows.append([verdict["state"], int(flags.sum())])
-        path.write_text(json.dumps(rows))
-    states = [state for state, _ in json.loads(path.read_text())]
-    yield {"scenario": scenario, "case": case, "states": states}
-
-
-def leaks(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Judge the demo's list on hospital models, one training seed after the other."""
-    with Store(options.directory / "store") as store:
-        for seed in range(options.pairs):
-            folder = pair_folder(options.directory, seed, is_null=False)
-            for exposure in EXPOSURES:
-                for scenario in (2, 1):
-                    yield _leak(store, folder, exposure, scenario, options.relabelled)
-
-
-def _leak(
-    store: Store, folder: Path, exposure: str, scenario: int, n_relabelled: int
-) -> dict[str, Any]:
-    from audit.names.files import read_names
-
-    names = read_names((folder / "names.csv").read_bytes(), what="names").candidates
-    both = [
-        total(*part_evidence(store, model, scenario=scenario), scenario=scenario)
-        for model in (folder / "models" / exposure, DEMO_HOSPITAL / "en" / "models" / "general")
-    ]
-    verdict, flags = judged(names, *both, n_relabelled=n_relabelled, seed=0)
-    member = np.array([m is True for m in names.is_member])
-    return {
-        "scenario": scenario, "case": exposure, "states": [verdict["state"]],
-        "auc": verdict["auc"]["value"],
-        "members": int(flags[member].sum()), "controls": int(flags[~member].sum()),
-    }  # fmt: skip
+        score[:n],
+        standard_errors=np.zeros(n),
+        n_blocks=100,
+        groups=np.zeros(n, dtype=np.int64),
+        is_member=names.is_member,
+        pool=pool,
+    ).point_flag
 
 
 # --- intervals and errors ---------------------------------------------------------------------
@@ -431,7 +198,7 @@ def errors(options: argparse.Namespace) -> None:
     general = DEMO_HOSPITAL / "en" / "models" / "general"
     names = DemoTask().request(2).candidates
     listed = columns_of(names)
-    parts = parts_of(listed, references(listed[:130]))
+    parts = parts_of(listed, references())
     with Store(options.directory / "store") as store:
         for scenario, sizes in ((2, (100, 500)), (1, (100,))):
             for n in sizes:
@@ -562,8 +329,11 @@ def _found(
 ) -> str:
     """Members and controls that stand out, and the AUC, after some blocks."""
     evidence = [total(x, counts, scenario=1) for x in both]
-    verdict, flags = judged(names, *evidence, n_relabelled=99, seed=0)
-    return f"{flags[member].sum()} / {flags[~member].sum()} | {verdict['auc']['value']:.3f}"
+    parts = parts_of(columns_of(names), references())
+    residual = part_scores.part_residuals(*evidence, parts=parts)
+    flags, score = flagged(names, residual, parts), part_scores.soft_minimum(*parts.pairs(residual))
+    area = auc(score[: len(names)], member)
+    return f"{flags[member].sum()} / {flags[~member].sum()} | {area:.3f}"
 
 
 # --- sequential audits --------------------------------------------------------------------------
@@ -577,14 +347,14 @@ def stops(options: argparse.Namespace) -> None:
     """
     names = DemoTask().request(2).candidates
     listed = columns_of(names)
-    parts = parts_of(listed, references(listed[[m is not False for m in names.is_member]]))
+    parts = parts_of(listed, references())
     at = evidence.looks(10_000)
     counts = np.bincount(blocks_of(0, at[-1]))
     ends_of = {n: int(np.searchsorted(np.cumsum(counts), n)) + 1 for n in at[:-1]}
 
     def flags(means: list[np.ndarray]) -> np.ndarray:
         residual = part_scores.part_residuals(*means, parts=parts)
-        return np.asarray(decided(names, residual, parts)[0].point_flag)
+        return flagged(names, residual, parts)
 
     def run(drawn: list[np.ndarray]) -> tuple[int, np.ndarray | None]:
         """One audit: inputs used, and its decisions where it ended before all of them."""
@@ -593,7 +363,7 @@ def stops(options: argparse.Namespace) -> None:
             settled = settled_names(
                 scores.residual_errors(sums, counts=counts[:b], parts=parts), counts=counts[:b],
                 listed=names, parts=parts, n_pieces=np.full(len(parts.of_name), 2),
-                n_looks=len(ends_of),
+                n_looks=len(ends_of), source="invented",
             )  # fmt: skip
             if settled.all():
                 return n, flags([x[:b].sum(axis=0) / n for x in drawn])
@@ -620,44 +390,17 @@ def stops(options: argparse.Namespace) -> None:
 
 def main() -> None:
     """Run one part and print its table."""
+    parts = {"coverage": coverage, "errors": errors, "counting": counting, "stops": stops}
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=("nulls", "leaks", *MEASURED))
-    parser.add_argument("--directory", type=Path, default=Path("out/verdict-rates"))
-    parser.add_argument("--lists", type=int, default=40)
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--relabelled", type=int, default=499)
+    parser.add_argument("part", choices=parts)
+    parser.add_argument("--directory", type=Path, default=Path("out/score-errors"))
+    parser.add_argument("--lists", type=int, default=2000)
     parser.add_argument("--runs", type=int, default=30)
     parser.add_argument("--documents", type=int, default=500)
     parser.add_argument("--own", type=Path, nargs=2, metavar=("MODEL", "CSV"))
     options = parser.parse_args()
     options.directory.mkdir(parents=True, exist_ok=True)
-    if options.part in MEASURED:
-        MEASURED[options.part](options)
-    else:
-        rows = list((nulls if options.part == "nulls" else leaks)(options))
-        for key in dict.fromkeys((-row["scenario"], row["case"]) for row in rows):
-            same = [row for row in rows if (-row["scenario"], row["case"]) == key]
-            print_case(-key[0], key[1], same)
-
-
-MEASURED: dict[str, Callable[[argparse.Namespace], None]] = {
-    "coverage": coverage, "errors": errors, "counting": counting, "stops": stops,
-}  # fmt: skip
-
-
-def print_case(scenario: int, case: str, rows: list[dict[str, Any]]) -> None:
-    """Print one line: share of each state with its interval, and what was found."""
-    states = [state for row in rows for state in row["states"]]
-    cells = []
-    for state in ("leak_found", "none_found_at_this_power", "ill_matched", "not_enough_evidence"):
-        rate = Rate(states.count(state), len(states))
-        high = rate.interval().high
-        cells.append(f"{rate.n_hits}/{rate.n_total} = {rate.value:.3f} (to {high:.3f})")
-    if "auc" in rows[0]:
-        for key in ("auc", "members", "controls"):
-            values = sorted(row[key] for row in rows)
-            cells.append(f"{key} {values[len(values) // 2]:.3g} ({values[0]:.3g}-{values[-1]:.3g})")
-    print(f"| {scenario} | {case} | {' | '.join(cells)} |", flush=True)
+    parts[options.part](options)
 
 
 if __name__ == "__main__":

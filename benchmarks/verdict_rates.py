@@ -45,7 +45,7 @@ from audit.names.pools import NamePool, japanese_pool, us_pool
 from audit.notes.passages import read_passages
 from audit.progress import Meter
 from audit.rng import generator
-from audit.run import prepared
+from audit.run import Prepared, prepared
 from audit.stats import Rate
 from audit.text import fold_name
 from benchmarks import demo_hospital
@@ -155,11 +155,12 @@ class Hospital:
     population: str
     named: Literal["patients", "staff", "staff in full"]
     seed: int
+    shipped: str = ""  # Its model among those of the demo; "": trained here.
 
     @property
     def code(self) -> str:
         """Name of its folder."""
-        words = f"{self.population} {self.named} {self.seed}"
+        words = f"{self.population} {self.named} {self.seed} {self.shipped}"
         return "-".join(words.replace("%", "").lower().split())
 
 
@@ -171,7 +172,9 @@ HOSPITALS = (
     Hospital("old first names", "patients", 6),
     Hospital("northern surnames", "patients", 7),
     Hospital("Japanese", "patients", 8),
-    *(Hospital("generator", "patients", seed) for seed in range(1, 7)),
+    Hospital("generator", "patients", 0, shipped="hospital-5"),
+    Hospital("generator", "patients", 0, shipped="null"),
+    *(Hospital("generator", "patients", seed) for seed in range(1, 5)),
 )
 
 
@@ -196,8 +199,12 @@ def people_of(hospital: Hospital) -> People:
     population = POPULATIONS[hospital.population]
     rng = generator(hospital.seed, f"people of {hospital.code}")
     taken: set[Name] = set()
-    patients = population.people(N_PATIENTS[population.language], rng=rng, taken=taken)
-    staff = population.people(12, rng=rng, taken=taken)
+    if hospital.shipped:
+        patients, staff = _shipped_people(hospital)
+        taken.update(patients)
+    else:
+        patients = population.people(N_PATIENTS[population.language], rng=rng, taken=taken)
+        staff = population.people(12, rng=rng, taken=taken)
     outsiders = population.people(N_OUTSIDERS[population.language], rng=rng, taken=taken)
     chosen = [last for _, last in staff[:3]]
     first_share, _ = population.shares()
@@ -211,8 +218,21 @@ def people_of(hospital: Hospital) -> People:
     return People(tuple(patients), tuple(outsiders), tuple(with_staff_name), tuple(staff))
 
 
+def _shipped_people(hospital: Hospital) -> tuple[list[Name], list[Name]]:
+    """Return the patients and the doctors whom the notes of a shipped model name."""
+    recipe, pool = demo_hospital.ENGLISH, us_pool()
+    staff = [("", last) for last in demo_hospital.demo_staff(pool, recipe, seed=0)]
+    if hospital.shipped == "null":
+        return demo_hospital.null_names(pool, recipe, seed=0), staff
+    members = demo_hospital.demo_members(pool, recipe, seed=0)
+    return list(zip(members.first, members.last, strict=True)), staff
+
+
 def hospital_model(hospital: Hospital, directory: Path) -> tuple[Path, Path]:
     """Return the folders of M_hospital and of passages, trained where they are not there yet."""
+    if hospital.shipped:
+        folder = DEMO_HOSPITAL / "en"
+        return folder / "models" / hospital.shipped, folder / "passages.jsonl"
     folder = directory / hospital.code
     model = folder / "models" / f"hospital-{N_EPOCHS:g}"
     if (model / "config.json").is_file():
@@ -268,8 +288,12 @@ def asked(hospital: Hospital, scenario: int, directory: Path) -> AttackResult:
 
 def attack_of(request: AuditRequest, directory: Path) -> AttackResult:
     """Return what an audit's evidence shows, without judging it; evidence is kept."""
-    ready = prepared(request)
-    meter = Meter(phases(request), listener=lambda _: None)
+    return evidence_of(prepared(request), directory)
+
+
+def evidence_of(ready: Prepared, directory: Path) -> AttackResult:
+    """Return what models that are loaded show; evidence is kept."""
+    meter = Meter(phases(ready.request), listener=lambda _: None)
     with Store(directory / "store") as store:
         found = attacks.attack(
             ready.request, ready.pair, ready.task, names=ready.names, pool=ready.pool,
@@ -484,13 +508,21 @@ def attacks_record(one: Mapping[str, Any]) -> Any:
     )
 
 
+@cache
+def _loaded(scenario: int, model: str) -> Prepared:
+    return prepared(DemoTask().request(scenario, hospital=model))
+
+
 def _with_settings(
     scenario: int, changes: Mapping[str, Any], model: str, seed: int, directory: Path
 ) -> AttackResult:
-    request = DemoTask(seed=seed).request(scenario, hospital=model)
+    """Ask a shipped model by other settings and another seed, of the same names."""
+    ready = _loaded(scenario, model)
     kind = "generation" if scenario == 1 else "posterior"
-    settings = getattr(request, kind).with_(**changes)
-    return attack_of(request.with_(**{kind: settings}), directory)
+    settings = getattr(ready.request, kind).with_(**changes)
+    request = ready.request.with_(**{kind: settings, "seed": seed})
+    task = attacks.task_of(request, ready.pair, ready.names)
+    return evidence_of(replace(ready, request=request, task=task), directory)
 
 
 EXPOSURES = ("hospital-5", "hospital-20", "hospital-40")

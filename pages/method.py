@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.attack.cohort import N_PERMUTATIONS
 from audit.attack.decisions import ALPHA, LOOK_ALPHA
 from audit.attack.exposure import EXPOSED_P, MIN_BOUND_CONTROLS
-from audit.attack.guards import ILL_MATCHED_BEYOND, MIN_EACH_SIDE
+from audit.attack.guards import ILL_MATCHED_BEYOND
 from audit.attack.metrics import N_REPLICATES
 from audit.attack.question import SCENARIOS, VERSIONS, GenerationSettings, PosteriorSettings
+from audit.attack.verdict import MIN_RELIABILITY
 from audit.home import installed_packages
 from audit.names.candidates import CONTROL_SOURCES
 from audit.names.controls import N_REFERENCE
@@ -42,10 +42,6 @@ LOG_RATIOS = (
 )
 P_VALUE = r"p(l) = \frac{1 + \#\{ c : \text{score}(c) \ge \text{score}(l) \}}{1 + \#\{ c \}}"
 Q_VALUE = r"q_{(i)} = \min_{j \ge i} \min\left( 1, \frac{m \, p_{(j)}}{j} \right)"
-BOUND = (
-    r"x = \min\left( 1, \frac{\mathrm{CP}_{\text{up}}(k, n)}{\mathrm{CP}_{\text{low}}(h, m)}"
-    r" \right)"
-)
 SPAN_RATES = (
     r"\text{recall}_c = \frac{n_c - \text{missed}_c}{n_c}",
     r"\text{precision}_c = \frac{m_c - \text{spurious}_c}{m_c}",
@@ -58,11 +54,11 @@ SOURCES = (
     "Wang & Cho 2019: Gibbs-style generation, arXiv 1902.04094.",
     "Carlini et al. 2022: membership inference, TPR at low FPR, arXiv 2112.03570.",
     "Mireshghallah et al. 2022: reference models for masked language models, arXiv 2203.03929.",
+    "Savage 1956: exponential scores, doi:10.1214/aoms/1177728257.",
+    "Clopper & Pearson 1934: bounds of a share, doi:10.1093/biomet/26.4.404.",
+    "Simes 1986: one p-value of several, doi:10.1093/biomet/73.3.751.",
     "Phipson & Smyth 2010: p-values by ranks, doi:10.2202/1544-6115.1585.",
     "Benjamini & Hochberg 1995, doi:10.1111/j.2517-6161.1995.tb02031.x.",
-    "Savage 1956: exponential scores, doi:10.1214/aoms/1177728257.",
-    "Simes 1986: one p-value of several, doi:10.1093/biomet/73.3.751.",
-    "Clopper & Pearson 1934: bounds of a share, doi:10.1093/biomet/26.4.404.",
     "Wilson 1927, doi:10.1080/01621459.1927.10502953.",
     "Cameron, Gelbach & Miller 2011: clusters in two ways, doi:10.1198/jbes.2010.07136.",
     "Busing, Meijer & van der Leeden 1999: jackknife over unequal blocks,"
@@ -75,16 +71,15 @@ COMMANDS = """python -m audit run --scenario 2 --general GENERAL_DIR --hospital 
 python -m audit run --scenario 1 --general GENERAL_DIR --hospital HOSPITAL_DIR \\
     --names names.csv --out results
 python -m audit selftest"""
-VERDICTS = ("leak", "membership", "none", "ill", "not_enough")
+VERDICT_PARTS = ("leak", "shared", "not_shown", "none", "bound", "ill", "not_enough", "rates")
 SECTIONS = (
     ("one", (DRAW, *MASS), ()),
     ("two", (DIFFERENCE, *LOG_RATIOS), ("two_chain", "general")),
     ("names", (*RESIDUAL, P_VALUE), ()),
     ("q", (Q_VALUE,), ()),
     ("undecided", (), ()),
-    ("source", (), tuple(f"source_{source}" for source in CONTROL_SOURCES)),
-    ("verdict", (), tuple(f"verdict_{state}" for state in VERDICTS)),
-    ("bounds", (BOUND,), ()),
+    ("sources", (), tuple(f"source_{source}" for source in CONTROL_SOURCES)),
+    ("verdict", (), tuple(f"verdict_{code}" for code in VERDICT_PARTS)),
     ("intervals", (), ()),
     ("spans", SPAN_RATES, ("spans_notes", "spans_covered", "spans_leak")),
 )
@@ -95,15 +90,23 @@ def constants() -> dict[str, object]:
     """Return what the sentences say in numbers, as the engine has it."""
     one = GenerationSettings()
     return {
-        "top_k": f"{one.top_k:,}", "n_steps": f"{one.n_steps:,}", "n_tokens": one.n_tokens,
-        "n_documents": f"{one.n_documents:,}", "n_inputs": f"{PosteriorSettings().n_inputs:,}",
-        "min_controls": MIN_CONTROLS, "alpha": f"{ALPHA:g}", "percent": f"{100 * ALPHA:g}",
-        "look": f"{LOOK_ALPHA:g}", "beyond": f"{ILL_MATCHED_BEYOND:g}",
-        "min_each_side": MIN_EACH_SIDE, "n_reference": f"{N_REFERENCE:,}",
-        "n_permutations": f"{N_PERMUTATIONS:,}", "seen": f"{100 * (1 - EXPOSED_P):g}",
-        "min_bound_controls": MIN_BOUND_CONTROLS,
-        "n_replicates": f"{N_REPLICATES:,}", "version": max(VERSIONS.values()),
-    }  # fmt: skip
+        "top_k": f"{one.top_k:,}",
+        "n_steps": f"{one.n_steps:,}",
+        "n_tokens": one.n_tokens,
+        "n_documents": f"{one.n_documents:,}",
+        "n_inputs": f"{PosteriorSettings().n_inputs:,}",
+        "min_controls": MIN_CONTROLS,
+        "alpha": f"{ALPHA:g}",
+        "percent": f"{100 * ALPHA:g}",
+        "look": f"{LOOK_ALPHA:g}",
+        "beyond": f"{ILL_MATCHED_BEYOND:g}",
+        "reliability": f"{100 * MIN_RELIABILITY:g}",
+        "seen": f"{100 - 100 * EXPOSED_P:g}",
+        "bound_controls": MIN_BOUND_CONTROLS,
+        "n_reference": f"{N_REFERENCE:,}",
+        "n_replicates": f"{N_REPLICATES:,}",
+        "version": max(VERSIONS.values()),
+    }
 
 
 def draw_measured(say: Words) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -47,7 +47,7 @@ class GroupTest:
     p_parts
         Parts renamed; NaN where members share parts no more often than chance explains.
     p_sharing
-        Whether members share parts more often than chance explains.
+        Of members sharing parts as often by chance.
     smallest_auc
         The AUC that this list shows to be above chance in four cases out of five.
     """
@@ -60,6 +60,44 @@ class GroupTest:
 
 
 NO_TEST = GroupTest(*[math.nan] * 5)
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Whether members share parts more often than chance explains, and which parts these are.
+
+    Such members were probably picked by a name, as a doctor's. That name may be known to the model
+    from elsewhere, so it tells nothing about them.
+    """
+
+    p: float = math.nan
+    parts: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+
+def find_sharing(
+    columns: IntArray,
+    is_member: BoolArray,
+    *,
+    strata: IntArray,
+    seed: int,
+    n_permutations: int = N_PERMUTATIONS,
+) -> Sharing:
+    """Test whether members among N names share parts more often than chance explains.
+
+    `columns` [N, 2] are the places of the names' parts (-1: none), `strata` [N] those within which
+    labels change places. The statistic is the sum over parts of the squared number of members.
+    Where p <= 0.05 the parts of two members or more are returned.
+    """
+    observed = _squared_counts(columns, is_member[None])[0]
+    tables = _permuted_labels(
+        is_member, strata, rng=generator(seed, "verdict/sharing"), n_rows=n_permutations
+    )
+    drawn = [_squared_counts(columns, labels) for labels in tables]
+    p = _p_value(np.concatenate(drawn), observed)
+    if p > ALPHA:
+        return Sharing(p)
+    held, counts = np.unique(columns[is_member], return_counts=True)
+    return Sharing(p, held[(held >= 0) & (counts > 1)])
 
 
 def savage_scores(scores: FloatArray) -> FloatArray:
@@ -83,6 +121,7 @@ def group_test(
     by_part: FloatArray,
     parts: NameParts,
     donors: IntArray,
+    sharing: Sharing,
     seed: int,
     n_permutations: int = N_PERMUTATIONS,
 ) -> GroupTest:
@@ -99,36 +138,37 @@ def group_test(
         [U] the parts' residuals, and what is known of the parts.
     donors
         Places of the parts [D] whose evidence stands in for a listed part in the second test.
+    sharing
+        The parts that members share; with any of them there is a second test.
     """
     is_scored = ~np.isnan(scores)
     scores, is_member = scores[is_scored], is_member[is_scored]
     strata, columns = strata[is_scored], columns[is_scored]
     if min(int(is_member.sum()), int((~is_member).sum())) < MIN_NAMES:
         return NO_TEST
-    observed = float(savage_scores(scores)[is_member].sum())
-    labels = _permute_labels(
-        scores, is_member, strata=strata, columns=columns, seed=seed, n_permutations=n_permutations
+    statistics, aucs = _permute_labels(
+        scores, is_member, strata=strata, seed=seed, n_permutations=n_permutations
     )
-    p_labels = _p_value(labels.statistics, observed)
-    p_sharing = _p_value(labels.shared_parts, _squared_counts(columns, is_member[None])[0])
-    p_parts, aucs = math.nan, labels.aucs
-    if p_sharing <= ALPHA:
+    p_labels = _p_value(statistics, float(savage_scores(scores)[is_member].sum()))
+    p_parts = math.nan
+    if len(sharing.parts):
         renamed = _with_other_parts(
             columns,
             by_part=by_part,
             parts=parts,
             donors=donors,
+            shared=sharing.parts,
             is_member=is_member,
             rng=generator(seed, "verdict/parts"),
             n_rows=n_permutations,
         )
         if renamed is not None:
-            p_parts, aucs = _p_value(renamed[0], observed), renamed[1]
+            p_parts, aucs = _p_value(renamed.statistics - renamed.own_statistics, 0.0), renamed.aucs
     return GroupTest(
         p=float(np.nanmax([p_labels, p_parts])),
         p_labels=p_labels,
         p_parts=p_parts,
-        p_sharing=p_sharing,
+        p_sharing=sharing.p,
         smallest_auc=float(np.quantile(aucs, 0.975)) + _Z_POWER * float(aucs.std()),
     )
 
@@ -138,37 +178,25 @@ def _p_value(drawn: FloatArray, observed: float) -> float:
     return (1 + int((drawn >= observed - 1e-9).sum())) / (1 + len(drawn))
 
 
-class _Permuted(NamedTuple):
-    """What lists with permuted labels [R] show."""
-
-    statistics: FloatArray
-    aucs: FloatArray
-    shared_parts: FloatArray
-
-
 def _permute_labels(
     scores: FloatArray,
     is_member: BoolArray,
     *,
     strata: IntArray,
-    columns: IntArray,
     seed: int,
     n_permutations: int,
-) -> _Permuted:
-    """Permute labels within strata, and return what each of the lists shows."""
+) -> tuple[FloatArray, FloatArray]:
+    """Permute labels within strata; return the statistic and the AUC of each list [R]."""
     rank_scores, ranks, n_members = savage_scores(scores), _midranks(scores), int(is_member.sum())
     tables = _permuted_labels(
         is_member, strata, rng=generator(seed, "verdict/labels"), n_rows=n_permutations
     )
     found = [
-        (
-            labels @ rank_scores,
-            _auc_of_ranks(labels @ ranks, n_members, len(scores)),
-            _squared_counts(columns, labels),
-        )
+        (labels @ rank_scores, _auc_of_ranks(labels @ ranks, n_members, len(scores)))
         for labels in tables
     ]
-    return _Permuted(*(np.concatenate(column) for column in zip(*found, strict=True)))
+    statistics, aucs = map(np.concatenate, zip(*found, strict=True))
+    return statistics, aucs
 
 
 def _permuted_labels(
@@ -202,39 +230,58 @@ def _squared_counts(columns: IntArray, labels: np.ndarray) -> FloatArray:
     return np.asarray(np.square(counts).sum(axis=0))
 
 
+class _Renamed(NamedTuple):
+    """What lists with renamed parts [R] show, and the same lists with their own parts."""
+
+    own_statistics: FloatArray
+    statistics: FloatArray
+    aucs: FloatArray
+
+
 def _with_other_parts(
     columns: IntArray,
     *,
     by_part: FloatArray,
     parts: NameParts,
     donors: IntArray,
+    shared: IntArray,
     is_member: BoolArray,
     rng: np.random.Generator,
     n_rows: int,
-) -> tuple[FloatArray, FloatArray] | None:
-    """Return the statistic and the AUC of lists whose parts have the evidence of other parts.
+) -> _Renamed | None:
+    """Rename the parts of a list: each has the evidence of a random donor.
 
-    Each distinct part has the evidence of a random donor of the same role, word pieces and
-    popularity; which names share parts stays as it is. None where some part has no donor.
+    Donors are of the same role, word pieces and popularity; which names share parts stays as it is.
+    The list's own statistic has the same donors in the place of the `shared` parts, so that these
+    count neither for nor against the members. None where some part has no donor.
     """
     listed = np.unique(columns[columns >= 0])
     drawn = _drawn_evidence(listed, by_part, parts=parts, donors=donors, rng=rng, n_rows=n_rows)
     place = np.full(int(columns.max(initial=-1)) + 2, len(listed))
     place[listed] = np.arange(len(listed))
     first, last = place[columns].T
-    drawn = np.pad(drawn, ((0, 0), (0, 1)), constant_values=math.nan)
+    is_shared = np.isin(listed, shared)
     n_members, n = int(is_member.sum()), len(columns)
-    statistics, aucs = [], []
+    found: list[tuple[FloatArray, FloatArray, FloatArray]] = []
     begin = 0
     for n_here in _chunk_sizes(n_rows, width=n):
         evidence = drawn[begin : begin + n_here]
         begin += n_here
-        scores = soft_minimum(evidence[:, first], evidence[:, last])
-        if np.isnan(scores).any():
+        own = np.where(is_shared, evidence, by_part[listed])
+        of_names = [
+            soft_minimum(padded[:, first], padded[:, last])
+            for padded in (
+                np.pad(one, ((0, 0), (0, 1)), constant_values=math.nan) for one in (own, evidence)
+            )
+        ]
+        if np.isnan(of_names).any():
             return None
-        statistics.append(savage_scores(scores)[:, is_member].sum(axis=1))
-        aucs.append(_auc_of_ranks(_midranks(scores)[:, is_member].sum(axis=1), n_members, n))
-    return np.concatenate(statistics), np.concatenate(aucs)
+        own_statistic, statistic = (
+            savage_scores(scores)[:, is_member].sum(axis=1) for scores in of_names
+        )
+        ranks = _midranks(of_names[1])[:, is_member].sum(axis=1)
+        found.append((own_statistic, statistic, _auc_of_ranks(ranks, n_members, n)))
+    return _Renamed(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
 
 def _drawn_evidence(

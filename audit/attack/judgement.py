@@ -13,7 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from audit.attack.cohort import NO_TEST, GroupTest, group_test
+from audit.attack.cohort import (
+    NO_TEST,
+    GroupTest,
+    Sharing,
+    find_sharing,
+    group_test,
+)
 from audit.attack.decisions import (
     LOOK_ALPHA,
     NOT_JUDGED,
@@ -64,6 +70,7 @@ from audit.stats import (
 
 UNSETTLED_RATE = 0.05
 """Share of sequential audits, at most, in which a name's decision is not that of endless inputs."""
+NO_PARTS: IntArray = np.zeros(0, dtype=np.int64)
 _CURVE_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 _MANY_NAMES, _FEW_PERMUTATIONS = 5_000, 499
 """Longer lists have their labels permuted less often: their tests take seconds for each hundred."""
@@ -121,11 +128,12 @@ def decide_list(
     canary_rows = np.setdiff1d(np.arange(len(listed)), rows)
     patients, canaries = attack.of_rows(rows), attack.of_rows(canary_rows)
     tested = ~truth_mask(patients.listed.is_member, truth=False)
-    decisions = decide_names(patients, FIXED_SCORE, source=control_source)
+    sharing = _find_sharing(patients, source=control_source, seed=seed)
+    decisions = decide_names(patients, FIXED_SCORE, source=control_source, shared=sharing.parts)
     by_general = decide_names(patients, attack.general_score, source=control_source)
     planted = dose_records(canaries, patients, source=control_source, seed=seed)
     evidence = replace(
-        _list_evidence(patients, decisions, source=control_source, seed=seed),
+        _list_evidence(patients, decisions, source=control_source, sharing=sharing, seed=seed),
         positive_controls=planted or sibling or {},
         positive_origin="canaries" if planted else "sibling" if sibling else "",
     )
@@ -203,8 +211,13 @@ def group_controls(names: Candidates, *, source: ControlSource) -> BoolArray:
     return is_control & ~is_chosen if has_others else is_control
 
 
-def decide_names(attack: AttackResult, score: str, *, source: ControlSource) -> Decisions:
-    """Decide on the listed names by one score, among the controls of their source."""
+def decide_names(
+    attack: AttackResult, score: str, *, source: ControlSource, shared: IntArray = NO_PARTS
+) -> Decisions:
+    """Decide on the listed names by one score, among the controls of their source.
+
+    `shared` are parts that members share more often than chance explains (`cohort.Sharing`).
+    """
     n = len(attack.listed)
     pool = comparison_pool(attack, score, source=source)
     values, errors = attack.scores[score][:, :n]
@@ -215,24 +228,34 @@ def decide_names(attack: AttackResult, score: str, *, source: ControlSource) -> 
         groups=name_groups(attack.parts, attack.n_pieces)[:n],
         is_member=attack.listed.is_member,
         pool=pool,
-        namesakes=_namesake_scores(attack, source=source) if score == FIXED_SCORE else {},
+        namesakes=_namesake_scores(attack, source=source, shared=shared)
+        if score == FIXED_SCORE
+        else {},
     )
 
 
-def _namesake_scores(attack: AttackResult, *, source: ControlSource) -> dict[int, FloatArray]:
+def _namesake_scores(
+    attack: AttackResult, *, source: ControlSource, shared: IntArray
+) -> dict[int, FloatArray]:
     """Return, by row, the scores of names that hold a part which somebody else in the notes has.
 
-    Such names are made of that part and the other parts of the comparable controls. Where somebody
-    has the first part and somebody the last, the names that reach higher count.
+    A `shared` part is somebody else's too. Such names are made of that part and the other parts of
+    the comparable controls. Where somebody has the first part and somebody the last, the names that
+    reach higher count.
     """
     listed, parts = attack.listed, attack.parts
     groups = name_groups(parts, attack.n_pieces)
     pool = comparison_pool(attack, FIXED_SCORE, source=source)
     control_rows = pool.rows if source in OF_HOSPITAL else np.arange(len(listed), len(groups))
     residuals = np.append(attack.part_residual, math.nan)
+    shared_parts = set(shared.tolist())
     namesakes = {}
     for row in range(len(listed)):
-        carried = [role for role in (0, 1) if (listed.n_others(row)[role] or 0) > 0]
+        carried = [
+            role
+            for role in (0, 1)
+            if (listed.n_others(row)[role] or 0) > 0 or parts.of_name[row, role] in shared_parts
+        ]
         others = control_rows[(groups[control_rows] == groups[row]) & (control_rows != row)]
         columns = [
             soft_minimum(
@@ -256,7 +279,12 @@ def name_groups(parts: NameParts, n_pieces: IntArray) -> IntArray:
 
 
 def _list_evidence(
-    attack: AttackResult, decisions: Decisions, *, source: ControlSource, seed: int
+    attack: AttackResult,
+    decisions: Decisions,
+    *,
+    source: ControlSource,
+    sharing: Sharing,
+    seed: int,
 ) -> ListEvidence:
     """Return all numbers of a list without canaries that its verdict rests on."""
     listed, n = attack.listed, len(attack.listed)
@@ -288,7 +316,9 @@ def _list_evidence(
         n_worth_a_look=int((judged_q <= LOOK_ALPHA).sum()),
         n_undecided=int((decisions.is_undecided & is_tested).sum()),
         p_names=float(judged_q.min()) if len(judged_q) else math.nan,
-        group=_test_group(attack, rows, is_member, compared_scores, source=source, seed=seed),
+        group=_test_group(
+            attack, rows, is_member, compared_scores, source=source, sharing=sharing, seed=seed
+        ),
         auc=_members_auc(attack, rows, is_member),
         baselines=guard.aucs,
         mismatched=guard.mismatched if listed.has_truth or source == "own" else (),
@@ -357,6 +387,7 @@ def _test_group(
     scores: FloatArray,
     *,
     source: ControlSource,
+    sharing: Sharing,
     seed: int,
 ) -> GroupTest:
     """Test the names of some rows [K] as a group."""
@@ -378,6 +409,22 @@ def _test_group(
         by_part=attack.part_residual,
         parts=parts,
         donors=donors[donors >= 0],
+        sharing=sharing,
+        seed=seed,
+        **options,
+    )
+
+
+def _find_sharing(attack: AttackResult, *, source: ControlSource, seed: int) -> Sharing:
+    """Find the parts that members share more often than chance explains."""
+    rows, is_member = compared_rows(attack, source=source)
+    if not is_member.any() or is_member.all():
+        return Sharing()
+    options = {"n_permutations": _FEW_PERMUTATIONS} if len(rows) > _MANY_NAMES else {}
+    return find_sharing(
+        attack.parts.of_name[rows],
+        is_member,
+        strata=name_groups(attack.parts, attack.n_pieces)[rows],
         seed=seed,
         **options,
     )
@@ -456,10 +503,16 @@ def _test_beside(
         ),
     )
     both = np.concatenate([np.arange(len(rows)), len(rows) + control_rows])
+    # Planted names are drawn at random, so nothing is made of the parts that they share.
     return _test_group(
-        joined, both, np.arange(len(both)) < len(rows), joined.scores[FIXED_SCORE][0, both],
-        source=source, seed=seed,
-    )  # fmt: skip
+        joined,
+        both,
+        np.arange(len(both)) < len(rows),
+        joined.scores[FIXED_SCORE][0, both],
+        source=source,
+        sharing=Sharing(),
+        seed=seed,
+    )
 
 
 def _null_check(attack: AttackResult) -> dict[str, float] | None:

@@ -17,11 +17,12 @@ from typing import NamedTuple, TypeVar
 
 from audit.corpus.build import PatientTable, facts_of_note, patient_key, with_surrogates
 from audit.corpus.canaries import Planting
+from audit.corpus.carriers import NameHolders
 from audit.corpus.examine import NamePattern, Tally, named_people, patterns_of
 from audit.corpus.identified import without_known
 from audit.corpus.truth import CANARY, NoteTruth, places_of, quoted
 from audit.names.candidates import Name
-from audit.names.matching import NameIndex, Pair
+from audit.names.matching import NameIndex, Pair, pair_of
 from audit.names.people import Facts
 from audit.notes.mention_words import Mention
 from audit.notes.mentions import examine
@@ -36,7 +37,8 @@ class Rules:
     """What is the same for all notes of a corpus.
 
     `full_names` are those of a register of patients, and `known` the parts of these, folded;
-    `index` has the parts of the names that are counted; `has_blanks`: `___` is a placeholder.
+    `index` has the parts of the names that are counted; `has_blanks`: `___` is a placeholder;
+    `has_hold_out`: it is noted whose notes hold which full names.
     """
 
     seed: int
@@ -45,18 +47,21 @@ class Rules:
     index: NameIndex | None = None
     has_blanks: bool = False
     has_left: bool = False
+    has_hold_out: bool = False
 
 
 @dataclass(frozen=True)
 class Batch:
     """Notes in a row, and what is known of their patients.
 
-    `facts` are what the notes tell, without a register; `pieces` what a register says, packed.
+    `facts` are what the notes tell, without a register; `pieces` what a register says, packed. In
+    a batch `is_held_out` all notes are of held-out patients, in any other one none is.
     """
 
     notes: Sequence[Note]
     facts: Mapping[str, Facts] = field(default_factory=dict)
     pieces: Mapping[str, str] = field(default_factory=dict)
+    is_held_out: bool = False
 
 
 class NoteMade(NamedTuple):
@@ -94,6 +99,10 @@ class Built:
         Full names in D_private before canaries are planted, and how often they occur.
     people
         (identity, role, name) of those who are named in full and are no patients.
+    holders
+        Whose notes hold which full names, where people are held out.
+    is_held_out
+        As in the batch.
     """
 
     tally: Tally = field(default_factory=Tally)
@@ -101,6 +110,8 @@ class Built:
     owners: list[str] = field(default_factory=list)
     found: Counter[Pair] = field(default_factory=Counter)
     people: list[tuple[str, str, Name]] = field(default_factory=list)
+    holders: NameHolders = field(default_factory=NameHolders)
+    is_held_out: bool = False
 
     def plant(self, planting: Planting, rules: Rules, *, start: int) -> None:
         """Put canaries into those notes that the plan has, and count these anew.
@@ -129,15 +140,34 @@ def told(rules: Rules, batch: Batch) -> PatientTable:
 def built(rules: Rules, batch: Batch) -> Built:
     """Return notes in both corpora, examined, without canaries."""
     assert rules.index is not None
-    made = Built()
+    made = Built(is_held_out=batch.is_held_out)
     for note in batch.notes:
         truth = _truth(rules, batch, note)
         made.tally.add(note, truth)
-        made.found.update(rules.index.pairs(truth.private))
+        pairs = list(rules.index.pairs(truth.private))
+        made.found.update(pairs)
         made.people += named_people(truth.inserted)
-        made.owners.append(patient_key(note))
-        made.notes.append(_made(note, truth, rules, made.tally))
+        owner = patient_key(note)
+        made.owners.append(owner)
+        note_made = _made(note, truth, rules, made.tally)
+        made.notes.append(note_made)
+        if rules.has_hold_out and not batch.is_held_out:
+            patterns = (pattern for _, pattern in note_made.patterns)
+            made.holders.add(owner, pairs)
+            made.holders.add(owner, (pair_of(one.first, one.last) for one in patterns))
     return made
+
+
+def patterns_by_owner(rules: Rules, batch: Batch) -> list[tuple[str, list[NamePattern]]]:
+    """Return whose each note is, and the patterns in it that name the owner."""
+    owned = list[tuple[str, list[NamePattern]]]()
+    for note in batch.notes:
+        truth, owner = _truth(rules, batch, note), patient_key(note)
+        examined = examine(truth.private, known=rules.known)
+        mentions = (place for place in examined if isinstance(place, Mention))
+        patterns = patterns_of(truth, mentions)
+        owned.append((owner, [pattern for pattern in patterns if pattern.person == owner]))
+    return owned
 
 
 def _made(note: Note, truth: NoteTruth, rules: Rules, tally: Tally) -> NoteMade:

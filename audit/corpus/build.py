@@ -21,6 +21,7 @@ from audit.corpus.truth import NoteTruth, Place
 from audit.names.people import (
     Facts,
     Patient,
+    Person,
     age_on,
     draw,
     patient_of,
@@ -50,6 +51,11 @@ class CorpusFile:
     def digest(self) -> str:
         """SHA-256 of what was written so far."""
         return self._sha256.hexdigest()
+
+    def flush(self) -> int:
+        """Let others read what was written so far, and return how many bytes it has."""
+        self._file.flush()
+        return self._file.tell()
 
 
 @contextmanager
@@ -111,6 +117,11 @@ def with_surrogates(note: Note, *, facts: Facts, seed: int, has_blanks: bool = F
     )  # fmt: skip
 
 
+def person_of_key(seed: int, key: str) -> Person:
+    """Return who stands for somebody who is no patient, by the key in the truth file."""
+    return person_of(seed, key, sex=key[-1] if key.endswith(("/M", "/F")) else "")
+
+
 class _Writer:
     """Values for the placeholders of one note."""
 
@@ -159,7 +170,7 @@ class _Writer:
             # Two places of one number and different sexes are two people.
             sex = "" if key.startswith("staff:") else place.sex
             key += f"/{sex}" if sex else ""
-            person = person_of(seed, key, sex=sex)
+            person = person_of_key(seed, key)
         if kind == "prefix":
             after = text[place.stop : place.stop + 40].lstrip().lower()
             is_before = after.startswith(("[**last name", "[**known lastname"))

@@ -11,15 +11,23 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from audit.corpus.carriers import NameHolders
 from audit.corpus.examine import ListedNames, PatternTally, People
 from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.corpus.truth import CANDIDATES, PASSAGES, PRIVATE
 from audit.errors import AuditError
-from audit.names.candidates import Accepts, Candidates, make_candidates
+from audit.names.candidates import (
+    SHARED,
+    Accepts,
+    Candidates,
+    ControlSource,
+    Name,
+    make_candidates,
+)
 from audit.names.controls import matched_controls, recombined_controls
 from audit.names.files import read_names
 from audit.names.lists import keep_names, keep_passages
@@ -31,8 +39,8 @@ from audit.text import fold_name, read_name_cells, written_name
 from cache.store import Store
 
 MEMBERS = ("patient", "staff", "canary")
-CONTROLS = ("easy", "hard", "recombined")
-USUAL_CONTROLS = ("easy", "hard")
+HELD_OUT_CONTROLS = "held_out"
+CONTROLS = (HELD_OUT_CONTROLS, *SHARED)
 LISTS = (*MEMBERS, *CONTROLS)
 """Lists of `candidates.csv`: names in D_private by role, then controls by kind; twins of canaries
 are in the list "canary"."""
@@ -45,7 +53,11 @@ MAX_PASSAGES = 20_000
 """Passages kept for an audit; of more than these, as many are drawn at random."""
 
 _COLUMNS = ("first", "last", "is_member", "control_kind", "role", "sex", "n_mentions")
+_OTHERS = ("n_others_first", "n_others_last")
 _HEADER = ("list", "first_name", "last_name", *_COLUMNS[2:])
+"""Of older corpora; newer ones have more columns behind these."""
+_ELSEWHERE = "is_elsewhere"
+"""Column of a corpus with held-out patients: the name stands in somebody else's training notes."""
 
 
 def draw_lists(
@@ -54,6 +66,7 @@ def draw_lists(
     people: People,
     found: Counter[Pair],
     canaries: Candidates,
+    held_out: Candidates,
     pool: NamePool,
     accepts: Accepts | None,
     seed: int,
@@ -61,13 +74,10 @@ def draw_lists(
     """Draw the lists of a corpus; no control is anybody's name in it, or a canary's.
 
     `tally` is of the patterns of patients; `found` has full names in D_private and how often they
-    occur; `canaries` are planted names and their twins; controls are drawn from `pool`, those that
-    `accepts` takes.
+    occur; `canaries` are planted names and their twins, `held_out` the names of held-out patients;
+    other controls are drawn from `pool`, those that `accepts` takes.
     """
-    names = tally.names
-    if len(names) > MAX_POSITIVES:
-        rows = generator(seed, "corpus/positives").permutation(len(names))[:MAX_POSITIVES]
-        names = tuple(names[row] for row in sorted(rows.tolist()))
+    names = draw_names_of_list(tally.names, seed=seed, purpose="corpus/positives")
     positives = replace(
         tally.members(names),
         role=("patient",) * len(names),
@@ -83,7 +93,9 @@ def draw_lists(
         [name for name, _ in there], is_member=True, n_mentions=[n for _, n in there]
     )
     staff = replace(staff, role=("staff",) * len(staff))
-    taken = {*found, *people.pairs, *known, *map(pair_of, canaries.first, canaries.last)}
+    taken = {*found, *people.pairs, *known}
+    for names_apart in (canaries, held_out):
+        taken.update(map(pair_of, names_apart.first, names_apart.last))
 
     def is_free(first: str, last: str) -> bool:
         return is_absent(taken, first, last) and will_do(first, last)
@@ -93,10 +105,29 @@ def draw_lists(
         "patient": positives,
         "staff": staff,
         "canary": canaries,
+        "held_out": held_out,
         "easy": matched_controls(positives, kind="easy", pool=pool, **drawing),
         "hard": matched_controls(positives, kind="hard", pool=pool, **drawing),
         "recombined": recombined_controls(positives, **drawing),
     }
+
+
+def held_out_names(
+    tally: PatternTally, *, holders: NameHolders, people: People, seed: int
+) -> Candidates:
+    """Return the names of held-out patients that stand in no training note, as controls."""
+    names = tuple(name for name in tally.names if not holders.are_others(pair_of(*name)))
+    names = draw_names_of_list(names, seed=seed, purpose="corpus/held out")
+    sexes = tuple(people.sex_of_name(name) for name in names)
+    return replace(make_candidates(names, is_member=False, control_kind="held_out"), sex=sexes)
+
+
+def draw_names_of_list(names: tuple[Name, ...], *, seed: int, purpose: str) -> tuple[Name, ...]:
+    """Return the names in their order; of too many as many as a list may have, drawn at random."""
+    if len(names) <= MAX_POSITIVES:
+        return names
+    rows = generator(seed, purpose).permutation(len(names))[:MAX_POSITIVES]
+    return tuple(names[row] for row in sorted(rows.tolist()))
 
 
 def listed_names(lists: Mapping[str, Candidates]) -> tuple[ListedNames, ...]:
@@ -109,39 +140,70 @@ def listed_names(lists: Mapping[str, Candidates]) -> tuple[ListedNames, ...]:
     return tuple(ListedNames(control_kind=k, role=r, n=n) for (k, r), n in counts.items())
 
 
-def candidates_csv(lists: Mapping[str, Candidates]) -> bytes:
-    """Return all lists as one CSV file; a name may stand in two lists of controls."""
-    rows = (
+def candidates_csv(
+    lists: Mapping[str, Candidates], *, elsewhere: Collection[Pair] | None = None
+) -> bytes:
+    """Return all lists as one CSV file; a name may stand in two lists of controls.
+
+    `elsewhere` are the patients' names that stand in somebody else's training notes too; None where
+    nobody is held out.
+    """
+    columns = (*_COLUMNS, *_OTHERS)
+    rows = [
         (name, *cells)
         for name in LISTS
-        for cells in zip(*(getattr(lists[name], column) for column in _COLUMNS), strict=True)
-    )
-    return write_table(_HEADER, rows).encode()
+        for cells in zip(*(getattr(lists[name], column) for column in columns), strict=True)
+    ]
+    header = (*_HEADER, *_OTHERS)
+    if elsewhere is None:
+        return write_table(header, rows).encode()
+    marked = ((*row, row[0] == "patient" and pair_of(*row[1:3]) in elsewhere) for row in rows)
+    return write_table((*header, _ELSEWHERE), marked).encode()
+
+
+def usual_controls(corpus: KeptCorpus) -> tuple[str, ...]:
+    """Return the controls of a list if no others are asked for.
+
+    They are held-out people where there are any, since these alone make an exact test.
+    """
+    return (HELD_OUT_CONTROLS,) if corpus.n_held_out else ("easy", "hard")
 
 
 def list_of(
     corpus: KeptCorpus,
     *,
-    controls: tuple[str, ...] = ("easy", "hard"),
+    controls: tuple[str, ...] | None = None,
     roles: tuple[str, ...] = ROLES,
 ) -> Candidates:
     """Return the list L of a corpus (section 3.4); a name that stands in two lists comes once.
 
-    `controls` are any of `CONTROLS`; `roles` any of `MEMBERS`: whose names are members. Twins come
-    with the canaries.
+    `controls` are any of `CONTROLS`, None for the usual ones; `roles` any of `MEMBERS`: whose names
+    are members. Twins come with the canaries. With held-out controls members are left out whose
+    name stands in somebody else's training notes, as such controls are.
     """
+    controls = usual_controls(corpus) if controls is None else controls
     wanted = {*controls, *roles}
     if not wanted <= {*LISTS}:
         raise AuditError("There is no such list.", where="candidates")
+    is_held_out = HELD_OUT_CONTROLS in controls
+    if is_held_out and not corpus.n_held_out:
+        raise AuditError(
+            "Nobody was held out of this corpus.",
+            where="candidates",
+            do="Build it again with --hold-out, or choose other controls.",
+        )
     table = read_table(_file_bytes(corpus, CANDIDATES), what="candidates")
-    if table.header != _HEADER:
+    more = {*table.header[len(_HEADER) :]}
+    if table.header[: len(_HEADER)] != _HEADER or not more <= {*_OTHERS, _ELSEWHERE}:
         raise AuditError(
             "This is no list of a corpus.", where="candidates", do="Build the corpus again."
         )
+    is_last_elsewhere = table.header[-1] == _ELSEWHERE
     # Two splits of one written name (林田+一, 林+田一) are one name; members come before controls.
     rows: dict[str, Sequence[str]] = {}
     for cells in table.rows:
-        if cells[0] in wanted:
+        is_dropped = is_held_out and is_last_elsewhere and cells[-1] == "1"
+        if cells[0] in wanted and not is_dropped:
             rows.setdefault(fold_name(written_name(*cells[1:3])), cells)
     if not any(cells[3] == "1" for cells in rows.values()):
         raise AuditError(
@@ -149,9 +211,10 @@ def list_of(
             where="candidates",
             do="Look at the examination of the corpus: names that stand elsewhere are counted.",
         )
-    found = read_names(write_table(_HEADER, rows.values()).encode(), what="candidates").candidates
+    listed = read_names(write_table(table.header, rows.values()).encode(), what="candidates")
+    source: ControlSource = "invented" if corpus.kind == "dummy" else "drawn"
     # The rows are those of the corpus's file, not of one of the auditor's.
-    return replace(found, row=()).with_source("invented" if corpus.kind == "dummy" else "drawn")
+    return replace(listed.candidates, row=()).with_source("held_out" if is_held_out else source)
 
 
 def controls_in(corpus: KeptCorpus, candidates: Candidates) -> dict[int, int]:
@@ -190,7 +253,7 @@ def passages_for(corpus: KeptCorpus, candidates: Candidates) -> bytes:
 def keep_lists(
     corpus: KeptCorpus,
     *,
-    controls: tuple[str, ...] = ("easy", "hard"),
+    controls: tuple[str, ...] | None = None,
     roles: tuple[str, ...] = ROLES,
     store: Store,
 ) -> tuple[str, str]:
@@ -198,8 +261,8 @@ def keep_lists(
     candidates = list_of(corpus, controls=controls, roles=roles)
     passages = passages_for(corpus, candidates)
     label = corpus.title or corpus.source
-    if controls != USUAL_CONTROLS:
-        label += f" ({', '.join(controls)})"
+    if controls not in (None, usual_controls(corpus)):
+        label += f" ({', '.join(controls or ())})"
     names = keep_names(candidates, label=label, store=store)
     if not passages:
         return names[:12], ""

@@ -345,8 +345,8 @@ class People:
     """Names of the corpus's people, from the records of `people.jsonl` and from the notes."""
 
     def __init__(self, records: Iterable[Mapping[str, Any]]) -> None:
-        # Name and sex of every patient; of who has several names the text says which one it is.
-        self._patients: dict[str, tuple[Name | None, str]] = {}
+        # Names and sex of every patient.
+        self._patients: dict[str, tuple[tuple[Name, ...], str]] = {}
         self._written: dict[Pair, Name] = {}
         self._sexes: dict[Pair, str] = {}
         # How many people of each role carry a name; who of those in the notes was counted.
@@ -354,10 +354,9 @@ class People:
         self._seen: set[int] = set()
         for record in records:
             sex = str(record["sex"])
-            names = [(first, last) for first, _, last in record.get("names", ())]
-            names = names or [(record["first"], record["last"])]
-            own = names[0] if len(names) == 1 and all(pair_of(*names[0])) else None
-            self._patients[f"patient:{record['patient_id']}"] = own, sex
+            names = tuple((first, last) for first, _, last in record.get("names", ()))
+            names = names or ((record["first"], record["last"]),)
+            self._patients[f"patient:{record['patient_id']}"] = names, sex
             for name in names:
                 if all(pair := pair_of(*name)):
                     self._written.setdefault(pair, name)
@@ -376,9 +375,33 @@ class People:
     def __len__(self) -> int:
         return len(self._patients)
 
+    def __contains__(self, person: str) -> bool:
+        return person in self._patients
+
+    def names_of(self, person: str) -> tuple[Name, ...]:
+        """Return all names of a patient."""
+        return self._patients.get(person, ((), ""))[0]
+
+    def carriers_of(self, pairs: Collection[Pair]) -> dict[Pair, set[str]]:
+        """Return the patients who carry each of some full names."""
+        carriers: dict[Pair, set[str]] = {pair: set() for pair in pairs}
+        for person, (names, _) in self._patients.items():
+            for pair in {pair_of(*name) for name in names} & carriers.keys():
+                carriers[pair].add(person)
+        return carriers
+
     def name_and_sex(self, person: str) -> tuple[Name | None, str]:
-        """Return a patient's one name, None for who has several, and "M", "F" or "": not known."""
-        return self._patients.get(person, (None, ""))
+        """Return a patient's one name, and "M", "F" or "": not known.
+
+        The name is None for who has several: the text says which one it is.
+        """
+        names, sex = self._patients.get(person, ((), ""))
+        return (names[0] if len(names) == 1 and all(pair_of(*names[0])) else None), sex
+
+    def name_in(self, pattern: NamePattern) -> Name:
+        """Return whose name a pattern has: as the patient is called, or as it is written."""
+        own, _ = self.name_and_sex(pattern.person)
+        return own or (pattern.first, pattern.last)
 
     def sex_of_name(self, name: Name) -> str:
         """Return the sex of the patients who carry a name; "" where they differ."""
@@ -428,6 +451,28 @@ class ListedNames(Record):
     n: int
 
 
+class HeldOutCounts(Record):
+    """What was counted of the patients who were held out.
+
+    Attributes
+    ----------
+    n_patients, n_notes, n_named
+        Of them, their notes, and those of them who are named in their own notes.
+    n_controls, n_dropped_controls
+        Their names that can be controls, and those that stand in a training note.
+    n_dropped_members
+        Names of the other patients that stand in somebody else's training notes: left out of a list
+        whose controls are held out.
+    """
+
+    n_patients: int
+    n_notes: int
+    n_named: int
+    n_controls: int
+    n_dropped_controls: int
+    n_dropped_members: int
+
+
 class Examination(Record):
     """What was counted in a corpus.
 
@@ -450,6 +495,8 @@ class Examination(Record):
     carriers
         For each role (people who carry a name, number of listed patients' names that so many
         carry), fewest first; empty in older corpora.
+    held_out
+        Of the patients who were held out; None where nobody was. All else is of the others.
     """
 
     model_config = _PAST
@@ -469,6 +516,7 @@ class Examination(Record):
     canaries: CountTable
     n_passages: int
     carriers: tuple[tuple[str, CountTable], ...] = ()
+    held_out: HeldOutCounts | None = None
 
     @property
     def n_notes(self) -> int:

@@ -12,6 +12,8 @@ from audit.corpus.truth import (
     CANDIDATES,
     CORPUS,
     EXAMINATION,
+    HELD_OUT,
+    HELD_OUT_TRUTH,
     PASSAGES,
     PEOPLE,
     PRIVATE,
@@ -37,7 +39,8 @@ class KeptCorpus:
 
     `corpus_id` is 12 random hexadecimal digits, "" for one in a folder of somebody's own; `kind`
     one of `KINDS`; `source` the name of the file of notes, without the folders it lies in;
-    `created` an ISO time stamp in UTC.
+    `created` an ISO time stamp in UTC; `n_held_out` people were held out, who are none of
+    `n_patients`.
     """
 
     corpus_id: str
@@ -49,17 +52,21 @@ class KeptCorpus:
     path: Path
     n_notes: int
     n_patients: int
+    n_held_out: int = 0
 
 
 def _read_corpus(folder: Path) -> KeptCorpus:
     content = json.loads((folder / CORPUS).read_bytes())
-    is_whole = all((folder / name).is_file() for name in _NEEDED)
+    n_held_out = int(content.get("n_held_out", 0))
+    needed = (*_NEEDED, HELD_OUT, HELD_OUT_TRUTH) if n_held_out else _NEEDED
+    is_whole = all((folder / name).is_file() for name in needed)
     if content["format"] != _FORMAT or content["kind"] not in KINDS or not is_whole:
         raise ValueError
     is_kept = folder.parent == CORPORA.home() and is_code(folder.name)
     told: dict[str, Any] = {name: str(content[name]) for name in _WORDS}
     told |= {name: int(content[name]) for name in _NUMBERS}
-    return KeptCorpus(corpus_id=folder.name if is_kept else "", path=folder, **told)
+    corpus_id = folder.name if is_kept else ""
+    return KeptCorpus(corpus_id=corpus_id, path=folder, n_held_out=n_held_out, **told)
 
 
 CORPORA = Shelf("corpora", where="corpus", read=_read_corpus)
@@ -73,7 +80,15 @@ def find_corpus(text: str) -> KeptCorpus:
 
 
 def describe_corpus(
-    *, title: str, kind: str, source: str, seed: int, n_notes: int, n_patients: int, **more: Any
+    *,
+    title: str,
+    kind: str,
+    source: str,
+    seed: int,
+    n_notes: int,
+    n_patients: int,
+    n_held_out: int = 0,
+    **more: Any,
 ) -> bytes:
     """Return what `corpus.json` holds; `more` is what else was asked for, in plain values."""
     return json_page(
@@ -86,14 +101,16 @@ def describe_corpus(
             "created": now(),
             "n_notes": n_notes,
             "n_patients": n_patients,
+            **({"n_held_out": n_held_out} if n_held_out else {}),
             "settings": more,
         }
     )
 
 
 def corpus_line(corpus: KeptCorpus) -> dict[str, Any]:
-    """Return a corpus as plain values, without its path."""
-    return {name: value for name, value in asdict(corpus).items() if name != "path"}
+    """Return a corpus as plain values, without its path; None patients where notes name none."""
+    line = {name: value for name, value in asdict(corpus).items() if name != "path"}
+    return line | {"n_patients": corpus.n_patients or None}
 
 
 def refused_rows(folder: Path, *, limit: int) -> tuple[RowNote, ...]:

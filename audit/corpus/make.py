@@ -16,17 +16,33 @@ import json
 import pickle
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Annotated, ClassVar, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from audit.corpus.batches import Batch, Built, Rules, Work, built, done_elsewhere, told
-from audit.corpus.build import CorpusFile, PatientTable, corpus_folder, dummy_people
+from audit.corpus.batches import (
+    Batch,
+    Built,
+    Rules,
+    Work,
+    built,
+    done_elsewhere,
+    patterns_by_owner,
+    told,
+)
+from audit.corpus.build import (
+    CorpusFile,
+    PatientTable,
+    corpus_folder,
+    dummy_people,
+    patient_key,
+)
 from audit.corpus.canaries import (
     CanaryPlan,
     Planting,
@@ -35,6 +51,7 @@ from audit.corpus.canaries import (
     plan_canaries,
 )
 from audit.corpus.candidate_lists import candidates_csv, draw_lists, listed_names
+from audit.corpus.carriers import count_others
 from audit.corpus.examine import (
     Examination,
     NamePattern,
@@ -43,6 +60,8 @@ from audit.corpus.examine import (
     Tally,
     count_table,
 )
+from audit.corpus.hold_out import WHERE as HOLD_OUT
+from audit.corpus.hold_out import HeldOutPeople, HoldOut, draw_held_out, read_hold_out
 from audit.corpus.identified import RegisterFinder, registered_people
 from audit.corpus.kept import CORPORA, describe_corpus
 from audit.corpus.truth import (
@@ -50,6 +69,8 @@ from audit.corpus.truth import (
     CANDIDATES,
     CORPUS,
     EXAMINATION,
+    HELD_OUT,
+    HELD_OUT_TRUTH,
     LISTED,
     PASSAGES,
     PEOPLE,
@@ -65,10 +86,11 @@ from audit.corpus.truth import (
 from audit.errors import AuditError, Message
 from audit.executor import executor_of, in_order
 from audit.home import salted_digest
-from audit.names.candidates import Accepts, Candidates
-from audit.names.matching import NameIndex, Pair
+from audit.names.candidates import Accepts, Candidates, make_candidates
+from audit.names.matching import NameIndex, Pair, pair_of
 from audit.names.pools import japanese_pool, us_pool
 from audit.notes.read import FIELDS, Note, NoteSource, open_notes
+from audit.patients.households import read_households
 from audit.patients.register import PatientRegister, read_register
 from audit.progress import Meter, Phase, ProgressListener, StopQuestion
 from audit.rng import generator
@@ -111,6 +133,12 @@ class CorpusTask(Task):
         examples=["1,2,4,8"],
         description="plant invented names so many times, as many twins are left out",
     )
+    hold_out: str = Field(
+        default="",
+        max_length=20,
+        description="keep patients out of both corpora, drawn at random, as controls of an audit: "
+        "a share of the patients (0.1, 10%) or a number of people who are named in the notes (200)",
+    )
     n_canaries: int = Field(default=10, ge=0, le=MAX_CANARIES, description="names for each number")
     has_left: bool = Field(
         default=False, description="passages begin with the sentence of the name, as in D_public"
@@ -138,6 +166,8 @@ class CorpusTask(Task):
                 "The numbers of mentions are not distinct and above zero.", where="canaries",
                 do="Write them like 1,2,4,8.",
             )  # fmt: skip
+        if self.hold_out:
+            read_hold_out(self.hold_out)
         return self
 
     @classmethod
@@ -176,20 +206,24 @@ class CorpusTask(Task):
         return (self.corpus_id,)
 
 
-SAMPLE, SURVEY, BUILD, PLANT, LISTS = (
+SAMPLE, SURVEY, DRAW, BUILD, PLANT, LISTS, COUNT = (
     "drawing a sample of the notes",
     "reading who the notes are about",
+    "drawing who is held out",
     "building the corpus",
     "planting canaries",
     "drawing candidates",
+    "counting who else has their names",
 )
-_BYTE_SECONDS = {SAMPLE: 3e-8, SURVEY: 3e-8, BUILD: 2e-7, PLANT: 2e-8}
-_LIST_SECONDS = 0.5
+_BYTE_SECONDS = {SAMPLE: 3e-8, SURVEY: 3e-8, DRAW: 1e-7, BUILD: 2e-7, PLANT: 2e-8}
+_LIST_SECONDS, _COUNT_SECONDS = 0.5, 3e-8
+"""On two cores where nothing was timed yet: a byte of the notes, drawing candidates, and a byte of
+the truth."""
 _BATCH_CHARS = 1 << 19
-"""On two cores where nothing was timed yet: a byte of the notes, and drawing candidates."""
 _FILES = (
     PRIVATE, PUBLIC, TRUTH, PEOPLE, REFUSED, PASSAGES, CANDIDATES, LISTED, EXAMINATION, CORPUS,
 )  # fmt: skip
+_HELD_OUT_FILES = (HELD_OUT, HELD_OUT_TRUTH)
 
 
 def make_corpus(
@@ -205,8 +239,9 @@ def make_corpus(
     """
     source = open_notes(order.notes, columns=dict(order.columns))
     meter = Meter(phases(order, source), listener=progress, should_stop=should_stop)
+    names = (*_FILES, *_HELD_OUT_FILES) if order.hold_out else _FILES
     with (
-        corpus_folder(out, names=_FILES) as files,
+        corpus_folder(out, names=names) as files,
         executor_of(n_workers=order.workers) as executor,
     ):
         making = _Making(order, source, files, meter, executor, building_folder(out))
@@ -218,11 +253,20 @@ def make_corpus(
 
 def phases(order: CorpusTask, source: NoteSource) -> Iterator[Phase]:
     """Yield what the making of a corpus does, one after the other."""
-    is_done = {SAMPLE: order.sample, SURVEY: order.kind == "dummy", PLANT: order.canary_counts}
+    is_done = {
+        SAMPLE: order.sample,
+        SURVEY: order.kind == "dummy",
+        DRAW: order.hold_out,
+        PLANT: order.canary_counts,
+    }
+    by_share = order.hold_out and read_hold_out(order.hold_out).share
     for stage, seconds in _BYTE_SECONDS.items():
         if is_done.get(stage, True):
-            yield Phase(stage, source.n_bytes, seconds, f"{stage}, {order.kind}")
+            pace = f"{stage}, by share" if stage == DRAW and by_share else f"{stage}, {order.kind}"
+            yield Phase(stage, source.n_bytes, seconds, pace)
     yield Phase(LISTS, 1, _LIST_SECONDS, LISTS)
+    # The truth's bytes are known once it is written.
+    yield Phase(COUNT, source.n_bytes, _COUNT_SECONDS, COUNT)
 
 
 class _Making:
@@ -243,6 +287,7 @@ class _Making:
         self._register: PatientRegister | None = None
         self._numbers, self._owners = dict[str, int](), array("I")
         self._n_refused = self._n_passages = 0
+        self._held_out = HeldOutPeople(accepts=self._accepts)
 
     def read(self) -> None:
         """Find out who the notes are about: what they say, or what the register says."""
@@ -270,7 +315,45 @@ class _Making:
             ),
             has_blanks=not self._table.has_marks,
             has_left=order.has_left,
+            has_hold_out=bool(order.hold_out),
         )
+        if order.hold_out:
+            self._held_out.people = self._draw_held_out(read_hold_out(order.hold_out))
+
+    def _draw_held_out(self, wanted: HoldOut) -> frozenset[str]:
+        """Draw the people whose notes are kept out of both corpora."""
+        if wanted.n_named:
+            is_named = self._named_people()
+        else:
+            is_named = {patient_key(note): False for note in self._notes(DRAW)}
+        households = dict[str, str]()
+        if register := self._order.register_file:
+            # Nobody knows whose note it is where the patient's number is missing.
+            is_named = {
+                person: has_name
+                for person, has_name in is_named.items()
+                if person.startswith("patient:")
+            }
+            if not is_named:
+                raise AuditError(
+                    "No note says which patient it is about, so that no patient can be held out.",
+                    where=HOLD_OUT,
+                    do="Say which column holds the patient: --column patient_id=NAME.",
+                )
+            homes = read_households(register).items()
+            households = {f"patient:{patient}": home for patient, home in homes}
+        return draw_held_out(is_named, wanted, households=households, seed=self._order.seed)
+
+    def _named_people(self) -> dict[str, bool]:
+        """Return everybody with notes, and whether their own notes name them."""
+        accepts = self._accepts or (lambda *_: True)
+        is_named = dict[str, bool]()
+        for owned_patterns in self._done(patterns_by_owner, DRAW):
+            for person, patterns in owned_patterns:
+                names = map(self._people.name_in, patterns)
+                has_name = any(all(name) and accepts(*name) for name in names)
+                is_named[person] = is_named.get(person, False) or has_name
+        return is_named
 
     def _records(self) -> Iterator[dict[str, object]]:
         """Yield what is known of each patient."""
@@ -280,13 +363,12 @@ class _Making:
 
     def build(self) -> None:
         """Build, plant and examine all notes."""
-        batches = self._done(built, BUILD)
+        batches = self._training_batches()
         for made in self._with_canaries(batches) if self._order.canary_counts else batches:
             for name in (PRIVATE, PUBLIC, TRUTH):
                 of_file = Path(name).stem
                 self._files[name].write(b"".join(getattr(one, of_file) for one in made.notes))
             self._tally.include(made.tally)
-            self._found.update(made.found)
             self._people.add(made.people)
             for index, one in enumerate(made.notes, start=len(self._owners)):
                 self._take(one.patterns, index=index)
@@ -295,14 +377,25 @@ class _Making:
         if not self._owners:
             raise AuditError("No row is a note.", where="notes")
 
+    def _training_batches(self) -> Iterator[Built]:
+        """Build all notes, and yield those of people who are not held out."""
+        for made in self._done(built, BUILD):
+            if made.is_held_out:
+                self._held_out.add(made, self._people)
+                for name, lines in zip(_HELD_OUT_FILES, ("private", "truth"), strict=True):
+                    self._files[name].write(b"".join(getattr(one, lines) for one in made.notes))
+            else:
+                self._found.update(made.found)
+                self._held_out.holders.include(made.holders)
+                made.found.clear()
+                yield made
+
     def _with_canaries(self, batches: Iterator[Built]) -> Iterator[Built]:
         """Put aside all batches, then plant canaries that stand in none, and yield them."""
         n_notes = start = 0
         with TemporaryFile(dir=self._aside) as aside:
             for made in batches:
                 n_notes += len(made.notes)
-                self._found.update(made.found)
-                made.found.clear()
                 pickle.dump(made, aside)
             planting, n_bytes = self._plan_planting(n_notes), aside.tell()
             self._meter.resize(PLANT, n_bytes)
@@ -321,7 +414,7 @@ class _Making:
             self._pool,
             n=2 * len(order.canary_counts) * order.n_canaries,
             seed=order.seed,
-            taken={*self._found, *self._people.pairs},
+            taken={*self._found, *self._people.pairs, *self._held_out.pairs},
             accepts=self._accepts,
         )
         self._plan = plan_canaries(
@@ -344,27 +437,30 @@ class _Making:
 
     def _batches(self, stage: str) -> Iterator[Batch]:
         """Cut the notes into stretches of some hundred thousand characters."""
-        notes, n_chars = list[Note](), 0
+        notes, n_chars = {False: list[Note](), True: list[Note]()}, {False: 0, True: 0}
         for note in self._notes(stage):
-            notes.append(note)
-            n_chars += len(note.text)
-            if n_chars >= _BATCH_CHARS:
-                yield self._batch(notes, stage)
-                notes, n_chars = [], 0
-        if notes:
-            yield self._batch(notes, stage)
+            side = patient_key(note) in self._held_out.people
+            notes[side].append(note)
+            n_chars[side] += len(note.text)
+            if n_chars[side] >= _BATCH_CHARS:
+                yield self._batch(notes[side], stage, is_held_out=side)
+                notes[side], n_chars[side] = [], 0
+        for side, others in notes.items():
+            if others:
+                yield self._batch(others, stage, is_held_out=side)
 
-    def _batch(self, notes: list[Note], stage: str) -> Batch:
+    def _batch(self, notes: list[Note], stage: str, *, is_held_out: bool) -> Batch:
         """Return notes with what is known of their patients."""
         patients = {note.patient_id for note in notes if note.patient_id}
         if self._register:
             known = self._register.pieces
-            return Batch(notes, pieces={one: known[one] for one in patients & known.keys()})
+            pieces = {one: known[one] for one in patients & known.keys()}
+            return Batch(notes, pieces=pieces, is_held_out=is_held_out)
         try:
             facts = {one: self._table.facts(one) for one in patients if stage != SURVEY}
         except KeyError:
             raise _changed() from None
-        return Batch(notes, facts)
+        return Batch(notes, facts, is_held_out=is_held_out)
 
     def _rows(self, stage: str) -> Iterator[Note | RowNote]:
         """Go through all refusals, and all notes or those that were drawn."""
@@ -397,8 +493,8 @@ class _Making:
                 row = int(pattern.person.partition(":")[2])
                 tally, name = self._planted, self._plan.canaries[row][:2]
             else:
-                tally, (own, _) = self._patterns, self._people.name_and_sex(pattern.person)
-                name = own or (pattern.first, pattern.last)
+                tally, name = self._patterns, self._people.name_in(pattern)
+                self._held_out.note_member(pair_of(*name), pattern.person)
             if tally.add(name, pattern.text, note=index):
                 self._n_passages += 1
                 passage = {
@@ -412,23 +508,50 @@ class _Making:
         files = self._files
         self._meter.add(LISTS, 0)
         for record in self._records():
-            files[PEOPLE].write(json_line(record))
+            is_held_out = f"patient:{record['patient_id']}" in self._held_out.people
+            files[PEOPLE].write(json_line(record | ({"is_held_out": True} if is_held_out else {})))
         lists = draw_lists(
             self._patterns,
             people=self._people,
             found=self._found,
             canaries=canary_candidates(self._plan),
+            held_out=self._held_out.controls(self._people, seed=self._order.seed),
             pool=self._pool,
             accepts=self._accepts,
             seed=self._order.seed,
         )
-        files[CANDIDATES].write(candidates_csv(lists))
+        self._meter.finish(LISTS)
+        elsewhere = self._held_out.elsewhere
+        lists = self._with_others(lists, elsewhere)
+        dropped = elsewhere if self._order.hold_out else None
+        files[CANDIDATES].write(candidates_csv(lists, elsewhere=dropped))
         patients = lists["patient"]
         noted = self._patterns.notes(zip(patients.first, patients.last, strict=True))
         files[LISTED].write(listed_bytes(listed_notes(self._owners, noted.union(self._plan.rows))))
         files[EXAMINATION].write(json_page(self._examination(lists).plain()))
         files[CORPUS].write(self._described())
-        self._meter.finish(LISTS)
+
+    def _with_others(
+        self, lists: Mapping[str, Candidates], elsewhere: Collection[Pair]
+    ) -> dict[str, Candidates]:
+        """Return the lists with the number of notes that name somebody else with a part."""
+        self._meter.add(COUNT, 0)
+        self._meter.resize(COUNT, self._files[TRUTH].flush())
+        names = sum(lists.values(), make_candidates([]))
+        counted = count_others(
+            self._aside / TRUTH,
+            names,
+            people=self._people,
+            seed=self._order.seed,
+            elsewhere=elsewhere,
+            on_bytes=partial(self._meter.add, COUNT),
+        )
+        self._meter.finish(COUNT)
+        stops = accumulate(map(len, lists.values()))
+        return {
+            name: counted.rows(range(stop - len(listed), stop))
+            for (name, listed), stop in zip(lists.items(), stops, strict=True)
+        }
 
     def _examination(self, lists: Mapping[str, Candidates]) -> Examination:
         tally, is_register = self._tally, self._register is not None
@@ -436,7 +559,7 @@ class _Making:
         return Examination(
             coverage=tally.coverage(),
             n_refused=self._n_refused,
-            n_patients=len(self._people),
+            n_patients=self._n_patients,
             inserted=() if is_register else tally.inserted.ranked(),
             unknown=() if is_register else tally.unknown.ranked(),
             n_malformed=tally.n_malformed,
@@ -448,7 +571,13 @@ class _Making:
             canaries=count_table(planted),
             n_passages=self._n_passages,
             carriers=self._people.carriers(lists["patient"]),
+            held_out=self._held_out.counts(lists) if self._order.hold_out else None,
         )
+
+    @property
+    def _n_patients(self) -> int:
+        """Patients who are not held out."""
+        return len(self._people) - sum(one in self._people for one in self._held_out.people)
 
     def _described(self) -> bytes:
         order = self._order
@@ -458,7 +587,8 @@ class _Making:
             source=order.notes.name,
             seed=order.seed,
             n_notes=len(self._owners),
-            n_patients=len(self._people),
+            n_patients=self._n_patients,
+            n_held_out=len(self._held_out.people),
             # Paths stay out.
             columns=order.columns,
             sample=order.sample,
@@ -466,6 +596,7 @@ class _Making:
             n_canaries=order.n_canaries,
             has_token_rule=order.tokenizer is not None,
             **({"has_left": True} if order.has_left else {}),
+            **({"hold_out": order.hold_out} if order.hold_out else {}),
         )
 
 

@@ -2,29 +2,48 @@
 
 Comes in: a corpus. Goes out: `other_names.jsonl` in its folder, D_private in which every inserted
 or registered name is another one: the same person has the same other name everywhere, of the same
-sex, and no other name is a name of the corpus. All else is as in D_private.
+sex, and no other name is a name of the corpus. All else is as in D_private. A model that is trained
+on them by the hospital's recipe is a sibling of the hospital's: its names are known.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 
+from audit.corpus.build import person_of_key
+from audit.corpus.candidate_lists import list_of
 from audit.corpus.examine import People
-from audit.corpus.kept import KeptCorpus
-from audit.corpus.truth import CANARY, PEOPLE, PRIVATE, Place, corpus_notes, json_line
+from audit.corpus.kept import CORPORA, KeptCorpus
+from audit.corpus.truth import (
+    CANARY,
+    PASSAGES,
+    PEOPLE,
+    PRIVATE,
+    Place,
+    corpus_notes,
+    json_line,
+)
 from audit.errors import AuditError
-from audit.names.candidates import Name
+from audit.names.candidates import Candidates, Name, make_candidates
+from audit.names.controls import matched_controls
+from audit.names.lists import keep_names, keep_passages
 from audit.names.matching import NameIndex, Pair, is_absent, pair_of
 from audit.names.people import Person, draw, person_of
 from audit.names.pools import japanese_pool, us_pool
 from audit.progress import Meter, Phase, ProgressListener, StopQuestion
 from audit.shelf import whole_file
-from audit.text import is_unspaced, written_name
+from audit.text import is_unspaced, read_name_cells, written_name
+from cache.store import Store
 
 OTHER_NAMES = "other_names.jsonl"
+OTHER_NAMES_SEED = 0
+"""By which they are drawn where models are trained on them."""
 LOOK, WRITE = "looking for names", "writing other names"
 _MAX_TRIES = 200
 
@@ -58,6 +77,94 @@ def write_other_names(
     return corpus.path / OTHER_NAMES
 
 
+def sibling_list(
+    corpus: KeptCorpus,
+    *,
+    seed: int = OTHER_NAMES_SEED,
+    progress: ProgressListener = lambda report: None,
+    should_stop: StopQuestion = lambda: False,
+) -> tuple[Candidates, bytes]:
+    """Return the list, and the passages, for an audit of a model that learnt the other names.
+
+    Members are the other names of the listed patients, with as many mentions; the controls were
+    invented too. The passages are those of D_public, now of their owners' other names.
+    """
+    n_bytes = float((corpus.path / PRIVATE).stat().st_size)
+    meter = Meter([Phase(LOOK, n_bytes, 4e-7, LOOK)], listener=progress, should_stop=should_stop)
+    with (corpus.path / PEOPLE).open("rb") as lines:
+        people = People(map(json.loads, lines))
+    taken = _taken(corpus, people, meter)
+    patients = _other_patients(corpus, people, _OtherNames(corpus, people, taken, seed))
+    listed = _with_controls(patients, taken=taken, seed=seed)
+    return listed, _passages_of(corpus, patients)
+
+
+def keep_sibling_list(corpus: KeptCorpus, *, store: Store) -> tuple[str, str]:
+    """Put a sibling's list and passages where an audit finds them; return their codes."""
+    listed, passages = sibling_list(corpus)
+    label = corpus.title or corpus.source
+    names = keep_names(listed, label=label, store=store)
+    kept = ""
+    if passages:
+        kept = keep_passages(passages, file_name="passages.jsonl", label=label, store=store)
+    return names[:12], kept[:12]
+
+
+def _other_patients(
+    corpus: KeptCorpus, people: People, names: _OtherNames
+) -> dict[Pair, tuple[Name, int]]:
+    """Return other name and number of mentions of the listed patients, by their own names.
+
+    Left out are patients who share their name with another patient, or get another's other name.
+    """
+    listed = list_of(corpus, controls=(), roles=("patient",))
+    pairs = list(map(pair_of, listed.first, listed.last))
+    carriers = people.carriers_of(pairs)
+    found = {}
+    for row, pair in enumerate(pairs):
+        if len(carriers[pair]) == 1:
+            (identity,) = carriers[pair]
+            person = names.person(identity, is_japanese=is_unspaced(listed.full_name(row)))
+            found[pair] = (person.first, person.last), listed.n_mentions[row] or 0
+    n_carriers = Counter(name for name, _ in found.values())
+    return {pair: one for pair, one in found.items() if n_carriers[one[0]] == 1}
+
+
+def _with_controls(
+    patients: Mapping[Pair, tuple[Name, int]], *, taken: Collection[Pair], seed: int
+) -> Candidates:
+    """Return the list of the patients' other names, followed by as many drawn controls."""
+    other_names = [name for name, _ in patients.values()]
+    members = make_candidates(
+        other_names, is_member=True, n_mentions=[n for _, n in patients.values()]
+    )
+    members = replace(members, role=("patient",) * len(members))
+    is_japanese = 2 * sum(map(is_unspaced, map("".join, other_names))) > len(other_names)
+    occupied = {*taken, *starmap(pair_of, other_names)}
+    controls = matched_controls(
+        members,
+        kind="easy",
+        n=len(members),
+        pool=japanese_pool() if is_japanese else us_pool(),
+        seed=seed,
+        accepts=lambda first, last: is_absent(occupied, first, last),
+    )
+    return (members + controls).with_source("invented")
+
+
+def _passages_of(corpus: KeptCorpus, patients: Mapping[Pair, tuple[Name, int]]) -> bytes:
+    """Return the passages of some patients of a corpus, as JSONL, under their other names."""
+    found = []
+    with CORPORA.reading(), (corpus.path / PASSAGES).open("rb") as lines:
+        for line in lines:
+            record = json.loads(line)
+            owner = read_name_cells(record["first_name"], record["last_name"])
+            if other := patients.get(pair_of(owner.first, owner.last)):
+                (first, last), _ = other
+                found.append(json_line(record | {"first_name": first, "last_name": last}))
+    return b"".join(found)
+
+
 def _taken(corpus: KeptCorpus, people: People, meter: Meter) -> set[Pair]:
     """Return every full name that stands in D_private, and everybody's of the register."""
     firsts, lasts = people.parts
@@ -85,7 +192,7 @@ class _OtherNames:
     def of(self, place: Place, text: str) -> str:
         """Return what stands in the place of a name, in its form and case."""
         written = text[place.start : place.stop]
-        person = self._person(place.identity, is_japanese=is_unspaced(written))
+        person = self.person(place.identity, is_japanese=is_unspaced(written))
         new = {
             "first": person.first,
             "middle": person.initial,
@@ -97,7 +204,7 @@ class _OtherNames:
             return new.upper()
         return new.lower() if written.islower() else new
 
-    def _person(self, identity: str, *, is_japanese: bool) -> Person:
+    def person(self, identity: str, *, is_japanese: bool) -> Person:
         """Return another person of the same sex, no part of whose name is the person's own."""
         own, sex = self._own(identity)
         # Registered patients were told by their id alone once: their names stay what they were.
@@ -126,8 +233,7 @@ class _OtherNames:
             return self._people.name_and_sex(identity)
         if identity.startswith(("note:", CANARY)):
             return None, ""
-        told = identity[-1] if identity.endswith(("/M", "/F")) else ""
-        person = person_of(self._corpus.seed, identity, sex=told)
+        person = person_of_key(self._corpus.seed, identity)
         return (person.first, person.last), person.sex
 
 

@@ -23,6 +23,8 @@ PRIVATE, PUBLIC, TRUTH = "private.jsonl", "public.jsonl", "truth.jsonl"
 PEOPLE, REFUSED, CORPUS = "people.jsonl", "refused.jsonl", "corpus.json"
 CANDIDATES, PASSAGES = "candidates.csv", "passages.jsonl"
 EXAMINATION, LISTED = "examination.json", "listed.json"
+HELD_OUT, HELD_OUT_TRUTH = "held_out.jsonl", "held_out_truth.jsonl"
+"""Notes of held-out patients as in D_private, and what is known of them: in no training."""
 
 CANARY = "canary"
 """Role of a planted name; the person is "canary:ROW", the row of the list of canaries."""

@@ -1,4 +1,4 @@
-"""Work with foreign tokenizers in processes of their own, which end at a limit of time or memory.
+"""Work with foreign files in processes of their own, which end at a limit of time or memory.
 
 Building a tokenizer, or splitting text with it, runs what its files say in a library that keeps no
 bound. A page must not: a file of four kilobytes would end the server for everybody. So a nursery
@@ -45,6 +45,7 @@ def call_limited(
     where: str,
     seconds: int = PROCESSOR_SECONDS,
     n_bytes: int = MEMORY_BYTES,
+    refusal: AuditError | None = None,
 ) -> Any:
     """Call a function of a module in a process with limits; return its answer, a value of JSON.
 
@@ -53,7 +54,8 @@ def call_limited(
     Raises
     ------
     AuditError
-        What the function raises, or that it reached a limit; then `where` is its place.
+        What the function raises, or that it reached a limit: `refusal`, or that its tokenizer did,
+        and then `where` is its place.
     """
     order = pickle.dumps((function, inputs))
     with _AT_ONCE, tempfile.TemporaryDirectory(prefix="kart-audit-") as scratch:
@@ -70,7 +72,7 @@ def call_limited(
             raise AuditError(Message.read(what), where=Message.read(place), do=Message.read(advice))
         case {"mistake": str(places)}:
             raise RuntimeError(places)
-    raise AuditError(
+    raise refusal or AuditError(
         "Its tokenizer took more than {seconds} seconds of a processor, or more than "
         "{n_bytes:.0f} GB of memory, and was stopped.",
         where=where,

@@ -1,4 +1,8 @@
-"""A list of names as a CSV file for the command line: read again it is exactly the same list."""
+"""A list of names as people have it in a file, and as CSV that gives the same list when read again.
+
+Comes in: CSV, an Excel workbook or JSONL, with headings of `audit/headings.txt`. Goes out:
+candidates, and what is odd by row.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from audit.errors import AuditError, Message
+from audit.foreign import decode_text, refuse_too_large
+from audit.models.limited import call_limited
 from audit.names.candidates import (
     CANARY,
     CONTROL_KINDS,
@@ -17,10 +23,11 @@ from audit.names.candidates import (
     with_kinds,
 )
 from audit.names.letter_case import with_usual_case
-from audit.tables import RowNote, Table, read_table, write_table
+from audit.tables import RowNote, Table, csv_table, json_table, table_of_rows, write_table
 from audit.text import (
     BRACKETS,
     DOUBTFUL,
+    HEADINGS,
     MAX_NAME_CHARS,
     MIDDLE,
     SEVERAL,
@@ -32,21 +39,22 @@ from audit.text import (
     heading_key,
     written_name,
 )
+from audit.workbooks import MEMORY_BYTES, SECONDS, is_workbook, sheet_rows, too_large
 
-_COLUMNS = {
-    "is_member": {"ismember", "member", "label"},
-    "control_kind": {"controlkind"},
-    "role": {"role", "役割"},
-    "n_mentions": {"nmentions", "mentions", "occurrences"},
-    "sex": {"sex", "gender", "性別"},
+_COLUMNS = (
+    "is_member",
+    "control_kind",
+    "role",
+    "n_mentions",
+    "sex",
     # Of a list that was handed out: its own rows are not those of the auditor's file.
-    "file_row": {"filerow"},
-    "kind_guessed": {"kindguessed"},
-    "recased": {"recased"},
-    "control_source": {"controlsource"},
-    "n_others_first": {"nothersfirst"},
-    "n_others_last": {"notherslast"},
-}
+    "file_row",
+    "kind_guessed",
+    "recased",
+    "control_source",
+    "n_others_first",
+    "n_others_last",
+)
 _TRUTH = {
     **dict.fromkeys(("1", "1.0", "true", "yes", "はい"), True),
     **dict.fromkeys(("0", "0.0", "false", "no", "いいえ"), False),
@@ -69,6 +77,8 @@ _FORMS = {
     "n_others_last": ("([0-9]{1,9})?", "Write 0, 1, 2 ..., or nothing."),
 }
 """Of a column: the form of its cells, and what to do where one has another."""
+NAMES_ENDINGS = ("csv", "tsv", "txt", "xlsx", "jsonl", "ndjson", "json")
+"""Of lists of names that are handed in."""
 _ROWS_TOLD = 1_000
 _HIDDEN_CATEGORIES = ("Cc", "Cf", "Co")
 
@@ -95,15 +105,15 @@ def read_names(
 ) -> NamesFile:
     """Read a list of names: first and last name, or one column; optionally truth and more.
 
-    Controls without a kind get one against the list's members (section 3.4), or "given" where the
-    list has no members, and `is_kind_guessed` says so; those of the role "canary" are held-out
-    twins of planted names.
+    The file is CSV, an Excel workbook (its first sheet) or JSONL. Controls without a kind get one
+    against the list's members (section 3.4), or "given" where the list has no members, and
+    `is_kind_guessed` says so; those of the role "canary" are held-out twins of planted names.
 
     `what` is what messages call the file; `on_rows` is told of each thousand rows read.
     """
-    table = read_table(data, what=what)
+    table = _read_file(data, what=what)
     names, columns = _columns(table, what=what)
-    notes: list[RowNote] = []
+    notes: list[RowNote] = [*table.notes]
     used = names.used.union(columns.values())
     unread = [str(column + 1) for column in range(len(table.header)) if column not in used]
     if unread:
@@ -140,9 +150,39 @@ def read_names(
     listed = Candidates(
         **{field: tuple(row[field] for _, row in rows.values()) for field in fields}
     )
-    listed = _with_one_source(listed, where=what)
     notes.sort(key=lambda note: note.row)
-    return NamesFile(with_kinds(with_usual_case(listed)), table.encoding, tuple(notes))
+    listed = with_kinds(with_usual_case(_with_one_source(listed, where=what)))
+    return NamesFile(listed, table.encoding, tuple(notes))
+
+
+def _read_file(data: bytes, *, what: str) -> Table:
+    """Read a table in the form that its bytes show, whatever the file is called."""
+    if is_workbook(data):
+        return _read_workbook(data, what=what)
+    text, encoding = decode_text(data, what=what)
+    read_text = json_table if text.lstrip().startswith("{") else csv_table
+    return read_text(text, encoding=encoding, what=what)
+
+
+def _read_workbook(data: bytes, *, what: str) -> Table:
+    """Read the first sheet of a workbook."""
+    refuse_too_large(data, what=what)
+    n_sheets, rows = call_limited(
+        sheet_rows,
+        data,
+        what,
+        where=what,
+        seconds=SECONDS,
+        n_bytes=MEMORY_BYTES,
+        refusal=too_large(what),
+    )
+    header = rows[0][1] if rows else []
+    padded = ((number, cells + [""] * (len(header) - len(cells))) for number, cells in rows[1:])
+    notes: tuple[RowNote, ...] = ()
+    if n_sheets > 1:
+        told = Message("The workbook has {n} sheets; the first one is read.", n=n_sheets)
+        notes = (RowNote(1, told),)
+    return table_of_rows(header, padded, encoding="xlsx", what=what, notes=notes)
 
 
 def _with_one_source(listed: Candidates, *, where: str) -> Candidates:
@@ -182,8 +222,8 @@ def _columns(table: Table, *, what: str) -> tuple[NameColumns, dict[str, int]]:
         raise AuditError("No column holds names.", where=where, do=do)
     columns: dict[str, int] = {}
     for column, name in enumerate(table.header):
-        for field, headings in _COLUMNS.items():
-            if heading_key(name) in headings and columns.setdefault(field, column) != column:
+        for field in _COLUMNS:
+            if heading_key(name) in HEADINGS[field] and columns.setdefault(field, column) != column:
                 raise AuditError(
                     "Columns {columns} and {column} both mean {field}.",
                     where=where,

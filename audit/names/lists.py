@@ -23,7 +23,7 @@ from audit.names.facts import NameFacts, counted_pieces, name_facts
 from audit.names.files import NamesFile, read_names
 from audit.names.pools import pools_by_script
 from audit.names.spelling import CountPieces
-from audit.notes.passages import Passages, is_jsonl, read_passages
+from audit.notes.passages import Passages, plain_passages, read_passages
 from audit.progress import Meter, Phase, ProgressListener
 from audit.shelf import now, one_line
 from audit.tables import RowNote
@@ -129,13 +129,14 @@ def code_of_names(digest: str, *, store: Store) -> str:
 
 
 def keep_passages(data: bytes, *, file_name: str, label: str, store: Store) -> str:
-    """Keep a file of passages as it is and return its salted digest.
+    """Keep a file of passages as it is, but unpacked, and return its salted digest.
 
     The file itself is kept, so that the one that is handed out again gives the same question, down
     to the number of rows left out.
     """
+    data, file_name = plain_passages(data, file_name=file_name)
     passages = read_passages(data, file_name=file_name)
-    kind = "jsonl" if is_jsonl(data, file_name=file_name) else "csv"
+    kind = file_name.rpartition(".")[2]
     digest = salted_digest(hashlib.sha256(data).hexdigest())
     arrays = {"data": np.frombuffer(data, dtype=np.uint8)}
     store.put(f"passages/{digest}", arrays=arrays, meta={"kind": kind})
@@ -227,9 +228,9 @@ def make_draft(
     own: bytes | None = None,
     progress: ProgressListener = lambda told: None,
 ) -> KeptNames | None:
-    """Put a list together from an uploaded CSV file or from `base`; None where none was given.
+    """Put a list together from an uploaded file or from `base`; None where none was given.
 
-    `own` is a CSV file of people of the hospital who are in no training note, to be added as
+    `own` is a list of people of the hospital who are in no training note, to be added as
     controls. `wanted` are controls to be drawn, as in `with_controls`: with as many word pieces as
     the members have for `model`; None: characters of Han and kana. `progress` is told of what is
     read and of what is matched.

@@ -1,7 +1,8 @@
 """Passages: de-identified text in which the place of a patient's name is known.
 
-Comes in: CSV or JSONL with a column `text`. Goes out: for each row the text before the name, the
-roles of the name's places in their order, and the text after it. Knows no model and no candidate.
+Comes in: CSV or JSONL with a column `text`, also as .gz. Goes out: for each row the text before the
+name, the roles of the name's places in their order, and the text after it. Knows no model and no
+candidate.
 
 Source: Nakamura et al., section 4.2: S' = the passages with the leading two name placeholders
 masked and every other placeholder deleted.
@@ -13,19 +14,33 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 
 from audit.errors import AuditError, Message
-from audit.foreign import decode_text
-from audit.notes.placeholders import find_name_slot
-from audit.tables import MAX_ROWS, Row, RowNote, json_records, read_table
-from audit.text import MAX_NAME_CHARS, NameColumns, find_name_columns, fold_name, heading_key
+from audit.foreign import GZIP, decode_text, unpacked_gzip
+from audit.notes.placeholders import find_loose_slot, find_name_slot, holds_blanks
+from audit.tables import Row, RowNote, json_rows, read_table
+from audit.text import (
+    HEADINGS,
+    MAX_NAME_CHARS,
+    NameColumns,
+    find_name_columns,
+    fold_name,
+    heading_key,
+)
 
 MAX_TEXT_CHARS = 100_000
+MAX_PLACEHOLDER_CHARS = 60
 
-_COLUMNS = {"text": "text", "passageid": "passage_id", "nameid": "name_id"}
+_COLUMNS = {"text": "text"} | {
+    heading: field for field in ("passage_id", "name_id") for heading in HEADINGS[field]
+}
 _NO_PLACE = "The text has no place for a full name; left out."
+_NO_TOLD_PLACE = (
+    "The text has blanks, and nothing beside one says that it is the patient's name; left out."
+)
 _EMPTY = "The text is empty; left out."
 _FORMAT = (
     "Write CSV with a column `text`, or one JSON object a line with a key `text`; `passage_id`, "
@@ -71,10 +86,61 @@ class Passages:
         return hashlib.sha256(content.encode()).hexdigest()
 
 
+PASSAGES_ENDINGS = ("csv", "tsv", "txt", "jsonl", "ndjson", "json", "gz")
+"""Of files of passages that are handed in."""
+
+
 def is_jsonl(data: bytes, *, file_name: str) -> bool:
     """Whether a file is read as JSONL: by the end of its name, or because it begins with "{"."""
     is_named_so = file_name.lower().endswith((".jsonl", ".ndjson", ".json"))
     return is_named_so or data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+
+
+def plain_passages(
+    data: bytes, *, what: str = "passages", file_name: str = "", placeholder: str = ""
+) -> tuple[bytes, str]:
+    """Return a file of passages as it is kept, and a name that says its form.
+
+    It is unpacked. A `placeholder` of one's own is written [NAME]; the file is JSONL then, and the
+    number of each line that of its row.
+    """
+    if data.startswith(GZIP):
+        data, file_name = unpacked_gzip(data, what=what), file_name.lower().removesuffix(".gz")
+    is_json = is_jsonl(data, file_name=file_name)
+    if not placeholder:
+        return data, "passages.jsonl" if is_json else "passages.csv"
+    finder = _finder(placeholder)
+    lines: list[str] = []
+    n_places = 0
+    with _refusing_row(what, 1):
+        _, rows = (_jsonl_rows if is_json else _csv_rows)(data, what=what)
+    for record in rows:
+        with _refusing_row(what, record.row):
+            cells = _cells(record)
+            heading = list(cells)[_columns(tuple(cells))[0]["text"]]
+        cells[heading], n = finder.subn("[NAME]", cells[heading])
+        n_places += n
+        lines += [""] * (record.row - 1 - len(lines))
+        lines.append(json.dumps(cells))
+    if not n_places:
+        raise AuditError(
+            "No text has this placeholder.", where="placeholder", do="Write it as the texts do."
+        )
+    return "\n".join(lines).encode(), "passages.jsonl"
+
+
+def _finder(placeholder: str) -> re.Pattern[str]:
+    """Return a pattern that finds a placeholder, not as a part of a longer word."""
+    if not 1 < len(placeholder.strip()) <= MAX_PLACEHOLDER_CHARS or "\n" in placeholder:
+        raise AuditError(
+            "A placeholder has 2 to {n} characters, and is no blank line.",
+            where="placeholder",
+            n=MAX_PLACEHOLDER_CHARS,
+        )
+    word = "[A-Za-z0-9_]"
+    before = f"(?<!{word})" if re.match(word, placeholder) else ""
+    behind = f"(?!{word})" if re.match(word, placeholder[-1]) else ""
+    return re.compile(before + re.escape(placeholder) + behind)
 
 
 def owner_rows(
@@ -91,43 +157,59 @@ def owner_rows(
     return found
 
 
-def read_passages(data: bytes, *, what: str = "passages", file_name: str = "") -> Passages:
-    """Read passages from CSV or JSONL.
+def read_passages(
+    data: bytes, *, what: str = "passages", file_name: str = "", placeholder: str = ""
+) -> Passages:
+    """Read passages from CSV or JSONL, plain or as gzip.
 
-    The name is written `[NAME]`, `[FIRST] [LAST]`, `[LAST], [FIRST]`, `[氏名]`, `[姓][名]` or as
-    MIMIC-III placeholders. The first of these in a text is the name's place; every other
-    placeholder is deleted.
-
+    The name is written `[NAME]`, `[FIRST] [LAST]`, `[LAST], [FIRST]`, `[氏名]`, `[姓][名]`, as
+    MIMIC-III placeholders, or as `placeholder`. The first of these in a text is the name's place;
+    every other placeholder is deleted. In a text without one it is a place as `find_loose_slot` has
+    it.
     """
+    data, file_name = plain_passages(data, what=what, file_name=file_name, placeholder=placeholder)
     read_rows = _jsonl_rows if is_jsonl(data, file_name=file_name) else _csv_rows
     passages: list[Passage] = []
     notes: list[RowNote] = []
     row_of_id: dict[str, int] = {}
-    row = 1
-    try:
+    with _refusing_row(what, 1):
         encoding, rows = read_rows(data, what=what)
-        for record in rows:
-            row = record.row
+    for record in rows:
+        row = record.row
+        with _refusing_row(what, row):
             passage_id, text, owner = _parts(record)
             if (twin := row_of_id.setdefault(passage_id, row)) != row:
                 raise ValueError(Message("Row {twin} has the same passage_id.", twin=twin))
-            slot = find_name_slot(text)
-            if slot is None:
-                notes.append(RowNote(row, _NO_PLACE if text.strip() else _EMPTY))
-                continue
-            passages.append(
-                Passage(slot.left, slot.roles, slot.separator, slot.right, passage_id, owner)
-            )
-    except ValueError as error:
-        where = Message("{subject}, row {number}", subject=what, number=row)
-        raise AuditError(error.args[0], where=where, do=_FORMAT) from None
+        slot = find_name_slot(text) or find_loose_slot(text)
+        if slot is None:
+            notes.append(RowNote(row, _why_left_out(text)))
+            continue
+        passages.append(
+            Passage(slot.left, slot.roles, slot.separator, slot.right, passage_id, owner)
+        )
     if not passages:
         raise AuditError(
             "No text has a place for a full name.",
             where=what,
-            do="Write [NAME], or [FIRST] [LAST], where the name stood.",
+            do="Write [NAME], or [FIRST] [LAST], where the name stood, or say what stands there.",
         )
     return Passages(passages=tuple(passages), notes=tuple(notes), encoding=encoding)
+
+
+@contextmanager
+def _refusing_row(what: str, row: int) -> Iterator[None]:
+    """Turn a ValueError, whose argument is a message, into a refusal of a row."""
+    try:
+        yield
+    except ValueError as error:
+        where = Message("{subject}, row {number}", subject=what, number=row)
+        raise AuditError(error.args[0], where=where, do=_FORMAT) from None
+
+
+def _why_left_out(text: str) -> str:
+    if not text.strip():
+        return _EMPTY
+    return _NO_TOLD_PLACE if holds_blanks(text) else _NO_PLACE
 
 
 def _csv_rows(data: bytes, *, what: str) -> tuple[str, Iterable[Row | RowNote]]:
@@ -141,20 +223,20 @@ def _csv_rows(data: bytes, *, what: str) -> tuple[str, Iterable[Row | RowNote]]:
 
 def _jsonl_rows(data: bytes, *, what: str) -> tuple[str, Iterable[Row | RowNote]]:
     text, encoding = decode_text(data, what=what)
-    text = text.removesuffix("\n")
-    if text.count("\n") >= MAX_ROWS:  # before each line becomes an object
-        raise AuditError(
-            "The file has more than {max_rows:,} lines.", where=what, max_rows=MAX_ROWS
-        )
-    return encoding, json_records(iter(text.split("\n")))
+    return encoding, json_rows(text, what=what)
+
+
+def _cells(record: Row | RowNote) -> dict[str, str]:
+    if isinstance(record, RowNote):
+        raise ValueError(record.what)
+    return dict(record.cells)
 
 
 def _parts(record: Row | RowNote) -> tuple[str, str, tuple[str, str] | int | None]:
     """Return a passage's identifier, its text and its owner; ValueError where one is no such."""
-    if isinstance(record, RowNote):
-        raise ValueError(record.what)
-    cells = tuple(record.cells.values())
-    columns, names = _columns(tuple(record.cells))
+    by_heading = _cells(record)
+    cells = tuple(by_heading.values())
+    columns, names = _columns(tuple(by_heading))
     text = cells[columns["text"]]
     values = {field: cells[column].strip() for field, column in columns.items()}
     passage_id, name_id = values.get("passage_id", str(record.row)), values.get("name_id", "")

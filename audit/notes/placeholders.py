@@ -2,7 +2,8 @@
 
 Placeholders known: `[NAME]` and the like in capitals, `[氏名]` and the like, MIMIC-III's
 `[**Known firstname 123**]` in the categories of the public KART code, MIMIC-IV's `___`. A bracketed
-word in lower case is text.
+word in lower case is text. Where a text has no such place of a full name, `<PERSON>` and `【氏名】`
+are one too, a last name behind a title, and a blank (`___`, `XXXX`) that is told to be a patient.
 
 Source: Nakamura et al., section 4.2.
 """
@@ -49,7 +50,8 @@ NAME_KINDS = frozenset({"first", "last", "full", "initial"})
 
 # With a literal beginning the search is several times as fast as with the alternative.
 _MARK = re.compile(r"\[\*\*([^\[\]]{0,200}?)\*\*\]")
-_MARK_OR_BLANK = re.compile(rf"{_MARK.pattern}|(?<!_)_{{3}}(?!_)")
+_BLANK = re.compile("(?<!_)_{3}(?!_)")
+_MARK_OR_BLANK = re.compile(f"{_MARK.pattern}|{_BLANK.pattern}")
 _OPENING = "[**"
 BLANK = "___"
 _DATE_SIGNS = ("-", "/")
@@ -262,6 +264,47 @@ def find_name_slot(text: str) -> NameSlot | None:
             )
         ahead.popleft()
     return None
+
+
+_ANGLES = re.compile(r"<([A-Z][A-Z0-9_ -]{0,60})>")
+_PERSON = re.compile(r"(?:PERSON|PATIENT|NAME)(?:[_ -]?\d+)?")
+_CORNERS = re.compile(rf"【({_JAPANESE})】")
+_CROSSES = re.compile(
+    rf"(?<![A-Za-z0-9])(?:X{{4,}}(?![A-Za-z0-9])|X{{2,}}(?={_PARTS['YEARS_OLD']}))"
+)
+_POLITE = re.compile("様|さん")
+
+
+def find_loose_slot(text: str) -> NameSlot | None:
+    """Find the place of a patient's name by marks of which `find_name_slot` makes none.
+
+    `<PERSON>` and 【氏名】 are read as in square brackets. A last name alone behind Mr, Mrs, Ms or
+    Miss, or before 様 or さん, and a blank of which what stands around tells that it is a patient's
+    name, are places of a full name.
+    """
+    text = _ANGLES.sub(lambda m: "[NAME]" if _PERSON.fullmatch(m[1]) else f"[{m[1]}]", text)
+    text = _CROSSES.sub(BLANK, _CORNERS.sub(r"[\1]", text))
+    slot = find_name_slot(text)
+    place = next((m for m in _PLACEHOLDER.finditer(text) if _is_patient(text, m)), None)
+    if slot is not None or place is None:
+        return slot
+    left, right = text[: place.start()], text[place.end() :]
+    return NameSlot(_cleaned(left).lstrip(), ("full",), "", _cleaned(right).rstrip())
+
+
+def holds_blanks(text: str) -> bool:
+    """Whether a text has blanks, which may be anything."""
+    return any(pattern.search(text) for pattern in (_BLANK, _CROSSES))
+
+
+def _is_patient(text: str, place: re.Match[str]) -> bool:
+    """Whether a placeholder is a patient's name by what stands around it."""
+    if place[0] == BLANK:
+        kind, role, _ = _blank_meaning(text, start=place.start(), stop=place.end())
+        return role == "patient" and kind in ("full", "last")
+    title = _RE["TITLE"].search(text, max(0, place.start() - 12), place.start())
+    is_titled = title is not None and title[1].lower() in _TITLE_SEX
+    return _role(place) == "last" and (is_titled or _POLITE.match(text, place.end()) is not None)
 
 
 @functools.lru_cache(maxsize=4096)

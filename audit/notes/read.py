@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from audit.errors import AuditError, Message
-from audit.foreign import ARCHIVES, SAVE_AS_UTF8, decode_text, refusing
+from audit.foreign import ARCHIVES, GZIP, SAVE_AS_UTF8, decode_text, refuse_other_formats, refusing
 from audit.home import DEMO_HOSPITAL, registered_folders
 from audit.tables import (
     HALVES,
@@ -32,13 +32,12 @@ from audit.tables import (
     is_whole,
     json_records,
 )
-from audit.text import heading_key
+from audit.text import HEADINGS, heading_key
 
 MAX_LINE_CHARS = 8_000_000
 
 _HEAD_BYTES = 1 << 20
 _BLOCK_CHARS = 1 << 16
-_GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
 # Notes pack five to one; what unpacks to a hundred times its size is made to fill a disk.
 _MAX_RATIO = 100
@@ -54,7 +53,7 @@ def _unpacked(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
     """Open a plain or gzip file: as it lies there, and unpacked."""
     try:
         with path.open("rb") as file:
-            is_packed = file.read(2) == _GZIP
+            is_packed = file.read(2) == GZIP
             file.seek(0)
             yield file, cast(BinaryIO, gzip.GzipFile(fileobj=file)) if is_packed else file
     except (EOFError, gzip.BadGzipFile, zlib.error):
@@ -122,7 +121,10 @@ def encoding_of(head: bytes, *, what: str) -> str:
 def _csv_table(lines: Iterator[str]) -> tuple[tuple[str, ...], Iterator[tuple[int, list[str]]]]:
     """Return the header of a CSV file, and its rows with their numbers."""
     first = next(lines, "")
-    delimiter = delimiter_of(first, what="notes")
+    delimiter, begin = delimiter_of(first, what="notes")
+    if begin:
+        first = first[begin:] or next(lines, "")
+        delimiter_of(first, what="notes")  # refuses a header that is too long
     records = csv_records(chain([first], lines), delimiter, what="notes")
     header = tuple(name.strip() for name in next(records)[1])
     return header, records
@@ -148,15 +150,6 @@ def _csv_rows(lines: Iterator[str]) -> Iterator[Row | RowNote]:
 
 FIELDS = ("note_id", "patient_id", "admission_id", "category", "chart_time", "text")
 
-# In the order in which they are taken where a table has several.
-_HEADINGS: Mapping[str, Sequence[str]] = {
-    "note_id": ("noteid", "rowid", "documentid", "docid", "id"),
-    "patient_id": ("patientid", "subjectid", "患者id", "患者番号"),
-    "admission_id": ("admissionid", "hadmid", "encounterid", "visitid"),
-    "category": ("category", "notetype", "type"),
-    "chart_time": ("charttime", "chartdate", "notedate", "date", "日付"),
-    "text": ("text", "notetext", "note", "本文"),
-}
 _MAX_ID_CHARS = 200
 _PARQUET_ROWS = 64
 _FORMAT = "Name the column of the notes `text`, or say which column it is."
@@ -200,6 +193,13 @@ class NoteSource:
     def has_text(self) -> bool:
         """Whether it is clear where the notes stand."""
         return self.kind == "folder" or bool(self.columns["text"])
+
+    @property
+    def has_patients(self) -> bool:
+        """Whether the notes say whose they are: in a column, or by the folders that they lie in."""
+        if self.kind == "folder":
+            return any(path.parent != self.path for path, _ in _text_files(self.path))
+        return bool(self.columns["patient_id"])
 
     def read(self, *, on_bytes: ByteListener = lambda n: None) -> Iterator[Note | RowNote]:
         """Go through the notes and the refusals in their order; `on_bytes` as in `lines_of`."""
@@ -270,12 +270,14 @@ def _probed(path: Path) -> tuple[str, str, tuple[str, ...]]:
         with _parquet(path) as file, _refusing_damage():
             return "parquet", "", tuple(file.schema_arrow.names)
     for magic, kind in ARCHIVES.items():
-        if head.startswith(magic) and magic != _GZIP:
+        if head.startswith(magic) and magic != GZIP:
             raise AuditError(
                 "This is {kind}.", where="notes", do="Unpack it first, or use gzip.", kind=kind
             )
     codec = encoding_of(head, what="notes")
-    lines = iter(io.StringIO(head.decode(codec, "surrogateescape"), newline="\n"))
+    text = head.decode(codec, "surrogateescape")
+    refuse_other_formats(text, what="notes")
+    lines = iter(io.StringIO(text, newline="\n"))
     if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
         rows = (record for record in json_records(lines) if isinstance(record, Row))
         return "jsonl", codec, tuple(dict.fromkeys(name for row in rows for name in row.cells))
@@ -294,15 +296,18 @@ def _taken(header: Sequence[str], *, wanted: Mapping[str, str]) -> dict[str, tup
             raise AuditError(
                 "There is no column for {field} of this name.", where="notes", field=field
             )
-    keys = [heading_key(name) for name in header]
     return {
-        field: (wanted[field],)
-        if field in wanted
-        else tuple(
-            name for one in headings for name, key in zip(header, keys, strict=True) if key == one
-        )
-        for field, headings in _HEADINGS.items()
+        field: (wanted[field],) if field in wanted else _headed(header, field) for field in FIELDS
     }
+
+
+def _headed(header: Sequence[str], field: str) -> tuple[str, ...]:
+    """Return the columns that a field is taken from, the first choice first."""
+    keys = [heading_key(name) for name in header]
+    known = HEADINGS[field] + (HEADINGS["record_number"] if field == "patient_id" else ())
+    columns = [name for one in known for name, key in zip(header, keys, strict=True) if key == one]
+    # The numbers of two columns may be those of two patients.
+    return tuple(columns[:1] if field == "patient_id" else columns)
 
 
 def checked_note(found: Mapping[str, str], *, row: int) -> Note | RowNote:

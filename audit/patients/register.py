@@ -39,31 +39,61 @@ from audit.patients.finder import (
 from audit.shelf import fingerprint
 from audit.tables import Row, RowNote
 from audit.text import (
-    FIRST_HEADINGS,
-    FULL_HEADINGS,
-    FULL_OR_FIRST_HEADINGS,
-    LAST_HEADINGS,
+    HEADINGS,
     MAX_NAME_CHARS,
     heading_key,
     is_unspaced,
+    part_of_name_column,
     split_name,
-    word_lists,
 )
 
 _KANA = {FULL: "kana", FIRST: "first_kana", LAST: "last_kana"}
 _ROMAJI = {FULL: "romaji", FIRST: "first_romaji", LAST: "last_romaji"}
+_FIELDS = (
+    "middle",
+    "kana",
+    "first_kana",
+    "last_kana",
+    "romaji",
+    "first_romaji",
+    "last_romaji",
+    "other",
+    "household",
+    "sex",
+    "birth",
+    "address",
+    "postcode",
+    "contact",
+    "personal_id_code",
+    "relative",
+)
 _HEADINGS: Mapping[str, Collection[str]] = {
-    FIRST: FIRST_HEADINGS, LAST: LAST_HEADINGS, FULL: FULL_HEADINGS | FULL_OR_FIRST_HEADINGS,
-    **word_lists(Path(__file__).with_suffix(".txt")),
-}  # fmt: skip
+    FIRST: HEADINGS["first"],
+    LAST: HEADINGS["last"],
+    FULL: HEADINGS["full"] + HEADINGS["full_or_first"],
+    "id": HEADINGS["patient_id"],
+    **{field: HEADINGS[field] for field in _FIELDS},
+    LINKAGE_CODE: (HEADINGS["record_number"] + HEADINGS["admission_id"] + HEADINGS["linkage_code"]),
+}
 """What a column holds -> its headings."""
 _DO = (
     "Delete the column, or name it as one of: patient_id, first_name, middle_name, last_name, "
     "name, name_kana, maiden_name, sex, birth_date, address, postcode, telephone, email, mrn, "
-    "ssn, insurance_number, relatives."
+    "ssn, insurance_number, relatives, household."
 )
 _SHORT = frozenset(
-    {"id", FIRST, MIDDLE, LAST, FULL, "other", BIRTH, *_KANA.values(), *_ROMAJI.values()}
+    {
+        "id",
+        "household",
+        FIRST,
+        MIDDLE,
+        LAST,
+        FULL,
+        "other",
+        BIRTH,
+        *_KANA.values(),
+        *_ROMAJI.values(),
+    }
 )
 REGISTER_ENDINGS = ("csv", "jsonl", "parquet")
 _LEAST, _LEAST_PHONE = 3, 7
@@ -119,12 +149,10 @@ def open_register(path: Path) -> tuple[NoteSource, dict[str, str]]:
         name: next((kind for kind, headings in _HEADINGS.items() if key in headings), "")
         for name, key in keys.items()
     }
-    if LAST in columns.values() and FIRST not in columns.values():
-        columns |= {name: FIRST for name, key in keys.items() if key in FULL_OR_FIRST_HEADINGS}
-    numbers = [name for name, key in keys.items() if key in ("id", "mrn")]
-    if "id" not in columns.values() and numbers:
-        # "mrn" or "id" is the patient's number where no other column is.
-        columns[numbers[0]] = "id"
+    part = part_of_name_column(keys.values())
+    columns |= {name: part for name, key in keys.items() if key in HEADINGS["full_or_first"]}
+    if "id" not in columns.values() and (number := _number_column(keys)):
+        columns[number] = "id"
     unknown = [str(n) for n, name in enumerate(source.headings, start=1) if not columns[name]]
     if unknown:
         raise AuditError(
@@ -134,7 +162,7 @@ def open_register(path: Path) -> tuple[NoteSource, dict[str, str]]:
             unknown=", ".join(unknown),
         )
     kinds = [*columns.values()]
-    if kinds.count("id") != 1 or not {*kinds} - {"id", "sex"}:
+    if kinds.count("id") != 1 or not {*kinds} - {"id", "sex", "household"}:
         raise AuditError(
             "A register has one column for the patient's number, and columns of what is known.",
             where="register",
@@ -143,32 +171,48 @@ def open_register(path: Path) -> tuple[NoteSource, dict[str, str]]:
     return source, columns
 
 
+def _number_column(keys: Mapping[str, str]) -> str:
+    """Return the column that has the patient's number where none is called so; "" for none."""
+    for headings in (("id", "mrn"), HEADINGS["record_number"]):
+        if number := next((name for name, key in keys.items() if key in headings), ""):
+            return number
+    return ""
+
+
 def read_register(path: Path) -> PatientRegister:
     """Read a register; rows of one patient count together.
 
     Raises AuditError where a row cannot be read, has no number, a cell that is too long, or a birth
     date that is none.
     """
-    source, columns = open_register(path)
     pieces: dict[str, str] = {}
     people: dict[str, tuple[Person, ...]] = {}
     n_rows = 0
-    for row in _rows(source):
-        where = Message("{subject}, row {number}", subject="register", number=row.row)
-        if isinstance(row, RowNote):
-            raise AuditError(row.what, where=where)
-        cells = _read_cells(row.cells, columns, where=where)
+    for where, cells in register_rows(path):
         n_rows += 1
         patient = cells["id"][0]
         new_pieces = packed(_known_pieces(cells, where=where))
         pieces[patient] = together(pieces.get(patient, ""), new_pieces)
-        if names := tuple(dict.fromkeys(_people(cells))):
+        if names := tuple(dict.fromkeys(named_people(cells))):
             people[patient] = tuple(dict.fromkeys((*people.get(patient, ()), *names)))
         if len(pieces) > _MOST_PATIENTS:
             raise AuditError("A register has too many patients.", where="register")
     if not pieces:
         raise AuditError("The register has no rows.", where="register")
     return PatientRegister(fingerprint(path), n_rows, pieces, people)
+
+
+def register_rows(path: Path) -> Iterator[tuple[Message, Cells]]:
+    """Yield each row of a register: where it stands, and its cells by what they hold.
+
+    Raises AuditError where a row cannot be read, has no number, or a cell that is too long.
+    """
+    source, columns = open_register(path)
+    for row in _rows(source):
+        where = Message("{subject}, row {number}", subject="register", number=row.row)
+        if isinstance(row, RowNote):
+            raise AuditError(row.what, where=where)
+        yield where, _read_cells(row.cells, columns, where=where)
 
 
 def _rows(source: NoteSource) -> Iterator[Row | RowNote]:
@@ -202,10 +246,10 @@ def _read_cells(
     return cells
 
 
-def _people(cells: Cells) -> Iterator[Person]:
+def named_people(cells: Cells) -> Iterator[Person]:
     """Yield the names of a row that have a first and a last part."""
     sex = next(filter(None, (_SEXES.get(text.casefold(), "") for text in cells["sex"])), "")
-    names = [(" ".join(cells[FIRST]), " ".join(cells[LAST])), *map(_split, cells[FULL])]
+    names = [(" ".join(cells[FIRST]), " ".join(cells[LAST])), *map(split_whole_name, cells[FULL])]
     for first, last in names:
         if any(map(str.isalpha, first)) and any(map(str.isalpha, last)):
             yield Person(first, " ".join(cells["middle"]), last, sex)
@@ -231,7 +275,7 @@ def _known_pieces(cells: Cells, *, where: str) -> Iterator[Piece]:
     for text in cells["postcode"]:
         yield from _number(QUASI_IDENTIFIER, text)
     for text in cells[CONTACT]:
-        yield from _contacts(text)
+        yield from contacts(text)
     for label in ("id", LINKAGE_CODE, PERSONAL_ID_CODE):
         for text in cells[label]:
             yield from _number(LINKAGE_CODE if label == "id" else label, text)
@@ -241,15 +285,15 @@ def _own_names(cells: Cells) -> Iterator[Piece]:
     middle = " ".join(cells["middle"])
     for columns in ({kind: kind for kind in (FIRST, LAST, FULL)}, _KANA, _ROMAJI):
         firsts, lasts, fulls = (cells[columns[kind]] for kind in (FIRST, LAST, FULL))
-        names = [(" ".join(firsts), " ".join(lasts)), *map(_split, fulls)]
+        names = [(" ".join(firsts), " ".join(lasts)), *map(split_whole_name, fulls)]
         for first, last in names:
             yield from name_pieces(normalize("NFKC", first), normalize("NFKC", last), middle=middle)
     for text in cells["other"]:
-        first, last = _split(text) if re.search(r"[\s,]", text) else ("", text)
+        first, last = split_whole_name(text) if re.search(r"[\s,]", text) else ("", text)
         yield from name_pieces(first, last)
 
 
-def _split(name: str) -> tuple[str, str]:
+def split_whole_name(name: str) -> tuple[str, str]:
     """Split a whole name into first and last."""
     first, last = split_name(name)
     return split_japanese(last) if not first and is_unspaced(last) else (first, last)
@@ -257,27 +301,46 @@ def _split(name: str) -> tuple[str, str]:
 
 def _relatives(text: str) -> Iterator[Piece]:
     """Yield names and telephones out of a cell such as "wife: Mary Smith; Tom Smith"."""
-    for one in re.split(r"[;；、\n/／]|[,，](?=\s*\w+\s+\w+)", text):
-        yield from _contacts(one, is_only=False)
-        name = re.sub(r"[(（][^()（）]*[)）]|^[^:：]*[:：]|[0-9+()-]{7,}", " ", folded_text(one))
-        words = [word for word in name.split() if word.lower().strip(",.") not in _NO_RELATIVES]
-        name = re.sub(f"(?:様|さん|氏)$|^(?:{_KIN})(?=[ ])", "", " ".join(words)).strip()
-        if name and not any(char.isdigit() for char in name):
-            first, last = split_name(name)
-            if not first and is_unspaced(last) and len(last) > 2:
-                first, last = split_japanese(last)
-                if last not in JAPANESE_SURNAMES:
-                    yield Piece(FULL, name)
-                    continue
-            # "Mary" alone is a first name.
-            yield from name_pieces(first or last, last if first else "")
+    for one in _RELATIVES_APART.split(text):
+        yield from contacts(one, is_only=False)
+        first, last, whole = _relative(one)
+        yield from name_pieces(first, last)
+        if whole:
+            yield Piece(FULL, whole)
+
+
+def relative_names(text: str) -> Iterator[tuple[str, str]]:
+    """Yield first and last name of each relative in a cell who has both."""
+    for one in _RELATIVES_APART.split(text):
+        first, last, _ = _relative(one)
+        if first and last:
+            yield first, last
+
+
+def _relative(text: str) -> tuple[str, str, str]:
+    """Return first and last name of one relative, and a whole name that cannot be split."""
+    name = re.sub(r"[(（][^()（）]*[)）]|^[^:：]*[:：]|[0-9+()-]{7,}", " ", folded_text(text))
+    words = [word for word in name.split() if word.lower().strip(",.") not in _NO_RELATIVES]
+    name = re.sub(f"(?:様|さん|氏)$|^(?:{_KIN})(?=[ ])", "", " ".join(words)).strip()
+    if not name or any(char.isdigit() for char in name):
+        return "", "", ""
+    first, last = split_name(name)
+    if not first and is_unspaced(last) and len(last) > 2:
+        first, last = split_japanese(last)
+        if last not in JAPANESE_SURNAMES:
+            return "", "", name
+    # "Mary" alone is a first name.
+    return first or last, last if first else "", ""
+
+
+_RELATIVES_APART = re.compile(r"[;；、\n/／]|[,，](?=\s*\w+\s+\w+)")
 
 
 _NO_RELATIVES = WORDS["relatives"] | WORDS["titles"] | {"and", "of", "the"}
 _KIN = "夫|妻|父|母|長男|長女|次男|次女|息子|娘|兄|姉|弟|妹|祖父|祖母|子"
 
 
-def _contacts(text: str, *, is_only: bool = True) -> Iterator[Piece]:
+def contacts(text: str, *, is_only: bool = True) -> Iterator[Piece]:
     """Yield mail addresses and telephones, each in the ways in which its digits may begin."""
     folded = folded_text(text).lower()
     yield from (Piece(CONTACT, mail) for mail in re.findall(r"[^\s@;,<>]+@[^\s@;,<>]+", folded))

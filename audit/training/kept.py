@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from audit.corpus.kept import CORPORA
-from audit.corpus.other_names import write_other_names
+from audit.corpus.other_names import OTHER_NAMES_SEED, write_other_names
 from audit.corpus.truth import PRIVATE, listed_file, read_listed, unreadable
 from audit.errors import AuditError
 from audit.home import salted_digest
@@ -155,9 +155,6 @@ def snapshot_name(step: int) -> str:
     return f"{MODEL}-{step}"
 
 
-_OTHER_NAMES_SEED = 0
-
-
 class PretrainTask(Task):
     """A training on the notes of a kept corpus, or on a file of notes."""
 
@@ -267,7 +264,7 @@ class PretrainTask(Task):
         if self.notes is not None:
             return states_of(self.notes, where="notes")
         listed = listed_file(CORPORA.get(self.corpus_id).path / PRIVATE)
-        seed = _OTHER_NAMES_SEED if self.source == "other_names" else None
+        seed = OTHER_NAMES_SEED if self.source == "other_names" else None
         names = read_listed(listed).digest if listed else None
         return [self.corpus_id, self.source, seed, names]
 
@@ -282,11 +279,53 @@ class PretrainTask(Task):
         if self.corpus_id and self.source == "other_names":
             contact.say("Writing the same notes with other names.")
             corpus = CORPORA.get(self.corpus_id)
-            write_other_names(corpus, seed=_OTHER_NAMES_SEED, should_stop=contact.should_stop)
+            write_other_names(corpus, seed=OTHER_NAMES_SEED, should_stop=contact.should_stop)
         found = train(self, progress=contact.listen, should_stop=contact.should_stop, on_point=tell)
         if self.settings.held_out_share and found.held_out is None:
             contact.say("No patient could be held out, so no loss was measured.")
         return (self.run_id,)
+
+
+def sibling_task(
+    trained: TrainedModel, *, general: Path, n_epochs: float | None = None
+) -> PretrainTask:
+    """Return the training of a sibling: by a model's own recipe, on its notes with other names.
+
+    With fewer passes, `n_epochs`, names are harder to find in the sibling, so what it shows holds
+    for the model too. Raises AuditError unless the model was trained here on the named notes of a
+    kept corpus, from that general model, in at least as many passes.
+    """
+    facts = trained.facts
+    if not facts.corpus_id or facts.source != "private":
+        raise AuditError(
+            "This model was not trained on the named notes of a corpus that is kept here.",
+            where="sibling of",
+            do="Train a model on a corpus with --source other_names and the hospital's settings.",
+        )
+    CORPORA.get(facts.corpus_id)  # refused where it is not kept any more
+    if model_digest(general) != facts.parent_digest:
+        raise AuditError(
+            "The model was trained from another general model: {name}.",
+            where="general",
+            do="Choose the general model that it was trained from.",
+            name=facts.parent,
+        )
+    most = facts.settings.epochs(facts.n_steps, n_train_tokens=facts.n_train_tokens)
+    if n_epochs is not None and n_epochs > most:
+        raise AuditError(
+            "The model was trained in {most:.1f} passes; a sibling may not have more.",
+            where=WHERE,
+            do="Give no more passes than that.",
+            most=most,
+        )
+    settings = facts.settings if n_epochs is None else facts.settings.with_(n_epochs=n_epochs)
+    return PretrainTask(
+        general=general,
+        corpus_id=facts.corpus_id,
+        source="other_names",
+        settings=settings,
+        title=f"{facts.title or trained.run_id}: sibling",
+    )
 
 
 PRESETS = ("small", "clinicalbert", "scratch")

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from audit.corpus.candidate_lists import USUAL_CONTROLS, keep_lists
+from audit.corpus.candidate_lists import keep_lists
 from audit.corpus.kept import CORPORA
 from audit.errors import AuditError, Message, written
 from audit.home import salted_digest
@@ -18,10 +18,11 @@ from audit.names import lists
 from audit.names.candidates import GUESSED_KINDS, guessed_kinds
 from audit.names.controls import MAX_DRAWN
 from audit.names.facts import Bins, Spelling
-from audit.names.files import names_template
+from audit.names.files import NAMES_ENDINGS, names_template
 from audit.names.letter_case import case_notes
 from audit.names.lists import KeptNames, KeptPassages, Line
 from audit.names.spelling import TWINS
+from audit.notes.passages import MAX_PLACEHOLDER_CHARS, PASSAGES_ENDINGS
 from audit.progress import Progress
 from audit.shelf import MAX_TITLE_CHARS
 from audit.tables import UNDEFINED, RowNote, decimal
@@ -168,7 +169,7 @@ def make_list(
             say, "names_template", lambda: names_template().encode("utf-8-sig"),
             label="audit_template", name="names_template", file_name="names-template.csv",
         )  # fmt: skip
-        file = ask_file(say, "names", forms=["csv"], box=_box("file"))
+        file = ask_file(say, "names", forms=NAMES_ENDINGS, box=_box("file"))
         can_start = base is not None and file is None
         is_started = can_start and tick(say, "audit_from", name=_box("from"), is_box=True)
         own = upload(
@@ -248,7 +249,7 @@ def draw_corpus_lists(say: Words) -> None:
         return
     corpus, store = corpora[corpus_id], cached.store()
     with st.spinner(say.text("audit_keeping")):
-        kept = attempt(say, lambda: keep_lists(corpus, controls=USUAL_CONTROLS, store=store))
+        kept = attempt(say, lambda: keep_lists(corpus, store=store))
     if kept is not None:
         for field, digest in zip(("names", "passages"), kept, strict=False):
             take(field, digest[:12])
@@ -349,6 +350,9 @@ def draw_each(say: Words, view: KeptNames, spelling: Spelling | None) -> None:
         "kind": list(map(kind, names.is_member, names.control_kind)),
         "mentions": list(names.n_mentions),
     }
+    for part, counts in (("first", names.n_others_first), ("last", names.n_others_last)):
+        if any(n is not None for n in counts):
+            columns[f"others_{part}"] = list(counts)
     if spelling is not None:
         columns["audit_pieces_axis"] = [n or None for n in spelling.n_pieces]
     if is_revealed():  # a share in a public table of names tells a name
@@ -369,10 +373,18 @@ def draw_passages(say: Words, *, names: KeptNames | None) -> KeptPassages | None
     """
 
     def make(base: KeptPassages | None) -> KeptPassages | None:
-        forms = ["csv", "jsonl", "ndjson", "json"]
-        if (file := ask_file(say, "passages", forms=forms, box=_box("passages"))) is None:
+        file = ask_file(say, "passages", forms=PASSAGES_ENDINGS, box=_box("passages"))
+        placeholder = st.text_input(
+            say.text("audit_placeholder"),
+            key=_box("placeholder"),
+            max_chars=MAX_PLACEHOLDER_CHARS,
+            help=say.text("audit_placeholder_help"),
+        )
+        if file is None:
             return None
-        new = cached.new_passages(file.getvalue(), file_name=file.name)
+        new = cached.new_passages(
+            file.getvalue(), file_name=file.name, placeholder=placeholder.strip()
+        )
         keep_button(
             say, "passages", partial(lists.keep_passages, new.data, file_name=new.file_name)
         )

@@ -55,7 +55,7 @@ from audit.names import lists
 from audit.names.candidates import ControlSource
 from audit.names.facts import Spelling, spelling
 from audit.notes import read
-from audit.notes.passages import is_jsonl, read_passages
+from audit.notes.passages import plain_passages, read_passages
 from audit.notes.read import NoteFile, NoteSource, columns_of, list_note_files
 from audit.patients.register import read_register
 from audit.progress import ProgressListener
@@ -308,12 +308,12 @@ def stated_names(view: lists.KeptNames, *, source: ControlSource) -> lists.KeptN
     return replace(view, candidates=view.candidates.with_source(source), line=line)
 
 
-@_kept(4, of=lambda data, *, file_name: (_name(data), is_jsonl(data, file_name=file_name)))
-def new_passages(data: bytes, *, file_name: str) -> lists.KeptPassages:
+@_kept(4)
+def new_passages(data: bytes, *, file_name: str, placeholder: str = "") -> lists.KeptPassages:
     """Return an uploaded file's passages, not kept yet; raises as `read_passages`."""
-    name = "passages.jsonl" if is_jsonl(data, file_name=file_name) else "passages.csv"
-    found = read_passages(data, file_name=name)
-    return lists.KeptPassages(lists.Line("", "", "", len(found)), found, data, name)
+    plain, name = plain_passages(data, file_name=file_name, placeholder=placeholder)
+    found = read_passages(plain, file_name=name)
+    return lists.KeptPassages(lists.Line("", "", "", len(found)), found, plain, name)
 
 
 @_kept(16)

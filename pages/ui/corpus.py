@@ -11,10 +11,10 @@ from audit.corpus.candidate_lists import (
     CONTROLS,
     MEMBERS,
     ROLES,
-    USUAL_CONTROLS,
     keep_lists,
     list_of,
     passages_for,
+    usual_controls,
 )
 from audit.corpus.examine import (
     CategoryCount,
@@ -34,6 +34,7 @@ from audit.names.files import names_file
 from audit.notes.read import EXAMPLE, VARIABLE, NoteFile
 from audit.patients.register import REGISTER_ENDINGS
 from audit.report.documents import Hit
+from audit.stats import MIN_CONTROLS
 from audit.tables import UNDEFINED, RowNote
 from audit.task import Columns
 from audit.training.kept import pair_of, trained_on
@@ -109,10 +110,12 @@ def draw_report(say: Words, corpus: KeptCorpus, found: Examination) -> None:
     st.html(blocks.heading(title, below=say.text(f"corpus_is_{corpus.kind}")))
     n_unknown = sum(one.n for one in found.unknown) + found.n_malformed
     n_inserted = sum(one.n for one in found.inserted)
+    n_patients = f"{found.n_patients:,}" if found.n_patients else say.text("corpus_no_patients")
     with st.container(key="corpus_facts"):
         facts(say, "corpus_facts", {
             "source": corpus.source, "built": day(corpus.created), "seed": str(corpus.seed),
-            "notes": f"{found.n_notes:,}", "patients": f"{found.n_patients:,}",
+            "notes": f"{found.n_notes:,}", "patients": n_patients,
+            **({"held_out": f"{corpus.n_held_out:,}"} if corpus.n_held_out else {}),
             **({"inserted": f"{n_inserted:,}"} if corpus.kind == "dummy" else {}),
             "unknown": f"{n_unknown:,}", "refused": f"{found.n_refused:,}",
         })  # fmt: skip
@@ -214,6 +217,12 @@ def draw_names(say: Words, found: Examination) -> None:
     if found.n_listed_positives < found.n_positives:
         k, n = f"{found.n_listed_positives:,}", f"{found.n_positives:,}"
         remark(say, "corpus_list_drawn", k=k, n=n)
+    if found.held_out is not None:
+        head(say, "corpus_held_out")
+        counts = found.held_out.plain()
+        counted = [say.text(f"corpus_held_out_{what}") for what in counts]
+        columns = {"counted": counted, "n": list(counts.values())}
+        draw_table(say, "corpus_held_out", columns)
     if found.canaries:
         head(say, "corpus_planted")
         rows = [(count, n, n) for count, n in found.canaries]
@@ -293,7 +302,7 @@ def draw_onward(say: Words, corpus: KeptCorpus, found: Examination) -> None:
         there = {one.control_kind or one.role for one in found.candidates if one.n}
         chosen = {}
         for which, options, usual in (
-            ("roles", MEMBERS, ROLES), ("controls", CONTROLS, USUAL_CONTROLS)
+            ("roles", MEMBERS, ROLES), ("controls", CONTROLS, usual_controls(corpus))
         ):  # fmt: skip
             chosen[which] = _some(say, which, [one for one in options if one in there], usual)
         if missing := next((which for which, some in chosen.items() if not some), None):
@@ -318,7 +327,7 @@ def to_audit(
     say: Words,
     corpus: KeptCorpus,
     *,
-    controls: tuple[str, ...] = USUAL_CONTROLS,
+    controls: tuple[str, ...] | None = None,
     roles: tuple[str, ...] = ROLES,
     **models: str,
 ) -> None:
@@ -550,6 +559,7 @@ def _ask_task(
         title = ask_line(say, "corpus_title", is_kept=True)
         seed = _number(say, "seed", low=0, high=_MAX_SEED, usual=0)
     with right:
+        hold_out = _ask_hold_out(say)
         counts, n_canaries = _ask_canaries(say)
         if tick(say, "corpus_sample", is_kept=True):
             sample = _number(say, "n_sample", low=1, high=100_000_000, usual=1_000_000)
@@ -564,8 +574,23 @@ def _ask_task(
     return CorpusTask(
         notes=file.path, columns=columns, register_file=register.path if register else None,
         seed=seed, title=title, sample=sample, canary_counts=counts, n_canaries=n_canaries,
-        has_left=has_left, tokenizer=model.path if model else None,
+        has_left=has_left, tokenizer=model.path if model else None, hold_out=hold_out,
     )  # fmt: skip
+
+
+def _ask_hold_out(say: Words) -> str:
+    """Draw how many people are held out, and return it as the task has it; "" for nobody."""
+    if not tick(say, "corpus_hold_out", is_kept=True):
+        return ""
+    by = st.radio(
+        say.text("corpus_hold_out_by"),
+        ("people", "share"),
+        format_func=lambda code: say.text(f"corpus_hold_out_by_{code}"),
+        key="corpus_hold_out_by",
+    )
+    if by == "share":
+        return f"{_number(say, 'held_out_percent', low=1, high=99, usual=10)}%"
+    return str(_number(say, "held_out_people", low=1, high=1_000_000, usual=MIN_CONTROLS))
 
 
 def _ask_canaries(say: Words) -> tuple[tuple[int, ...], int]:

@@ -7,6 +7,7 @@ import math
 import streamlit as st
 
 from audit.corpus.kept import CORPORA, KeptCorpus
+from audit.corpus.other_names import keep_sibling_list
 from audit.errors import AuditError
 from audit.jobs import service
 from audit.jobs.table import Job, read_order
@@ -25,17 +26,19 @@ from audit.training.kept import (
     make_training_plan,
     pair_of,
     preset,
+    sibling_task,
     trained_on,
 )
 from audit.words import Words
 from pages.ui import blocks, cached, called, charts
-from pages.ui.access import may_or_say, note
+from pages.ui.access import may, may_or_say, note
 from pages.ui.blocks import day
 from pages.ui.charts import Axis, Series
 from pages.ui.corpus import to_audit
 from pages.ui.form import act, ask, ask_line, choose, pick
 from pages.ui.running import FollowedJobs
 from pages.ui.section import (
+    attempt,
     csv_button,
     details,
     empty,
@@ -110,6 +113,7 @@ def draw_training(say: Words, model: TrainedModel) -> None:
     st.html(blocks.heading(called.training_name(say, model)))
     if model.is_whole:
         _draw_ways_on(say, model)
+        _draw_sibling(say, model)
     else:
         remark(say, "train_unfinished")
         link("jobs", label=say.text("train_see_jobs"))
@@ -221,6 +225,43 @@ def _draw_ways_on(say: Words, model: TrainedModel) -> None:
             go_to("audit", names="", passages="", **models)
         else:
             to_audit(say, corpus, **models)
+
+
+def _draw_sibling(say: Words, model: TrainedModel) -> None:
+    """Draw the button that trains a model's sibling, or the one that audits it.
+
+    The sibling shows whether an attack would see a leak, so it needs notes whose names are known.
+    """
+    corpus = called.corpus_of(model)
+    if corpus is None or not may("ran"):
+        return
+    if model.facts.source == "other_names":
+        remark(say, "train_audit_sibling_why")
+        if act(say, "train_audit_sibling", name=f"train_audit_sibling_{model.run_id}"):
+            _audit_sibling(say, corpus, model)
+        return
+    parent = find_model(pair_of(model, among=cached.models())["general"], among=cached.models())
+    if model.facts.source != "private" or parent is None:
+        return
+    seconds = model.points[-1].seconds if model.points else 0.0
+    remark(say, "train_sibling_why", minutes=f"{math.ceil(seconds / 60):,}")
+    if act(say, "train_sibling", name=f"train_sibling_{model.run_id}", icon="group"):
+        task = sibling_task(model, general=parent.path)
+        with st.spinner(say.text("train_starting")):
+            JOBS.start(
+                task.question(), n_steps=model.facts.n_steps, n_notes=model.facts.n_documents
+            )
+        st.query_params.pop("run", None)
+        st.rerun()
+
+
+def _audit_sibling(say: Words, corpus: KeptCorpus, model: TrainedModel) -> None:
+    """Keep the sibling's list and passages, and go on to a new audit of them."""
+    with st.spinner(say.text("corpus_keeping")):
+        kept = attempt(say, lambda: keep_sibling_list(corpus, store=cached.store()))
+    if kept is not None:
+        models = pair_of(model, among=cached.models())
+        go_to("audit", names=kept[0], passages=kept[1], **models)
 
 
 def draw_list(say: Words, trainings: tuple[TrainedModel, ...]) -> None:

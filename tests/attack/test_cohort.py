@@ -12,7 +12,9 @@ from scipy import stats
 from audit.attack.cohort import (
     GROUP_AUC,
     GroupTest,
+    Sharing,
     controls_for_group,
+    find_sharing,
     group_test,
     savage_scores,
     smallest_detectable_auc,
@@ -77,7 +79,7 @@ def group_of_names(scores: np.ndarray, is_member: np.ndarray, **options) -> Grou
     asked = {
         "strata": np.zeros(n, dtype=np.int64), "columns": parts.of_name, "parts": parts,
         "by_part": np.zeros(len(parts.is_last)), "donors": np.arange(2 * n, len(parts.is_last)),
-        "seed": 0,
+        "seed": 0, "sharing": Sharing(),
     }  # fmt: skip
     return group_test(scores, is_member, **asked | options)
 
@@ -135,34 +137,59 @@ def test_without_a_leak_p_is_uniform():
     assert stats.kstest(p, "uniform").pvalue > 0.01
 
 
-def few_surnames(seed: int, *, n_surnames: int, shift: float = 0.0, m: int = 30) -> GroupTest:
-    """m members with few surnames against 60 controls with surnames of their own."""
+def few_surnames(
+    seed: int, *, n_surnames: int, first: float = 0.0, last: float = 0.0, m: int = 30
+) -> GroupTest:
+    """m members with few surnames against 60 controls with surnames of their own.
+
+    The members' first names stand out by `first`, their surnames by `last`.
+    """
     rng = np.random.default_rng(seed)
     n = m + 60
     parts = own_parts(n)
     by_part = rng.normal(size=len(parts.is_last))
-    by_part[:m] += shift
-    last = n + np.concatenate([np.arange(m) % n_surnames, m + np.arange(60)])
-    by_part[n : n + n_surnames] += shift
-    columns = np.stack([np.arange(n), last], axis=1)
+    by_part[:m] += first
+    surnames = n + np.concatenate([np.arange(m) % n_surnames, m + np.arange(60)])
+    by_part[n : n + n_surnames] += last
+    columns = np.stack([np.arange(n), surnames], axis=1)
     scores = -np.logaddexp(-by_part[columns[:, 0]], -by_part[columns[:, 1]])
-    return group_of_names(scores, np.arange(n) < m, columns=columns, by_part=by_part, parts=parts,
-                  seed=seed, n_permutations=199)  # fmt: skip
+    is_member, strata = np.arange(n) < m, np.zeros(n, dtype=np.int64)
+    sharing = find_sharing(columns, is_member, strata=strata, seed=seed, n_permutations=199)
+    assert sharing.parts.tolist() == [*range(n, n + n_surnames)] and sharing.p <= 0.05
+    return group_of_names(
+        scores,
+        is_member,
+        columns=columns,
+        by_part=by_part,
+        parts=parts,
+        sharing=sharing,
+        seed=seed,
+        n_permutations=199,
+    )
 
 
+@pytest.mark.parametrize("last", [0.0, 4.0])
 @pytest.mark.parametrize("n_surnames", [1, 3])
-def test_members_with_few_surnames_are_seldom_called_a_leak(n_surnames):
-    tests = [few_surnames(seed, n_surnames=n_surnames) for seed in range(120)]
-    assert all(one.p_sharing <= 0.05 for one in tests)
+def test_surnames_that_members_share_do_not_make_a_leak(n_surnames, last):
+    tests = [few_surnames(seed, n_surnames=n_surnames, last=last) for seed in range(120)]
     by_labels, both = (np.mean([getattr(one, name) <= 0.05 for one in tests])
                        for name in ("p_labels", "p"))  # fmt: skip
     assert both <= 0.09 < by_labels
-    assert few_surnames(3, n_surnames=3, shift=3.0).p <= 0.05
+
+
+def test_members_with_few_surnames_are_seen_by_their_first_names():
+    tests = [few_surnames(seed, n_surnames=3, first=2.0, last=2.0) for seed in range(20)]
+    assert np.mean([one.p <= 0.05 for one in tests]) >= 0.9
 
 
 def test_names_of_their_own_are_not_taken_to_share_parts():
     rng = np.random.default_rng(8)
-    one = group_of_names(rng.normal(size=60), np.arange(60) < 20)
+    is_member = np.arange(60) < 20
+    sharing = find_sharing(
+        own_parts(60).of_name, is_member, strata=np.zeros(60, dtype=np.int64), seed=0
+    )
+    assert sharing.p == 1.0 and len(sharing.parts) == 0
+    one = group_of_names(rng.normal(size=60), is_member, sharing=sharing)
     assert one.p_sharing == 1.0 and math.isnan(one.p_parts) and one.p == one.p_labels
 
 

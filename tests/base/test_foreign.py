@@ -167,6 +167,7 @@ def _many_notes() -> bytes:
 
 GIVEN = ("keep_given(data, name='notes.zip', what='g')", "notes_lines([('notes.zip', data)])")
 TABLE = ("read_table(data, what='table')",)
+NAMES = ("read_names(data)",)
 HANDED_IN: dict[str, tuple[tuple[str, ...], Callable[[], bytes]]] = {
     "notes": (GIVEN, lambda: zipped(
         {"notes.jsonl": b'{"doc_id": 1, "text": "fever", "spans": []}\n' * 8_863_636})),
@@ -179,6 +180,9 @@ HANDED_IN: dict[str, tuple[tuple[str, ...], Callable[[], bytes]]] = {
     "xml": (GIVEN, lambda: zipped(
         {"a.xml": b"<r><TEXT>" + b"<a/>" * 20_000_000 + b"</TEXT></r>"})),
     "cells": (TABLE, lambda: b"a,b,c\n" + b"ab,cd,ef\n" * 5_500_000),
+    "json_cells": (NAMES, lambda: b"".join(
+        b'{"k%d": "", "first": "a", "last": "%d"}\n' % (n % 250, n) for n in range(100_000))),
+    "sheet": (NAMES, lambda: zipped({"xl/worksheets/sheet1.xml": b"<c/>" * 90_000_000})),
     "blank_rows": (TABLE, lambda: b"name\n" + b"\n" * 49_000_000),
     "one_emoji": (TABLE, lambda: "name\n😀\n".encode() + b"fever\n" * 900_000),
     "blank_lines": (("read_passages(data, file_name='p.jsonl')", "keep_outputs(data, what='c')"),
@@ -194,6 +198,7 @@ def test_a_bomb_or_a_large_upload_is_refused_or_read_in_bounds(kind, tmp_path):
         told_in_bounds(
             f"import os\nos.environ[{HOME_VARIABLE!r}] = str(path.with_name('home'))\n"
             "from audit.deid.given import keep_given, keep_outputs, notes_lines\n"
+            "from audit.names.files import read_names\n"
             "from audit.notes.passages import read_passages\n"
             "from audit.tables import read_table\ndata = path.read_bytes()",
             call,

@@ -185,7 +185,7 @@ SHIFTS = {  # that give an AUC of .5, .75, .95
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(("m", "n"), [(5, 20), (5, 130), (10, 10), (20, 130)])
 def test_the_interval_covers_from_five_members_on(family, m, n):
-    # The whole table, 2,000 lists a case, is made by benchmarks/verdict_rates.py.
+    # The whole table, 2,000 lists a case, is made by benchmarks/score_errors.py.
     is_member = np.arange(m + n) < m
     for area in (0.5, 0.75, 0.95):
         rng = np.random.default_rng([m, n, int(100 * area)])

@@ -24,7 +24,7 @@ ORDER = (
     {"attack", "deid"},
     {"report"},
     {"run"},
-    {"demo", "rank", "shards"},
+    {"demo", "rank", "rejudge", "shards"},
     {"experiment"},
     {"jobs"},
     {"backup"},

@@ -7,10 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.text import (
+    HEADINGS,
     NameColumns,
     find_name_columns,
     fold_letters,
     fold_name,
+    heading_key,
     is_unspaced,
     split_name,
     written_name,
@@ -111,6 +113,18 @@ def test_names_are_written_in_the_order_of_their_script():
         ("id,患者名", NameColumns(None, None, 1)),
         ("ｎａｍｅ", NameColumns(None, None, 0)),
         ("first_name,role", NameColumns(None, None, None)),
+        ("PAT_NAME,PAT_ID", NameColumns(None, None, 0)),
+        ("PatientName", NameColumns(None, None, 0)),
+        ("LAST_NM,FIRST_NM", NameColumns(1, 0, None)),
+        ("First.Name,Last.Name", NameColumns(0, 1, None)),
+        ("Vorname,Nachname", NameColumns(0, 1, None)),
+        ("Name,Vorname", NameColumns(1, 0, None)),
+        ("nom,pre\u0301nom", NameColumns(1, 0, None)),
+        ("PRENOM,NOM", NameColumns(0, 1, None)),
+        ("nombre,apellidos", NameColumns(0, 1, None)),
+        ("nombre", NameColumns(None, None, 0)),
+        ("nom", NameColumns(None, None, None)),
+        ("患者姓名", NameColumns(None, None, 0)),
     ],
 )
 def test_name_columns_are_found(header, expected):
@@ -119,6 +133,14 @@ def test_name_columns_are_found(header, expected):
     assert found.is_empty == (expected == NameColumns(None, None, None))
 
 
+def test_headings_are_written_as_they_are_looked_up_and_each_part_has_its_own():
+    assert all(heading_key(word) == word for words in HEADINGS.values() for word in words)
+    parts = [word for part in ("first", "last", "full", "full_or_first") for word in HEADINGS[part]]
+    assert len(set(parts)) == len(parts)
+
+
 def test_two_columns_for_one_part_are_refused():
+    with pytest.raises(ValueError, match="Columns 2 and 3"):
+        find_name_columns(["nombre", "apellido paterno", "apellido materno"])
     with pytest.raises(ValueError, match="Columns 1 and 3"):
         find_name_columns(["surname", "first", "姓"])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import os
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import openpyxl
 import pytest
 
 from audit.cli import main, told
@@ -102,6 +104,54 @@ def test_scenario_2_is_a_job_that_writes_files_and_is_kept(pair, tmp_path, capsy
     for given, code in ((first, 0), (seal, 0), (f"9{seal}", 1), ("none", 2)):
         assert call(capsys, "log", "verify", "--seal", given)[0] == code
     answered(capsys, "log", "show")
+
+
+def test_names_and_passages_in_other_forms_ask_the_same(pair, tmp_path, capsys):
+    plain, _ = answered(capsys, *masked(pair))
+    book = openpyxl.Workbook()
+    for line in NAMES.splitlines():
+        book.active.append([int(cell) if cell.isdecimal() else cell for cell in line.split(",")])
+    book.save(tmp_path / "names.csv")  # a workbook, whatever it is called
+    packed = PASSAGES.replace("[NAME]", "@@").encode()
+    pair["--passages"] = str(tmp_path / "passages.csv.gz")
+    Path(pair["--passages"]).write_bytes(gzip.compress(packed))
+    again, said = answered(capsys, *masked(pair), "--placeholder", "@@")
+    assert again["digest"] == plain["digest"] and "Answered before" in said
+    assert "4 names read (xlsx)." in said and "2 passages read" in said
+    rank = ("rank", "--scenario", 2, *options(pair, inputs=250, out=tmp_path / "ranks.csv"))
+    assert answered(capsys, *rank, "--placeholder", "@@")[0]["n_names"] == 4
+    for words in (masked(pair), [*masked(pair), "--placeholder", "@@@"]):
+        code, out, err = call(capsys, *words)
+        assert (code, out) == (2, "") and ("placeholder" in err or "No text has a place" in err)
+    (tmp_path / "names.csv").write_bytes((tmp_path / "names.csv").read_bytes()[:-99])
+    code, out, err = call(capsys, *masked(pair), "--placeholder", "@@")
+    assert (code, out) == (2, "") and "names: The archive is damaged" in err
+
+
+def test_the_source_of_controls_is_stated_and_a_kept_audit_is_judged_again(pair, tmp_path, capsys):
+    plain, _ = answered(capsys, *masked(pair))
+    stated, _ = answered(capsys, *masked(pair, control_source="invented"))
+    assert plain["digest"] != stated["digest"]
+    judged, _ = answered(
+        capsys, "judge", plain["digest"][:10], "--control-source", "invented", "--out",
+        tmp_path / "again",
+    )  # fmt: skip
+    assert judged["digest"] not in (plain["digest"], stated["digest"])
+    assert judged["verdict"] == stated["verdict"]
+    assert "judged again from its kept evidence" in judged["notes"][-1]
+    report = json.loads((tmp_path / "again" / "report.json").read_text())
+    assert report["verdict"]["control_source"] == "invented"
+    assert len(answered(capsys, "results")[0]["audits"]) == 3
+    people = tmp_path / "people.csv"
+    people.write_text("first_name,last_name\nLinda,Brown\nMary,Smith\n")
+    own, _ = answered(capsys, *masked(pair, own_controls=people))
+    assert own["digest"] not in (plain["digest"], stated["digest"])
+    code, out, err = call(capsys, *masked(pair, own_controls=people, control_source="held_out"))
+    assert (code, out) == (2, "") and "Own controls have the source own" in err
+    code, out, err = call(capsys, *masked(pair, sibling="ffff"))
+    assert (code, out) == (2, "") and "--sibling: No kept audit, or more than one" in err
+    code, out, err = call(capsys, *masked(pair, control_source="invented", sibling=plain["digest"]))
+    assert code in (1, 2) and "does not say where its controls come from" in err
 
 
 def test_what_is_said_without_json_has_every_value_and_tables_of_what_is_alike():

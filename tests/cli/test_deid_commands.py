@@ -177,7 +177,9 @@ def test_placeholders_follow_the_note_and_other_languages_are_told(tmp_path, cap
     path = written(tmp_path / "notes.jsonl", *({"text": text} for text in texts))
     census = deid("tag", "--tagger", "rules", "--notes", path, "--out", tmp_path / "out")
     assert census["n_notes_of_no_language"] == 1
-    assert "1 notes are neither in Japanese nor in English" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "1 notes are neither in Japanese nor in English" in err
+    assert "No patient column was found" in err
     lines = (tmp_path / "out" / "redacted.jsonl").read_text("utf-8").splitlines()
     english, japanese, german = (json.loads(line)["text"] for line in lines)
     assert english == "Patient: [NAME], seen on [DATE]."

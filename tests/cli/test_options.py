@@ -299,6 +299,8 @@ IDLE = (
     ("run --general g --hospital h --names n --scenario 1", "--inputs 3", "--scenario 2"),
     ("run --general g --hospital h --names n --scenario 2", "--documents 3", "--scenario 1"),
     ("run --general g --hospital h --names n --scenario 2 --order o", "--out d", "--order"),
+    ("run --general g --hospital h --names n --scenario 2", "--placeholder ___", "--passages"),
+    ("rank --general g --hospital h --names n --out o --scenario 2", "--placeholder ___", "--pass"),
     (
         "rank --general g --hospital h --names n --out o --scenario 1",
         "--no-dropout",

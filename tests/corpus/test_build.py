@@ -298,7 +298,8 @@ def test_nothing_is_left_of_a_corpus_that_was_stopped_or_refused(
     made(tmp_path / "whole", notes, progress=seen.append, **CANARIES)
     phases = list(dict.fromkeys(report.phase for report in seen))
     assert phases == ["reading who the notes are about", "building the corpus",
-                      "planting canaries", "drawing candidates"]  # fmt: skip
+                      "planting canaries", "drawing candidates",
+                      "counting who else has their names"]  # fmt: skip
     for phase in phases:
         assert words_of("ja").text(f"jobs_stage_corpus_{phase.replace(' ', '_')}")
     done = [report.done for report in seen]

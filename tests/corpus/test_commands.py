@@ -149,3 +149,19 @@ def test_from_notes_to_a_list_and_passages(
     code, found, err = call(capsys, "build", "--notes", notes, "--register", register, "--json")
     assert (code, found["corpus"]["kind"], found["n_positives"]) == (0, "register", 2)
     assert "Sandoval" not in err
+
+
+def test_notes_without_a_patient_column_are_said_to_have_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = dummy_notes(tmp_path).read_text()
+    for heading, n_patients in (("WARD", None), ("person_id", 6)):
+        notes = tmp_path / f"{heading}.csv"
+        notes.write_text(text.replace("SUBJECT_ID", heading, 1))
+        code, built, err = call(capsys, "build", "--notes", notes, "--json")
+        assert (code, built["n_patients"], built["corpus"]["n_patients"]) == (
+            0, n_patients, n_patients,
+        )  # fmt: skip
+        said = call(capsys, "mentions", "--corpus", built["corpus"]["corpus_id"])[2]
+        for shown in (err, said):
+            assert ("No patient column was found" in shown) == (n_patients is None)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from itertools import zip_longest
 from pathlib import Path
 
 import pytest
 
+from audit.corpus.candidate_lists import list_of
 from audit.corpus.kept import KeptCorpus
-from audit.corpus.other_names import write_other_names
+from audit.corpus.other_names import sibling_list, write_other_names
 from audit.errors import AuditCancelled, AuditError
 from audit.names.people import person_of
 from audit.names.pools import japanese_pool
@@ -88,3 +90,22 @@ def test_a_stop_or_files_that_do_not_belong_together_leave_nothing(tmp_path: Pat
     with pytest.raises(AuditError, match="A file of the corpus cannot be read"):
         write_other_names(corpus, seed=1)
     assert sorted(path.name for path in corpus.path.iterdir()) == before
+
+
+def test_the_list_of_a_sibling_is_of_the_other_names_in_their_notes(tmp_path: Path) -> None:
+    corpus = made(tmp_path / "c", dummy_notes(tmp_path), seed=1)
+    new = texts(write_other_names(corpus, seed=0))
+    listed, passages = sibling_list(corpus)
+    own = list_of(corpus, roles=("patient",), controls=())
+    n = listed.is_member.count(True)
+    assert 0 < n == len(own) and listed.source == "invented" and listed.is_member.count(False) > 0
+    assert sorted(listed.n_mentions[:n]) == sorted(own.n_mentions)
+    assert not {listed.full_name(row) for row in range(n)} & {*map(own.full_name, range(n))}
+    joined = "\n".join(new).lower()
+    for row in range(len(listed)):
+        is_written = listed.full_name(row).lower() in joined
+        assert is_written == (row < n), listed.full_name(row)
+    records = [json.loads(line) for line in passages.splitlines()]
+    names = {(record["first_name"], record["last_name"]) for record in records}
+    assert names and names <= {*zip(listed.first[:n], listed.last[:n], strict=True)}
+    assert len(records) == len(lines(corpus.path / "passages.jsonl"))

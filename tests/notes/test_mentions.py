@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from audit.notes.mention_words import Mention
 from audit.notes.mentions import examine, find_mentions
 from audit.notes.mentions_ja import split_japanese
-from audit.notes.placeholders import find_name_slot
+from audit.notes.placeholders import find_loose_slot, find_name_slot
 from audit.notes.sentences import sentence_spans
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -82,6 +82,9 @@ HOSTILE: dict[str, tuple[Callable[[str], object], int, tuple[str, ...]]] = {
     )),
     "name slots": (lambda text: find_name_slot(f"{text}[NAME]"), 25_000, (
         " ", "[", "[**", "_", "\0", "[A", "[FIRST]",
+    )),
+    "loose slots": (find_loose_slot, 25_000, (
+        "X", "XX ", "<", "<A", "【", "【氏名", "___ ", "Mr. ___", "Dr. [LAST] ", "[姓]", "[姓]様 ",
     )),
 }  # fmt: skip
 

@@ -1,13 +1,14 @@
-"""Passages from CSV and JSONL."""
+"""Passages from CSV and JSONL, plain and packed, with the placeholders that people have."""
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import pytest
 
+from audit import tables
 from audit.errors import AuditError
-from audit.notes import passages
 from audit.notes.passages import Passage, read_passages
 
 SECRET = "Zaphodina"
@@ -84,7 +85,7 @@ def test_owners_are_names_or_rows_of_the_list() -> None:
         (b"text,passage_id\n[NAME] a,x\n[NAME] b,y\n[NAME] c,x\n",
          ", row 4: Row 2 has the same passage_id."),
         (b"text\nno name here\n", ": No text has a place for a full name. Write [NAME], or [FIRST] "
-         "[LAST], where the name stood."),
+         "[LAST], where the name stood, or say what stands there."),
     ],
 )  # fmt: skip
 def test_bad_files_are_refused_by_row_without_their_text(data: bytes, said: str) -> None:
@@ -95,8 +96,126 @@ def test_bad_files_are_refused_by_row_without_their_text(data: bytes, said: str)
 
 
 def test_too_many_lines_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passages, "MAX_ROWS", 2)
+    monkeypatch.setattr(tables, "MAX_ROWS", 2)
     two = jsonl({"text": "[NAME]"}, {"text": "[NAME]"}) + b"\n"
     assert len(read_passages(two)) == 2
     with pytest.raises(AuditError, match="more than 2 lines"):
         read_passages(two + jsonl({"text": "[NAME]"}))
+
+
+FULL = ("full",)
+
+
+@pytest.mark.parametrize(
+    ("text", "left", "right"),
+    [
+        ("<PERSON> is well. Seen <DATE_TIME>.", "", " is well. Seen ."),
+        ("<DATE>: <PERSON_2> saw <PERSON_3>.", ": ", " saw ."),
+        ("<PATIENT> came", "", " came"),
+        (
+            "【氏名】は70歳の男性。【日付】受診【現病歴】なし",
+            "",
+            "は70歳の男性。受診【現病歴】なし",
+        ),
+        ("Mr. [**Known lastname 5**] is a 70 year old man", "Mr. ", " is a 70 year old man"),
+        ("Dr. [**Last Name (STitle) 1**] saw Ms. [LAST].", "Dr. saw Ms. ", "."),
+        ("[姓]様は来院した", "", "様は来院した"),
+        ("___ is a ___ year old man seen on ___.", "", " is a year old man seen on ."),
+        ("Admission Date: ___\nMr. ___ fell.", "Admission Date: Mr. ", " fell."),
+        ("Name:  ___   Unit No:  ___", "Name:  ", "   Unit No:"),
+        ("XXXX is a XX-year-old with XXXX.", "", " is a -year-old with ."),
+        ("In XXXX, Mrs. XXXX was seen.", "In , Mrs. ", " was seen."),
+    ],
+)
+def test_the_place_of_a_name_by_the_marks_of_others(text: str, left: str, right: str) -> None:
+    (passage,) = read_passages(jsonl({"text": text})).passages
+    assert (passage.left, passage.slots, passage.separator, passage.right) == (
+        left, FULL, "", right,
+    )  # fmt: skip
+
+
+def test_parts_of_a_name_in_other_brackets_keep_their_order() -> None:
+    (passage,) = read_passages(jsonl({"text": "【姓】【名】は来院"})).passages
+    assert (passage.slots, passage.right) == (("last", "first"), "は来院")
+
+
+def test_a_place_that_is_written_out_comes_before_looser_ones() -> None:
+    for text in ("Mr. [LAST] met [NAME].", "<PERSON> met [NAME].", "Mr. ___ met [NAME]."):
+        (passage,) = read_passages(jsonl({"text": text})).passages
+        assert passage.left.endswith(" met ") and passage.right == "."
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("___ was admitted on ___.", "The text has blanks, and nothing beside one says that it is"),
+        ("XXXX was admitted.", "The text has blanks, and nothing beside one says that it is the"),
+        ("Dr. ___ saw the patient.", "The text has blanks"),
+        ("Dr. [LAST] saw [FIRST].", "The text has no place for a full name"),
+        ("Type XX collagen, <b>bold</b> 【現病歴】 ____", "The text has no place for a full name"),
+        ("<DATE> only", "The text has no place for a full name"),
+    ],
+)
+def test_what_is_not_told_to_be_a_patient_is_left_out(text: str, said: str) -> None:
+    found = read_passages(jsonl({"text": "[NAME] a"}, {"text": text}))
+    assert [(note.row, str(note.what)[: len(said)]) for note in found.notes] == [(2, said)]
+
+
+def test_a_placeholder_of_ones_own_is_read_as_the_name() -> None:
+    csv = (
+        'text,first_name,last_name\n"@@ came, seen by @@",Ann,Lee\n\nnobody came,,\n[NAME] left,,\n'
+    )
+    found = read_passages(csv.encode(), placeholder="@@")
+    plain = read_passages(csv.replace("@@", "[NAME]").encode())
+    assert found.passages == plain.passages and len(found) == 2
+    assert [note.row for note in found.notes] == [note.row for note in plain.notes] == [4]
+    lines = jsonl({"text": "Ward ___: <PT> came"}, {"text": "____ and ___ came", "passage_id": "b"})
+    (one,) = read_passages(lines, placeholder="<PT>").passages
+    assert (one.left, one.right, one.passage_id) == ("Ward : ", " came", "1")
+    two = read_passages(lines, placeholder="___").passages
+    assert [(each.left, each.right) for each in two] == [
+        ("Ward ", ": <PT> came"),
+        ("and ", " came"),
+    ]
+
+
+@pytest.mark.parametrize("placeholder", ["_", "  ", "a\nb", "x" * 61, "[PT]", "amE]"])
+def test_a_placeholder_that_stands_nowhere_or_is_none_is_refused(placeholder: str) -> None:
+    with pytest.raises(AuditError, match=r"^placeholder: (No text has|A placeholder has)"):
+        read_passages(b"text\n[NAME] came\n", placeholder=placeholder)
+
+
+@pytest.mark.parametrize("data", [b"note\n@@ came\n", b'{"note": "@@"}', b"{", b'{"text": []}'])
+def test_a_bad_file_is_refused_with_a_placeholder_too(data: bytes) -> None:
+    with pytest.raises(AuditError, match=r"^passages, row 1: "):
+        read_passages(data, placeholder="@@")
+
+
+def test_packed_passages_are_unpacked_within_bounds() -> None:
+    for data, name in ((CSV, "p.csv.gz"), (jsonl({"text": "[NAME] a"}), "P.JSONL.GZ"), (CSV, "")):
+        assert read_passages(gzip.compress(data), file_name=name) == read_passages(
+            data, file_name=name.lower().removesuffix(".gz")
+        )
+    packed = gzip.compress(CSV)
+    for damaged in (packed[:-9], packed[:20], packed[:15] + b"\xff" * 9 + packed[24:]):
+        with pytest.raises(AuditError, match="The gzip file is damaged, or ends too early"):
+            read_passages(damaged)
+    bomb = gzip.compress(b"text\n" + b"[NAME] came\n" * 20_000_000, 1)
+    with pytest.raises(AuditError, match="The file is larger than 50 MB"):
+        read_passages(bomb, file_name="p.csv.gz")
+    with pytest.raises(AuditError, match="This is a gzip archive, not text"):
+        read_passages(gzip.compress(packed))
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b'[{"text": "[NAME]"}]', "This is a JSON array, not JSONL."),
+        (b'{"resourceType": "Bundle", "entry": []}', "This is FHIR in JSON, not a table."),
+        (b"<?xml version='1.0'?><deIdi2b2><TEXT>", "This is XML of i2b2 or n2c2, not a table."),
+    ],
+)
+def test_other_formats_are_called_by_their_names(data: bytes, said: str) -> None:
+    for name in ("p.csv", "p.json"):
+        with pytest.raises(AuditError, match=said):
+            read_passages(data, file_name=name)

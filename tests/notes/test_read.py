@@ -241,7 +241,7 @@ def test_columns_are_told_with_what_they_would_be_taken_for(tmp_path: Path) -> N
     for name, text, headings, taken in (
         ("a.csv", "body,subject_id\nx,1\n", ("body", "subject_id"),
          {"patient_id": ("subject_id",)}),
-        ("b.jsonl", '{"text": "x", "mrn": 3}\n', ("text", "mrn"), {"text": ("text",)}),
+        ("b.jsonl", '{"text": "x", "ward": 3}\n', ("text", "ward"), {"text": ("text",)}),
         ("c.csv", "note,chartdate,text,charttime\n", ("note", "chartdate", "text", "charttime"),
          {"chart_time": ("charttime", "chartdate"), "text": ("text", "note")}),
     ):  # fmt: skip
@@ -250,3 +250,77 @@ def test_columns_are_told_with_what_they_would_be_taken_for(tmp_path: Path) -> N
         assert (found.kind, found.headings) == (name[2:], headings)
         assert {field: names for field, names in found.columns.items() if names} == taken
         assert found.has_text == ("text" in taken)
+
+
+@pytest.mark.parametrize(
+    ("header", "taken"),
+    [
+        ("note_id,person_id,note_date,note_text", "person_id"),  # OMOP
+        ("PAT_ID,PAT_ENC_CSN_ID,NOTE_ID,NOTE_TEXT", "PAT_ID"),  # Epic
+        ("PAT_MRN_ID,NOTE_TEXT", "PAT_MRN_ID"),
+        ("mrn,subject_id,text", "subject_id"),
+        ("MRN,text", "MRN"),
+        ("patient_num,text", "patient_num"),  # i2b2
+        ("患者番号,本文", "患者番号"),
+        ("カルテ番号,本文", "カルテ番号"),
+        ("ward,text", None),
+    ],
+)
+def test_the_patient_column_is_known_by_its_heading(
+    tmp_path: Path, header: str, taken: str | None
+) -> None:
+    (tmp_path / "n.csv").write_text(f"{header}\n{','.join('7' for _ in header.split(','))}\n")
+    source = open_notes(tmp_path / "n.csv")
+    assert source.columns["patient_id"] == ((taken,) if taken else ())
+    assert source.has_patients == bool(taken)
+    (note,) = read(tmp_path / "n.csv")[0]
+    assert note.patient_id == ("7" if taken else "")
+
+
+def test_numbers_of_two_columns_are_never_mixed(tmp_path: Path) -> None:
+    (tmp_path / "n.csv").write_text("subject_id,mrn,text\n,17,a\n17,3,b\n")
+    assert [note.patient_id for note in read(tmp_path / "n.csv")[0]] == ["", "17"]
+
+
+def test_a_first_line_may_name_what_divides_the_columns(tmp_path: Path) -> None:
+    for begin, end in (("sep=;", "\n"), ('"sep=;"', "\r\n")):
+        text = end.join([begin, "text,;patient_id", "a, b;7", "c;8;9", ""])
+        (tmp_path / "n.csv").write_bytes(text.encode("utf-8-sig"))
+        notes, refused = read(tmp_path / "n.csv", text="text,")
+        assert [(note.text, note.patient_id, note.row) for note in notes] == [("a, b", "7", 2)]
+        assert refused == [(3, "The row has 3 cells where the header has 2.")]
+    (tmp_path / "n.csv").write_bytes(b"sep=;\n" + b"a" * 70_000 + b";text\n")
+    with pytest.raises(AuditError, match="The header is longer than 64 KB"):
+        open_notes(tmp_path / "n.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[{"text": "x"}]', "This is a JSON array, not JSONL. Write one JSON object a line"),
+        ('[\n  {"text": "x"}\n]', "This is a JSON array, not JSONL."),
+        ('{"resourceType": "Bundle", "entry": []}', "This is FHIR in JSON, not a table."),
+        ('{\n "text": "x"\n}', "This is one JSON object over several lines, not JSONL."),
+        ('<?xml version="1.0"?>\n<deIdi2b2>\n<TEXT>x', "`deid tag`, `deid score` and `deid con"),
+    ],
+)
+def test_other_formats_are_called_by_their_names(tmp_path: Path, text: str, said: str) -> None:
+    for name in ("n.csv", "n.json", "n.xml"):
+        (tmp_path / name).write_bytes(gzip.compress(text.encode()))
+        with pytest.raises(AuditError) as refused:
+            open_notes(tmp_path / name)
+        assert said in str(refused.value)
+
+
+def test_a_note_that_quotes_another_format_is_a_note(tmp_path: Path) -> None:
+    texts = ['{"resourceType": "Bundle"}', "<?xml?>", "[1]"]
+    (tmp_path / "n.jsonl").write_text("\n".join(json.dumps({"text": one}) for one in texts))
+    assert [note.text for note in read(tmp_path / "n.jsonl")[0]] == texts
+
+
+def test_a_folder_says_whose_notes_are_where_folders_lie_in_it(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    assert not open_notes(tmp_path).has_patients
+    (tmp_path / "p1").mkdir()
+    (tmp_path / "p1" / "b.txt").write_text("y")
+    assert open_notes(tmp_path).has_patients

@@ -138,6 +138,25 @@ def test_a_hard_file_is_read_shown_masked_and_kept(home: Path) -> None:
     assert "keep_names" not in keys(app)
 
 
+def test_a_list_shows_how_many_notes_name_somebody_else(home: Path) -> None:
+    header = (
+        "first_name,last_name,is_member,control_source,control_kind,n_others_first,n_others_last"
+    )
+    rows = f"{header}\nAnna,Smith,1,held_out,,3,0\nBert,Poe,0,held_out,held_out,,12\n"
+    for language, first, last in (
+        ("en", "Notes that name somebody else with the first name",
+         "Notes that name somebody else with the last name"),
+        ("ja", "同じ名のほかの人が書かれた記録の数", "同じ姓のほかの人が書かれた記録の数"),
+    ):  # fmt: skip
+        app = upload(open_page("audit", lang=language), rows.encode())
+        app.toggle(key="show_names").set_value(True).run()
+        table = app.dataframe[0].value
+        assert (table[first].fillna(-1).tolist(), table[last].tolist()) == ([3, -1], [0, 12])
+    plain = upload(open_page("audit"), (HEADER + "Anna,Smith,1\n").encode())
+    plain.toggle(key="show_names").set_value(True).run()
+    assert not [name for name in plain.dataframe[0].value if "somebody else" in name]
+
+
 def test_remarks_and_refusals_are_told_by_row() -> None:
     app = upload(open_page("audit", **ALL), (HEADER + "Anna,Smith,1\n\nAnna,Smith,1\n").encode())
     assert "The name is that of row 2; left out." in texts(app)

@@ -115,6 +115,27 @@ def test_the_button_asks_for_a_job_with_the_settings_and_shows_it() -> None:
     assert ran == [{"kind": "corpus", "job": job.job_id, "device": "cpu", "seed": 11}]
 
 
+def test_people_are_held_out_by_their_number_or_as_a_share() -> None:
+    def ordered(app: AppTest) -> object:
+        press(app, "corpus_build")
+        (job,) = service.active_jobs()
+        return read_order(job.job_id)["hold_out"]
+
+    app = choose_file(open_page("workshop"), EXAMPLE)
+    app.toggle(key="corpus_hold_out").set_value(True).run()
+    assert app.number_input(key="corpus_number_held_out_people").value == 200
+    app.number_input(key="corpus_number_held_out_people").set_value(25).run()
+    assert ordered(app) == "25"
+    for job in service.active_jobs():
+        service.cancel(job.job_id)
+    app = choose_file(open_page("workshop", lang="ja"), "架空")
+    app.toggle(key="corpus_hold_out").set_value(True).run()
+    assert app.toggle(key="corpus_hold_out").label == "一部の患者を学習から除く"
+    app.radio(key="corpus_hold_out_by").set_value("share").run()
+    app.number_input(key="corpus_number_held_out_percent").set_value(15).run()
+    assert ordered(app) == "15%"
+
+
 def test_a_job_that_is_done_leads_to_its_corpus_and_what_failed_says_why(folder: Path) -> None:
     (folder / "bad.csv").write_bytes(b"text\n\xff\xfe\x00broken")
     app = choose_file(open_page("workshop"), EXAMPLE)

@@ -83,6 +83,25 @@ def test_list_and_passages_are_chosen_for_the_audit_by_one_button(corpus: KeptCo
     assert texts(app).count('ka-step ka-is-ready"') == 2
 
 
+def test_held_out_people_are_counted_and_are_the_usual_controls(made: Path) -> None:
+    order = CorpusTask(notes=made.parent / "notes.csv", seed=2, hold_out="8")
+    make_corpus(order, out=CORPORA.place(CORPUS_ID))
+    app = open_page("workshop")
+    shown = texts(app)
+    found = read_examination(CORPORA.get(CORPUS_ID).path).held_out
+    assert found is not None and found.n_patients == 8
+    assert "Patients held out" in shown
+    assert "None of their notes is in the private or the de-identified corpus" in shown
+    for title in ("Names that are controls", "Names of held-out people that are left out"):
+        assert title in shown
+    press(app, "corpus_audit_go")
+    with Store(results_dir()) as store:
+        kept = kept_names(parameter(app, "names"), store=store).candidates
+    assert (kept.source, {*kept.control_kind}) == ("held_out", {"", "held_out"})
+    assert kept.control_kind.count("held_out") == found.n_controls
+    assert "Held-out people" in texts(app)
+
+
 def test_files_with_real_names_wait_for_names_to_be_revealed(corpus: KeptCorpus) -> None:
     assert files(open_page("workshop")) == dict.fromkeys(FILES, False)
     # A corpus of identified notes.
@@ -108,3 +127,11 @@ def test_a_link_to_a_corpus_that_is_gone_one_that_is_damaged_and_its_removal(
     press(app, "corpus_forget_now")
     assert CORPORA.all() == ()
     assert "No corpus is kept here yet" in texts(app)
+
+
+def test_a_corpus_of_notes_without_a_patient_column_says_so(corpus: KeptCorpus) -> None:
+    assert "No patient column was found" not in texts(open_page("workshop"))
+    path = corpus.path / EXAMINATION
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"n_patients": 0}))
+    assert "No patient column was found" in texts(open_page("workshop"))
+    assert "患者の列が見つかりませんでした" in texts(open_page("workshop", lang="ja"))

@@ -111,6 +111,18 @@ def test_auditing_a_model_chooses_the_pair(parent: Path) -> None:
     assert any(option.startswith("Ten <b>passes") for option in options)
 
 
+def test_one_button_trains_a_sibling_by_the_same_recipe(parent: Path) -> None:
+    make_corpus_folder()
+    make_training(parent)
+    app = open_page("workshop", tab="training", run=RUN)
+    assert "This model took 1 minutes" in texts(app)
+    press(app, f"train_sibling_{RUN}")
+    (job,) = service.active_jobs()
+    order = read_order(job.job_id)
+    assert (order["source"], order["corpus_id"]) == ("other_names", CORPUS_ID)
+    assert order["settings"]["n_steps"] == 20
+
+
 def test_a_running_training_is_shown_live_and_ends_at_its_result(parent: Path) -> None:
     make_corpus_folder()
     app = press(open_page("workshop", tab="training", parent=PARENT), "train_start")

@@ -36,6 +36,7 @@ from audit.training.kept import (
     notes_load,
     pair_of,
     preset,
+    sibling_task,
 )
 from tests.models.make_models import make_bert
 from tests.pages.make_trainings import CORPUS_ID, RUN, make_corpus_folder, make_training
@@ -289,3 +290,27 @@ def test_the_command(parent: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     ):  # fmt: skip
         assert main([*asked, "--out", str(tmp_path / "new"), *wrong]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_a_sibling_is_trained_by_the_recipe_of_a_model_on_other_names(parent: Path) -> None:
+    make_corpus_folder()
+    said: list[str] = []
+    (run_id,) = run(of_corpus(parent).question().order, said)
+    hospital = MODELS.get(run_id)
+    order = sibling_task(hospital, general=parent)
+    assert order.source == "other_names" and order.corpus_id == CORPUS_ID
+    assert order.settings == hospital.facts.settings
+    fewer = sibling_task(hospital, general=parent, n_epochs=0.5)
+    assert fewer.settings == hospital.facts.settings.with_(n_epochs=0.5)
+    with pytest.raises(AuditError, match="a sibling may not have more"):
+        sibling_task(hospital, general=parent, n_epochs=1000.0)
+    other = make_bert(parent.with_name("other"), n_positions=32, scale=0.02, seed=5)
+    with pytest.raises(AuditError, match="trained from another general model"):
+        sibling_task(hospital, general=other)
+    words = ["pretrain", "--general", str(parent), "--sibling-of", run_id, "--device", "cpu"]
+    assert main([*words, "--json"]) == 0
+    sibling = next(one for one in MODELS.all() if one.facts.source == "other_names")
+    assert sibling.facts.settings == hospital.facts.settings and sibling.is_whole
+    with pytest.raises(AuditError, match="not trained on the named notes"):
+        sibling_task(sibling, general=parent)
+    assert main([*words, "--learning-rate", "1"]) == 2

@@ -1,0 +1,89 @@
+"""Which patients of a register live together, as far as the register tells."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from audit.names.matching import Pair, fold, pair_of
+from audit.notes.spans import CONTACT
+from audit.patients.finder import ADDRESS
+from audit.patients.register import Cells, contacts, named_people, register_rows, relative_names
+
+MAX_SHARING = 10
+"""An address, a telephone or a mail address that more patients have is that of an institution or
+of a block of flats. With twice as many small homes would count as households; with half as many
+large families would be cut."""
+_LEAST_PHONE_DIGITS = 10
+_NO_LETTERS = re.compile(r"[\W_]+")
+
+Tie = tuple[str, str]
+"""What can tie patients together, and its text: ("address", "12mainstreet")."""
+
+
+def read_households(path: Path) -> dict[str, str]:
+    """Return the household of each patient who shares one: the number of its first patient.
+
+    Patients share a household if a column says so, if they have the same address with a number in
+    it, the same telephone or mail address, or if one is named as a relative of the other and no
+    other patient has that name.
+    """
+    sharing = defaultdict[Tie, list[str]](list)
+    of_name = defaultdict[Pair, set[str]](set)
+    relatives = list[tuple[str, Pair]]()
+    patients = dict[str, int]()
+    for _, cells in register_rows(path):
+        patient = cells["id"][0]
+        patients.setdefault(patient, len(patients))
+        for tie in set(_ties(cells)):
+            sharing[tie].append(patient)
+        for person in named_people(cells):
+            of_name[pair_of(person.first, person.last)].add(patient)
+        names = (name for text in cells["relative"] for name in relative_names(text))
+        relatives += ((patient, pair_of(*name)) for name in names)
+    tied = [group for tie, group in sharing.items() if _is_home(tie, group)]
+    tied += [[patient, *of_name[pair]] for patient, pair in relatives if len(of_name[pair]) == 1]
+    return _joined(patients, tied)
+
+
+def _ties(cells: Cells) -> Iterator[Tie]:
+    """Yield what a row has that people of one household share."""
+    for text in cells["household"]:
+        yield "household", fold(text)
+    address = _NO_LETTERS.sub("", fold(" ".join(cells[ADDRESS])))
+    if any(map(str.isdigit, address)):
+        yield "address", address
+    for kind, is_only in ((CONTACT, True), ("relative", False)):
+        for text in cells[kind]:
+            for piece in contacts(text, is_only=is_only):
+                if "@" in piece.text or len(piece.text) >= _LEAST_PHONE_DIGITS:
+                    yield CONTACT, piece.text
+
+
+def _is_home(tie: Tie, patients: list[str]) -> bool:
+    """Whether patients who share something live together."""
+    return tie[0] == "household" or len({*patients}) <= MAX_SHARING
+
+
+def _joined(patients: dict[str, int], tied: Iterable[list[str]]) -> dict[str, str]:
+    """Return the first patient of each who is tied to another, directly or through others."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    edges = [(patients[group[0]], patients[one]) for group in tied for one in group[1:]]
+    edges = [(one, other) for one, other in edges if one != other]
+    if not edges:
+        return {}
+    n = len(patients)
+    rows, columns = zip(*edges, strict=True)
+    graph = coo_array(([True] * len(edges), (rows, columns)), shape=(n, n))
+    _, homes = connected_components(graph, directed=False)
+    shared = {row for edge in edges for row in edge}
+    first_of_home: dict[int, str] = {}
+    return {
+        patient: first_of_home.setdefault(int(homes[row]), patient)
+        for patient, row in patients.items()
+        if row in shared
+    }

@@ -1,0 +1,123 @@
+"""The first sheet of an Excel workbook (.xlsx) as rows of text.
+
+A workbook is a zip archive of XML, and openpyxl, which reads it, keeps no bound. So these functions
+are called in a process with limits (`audit/models/limited.py`), never in one that serves pages.
+Every cell is the value that was shown when the workbook was saved; formulas are not computed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import re
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any
+
+from audit.errors import AuditError, Message
+from audit.foreign import SAVE_AS_UTF8, is_zip, zip_members
+from audit.tables import MAX_CELLS, MAX_COLUMNS, MAX_ROWS
+
+SECONDS, MEMORY_BYTES = 60, 1_500_000_000
+"""What reading one may take of a processor, and of memory."""
+MAX_UNPACKED_BYTES = 100_000_000
+_MAX_PARTS = 2_000
+_SHEET_PART = re.compile(r"xl/worksheets/[^/]+\.xml", re.IGNORECASE)
+# A text (t="str") may be empty.
+_FORMULA_WITHOUT_VALUE = re.compile(
+    rb'<(?:\w+:)?c(?![^<>]*\st="str")(?:\s[^<>]*)?>\s*'
+    rb"<(?:\w+:)?f(?:\s[^<>]*)?(?:/>|>[^<>]*</(?:\w+:)?f>)\s*"
+    rb"(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v>\s*</(?:\w+:)?v>)?\s*</(?:\w+:)?c>"
+)
+_ERRORS = frozenset(("#N/A", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!", "#DIV/0!"))
+
+SheetRows = tuple[int, list[tuple[int, list[str]]]]
+"""The number of sheets that are not hidden; number, as a spreadsheet shows it, and cells of each
+row of the first, the empty ones left out but for the first row."""
+
+
+def is_workbook(data: bytes) -> bool:
+    """Whether bytes are to be read as a workbook: any zip archive is, and may then be refused."""
+    return is_zip(data)
+
+
+def sheet_rows(data: bytes, what: str) -> SheetRows:
+    """Read the first sheet of a workbook; `what` is what messages call the file."""
+    try:
+        _check_parts(data, what=what)
+        return _first_sheet(data, what=what)
+    except MemoryError:
+        raise too_large(what) from None
+
+
+def too_large(what: str) -> AuditError:
+    """Return the refusal of a workbook that reaches a limit."""
+    return AuditError(
+        "Reading the workbook takes too much time or memory.", where=what, do=SAVE_AS_UTF8
+    )
+
+
+def _first_sheet(data: bytes, *, what: str) -> SheetRows:
+    try:
+        workbook = importlib.import_module("openpyxl").load_workbook(
+            BytesIO(data), read_only=True, data_only=True, keep_links=False
+        )
+        sheets = [sheet for sheet in workbook.worksheets if sheet.sheet_state == "visible"]
+        rows = [row for row in _rows(sheets[0], what=what) if row[1] or row[0] == 1]
+    except (AuditError, MemoryError):
+        raise
+    except Exception:  # noqa: BLE001  # no list of what a parser raises is whole
+        raise AuditError(
+            "This is no Excel workbook, or a damaged one.", where=what, do=SAVE_AS_UTF8
+        ) from None
+    return len(sheets), rows
+
+
+def _check_parts(data: bytes, *, what: str) -> None:
+    """Unpack every part within bounds; refuse formulas of which no value was saved."""
+    try:
+        for name, content in zip_members(
+            data, where=what, max_bytes=MAX_UNPACKED_BYTES, max_files=_MAX_PARTS
+        ):
+            if _SHEET_PART.fullmatch(name) and _FORMULA_WITHOUT_VALUE.search(content):
+                raise AuditError(
+                    "The workbook has formulas without their values.",
+                    do="Open it in Excel and save it, or write values in place of formulas.",
+                )
+    except AuditError as error:
+        raise AuditError(error.what, where=what, do=error.do or SAVE_AS_UTF8) from None
+
+
+def _rows(sheet: Any, *, what: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield number and cells of each row, without empty cells at its end."""
+    n_cells = 0
+    sheet.reset_dimensions()  # what a file says of its size is not believed
+    for number, values in enumerate(sheet.iter_rows(values_only=True), start=1):
+        cells = list(map(_text, values))
+        while cells and not cells[-1]:
+            cells.pop()
+        n_cells += len(cells)
+        if number > MAX_ROWS or len(cells) > MAX_COLUMNS or n_cells > MAX_CELLS:
+            raise AuditError(
+                "The sheet has too many rows, columns or cells.", where=what, do=SAVE_AS_UTF8
+            )
+        if not _ERRORS.isdisjoint(cells):
+            raise AuditError(
+                "A cell holds an error of the spreadsheet.",
+                where=Message("{subject}, row {number}", subject=what, number=number),
+                do="Correct the formula, or write the value in its place.",
+            )
+        yield number, cells
+
+
+def _text(value: Any) -> str:
+    """Return a cell as a CSV file would have it."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, float) and value.is_integer():
+        return f"{value:.0f}"
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    return str(value)

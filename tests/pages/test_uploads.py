@@ -1,0 +1,91 @@
+"""What is uploaded for an audit: the forms of files that the command line reads, and bad ones."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from audit.names.lists import all_passages, kept_passages
+from audit.notes.passages import read_passages
+from cache.store import Store
+from tests.names.test_files import SECRET, SMALL, workbook
+from tests.pages.screen import open_page, press, texts
+from tests.pages.test_audit import box, kept, upload
+
+ROWS = [["PAT_NAME", "is_member"], ["Lee, Ann", True], ["Hill, Bo", False]]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "shown"),
+    [
+        ("list.xlsx", workbook(ROWS, []), "Read as xlsx."),
+        ("list.csv", workbook(ROWS), "Read as xlsx."),
+        (
+            "list.jsonl",
+            b'{"FIRST_NM": "Ann", "LAST_NM": "Lee", "label": 1}\n'
+            b'{"FIRST_NM": "Bo", "LAST_NM": "Hill", "label": 0}\n',
+            "Read as UTF-8.",
+        ),
+        ("list.txt", "sep=\t\nNom\tPrénom\tlabel\nLee\tAnn\t1\nHill\tBo\t0\n".encode("utf-16"),
+         "Read as UTF-16."),
+    ],
+)  # fmt: skip
+def test_a_list_is_read_in_every_form_and_kept(
+    home: Path, name: str, data: bytes, shown: str
+) -> None:
+    app = upload(open_page("audit"), data, name=name)
+    assert shown in texts(app)
+    assert ("The workbook has 2 sheets; the first one is read." in texts(app)) == (
+        name == "list.xlsx"
+    )
+    press(app, "keep_names")
+    listed = kept(home).candidates
+    assert (listed.first, listed.last, listed.is_member) == (
+        ("Ann", "Bo"), ("Lee", "Hill"), (True, False),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "shown"),
+    [
+        ("list.xlsx", SMALL[:-40], "The archive is damaged"),
+        ("list.csv", f"name\n{SECRET}\n".encode("utf-16-le"), "UTF-16 without a byte order mark"),
+        ("list.json", f'[{{"name": "{SECRET}"}}]'.encode(), "This is a JSON array, not JSONL."),
+    ],
+)
+def test_a_bad_list_is_refused_in_words(name: str, data: bytes, shown: str) -> None:
+    app = upload(open_page("audit", names="demo-en"), data, name=name)
+    assert shown in texts(app) and SECRET not in texts(app)
+    app.radio(key="language").set_value("ja").run()
+    assert not app.exception and shown not in texts(app)
+
+
+def test_packed_passages_with_a_placeholder_of_ones_own_are_kept_with_the_name_in_it(
+    home: Path,
+) -> None:
+    text = "text,name_id\n@@ came.,0\n\nnobody came,\n"
+    app = open_page("audit", names="demo-en")
+    upload(app, gzip.compress(text.encode()), name="p.csv.gz", place=1)
+    assert "No text has a place for a full name." in texts(app)
+    box(app, "text_input", "placeholder_0").set_value(" @@ ").run()
+    assert "1 passages with a place for a name; 1 rows left out" in texts(app)
+    press(app, "keep_passages")
+    with Store(home) as store:
+        found = kept_passages(all_passages(store)[0].code, store=store)
+    assert found.passages.digest() == read_passages(text.encode(), placeholder="@@").digest()
+    assert (found.file_name, b"@@" in found.data) == ("passages.jsonl", False)
+    assert [note.row for note in found.passages.notes] == [4]
+
+
+def test_packed_passages_that_are_damaged_or_too_large_are_refused() -> None:
+    packed = gzip.compress(b"text\n[NAME] came.\n")
+    app = upload(open_page("audit"), packed[:-9], name="p.csv.gz", place=1)
+    assert "The gzip file is damaged, or ends too early." in texts(app)
+    bomb = gzip.compress(b"text\n" + b"[NAME] came.\n" * 8_000_000, 1)
+    upload(app, bomb, name="q.csv.gz", place=1)
+    assert "The file is larger than 50 MB." in texts(app)
+    other = b'{"resourceType": "Bundle", "entry": []}'
+    upload(app, other, name="fhir.json", place=1)
+    assert "This is FHIR in JSON, not a table." in texts(app)
