@@ -15,6 +15,7 @@ from audit.tables import UNDEFINED, decimal, small
 from pages.ui import blocks, cached, measure_checks, measure_threshold, section
 from pages.ui.access import shown_name
 from pages.ui.blocks import Cell, counted, day, measured, percent, percent_interval
+from pages.ui.called import state_name
 from pages.ui.charts import Axis, Series, plot, points
 from pages.ui.form import choose, switch
 from pages.ui.section import details, draw_table, empty, figure, frame, head, page_of_audit, remark
@@ -90,6 +91,7 @@ def draw_compare(say: Words, report: AuditReport) -> None:
     }  # fmt: skip
     code = choose(say, "measures_other", lines, is_long=True)
     found = cached.comparison(report, other=cached.report(others[code].digest))
+    _draw_verdicts(say, report, found)
     counts = {"one": found.n_only_one, "other": found.n_only_other}
     if found.names.empty:
         empty(say, "measures_no_pairs", **counts)
@@ -100,6 +102,21 @@ def draw_compare(say: Words, report: AuditReport) -> None:
         _draw_aucs(say, found, audit=report.digest)
         _draw_pairs(say, found, audit=report.digest)
     _draw_settings(say, found, audit=report.digest)
+
+
+def _draw_verdicts(say: Words, report: AuditReport, found: Comparison) -> None:
+    head(say, "measures_verdicts")
+    rows = []
+    for which, one in (("one", report), ("other", found.other)):
+        state = state_name(say, one.verdict.state, rule=one.verdict.rule)
+        source = say.text(f"audit_source_short_{one.verdict.control_source}")
+        rate = one.verdict.flagged
+        flagged = Cell(f"{rate.n_hits} / {rate.n_total}", percent_interval(rate.interval()))
+        rows.append([say.text(f"measures_setting_{which}"), state, source, flagged])
+    header = ("measures_setting_name", "verdict_title", "measures_asked_control_source", "flagged")
+    draw_table(say, "measures_verdicts", section.Table(header, rows), audit=report.digest)
+    if not found.has_one_source:
+        st.html(f'<p class="ka-refused">{say.html("measures_sources_differ")}</p>')
 
 
 def _draw_flags(say: Words, found: Comparison, *, audit: str) -> None:
@@ -153,6 +170,8 @@ def _draw_settings(say: Words, found: Comparison, *, audit: str) -> None:
             is_digest = key in DIGESTS
             name = say.text(f"measures_asked_{key}") if key in SETTINGS else key
             texts = (value[:12] if is_digest else value for value in pair)
+            if key == "control_source":
+                texts = (say.text(f"audit_source_short_{one}") if one else "" for one in pair)
             rows[is_digest].append((name, *(text or UNDEFINED for text in texts)))
     header = [f"measures_setting_{key}" for key in ("name", "one", "other")]
     if not any(rows.values()):

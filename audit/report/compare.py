@@ -13,6 +13,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
+from audit.names.candidates import ControlSource
 from audit.report.names import ASKED
 from audit.report.report import AuditReport
 from audit.stats import NOTHING, Z_95, BoolArray, Estimate, FloatArray, auc, auc_influence, wilson
@@ -21,7 +22,8 @@ from audit.text import fold_name
 MAX_REFERENCES = 8
 """References that are shown beside an audit's own, the newest first."""
 SETTINGS = (
-    "general_name", "hospital_name", "scenario", "general", "hospital", "candidates", "passages",
+    "general_name", "hospital_name", "scenario", "general", "hospital", "candidates",
+    "control_source", "sibling", "judged_by_rule", "passages",
     "seed", "threshold", "dtype", "n_inputs", "n_chain_inputs", "max_chain_rows", "is_sequential",
     "is_dropout_on",
     "micro_batch", "max_tokens", "n_documents", "n_steps", "n_tokens", "top_k", "temperature",
@@ -29,7 +31,7 @@ SETTINGS = (
     "n_names",
 )  # fmt: skip
 """Parts of a question in the order in which they are told; others come after them."""
-DIGESTS = ("general", "hospital", "candidates", "passages", "name_pool")
+DIGESTS = ("general", "hospital", "candidates", "sibling", "passages", "name_pool")
 """Those that are digests."""
 _COMPARED = (
     "name_id", "number", "first_name", "last_name", "kind", "is_control", "score", "q",
@@ -110,6 +112,7 @@ class Comparison:
     `n_only_other` names the other audit does not list (or lists twice); controls whose kinds differ
     count as the first audit's. `tested` are members and unknown names; canaries are counted
     nowhere. `settings` are parts of the question as text, "" where an audit has none such.
+    `sources` say where the controls of both come from.
     """
 
     other: AuditReport
@@ -120,6 +123,12 @@ class Comparison:
     controls: Flags
     aucs: tuple[AucDifference, ...]
     settings: Mapping[str, tuple[str, str]]
+    sources: tuple[ControlSource, ControlSource]
+
+    @property
+    def has_one_source(self) -> bool:
+        """Whether the controls of both audits come from the same place."""
+        return self.sources[0] == self.sources[1]
 
     @property
     def n_truth_differs(self) -> int:
@@ -151,6 +160,7 @@ def compare_audits(one: AuditReport, *, other: AuditReport) -> Comparison:
             for key in dict.fromkeys((*SETTINGS, *flat, *more))
             if key in flat | more
         },
+        sources=(one.verdict.control_source, other.verdict.control_source),
     )
 
 

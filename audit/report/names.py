@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from audit.attack.decisions import DECISIONS
+from audit.attack.decisions import DECISIONS, FLAGGED, NOT_FLAGGED
 from audit.attack.scores import jackknife
 from audit.names.candidates import CANARY, is_canary
 from audit.notes.passages import Passage
@@ -35,6 +35,8 @@ KINDS = (
 first of them are in the notes."""
 ASKED = ("member", "unknown", "planted")
 """Kinds that an attack should find; all others are controls."""
+_UNDECIDED = "undecided"
+"""A word that decisions had once."""
 DECISION_CODES = tuple(word.replace(" ", "_") for word in DECISIONS)
 MENTION_BINS = ("unknown", "0", "1", "2", "3-4", "5-9", "10up")
 CERTAINTIES = ("clear", "undecided")
@@ -138,7 +140,14 @@ def name_table(
         one = kept.get(key, Column(key, "number", "a score"))
         dtype = np.bool_ if one.dtype == "flag" else object
         table[one.name] = numbers(column) if one.dtype == "number" else np.array(column, dtype)
+    for one in COLUMNS:
+        if one.dtype == "number" and one.kept_as and one.name not in table:  # an older report
+            table[one.name] = np.full(len(names["name_id"]), math.nan)
     words, n_mentions = table["decision"], table["n_mentions"]
+    if "is_undecided" not in names:  # a report that was kept before decisions were of points
+        table["is_undecided"] = words == _UNDECIDED
+        words = np.where(np.isin(words, (FLAGGED, _UNDECIDED)), NOT_FLAGGED, words)
+        words = np.where(stands_out, FLAGGED, words)
     kinds, half = name_kinds(names), Z_95 * table["standard_error"]
     hospital, general = (table[column] for column in _EVIDENCE[scenario])
     with np.errstate(divide="ignore", invalid="ignore"):

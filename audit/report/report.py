@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, TypeAdapter
 
-from audit.attack.decisions import FLAGGED
-from audit.attack.question import Scenario, sibling_terms
+from audit.attack.decisions import ALPHA, FLAGGED
+from audit.attack.question import SIBLING_TERMS, Scenario, sibling_terms
 from audit.attack.scores import GENERAL_ALONE, POPULARITY
 from audit.attack.verdict import RULE_VERSION, equal_models_record, in_short
 from audit.errors import AuditError, Message
@@ -613,7 +613,10 @@ class AuditReport(Part):
         """Who stands out [N]: what every count of such names is made of."""
         if self.verdict.state != "leak_found":
             return [False] * len(self.names["q_value"])
-        return [word == FLAGGED for word in self.names["decision"]]
+        if "is_undecided" in self.names:
+            return [word == FLAGGED for word in self.names["decision"]]
+        # A report that was kept before decisions were of points.
+        return [q is not None and q <= ALPHA for q in self.names["q_value"]]
 
     @property
     def is_person(self) -> NDArray[np.bool_]:
@@ -815,8 +818,9 @@ def _terms_as_sibling(report: AuditReport) -> str:
 
     It must know names in the notes, and where its controls come from.
     """
+    is_known = all(report.question.get(name) is not None for name in SIBLING_TERMS)
     can_serve = report.details.doses and report.verdict.control_source != "drawn"
-    return sibling_terms(report.question) if can_serve else ""
+    return sibling_terms(report.question) if is_known and can_serve else ""
 
 
 def possible_siblings(

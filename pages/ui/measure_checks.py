@@ -7,6 +7,7 @@ import math
 import streamlit as st
 
 from audit.attack.scores import GENERAL_ALONE, POPULARITY
+from audit.names.candidates import OF_HOSPITAL
 from audit.report.compare import Comparison
 from audit.report.report import CURVE_MEASURES, AuditReport, Exposure, ExposureGroup
 from audit.report.threshold import calibration
@@ -15,6 +16,7 @@ from audit.words import Words
 from pages.ui import blocks, cached
 from pages.ui.access import shown_name
 from pages.ui.blocks import Cell, counted, day, measured
+from pages.ui.called import state_name
 from pages.ui.charts import Axis, Series, plot, points, spread
 from pages.ui.form import choose
 from pages.ui.section import Table, draw_table, figure, frame, head, place, remark
@@ -36,6 +38,8 @@ def draw(say: Words, report: AuditReport) -> None:
 
 def _calibration(say: Words, report: AuditReport) -> str:
     """Draw the p-values of the listed controls; return why there are none."""
+    if report.verdict.control_source in OF_HOSPITAL:
+        return "others"
     found = calibration(report)
     if found is None:
         return "p" if report.controls_flagged.n_total else "controls"
@@ -117,7 +121,7 @@ def _references(say: Words, report: AuditReport) -> str:
 
 def _reached(say: Words, one: AuditReport, *, which: str) -> list[list[str | int | Cell]]:
     """What the attack reaches with one reference, a row for each kind of controls."""
-    state, flagged = say.text(f"state_{one.verdict.state}"), one.verdict.flagged
+    state, flagged = state_name(say, one.verdict.state, rule=one.verdict.rule), one.verdict.flagged
     who = Cell(one.models["general"].name, f"{which} · {state}")
     out = Cell(f"{flagged.n_hits} / {flagged.n_total}", measured(flagged.interval()).below)
     rows: list[list[str | int | Cell]] = []

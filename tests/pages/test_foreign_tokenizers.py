@@ -18,8 +18,11 @@ from tests.repository import REPOSITORY
 
 _SCRIPT = """
 import json, sys
-for library in ("torch", "transformers", "tokenizers"):
-    sys.modules[library] = None  # whoever imports it fails
+class Refuse:  # None in sys.modules would do, but scipy looks there for a module's attributes
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in ("torch", "transformers", "tokenizers"):
+            raise ImportError(name)
+sys.meta_path.insert(0, Refuse())
 from tests.pages.screen import keys, open_page, texts
 for query in json.loads(sys.argv[1]):
     app = open_page("audit", **query)

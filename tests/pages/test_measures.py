@@ -219,6 +219,8 @@ def test_two_audits_are_paired_and_only_differences_shown() -> None:
     shown = texts(app)
     assert "&lt;img src=x&gt;" in shown  # the hospital model's name among the settings
     assert "<img" not in shown
+    assert ">Leak found<" in shown and ">Not enough evidence<" in shown
+    assert "come from different places" not in shown
     table = app.dataframe[0].value
     assert not any(quiet.stands_out)
     assert len(table) == sum(leak.stands_out) >= leak.verdict.n_flagged > 0
@@ -226,6 +228,26 @@ def test_two_audits_are_paired_and_only_differences_shown() -> None:
     app.toggle(key="choice_all_names").set_value(True).run()
     assert len(app.dataframe[0].value) == leak.n_names
     assert "measures_pairs_csv" in downloads(app)
+
+
+def test_audits_whose_controls_come_from_different_places_say_so() -> None:
+    one, other = (
+        make_report(2, hospital=source, control_source=source) for source in ("invented", "drawn")
+    )
+    keep(one, other)
+    shown = texts(
+        open_page("measures", tab="compare", audit=one.digest[:12], other=other.digest[:12])
+    )
+    assert "The controls of the two audits come from different places" in shown
+    assert "invented like the notes" in shown and "controls: from a name generator" in shown
+    assert ">Names stand out, membership not shown<" in shown
+
+
+def test_controls_that_are_people_are_no_check_of_the_test() -> None:
+    report = make_report(2, control_source="own")
+    keep(report)
+    shown = texts(open_page("measures", tab="checks", audit=report.digest[:12]))
+    assert "ranked among each other" in shown and "Controls with a p-value" not in shown
 
 
 @pytest.fixture(scope="module", params=[1, 2])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import string
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from audit.attack.question import command_line
 from audit.attack.scores import SCORES
 from audit.errors import AuditError
 from audit.report.compare import compare_audits
-from audit.report.decision import RECOMMENDATIONS, SIGNATURE_ROLES, Decision, Signature
+from audit.report.decision import RECOMMENDATIONS, SIGNATURE_ROLES, Decision, Language, Signature
 from audit.report.html import (
     MAX_NAMES,
     ReportChoice,
@@ -251,6 +252,30 @@ def test_both_catalogues_are_complete_and_every_sentence_is_used() -> None:
     assert {key for key in english if key not in literal and not key.startswith(known)} == set()
     rules = {rule for kind in SCORES for rule in (kind.rule, kind.general_rule) if rule}
     assert {f"rule_{rule}" for rule in rules} <= set(english)
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+def test_page_one_says_what_a_verdict_rests_on_and_what_it_leaves_open(language: Language) -> None:
+    words = catalogue(language, "report")
+    report = make_report(2, leak=0.0, names=make_special_names(200))
+    choice = ReportChoice(language=language)
+    one, _, rest = unescape(report_html(report, choice=choice)).partition('<div class="page">')
+    verdict = report.verdict
+    lines = [verdict.of_controls(language), verdict.condition(language), *verdict.bounds(language)]
+    assert len(lines) == 4 and all(f"<li>{line}</li>" in one for line in lines)
+    assert words["positive"] in rest and words["guards_spelling"] in rest
+    old = {"state": "none_found_at_this_power", "english": "x", "japanese": "x"}
+    shown = unescape(report_html(report.changed(verdict=old), choice=choice))
+    assert f"({words['of_rule'].format(rule=1)})" in shown and words["bounds"] not in shown
+
+
+def test_names_worth_a_look_are_printed_with_their_decision() -> None:
+    report = make_report(2, leak=1.5)
+    assert report.verdict.n_worth_a_look > report.verdict.n_flagged > 0
+    shown = report_html(report, choice=ReportChoice(sections=("names",)))
+    assert shown.count(">stands out<") == report.verdict.n_flagged
+    n_look = report.verdict.n_worth_a_look - report.verdict.n_flagged
+    assert shown.count(">worth a look<") == n_look
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from audit.attack.question import SIBLING_TERMS, sibling_terms
 from audit.errors import AuditError
 from audit.notes.passages import Passage
 from audit.report.names import number
@@ -132,7 +133,9 @@ def test_what_a_report_says_of_its_parts() -> None:
     assert verdict.facts("ja").startswith("記録にある人のスコアが対照を上回る組は")
     k, n = verdict.n_flagged, verdict.n_tested
     assert verdict.in_short("en").startswith(f"{k} of {n} listed names stand out: do not hand")
-    assert verdict.in_short("ja").startswith(f"名簿の {n} 名のうち {k} 名が際立っています。")
+    assert verdict.in_short("ja").startswith(
+        f"名簿の {n} 名のうち {k} 名が対照から際立っています。"
+    )
     assert " %" not in verdict.facts("en") + verdict.facts("ja")
     assert [verdict.now("en"), verdict.now("ja")] == list(verdict.what_now.values())
 
@@ -238,6 +241,13 @@ def test_a_line_says_what_the_report_says_and_a_family_differs_in_the_general_mo
     assert kept_audit(made, demo={made.digest}) == KeptAudit(
         made.digest, made.at, 1, "general", "hospital-40", 72, made.verdict.state, "", True
     )
+    asked = dict.fromkeys(SIBLING_TERMS, "x")
+    known, drawn = (
+        make_report(2, control_source=source).changed(question=asked)
+        for source in ("invented", "drawn")
+    )
+    assert kept_audit(known).sibling_terms == sibling_terms(asked)
+    assert kept_audit(drawn).sibling_terms == ""  # nobody knows where its controls come from
     own, other = make_reference_reports("general", "general-2")
     reports = [
         own,
