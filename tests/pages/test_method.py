@@ -34,7 +34,7 @@ def test_numbers_are_the_engines() -> None:
     assert f"share one error rate of {100 * decisions.ALPHA:g} % an audit" in shown
     assert f"at least {100 * verdict.MIN_RELIABILITY:g} % of the scores" in shown
     assert f"leaves out one half by more than {guards.ILL_MATCHED_BEYOND:g}, with" in shown
-    assert f"a name stands out if q is at most {decisions.ALPHA:g}: of" in shown
+    assert f"a name stands out if q is at most {decisions.ALPHA:g}: if the" in shown
     assert f"With q up to {decisions.LOOK_ALPHA:g} it is worth a look" in shown
     assert f"above {100 - 100 * exposure.EXPOSED_P:g} % of at least" in shown
     assert f"fewer than {MIN_CONTROLS} comparable controls" in shown
