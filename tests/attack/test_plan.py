@@ -10,11 +10,14 @@ import pytest
 
 from audit.attack import attacks
 from audit.attack.attacks import with_reference
-from audit.attack.plan import EVIDENCE, make_plan
+from audit.attack.cohort import controls_for_group
+from audit.attack.plan import EVIDENCE, control_needs, make_plan
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
 from audit.cli import parsed
 from audit.home import HOME_VARIABLE
 from audit.models.load import load_pair
+from audit.names.candidates import OF_HOSPITAL, ControlSource, make_candidates
+from audit.names.controls import N_REFERENCE
 from audit.names.pools import pool_for
 from audit.run import finished_part, run_audit
 from cache.store import Store
@@ -94,6 +97,27 @@ def settings_of(command: str) -> dict[str, object]:
     words = shlex.split(command)
     assert words[:3] == ["python", "-m", "audit"]
     return parsed(words[3:])
+
+
+@pytest.mark.parametrize(
+    ("source", "there"),
+    [("held_out", [8, 8, 8]), ("own", [8, 8, 8]), ("invented", [14] + [N_REFERENCE] * 2),
+     ("drawn", [14] + [N_REFERENCE] * 2)],
+)  # fmt: skip
+def test_a_plan_says_how_many_controls_are_needed_beside_those_that_take_part(
+    models: Models, source: ControlSource, there: list[int]
+) -> None:
+    members = [(f"Ada{i}", f"Byron{i}") for i in range(20)]
+    listed = make_candidates(members, is_member=True)
+    for kind, n in (("own", 8), ("easy", 6), ("hard", 9)):
+        names = [(f"{kind}{i}", f"Lee{i}") for i in range(n)]
+        listed += make_candidates(names, is_member=False, control_kind=kind)
+    request = request_of(models, 1, 10).with_(candidates=listed.with_source(source))
+    needs = control_needs(request)
+    assert [need.n_people for need in needs] == [None, 1, 10]  # no thirty of twenty
+    assert [need.n_there for need in needs] == there
+    assert [need.n_needed for need in needs] == [controls_for_group(20), 399, 39]
+    assert [need.is_met for need in needs] == [False] + [source not in OF_HOSPITAL] * 2
 
 
 def test_the_command_line_says_every_setting(models: Models) -> None:

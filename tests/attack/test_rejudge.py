@@ -159,6 +159,9 @@ def test_what_cannot_be_judged_is_refused(finished, directory, monkeypatch):
             judge_again(digest, control_source="own", sibling="0" * 64, store=store)
         with pytest.raises(AuditError, match="does not say where its controls come from"):
             judge_again(digest, control_source="own", sibling=digest, store=store)
+        own = judge_again(digest, control_source="own", store=store)
+        with pytest.raises(AuditError, match="is of the hospital's own model"):
+            judge_again(digest, control_source="own", sibling=own.digest, store=store)
         same = finished[2][0].changed(verdict=OF_RULE_1 | {"state": "not_compared"})
         monkeypatch.setattr(rejudge, "kept_report", lambda *_args, **_more: same)
         with pytest.raises(AuditError, match="compared a model with itself"):

@@ -15,6 +15,7 @@ from audit import demo
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE, results_dir
 from audit.names.candidates import (
+    CONTROL_SOURCES,
     Candidates,
     control_kind_against,
     guessed_kinds,
@@ -258,6 +259,42 @@ def test_a_file_and_controls_come_in_this_order() -> None:
     based = make_draft(None, base=draft.candidates, wanted={}, model=None)
     assert based is not None and based.candidates.digest() == draft.candidates.digest()
     assert (based.n_given, based.line.n, based.encoding) == (7, 7, "")
+
+
+OWN = b"first_name,last_name\nCarl,Own\nDora,Own\nanna,SMITH\nDora,Own\n"
+
+
+def test_own_controls_stand_behind_the_list_and_say_where_they_come_from(tmp_path: Path) -> None:
+    draft = make_draft(CSV, base=None, wanted={"easy": 1}, model=None, own=OWN)
+    assert draft is not None
+    assert (draft.n_given, draft.n_own, draft.line.n) == (2, 2, 5)  # Anna Smith is listed already
+    names = draft.candidates
+    assert names.control_kind == ("", "easy", "own", "own", "easy")
+    assert names.is_person == (False, True, True, True, False)  # one's kind was worked out
+    assert [note.row for note in draft.own_notes] == [5]
+    with Store(tmp_path) as store:
+        code = keep_names(names, label="", store=store)
+        assert kept_names(code[:12], store=store).line.source == "own"
+        assert [line.source for line in all_names(store)] == ["own", "invented", "invented"]
+
+
+@pytest.mark.parametrize(
+    ("own", "why"),
+    [
+        (b"name\nAnna Smith\n", "Everybody in the file is on the list already"),
+        (b"name,is_member\nCarl Own,1\n", "1 rows say that the person is in the notes"),
+    ],
+)
+def test_people_who_cannot_be_own_controls_are_refused(own: bytes, why: str) -> None:
+    with pytest.raises(AuditError, match=f"own controls: {why}"):
+        make_draft(CSV, base=None, wanted={}, model=None, own=own)
+
+
+def test_people_of_the_hospital_are_a_source_only_where_some_are_listed() -> None:
+    drawn = make_candidates([("Ann", "Lee")], is_member=False, control_kind="easy")
+    assert MEMBERS.possible_sources == drawn.possible_sources == ("invented", "drawn")
+    guessed = replace(drawn, is_kind_guessed=(True,))
+    assert guessed.possible_sources == CONTROL_SOURCES
 
 
 def test_kinds_that_the_list_says_are_kept_and_canaries_known_by_role_or_kind() -> None:
