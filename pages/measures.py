@@ -111,9 +111,11 @@ def _draw_verdicts(say: Words, report: AuditReport, found: Comparison) -> None:
         state = state_name(say, one.verdict.state, rule=one.verdict.rule)
         source = say.text(f"audit_source_short_{one.verdict.control_source}")
         rate = one.verdict.flagged
-        flagged = Cell(f"{rate.n_hits} / {rate.n_total}", percent_interval(rate.interval()))
+        flagged = Cell(UNDEFINED)
+        if rate.n_total:
+            flagged = Cell(f"{rate.n_hits} / {rate.n_total}", percent_interval(rate.interval()))
         rows.append([say.text(f"measures_setting_{which}"), state, source, flagged])
-    header = ("measures_setting_name", "verdict_title", "measures_asked_control_source", "flagged")
+    header = ("measures_which", "verdict_title", "measures_asked_control_source", "flagged")
     draw_table(say, "measures_verdicts", section.Table(header, rows), audit=report.digest)
     if not found.has_one_source:
         st.html(f'<p class="ka-refused">{say.html("measures_sources_differ")}</p>')

@@ -261,7 +261,7 @@ def _sentence(verdict: Mapping[str, Any], words: Mapping[str, str]) -> str:
         facts.append(words["auc"].format(auc=_interval(area, words)))
     n_undecided = verdict["n_undecided"]
     open_names = words["undecided"].format(u=n_undecided) if n_undecided else ""
-    key = "names_found" if state == "leak_found" else "names"
+    key = {"leak_found": "names_found", "membership_not_shown": "names_tested"}.get(state, "names")
     facts.append(
         words[key].format(
             k=verdict["n_flagged"], n=verdict["n_tested"], of=open_names,

@@ -234,8 +234,12 @@ class Verdict(Part):
 
     @property
     def flagged(self) -> Rate:
-        """Members and unknown names that stand out, of those tested."""
-        return Rate(self.n_flagged, self.n_tested)
+        """Members and unknown names that stand out, of those tested.
+
+        Of none where names stand out and membership is not shown: then nobody is named.
+        """
+        is_counted = self.state != "membership_not_shown"
+        return Rate(self.n_flagged, self.n_tested if is_counted else 0)
 
     @property
     def worth_a_look(self) -> Rate:
@@ -282,8 +286,8 @@ class Verdict(Part):
         return _unbroken(words[f"rate_{self.control_source}"].strip())
 
     def bounds(self, language: str) -> list[str]:
-        """Return what is left open: how many people can be flagged, and how many exposed."""
-        if not self.is_of_todays_rule or self.state in ("ill_matched", "not_compared"):
+        """Return how many people can be seen, and how many exposed, where no leak was found."""
+        if not self.is_of_todays_rule or self.state not in ("none_found", "not_enough_evidence"):
             return []
         words, lines = catalogue(language, "verdict"), list[str]()
         if self.n_bounded:

@@ -124,7 +124,10 @@ def line_text(say: Words, line: Line, *, field: str) -> str:
     """Return a list's line, or that of passages, in a choice."""
     name = list_name(say, line) if line.code else line.label or say.text("audit_plan_new")
     text = say.text(f"audit_{field}_line", name=name, n=f"{line.n:,}")
-    return f"{text} · {say.text(f'audit_source_short_{line.source}')}" if line.source else text
+    if not line.source:
+        return text
+    source = say.text(f"audit_source_short_{line.source}")
+    return say.text("audit_line_source", line=text, source=source)
 
 
 def ask_file(say: Words, field: str, *, forms: Sequence[str], box: str) -> Any:

@@ -123,7 +123,9 @@ def _reached(say: Words, one: AuditReport, *, which: str) -> list[list[str | int
     """What the attack reaches with one reference, a row for each kind of controls."""
     state, flagged = state_name(say, one.verdict.state, rule=one.verdict.rule), one.verdict.flagged
     who = Cell(one.models["general"].name, f"{which} · {state}")
-    out = Cell(f"{flagged.n_hits} / {flagged.n_total}", measured(flagged.interval()).below)
+    out = Cell(UNDEFINED)
+    if flagged.n_total:
+        out = Cell(f"{flagged.n_hits} / {flagged.n_total}", measured(flagged.interval()).below)
     rows: list[list[str | int | Cell]] = []
     for name, stratum in one.measures.shown.items():
         held_out = stratum.held_out[one.fixed_score].confusion

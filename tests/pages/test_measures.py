@@ -239,7 +239,7 @@ def test_audits_whose_controls_come_from_different_places_say_so() -> None:
         open_page("measures", tab="compare", audit=one.digest[:12], other=other.digest[:12])
     )
     assert "The controls of the two audits come from different places" in shown
-    assert "invented like the notes" in shown and "controls: from a name generator" in shown
+    assert "invented, like the names" in shown and "names of a generator" in shown
     assert ">Names stand out, membership not shown<" in shown
 
 
