@@ -43,7 +43,7 @@ def test_every_view_opens_from_its_link(
     assert parameter(app, "tab") == tab
 
 
-OLD = {"tables": "paper/rules", "roc": "threshold/roc", "compare": "compare/flags"} | {
+OLD = {"tables": "paper/rules", "roc": "threshold/roc", "compare": "compare/verdicts"} | {
     check: f"checks/{check}" for check in ("calibration", "curve", "canaries", "references")
 }
 
