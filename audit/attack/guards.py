@@ -19,8 +19,8 @@ from audit.stats import BoolArray, Estimate, FloatArray, IntArray, auc_interval
 PIECES, SPELLING = "pieces", "spelling"
 ILL_MATCHED_BEYOND = 0.05
 """A list is ill-matched if a baseline's AUC lies surely farther than this from one half. With half
-of it long lists of well-matched controls are refused for trifles, with twice as much a mismatch
-passes that gives 10 % of null lists a p-value below 0.05 (docs/results.md)."""
+of it long lists of well-matched controls are refused for trifles; twice as much lets members
+outrank controls in three pairs of five before the hospital's model is asked."""
 MIN_EACH_SIDE = 20
 """Names on each side from which the guard speaks. With 10 the interval is wider than the mismatch,
 with 40 short lists are never guarded."""

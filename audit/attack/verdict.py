@@ -35,8 +35,8 @@ State = Literal[
 ]
 
 MIN_RELIABILITY = 0.5
-"""Least share of the spread of scores that is not Monte-Carlo error. With half of it a run of very
-few documents could be earned by luck; with .75 usual runs of weak leaks would be refused."""
+"""Least share of the spread of scores that is not Monte-Carlo error. With half of it runs pass
+whose scores are mostly noise; .75 asks for three times the inputs of a run that reaches .5."""
 MIN_SCORED = 0.5
 """Least share of listed names that have a score. The others were in no part of the evidence."""
 
