@@ -99,12 +99,13 @@ def align(copy: str, source: str) -> list[Block]:
     """
     blocks: list[Block] = []
     a = b = 0
-    for start, there, n in [*_matches(copy, source, _ANCHORS), (len(copy), len(source), 0)]:
-        if start > a or there > b:
-            blocks.append(Block(a, start, b, there, is_equal=False))
-        if n:
-            blocks.append(Block(start, start + n, there, there + n, is_equal=True))
-        a, b = start + n, there + n
+    ends = (len(copy), len(source), 0)
+    for a_start, b_start, n_chars in [*_matches(copy, source, _ANCHORS), ends]:
+        if a_start > a or b_start > b:
+            blocks.append(Block(a, a_start, b, b_start, is_equal=False))
+        a, b = a_start + n_chars, b_start + n_chars
+        if n_chars:
+            blocks.append(Block(a_start, a, b_start, b, is_equal=True))
     return blocks
 
 
@@ -120,8 +121,8 @@ def _matches(a: str, b: str, anchors: Sequence[int]) -> Iterator[_Match]:
     if head:
         yield 0, 0, head
     if head < end_a and head < end_b:
-        for start, there, n in _between(a[head:end_a], b[head:end_b], anchors):
-            yield head + start, head + there, n
+        for a_start, b_start, n_chars in _between(a[head:end_a], b[head:end_b], anchors):
+            yield head + a_start, head + b_start, n_chars
     if tail:
         yield end_a, end_b, tail
 
@@ -135,17 +136,18 @@ def _n_common(a: str, b: str) -> int:
 
 def _between(a: str, b: str, anchors: Sequence[int]) -> Iterator[_Match]:
     for n, size in enumerate(anchors):
-        if not (found := _anchored(a, b, size=size)):
+        if not (anchor_places := _anchored(a, b, size=size)):
             continue
-        at = other = 0
-        for start, there in [*found, (len(a), len(b))]:
-            if start < at or there < other:
+        a_end = b_end = 0  # of what is aligned so far
+        for a_anchor, b_anchor in [*anchor_places, (len(a), len(b))]:
+            if a_anchor < a_end or b_anchor < b_end:
                 continue
-            for begin, begin_there, length in _matches(a[at:start], b[other:there], anchors[n:]):
-                yield at + begin, other + begin_there, length
-            if length := _n_common(a[start:], b[there:]):
-                yield start, there, length
-            at, other = start + length, there + length
+            gaps = a[a_end:a_anchor], b[b_end:b_anchor]
+            for a_start, b_start, n_chars in _matches(*gaps, anchors[n:]):
+                yield a_end + a_start, b_end + b_start, n_chars
+            if n_chars := _n_common(a[a_anchor:], b[b_anchor:]):
+                yield a_anchor, b_anchor, n_chars
+            a_end, b_end = a_anchor + n_chars, b_anchor + n_chars
         return
     if len(a) * len(b) <= _MAX_CELLS:
         for piece in SequenceMatcher(None, a, b, autojunk=False).get_matching_blocks():
@@ -159,25 +161,25 @@ def _anchored(a: str, b: str, *, size: int) -> list[tuple[int, int]]:
     That is the longest run whose places in the second text increase too (patience sorting).
     """
     in_a, in_b = _once(a, size), _once(b, size)
-    pairs = [(at, in_b[passage]) for passage, at in in_a.items() if passage in in_b]
+    pairs = [(start, in_b[passage]) for passage, start in in_a.items() if passage in in_b]
     ends: list[int] = []
     runs: list[Any] = [()]  # of each length: the run before, and its last pair
     for pair in pairs:
         pile = bisect_left(ends, pair[1])
         ends[pile : pile + 1] = [pair[1]]
         runs[pile + 1 : pile + 2] = [(runs[pile], pair)]
-    found, last = [], runs[-1]
-    while last:
-        last, pair = last
-        found.append(pair)
-    return found[::-1]
+    run, rest = [], runs[-1]
+    while rest:
+        rest, pair = rest
+        run.append(pair)
+    return run[::-1]
 
 
 def _once(text: str, size: int) -> dict[str, int]:
     """Return the passages that occur once in a text, in its order, and where they begin."""
-    passages = [text[at : at + size] for at in range(len(text) - size + 1)]
-    n = Counter(passages)
-    return {passage: at for at, passage in enumerate(passages) if n[passage] == 1}
+    passages = [text[start : start + size] for start in range(len(text) - size + 1)]
+    n_places = Counter(passages)
+    return {passage: start for start, passage in enumerate(passages) if n_places[passage] == 1}
 
 
 EXACT, NORMALISED, EDITED, TRUNCATED, EMPTY = STATUSES = (
@@ -219,14 +221,17 @@ def align_output(output: str, source: str, *, labels: Collection[str] = ()) -> A
     the five types.
     """
     scanned = scan_tags(output, source=source, labels=labels)
-    copy, there = fold(scanned.plain), fold(source)
-    blocks = align(copy.chars, there.chars)
-    places = [_place(span, blocks, copy=copy, source=there) for span in scanned.spans]
+    folded_copy, folded_source = fold(scanned.plain), fold(source)
+    blocks = align(folded_copy.chars, folded_source.chars)
+    places = [
+        _place(span, blocks, copy=folded_copy, source=folded_source) for span in scanned.spans
+    ]
+    runs = _equal_runs(blocks, folded_copy, folded_source)
     spans, unaligned = _searched(scanned.spans, places, copy=scanned.plain, source=source)
     return Alignment(
-        status=_status(scanned.plain, source, blocks=blocks, n_source=len(there.chars)),
+        status=_status(scanned.plain, source, blocks=blocks, n_source=len(folded_source.chars)),
         spans=tuple(sorted(spans)),
-        uncopied=_uncopied(source, folded=there, runs=_equal_runs(blocks, copy, there)),
+        uncopied=_uncopied(source, folded=folded_source, runs=runs),
         unaligned=tuple(unaligned),
         census=scanned.census,
         edits=_edits(blocks),
@@ -320,21 +325,21 @@ def _searched(
     spans: Sequence[Span], places: list[Span | None], *, copy: str, source: str
 ) -> tuple[set[Span], list[str]]:
     """Seek what has no place, as it is written, between its neighbours' places."""
-    taken = set(filter(None, places))
+    placed = set(filter(None, places))
     unaligned = []
     for i, span in enumerate(spans):
         if places[i]:
             continue
-        before = max((place.end for place in places[:i] if place), default=0)
-        after = min((place.start for place in places[i + 1 :] if place), default=len(source))
-        at = source.find(copy[span.start : span.end], before, after)
-        new = Span(at, at + span.n_chars, span.label) if at >= 0 else None
-        if new and new not in taken:
-            places[i] = new
-            taken.add(new)
+        low = max((place.end for place in places[:i] if place), default=0)
+        high = min((place.start for place in places[i + 1 :] if place), default=len(source))
+        start = source.find(copy[span.start : span.end], low, high)
+        place = Span(start, start + span.n_chars, span.label) if start >= 0 else None
+        if place and place not in placed:
+            places[i] = place
+            placed.add(place)
         else:
             unaligned.append(span.label)
-    return taken, unaligned
+    return placed, unaligned
 
 
 def _status(copy: str, source: str, *, blocks: Sequence[Block], n_source: int) -> str:
@@ -342,23 +347,25 @@ def _status(copy: str, source: str, *, blocks: Sequence[Block], n_source: int) -
         return EXACT
     if not copy.strip():
         return EMPTY
-    one, other = (unicodedata.normalize("NFKC", text).split() for text in (copy, source))
-    if one == other:
+    copy_words, source_words = (
+        unicodedata.normalize("NFKC", text).split() for text in (copy, source)
+    )
+    if copy_words == source_words:
         return NORMALISED
     reached = max((block.b_end for block in blocks if block.is_equal), default=0)
     return TRUNCATED if n_source - reached > _MAX_TAIL * n_source else EDITED
 
 
 def _edits(blocks: Iterable[Block]) -> Counter[str]:
-    found = Counter(dict.fromkeys((*_EDITS, "n_source_chars"), 0))
+    counts = Counter(dict.fromkeys((*_EDITS, "n_source_chars"), 0))
     for a, a_end, b, b_end, is_equal in blocks:
         n, m = a_end - a, b_end - b
-        found["n_source_chars"] += m
+        counts["n_source_chars"] += m
         if not is_equal:
-            found.update(
+            counts.update(
                 n_inserted=max(0, n - m), n_deleted=max(0, m - n), n_substituted=min(n, m)
-            )  # fmt: skip
-    return found
+            )
+    return counts
 
 
 _UNCOPIED = "uncopied"
@@ -428,13 +435,13 @@ def worst_reading(readings: Sequence[CopyReading]) -> CopyReading:
     Its spans are those of the first.
     """
     edits, census = _edits(()), Counter[str]()
-    for one in readings:
-        edits.update(one.edits)
-        census.update(one.census)
+    for reading in readings:
+        edits.update(reading.edits)
+        census.update(reading.census)
     return replace(
         readings[0],
-        uncopied=_merged_windows([stretch for one in readings for stretch in one.uncopied]),
-        status=max((one.status for one in readings), key=STATUSES.index),
+        uncopied=_merged_windows([stretch for reading in readings for stretch in reading.uncopied]),
+        status=max((reading.status for reading in readings), key=STATUSES.index),
         edits=edits,
         census=census,
     )
@@ -477,7 +484,7 @@ def read_pieces(
     not copied.
     """
     windows = [Window(piece.start, piece.end) for piece in pieces]
-    found, flat, edits, census = [], [], _edits(()), Counter[str]()
+    alignments, flat, edits, census = [], [], _edits(()), Counter[str]()
     uncopied: list[Window] = []
     reached = 0
     for piece in [*pieces, Piece(len(note.text), len(note.text), "")]:
@@ -486,18 +493,18 @@ def read_pieces(
         reached = max(reached, piece.end)
     for piece in pieces:
         text = note.text[piece.start : piece.end]
-        one = align_output(piece.output, text, labels=labels)
-        found.append(one)
-        uncopied += [Window(a + piece.start, b + piece.start) for a, b in one.uncopied]
-        flat.append(flattened(TaggedDocument(note.doc_id, text, one.spans)).spans)
-        edits.update(one.edits)
-        census.update(one.census)
+        alignment = align_output(piece.output, text, labels=labels)
+        alignments.append(alignment)
+        uncopied += [Window(a + piece.start, b + piece.start) for a, b in alignment.uncopied]
+        flat.append(flattened(TaggedDocument(note.doc_id, text, alignment.spans)).spans)
+        edits.update(alignment.edits)
+        census.update(alignment.census)
     tags = from_windows(windows, flat, n_chars=len(note.text))
     is_whole = windows == [Window(0, len(note.text) or 1)]
-    statuses = [one.status for one in found]
-    lost = [label for one in found for label in one.unaligned]
+    statuses = [alignment.status for alignment in alignments]
+    lost = [label for alignment in alignments for label in alignment.unaligned]
     return CopyReading(
-        document=note.with_spans(found[0].spans if is_whole else tags, unaligned=lost),
+        document=note.with_spans(alignments[0].spans if is_whole else tags, unaligned=lost),
         tags=tags,
         uncopied=_merged_windows(uncopied),
         status=max(statuses or [EMPTY if note.text.strip() else EXACT], key=STATUSES.index),
@@ -525,28 +532,28 @@ def align_outputs(gold: Path, outputs: Path, *, folder: Path) -> int:
     """
     # Tags of the gold's labels are known, whatever they are called.
     labels = {span.label for note in notes_in(gold, GOLD) for span in note.spans}
-    written: dict[str, str] = {}
-    seen: set[str] = set()
-    for number, line in numbered_lines(outputs, PREDICTED):
-        where = Message("{predicted}, line {number}", predicted=PREDICTED, number=number)
-        one = OutputLine.read(line, where=where)
-        refuse_twice(str(one.doc_id), seen, where=where)
-        written[str(one.doc_id)] = one.output
+    output_by_id: dict[str, str] = {}
+    doc_ids: set[str] = set()
+    for number, raw_line in numbered_lines(outputs, PREDICTED):
+        place = Message("{predicted}, line {number}", predicted=PREDICTED, number=number)
+        line = OutputLine.read(raw_line, where=place)
+        refuse_twice(str(line.doc_id), doc_ids, where=place)
+        output_by_id[str(line.doc_id)] = line.output
     with new_file(folder / PREDICTIONS) as predictions, new_file(folder / COPIES) as copies:
         for note in notes_in(gold, GOLD):
-            if note.doc_id in written:
-                output = written.pop(note.doc_id)
+            if note.doc_id in output_by_id:
+                output = output_by_id.pop(note.doc_id)
                 pieces = [Piece(0, len(note.text), output)] if note.text else []
                 reading = read_pieces(note, pieces, labels=labels)
                 predictions.write(jsonl_line(reading.document).encode("utf-8", "surrogatepass"))
                 copies.write(json_line(reading.line()))
-    if seen and len(written) == len(seen):
+    if doc_ids and len(output_by_id) == len(doc_ids):
         raise AuditError(
             "The two files have no note in common.",
             where="predicted notes",
             do="Give every note the same `doc_id` in both files.",
         )
-    return len(written)
+    return len(output_by_id)
 
 
 def n_chars_of(stretches: Iterable[Sequence[int]]) -> int:
@@ -614,11 +621,11 @@ def malformed_tags(summary: Mapping[str, Any]) -> dict[str, Rate]:
 
 def read_copies(folder: Path) -> Copies:
     """Read the `COPIES` of a folder."""
-    found = Copies()
+    copies = Copies()
     try:
         with (folder / COPIES).open("rb") as lines:
             for line in lines:
-                found.add(json.loads(line.decode("utf-8", "surrogatepass")))
+                copies.add(json.loads(line.decode("utf-8", "surrogatepass")))
     except (OSError, ValueError, KeyError, TypeError):
         raise AuditError("The tagger's copies cannot be read.", where="predicted notes") from None
-    return found
+    return copies

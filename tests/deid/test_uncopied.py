@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +43,10 @@ class Copyist:
     name: str = "copyist"
     labels: tuple[str, ...] = TYPES
     n_notes_at_once: int = 2
-    asked: list[int] = field(default_factory=list)
 
     def tag(self, texts: Sequence[str]) -> list[Tags]:
-        return [one.tags for one in self.read([TaggedDocument("n", text) for text in texts])]
+        notes = [TaggedDocument("n", text) for text in texts]
+        return [reading.tags for reading in self.read(notes)]
 
     def read(
         self,
@@ -55,9 +55,9 @@ class Copyist:
         should_stop: StopQuestion = lambda: False,
         on_share: ShareListener = lambda share: None,
     ) -> list[CopyReading]:
-        self.asked.append(len(notes))
-        pieces = [[Piece(0, len(note.text), self.write(note.text))] for note in notes]
-        return [read_pieces(note, own) for note, own in zip(notes, pieces, strict=True)]
+        return [
+            read_pieces(note, [Piece(0, len(note.text), self.write(note.text))]) for note in notes
+        ]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,8 @@ def is_covered(span: Span, spans: Tags) -> bool:
 def notes_file(folder: Path) -> Path:
     path = folder / "notes.jsonl"
     lines = ({"note_id": f"n{i}", "text": text} for i, text in enumerate(NOTES))
-    path.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in lines), "utf-8")
+    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    path.write_text(text, "utf-8")
     return path
 
 
@@ -136,7 +137,7 @@ def test_what_the_default_tagger_finds_is_left_in_no_note_that_was_not_copied(
         assert not [name for name in names for text in released if name in text]
     marks = [line["spans"] for line in lines_of(tmp_path / "out" / "spans.jsonl")]
     for number, text in enumerate(NOTES, start=1):
-        own = tuple(Span(one["start"], one["end"], one["label"]) for one in marks[number - 1])
+        spans = tuple(Span(mark["start"], mark["end"], mark["label"]) for mark in marks[number - 1])
         sentences = [
             Span(start, end, "x")
             for start, end in sentence_spans(text)
@@ -145,7 +146,7 @@ def test_what_the_default_tagger_finds_is_left_in_no_note_that_was_not_copied(
         assert bool(sentences) <= (number in listed)
         for span in default_spans(text):
             if any(span.overlap(sentence) for sentence in sentences):
-                assert is_covered(span, own), "found by the default tagger, and left"
+                assert is_covered(span, spans), "found by the default tagger, and left"
 
 
 def test_a_note_that_was_not_copied_can_be_withheld(tmp_path: Path) -> None:
@@ -233,8 +234,8 @@ def test_no_sentence_that_a_copy_lacks_is_left_unmarked(sides: tuple[str, str]) 
         assert spans == (), "copied whole"
 
 
-@pytest.mark.parametrize("how", ["fallback", "withhold"])
-def test_a_model_with_random_weights_leaves_no_name(tmp_path: Path, how: Any) -> None:
+@pytest.mark.parametrize("policy", ["fallback", "withhold"])
+def test_a_model_with_random_weights_leaves_no_name(tmp_path: Path, policy: Any) -> None:
     """The whole way, with a language model that was never tuned."""
     from audit.deid.config import GenerativeFacts
     from audit.deid.generative.model import directory_digest
@@ -250,16 +251,17 @@ def test_a_model_with_random_weights_leaves_no_name(tmp_path: Path, how: Any) ->
         tagger=load_tagger(str(folder), device="cpu"),
         out=tmp_path / "out",
         release=Release(),
-        uncopied=how,
+        uncopied=policy,
     )
     released = (tmp_path / "out" / "redacted.jsonl").read_text("utf-8")
     for text in NOTES:
         for span in default_spans(text):
             assert text[span.start : span.end] not in released
     assert census["uncopied"]["n_notes"] == 3
-    assert released.count("\n") == (3 if how == "fallback" else 0)
-    known = known_tagger(str(folder))
-    assert known.writes_copies and known.digest == census["tagger"]["digest"]
+    assert released.count("\n") == (3 if policy == "fallback" else 0)
+    facts_of_tagger = known_tagger(str(folder))
+    assert facts_of_tagger.writes_copies
+    assert facts_of_tagger.digest == census["tagger"]["digest"]
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 9)), max_size=6), st.integers(0, 6))
@@ -268,28 +270,30 @@ def test_several_taggers_as_one_find_what_any_finds(
 ) -> None:
     text = "Ann Li saw Bo Ek on 5/3 in Iowa, again."
     sides = [
-        tuple(Span(start, start + n, "contact") for start, n in own)
-        for own in (places[:n_first], places[n_first:])
+        tuple(Span(start, start + n, "contact") for start, n in side)
+        for side in (places[:n_first], places[n_first:])
     ]
     first = without_overlap(sides[0])
     spans = united(text, first, sides[1])
-    taken = {place for span in spans for place in range(span.start, span.end)}
+    marked = {place for span in spans for place in range(span.start, span.end)}
     for span in (*first, *sides[1]):
-        assert all(place in taken for place in range(span.start, span.end) if text[place].isalnum())
+        assert all(
+            place in marked for place in range(span.start, span.end) if text[place].isalnum()
+        )
     assert set(first) <= set(spans)
 
 
 def test_any_tagger_stands_beside_any_other() -> None:
     text = NOTES[0]
-    one, other, both = (load_tagger(name) for name in ("rules", "default", "rules+default"))
-    (found,) = tag_checked(both, [text])
-    for tagger in (one, other):
-        assert all(is_covered(span, found) for span in tag_checked(tagger, [text])[0])
-    known = known_tagger("rules+default")
-    assert (known.digest, known.kind, known.is_quick) == (both.digest, "combined", True)
-    assert both.digest != load_tagger("default+rules").digest
+    rules, default, combined = (load_tagger(name) for name in ("rules", "default", "rules+default"))
+    (spans,) = tag_checked(combined, [text])
+    for tagger in (rules, default):
+        assert all(is_covered(span, spans) for span in tag_checked(tagger, [text])[0])
+    facts = known_tagger("rules+default")
+    assert (facts.digest, facts.kind, facts.is_quick) == (combined.digest, "combined", True)
+    assert combined.digest != load_tagger("default+rules").digest
     copying = taggers.UnitedCopies(
-        (other, BackedTagger(Copyist(lambda text: ""), Words())), "default+copyist"
+        (default, BackedTagger(Copyist(lambda text: ""), Words())), "default+copyist"
     )
     (reading,) = copying.read([TaggedDocument("n", text)])
     covered = {place for span in reading.tags for place in range(span.start, span.end)}

@@ -23,9 +23,8 @@ from tests.e2e.test_journey import start
 
 JAPANESE = words_of("ja")
 MARKUP = "<img src=x> **bold** ![p](q.png).csv"
-SHOWN = "<img src=x onerror=alert(1)> ![p]"
-HOSTILE = f"{SHOWN}(http://evil.example/p.png)"
-"""The address is masked on the screen, as contacts in notes are."""
+NOTE_MARKUP, NOTE_ADDRESS = "<img src=x onerror=alert(1)> ![p]", "http://evil.example/p.png"
+NOTE_HEAD = f"{NOTE_MARKUP}({NOTE_ADDRESS})"
 N_STEPS = 60
 TITLE = "Ward 7 <img src=y> **bold**"
 
@@ -37,7 +36,7 @@ def notes_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     rows = list(example_rows())[:20]
     with (folder / MARKUP).open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows(
-            [COLUMNS, *([*row[:-1], f"{HOSTILE} {row[-1]}"] for row in rows)]
+            [COLUMNS, *([*row[:-1], f"{NOTE_HEAD} {row[-1]}"] for row in rows)]
         )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, str(folder))
@@ -135,7 +134,9 @@ def test_markup_in_a_file_name_and_a_note_is_shown_as_it_is(
     texts = page.locator(".ka-document")
     expect(texts).to_have_count(2)
     for i in range(2):
-        expect(texts.nth(i)).to_contain_text(SHOWN)
+        expect(texts.nth(i)).to_contain_text(NOTE_MARKUP)
+        # Contacts in notes are masked.
+        expect(texts.nth(i)).not_to_contain_text(NOTE_ADDRESS)
     assert MARKUP in page.locator(".st-key-pick_notes input").input_value()
     press(page, "corpus_build")
     built = page.get_by_text(JAPANESE.text("corpus_built"), exact=True)
