@@ -25,8 +25,8 @@ from audit.attack.question import (
     RunSettings,
     question_digest,
 )
+from audit.attack.routes import smallest_visible
 from audit.attack.scores import FIXED_SCORE, AttackResult
-from audit.attack.verdict import smallest_visible
 from audit.foreign import file_bytes, reading
 from audit.home import results_dir
 from audit.models.inspect import display_name, model_digest

@@ -21,11 +21,13 @@ from audit.attack.scores import (
 )
 from audit.attack.verdict import RULE_VERSION
 from audit.errors import AuditError, Message
+from audit.home import results_dir
 from audit.names.candidates import GUESSED_KINDS, Candidates, ControlSource, make_candidates
 from audit.names.lists import code_of_names, kept_names
 from audit.report.report import AuditReport, Inspection, keep_inspection, kept_inspection
 from audit.run import kept_report, sibling_records
 from audit.stats import FloatArray, IntArray
+from audit.task import SHORT, Contact, Question, Task
 from audit.text import fold_name
 from cache.store import Store
 
@@ -33,6 +35,42 @@ _TOLD = (
     "This audit was judged again from its kept evidence; before, it was judged by the rule of "
     "version {rule}."
 )
+
+
+class JudgeTask(Task):
+    """A kept audit that is judged again."""
+
+    job = "judge"
+
+    audit: str  # as `sibling` a digest
+    control_source: ControlSource
+    sibling: str = ""
+
+    def question(self) -> Question:
+        """Return the question, named as the new report is."""
+        with Store(results_dir()) as store:
+            report, _ = _kept_audit(self.audit, store=store)
+        asked = _question(report, control_source=self.control_source, sibling=self.sibling)
+        digest = question_digest(asked)
+        label = " → ".join(report.models[who].name for who in ("general", "hospital"))
+        return Question(
+            self.job, label, report.scenario.number, SHORT, digest, (digest,), self.plain()
+        )
+
+    @classmethod
+    def kept(cls, question: Question) -> tuple[str, ...]:
+        """Return the digest of the new report where it is kept already."""
+        with Store(results_dir()) as store:
+            is_kept = kept_report(question.digest, store=store) is not None
+        return question.audits if is_kept else ()
+
+    def run(self, contact: Contact) -> tuple[str, ...]:
+        """Judge the audit; returns the digest of the new report."""
+        with Store(results_dir()) as store:
+            report = judge_again(
+                self.audit, control_source=self.control_source, sibling=self.sibling, store=store
+            )
+        return (report.digest,)
 
 
 def judge_again(
@@ -43,22 +81,8 @@ def judge_again(
     `sibling` is the digest of a kept audit whose names are known. Raises AuditError where the
     audit is not kept whole, or compared a model with itself.
     """
-    report, inspection = kept_report(digest, store=store), kept_inspection(digest, store=store)
-    if report is None or inspection is None:
-        raise AuditError(
-            "This audit is not kept here.", where="audit",
-            do="Choose one of those that `python -m audit results` lists.",
-        )  # fmt: skip
-    if report.verdict.state == "not_compared":
-        raise AuditError(
-            "This audit compared a model with itself: there is nothing to judge.",
-            do="Choose the model before the hospital's notes, and the model after them.",
-        )
-    question = dict(report.question) | {
-        "control_source": control_source,
-        "sibling": sibling,
-        "judged_by_rule": RULE_VERSION,
-    }
+    report, inspection = _kept_audit(digest, store=store)
+    question = _question(report, control_source=control_source, sibling=sibling)
     known = kept_report(question_digest(question), store=store)
     if known is not None:
         return known
@@ -92,6 +116,30 @@ def judge_again(
     keep_inspection(judged.digest, inspection, store=store)
     store.put_record(f"audit/{judged.digest}", judged.to_json())
     return judged
+
+
+def _kept_audit(digest: str, *, store: Store) -> tuple[AuditReport, Inspection]:
+    report, inspection = kept_report(digest, store=store), kept_inspection(digest, store=store)
+    if report is None or inspection is None:
+        raise AuditError(
+            "This audit is not kept here.", where="audit",
+            do="Choose one of those that `python -m audit results` lists.",
+        )  # fmt: skip
+    if report.verdict.state == "not_compared":
+        raise AuditError(
+            "This audit compared a model with itself: there is nothing to judge.",
+            do="Choose the model before the hospital's notes, and the model after them.",
+        )
+    return report, inspection
+
+
+def _question(report: AuditReport, *, control_source: str, sibling: str) -> dict[str, Any]:
+    """Return the question of an audit that is judged by today's rule."""
+    return dict(report.question) | {
+        "control_source": control_source,
+        "sibling": sibling,
+        "judged_by_rule": RULE_VERSION,
+    }
 
 
 def kept_attack(report: AuditReport, inspection: Inspection, *, store: Store) -> AttackResult:

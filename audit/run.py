@@ -404,10 +404,7 @@ def sibling_records(
             do="A sibling is another model, trained by the same recipe on notes whose names are "
             "known.",
         )  # fmt: skip
-    return {
-        line.dose: DoseRecord(line.dose, line.n_names, line.n_seen, line.p_group, line.p_names)
-        for line in report.details.doses
-    }
+    return {line.dose: DoseRecord(**vars(line)) for line in report.details.doses}
 
 
 def _told_stop(stop: Any) -> Message:

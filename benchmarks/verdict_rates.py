@@ -504,7 +504,12 @@ def attacks_record(one: Mapping[str, Any]) -> Any:
         return float("nan") if one[name] is None else float(one[name])
 
     return DoseRecord(
-        one["dose"], one["n_names"], one["n_seen"], number("p_group"), number("p_names")
+        one["dose"],
+        one["n_names"],
+        one["n_seen"],
+        number("p_group"),
+        number("p_names"),
+        number("p"),
     )
 
 

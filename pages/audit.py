@@ -19,7 +19,7 @@ from audit.models.registry import PairCheck, RegisteredModel, known_digest
 from audit.names.candidates import Candidates
 from audit.names.files import names_file
 from audit.names.lists import KeptNames, KeptPassages
-from audit.report.report import choose_audit, possible_siblings
+from audit.report.report import choose_audit
 from audit.run import Again, AuditTask, finished_part
 from pages.ui import blocks, cached, section
 from pages.ui.access import may, may_or_say
@@ -34,6 +34,7 @@ from pages.ui.audit_names import (
 from pages.ui.blocks import Cell, day, percent
 from pages.ui.called import model_name, model_names
 from pages.ui.form import act, ask, choose, pick, take
+from pages.ui.judging import sibling_line, siblings
 from pages.ui.running import FollowedJobs
 from pages.ui.section import attempt, card, draw_table, empty, facts, head, remark
 from pages.ui.state import Words, go_to
@@ -360,17 +361,11 @@ def draw_reach(say: Words, plan: Plan, request: AuditRequest) -> None:
 
 def draw_sibling(say: Words, request: AuditRequest) -> str:
     """Draw the choice of a sibling's audit; return its digest, "" for none."""
-    question = request.question(digest_of=known_digest)
-    kept = {
-        one.digest[:12]: one for one in possible_siblings(question, kept=cached.kept_audits()[0])
-    }
+    kept = siblings(request.question(digest_of=known_digest))
     if (chosen := st.query_params.get("sibling", "")) and chosen not in kept:
         take("sibling", "")
         remark(say, "audit_sibling_gone")
-    options = {
-        code: say.text("audit_sibling_line", hospital=one.hospital, at=day(one.at), n=one.n_names)
-        for code, one in kept.items()
-    }
+    options = {code: sibling_line(say, one) for code, one in kept.items()}
     if not options:
         remark(say, "audit_sibling_none")
         return ""

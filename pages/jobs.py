@@ -26,6 +26,7 @@ RESULTS: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
     "tagging": ("deidentify", "tagged", {}),
     "score": ("deidentify", "score", {}),
     "audit": ("verdict", "audit", {}),
+    "judge": ("verdict", "audit", {}),
     "demo": ("verdict", "audit", {}),
 }
 """Kind of job -> the page that shows what came of it, the link's parameter, and where on it.

@@ -18,6 +18,7 @@ from pages.ui.blocks import Cell, day, measured, percent, percent_interval
 from pages.ui.called import state_name
 from pages.ui.charts import Axis, Series, plot, spread
 from pages.ui.hand_over import draw_decision, draw_hand_over, draw_log
+from pages.ui.judging import draw_judge_again
 from pages.ui.running import card, live_cards, run_demo_button
 from pages.ui.section import details, draw_table, empty, facts, figure, folded, head, page, remark
 from pages.ui.state import Words, link
@@ -43,6 +44,8 @@ def draw(say: Words) -> None:
     folded(say, "numbers", lambda: draw_numbers(say, report))
     folded(say, "strongest", lambda: draw_strongest(say, report))
     folded(say, "limits", lambda: draw_limits(say, report))
+    if report.verdict.state != "not_compared":
+        folded(say, "judge_again", lambda: draw_judge_again(say, report))
     preview = draw_hand_over(say, here, report, other=other, decision=decision)
     folded(say, "report", preview)
     folded(say, "log", lambda: draw_log(say, report.digest))
@@ -116,16 +119,10 @@ def draw_verdict(say: Words, report: AuditReport) -> None:
     answer = (verdict.state, eyebrow, verdict.in_short(lang), verdict.now(lang), footer)
     st.html(blocks.verdict_cards([blocks.Verdict(*answer)]))
     if not verdict.is_of_todays_rule:
-        draw_older_rule(say, report)
+        with st.container(key="older_rule"):
+            remark(say, "older_rule", rule=verdict.rule)
     if planted := report.details.canaries:
         st.html(blocks.heading("", below=planted.sentence(say.language)))
-
-
-def draw_older_rule(say: Words, report: AuditReport) -> None:
-    """Say that another rule gave the verdict, and how the audit is judged again."""
-    with st.container(key="older_rule"):
-        remark(say, "older_rule", rule=report.verdict.rule)
-        st.code(f"python -m audit judge {report.digest[:12]}", language="bash")
 
 
 def draw_bounds(say: Words, report: AuditReport) -> None:

@@ -13,6 +13,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from audit.attack.decisions import ALPHA
+
 EXPOSED_P = 0.01
 """A name counts as seen if its p-value among the controls is at most this: the threshold hangs on
 controls alone. With half of it fewer planted names are seen and bounds are looser; with twice as
@@ -33,8 +35,9 @@ class DoseRecord:
         Number of mentions.
     n_names, n_seen
         Names with a p-value, and those whose p-value is at most `EXPOSED_P`.
-    p_group, p_names
-        The two tests of the verdict on these names as a list of their own; NaN where undefined.
+    p_group, p_names, p
+        The two tests of the verdict on these names as a list of their own, and both together; NaN
+        where undefined.
     """
 
     dose: int
@@ -42,22 +45,12 @@ class DoseRecord:
     n_seen: int
     p_group: float
     p_names: float
+    p: float
 
     @property
     def is_leak(self) -> bool:
         """Whether these names, judged as a list of their own, are called a leak."""
-        return is_leak(self.p_group, self.p_names)
-
-
-def simes(p_values: Sequence[float]) -> float:
-    """Return one p-value of several (Simes 1986, doi:10.1093/biomet/73.3.751); NaN are left out."""
-    known = sorted(p for p in p_values if not math.isnan(p))
-    return min((len(known) * p / k for k, p in enumerate(known, start=1)), default=math.nan)
-
-
-def is_leak(p_group: float, p_names: float, *, alpha: float = 0.05) -> bool:
-    """Whether the two routes together find a leak at one error rate."""
-    return simes((p_group, p_names)) <= alpha
+        return self.p <= ALPHA
 
 
 def upper_share(n_hits: int, n_total: int, *, error: float) -> float:

@@ -47,6 +47,7 @@ from audit.attack.metrics import (
     membership_metrics,
     quick_measures,
 )
+from audit.attack.routes import joint_p
 from audit.attack.scores import (
     FIXED_SCORE,
     GENERAL_ALONE,
@@ -467,13 +468,20 @@ def dose_records(
             scores[rows], groups=groups[rows], pool=pool, least_controls=MIN_BOUND_CONTROLS
         )
         q = q_values(ranked_p, is_member=[True] * len(rows))
+        p_names = float(np.nanmin(q)) if not np.isnan(q).all() else math.nan
         group = _test_beside(known, rows, listed, control_rows, source=source, seed=seed)
         records[dose] = DoseRecord(
             dose=dose,
             n_names=int((~np.isnan(seen_p)).sum()),
             n_seen=int((seen_p <= EXPOSED_P).sum()),
             p_group=group.p,
-            p_names=float(np.nanmin(q)) if not np.isnan(q).all() else math.nan,
+            p_names=p_names,
+            p=joint_p(
+                group.p,
+                p_names,
+                n_tested=int((~np.isnan(q)).sum()),
+                n_controls=int((~np.isnan(pool.scores)).sum()),
+            ),
         )
     return records
 

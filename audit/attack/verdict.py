@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any, Literal
 
 from audit.attack.cohort import NO_TEST, GroupTest
 from audit.attack.decisions import ALPHA, plain
-from audit.attack.exposure import DoseRecord, control_of_dose, exposed_share, simes, upper_share
+from audit.attack.exposure import DoseRecord, control_of_dose, exposed_share, upper_share
+from audit.attack.routes import controls_needed, joint_p, smallest_visible
 from audit.names.candidates import ControlSource
 from audit.stats import NOTHING, Estimate
 from audit.words import catalogue
@@ -108,21 +108,6 @@ class ListEvidence:
     has_evidence: bool = True
 
 
-def smallest_visible(n_tested: int, *, n_controls: int) -> int | None:
-    """Return how many of the tested names must stand out together to be seen; None: not even all.
-
-    Names above every control have p = 1 / (n + 1), and Benjamini-Hochberg flags k of m of them if
-    p <= 0.05 k / m.
-    """
-    k = math.ceil(Fraction(n_tested, n_controls + 1) / Fraction(str(ALPHA)))
-    return k if 0 < k <= n_tested else None
-
-
-def controls_needed(n_tested: int, *, n_visible: int) -> int:
-    """Return how many controls show `n_visible` of the tested names together, or more."""
-    return math.ceil(Fraction(n_tested) / (Fraction(str(ALPHA)) * n_visible)) - 1
-
-
 def give_verdict(evidence: ListEvidence) -> dict[str, Any]:
     """Return the verdict on scores fixed beforehand, as a report keeps it.
 
@@ -132,7 +117,12 @@ def give_verdict(evidence: ListEvidence) -> dict[str, Any]:
     the run could show a leak and positive controls of the list's dose were called one; otherwise
     *not enough evidence*.
     """
-    p = simes((evidence.group.p, evidence.p_names))
+    p = joint_p(
+        evidence.group.p,
+        evidence.p_names,
+        n_tested=evidence.n_tested,
+        n_controls=evidence.n_controls,
+    )
     planted = control_of_dose(evidence.positive_controls, dose=evidence.dose)
     bounds = {
         dose: exposed_share(evidence.n_seen, evidence.n_bounded, planted=record)

@@ -21,6 +21,7 @@ from audit.task import Question, Task
 
 KINDS = {
     "audit": "audit.run:AuditTask",
+    "judge": "audit.rejudge:JudgeTask",
     "rank": "audit.rank:RankTask",
     "demo": "audit.demo:DemoTask",
     "pretrain": "audit.training.kept:PretrainTask",

@@ -40,6 +40,13 @@ notes were kept out of it. `own`: people of the same hospital who are in none of
 CONTROL_SOURCES: tuple[ControlSource, ...] = get_args(ControlSource)
 OF_HOSPITAL = ("held_out", "own")
 """Sources whose listed controls are people of the hospital's own population."""
+
+
+def sources_of(*, has_people: bool) -> tuple[ControlSource, ...]:
+    """Return where the controls of a list can come from, with people among them or without."""
+    return tuple(one for one in CONTROL_SOURCES if has_people or one not in OF_HOSPITAL)
+
+
 CHOSEN_KINDS = ("hard", "recombined")
 """Kinds of controls that were chosen because they share a part with a member."""
 
@@ -177,8 +184,7 @@ class Candidates:
     @property
     def possible_sources(self) -> tuple[ControlSource, ...]:
         """Where the controls can come from: people of the hospital only where some are listed."""
-        is_any = any(self.is_person)
-        return tuple(s for s in CONTROL_SOURCES if is_any or s not in OF_HOSPITAL)
+        return sources_of(has_people=any(self.is_person))
 
     @property
     def has_own_rows(self) -> bool:

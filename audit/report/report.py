@@ -26,7 +26,13 @@ from audit.attack.verdict import RULE_VERSION, equal_models_record, in_short
 from audit.errors import AuditError, Message
 from audit.home import DEMO_HOSPITAL
 from audit.models.inspect import model_digest
-from audit.names.candidates import GUESSED_KINDS, OF_HOSPITAL, PEOPLE, ControlSource
+from audit.names.candidates import (
+    GUESSED_KINDS,
+    OF_HOSPITAL,
+    PEOPLE,
+    ControlSource,
+    sources_of,
+)
 from audit.notes.passages import Passage
 from audit.report.names import NameForm, name_table, number, seen_as
 from audit.stats import NOTHING, Estimate, FloatArray, Rate, wilson
@@ -193,6 +199,7 @@ class DoseLine(Part):
     n_seen: int
     p_group: Number
     p_names: Number
+    p: Number
 
 
 class PositiveControl(DoseLine):
@@ -623,6 +630,11 @@ class AuditReport(Part):
         return [q is not None and q <= ALPHA for q in self.names["q_value"]]
 
     @property
+    def possible_sources(self) -> tuple[ControlSource, ...]:
+        """Where the controls can come from."""
+        return sources_of(has_people=bool(self.is_person.any()))
+
+    @property
     def is_person(self) -> NDArray[np.bool_]:
         """Whether each listed name [N] is a control that no generator drew."""
         is_guessed = any(note.key == GUESSED_KINDS for note in self.notes)
@@ -831,7 +843,7 @@ def possible_siblings(
     question: Mapping[str, Any], *, kept: Sequence[KeptAudit]
 ) -> tuple[KeptAudit, ...]:
     """Return the audits that can serve as that of a sibling, as they are kept."""
-    terms, hospital = sibling_terms(question), question["hospital"]
+    terms, hospital = sibling_terms(question), question.get("hospital")
     return tuple(
         one for one in kept if one.sibling_terms == terms and one.hospital_digest != hospital
     )

@@ -32,6 +32,7 @@ from pages.ui.blocks import escaped, refused
 from pages.ui.called import corpus_name, list_name
 from pages.ui.charts import Axis, Series, plot
 from pages.ui.form import act, pick, take, tick, upload
+from pages.ui.judging import ask_source
 from pages.ui.note_text import box, passage_html
 from pages.ui.section import attempt, draw_table, figure, file_button, frame, head, remark
 from pages.ui.state import Words
@@ -228,14 +229,8 @@ def draw_source(say: Words, view: KeptNames) -> KeptNames:
     if source := view.candidates.source:
         remark(say, f"audit_source_{source}")
         return view
-    options = view.candidates.possible_sources
-    answer = st.radio(
-        say.text("audit_source_ask"),
-        options,
-        index=None,
-        key=f"source_{salted_digest(view.digest)[:12]}",
-        format_func=lambda source: say.text(f"audit_source_{source}"),
-        captions=[say.text(f"audit_source_example_{source}") for source in options],
+    answer = ask_source(
+        say, view.candidates.possible_sources, key=f"source_{salted_digest(view.digest)[:12]}"
     )
     if answer is None:
         remark(say, "audit_source_none")

@@ -87,7 +87,7 @@ STATE_MARKS = {
 def state_mark(state: str) -> str:
     """Return a state's mark as HTML, which screen readers pass over; "" for other states."""
     mark = STATE_MARKS.get(state, "")
-    tone = f"ka-mark-of ka-{escaped(state)}"
+    tone = f"ka-sign ka-{escaped(state)}"
     return f'<span class="{tone}" aria-hidden="true">{mark}</span>' if mark else ""
 
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -14,16 +14,14 @@ from audit.attack.exposure import (
     DoseRecord,
     control_of_dose,
     exposed_share,
-    is_leak,
     lower_share,
-    simes,
     upper_share,
     usual_dose,
 )
 
 
 def planted(n_seen: int, n_names: int, dose: int = 1) -> DoseRecord:
-    return DoseRecord(dose, n_names, n_seen, math.nan, math.nan)
+    return DoseRecord(dose, n_names, n_seen, math.nan, math.nan, math.nan)
 
 
 @pytest.mark.parametrize(
@@ -63,19 +61,6 @@ def test_the_bound_covers_the_exposed_share_in_95_percent_of_audits(exposed, pow
         share = exposed_share(int(min(n_seen, n)), n, planted=record)
         covered.append(math.isnan(share) or share >= exposed)
     assert np.mean(covered) >= 0.95
-
-
-def test_two_routes_share_one_rate():
-    assert simes((0.025, 0.9)) == 0.05 and is_leak(0.025, 0.9)
-    assert not is_leak(0.0251, 0.9) and is_leak(0.05, 0.05) and not is_leak(0.05, 0.0501)
-    assert is_leak(math.nan, 0.05) and not is_leak(math.nan, math.nan)
-
-
-@settings(deadline=None)
-@given(st.lists(st.floats(0, 1), min_size=2, max_size=2))
-def test_simes_is_the_rule_of_half_and_whole(p):
-    expected = min(p) <= 0.025 or max(p) <= 0.05
-    assert is_leak(*p) is expected
 
 
 def test_the_usual_dose_is_that_of_most_names():

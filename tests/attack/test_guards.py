@@ -26,6 +26,16 @@ def test_few_names_on_a_side_are_never_ill_matched(m, n):
     assert guard.mismatched == ()
 
 
+def test_spelling_that_misleads_is_no_mismatch_but_any_other_baseline_is():
+    """A classifier of names that it did not learn from falls below one half by chance alone."""
+    is_member = np.arange(400) < 200
+    reversed_scores = np.random.default_rng(0).normal(size=400) - 1.0 * is_member
+    baselines = {"spelling": reversed_scores, "pieces": reversed_scores}
+    guard = guard_list(baselines, is_member, columns=own_columns(400))
+    assert guard.aucs["spelling"].high < 0.5 - ILL_MATCHED_BEYOND
+    assert guard.mismatched == ("pieces",)
+
+
 def test_a_trifle_on_a_long_list_is_no_mismatch_and_a_clear_difference_is_one():
     rng = np.random.default_rng(0)
     n = 20_000

@@ -117,7 +117,7 @@ def test_notes_that_were_not_copied_are_counted_and_listed(how: Any, n_released:
 
 @pytest.mark.parametrize(
     ("data", "name", "why"),
-    [(b"name,age\nA,1\n", "a.csv", "no column of texts"), (b"\xff\xfea\0", "a.txt", "UTF-16")],
+    [(b"name,age\nA,1\n", "a.csv", "no column of texts"), (b"a\0b\0", "a.txt", "UTF-16")],
 )
 def test_a_file_that_cannot_be_read_is_refused_and_nothing_is_kept(
     data: bytes, name: str, why: str

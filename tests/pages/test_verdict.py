@@ -12,18 +12,22 @@ from audit import access_log
 from audit.errors import Message
 from audit.home import DEMO_HOSPITAL, data_home, results_dir
 from audit.jobs import service, table
+from audit.jobs.table import read_order
 from audit.models.inspect import model_digest
 from audit.progress import Progress
+from audit.rejudge import JudgeTask
 from audit.report.decision import kept_decision
 from audit.report.html import ReportChoice, report_html
 from audit.report.report import AuditReport
 from cache.store import Store
 from pages.ui.state import words_of
+from tests.deid.make_scores import quiet
 from tests.pages.make_reports import (
     MEMBERS,
     Reports,
     keep,
     keep_demo,
+    make_inspection,
     make_names,
     make_report,
     make_special_names,
@@ -41,7 +45,7 @@ from tests.pages.screen import (
 
 SAY = words_of("en")
 RIBBON = '<p class="ka-ribbon"'
-FOLDS = ("numbers", "strongest", "limits", "log", "recent", "report")
+FOLDS = ("numbers", "strongest", "limits", "judge_again", "log", "recent", "report")
 
 
 def opened(*folds: str, **query: str) -> AppTest:
@@ -127,15 +131,38 @@ def test_names_worth_a_look_are_shown_where_a_leak_is_found_alone() -> None:
     assert look not in shown and "No name stands out or is worth a look" in shown
 
 
-def test_a_verdict_of_an_older_rule_says_so_and_how_it_is_judged_again() -> None:
+def test_a_verdict_of_an_older_rule_says_so() -> None:
     report = make_report(2)
     old = {"state": "none_found_at_this_power", "english": "x", "japanese": "y"}
     keep(report.changed(verdict=old))
-    app = opened("numbers", "recent")
-    shown = texts(app)
+    shown = texts(opened("numbers", "recent"))
     assert shown.count("None found at this power (rule of version 1)") == 2
     assert SAY.text("older_rule", rule=1) in shown and SAY.text("bounds") not in shown
-    assert f"python -m audit judge {report.digest[:12]}" in [one.value for one in app.code]
+
+
+def test_an_audit_is_judged_again_with_another_source_and_its_new_report_is_opened() -> None:
+    report = make_report(2)
+    keep(report, inspection=make_inspection(report))
+    app = opened("judge_again")
+    source = app.radio(key=f"judge_source_{report.digest[:12]}")
+    assert source.value == "invented"
+    source.set_value("drawn").run()
+    press(app, f"judge_{report.digest[:12]}")
+    (job,) = service.active_jobs()
+    assert (job.kind, job.scenario, job.device) == ("judge", 2, "short")
+    assert table.claim(job.job_id)
+    task = JudgeTask.ordered(read_order(job.job_id))
+    table.end(job.job_id, state="done", result=task.run(quiet()))
+    app.run()
+    assert not app.exception
+    assert parameter(app, "audit") == task.question().digest[:12] != report.digest[:12]
+    assert "names stand out, membership not shown" in texts(app).lower()
+    # Asked once more, the kept report answers at once.
+    app = opened("judge_again", audit=report.digest[:12])
+    app.radio(key=f"judge_source_{report.digest[:12]}").set_value("drawn").run()
+    press(app, f"judge_{report.digest[:12]}")
+    assert not service.active_jobs()
+    assert parameter(app, "audit") == task.question().digest[:12]
 
 
 def test_a_scenario_that_was_not_run_is_one_click_away_with_all_else_taken_over() -> None:

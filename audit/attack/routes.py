@@ -1,0 +1,59 @@
+"""The two routes to a leak, the group and single names, and the one error rate that they share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from audit.attack.decisions import ALPHA
+
+CLEAR_SD = 3.0
+"""Standard deviations by which the group's statistic must rise from the fewest names that could
+stand out, for the group alone to decide. With half of it that also holds for 130 names and 1,000
+controls, where three names that leak are missed more often; with twice as much it holds for no list
+of ten names or more, and a list of 130 and 260 shows a leak of thirteen half as often."""
+
+
+def smallest_visible(n_tested: int, *, n_controls: int) -> int | None:
+    """Return how many of the tested names must stand out together to be seen; None: not even all.
+
+    Names above every control have p = 1 / (n + 1), and Benjamini-Hochberg flags k of m of them if
+    p <= 0.05 k / m.
+    """
+    k = math.ceil(Fraction(n_tested, n_controls + 1) / Fraction(str(ALPHA)))
+    return k if 0 < k <= n_tested else None
+
+
+def controls_needed(n_tested: int, *, n_visible: int) -> int:
+    """Return how many controls show `n_visible` of the tested names together, or more."""
+    return math.ceil(Fraction(n_tested) / (Fraction(str(ALPHA)) * n_visible)) - 1
+
+
+def simes(p_values: Sequence[float]) -> float:
+    """Return one p-value of several (Simes 1986, doi:10.1093/biomet/73.3.751); NaN are left out."""
+    known = sorted(p for p in p_values if not math.isnan(p))
+    return min((len(known) * p / k for k, p in enumerate(known, start=1)), default=math.nan)
+
+
+def joint_p(p_group: float, p_names: float, *, n_tested: int, n_controls: int) -> float:
+    """Return one p-value of both routes: Simes, or the group's where single names add nothing.
+
+    They add nothing if so many must stand out together that the group would show them as well. That
+    depends on the two numbers alone, so the error rate is kept. NaN where neither has a p-value.
+    """
+    if math.isnan(p_group) or _can_names_add(n_tested, n_controls=n_controls):
+        return simes((p_group, p_names))
+    return p_group
+
+
+def _can_names_add(n_tested: int, *, n_controls: int) -> bool:
+    """Whether the fewest names that can stand out would stay unseen by the group's test.
+
+    The k highest of N exponential scores exceed their mean by k ln(N / k) in all; the sum over m
+    names, labels permuted, has the variance m (N - m) / N.
+    """
+    k, n = smallest_visible(n_tested, n_controls=n_controls), n_tested + n_controls
+    if k is None:
+        return False
+    return k * math.log(n / k) < CLEAR_SD * math.sqrt(n_tested * n_controls / n)
