@@ -1,6 +1,6 @@
 """How often a verdict is wrong, and how often it sees a leak, in simulated hospitals.
 
-    python -m benchmarks.verdict_rates lists --directory DIR [--lists 8]
+    python -m benchmarks.verdict_rates lists --directory DIR [--lists 8] [--scenarios 2 1]
     python -m benchmarks.verdict_rates settings --directory DIR [--settings 200]
     python -m benchmarks.verdict_rates seeds --directory DIR [--seeds 12]
     python -m benchmarks.verdict_rates leaks
@@ -172,6 +172,7 @@ HOSPITALS = (
     Hospital("old first names", "patients", 6),
     Hospital("northern surnames", "patients", 7),
     Hospital("Japanese", "patients", 8),
+    Hospital("generator", "patients", 0, shipped="hospital-20"),
     Hospital("generator", "patients", 0, shipped="hospital-5"),
     Hospital("generator", "patients", 0, shipped="null"),
     *(Hospital("generator", "patients", seed) for seed in range(1, 5)),
@@ -384,7 +385,7 @@ SOURCES: tuple[ControlSource, ...] = ("held_out", "own", "invented", "drawn")
 
 def judge_lists(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Judge lists of every hospital, scenario, shape and source; finished ones are read."""
-    for scenario in (2, 1):
+    for scenario in options.scenarios:
         for hospital in HOSPITALS:
             path = options.directory / "lists" / f"{hospital.code}-{scenario}.json"
             if not path.is_file():
@@ -580,6 +581,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=parts)
     parser.add_argument("--directory", type=Path, default=Path("out/verdict-rates"))
+    parser.add_argument("--scenarios", type=int, nargs="+", default=[2, 1])
     parser.add_argument("--lists", type=int, default=8)
     parser.add_argument("--settings", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=12)
