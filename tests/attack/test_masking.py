@@ -226,7 +226,7 @@ def test_a_name_with_too_few_comparable_controls_has_a_score_and_is_not_judged(
     assert report.names["score"][13] == report.names["last_residual"][13] is not None
     assert report.names["first_residual"][13] is None
     assert report.names["is_unmatched"] == [False] * 13 + [True]
-    said = "1 names are not judged: the generator has fewer than 200 names of as many word pieces"
+    said = "1 names are not judged: there are fewer than 200 controls of as many word pieces"
     assert any(note.startswith(said) for note in report.notes)
 
 

@@ -115,7 +115,8 @@ def test_time_is_told_by_who_spent_it():
         began = time.process_time()
         while time.process_time() - began < 0.2:
             forward.logits(ids, positions=ids[:, :1] * 0)
-        while time.process_time() - began < 0.3:
+        began = time.process_time()
+        while time.process_time() - began < 0.1:
             fold_name("Émilie de la Tour")
     found = shares(spent)
     forward_share, text_share = (found["parts"][one] for one in ("forward", "audit/text.py"))
