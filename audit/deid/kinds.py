@@ -25,7 +25,7 @@ from audit.notes.spans import (
 )
 from audit.text import is_unspaced
 
-VERSION = 2
+VERSION = 3
 """Goes up with every change of what a mark is told to be."""
 
 Kind = Literal[
@@ -176,7 +176,9 @@ def _kind_of_place(mark: Mark) -> Kind | None:
         return "state"
     if mark.has("ORGANISATION"):
         return "organisation"
-    return "place" if mark.has("PLACE") else None
+    if not mark.has("PLACE"):
+        return None
+    return "name" if mark.fits("NAME") and _is_titled(mark) else "place"
 
 
 def is_named(mark: Mark) -> bool:
@@ -191,6 +193,11 @@ def is_named(mark: Mark) -> bool:
     if any(part.lower() in NO_NAMES or not part[:1].isupper() for part in parts):
         return False
     return not english_names().isdisjoint(parts)
+
+
+def may_be_surname(mark: Mark) -> bool:
+    """Whether a place is called as families are: 中村, 福島."""
+    return mark.folded.replace(" ", "") in JAPANESE_SURNAMES
 
 
 def _is_titled(mark: Mark) -> bool:

@@ -14,7 +14,17 @@ from typing import Any, Final, Literal
 
 from pydantic import Field, model_validator
 
-from audit.deid.kinds import KINDS, OLDEST, VERSION, Kind, age_in, is_told, kind_at, mark_of
+from audit.deid.kinds import (
+    KINDS,
+    OLDEST,
+    VERSION,
+    Kind,
+    age_in,
+    is_told,
+    kind_at,
+    mark_of,
+    may_be_surname,
+)
 from audit.errors import AuditError
 from audit.foreign import decode_text, file_bytes
 from audit.notes.spans import Span, TaggedDocument
@@ -72,6 +82,8 @@ class Policy(Record):
         mark = mark_of(text, span).shown()
         kind = kind_at(mark)
         if kind not in self.left or not is_told(mark, kind):
+            return None
+        if kind == "place" and "name" not in self.left and may_be_surname(mark):
             return None
         return None if kind == "age" and (age_in(mark.folded) or 0) > self.age_above else kind
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from audit.deid.kinds import KINDS, kind_of
-from audit.notes.spans import Span
+from audit.notes.mention_words import JAPANESE_SURNAMES
+from audit.notes.spans import QUASI_IDENTIFIER, Span
 from tests.deid.unseen_notes import SETS, marked, unseen
 
 ROWS = {
@@ -55,6 +56,38 @@ def test_every_gold_mark_of_a_hand_written_note_has_a_kind_of_its_type() -> None
             for span in note.spans:
                 kind = kind_of(note.text, span)
                 assert kind in of_type.get(span.label, KINDS)
+
+
+def surnames_like_places() -> list[str]:
+    return sorted(one for one in JAPANESE_SURNAMES if kind_of(one, whole(one)) == "place")
+
+
+def whole(word: str) -> Span:
+    return Span(0, len(word), QUASI_IDENTIFIER)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "{}さんは独居",
+        "{}様",
+        "{} 様",
+        "{}医師に紹介",
+        "{}先生",
+        "担当Nsは{}",
+        "主治医：{}",
+        "看護師 {}が同席",
+    ],
+)
+def test_a_title_or_a_role_beside_a_surname_that_is_a_place_too_decides(frame: str) -> None:
+    """福島 and 中村 are towns and families."""
+    names = surnames_like_places()
+    assert len(names) > 30 and {"中村", "福島", "中島"} < set(names)
+    start = frame.index("{")
+    kinds = {
+        kind_of(frame.format(one), Span(start, start + len(one), QUASI_IDENTIFIER)) for one in names
+    }
+    assert kinds == {"name"}
 
 
 def test_a_mark_in_full_width_characters_is_told_as_any_other() -> None:

@@ -63,6 +63,18 @@ def test_no_name_number_or_contact_of_hand_written_notes_is_left() -> None:
     assert n_left > 100
 
 
+@pytest.mark.parametrize("text", ["担当Nsは⟦Q:中島⟧。", "⟦Q:福島⟧さん同席。", "⟦Q:中村⟧より転居。"])
+def test_a_policy_that_keeps_places_keeps_no_word_that_may_be_a_surname(text: str) -> None:
+    note = marked(text)
+    places_alone, both = (
+        Policy(kinds=dict.fromkeys(kinds, "leave")) for kinds in (["place"], ["place", "name"])
+    )
+    assert places_alone.applied(note) == (note, {})
+    assert both.applied(note)[1].total() == 1
+    town = marked("⟦Q:中島町⟧より転居。")
+    assert places_alone.applied(town)[1] == {"place": 1}
+
+
 def test_ages_above_ones_own_limit_are_taken_out() -> None:
     policy = Policy(kinds={"age": LEAVE}, age_above=64)
     kept, left = policy.applied(
