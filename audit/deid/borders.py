@@ -15,6 +15,7 @@ from itertools import takewhile
 from operator import itemgetter
 
 from audit.deid.tagger import Tags
+from audit.deid.unspaced import grown_find, is_katakana
 from audit.notes.folding import fold_text, mark_class
 from audit.notes.mention_words import WORDS
 from audit.notes.patterns import CAPITAL, HIRA, KATA
@@ -97,8 +98,8 @@ def with_whole_words(text: str, spans: Tags) -> Tags:
     """Return finds that begin and end where words do, as far as the finds beside them let them.
 
     A word is letters with their marks, and single apostrophes and hyphens between them, but for a
-    possessive 's. Han, kana, Thai and other scripts without spaces have no words; there a find ends
-    behind the marks of its last character. Numbers and codes are no words.
+    possessive 's. Scripts without spaces have no words: in Japanese a find grows as `unspaced.py`
+    says, in others it ends behind the marks of its last character. Numbers and codes are no words.
     """
     whole: list[Span] = []
     for place, span in enumerate(spans):
@@ -112,9 +113,9 @@ def with_whole_words(text: str, spans: Tags) -> Tags:
             start -= 1
         while end < limit and _is_inside_word(text, end):
             end += 1
-        whole.append(
-            span if (start, end) == (span.start, span.end) else Span(start, end, span.label)
-        )
+        cut = (start, end) != (span.start, span.end)
+        word = Span(start, end, span.label) if cut else span
+        whole.append(grown_find(text, word, free=free, limit=limit))
     return tuple(whole)
 
 
@@ -289,6 +290,8 @@ def _is_one_name(text: str, first: Span, second: Span) -> bool:
         return False
     between = text[first.end : second.start]
     parts = text[first.start : first.end], text[second.start : second.end]
+    if between in ("・", "=", "＝"):
+        return all(map(is_katakana, parts))
     return between in (" ", "-") and all(
         part[0].isupper() and not is_unspaced(part) and not any(char.isdigit() for char in part)
         for part in parts

@@ -10,13 +10,15 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import dropwhile, takewhile
 from typing import NamedTuple
 
 from audit.deid.borders import whole_finds
+from audit.deid.network.lists import japanese_names
 from audit.deid.tagger import Tags, without_overlap
 from audit.names.people import insurer_check_digit, my_number_check_digit
+from audit.names.pools import english_names
 from audit.notes.mention_words import (
     GENERIC,
     JAPANESE_NO_NAME,
@@ -62,6 +64,21 @@ def _is_day(match: re.Match[str]) -> bool:
     return 1 <= low <= 12 and high <= 31
 
 
+@cache
+def _small_names() -> frozenset[str]:
+    return frozenset(name.lower() for name in english_names() if len(name) > 3)
+
+
+def is_user_name(written: str) -> bool:
+    """Whether a word is made of a name, as people log in: hvoss2, BFENWICK2, nellie_crabbe."""
+    names = _small_names()
+    stems = [stem.rstrip("0123456789") for stem in re.split("[._]", written.lower())]
+    if len(stems) == 1:
+        return stems[0] in names or stems[0][1:] in names
+    is_marked = written[-1].isdigit() or "_" in written
+    return is_marked and any(stem in names and stem not in NO_NAMES for stem in stems)
+
+
 def _is_checked(match: re.Match[str], check_digit: Callable[[str], str]) -> bool:
     digits = "".join(filter(str.isdigit, match["value"]))
     return check_digit(digits[:-1]) == digits[-1]
@@ -90,8 +107,10 @@ _CHECKS: dict[str, Callable[[re.Match[str]], bool]] = {
         and not _RE["GENERIC"].fullmatch(match["name"])
     ),
     "is_named_english": lambda match: any(
-        word.strip(".,").lower() not in _ENGLISH_GENERIC for word in match["name"].split()
+        word.strip(".,").lower() not in _ENGLISH_GENERIC and not _RE["MASKED"].fullmatch(word)
+        for word in match["name"].split()
     ),
+    "is_user_name": lambda match: is_user_name(match["value"]),
 }
 Rule = tuple[str, int, re.Pattern[str], Callable[[re.Match[str]], bool]]
 """The type of what a pattern over folded text finds, its weight, the pattern, and whether a match
@@ -115,7 +134,7 @@ GROUPS = {
 }
 """Rules by group; those for names are no plain patterns (`find_names`)."""
 
-RULES_VERSION = "rules 4"
+RULES_VERSION = "rules 5"
 """Goes up with every change of what the rules find: figures measured of older rules are not theirs.
 
 A test holds the answers of this version on synthetic notes.
@@ -230,6 +249,7 @@ def _fractions(folded: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 _ENGLISH_NAMES = {"DOCTOR": CUED, "EN_TITLED": CUED, "EN_CUED": CUED, "EN_DEGREE": SHAPED}
 _NO_ENGLISH_NAMES = NO_NAMES | GENERIC
+_NAMES_LIKE_WORDS = frozenset({"Will", "May", "Rich"})
 _NO_PARTS = NO_NAMES | WORDS["particles"]
 _RELATIVE_ENDS = ("看護師", "医師", "母", "父", "夫", "妻", "娘", "息子", "孫", "業者", "屋", "員",
                   "者", "手")  # fmt: skip
@@ -276,7 +296,7 @@ def _names(folded: str) -> Iterator[Found]:
     places = list(_japanese(folded))
     for name, weight in _ENGLISH_NAMES.items():
         for match in _RE[name].finditer(folded):
-            places.append((*_english_trimmed(folded, *match.span("value")), weight))
+            places.append((*_english_place(folded, match, name=name), weight))
     places += [(mention.name_start, mention.name_end, SHAPED) for mention in find_mentions(folded)
                if not mention.is_placeholder]  # fmt: skip
     for start, end, weight in places:
@@ -312,25 +332,44 @@ def _is_titled(name: str, title: str) -> bool:
         or _RE["JA_NO_NAME"].search(bare)
     ):
         return False
-    is_listed = any(bare[:n] in JAPANESE_SURNAMES for n in (1, 2, 3) if n <= len(bare))
+    given = name.partition(" ")[2]
+    is_listed = given in japanese_names().given or any(
+        bare[:n] in JAPANESE_SURNAMES for n in (1, 2, 3) if n <= len(bare)
+    )
     if title in ("さん", "さま", "ちゃん", "くん", "先生"):
         return (is_listed or 2 <= len(bare) <= 5) and not re.fullmatch(rf"[{KATA}・]+", bare)
     return is_listed and not (len(bare) == 1 and title in ("様", "氏", "君", "殿", "医師"))
 
 
-def _english_trimmed(folded: str, start: int, end: int) -> tuple[int, int]:
-    """Take words off both ends that are no names."""
+def _english_place(folded: str, match: re.Match[str], *, name: str) -> tuple[int, int]:
+    """Return where the name of a match stands, without words that are none.
+
+    Beside a title or a degree a word that is also a name is one: Dr. Will May, GRACE HOPE, DO.
+    """
+    is_in_capitals = bool(match.groupdict().get("capitals"))
+    start, end = match.span("capitals" if is_in_capitals else "value")
+    names = english_names() | _NAMES_LIKE_WORDS if name != "EN_CUED" else frozenset()
+    start, end = _english_trimmed(folded, start, end, names=names)
+    is_modal = is_in_capitals and folded[start:end] in ("WILL", "MAY")  # DR WILL SEE HER
+    return (start, start) if is_modal else (start, end)
+
+
+def _english_trimmed(
+    folded: str, start: int, end: int, *, names: frozenset[str]
+) -> tuple[int, int]:
+    """Take words off both ends that are no names, and not listed as such."""
 
     def is_none(match: re.Match[str]) -> bool:
         word = match[0]
         is_initial = len(word) == 1 or (len(word) == 2 and word.endswith("."))
-        return not is_initial and word.lower().strip(".'") in _NO_ENGLISH_NAMES
+        is_listed = word.strip(".'").capitalize() in names
+        return not (is_initial or is_listed) and word.lower().strip(".'") in _NO_ENGLISH_NAMES
 
     words = re.compile(r"[^\s,]+").finditer(folded, start, end)
-    names = list(takewhile(lambda word: not is_none(word), dropwhile(is_none, words)))
-    if not names:
+    kept = list(takewhile(lambda word: not is_none(word), dropwhile(is_none, words)))
+    if not kept:
         return start, start
-    start, end = names[0].start(), names[-1].end()
+    start, end = kept[0].start(), kept[-1].end()
     name = folded[start:end]
     if name.endswith("'s"):
         return start, end - 2

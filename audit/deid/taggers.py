@@ -41,7 +41,7 @@ that of the rules stays whole, and of the other what is left. None that either f
 RULES, DEFAULT, PACKAGED = "rules", "default", "packaged"
 COMBINED = "combined"
 """The kind of the default tagger."""
-_VERSION = 7  # of how finds are put together
+_VERSION = 8  # of how finds are put together
 
 
 @dataclass(frozen=True)

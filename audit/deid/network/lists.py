@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 from unicodedata import normalize
 
 from audit.deid.network.words import JAPANESE_LISTS, LATIN_LISTS, Words
@@ -31,19 +32,17 @@ _SEXES, _TIMES = "MF", ("old", "middle", "young")
 @cache
 def usual_words() -> Words:
     """Return a reader with the lists of this installation."""
-    own = word_lists(Path(__file__).with_suffix(".txt"))
+    own = _own_lists()
     first, last = (set(_people(kind)) for kind in ("first_name", "last_name"))
-    given = {part.written for sex in _SEXES for time in _TIMES
-             for part in given_names(sex, time).names}  # fmt: skip
-    family = {part.written for part in surnames().names}
+    names = japanese_names()
     places = set(_places())
     latin = (
         first, last, places | own["places"],
         {*_common(), *own["common_words"], *NO_NAMES, *GENERIC}, WORDS["jobs"],
     )  # fmt: skip
     japanese = (
-        first | given | own["japanese_given_names"] | own["katakana_names"],
-        last | family | JAPANESE_SURNAMES | own["japanese_surnames"],
+        first | names.given | own["katakana_names"],
+        last | names.family,
         places | own["japanese_places"],
         own["japanese_common_words"] | {*JAPANESE_NO_NAMES}, WORDS["japanese_jobs"],
     )  # fmt: skip
@@ -53,6 +52,31 @@ def usual_words() -> Words:
         for name, words in zip(JAPANESE_LISTS, japanese, strict=True)
     }
     return Words(lists)
+
+
+class JapaneseNames(NamedTuple):
+    """Names in Japanese writing."""
+
+    given: frozenset[str]
+    family: frozenset[str]
+
+
+@cache
+def japanese_names() -> JapaneseNames:
+    """Return the listed given names and surnames of people in Japan."""
+    own = _own_lists()
+    tables = (given_names(sex, time) for sex in _SEXES for time in _TIMES)
+    given = {part.written for table in tables for part in table.names}
+    family = {part.written for part in surnames().names}
+    return JapaneseNames(
+        own["japanese_given_names"] | given,
+        own["japanese_surnames"] | family | JAPANESE_SURNAMES,
+    )
+
+
+@cache
+def _own_lists() -> Mapping[str, frozenset[str]]:
+    return word_lists(Path(__file__).with_suffix(".txt"))
 
 
 def _people(kind: str) -> Iterator[str]:
