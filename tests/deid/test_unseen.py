@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
 import pytest
 
 from audit.deid.metrics import measured
@@ -57,6 +58,19 @@ def test_taggers_stay_as_good_on_notes_they_were_not_made_for(
 
 
 @pytest.mark.parametrize("language", ["ja", "en"])
+def test_persons_in_encyclopedia_text_are_covered_whole() -> None:
+    notes = written("proxy/encyclopedia_ja", by_kind=True)
+    found = tag_checked(load_tagger("default"), [note.text for note in notes])
+    covered: dict[str, list[bool]] = {kind: [] for kind in "NSGODA"}
+    for note, spans in zip(notes, found, strict=True):
+        taken = {place for span in spans for place in range(span.start, span.end)}
+        for span in note.spans:
+            covered[span.label].append(taken.issuperset(range(span.start, span.end)))
+    persons = covered["N"] + covered["S"]
+    assert len(persons) == 305 and np.mean(persons) >= 0.64
+    assert np.mean(sum(covered.values(), [])) >= 0.74
+
+
 @pytest.mark.parametrize("tagger", ["rules", "default"])
 def test_the_page_shows_what_the_third_set_says(tagger: str, language: str) -> None:
     (shown,) = (one for one in shipped_figures(tagger) if one.language == language)

@@ -23,7 +23,9 @@ N_NOTES = {
     ("unseen_second", "ja"): 40, ("unseen_second", "en"): 16,
 }  # fmt: skip
 N_VALUES = 371
-PROXIES = ("clinic_en", "dialogue_en", "radiology_ja", "times_places_en", "general_ja")
+PROXIES = (
+    "clinic_en", "dialogue_en", "radiology_ja", "times_places_en", "general_ja", "encyclopedia_ja",
+)  # fmt: skip
 KINDS = {kind: catalogue("en", "policy")[f"letter_{kind}"] for kind in LETTERS}
 """What a mark's letter says of it."""
 LABELS = {kind: label for label, (_, kinds) in FIVE.items() for kind in kinds} | {"I": IDENTIFIER}
