@@ -107,6 +107,13 @@ class ListEvidence:
     positive_origin: str = ""
     has_evidence: bool = True
 
+    @property
+    def p(self) -> float:
+        """One p-value of both routes; NaN where neither has one."""
+        return joint_p(
+            self.group.p, self.p_names, n_tested=self.n_tested, n_controls=self.n_controls
+        )
+
 
 def give_verdict(evidence: ListEvidence) -> dict[str, Any]:
     """Return the verdict on scores fixed beforehand, as a report keeps it.
@@ -117,20 +124,14 @@ def give_verdict(evidence: ListEvidence) -> dict[str, Any]:
     the run could show a leak and positive controls of the list's dose were called one; otherwise
     *not enough evidence*.
     """
-    p = joint_p(
-        evidence.group.p,
-        evidence.p_names,
-        n_tested=evidence.n_tested,
-        n_controls=evidence.n_controls,
-    )
     planted = control_of_dose(evidence.positive_controls, dose=evidence.dose)
     bounds = {
         dose: exposed_share(evidence.n_seen, evidence.n_bounded, planted=record)
         for dose, record in evidence.positive_controls.items()
     }
-    state, reasons = _state_of(evidence, p, planted, bounds)
+    state, reasons = _state_of(evidence, planted, bounds)
     bound_dose = _shown_dose(bounds, usual=planted.dose) if planted else None
-    is_found = state in ("leak_found",)
+    is_found = state == "leak_found"
     area = evidence.auc
     verdict = {
         "rule": RULE_VERSION,
@@ -146,7 +147,7 @@ def give_verdict(evidence: ListEvidence) -> dict[str, Any]:
         "n_visible_controls": {
             str(k): controls_needed(evidence.n_tested, n_visible=k) for k in NAMED_TOGETHER
         },
-        "p": p,
+        "p": evidence.p,
         "p_names": evidence.p_names,
         "p_group": evidence.group.p,
         "p_labels": evidence.group.p_labels,
@@ -202,7 +203,6 @@ def equal_models_record() -> dict[str, Any]:
 
 def _state_of(
     evidence: ListEvidence,
-    p: float,
     planted: DoseRecord | None,
     bounds: Mapping[int, float],
 ) -> tuple[State, list[str]]:
@@ -214,13 +214,13 @@ def _state_of(
     notes = ["members_rank_lower"] if evidence.auc.high < 0.5 else []
     if evidence.mismatched and evidence.control_source != "held_out":
         return "ill_matched", [f"mismatch_{name}" for name in evidence.mismatched]
-    if p <= ALPHA:
+    if evidence.p <= ALPHA:
         if evidence.control_source == "drawn":
             return "membership_not_shown", ["controls_of_generator", *standing_out]
         return "leak_found", standing_out
     obstacles = {
         "controls_of_generator": evidence.control_source == "drawn",
-        "nothing_judged": math.isnan(p),
+        "nothing_judged": math.isnan(evidence.p),
         "few_scored": not evidence.n_scored > MIN_SCORED * evidence.n_listed,
         "run_too_small": not evidence.reliability >= MIN_RELIABILITY,
         "group_too_small": math.isnan(evidence.group.p),
