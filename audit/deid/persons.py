@@ -95,7 +95,8 @@ def _roles_of(name: str, words: Sequence[tuple[int, int, str]]) -> Sequence[Role
     if len(words) < 2:
         is_surname = "," in name.strip(", ") or name[-1:] == ","
         return [SURNAME if is_surname else ""] * len(words)
-    if n_before := sum(stop <= name.find(",") for _, stop, _ in words):
+    n_before = sum(stop <= name.find(",") for _, stop, _ in words)
+    if 0 < n_before < len(words):  # all of them stand before "Jr."
         return [SURNAME] * n_before + [GIVEN] * (len(words) - n_before)
     last = split_name(" ".join(text for *_, text in words))[1].split()
     n_last = min(max(1, len(last)), len(words) - 1)
@@ -195,6 +196,7 @@ class PatientNames:
     def __init__(self) -> None:
         self._votes: Counter[str] = Counter()
         self._mentions = defaultdict[str, Counter[Mention]](Counter)
+        self._sorted: dict[str, Names] = {}
 
     def add(self, document: TaggedDocument) -> None:
         """Take in a note; one without a patient is passed over."""
@@ -205,6 +207,7 @@ class PatientNames:
         """Take in what a note says; that of one without a patient is passed over."""
         if not patient_id:
             return
+        self._sorted.pop(patient_id, None)
         self._votes[patient_id] += names.votes
         self._mentions[patient_id].update(dict(names.mentions))
 
@@ -212,8 +215,11 @@ class PatientNames:
         """Return what is known of a patient; None for a note without one, which tells it alone."""
         if not patient_id:
             return None
-        mentions = self._mentions.get(patient_id, Counter())
-        return Names(self._votes[patient_id], tuple(sorted(mentions.items())))
+        if patient_id not in self._sorted:
+            mentions = self._mentions.get(patient_id, Counter())
+            names = Names(self._votes[patient_id], tuple(sorted(mentions.items())))
+            self._sorted[patient_id] = names
+        return self._sorted[patient_id]
 
 
 class Person(NamedTuple):

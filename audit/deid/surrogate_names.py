@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from audit.deid.keys import Key
 from audit.deid.kinds import Mark, kind_at
@@ -97,6 +98,9 @@ class NameSurrogates:
         words = spaced_words(name)
         named = [word for word in words if word.role != "affix"]
         rank = self._named(named)
+        if rank is None and all(self.people.part(word.key) for word in named):
+            # Several parts of one role, as two surnames are.
+            words = tuple(word._replace(role=self._only_role(word)) for word in words)
         new, at = "", 0
         for word in words:
             new += name[at : word.start]
@@ -110,6 +114,11 @@ class NameSurrogates:
             new += part
         rest = name[at:]
         return new.rstrip(" ,") if not rest and new != new.rstrip(" ,") else new + rest
+
+    def _only_role(self, word: NameWord) -> Role | Literal["", "affix"]:
+        """Return the role that a word has for the persons, if it has one alone; else its own."""
+        roles = {part.role for part in self.people.parts.get(word.key, ())}
+        return roles.pop() if len(roles) == 1 and word.role else word.role
 
     def _named(self, words: list[NameWord]) -> int | None:
         """Return the rank of the person whom a name of several words names."""

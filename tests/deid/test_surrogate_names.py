@@ -67,6 +67,17 @@ def test_every_form_of_a_name_has_the_parts_of_one_surrogate() -> None:
         ]
 
 
+def test_several_surnames_titles_and_particles() -> None:
+    text = (
+        "Dr. ⟦I:José García Márquez⟧, Dr. ⟦Q:García⟧, ⟦Q:GARCIA MARQUEZ⟧; Mr. ⟦Q:van Haddad⟧; "
+        "⟦I:James Haddad, Jr.⟧, ⟦Q:Haddad⟧"
+    )
+    for seed in SEEDS:
+        full, first, both, particle, junior, surname = surrogates(text, seed)
+        assert [first, both] == [full.split()[1], " ".join(full.split()[1:]).upper()]
+        assert particle == surname == junior.split()[1]
+
+
 def test_a_full_name_of_one_note_tells_the_parts_in_another() -> None:
     first, second = "Patient: ⟦I:James Haddad⟧ rests.", "⟦Q:James⟧ did well. ⟦Q:Haddad⟧ slept."
     names = patient_names(first, second)
