@@ -7,6 +7,7 @@ kinds. The patterns stand in `kinds.txt`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from typing import Literal, NamedTuple, get_args
 
@@ -21,7 +22,9 @@ from audit.notes.spans import (
     LINKAGE_CODE,
     PERSONAL_ID_CODE,
     QUASI_IDENTIFIER,
+    RISK_ORDER,
     Span,
+    TaggedDocument,
 )
 from audit.text import is_unspaced
 
@@ -47,6 +50,7 @@ _CUES = {
             for kind, cue in _TABLE[f"cues of {group}"]]
     for group in ("numbers", "contacts")
 }  # fmt: skip
+_RISKS = {label: place for place, label in enumerate(RISK_ORDER)}
 OLDEST = 89
 """The last age that tells nothing by itself, as 45 CFR 164.514(b)(2) has it."""
 _N_AROUND = 40
@@ -87,6 +91,29 @@ def mark_of(text: str, span: Span) -> Mark:
     folded = folded_text(text[begin : end + _N_AROUND])
     own, after = start - begin, end - begin
     return Mark(span, text[start:end], folded[own:after], folded[:own], folded[after:])
+
+
+def joined_spans(document: TaggedDocument) -> list[list[Span]]:
+    """Return the spans of a note in groups of those that share characters."""
+    groups: list[list[Span]] = []
+    reached = 0
+    for span in document.spans:
+        if span.start >= reached:
+            groups.append([])
+        groups[-1].append(span)
+        reached = max(reached, span.end)
+    return groups
+
+
+def joined_marks(document: TaggedDocument) -> Iterator[tuple[Mark, list[Span]]]:
+    """Yield the marks of a note: spans joined that share characters; those that touch stay apart.
+
+    A mark is named after its longest span, then by risk.
+    """
+    for spans in joined_spans(document):
+        risks = [(-x.n_chars, _RISKS.get(x.label, len(_RISKS)), x.start, x.label) for x in spans]
+        joined = Span(spans[0].start, max(x.end for x in spans), min(risks)[-1])
+        yield mark_of(document.text, joined), spans
 
 
 def kind_of(text: str, span: Span) -> Kind:
@@ -179,6 +206,11 @@ def _kind_of_place(mark: Mark) -> Kind | None:
     if not mark.has("PLACE"):
         return None
     return "name" if mark.fits("NAME") and _is_titled(mark) else "place"
+
+
+def fits_name(mark: Mark) -> bool:
+    """Whether a mark has the form of a name."""
+    return mark.fits("NAME")
 
 
 def is_named(mark: Mark) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import string
 from calendar import monthrange
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -19,12 +19,20 @@ from typing import Any, NamedTuple
 from pydantic import ConfigDict, Field, model_validator
 
 from audit.deid.keys import Key
-from audit.deid.kinds import PARTS, Kind, Mark, is_named, kind_at, mark_of
+from audit.deid.kinds import (
+    PARTS,
+    Kind,
+    Mark,
+    fits_name,
+    is_named,
+    joined_marks,
+    joined_spans,
+    kind_at,
+)
+from audit.deid.persons import Names, names_of, people_of
 from audit.deid.rules import RuleTagger, without_clinical
-from audit.deid.sexes import sex_of_given_name, sex_told
+from audit.deid.surrogate_names import NameSurrogates
 from audit.notes.dates import ERAS, MONTHS, era_year
-from audit.notes.mention_words import JAPANESE_SURNAMES
-from audit.notes.mentions_ja import split_japanese
 from audit.notes.patterns import folded_text, pattern_table
 from audit.notes.spans import (
     CONTACT,
@@ -32,7 +40,6 @@ from audit.notes.spans import (
     LINKAGE_CODE,
     PERSONAL_ID_CODE,
     QUASI_IDENTIFIER,
-    RISK_ORDER,
     Span,
     TaggedDocument,
 )
@@ -45,7 +52,7 @@ _FORMS = tuple(re.compile(pattern) for _, pattern in _TABLE["written dates"])
 
 PLACEHOLDER, SURROGATE, MASK = MODES = ("placeholder", "surrogate", "mask")
 MASK_CHAR = "■"
-VERSION = 5
+VERSION = 6
 """Of what takes a mark's place: goes up with every change of a released text."""
 
 _WORDS = {
@@ -68,7 +75,6 @@ _GROUPS = {
     "place": {"hospitals", "contact"}, "contact": {"contact"},
 }  # fmt: skip
 """The groups of rules that tell a sort."""
-_RISKS = {label: place for place, label in enumerate(RISK_ORDER)}
 
 _ENGLISH, _NOT_ENGLISH = (set(_PARTS[name].split("|")) for name in ("ENGLISH", "NOT_ENGLISH"))
 _MIN_FOREIGN = 3
@@ -170,23 +176,25 @@ class Release(Record):
         linked = {"key": self.key.name} if self.key and self.is_linked else {}
         return {"mode": self.mode, "seed": seed, "version": VERSION} | linked
 
-    def of(self, document: TaggedDocument, *, sex: str | None = None) -> Redacted:
+    def of(self, document: TaggedDocument, *, names: Names | None = None) -> Redacted:
         """Return a note with every character of every span replaced.
 
-        `sex` is the patient's, "M", "F" or "" where no note tells it; None where this note is all
-        that is known of the patient. A mask keeps line ends, so that offsets stay.
+        `names` is what the notes of the patient say of names; None where this note is all that is
+        known of the patient. A mask keeps line ends, so that offsets stay.
         """
         text, own = document.text, language_of(document.text)
         labels, marks = [], []
-        for joined, spans in _marks(document):
+        for mark, spans in joined_marks(document):
             labels.append(tuple(sorted({span.label for span in spans})))
-            marks.append(mark_of(text, joined))
+            marks.append(mark)
         if self.mode == MASK:
             new = [re.sub(r"[^\r\n]", MASK_CHAR, mark.text) for mark in marks]
         elif self.mode == SURROGATE and marks:
-            sex = sex_told(text) if sex is None else sex
             key = self.key or Key.of_seed(self.seed or 0)
-            new = _Surrogates(key, document.patient, sex).of(text, marks, language=own)
+            told = names_of(document)
+            people = people_of(told if names is None else names.with_more(told.mentions))
+            surrogates = NameSurrogates(key, document.patient, people)
+            new = _Surrogates(key, document.patient, surrogates).of(text, marks, language=own)
         else:
             new = [_placeholder(mark, own) for mark in marks]
         n_longer, replacements = 0, []
@@ -215,7 +223,7 @@ def _changed(text: str, changes: Iterable[tuple[int, int, str]]) -> str:
 
 def n_marks(document: TaggedDocument) -> int:
     """Return how many stretches of a note are replaced."""
-    return len(_joined(document))
+    return len(joined_spans(document))
 
 
 def kinds_of(document: TaggedDocument) -> list[tuple[Span, str]]:
@@ -223,28 +231,7 @@ def kinds_of(document: TaggedDocument) -> list[tuple[Span, str]]:
 
     "other" is what nothing tells, "" what has a label that is unknown here.
     """
-    return [(span, _sort(mark_of(document.text, span))) for span, _ in _marks(document)]
-
-
-def _joined(document: TaggedDocument) -> list[list[Span]]:
-    groups: list[list[Span]] = []
-    reached = 0
-    for span in document.spans:
-        if span.start >= reached:
-            groups.append([])
-        groups[-1].append(span)
-        reached = max(reached, span.end)
-    return groups
-
-
-def _marks(document: TaggedDocument) -> Iterator[tuple[Span, list[Span]]]:
-    """Yield spans joined that share characters, as one span; spans that only touch stay apart.
-
-    It is named after its longest span, then by risk.
-    """
-    for spans in _joined(document):
-        risks = [(-x.n_chars, _RISKS.get(x.label, len(_RISKS)), x.start, x.label) for x in spans]
-        yield Span(spans[0].start, max(x.end for x in spans), min(risks)[-1]), spans
+    return [(mark.span, _sort(mark)) for mark, _ in joined_marks(document)]
 
 
 def _placeholder(mark: Mark, language: str) -> str:
@@ -336,7 +323,7 @@ def _is_told(mark: Mark, kind: str, dates: Sequence[_Date]) -> bool:
     has_digit = any(char.isdigit() for char in folded)
     match kind:
         case "name":
-            return bool(_RE["NAME"].fullmatch(folded)) and is_named(mark)
+            return fits_name(mark) and is_named(mark)
         case "id":
             return has_digit and bool(_RE["ID_BEFORE"].search(before))
         case "contact":
@@ -365,15 +352,11 @@ _POOLS = (string.digits, string.ascii_uppercase, string.ascii_lowercase)
 
 @dataclass(frozen=True)
 class _Surrogates:
-    """Invents what stands in the notes of a patient; all of it follows from key and text.
-
-    A given name has the sex of the one in whose place it stands; where no list knows that, the
-    patient's.
-    """
+    """Invents what stands in the notes of a patient; all of it follows from key and notes."""
 
     key: Key
     patient: tuple[int, str]
-    sex: str
+    names: NameSurrogates
 
     def of(self, text: str, marks: Sequence[Mark], *, language: str) -> list[str]:
         """Return the texts that take the places of a note's marks."""
@@ -384,11 +367,12 @@ class _Surrogates:
         by = timedelta(days=-7 * ((1 + number % _MAX_YEARS) * 52 + _LEAST_WEEKS + weeks))
         stood = []
         for mark in marks:
-            kind, span = _sort(mark), mark.span
+            is_known = self.names.knows(mark)
+            kind, span = "name" if is_known else _sort(mark), mark.span
             dates = _dates(mark.folded, is_japanese=language == "ja") if kind == "date" else []
             groups = {group for group, one in found if 2 * span.overlap(one.span) > span.n_chars}
             is_told = not groups.isdisjoint(_GROUPS.get(kind, ())) or _is_told(mark, kind, dates)
-            is_told = is_told and span in personal
+            is_told = (is_told or is_known) and span in personal
             stood.append((mark, kind if is_told else "", dates if is_told else []))
         days = (one for *_, dates in stood for one in dates)
         mover = _Mover(by, days, language=language)
@@ -403,7 +387,7 @@ class _Surrogates:
         if not kind:
             return None
         if kind == "name":
-            return self._name(folded, is_full=mark.span.label == IDENTIFIER)
+            return self.names.of(mark)
         if kind == "age":
             return self._age(mark)
         if "@" in folded:
@@ -417,45 +401,6 @@ class _Surrogates:
             draws = (self.key.draw("hospital", folded, self.patient, n) for n in range(_N_TRIES))
             return _other(folded, (value_of("hospital", draw, locale=locale) for draw in draws))
         return None
-
-    def _name(self, name: str, *, is_full: bool) -> str | None:
-        if not is_unspaced(name):
-            words = [match.span() for match in re.finditer(r"[^\s,]+", name)]
-            last = words[-1:] if "," not in name else words[:1] if name[0] not in ", " else []
-            last = [] if _is_given(name) else last
-            new = [self._part(name[slice(*word)], word in last, "en_US") for word in words]
-            changes = ((*word, part or "") for word, part in zip(words, new, strict=True))
-            return _changed(name, changes) if all(new) else None
-        n_least = 2 if is_full else 3  # a surname of three characters is no full name
-        is_split = len(name) > n_least or " " in name
-        alone = (name, "") if _is_given(name) else ("", name)
-        given, surname = split_japanese(name) if is_split else alone
-        new = [
-            self._part(part, is_surname, "ja_JP")
-            for part, is_surname in ((surname, True), (given, False))
-            if part
-        ]
-        parts = [part for part in new if part]
-        joined = (" " if " " in name and given else "").join(parts if surname else ["", *parts])
-        return joined if len(parts) == len(new) else None
-
-    def _part(self, part: str, is_surname: bool, locale: str) -> str | None:
-        """Return another part of a name; None where none is found that is not the same."""
-        from audit.names.people import name_of
-
-        if re.fullmatch(r"[A-Z]\.?", part):
-            return chr(65 + self.key.draw("initial", part, self.patient) % 26) + part[1:]
-        is_kana = _RE["KANA"].fullmatch(part)
-        sex = "" if is_surname else sex_of_given_name(folded_text(part))
-        sex = sex or self.sex or "MF"[self.key.draw("sex", self.patient) % 2]
-
-        def invented(attempt: int) -> str:
-            number = self.key.draw("name", self.patient, part, attempt)
-            name = name_of(number, "", sex=sex, birth_year=1960, locale=locale)
-            found = name.surname if is_surname else name.given
-            return found.kana if is_kana and found.kana else found.written
-
-        return _other(part, map(invented, range(_N_TRIES)))
 
     def _code(self, mark: Mark) -> str | None:
         """Return digits for digits, of the same width, and letters for letters.
@@ -492,15 +437,6 @@ class _Surrogates:
         shift = (-3, -2, -1, 1, 2, 3)[self.key.draw("age", self.patient) % 6]
         new = age + shift if age + shift in _ADULT else age - shift
         return _rewritten(mark, [(*numbers[0].span(), str(new))])
-
-
-def _is_given(name: str) -> bool:
-    """Whether a name is a given name alone, as a list has it; not one that is a surname too."""
-    from faker.providers.person.en_US import Provider
-
-    if _RE["KANA"].fullmatch(name) or not sex_of_given_name(name):
-        return False
-    return name not in JAPANESE_SURNAMES and name.title() not in Provider.last_names
 
 
 def _other(than: str, values: Iterable[str]) -> str | None:

@@ -31,9 +31,9 @@ from audit.deid.copies import COPIES, Copies, CopyingTagger, json_line, n_chars_
 from audit.deid.given import SPANS, AnnotatedNotes
 from audit.deid.kinds import KINDS, Kind
 from audit.deid.known import found_again, names_in
+from audit.deid.persons import Names, PatientNames, names_of
 from audit.deid.policy import ALL_OUT, Policy
 from audit.deid.release import SURROGATE, Release, n_marks
-from audit.deid.sexes import Sexes
 from audit.deid.tagger import Tagger, Tags, checked_tags, is_light, tag_checked
 from audit.deid.taggers import with_fallback
 from audit.errors import AuditCancelled, AuditError
@@ -98,20 +98,20 @@ def tag_notes(
     ):
         progress(Progress(TAGGING, 0.0, 1.0, None))
         # Read once to be counted: files tell bytes by the megabyte only.
-        total, sexes = 0.0, Sexes()
-        for one in source.read(on_bytes=on_bytes):
-            total += _units(one)
-            if release.mode == SURROGATE and isinstance(one, Note):
-                sexes.add(one.patient_id, one.text)
+        total = sum((_units(one) for one in source.read(on_bytes=on_bytes)), 0.0)
         n_workers = n_workers if total > _MANY_CHARS and is_light(tagger) else 1
         pace = f", {n_workers} processes" if n_workers > 1 else ""
-        plan = [tagging(tagger, total, pace=pace), Phase(WRITING, total, 1e-6, WRITING + pace)]
+        # Notes with surrogates are gone through twice: who is named, then the texts.
+        n_written = total * (1 + (release.mode == SURROGATE))
+        plan = [tagging(tagger, total, pace=pace), Phase(WRITING, n_written, 1e-6, WRITING + pace)]
         meter = Meter(plan, listener=progress, should_stop=should_stop)
         with executor_of(n_workers=n_workers) as executor:
             work = _Work(source, tagger, meter, executor, n_workers)
-            run = _Run(files, _How(release, policy, uncopied), register, sexes)
+            run = _Run(files, _How(release, policy, uncopied), register)
             for batch, told in work.tagged(answers, should_stop):
                 run.learn(batch.notes, told)
+            if release.mode == SURROGATE:
+                run.people = work.named(answers, run)
             for batch, written in work.written(answers, run):
                 run.write(batch, written)
         census = run.census(tagger)
@@ -216,11 +216,14 @@ def _tagged(
 
 
 class _Known(NamedTuple):
-    """What is known of a note's patient: names, packed, but for those of a lone note, and sex."""
+    """What is known of a note's patient: names, packed, but for those of a lone note.
+
+    `people` is what all notes of the patient say of names, where surrogates are drawn.
+    """
 
     names: tuple[str, ...]
     is_alone: bool
-    sex: str | None
+    people: Names | None
 
 
 class _How(NamedTuple):
@@ -245,6 +248,28 @@ class _Written(NamedTuple):
     left: Counter[Kind]
 
 
+def _final(
+    how: _How, note: TaggedDocument, spans: Tags, of: _Known
+) -> tuple[TaggedDocument, Tags, Counter[Kind]]:
+    """Return a note with what is taken out, all that was found, and what a policy leaves."""
+    names = (*of.names, names_in(note.text, spans)) if of.is_alone else of.names
+    found = found_again(note.text, spans, *filter(None, names))
+    document, left = how.policy.applied(replace(note, spans=found))
+    return document, found, left
+
+
+def _named(
+    how: _How, notes: Sequence[TaggedDocument], answers: Answers, known: Sequence[_Known]
+) -> list[Names]:
+    """Return what each note says of names, once names are found again in it."""
+    names = []
+    for note, (spans, copy), of in zip(notes, answers, known, strict=True):
+        is_released = not (copy and copy["uncopied"] and how.uncopied == WITHHOLD)
+        is_asked = is_released and not of.is_alone
+        names.append(names_of(_final(how, note, _spans(spans), of)[0]) if is_asked else Names())
+    return names
+
+
 def _written(
     how: _How, rows: Sequence[int], notes: Sequence[TaggedDocument],
     answers: Answers, known: Sequence[_Known],
@@ -258,11 +283,9 @@ def _written(
             if how.uncopied == WITHHOLD:
                 continue
         own = _spans(spans)
-        names = (*of.names, names_in(note.text, own)) if of.is_alone else of.names
-        found = found_again(note.text, own, *filter(None, names))
         lost = tuple(copy["unaligned"]) if copy else ()
-        document, own_left = how.policy.applied(replace(note, spans=found, unaligned=lost))
-        made = how.release.of(document, sex=of.sex)
+        document, found, own_left = _final(how, replace(note, unaligned=lost), own, of)
+        made = how.release.of(document, names=of.people)
         lines.append(jsonl_line(document).encode())
         redacted.append(json_line({"row": row, "text": made.text}))
         left.update(own_left)
@@ -325,11 +348,26 @@ class _Work:
             batch.share(1.0, is_cached=is_known)
         self._meter.finish(TAGGING)
 
+    def named(self, answers: AnswerFile, run: _Run) -> PatientNames:
+        """Return what the notes say of names, by patient."""
+
+        def call(batch: _Batch) -> Callable[[], list[Names]]:
+            known = [run.known(note) for note in batch.notes]
+            return partial(_named, run.how, batch.notes, answers.get(batch.key), known)
+
+        people = PatientNames()
+        for batch, names in self._done(call, WRITING):
+            for note, own in zip(batch.notes, names, strict=True):
+                people.include(note.patient_id, own)
+            batch.share(1.0)
+        return people
+
     def written(self, answers: AnswerFile, run: _Run) -> Iterator[tuple[_Batch, _Written]]:
         """Yield each batch as it is to be written."""
 
         def call(batch: _Batch) -> Callable[[], _Written]:
             known = [run.known(note) for note in batch.notes]
+            run.count_rows(batch.notes)
             found = answers.get(batch.key)
             return partial(_written, run.how, batch.rows, batch.notes, found, known)
 
@@ -395,11 +433,11 @@ class _Run:
     """Learns the names in the notes of the first pass; writes those of the second, and counts."""
 
     def __init__(
-        self, files: Mapping[str, CorpusFile], how: _How, register: PatientRegister | None,
-        sexes: Sexes,
-    ) -> None:  # fmt: skip
+        self, files: Mapping[str, CorpusFile], how: _How, register: PatientRegister | None
+    ) -> None:
         self.how = how
-        self._files, self._register, self._sexes = files, register, sexes
+        self.people: PatientNames | None = None
+        self._files, self._register = files, register
         self._left = Counter[Kind]()
         self._counts = Counter(n_notes=0, n_refused=0, n_found_again=0)
         self._copies = Copies()
@@ -418,14 +456,21 @@ class _Run:
 
     def known(self, note: TaggedDocument) -> _Known:
         """Return what is known of the patient of a note."""
-        patient, listed = note.patient_id, None
-        if patient is not None and self._register:
-            listed = self._register.pieces.get(patient)
-        if listed is not None and patient is not None:
-            self._met.add(patient)
-        self._n_of_no_row += listed is None
-        names = listed, self._names.get(patient or "")
-        return _Known(tuple(filter(None, names)), patient is None, self._sexes.of(patient))
+        patient = note.patient_id
+        names = self._row_of(patient), self._names.get(patient or "")
+        people = self.people.of(patient) if self.people else None
+        return _Known(tuple(filter(None, names)), patient is None, people)
+
+    def count_rows(self, notes: Sequence[TaggedDocument]) -> None:
+        """Count which patients of the register have notes, and the notes without a row."""
+        for note in notes:
+            has_row = self._row_of(note.patient_id) is not None
+            self._met.update({note.patient_id or ""} if has_row else ())
+            self._n_of_no_row += not has_row
+
+    def _row_of(self, patient: str | None) -> str | None:
+        """Return what the register knows of a patient, packed."""
+        return self._register.pieces.get(patient) if patient and self._register else None
 
     def write(self, batch: _Batch, written: _Written) -> None:
         """Write a batch into the files."""

@@ -26,10 +26,10 @@ from audit.deid.given import SPANS, whole_note
 from audit.deid.keys import KEY, read_key
 from audit.deid.kinds import Kind
 from audit.deid.known import found_again, names_in
+from audit.deid.persons import Names, PatientNames, people_of, spaced_words
 from audit.deid.policy import ALL_OUT, Policy
 from audit.deid.release import SURROGATE, Release, Replacement, language_of
 from audit.deid.rules import clinical_places
-from audit.deid.sexes import Sexes
 from audit.deid.tag import (
     CENSUS,
     FALLBACK,
@@ -214,28 +214,30 @@ def tagged_text(
         document, left = policy.applied(TaggedDocument("1", text, spans))
         return replace(released_note(document, row=1, release=release), left=left)
     finally:  # the page says that it is kept nowhere
-        for memory in (clinical_places, patient_finder):
+        for memory in (clinical_places, patient_finder, people_of, spaced_words):
             memory.cache_clear()
 
 
 def released_note(
     document: TaggedDocument, *, row: int, release: Release, kept: str | None = None,
-    corrections: Sequence[Correction] = (), sex: str | None = None,
+    corrections: Sequence[Correction] = (), names: Names | None = None,
 ) -> OneNote:  # fmt: skip
     """Return a note with its corrections by hand, and its released text.
 
-    `sex` is that of the patient, as `Release.of` takes it. What was released before (`kept`) stays
-    where nobody corrected anything, and where another text would be made today its replacements
-    are not marked.
+    `names` is what is known of the patient, as `Release.of` takes it. What was released before
+    (`kept`) stays where nobody corrected anything, and where another text would be made today its
+    replacements are not marked.
     """
     document = corrected(document, corrections)
-    redacted = release.of(document, sex=sex)
+    redacted = release.of(document, names=names)
     if kept is not None and not corrections and kept != redacted.text:
         return OneNote(row, document, kept, ())
     return OneNote(row, document, redacted.text, redacted.replacements, tuple(corrections))
 
 
 ASKED, INPUT, RESULT, INDEX = "tagged.json", "input", "result", "index.npy"
+NAMES = "names.jsonl"
+"""What the notes of each patient say of names, of a set with surrogates."""
 REGISTER = "register"
 """The register that was handed in with the notes; removed with them once all are tagged."""
 
@@ -384,13 +386,13 @@ def _corrections(tagged: TaggedSet) -> bytes:
 
 
 MAX_HITS = 10_000
-_SEXES = (None, "", "M", "F")
+NO_NAMES = -1
 _SPANS_FOLLOW = b', "spans": ['
 
 
 def write_index(folder: Path, *, should_stop: StopQuestion = lambda: False) -> None:
     """Write the index of the set in a folder, whole or not at all."""
-    rows, patients, sexes = [], [], Sexes()
+    rows, patients, names = [], [], PatientNames()
     is_surrogate = _read_set(folder).how.mode == SURROGATE
     place = place_released = 0
     for line, released in _lines(folder):
@@ -400,21 +402,37 @@ def write_index(folder: Path, *, should_stop: StopQuestion = lambda: False) -> N
         rows.append((place, place_released, len(note["spans"])))
         patients.append(note.get("patient_id") if is_surrogate else None)
         if patients[-1]:
-            sexes.add(patients[-1], note["text"])
+            names.add(_document(line))
         place += len(line)
         place_released += len(released)
-    codes = [_SEXES.index(sexes.of(patient)) for patient in patients]
-    table = [(*row, code) for row, code in zip(rows, codes, strict=True)]
+    place_of = _write_names(folder, names, patients=patients)
+    table = [
+        (*row, place_of.get(patient, NO_NAMES)) for row, patient in zip(rows, patients, strict=True)
+    ]
     buffer = io.BytesIO()
     np.save(buffer, np.array(table, dtype=np.int64).reshape(-1, 4), allow_pickle=False)
     write_whole(folder / INDEX, buffer.getvalue())
+
+
+def _write_names(
+    folder: Path, names: PatientNames, *, patients: Iterable[str | None]
+) -> dict[str | None, int]:
+    """Write what is known of each patient; returns the bytes before the line of each."""
+    lines, place_of, place = list[bytes](), dict[str | None, int](), 0
+    for patient in dict.fromkeys(patients):
+        if (known := names.of(patient)) is not None:
+            lines.append(json_line(known.plain()))
+            place_of[patient] = place
+            place += len(lines[-1])
+    write_whole(folder / NAMES, b"".join(lines))
+    return place_of
 
 
 def read_index(tagged: TaggedSet) -> IntArray:
     """Return the index of a whole set [N, 4], mapped into memory; of older ones [N, 3].
 
     For each note the bytes before its line in `spans.jsonl` and in `redacted.jsonl`, its spans, and
-    the place in `_SEXES` of what is known of its patient.
+    the bytes before its patient's line in `names.jsonl`, or `NO_NAMES`. Older sets lack that file.
     """
     with TAGGED_SETS.reading():
         rows = np.load(tagged.path / INDEX, mmap_mode="r", allow_pickle=False)
@@ -433,12 +451,19 @@ def note_at(
     kept = corrections_of(tagged) if corrections is None else corrections
     places = zip((SPANS, REDACTED), index[number, :2].tolist(), strict=True)
     line, released = (_line_at(tagged, name, place) for name, place in places)
-    fixed, sex = kept.get(number, ()), _sex_at(index, number)
-    return _note(line, released, tagged=tagged, corrections=fixed, sex=sex)
+    fixed, names = kept.get(number, ()), _names_at(tagged, index, number)
+    return _note(line, released, tagged=tagged, corrections=fixed, names=names)
 
 
-def _sex_at(index: IntArray, number: int) -> str | None:
-    return _SEXES[int(index[number, 3])] if index.shape[1] > 3 else None
+def _names_at(tagged: TaggedSet, index: IntArray, number: int) -> Names | None:
+    """Return what is known of the patient of a note; None where the set does not keep it."""
+    place = int(index[number, 3]) if index.shape[1] > 3 else NO_NAMES
+    path = tagged.path / NAMES
+    if place == NO_NAMES or not path.is_file():
+        return None
+    with TAGGED_SETS.reading(), path.open("rb") as file:
+        file.seek(place)
+        return Names.of_plain(json.loads(file.readline()))
 
 
 def _line_at(tagged: TaggedSet, name: str, place: int) -> bytes:
@@ -451,8 +476,8 @@ def notes_of(tagged: TaggedSet) -> Iterator[OneNote]:
     """Yield every note of a set, corrected by hand, one at a time; raises as `note_at`."""
     corrections, index = corrections_of(tagged), read_index(tagged)
     for number, lines in enumerate(_lines(tagged.path)):
-        fixed, sex = corrections.get(number, ()), _sex_at(index, number)
-        yield _note(*lines, tagged=tagged, corrections=fixed, sex=sex)
+        fixed, names = corrections.get(number, ()), _names_at(tagged, index, number)
+        yield _note(*lines, tagged=tagged, corrections=fixed, names=names)
 
 
 def marked_notes(tagged: TaggedSet) -> Iterator[tuple[int, TaggedDocument]]:
@@ -511,14 +536,14 @@ def chosen_notes(
 
 def _note(
     line: bytes, released: bytes, *, tagged: TaggedSet, corrections: Sequence[Correction],
-    sex: str | None,
+    names: Names | None,
 ) -> OneNote:  # fmt: skip
     with TAGGED_SETS.reading():
         document = _document(line)
         record = json.loads(released)
         row, kept = int(record["row"]), str(record["text"])
     return released_note(
-        document, row=row, release=tagged.how, kept=kept, corrections=corrections, sex=sex
+        document, row=row, release=tagged.how, kept=kept, corrections=corrections, names=names
     )
 
 

@@ -72,9 +72,9 @@ def test_a_mark_of_many_numbers_takes_no_longer_than_others(text: str) -> None:
 
 
 def test_what_decides_a_release_is_in_its_key() -> None:
-    assert Release(seed=4).decisive() == {"mode": "placeholder", "seed": None, "version": 5}
+    assert Release(seed=4).decisive() == {"mode": "placeholder", "seed": None, "version": 6}
     surrogate = Release(mode="surrogate", seed=2).decisive()
-    assert surrogate == {"mode": "surrogate", "seed": 2, "version": 5}
+    assert surrogate == {"mode": "surrogate", "seed": 2, "version": 6}
     one, other = Release(mode="surrogate"), Release(mode="surrogate")
     assert one.decisive() == other.decisive() and one != other, "a key of its own each time"
     linked = [release.with_(is_linked=True).decisive() for release in (one, other)]

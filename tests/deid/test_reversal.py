@@ -18,8 +18,9 @@ from datetime import date, timedelta
 from functools import cache
 from math import sqrt
 
+from audit.deid.persons import PatientNames
 from audit.deid.release import Release, is_placeholder, kinds_of
-from audit.deid.sexes import Sexes, sex_of_given_name
+from audit.deid.sexes import sex_of_given_name
 from audit.notes.mentions_ja import split_japanese
 from audit.notes.spans import IDENTIFIER, LINKAGE_CODE, QUASI_IDENTIFIER, Span, TaggedDocument
 from benchmarks.synthetic import in_turn
@@ -68,11 +69,11 @@ def generated_notes() -> tuple[TaggedDocument, ...]:
 
 def released_pairs(release: Release) -> Iterator[Pair]:
     """Yield true texts and surrogates of names, whole dates, record numbers and ages."""
-    sexes = Sexes()
+    names = PatientNames()
     for note in generated_notes():
-        sexes.add(note.patient_id, note.text)
+        names.add(note)
     for note in generated_notes():
-        replacements = release.of(note, sex=sexes.of(note.patient_id)).replacements
+        replacements = release.of(note, names=names.of(note.patient_id)).replacements
         for (span, sort), one in zip(kinds_of(note), replacements, strict=True):
             true = note.text[span.start : span.end]
             is_fit = {
@@ -92,24 +93,32 @@ def keyed_pairs() -> tuple[Pair, ...]:
 
 
 @cache
-def public_surrogates(
-    patient: str, names: Sequence[str], codes: Sequence[str]
-) -> Mapping[str, str]:
+def public_surrogates(patient: str, codes: Sequence[str]) -> Mapping[str, str]:
     """Return the surrogates that the program draws for candidates from the seed that is usual."""
     text, spans = "", []
-    lines = [
-        ("Patient: ", name, IDENTIFIER) if name.isascii() else ("氏名：", name, IDENTIFIER)
-        for name in names
-    ]
-    lines += [("MRN: ", code, LINKAGE_CODE) for code in codes]
+    lines = [("MRN: ", code, LINKAGE_CODE) for code in codes]
     for cue, candidate, label in [*lines, ("on ", "2020-01-01", QUASI_IDENTIFIER)]:
         text += cue
         spans.append(Span(len(text), len(text) + len(candidate), label))
         text += f"{candidate}\n"
     note = TaggedDocument("x", text, tuple(spans), patient)
     replacements = Release(mode="surrogate", seed=0).of(note).replacements
-    candidates = [*names, *codes, "2020-01-01"]
+    candidates = [*codes, "2020-01-01"]
     return {one: new.text for one, new in zip(candidates, replacements, strict=True)}
+
+
+@cache
+def public_name(patient: str, name: str, sex: str) -> str:
+    """Return the surrogate of a name that the program draws from the usual seed.
+
+    No other name stands beside it, because a surrogate is never another true name; the note tells
+    the sex that the surrogate has in the release.
+    """
+    cue = "Patient: " if name.isascii() else "氏名："
+    span = Span(len(cue), len(cue) + len(name), IDENTIFIER)
+    words = {"M": "Sex: M 性別：男性", "F": "Sex: F 性別：女性"}.get(sex, "")
+    note = TaggedDocument("x", f"{cue}{name}\n{words}", (span,), patient)
+    return Release(mode="surrogate", seed=0).of(note).replacements[0].text
 
 
 def sex_in(name: str) -> str:
@@ -163,18 +172,20 @@ def attacks_on(pairs: Iterable[Pair]) -> dict[str, Attack]:
             rest = [one for one in others if one != own[sort].true] if sort in own else []
             picked = dice.sample(rest, min(N_OTHERS, len(rest)))
             chosen[sort] = tuple(sorted({*picked, own[sort].true})) if sort in own else ()
-        table = public_surrogates(patient, chosen["name"], chosen["id"])
+        table = dict(public_surrogates(patient, chosen["id"]))
         for sort in ("name", "id"):
             if sort not in own:
                 continue
             pair, candidates = own[sort], chosen[sort]
             if sort == "name":
-                sexes = {"", sex_in(pair.surrogate)}
+                sex = sex_in(pair.surrogate)
+                sexes = {"", sex}
                 candidates = tuple(
                     one
                     for one in candidates
                     if sex_in(one) in sexes or sexes == {""} or one == pair.true
                 )
+                table |= {one: public_name(patient, one, sex) for one in candidates}
             fitting = [one for one in candidates if table[one] == pair.surrogate]
             guess = dice.choice(fitting or candidates)
             attacks[sort].add(guess == pair.true, len(candidates))
