@@ -203,6 +203,8 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 MAX_FILE_BYTES = 50_000_000
 
 SAVE_AS_UTF8 = 'Save the file as "CSV UTF-8" and try again.'
+_LOOKS_LIKE = "The file looks like {encoding}."
+_SAVE_TEXT_AS_UTF8 = "Save it as UTF-8 and try again."
 
 GZIP = b"\x1f\x8b"
 ARCHIVES = {
@@ -215,6 +217,9 @@ ARCHIVES = {
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _FEW_BROKEN = 4
 _ESCAPE_SEQUENCE = re.compile(rb"\x1b[$(]")
+_JAPANESE_CODECS = (("euc_jp", "EUC-JP"), ("shift_jis_2004", "Shift_JIS-2004"))
+"""Encodings that are named when a file is refused. Sentences in them have hiragana."""
+_HIRAGANA = re.compile("[\u3041-\u3096]")
 
 
 def file_bytes(path: Path) -> bytes:
@@ -239,8 +244,7 @@ def decode_text(data: bytes, *, what: str) -> tuple[str, str]:
         return _as_utf16(data, what=what), "UTF-16"
     elif b"\0" in data:
         refusal = "The file holds NUL bytes: it is not text, or UTF-16 without a byte order mark."
-    elif _ESCAPE_SEQUENCE.search(data):
-        refusal = "The file is encoded as ISO-2022-JP."
+    refuse_escapes(data, what=what)
     if refusal:
         raise AuditError(refusal, where=what, do=SAVE_AS_UTF8)
     for mark, name in ((b"\xef\xbb\xbf", "UTF-8 with BOM"), (b"", "UTF-8")):
@@ -249,6 +253,12 @@ def decode_text(data: bytes, *, what: str) -> tuple[str, str]:
                 return data.removeprefix(mark).decode("utf-8"), name
     _refuse_damaged(data, what=what)
     return _as_cp932(data, what=what), "CP932"
+
+
+def refuse_escapes(data: bytes, *, what: str) -> None:
+    """Refuse a file in ISO-2022-JP: its bytes are ASCII, and would be read as such."""
+    if _ESCAPE_SEQUENCE.search(data):
+        raise AuditError(_LOOKS_LIKE, where=what, do=_SAVE_TEXT_AS_UTF8, encoding="ISO-2022-JP")
 
 
 def refuse_too_large(data: bytes, *, what: str) -> None:
@@ -293,12 +303,15 @@ def _refuse_damaged(data: bytes, *, what: str) -> None:
 
 
 def _as_cp932(data: bytes, *, what: str) -> str:
-    try:
+    text = ""
+    with suppress(UnicodeDecodeError):
         text = data.decode("cp932")
-    except UnicodeDecodeError:
-        raise AuditError(
-            "The file is neither UTF-8 nor CP932.", where=what, do=SAVE_AS_UTF8
-        ) from None
+    for codec, name in _JAPANESE_CODECS if not text else _JAPANESE_CODECS[:1]:
+        with suppress(UnicodeDecodeError):
+            if _HIRAGANA.search(data.decode(codec)):
+                raise AuditError(_LOOKS_LIKE, where=what, do=_SAVE_TEXT_AS_UTF8, encoding=name)
+    if not text:
+        raise AuditError("The file is neither UTF-8 nor CP932.", where=what, do=SAVE_AS_UTF8)
     refusal = ""
     if _looks_western(text):
         refusal = (

@@ -85,7 +85,7 @@ class AnnotatedNotes:
             try:
                 found = self._read(name, where=where, on_bytes=on_bytes)
             except AuditError as error:
-                if is_strict or self.kind not in _OF_ONE_NOTE:
+                if is_strict or self.kind not in _OF_ONE_NOTE or len(self.files) == 1:
                     raise
                 yield RowNote(number, error.what)
                 continue

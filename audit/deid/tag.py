@@ -408,6 +408,7 @@ class _Run:
         self._names: dict[str, str] = {}
         self._met: set[str] = set()
         self._n_of_no_row = 0
+        self._first_refused = ""
 
     def learn(self, notes: Sequence[TaggedDocument], names: Sequence[str]) -> None:
         """Remember the names that notes told with certainty, for those of their patients."""
@@ -431,6 +432,7 @@ class _Run:
         """Write a batch into the files."""
         for row in batch.refused:
             self._counts["n_refused"] += 1
+            self._first_refused = self._first_refused or row.what
             self._files[REFUSED].write(json_line(asdict(row)))
         self._files[SPANS].write(written.spans)
         self._files[REDACTED].write(written.redacted)
@@ -453,6 +455,12 @@ class _Run:
         """
         n_withheld = self._uncopied["n_notes"] if self.how.uncopied == WITHHOLD else 0
         if not self._counts["n_notes"] + n_withheld:
+            if self._first_refused:
+                raise AuditError(
+                    "No row is a note. The first was refused: {why}",
+                    where="notes",
+                    why=self._first_refused,
+                )
             raise AuditError("No row is a note.", where="notes")
         release, policy = self.how.release, self.how.policy
         census = {

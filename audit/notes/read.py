@@ -20,7 +20,15 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from audit.errors import AuditError, Message
-from audit.foreign import ARCHIVES, GZIP, SAVE_AS_UTF8, decode_text, refuse_other_formats, refusing
+from audit.foreign import (
+    ARCHIVES,
+    GZIP,
+    SAVE_AS_UTF8,
+    decode_text,
+    refuse_escapes,
+    refuse_other_formats,
+    refusing,
+)
 from audit.home import DEMO_HOSPITAL, registered_folders
 from audit.tables import (
     HALVES,
@@ -104,6 +112,7 @@ def encoding_of(head: bytes, *, what: str) -> str:
     """
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or head.count(0) > _MAX_NUL_SHARE * len(head):
         raise AuditError("The file is UTF-16 or not text.", where=what, do=SAVE_AS_UTF8)
+    refuse_escapes(head, what=what)
     text = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape").decode(head)
     n_broken = len(HALVES.findall(text))
     n_good = len(text) - len(text.encode("ascii", errors="ignore")) - n_broken
