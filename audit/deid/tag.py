@@ -39,11 +39,12 @@ from audit.deid.taggers import with_fallback
 from audit.errors import AuditCancelled, AuditError
 from audit.executor import executor_of, in_order
 from audit.home import salted_digest
+from audit.notes.fhir import Groups
 from audit.notes.formats import jsonl_line
 from audit.notes.read import Note, NoteSource
 from audit.notes.spans import Span, TaggedDocument, ordered
 from audit.patients.finder import together
-from audit.patients.register import PatientRegister
+from audit.patients.register import PatientRegister, packed_people
 from audit.progress import Meter, Phase, Portion, Progress, ProgressListener, StopQuestion
 from audit.shelf import building_folder
 from audit.tables import RowNote
@@ -216,11 +217,15 @@ def _tagged(
 
 
 class _Known(NamedTuple):
-    """What is known of a note's patient: names, packed, but for those of a lone note, and sex."""
+    """What is known of a note's patient: names, packed, but for those of a lone note, and sex.
+
+    `others` are packs of people who are each sought by themselves.
+    """
 
     names: tuple[str, ...]
     is_alone: bool
     sex: str | None
+    others: tuple[str, ...] = ()
 
 
 class _How(NamedTuple):
@@ -260,6 +265,8 @@ def _written(
         own = _spans(spans)
         names = (*of.names, names_in(note.text, own)) if of.is_alone else of.names
         found = found_again(note.text, own, *filter(None, names))
+        for pack in of.others:
+            found = found_again(note.text, found, pack)
         lost = tuple(copy["unaligned"]) if copy else ()
         document, own_left = how.policy.applied(replace(note, spans=found, unaligned=lost))
         made = how.release.of(document, sex=of.sex)
@@ -287,10 +294,14 @@ def _uncopied_line(
 
 
 class _Batch(NamedTuple):
-    """Notes, the numbers of their rows, rows that are none, and the key of a tagger's answers."""
+    """Notes, the numbers of their rows, rows that are none, and the key of a tagger's answers.
+
+    `people` are those whom other fields of each note's file name.
+    """
 
     rows: Sequence[int]
     notes: Sequence[TaggedDocument]
+    people: Sequence[Groups]
     refused: Sequence[RowNote]
     key: str
     share: Portion
@@ -329,7 +340,8 @@ class _Work:
         """Yield each batch as it is to be written."""
 
         def call(batch: _Batch) -> Callable[[], _Written]:
-            known = [run.known(note) for note in batch.notes]
+            notes = zip(batch.notes, batch.people, strict=True)
+            known = [run.known(note, people) for note, people in notes]
             found = answers.get(batch.key)
             return partial(_written, run.how, batch.rows, batch.notes, found, known)
 
@@ -375,7 +387,7 @@ class _Work:
 
     def _batch(self, rows: Sequence[Note | RowNote], ids: set[str], share: Portion) -> _Batch:
         """Return the notes of rows, each under a name of its own, of which `ids` are taken."""
-        notes, numbers = [], []
+        notes, numbers, people = [], [], []
         for row in rows:
             if isinstance(row, RowNote):
                 continue
@@ -385,10 +397,11 @@ class _Work:
             ids.add(name)
             notes.append(TaggedDocument(name, row.text, patient_id=row.patient_id or None))
             numbers.append(row.row)
+            people.append(row.known)
         texts = [(one.doc_id, one.text) for one in notes]
         key = AnswerFile.key([_VERSION, self._tagger.digest, texts])
         refused = [row for row in rows if isinstance(row, RowNote)]
-        return _Batch(numbers, notes, refused, key, share)
+        return _Batch(numbers, notes, people, refused, key, share)
 
 
 class _Run:
@@ -417,8 +430,8 @@ class _Run:
                 known = self._names.get(patient)
                 self._names[patient] = own if known is None else together(known, own)
 
-    def known(self, note: TaggedDocument) -> _Known:
-        """Return what is known of the patient of a note."""
+    def known(self, note: TaggedDocument, people: Groups) -> _Known:
+        """Return what is known of the patient of a note, and of people whom its file names."""
         patient, listed = note.patient_id, None
         if patient is not None and self._register:
             listed = self._register.pieces.get(patient)
@@ -426,7 +439,8 @@ class _Run:
             self._met.add(patient)
         self._n_of_no_row += listed is None
         names = listed, self._names.get(patient or "")
-        return _Known(tuple(filter(None, names)), patient is None, self._sexes.of(patient))
+        others = tuple(filter(None, map(packed_people, people)))
+        return _Known(tuple(filter(None, names)), patient is None, self._sexes.of(patient), others)
 
     def write(self, batch: _Batch, written: _Written) -> None:
         """Write a batch into the files."""

@@ -568,7 +568,7 @@ FORMATS = get_args(Format)
 
 _FORMAT_OF_ENDING = {
     ".jsonl": "jsonl", ".ann": "brat", ".xml": "i2b2", ".conll": "conll", ".bio": "conll",
-    ".iob": "conll", ".txt": "inline",
+    ".iob": "conll", ".txt": "inline", ".html": "inline", ".htm": "inline",
 }  # fmt: skip
 _MAX_NAME_BYTES = 200
 
@@ -581,7 +581,7 @@ def guess_format(names: Iterable[str]) -> str:
             return form
     raise AuditError(
         "The format of these files is not known.",
-        do="Their names end in .jsonl, .ann and .txt, .xml, .conll, or .txt.",
+        do="Their names end in .jsonl, .ann and .txt, .xml, .conll, .txt or .html.",
     )
 
 
