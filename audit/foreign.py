@@ -375,6 +375,8 @@ _HTML_DOCTYPE = re.compile(r"\s*(?:<\?[^>]*>\s*)?<!doctype\s+html", re.IGNORECAS
 _HTML_INSIDE = re.compile(
     r"<br\s*/?>|</(?:p|div|td|tr|li|table|span|ul|ol|h[1-6]|body|html)>", re.IGNORECASE
 )
+_I2B2 = r"<(?:\?xml\b[^\0]*<)?(?:deIdi2b2|PatientMatching|TEXT)\b"
+_OTHER_XML = re.compile(rf"<\?xml\b|{_I2B2}")
 _DOCUMENTS = (
     (
         r"\x0b?(?:MSH|FHS|BHS)\|",
@@ -406,7 +408,7 @@ _OTHER_FORMATS = (
     (r"\{\s*\n", "This is one JSON object over several lines, not JSONL.", _ONE_PER_LINE),
     (r'\[\s*[{\["\]]', "This is a JSON array, not JSONL.", _ONE_PER_LINE),
     (
-        r"<(?:\?xml\b[^\0]*<)?(?:deIdi2b2|PatientMatching|TEXT)\b",
+        _I2B2,
         "This is XML of i2b2 or n2c2, not a table.",
         "`deid tag`, `deid score` and `deid convert` read it. For all else write CSV with a column "
         "`text`.",
@@ -435,10 +437,9 @@ def text_form(text: str, *, what: str) -> Literal["plain", "html", "fhir"]:
     _refuse(_DOCUMENTS, head, what=what)
     if is_fhir(text):
         return "fhir"
-    is_markup = head.startswith("<")
     if _HTML.match(head) or _HTML_DOCTYPE.match(head):
         return "html"
-    return "html" if not is_markup and _HTML_INSIDE.search(head) else "plain"
+    return "html" if _HTML_INSIDE.search(head) and not _OTHER_XML.match(head) else "plain"
 
 
 def is_fhir(text: str) -> bool:

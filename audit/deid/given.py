@@ -122,12 +122,11 @@ class AnnotatedNotes:
             on_bytes(len(data))
             texts.append(decode_text(data, what=where)[0] if data else "")
         text, marks = [*texts, ""][:2]
-        # Of a web page or a document the text is read when it is tagged; nothing in it is a tag.
-        if self.kind == "inline" and text_form(text, what=where) != "plain":
-            return [self._of_folder(TaggedDocument(name, text))]
-        if self.kind == "i2b2":
-            text_form(text, what=where)
+        form = text_form(text, what=where) if self.kind in ("inline", "i2b2") else "plain"
         found = [*read_text(text, form=self.kind, doc_id=name, what=where, annotations=marks)]
+        # A web page or FHIR stays as it is until it is tagged, unless somebody put tags into it.
+        if self.kind == "inline" and form != "plain" and not any(one.spans for one in found):
+            found = [TaggedDocument(name, text)]
         return list(map(self._of_folder, found)) if self.kind in _OF_ONE_NOTE else found
 
     def _of_folder(self, note: TaggedDocument) -> TaggedDocument:
@@ -144,6 +143,7 @@ def _annotated(
     try:
         form = guess_format(names)
     except AuditError as error:
+        _refuse_document(names, load, what=what)
         raise AuditError(error.what, where=what, do=error.do) from None
     is_short = is_flat and form in _OF_ONE_NOTE
     files: dict[str, list[str]] = {}
@@ -158,6 +158,15 @@ def _annotated(
             refuse_twice(name + ending, seen, where=what)
             files.setdefault(name, []).append(file)
     return AnnotatedNotes(form, files, load, what=what)
+
+
+def _refuse_document(names: Sequence[str], load: Callable[[str], bytes], *, what: str) -> None:
+    """Refuse files of an unknown ending by what the first of them is, if it is known."""
+    for name in names[:1]:
+        with reading(what):
+            head = load(name)[:_HEAD_BYTES]
+        refuse_office_documents(head, what=what)
+        text_form(head.decode("utf-8", "replace"), what=what)
 
 
 def annotated_notes(path: Path, *, what: str = "notes") -> AnnotatedNotes:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from audit.cli import called, parsed
-from audit.deid.given import notes_to_tag
+from audit.deid.given import annotated_notes, notes_to_tag
 from audit.deid.known import found_again, names_in
 from audit.deid.release import Release
 from audit.deid.tagged import tagged_text
@@ -290,6 +290,26 @@ def test_a_row_that_holds_a_document_is_refused_and_the_others_are_read(tmp_path
         AuditError, match=r"No row is a note\. The first was refused: This is an HL7"
     ):
         deid("tag", "--notes", tmp_path / "n.jsonl", "--out", tmp_path / "out")
+
+
+def test_documents_in_a_folder_or_an_archive_are_refused_by_name(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as folder:
+        folder.writestr("SMITH.hl7", REFUSED[0][0])
+    with pytest.raises(AuditError, match="HL7 v2"):
+        uploaded([("n.zip", buffer.getvalue())])
+    (tmp_path / "SMITH.hl7").write_bytes(REFUSED[0][0])
+    with pytest.raises(AuditError, match="HL7 v2") as refused:
+        notes_to_tag(tmp_path)
+    assert "SMITH" not in str(refused.value)
+
+
+def test_inline_tags_beside_a_line_break_of_html_stay_spans(tmp_path: Path) -> None:
+    (tmp_path / "n.txt").write_text("Seen by <identifier>Ann Lee</identifier><br>Stable.")
+    (note,) = annotated_notes(tmp_path).all()
+    assert [note.text[s.start : s.end] for s in note.spans] == ["Ann Lee"]
+    (read,) = notes_to_tag(tmp_path).read()
+    assert isinstance(read, Note) and read.text == "Seen by Ann Lee\nStable."
 
 
 def report(**fields: object) -> str:
