@@ -1294,8 +1294,7 @@ def deid_tag(
     ] = DEFAULT,
     notes: Annotated[
         Path,
-        "CSV, JSONL, Parquet, FHIR in JSON, i2b2 XML, CoNLL, one .txt or .html, or a folder of "
-        "texts, FHIR or annotated notes",
+        "CSV, JSONL, Parquet, FHIR (JSON), i2b2 XML, CoNLL, one .txt or .html, or a folder of such",
     ],
     out: Annotated[Path, "a new folder"],
     register: Annotated[
