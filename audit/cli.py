@@ -1294,7 +1294,7 @@ def deid_tag(
     ] = DEFAULT,
     notes: Annotated[
         Path,
-        "CSV, JSONL, Parquet, i2b2 XML, CoNLL, one .txt, or a folder of texts or annotated notes",
+        "CSV, JSONL, Parquet, FHIR (JSON), i2b2 XML, CoNLL, one .txt or .html, or a folder of such",
     ],
     out: Annotated[Path, "a new folder"],
     register: Annotated[

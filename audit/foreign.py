@@ -14,10 +14,11 @@ import re
 import stat
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path, PurePosixPath
+from typing import Literal
 
 from audit.errors import AuditCancelled, AuditError, Message
 
@@ -202,7 +203,10 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 MAX_FILE_BYTES = 50_000_000
 
+_EXPORT_TEXT = "Export its text as .txt (UTF-8) with the program that wrote it."
 SAVE_AS_UTF8 = 'Save the file as "CSV UTF-8" and try again.'
+_LOOKS_LIKE = "The file looks like {encoding}."
+_SAVE_TEXT_AS_UTF8 = "Save it as UTF-8 and try again."
 
 GZIP = b"\x1f\x8b"
 ARCHIVES = {
@@ -210,11 +214,19 @@ ARCHIVES = {
     b"PK\x03\x04": "a zip archive or an Excel workbook",
     b"\xd0\xcf\x11\xe0": "an Excel workbook of the old form, or with a password",
     b"PAR1": "a Parquet file",
-    b"%PDF": "a PDF file",
 }
+_PDF = b"%PDF"
+_OFFICE_PARTS = {
+    b"word/document.xml": "This is a Word document (DOCX).",
+    b"application/vnd.oasis.opendocument.text": "This is an OpenDocument text (ODT).",
+}
+"""Parts whose names stand readable in the archive that such a document is."""
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _FEW_BROKEN = 4
 _ESCAPE_SEQUENCE = re.compile(rb"\x1b[$(]")
+_JAPANESE_CODECS = (("euc_jp", "EUC-JP"), ("shift_jis_2004", "Shift_JIS-2004"))
+"""Encodings that are named when a file is refused. Sentences in them have hiragana."""
+_HIRAGANA = re.compile("[\u3041-\u3096]")
 
 
 def file_bytes(path: Path) -> bytes:
@@ -231,6 +243,7 @@ def decode_text(data: bytes, *, what: str) -> tuple[str, str]:
     if not data:
         raise AuditError("The file is empty.", where=what)
     refuse_too_large(data, what=what)
+    refuse_office_documents(data, what=what)
     kinds = [kind for magic, kind in ARCHIVES.items() if data.startswith(magic)]
     refusal = ""
     if kinds:
@@ -239,8 +252,7 @@ def decode_text(data: bytes, *, what: str) -> tuple[str, str]:
         return _as_utf16(data, what=what), "UTF-16"
     elif b"\0" in data:
         refusal = "The file holds NUL bytes: it is not text, or UTF-16 without a byte order mark."
-    elif _ESCAPE_SEQUENCE.search(data):
-        refusal = "The file is encoded as ISO-2022-JP."
+    refuse_escapes(data, what=what)
     if refusal:
         raise AuditError(refusal, where=what, do=SAVE_AS_UTF8)
     for mark, name in ((b"\xef\xbb\xbf", "UTF-8 with BOM"), (b"", "UTF-8")):
@@ -249,6 +261,21 @@ def decode_text(data: bytes, *, what: str) -> tuple[str, str]:
                 return data.removeprefix(mark).decode("utf-8"), name
     _refuse_damaged(data, what=what)
     return _as_cp932(data, what=what), "CP932"
+
+
+def refuse_office_documents(data: bytes, *, what: str) -> None:
+    """Refuse a PDF, and a document of Word or of an open office, by its name."""
+    said = "This is a PDF document." if data.startswith(_PDF) else ""
+    if is_zip(data):
+        said = next((kind for part, kind in _OFFICE_PARTS.items() if part in data), "")
+    if said:
+        raise AuditError(said, where=what, do=_EXPORT_TEXT)
+
+
+def refuse_escapes(data: bytes, *, what: str) -> None:
+    """Refuse a file in ISO-2022-JP: its bytes are ASCII, and would be read as such."""
+    if _ESCAPE_SEQUENCE.search(data):
+        raise AuditError(_LOOKS_LIKE, where=what, do=_SAVE_TEXT_AS_UTF8, encoding="ISO-2022-JP")
 
 
 def refuse_too_large(data: bytes, *, what: str) -> None:
@@ -293,12 +320,15 @@ def _refuse_damaged(data: bytes, *, what: str) -> None:
 
 
 def _as_cp932(data: bytes, *, what: str) -> str:
-    try:
+    text = ""
+    with suppress(UnicodeDecodeError):
         text = data.decode("cp932")
-    except UnicodeDecodeError:
-        raise AuditError(
-            "The file is neither UTF-8 nor CP932.", where=what, do=SAVE_AS_UTF8
-        ) from None
+    for codec, name in _JAPANESE_CODECS if not text else _JAPANESE_CODECS[:1]:
+        with suppress(UnicodeDecodeError):
+            if _HIRAGANA.search(data.decode(codec)):
+                raise AuditError(_LOOKS_LIKE, where=what, do=_SAVE_TEXT_AS_UTF8, encoding=name)
+    if not text:
+        raise AuditError("The file is neither UTF-8 nor CP932.", where=what, do=SAVE_AS_UTF8)
     refusal = ""
     if _looks_western(text):
         refusal = (
@@ -333,9 +363,44 @@ def _looks_western(text: str) -> bool:
 _FORMAT_CHARS = 8_192
 """Of a text that are looked at to tell its format."""
 _ONE_PER_LINE = "Write one JSON object a line (JSONL), or CSV."
-_OTHER_FORMATS = (
+# Comments are written out so that none can be read in two ways: a search takes linear time.
+_XML_HEAD = r"(?:<\?[^>\0]*>\s*|<!--(?:(?!-->)[^\0])*-->\s*|<!(?!--)[^>\0]*>\s*)*"
+_FHIR = r'(?:\[\s*)?\{[^\0]*"resourceType"\s*:'
+_HTML_NAMES = (
+    "html|head|body|title|meta|link|style|script|div|p|br|hr|h[1-6]|table|thead|tbody|tr|td|th|ul"
+    "|ol|dl|li|pre|span|font|center|section|article|header|main|b|strong|em|i|u|a"
+)
+_HTML = re.compile(rf"{_XML_HEAD}<(?:{_HTML_NAMES})(?=[\s/>])", re.IGNORECASE)
+_HTML_DOCTYPE = re.compile(r"\s*(?:<\?[^>]*>\s*)?<!doctype\s+html", re.IGNORECASE)
+_HTML_INSIDE = re.compile(
+    r"<br\s*/?>|</(?:p|div|td|tr|li|table|span|ul|ol|h[1-6]|body|html)>", re.IGNORECASE
+)
+_I2B2 = r"<(?:\?xml\b[^\0]*<)?(?:deIdi2b2|PatientMatching|TEXT)\b"
+_OTHER_XML = re.compile(rf"<\?xml\b|{_I2B2}")
+_DOCUMENTS = (
     (
-        r'\{[^\0]*"resourceType"\s*:',
+        r"\x0b?(?:MSH|FHS|BHS)\|",
+        "This is an HL7 v2 message.",
+        "Export the notes in it as text, or as a table with a column `text`.",
+    ),
+    (
+        rf"{_XML_HEAD}<(?:\w+:)?ClinicalDocument\b",
+        "This is a CDA document (XML).",
+        "Export the notes in it as text, or the document as FHIR in JSON.",
+    ),
+    (
+        rf"{_XML_HEAD}<(?:\w+:)?[A-Z]\w*\s[^>\0]*http://hl7\.org/fhir[\"']",
+        "This is FHIR in XML.",
+        "Export it as FHIR in JSON.",
+    ),
+    (r"\{\\rtf", "This is an RTF document.", _EXPORT_TEXT),
+    (r"%PDF-", "This is a PDF document.", _EXPORT_TEXT),
+)
+"""Documents that hold notes and are not read: how they begin, what they are, and what to do."""
+_OTHER_FORMATS = (
+    *_DOCUMENTS,
+    (
+        _FHIR,
         "This is FHIR in JSON, not a table.",
         "Write a table, or one JSON object a line, with first_name and last_name of each patient, "
         "or patient_id and text of each note.",
@@ -343,7 +408,7 @@ _OTHER_FORMATS = (
     (r"\{\s*\n", "This is one JSON object over several lines, not JSONL.", _ONE_PER_LINE),
     (r'\[\s*[{\["\]]', "This is a JSON array, not JSONL.", _ONE_PER_LINE),
     (
-        r"<(?:\?xml\b[^\0]*<)?(?:deIdi2b2|PatientMatching|TEXT)\b",
+        _I2B2,
         "This is XML of i2b2 or n2c2, not a table.",
         "`deid tag`, `deid score` and `deid convert` read it. For all else write CSV with a column "
         "`text`.",
@@ -360,7 +425,33 @@ _OTHER_FORMATS = (
 
 def refuse_other_formats(text: str, *, what: str) -> None:
     """Refuse a text that is no CSV and no JSONL, and say what it is."""
-    head = text[:_FORMAT_CHARS].lstrip("\ufeff \t\r\n")
-    for beginning, said, do in _OTHER_FORMATS:
+    _refuse(_OTHER_FORMATS, _head(text), what=what)
+
+
+def text_form(text: str, *, what: str) -> Literal["plain", "html", "fhir"]:
+    """Return the form in which a note is written, told by its beginning.
+
+    AuditError for a document that is not read: HL7 v2, CDA, FHIR in XML, RTF, PDF.
+    """
+    head = _head(text)
+    _refuse(_DOCUMENTS, head, what=what)
+    if is_fhir(text):
+        return "fhir"
+    if _HTML.match(head) or _HTML_DOCTYPE.match(head):
+        return "html"
+    return "html" if _HTML_INSIDE.search(head) and not _OTHER_XML.match(head) else "plain"
+
+
+def is_fhir(text: str) -> bool:
+    """Whether a text begins as FHIR in JSON does: a resource, a Bundle, or one a line."""
+    return bool(re.match(_FHIR, _head(text)))
+
+
+def _head(text: str) -> str:
+    return text[:_FORMAT_CHARS].lstrip("\ufeff \t\r\n")
+
+
+def _refuse(formats: Iterable[tuple[str, str, str]], head: str, *, what: str) -> None:
+    for beginning, said, do in formats:
         if re.match(beginning, head):
             raise AuditError(said, where=what, do=do)

@@ -45,6 +45,7 @@ from audit.deid.taggers import (
 )
 from audit.deid.tasks import NotesToTag, TaggingTask, one_text, tagging_task, uploaded
 from audit.errors import AuditError
+from audit.foreign import text_form
 from audit.jobs import service
 from audit.notes.read import EXAMPLE
 from audit.patients.register import REGISTER_ENDINGS
@@ -275,6 +276,8 @@ def _draw_pasted(
         blocks.refused(say, error)
         return
     head(say, "deidentify_result")
+    if (form := text_form(text, what="notes")) != "plain":
+        remark(say, f"deidentify_read_{form}")
     census = census_of(found) | how.described()
     if policy.left:
         census |= policy_part(policy, first.left)

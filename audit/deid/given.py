@@ -8,6 +8,7 @@ an upload becomes a path.
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import re
 import shutil
@@ -20,8 +21,18 @@ from urllib.parse import unquote
 
 from audit.deid.copies import OutputLine, json_line
 from audit.errors import AuditError, Message
-from audit.foreign import decode_text, is_zip, reading, refusing, zip_members
+from audit.foreign import (
+    decode_text,
+    is_fhir,
+    is_zip,
+    reading,
+    refuse_office_documents,
+    refusing,
+    text_form,
+    zip_members,
+)
 from audit.home import changing, home_folder
+from audit.notes.fhir import values_of
 from audit.notes.folding import fold_document
 from audit.notes.formats import guess_format, jsonl_line, read_text, refuse_twice
 from audit.notes.read import ByteListener, Note, NoteSource, checked_note, open_notes
@@ -33,9 +44,15 @@ SPANS = "spans.jsonl"
 """The notes with their spans, of a folder of tagged notes."""
 _CONLL = (".conll", ".bio", ".iob")
 _ENDINGS = {
-    "brat": (".txt", ".ann"), "i2b2": (".xml",), "jsonl": (".jsonl",), "inline": (".txt",),
+    "brat": (".txt", ".ann"),
+    "i2b2": (".xml",),
+    "jsonl": (".jsonl",),
+    "inline": (".txt", ".html", ".htm"),
     "conll": _CONLL,
-}  # fmt: skip
+}
+_READ_ENDINGS = frozenset(ending for endings in _ENDINGS.values() for ending in endings)
+FHIR_ENDINGS = (".json", ".ndjson")
+_HEAD_BYTES = 1 << 16
 _OF_ONE_NOTE = ("brat", "i2b2", "inline")
 MAX_UPLOAD_MB = 50
 MAX_UNPACKED_BYTES = 100_000_000
@@ -68,7 +85,8 @@ class AnnotatedNotes:
                 yield replace(one, row=row)
             else:
                 fields = {"note_id": one.doc_id, "patient_id": one.patient_id or ""}
-                yield checked_note(fields | {"text": one.text}, row=row)
+                is_plain = self.kind != "inline"
+                yield checked_note(fields | {"text": one.text}, row=row, is_plain=is_plain)
 
     def all(self) -> list[TaggedDocument]:
         """Return the notes with their spans; AuditError if there is none, or one cannot be read."""
@@ -85,7 +103,7 @@ class AnnotatedNotes:
             try:
                 found = self._read(name, where=where, on_bytes=on_bytes)
             except AuditError as error:
-                if is_strict or self.kind not in _OF_ONE_NOTE:
+                if is_strict or self.kind not in _OF_ONE_NOTE or len(self.files) == 1:
                     raise
                 yield RowNote(number, error.what)
                 continue
@@ -104,11 +122,17 @@ class AnnotatedNotes:
             on_bytes(len(data))
             texts.append(decode_text(data, what=where)[0] if data else "")
         text, marks = [*texts, ""][:2]
+        form = text_form(text, what=where) if self.kind in ("inline", "i2b2") else "plain"
         found = [*read_text(text, form=self.kind, doc_id=name, what=where, annotations=marks)]
-        folder, slash, _ = name.partition("/")
-        if self.kind in _OF_ONE_NOTE and slash:
-            return [replace(one, patient_id=one.patient_id or folder) for one in found]
-        return found
+        # A web page or FHIR stays as it is until it is tagged, unless somebody put tags into it.
+        if self.kind == "inline" and form != "plain" and not any(one.spans for one in found):
+            found = [TaggedDocument(name, text)]
+        return list(map(self._of_folder, found)) if self.kind in _OF_ONE_NOTE else found
+
+    def _of_folder(self, note: TaggedDocument) -> TaggedDocument:
+        """Return a note with the first folder of its name as the patient, if it has none."""
+        folder, slash, _ = note.doc_id.partition("/")
+        return replace(note, patient_id=note.patient_id or folder) if slash else note
 
 
 def _annotated(
@@ -119,6 +143,7 @@ def _annotated(
     try:
         form = guess_format(names)
     except AuditError as error:
+        _refuse_document(names, load, what=what)
         raise AuditError(error.what, where=what, do=error.do) from None
     is_short = is_flat and form in _OF_ONE_NOTE
     files: dict[str, list[str]] = {}
@@ -133,6 +158,15 @@ def _annotated(
             refuse_twice(name + ending, seen, where=what)
             files.setdefault(name, []).append(file)
     return AnnotatedNotes(form, files, load, what=what)
+
+
+def _refuse_document(names: Sequence[str], load: Callable[[str], bytes], *, what: str) -> None:
+    """Refuse files of an unknown ending by what the first of them is, if it is known."""
+    for name in names[:1]:
+        with reading(what):
+            head = load(name)[:_HEAD_BYTES]
+        refuse_office_documents(head, what=what)
+        text_form(head.decode("utf-8", "replace"), what=what)
 
 
 def annotated_notes(path: Path, *, what: str = "notes") -> AnnotatedNotes:
@@ -169,20 +203,31 @@ def _files_in(folder: Path) -> Iterator[Path]:
 
 
 def _is_annotated(path: Path) -> bool:
-    return path.is_dir() or path.suffix.lower() in (".txt", ".xml", *_CONLL)
+    return path.is_dir() or path.suffix.lower() in (".txt", ".html", ".htm", ".xml", *_CONLL)
 
 
-def whole_note(text: str) -> str:
+def whole_note(text: str) -> Note:
     """Return a text that was pasted, or handed in alone; AuditError where it is no note."""
     found = checked_note({"text": text}, row=1)
     if isinstance(found, RowNote):
         raise AuditError(found.what, where="notes")
-    return found.text
+    return found
 
 
 def notes_to_tag(path: Path) -> NoteSource | AnnotatedNotes:
-    """Return the notes of a path: a table as `open_notes` reads it, or annotated notes."""
-    return annotated_notes(path) if _is_annotated(path) else open_notes(path)
+    """Return the notes of a path: a table or FHIR as `open_notes` reads it, or annotated notes."""
+    return annotated_notes(path) if _is_annotated(path) and not _is_fhir(path) else open_notes(path)
+
+
+def _is_fhir(path: Path) -> bool:
+    """Whether a path is a text that holds FHIR, or a folder with nothing else that is read."""
+    if path.is_dir():
+        endings = {one.suffix.lower() for one in _files_in(path)}
+        return not endings.isdisjoint(FHIR_ENDINGS) and endings.isdisjoint(_READ_ENDINGS)
+    if path.suffix.lower() != ".txt":
+        return False
+    with reading("notes"), path.open("rb") as file:
+        return is_fhir(file.read(_HEAD_BYTES).decode("utf-8", "replace"))
 
 
 @dataclass(frozen=True)
@@ -305,6 +350,7 @@ def _members(files: Files, *, what: str) -> Iterator[tuple[str, bytes]]:
     n_files, n_left = 0, MAX_UNPACKED_BYTES
     for name, data in files:
         unpacked: Iterable[tuple[str, bytes]] = ((name, data),)
+        refuse_office_documents(data, what=what)
         if is_zip(data):
             unpacked = zip_members(data, where=what, max_bytes=n_left, max_files=MAX_FILES)
         for member in unpacked:
@@ -319,7 +365,7 @@ def _members(files: Files, *, what: str) -> Iterator[tuple[str, bytes]]:
             yield member
 
 
-ENDINGS = ("txt", "xml", "ann", "zip", "jsonl", "csv")
+ENDINGS = ("txt", "xml", "ann", "zip", "jsonl", "csv", "html", "htm", "json", "ndjson")
 """Of files that are handed in to be tagged."""
 
 
@@ -327,7 +373,7 @@ def notes_lines(files: Files) -> bytes:
     """Return the notes of files of one form as JSONL, in the order of the files' names.
 
     Of annotated notes the texts alone. A note is called as its file, its first folder is the
-    patient; the released files have row numbers instead.
+    patient; the released files have row numbers instead. Files of FHIR become one of a JSON a line.
     """
     if sum(len(data) for _, data in files) > MAX_UPLOAD_MB * 1_000_000:
         raise AuditError(
@@ -336,8 +382,27 @@ def notes_lines(files: Files) -> bytes:
             do="Hand them in by parts, or register their folder.",
             max_upload_mb=MAX_UPLOAD_MB,
         )
+    if lines := _fhir_lines(files):
+        return lines
     notes = _understood(files, what="notes", is_flat=False)
     return b"".join(
         json_line({"note_id": one.doc_id, "patient_id": one.patient_id or "", "text": one.text})
         for one in notes
     )
+
+
+def _fhir_lines(files: Files) -> bytes:
+    """Return files of FHIR in JSON as one; empty where a file is of another form."""
+    with refusing(AuditError("The notes cannot be understood.", where="notes")):
+        members = sorted(_members(files, what="notes"))
+        if not all(name.lower().endswith(FHIR_ENDINGS) for name, _ in members):
+            return b""
+        lines: list[bytes] = []
+        for number, (_, data) in enumerate(members, start=1):
+            where = Message("{subject}, file {number}", subject="notes", number=number)
+            text, _ = decode_text(data, what=where)
+            if not is_fhir(text):
+                raise AuditError("There is no FHIR resource in the file.", where=where)
+            values = values_of(io.StringIO(text, newline="\n"))
+            lines += (json_line(one) for one in values if not isinstance(one, RowNote))
+        return b"".join(lines)

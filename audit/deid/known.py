@@ -7,7 +7,7 @@ spans that leave no known string readable, and the names that a note tells.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from audit.deid.borders import with_whole_words
 from audit.deid.tagger import Tags
@@ -23,6 +23,7 @@ from audit.notes.mention_words import (
 )
 from audit.notes.mentions_ja import split_japanese
 from audit.notes.patterns import HIRA, KATA, folded_text, pattern_table
+from audit.notes.placeholders import Placeholder, find_placeholders
 from audit.notes.spans import FIVE_TYPES, IDENTIFIER, QUASI_IDENTIFIER, RISK_ORDER, Span
 from audit.patients.finder import (
     FULL,
@@ -66,7 +67,11 @@ def with_known(spans: Tags, found: Iterable[Span]) -> Tags:
 
 
 def found_again(text: str, spans: Tags, *packs: str) -> Tags:
-    """Return the spans of a note with all that is known of its patient, in whole words."""
+    """Return the spans of a note with all that is known of its patient, in whole words.
+
+    A placeholder of MIMIC (`[**Hospital1 18**]`) stays whole, or is replaced as a whole.
+    """
+    spans = outside_placeholders(text, spans)
     folded = fold_text(text)
     occurrences = patient_finder(*packs).find(SearchedText(folded.text)) if any(packs) else ()
     known_spans = (
@@ -77,7 +82,44 @@ def found_again(text: str, spans: Tags, *packs: str) -> Tags:
     own = folded.folded_spans(spans)
     whole = with_whole_words(folded.text, with_known(own, known_spans))
     # What a tagger found stays as it was where nothing is added to it.
-    return with_known(spans, folded.source_spans(whole))
+    found = with_known(spans, folded.source_spans(whole))
+    return _with_whole_placeholders(found, find_placeholders(text).places)
+
+
+def outside_placeholders(text: str, spans: Tags) -> Tags:
+    """Return a tagger's spans without what they share with placeholders of MIMIC.
+
+    A placeholder whose category is not known may hold anything: a span in it covers all of it.
+    """
+    places = find_placeholders(text).places
+    if not places:
+        return spans
+    known = [place for place in places if place.kind != "unknown"]
+    cut = (part for span in spans for part in _cut(text, span, known))
+    return _with_whole_placeholders(tuple(cut), places)
+
+
+def _cut(text: str, span: Span, places: Iterable[Placeholder]) -> Iterator[Span]:
+    """Yield what is left of a span outside of places, where a letter or digit is left."""
+    start = span.start
+    ends = [(place.start, place.stop) for place in places if place.start < span.end]
+    for left, right in (*ends, (span.end, span.end)):
+        if right <= start:
+            continue
+        if any(map(str.isalnum, text[start:left])):
+            yield Span(start, left, span.label)
+        start = max(start, right)
+
+
+def _with_whole_placeholders(spans: Tags, places: Sequence[Placeholder]) -> Tags:
+    """Return spans that cover each placeholder that they touch from end to end."""
+    touched = (
+        Span(place.start, place.stop, span.label)
+        for place in places
+        for span in spans
+        if span.start < place.stop and place.start < span.end
+    )
+    return with_known(spans, touched) if places else spans
 
 
 def names_in(text: str, spans: Iterable[Span]) -> str:
@@ -87,7 +129,8 @@ def names_in(text: str, spans: Iterable[Span]) -> str:
     """
     shown = fold_text(text)
     folded = folded_text(shown.text)
-    return packed(piece for span in shown.folded_spans(spans) for piece in _certain(folded, span))
+    outside = outside_placeholders(text, tuple(spans))
+    return packed(piece for span in shown.folded_spans(outside) for piece in _certain(folded, span))
 
 
 def _certain(folded: str, span: Span) -> Iterator[Piece]:

@@ -39,11 +39,12 @@ from audit.deid.taggers import with_fallback
 from audit.errors import AuditCancelled, AuditError
 from audit.executor import executor_of, in_order
 from audit.home import salted_digest
+from audit.notes.fhir import Groups
 from audit.notes.formats import jsonl_line
 from audit.notes.read import Note, NoteSource
 from audit.notes.spans import Span, TaggedDocument, ordered
 from audit.patients.finder import together
-from audit.patients.register import PatientRegister
+from audit.patients.register import PatientRegister, packed_people
 from audit.progress import Meter, Phase, Portion, Progress, ProgressListener, StopQuestion
 from audit.shelf import building_folder
 from audit.tables import RowNote
@@ -218,12 +219,14 @@ def _tagged(
 class _Known(NamedTuple):
     """What is known of a note's patient: names, packed, but for those of a lone note.
 
-    `people` is what all notes of the patient say of names, where surrogates are drawn.
+    `people` is what all notes of the patient say of names, where surrogates are drawn; `others` are
+    packs of people who are each sought by themselves.
     """
 
     names: tuple[str, ...]
     is_alone: bool
     people: Names | None
+    others: tuple[str, ...] = ()
 
 
 class _How(NamedTuple):
@@ -254,6 +257,8 @@ def _final(
     """Return a note with what is taken out, all that was found, and what a policy leaves."""
     names = (*of.names, names_in(note.text, spans)) if of.is_alone else of.names
     found = found_again(note.text, spans, *filter(None, names))
+    for pack in of.others:
+        found = found_again(note.text, found, pack)
     document, left = how.policy.applied(replace(note, spans=found))
     return document, found, left
 
@@ -310,10 +315,14 @@ def _uncopied_line(
 
 
 class _Batch(NamedTuple):
-    """Notes, the numbers of their rows, rows that are none, and the key of a tagger's answers."""
+    """Notes, the numbers of their rows, rows that are none, and the key of a tagger's answers.
+
+    `people` are those whom other fields of each note's file name.
+    """
 
     rows: Sequence[int]
     notes: Sequence[TaggedDocument]
+    people: Sequence[Groups]
     refused: Sequence[RowNote]
     key: str
     share: Portion
@@ -352,7 +361,7 @@ class _Work:
         """Return what the notes say of names, by patient."""
 
         def call(batch: _Batch) -> Callable[[], list[Names]]:
-            known = [run.known(note) for note in batch.notes]
+            known = run.known_of(batch)
             return partial(_named, run.how, batch.notes, answers.get(batch.key), known)
 
         people = PatientNames()
@@ -366,7 +375,7 @@ class _Work:
         """Yield each batch as it is to be written."""
 
         def call(batch: _Batch) -> Callable[[], _Written]:
-            known = [run.known(note) for note in batch.notes]
+            known = run.known_of(batch)
             run.count_rows(batch.notes)
             found = answers.get(batch.key)
             return partial(_written, run.how, batch.rows, batch.notes, found, known)
@@ -413,7 +422,7 @@ class _Work:
 
     def _batch(self, rows: Sequence[Note | RowNote], ids: set[str], share: Portion) -> _Batch:
         """Return the notes of rows, each under a name of its own, of which `ids` are taken."""
-        notes, numbers = [], []
+        notes, numbers, people = [], [], []
         for row in rows:
             if isinstance(row, RowNote):
                 continue
@@ -423,10 +432,11 @@ class _Work:
             ids.add(name)
             notes.append(TaggedDocument(name, row.text, patient_id=row.patient_id or None))
             numbers.append(row.row)
+            people.append(row.known)
         texts = [(one.doc_id, one.text) for one in notes]
         key = AnswerFile.key([_VERSION, self._tagger.digest, texts])
         refused = [row for row in rows if isinstance(row, RowNote)]
-        return _Batch(numbers, notes, refused, key, share)
+        return _Batch(numbers, notes, people, refused, key, share)
 
 
 class _Run:
@@ -446,6 +456,7 @@ class _Run:
         self._names: dict[str, str] = {}
         self._met: set[str] = set()
         self._n_of_no_row = 0
+        self._first_refused = ""
 
     def learn(self, notes: Sequence[TaggedDocument], names: Sequence[str]) -> None:
         """Remember the names that notes told with certainty, for those of their patients."""
@@ -454,12 +465,19 @@ class _Run:
                 known = self._names.get(patient)
                 self._names[patient] = own if known is None else together(known, own)
 
-    def known(self, note: TaggedDocument) -> _Known:
-        """Return what is known of the patient of a note."""
+    def known_of(self, batch: _Batch) -> list[_Known]:
+        """Return what is known of the patient of each note, and of people whom its file names."""
+        return [self._known(*one) for one in zip(batch.notes, batch.people, strict=True)]
+
+    def _known(self, note: TaggedDocument, others: Groups) -> _Known:
         patient = note.patient_id
         names = self._row_of(patient), self._names.get(patient or "")
-        people = self.people.of(patient) if self.people else None
-        return _Known(tuple(filter(None, names)), patient is None, people)
+        return _Known(
+            tuple(filter(None, names)),
+            patient is None,
+            self.people.of(patient) if self.people else None,
+            tuple(filter(None, map(packed_people, others))),
+        )
 
     def count_rows(self, notes: Sequence[TaggedDocument]) -> None:
         """Count which patients of the register have notes, and the notes without a row."""
@@ -476,6 +494,7 @@ class _Run:
         """Write a batch into the files."""
         for row in batch.refused:
             self._counts["n_refused"] += 1
+            self._first_refused = self._first_refused or row.what
             self._files[REFUSED].write(json_line(asdict(row)))
         self._files[SPANS].write(written.spans)
         self._files[REDACTED].write(written.redacted)
@@ -498,6 +517,12 @@ class _Run:
         """
         n_withheld = self._uncopied["n_notes"] if self.how.uncopied == WITHHOLD else 0
         if not self._counts["n_notes"] + n_withheld:
+            if self._first_refused:
+                raise AuditError(
+                    "No row is a note. The first was refused: {why}",
+                    where="notes",
+                    why=self._first_refused,
+                )
             raise AuditError("No row is a note.", where="notes")
         release, policy = self.how.release, self.how.policy
         census = {

@@ -45,6 +45,7 @@ from audit.home import changing
 from audit.notes.formats import flattened, jsonl_line, read_line, write_files
 from audit.notes.spans import Span, TaggedDocument, merged, n_overlapping
 from audit.patients.finder import patient_finder
+from audit.patients.register import packed_people
 from audit.progress import StopQuestion
 from audit.shelf import Shelf, now, one_line, taken, write_whole
 from audit.stats import IntArray
@@ -209,12 +210,15 @@ def tagged_text(
             max_typed_chars=MAX_TYPED_CHARS,
         )
     try:
-        (spans,) = tag_checked(tagger, [whole_note(text)])
-        spans = found_again(text, spans, names_in(text, spans))
+        note = whole_note(text)
+        text = note.text
+        (spans,) = tag_checked(tagger, [text])
+        for pack in (names_in(text, spans), *map(packed_people, note.known)):
+            spans = found_again(text, spans, pack)
         document, left = policy.applied(TaggedDocument("1", text, spans))
         return replace(released_note(document, row=1, release=release), left=left)
     finally:  # the page says that it is kept nowhere
-        for memory in (clinical_places, patient_finder, people_of, spaced_words):
+        for memory in (clinical_places, patient_finder, packed_people, people_of, spaced_words):
             memory.cache_clear()
 
 

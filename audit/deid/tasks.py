@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from audit.deid.config import TaggerSettings, TuningSettings, file_digests
 from audit.deid.copies import json_line
 from audit.deid.generative.model import check_directory, model_files
-from audit.deid.given import Files, notes_lines, whole_note
+from audit.deid.given import FHIR_ENDINGS, Files, notes_lines, whole_note
 from audit.deid.leftovers import look_over
 from audit.deid.policy import ALL_OUT, Policy
 from audit.deid.release import Release
@@ -32,7 +32,7 @@ from audit.deid.taggers import (
 )
 from audit.errors import AuditError
 from audit.executor import n_cores
-from audit.foreign import decode_text
+from audit.foreign import decode_text, is_fhir
 from audit.home import salted_digest
 from audit.notes.read import open_notes, resolve_note_file
 from audit.patients.finder import FINDER_VERSION
@@ -60,19 +60,22 @@ class NotesToTag:
 
 def one_text(text: str, *, source: str) -> NotesToTag:
     """Return a text as the only note of a question."""
-    return NotesToTag(source, given=json_line({"note_id": "1", "text": whole_note(text)}))
+    whole_note(text)  # refuses what is none; a web page or FHIR is read when it is tagged
+    return NotesToTag(source, given=json_line({"note_id": "1", "text": text}))
 
 
 def uploaded(files: Files) -> NotesToTag:
     """Return uploaded files, (name, bytes) of each, as the notes of a question.
 
-    One .jsonl or .csv has a note in each row; of .txt, i2b2 .xml and brat files, or a .zip of
-    them, each is a note.
+    One .jsonl or .csv has a note in each row; of .txt, .html, i2b2 .xml and brat files, or a .zip
+    of them, each is a note; of FHIR (.json, .ndjson) each resource with a text.
     """
-    if len(files) == 1 and files[0][0].lower().endswith((".jsonl", ".csv")):
+    if len(files) == 1 and files[0][0].lower().endswith((".jsonl", ".csv", *FHIR_ENDINGS)):
         return NotesToTag("uploaded", given=files[0][1])
-    if len(files) == 1 and files[0][0].lower().endswith(".txt"):
+    if len(files) == 1 and files[0][0].lower().endswith((".txt", ".html", ".htm")):
         text, _ = decode_text(files[0][1], what="notes")
+        if is_fhir(text):
+            return NotesToTag("uploaded", given=files[0][1])
         return one_text(text, source="uploaded")
     return NotesToTag("uploaded", given=notes_lines(files))
 

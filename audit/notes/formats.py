@@ -19,9 +19,11 @@ from audit.errors import AuditError, Message
 from audit.foreign import reading
 from audit.notes.folding import reads_alike, with_text
 from audit.notes.spans import (
+    FOREIGN,
     JAPANESE,
     NAMES,
     RISK_ORDER,
+    TYPES,
     Span,
     TaggedDocument,
     folded,
@@ -114,10 +116,54 @@ def scan_tags(output: str, *, source: str = "", labels: Collection[str] = ()) ->
 
 
 def _tag_pattern(labels: Iterable[str]) -> re.Pattern[str]:
-    known = {*NAMES, *labels}
-    spelled = sorted({form for label in known for form in (label, folded(label))}, key=len)
-    names = "|".join(re.escape(label).replace("_", r"[_\s-]") for label in reversed(spelled))
+    names = _label_pattern({*NAMES, *labels})
     return re.compile(rf"[<＜]\s*([/／]?)\s*({names})\s*[>＞]", re.IGNORECASE)
+
+
+def _label_pattern(labels: Iterable[str]) -> str:
+    """Return a pattern of the names of labels, the longest first, as they may be spelled."""
+    spelled = sorted({form for label in labels for form in (label, folded(label))}, key=len)
+    return "|".join(re.escape(label).replace("_", r"[_\s-]") for label in reversed(spelled))
+
+
+_FOREIGN_NAME = re.compile(_label_pattern(FOREIGN), re.IGNORECASE)
+_FOREIGN_TAGS = re.compile(
+    rf"<(?P<label>{_FOREIGN_NAME.pattern})>(?P<said>.{{1,{MAX_SPAN_CHARS}}}?)</(?P=label)>",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A pair of tags of another corpus's label. One tag alone is text: notes hold `<NAME>`, `<DATE>`
+where a de-identifier put a placeholder."""
+
+
+def _read_inline(text: str, *, doc_id: str) -> TaggedDocument:
+    """Read a note with inline tags of the five types, or in pairs of other corpora's labels."""
+    scanned = scan_tags(text)
+    pairs = list(_FOREIGN_TAGS.finditer(scanned.plain))
+    if not pairs:
+        return tagged(doc_id, text=scanned.plain, spans=scanned.spans)
+    kept: list[str] = []
+    cuts: list[tuple[int, int]] = []  # where tags stood in the scanned text
+    spans: list[Span] = []
+    at = n_kept = 0
+    for pair in pairs:
+        start, end = pair.span("said")
+        cuts += [(pair.start(), start), (end, pair.end())]
+        kept += [scanned.plain[at : pair.start()], pair["said"]]
+        n_kept += pair.start() - at
+        if pair["said"].strip():
+            spans.append(Span(n_kept, n_kept + end - start, known_label(pair["label"])))
+        n_kept += end - start
+        at = pair.end()
+    for span in scanned.spans:
+        start, end = _without_cuts(span.start, cuts), _without_cuts(span.end, cuts)
+        if start < end:
+            spans.append(Span(start, end, span.label))
+    return tagged(doc_id, text="".join((*kept, scanned.plain[at:])), spans=spans)
+
+
+def _without_cuts(place: int, cuts: list[tuple[int, int]]) -> int:
+    """Return where a place lies once stretches of the text are cut out."""
+    return place - sum(min(place, end) - start for start, end in cuts if start < place)
 
 
 def _tag_spans(
@@ -155,11 +201,34 @@ def write_tags(document: TaggedDocument, *, language: str = "ja") -> str:
     written += document.text[at:]
     back = scan_tags(written, labels={span.label for span in document.spans})
     if back.plain != document.text or back.spans != document.spans:
-        raise AuditError(
-            "A note cannot be written with inline tags: it holds something that reads as a tag, or "
-            "a span is white space or too long.",
-            do="Choose another format.",
-        )
+        raise _refused_inline()
+    return written
+
+
+def _refused_inline() -> AuditError:
+    return AuditError(
+        "A note cannot be written with inline tags: it holds something that reads as a tag, or "
+        "a span is white space or too long.",
+        do="Choose another format.",
+    )
+
+
+def _written_inline(document: TaggedDocument, *, language: str) -> str:
+    """Return a note with inline tags that `read_text` reads back to the same spans."""
+    _refuse_overlaps(document)
+    for span in document.spans:
+        if span.label not in TYPES and not _FOREIGN_NAME.fullmatch(span.label):
+            raise AuditError(
+                "The label {label} cannot be written as an inline tag: no reader would know it "
+                "from text.",
+                do="Choose another format, or give these spans one of the five types, or a label "
+                "of i2b2 2014 or MEDDOCAN.",
+                label=span.label,
+            )
+    written = write_tags(document, language=language)
+    back = _read_inline(written, doc_id=document.doc_id)
+    if back.text != document.text or back.spans != document.spans:
+        raise _refused_inline()
     return written
 
 
@@ -499,7 +568,7 @@ FORMATS = get_args(Format)
 
 _FORMAT_OF_ENDING = {
     ".jsonl": "jsonl", ".ann": "brat", ".xml": "i2b2", ".conll": "conll", ".bio": "conll",
-    ".iob": "conll", ".txt": "inline",
+    ".iob": "conll", ".txt": "inline", ".html": "inline", ".htm": "inline",
 }  # fmt: skip
 _MAX_NAME_BYTES = 200
 
@@ -512,7 +581,7 @@ def guess_format(names: Iterable[str]) -> str:
             return form
     raise AuditError(
         "The format of these files is not known.",
-        do="Their names end in .jsonl, .ann and .txt, .xml, .conll, or .txt.",
+        do="Their names end in .jsonl, .ann and .txt, .xml, .conll, .txt or .html.",
     )
 
 
@@ -532,8 +601,7 @@ def read_text(
             return [_read_i2b2(text, doc_id=doc_id, what=what)]
         case "brat":
             return [_read_brat(text, annotations=annotations, doc_id=doc_id, what=what)]
-    scanned = scan_tags(text)
-    return [tagged(doc_id, text=scanned.plain, spans=scanned.spans)]
+    return [_read_inline(text, doc_id=doc_id)]
 
 
 def write_files(
@@ -555,7 +623,7 @@ def write_files(
             case "i2b2":
                 written = {"xml": _written_i2b2(document)}
             case _:
-                written = {"txt": write_tags(document, language=language)}
+                written = {"txt": _written_inline(document, language=language)}
         for ending, text in written.items():
             files.setdefault(f"{name}.{ending}", []).append(text)
     try:

@@ -20,8 +20,22 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from audit.errors import AuditError, Message
-from audit.foreign import ARCHIVES, GZIP, SAVE_AS_UTF8, decode_text, refuse_other_formats, refusing
+from audit.foreign import (
+    ARCHIVES,
+    GZIP,
+    MAX_FILE_BYTES,
+    SAVE_AS_UTF8,
+    decode_text,
+    is_fhir,
+    refuse_escapes,
+    refuse_office_documents,
+    refuse_other_formats,
+    refusing,
+    text_form,
+)
 from audit.home import DEMO_HOSPITAL, registered_folders
+from audit.notes.fhir import Groups, KnownPeople, Resource, resources_of, text_and_people
+from audit.notes.markup import MAX_HTML_CHARS, html_text
 from audit.tables import (
     HALVES,
     MAX_FIELD_CHARS,
@@ -62,7 +76,10 @@ def _unpacked(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
         raise AuditError("The file cannot be read.", where="notes") from None
 
 
-def lines_of(path: Path, *, codec: str, on_bytes: ByteListener = lambda n: None) -> Iterator[str]:
+def lines_of(
+    path: Path, *, codec: str, on_bytes: ByteListener = lambda n: None,
+    max_chars: int = MAX_LINE_CHARS,
+) -> Iterator[str]:  # fmt: skip
     """Yield the lines of a plain or gzip file, cut at line feeds alone, which stay.
 
     `on_bytes` gets the bytes of the file as it lies there since the last call.
@@ -76,7 +93,7 @@ def lines_of(path: Path, *, codec: str, on_bytes: ByteListener = lambda n: None)
             if rest.endswith("\n"):
                 lines, rest = [*lines, rest], ""
             # No later line of a block is longer than the block.
-            if len(lines[0] if lines else rest) > MAX_LINE_CHARS:
+            if len(lines[0] if lines else rest) > max_chars:
                 where = Message("{subject}, line {number}", subject="notes", number=n_lines + 1)
                 raise AuditError("The line is too long.", where=where)
             n_chars, n_packed = n_chars + len(block), file.tell()
@@ -104,6 +121,7 @@ def encoding_of(head: bytes, *, what: str) -> str:
     """
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or head.count(0) > _MAX_NUL_SHARE * len(head):
         raise AuditError("The file is UTF-16 or not text.", where=what, do=SAVE_AS_UTF8)
+    refuse_escapes(head, what=what)
     text = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape").decode(head)
     n_broken = len(HALVES.findall(text))
     n_good = len(text) - len(text.encode("ascii", errors="ignore")) - n_broken
@@ -148,6 +166,7 @@ def _csv_rows(lines: Iterator[str]) -> Iterator[Row | RowNote]:
             yield Row(row, dict(zip(header, cells, strict=True)))
 
 
+_WITHOUT_TABLE = ("folder", "fhir")
 FIELDS = ("note_id", "patient_id", "admission_id", "category", "chart_time", "text")
 
 _MAX_ID_CHARS = 200
@@ -160,7 +179,8 @@ class Note:
     """One note; fields other than the text are "" where they are not given.
 
     `note_id` is then the row's number. `row` counts rows (the header is row 1), lines (JSONL) or
-    files (folder, in the order of the paths): no two notes of a source have the same.
+    files (folder, in the order of the paths) or resources (FHIR): no two notes of a source have
+    the same. `known` are people whom other fields of the same file name.
     """
 
     note_id: str
@@ -170,16 +190,17 @@ class Note:
     chart_time: str
     text: str
     row: int
+    known: Groups = ()
 
 
 @dataclass(frozen=True)
 class NoteSource:
     """Where notes are read from, with what was found out about it before reading.
 
-    `kind` is "csv", "jsonl", "parquet" or "folder"; `codec` "utf-8-sig", "cp932" or "" where there
-    is none; all `headings` in order; `columns` go from a field of a note to the headings that are
-    taken for it, of which the first that is filled wins; both empty for a folder. `n_bytes` are
-    those of the files as they lie there.
+    `kind` is "csv", "jsonl", "parquet", "folder" or "fhir" (a file, or a folder of them); `codec`
+    "utf-8-sig", "cp932" or "" where there is none; all `headings` in order; `columns` go from a
+    field of a note to the headings that are taken for it, of which the first that is filled wins;
+    both are empty where there is no table. `n_bytes` are those of the files as they lie there.
     """
 
     path: Path
@@ -192,11 +213,13 @@ class NoteSource:
     @property
     def has_text(self) -> bool:
         """Whether it is clear where the notes stand."""
-        return self.kind == "folder" or bool(self.columns["text"])
+        return self.kind in _WITHOUT_TABLE or bool(self.columns["text"])
 
     @property
     def has_patients(self) -> bool:
         """Whether the notes say whose they are: in a column, or by the folders that they lie in."""
+        if self.kind == "fhir":
+            return True
         if self.kind == "folder":
             return any(path.parent != self.path for path, _ in _text_files(self.path))
         return bool(self.columns["patient_id"])
@@ -205,6 +228,9 @@ class NoteSource:
         """Go through the notes and the refusals in their order; `on_bytes` as in `lines_of`."""
         if self.kind == "folder":
             yield from _folder_notes(self.path, on_bytes=on_bytes)
+            return
+        if self.kind == "fhir":
+            yield from _fhir_notes(self.path, on_bytes=on_bytes)
             return
         for record in self.rows(on_bytes=on_bytes):
             if isinstance(record, RowNote):
@@ -234,8 +260,9 @@ def open_notes(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteS
     """Find out what a path holds and which columns are which, without reading the notes.
 
     `NOTEEVENTS.csv`, `discharge.csv`, any CSV, JSONL or Parquet file with a column of texts (.gz
-    too), or a folder of .txt files, where a folder inside it is a patient. `columns`
-    go from a field of a note to its column, for names that are not known.
+    too), FHIR in JSON or a folder of it, or a folder of .txt or .html files, where a folder inside
+    it is a patient. `columns` go from a field of a note to its column, for names that are not
+    known.
     """
     source = columns_of(path, columns=columns)
     if not source.has_text:
@@ -250,10 +277,14 @@ def columns_of(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteS
         raise AuditError("`{unknown}` is no field of a note.", where="columns", unknown=unknown[0])
     if path.is_dir():
         n_bytes = sum(size for _, size in _text_files(path))
+        if not n_bytes and (files := fhir_files(path)):
+            return NoteSource(path, "fhir", "", (), {}, sum(one.stat().st_size for one in files))
         if not n_bytes:
             raise AuditError("The folder holds no .txt files.", where="notes")
         return NoteSource(path, "folder", "", (), {}, n_bytes)
     kind, codec, headings = _probed(path)
+    if kind == "fhir":
+        return NoteSource(path, kind, codec, (), {}, path.stat().st_size)
     taken = _taken(headings, wanted=columns)
     return NoteSource(path, kind, codec, headings, taken, path.stat().st_size)
 
@@ -269,6 +300,7 @@ def _probed(path: Path) -> tuple[str, str, tuple[str, ...]]:
     if head.startswith(_PARQUET):
         with _parquet(path) as file, _refusing_damage():
             return "parquet", "", tuple(file.schema_arrow.names)
+    refuse_office_documents(head, what="notes")
     for magic, kind in ARCHIVES.items():
         if head.startswith(magic) and magic != GZIP:
             raise AuditError(
@@ -276,6 +308,8 @@ def _probed(path: Path) -> tuple[str, str, tuple[str, ...]]:
             )
     codec = encoding_of(head, what="notes")
     text = head.decode(codec, "surrogateescape")
+    if is_fhir(text):
+        return "fhir", codec, ()
     refuse_other_formats(text, what="notes")
     lines = iter(io.StringIO(text, newline="\n"))
     if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
@@ -310,9 +344,21 @@ def _headed(header: Sequence[str], field: str) -> tuple[str, ...]:
     return tuple(columns[:1] if field == "patient_id" else columns)
 
 
-def checked_note(found: Mapping[str, str], *, row: int) -> Note | RowNote:
-    """Return the note of a row's values, by field, or why it is none."""
+def checked_note(
+    found: Mapping[str, str], *, row: int, is_plain: bool = False, known: Groups = ()
+) -> Note | RowNote:
+    """Return the note of a row's values, by field, or why it is none.
+
+    A text in HTML or FHIR is read; other documents are refused by their names. One that `is_plain`
+    stays as it is: its spans count its characters.
+    """
     text = found["text"]
+    if not is_plain and is_whole(text):
+        try:
+            text, people = _readable(text)
+        except AuditError as error:
+            return RowNote(row, AuditError(error.what, do=error.do).message)
+        known = known or people
     short = [found.get(field, "").strip() for field in FIELDS[:-1]]
     if max(map(len, short)) > _MAX_ID_CHARS:
         return RowNote(
@@ -329,7 +375,61 @@ def checked_note(found: Mapping[str, str], *, row: int) -> Note | RowNote:
     if not is_whole(text):
         return RowNote(row, "The note holds a NUL character or bytes outside its encoding.")
     note_id, patient_id, admission_id, category, chart_time = short
-    return Note(note_id or str(row), patient_id, admission_id, category, chart_time, text, row)
+    return Note(
+        note_id or str(row), patient_id, admission_id, category, chart_time, text, row, known
+    )
+
+
+def _readable(text: str) -> tuple[str, Groups]:
+    """Return the text that a person reads in a note, and people whom its other fields name."""
+    if len(text) > MAX_HTML_CHARS:
+        return text, ()
+    form = text_form(text, what="")
+    if form == "fhir":
+        return text_and_people(text)
+    return (html_text(text) if form == "html" else text), ()
+
+
+def fhir_files(path: Path) -> list[Path]:
+    """Return the files of FHIR in JSON of a path: itself, or those of a folder, by their names."""
+    if not path.is_dir():
+        return [path]
+    files = (
+        Path(top, name) for top, _, names in os.walk(path) for name in filter(_is_shown, names)
+    )
+    named = (one for one in files if one.suffix.lower() in (".json", ".ndjson"))
+    return sorted(one for one in named if one.is_file() and not one.is_symlink())
+
+
+def _fhir_notes(path: Path, *, on_bytes: ByteListener) -> Iterator[Note | RowNote]:
+    """Yield a note of each resource that has a text; the people of all files are read first."""
+    people = KnownPeople()
+    for one in _fhir_resources(path):
+        if isinstance(one, Resource):
+            people.add(one.people)
+    row, is_empty = 0, True
+    for row, one in enumerate(_fhir_resources(path, on_bytes=on_bytes), start=1):
+        is_empty = is_empty and isinstance(one, Resource) and not (one.texts or one.left_out)
+        if isinstance(one, RowNote):
+            yield RowNote(row, one.what)
+            continue
+        if text := one.text:
+            found = {"note_id": one.name, "patient_id": one.patient, "category": one.kind,
+                     "chart_time": one.time, "text": text}  # fmt: skip
+            yield checked_note(found, row=row, is_plain=True, known=people.of(one.patient))
+        yield from (RowNote(row, what) for what in one.left_out)
+    if is_empty:
+        yield RowNote(max(1, row), "No resource has a text.")
+
+
+def _fhir_resources(
+    path: Path, *, on_bytes: ByteListener = lambda n: None
+) -> Iterator[Resource | RowNote]:
+    for file in fhir_files(path):
+        with _unpacked(file) as (_, unpacked):
+            codec = encoding_of(unpacked.read(_HEAD_BYTES), what="notes")
+        lines = lines_of(file, codec=codec, on_bytes=on_bytes, max_chars=MAX_FILE_BYTES)
+        yield from resources_of(lines)
 
 
 def _parquet(path: Path) -> Any:
@@ -392,6 +492,7 @@ EXAMPLE = "example/notes.csv"
 _SUFFIXES = {
     **dict.fromkeys((".csv", ".csv.gz", ".tsv"), "csv"),
     **dict.fromkeys((".jsonl", ".jsonl.gz", ".ndjson"), "jsonl"),
+    ".json": "fhir",
     ".parquet": "parquet",
 }
 _MAX_DEPTH = 4
@@ -475,7 +576,7 @@ def _is_shown(name: str) -> bool:
 
 
 def _is_text(name: str) -> bool:
-    return name.lower().endswith(".txt")
+    return name.lower().endswith((".txt", ".html", ".htm"))
 
 
 def _kind_of(name: str) -> str:

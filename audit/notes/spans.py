@@ -5,16 +5,18 @@ Offsets count code points of the source text, half open, as Python slices do.
 
 from __future__ import annotations
 
-import json
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from audit.errors import AuditError
+from audit.foreign import json_value
 from audit.text import word_lists
 
 MAX_LABEL_CHARS = 100
+_MAX_LABELS = 10_000
+"""Of a label map."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -198,20 +200,20 @@ def relabelled(document: TaggedDocument, *, by: LabelMap) -> Relabelled:
 
 def read_label_map(text: str, *, what: str) -> LabelMap:
     """Read a map: a JSON object from label to type; null or "" leaves the label's spans out."""
-    try:
-        given = json.loads(text)
-    except ValueError:
-        given = None
-    if not isinstance(given, dict) or not all(
+    refusal = AuditError(
+        "This is no JSON object from label to type.",
+        where=what,
+        do='Write one line a label, as in "PATIENT": "identifier", between braces.',
+    )
+    if text.count(",") >= _MAX_LABELS:
+        raise refusal
+    labels = json_value(text, refusal=refusal)
+    if not isinstance(labels, dict) or not all(
         value is None or (isinstance(value, str) and len(value) <= MAX_LABEL_CHARS)
-        for value in given.values()
+        for value in labels.values()
     ):
-        raise AuditError(
-            "This is no JSON object from label to type.",
-            where=what,
-            do='Write one line a label, as in "PATIENT": "identifier", between braces.',
-        )
-    return LabelMap({folded(key): known_label(value or "") for key, value in given.items()})
+        raise refusal
+    return LabelMap({folded(key): known_label(value or "") for key, value in labels.items()})
 
 
 def ordered(labels: Iterable[str]) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ from audit.notes.spans import (
 from audit.patients.births import BirthFinder
 from audit.text import is_unspaced
 
-FINDER_VERSION = 2
+FINDER_VERSION = 3
 """Goes up with every change of what is found."""
 
 FIRST, MIDDLE, LAST, FULL = "first", "middle", "last", "full"

@@ -12,11 +12,13 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 from unicodedata import normalize
 
 from audit.errors import AuditError, Message
+from audit.notes.fhir import Person as KnownPerson
 from audit.notes.mention_words import JAPANESE_SURNAMES, WORDS
 from audit.notes.mentions_ja import split_japanese
 from audit.notes.patterns import folded_text
@@ -256,6 +258,16 @@ def named_people(cells: Cells) -> Iterator[Person]:
 
 
 Cells = Mapping[str, Sequence[str]]
+
+
+@lru_cache(maxsize=256)
+def packed_people(people: tuple[KnownPerson, ...]) -> str:
+    """Return what fields of a file know of people, packed as the pieces of a register are."""
+    cells = [defaultdict[str, list[str]](list) for _ in people]
+    for person, own in zip(people, cells, strict=True):
+        for what, value in person.facts:
+            own[what].append(value)
+    return packed(piece for own in cells for piece in _known_pieces(own, where="notes"))
 
 
 def _known_pieces(cells: Cells, *, where: str) -> Iterator[Piece]:

@@ -39,6 +39,18 @@ def test_other_encodings_are_refused(text, codec):
         decode_text(f"{header}\n{text},Smith\n".encode(codec), what="names")
 
 
+@pytest.mark.parametrize(
+    ("codec", "name"),
+    [("euc_jp", "EUC-JP"), ("iso2022_jp", "ISO-2022-JP"), ("shift_jis_2004", "Shift_JIS-2004")],
+)
+def test_a_japanese_encoding_that_is_not_read_is_named(codec, name):
+    rare = "ト゚" * ("2004" in codec)
+    data = f"氏名：山田太郎。{rare}ほかの薬を使う。".encode(codec)
+    with pytest.raises(AuditError, match=f"looks like {name}. Save it as UTF-8") as refused:
+        decode_text(data, what="notes")
+    assert name in refused.value.written("ja") and "UTF-8" in refused.value.written("ja")
+
+
 @pytest.mark.parametrize("text", ["ﾔﾏﾀﾞ,ﾀﾛｳ\n", "Cﾍﾟﾌﾟﾁﾄﾞ 1.0ng\n", "山田 A型 CTで\n", "ｱﾝﾌﾟﾙmg山\n"])
 def test_half_width_kana_beside_latin_letters_is_cp932(text):
     assert decode_text(f"名前\n{text}".encode("cp932"), what="notes")[1] == "CP932"

@@ -100,6 +100,41 @@ def test_folders_are_patients_and_one_file_is_a_note(tmp_path: Path) -> None:
     assert [one.note_id for one in notes_to_tag(path).read()] == ["b"]  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    ("codec", "name"), [("euc_jp", "EUC-JP"), ("iso2022_jp", "ISO-2022-JP"), ("cp932", "")]
+)
+def test_the_encoding_of_a_lone_text_is_named(tmp_path: Path, codec: str, name: str) -> None:
+    """A text, a folder of one text and a table are refused alike, and CP932 is read."""
+    note = "氏名：高橋健一は風邪をひいて受診した。"
+    put(tmp_path, {"a/n.txt": note.encode(codec),
+                   "b/n.csv": f"text\n{note}\n".encode(codec)})  # fmt: skip
+    for number, path in enumerate((tmp_path / "a" / "n.txt", tmp_path / "a", tmp_path / "b/n.csv")):
+        words = ("tag", "--tagger", "rules", "--notes", path, "--out", tmp_path / f"o{number}")
+        if not name:
+            assert deid(*words)["n_notes"] == 1
+            continue
+        with pytest.raises(AuditError, match=f"looks like {name}"):
+            deid(*words)
+
+
+def test_labels_of_i2b2_come_back_from_every_form_or_are_named(tmp_path: Path) -> None:
+    xml = (
+        '<?xml version="1.0"?><deIdi2b2><TEXT>Seen by Bell in Reno.</TEXT><TAGS>'
+        '<NAME id="P0" start="8" end="12" text="Bell" TYPE="DOCTOR" comment="" />'
+        '<LOCATION id="P1" start="16" end="20" text="Reno" TYPE="CITY" comment="" />'
+        "</TAGS></deIdi2b2>"
+    )
+    gold = put(tmp_path / "gold", {"n.xml": xml.encode()})
+    for form in FORMATS:
+        out = tmp_path / form
+        deid("convert", "--notes", gold, "--to", form, "--out", out)
+        (note,) = annotated_notes(out).all()
+        assert [span.label for span in note.spans] == ["DOCTOR", "CITY"], form
+    put(gold, {"n.xml": xml.replace("CITY", "Fluss").encode()})
+    with pytest.raises(AuditError, match="The label Fluss cannot be written"):
+        deid("convert", "--notes", gold, "--to", "inline", "--out", tmp_path / "other")
+
+
 def test_overlaps_are_flattened_and_said(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
     spans = [{"start": 0, "end": end, "label": "x"} for end in (7, 3)]

@@ -354,3 +354,22 @@ def test_every_form_of_invented_people_is_found(tmp_path: Path) -> None:
     missed = [text for (_, text), own in zip(notes, marks, strict=True)
               if "".join(one for one, _ in own) != text[3:-2]]  # fmt: skip
     assert missed == []
+
+
+PLACEHOLDERS = [
+    "[**Known lastname 123**]", "[**Hospital1 18**]", "[**2151-7-16**]",
+    "[**First Name8 (NamePattern2) 5**]",
+    "[**Telephone/Fax (1) 99**]", "[**Name (NI) 2310**]", "[**Age over 90 **]",
+]  # fmt: skip
+
+
+def test_a_placeholder_of_mimic_stays_whole() -> None:
+    """No mark begins, ends or lies inside one; a real name beside it is marked all the same."""
+    text = "".join(f"Seen by Dr. {one} on 04/11/2026 at {one}. " for one in PLACEHOLDERS)
+    text += "Mr. John Smith came from [**Odd place of John Smith**]."
+    for tagger_id in ("rules", "default"):
+        note = tagged_text(text, tagger=load_tagger(tagger_id), release=Release())
+        for one in PLACEHOLDERS:
+            assert note.released.count(one) == 2, one
+        assert "Smith" not in note.released and "04/11/2026" not in note.released
+        assert "[**Odd" not in note.released

@@ -103,7 +103,7 @@ def test_lists_as_systems_export_them(text: str) -> None:
         (f'{{\n  "id": "{SECRET}",\n  "resourceType" : "Patient"}}', "This is FHIR in JSON"),
         (f'<?xml version="1.0"?>\n<PatientMatching>\n<TEXT>{SECRET}', "This is XML of i2b2"),
         (f"<deIdi2b2><TEXT>{SECRET}</TEXT></deIdi2b2>", "This is XML of i2b2 or n2c2"),
-        (f'<?xml version="1.0"?><ClinicalDocument><text>{SECRET}', "This is XML, not a table."),
+        (f'<?xml version="1.0"?><ClinicalDocument><text>{SECRET}', "This is a CDA document (XML)."),
         (f"<HTML><table><tr><td>{SECRET}", "This is a web page (HTML), not a table."),
     ],
 )  # fmt: skip

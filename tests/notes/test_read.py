@@ -299,7 +299,8 @@ def test_a_first_line_may_name_what_divides_the_columns(tmp_path: Path) -> None:
     [
         ('[{"text": "x"}]', "This is a JSON array, not JSONL. Write one JSON object a line"),
         ('[\n  {"text": "x"}\n]', "This is a JSON array, not JSONL."),
-        ('{"resourceType": "Bundle", "entry": []}', "This is FHIR in JSON, not a table."),
+        ("MSH|^~\\&|x", "This is an HL7 v2 message. Export the notes in it as text"),
+        ("%PDF-1.4", "This is a PDF document. Export its text as .txt"),
         ('{\n "text": "x"\n}', "This is one JSON object over several lines, not JSONL."),
         ('<?xml version="1.0"?>\n<deIdi2b2>\n<TEXT>x', "`deid tag`, `deid score` and `deid con"),
     ],
@@ -313,7 +314,7 @@ def test_other_formats_are_called_by_their_names(tmp_path: Path, text: str, said
 
 
 def test_a_note_that_quotes_another_format_is_a_note(tmp_path: Path) -> None:
-    texts = ['{"resourceType": "Bundle"}', "<?xml?>", "[1]"]
+    texts = ['{"id": "Bundle"}', "<?xml?>", "[1]", "MSH is no | sign", "Dr. <B>Bell</B>"]
     (tmp_path / "n.jsonl").write_text("\n".join(json.dumps({"text": one}) for one in texts))
     assert [note.text for note in read(tmp_path / "n.jsonl")[0]] == texts
 

@@ -176,3 +176,40 @@ def test_a_policy_of_ones_own_is_a_file_and_until_then_all_is_taken_out() -> Non
     assert "04/12/2023" in released(app) and "72-year-old" not in released(app)
     app.file_uploader[0].upload("own.json", b'{"kinds": {"x": "leave"}}', "application/json").run()
     assert "There is no kind called x" in texts(app) and "04/12/2023" not in released(app)
+
+
+PAGE = "<html><body><p>Patient:&nbsp;John&nbsp;Smith</p><script>var x</script></body></html>"
+RECORD = json.dumps(
+    {
+        "resourceType": "Bundle",
+        "entry": [
+            {"resource": {"resourceType": "Patient", "id": "7", "name": [{"family": "Zorblatt"}]}},
+            {
+                "resource": {
+                    "resourceType": "DiagnosticReport",
+                    "subject": {"reference": "Patient/7"},
+                    "conclusion": "No change in zorblatt since May.",
+                }
+            },
+        ],
+    }
+)
+
+
+@pytest.mark.parametrize("lang", ["en", "ja"])
+def test_html_and_fhir_are_read_and_said_and_other_documents_are_refused(lang: str) -> None:
+    say = words_of(lang)
+    app = paste(open_notes(lang=lang), PAGE)
+    assert say.text("deidentify_read_html") in texts(app)
+    assert ("John Smith", "identifier") in marks(app) and "script" not in released(app)
+    paste(app, RECORD)
+    assert say.text("deidentify_read_fhir") in texts(app)
+    assert sheet(app)["text"] == "No change in zorblatt since May."
+    assert "orblatt" not in released(app) and "resourceType" not in released(app)
+    for document, name in (("MSH|^~\\&|LAB\nPID|1||7||SMITH^JOHN", "HL7 v2"),
+                           ("{\\rtf1 SMITH}", "RTF"),
+                           ("<ClinicalDocument><title>SMITH</title></ClinicalDocument>", "CDA"),
+                           ):  # fmt: skip
+        paste(app, document)
+        assert not app.exception and name in texts(app) and 'role="alert"' in texts(app)
+        assert "SMITH" not in texts(app)

@@ -1,0 +1,375 @@
+"""Notes out of FHIR in JSON: the texts of resources, and what other fields know of people.
+
+Comes in: a resource, a Bundle, a list of resources, or one of these a line (NDJSON). Goes out: a
+note for each resource that has a text, and people: names, telephones, addresses, identifiers and
+birth dates, out of the fields that are made for them. Only texts become notes, so that whatever
+stands in a name field is left out of them with certainty.
+
+Source: HL7 FHIR R4: Narrative, Annotation, Attachment, HumanName, ContactPoint, Address.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any, NamedTuple
+
+from audit.errors import AuditError, Message
+from audit.foreign import MAX_FILE_BYTES, decode_text, json_value, text_form
+from audit.notes.markup import html_text
+from audit.notes.mention_words import WORDS
+from audit.tables import RowNote
+from audit.text import MAX_NAME_CHARS
+
+MAX_PEOPLE = 100_000
+"""Of one file, or one folder of files."""
+_MANY_OWNERS = 200
+_MAX_DEPTH = 100
+_MAX_VALUE_CHARS = 2_000
+_PLAIN_TYPES = frozenset(("text/plain", "text/markdown"))
+_HTML_TYPES = frozenset(("text/html", "application/xhtml+xml"))
+_PEOPLE = re.compile(r"(?:^|/)(?:Patient|Practitioner|RelatedPerson|Person)(?:[/?]|$)")
+_PATIENT = re.compile(r"(?:^|/)Patient/([^/?|#\s]{1,200})")
+_TO_PATIENT = ("subject", "patient", "beneficiary", "for")
+_TIMES = ("date", "effectiveDateTime", "issued", "authored", "authoredOn", "sent")
+_TITLES = WORDS["titles"] | WORDS["suffixes"]
+_SPACES = re.compile(r"\s+")
+_URN = re.compile(r"urn:(?:uuid|oid):")
+
+
+class Person(NamedTuple):
+    """What fields of FHIR know of somebody: (what, value), named as columns of a register are.
+
+    `owner` is the patient of whom it is known, by identifier, and "" for everybody else.
+    """
+
+    owner: str
+    facts: tuple[tuple[str, str], ...]
+
+
+@dataclass
+class Resource:
+    """One resource: its note, if it has a text, what it knows of people, and what was left out."""
+
+    name: str
+    kind: str
+    patient: str = ""
+    time: str = ""
+    texts: list[str] = field(default_factory=list)
+    people: list[Person] = field(default_factory=list)
+    facts: list[tuple[str, str]] = field(default_factory=list)
+    """What it knows of its patient, names aside; becomes one of the people."""
+    left_out: list[Message] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """Its texts, each once, with empty lines between them."""
+        return "\n\n".join(dict.fromkeys(filter(str.strip, self.texts)))
+
+
+Groups = tuple[tuple[Person, ...], ...]
+"""People who are sought together: those of a note's patient, and all who are nobody's."""
+
+
+@dataclass
+class KnownPeople:
+    """The people of a file, or of several."""
+
+    _by_owner: dict[str, dict[Person, None]] = field(default_factory=dict)
+    _groups: dict[str, Groups] = field(default_factory=dict)
+    _n: int = 0
+
+    def add(self, people: Iterable[Person]) -> None:
+        """Take in what a resource knows."""
+        for person in people:
+            own = self._by_owner.setdefault(person.owner, {})
+            self._n += person not in own
+            own[person] = None
+        if self._n > MAX_PEOPLE:
+            raise AuditError(
+                "The file knows of more than {n:,} people.",
+                where="notes",
+                do="Split it by patients.",
+                n=MAX_PEOPLE,
+            )
+
+    def of(self, patient: str) -> Groups:
+        """Return who is sought in the notes of a patient.
+
+        In those of nobody all are, unless the file is of a great many patients.
+        """
+        if patient not in self._groups:
+            is_known = bool(patient) and patient in self._by_owner
+            is_one_of_many = is_known or len(self._by_owner) > _MANY_OWNERS
+            owners = dict.fromkeys((patient, "")) if is_one_of_many else self._by_owner
+            groups = (tuple(self._by_owner.get(owner, ())) for owner in owners)
+            self._groups[patient] = tuple(group for group in groups if group)
+        return self._groups[patient]
+
+
+def text_and_people(text: str) -> tuple[str, Groups]:
+    """Return the texts of a whole FHIR document as one, and the people in it.
+
+    AuditError where it is no JSON, or nothing in it has a text.
+    """
+    people, texts, left_out = KnownPeople(), list[str](), list[Message]()
+    for one in resources_of(io.StringIO(text, newline="\n")):
+        if isinstance(one, RowNote):
+            left_out.append(Message(one.what))
+            continue
+        people.add(one.people)
+        texts.append(one.text)
+        left_out += one.left_out
+    joined = "\n\n".join(filter(None, texts))
+    if not joined:
+        what = left_out[0] if left_out else "No resource has a text."
+        raise AuditError(what, where="notes")
+    return joined, people.of("")
+
+
+def resources_of(lines: Iterator[str]) -> Iterator[Resource | RowNote]:
+    """Yield the resources of a file in its order; a line of NDJSON that is none is refused.
+
+    AuditError where the file is neither one JSON value nor one a line.
+    """
+    is_empty = True
+    for one in _resources_or_refusals(lines):
+        is_empty = False
+        yield one
+    if is_empty:
+        yield RowNote(1, "There is no FHIR resource in the file.")
+
+
+def _resources_or_refusals(lines: Iterator[str]) -> Iterator[Resource | RowNote]:
+    for value in values_of(lines):
+        if isinstance(value, RowNote):
+            yield value
+        else:
+            yield from _resources(value)
+
+
+def values_of(lines: Iterator[str]) -> Iterator[Any]:
+    """Yield the JSON values of a file: its only one, or one a line; a bad line is a `RowNote`."""
+    first = next((line for line in lines if line.strip()), "")
+    value = _parsed(first)
+    if value is None:
+        yield _whole(first, lines)
+        return
+    yield value
+    for row, line in enumerate(lines, start=2):
+        if line.strip():
+            value = _parsed(line)
+            yield RowNote(row, "The line is not JSON.") if value is None else value
+
+
+def _parsed(line: str) -> Any:
+    with suppress(AuditError):
+        return json_value(line.strip().removeprefix("\ufeff"), refusal=AuditError(""))
+    return None
+
+
+def _whole(first: str, lines: Iterator[str]) -> Any:
+    """Return the value of a file that is one JSON text over several lines."""
+    n_left = MAX_FILE_BYTES - len(first)
+    pieces = [first]
+    for line in lines:
+        n_left -= len(line)
+        pieces.append(line)
+        if n_left < 0:
+            raise AuditError(
+                "The FHIR file is too large to be read at once.",
+                where="notes",
+                do="Write one resource a line (NDJSON).",
+            )
+    refusal = AuditError(
+        "The FHIR file is no whole JSON, or holds too much.",
+        where="notes",
+        do="Write one resource a line (NDJSON).",
+    )
+    return json_value("".join(pieces).lstrip("\ufeff"), refusal=refusal)
+
+
+def _resources(
+    value: Any, urls: Mapping[str, str] | None = None, *, name: str = "", depth: int = 0
+) -> Iterator[Resource]:
+    """Yield the resources of a value; those of a Bundle, each by itself.
+
+    `urls` tell which resource an address inside a Bundle means.
+    """
+    if depth > _MAX_DEPTH:
+        raise _too_deep()
+    if isinstance(value, list):
+        for one in value:
+            yield from _resources(one, urls, depth=depth + 1)
+    elif isinstance(value, dict) and value.get("resourceType") == "Bundle":
+        entries = [
+            one for one in _dicts(value.get("entry")) if isinstance(one.get("resource"), dict)
+        ]
+        names = {str(one["fullUrl"]): _name_of(one["resource"], str(one["fullUrl"]))
+                 for one in entries if one.get("fullUrl")}  # fmt: skip
+        known = {**(urls or {}), **names}
+        for one in entries:
+            own = known.get(str(one.get("fullUrl", "")), "")
+            yield from _resources(one["resource"], known, name=own, depth=depth + 1)
+    elif isinstance(value, dict) and isinstance(value.get("resourceType"), str):
+        yield _read(value, urls or {}, name=name or _name_of(value, ""))
+
+
+def _name_of(resource: Mapping[str, Any], url: str) -> str:
+    """Return what a resource is called by references: its type and identifier."""
+    identifier = resource.get("id") or re.split("[/:]", url)[-1]
+    return f"{resource.get('resourceType', '')}/{identifier}" if identifier else ""
+
+
+def _read(resource: Mapping[str, Any], urls: Mapping[str, str], *, name: str) -> Resource:
+    kind = str(resource["resourceType"])[:MAX_NAME_CHARS]
+    found = Resource(name[:MAX_NAME_CHARS], kind)
+    if kind == "Patient":
+        found.patient = name.partition("/")[2][:MAX_NAME_CHARS]
+    else:
+        references = (_reference(resource.get(key), urls) for key in _TO_PATIENT)
+        found.patient = next(filter(None, references), "")
+    times = (resource.get(key) for key in _TIMES)
+    found.time = next((one for one in times if isinstance(one, str)), "")[:MAX_NAME_CHARS]
+    if kind == "Patient" and found.patient:
+        found.facts.append(("id", found.patient))
+    for key, value, holder in _items(resource):
+        _take_text(found, key, value, holder)
+        _take_names(found, key, value, holder, urls)
+        _take_facts(found, key, value)
+    if found.facts:
+        found.people.append(Person(found.patient, tuple(dict.fromkeys(found.facts))))
+    return found
+
+
+def _items(value: Any, *, depth: int = 0) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
+    """Yield key, value and the object around it of all that lies in a value, in its order."""
+    if depth > _MAX_DEPTH:
+        raise _too_deep()
+    if isinstance(value, list):
+        for one in value:
+            yield from _items(one, depth=depth + 1)
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield key, one, value
+            yield from _items(one, depth=depth + 1)
+
+
+def _too_deep() -> AuditError:
+    return AuditError("The FHIR file is nested too deep.", where="notes")
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    """Return the objects of a field, which has one or a list."""
+    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict)]
+
+
+def _take_text(found: Resource, key: str, value: Any, holder: Mapping[str, Any]) -> None:
+    """Take what a field tells into the texts of a resource, if it is a text."""
+    try:
+        if key == "div" and isinstance(value, str):
+            found.texts.append(html_text(value))
+        elif key == "conclusion" and isinstance(value, str):
+            found.texts.append(value)
+        elif key == "note":
+            texts = (one.get("text") for one in _dicts(value))
+            found.texts += (text for text in texts if isinstance(text, str))
+        elif key == "data" and isinstance(value, str) and "contentType" in holder:
+            found.texts.append(_attached_text(value, str(holder["contentType"])))
+    except AuditError as error:
+        found.left_out.append(Message("A part was left out: {why}", why=error.what))
+
+
+def _attached_text(data: str, content_type: str) -> str:
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind not in _PLAIN_TYPES | _HTML_TYPES:
+        said = kind if re.fullmatch(r"[\w.+/-]{1,80}", kind) else "?"
+        raise AuditError("The attachment is no text, but {kind}.", kind=said)
+    try:
+        raw = base64.b64decode(_SPACES.sub("", data), validate=True)
+    except (binascii.Error, ValueError):
+        raise AuditError("The attachment is damaged.") from None
+    if not raw:
+        return ""
+    text, _ = decode_text(raw, what="notes")
+    form = text_form(text, what="notes")
+    if form == "fhir":
+        raise AuditError("The attachment is no text, but {kind}.", kind="FHIR")
+    return html_text(text) if kind in _HTML_TYPES or form == "html" else text
+
+
+def _take_names(
+    found: Resource, key: str, value: Any, holder: Mapping[str, Any], urls: Mapping[str, str]
+) -> None:
+    """Take the names in a field into the people of a resource: each is somebody by itself."""
+    owner = found.patient
+    if key in ("name", "valueHumanName"):
+        names = [facts for name in _dicts(value) for facts in _name_facts(name)]
+    elif key == "authorString":
+        owner, names = "", [_facts("full", [_untitled(value)])]
+    elif key == "display" and _PEOPLE.search(urls.get(ref := str(holder.get("reference")), ref)):
+        owner, names = _reference(holder, urls), [_facts("full", [_untitled(value)])]
+    elif key == "valueString" and str(holder.get("url")).endswith("mothersMaidenName"):
+        names = [_facts("other", [value])]
+    else:
+        return
+    found.people += (Person(owner, tuple(facts)) for facts in names if facts)
+
+
+def _take_facts(found: Resource, key: str, value: Any) -> None:
+    """Take telephones, addresses, identifiers and a birth date into the facts of a resource."""
+    if key in ("telecom", "valueContactPoint"):
+        found.facts += _facts("contact", (one.get("value") for one in _dicts(value)))
+    elif key in ("address", "valueAddress"):
+        for address in _dicts(value):
+            found.facts += _address_facts(address)
+    elif key in ("identifier", "valueIdentifier"):
+        values = (_URN.sub("", str(one.get("value", ""))) for one in _dicts(value))
+        found.facts += _facts("linkage_code", values)
+    elif key == "birthDate" and isinstance(value, str):
+        with suppress(ValueError):
+            found.facts.append(("birth", date.fromisoformat(value).isoformat()))
+
+
+def _untitled(name: Any) -> str:
+    """Return a name without the titles and degrees beside it."""
+    words = name.split() if isinstance(name, str) else []
+    return " ".join(word for word in words if word.strip(".,").lower() not in _TITLES)
+
+
+def _facts(what: str, values: Iterable[Any]) -> list[tuple[str, str]]:
+    """Return the values of a field that can be sought in a text."""
+    limit = MAX_NAME_CHARS if what in ("first", "middle", "last", "full", "other") else None
+    texts = (" ".join(value.split()) for value in values if isinstance(value, str))
+    return [(what, text) for text in texts if text and len(text) <= (limit or _MAX_VALUE_CHARS)]
+
+
+def _name_facts(name: Mapping[str, Any]) -> Iterator[list[tuple[str, str]]]:
+    given = name.get("given")
+    given = [one for one in (given if isinstance(given, list) else [given]) if isinstance(one, str)]
+    parts = _facts("first", given[:1]) + _facts("middle", [" ".join(given[1:])])
+    parts += _facts("last", [name.get("family")])
+    whole = _facts("full", [_untitled(name.get("text"))])
+    yield from filter(None, (parts, whole))
+
+
+def _address_facts(address: Mapping[str, Any]) -> list[tuple[str, str]]:
+    lines = address.get("line")
+    lines = lines if isinstance(lines, list) else [lines]
+    places = (address.get(key) for key in ("city", "district", "text"))
+    return _facts("address", [*lines, *places]) + _facts("postcode", [address.get("postalCode")])
+
+
+def _reference(value: Any, urls: Mapping[str, str]) -> str:
+    """Return the identifier of the patient to whom a reference leads; "" for all else."""
+    reference = value.get("reference") if isinstance(value, dict) else None
+    if not isinstance(reference, str):
+        return ""
+    found = _PATIENT.search(urls.get(reference, reference))
+    return found[1] if found else ""
