@@ -10,9 +10,9 @@ from audit.attack.decisions import ALPHA
 
 CLEAR_SD = 3.0
 """Standard deviations by which the group's statistic must rise from the fewest names that could
-stand out, for the group alone to decide. With half of it that also holds for 130 names and 1,000
-controls, where three names that leak are missed more often; with twice as much it holds for no list
-of ten names or more, and a list of 130 and 260 shows a leak of thirteen half as often."""
+stand out, for the group alone to decide. With half of it the group decides alone with 130 names and
+1,000 controls too, with twice as much in no such list: of 24 lists with thirteen of 130 people in
+the notes 2 are then called a leak, now 6."""
 
 
 def smallest_visible(n_tested: int, *, n_controls: int) -> int | None:
