@@ -507,6 +507,7 @@ def run(
         device=device,
     )
     if order:
+        access_log.record("exported", what="order", names="full", n_names=len(candidates))
         with Store(results_dir()) as store:
             written = shards.write_order(request, order, store=store)
         return {"order": str(order), "n_shards": len(written.keys)}
@@ -667,6 +668,7 @@ def _audited(request: AuditRequest, *, out: Path | None) -> AuditReport:
 
 
 def _write_audit(report: AuditReport, out: Path, *, store: Store) -> None:
+    access_log.record("exported", audit=report.digest, names="full")
     documents = store.get_record(f"documents/{report.digest}") or {}
     write_report(report, out, documents=documents, seal=access_log.log_seal())
 
@@ -1039,6 +1041,8 @@ def corpus_candidates(
         )
         passages = passages_for(found, candidates)
     files = {"names.csv": names_file(candidates), "passages.jsonl": passages}
+    of = {"corpus": found.corpus_id} if found.corpus_id else {}
+    access_log.record("exported", what="candidates", names="full", n_names=len(candidates), **of)
     return {
         "n_names": len(candidates),
         "n_members": sum(m is True for m in candidates.is_member),
@@ -1331,6 +1335,8 @@ def deid_tag(
     tagger_id = _tagger(tagger, beside=beside)
     _refuse_nothing_to_withhold(tagger_id, uncopied)
     with recorded_release(out, how) as (release_id, release):
+        of = {"run": release_id} if release_id else {}
+        access_log.record("exported", what="tagged", names="full", **of)
         census = tag_notes(
             _notes_to_tag(notes),
             tagger=load_tagger(tagger_id, device=device),
@@ -1458,6 +1464,7 @@ def deid_leftovers(
 
     found = leftovers.find_leftovers(notes(), k=k, n_bytes=n_bytes, progress=progress_line())
     if out:
+        access_log.record("exported", what="leftovers", names="full")
         written = leftovers.leftovers_csv(found, names=names)
         write_whole(out, written.encode("utf-8", "replace"))
     say(f"{found.n_singled} of {found.n_patients} patients have a combination of what is left that "
@@ -1570,6 +1577,7 @@ def deid_score(
     (score_id,) = _answered(task)
     score = SCORES.get(score_id)
     if misses:
+        access_log.record("exported", what="misses", names="full")
         # Half a surrogate pair, which is no UTF-8, becomes a question mark.
         write_whole(misses, misses_csv(read_cases(score.path)).encode("utf-8", "replace"))
     _say_score(score.summary)
