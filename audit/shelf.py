@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
 
 from audit.errors import AuditError
+from audit.foreign import open_regular
 from audit.home import changing, home_folder
 
 T = TypeVar("T")
@@ -106,9 +107,9 @@ def alone(out: Path) -> Iterator[None]:
 
 
 def fingerprint(path: Path, *, on_bytes: Callable[[int], None] = lambda n: None) -> str:
-    """Return the SHA-256 of a file in hexadecimal; raises `OSError`."""
+    """Return the SHA-256 of a file in hexadecimal; raises as `open_regular`."""
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
             on_bytes(len(chunk))
