@@ -123,7 +123,7 @@ from audit.report.verify import check_report
 from audit.retention import KINDS, Periods, periods, set_periods
 from audit.retention import purge as purge_kinds
 from audit.run import AuditTask, finished_part
-from audit.shelf import is_code, whole_folder, write_private, write_whole
+from audit.shelf import clear_scratch, is_code, whole_folder, write_private, write_whole
 from audit.stats import Estimate
 from audit.tables import read_table
 from audit.task import MAX_SEED, Device, Record, Task
@@ -140,6 +140,7 @@ Result: TypeAlias = dict[str, Any]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     stay_offline()
+    clear_scratch()
     try:
         given = parsed(arguments)
         result = called(given)

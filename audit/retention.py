@@ -132,7 +132,7 @@ def _removing() -> Iterator[None]:
         yield
     except OSError as error:
         raise AuditError(
-            "What is kept cannot be removed ({strerror}); what is gone by now is in the access log.",
+            "It cannot all be removed ({strerror}); what is gone by now is in the access log.",
             where="purge",
             do="Let this account write into the data directory, and purge again.",
             strerror=os.strerror(error.errno or 0),
