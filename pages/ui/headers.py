@@ -42,7 +42,17 @@ POPOVER_SCRIPT = (
     " }).observe(document.body, { childList: true, subtree: true }) })()"
 )
 """Who opens a box stands in it: Streamlit puts it at the page's end, the whole page away by Tab."""
-SCRIPTS = (HISTORY_SCRIPT, POPOVER_SCRIPT)
+UNSAVED_SCRIPT = (
+    '(() => { if (window.kaUnsaved) return; window.kaUnsaved = true; let before = "";'
+    ' addEventListener("focusin", (event) => { before = event.target.value }, true);'
+    ' addEventListener("beforeunload", (event) => { const box = document.activeElement;'
+    ' const isTyping = box?.tagName === "TEXTAREA" && box.value !== before;'
+    " if (isTyping || document.querySelector('.ka-unsaved'))"
+    " { event.preventDefault(); event.returnValue = true } }) })()"
+)
+"""The browser asks before a text that is kept nowhere is lost: one that is being typed, which only
+the browser knows, or one that `state.mark_unsaved` marks."""
+SCRIPTS = (HISTORY_SCRIPT, POPOVER_SCRIPT, UNSAVED_SCRIPT)
 _METRICS = "/_stcore/metrics"
 _NOT_KEPT = {b"cache-control": b"no-store"}
 _POLICY_VIOLATION = 1008  # RFC 6455

@@ -66,7 +66,8 @@ def main() -> None:
     for script in (LANGUAGE_SCRIPTS[words.language], *SCRIPTS):
         st.html(f"<script>{script}</script>", unsafe_allow_javascript=True)
     with st.sidebar:
-        st.html(f'<p class="ka-brand">{words.html("app")}</p>')
+        unsaved = " ka-unsaved" if state.has_unsaved() else ""
+        st.html(f'<p class="ka-brand{unsaved}">{words.html("app")}</p>')
         shown = _audit_picker(words)
         audit = shown.digest if shown else ""
         st.radio(
