@@ -1336,7 +1336,6 @@ def deid_tag(
     tagger_id = _tagger(tagger, beside=beside)
     _refuse_nothing_to_withhold(tagger_id, uncopied)
     with recorded_release(out, how) as (release_id, release):
-        access_log.record("exported", what="tagged", names="full")
         census = tag_notes(
             _notes_to_tag(notes),
             tagger=load_tagger(tagger_id, device=device),
