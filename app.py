@@ -27,6 +27,7 @@ from audit.errors import AuditError, places_of
 from audit.home import SECRETS, data_home
 from audit.jobs.service import ask, looking_after
 from audit.retention import purge_due
+from audit.shelf import clear_scratch
 from pages.ui.access import open_secrets, refusal
 from pages.ui.blocks import unforeseen
 from pages.ui.headers import SecurityHeaders
@@ -42,6 +43,7 @@ async def lifespan(app: st.App) -> AsyncIterator[None]:
     """Make every file that the server writes the owner's alone; let jobs go on while it lives."""
     os.umask(0o077)
     close_left_sessions(app)
+    clear_scratch()
     warn()
     with looking_after(daily=purge_due):
         if os.environ.get(DEMO_VARIABLE):

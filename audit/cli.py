@@ -123,7 +123,7 @@ from audit.report.verify import check_report
 from audit.retention import KINDS, Periods, periods, set_periods
 from audit.retention import purge as purge_kinds
 from audit.run import AuditTask, finished_part
-from audit.shelf import is_code, whole_folder, write_private, write_whole
+from audit.shelf import clear_scratch, is_code, whole_folder, write_private, write_whole
 from audit.stats import Estimate
 from audit.tables import read_table
 from audit.task import MAX_SEED, Device, Record, Task
@@ -140,6 +140,7 @@ Result: TypeAlias = dict[str, Any]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     stay_offline()
+    clear_scratch()
     try:
         given = parsed(arguments)
         result = called(given)
@@ -507,6 +508,7 @@ def run(
         device=device,
     )
     if order:
+        access_log.record("exported", what="order", names="full", n_names=len(candidates))
         with Store(results_dir()) as store:
             written = shards.write_order(request, order, store=store)
         return {"order": str(order), "n_shards": len(written.keys)}
@@ -667,6 +669,7 @@ def _audited(request: AuditRequest, *, out: Path | None) -> AuditReport:
 
 
 def _write_audit(report: AuditReport, out: Path, *, store: Store) -> None:
+    access_log.record("exported", audit=report.digest, names="full")
     documents = store.get_record(f"documents/{report.digest}") or {}
     write_report(report, out, documents=documents, seal=access_log.log_seal())
 
@@ -1039,6 +1042,8 @@ def corpus_candidates(
         )
         passages = passages_for(found, candidates)
     files = {"names.csv": names_file(candidates), "passages.jsonl": passages}
+    of = {"corpus": found.corpus_id} if found.corpus_id else {}
+    access_log.record("exported", what="candidates", names="full", n_names=len(candidates), **of)
     return {
         "n_names": len(candidates),
         "n_members": sum(m is True for m in candidates.is_member),
@@ -1458,6 +1463,7 @@ def deid_leftovers(
 
     found = leftovers.find_leftovers(notes(), k=k, n_bytes=n_bytes, progress=progress_line())
     if out:
+        access_log.record("exported", what="leftovers", names="full")
         written = leftovers.leftovers_csv(found, names=names)
         write_whole(out, written.encode("utf-8", "replace"))
     say(f"{found.n_singled} of {found.n_patients} patients have a combination of what is left that "
@@ -1570,6 +1576,7 @@ def deid_score(
     (score_id,) = _answered(task)
     score = SCORES.get(score_id)
     if misses:
+        access_log.record("exported", what="misses", names="full")
         # Half a surrogate pair, which is no UTF-8, becomes a question mark.
         write_whole(misses, misses_csv(read_cases(score.path)).encode("utf-8", "replace"))
     _say_score(score.summary)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import os
 import re
 import stat
 import zipfile
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from audit.errors import AuditCancelled, AuditError, Message
 
@@ -56,6 +57,10 @@ def reading(where: str) -> Iterator[None]:
     """Say in words, with its place, that a file cannot be read."""
     try:
         yield
+    except AuditError as error:
+        if error.where:
+            raise
+        raise AuditError(error.what, where=where, do=error.do) from None
     except OSError as error:
         what = "Cannot be read ({strerror})."
         raise AuditError(what, where=where, strerror=error.strerror) from None
@@ -229,12 +234,31 @@ _JAPANESE_CODECS = (("euc_jp", "EUC-JP"), ("shift_jis_2004", "Shift_JIS-2004"))
 _HIRAGANA = re.compile("[\u3041-\u3096]")
 
 
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file to read that somebody else has put there; raises `OSError`.
+
+    A pipe, a socket or a device is refused: opening or reading it could wait for ever.
+    """
+    # Without waiting: a named pipe would not even open until somebody writes into it.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise AuditError(
+                "This is a pipe or a device, not a file.", do="Give a file that lies on a disk."
+            )
+        return os.fdopen(descriptor, "rb")  # a folder is the system's own error
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
 def file_bytes(path: Path) -> bytes:
     """Return a file's bytes; of one that `decode_text` refuses as too large no more than shows it.
 
-    Raises `OSError`.
+    Raises as `open_regular`.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(MAX_FILE_BYTES + 1)
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
+from audit.access_log import record
 from audit.attack import evidence
 from audit.attack.decisions import Decisions
 from audit.attack.judgement import decide_names, ranked_controls
@@ -80,6 +81,7 @@ class RankTask(Task, RunSettings):
             listed = listed.with_source(self.control_source)
         with Store(results_dir()) as store:
             ranking = rank_names(self.request(listed), store=store, contact=contact)
+        record("exported", what="ranking", names="full", n_names=len(listed))
         write_ranking(ranking, self.out)
         return (str(self.out), *map(str, ranking.counts))
 

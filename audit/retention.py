@@ -6,10 +6,11 @@ rests on; each removal is a line of the access log, written before it.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -24,6 +25,7 @@ from pydantic import Field
 from audit.access_log import record
 from audit.backup import upkeep
 from audit.errors import AuditError
+from audit.foreign import reading
 from audit.home import data_home, results_dir
 from audit.jobs import table
 from audit.names.lists import kept_names, kept_passages
@@ -106,7 +108,8 @@ class _Thing:
 def periods() -> Periods:
     """Return the periods that are set."""
     path = data_home() / _FILE
-    return Periods.read(path.read_bytes(), where=_FILE) if path.exists() else Periods()
+    with reading(_FILE):
+        return Periods.read(path.read_bytes(), where=_FILE) if path.exists() else Periods()
 
 
 def set_periods(**days: int) -> Periods:
@@ -122,12 +125,29 @@ def purge_due() -> tuple[Purged, ...]:
     return purge(due, waits=False) if due else ()
 
 
+@contextmanager
+def _removing() -> Iterator[None]:
+    """Say in words that the system lets nothing be removed."""
+    try:
+        yield
+    except OSError as error:
+        raise AuditError(
+            "It cannot all be removed ({strerror}); what is gone by now is in the access log.",
+            where="purge",
+            do="Let this account write into the data directory, and purge again.",
+            strerror=os.strerror(error.errno or 0),
+        ) from None
+
+
 def purge(
     days: Mapping[str, int], *, is_dry: bool = False, waits: bool = True
 ) -> tuple[Purged, ...]:
-    """Remove what is older than so many days, by kind; `is_dry` only counts it."""
+    """Remove what is older than so many days, by kind; `is_dry` only counts it.
+
+    Raises AuditError where the data directory cannot be written.
+    """
     found, gone = [], set[str]()
-    with upkeep(waits=waits) as is_alone, Store(results_dir()) as store:
+    with _removing(), upkeep(waits=waits) as is_alone, Store(results_dir()) as store:
         for kind in filter(days.__contains__, KINDS if is_alone else ()):
             before = time.time() - days[kind] * _DAY
             if kind == "jobs":

@@ -25,6 +25,8 @@ import os
 import re
 import secrets
 import shutil
+import stat
+import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -35,6 +37,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
 
 from audit.errors import AuditError
+from audit.foreign import open_regular
 from audit.home import changing, home_folder
 
 T = TypeVar("T")
@@ -106,9 +109,9 @@ def alone(out: Path) -> Iterator[None]:
 
 
 def fingerprint(path: Path, *, on_bytes: Callable[[int], None] = lambda n: None) -> str:
-    """Return the SHA-256 of a file in hexadecimal; raises `OSError`."""
+    """Return the SHA-256 of a file in hexadecimal; raises as `open_regular`."""
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
             on_bytes(len(chunk))
@@ -285,6 +288,40 @@ def to_disk(path: Path) -> None:
         os.close(descriptor)
 
 
+_SCRATCH = "kart-audit-scratch-"
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Give a private folder among the system's temporary ones, locked while it is in use."""
+    folder = Path(tempfile.mkdtemp(prefix=_SCRATCH))
+    try:
+        lock = taken(folder, is_folder=True, waits=True)
+        assert lock is not None
+        with lock:
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def clear_scratch() -> None:
+    """Remove the scratch folders of this account that killed processes left behind."""
+    with suppress(OSError):
+        for folder in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"):
+            with suppress(OSError):
+                state = folder.lstat()
+                if stat.S_ISDIR(state.st_mode) and state.st_uid == os.geteuid():
+                    _remove_unheld(folder)
+
+
+def _remove_unheld(folder: Path) -> None:
+    """Remove a folder unless somebody holds its lock; raises `OSError`."""
+    lock = taken(folder, is_folder=True)
+    if lock is not None:
+        with lock:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def new_identifier() -> str:
     """Return 12 random hexadecimal digits."""
     return secrets.token_hex(6)
@@ -397,10 +434,7 @@ class Shelf(Generic[T]):
                 continue
             try:
                 if time.time() - path.stat().st_mtime >= seconds:
-                    lock = taken(path, is_folder=True)
-                    if lock is not None:
-                        with lock:
-                            shutil.rmtree(path, ignore_errors=True)
+                    _remove_unheld(path)
             except OSError:
                 continue
 

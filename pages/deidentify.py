@@ -70,7 +70,7 @@ from pages.ui.section import (
     remark,
     removal,
 )
-from pages.ui.state import Words, go_to
+from pages.ui.state import Words, go_to, mark_unsaved
 
 _RARE = {
     "refused": "n_refused", "corrected": "n_notes_corrected", "foreign": "n_notes_of_no_language",
@@ -231,10 +231,12 @@ def _draw_paste(say: Words, **asked: Any) -> None:
     st.text_area(
         say.text("deidentify_paste_label"), key=_TEXT, height=330, max_chars=MAX_TYPED_CHARS,
         help=say.text("deidentify_paste_help", n=f"{MAX_TYPED_CHARS:,}"), persist_state="session",
+        on_change=lambda: mark_unsaved(_TEXT, bool(st.session_state[_TEXT].strip())),
     )  # fmt: skip
 
     def take_example() -> None:
         st.session_state[_TEXT] = st.session_state[_READ] = say.text("deidentify_example_note")
+        mark_unsaved(_TEXT, False)
 
     with st.container(horizontal=True):
         is_asked = _go_button(say, "paste")

@@ -25,6 +25,7 @@ from audit.foreign import (
     decode_text,
     is_fhir,
     is_zip,
+    open_regular,
     reading,
     refuse_office_documents,
     refusing,
@@ -226,7 +227,7 @@ def _is_fhir(path: Path) -> bool:
         return not endings.isdisjoint(FHIR_ENDINGS) and endings.isdisjoint(_READ_ENDINGS)
     if path.suffix.lower() != ".txt":
         return False
-    with reading("notes"), path.open("rb") as file:
+    with reading("notes"), open_regular(path) as file:
         return is_fhir(file.read(_HEAD_BYTES).decode("utf-8", "replace"))
 
 
@@ -277,7 +278,7 @@ def keep_path(path: Path, *, what: str) -> str:
         return keep_notes(annotated_notes(path, what=what).all()).digest
     with reading(what):
         digest = fingerprint(path)
-        with path.open("rb") as source, whole_file(_folder() / f"{digest}.jsonl") as copy:
+        with open_regular(path) as source, whole_file(_folder() / f"{digest}.jsonl") as copy:
             shutil.copyfileobj(source, copy)
     return digest
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from audit.access_log import record
 from audit.deid.keys import KEY, Key, read_key
 from audit.deid.release import SURROGATE, Release
 from audit.deid.tagged import TAGGED_SETS, TaggedSet
@@ -46,16 +47,18 @@ RELEASES = Shelf("releases", where="release", read=_read_release)
 
 @contextmanager
 def recorded_release(out: Path, how: Release) -> Iterator[tuple[str, Release]]:
-    """Keep the record and the key of a release while it is written; gives its identifier and how.
+    """Log a release, and keep its record and its key while it is written; gives identifier and how.
 
     A run into the same folder that was stopped goes on with its key. Where nothing is left of a run
     that failed, nothing is left of its record either.
     """
     if how.mode != SURROGATE:
+        record("exported", what="tagged", names="full")
         yield "", how
         return
     release = _stopped_release(out, how) or _begin_release(out, how)
     try:
+        record("exported", what="tagged", names="full", run=release.path.name)
         yield release.path.name, release.how
     except BaseException:
         if not building_folder(out).is_dir():

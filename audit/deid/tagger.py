@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 from pydantic import Field
 
 from audit.errors import AuditError
+from audit.foreign import open_regular
 from audit.notes.spans import TYPES, Span
 from audit.task import Record, canonical
 
@@ -186,7 +187,7 @@ class TaggerFile(Record):
             If there is no such file, or it is not understood.
         """
         try:
-            with (folder / TAGGER).open("rb") as file:
+            with open_regular(folder / TAGGER) as file:
                 content = json.loads(file.read(MAX_BYTES))
             head = [content.pop(name) for name in ("kind", "version", "digest")]
             found = cls.read(canonical(content), where=TAGGER)

@@ -28,6 +28,7 @@ from audit.deid.packaged import (
 from audit.deid.rules import RuleTagger, without_clinical
 from audit.deid.tagger import MAX_BYTES, TAGGER, Tagger, Tags, is_light, tag_checked
 from audit.errors import AuditError
+from audit.foreign import open_regular
 from audit.notes.spans import Span, TaggedDocument
 from audit.progress import StopQuestion
 from audit.shelf import Shelf
@@ -496,9 +497,9 @@ def load_tagger_folder(folder: Path, *, device: str = "auto") -> Tagger:
 def _json_file(path: Path) -> dict[str, Any]:
     """Return the JSON object of a file; an empty one where there is none."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             content = json.loads(file.read(MAX_BYTES))
-    except (OSError, ValueError):
+    except (AuditError, OSError, ValueError):
         content = None
     return content if isinstance(content, dict) else {}
 

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from safetensors import safe_open
 
 from audit.errors import AuditError
-from audit.foreign import json_value, refusing
+from audit.foreign import json_value, open_regular, reading, refusing
 from audit.home import data_home
 from audit.models.case import (
     Normalizer,
@@ -65,7 +65,7 @@ def trained_name(directory: Path) -> str:
     if not (is_copy or directory.name == MODEL_FOLDER) or not record.is_file():
         return ""
     name = directory.parent.name
-    with suppress(AuditError, OSError), record.open("rb") as file:
+    with suppress(AuditError, OSError), open_regular(record) as file:
         run = parse_json(file.read(_MAX_RUN_BYTES), where=name)
         title, parent, created = (str(run.get(k) or "") for k in ("title", "parent", "created"))
         origin = f"{parent} {created[:16].replace('T', ' ')}" if parent and created else name
@@ -114,7 +114,7 @@ class ModelFolder:
             raise AuditError("The file {file} is missing.", where=self.name, file=file)
         with _at(self.where(file)):
             try:
-                with (self.path / file).open("rb") as stream:
+                with open_regular(self.path / file) as stream:
                     data = stream.read(max_bytes + 1)
             except OSError as fault:
                 raise unreadable(fault, where=self.where(file)) from None
@@ -453,7 +453,7 @@ def _read_header(path: Path) -> _Header:
     """Read each tensor's number type ("F32", ...) and shape; the library checks them."""
     broken = AuditError("This is not a whole safetensors file.", do=_COPY_FILE)
     try:
-        with path.open("rb") as start:
+        with open_regular(path) as start:
             if int.from_bytes(start.read(8), "little") > _MAX_HEADER_BYTES:
                 raise broken
     except OSError as fault:
@@ -847,7 +847,5 @@ def model_digest(path: Path) -> str:
     the weights. Where it was saved, by which version and from which name changes nothing.
     """
     files = read_model_files(path)
-    try:
+    with reading(files.folder.where(SINGLE_FILE)):
         return files.digest(fingerprint(files.weights))
-    except OSError as fault:
-        raise unreadable(fault, where=files.folder.where(SINGLE_FILE)) from None

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.errors import AuditError, Message, places_of
+from audit.shelf import scratch_folder
 
 PROCESSOR_SECONDS = 20
 """What a call may take of a processor. The largest vocabularies that are read take some 4."""
@@ -58,12 +59,12 @@ def call_limited(
         and then `where` is its place.
     """
     order = pickle.dumps((function, inputs))
-    with _AT_ONCE, tempfile.TemporaryDirectory(prefix="kart-audit-") as scratch:
+    with _AT_ONCE, scratch_folder() as scratch:
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
                 _NURSERY.bear(function.__module__, theirs)
-            head = json.dumps([scratch, seconds, n_bytes]).encode()
+            head = json.dumps([str(scratch), seconds, n_bytes]).encode()
             answer = _exchanged(ours, head + b"\n" + order)
     match json.loads(answer or b"{}"):
         case {"answer": value}:

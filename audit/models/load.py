@@ -20,7 +20,7 @@ from safetensors.torch import load as load_tensors
 from torch import Tensor, nn
 
 from audit.errors import AuditError, Message
-from audit.foreign import refuse_without_memory, refusing
+from audit.foreign import open_regular, reading, refuse_without_memory, refusing
 from audit.models.inspect import (
     SINGLE_FILE,
     ModelConfig,
@@ -29,7 +29,6 @@ from audit.models.inspect import (
     expected_shapes,
     read_model_files,
     same_tensors,
-    unreadable,
 )
 from audit.models.tokenizer import build_tokenizer, refuse_unlike
 
@@ -80,7 +79,8 @@ def load_model(path: Path, *, device: str = "cpu") -> LoadedModel:
 
 def _refuse_without_memory(files: ModelFiles) -> None:
     n_weights = sum(map(math.prod, expected_shapes(files.config).values())) * torch.float32.itemsize
-    n_file = files.weights.stat().st_size
+    with reading(files.folder.where(SINGLE_FILE)):
+        n_file = files.weights.stat().st_size
     refuse_without_memory(n_weights + max(n_weights, 2 * n_file), where=files.folder.name)
 
 
@@ -88,10 +88,8 @@ def _read_weights(files: ModelFiles) -> tuple[dict[str, Tensor], str]:
     """Read every expected tensor, finite and in float32; also the model's digest."""
     expected, where = expected_shapes(files.config), files.folder.where(SINGLE_FILE)
     # Read, not mapped: a mapped file can change, or end the process, while it is in use.
-    try:
-        data = files.weights.read_bytes()
-    except OSError as fault:
-        raise unreadable(fault, where=where) from None
+    with reading(where), open_regular(files.weights) as file:
+        data = file.read()
     digest = files.digest(hashlib.sha256(data).hexdigest())
     with refusing(_changed(where)):
         tensors = load_tensors(data)

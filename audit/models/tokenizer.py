@@ -9,9 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when transformers is imported
@@ -28,6 +26,7 @@ from audit.models.inspect import (
     ModelConfig,
     TokenizerFiles,
 )
+from audit.shelf import scratch_folder
 
 _SPECIAL_ROLES = ("mask", "cls", "sep", "unk", "pad")
 """Special tokens that an audit needs."""
@@ -94,12 +93,12 @@ def _built_normalizer(tokenizer: Any, files: TokenizerFiles) -> Normalizer:
 
 def _from_private_copy(files: TokenizerFiles, *, where: str) -> Any:
     try:
-        with tempfile.TemporaryDirectory(prefix="kart-audit-") as folder:
+        with scratch_folder() as folder:
             settings = json.dumps(dict(files.settings)).encode("ascii")
             for file, data in {**files.used, CONFIG_FILE: settings}.items():
-                (Path(folder) / file).write_bytes(data)
+                (folder / file).write_bytes(data)
             tokenizer = getattr(transformers, files.kind).from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False
+                str(folder), local_files_only=True, trust_remote_code=False
             )
         # Settings of a wrong kind show only in use.
         if FAST_FILE in files.used:

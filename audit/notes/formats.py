@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 from xml.sax.saxutils import escape, quoteattr
 
 from audit.errors import AuditError, Message
-from audit.foreign import reading
+from audit.foreign import open_regular, reading
 from audit.notes.folding import reads_alike, with_text
 from audit.notes.spans import (
     FOREIGN,
@@ -740,7 +740,7 @@ def refuse_twice(doc_id: str, seen: set[str], *, where: str) -> None:
 
 def numbered_lines(path: Path, what: str) -> Iterator[tuple[int, str]]:
     """Yield number, from 1, and text of each line of a file that is not blank."""
-    with reading(what), path.open("rb") as lines:
+    with reading(what), open_regular(path) as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():
                 try:

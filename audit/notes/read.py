@@ -27,6 +27,7 @@ from audit.foreign import (
     SAVE_AS_UTF8,
     decode_text,
     is_fhir,
+    open_regular,
     refuse_escapes,
     refuse_office_documents,
     refuse_other_formats,
@@ -66,7 +67,7 @@ ByteListener = Callable[[int], None]
 def _unpacked(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
     """Open a plain or gzip file: as it lies there, and unpacked."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             is_packed = file.read(2) == GZIP
             file.seek(0)
             yield file, cast(BinaryIO, gzip.GzipFile(fileobj=file)) if is_packed else file

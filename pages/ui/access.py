@@ -7,13 +7,18 @@ not do it is stopped here, whatever a page has drawn.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
+from streamlit.auth_util import get_cookie_with_chunks
 from streamlit.errors import StreamlitAuthError, StreamlitMissingAuthlibError
 from streamlit.runtime.scriptrunner import get_script_run_ctx
+from streamlit.web.server.server_util import get_cookie_secret
+from streamlit.web.server.starlette.starlette_app_utils import decode_signed_value
+from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
 
 from audit.access_log import account, record
 from audit.errors import AuditError
@@ -186,8 +191,10 @@ def has_logins() -> bool:
     return bool(login_providers())
 
 
-def role() -> str:
+def role(user: Mapping[str, Any] | None = None) -> str:
     """Return `AUDITOR`, `READER`, or "" for whoever is nobody here.
+
+    `user` is what a login says of a person; without it that of the page's session counts.
 
     The section [roles] of Streamlit's secrets lists e-mails; "*" as readers is everybody who is
     logged in. Without a login, or without that section, everybody is an auditor. Raises AuditError
@@ -195,10 +202,11 @@ def role() -> str:
     """
     if not has_logins():
         return AUDITOR
-    if not st.user.get("is_logged_in"):
+    user = st.user if user is None else user
+    if not user.get("is_logged_in"):
         return ""
     roles = st.secrets.to_dict().get("roles", {AUDITOR: "*"})
-    mail = "" if st.user.get("email_verified") is False else str(st.user.get("email") or "")
+    mail = "" if user.get("email_verified") is False else str(user.get("email") or "")
     for one in (AUDITOR, READER):
         listed = roles.get(one, ()) if isinstance(roles, dict) else None
         if listed != "*" and not (isinstance(listed, list | tuple) and all(map(_is_text, listed))):
@@ -210,6 +218,22 @@ def role() -> str:
         if listed == "*" or mail.casefold() in map(str.casefold, listed):
             return one
     return ""
+
+
+def role_of_cookies(cookies: Mapping[str, str]) -> str:
+    """Return the role of whoever sends these cookies with a request outside a page's session.
+
+    Streamlit asks for a login where a page is drawn, and for none where it sends a file.
+    """
+
+    def signed(name: str) -> bytes | None:
+        return decode_signed_value(get_cookie_secret(), name, cookies.get(name, ""))
+
+    try:
+        user = json.loads(get_cookie_with_chunks(signed, USER_COOKIE_NAME) or "{}")
+        return role(user if isinstance(user, dict) else {})
+    except (AuditError, ValueError):
+        return ""
 
 
 def _is_text(value: object) -> bool:

@@ -22,7 +22,7 @@ from pages.ui.access import is_revealed, may, may_or_say
 from pages.ui.blocks import day, plain
 from pages.ui.form import act, choose, tick
 from pages.ui.section import Place, head, refusals, remark
-from pages.ui.state import LANGUAGES, OLD, Words, language
+from pages.ui.state import LANGUAGES, OLD, Words, language, mark_unsaved
 
 PREVIEW_HEIGHT = 1100
 N_LINES = 50
@@ -60,21 +60,24 @@ def _draw_form(say: Words, kept: Decision) -> None:
     # What is typed outlasts a visit to another page, and gives way to what somebody else decides.
     version = f"{kept.audit[:12]}_{kept.at}"
     keys = {"recommendation": f"decision_choice_{version}", "reasons": f"decision_why_{version}"}
-    options = ("", *RECOMMENDATIONS)
-    st.radio(
+    options, draft = ("", *RECOMMENDATIONS), f"decision_{kept.audit[:12]}"
+    mark = partial(mark_unsaved, draft)
+    chosen = st.radio(
         say.text("decision"), options, index=options.index(kept.recommendation),
         format_func=lambda code: say.text(f"decision_{code or 'none'}"),
         key=keys["recommendation"], persist_state="session", label_visibility="collapsed",
+        on_change=mark,
     )  # fmt: skip
-    st.text_area(
+    reasons = st.text_area(
         say.text("decision_reasons"), kept.reasons, height=110, key=keys["reasons"],
         placeholder=say.text("decision_reasons_place"), persist_state="session",
-        max_chars=decisions.MAX_REASONS_CHARS,
+        max_chars=decisions.MAX_REASONS_CHARS, on_change=mark,
     )  # fmt: skip
+    mark((chosen, reasons) != (kept.recommendation, kept.reasons))
     if kept.signatures:
         remark(say, "decision_drops")
     decide = partial(access.decide, kept, language=language())
-    act(say, "decision_keep", kind="primary", on_click=lambda: _kept(decide, keys))
+    act(say, "decision_keep", kind="primary", on_click=lambda: _kept(decide, keys, draft))
 
 
 def _draw_signatures(say: Words, kept: Decision) -> None:
@@ -114,10 +117,14 @@ def _draw_signatures(say: Words, kept: Decision) -> None:
         )  # fmt: skip
 
 
-def _kept(do: Callable[..., Decision], keys: Mapping[str, str]) -> None:
-    """Decide, sign or withdraw by what widgets hold; the page says what was refused."""
+def _kept(do: Callable[..., Decision], keys: Mapping[str, str], draft: str = "") -> None:
+    """Decide, sign or withdraw by what widgets hold; the page says what was refused.
+
+    `draft` is what `mark_unsaved` calls it, which it is no more.
+    """
     try:
         do(**{name: st.session_state[key] for name, key in keys.items()})
+        mark_unsaved(draft, False)
     except AuditError as error:
         st.session_state[_REFUSED] = error
 

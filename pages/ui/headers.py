@@ -12,11 +12,12 @@ from urllib.parse import urlsplit
 
 import streamlit as st
 from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from audit.words import LANGUAGES
-from pages.ui.access import refusal
+from pages.ui.access import refusal, role_of_cookies
 
 LANGUAGE_SCRIPTS = {code: f'document.documentElement.lang = "{code}"' for code in LANGUAGES}
 """They tell screen readers the language of the page."""
@@ -41,8 +42,19 @@ POPOVER_SCRIPT = (
     " }).observe(document.body, { childList: true, subtree: true }) })()"
 )
 """Who opens a box stands in it: Streamlit puts it at the page's end, the whole page away by Tab."""
-SCRIPTS = (HISTORY_SCRIPT, POPOVER_SCRIPT)
+UNSAVED_SCRIPT = (
+    '(() => { if (window.kaUnsaved) return; window.kaUnsaved = true; let before = "";'
+    ' addEventListener("focusin", (event) => { before = event.target.value }, true);'
+    ' addEventListener("beforeunload", (event) => { const box = document.activeElement;'
+    ' const isTyping = box?.tagName === "TEXTAREA" && box.value !== before;'
+    " if (isTyping || document.querySelector('.ka-unsaved'))"
+    " { event.preventDefault(); event.returnValue = true } }) })()"
+)
+"""The browser asks before a text that is kept nowhere is lost: one that is being typed, which only
+the browser knows, or one that `state.mark_unsaved` marks."""
+SCRIPTS = (HISTORY_SCRIPT, POPOVER_SCRIPT, UNSAVED_SCRIPT)
 _METRICS = "/_stcore/metrics"
+_NOT_KEPT = {b"cache-control": b"no-store"}
 _POLICY_VIOLATION = 1008  # RFC 6455
 _INLINE_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
@@ -55,7 +67,8 @@ class SecurityHeaders:
 
     Streamlit takes a websocket from any port of this machine, and asks a host outside for this
     machine's address to tell whether another origin is allowed: neither happens behind this. How
-    many sessions there are and what they keep is nobody's to read.
+    many sessions there are and what they keep is nobody's to read. A file that a page offers is
+    sent only to whoever may see pages, and no cache keeps it.
 
     `'unsafe-eval'` stays, for Streamlit's pages do not render without it; inline scripts are named
     by their hash, which is computed at start since it changes with Streamlit's version.
@@ -80,18 +93,27 @@ class SecurityHeaders:
             return
         is_hidden = scope["path"].rstrip("/").endswith(_METRICS)
         app: ASGIApp = PlainTextResponse("Not Found", 404) if is_hidden else self._app
+        is_file = scope["path"].startswith(_files_path())
+        if is_file and not role_of_cookies(HTTPConnection(scope).cookies):
+            app = PlainTextResponse("Forbidden", 403)
         if refused is not None:
             told = "\n\n".join(refused.written(code) for code in LANGUAGES)
             app = PlainTextResponse(f"{told}\n", 503)
 
         async def send_with_headers(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                own = self._headers
+                own = self._headers | (_NOT_KEPT if is_file else {})
                 others = [pair for pair in message["headers"] if pair[0].lower() not in own]
                 message["headers"] = [*others, *own.items()]
             await send(message)
 
         await app(scope, receive, send_with_headers)
+
+
+def _files_path() -> str:
+    """Return how the addresses of files begin that pages offer or show."""
+    base = str(st.get_option("server.baseUrlPath") or "").strip("/")
+    return f"/{base}/media/" if base else "/media/"
 
 
 def is_own_origin(headers: Headers) -> bool:

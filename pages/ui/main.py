@@ -57,15 +57,17 @@ def main() -> None:
     st.session_state.setdefault("language", state.language())
     words = state.words()
     _choose_again(words.language)
-    st.set_page_config(page_title=words.text("app"), page_icon=UI / "icon.png", layout="wide")
+    st.set_page_config(page_title=words.text("app"), layout="wide")
     st.html(UI / "style.css")
     if not require_login(words):
         return
+    st.set_page_config(page_icon=UI / "icon.png")  # a file, which is sent after a login only
     page = _navigation(words)
     for script in (LANGUAGE_SCRIPTS[words.language], *SCRIPTS):
         st.html(f"<script>{script}</script>", unsafe_allow_javascript=True)
     with st.sidebar:
-        st.html(f'<p class="ka-brand">{words.html("app")}</p>')
+        unsaved = " ka-unsaved" if state.has_unsaved() else ""
+        st.html(f'<p class="ka-brand{unsaved}">{words.html("app")}</p>')
         shown = _audit_picker(words)
         audit = shown.digest if shown else ""
         st.radio(

@@ -49,6 +49,23 @@ def words() -> Words:
     return words_of(language())
 
 
+# What is lost with the session.
+
+
+def mark_unsaved(what: str, is_unsaved: bool = True) -> None:
+    """Say whether a text of this session is kept nowhere, by a name for what it is.
+
+    The browser asks before it leaves. It is told at the next run: say so where a box has changed.
+    """
+    marked: set[str] = st.session_state.setdefault("unsaved", set())
+    (marked.add if is_unsaved else marked.discard)(what)
+
+
+def has_unsaved() -> bool:
+    """Whether the session holds a text that is kept nowhere."""
+    return bool(st.session_state.get("unsaved"))
+
+
 # Pages and links between them.
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import lzma
+import os
 import random
 import struct
 import zipfile
@@ -14,10 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from audit.cli import main
 from audit.deid.network.words import FLAGS, KINDS
 from audit.errors import AuditCancelled, AuditError
-from audit.foreign import MAX_VALUES, json_value, refusing, zip_members
+from audit.foreign import MAX_VALUES, file_bytes, json_value, refusing, zip_members
 from audit.home import HOME_VARIABLE
+from audit.shelf import fingerprint
 from tests.base.child_bounds import told_in_bounds
 from tests.models.editing import WEIGHTS, config, edit_json, write_header, write_zeros
 from tests.models.hostile_models import fast
@@ -234,3 +237,26 @@ def test_a_damaged_parquet_file_is_read_or_refused(tmp_path):
             path.write_bytes(bad)
             with suppress(AuditError):
                 list(open_notes(path).read())
+
+
+def test_a_pipe_in_a_files_place_is_refused_and_waits_for_nobody(tmp_path, capsys):
+    pipe, model = tmp_path / "pipe.csv", tmp_path / "model"
+    os.mkfifo(pipe)
+    model.mkdir()
+    names = tmp_path / "names.csv"
+    names.write_text("first_name,last_name,is_member\nMary,Smith,1\n")
+    run = ["run", "--scenario", "2", "--general", model, "--hospital", model]
+    for words in (
+        [*run, "--names", pipe],
+        [*run, "--names", names, "--passages", pipe],
+        ["deid", "policy", pipe],
+        ["deid", "tag", "--tagger", "rules", "--notes", pipe, "--out", tmp_path / "out"],
+        ["deid", "score", "--gold", pipe, "--pred", pipe],
+        ["run", "--scenario", "2", "--general", model, "--hospital", model, "--names", "/dev/zero"],
+    ):
+        assert main(list(map(str, words))) == 2, words
+        said = capsys.readouterr().err
+        assert "Traceback" not in said and ("not a file" in said or "is not there" in said), said
+    for read in (file_bytes, fingerprint):
+        with pytest.raises(AuditError, match="This is a pipe or a device, not a file"):
+            read(pipe)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+import subprocess
+import sys
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+from audit.cli import main
 from audit.errors import AuditError
 from audit.shelf import FORGOTTEN, MAKING, Shelf, taken, whole_folder, write_whole
+from tests.repository import REPOSITORY
 
 pytestmark = pytest.mark.usefixtures("home")
 ONE, OTHER = "0123456789ab", "ba9876543210"
@@ -129,3 +136,33 @@ def test_locks_of_files_and_folders(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "a")
     with pytest.raises(OSError):
         taken(tmp_path / "link", is_folder=True)
+
+
+def test_a_command_removes_the_scratch_folders_of_killed_processes_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    waiting = (
+        "from audit.shelf import scratch_folder\n"
+        "with scratch_folder() as folder:\n"
+        "    (folder / 'vocab.txt').touch()\n"
+        "    print(folder, flush=True)\n"
+        "    input()\n"
+    )
+    how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": REPOSITORY}
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    two = [
+        subprocess.Popen([sys.executable, "-c", waiting], env=environment, **how) for _ in range(2)
+    ]
+    dead, living = (Path(one.stdout.readline().strip()) for one in two)
+    two[0].kill()
+    two[0].communicate()
+    others = [tmp_path / "kart-audit-1.0-linux", tmp_path / dead.name.replace("scratch", "other")]
+    for folder in others:
+        folder.mkdir()
+    link = tmp_path / f"{dead.name}x"
+    link.symlink_to(others[0])
+    assert dead.is_dir()
+    assert main(["log", "show"]) == 0
+    assert not dead.exists() and (living / "vocab.txt").is_file() and link.is_symlink()
+    assert all(folder.is_dir() for folder in others)
+    two[1].communicate("\n")
+    assert not living.exists()

@@ -103,7 +103,11 @@ def test_scenario_2_is_a_job_that_writes_files_and_is_kept(pair, tmp_path, capsy
     seal, first = (two / "log_seal.txt").read_text(), files["log_seal.txt"].decode()
     for given, code in ((first, 0), (seal, 0), (f"9{seal}", 1), ("none", 2)):
         assert call(capsys, "log", "verify", "--seal", given)[0] == code
-    answered(capsys, "log", "show")
+    logged = [
+        (line["action"], line["audit"], line["counts"])
+        for line in answered(capsys, "log", "show")[0]["entries"]
+    ]
+    assert logged == 3 * [("exported", digest[:12], {"names": "full"})]
 
 
 def test_names_and_passages_in_other_forms_ask_the_same(pair, tmp_path, capsys):

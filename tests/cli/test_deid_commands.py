@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from audit.access_log import entries
 from audit.cli import called, main, parsed
 from audit.deid.score import SCORES
 from audit.errors import AuditError
@@ -237,6 +238,10 @@ def test_leftovers_of_tagged_notes_are_counted_and_listed_in_a_private_file(tmp_
         (row,) = csv.DictReader(file)
     assert row == {"row": "1", "note": "'=d0", "attributes": "養蜂業", "kinds": "work", "size": "1"}
     assert stat.S_IMODE(listed.stat().st_mode) == 0o600
+    logged = [(line.action, dict(line.counts)) for line in entries(2)]
+    assert logged == [
+        ("exported", {"what": what, "names": "full"}) for what in ("leftovers", "tagged")
+    ]
     assert deid("leftovers", "--tagged", out, "--k", 2)["n_below"] == 1
     with pytest.raises(AuditError, match="Cannot be read"):
         deid("leftovers", "--tagged", tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -230,3 +231,25 @@ def test_a_server_purges_at_its_start_and_a_fault_of_it_stops_nothing(home, repo
     found = table.get(job.job_id)
     assert found is not None and found.state == "interrupted"
     assert CORPORA.all() == ()
+
+
+@pytest.mark.parametrize("what", ["open", "unlink"])
+def test_a_data_directory_that_cannot_be_written_is_an_error_in_words(
+    home, report, capsys, monkeypatch, what
+):
+    Store(results_dir()).put_record(f"shard/{'a' * 64}", [1])
+    keep(report)
+    grow_old(home)
+    writes = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+    usual = getattr(os, what)
+
+    def read_only(path: Any, *how: Any, **more: Any) -> Any:
+        is_inside = isinstance(path, str | Path) and Path(path).is_relative_to(home)
+        if is_inside and (what == "unlink" or how[0] & writes):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return usual(path, *how, **more)
+
+    monkeypatch.setattr(os, what, read_only)
+    assert cli.main(["purge", "--older-than", "9"]) == 2
+    said = capsys.readouterr().err
+    assert "Read-only file system" in said and str(home) not in said and "Traceback" not in said

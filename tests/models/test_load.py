@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import shutil
 import sys
@@ -16,6 +17,7 @@ import transformers
 from safetensors.torch import load_file
 
 from audit.errors import AuditError
+from audit.models import load
 from audit.models.inspect import inspect_model, model_digest
 from audit.models.load import LoadedModel, load_model, load_pair, pick_device
 from tests.models.editing import WEIGHTS, canary, edit_json, edit_weights, write_pickle
@@ -322,3 +324,22 @@ def test_what_two_models_differ_in_is_noted(good, tmp_path):
         f"The {side} model has no dropout: repeated passes are all alike."
         for side in ("general", "hospital")
     )
+
+
+@pytest.mark.parametrize("put", [None, os.mkfifo])
+@pytest.mark.parametrize("before", ["_refuse_without_memory", "build_tokenizer", "_read_weights"])
+def test_weights_that_go_while_a_model_is_loaded_are_an_error_in_words(
+    copy, monkeypatch, put, before
+):
+    step = getattr(load, before)
+
+    def take_away(*inputs: Any, **options: Any) -> Any:
+        (copy / WEIGHTS).unlink()
+        if put:
+            put(copy / WEIGHTS)
+        return step(*inputs, **options)
+
+    monkeypatch.setattr(load, before, take_away)
+    with pytest.raises(AuditError, match=r"Cannot be read|not a file") as refused:
+        load_model(copy)
+    assert WEIGHTS in str(refused.value)

@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import http.client
 import io
+import json
 import logging
 import os
 import re
@@ -27,6 +28,8 @@ from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.runtime.session_manager import SessionInfo
 from streamlit.testing.v1 import AppTest
+from streamlit.web.server.starlette.starlette_app_utils import create_signed_value
+from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
 
 import app
 from audit import cli
@@ -75,11 +78,11 @@ class Server:
         self._said.seek(0)
         return self._said.read().decode()
 
-    def answer(self, path: str) -> tuple[int, list[tuple[str, str]]]:
+    def answer(self, path: str, **headers: str) -> tuple[int, list[tuple[str, str]]]:
         """Return status and headers of an answer."""
         client = http.client.HTTPConnection(self.host, timeout=PATIENCE_SECONDS)
         with contextlib.closing(client):
-            client.request("GET", path)
+            client.request("GET", path, headers=headers)
             answer = client.getresponse()
             return answer.status, [(name.lower(), value) for name, value in answer.getheaders()]
 
@@ -174,6 +177,21 @@ def test_every_answer_carries_each_security_header_once(server: Server, path: st
     assert sorted(found) == sorted(wanted.items())
 
 
+NO_STORE = ("cache-control", "no-store")
+
+
+def test_a_file_that_a_page_offers_is_kept_in_no_cache(server: Server) -> None:
+    status, headers = server.answer("/media/0123.png")
+    assert status == 404 and NO_STORE in headers  # no such file, and no login
+    assert NO_STORE not in server.answer("/static/media/0123.woff2")[1]
+
+
+def cookie(secret: str = "x" * 40, **claims: object) -> str:
+    """Return the cookie that Streamlit gives whoever has logged in."""
+    user = json.dumps({"origin": "http://127.0.0.1:8501", "is_logged_in": True, **claims})
+    return f"{USER_COOKIE_NAME}={create_signed_value(secret, USER_COOKIE_NAME, user).decode()}"
+
+
 LOGIN = """
 [auth]
 redirect_uri = "http://127.0.0.1:8501/oauth2callback"
@@ -215,6 +233,12 @@ def test_a_directory_that_had_a_login_serves_nothing_without_one_and_says_how_to
         assert server.answer("/")[0] == 200 and server.handshake() == 101
         assert "Please log in" in server.page()
         assert f"chmod 600 {secrets}" in server.said()
+        file = "/media/0123.png"
+        assert server.answer(file)[0] == 403
+        for forged in (cookie("y" * 40), cookie(is_logged_in=False), f"{USER_COOKIE_NAME}=1.2.3"):
+            assert server.answer(file, Cookie=forged)[0] == 403, forged
+        status, headers = server.answer(file, Cookie=cookie(email="anna@h.example"))
+        assert status == 404 and NO_STORE in headers  # asked for, and not there
     assert had_login()
     kept = secrets.rename(tmp_path / "aside")
     with serving(tmp_path / "home", serves=503) as server:

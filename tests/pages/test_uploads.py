@@ -40,7 +40,10 @@ def test_a_list_is_read_in_every_form_and_kept(
     assert ("The workbook has 2 sheets; the first one is read." in texts(app)) == (
         name == "list.xlsx"
     )
+    lists = home / "values" / "list"
+    assert not lists.exists() or not [*lists.iterdir()]  # kept by the button alone
     press(app, "keep_names")
+    assert [*lists.iterdir()]
     listed = kept(home).candidates
     assert (listed.first, listed.last, listed.is_member) == (
         ("Ann", "Bo"), ("Lee", "Hill"), (True, False),

@@ -245,6 +245,10 @@ def kept(report: AuditReport) -> Any:
     return kept_decision(report.digest, store=Store(results_dir()))
 
 
+UNSAVED = "ka-brand ka-unsaved"
+"""The mark by which the browser knows that it is to ask before it leaves."""
+
+
 def choose(app: AppTest, code: str, *, reasons: str) -> AppTest:
     """Decide, and press the button that keeps it."""
     next(one for one in app.radio if one.key.startswith("decision_choice_")).set_value(code)
@@ -262,6 +266,7 @@ def test_a_decision_is_kept_signed_and_on_page_one_of_the_report(reports: Report
     assert "Choose one of the four." in texts(press(open_page(), "decision_keep"))
     app = choose(opened("report"), "retrain", reasons=f"First line\n{HOSTILE}")
     assert (kept(report).recommendation, kept(report).signatures) == ("retrain", ())
+    assert UNSAVED not in texts(app)
     sign_as(app, "A. Auditor <b>")
     assert SAY.text("decision_signed") in texts(app) and "A. Auditor &lt;b&gt;" in texts(app)
     assert [(one.name, one.role) for one in kept(report).signatures] == [
@@ -287,8 +292,11 @@ def test_reasons_outlast_a_visit_to_another_page_and_what_another_decides_is_not
 ) -> None:
     app, other = open_page(), open_page()
     area = next(one for one in app.text_area if one.key.startswith("decision_"))
+    assert UNSAVED not in texts(app)
     area.set_value("Half a thought").run()
+    assert UNSAVED in texts(app)
     app.switch_page("../method.py").run()
+    assert UNSAVED in texts(app)
     app.switch_page("../verdict.py").run()
     assert area.key in [one.key for one in app.text_area if one.value == "Half a thought"]
     choose(other, "release", reasons="")

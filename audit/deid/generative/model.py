@@ -83,7 +83,8 @@ def load_causal(
         ) from None
     # Its own settings may ask for chance, for a penalty on repeated words or for several beams.
     model.generation_config = transformers.GenerationConfig(do_sample=False, num_beams=1)
-    config = json.loads((directory / "config.json").read_bytes())
+    with reading(WHERE):
+        config = json.loads((directory / "config.json").read_bytes())
     stored = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(
         str(config.get("dtype", config.get("torch_dtype"))), torch.float32
     )
@@ -139,7 +140,9 @@ def check_directory(directory: Path) -> None:
             where=WHERE,
             do="Merge the adapter into the model and save that.",
         )
-    refuse_without_memory(sum(path.stat().st_size for path in weights), where=WHERE)
+    with reading(WHERE):
+        n_bytes = sum(path.stat().st_size for path in weights)
+    refuse_without_memory(n_bytes, where=WHERE)
 
 
 def directory_digest(directory: Path) -> str:

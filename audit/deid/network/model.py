@@ -36,7 +36,7 @@ from audit.deid.network.wordnet import (
 )
 from audit.deid.network.words import FLAGS, Words
 from audit.errors import AuditError
-from audit.foreign import refuse_without_memory, refusing
+from audit.foreign import open_regular, refuse_without_memory, refusing
 from audit.models.forward import Encoder, is_known, plain_float32
 from audit.models.inspect import ModelFolder, open_folder, refuse_code_keys
 from audit.models.load import pick_device
@@ -228,7 +228,8 @@ def load_encoder(path: Path, *, n_tags: int, device: str) -> TokenModel:
                 raise refusal
         found = _encoder_model(folder, n_tags=n_tags)
         # Read, not mapped: a mapped file can change while it is in use.
-        weights = load((folder.path / WEIGHTS).read_bytes())
+        with open_regular(folder.path / WEIGHTS) as file:
+            weights = load(file.read())
         module = found.module.float()
         module.load_state_dict({name: one.float() for name, one in weights.items()}, strict=True)
     _refuse_non_finite(module, where=folder.where())

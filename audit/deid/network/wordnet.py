@@ -29,7 +29,7 @@ from audit.deid.network.words import (
     words_from_json,
 )
 from audit.errors import AuditError
-from audit.foreign import refuse_without_memory, refusing
+from audit.foreign import open_regular, refuse_without_memory, refusing
 from audit.models.inspect import ModelFolder, parse_json
 
 LISTS, CONFIG, WEIGHTS = "lists.json", "config.json", "model.safetensors"
@@ -209,7 +209,8 @@ def load_scorer(folder: ModelFolder, *, n_tags: int) -> WordScorer:
         refuse_without_memory(n_needed, where=folder.where())
         if 2 * sum(map(np.prod, sizes.values())) > n_bytes:  # in 16 bits at least
             raise refusal
-        weights = load((folder.path / WEIGHTS).read_bytes())
+        with open_regular(folder.path / WEIGHTS) as file:
+            weights = load(file.read())
         if {name: one.shape for name, one in weights.items()} != sizes:
             raise refusal
         numbers = {name: one.astype(np.float32) for name, one in weights.items()}
