@@ -52,7 +52,7 @@ from audit.deid.network.model import (
 from audit.deid.network.tagger import TokenTagger, load_model, load_token_tagger
 from audit.deid.network.words import LISTED, Words
 from audit.deid.rules import RuleTagger
-from audit.deid.score import HEADLINE_CRITERION, score_pairs
+from audit.deid.score import HEADLINE_CRITERION, Scored, score_pairs
 from audit.deid.tagger import MODEL, TAGGER, Tagger, Tags, tag_checked
 from audit.deid.taggers import DEFAULT, CombinedTagger, network_folder
 from audit.errors import AuditError
@@ -95,8 +95,8 @@ _LONG_ROW = 1024
 _BEST, _WEIGHTS, _FIGURES = "best", "model.safetensors", "figures.json"
 _VERSION = 1
 _MOST_VALIDATION = 1000
-_MORE_TOUCHED, _HARMLESS_LEFT = 0.01, 0.97
-"""Of all golds, and of the harmless characters that the start takes out: what is clearly better."""
+_ERRORS = 1.0
+"""By how many standard errors over patients a tagger must be better than the one it began as."""
 _SHARE_APART, _SHARE_APART_ON_BASE = 0.1, 0.2
 NOTES = "annotated notes"
 
@@ -239,7 +239,12 @@ def figures_of(pairs: Iterable[Pair], *, beta: float = 1.0) -> dict[str, Any]:
     Counts are of the strict criterion (same place and same type); shares of nothing are None; `f`
     is the F measure with `beta` (van Rijsbergen 1979), 0 where nothing is right.
     """
-    row = dict(zip(COLUMNS, score_pairs(pairs).criteria["strict"].row(ANY), strict=True))
+    return figures_of_scores(score_pairs(pairs), beta=beta)
+
+
+def figures_of_scores(scored: Scored, *, beta: float) -> dict[str, Any]:
+    """Return the figures of `figures_of` from scores."""
+    row = dict(zip(COLUMNS, scored.criteria["strict"].row(ANY), strict=True))
     n_gold, n_predicted = row["n_gold"], row["n_predicted"]
     precision = (n_predicted - row["n_spurious"]) / n_predicted if n_predicted else None
     recall = (n_gold - row["n_missed"]) / n_gold if n_gold else None
@@ -459,7 +464,7 @@ class ContinuedLearner(TokenLearner):
 
     The tagger is measured as it will be asked: beside the rules if the start is. What was learned
     is better if on the validation notes it touches clearly more spans than the start and as many
-    names, takes out clearly fewer harmless characters, and F is not lower.
+    names, and takes out clearly fewer harmless characters.
     """
 
     def _begun(self, *, seed: int) -> TokenModel:
@@ -499,13 +504,14 @@ class ContinuedLearner(TokenLearner):
 
         A lower one touches less, a higher one takes out more.
         """
-        texts = [one.text for one in self._documents]
-        tried = []
-        for bias in sorted(biases):
-            tags = tag_checked(self._as_asked(model, bias=bias), texts)
-            tried.append((bias, self._figures(tags)))
-        safe = [one for one in tried if self._beats_start(one[1])] or tried
-        return safe[len(safe) // 2]
+        tried = [(bias, self._figures(self._scored(model, bias=bias))) for bias in sorted(biases)]
+        better = [one for one in tried if one[1]["beats_start"]] or tried
+        return better[len(better) // 2]
+
+    def _scored(self, model: Scorer, *, bias: float) -> Scored:
+        """Score a model as it will be asked, on the validation notes."""
+        tags = tag_checked(self._as_asked(model, bias=bias), [d.text for d in self._documents])
+        return score_pairs(predicted(self._documents, tags))
 
     def _as_asked(self, model: Scorer, *, bias: float) -> Tagger:
         """Return the tagger of a model, beside the rules where the start is."""
@@ -515,41 +521,50 @@ class ContinuedLearner(TokenLearner):
         tagger = TokenTagger(facts, model, self.folder)
         return CombinedTagger(self._rules, tagger) if self.has_rules else tagger
 
-    def _figures(self, tags: Sequence[Tags]) -> dict[str, Any]:
-        """Return figures of what was found, what it touches and what it takes out."""
-        pairs = predicted(self._documents, tags)
-        scored = score_pairs(pairs)
-        counts = scored.criteria[HEADLINE_CRITERION]
-        touched = {}
-        for name, label in (("n_touched", ANY), ("n_names_touched", IDENTIFIER)):
-            row = dict(zip(COLUMNS, counts.row(label), strict=True))
-            touched[name] = row["n_gold"] - row["n_missed"]
-        harmless = {"n_harmless_chars": scored.covered.n_over_chars}
-        return figures_of(pairs, beta=self.settings.recall_weight) | touched | harmless
+    def _figures(self, scored: Scored) -> dict[str, Any]:
+        """Return figures of scores, what is touched and taken out, and whether that is better."""
+        touched, names, harmless = (counts.sum() for counts in _by_patient(scored))
+        figures = figures_of_scores(scored, beta=self.settings.recall_weight)
+        return figures | {
+            "n_touched": int(touched),
+            "n_names_touched": int(names),
+            "n_harmless_chars": int(harmless),
+            "beats_start": self._beats_start(scored),
+        }
 
     @cached_property
     def _rules(self) -> Tagger:
         return RuleTagger()
 
     @cached_property
-    def _of_start(self) -> dict[str, Any]:
-        """The figures of the start."""
-        tagger = self._as_asked(self._start.model, bias=self._start.facts.bias)
-        return self._figures(tag_checked(tagger, [one.text for one in self._documents]))
+    def _of_start(self) -> Scored:
+        """The scores of the start."""
+        return self._scored(self._start.model, bias=self._start.facts.bias)
 
-    def _beats_start(self, found: Mapping[str, Any]) -> bool:
-        """Whether figures are better than those of the start, by more than chance often gives."""
-        start = self._of_start
-        return bool(
-            found["n_touched"] >= start["n_touched"] + _MORE_TOUCHED * start["n_gold"]
-            and found["n_names_touched"] >= start["n_names_touched"]
-            and found["n_harmless_chars"] <= _HARMLESS_LEFT * start["n_harmless_chars"]
-            and found["f"] >= start["f"]
+    def _beats_start(self, scored: Scored) -> bool:
+        """Whether scores are better than those of the start, by more than chance often gives."""
+        touched, names, harmless = (
+            now - before
+            for now, before in zip(_by_patient(scored), _by_patient(self._of_start), strict=True)
         )
+        is_touched = touched.sum() >= _ERRORS * np.sqrt((touched**2).sum())
+        is_harmless = -harmless.sum() >= _ERRORS * np.sqrt((harmless**2).sum())
+        is_changed = bool(touched.any() or harmless.any())
+        return bool(is_changed and is_touched and names.sum() >= 0 and is_harmless)
 
     def _is_better(self, found: Mapping[str, Any]) -> bool:
         """Whether figures are better than those of the start, and F than the best so far."""
-        return self._beats_start(found) and super()._is_better(found)
+        return bool(found["beats_start"]) and super()._is_better(found)
+
+
+def _by_patient(scored: Scored) -> list[NDArray[np.int64]]:
+    """Return how many golds and names of each patient are touched, and harmless characters."""
+    counts = scored.criteria[HEADLINE_CRITERION]
+    n_gold, n_missed = (COLUMNS.index(name) for name in ("n_gold", "n_missed"))
+    tables = [counts.of(label) for label in (ANY, IDENTIFIER)]
+    touched = [table[:, n_gold] - table[:, n_missed] for table in tables]
+    harmless = np.array([one.n_over_chars for one in scored.by_patient], dtype=np.int64)
+    return [*touched, harmless]
 
 
 def train_tagger(
