@@ -46,7 +46,17 @@ from audit.corpus.other_names import sibling_list
 from audit.corpus.own_controls import OwnControls, add_own_controls
 from audit.deid import given as handed_in
 from audit.deid import leftovers
-from audit.deid.config import GenerativeFacts, Lora, TaggerFacts, TaggerSettings, TuningSettings
+from audit.deid.config import (
+    FROM_ENCODER,
+    FROM_SCRATCH,
+    FROM_TAGGER,
+    GenerativeFacts,
+    Lora,
+    TaggerFacts,
+    TaggerSettings,
+    TuningSettings,
+    token_settings,
+)
 from audit.deid.coverage import coverage
 from audit.deid.coverage import told as told_coverage
 from audit.deid.generative.model import LocalModel
@@ -54,6 +64,7 @@ from audit.deid.pipeline import build_named
 from audit.deid.policy import ALL_OUT, policy_of
 from audit.deid.release import SURROGATE, Release
 from audit.deid.releases import RELEASES, linked_to, list_releases, recorded_release
+from audit.deid.rules import RuleTagger
 from audit.deid.score import (
     SCORES,
     SHARES,
@@ -74,7 +85,15 @@ from audit.deid.tag import (
     tag_notes,
 )
 from audit.deid.tagger import TAGGER
-from audit.deid.taggers import BESIDE, DEFAULT, RULES, known_tagger, known_taggers, load_tagger
+from audit.deid.taggers import (
+    BESIDE,
+    DEFAULT,
+    RULES,
+    combined_digest,
+    known_tagger,
+    known_taggers,
+    load_tagger,
+)
 from audit.deid.tasks import TaggerTask
 from audit.demo import DemoTask, report_summary, self_test
 from audit.errors import AuditCancelled, AuditError, Message
@@ -1490,10 +1509,6 @@ def deid_convert(
     return {"n_notes": len(found), "n_files": n_files, "n_flattened": n_flattened}
 
 
-_FROM_SCRATCH = {"learning_rate": 2e-3, "n_tokens": 192}
-_FROM_ENCODER = {"learning_rate": 5e-5, "n_tokens": 512, "overlap": 128}
-
-
 def deid_train(
     *,
     kind: Literal["token", "generative"] = "token",
@@ -1508,6 +1523,7 @@ def deid_train(
         bool, "generative: tune an adapter (needs peft) and merge it into the model"
     ] = False,
     adapted: Annotated[Given, FieldsOf(Lora, prefix="lora-")],
+    label_map: Annotated[Path | None, "JSON object from label to type"] = None,
 ) -> Result:
     """Train a tagger; goes on where it stopped."""
     settings: TaggerSettings | TuningSettings
@@ -1516,7 +1532,11 @@ def deid_train(
             raise AuditError("Which model shall be tuned?", where="--model", do="Give a directory.")
         settings = TuningSettings(**tuned, lora=Lora(**adapted) if lora else None)
     else:
-        settings = _token_settings(trained, usual=_FROM_ENCODER if encoder else _FROM_SCRATCH)
+        if given.get("base"):
+            given["base"] = _one_tagger(given["base"])
+        usual = FROM_TAGGER if given.get("base") else FROM_ENCODER if encoder else FROM_SCRATCH
+        settings = token_settings(trained, usual=usual)
+    given |= _label_map(label_map)
     task = TaggerTask(settings=settings, start=model or encoder, **given)
     (tagger_id,) = _answered(task)
     folder = task.with_(tagger_id=tagger_id).folder
@@ -1525,20 +1545,17 @@ def deid_train(
     return {
         "tagger_id": None if task.out else tagger_id,
         "directory": str(folder),
-        "digest": facts.digest(),
+        "digest": _tagger_digest(facts),
         "measured": dict(facts.measured),
         "training": dict(facts.training),
     }
 
 
-def _token_settings(given: Given, *, usual: Given) -> TaggerSettings:
-    """Return the settings that options say, the others as they suit what is trained."""
-    values, plain_ones = dict(usual), TaggerSettings()
-    if "batch" in given:
-        values["micro_batch"] = min(given["batch"], plain_ones.micro_batch)
-    if "n_tokens" in given:
-        values["overlap"] = min(usual.get("overlap", plain_ones.overlap), given["n_tokens"] // 4)
-    return TaggerSettings(**values | given)
+def _tagger_digest(facts: GenerativeFacts | TaggerFacts) -> str:
+    """Return the digest of a trained model, that of the rules beside it included."""
+    digest = facts.digest()
+    is_beside = isinstance(facts, TaggerFacts) and facts.has_rules
+    return combined_digest(RuleTagger().digest, digest) if is_beside else digest
 
 
 _MAX_SHOWN = 20
@@ -1833,8 +1850,9 @@ DEPENDENT: Mapping[str, tuple[Dependence, ...]] = {
             _has("kind", GenerativeFacts.kind),
             needs="--kind generative",
         ),
+        Dependence({"encoder"}, _is_not_given("base"), clashes="--from"),
         Dependence(
-            {"encoder", "trained"},
+            {"encoder", "trained", "base", "label_map"},
             lambda given: given.get("kind", TaggerFacts.kind) == TaggerFacts.kind,
             needs="--kind token",
         ),

@@ -49,7 +49,7 @@ from audit.foreign import text_form
 from audit.jobs import service
 from audit.notes.read import EXAMPLE
 from audit.patients.register import REGISTER_ENDINGS
-from pages.ui import blocks, cached, called, deid_measures
+from pages.ui import blocks, cached, called, deid_measures, deid_training
 from pages.ui.access import is_revealed, may_or_say, note, who
 from pages.ui.blocks import day, percent, percent_interval
 from pages.ui.called import kind_name, label_name, policy_name, tagger_name
@@ -87,7 +87,8 @@ _ONLY = ("all", "with", "without", "corrected")
 _NUMBER = "deidentify_number"
 OWN = "own"
 """A policy out of a file of one's own."""
-TABS, VIEWS, WAYS = ("notes", "measures"), ("new", "kept"), ("paste", "upload", "file")
+TABS, VIEWS = ("notes", "measures", "training"), ("new", "kept")
+WAYS = ("paste", "upload", "file")
 _TEXT, _READ, _FOUND, _UPLOADED = (
     "deidentify_text", "deidentify_read", "deidentify_found", "deidentify_uploaded",
 )  # fmt: skip
@@ -100,8 +101,9 @@ def draw(say: Words) -> None:
         query["tab"] = "measures"
     if "view" not in query and "tagged" in query and query.get("tab", TABS[0]) == TABS[0]:
         query["view"] = "kept"
-    if choose(say, "deidentify_tab", TABS) == "measures":
-        deid_measures.draw(say)
+    others = {"measures": deid_measures.draw, "training": deid_training.draw}
+    if (tab := choose(say, "deidentify_tab", TABS)) in others:
+        others[tab](say)
         return
     remark(say, "deidentify_below")
     JOBS.draw(say)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -59,7 +60,8 @@ class TaggerSettings(LoopSettings):
     )
     """The beta of the F measure by which weights and bias are chosen."""
     biases: tuple[float, ...] = Field(default=(0.0, 0.5, 1.0, 1.5, 2.0, 3.0), min_length=1)
-    """What may be added to the scores of all tags but O; the best is chosen."""
+    """What may be added to the scores of all tags but O; the best is chosen. Where a training goes
+    on from a tagger it comes on top of that one's bias."""
 
     @model_validator(mode="after")
     def _check_rows(self) -> Self:
@@ -79,6 +81,31 @@ class TaggerSettings(LoopSettings):
         return min(step / n_warmup, left, 1.0)
 
 
+FROM_SCRATCH: Mapping[str, Any] = {"learning_rate": 2e-3, "n_tokens": 192}
+FROM_ENCODER: Mapping[str, Any] = {"learning_rate": 5e-5, "n_tokens": 512, "overlap": 128}
+FROM_TAGGER: Mapping[str, Any] = {
+    "learning_rate": 4e-4,
+    "n_tokens": 192,
+    "n_epochs": 4.0,
+    "batch": 8,
+    "micro_batch": 8,
+    "n_evaluations": 1,
+    "biases": (0.5, 0.6),
+}
+"""The usual settings by what a training begins with. What a tagger learns from a few notes makes it
+more careful; these biases give back about what it would touch less."""
+
+
+def token_settings(given: Mapping[str, Any], *, usual: Mapping[str, Any]) -> TaggerSettings:
+    """Return the settings that somebody gave, the others as they suit what is trained."""
+    values, plain_ones = dict(usual), TaggerSettings()
+    if "batch" in given:
+        values["micro_batch"] = min(given["batch"], plain_ones.micro_batch)
+    if "n_tokens" in given:
+        values["overlap"] = min(usual.get("overlap", plain_ones.overlap), given["n_tokens"] // 4)
+    return TaggerSettings(**values | dict(given))
+
+
 class TaggerFacts(TaggerFile):
     """What is known of a token classifier without its weights."""
 
@@ -94,6 +121,8 @@ class TaggerFacts(TaggerFile):
     """Added to the scores of all tags but O."""
     files: dict[str, str]
     """File of `model/` -> SHA-256 of it."""
+    has_rules: bool = False
+    """Whether it is asked beside the rules, as the default tagger is."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:

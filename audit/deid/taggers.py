@@ -26,7 +26,7 @@ from audit.deid.packaged import (
     packaged_digest,
 )
 from audit.deid.rules import RuleTagger, without_clinical
-from audit.deid.tagger import MAX_BYTES, TAGGER, Tagger, Tags, is_light, tag_checked
+from audit.deid.tagger import MAX_BYTES, MODEL, TAGGER, Tagger, Tags, is_light, tag_checked
 from audit.errors import AuditError
 from audit.foreign import open_regular
 from audit.notes.spans import Span, TaggedDocument
@@ -337,12 +337,16 @@ class KnownTagger:
 
 def _read_tagger(folder: Path) -> KnownTagger:
     content = _json_file(folder / TAGGER)
-    kind = str(content["kind"])
     return KnownTagger(
-        f"{TRAINED}{folder.name}", kind, str(content.get("title", "")), _digest_of(content),
-        str(content.get("created", "")), dict(content.get("training", {})),
-        dict(content.get("measured", {})), read_losses(folder),
-    )  # fmt: skip
+        f"{TRAINED}{folder.name}",
+        _kind_of(content),
+        str(content.get("title", "")),
+        _digest_of(content),
+        str(content.get("created", "")),
+        dict(content.get("training", {})),
+        dict(content.get("measured", {})),
+        read_losses(folder),
+    )
 
 
 TAGGERS = Shelf("taggers", where="tagger", read=_read_tagger)
@@ -366,7 +370,14 @@ def _digest_of(content: Mapping[str, Any]) -> str:
     digest = str(content["digest"])
     if content["kind"] == GenerativeFacts.kind:
         return backed_digest(digest, _default_digest())
+    if _kind_of(content) == COMBINED:
+        return combined_digest(RuleTagger().digest, digest)
     return digest
+
+
+def _kind_of(content: Mapping[str, Any]) -> str:
+    """Return the kind of the tagger that a `tagger.json` describes, as it is loaded here."""
+    return COMBINED if content.get("has_rules") is True else str(content["kind"])
 
 
 def known_taggers() -> tuple[KnownTagger, ...]:
@@ -374,7 +385,7 @@ def known_taggers() -> tuple[KnownTagger, ...]:
     default = KnownTagger(DEFAULT, COMBINED, "", _default_digest())
     rules = KnownTagger(RULES, RULES, "", RuleTagger().digest)
     packaged = (KnownTagger(name, PACKAGED, "", packaged_digest(name)) for name in installed())
-    trained = (one for one in TAGGERS.all() if one.kind in _KINDS)
+    trained = (one for one in TAGGERS.all() if one.kind in (*_KINDS, COMBINED))
     return (default, rules, *packaged, *trained)
 
 
@@ -444,7 +455,7 @@ def _folder_tagger(tagger_id: str) -> KnownTagger:
     content = _json_file(Path(tagger_id) / TAGGER) if Path(tagger_id).is_absolute() else {}
     if content.get("kind") not in _KINDS:
         raise no_such_tagger()
-    return KnownTagger(Path(tagger_id).name, content["kind"], "", _digest_of(content))
+    return KnownTagger(Path(tagger_id).name, _kind_of(content), "", _digest_of(content))
 
 
 def load_tagger(tagger_id: str, *, device: str = "auto") -> Tagger:
@@ -486,12 +497,40 @@ def load_tagger_folder(folder: Path, *, device: str = "auto") -> Tagger:
     if kind == TaggerFacts.kind:
         from audit.deid.network.tagger import load_token_tagger
 
-        return load_token_tagger(folder, device=device)
+        tagger = load_token_tagger(folder, device=device)
+        return CombinedTagger(RuleTagger(), tagger) if tagger.facts.has_rules else tagger
     if kind == GenerativeFacts.kind:
         from audit.deid.generative.model import load_generative
 
         return with_fallback(load_generative(folder, device=device))
     raise no_such_tagger()
+
+
+def network_folder(tagger_id: str) -> Path:
+    """Return the folder of a tagger's network of words, from which a training can go on.
+
+    Raises
+    ------
+    AuditError
+        If there is no such tagger, or it is none with a network of words.
+    """
+    from audit.deid.network.wordnet import LISTS
+
+    if tagger_id == DEFAULT:
+        return SHIPPED
+    known_tagger(tagger_id)
+    if tagger_id.startswith(TRAINED):
+        folder = tagger_dir(trained_tagger(tagger_id).tagger_id)
+    else:
+        folder = Path(tagger_id)
+    is_token = _json_file(folder / TAGGER).get("kind") == TaggerFacts.kind
+    if not is_token or not (folder / MODEL / LISTS).is_file():
+        raise AuditError(
+            "A training goes on from a network of words alone; this tagger is of another kind.",
+            where="--from",
+            do="Choose default, or a tagger that was trained from it or without an encoder.",
+        )
+    return folder
 
 
 def _json_file(path: Path) -> dict[str, Any]:

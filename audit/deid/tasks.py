@@ -12,7 +12,7 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from audit.deid.config import TaggerSettings, TuningSettings, file_digests
+from audit.deid.config import TaggerFacts, TaggerSettings, TuningSettings, file_digests
 from audit.deid.copies import json_line
 from audit.deid.generative.model import check_directory, model_files
 from audit.deid.given import FHIR_ENDINGS, Files, notes_lines, whole_note
@@ -28,6 +28,7 @@ from audit.deid.taggers import (
     TRAINED,
     KnownTagger,
     load_tagger,
+    network_folder,
     tagger_dir,
 )
 from audit.errors import AuditError
@@ -216,7 +217,7 @@ class TaggerTask(Task):
     """The training of a token classifier, or the tuning of a causal language model."""
 
     job = "tagger"
-    flags: ClassVar = {}
+    flags: ClassVar = {"base": "--from"}
 
     settings: TaggerSettings | TuningSettings
     """Which of them says what is trained."""
@@ -228,6 +229,12 @@ class TaggerTask(Task):
     )
     start: Path | None = None
     """Directory of the encoder, or of the language model; None: a small network of characters."""
+    base: str = Field(
+        default="",
+        description="tagger whose network of words is trained on: default, trained/ID, or a folder",
+    )
+    label_map: dict[str, str] = Field(default_factory=dict)
+    """From a label that is not known to one of the five types; "" leaves its spans out."""
     title: str = Field(default="", max_length=200, description="for the list of taggers")
     out: Path | None = Field(
         default=None,
@@ -241,6 +248,12 @@ class TaggerTask(Task):
     def _check(self) -> Self:
         if not self.gold:
             raise AuditError("There are no gold notes to train on.", where="gold notes")
+        if self.base and (self.start or isinstance(self.settings, TuningSettings)):
+            raise AuditError(
+                "A training goes on from a network of words alone; this tagger is of another kind.",
+                where="--from",
+                do="Leave the encoder or the language model out.",
+            )
         return self
 
     @property
@@ -258,12 +271,16 @@ class TaggerTask(Task):
             if not (self.start / "config.json").is_file():
                 raise AuditError("There is no model directory with a config.json.", where="encoder")
             model = file_digests(self.start)
+        elif self.base:
+            model = TaggerFacts.of_folder(network_folder(self.base)).digest()
         notes = [states_of(*files, where="annotated notes") for files in
                  (self.gold, self.validation)]  # fmt: skip
         about = [self.settings.plain(), notes, model]
+        if self.label_map:
+            about.append(self.label_map)
         tagger_id = TRAINED + salted_digest(f"tagger {json.dumps(about, sort_keys=True)}")[:12]
         return self.with_(tagger_id=tagger_id).asked(
-            label=self.start.name if self.start else "characters",
+            label=self.start.name if self.start else Path(self.base).name or "characters",
             device=queue_of(self.device),
             about=[tagger_id, None if self.out is None else str(self.out)],
         )

@@ -16,6 +16,7 @@ from audit.text import word_lists
 
 MAX_LABEL_CHARS = 100
 _MAX_LABELS = 10_000
+_MAX_NAMED = 20
 """Of a label map."""
 
 
@@ -196,6 +197,19 @@ def relabelled(document: TaggedDocument, *, by: LabelMap) -> Relabelled:
     lost = filter(None, (new[label] for label in document.unaligned))
     mapped = document.with_spans(spans, unaligned=lost)
     return Relabelled(mapped, len(document.spans) - len(spans), tuple(unknown))
+
+
+def no_type(counts: Mapping[str, int]) -> AuditError:
+    """Return the error for spans whose labels are none of the five types, from counts by label."""
+    frequent = sorted(counts, key=lambda label: (-counts[label], label))
+    named = ", ".join(f"{label} ({counts[label]:,})" for label in frequent[:_MAX_NAMED])
+    return AuditError(
+        "{n_spans} spans are labelled {labels}, which is none of the five types.",
+        where="label map",
+        do="Say in a label map which of the five types a label is; null leaves its spans out.",
+        n_spans=sum(counts.values()),
+        labels=f"{named} ..." if len(frequent) > _MAX_NAMED else named,
+    )
 
 
 def read_label_map(text: str, *, what: str) -> LabelMap:

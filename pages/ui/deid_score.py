@@ -30,7 +30,7 @@ from pages.ui.form import act, ask, ask_line, choose, pick, tick, upload
 from pages.ui.section import Table, attempt, card, draw_table, remark
 
 _FILES = (".jsonl", ".ndjson")
-_TYPES = ["jsonl", "zip", "xml", "conll", "bio", "iob", "txt"]
+GOLD_TYPES = ["jsonl", "zip", "xml", "conll", "bio", "iob", "txt"]
 _MAX_LABELS = 40
 _USUAL = ScoreTask(
     gold=Source(kind=EXAMPLE, ref=LANGUAGES[0]), predicted=Source(kind=TAGGER, ref="rules")
@@ -111,7 +111,7 @@ def _ask_upload(say: Words, side: str) -> Side:
     remark(say, f"deid_measures_{side}_file_below")
     is_outputs = side == "outputs"
     files = upload(
-        say, f"deid_measures_file_{side}", ["jsonl"] if is_outputs else _TYPES,
+        say, f"deid_measures_file_{side}", ["jsonl"] if is_outputs else GOLD_TYPES,
         most_mb=MAX_UPLOAD_MB, what=side, name=f"deid_score_file_{side}",
     )  # fmt: skip
     if not files:

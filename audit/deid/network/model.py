@@ -33,6 +33,7 @@ from audit.deid.network.wordnet import (
     WORD_NET,
     json_of,
     not_finite,
+    read_network,
 )
 from audit.deid.network.words import FLAGS, Words
 from audit.errors import AuditError
@@ -186,6 +187,14 @@ def new_model(reader: Words, *, shape: Shape, n_tags: int, seed: int) -> TokenMo
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(torch_seed(seed, "fresh tagger"))
         return TokenModel(WordNet(n_tags, shape), reader, NO_LIMIT)
+
+
+def model_of_tagger(path: Path, *, n_tags: int) -> TokenModel:
+    """Return the network of words of a trained tagger, with its weights and lists."""
+    reader, shape, weights = read_network(open_folder(path), n_tags=n_tags)
+    module = WordNet(n_tags, shape)
+    module.load_state_dict({name: torch.from_numpy(one) for name, one in weights.items()})
+    return TokenModel(module, reader, NO_LIMIT)
 
 
 def model_of_encoder(path: Path, *, n_tags: int, seed: int) -> TokenModel:

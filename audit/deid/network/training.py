@@ -11,8 +11,9 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from operator import itemgetter
+from functools import cached_property, lru_cache, partial
+from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,24 +42,35 @@ from audit.deid.network.decode import (
 )
 from audit.deid.network.lists import usual_words
 from audit.deid.network.model import (
+    TokenModel,
     WordNet,
     model_of_encoder,
+    model_of_tagger,
     new_model,
     save_model_folder,
 )
-from audit.deid.network.tagger import load_model
+from audit.deid.network.tagger import TokenTagger, load_model, load_token_tagger
 from audit.deid.network.words import LISTED, Words
-from audit.deid.score import score_pairs
-from audit.deid.tagger import MODEL, TAGGER, Tags
+from audit.deid.rules import RuleTagger
+from audit.deid.score import HEADLINE_CRITERION, Scored, score_pairs
+from audit.deid.tagger import MODEL, TAGGER, Tagger, Tags, tag_checked
+from audit.deid.taggers import DEFAULT, CombinedTagger, network_folder
 from audit.errors import AuditError
 from audit.models.forward import pick_precision, plain_float32
 from audit.models.load import pick_device
 from audit.notes.formats import flattened, jsonl_line
-from audit.notes.spans import FIVE_TYPES, TYPES, TaggedDocument, relabelled
+from audit.notes.spans import (
+    FIVE_TYPES,
+    IDENTIFIER,
+    TYPES,
+    LabelMap,
+    TaggedDocument,
+    no_type,
+    relabelled,
+)
 from audit.progress import ProgressListener, StopQuestion
 from audit.rng import generator
 from audit.shelf import alone, now, whole_folder, write_whole
-from audit.training.config import read_losses
 from audit.training.loop import (
     VERSIONS,
     Hardware,
@@ -80,9 +92,12 @@ Lesson = NDArray[np.void]
 _READ_AT_ONCE = 256
 _UNLISTED = 0.6
 _LONG_ROW = 1024
-_BEST, _WEIGHTS = "best", "model.safetensors"
+_BEST, _WEIGHTS, _FIGURES = "best", "model.safetensors", "figures.json"
 _VERSION = 1
 _MOST_VALIDATION = 1000
+_ERRORS = 1.0
+"""By how many standard errors over patients a tagger must be better than the one it began as."""
+_SHARE_APART, _SHARE_APART_ON_BASE = 0.1, 0.2
 NOTES = "annotated notes"
 
 
@@ -121,15 +136,20 @@ def notes_to_learn(
 ) -> Material:
     """Return the notes of a task, `mapped`.
 
-    Without validation notes those of some patients are kept apart.
+    Without validation notes those of some patients are kept apart, of more patients where the
+    training goes on from a tagger: they also decide whether it got better.
     """
     gold, validation = (
         tuple(mapped(notes_of_paths(paths, what=NOTES))) for paths in (task.gold, task.validation)
     )
-    return Material(gold, validation) if task.validation else split_off(gold, seed=seed)
+    if task.validation:
+        return Material(gold, validation)
+    return split_off(gold, seed=seed, share=_SHARE_APART_ON_BASE if task.base else _SHARE_APART)
 
 
-def split_off(documents: Sequence[TaggedDocument], *, seed: int, share: float = 0.1) -> Material:
+def split_off(
+    documents: Sequence[TaggedDocument], *, seed: int, share: float = _SHARE_APART
+) -> Material:
     """Keep the notes of a share of the patients apart, to measure on; some thousand at most."""
     sizes = Counter(document.patient for document in documents)
     patients = sorted(sizes)
@@ -219,7 +239,12 @@ def figures_of(pairs: Iterable[Pair], *, beta: float = 1.0) -> dict[str, Any]:
     Counts are of the strict criterion (same place and same type); shares of nothing are None; `f`
     is the F measure with `beta` (van Rijsbergen 1979), 0 where nothing is right.
     """
-    row = dict(zip(COLUMNS, score_pairs(pairs).criteria["strict"].row(ANY), strict=True))
+    return figures_of_scores(score_pairs(pairs), beta=beta)
+
+
+def figures_of_scores(scored: Scored, *, beta: float) -> dict[str, Any]:
+    """Return the figures of `figures_of` from scores."""
+    row = dict(zip(COLUMNS, scored.criteria["strict"].row(ANY), strict=True))
     n_gold, n_predicted = row["n_gold"], row["n_predicted"]
     precision = (n_predicted - row["n_spurious"]) / n_predicted if n_predicted else None
     recall = (n_gold - row["n_missed"]) / n_gold if n_gold else None
@@ -241,33 +266,36 @@ def predicted(documents: Sequence[TaggedDocument], tags: Sequence[Tags]) -> list
 
 
 def in_five_types(
-    documents: Iterable[TaggedDocument],
-) -> tuple[list[TaggedDocument], tuple[str, ...]]:
-    """Return notes with labels mapped to the five types, and the labels that are none of them.
+    documents: Iterable[TaggedDocument], *, label_map: Mapping[str, str] = MappingProxyType({})
+) -> list[TaggedDocument]:
+    """Return notes with labels mapped to the five types, those of `label_map` as it says.
 
-    Spans of those labels are left out.
+    AuditError if a label is none of these, with how many spans have it.
     """
+    by = LabelMap({**FIVE_TYPES.labels, **label_map})
     found: list[TaggedDocument] = []
-    unknown: set[str] = set()
+    unknown: Counter[str] = Counter()
     for document in documents:
-        mapped = relabelled(document, by=FIVE_TYPES)
-        unknown.update(mapped.unknown)
-        kept = [span for span in mapped.document.spans if span.label in TYPES]
-        found.append(document.with_spans(kept))
-    return found, tuple(sorted(unknown))
+        unknown.update(s.label for s in document.spans if by.of(s.label) not in (*TYPES, ""))
+        found.append(relabelled(document, by=by).document)
+    if unknown:
+        raise no_type(unknown)
+    return found
 
 
 class TokenLearner(Learner):
     """A token classifier, its lessons and notes to measure it on; the best weights are kept.
 
-    Without an encoder to start from the task trains a small network of words of this shape;
-    its weights are kept in float16 if `is_halved`. `facts` is what `training.json` says of the
-    training, as plain values.
+    Without an encoder or a tagger to start from the task trains a small network of words of this
+    shape; its weights are kept in float16 if `is_halved`. `facts` is what `training.json` says of
+    the training, as plain values.
     """
 
     phase = TRAIN
     dropout = "tagger dropout"
     settings: TaggerSettings
+    has_rules = False
+    """Whether the tagger is asked beside the rules."""
 
     def __init__(
         self, task: TaggerTask, settings: TaggerSettings, material: Material, *, shape: Shape,
@@ -275,12 +303,7 @@ class TokenLearner(Learner):
     ) -> None:  # fmt: skip
         self.task, self.shape, self.is_halved = task, shape, is_halved
         self.scheme = TagScheme(TYPES)
-        n_tags = len(self.scheme.tags)
-        if task.start is not None:
-            model = model_of_encoder(task.start, n_tags=n_tags, seed=settings.seed)
-        else:
-            model = new_model(usual_words(), shape=shape, n_tags=n_tags, seed=settings.seed)
-        self.token_model = model
+        self.token_model = model = self._begun(seed=settings.seed)
         size = min(settings.n_tokens, model.n_positions)
         self.size, self.overlap = size, settings.overlap
         if isinstance(model.module, WordNet):
@@ -312,6 +335,13 @@ class TokenLearner(Learner):
         self._measured_at = {-(-self.n_steps * (k + 1) // n) for k in range(n)}
         self.facts = self._facts(material)
 
+    def _begun(self, *, seed: int) -> TokenModel:
+        """Return the model as the training begins with it."""
+        n_tags = len(self.scheme.tags)
+        if self.task.start is not None:
+            return model_of_encoder(self.task.start, n_tags=n_tags, seed=seed)
+        return new_model(usual_words(), shape=self.shape, n_tags=n_tags, seed=seed)
+
     def _facts(self, material: Material) -> dict[str, Any]:
         """Say what the training is; a path or a note's text is none of it."""
         encoder = self.task.start
@@ -322,6 +352,7 @@ class TokenLearner(Learner):
             "encoder": None if encoder is None else file_digests(encoder.resolve()),
             "shape": self.shape.plain() if encoder is None else None,
             "is_halved": self.is_halved,
+            **self._facts_of_start(),
         }
         text = json.dumps(content, sort_keys=True)
         return {
@@ -360,6 +391,10 @@ class TokenLearner(Learner):
         """Also where the tagger is measured."""
         return step in self._measured_at or super().is_point(step)
 
+    def _facts_of_start(self) -> dict[str, Any]:
+        """Say what tagger the training goes on from, if from any."""
+        return {}
+
     def measured(self, step: int) -> Mapping[str, float | None]:
         """Measure the tagger with a bias of 0, where it is time for it, and keep the best."""
         folder = self.folder / _BEST
@@ -368,11 +403,16 @@ class TokenLearner(Learner):
         if step not in self._measured_at:
             return {}
         self.model.eval()
-        found = self._examined(self.token_model, biases=(0.0,))[1]
-        if found["f"] > self._best()[1]:
+        bias, found = self._examined(self.token_model, biases=self._biases_at_points())
+        if self._is_better(found):
             with whole_folder(folder, replaces=True) as partial:
                 save_file(own_tensors(self.model.state_dict()), partial / _WEIGHTS)
+                best = json.dumps({"step": step, "bias": bias, "f": found["f"]})
+                (partial / _FIGURES).write_text(best, "ascii")
         return {name: found[name] for name in ("precision", "recall", "f")}
+
+    def _biases_at_points(self) -> tuple[float, ...]:
+        return (0.0,)
 
     def _examined(self, model: Scorer, *, biases: Iterable[float]) -> tuple[float, dict[str, Any]]:
         """Measure a model; returns the bias with the highest F, of equals that nearest to 0."""
@@ -384,28 +424,147 @@ class TokenLearner(Learner):
             tried.append((bias, figures_of(pairs, beta=self.settings.recall_weight)))
         return max(tried, key=lambda one: (one[1]["f"], -abs(one[0])))
 
-    def _best(self) -> tuple[int, float]:
-        """Return step and F of the best weights so far, the first of equals."""
-        measured = [(point.step, point.f) for point in read_losses(self.folder)]
-        return max(((step, f) for step, f in measured if f is not None), key=itemgetter(1),
-                   default=(0, -1.0))  # fmt: skip
+    def _is_better(self, found: Mapping[str, Any]) -> bool:
+        """Whether figures are better than those of the best weights so far."""
+        return bool(found["f"] > self._best()["f"])
+
+    def _best(self) -> dict[str, Any]:
+        """Return step, bias and F of the best weights so far, the first of equals."""
+        path = self.folder / _BEST / _FIGURES
+        return dict(json.loads(path.read_bytes())) if path.is_file() else {"step": 0, "f": -1.0}
+
+    def _biases_at_end(self) -> tuple[float, ...]:
+        return self.settings.biases
+
+    def _take_best(self) -> None:
+        """Give the model the best weights."""
+        weights = load_file(self.folder / _BEST / _WEIGHTS, device=self.hardware.device)
+        self.model.load_state_dict(weights)
 
     def finish(self) -> None:
         """Write the best weights, choose the bias with the very ones that were written."""
         out = self.folder
-        weights = load_file(out / _BEST / _WEIGHTS, device=self.hardware.device)
-        self.model.load_state_dict(weights)
+        self._take_best()
         with whole_folder(out / MODEL, replaces=True) as partial:
             save_model_folder(self.token_model, partial, is_halved=self.is_halved)
         n_tags, device = len(self.scheme.tags), str(self.token_model.device)
         model = load_model(out / MODEL, n_tags=n_tags, device=device)
-        bias, figures = self._examined(model, biases=self.settings.biases)
+        bias, figures = self._examined(model, biases=self._biases_at_end())
         facts = TaggerFacts(
             title=self.task.title, labels=self.scheme.labels, n_tokens=self.size,
             overlap=self.overlap, bias=bias, files=file_digests(out / MODEL), created=now(),
-            measured=figures, training={**self.facts, "best_step": self._best()[0]},
+            has_rules=self.has_rules, measured=figures,
+            training={**self.facts, "best_step": self._best()["step"]},
         )  # fmt: skip
         write_whole(out / TAGGER, facts.file())
+
+
+class ContinuedLearner(TokenLearner):
+    """A tagger's network of words that learns on; the start is kept where that is no better.
+
+    The tagger is measured as it will be asked: beside the rules if the start is. What was learned
+    is better if on the validation notes it touches clearly more spans than the start and as many
+    names, and takes out clearly fewer harmless characters.
+    """
+
+    def _begun(self, *, seed: int) -> TokenModel:
+        """Return the start's network, its weights and lists."""
+        folder = network_folder(self.task.base)
+        self._start = load_token_tagger(folder)
+        self.has_rules = self.task.base == DEFAULT or self._start.facts.has_rules
+        if self._start.labels != self.scheme.labels:
+            raise AuditError(
+                "This tagger gives other labels than the five types, so no training goes on "
+                "from it.",
+                where="--from",
+                do="Choose default, or a tagger that was trained on the five types.",
+            )
+        return model_of_tagger(folder / MODEL, n_tags=len(self.scheme.tags))
+
+    def _facts_of_start(self) -> dict[str, Any]:
+        """Say what tagger it is: its name, but no path, and its digest."""
+        name, digest = Path(self.task.base).name, self._start.digest
+        return {"base": {"name": name, "digest": digest, "has_rules": self.has_rules}}
+
+    def _biases_at_points(self) -> tuple[float, ...]:
+        return tuple(self._start.facts.bias + more for more in self.settings.biases)
+
+    def _biases_at_end(self) -> tuple[float, ...]:
+        return (float(self._best().get("bias", self._start.facts.bias)),)
+
+    def _take_best(self) -> None:
+        """Give the model the best weights; those of the start where none were better."""
+        if self._best()["step"]:
+            super()._take_best()
+        else:
+            self.model.load_state_dict(self._begun(seed=self.settings.seed).module.state_dict())
+
+    def _examined(self, model: Scorer, *, biases: Iterable[float]) -> tuple[float, dict[str, Any]]:
+        """Measure a model; returns the middle one of the biases with which it is better.
+
+        A lower one touches less, a higher one takes out more.
+        """
+        tried = [(bias, self._figures(self._scored(model, bias=bias))) for bias in sorted(biases)]
+        better = [one for one in tried if one[1]["beats_start"]] or tried
+        return better[len(better) // 2]
+
+    def _scored(self, model: Scorer, *, bias: float) -> Scored:
+        """Score a model as it will be asked, on the validation notes."""
+        tags = tag_checked(self._as_asked(model, bias=bias), [d.text for d in self._documents])
+        return score_pairs(predicted(self._documents, tags))
+
+    def _as_asked(self, model: Scorer, *, bias: float) -> Tagger:
+        """Return the tagger of a model, beside the rules where the start is."""
+        facts = self._start.facts.with_(
+            bias=bias, n_tokens=self.size, overlap=self.overlap, has_rules=self.has_rules
+        )
+        tagger = TokenTagger(facts, model, self.folder)
+        return CombinedTagger(self._rules, tagger) if self.has_rules else tagger
+
+    def _figures(self, scored: Scored) -> dict[str, Any]:
+        """Return figures of scores, what is touched and taken out, and whether that is better."""
+        touched, names, harmless = (counts.sum() for counts in _by_patient(scored))
+        figures = figures_of_scores(scored, beta=self.settings.recall_weight)
+        return figures | {
+            "n_touched": int(touched),
+            "n_names_touched": int(names),
+            "n_harmless_chars": int(harmless),
+            "beats_start": self._beats_start(scored),
+        }
+
+    @cached_property
+    def _rules(self) -> Tagger:
+        return RuleTagger()
+
+    @cached_property
+    def _of_start(self) -> Scored:
+        """The scores of the start."""
+        return self._scored(self._start.model, bias=self._start.facts.bias)
+
+    def _beats_start(self, scored: Scored) -> bool:
+        """Whether scores are better than those of the start, by more than chance often gives."""
+        touched, names, harmless = (
+            now - before
+            for now, before in zip(_by_patient(scored), _by_patient(self._of_start), strict=True)
+        )
+        is_touched = touched.sum() >= _ERRORS * np.sqrt((touched**2).sum())
+        is_harmless = -harmless.sum() >= _ERRORS * np.sqrt((harmless**2).sum())
+        is_changed = bool(touched.any() or harmless.any())
+        return bool(is_changed and is_touched and names.sum() >= 0 and is_harmless)
+
+    def _is_better(self, found: Mapping[str, Any]) -> bool:
+        """Whether figures are better than those of the start, and F than the best so far."""
+        return bool(found["beats_start"]) and super()._is_better(found)
+
+
+def _by_patient(scored: Scored) -> list[NDArray[np.int64]]:
+    """Return how many golds and names of each patient are touched, and harmless characters."""
+    counts = scored.criteria[HEADLINE_CRITERION]
+    n_gold, n_missed = (COLUMNS.index(name) for name in ("n_gold", "n_missed"))
+    tables = [counts.of(label) for label in (ANY, IDENTIFIER)]
+    touched = [table[:, n_gold] - table[:, n_missed] for table in tables]
+    harmless = np.array([one.n_over_chars for one in scored.by_patient], dtype=np.int64)
+    return [*touched, harmless]
 
 
 def train_tagger(
@@ -422,7 +581,7 @@ def train_tagger(
     material = _material(task, seed=settings.seed, say=say)
     device = pick_device(task.device)
     with alone(task.folder), torch.random.fork_rng(), plain_float32(device):
-        learner = TokenLearner(
+        learner = (ContinuedLearner if task.base else TokenLearner)(
             task, settings, material, shape=shape or Shape(), is_halved=is_halved, device=device
         )
         learner.complete(
@@ -430,21 +589,16 @@ def train_tagger(
             on_point=on_point,
         )  # fmt: skip
     shutil.rmtree(task.folder / _BEST, ignore_errors=True)
-    return TaggerFacts.of_folder(task.folder)
+    facts = TaggerFacts.of_folder(task.folder)
+    if task.base and not facts.training["best_step"]:
+        say("Nothing that was learned was better on the notes kept apart: the start is kept.")
+    return facts
 
 
 def _material(task: TaggerTask, *, seed: int, say: Callable[[str], None]) -> Material:
-    """Return the notes of a task; without validation notes some of its patients are kept apart."""
-    unknown: set[str] = set()
-
-    def map_labels(notes: Iterable[TaggedDocument]) -> list[TaggedDocument]:
-        documents, labels = in_five_types(notes)
-        unknown.update(labels)
-        return documents
-
-    material = notes_to_learn(task, seed=seed, mapped=map_labels)
-    if unknown:
-        say(f"{len(unknown)} labels are none of the five types: their spans are left out.")
+    """Return the notes of a task, their labels mapped."""
+    mapped = partial(in_five_types, label_map=task.label_map)
+    material = notes_to_learn(task, seed=seed, mapped=mapped)
     n = len(material.train)
     say(f"{n} notes to learn from, {len(material.validation)} to measure on.")
     return material

@@ -183,7 +183,12 @@ def _sums_of(rows: Numbers) -> Numbers:
 
 
 def load_scorer(folder: ModelFolder, *, n_tags: int) -> WordScorer:
-    """Load the network of words of a directory.
+    """Load the network of words of a directory; refuses what `read_network` refuses."""
+    return WordScorer(*read_network(folder, n_tags=n_tags))
+
+
+def read_network(folder: ModelFolder, *, n_tags: int) -> tuple[Words, Shape, dict[str, Numbers]]:
+    """Return the lists, the shape and the weights of the network of words of a directory.
 
     Raises
     ------
@@ -216,7 +221,7 @@ def load_scorer(folder: ModelFolder, *, n_tags: int) -> WordScorer:
         numbers = {name: one.astype(np.float32) for name, one in weights.items()}
     if not all((np.abs(one) <= _MOST).all() for one in numbers.values()):
         raise not_finite(folder.where())
-    return WordScorer(reader, shape, numbers)
+    return reader, shape, numbers
 
 
 def json_of(folder: ModelFolder, name: str) -> dict[str, Any]:

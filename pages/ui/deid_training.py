@@ -1,0 +1,104 @@
+"""A tagger trained on annotated notes of one's own, going on from the default tagger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import streamlit as st
+
+from audit.deid.config import FROM_TAGGER, token_settings
+from audit.deid.given import MAX_UPLOAD_MB, GivenNotes, given_path
+from audit.deid.taggers import DEFAULT
+from audit.deid.tasks import TaggerTask
+from audit.notes.spans import FIVE_TYPES, TYPES, folded
+from audit.words import Words
+from pages.ui import cached
+from pages.ui.access import may_or_say
+from pages.ui.called import label_name
+from pages.ui.deid_score import GOLD_TYPES
+from pages.ui.form import act, ask_line, upload
+from pages.ui.running import FollowedJobs
+from pages.ui.section import Table, attempt, draw_table, head, remark
+from pages.ui.state import link
+
+LEFT_OUT = "left_out"
+"""What is chosen for a label whose spans are left out."""
+_MAX_LABELS = 40
+
+
+def draw(say: Words) -> None:
+    """Draw the trainings at work, and a new one."""
+    remark(say, "deid_train_below")
+    JOBS.draw(say)
+    if not may_or_say("ran", say):
+        return
+    head(say, "deid_train_new")
+    found = _ask_notes(say)
+    if found is None:
+        return
+    chosen = _ask_labels(say, found)
+    title = ask_line(say, "deid_train_title")
+    if None in chosen.values():
+        remark(say, "deid_train_labels_missing")
+    elif act(say, "deid_train_start", kind="primary", icon="play_arrow"):
+        label_map = {label: name or "" for label, name in chosen.items()}
+        attempt(say, lambda: _start(found, label_map=label_map, title=title))
+
+
+def _start(found: GivenNotes, *, label_map: Mapping[str, str], title: str) -> None:
+    task = TaggerTask(
+        settings=token_settings({}, usual=FROM_TAGGER), base=DEFAULT,
+        gold=(given_path(found.digest),), label_map=label_map, title=" ".join(title.split()),
+    )  # fmt: skip
+    JOBS.start(task.question(), n_notes=found.n_notes)
+    st.rerun()
+
+
+def _ask_notes(say: Words) -> GivenNotes | None:
+    """Ask for annotated notes and show what is in them."""
+    remark(say, "deid_train_file_below")
+    files = upload(say, "deid_train_file", GOLD_TYPES, most_mb=MAX_UPLOAD_MB, what="gold")
+    if not files:
+        return None
+    name, content = files[0].name, files[0].getvalue()
+    found = attempt(say, lambda: cached.given(content, name=name, what="annotated notes"))
+    if found is not None:
+        counts = {key: f"{getattr(found, f'n_{key}'):,}" for key in ("notes", "spans", "patients")}
+        table = Table(("deid_measures_label", "deid_measures_n_spans"), found.labels[:_MAX_LABELS])
+        draw_table(say, "deid_train_given", table, **counts)
+    return found
+
+
+def _ask_labels(say: Words, found: GivenNotes) -> dict[str, str | None]:
+    """Ask what each label is that is not known: a type, "" to leave it out, None until chosen."""
+    unknown = {label: n for label, n in found.labels if FIVE_TYPES.of(label) is None}
+    if unknown:
+        head(say, "deid_train_labels")
+    return {folded(label): _ask_label(say, label, n_spans=n) for label, n in unknown.items()}
+
+
+def _ask_label(say: Words, label: str, *, n_spans: int) -> str | None:
+    # The label is untrusted text: it stands above the list, escaped, and not in its name.
+    remark(say, "deid_train_label", n=f"{n_spans:,}", label=label)
+    options: Sequence[str] = (*TYPES, LEFT_OUT)
+    code = st.selectbox(
+        say.text("deid_train_label_type"),
+        options,
+        index=None,
+        format_func=lambda one: (
+            say.text("deid_train_left_out") if one == LEFT_OUT else label_name(say, one)
+        ),
+        key=f"deid_train_label_{folded(label)}",
+        placeholder=say.text("pick_none"),
+        label_visibility="collapsed",
+    )
+    return "" if code == LEFT_OUT else code
+
+
+def _done(say: Words, tagger_id: str) -> None:
+    head(say, "deid_train_done")
+    label = say.text("deid_train_use")
+    link("deidentify", label=label, icon=":material/arrow_forward:", tab="notes", tagger=tagger_id)
+
+
+JOBS = FollowedJobs(kind=TaggerTask.job, page="deid_train", on_done=_done)
