@@ -147,7 +147,7 @@ def test_what_the_rules_found_stays_whole(rule: tuple[int, int], rest: list[Any]
 
 def test_the_digest_follows_what_it_is_made_of() -> None:
     one, other = Fixed((), "a"), Fixed((), "b")
-    digest = sha256(b"7|rules first|a|b").hexdigest()
+    digest = sha256(b"8|rules first|a|b").hexdigest()
     assert CombinedTagger(one, other).digest == digest != CombinedTagger(other, one).digest
 
 
