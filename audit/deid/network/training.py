@@ -95,7 +95,7 @@ _LONG_ROW = 1024
 _BEST, _WEIGHTS, _FIGURES = "best", "model.safetensors", "figures.json"
 _VERSION = 1
 _MOST_VALIDATION = 1000
-_ERRORS = 1.0
+_ERRORS = 2.0
 """By how many standard errors over patients a tagger must be better than the one it began as."""
 _SHARE_APART, _SHARE_APART_ON_BASE = 0.1, 0.2
 NOTES = "annotated notes"
