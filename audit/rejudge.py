@@ -122,9 +122,10 @@ def _kept_audit(digest: str, *, store: Store) -> tuple[AuditReport, Inspection]:
     report, inspection = kept_report(digest, store=store), kept_inspection(digest, store=store)
     if report is None or inspection is None:
         raise AuditError(
-            "This audit is not kept here.", where="audit",
+            "This audit is not kept here.",
+            where="audit",
             do="Choose one of those that `python -m audit results` lists.",
-        )  # fmt: skip
+        )
     if report.verdict.state == "not_compared":
         raise AuditError(
             "This audit compared a model with itself: there is nothing to judge.",

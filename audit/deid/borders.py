@@ -113,8 +113,8 @@ def with_whole_words(text: str, spans: Tags) -> Tags:
             start -= 1
         while end < limit and _is_inside_word(text, end):
             end += 1
-        cut = (start, end) != (span.start, span.end)
-        word = Span(start, end, span.label) if cut else span
+        is_cut = (start, end) != (span.start, span.end)
+        word = Span(start, end, span.label) if is_cut else span
         whole.append(grown_find(text, word, free=free, limit=limit))
     return tuple(whole)
 

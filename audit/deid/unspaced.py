@@ -87,9 +87,9 @@ def _end_of_name(text: str, start: int, end: int, *, limit: int) -> int:
             if given[:n] in names.given:
                 return start + n_last + n
     rest = run[0][n_found:]
-    found = run[0][:n_found]
-    is_begun = found in names.family or (n_found > 2 and found[:2] in names.family)
-    is_cut = is_begun and len(rest) <= 2 and _given_characters().issuperset(rest)
+    begun = run[0][:n_found]
+    has_surname = begun in names.family or (n_found > 2 and begun[:2] in names.family)
+    is_cut = has_surname and len(rest) <= 2 and _given_characters().issuperset(rest)
     return run.end() if is_cut else end
 
 

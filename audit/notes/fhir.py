@@ -211,8 +211,11 @@ def _resources(
         entries = [
             one for one in _dicts(value.get("entry")) if isinstance(one.get("resource"), dict)
         ]
-        names = {str(one["fullUrl"]): _name_of(one["resource"], str(one["fullUrl"]))
-                 for one in entries if one.get("fullUrl")}  # fmt: skip
+        names = {
+            str(one["fullUrl"]): _name_of(one["resource"], str(one["fullUrl"]))
+            for one in entries
+            if one.get("fullUrl")
+        }
         known = {**(urls or {}), **names}
         for one in entries:
             own = known.get(str(one.get("fullUrl", "")), "")

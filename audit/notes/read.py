@@ -78,9 +78,12 @@ def _unpacked(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
 
 
 def lines_of(
-    path: Path, *, codec: str, on_bytes: ByteListener = lambda n: None,
+    path: Path,
+    *,
+    codec: str,
+    on_bytes: ByteListener = lambda n: None,
     max_chars: int = MAX_LINE_CHARS,
-) -> Iterator[str]:  # fmt: skip
+) -> Iterator[str]:
     """Yield the lines of a plain or gzip file, cut at line feeds alone, which stay.
 
     `on_bytes` gets the bytes of the file as it lies there since the last call.
@@ -415,8 +418,13 @@ def _fhir_notes(path: Path, *, on_bytes: ByteListener) -> Iterator[Note | RowNot
             yield RowNote(row, one.what)
             continue
         if text := one.text:
-            found = {"note_id": one.name, "patient_id": one.patient, "category": one.kind,
-                     "chart_time": one.time, "text": text}  # fmt: skip
+            found = {
+                "note_id": one.name,
+                "patient_id": one.patient,
+                "category": one.kind,
+                "chart_time": one.time,
+                "text": text,
+            }
             yield checked_note(found, row=row, is_plain=True, known=people.of(one.patient))
         yield from (RowNote(row, what) for what in one.left_out)
     if is_empty:

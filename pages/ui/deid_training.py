@@ -47,9 +47,12 @@ def draw(say: Words) -> None:
 
 def _start(found: GivenNotes, *, label_map: Mapping[str, str], title: str) -> None:
     task = TaggerTask(
-        settings=token_settings({}, usual=FROM_TAGGER), base=DEFAULT,
-        gold=(given_path(found.digest),), label_map=label_map, title=" ".join(title.split()),
-    )  # fmt: skip
+        settings=token_settings({}, usual=FROM_TAGGER),
+        base=DEFAULT,
+        gold=(given_path(found.digest),),
+        label_map=label_map,
+        title=" ".join(title.split()),
+    )
     JOBS.start(task.question(), n_notes=found.n_notes)
     st.rerun()
 

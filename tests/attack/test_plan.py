@@ -101,9 +101,13 @@ def settings_of(command: str) -> dict[str, object]:
 
 @pytest.mark.parametrize(
     ("source", "there"),
-    [("held_out", [8, 8, 8]), ("own", [8, 8, 8]), ("invented", [14] + [N_REFERENCE] * 2),
-     ("drawn", [14] + [N_REFERENCE] * 2)],
-)  # fmt: skip
+    [
+        ("held_out", [8, 8, 8]),
+        ("own", [8, 8, 8]),
+        ("invented", [14] + [N_REFERENCE] * 2),
+        ("drawn", [14] + [N_REFERENCE] * 2),
+    ],
+)
 def test_a_plan_says_how_many_controls_are_needed_beside_those_that_take_part(
     models: Models, source: ControlSource, there: list[int]
 ) -> None:

@@ -98,23 +98,41 @@ def bundle(number: int) -> Written:
         f"{surname}, {given}. {other}." if not is_japanese else f"{surname}{given}。{other}。"
     )
     resources = {
-        "p": {"resourceType": "Patient", "id": f"p{number}", "name": [human_name(patient)],
-              "birthDate": patient.birth.isoformat(),
-              "telecom": [{"system": "phone", "value": patient.values["telephone"]}],
-              "identifier": [{"value": patient.values["record_number"]}],
-              "address": [{"text": patient.values["address"]}]},
+        "p": {
+            "resourceType": "Patient",
+            "id": f"p{number}",
+            "name": [human_name(patient)],
+            "birthDate": patient.birth.isoformat(),
+            "telecom": [{"system": "phone", "value": patient.values["telephone"]}],
+            "identifier": [{"value": patient.values["record_number"]}],
+            "address": [{"text": patient.values["address"]}],
+        },
         "d": {"resourceType": "Practitioner", "id": f"d{number}", "name": [human_name(doctor)]},
-        "r": {"resourceType": "DiagnosticReport", "id": f"r{number}",
-              "subject": {"reference": "urn:uuid:p"},
-              "text": {"status": "generated", "div": '<div xmlns="http://www.w3.org/1999/xhtml">'
-                       f"{narrative(patient, doctor, is_japanese)}</div>"},
-              "conclusion": attached},
-        "n": {"resourceType": "DocumentReference", "id": f"n{number}",
-              "subject": {"reference": f"Patient/p{number}"},
-              "content": [{"attachment": {
-                  "contentType": "text/plain; charset=utf-8",
-                  "data": base64.b64encode(attached.encode()).decode()}}]},
-    }  # fmt: skip
+        "r": {
+            "resourceType": "DiagnosticReport",
+            "id": f"r{number}",
+            "subject": {"reference": "urn:uuid:p"},
+            "text": {
+                "status": "generated",
+                "div": '<div xmlns="http://www.w3.org/1999/xhtml">'
+                f"{narrative(patient, doctor, is_japanese)}</div>",
+            },
+            "conclusion": attached,
+        },
+        "n": {
+            "resourceType": "DocumentReference",
+            "id": f"n{number}",
+            "subject": {"reference": f"Patient/p{number}"},
+            "content": [
+                {
+                    "attachment": {
+                        "contentType": "text/plain; charset=utf-8",
+                        "data": base64.b64encode(attached.encode()).decode(),
+                    }
+                }
+            ],
+        },
+    }
     entries = [{"fullUrl": f"urn:uuid:{name}", "resource": one} for name, one in resources.items()]
     whole = {"resourceType": "Bundle", "type": "document", "entry": entries}
     text = json.dumps(whole, ensure_ascii=False)
@@ -178,11 +196,13 @@ def test_every_door_reads_fhir(tmp_path: Path) -> None:
     entries = json.loads(text)["entry"]
     lines = "".join(json.dumps(one["resource"]) + "\n" for one in entries)
     for name, data in {
-        "one/b.json": text, "one/pretty.json": json.dumps(json.loads(text), indent=2),
-        "one/b.txt": text, "one/b.ndjson": lines.replace("urn:uuid:p", "Patient/p0"),
+        "one/b.json": text,
+        "one/pretty.json": json.dumps(json.loads(text), indent=2),
+        "one/b.txt": text,
+        "one/b.ndjson": lines.replace("urn:uuid:p", "Patient/p0"),
         "table/n.jsonl": json.dumps({"text": text}),
         **{f"many/b{n}.json": one.text for n, one in enumerate(files)},
-    }.items():  # fmt: skip
+    }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(data, encoding="utf-8")
     paths = [*sorted((tmp_path / "one").iterdir()), tmp_path / "table" / "n.jsonl"]
@@ -212,10 +232,14 @@ def test_every_door_reads_html(tmp_path: Path) -> None:
     for name in ("p1/n.html", "p1/n2.HTM", "p1/n3.txt"):
         (folder / name).write_text(page, encoding="utf-8")
     (tmp_path / "n.jsonl").write_text(json.dumps({"text": page}) + '\n{"text": "a <b>"}')
-    for number, (path, texts) in enumerate((
-        (folder, [wanted] * 3), (folder / "p1" / "n.html", [wanted]),
-        (folder / "p1" / "n3.txt", [wanted]), (tmp_path / "n.jsonl", [wanted, "a <b>"]),
-    )):  # fmt: skip
+    for number, (path, texts) in enumerate(
+        (
+            (folder, [wanted] * 3),
+            (folder / "p1" / "n.html", [wanted]),
+            (folder / "p1" / "n3.txt", [wanted]),
+            (tmp_path / "n.jsonl", [wanted, "a <b>"]),
+        )
+    ):
         deid("tag", "--tagger", "rules", "--notes", path, "--out", tmp_path / f"o{number}")
         assert released_of(tmp_path / f"o{number}") == texts
     assert [one.text for one in open_notes(folder).read() if isinstance(one, Note)] == [
@@ -240,14 +264,19 @@ def archive(*names: str) -> bytes:
 REFUSED = [
     (b"MSH|^~\\&|LAB|H|||20260101||ORU^R01|1|P|2.5\rPID|1||4471902||SMITH^JOHN\r", "HL7 v2"),
     (b"\x0bMSH|^~\\&|LAB\rPID|1||4471902||SMITH^JOHN\r", "HL7 v2"),
-    (b'<?xml version="1.0"?>\n<?xml-stylesheet href="c.xsl"?>\n<!-- SMITH -->\n'
-     b'<ClinicalDocument xmlns="urn:hl7-org:v3"><title>SMITH</title></ClinicalDocument>', "CDA"),
-    (b'<Patient xmlns="http://hl7.org/fhir"><name><family value="SMITH"/></name></Patient>',
-     "FHIR in XML"),
+    (
+        b'<?xml version="1.0"?>\n<?xml-stylesheet href="c.xsl"?>\n<!-- SMITH -->\n'
+        b'<ClinicalDocument xmlns="urn:hl7-org:v3"><title>SMITH</title></ClinicalDocument>',
+        "CDA",
+    ),
+    (
+        b'<Patient xmlns="http://hl7.org/fhir"><name><family value="SMITH"/></name></Patient>',
+        "FHIR in XML",
+    ),
     (rb"{\rtf1\ansi SMITH\par}", "RTF"),
     (b"%PDF-1.7\n1 0 obj SMITH", "PDF"),
     (archive("[Content_Types].xml", "word/document.xml"), "Word"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("data", "name"), REFUSED, ids=[name for _, name in REFUSED])
@@ -322,12 +351,16 @@ def test_what_is_no_text_in_fhir_is_left_out_and_said(tmp_path: Path) -> None:
         return {"contentType": kind, "data": coded}
 
     forms = [
-        attached("text/plain", b"plain"), attached("TEXT/HTML", b"<p>a&amp;b</p>"),
-        attached("application/pdf", b"%PDF"), attached("text/plain", b"{\\rtf1 x}"),
-        attached("text/plain", "%%%"), attached("text/plain", "高橋".encode("cp932")),
-    ]  # fmt: skip
-    text = report(presentedForm=forms, note=[{"text": "n"}], conclusion="c",
-                  code={"text": "no note"})  # fmt: skip
+        attached("text/plain", b"plain"),
+        attached("TEXT/HTML", b"<p>a&amp;b</p>"),
+        attached("application/pdf", b"%PDF"),
+        attached("text/plain", b"{\\rtf1 x}"),
+        attached("text/plain", "%%%"),
+        attached("text/plain", "高橋".encode("cp932")),
+    ]
+    text = report(
+        presentedForm=forms, note=[{"text": "n"}], conclusion="c", code={"text": "no note"}
+    )
     path = tmp_path / "r.json"
     path.write_text(text)
     note, *refused = notes_to_tag(path).read()
@@ -348,7 +381,7 @@ def test_what_is_no_text_in_fhir_is_left_out_and_said(tmp_path: Path) -> None:
         (f'{{"resourceType": "Patient", "a": {"[" * 300}{"]" * 300}}}', "nested too deep"),
         ('{"resourceType": "Bundle", "entry": [' + "{}," * 1_200_001 + "{}]}", "longer than|holds"),
     ],
-)  # fmt: skip
+)
 def test_hostile_fhir_is_refused(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "b.json"
     path.write_text(text)
@@ -361,16 +394,26 @@ def test_people_of_one_patient_are_not_sought_in_the_notes_of_another() -> None:
         json.dumps({"resourceType": "Patient", "id": one, "name": [{"family": name}]})
         for one, name in (("1", "Zorblatt"), ("2", "Quillfeather"))
     ]
-    lines += [report(subject={"reference": "Patient/1"}, conclusion="x", performer=[
-        {"reference": "Practitioner/9", "display": "Dr. Ada Ottelby MD"}])]  # fmt: skip
+    lines += [
+        report(
+            subject={"reference": "Patient/1"},
+            conclusion="x",
+            performer=[{"reference": "Practitioner/9", "display": "Dr. Ada Ottelby MD"}],
+        )
+    ]
     found = list(resources_of(iter(f"{line}\n" for line in lines)))
     people_by_owner = {
         person.owner: person.facts
-        for one in found if not isinstance(one, RowNote) for person in one.people
+        for one in found
+        if not isinstance(one, RowNote)
+        for person in one.people
         if person.facts[0][0] != "id"
-    }  # fmt: skip
-    assert people_by_owner == {"1": (("last", "Zorblatt"),), "2": (("last", "Quillfeather"),),
-                               "": (("full", "Ada Ottelby"),)}  # fmt: skip
+    }
+    assert people_by_owner == {
+        "1": (("last", "Zorblatt"),),
+        "2": (("last", "Quillfeather"),),
+        "": (("full", "Ada Ottelby"),),
+    }
 
 
 @pytest.mark.parametrize(

@@ -106,8 +106,7 @@ def test_folders_are_patients_and_one_file_is_a_note(tmp_path: Path) -> None:
 def test_the_encoding_of_a_lone_text_is_named(tmp_path: Path, codec: str, name: str) -> None:
     """A text, a folder of one text and a table are refused alike, and CP932 is read."""
     note = "氏名：高橋健一は風邪をひいて受診した。"
-    put(tmp_path, {"a/n.txt": note.encode(codec),
-                   "b/n.csv": f"text\n{note}\n".encode(codec)})  # fmt: skip
+    put(tmp_path, {"a/n.txt": note.encode(codec), "b/n.csv": f"text\n{note}\n".encode(codec)})
     for number, path in enumerate((tmp_path / "a" / "n.txt", tmp_path / "a", tmp_path / "b/n.csv")):
         words = ("tag", "--tagger", "rules", "--notes", path, "--out", tmp_path / f"o{number}")
         if not name:

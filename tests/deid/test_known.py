@@ -357,10 +357,14 @@ def test_every_form_of_invented_people_is_found(tmp_path: Path) -> None:
 
 
 PLACEHOLDERS = [
-    "[**Known lastname 123**]", "[**Hospital1 18**]", "[**2151-7-16**]",
+    "[**Known lastname 123**]",
+    "[**Hospital1 18**]",
+    "[**2151-7-16**]",
     "[**First Name8 (NamePattern2) 5**]",
-    "[**Telephone/Fax (1) 99**]", "[**Name (NI) 2310**]", "[**Age over 90 **]",
-]  # fmt: skip
+    "[**Telephone/Fax (1) 99**]",
+    "[**Name (NI) 2310**]",
+    "[**Age over 90 **]",
+]
 
 
 def test_a_placeholder_of_mimic_stays_whole() -> None:

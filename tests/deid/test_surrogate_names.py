@@ -96,8 +96,9 @@ def test_a_reading_beside_a_name_gets_the_reading_of_its_surrogate(kana: str) ->
         assert [surname, given] == full.split() and joined == surname + given
         other = surrogates(text.replace(kana, "ナルミ タカヒサ"), seed)[1]
         assert (reading == other) == (kana == "ナルミ タカヒサ")
-        assert fold_letters(reading.translate({code: code + 0x60 for code in range(0x3041, 0x3097)})
-                            ) == fold_letters(other)  # fmt: skip
+        assert fold_letters(
+            reading.translate({code: code + 0x60 for code in range(0x3041, 0x3097)})
+        ) == fold_letters(other)
 
 
 def test_whose_part_it_is_that_two_persons_share() -> None:
@@ -179,8 +180,12 @@ def test_a_release_of_notes_names_a_patient_as_one_person_in_all_of_them(tmp_pat
     source.write_text("\n".join(map(json.dumps, rows)), "utf-8")
     released = []
     for out in ("one", "two"):
-        tag_notes(open_notes(source), tagger=RuleTagger(), out=tmp_path / out,
-                  release=Release(mode="surrogate", seed=3))  # fmt: skip
+        tag_notes(
+            open_notes(source),
+            tagger=RuleTagger(),
+            out=tmp_path / out,
+            release=Release(mode="surrogate", seed=3),
+        )
         lines = (tmp_path / out / "redacted.jsonl").read_text("utf-8").splitlines()
         released.append([json.loads(line)["text"] for line in lines])
     assert released[0] == released[1]

@@ -54,16 +54,16 @@ class Line(NamedTuple):
 @cache
 def lines() -> tuple[Line, ...]:
     """Return the lines as the default tagger and the policy safe-harbor leave them."""
-    read = [json.loads(line) for line in FILE.read_text("utf-8").splitlines()]
-    found = tag_checked(load_tagger(DEFAULT), [one["text"] for one in read])
-    return tuple(_released(*pair) for pair in zip(read, found, strict=True))
+    rows = [json.loads(line) for line in FILE.read_text("utf-8").splitlines()]
+    tags = tag_checked(load_tagger(DEFAULT), [row["text"] for row in rows])
+    return tuple(_released(*pair) for pair in zip(rows, tags, strict=True))
 
 
-def _released(one: dict[str, Any], tags: Tags) -> Line:
-    note = tagged("1", text=one["text"], spans=tags, patient_id="p1")
+def _released(row: dict[str, Any], tags: Tags) -> Line:
+    note = tagged("1", text=row["text"], spans=tags, patient_id="p1")
     kept, _ = SAFE_HARBOR.applied(note)
     taken = frozenset(place for span in kept.spans for place in range(span.start, span.end))
-    return Line(one["kind"], one["text"], tuple(one["must_stay"]), tuple(one["must_go"]), taken)
+    return Line(row["kind"], row["text"], tuple(row["must_stay"]), tuple(row["must_go"]), taken)
 
 
 def touched(*kinds: str) -> Iterator[bool]:
@@ -84,6 +84,11 @@ def test_values_that_look_like_dates_codes_or_institutions_stay() -> None:
 def test_names_that_are_words_great_ages_user_names_and_vehicle_numbers_go(
     kind: str, most_left: int
 ) -> None:
-    left = [words for line in lines() if line.kind == kind for words in line.must_go
-            if line.is_left(words)]  # fmt: skip
+    left = [
+        words
+        for line in lines()
+        if line.kind == kind
+        for words in line.must_go
+        if line.is_left(words)
+    ]
     assert len(left) <= most_left, left

@@ -24,8 +24,13 @@ N_NOTES = {
 }  # fmt: skip
 N_VALUES = 371
 PROXIES = (
-    "clinic_en", "dialogue_en", "radiology_ja", "times_places_en", "general_ja", "encyclopedia_ja",
-)  # fmt: skip
+    "clinic_en",
+    "dialogue_en",
+    "radiology_ja",
+    "times_places_en",
+    "general_ja",
+    "encyclopedia_ja",
+)
 KINDS = {kind: catalogue("en", "policy")[f"letter_{kind}"] for kind in LETTERS}
 """What a mark's letter says of it."""
 LABELS = {kind: label for label, (_, kinds) in FIVE.items() for kind in kinds} | {"I": IDENTIFIER}

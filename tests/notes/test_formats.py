@@ -122,8 +122,9 @@ def test_one_tag_of_a_foreign_label_is_text_and_a_pair_is_a_span() -> None:
     (note,) = read_text(text, form="inline", doc_id="a", what="a")
     assert note.text == "Seen by <NAME> on <DATE>, <b>BP</b> <5. Bell, x1."
     assert [(note.text[s.start : s.end], s.label) for s in note.spans] == [
-        ("Bell", "Doctor"), ("x1", "contact"),
-    ]  # fmt: skip
+        ("Bell", "Doctor"),
+        ("x1", "contact"),
+    ]
     for label in ("ROOM-X", "フリガナ"):
         odd = tagged("a", text="Ann", spans=[Span(0, 3, label)])
         with pytest.raises(AuditError, match=f"The label {label} cannot be written") as refused:

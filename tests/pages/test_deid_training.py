@@ -18,10 +18,15 @@ def test_labels_that_are_not_known_are_asked_for_before_a_training_starts() -> N
     app = open_page("deidentify", tab="training")
     assert "deid_train_start" not in keys(app)
     given = [
-        note.with_spans([Span(s.start, s.end, "<img" if s.label == "contact" else "FOO")
-                         for s in note.spans if s.label != "linkage_code"])
+        note.with_spans(
+            [
+                Span(s.start, s.end, "<img" if s.label == "contact" else "FOO")
+                for s in note.spans
+                if s.label != "linkage_code"
+            ]
+        )
         for note in notes(12)
-    ]  # fmt: skip
+    ]
     content = write_jsonl(given).encode()
     app.get("file_uploader")[0].upload("gold.jsonl", content, "application/json").run()
     assert not app.exception

@@ -206,10 +206,11 @@ def test_html_and_fhir_are_read_and_said_and_other_documents_are_refused(lang: s
     assert say.text("deidentify_read_fhir") in texts(app)
     assert sheet(app)["text"] == "No change in zorblatt since May."
     assert "orblatt" not in released(app) and "resourceType" not in released(app)
-    for document, name in (("MSH|^~\\&|LAB\nPID|1||7||SMITH^JOHN", "HL7 v2"),
-                           ("{\\rtf1 SMITH}", "RTF"),
-                           ("<ClinicalDocument><title>SMITH</title></ClinicalDocument>", "CDA"),
-                           ):  # fmt: skip
+    for document, name in (
+        ("MSH|^~\\&|LAB\nPID|1||7||SMITH^JOHN", "HL7 v2"),
+        ("{\\rtf1 SMITH}", "RTF"),
+        ("<ClinicalDocument><title>SMITH</title></ClinicalDocument>", "CDA"),
+    ):
         paste(app, document)
         assert not app.exception and name in texts(app) and 'role="alert"' in texts(app)
         assert "SMITH" not in texts(app)

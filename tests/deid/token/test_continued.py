@@ -48,8 +48,18 @@ def touched(tagger_id: str, documents: Sequence[TaggedDocument]) -> dict[str, in
 
 def test_a_training_from_the_default_keeps_what_the_default_finds(tmp_path: Path) -> None:
     gold = gold_file(tmp_path / "gold.jsonl", written("third/en")[:24])
-    told = deid_train("--from", "default", "--gold", gold, "--title", "Ward", "--epochs", "3",
-                      "--validation", gold)  # fmt: skip
+    told = deid_train(
+        "--from",
+        "default",
+        "--gold",
+        gold,
+        "--title",
+        "Ward",
+        "--epochs",
+        "3",
+        "--validation",
+        gold,
+    )
     kept = trained_tagger(told["tagger_id"])
     shipped = json.loads((SHIPPED / "tagger.json").read_bytes())["digest"]
     base = {"name": "default", "digest": shipped, "has_rules": True}
@@ -73,14 +83,30 @@ def test_where_nothing_is_better_the_start_is_kept(tmp_path: Path) -> None:
     gold = written("third/ja")[:12]
     no_names = [note.with_spans([]) for note in gold[1:]]  # what is learned is to find nothing
     told = deid_train(
-        "--from", "default", "--gold", gold_file(tmp_path / "gold.jsonl", [gold[0], *no_names]),
-        "--validation", gold_file(tmp_path / "apart.jsonl", written("third/ja")[12:20]),
-        "--learning-rate", "0.01", "--out", tmp_path / "out",
-    )  # fmt: skip
+        "--from",
+        "default",
+        "--gold",
+        gold_file(tmp_path / "gold.jsonl", [gold[0], *no_names]),
+        "--validation",
+        gold_file(tmp_path / "apart.jsonl", written("third/ja")[12:20]),
+        "--learning-rate",
+        "0.01",
+        "--out",
+        tmp_path / "out",
+    )
     assert told["training"]["best_step"] == 0
-    again = deid_train("--from", tmp_path / "out", "--gold", tmp_path / "gold.jsonl",
-                       "--validation", tmp_path / "apart.jsonl", "--learning-rate", "0.01",
-                       "--out", tmp_path / "again")  # fmt: skip
+    again = deid_train(
+        "--from",
+        tmp_path / "out",
+        "--gold",
+        tmp_path / "gold.jsonl",
+        "--validation",
+        tmp_path / "apart.jsonl",
+        "--learning-rate",
+        "0.01",
+        "--out",
+        tmp_path / "again",
+    )
     assert again["training"]["base"]["name"] == "out" and again["training"]["best_step"] == 0
     texts = [note.text for note in gold]
     for out in ("out", "again"):
@@ -95,9 +121,12 @@ def test_a_start_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     other.mkdir()
     (other / "tagger.json").write_text('{"kind": "generative", "digest": "0"}')
     for start, said in (
-        ("rules", "of another kind"), (other, "of another kind"), ("none", "no such tagger"),
-        ("default+rules", "of another kind"), ("trained/0123456789ab", "no such tagger"),
-    ):  # fmt: skip
+        ("rules", "of another kind"),
+        (other, "of another kind"),
+        ("none", "no such tagger"),
+        ("default+rules", "of another kind"),
+        ("trained/0123456789ab", "no such tagger"),
+    ):
         with pytest.raises(AuditError, match=said):
             deid_train("--from", start, "--gold", gold)
     for more in (("--encoder", tmp_path), ("--kind", "generative", "--model", tmp_path)):
@@ -107,11 +136,18 @@ def test_a_start_that_does_not_fit_is_refused(tmp_path: Path) -> None:
 
 def test_a_label_that_is_not_known_is_refused_or_mapped(tmp_path: Path) -> None:
     foreign = [
-        note.with_spans([Span(s.start, s.end, "FOO") if s.label == IDENTIFIER else
-                         Span(s.start, s.end, "BAR-B") if s.label == "contact" else s
-                         for s in note.spans])
+        note.with_spans(
+            [
+                Span(s.start, s.end, "FOO")
+                if s.label == IDENTIFIER
+                else Span(s.start, s.end, "BAR-B")
+                if s.label == "contact"
+                else s
+                for s in note.spans
+            ]
+        )
         for note in notes(12)
-    ]  # fmt: skip
+    ]
     gold, names = gold_file(tmp_path / "gold.jsonl", foreign), tmp_path / "map.json"
     order = ("--gold", gold, "--out", tmp_path / "out", "--tokens", "32")
     with pytest.raises(AuditError, match=r"24 spans are labelled BAR-B \(12\), FOO \(12\)"):
