@@ -29,9 +29,17 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = (
-    "app.py", "audit", "cache", "pages", ".streamlit", "docs", "README.md", "requirements.txt",
-    "pyproject.toml", "Makefile",
-)  # fmt: skip
+    "app.py",
+    "audit",
+    "cache",
+    "pages",
+    ".streamlit",
+    "docs",
+    "README.md",
+    "requirements.txt",
+    "pyproject.toml",
+    "Makefile",
+)
 LOGIN = "streamlit[auth]"
 """What `docs/security.md` asks for where people log in: nobody could fetch it there."""
 TIME = 315_532_800  # 1980-01-01, the oldest that every archive can tell

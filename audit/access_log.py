@@ -31,13 +31,38 @@ from audit.task import Record, canonical
 START, BROKEN = "0" * 64, "f" * 64
 """What a line says of the line before it: that there is none, or that it cannot be trusted."""
 ACTIONS = (
-    "opened", "revealed", "ran", "cancelled", "resumed", "uploaded", "exported", "removed",
-    "decided", "signed", "withdrawn", "backed_up", "restored", "login_dropped",
-)  # fmt: skip
+    "opened",
+    "revealed",
+    "ran",
+    "cancelled",
+    "resumed",
+    "uploaded",
+    "exported",
+    "removed",
+    "decided",
+    "signed",
+    "withdrawn",
+    "backed_up",
+    "restored",
+    "login_dropped",
+)
 CODES = frozenset(
-    ("page", "what", "kind", "reason", "language", "names", "format", "state", "device", "job",
-     "corpus", "run", "role")
-)  # fmt: skip
+    (
+        "page",
+        "what",
+        "kind",
+        "reason",
+        "language",
+        "names",
+        "format",
+        "state",
+        "device",
+        "job",
+        "corpus",
+        "run",
+        "role",
+    )
+)
 """Keys whose values are short codes."""
 NUMBERS = frozenset(("scenario", "name_id", "document_id", "passage_id", "row", "seed"))
 """Keys whose values are whole numbers, as are those of all keys that begin with `n_`."""
@@ -117,9 +142,12 @@ def record(action: str, *, who: str = "", audit: str = "", **counts: int | str) 
         raise ValueError("only whole numbers and codes under known keys are logged")
     person = "".join(c if c.isprintable() else " " for c in who).strip()[:_MAX_WHO_CHARS]
     entry = {
-        "at": now(), "who": person or account(), "action": action, "audit": audit[:12],
+        "at": now(),
+        "who": person or account(),
+        "action": action,
+        "audit": audit[:12],
         "counts": counts,
-    }  # fmt: skip
+    }
     with _locked() as (folder, key):
         _append(entry, folder=folder, key=key)
 

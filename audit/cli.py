@@ -178,10 +178,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 _MAX_ROWS = 60
 _SHOWN = {
-    "jobs": ("job_id", "created", "state", "share", "stage", "kind", "scenario", "label", "device",
-             "n_before"),
+    "jobs": (
+        "job_id",
+        "created",
+        "state",
+        "share",
+        "stage",
+        "kind",
+        "scenario",
+        "label",
+        "device",
+        "n_before",
+    ),
     "audits": ("digest", "at", "scenario", "general", "hospital", "n_names", "verdict", "is_demo"),
-}  # fmt: skip
+}
 """What a table shows of long records."""
 
 
@@ -579,9 +589,10 @@ def _audit_digest(text: str, *, where: str) -> str:
         digests = [key.partition("/")[2] for key in store.keys(f"audit/{text}")]
     if len(digests) != 1:
         raise AuditError(
-            "No kept audit, or more than one, begins so.", where=where,
+            "No kept audit, or more than one, begins so.",
+            where=where,
             do="Choose one of those that `python -m audit results` lists.",
-        )  # fmt: skip
+        )
     return digests[0]
 
 
@@ -597,11 +608,16 @@ def _compared(request: AuditRequest, *, reference: Sequence[str], out: Path | No
         folder = out / f"reference-{number}" if out else None
         others.append(_audited(request.with_(general=path), out=folder))
     beside = [
-        _summary(one.other) | {"difference": {
-            "aucs": plain(one.aucs), "flagged": plain(one.tested), "p": one.tested.p,
-        }}
+        _summary(one.other)
+        | {
+            "difference": {
+                "aucs": plain(one.aucs),
+                "flagged": plain(one.tested),
+                "p": one.tested.p,
+            }
+        }
         for one in (compare_audits(report, other=other) for other in others)
-    ]  # fmt: skip
+    ]
     return _summary(report) | ({"references": beside} if beside else {})
 
 
@@ -754,9 +770,12 @@ def shards_make(
     if not (sign and number.isdecimal() and n_parts.isdecimal()):
         number = n_parts = "0"
     n_shards = shards.make_part(
-        order, part=int(number), n_parts=int(n_parts), folder=folder or _beside(order),
+        order,
+        part=int(number),
+        n_parts=int(n_parts),
+        folder=folder or _beside(order),
         progress=progress_line(),
-    )  # fmt: skip
+    )
     return {"n_shards": n_shards, "folder": str(folder or _beside(order))}
 
 
@@ -787,9 +806,10 @@ def score(
     columns = [name.strip().lower() for name in table.header]
     if not {"score", "is_member"} <= set(columns):
         raise AuditError(
-            "The file needs the columns `score` and `is_member`.", where="scores",
+            "The file needs the columns `score` and `is_member`.",
+            where="scores",
             do="Write a CSV with a header line, one name a row; is_member is 1 or 0.",
-        )  # fmt: skip
+        )
     values, truth = [], []
     for number, row in zip(table.row_numbers, table.rows, strict=True):
         cells = dict(zip(columns, map(str.strip, row), strict=True))
@@ -812,9 +832,10 @@ def selftest(*, device: Device = "auto") -> Result:
     is_right = all(check.has_passed for check in checks)
     say(f"{'This installation can be trusted' if is_right else 'Do not trust this installation'}.")
     return {
-        "passed": is_right, "checks": [asdict(check) for check in checks],
+        "passed": is_right,
+        "checks": [asdict(check) for check in checks],
         "exit_code": int(not is_right),
-    }  # fmt: skip
+    }
 
 
 def results(
@@ -1020,9 +1041,11 @@ def corpus_build(*, given: Annotated[Given, FieldsOf(CorpusTask)]) -> Result:
 def _say_patients(has_patients: bool) -> None:
     """Say that notes do not tell whose they are, if they do not."""
     if not has_patients:
-        say("No patient column was found: each note counts as that of a patient of its own. The "
+        say(
+            "No patient column was found: each note counts as that of a patient of its own. The "
             "column is called\npatient_id, subject_id, person_id, PAT_ID, mrn, 患者番号 ..., or "
-            "--column patient_id=NAME where there is that option.")  # fmt: skip
+            "--column patient_id=NAME where there is that option."
+        )
 
 
 def corpus_mentions(*, corpus: CorpusName) -> Result:
@@ -1260,8 +1283,9 @@ def leakage_task(given: Given, *, is_quick: bool) -> leakage.LeakageTask:
 
 def deid_build(
     *,
-    notes: Annotated[Path, "discharge.csv(.gz), NOTEEVENTS.csv(.gz), CSV, JSONL, Parquet, or a "
-                     "folder of .txt"],
+    notes: Annotated[
+        Path, "discharge.csv(.gz), NOTEEVENTS.csv(.gz), CSV, JSONL, Parquet, or a folder of .txt"
+    ],
     out: Annotated[Path, "a new folder"],
     names: Annotated[Literal["ja", "en"], "language of names"] = "ja",
     seed: Seed = 0,
@@ -1271,7 +1295,7 @@ def deid_build(
     translator: Annotated[
         Path | None, "directory of a causal language model that translates into Japanese"
     ] = None,
-) -> Result:  # fmt: skip
+) -> Result:
     """Make a corpus with names and spans from masked notes."""
     return build_named(
         open_notes(notes),
@@ -1384,13 +1408,17 @@ def _say_tagged(census: Mapping[str, Any], release_id: str, release: Release) ->
     if n_without := census.get("register", {}).get("n_notes_without_row"):
         say(f"{n_without} notes are of a patient whom the register does not know, or of none.")
     if n_foreign := census["n_notes_of_no_language"]:
-        say(f"{n_foreign} notes are neither in Japanese nor in English: the taggers that are "
+        say(
+            f"{n_foreign} notes are neither in Japanese nor in English: the taggers that are "
             "shipped know\nno other language and miss most of what stands in such "
-            "notes.")  # fmt: skip
+            "notes."
+        )
     _say_uncopied(census.get("uncopied"))
-    say(f"{handed_in.SPANS} holds the notes as they were; {REDACTED} holds what a tagger left of "
+    say(
+        f"{handed_in.SPANS} holds the notes as they were; {REDACTED} holds what a tagger left of "
         "them,\nwith all that it missed: measure it with `deid score` before anything is given "
-        "away.")  # fmt: skip
+        "away."
+    )
 
 
 def _refuse_nothing_to_withhold(tagger_id: str, uncopied: Uncopied) -> None:
@@ -1485,10 +1513,12 @@ def deid_leftovers(
         access_log.record("exported", what="leftovers", names="full")
         written = leftovers.leftovers_csv(found, names=names)
         write_whole(out, written.encode("utf-8", "replace"))
-    say(f"{found.n_singled} of {found.n_patients} patients have a combination of what is left that "
+    say(
+        f"{found.n_singled} of {found.n_patients} patients have a combination of what is left that "
         f"nobody else of the set has; {found.n_below} one that fewer than {k} share. Who is unique "
         "in a set need not be so outside: this is\nan upper bound of the risk. What no rule or "
-        "list knows is not counted.")  # fmt: skip
+        "list knows is not counted."
+    )
     return found.counts()
 
 
@@ -1560,8 +1590,15 @@ def _tagger_digest(facts: GenerativeFacts | TaggerFacts) -> str:
 
 _MAX_SHOWN = 20
 _MEASURED = (
-    "precision", "recall", "f1", "complete", "clean", "exact", "n_gold", "n_predicted",
-)  # fmt: skip
+    "precision",
+    "recall",
+    "f1",
+    "complete",
+    "clean",
+    "exact",
+    "n_gold",
+    "n_predicted",
+)
 
 
 def deid_score(
@@ -1605,16 +1642,17 @@ def deid_score(
     )
     unseen = [
         f"No gold is of these {what}, so nothing is known about them: {', '.join(names)}"
-        for what, names in zip(("types", "kinds"), score.summary.unseen, strict=True) if names
-    ]  # fmt: skip
+        for what, names in zip(("types", "kinds"), score.summary.unseen, strict=True)
+        if names
+    ]
     for line in unseen:
         say(line)
     result = score.summary.plain() | {
         "notes": [*(f"{n} {what}" for n, what in counted if n), *unseen],
         "score_id": score_id,
         "kept": "The score is kept with the text around its spans. The page of measures removes it,"
-                f" and so does `python -m audit deid forget {score_id}`.",
-    }  # fmt: skip
+        f" and so does `python -m audit deid forget {score_id}`.",
+    }
     if score.verbatim:
         say("Of copies that are exact alone, all others counted as without a span:")
         _say_score(score.verbatim)
@@ -1867,10 +1905,46 @@ GROUPS = {
     "deid": "de-identification: make a corpus, train a tagger, tag notes, measure a tagger",
 }
 COMMANDS: tuple[Callable[..., Result], ...] = (
-    demo, run, rank, judge, shards_make, shards_merge, score, selftest, results, verify, jobs,
-    cancel, resume, log, login, backup, restore, retention, purge, corpus_build, corpus_mentions,
-    corpus_candidates, corpus_check, corpus_list, corpus_forget, pretrain, experiment, deid_score,
-    deid_compare, deid_forget, deid_build, deid_tag, deid_releases, deid_policy, deid_leftovers,
-    deid_convert, deid_train, deid_leakage,
-    bench_generation, bench_posterior, bench_pretrain, bench_corpus,
-)  # fmt: skip
+    demo,
+    run,
+    rank,
+    judge,
+    shards_make,
+    shards_merge,
+    score,
+    selftest,
+    results,
+    verify,
+    jobs,
+    cancel,
+    resume,
+    log,
+    login,
+    backup,
+    restore,
+    retention,
+    purge,
+    corpus_build,
+    corpus_mentions,
+    corpus_candidates,
+    corpus_check,
+    corpus_list,
+    corpus_forget,
+    pretrain,
+    experiment,
+    deid_score,
+    deid_compare,
+    deid_forget,
+    deid_build,
+    deid_tag,
+    deid_releases,
+    deid_policy,
+    deid_leftovers,
+    deid_convert,
+    deid_train,
+    deid_leakage,
+    bench_generation,
+    bench_posterior,
+    bench_pretrain,
+    bench_corpus,
+)

@@ -125,9 +125,11 @@ class DemoTask(Task):
             for name, request in requests.items():
                 contact.say(f"Demo audit, of a made-up hospital: {name}")
                 report = run_audit(
-                    request, store=store, progress=meter.part(name),
+                    request,
+                    store=store,
+                    progress=meter.part(name),
                     should_stop=contact.should_stop,
-                )  # fmt: skip
+                )
                 meter.finish(name)
                 contact.say(f"{report.verdict.in_short('en')} {report.verdict.english}")
                 remember({name: report}, store=store)

@@ -80,9 +80,12 @@ def n_cores(*, most: int = 8) -> int:
 
 
 def in_order(
-    executor: Executor | None, calls: Iterable[Callable[[], T]], *, n_workers: int,
+    executor: Executor | None,
+    calls: Iterable[Callable[[], T]],
+    *,
+    n_workers: int,
     wait: Callable[[], object] = lambda: None,
-) -> Iterator[T]:  # fmt: skip
+) -> Iterator[T]:
     """Yield what calls return, in their order; an executor makes a few of them ahead.
 
     `wait` is called before each of the last ones is waited for, and may raise.
@@ -124,9 +127,10 @@ def _client(address: str) -> Iterator[Any]:
         from distributed.comm import connect
     except ImportError:
         raise AuditError(
-            "The package `distributed` is not installed.", where="--scheduler",
+            "The package `distributed` is not installed.",
+            where="--scheduler",
             do="`pip install -r requirements-cluster.txt` where this runs and on every worker.",
-        ) from None  # fmt: skip
+        ) from None
     # Certificates come from Dask's own settings (`distributed.comm.tls`).
     security = Security(require_encryption=address.startswith("tls://"))
 
@@ -139,18 +143,21 @@ def _client(address: str) -> Iterator[Any]:
         client = Client(address, security=security, timeout=_CONNECT_SECONDS, set_as_default=False)
     except (OSError, RuntimeError, TypeError, ValueError):  # their text holds paths of keys
         raise AuditError(
-            "No scheduler answers at {address}.", where="--scheduler", address=address,
+            "No scheduler answers at {address}.",
+            where="--scheduler",
+            address=address,
             do="Start it, or see that the certificates of Dask's settings are those it knows.",
-        ) from None  # fmt: skip
+        ) from None
     try:
         yield client
     except KilledWorker:  # several, one after the other, over one part
         raise AuditError(_DIED, where="--scheduler", do=_FREE) from None
     except CancelledError:
         raise AuditError(
-            "The scheduler was lost; everything finished before is kept.", where="--scheduler",
+            "The scheduler was lost; everything finished before is kept.",
+            where="--scheduler",
             do="Start it and its workers again; the same command goes on from there.",
-        ) from None  # fmt: skip
+        ) from None
     finally:
         client.close(timeout=_CONNECT_SECONDS)
 
@@ -163,9 +170,10 @@ def _check_address(address: str) -> None:
         return
     if scheme != "tcp" or not host:
         raise AuditError(
-            "is no address of a scheduler.", where="--scheduler",
+            "is no address of a scheduler.",
+            where="--scheduler",
             do="For example tls://head.cluster:8786, or tcp://127.0.0.1:8786 on this machine.",
-        )  # fmt: skip
+        )
     if not _is_loopback(host):
         raise AuditError(
             "tcp:// is neither encrypted nor does it ask who connects: names would go over the "

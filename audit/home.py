@@ -233,9 +233,19 @@ def _write_salt(path: Path) -> None:
 
 
 PACKAGES = (
-    "torch", "transformers", "tokenizers", "safetensors", "numpy", "scikit-learn", "Faker",
-    "diskcache", "streamlit", "plotly", "pandas", "peft",
-)  # fmt: skip
+    "torch",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "numpy",
+    "scikit-learn",
+    "Faker",
+    "diskcache",
+    "streamlit",
+    "plotly",
+    "pandas",
+    "peft",
+)
 
 
 def installed_packages() -> dict[str, str]:

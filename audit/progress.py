@@ -166,9 +166,12 @@ class Meter:
     """
 
     def __init__(
-        self, phases: Iterable[Phase], *, listener: ProgressListener,
+        self,
+        phases: Iterable[Phase],
+        *,
+        listener: ProgressListener,
         should_stop: StopQuestion = lambda: False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._listener, self._should_stop = listener, should_stop
         kinds, paces = dict[str, _Kind](), _kept_paces()
         self._doing: dict[str, _Doing] = {}

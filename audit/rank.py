@@ -43,8 +43,17 @@ from audit.task import Contact, Question, Task, queue_of, states_of
 from cache.store import Store
 
 _ROWS_AT_ONCE = 50_000
-_COLUMNS = ("rank", "file_row", "first_name", "last_name", "score", "standard_error",
-            "part_log_ratio", "p_value", "q_value")  # fmt: skip
+_COLUMNS = (
+    "rank",
+    "file_row",
+    "first_name",
+    "last_name",
+    "score",
+    "standard_error",
+    "part_log_ratio",
+    "p_value",
+    "q_value",
+)
 
 
 class RankTask(Task, RunSettings):
@@ -94,8 +103,16 @@ class RankTask(Task, RunSettings):
             passages = read_passages(
                 data, what="passages", file_name=self.passages.name, placeholder=self.placeholder
             )
-        same = ("scenario_number", "general", "hospital", "generation", "posterior", "seed",
-                "dtype", "device")  # fmt: skip
+        same = (
+            "scenario_number",
+            "general",
+            "hospital",
+            "generation",
+            "posterior",
+            "seed",
+            "dtype",
+            "device",
+        )
         asked = {name: getattr(self, name) for name in same}
         return AuditRequest(candidates=listed, passages=passages, **asked)
 
@@ -184,10 +201,16 @@ def _rows(ranking: Ranking) -> Iterator[list[tuple[Any, ...]]]:
     rank, n = ranking.rank, len(attack.listed)
     nothing = np.full(n, np.nan)
     score, error = attack.scores[FIXED_SCORE][:, :n]
-    numbers = np.stack([
-        score, error, attack.listed_scores("part_log_ratio"),
-        decided.p if decided else nothing, decided.q if decided else nothing,
-    ], axis=1)  # fmt: skip
+    numbers = np.stack(
+        [
+            score,
+            error,
+            attack.listed_scores("part_log_ratio"),
+            decided.p if decided else nothing,
+            decided.q if decided else nothing,
+        ],
+        axis=1,
+    )
     place = np.full(len(ranking.names), n)
     place[ranking.is_scored] = np.arange(n)
     rank, numbers = np.append(rank, np.nan), np.vstack([numbers, np.full((1, 5), np.nan)])
@@ -198,6 +221,7 @@ def _rows(ranking: Ranking) -> Iterator[list[tuple[Any, ...]]]:
         ranks = [None if np.isnan(one) else int(one) for one in rank[place[here]].tolist()]
         yield [
             (at, names.row[i], names.first[i], names.last[i], *of_name)
-            for at, i, of_name in zip(ranks, here.tolist(), numbers[place[here]].tolist(),
-                                      strict=True)
-        ]  # fmt: skip
+            for at, i, of_name in zip(
+                ranks, here.tolist(), numbers[place[here]].tolist(), strict=True
+            )
+        ]

@@ -71,9 +71,14 @@ class AuditTask(Task):
         """Return the question, named as its audit is; reads every byte of both models."""
         asked, digest = self.request, self.request.audit_digest()
         return Question(
-            self.job, asked.label, asked.scenario_number, queue_of(asked.device), digest, (digest,),
+            self.job,
+            asked.label,
+            asked.scenario_number,
+            queue_of(asked.device),
+            digest,
+            (digest,),
             self.plain(),
-        )  # fmt: skip
+        )
 
     @classmethod
     def kept(cls, question: Question) -> tuple[str, ...]:
@@ -119,9 +124,16 @@ class Prepared:
     ) -> evidence.Source:
         """Return the source of one model's evidence of a kind; `how` are more of its fields."""
         return evidence.Source(
-            getattr(self.pair, who), self.forwards[who], self.device, store, meter,
-            phase_of(who, kind), self.row_work(who), folder=getattr(self.request, who), **how,
-        )  # fmt: skip
+            getattr(self.pair, who),
+            self.forwards[who],
+            self.device,
+            store,
+            meter,
+            phase_of(who, kind),
+            self.row_work(who),
+            folder=getattr(self.request, who),
+            **how,
+        )
 
     def row_work(self, who: str) -> float:
         """Return the units of a meter that a row of a forward pass is."""
@@ -143,9 +155,11 @@ def prepared(request: AuditRequest, *, of_no_list: bool = False) -> Prepared:
         raise equal_models()
     both = pair.general, pair.hospital
     asked = forwards_of(
-        [one.model for one in both], tokenizer=pair.hospital.tokenizer, dtype=request.dtype,
+        [one.model for one in both],
+        tokenizer=pair.hospital.tokenizer,
+        dtype=request.dtype,
         names=[one.name for one in both],
-    )  # fmt: skip
+    )
     spelling.refuse_opposite_twins(
         request.candidates, tokenizer=pair.hospital.tokenizer, kind=attacks.main_lead(request)
     )
@@ -192,9 +206,13 @@ def run_audit(
 
     def source(who: str, kind: str) -> evidence.Source:
         return asked.source(
-            who, kind, store=evidence.Kept(store), meter=meter, executor=executor,
+            who,
+            kind,
+            store=evidence.Kept(store),
+            meter=meter,
+            executor=executor,
             on_kept=lambda n: _note_part(digest, who, kind, n, store=store),
-        )  # fmt: skip
+        )
 
     pair, names, pool = asked.pair, asked.names, asked.pool
     attack = attacks.attack(asked.request, pair, asked.task, names=names, pool=pool, sources=source)
@@ -203,9 +221,11 @@ def run_audit(
     meter.add(FINISHING, 0)
     report = _report(request, pair, attack, question=question, sibling=sibling)
     made = {
-        "at": now(), "seconds": round(time.monotonic() - started, 3),
-        "dtype": asked.forwards["hospital"].dtype, "kernels": asked.forwards["hospital"].kernels,
-    }  # fmt: skip
+        "at": now(),
+        "seconds": round(time.monotonic() - started, 3),
+        "dtype": asked.forwards["hospital"].dtype,
+        "kernels": asked.forwards["hospital"].kernels,
+    }
     made |= evidence.backend(asked.device)
     _keep(report.changed(made=made), request, attack, store=store)
     meter.finish(FINISHING)
@@ -284,8 +304,11 @@ def ask_again(report: AuditReport, *, models: tuple[RegisteredModel, ...], store
         code("hospital"),
         code_of_names(str(asked.get("candidates", "")), store=store),
         code_of_passages(passages, store=store) if passages else "",
-        number, settings, how, str(asked.get("sibling", ""))[:12],
-    )  # fmt: skip
+        number,
+        settings,
+        how,
+        str(asked.get("sibling", ""))[:12],
+    )
 
 
 def kept_report(digest: str, *, store: Store) -> AuditReport | None:
@@ -383,27 +406,31 @@ def sibling_records(
     report = kept_report(sibling, store=store)
     if report is None:
         raise AuditError(
-            "The sibling's audit is not kept here.", where="sibling",
+            "The sibling's audit is not kept here.",
+            where="sibling",
             do="Audit the sibling with the same general model and the same settings first.",
-        )  # fmt: skip
+        )
     different = [name for name in SIBLING_TERMS if report.question.get(name) != question[name]]
     if different:
         raise AuditError(
-            "The sibling's audit differs in: {different}.", where="sibling",
+            "The sibling's audit differs in: {different}.",
+            where="sibling",
             do="Audit the sibling with the same general model and the same settings.",
             different=", ".join(different),
-        )  # fmt: skip
+        )
     if report.verdict.control_source == "drawn":
         raise AuditError(
-            "The sibling's audit does not say where its controls come from.", where="sibling",
+            "The sibling's audit does not say where its controls come from.",
+            where="sibling",
             do="Audit the sibling again and state the source of its controls.",
-        )  # fmt: skip
+        )
     if report.question.get("hospital") == question["hospital"]:
         raise AuditError(
-            "The sibling's audit is of the hospital's own model.", where="sibling",
+            "The sibling's audit is of the hospital's own model.",
+            where="sibling",
             do="A sibling is another model, trained by the same recipe on notes whose names are "
             "known.",
-        )  # fmt: skip
+        )
     return {line.dose: DoseRecord(**vars(line)) for line in report.details.doses}
 
 
@@ -412,13 +439,16 @@ def _told_stop(stop: Any) -> Message:
     if stop["n_open"]:
         return Message(
             "All {n_allowed:,} inputs were used: with fewer the decisions of {n_open:,} names were "
-            "still open.", **stop,
-        )  # fmt: skip
+            "still open.",
+            **stop,
+        )
     saved = 100 - 100 * stop["n_inputs"] / stop["n_allowed"]
     return Message(
         "Stopped after {n_inputs:,} of at most {n_allowed:,} inputs ({saved:.0f} % saved): more "
-        "of them would change no name's decision.", saved=saved, **stop,
-    )  # fmt: skip
+        "of them would change no name's decision.",
+        saved=saved,
+        **stop,
+    )
 
 
 def _counts(listed: Candidates, n_reference: int) -> dict[str, object]:
@@ -470,19 +500,39 @@ def _notes(
         (n["n_unscored"], Message("{n_unscored} of {n_score} names could not be scored.", **n)),
         (n["n_twins"], Message(spelling.TWINS, **n)),
         (kinds, Message(GUESSED_KINDS, **kinds)),
-        (n["n_flagged"], Message(
-            "{n_flagged} of the flagged names stand out with the general model alone too: they "
-            "may be common or famous names rather than names from the notes.", **n)),
-        (n["n_unmatched"], Message(
-            "{n_unmatched} names are not judged: there are fewer than 200 controls of as many "
-            "word pieces to compare them with.", **n)),
-        (not is_own and n_reference < MIN_REFERENCE, Message(
-            "The name generator gives only {n_reference} reference controls for this list (at "
-            "least {min_reference} are wanted): small p-values cannot be reached.", **n)),
-        (n["n_chain"] < n["n_chain_asked"], Message(
-            "The chain rule was computed on {n_chain} of {n_chain_asked} inputs: the list would "
-            "take more than {max_rows:,} rows of forward passes.", **n)),
+        (
+            n["n_flagged"],
+            Message(
+                "{n_flagged} of the flagged names stand out with the general model alone too: they "
+                "may be common or famous names rather than names from the notes.",
+                **n,
+            ),
+        ),
+        (
+            n["n_unmatched"],
+            Message(
+                "{n_unmatched} names are not judged: there are fewer than 200 controls of as many "
+                "word pieces to compare them with.",
+                **n,
+            ),
+        ),
+        (
+            not is_own and n_reference < MIN_REFERENCE,
+            Message(
+                "The name generator gives only {n_reference} reference controls for this list (at "
+                "least {min_reference} are wanted): small p-values cannot be reached.",
+                **n,
+            ),
+        ),
+        (
+            n["n_chain"] < n["n_chain_asked"],
+            Message(
+                "The chain rule was computed on {n_chain} of {n_chain_asked} inputs: the list "
+                "would take more than {max_rows:,} rows of forward passes.",
+                **n,
+            ),
+        ),
         (n["n_left_out"], Message("{n_left_out} rows of the passage file were left out.", **n)),
-    )  # fmt: skip
+    )
     counted_notes = [note for is_so, note in told if is_so]
     return [*map(Message, pair.notes), *case_notes(request.candidates), *counted_notes]

@@ -115,9 +115,10 @@ def make_part(
     sources = list(_sources(asked, store=files, meter=meter))
     if not {one.keys for _, orders in sources for one in orders}.issuperset(order.keys):
         raise AuditError(
-            "The models, or this program, are not those of the order.", where=path.name,
+            "The models, or this program, are not those of the order.",
+            where=path.name,
             do="Write the order anew.",
-        )  # fmt: skip
+        )
     todo = [(source, [one for one in orders if one.keys in mine]) for source, orders in sources]
     for source, orders in todo:
         meter.resize(source.phase, sum(one.n_rows for one in orders) * source.row_work)

@@ -69,10 +69,17 @@ class Recipe:
     def settings(self) -> TaggerSettings:
         """Return the settings of the training."""
         return TaggerSettings(
-            n_tokens=160, n_epochs=self.n_epochs, learning_rate=2e-3, batch=32, micro_batch=32,
-            unknown_share=0.08, hidden_share=0.25, recall_weight=1.0, biases=(BIAS,),
+            n_tokens=160,
+            n_epochs=self.n_epochs,
+            learning_rate=2e-3,
+            batch=32,
+            micro_batch=32,
+            unknown_share=0.08,
+            hidden_share=0.25,
+            recall_weight=1.0,
+            biases=(BIAS,),
             seed=self.seed,
-        )  # fmt: skip
+        )
 
 
 def main() -> None:
@@ -235,11 +242,14 @@ def _lines(document: TaggedDocument) -> list[tuple[str, list[Span]]]:
     return [
         (
             document.text[start:end],
-            [Span(s.start - start, s.end - start, s.label) for s in document.spans
-             if start <= s.start < end],
+            [
+                Span(s.start - start, s.end - start, s.label)
+                for s in document.spans
+                if start <= s.start < end
+            ],
         )
         for start, end in pairwise([0, *whole])
-    ]  # fmt: skip
+    ]
 
 
 if __name__ == "__main__":

@@ -45,10 +45,16 @@ def random_model(size: str, *, n_vocabulary: int, n_context: int) -> CausalModel
     """Return a Llama with random weights, on the GPU in bfloat16 where there is one."""
     n_layers, width, inner, n_heads, n_kept = SIZES[size]
     config = transformers.LlamaConfig(
-        vocab_size=n_vocabulary, hidden_size=width, intermediate_size=inner,
-        num_hidden_layers=n_layers, num_attention_heads=n_heads, num_key_value_heads=n_kept,
-        max_position_embeddings=n_context, bos_token_id=1, eos_token_id=2,
-    )  # fmt: skip
+        vocab_size=n_vocabulary,
+        hidden_size=width,
+        intermediate_size=inner,
+        num_hidden_layers=n_layers,
+        num_attention_heads=n_heads,
+        num_key_value_heads=n_kept,
+        max_position_embeddings=n_context,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
     device = "cuda" if torch.cuda.is_available() else "cpu"
     precision = "bfloat16" if device == "cuda" else "float32"
     torch.set_default_dtype(torch.bfloat16 if precision == "bfloat16" else torch.float32)
@@ -92,9 +98,11 @@ def generation(loaded: CausalModel, *, n_rows: int, n_note: int, n_vocabulary: i
     told = measured(loaded, work)
     n_tokens = n_rows * n_answer
     return told | {
-        "batch": n_rows, "note_tokens": n_note, "tokens_per_second": n_tokens / told["seconds"],
+        "batch": n_rows,
+        "note_tokens": n_note,
+        "tokens_per_second": n_tokens / told["seconds"],
         "seconds_per_note": told["seconds"] / n_rows,
-    }  # fmt: skip
+    }
 
 
 def tuning(loaded: CausalModel, *, n_rows: int, n_note: int, n_vocabulary: int, how: str) -> Any:
@@ -115,16 +123,22 @@ def tuning(loaded: CausalModel, *, n_rows: int, n_note: int, n_vocabulary: int, 
         for _ in range(n_rows)
     ]
     learner = CopyLearner(
-        model, settings=settings, pad_id=0, hardware=Hardware(loaded.device, loaded.precision),
-        n_steps=10, rows=rows,
-    )  # fmt: skip
+        model,
+        settings=settings,
+        pad_id=0,
+        hardware=Hardware(loaded.device, loaded.precision),
+        n_steps=10,
+        rows=rows,
+    )
     learner.step(1)
     told = measured(loaded, lambda: learner.step(2))
     n_tokens = sum(row.n_tokens for row in rows)
     return told | {
-        "how": how, "rows": n_rows, "note_tokens": n_note,
+        "how": how,
+        "rows": n_rows,
+        "note_tokens": n_note,
         "tokens_per_second": n_tokens / told["seconds"],
-    }  # fmt: skip
+    }
 
 
 def main() -> None:
@@ -166,9 +180,12 @@ def main() -> None:
     for how in options.tuning:
         with suppress(torch.OutOfMemoryError):
             one = tuning(
-                loaded, n_rows=options.tuning_rows, n_note=n_note, n_vocabulary=n_vocabulary,
+                loaded,
+                n_rows=options.tuning_rows,
+                n_note=n_note,
+                n_vocabulary=n_vocabulary,
                 how=how,
-            )  # fmt: skip
+            )
             told["tuning"].append(one)
             print(one, flush=True)
     text = json.dumps(told, indent=1)

@@ -37,9 +37,19 @@ from tests.deid.unseen_notes import N_NOTES, clinical_sentences, marked, unseen
 SEED = 20
 _ON = date(2024, 5, 1)
 COLUMNS = (
-    "patient_id", "last_name", "first_name", "middle_name", "name_kana", "name_romaji",
-    "birth_date", "address", "telephone", "mrn", "insurance_number", "relatives",
-)  # fmt: skip
+    "patient_id",
+    "last_name",
+    "first_name",
+    "middle_name",
+    "name_kana",
+    "name_romaji",
+    "birth_date",
+    "address",
+    "telephone",
+    "mrn",
+    "insurance_number",
+    "relatives",
+)
 _ENGLISH = (
     "Patient: ⟦full⟧   MRN: ⟦record⟧   DOB: ⟦birth⟧\nMs. ⟦surname⟧ was seen with her daughter "
     "⟦relative⟧. Follow up in two weeks.\n",
@@ -68,25 +78,37 @@ def forms_of(one: Identity, relative: str) -> dict[str, str]:
     month = one.birth.strftime("%B")
     forms = {
         form: written(name, form)
-        for form in ("kana", "half_kana", "hiragana", "romaji", "initials", "reversed", "surname",
-                     "given")
-    }  # fmt: skip
+        for form in (
+            "kana",
+            "half_kana",
+            "hiragana",
+            "romaji",
+            "initials",
+            "reversed",
+            "surname",
+            "given",
+        )
+    }
     return forms | {
         "full": surname + given if is_japanese else written(name, "middle"),
         "spaced": f"{surname}　{given}",
         "possessive": surname if surname.endswith("s") else f"{surname}'s",
-        "capitals": f"{surname}, {given}".upper(), "small": surname.lower(),
-        "initial_surname": f"{given[0]}. {surname}", "relative": relative,
+        "capitals": f"{surname}, {given}".upper(),
+        "small": surname.lower(),
+        "initial_surname": f"{given[0]}. {surname}",
+        "relative": relative,
         "initials": forms["initials"] if is_japanese else f"{given[0]}.{surname[0]}.",
-        "birth": written_date(one.birth, style="era") if is_japanese
-        else f"{one.birth:%m/%d/%Y}",
-        "long_birth": written_date(one.birth, style="wide") if is_japanese
+        "birth": written_date(one.birth, style="era") if is_japanese else f"{one.birth:%m/%d/%Y}",
+        "long_birth": written_date(one.birth, style="wide")
+        if is_japanese
         else f"{month} {one.birth.day}, {one.birth.year}",
-        "address": values["address"], "telephone": telephone,
+        "address": values["address"],
+        "telephone": telephone,
         "dots": telephone.replace("-", ".").replace("(", "").replace(") ", "."),
-        "record": record, "spaced_record": f"{record[:3]}-{record[3:]}",
+        "record": record,
+        "spaced_record": f"{record[:3]}-{record[3:]}",
         "insured": values["insured"],
-    }  # fmt: skip
+    }
 
 
 def patients(locale: str, n: int) -> Iterator[tuple[str, dict[str, str], list[str]]]:
@@ -98,21 +120,49 @@ def patients(locale: str, n: int) -> Iterator[tuple[str, dict[str, str], list[st
         relative = daughter.given.written
         forms = forms_of(one, relative)
         row = [
-            key, one.name.surname.written, one.name.given.written, one.name.middle,
+            key,
+            one.name.surname.written,
+            one.name.given.written,
+            one.name.middle,
             written(one.name, "kana") if locale == JAPANESE else "",
             forms["romaji"] if locale == JAPANESE else "",
-            one.birth.isoformat(), forms["address"], forms["telephone"], forms["record"],
-            forms["insured"], f"daughter: {relative}" if locale == ENGLISH else f"長女：{relative}",
-        ]  # fmt: skip
+            one.birth.isoformat(),
+            forms["address"],
+            forms["telephone"],
+            forms["record"],
+            forms["insured"],
+            f"daughter: {relative}" if locale == ENGLISH else f"長女：{relative}",
+        ]
         yield key, forms, row
 
 
 NAMES = (
-    "full", "spaced", "reversed", "romaji", "kana", "half_kana", "hiragana", "capitals", "surname",
-    "small", "possessive", "given", "initial_surname", "initials", "relative",
-)  # fmt: skip
-OTHERS = ("birth", "long_birth", "address", "telephone", "dots", "record", "spaced_record",
-          "insured")  # fmt: skip
+    "full",
+    "spaced",
+    "reversed",
+    "romaji",
+    "kana",
+    "half_kana",
+    "hiragana",
+    "capitals",
+    "surname",
+    "small",
+    "possessive",
+    "given",
+    "initial_surname",
+    "initials",
+    "relative",
+)
+OTHERS = (
+    "birth",
+    "long_birth",
+    "address",
+    "telephone",
+    "dots",
+    "record",
+    "spaced_record",
+    "insured",
+)
 
 
 def write_notes(folder: Path, n: int) -> dict[str, Any]:
@@ -152,8 +202,13 @@ def main() -> None:
             columns[f"{tagger} alone"], _ = counted(golds, alone(tagger, golds.values()))
             for what, of in (("", None), (" + register", register)):
                 out = folder / f"{tagger}{bool(of)}"
-                tag_notes(open_notes(folder / "notes.jsonl"), tagger=load_tagger(tagger), out=out,
-                          release=Release(), register=of)  # fmt: skip
+                tag_notes(
+                    open_notes(folder / "notes.jsonl"),
+                    tagger=load_tagger(tagger),
+                    out=out,
+                    release=Release(),
+                    register=of,
+                )
                 text = (out / "spans.jsonl").read_text("utf-8")
                 found, misses = counted(golds, read_text(text, form="jsonl", doc_id="", what=""))
                 columns[tagger + what] = found
@@ -187,8 +242,10 @@ def tell_hand_written(tagger: str) -> None:
                 n_marks += bool(new)
                 n_right += bool(new & personal)
                 n_wrong += bool(new and not new & personal)
-        print(f"{tagger}, {which} {language}: {n_marks} marks made or widened, {n_right} of what "
-              f"is personal, {n_wrong} of nobody's")  # fmt: skip
+        print(
+            f"{tagger}, {which} {language}: {n_marks} marks made or widened, {n_right} of what "
+            f"is personal, {n_wrong} of nobody's"
+        )
 
 
 def counted(
@@ -236,8 +293,10 @@ def tell(columns: dict[str, Counter[str]]) -> None:
                     cells.append(f"{n} of {n_all}")
                 if n_all:
                     print(f"| {language} {form} |", " | ".join(cells), "|")
-        cells = [f"{found[f'{language} wrong']} of {found[f'{language} wrong of']}"
-                 for found in columns.values()]  # fmt: skip
+        cells = [
+            f"{found[f'{language} wrong']} of {found[f'{language} wrong of']}"
+            for found in columns.values()
+        ]
         print(f"| {language} characters of nobody, marked |", " | ".join(cells), "|")
 
 
@@ -250,16 +309,22 @@ def tell_wrong(register: PatientRegister) -> None:
         words: Counter[str] = Counter()
         n_marks = n_texts = 0
         for note in texts:
-            personal = {place for span in note.spans if span.label != "value"
-                        for place in range(span.start, span.end)}  # fmt: skip
+            personal = {
+                place
+                for span in note.spans
+                if span.label != "value"
+                for place in range(span.start, span.end)
+            }
             for pack in packs:
                 n_texts += 1
                 for span in found_again(note.text, (), pack):
                     if personal.isdisjoint(range(span.start, span.end)):
                         n_marks += 1
                         words[note.text[span.start : span.end]] += 1
-        print(f"{locale}: {n_marks} marks in {n_texts} pairs of a text and a patient who is not in "
-              f"it: {words.most_common(30)}")  # fmt: skip
+        print(
+            f"{locale}: {n_marks} marks in {n_texts} pairs of a text and a patient who is not in "
+            f"it: {words.most_common(30)}"
+        )
 
 
 if __name__ == "__main__":

@@ -36,8 +36,10 @@ SEED = 20
 
 def peak_megabytes(*, n_workers: int = 1) -> float:
     """Return the most memory that this process has had, in MB, and its workers beside it."""
-    own, largest = (resource.getrusage(who).ru_maxrss / 1024
-                    for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))  # fmt: skip
+    own, largest = (
+        resource.getrusage(who).ru_maxrss / 1024
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
     return own + (n_workers * largest if n_workers > 1 else 0.0)
 
 
@@ -55,8 +57,13 @@ def measure(what: str, *, tagger_id: str, folder: Path, n_workers: int) -> dict[
     if what == "many":
         path = folder / "notes.jsonl"
         begin = time.perf_counter()
-        census = tag_notes(open_notes(path), tagger=tagger, out=folder / f"tagged-{tagger_id}",
-                           release=Release(), n_workers=n_workers)  # fmt: skip
+        census = tag_notes(
+            open_notes(path),
+            tagger=tagger,
+            out=folder / f"tagged-{tagger_id}",
+            release=Release(),
+            n_workers=n_workers,
+        )
         found |= {"n_notes": census["n_notes"], "n_characters": census["n_characters"]}
     else:
         long = "\n".join(texts(400))[:N_LONG]
@@ -93,8 +100,16 @@ def main() -> None:
         (Path(name) / "notes.jsonl").write_text("\n".join(lines), encoding="utf-8")
         for tagger_id in options.tagger:
             for what in ("many", "long"):
-                command = [sys.executable, __file__, "--workers", str(options.workers), "--part",
-                           what, tagger_id, name]  # fmt: skip
+                command = [
+                    sys.executable,
+                    __file__,
+                    "--workers",
+                    str(options.workers),
+                    "--part",
+                    what,
+                    tagger_id,
+                    name,
+                ]
                 done = subprocess.run(command, capture_output=True, text=True, check=True)
                 rows.append(json.loads(done.stdout))
                 print(rows[-1])

@@ -52,8 +52,11 @@ def main() -> None:
             lines += [json.dumps(one, ensure_ascii=False) + "\n" for one in misses]
     if options.misses:
         options.misses.write_text("".join(lines), encoding="utf-8")
-    print("\n| notes | tagger | names touched | covered | all touched | covered | harmless | "
-          + " | ".join(KINDS.values()) + " |")  # fmt: skip
+    print(
+        "\n| notes | tagger | names touched | covered | all touched | covered | harmless | "
+        + " | ".join(KINDS.values())
+        + " |"
+    )
     print("|---|---|---|---|---|---|---|" + "---|" * len(KINDS))
     for name in SETS:
         for tagger in taggers:
@@ -111,8 +114,10 @@ def _cells(tagger: Tagger, name: str) -> list[str]:
     def shares(kinds: str) -> list[str]:
         some = [one for kind, one in counts.items() if kind in kinds]
         n_gold = sum(one["n_gold"] for one in some)
-        return [f"{sum(one[key] for one in some) / n_gold:.1%}" if n_gold else ""
-                for key in ("n_touched", "n_covered")]  # fmt: skip
+        return [
+            f"{sum(one[key] for one in some) / n_gold:.1%}" if n_gold else ""
+            for key in ("n_touched", "n_covered")
+        ]
 
     covered = score_pairs(_pairs_of(notes, found)).covered
     harmless = f"{covered.n_over_chars / covered.n_outside_chars:.2%}"

@@ -89,8 +89,14 @@ class Language:
     @property
     def templates(self) -> tuple[str, ...]:
         """All templates of notes and general texts."""
-        return (*self.general, *self.openings, *self.sentences, self.heading, self.named,
-                *self.unnamed)  # fmt: skip
+        return (
+            *self.general,
+            *self.openings,
+            *self.sentences,
+            self.heading,
+            self.named,
+            *self.unnamed,
+        )
 
 
 LANGUAGES = {
@@ -292,13 +298,25 @@ class Recipe:
 
 
 ENGLISH = Recipe(
-    "en", n_names=130, n_controls=130, n_general_documents=24_000, n_notes=1000,
-    n_general_steps=1200, exposures=EXPOSURES, with_null=True,
-)  # fmt: skip
+    "en",
+    n_names=130,
+    n_controls=130,
+    n_general_documents=24_000,
+    n_notes=1000,
+    n_general_steps=1200,
+    exposures=EXPOSURES,
+    with_null=True,
+)
 JAPANESE = Recipe(
-    "ja", n_names=20, n_controls=20, n_general_documents=6000, n_notes=300,
-    n_general_steps=800, exposures=(40.0,), with_null=False,
-)  # fmt: skip
+    "ja",
+    n_names=20,
+    n_controls=20,
+    n_general_documents=6000,
+    n_notes=300,
+    n_general_steps=800,
+    exposures=(40.0,),
+    with_null=False,
+)
 
 
 def build_demo(out: Path, *, recipe: Recipe, seed: int, report: Report = lambda *_: None) -> None:
@@ -325,21 +343,32 @@ def build_demo(out: Path, *, recipe: Recipe, seed: int, report: Report = lambda 
     general = _new_model(len(tokenizer), recipe, seed=seed)
     texts = demo_general_text(
         _weighted_names(pool, recipe.n_general_documents, seed=seed),
-        language=recipe.language, seed=seed,
-    )  # fmt: skip
+        language=recipe.language,
+        seed=seed,
+    )
     with TemporaryDirectory() as work:
         _save(general, tokenizer, Path(work) / "new")
         trained = _trained(
-            Path(work) / "new", texts, folder=Path(work), label="general", report=report, seed=seed,
-            batch=64, micro_batch=64, n_steps=recipe.n_general_steps,
-        )  # fmt: skip
+            Path(work) / "new",
+            texts,
+            folder=Path(work),
+            label="general",
+            report=report,
+            seed=seed,
+            batch=64,
+            micro_batch=64,
+            n_steps=recipe.n_general_steps,
+        )
         _save_half(trained.folder / "model", out / "models" / "general")
     train_hospital(hospital.notes, recipe, out, seed=seed, report=report)
     if recipe.with_null:
         null = demo_notes(
-            null_names(pool, recipe, seed=seed), staff=staff, language=recipe.language,
-            n_notes=recipe.n_notes, seed=seed,
-        )  # fmt: skip
+            null_names(pool, recipe, seed=seed),
+            staff=staff,
+            language=recipe.language,
+            n_notes=recipe.n_notes,
+            seed=seed,
+        )
         train_hospital(null.notes, recipe, out, seed=seed, report=report, label="null")
 
 
@@ -360,9 +389,15 @@ def train_hospital(
     epochs = recipe.exposures if label == "hospital" else recipe.exposures[-1:]
     with TemporaryDirectory() as work:
         trained = _trained(
-            general or out / "models" / "general", notes, folder=Path(work), label=label,
-            report=report, snapshot_epochs=epochs, seed=seed + 1, n_epochs=epochs[-1],
-        )  # fmt: skip
+            general or out / "models" / "general",
+            notes,
+            folder=Path(work),
+            label=label,
+            report=report,
+            snapshot_epochs=epochs,
+            seed=seed + 1,
+            n_epochs=epochs[-1],
+        )
         for exposure, step in zip(epochs, trained.snapshots, strict=True):
             name = label if label == "null" else f"{label}-{exposure:g}"
             _save_half(trained.folder / snapshot_name(step), out / "models" / name)
@@ -382,10 +417,14 @@ def _trained(
     notes = folder / "notes.jsonl"
     notes.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     order = PretrainTask(
-        general=parent, notes=notes, out=folder / "run", title=label, device="cpu",
+        general=parent,
+        notes=notes,
+        out=folder / "run",
+        title=label,
+        device="cpu",
         settings=TRAINING.with_(warmup_share=_WARMUP_SHARE, **settings),
         snapshot_epochs=snapshot_epochs,
-    )  # fmt: skip
+    )
     return train(order, on_point=lambda point: report(label, point))
 
 
@@ -440,11 +479,14 @@ def _reserved(pool: NamePool, recipe: Recipe, *, seed: int) -> Candidates:
     reserved = members
     for kind in ("easy", "hard"):
         reserved += draw_names(
-            pool, n=recipe.n_controls, seed=seed, purpose=kind,
+            pool,
+            n=recipe.n_controls,
+            seed=seed,
+            purpose=kind,
             accepts=lambda f, la, kind=kind: (  # type: ignore[misc]
                 control_kind_against(parts, first=f, last=la) == kind and (f, la) not in own
             ),
-        )  # fmt: skip
+        )
     return reserved
 
 
@@ -452,9 +494,12 @@ def null_names(pool: NamePool, recipe: Recipe, *, seed: int) -> list[Name]:
     """Draw the patients of the null pair's notes: nobody's on the list."""
     reserved = _pairs(_reserved(pool, recipe, seed=seed))
     others = draw_names(
-        pool, n=recipe.n_names, seed=seed, purpose="null names",
+        pool,
+        n=recipe.n_names,
+        seed=seed,
+        purpose="null names",
         accepts=lambda first, last: (first, last) not in reserved,
-    )  # fmt: skip
+    )
     return _pairs(others)
 
 
@@ -503,10 +548,13 @@ def _new_model(n_vocabulary: int, recipe: Recipe, *, seed: int) -> nn.Module:
 
     torch.manual_seed(seed)
     config = BertConfig(
-        vocab_size=n_vocabulary, hidden_size=recipe.width, num_hidden_layers=recipe.n_layers,
-        num_attention_heads=4, intermediate_size=4 * recipe.width,
+        vocab_size=n_vocabulary,
+        hidden_size=recipe.width,
+        num_hidden_layers=recipe.n_layers,
+        num_attention_heads=4,
+        intermediate_size=4 * recipe.width,
         max_position_embeddings=recipe.n_positions,
-    )  # fmt: skip
+    )
     model: nn.Module = BertForMaskedLM(config)
     return model
 

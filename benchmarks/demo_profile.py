@@ -46,8 +46,9 @@ def main() -> None:
         _audit({name: n for name, n in sizes.items() if n})
     found = shares(spent)
     print(json.dumps(found, indent=1))
-    large = [name for name, share in found["parts"].items()
-             if share > options.most and name != FORWARD]  # fmt: skip
+    large = [
+        name for name, share in found["parts"].items() if share > options.most and name != FORWARD
+    ]
     if large:
         print(f"Above {options.most:.0%}: {', '.join(large)}", file=sys.stderr)
     sys.exit(bool(large))

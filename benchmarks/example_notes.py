@@ -24,9 +24,18 @@ from audit.rng import generator
 from benchmarks.demo_hospital import LANGUAGES, fill
 
 COLUMNS = (
-    "ROW_ID", "SUBJECT_ID", "HADM_ID", "CHARTDATE", "CHARTTIME", "STORETIME", "CATEGORY",
-    "DESCRIPTION", "CGID", "ISERROR", "TEXT",
-)  # fmt: skip
+    "ROW_ID",
+    "SUBJECT_ID",
+    "HADM_ID",
+    "CHARTDATE",
+    "CHARTTIME",
+    "STORETIME",
+    "CATEGORY",
+    "DESCRIPTION",
+    "CGID",
+    "ISERROR",
+    "TEXT",
+)
 N_PATIENTS = 100
 SEED = 7
 

@@ -30,12 +30,32 @@ from typing import Any
 BASE = "aabd349"  # the last commit before the redesign: never renewed by a change of structure
 CHECKOUT = Path(__file__).resolve().parents[1]
 NOT_COMPARED = {
-    "made", "created", "seconds", "seconds_left", "versions", "version", "path", "out", "directory",
-    "files", "host", "device", "log", "seal", "started", "finished", "cached", "digest_of_rules",
-    "tagger", "tagger_digest", "software", "n_files",
-    "run_id", "salted_digest",  # salted by the data directory
+    "made",
+    "created",
+    "seconds",
+    "seconds_left",
+    "versions",
+    "version",
+    "path",
+    "out",
+    "directory",
+    "files",
+    "host",
+    "device",
+    "log",
+    "seal",
+    "started",
+    "finished",
+    "cached",
+    "digest_of_rules",
+    "tagger",
+    "tagger_digest",
+    "software",
+    "n_files",
+    "run_id",
+    "salted_digest",  # salted by the data directory
     "sha256",  # of files that are compared themselves
-}  # fmt: skip
+}
 FIRST = ("Anna", "Berta", "Clara", "Dora", "Emil", "Fritz", "Gustav", "Hanna")
 NOTE = (
     "Admission Date: [**2150-{month}-11**]  Discharge Date: [**2150-{month}-19**]\n"
@@ -65,9 +85,12 @@ class Tree:
         }
         return subprocess.Popen(
             [sys.executable, "-m", "audit", *words],
-            cwd=self.checkout, env=environment, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+            cwd=self.checkout,
+            env=environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
 
     def call(self, *words: str) -> Any:
         """Run a command to its end and return the JSON that it printed."""
@@ -86,9 +109,11 @@ def notes_file(path: Path, *, n: int) -> Path:
     rows.writerow(["ROW_ID", "SUBJECT_ID", "HADM_ID", "CHARTDATE", "CATEGORY", "TEXT"])
     for i in range(n):
         note = NOTE.format(
-            month=draw.randint(1, 12), n=1000 + i // 3, age=draw.randint(20, 88),
+            month=draw.randint(1, 12),
+            n=1000 + i // 3,
+            age=draw.randint(20, 88),
             word=draw.choice(FIRST),
-        )  # fmt: skip
+        )
         rows.writerow([i, i // 3, i, f"2150-01-{1 + i % 28:02d}", "Discharge summary", note])
     path.write_text(text.getvalue(), encoding="utf-8")
     return path
@@ -108,13 +133,30 @@ def selftest(tree: Tree) -> Iterator[tuple[str, Any]]:
 def _run_words(tree: Tree, scenario: int, out: Path) -> tuple[str, ...]:
     here = tree.demo / "en"
     return (
-        "run", "--general", str(here / "models/general"),
-        "--hospital", str(here / "models/hospital-20"), "--scenario", str(scenario),
-        "--names", str(here / "names.csv"),
+        "run",
+        "--general",
+        str(here / "models/general"),
+        "--hospital",
+        str(here / "models/hospital-20"),
+        "--scenario",
+        str(scenario),
+        "--names",
+        str(here / "names.csv"),
         *(("--passages", str(here / "passages.jsonl")) if scenario == 2 else ()),
-        "--documents", tree.size["documents"], "--steps", "60", "--inputs", tree.size["inputs"],
-        "--chain-inputs", "20", "--seed", "5", "--out", str(out), "--json",
-    )  # fmt: skip
+        "--documents",
+        tree.size["documents"],
+        "--steps",
+        "60",
+        "--inputs",
+        tree.size["inputs"],
+        "--chain-inputs",
+        "20",
+        "--seed",
+        "5",
+        "--out",
+        str(out),
+        "--json",
+    )
 
 
 def run(tree: Tree) -> Iterator[tuple[str, Any]]:
@@ -135,8 +177,10 @@ def corpus(tree: Tree) -> Iterator[tuple[str, Any]]:
     notes = notes_file(tree.place / "NOTEEVENTS.csv", n=900)
     out = tree.place / "corpus"
     words = ("--seed", "3", "--canaries", "1,4", "--canary-names", "3")
-    yield "corpus", tree.call("corpus", "build", "--notes", str(notes), *words, "--out", str(out),
-                              "--json")  # fmt: skip
+    yield (
+        "corpus",
+        tree.call("corpus", "build", "--notes", str(notes), *words, "--out", str(out), "--json"),
+    )
     yield "corpus files", _files(out)
 
 
@@ -144,23 +188,61 @@ def deid(tree: Tree) -> Iterator[tuple[str, Any]]:
     """A corpus with gold spans, tagged by both shipped taggers and scored."""
     notes = notes_file(tree.place / "notes-deid.csv", n=120)
     built = tree.place / "chain"
-    yield "deid build", tree.call("deid", "build", "--notes", str(notes), "--out", str(built),
-                                  "--names", "ja", "--seed", "2", "--json")  # fmt: skip
+    yield (
+        "deid build",
+        tree.call(
+            "deid",
+            "build",
+            "--notes",
+            str(notes),
+            "--out",
+            str(built),
+            "--names",
+            "ja",
+            "--seed",
+            "2",
+            "--json",
+        ),
+    )
     yield "deid build files", _files(built)
     gold = next(iter(sorted(built.glob("*train*.jsonl"))))
     # The old tree drew surrogates from a seed alone, in another way: only placeholders compare.
     for tagger, mode in (("rules", "placeholder"), ("default", "placeholder")):
         out = tree.place / f"tagged-{tagger}"
-        yield f"deid tag {tagger}", tree.call(
-            "deid", "tag", "--tagger", tagger, "--notes", str(gold), "--out", str(out),
-            "--mode", mode, "--json",
-        )  # fmt: skip
+        yield (
+            f"deid tag {tagger}",
+            tree.call(
+                "deid",
+                "tag",
+                "--tagger",
+                tagger,
+                "--notes",
+                str(gold),
+                "--out",
+                str(out),
+                "--mode",
+                mode,
+                "--json",
+            ),
+        )
         yield f"deid tag {tagger} files", _files(out)
         misses = tree.place / f"misses-{tagger}.csv"
-        yield f"deid score {tagger}", tree.call(
-            "deid", "score", "--gold", str(gold), "--pred", str(out), "--replicates", "50",
-            "--misses", str(misses), "--json",
-        )  # fmt: skip
+        yield (
+            f"deid score {tagger}",
+            tree.call(
+                "deid",
+                "score",
+                "--gold",
+                str(gold),
+                "--pred",
+                str(out),
+                "--replicates",
+                "50",
+                "--misses",
+                str(misses),
+                "--json",
+            ),
+        )
         yield f"misses {tagger}", misses.read_text(encoding="utf-8")
 
 
@@ -168,11 +250,27 @@ def training(tree: Tree) -> Iterator[tuple[str, Any]]:
     """A pre-training and a tagger's training of a few steps: the same weights to the byte."""
     notes = notes_file(tree.place / "notes-train.csv", n=300)
     out = tree.place / "pretrained"
-    yield "pretrain", tree.call(
-        "pretrain", "--general", str(tree.demo / "en/models/general"), "--notes", str(notes),
-        "--steps", "12", "--batch", "8", "--tokens", "64", "--checkpoint-every", "4",
-        "--out", str(out), "--json",
-    )  # fmt: skip
+    yield (
+        "pretrain",
+        tree.call(
+            "pretrain",
+            "--general",
+            str(tree.demo / "en/models/general"),
+            "--notes",
+            str(notes),
+            "--steps",
+            "12",
+            "--batch",
+            "8",
+            "--tokens",
+            "64",
+            "--checkpoint-every",
+            "4",
+            "--out",
+            str(out),
+            "--json",
+        ),
+    )
     yield "pretrained weights", _files(out / "model", only=("model.safetensors",))
     out = tree.place / "tagger"
     yield (
@@ -192,8 +290,14 @@ def training(tree: Tree) -> Iterator[tuple[str, Any]]:
     yield "tagger weights", _files(out / "model", only=("model.safetensors", "characters.json"))
 
 
-PARTS = {"demo": demo, "selftest": selftest, "run": run, "corpus": corpus, "deid": deid,
-         "training": training}  # fmt: skip
+PARTS = {
+    "demo": demo,
+    "selftest": selftest,
+    "run": run,
+    "corpus": corpus,
+    "deid": deid,
+    "training": training,
+}
 
 
 def _files(folder: Path, *, only: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -274,8 +378,10 @@ def main() -> int:
     kept = options.kept / ("quick" if options.quick else "full") if options.kept else None
     with tempfile.TemporaryDirectory(prefix="golden-base-") as folder:
         base = Path(folder) / "base"
-        subprocess.run(["git", "-C", str(CHECKOUT), "worktree", "add", "--detach", "-q", str(base),
-                        BASE], check=True)  # fmt: skip
+        subprocess.run(
+            ["git", "-C", str(CHECKOUT), "worktree", "add", "--detach", "-q", str(base), BASE],
+            check=True,
+        )
         try:
             old = answers_of(base, parts, size, kept)
         finally:

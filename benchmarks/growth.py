@@ -62,18 +62,30 @@ def axes(folder: Path) -> list[Axis]:
     return [
         ("documents", (100, 200, 400, 800, 1600), lambda n: _generated(small, n=n, n_steps=5)),
         ("steps", (5, 10, 20, 40, 80), lambda n: _generated(small, n=100, n_steps=n)),
-        ("tokens of a document", (16, 32, 64, 128, 256),
-         lambda n: _generated(small, n=50, n_steps=5, n_tokens=n)),
+        (
+            "tokens of a document",
+            (16, 32, 64, 128, 256),
+            lambda n: _generated(small, n=50, n_steps=5, n_tokens=n),
+        ),
         ("parameters of the layers", tuple(map(_n_parameters, _SHAPES)), _of_shape),
         ("inputs", (60, 120, 240, 480, 960), lambda n: _posteriors(small, n=n)),
-        ("names, read in each input", (1_000, 4_000, 16_000, 64_000, 256_000),
-         lambda n: _posteriors(small, n=60, n_names=n)),
-        ("names, scenario 1 judged", (500, 1_000, 2_000, 4_000, 8_000, 16_000),
-         lambda n: _audited(folder, n, scenario=1)),
-        ("names, scenario 2 judged", (500, 1_000, 2_000, 4_000, 8_000, 16_000),
-         lambda n: _audited(folder, n, scenario=2)),
+        (
+            "names, read in each input",
+            (1_000, 4_000, 16_000, 64_000, 256_000),
+            lambda n: _posteriors(small, n=60, n_names=n),
+        ),
+        (
+            "names, scenario 1 judged",
+            (500, 1_000, 2_000, 4_000, 8_000, 16_000),
+            lambda n: _audited(folder, n, scenario=1),
+        ),
+        (
+            "names, scenario 2 judged",
+            (500, 1_000, 2_000, 4_000, 8_000, 16_000),
+            lambda n: _audited(folder, n, scenario=2),
+        ),
         ("kilobytes of notes", (500, 1_000, 2_000, 4_000, 8_000), lambda n: _corpus(folder, n)),
-    ]  # fmt: skip
+    ]
 
 
 def measured(
@@ -108,9 +120,14 @@ def _in_shards(forward: Forward, task: GenerationTask, *, n: int) -> Work:
     def work() -> float:
         for shard, first in enumerate(range(0, n, DOCUMENTS_PER_SHARD)):
             generated_shard(
-                forward, task, shard=shard, first=first, n=min(n - first, DOCUMENTS_PER_SHARD),
-                device="cpu", tick=lambda _: None,
-            )  # fmt: skip
+                forward,
+                task,
+                shard=shard,
+                first=first,
+                n=min(n - first, DOCUMENTS_PER_SHARD),
+                device="cpu",
+                tick=lambda _: None,
+            )
         return 1.0
 
     return work

@@ -39,20 +39,100 @@ from audit.patients.register import read_register
 from audit.tables import Table, read_table
 
 CELLS = (
-    "", " ", "NA", "None", "007", "1e5", "=1+1", "@SUM(A1)", "-1", "a,b", "a;b", "a\tb", 'say "x"',
-    '"', '""', "two\nlines", "two\r\nlines", "cr\ronly", "氏名", "高橋健一", "é", "ﾃｽﾄ", "😀",
-    "\u200b", "\ufeff", "'", "\\", "\\n", "null", "true", "{}", "[NAME]", "x" * 300, "\x1f", "\x7f",
-    "1", "0", "Anna", "Müller", "O'Neil", "<b>", "%s", "{0}", "\u2028", "\x85",
-)  # fmt: skip
+    "",
+    " ",
+    "NA",
+    "None",
+    "007",
+    "1e5",
+    "=1+1",
+    "@SUM(A1)",
+    "-1",
+    "a,b",
+    "a;b",
+    "a\tb",
+    'say "x"',
+    '"',
+    '""',
+    "two\nlines",
+    "two\r\nlines",
+    "cr\ronly",
+    "氏名",
+    "高橋健一",
+    "é",
+    "ﾃｽﾄ",
+    "😀",
+    "\u200b",
+    "\ufeff",
+    "'",
+    "\\",
+    "\\n",
+    "null",
+    "true",
+    "{}",
+    "[NAME]",
+    "x" * 300,
+    "\x1f",
+    "\x7f",
+    "1",
+    "0",
+    "Anna",
+    "Müller",
+    "O'Neil",
+    "<b>",
+    "%s",
+    "{0}",
+    "\u2028",
+    "\x85",
+)
 HEADINGS = (
-    "name", "first_name", "last_name", "is_member", "text", "note_id", "patient_id", "control_kind",
-    "role", "n_mentions", "氏名", "birth_date", "sex", "a", "b", "本文",
-)  # fmt: skip
+    "name",
+    "first_name",
+    "last_name",
+    "is_member",
+    "text",
+    "note_id",
+    "patient_id",
+    "control_kind",
+    "role",
+    "n_mentions",
+    "氏名",
+    "birth_date",
+    "sex",
+    "a",
+    "b",
+    "本文",
+)
 BYTES = (
-    b'"', b",", b";", b"\t", b"\n", b"\r", b"\0", b"\xff", b"\x80", b"\xe3\x81", b"\xef\xbb\xbf",
-    b"\x1b$B", b'""', b'"\n"', b"\\", b"{", b"}", b"[" * 50, b"9" * 400, b"1e999", b"NaN",
-    b"\xed\xa0\x80", b"\xf0\x9f\x98", b"\\ud800", b"PK\x03\x04", b"\x1f\x8b", b"\x85", b"'",
-)  # fmt: skip
+    b'"',
+    b",",
+    b";",
+    b"\t",
+    b"\n",
+    b"\r",
+    b"\0",
+    b"\xff",
+    b"\x80",
+    b"\xe3\x81",
+    b"\xef\xbb\xbf",
+    b"\x1b$B",
+    b'""',
+    b'"\n"',
+    b"\\",
+    b"{",
+    b"}",
+    b"[" * 50,
+    b"9" * 400,
+    b"1e999",
+    b"NaN",
+    b"\xed\xa0\x80",
+    b"\xf0\x9f\x98",
+    b"\\ud800",
+    b"PK\x03\x04",
+    b"\x1f\x8b",
+    b"\x85",
+    b"'",
+)
 ENCODINGS = ("utf-8", "utf-8", "utf-8", "utf-8-sig", "cp932", "utf-16", "latin-1", "euc_jp")
 Told = Counter[str]
 T = TypeVar("T")
@@ -260,8 +340,15 @@ def try_models(n_models: int, *, seed: int, told: Told, folder: Path) -> None:
         if n % 4 != 3 and cases:
             cases.pop(0)(copy)
         else:
-            name = rng.choice(("config.json", "tokenizer_config.json", "vocab.txt",
-                               "model.safetensors", "tokenizer.json"))  # fmt: skip
+            name = rng.choice(
+                (
+                    "config.json",
+                    "tokenizer_config.json",
+                    "vocab.txt",
+                    "model.safetensors",
+                    "tokenizer.json",
+                )
+            )
             path = copy / name
             text = path.read_bytes() if path.exists() else b'{"model":{"type":"WordPiece"}}'
             head = 3000 if name == "model.safetensors" else len(text)
@@ -275,8 +362,11 @@ def try_models(n_models: int, *, seed: int, told: Told, folder: Path) -> None:
     os.environ[VARIABLE] = str(root)
     listed, _ = attempt(list_models, told)
     names = {model.model_id for model in listed or ()}
-    is_there = {f"models/{n}/model" for n in range(n_models)
-                if (root / str(n) / "model" / "config.json").is_file()}  # fmt: skip
+    is_there = {
+        f"models/{n}/model"
+        for n in range(n_models)
+        if (root / str(n) / "model" / "config.json").is_file()
+    }
     told["lost"] += len(is_there | {"models/good"}) - len(names & (is_there | {"models/good"}))
 
 
@@ -353,8 +443,10 @@ def try_log(rng: random.Random, told: Told, folder: Path) -> None:
     elif what == 7:
         (access / "key").write_bytes(damaged(state["key"], rng=rng, n_times=1))
     is_same = (changed, head, (access / "key").read_bytes()) == (
-        state["log.jsonl"], state["head.json"], state["key"],
-    )  # fmt: skip
+        state["log.jsonl"],
+        state["head.json"],
+        state["key"],
+    )
     (access / "log.jsonl").write_bytes(changed)
     (access / "head.json").write_bytes(head)
     found, is_refused = attempt(lambda: access_log.verify(seal), told)

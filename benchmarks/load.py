@@ -179,8 +179,11 @@ def command(asked: Namespace, *words: str, home: Path) -> str:
     """Return what a command of the product prints."""
     done = subprocess.run(
         [asked.python, "-m", "audit", *words, "--json"],
-        cwd=asked.app, env=environment(home), stdout=subprocess.PIPE, check=True,
-    )  # fmt: skip
+        cwd=asked.app,
+        env=environment(home),
+        stdout=subprocess.PIPE,
+        check=True,
+    )
     return done.stdout.decode()
 
 

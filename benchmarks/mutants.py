@@ -38,16 +38,46 @@ import pytest
 CHECKOUT = Path(__file__).resolve().parents[1]
 N_OF_EACH, SECONDS_OF_EACH = 25, 10.0
 """So many of the fastest tests that reach a line are run, and so many that reach least beside."""
-_LIBRARIES = ("torch", "transformers", "scipy.stats", "sklearn.metrics", "pandas",
-              "streamlit.testing.v1", "jinja2", "pydantic")  # fmt: skip
-_OPTIONS = ("-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist",
-            "-W", "ignore::pytest.PytestAssertRewriteWarning")  # fmt: skip
+_LIBRARIES = (
+    "torch",
+    "transformers",
+    "scipy.stats",
+    "sklearn.metrics",
+    "pandas",
+    "streamlit.testing.v1",
+    "jinja2",
+    "pydantic",
+)
+_OPTIONS = (
+    "-q",
+    "-x",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:xdist",
+    "-W",
+    "ignore::pytest.PytestAssertRewriteWarning",
+)
 _OTHER = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.And: ast.Or,
-    ast.Or: ast.And, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult,
-}  # fmt: skip
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Mult,
+}
 
 
 @dataclass(frozen=True)
@@ -110,10 +140,8 @@ def mutants(room: Path, *, n: int, seed: int) -> list[Mutant]:
     for path in sorted(room.rglob("*.py")) if room.is_dir() else [room]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         places += [
-            (path, number)
-            for number, node in enumerate(_inside(tree))
-            if any(_faults(node))
-        ]  # fmt: skip
+            (path, number) for number, node in enumerate(_inside(tree)) if any(_faults(node))
+        ]
     found = []
     for path, number in random.Random(seed).sample(places, min(n, len(places))):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -213,8 +241,9 @@ def main() -> None:
         tests, seconds = reach.chosen(mutant)
         noticed = bool(tests) and is_noticed(mutant, tests, seconds=60 + 10 * seconds)
         at = f"{mutant.path.relative_to(CHECKOUT)}:{mutant.line}"
-        known.append(json.dumps({"at": at, "what": mutant.what, "n_tests": len(tests),
-                                 "noticed": noticed}))  # fmt: skip
+        known.append(
+            json.dumps({"at": at, "what": mutant.what, "n_tests": len(tests), "noticed": noticed})
+        )
         with options.out.open("a") as file:
             file.write(known[-1] + "\n")
     n_noticed = sum(json.loads(line)["noticed"] for line in known)

@@ -45,8 +45,11 @@ _PASSAGE = re.compile(
 _BORDER = re.compile(r"(?<=[.!?])\s+|\n+")
 BEFORE_CHARS, AFTER_CHARS = 300, 900
 _TOKENIZER_FILES = (
-    "vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
-)  # fmt: skip
+    "vocab.txt",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+)
 
 
 @dataclass(frozen=True)

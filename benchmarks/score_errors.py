@@ -67,9 +67,16 @@ def no_meter() -> Meter:
 
 
 def part_evidence(
-    store: Store, model: Path, *, scenario: int, seed: int = 0, n: int = 0, n_steps: int = 500,
-    is_counted: bool = False, own: Candidates | None = None,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    store: Store,
+    model: Path,
+    *,
+    scenario: int,
+    seed: int = 0,
+    n: int = 0,
+    n_steps: int = 500,
+    is_counted: bool = False,
+    own: Candidates | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the evidence of every part by block [b, F + L], and [b] inputs or documents.
 
     In scenario 1 it is the mass, or where `is_counted` the documents that hold the part. It is that
@@ -80,9 +87,13 @@ def part_evidence(
     request = request.with_(general=model) if own else request
     pair = load_pair(request.general, model)
     source = evidence.Source(
-        pair.hospital, Forward(pair.hospital.model), "cpu", evidence.Kept(store), no_meter(),
+        pair.hospital,
+        Forward(pair.hospital.model),
+        "cpu",
+        evidence.Kept(store),
+        no_meter(),
         "evidence",
-    )  # fmt: skip
+    )
     names = request.candidates
     if scenario == 2:
         task: Any = attacks.task_of(request, pair, names)
@@ -141,9 +152,10 @@ def parts_of(listed: np.ndarray, held: np.ndarray) -> part_scores.NameParts:
     return part_scores.NameParts(
         of_name=np.concatenate([listed, held]),
         log_share=np.log([*POOL.first_share, *POOL.last_share]),
-        n_pieces=np.ones(n_parts, dtype=np.int64), is_last=np.arange(n_parts) >= len(FIRST),
+        n_pieces=np.ones(n_parts, dtype=np.int64),
+        is_last=np.arange(n_parts) >= len(FIRST),
         is_known=np.ones(n_parts, dtype=np.bool_),
-    )  # fmt: skip
+    )
 
 
 def flagged(names: Candidates, residual: np.ndarray, parts: part_scores.NameParts) -> np.ndarray:
@@ -170,14 +182,19 @@ def coverage(options: argparse.Namespace) -> None:
 
     families: dict[str, Callable[[np.random.Generator, int, int, float], tuple[Any, Any]]] = {
         "binormal": lambda rng, m, n, a: (
-            rng.normal(norm.ppf(a) * math.sqrt(2), 1, m), rng.normal(size=n)),
+            rng.normal(norm.ppf(a) * math.sqrt(2), 1, m),
+            rng.normal(size=n),
+        ),
         "mixture": lambda rng, m, n, a: (
             rng.normal(size=m)
             + 4 * (rng.random(m) < (a - 0.5) / (norm.cdf(4 / math.sqrt(2)) - 0.5)),
-            rng.normal(size=n)),
+            rng.normal(size=n),
+        ),
         "unequal spread": lambda rng, m, n, a: (
-            rng.normal(norm.ppf(a) * math.sqrt(10), 3, m), rng.normal(size=n)),
-    }  # fmt: skip
+            rng.normal(norm.ppf(a) * math.sqrt(10), 3, m),
+            rng.normal(size=n),
+        ),
+    }
     for m, n in ((5, 5), (5, 20), (5, 130), (10, 10), (20, 130), (130, 10), (130, 130)):
         for family, draw in families.items():
             covered = []
@@ -266,8 +283,9 @@ def equal_documents(mass: np.ndarray, held: np.ndarray, counts: np.ndarray) -> n
     is a share of what it is the error of, for the two are not counts of one thing.
     """
     n, total = counts.sum(), mass.sum(axis=0)
-    jackknifed = scores.jackknife(lambda of, n_here: {"mass": of["mass"] / n_here}, {"mass": mass},
-                                  counts=counts)["mass"]  # fmt: skip
+    jackknifed = scores.jackknife(
+        lambda of, n_here: {"mass": of["mass"] / n_here}, {"mass": mass}, counts=counts
+    )["mass"]
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = n * np.square(jackknifed[1] / jackknifed[0])  # of one document
         share = held.sum(axis=0) / n
@@ -361,10 +379,14 @@ def stops(options: argparse.Namespace) -> None:
         for n, b in ends_of.items():
             sums = {"hospital_log_p": drawn[0][:b], "general_log_p": drawn[1][:b]}
             settled = settled_names(
-                scores.residual_errors(sums, counts=counts[:b], parts=parts), counts=counts[:b],
-                listed=names, parts=parts, n_pieces=np.full(len(parts.of_name), 2),
-                n_looks=len(ends_of), source="invented",
-            )  # fmt: skip
+                scores.residual_errors(sums, counts=counts[:b], parts=parts),
+                counts=counts[:b],
+                listed=names,
+                parts=parts,
+                n_pieces=np.full(len(parts.of_name), 2),
+                n_looks=len(ends_of),
+                source="invented",
+            )
             if settled.all():
                 return n, flags([x[:b].sum(axis=0) / n for x in drawn])
         return at[-1], None
@@ -372,16 +394,22 @@ def stops(options: argparse.Namespace) -> None:
     with Store(options.directory / "store") as store:
         for model in ("null", *EXPOSURES):
             folder = DEMO_HOSPITAL / "en" / "models"
-            both = [part_evidence(store, folder / one, scenario=2, n=10_000)[0]
-                    for one in (model, "general")]  # fmt: skip
+            both = [
+                part_evidence(store, folder / one, scenario=2, n=10_000)[0]
+                for one in (model, "general")
+            ]
             means = [x.sum(axis=0) / 10_000 for x in both]
             spread = [(x[-80:] - x[-80:].mean(axis=0)) / math.sqrt(79 * 100) for x in both]
             truth, ends, n_wrong = flags(means), list[int](), 0
             for number in range(options.runs):
                 rng = np.random.default_rng([number, *model.encode()])
                 noise = rng.normal(size=(len(counts), 80)) * np.sqrt(counts)[:, None]
-                used, found = run([counts[:, None] * mean + noise @ one
-                                   for mean, one in zip(means, spread, strict=True)])  # fmt: skip
+                used, found = run(
+                    [
+                        counts[:, None] * mean + noise @ one
+                        for mean, one in zip(means, spread, strict=True)
+                    ]
+                )
                 ends.append(used)
                 n_wrong += found is not None and bool((found != truth).any())
             told = ", ".join(f"{ends.count(end)} after {end:,}" for end in sorted(set(ends)))

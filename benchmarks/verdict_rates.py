@@ -244,9 +244,12 @@ def hospital_model(hospital: Hospital, directory: Path) -> tuple[Path, Path]:
     is_in_full = hospital.named == "staff in full"
     staff = [_written(name, language) if is_in_full else name[1] for name in people.staff]
     notes = demo_hospital.demo_notes(
-        people.patients, staff=staff, language=language, n_notes=recipe.n_notes,
+        people.patients,
+        staff=staff,
+        language=language,
+        n_notes=recipe.n_notes,
         seed=hospital.seed,
-    )  # fmt: skip
+    )
     texts = list(notes.notes)
     if hospital.named != "patients":
         unnamed = demo_hospital.LANGUAGES[language].unnamed[0]
@@ -255,9 +258,12 @@ def hospital_model(hospital: Hospital, directory: Path) -> tuple[Path, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     demo_hospital._write_passages(folder / "passages.jsonl", notes)
     demo_hospital.train_hospital(
-        texts, replace(recipe, exposures=(N_EPOCHS,)), folder, seed=hospital.seed,
+        texts,
+        replace(recipe, exposures=(N_EPOCHS,)),
+        folder,
+        seed=hospital.seed,
         general=DEMO_HOSPITAL / language / "models" / "general",
-    )  # fmt: skip
+    )
     return model, folder / "passages.jsonl"
 
 
@@ -297,11 +303,15 @@ def evidence_of(ready: Prepared, directory: Path) -> AttackResult:
     meter = Meter(phases(ready.request), listener=lambda _: None)
     with Store(directory / "store") as store:
         found = attacks.attack(
-            ready.request, ready.pair, ready.task, names=ready.names, pool=ready.pool,
+            ready.request,
+            ready.pair,
+            ready.task,
+            names=ready.names,
+            pool=ready.pool,
             sources=lambda who, kind: ready.source(
                 who, kind, store=evidence.Kept(store), meter=meter
             ),
-        )  # fmt: skip
+        )
     needed = (FIXED_SCORE, found.general_score)
     return replace(found, scores={name: found.scores[name] for name in needed})
 
@@ -412,27 +422,36 @@ def _judged_lists(
                 truth = np.array(drawn.listed.is_member)
                 flag = np.array(found["names"]["decision"]) == "flagged"
                 yield {
-                    "hospital": hospital.code, "scenario": scenario, "shape": shape.name,
-                    "source": source, "state": verdict["state"], "p_group": verdict["p_group"],
-                    "p": verdict["p"], "n_flagged": int(flag[truth].sum()),
+                    "hospital": hospital.code,
+                    "scenario": scenario,
+                    "shape": shape.name,
+                    "source": source,
+                    "state": verdict["state"],
+                    "p_group": verdict["p_group"],
+                    "p": verdict["p"],
+                    "n_flagged": int(flag[truth].sum()),
                     "n_controls_flagged": int(flag[~truth].sum()),
-                }  # fmt: skip
+                }
 
 
 def print_lists(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print, by source and shape, how many lists were called a leak, and the names flagged."""
-    print("| source | list | lists | leak found (Wilson to) | by training | ill-matched | "
-          "not shown | members flagged |\n|---|---|---|---|---|---|---|---|")  # fmt: skip
+    print(
+        "| source | list | lists | leak found (Wilson to) | by training | ill-matched | "
+        "not shown | members flagged |\n|---|---|---|---|---|---|---|---|"
+    )
     for source in SOURCES:
         for shape in SHAPES:
             same = [r for r in rows if r["source"] == source and r["shape"] == shape.name]
             if same:
                 print(_line(f"{source} | {shape.name}", same), flush=True)
         nulls = [
-            row for row in rows
-            if row["source"] == source and "in the notes" not in row["shape"]
+            row
+            for row in rows
+            if row["source"] == source
+            and "in the notes" not in row["shape"]
             and "commoner" not in row["shape"]
-        ]  # fmt: skip
+        ]
         if nulls:
             print(_line(f"**{source}** | **all without anybody in the notes**", nulls))
 
@@ -491,8 +510,11 @@ def judge_settings(options: argparse.Namespace) -> None:
                 "verdict"
             ]
             counts[verdict["state"]] += 1
-            print(f"{scenario} {changes} {model}: {verdict['state']} {verdict['reasons']}",
-                  file=sys.stderr, flush=True)  # fmt: skip
+            print(
+                f"{scenario} {changes} {model}: {verdict['state']} {verdict['reasons']}",
+                file=sys.stderr,
+                flush=True,
+            )
     for model, counts in states.items():
         print(f"{model}: {dict(counts)}", flush=True)
 
@@ -553,8 +575,11 @@ def count_flips(options: argparse.Namespace) -> None:
                     if one != other:
                         n_pairs += int(is_decided[one].sum())
                         n_changed += int((is_decided[one] & (flag[one] != flag[other])).sum())
-            print(f"scenario {scenario}, {model}: flagged {flag.sum(axis=1).tolist()}, "
-                  f"{100 * n_changed / n_pairs:.2f} % of decided change", flush=True)  # fmt: skip
+            print(
+                f"scenario {scenario}, {model}: flagged {flag.sum(axis=1).tolist()}, "
+                f"{100 * n_changed / n_pairs:.2f} % of decided change",
+                flush=True,
+            )
 
 
 def judge_demo(options: argparse.Namespace) -> None:
@@ -566,8 +591,11 @@ def judge_demo(options: argparse.Namespace) -> None:
         q = np.array(found["names"]["q_value"], dtype=float)
         truth = np.array([m is True for m in request.candidates.is_member])
         flag = np.array(found["names"]["decision"]) == "flagged"
-        print(f"| {name} | {found['verdict']['state']} | {flag[truth].sum()} | "
-              f"{(q[truth] <= 0.2).sum()} | {flag[~truth].sum()} |", flush=True)  # fmt: skip
+        print(
+            f"| {name} | {found['verdict']['state']} | {flag[truth].sum()} | "
+            f"{(q[truth] <= 0.2).sum()} | {flag[~truth].sum()} |",
+            flush=True,
+        )
 
 
 def main() -> None:

@@ -38,9 +38,17 @@ _DTYPE_KINDS = "biufcSU"
 _FLOAT = "$float"
 # What the readers of zip, zlib, npy and JSON raise over bytes that are none.
 _NO_ARCHIVE = (
-    zipfile.BadZipFile, zlib.error, struct.error, LookupError, ValueError, TypeError,
-    ArithmeticError, EOFError, OSError, RuntimeError,
-)  # fmt: skip
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    LookupError,
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    EOFError,
+    OSError,
+    RuntimeError,
+)
 # As `np.lib.format` writes one: magic, version, length of the header, header.
 _NPY_HEADER = re.compile(
     rb"\x93NUMPY\x01\x00..\{'descr': '([<|][biufcSU]\d{1,9})', 'fortran_order': False, "

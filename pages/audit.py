@@ -111,8 +111,13 @@ def draw_again(say: Words) -> Again | None:
     with st.container(border=True, key="again"):
         if not wanted:
             head(say, "audit_again", scenario=line.scenario, n=f"{line.n_names:,}", **values)
-            act(say, "audit_again_go", name="again_go", icon="replay",
-                on_click=lambda: take_over(line.digest))  # fmt: skip
+            act(
+                say,
+                "audit_again_go",
+                name="again_go",
+                icon="replay",
+                on_click=lambda: take_over(line.digest),
+            )
             return None
         if "preset" not in st.query_params:
             take_over(line.digest)
@@ -279,9 +284,12 @@ def draw_kart(say: Words) -> None:
 
 
 def draw_plan(
-    say: Words, pair: Pair | None, names: KeptNames | None, passages: KeptPassages | None,
+    say: Words,
+    pair: Pair | None,
+    names: KeptNames | None,
+    passages: KeptPassages | None,
     attacker: Attacker,
-) -> None:  # fmt: skip
+) -> None:
     """Draw what the audit will take, and its start; else what is missing. Then what runs."""
     is_alone = attacker.fields["scenario_number"] == 1
     shown = None if is_alone else passages
@@ -292,9 +300,11 @@ def draw_plan(
         JOBS.draw(say)
         return
     request = AuditRequest(
-        **{who: model.path for who, model in pair.items()}, candidates=names.candidates,
-        passages=shown and shown.passages, **attacker.fields,
-    )  # fmt: skip
+        **{who: model.path for who, model in pair.items()},
+        candidates=names.candidates,
+        passages=shown and shown.passages,
+        **attacker.fields,
+    )
     with attacker.settings_place:
         request = request.with_(sibling=draw_sibling(say, request))
     plan = cached.make_plan(request, names=names, passages=shown)
@@ -413,9 +423,15 @@ def draw_command(say: Words, plan: Plan, names: KeptNames, passages: KeptPassage
         for file_name, (make, n) in files.items():
             what, _, form = file_name.partition(".")
             section.file_button(
-                say, what, make, form=form, label=f"audit_{what}_file", names="full",
-                is_disabled=not may("exported_full"), **{f"n_{what}": n},
-            )  # fmt: skip
+                say,
+                what,
+                make,
+                form=form,
+                label=f"audit_{what}_file",
+                names="full",
+                is_disabled=not may("exported_full"),
+                **{f"n_{what}": n},
+            )
 
 
 section.page("audit", draw)

@@ -73,16 +73,19 @@ from pages.ui.section import (
 from pages.ui.state import Words, go_to, mark_unsaved
 
 _RARE = {
-    "refused": "n_refused", "corrected": "n_notes_corrected", "foreign": "n_notes_of_no_language",
+    "refused": "n_refused",
+    "corrected": "n_notes_corrected",
+    "foreign": "n_notes_of_no_language",
     "again": "n_found_again",
-}  # fmt: skip
+}
 """Facts that are only shown where there is something to say -> their fields of the census."""
 _KEYS = ("new", "shared")
 _REGISTERS = ("none", "upload", "file")
 _OF_REGISTER = {
-    "register": "n_patients", "register_alone": "n_patients_without_notes",
+    "register": "n_patients",
+    "register_alone": "n_patients_without_notes",
     "register_lacks": "n_notes_without_row",
-}  # fmt: skip
+}
 _ONLY = ("all", "with", "without", "corrected")
 _NUMBER = "deidentify_number"
 OWN = "own"
@@ -90,8 +93,11 @@ OWN = "own"
 TABS, VIEWS = ("notes", "measures", "training"), ("new", "kept")
 WAYS = ("paste", "upload", "file")
 _TEXT, _READ, _FOUND, _UPLOADED = (
-    "deidentify_text", "deidentify_read", "deidentify_found", "deidentify_uploaded",
-)  # fmt: skip
+    "deidentify_text",
+    "deidentify_read",
+    "deidentify_found",
+    "deidentify_uploaded",
+)
 
 
 def draw(say: Words) -> None:
@@ -156,11 +162,13 @@ def _ask_tagger(say: Words) -> KnownTagger:
     for one in shipped_figures(tagger.tagger_id):
         values = {
             label: say.text(
-                "deidentify_figures_value", share=percent(found.value),
-                interval=percent_interval(found), n=f"{n_gold:,}",
+                "deidentify_figures_value",
+                share=percent(found.value),
+                interval=percent_interval(found),
+                n=f"{n_gold:,}",
             )
             for label, (found, n_gold) in one.found.items()
-        }  # fmt: skip
+        }
         lines.append(say.text(f"deidentify_figures_hand_{one.language}", n=one.n_notes, **values))
     if lines:
         st.html(blocks.bullet_list(lines))
@@ -220,9 +228,13 @@ def _draw_coverage(say: Words, policy: Policy, *, tagger: KnownTagger) -> None:
         table = Table(list(rows[0]), [list(row.values()) for row in rows])
         draw_table(say, "deidentify_covered", table)
         file_button(
-            say, "deidentify_policy_own", policy.file, form="json",
-            label="deidentify_policy_json", what="policy",
-        )  # fmt: skip
+            say,
+            "deidentify_policy_own",
+            policy.file,
+            form="json",
+            label="deidentify_policy_json",
+            what="policy",
+        )
 
 
 # A pasted text.
@@ -231,10 +243,14 @@ def _draw_coverage(say: Words, policy: Policy, *, tagger: KnownTagger) -> None:
 def _draw_paste(say: Words, **asked: Any) -> None:
     """Draw the box for a text and the buttons beneath it."""
     st.text_area(
-        say.text("deidentify_paste_label"), key=_TEXT, height=330, max_chars=MAX_TYPED_CHARS,
-        help=say.text("deidentify_paste_help", n=f"{MAX_TYPED_CHARS:,}"), persist_state="session",
+        say.text("deidentify_paste_label"),
+        key=_TEXT,
+        height=330,
+        max_chars=MAX_TYPED_CHARS,
+        help=say.text("deidentify_paste_help", n=f"{MAX_TYPED_CHARS:,}"),
+        persist_state="session",
         on_change=lambda: mark_unsaved(_TEXT, bool(st.session_state[_TEXT].strip())),
-    )  # fmt: skip
+    )
 
     def take_example() -> None:
         st.session_state[_TEXT] = st.session_state[_READ] = say.text("deidentify_example_note")
@@ -303,9 +319,13 @@ def _draw_pasted(
     desk = Desk(SCOPES[:-1], correct, undo)
     draw_note(say, found, key="deidentify_pasted", desk=desk, is_pasted=True)
     draw_files(
-        say, lambda: (found,), key="deidentify_pasted", n_bytes=len(text), census=census,
+        say,
+        lambda: (found,),
+        key="deidentify_pasted",
+        n_bytes=len(text),
+        census=census,
         is_private_allowed=True,
-    )  # fmt: skip
+    )
 
 
 # Files, and jobs.
@@ -334,14 +354,21 @@ def _ask_register(say: Words) -> NotesToTag | str | None:
     remark(say, "deidentify_register_below")
     if way == "upload":
         files = upload(
-            say, "deidentify_register_upload", REGISTER_ENDINGS, most_mb=MAX_UPLOAD_MB,
-            what="register", name="deidentify_register_upload",
-        )  # fmt: skip
+            say,
+            "deidentify_register_upload",
+            REGISTER_ENDINGS,
+            most_mb=MAX_UPLOAD_MB,
+            what="register",
+            name="deidentify_register_upload",
+        )
         if files:
             return NotesToTag("uploaded", given=files[0].getvalue())
     else:
-        tables = {called.file_code(one): one for one in cached.note_files()
-                  if one.kind in REGISTER_ENDINGS and one.file_id != EXAMPLE}  # fmt: skip
+        tables = {
+            called.file_code(one): one
+            for one in cached.note_files()
+            if one.kind in REGISTER_ENDINGS and one.file_id != EXAMPLE
+        }
         names = called.file_names(say, tuple(tables.values()))
         if file := tables.get(pick(say, "deidentify_register_file", names, what="patients")):
             return NotesToTag("registered", file_id=file.file_id)
@@ -352,9 +379,14 @@ def _ask_upload(say: Words) -> NotesToTag | None:
     """Ask for files; raises `AuditError` if they are no notes."""
     remark(say, "deidentify_upload_below", n=MAX_UPLOAD_MB, files=f"{MAX_FILES:,}")
     files = upload(
-        say, "deidentify_upload_label", ENDINGS, most_mb=MAX_UPLOAD_MB, what="notes",
-        name="deidentify_upload", is_many=True,
-    )  # fmt: skip
+        say,
+        "deidentify_upload_label",
+        ENDINGS,
+        most_mb=MAX_UPLOAD_MB,
+        what="notes",
+        name="deidentify_upload",
+        is_many=True,
+    )
     if not files:
         return None
     # What was read once is remembered in this session alone, until other files are given.
@@ -439,9 +471,13 @@ def _draw_whole(say: Words, tagged: TaggedSet, *, is_at_work: bool) -> None:
     draw_leftovers(say, tagged, look=look, show=show, is_at_work=is_at_work)
     _draw_notes(say, tagged, corrections=corrections)
     draw_files(
-        say, lambda: notes_of(tagged), key="deidentify_set", census=census,
-        n_bytes=tagged.spans_path.stat().st_size, is_private_allowed=is_revealed(),
-    )  # fmt: skip
+        say,
+        lambda: notes_of(tagged),
+        key="deidentify_set",
+        census=census,
+        n_bytes=tagged.spans_path.stat().st_size,
+        is_private_allowed=is_revealed(),
+    )
     remark(say, "deidentify_unmeasured")
     if corrections:
         remark(say, "deidentify_measure_own")
@@ -471,9 +507,12 @@ def _draw_facts(say: Words, tagged: TaggedSet, *, census: Mapping[str, Any]) -> 
         "notes": f"{tagged.n_notes:,}",
         "without": f"{census.get('n_notes_without_spans', 0):,}",
         **{fact: f"{census[of]:,}" for fact, of in _RARE.items() if census.get(of)},
-        **{fact: f"{n:,}" for fact, of in _OF_REGISTER.items()
-           if (n := census.get("register", {}).get(of)) is not None},
-    }  # fmt: skip
+        **{
+            fact: f"{n:,}"
+            for fact, of in _OF_REGISTER.items()
+            if (n := census.get("register", {}).get(of)) is not None
+        },
+    }
     draw_language(say, census)
     left, right = st.columns(2, gap="large")
     with left:
@@ -527,8 +566,7 @@ def _key_fact(say: Words, tagged: TaggedSet) -> dict[str, str]:
 def _draw_left(say: Words, census: Mapping[str, Any]) -> None:
     """Say how many marks of each kind a policy left in the text."""
     left: Mapping[Kind, int] = census.get("left", {})
-    ones = [say.text("kind_n", kind=kind_name(say, kind), n=f"{n:,}")
-            for kind, n in left.items()]  # fmt: skip
+    ones = [say.text("kind_n", kind=kind_name(say, kind), n=f"{n:,}") for kind, n in left.items()]
     if ones:
         remark(say, "deidentify_by_policy", kinds=", ".join(ones))
 
@@ -598,10 +636,14 @@ def _draw_steps(say: Words, numbers: Sequence[int], *, at: int) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", key="deidentify_steps"):
         act(say, "deidentify_before", is_disabled=not at, on_click=lambda: _go(numbers[at - 1]))
         st.number_input(
-            say.text("deidentify_number", n=f"{len(numbers):,}"), min_value=1,
-            max_value=len(numbers), step=1, key=_NUMBER, width=260,
+            say.text("deidentify_number", n=f"{len(numbers):,}"),
+            min_value=1,
+            max_value=len(numbers),
+            step=1,
+            key=_NUMBER,
+            width=260,
             on_change=lambda: _go(numbers[int(st.session_state[_NUMBER]) - 1]),
-        )  # fmt: skip
+        )
         is_last = at == len(numbers) - 1
         act(say, "deidentify_next", is_disabled=is_last, on_click=lambda: _go(numbers[at + 1]))
 

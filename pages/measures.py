@@ -85,10 +85,13 @@ def draw_compare(say: Words, report: AuditReport) -> None:
     lines = {
         code: say.text(
             "measures_other_line_demo" if one.is_demo else "measures_other_line",
-            at=day(one.at), scenario=one.scenario, hospital=one.hospital, general=one.general,
+            at=day(one.at),
+            scenario=one.scenario,
+            hospital=one.hospital,
+            general=one.general,
         )
         for code, one in others.items()
-    }  # fmt: skip
+    }
     code = choose(say, "measures_other", lines, is_long=True)
     found = cached.comparison(report, other=cached.report(others[code].digest))
     _draw_verdicts(say, report, found)
@@ -140,10 +143,16 @@ def _draw_aucs(say: Words, found: Comparison, *, audit: str) -> None:
         remark(say, "measures_without_truth")
         return
     rows = [
-        [say.text(f"kind_{one.stratum}"), one.n_members, one.n_controls, decimal(one.one),
-         decimal(one.other), measured(one.difference, digits=3)]
+        [
+            say.text(f"kind_{one.stratum}"),
+            one.n_members,
+            one.n_controls,
+            decimal(one.one),
+            decimal(one.other),
+            measured(one.difference, digits=3),
+        ]
         for one in found.aucs
-    ]  # fmt: skip
+    ]
     header = ("controls", "n_members", "n_controls", "one", "other", "auc_difference")
     draw_table(say, "measures_aucs", section.Table(header, rows), audit=audit)
 
@@ -332,8 +341,12 @@ def _counts(counts: tuple[int, int, int, int] | None) -> str:
 
 
 _VIEWS = {
-    "threshold": measure_threshold.draw, "mentions": draw_mentions, "compare": draw_compare,
-    "linking": draw_linking, "paper": draw_paper, "checks": measure_checks.draw,
-}  # fmt: skip
+    "threshold": measure_threshold.draw,
+    "mentions": draw_mentions,
+    "compare": draw_compare,
+    "linking": draw_linking,
+    "paper": draw_paper,
+    "checks": measure_checks.draw,
+}
 """Views by their code in `?tab=`, the usual one first."""
 page_of_audit("measures", page)

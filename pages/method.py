@@ -162,8 +162,11 @@ def draw_sources(say: Words) -> None:
 
 
 TABS = {
-    "measured": draw_measured, "limits": draw_limits, "terms": draw_terms, "sources": draw_sources,
-}  # fmt: skip
+    "measured": draw_measured,
+    "limits": draw_limits,
+    "terms": draw_terms,
+    "sources": draw_sources,
+}
 
 
 def draw(say: Words) -> None:

@@ -29,11 +29,23 @@ from pages.ui.state import Words, link, write
 ORDERS = dict.fromkeys(("p", "q", "name_id"), ("asc", "desc"))
 """What is read from the lowest on, unless the reader says otherwise; all else from the highest."""
 COLUMNS = {
-    "number": "", "name": "", "kind": "", "decision": "", "score": "%.3f", "q": "%.4f",
-    "general": "%.1e", "hospital": "%.1e", "log10_ratio": "%.3f", "n_mentions": "%d", "p": "%.4f",
-    "standard_error": "%.3f", "n_pieces": "%d", "popularity": "%.1e", "n_others_first": "%d",
+    "number": "",
+    "name": "",
+    "kind": "",
+    "decision": "",
+    "score": "%.3f",
+    "q": "%.4f",
+    "general": "%.1e",
+    "hospital": "%.1e",
+    "log10_ratio": "%.3f",
+    "n_mentions": "%d",
+    "p": "%.4f",
+    "standard_error": "%.3f",
+    "n_pieces": "%d",
+    "popularity": "%.1e",
+    "n_others_first": "%d",
     "n_others_last": "%d",
-}  # fmt: skip
+}
 """Columns of the table in their order, and how a number stands in them."""
 SORTS = (*(column for column, form in COLUMNS.items() if form), "name_id")
 _OF_OTHERS = ("n_others_first", "n_others_last")
@@ -138,16 +150,27 @@ def draw_list(say: Words, report: AuditReport, found: pd.DataFrame, *, ids: list
     with st.container(horizontal=True, vertical_alignment="center"):
         remark(say, "names_shown", k=len(found), n=report.n_names)
         section.csv_button(
-            say, "names", list(columns), zip(*columns.values(), strict=True), audit=report.digest,
-            label="names_csv", names=names_in_files(), n_names=len(found),
-        )  # fmt: skip
+            say,
+            "names",
+            list(columns),
+            zip(*columns.values(), strict=True),
+            audit=report.digest,
+            label="names_csv",
+            names=names_in_files(),
+            n_names=len(found),
+        )
     with st.container(key="names_table"):
         st.dataframe(
-            columns, column_config=column_config(say, report), hide_index=True, height=320,
-            key=key, on_select=picked, selection_mode="single-row",
+            columns,
+            column_config=column_config(say, report),
+            hide_index=True,
+            height=320,
+            key=key,
+            on_select=picked,
+            selection_mode="single-row",
             selection_default={"selection": {"rows": [ids.index(name)] if name in ids else []}},
             alt=say.text("names_table_alt"),
-        )  # fmt: skip
+        )
 
 
 def shown_columns(say: Words, report: AuditReport, found: pd.DataFrame) -> dict[str, Any]:
@@ -217,12 +240,14 @@ def draw_heading(say: Words, name: pd.Series, *, ids: list[str], digest: str) ->
     """Draw the name with its decision, the way to its neighbours in the table, and its link."""
     name_id = f"{name['name_id']:.0f}"
     head(
-        say, "names_one", number=name["number"],
+        say,
+        "names_one",
+        number=name["number"],
         name=shown_name(name["first_name"], name["last_name"]),
         kind=say.text(f"names_is_{name['kind']}"),
         decision=say.text(f"names_is_{name['decision']}"),
         close=say.text("names_is_close") if name["is_undecided"] else "",
-    )  # fmt: skip
+    )
     place = ids.index(name_id) if name_id in ids else -1
     with st.container(horizontal=True, vertical_alignment="center"):
         for key, to in (("names_previous", place - 1), ("names_next", place + 1)):
@@ -270,18 +295,22 @@ def draw_among(say: Words, report: AuditReport, name: pd.Series, inspection: Ins
         return
     of = "any_length" if name["is_unmatched"] else "same_length"
     head(
-        say, "names_among",
+        say,
+        "names_among",
         below=f"names_among_{'not_scored' if math.isnan(among.position) else of}",
-        k=among.below.n_hits, n=among.below.n_total, share=percent(among.below.value),
+        k=among.below.n_hits,
+        n=among.below.n_total,
+        share=percent(among.below.value),
         n_pieces=f"{name['n_pieces']:.0f}",
-    )  # fmt: skip
+    )
     edges, counts = among.edges.tolist(), among.counts.tolist()
     controls, x = say.text("names_among_y"), Axis(say.text(f"axis_{report.fixed_score}"))
     middles = [(one + two) / 2 for one, two in pairwise(edges)]
     series = [Series(controls, middles, counts, form="bars", hover="%{y}")]
     for what, at in (
-        (say.text("names_among_threshold"), among.threshold), (name["number"], among.position),
-    ):  # fmt: skip
+        (say.text("names_among_threshold"), among.threshold),
+        (name["number"], among.position),
+    ):
         if math.isfinite(at):
             top, is_own = [0.0, 1.1 * max(*counts, 1)], what == name["number"]
             series.append(Series(what, [at, at], top, is_attack=is_own, hover=""))

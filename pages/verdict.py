@@ -277,9 +277,13 @@ def draw_strongest(say: Words, report: AuditReport) -> None:
         remark(say, "strongest_revealed" if is_revealed() else "strongest_masked")
         caption = say.text(f"strongest_caption_{report.scenario.number}")
         draw_table(
-            say, "strongest_names", table, caption=caption, audit=report.digest,
+            say,
+            "strongest_names",
+            table,
+            caption=caption,
+            audit=report.digest,
             names=names_in_files(),
-        )  # fmt: skip
+        )
     link("names", label=say.text("strongest_more"), audit=report.digest)
 
 

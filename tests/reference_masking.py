@@ -274,6 +274,10 @@ def make_task(
     """Put the same question in the engine's terms."""
     candidates = names if isinstance(names, Candidates) else make_candidates(names)
     return posterior_task(
-        candidates, passages, tokenizer=tokenizer, max_tokens=max_tokens,
-        n_listed=len(candidates) if n_listed is None else n_listed, **{"seed": 7, **settings},
-    )  # fmt: skip
+        candidates,
+        passages,
+        tokenizer=tokenizer,
+        max_tokens=max_tokens,
+        n_listed=len(candidates) if n_listed is None else n_listed,
+        **{"seed": 7, **settings},
+    )

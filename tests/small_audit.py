@@ -65,9 +65,11 @@ def make_models(folder: Path) -> Models:
     names = [name.lower() for name in (*pool.first[:60], *pool.last[:60])]
     words = tuple(dict.fromkeys((*WORDS, *names, "service", "is", "year", "old")))
     return Models(
-        *(make_bert(folder / name, seed=seed, words=words)
-          for seed, name in enumerate(("general", "hospital", "other")))
-    )  # fmt: skip
+        *(
+            make_bert(folder / name, seed=seed, words=words)
+            for seed, name in enumerate(("general", "hospital", "other"))
+        )
+    )
 
 
 def names_of_the_list():

@@ -84,9 +84,13 @@ def with_reference(request: AuditRequest, pair: ModelPair, *, pool: NamePool) ->
                 if n == 1 and text
             )
             controls += part_controls(
-                pool, role=role, n_by_pieces=alone, count_pieces=count_pieces,
-                exclude=listed_texts, seed=request.seed,
-            )  # fmt: skip
+                pool,
+                role=role,
+                n_by_pieces=alone,
+                count_pieces=count_pieces,
+                exclude=listed_texts,
+                seed=request.seed,
+            )
     names = listed + controls
     twin_of = spelling.part_pieces(names, kind=kind, tokenizer=tokenizer).twin_of
     is_own = twin_of[len(listed) :] == spelling.NO_TWIN
@@ -218,9 +222,10 @@ def ranked(
     is_scored = _is_single(request.candidates, spelled(request.candidates), needs_both=needs_both)
     if not is_scored.any():
         raise AuditError(
-            "No name of the list has parts of one word piece each.", where="names",
+            "No name of the list has parts of one word piece each.",
+            where="names",
             do="Audit the list with `run`.",
-        )  # fmt: skip
+        )
     listed = request.candidates.rows(np.flatnonzero(is_scored).tolist())
     names = with_reference(request.with_(candidates=listed), pair, pool=pool)
     pieces = spelled(names)
@@ -303,9 +308,11 @@ def _generated(
     documents: dict[str, tuple[str, ...]] = {}
     for who in WHO:
         found: GeneratedShard = evidence.collect(
-            sources(who, "generation"), task, kind="generation",
+            sources(who, "generation"),
+            task,
+            kind="generation",
             n_total=request.generation.n_documents,
-        )  # fmt: skip
+        )
         texts = tuple(tokenizer.batch_decode(found.documents, clean_up_tokenization_spaces=False))
         hits, full_hits = name_hits(listed, documents=texts)
         mass = _part_masses(found, task, pieces, columns)
@@ -314,15 +321,21 @@ def _generated(
         details[who] = {"name_counts": counted}
         documents[who] = texts
     return {
-        "sums": sums, "counts": found.n_documents, "chain": {}, "details": details,
+        "sums": sums,
+        "counts": found.n_documents,
+        "chain": {},
+        "details": details,
         "documents": documents,
-    }  # fmt: skip
+    }
 
 
 def _masked(
-    request: AuditRequest, task: PosteriorTask, sources: Sources, parts: scores.NameParts,
+    request: AuditRequest,
+    task: PosteriorTask,
+    sources: Sources,
+    parts: scores.NameParts,
     pieces: spelling.PartPieces,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Scenario 2: block sums, scores by chain, and what passages fit whom."""
     settings, listed = request.posterior, request.candidates
 
@@ -342,15 +355,21 @@ def _masked(
     for n_before, n in pairwise(looks):
         of, counts = sums(found), found["hospital"].n_inputs
         settled = settled_names(
-            scores.residual_errors(of, counts=counts, parts=parts), counts=counts, listed=listed,
-            parts=parts, n_pieces=pieces.n_pieces.sum(axis=1), n_looks=len(looks) - 1,
+            scores.residual_errors(of, counts=counts, parts=parts),
+            counts=counts,
+            listed=listed,
+            parts=parts,
+            n_pieces=pieces.n_pieces.sum(axis=1),
+            n_looks=len(looks) - 1,
             source=request.control_source,
-        )  # fmt: skip
+        )
         if not (n_open := int((~settled).sum())):
             break
         new = made("posterior", n, n_before)
-        found = {who: evidence.joined_shards(PosteriorShard, [vars(found[who]), vars(new[who])])
-                 for who in WHO}  # fmt: skip
+        found = {
+            who: evidence.joined_shards(PosteriorShard, [vars(found[who]), vars(new[who])])
+            for who in WHO
+        }
     counts = found["hospital"].n_inputs
     stop = {"n_inputs": int(counts.sum()), "n_allowed": settings.n_inputs, "n_open": n_open}
     for source in (sources(who, "posterior") for who in WHO):  # what is saved is not to be done
@@ -392,9 +411,12 @@ def _generation_task(
     n_free = settings.n_tokens - 2 - len(inner)
     if n_free < 0:
         raise AuditError(
-            "has {n_inner} tokens, more than {n_tokens}.", where="prompt",
+            "has {n_inner} tokens, more than {n_tokens}.",
+            where="prompt",
             do="Shorten it, or ask for more tokens.",
-        n_inner=len(inner) + 2, n_tokens=settings.n_tokens)  # fmt: skip
+            n_inner=len(inner) + 2,
+            n_tokens=settings.n_tokens,
+        )
     ids = [tokenizer.cls_token_id, *inner, *[mask] * n_free, tokenizer.sep_token_id]
     return GenerationTask(
         prompt=tuple(ids),

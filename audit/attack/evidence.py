@@ -106,8 +106,10 @@ class Kept:
 
     def put(self, keys: ShardKeys, arrays: Arrays) -> None:
         """Keep a shard; what depends on no list is left out where nothing was asked of it."""
-        parts = {keys.open: {n: x for n, x in arrays.items() if n in _OPEN},
-                 keys.listed: {n: x for n, x in arrays.items() if n not in _OPEN}}  # fmt: skip
+        parts = {
+            keys.open: {n: x for n, x in arrays.items() if n in _OPEN},
+            keys.listed: {n: x for n, x in arrays.items() if n not in _OPEN},
+        }
         for key, part in parts.items():
             if key and (key == keys.listed or all(x.size for x in part.values())):
                 self.store.put(key, arrays=part, meta={"kind": "shard"})
@@ -168,10 +170,13 @@ def shard_orders(
     }[kind]
     made_by = backend(source.device)
     prefix = {
-        "version": VERSIONS[kind], "kind": kind, "model": source.loaded.digest,
-        "n_shard": n_shard, "dtype": source.forward.dtype,
+        "version": VERSIONS[kind],
+        "kind": kind,
+        "model": source.loaded.digest,
+        "n_shard": n_shard,
+        "dtype": source.forward.dtype,
         "backend": made_by | {"kernels": source.forward.kernels},
-    }  # fmt: skip
+    }
 
     fields = asdict(task)
     questions = {
@@ -182,14 +187,26 @@ def shard_orders(
     def order(shard: int, first: int) -> ShardOrder:
         n_here = min(n_shard, n_total - first)
         place = {"shard": shard, "first": first, "n": n_here}
-        part_of = {part: f"shard/{_digest({**prefix, **place, 'part': part, 'task': question})}"
-                   for part, question in questions.items()}  # fmt: skip
+        part_of = {
+            part: f"shard/{_digest({**prefix, **place, 'part': part, 'task': question})}"
+            for part, question in questions.items()
+        }
         listed = part_of["listed"] if task.has_names else ""
         keys = ShardKeys(part_of["open"], listed, not listed or kind == "generation")
         return ShardOrder(
-            keys, kind, shard, first, n_here, task, source.folder, source.loaded.digest,
-            source.device, source.forward.dtype, source.forward.kernels, made_by,
-        )  # fmt: skip
+            keys,
+            kind,
+            shard,
+            first,
+            n_here,
+            task,
+            source.folder,
+            source.loaded.digest,
+            source.device,
+            source.forward.dtype,
+            source.forward.kernels,
+            made_by,
+        )
 
     return tuple(order(*place) for place in enumerate(range(0, n_total, n_shard)))
 
@@ -215,12 +232,14 @@ def collect(source: Source, task: AnyTask, *, kind: str, n_total: int, n_before:
 
 def joined_shards(shard: Callable[..., Any], found: Sequence[Arrays]) -> Any:
     """Return the arrays of shards, or of evidence joined before, as one `shard`."""
-    return shard(**{
-        name: (np.sum if name.startswith("passage_") else np.concatenate)(
-            [arrays[name] for arrays in found], axis=0
-        )
-        for name in found[0]
-    })  # fmt: skip
+    return shard(
+        **{
+            name: (np.sum if name.startswith("passage_") else np.concatenate)(
+                [arrays[name] for arrays in found], axis=0
+            )
+            for name in found[0]
+        }
+    )
 
 
 def looks(n_total: int) -> tuple[int, ...]:
@@ -322,9 +341,10 @@ def _forward(folder: Path, digest: str, device: str, dtype: str, kernels: str) -
     loaded = load_model(folder, device=device)
     if loaded.digest != digest:
         raise AuditError(
-            "A worker has another model in this folder.", where=folder.name,
+            "A worker has another model in this folder.",
+            where=folder.name,
             do="Let all workers see the same folders.",
-        )  # fmt: skip
+        )
     return Forward(loaded.model, dtype=dtype, is_plain=kernels == "plain")
 
 
@@ -343,9 +363,12 @@ def refuse_other_backend(asked: Mapping[str, str], here: Mapping[str, str]) -> N
             raise AuditError(
                 "What makes this evidence differs from what is to file it: {name} is {here} "
                 "instead of {asked}.",
-                where="worker", name=name, here=here.get(name, ""), asked=asked[name],
+                where="worker",
+                name=name,
+                here=here.get(name, ""),
+                asked=asked[name],
                 do="Start the audit, or write the order, on a machine like those that compute.",
-            )  # fmt: skip
+            )
 
 
 def shard_arrays(

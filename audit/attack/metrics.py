@@ -93,11 +93,14 @@ def _stratum(
     columns = {name: column[rows] for name, column in attack.rankings().items()}
     rankings = {
         name: bootstrap_ranking(
-            column, truth, seed=seed, clusters=tuple(attack.parts.of_name[rows].T),
+            column,
+            truth,
+            seed=seed,
+            clusters=tuple(attack.parts.of_name[rows].T),
             n_replicates=N_REPLICATES,
         )
         for name, column in columns.items()
-    }  # fmt: skip
+    }
 
     def reached(counts: Confusion) -> dict[str, object]:
         return {"confusion": counts, "f1": f1_interval(counts, seed=seed)}
@@ -141,8 +144,11 @@ def _stratum(
 def quick_measures(attack: AttackResult, *, seed: int) -> dict[str, Any]:
     """Return AUCs without intervals, and what the paper's rules reach, by stratum."""
     columns = attack.rankings()
-    flags = {kind.rule or kind.general_rule: attack.listed_scores(kind.name) > 0
-             for kind in attack.kinds if kind.rule or kind.general_rule}  # fmt: skip
+    flags = {
+        kind.rule or kind.general_rule: attack.listed_scores(kind.name) > 0
+        for kind in attack.kinds
+        if kind.rule or kind.general_rule
+    }
 
     def reached(flag: BoolArray, truth: BoolArray) -> dict[str, Any]:
         counts = confusion(flag, truth)
@@ -181,17 +187,21 @@ def measures_by_role(
         rows, known = mine | controls, n_mentions[mine & ~np.isnan(n_mentions)]
         clusters = tuple(attack.parts.of_name[: len(listed)][rows].T)
         aucs = [auc_interval(x[rows], mine[rows], clusters=clusters) for x in (score, general)]
-        found.append(plain({
-            "role": role,
-            "n_members": counts[role],
-            "n_controls": int(controls.sum()),
-            "median_mentions": float(np.median(known)) if len(known) else math.nan,
-            "auc": aucs[0],
-            "general_auc": aucs[1],
-            "flagged": _flagged(mine, flag, score),
-            "general_flagged": _flagged(mine, general_flag, general),
-            "role_controls_flagged": _flagged(own, flag, score),
-        }))  # fmt: skip
+        found.append(
+            plain(
+                {
+                    "role": role,
+                    "n_members": counts[role],
+                    "n_controls": int(controls.sum()),
+                    "median_mentions": float(np.median(known)) if len(known) else math.nan,
+                    "auc": aucs[0],
+                    "general_auc": aucs[1],
+                    "flagged": _flagged(mine, flag, score),
+                    "general_flagged": _flagged(mine, general_flag, general),
+                    "role_controls_flagged": _flagged(own, flag, score),
+                }
+            )
+        )
     return found
 
 
@@ -269,14 +279,18 @@ def exposure(
         }
 
     groups = [group(np.flatnonzero(counts == n), n) for n in np.unique(counts).tolist()]
-    return dict(plain({
-        "n_held_out": n_held_out,
-        "max_bits": math.log2(1 + n_held_out),
-        "smallest_p": 1 / (1 + n_held_out),
-        "bits_without_leak": bits_without_leak(n_held_out),
-        "all": group(np.arange(len(score)), None),
-        "groups": groups,
-    }))  # fmt: skip
+    return dict(
+        plain(
+            {
+                "n_held_out": n_held_out,
+                "max_bits": math.log2(1 + n_held_out),
+                "smallest_p": 1 / (1 + n_held_out),
+                "bits_without_leak": bits_without_leak(n_held_out),
+                "all": group(np.arange(len(score)), None),
+                "groups": groups,
+            }
+        )
+    )
 
 
 def _mean_bits(bits: FloatArray, *, count: int, seed: int, n_held_out: int) -> Estimate:
@@ -359,9 +373,12 @@ def _sentence(record: Mapping[str, Any], words: Mapping[str, str]) -> str:
         general = scores[GENERAL_ALONE]["all"]["found"] if GENERAL_ALONE in scores else nothing
         by_chance = int(record["alpha"] * n_ranks + 1e-9) / n_ranks  # ranks with p <= alpha
         text = words["found"].format(
-            k=found["n_hits"], n=found["n_total"], k_general=general["n_hits"],
-            n_general=general["n_total"], chance=f"{found['n_total'] * by_chance:.1f}",
-        )  # fmt: skip
+            k=found["n_hits"],
+            n=found["n_total"],
+            k_general=general["n_hits"],
+            n_general=general["n_total"],
+            chance=f"{found['n_total'] * by_chance:.1f}",
+        )
     if n := whole["above_twin"]["n_total"]:
         p = whole["above_twin_p"]
         said = f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"

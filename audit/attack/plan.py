@@ -120,11 +120,14 @@ def make_plan(request: AuditRequest, *, passages_file: str = "passages.jsonl") -
         smallest_auc=smallest,
         needs=control_needs(request),
         command=command_line(
-            question, general=str(request.general), hospital=str(request.hospital),
-            passages=passages_file, device=request.device,
+            question,
+            general=str(request.general),
+            hospital=str(request.hospital),
+            passages=passages_file,
+            device=request.device,
         ),
         n_chain_inputs=int(amount[0].get("chain", 0)),
-    )  # fmt: skip
+    )
 
 
 def control_needs(request: AuditRequest) -> tuple[ControlNeed, ...]:
@@ -178,18 +181,23 @@ def _phases(request: AuditRequest, amount: Amount) -> tuple[Phase, ...]:
         Phase(LOADING, 1, _START_SECONDS, f"loading two models {where}", size["hospital"]),
         *(
             Phase(
-                phase_of(who, kind), rows[kind] * size[who], _UNIT_SECONDS[kind],
-                f"{kind} {where}", size[who],
+                phase_of(who, kind),
+                rows[kind] * size[who],
+                _UNIT_SECONDS[kind],
+                f"{kind} {where}",
+                size[who],
             )
             for kind, n in sizes.items()
             for who in models
             if n
         ),
         Phase(
-            FINISHING, len(request.candidates), _JUDGING_SECONDS,
+            FINISHING,
+            len(request.candidates),
+            _JUDGING_SECONDS,
             f"judging scenario {request.scenario_number}",
         ),
-    )  # fmt: skip
+    )
 
 
 def phase_of(who: str, kind: str) -> str:
@@ -221,10 +229,13 @@ def _sampled(request: AuditRequest) -> prompts.PosteriorTask | None:
     seen = {prompts.passage_kind(one) for one in passages[::step]}
     more = [one for kind, one in of_kind.items() if kind not in seen]
     return prompts.posterior_task(
-        request.candidates, (*passages[::step], *more),
-        tokenizer=tokenizer(request.hospital), max_tokens=request.posterior.max_tokens,
-        n_listed=len(request.candidates), seed=request.seed,
-    )  # fmt: skip
+        request.candidates,
+        (*passages[::step], *more),
+        tokenizer=tokenizer(request.hospital),
+        max_tokens=request.posterior.max_tokens,
+        n_listed=len(request.candidates),
+        seed=request.seed,
+    )
 
 
 def _rows(request: AuditRequest, task: prompts.PosteriorTask | None) -> dict[str, float]:

@@ -193,8 +193,9 @@ def _micro_batches(
     else:  # equal inputs give equal posteriors: run each passage once
         passages = np.unique(np.concatenate(blocks))
         weights = np.array([(block[:, None] == passages).sum(axis=0) for block in blocks], float)
-    lengths = np.array([len(task.templates[p].left) + len(task.templates[p].right)
-                        for p in passages])  # fmt: skip
+    lengths = np.array(
+        [len(task.templates[p].left) + len(task.templates[p].right) for p in passages]
+    )
     kinds = task.kind_of_passage[passages]
     for kind in np.unique(kinds).tolist():
         for layout in task.layouts[kind]:
@@ -207,9 +208,13 @@ def _micro_batches(
 
 
 def _log_posteriors(
-    forward: Forward, task: PosteriorTask, layout: Layout, passages: IntArray, *,
+    forward: Forward,
+    task: PosteriorTask,
+    layout: Layout,
+    passages: IntArray,
+    *,
     dropout: int | None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Return ln p [B, M, V] of every token at the masks of one layout, all masks at once."""
     prompts = [task.templates[p].ids(layout.n_pieces, mask=task.mask_id) for p in passages]
     device = forward.device
@@ -248,9 +253,10 @@ def chain_shard(
         seed = torch_seed(task.seed, "chain dropout", shard, next(passes))
         where = torch.tensor([positions], device=device).expand(len(rows), -1)
         logits = forward.logits(
-            torch.from_numpy(rows).to(device), positions=where,
+            torch.from_numpy(rows).to(device),
+            positions=where,
             dropout=seed if task.is_dropout_on else None,
-        )  # fmt: skip
+        )
         tick(len(rows))
         return torch.log_softmax(logits.float(), dim=-1)  # [B, M, V]
 

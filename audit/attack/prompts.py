@@ -233,7 +233,9 @@ def posterior_task(
     usual = min(NAME_ROOM, max_tokens - _LEAST_TOKENS - max(betweens))
     return PosteriorTask(
         templates=passage_templates(
-            passages, tokenizer=tokenizer, max_tokens=max_tokens,
+            passages,
+            tokenizer=tokenizer,
+            max_tokens=max_tokens,
             n_name_tokens=max(betweens) + max(longest, usual),
         ),
         kind_of_passage=kind_of_passage,
@@ -245,7 +247,7 @@ def posterior_task(
             for kind, n in zip(kinds, betweens, strict=True)
         ),
         **how,
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)

@@ -74,10 +74,12 @@ def name_parts(
     used, where = np.unique(columns, return_index=True)
     row, role = np.divmod(where[used >= 0], 2)
     texts, shares = (names.first, names.last), (pool.first_shares, pool.last_shares)
-    share = np.array([
-        shares[k].get(fold_name(texts[k][i]), math.nan)
-        for i, k in zip(row.tolist(), role.tolist(), strict=True)
-    ])  # fmt: skip
+    share = np.array(
+        [
+            shares[k].get(fold_name(texts[k][i]), math.nan)
+            for i, k in zip(row.tolist(), role.tolist(), strict=True)
+        ]
+    )
     rarest = np.array([min(of_role.values()) for of_role in shares])[role]
     is_known = ~np.isnan(share)
     return NameParts(
@@ -105,9 +107,12 @@ def part_residuals(hospital: FloatArray, general: FloatArray, *, parts: NamePart
     for rows in parts.roles():
         if parts.is_known[rows].sum() >= 2:
             residual[rows] = _studentised(
-                hospital[rows], general[rows], parts.log_share[rows],
-                parts.n_pieces[rows].astype(np.float64), fitted=parts.is_known[rows],
-            )  # fmt: skip
+                hospital[rows],
+                general[rows],
+                parts.log_share[rows],
+                parts.n_pieces[rows].astype(np.float64),
+                fitted=parts.is_known[rows],
+            )
     return residual
 
 
@@ -278,21 +283,53 @@ class ScoreKind:
 
 
 SCORES: tuple[ScoreKind, ...] = (
-    ScoreKind("hits", (1,), lambda s: s.mean("hospital_hits"), "listed",
-              column="hospital_hits", is_count=True, rule="name_occurs"),
-    ScoreKind("full_hits", (1,), lambda s: s.mean("hospital_full_hits"), "listed",
-              column="hospital_full_hits", is_count=True, rule="full_name_occurs"),
-    ScoreKind("general_hits", (1,), lambda s: s.mean("general_hits"), "listed", is_ranked=False,
-              column="general_hits", is_count=True, general_rule="name_occurs_general"),
-    ScoreKind("general_full_hits", (1,), lambda s: s.mean("general_full_hits"), "listed",
-              is_ranked=False, column="general_full_hits", is_count=True,
-              general_rule="full_name_occurs_general"),
-    ScoreKind("product", (1,), lambda s: _product(s, "hospital"), column="hospital_product",
-              is_log=True),
-    ScoreKind("minimum", (1,), lambda s: _minimum(s, "hospital"), column="hospital_minimum",
-              is_log=True),
-    ScoreKind("general_product", (1,), lambda s: _product(s, "general"), is_ranked=False,
-              is_log=True),
+    ScoreKind(
+        "hits",
+        (1,),
+        lambda s: s.mean("hospital_hits"),
+        "listed",
+        column="hospital_hits",
+        is_count=True,
+        rule="name_occurs",
+    ),
+    ScoreKind(
+        "full_hits",
+        (1,),
+        lambda s: s.mean("hospital_full_hits"),
+        "listed",
+        column="hospital_full_hits",
+        is_count=True,
+        rule="full_name_occurs",
+    ),
+    ScoreKind(
+        "general_hits",
+        (1,),
+        lambda s: s.mean("general_hits"),
+        "listed",
+        is_ranked=False,
+        column="general_hits",
+        is_count=True,
+        general_rule="name_occurs_general",
+    ),
+    ScoreKind(
+        "general_full_hits",
+        (1,),
+        lambda s: s.mean("general_full_hits"),
+        "listed",
+        is_ranked=False,
+        column="general_full_hits",
+        is_count=True,
+        general_rule="full_name_occurs_general",
+    ),
+    ScoreKind(
+        "product", (1,), lambda s: _product(s, "hospital"), column="hospital_product", is_log=True
+    ),
+    ScoreKind(
+        "minimum", (1,), lambda s: _minimum(s, "hospital"), column="hospital_minimum", is_log=True
+    ),
+    ScoreKind(
+        "general_product", (1,), lambda s: _product(s, "general"), is_ranked=False, is_log=True
+    ),
     ScoreKind("general_minimum", (1,), lambda s: _minimum(s, "general"), is_ranked=False),
     ScoreKind("product_log_ratio", (1,), lambda s: _against_general(s, _product)),
     ScoreKind("minimum_log_ratio", (1,), lambda s: _against_general(s, _minimum)),
@@ -301,23 +338,23 @@ SCORES: tuple[ScoreKind, ...] = (
     ScoreKind("log_ratio", (2,), _log_ratio, "listed"),
     ScoreKind("mean_log_ratio", (2,), _mean_log_ratio),
     ScoreKind("hospital_posterior", (2,), lambda s: s.mean("hospital_p"), "listed", is_log=True),
-    ScoreKind("general_posterior", (2,), lambda s: s.mean("general_p"), "listed",
-              is_ranked=False),
+    ScoreKind("general_posterior", (2,), lambda s: s.mean("general_p"), "listed", is_ranked=False),
     ScoreKind("general_mean_log", (2,), lambda s: s.by_name[1], is_ranked=False),
     ScoreKind("residual", (1, 2), _residual),
-    ScoreKind("residual_minimum", (1, 2),
-              lambda s: np.fmin(*s.name_parts.pairs(s.residual))),
+    ScoreKind("residual_minimum", (1, 2), lambda s: np.fmin(*s.name_parts.pairs(s.residual))),
     ScoreKind("residual_sum", (1, 2), lambda s: s.name_parts.whole(s.residual)),
     ScoreKind("part_log_ratio", (1, 2), _part_log_ratio),
     ScoreKind("chain_difference", (2,), _difference, "chain"),
     ScoreKind("chain_log_ratio", (2,), _log_ratio, "chain"),
     ScoreKind("chain_mean_log_ratio", (2,), _mean_log_ratio, "chain"),
-    ScoreKind("chain_hospital_posterior", (2,), lambda s: s.mean("hospital_p"), "chain",
-              is_ranked=False),
-    ScoreKind("chain_general_posterior", (2,), lambda s: s.mean("general_p"), "chain",
-              is_ranked=False),
+    ScoreKind(
+        "chain_hospital_posterior", (2,), lambda s: s.mean("hospital_p"), "chain", is_ranked=False
+    ),
+    ScoreKind(
+        "chain_general_posterior", (2,), lambda s: s.mean("general_p"), "chain", is_ranked=False
+    ),
     ScoreKind("chain_general_mean_log", (2,), lambda s: s.by_name[1], "chain", is_ranked=False),
-)  # fmt: skip
+)
 """Every score, in the order of names.csv."""
 
 FIXED_SCORE = "residual"
@@ -358,8 +395,11 @@ def all_scores(
     [b, n_listed] of whole names. `counts` [b] are inputs or documents of each block.
     """
     scenario, n_run = 1 if "hospital_mass" in sums else 2, float(counts.sum())
-    kinds = [k for k in scores_of(scenario) if (k.needs == "chain") == (parts is None)
-             and (not only or k.name in only)]  # fmt: skip
+    kinds = [
+        k
+        for k in scores_of(scenario)
+        if (k.needs == "chain") == (parts is None) and (not only or k.name in only)
+    ]
 
     def formulas(columns: Columns, n: float) -> Columns:
         of = Sums(columns, n, n_run, parts)

@@ -254,10 +254,12 @@ def _sentence(verdict: Mapping[str, Any], words: Mapping[str, str]) -> str:
     key = {"leak_found": "names_found", "membership_not_shown": "names_tested"}.get(state, "names")
     facts.append(
         words[key].format(
-            k=verdict["n_flagged"], n=verdict["n_tested"], of=open_names,
+            k=verdict["n_flagged"],
+            n=verdict["n_tested"],
+            of=open_names,
             look=verdict["n_worth_a_look"],
         )
-    )  # fmt: skip
+    )
     text = words[state].format(facts=words["join"].join(facts))
     if state in ("leak_found", "membership_not_shown"):
         text += words[f"rate_{verdict['control_source']}"]
@@ -280,9 +282,14 @@ def _advice(verdict: Mapping[str, Any], words: Mapping[str, str]) -> str:
 
 
 def in_short(
-    state: str, *, reasons: Sequence[str], n_flagged: int, n_tested: int, most_exposed: float,
+    state: str,
+    *,
+    reasons: Sequence[str],
+    n_flagged: int,
+    n_tested: int,
+    most_exposed: float,
     language: str,
-) -> str:  # fmt: skip
+) -> str:
     """Return the one sentence that helps to decide; the numbers behind it are the verdict's own."""
     words, key, why = catalogue(language, "verdict"), f"short_{state}", ""
     if state == "leak_found":

@@ -45,10 +45,13 @@ def random_model(settings: BenchSettings) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         config = transformers.BertConfig(
-            vocab_size=settings.n_vocabulary, hidden_size=settings.width,
-            num_hidden_layers=settings.n_layers, num_attention_heads=settings.n_heads,
-            intermediate_size=4 * settings.width, attn_implementation="eager",
-        )  # fmt: skip
+            vocab_size=settings.n_vocabulary,
+            hidden_size=settings.width,
+            num_hidden_layers=settings.n_layers,
+            num_attention_heads=settings.n_heads,
+            intermediate_size=4 * settings.width,
+            attn_implementation="eager",
+        )
         model: Any = transformers.BertForMaskedLM(config).eval()
         ids = torch.randint(FIRST_WORD, settings.n_vocabulary, (2, 16))
         with torch.no_grad():
@@ -63,9 +66,12 @@ def generation_task(settings: BenchSettings) -> GenerationTask:
     """Return a prompt like the default one, of 32 tokens if not said, six of them given."""
     n_masks = (settings.n_tokens or 32) - _N_GIVEN - 2
     return GenerationTask(
-        prompt=(CLS, *_words(_N_GIVEN, settings), *[MASK] * n_masks, SEP), mask_id=MASK,
-        multi_piece_parts=(), seed=0, n_steps=settings.n_steps,
-    )  # fmt: skip
+        prompt=(CLS, *_words(_N_GIVEN, settings), *[MASK] * n_masks, SEP),
+        mask_id=MASK,
+        multi_piece_parts=(),
+        seed=0,
+        n_steps=settings.n_steps,
+    )
 
 
 def generation(settings: BenchSettings) -> dict[str, Any]:
@@ -143,9 +149,10 @@ def posterior(settings: BenchSettings) -> dict[str, Any]:
             return float(n_inputs)
 
         told = measured(
-            settings, {"baseline": lambda: plain.run(plain_batch), "product": product},
+            settings,
+            {"baseline": lambda: plain.run(plain_batch), "product": product},
             n_rows=int(batch * task.n_tokens),
-        )  # fmt: skip
+        )
         ids, places = task.templates[_N_LENGTHS // 2].ids((1, 1), mask=MASK)
         told |= _moved(
             model, forward, *(torch.tensor([one], device=device) for one in (ids, places))
@@ -168,15 +175,21 @@ def posterior_task(settings: BenchSettings) -> PosteriorTask:
     n = settings.n_names
     parts = rng.integers(FIRST_WORD, settings.n_vocabulary, (n, 2, 1))
     pieces = PartPieces(
-        ids=parts, n_pieces=np.ones((n, 2), dtype=np.int64),
-        roles=np.tile(np.array([FIRST, LAST]), (n, 1)), is_known=np.ones(n, dtype=np.bool_),
+        ids=parts,
+        n_pieces=np.ones((n, 2), dtype=np.int64),
+        roles=np.tile(np.array([FIRST, LAST]), (n, 1)),
+        is_known=np.ones(n, dtype=np.bool_),
         twin_of=np.full(n, NO_TWIN),
-    )  # fmt: skip
+    )
     return PosteriorTask(
-        templates=tuple(templates), kind_of_passage=np.zeros(len(templates), dtype=np.int64),
-        pieces=(pieces,), part_columns=part_columns([pieces], has_between=[False]), n_listed=n,
-        mask_id=MASK, seed=0,
-    )  # fmt: skip
+        templates=tuple(templates),
+        kind_of_passage=np.zeros(len(templates), dtype=np.int64),
+        pieces=(pieces,),
+        part_columns=part_columns([pieces], has_between=[False]),
+        n_listed=n,
+        mask_id=MASK,
+        seed=0,
+    )
 
 
 class _PlainPosteriors:

@@ -54,8 +54,10 @@ def corpora(n_megabytes: int) -> dict[str, Any]:
         n_notes = write_notes(notes, n_bytes=n_megabytes * 1_000_000)
         rows = {"wc": timed(["wc", str(notes)]), "gzip": timed(["gzip", "-6", "-c", str(notes)])}
         for what, workers, counts in (
-            ("corpus", 1, ()), ("canaries", 1, _COUNTS), ("two_workers", 2, _COUNTS),
-        ):  # fmt: skip
+            ("corpus", 1, ()),
+            ("canaries", 1, _COUNTS),
+            ("two_workers", 2, _COUNTS),
+        ):
             command = [sys.executable, "-m", __spec__.name, folder, *map(str, (workers, *counts))]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             rows[what] = json.loads(done.stdout)
@@ -137,7 +139,9 @@ if __name__ == "__main__":
     FOLDER = Path(sys.argv[1])
     WORKERS, *COUNTS = map(int, sys.argv[2:])
     FOUND = made(
-        FOLDER / "NOTEEVENTS.csv", FOLDER / f"made-{WORKERS}-{len(COUNTS)}",
-        counts=tuple(COUNTS), workers=WORKERS,
-    )  # fmt: skip
+        FOLDER / "NOTEEVENTS.csv",
+        FOLDER / f"made-{WORKERS}-{len(COUNTS)}",
+        counts=tuple(COUNTS),
+        workers=WORKERS,
+    )
     sys.stdout.write(json.dumps(FOUND))

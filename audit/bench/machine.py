@@ -60,8 +60,10 @@ def products(settings: BenchSettings, *, n_rows: int) -> dict[str, Work]:
 
 def _product(n_rows: int, shapes: list[tuple[int, int]], *, dtype: str, device: str) -> Work:
     numbers = {"dtype": getattr(torch, dtype), "device": device}
-    each = [_multiplied(torch.randn(n_rows, n, **numbers), torch.randn(m, n, **numbers))
-            for n, m in shapes]  # fmt: skip
+    each = [
+        _multiplied(torch.randn(n_rows, n, **numbers), torch.randn(m, n, **numbers))
+        for n, m in shapes
+    ]
     once = sum(2e-9 * n_rows * n * m for n, m in shapes)
     times = max(1, round(2.0 / once))  # some 2 GFLOP at least, for the clock's sake
 
@@ -122,9 +124,11 @@ def measured(settings: BenchSettings, works: Mapping[str, Work], *, n_rows: int)
         gflop[name] = counter.get_total_flops() / 1e9 / n_units
 
     rates = raced(
-        {**works, **products(settings, n_rows=n_rows)}, n_rounds=settings.n_rounds,
-        device=settings.device, first=counted,
-    )  # fmt: skip
+        {**works, **products(settings, n_rows=n_rows)},
+        n_rounds=settings.n_rounds,
+        device=settings.device,
+        first=counted,
+    )
     ratio = quotients(rates, "product", by="baseline")
     shares = {
         name: quotients(rates, "product", by=by, times=gflop["product"])["median"]
@@ -133,7 +137,9 @@ def measured(settings: BenchSettings, works: Mapping[str, Work], *, n_rows: int)
     return {
         "settings": settings.plain(),
         "machine": machine(settings.device),
-        "ratio": ratio["median"], "ratio_low": ratio["low"], "ratio_high": ratio["high"],
+        "ratio": ratio["median"],
+        "ratio_low": ratio["low"],
+        "ratio_high": ratio["high"],
         **{f"fraction_of_{name}": share for name, share in shares.items()},
         **{
             name: {f"{key}_per_second": value for key, value in spread(rates[name]).items()}
@@ -143,7 +149,7 @@ def measured(settings: BenchSettings, works: Mapping[str, Work], *, n_rows: int)
         "peak_gflop_per_second": {
             name: spread(rates[name])["median"] for name in ("float32", "bfloat16", "packed")
         },
-    }  # fmt: skip
+    }
 
 
 @contextmanager

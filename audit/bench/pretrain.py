@@ -36,9 +36,14 @@ def pretraining(settings: BenchSettings) -> dict[str, Any]:
     device, batch = pick_device(settings.device), settings.batch or _BATCH
     length = settings.n_tokens or _LENGTH
     told = TrainSettings(
-        batch=batch, micro_batch=batch, n_tokens=length, learning_rate=1e-4, schedule="constant",
-        warmup_share=0, precision=settings.dtype,
-    )  # fmt: skip
+        batch=batch,
+        micro_batch=batch,
+        n_tokens=length,
+        learning_rate=1e-4,
+        schedule="constant",
+        warmup_share=0,
+        precision=settings.dtype,
+    )
     rows: Any = _Rows(settings, batch=batch, length=length)
     losses: dict[str, list[float]] = {"baseline": [], "product": []}
     with threads(settings.n_threads), torch.random.fork_rng():
@@ -46,9 +51,12 @@ def pretraining(settings: BenchSettings) -> dict[str, Any]:
         model: Any = random_model(settings)
         model.set_attn_implementation("sdpa")
         learner = MaskedLearner(
-            model, settings=told, hardware=Hardware(device, settings.dtype), n_steps=_N_STEPS,
+            model,
+            settings=told,
+            hardware=Hardware(device, settings.dtype),
+            n_steps=_N_STEPS,
             rows=rows,
-        )  # fmt: skip
+        )
         steps = {name: count(1) for name in losses}
 
         def baseline() -> float:
@@ -65,8 +73,10 @@ def pretraining(settings: BenchSettings) -> dict[str, Any]:
         )
     differences = np.abs(np.subtract(losses["baseline"], losses["product"]))
     return found | {
-        "unit": "row", "losses": losses, "largest_difference_of_losses": float(differences.max()),
-    }  # fmt: skip
+        "unit": "row",
+        "losses": losses,
+        "largest_difference_of_losses": float(differences.max()),
+    }
 
 
 class _Plain:

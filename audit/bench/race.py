@@ -26,17 +26,21 @@ class BenchSettings(Record):
     width: int = Field(default=768, ge=16, le=8192, description="of the model, 64 a head")
     n_vocabulary: int = Field(default=30_522, ge=256, le=10**6, description="tokens it knows")
     n_tokens: int | None = Field(
-        default=None, ge=16, le=512,
+        default=None,
+        ge=16,
+        le=512,
         description="of a document (32) or a row (128); the mean of a passage (90)",
-    )  # fmt: skip
+    )
     n_names: int = Field(default=2_860, ge=2, le=10**6, description="posterior: names")
     dtype: Literal["float32", "bfloat16"] = Field(default="float32", description="of the product")
     n_rounds: int = Field(default=3, ge=1, le=100, description="that are timed")
     n_steps: int = Field(default=4, ge=1, le=10_000, description="generation: steps a round")
     batch: int | None = Field(
-        default=None, ge=1, le=65_536,
+        default=None,
+        ge=1,
+        le=65_536,
         description="documents side by side (100), inputs of one length (8), rows a step (8)",
-    )  # fmt: skip
+    )
     n_threads: int = Field(default=1, ge=1, le=1024, description="of a CPU")
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="where both run")
 
@@ -92,8 +96,10 @@ def best_batch(candidates: Sequence[int], work: Callable[[int], float], *, devic
 def spread(values: Sequence[float]) -> dict[str, float]:
     """Return median, lowest and highest."""
     return {
-        "median": float(np.median(values)), "low": float(min(values)), "high": float(max(values)),
-    }  # fmt: skip
+        "median": float(np.median(values)),
+        "low": float(min(values)),
+        "high": float(max(values)),
+    }
 
 
 def quotients(rates: Rates, name: str, *, by: str, times: float = 1.0) -> dict[str, float]:

@@ -82,9 +82,13 @@ class NoteMade(NamedTuple):
         truth = json.loads(self.truth or b"{}")
         note = Note(**(private if is_register else public) | {"text": public["text"]})
         return note, NoteTruth(
-            private["text"], public["text"], places_of(truth.get("inserted", ())),
-            places_of(truth.get("left", ())), truth.get("n_malformed", 0), private["chart_time"],
-        )  # fmt: skip
+            private["text"],
+            public["text"],
+            places_of(truth.get("inserted", ())),
+            places_of(truth.get("left", ())),
+            truth.get("n_malformed", 0),
+            private["chart_time"],
+        )
 
 
 @dataclass
@@ -182,9 +186,11 @@ def _made(note: Note, truth: NoteTruth, rules: Rules, tally: Tally) -> NoteMade:
         f'"admission_id": {quoted(note.admission_id)}, "category": {category}, "chart_time": '
     )
     # With a register, the hospital's ids and dates are identifiers too.
-    public = f'{{"row": {row}, "category": {category}' if rules.full_names else (
-        f"{whole}{quoted(note.chart_time)}"
-    )  # fmt: skip
+    public = (
+        f'{{"row": {row}, "category": {category}'
+        if rules.full_names
+        else (f"{whole}{quoted(note.chart_time)}")
+    )
     places = ""
     if truth.inserted or truth.left or truth.n_malformed:
         inserted, left = (

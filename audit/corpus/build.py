@@ -104,17 +104,29 @@ def with_surrogates(note: Note, *, facts: Facts, seed: int, has_blanks: bool = F
         identity, value = ("", note.text[place.start : done]) if is_left else writer.value(place)
         (left if is_left else inserted).append(
             Place(
-                length, length + len(value), place.start, done,
-                place.category, place.kind, place.role, identity, value, place.group,
+                length,
+                length + len(value),
+                place.start,
+                done,
+                place.category,
+                place.kind,
+                place.role,
+                identity,
+                value,
+                place.group,
             )
-        )  # fmt: skip
+        )
         texts.append(value)
         length += len(value)
     private = "".join((*texts, note.text[done:]))
     return NoteTruth(
-        private, note.text, tuple(inserted), tuple(left), parsed.n_malformed,
+        private,
+        note.text,
+        tuple(inserted),
+        tuple(left),
+        parsed.n_malformed,
         chart_time=writer.chart_time(),
-    )  # fmt: skip
+    )
 
 
 def person_of_key(seed: int, key: str) -> Person:
@@ -202,9 +214,12 @@ def dummy_people(patients: PatientTable, *, seed: int) -> Iterator[dict[str, obj
             name: getattr(patient.person, name) for name in ("first", "initial", "last", "sex")
         }
         yield {
-            "identity": patient.key, "patient_id": patient_id, **person,
-            "is_sex_known": facts.sex != "", "moved_days": patient.interval.n_days,
-        }  # fmt: skip
+            "identity": patient.key,
+            "patient_id": patient_id,
+            **person,
+            "is_sex_known": facts.sex != "",
+            "moved_days": patient.interval.n_days,
+        }
 
 
 # Votes: a field of the note counts more than a description, that more than a pronoun.
@@ -212,11 +227,14 @@ _TITLE, _MAX_PRONOUN = 5, 3
 _TITLES = re.compile(r"M(?:rs?|s)\. ")
 _SEX_WORDS = (
     (40, re.compile(r":(?:(?<=Sex:)|(?<=SEX:)|(?<=Gender:))\s*([MFmf])")),
-    (10, re.compile(
-        r"old,?\s+(?:[a-z\-]+\s+){0,3}?(male|female|man|woman|gentleman|lady|boy|girl)\b"
-    )),
+    (
+        10,
+        re.compile(
+            r"old,?\s+(?:[a-z\-]+\s+){0,3}?(male|female|man|woman|gentleman|lady|boy|girl)\b"
+        ),
+    ),
     (10, re.compile(r"y/?o,?\s+(?:[a-z\-]+\s+){0,3}?(male|female|man|woman|M|F)\b")),
-)  # fmt: skip
+)
 _MALE = frozenset({"male", "man", "gentleman", "boy", "m", "M"})
 _TEXT_DATE = re.compile(r"\[\*\*(\d{4})(?:-(\d{1,2})-(\d{1,2}))?\*\*\]")
 

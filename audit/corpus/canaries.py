@@ -143,10 +143,17 @@ class Planting:
             )
 
         own = Place(
-            start, start + len(name), start + shift, start + shift + len(mask),
-            category=CANARY, kind="full", role=CANARY, identity=f"{CANARY}:{row}", value=name,
+            start,
+            start + len(name),
+            start + shift,
+            start + shift + len(mask),
+            category=CANARY,
+            kind="full",
+            role=CANARY,
+            identity=f"{CANARY}:{row}",
+            value=name,
             group=max((place.group for place in places), default=-1) + 1,
-        )  # fmt: skip
+        )
         return replace(
             truth,
             private=truth.private[:start] + name + behind + truth.private[stop:],

@@ -86,9 +86,10 @@ def draw_lists(
     known = {pair_of(*name) for name in names}
     will_do = accepts or (lambda *_: True)
     there = [
-        (name, found[pair]) for pair, name in people.staff.items()
+        (name, found[pair])
+        for pair, name in people.staff.items()
         if found[pair] and pair not in known and will_do(*name)
-    ]  # fmt: skip
+    ]
     staff = make_candidates(
         [name for name, _ in there], is_member=True, n_mentions=[n for _, n in there]
     )

@@ -114,8 +114,9 @@ class _Carriers:
             return place.role, _NOBODY
         pairs = {pair_of(*name) for name in self._people.names_of(place.identity)}
         if not pairs:  # a note of nobody: its own parts are all that is known
-            own = {part for one in places if one.identity == place.identity
-                   for part in _parts_of(one)}  # fmt: skip
+            own = {
+                part for one in places if one.identity == place.identity for part in _parts_of(one)
+            }
             pairs = {(a, b) for side, a in own if side == 0 for other, b in own if other == 1}
         if not pairs.isdisjoint(self._listed):
             return None

@@ -189,8 +189,14 @@ class MentionCoverage(Record):
         return tuple(zip(REASONS, self.reasons, strict=True))
 
 
-_NUMBERS = ("n_notes", "n_notes_with_mention", "n_full", "n_of_nobody",
-            "n_true_names", "n_true_names_mentioned")  # fmt: skip
+_NUMBERS = (
+    "n_notes",
+    "n_notes_with_mention",
+    "n_full",
+    "n_of_nobody",
+    "n_true_names",
+    "n_true_names_mentioned",
+)
 
 
 @dataclass

@@ -163,9 +163,10 @@ class CorpusTask(Task):
             raise AuditError("A column is given for no field, or twice.", where="columns")
         if len(set(self.canary_counts)) != len(self.canary_counts):
             raise AuditError(
-                "The numbers of mentions are not distinct and above zero.", where="canaries",
+                "The numbers of mentions are not distinct and above zero.",
+                where="canaries",
                 do="Write them like 1,2,4,8.",
-            )  # fmt: skip
+            )
         if self.hold_out:
             read_hold_out(self.hold_out)
         return self
@@ -221,8 +222,17 @@ _LIST_SECONDS, _COUNT_SECONDS = 0.5, 3e-8
 the truth."""
 _BATCH_CHARS = 1 << 19
 _FILES = (
-    PRIVATE, PUBLIC, TRUTH, PEOPLE, REFUSED, PASSAGES, CANDIDATES, LISTED, EXAMINATION, CORPUS,
-)  # fmt: skip
+    PRIVATE,
+    PUBLIC,
+    TRUTH,
+    PEOPLE,
+    REFUSED,
+    PASSAGES,
+    CANDIDATES,
+    LISTED,
+    EXAMINATION,
+    CORPUS,
+)
 _HELD_OUT_FILES = (HELD_OUT, HELD_OUT_TRUTH)
 
 
@@ -273,9 +283,14 @@ class _Making:
     """One corpus while it is made."""
 
     def __init__(
-        self, order: CorpusTask, source: NoteSource, files: Mapping[str, CorpusFile], meter: Meter,
-        executor: Executor | None, aside: Path,
-    ) -> None:  # fmt: skip
+        self,
+        order: CorpusTask,
+        source: NoteSource,
+        files: Mapping[str, CorpusFile],
+        meter: Meter,
+        executor: Executor | None,
+        aside: Path,
+    ) -> None:
         self._order, self._source, self._files, self._meter = order, source, files, meter
         self._executor, self._aside = executor, aside
         self._table, self._rules = PatientTable(), Rules(order.seed)
@@ -430,10 +445,11 @@ class _Making:
         if self._executor is not None:
             do = partial(done_elsewhere, work, pickle.dumps(self._rules))
         yield from in_order(
-            self._executor, (partial(do, batch) for batch in self._batches(stage)),
+            self._executor,
+            (partial(do, batch) for batch in self._batches(stage)),
             n_workers=self._order.workers,
             wait=lambda: self._meter.add(stage, 0),  # asks whether to stop
-        )  # fmt: skip
+        )
 
     def _batches(self, stage: str) -> Iterator[Batch]:
         """Cut the notes into stretches of some hundred thousand characters."""
@@ -498,9 +514,12 @@ class _Making:
             if tally.add(name, pattern.text, note=index):
                 self._n_passages += 1
                 passage = {
-                    "passage_id": passage_id, "text": pattern.passage,
-                    "first_name": name[0], "last_name": name[1], "role": pattern.role,
-                }  # fmt: skip
+                    "passage_id": passage_id,
+                    "text": pattern.passage,
+                    "first_name": name[0],
+                    "last_name": name[1],
+                    "role": pattern.role,
+                }
                 self._files[PASSAGES].write(json_line(passage))
 
     def finish(self) -> None:

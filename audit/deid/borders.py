@@ -53,9 +53,33 @@ _PLACE_BEHIND = re.compile(
 )
 _N_AROUND = 40
 _FIELDS = frozenset(
-    ("tel", "fax", "phone", "ph", "ext", "mrn", "urn", "id", "dob", "no", "nhs", "ssn", "mr", "mrs",
-     "ms", "dr", "pt", "acct", "ref", "hx", "dx", "rx", "cc", "hpi")
-)  # fmt: skip
+    (
+        "tel",
+        "fax",
+        "phone",
+        "ph",
+        "ext",
+        "mrn",
+        "urn",
+        "id",
+        "dob",
+        "no",
+        "nhs",
+        "ssn",
+        "mr",
+        "mrs",
+        "ms",
+        "dr",
+        "pt",
+        "acct",
+        "ref",
+        "hx",
+        "dx",
+        "rx",
+        "cc",
+        "hpi",
+    )
+)
 _NO_NAMES = WORDS["no_names"] | WORDS["generic"] | WORDS["relatives"]
 _ORIGINS = frozenset(("white", "black", "hispanic", "caucasian", "asian", "noon", "midnight"))
 _SMALL_FINDS = WORDS["jobs"] | WORDS["male"] | WORDS["female"] | _ORIGINS
@@ -242,8 +266,11 @@ def _is_edge(char: str) -> bool:
 
 def _with_whole(span: Span, units: Sequence[tuple[int, int]], others: Sequence[Span]) -> Span:
     """Return a span that ends at the ends of numbers; what another span holds is left to it."""
-    whole = Span(min([span.start, *(first for first, _ in units)]),
-                 max([span.end, *(last for _, last in units)]), span.label)  # fmt: skip
+    whole = Span(
+        min([span.start, *(first for first, _ in units)]),
+        max([span.end, *(last for _, last in units)]),
+        span.label,
+    )
     if whole == span or any(one.overlap(whole) > one.overlap(span) for one in others):
         return span
     return whole

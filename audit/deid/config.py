@@ -52,9 +52,11 @@ class TaggerSettings(LoopSettings):
         default=0.1, description="share of the spans shown as unknown: names nobody has seen"
     )
     n_evaluations: int = Field(
-        default=4, ge=1, le=1000,
+        default=4,
+        ge=1,
+        le=1000,
         description="measurements on the validation notes; the best weights are kept",
-    )  # fmt: skip
+    )
     recall_weight: float = Field(
         default=2.0, ge=0.1, le=10, description="how much more recall counts than precision"
     )

@@ -183,8 +183,12 @@ def _once(text: str, size: int) -> dict[str, int]:
 
 
 EXACT, NORMALISED, EDITED, TRUNCATED, EMPTY = STATUSES = (
-    "exact", "normalised", "edited", "truncated", "empty",
-)  # fmt: skip
+    "exact",
+    "normalised",
+    "edited",
+    "truncated",
+    "empty",
+)
 """How a copy relates to its note: equal; equal after NFKC and folded white space; other; without
 counterpart for more than the last 5 % of the note; nothing."""
 

@@ -35,8 +35,20 @@ _CONTACTS: tuple[Kind, ...] = ("telephone", "fax", "email", "web_address", "ip_a
 _RECORDS: tuple[Kind, ...] = ("record_number", "account", "vehicle", "device", "other_id")
 _PUBLIC: tuple[Kind, ...] = ("social_security", "health_plan", "licence", "other_id")
 _QUASI = tuple(kind for kind in KINDS if kind not in (*_CONTACTS, *_RECORDS, *_PUBLIC))
-_REGISTER = ("names", "geography", "dates", "telephone", "email", "record_number", "health_plan",
-             IDENTIFIER, QUASI_IDENTIFIER, CONTACT, LINKAGE_CODE, PERSONAL_ID_CODE)  # fmt: skip
+_REGISTER = (
+    "names",
+    "geography",
+    "dates",
+    "telephone",
+    "email",
+    "record_number",
+    "health_plan",
+    IDENTIFIER,
+    QUASI_IDENTIFIER,
+    CONTACT,
+    LINKAGE_CODE,
+    PERSONAL_ID_CODE,
+)
 """What a register of patients can hold."""
 _NO_RULE = ("vehicle",)
 HIPAA: dict[str, tuple[tuple[Kind, ...], str]] = {
@@ -133,10 +145,12 @@ def _measured(tagger: KnownTagger) -> dict[str, tuple[Found, ...]]:
         return {}
     of = content.get("by_kind", {})
     return {
-        language: tuple(Found(letter, **of[language][letter])
-                        for letter in LETTERS if letter in of[language])
-        for language in LANGUAGES if language in of
-    }  # fmt: skip
+        language: tuple(
+            Found(letter, **of[language][letter]) for letter in LETTERS if letter in of[language]
+        )
+        for language in LANGUAGES
+        if language in of
+    }
 
 
 def told(rows: Sequence[Covered], *, language: str) -> list[dict[str, str]]:
@@ -146,12 +160,14 @@ def told(rows: Sequence[Covered], *, language: str) -> list[dict[str, str]]:
     def found(row: Covered, of: str) -> str:
         return "; ".join(
             say["found"].format(
-                what=say[f"letter_{one.letter}"], n_gold=one.n_gold,
-                share=percent(one.touched.value), interval=percent_interval(one.touched.interval()),
+                what=say[f"letter_{one.letter}"],
+                n_gold=one.n_gold,
+                share=percent(one.touched.value),
+                interval=percent_interval(one.touched.interval()),
                 whole=percent(Rate(one.n_covered, one.n_gold).value),
             )
             for one in row.measured.get(of, ())
-        ) or (say["not_measured"] if row.does != "none" else UNDEFINED)  # fmt: skip
+        ) or (say["not_measured"] if row.does != "none" else UNDEFINED)
 
     def does(row: Covered) -> str:
         left = say["list"].join(say[f"kind_{kind}"] for kind in row.left)

@@ -79,10 +79,14 @@ class ProfileTable:
         day = _moved(known.day or first, interval, beyond=date(2010, 1, 1))
         profile = people.Profile(facts.sex or known.sex, known.age, day)
         return NoteContext(
-            seed=seed, identity=people.identity_of(seed, owner, profile, locale=locale),
-            stay=f"{owner}/{note.admission_id}", note=f"{owner}/{note.row}",
-            near=dates.parsed_day(note.chart_time) or first, interval=interval, locale=locale,
-        )  # fmt: skip
+            seed=seed,
+            identity=people.identity_of(seed, owner, profile, locale=locale),
+            stay=f"{owner}/{note.admission_id}",
+            note=f"{owner}/{note.row}",
+            near=dates.parsed_day(note.chart_time) or first,
+            interval=interval,
+            locale=locale,
+        )
 
 
 def age_in(text: str) -> int | None:
@@ -122,9 +126,19 @@ _ENGLISH_STYLES = ("%m/%d/%Y", "%Y-%m-%d", "%B %d, %Y")
 _OF_BOTH = ("hospital", "ward", "school", "company", "job", "telephone", "record_number")
 _IN_JAPANESE = ("address", "postcode", "city", "state", "country", "ethnicity", "holiday")
 _IN_ENGLISH = {"postcode": "zipcode"} | {
-    name: name for name in ("url", "identifier", "po_box", "city", "address", "state", "country",
-                            "holiday", "ethnicity")
-}  # fmt: skip
+    name: name
+    for name in (
+        "url",
+        "identifier",
+        "po_box",
+        "city",
+        "address",
+        "state",
+        "country",
+        "holiday",
+        "ethnicity",
+    )
+}
 """What `value_of` calls a value; all others are serial numbers."""
 
 

@@ -32,11 +32,33 @@ VERSION = 3
 """Goes up with every change of what a mark is told to be."""
 
 Kind = Literal[
-    "name", "date", "year", "time", "age", "age_above_89", "sex", "place", "state",
-    "organisation", "postcode", "profession", "telephone", "fax", "email", "web_address",
-    "ip_address", "social_security", "record_number", "health_plan", "account", "licence",
-    "vehicle", "device", "other_id", "other",
-]  # fmt: skip
+    "name",
+    "date",
+    "year",
+    "time",
+    "age",
+    "age_above_89",
+    "sex",
+    "place",
+    "state",
+    "organisation",
+    "postcode",
+    "profession",
+    "telephone",
+    "fax",
+    "email",
+    "web_address",
+    "ip_address",
+    "social_security",
+    "record_number",
+    "health_plan",
+    "account",
+    "licence",
+    "vehicle",
+    "device",
+    "other_id",
+    "other",
+]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 """In the order of tables. A `state` is a state, prefecture or country; an `organisation` a
 hospital, school or employer; `social_security` a number of each citizen; `age_above_89` also an
@@ -46,10 +68,12 @@ PARTS, _TABLE = pattern_table(__file__)
 """The named patterns of `kinds.txt`."""
 _RE = {name: re.compile(pattern) for name, pattern in PARTS.items()}
 _CUES = {
-    group: [(kind, re.compile(rf"(?i)(?:{cue})[^0-9\n]{{0,14}}$"))
-            for kind, cue in _TABLE[f"cues of {group}"]]
+    group: [
+        (kind, re.compile(rf"(?i)(?:{cue})[^0-9\n]{{0,14}}$"))
+        for kind, cue in _TABLE[f"cues of {group}"]
+    ]
     for group in ("numbers", "contacts")
-}  # fmt: skip
+}
 _RISKS = {label: place for place, label in enumerate(RISK_ORDER)}
 OLDEST = 89
 """The last age that tells nothing by itself, as 45 CFR 164.514(b)(2) has it."""
@@ -150,8 +174,11 @@ def kind_at(mark: Mark) -> Kind:
 
 def _cued(group: str, mark: Mark) -> Kind | None:
     """Return what the nearest cue before a mark says."""
-    found = [(match.end() - match.start(), kind) for kind, cue in _CUES[group]
-             if (match := cue.search(mark.before))]  # fmt: skip
+    found = [
+        (match.end() - match.start(), kind)
+        for kind, cue in _CUES[group]
+        if (match := cue.search(mark.before))
+    ]
     return min(found)[1] if found else None  # type: ignore[return-value]
 
 

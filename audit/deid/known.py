@@ -155,15 +155,14 @@ def _read_spaced(name: str, *, is_full: bool, is_cued: bool) -> Iterator[Piece]:
     """Yield the parts of a name in Latin letters; of what may be no name it as a whole."""
     if re.search(r"[^\w\s.,'’`-]|[\d_\n]", name) or len(name) > 60:
         return
-    words = [one for one in re.findall(r"[^\s,]+|,", name)
-             if fold(one).strip(".") not in _TITLES]  # fmt: skip
+    words = [one for one in re.findall(r"[^\s,]+|,", name) if fold(one).strip(".") not in _TITLES]
     bare = [fold(word).strip(".") for word in words if word != ","]
     names = [one for one in bare if one not in SELDOM and one not in PARTICLES and len(one) > 1]
     if not names or not all(
         word == "," or word[0].isupper() or one in PARTICLES
         for word, one in zip(words, [fold(w) for w in words], strict=True)
     ):
-        return  # fmt: skip
+        return
     if len(bare) == 1:
         if is_cued:
             yield Piece(LAST, words[0])

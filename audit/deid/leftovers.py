@@ -48,8 +48,14 @@ from audit.task import Record
 from audit.text import word_lists
 
 AGE, SEX, PLACE, WORK, DATE, FAMILY, RARE = KINDS = (
-    "age", "sex", "place", "work", "date", "family", "rare",
-)  # fmt: skip
+    "age",
+    "sex",
+    "place",
+    "work",
+    "date",
+    "family",
+    "rare",
+)
 """The kinds of leftovers; `rare` are terms that look like a condition or an operation."""
 MAX_SIZE, MAX_LISTED, MAX_OF_PATIENT = 3, 20_000, 10
 """Leftovers of a combination, and combinations that are listed: in all, and of one patient."""
@@ -64,20 +70,31 @@ Leftover = tuple[str, str]
 """The kind, and what stands there, in small letters."""
 
 _LISTS = word_lists(Path(__file__).with_suffix(".txt"))
-_SEX_WORDS = {sex[0].upper(): frozenset(word for word in WORDS[sex] if len(word) > 2)
-              for sex in ("male", "female")}  # fmt: skip
+_SEX_WORDS = {
+    sex[0].upper(): frozenset(word for word in WORDS[sex] if len(word) > 2)
+    for sex in ("male", "female")
+}
 _RULES = RuleTagger(("dates", "hospitals"))
 _FROM_RULES = {"age": AGE, "date": DATE, "place": PLACE}
 _WORD = re.compile(r"[A-Za-z][A-Za-z'.-]*[A-Za-z]")
-_LOOSE = tuple((kind, re.compile(pattern)) for kind, pattern in (
-    (AGE, r"[0-9]{2,3} ?[歳才](?:以上|超)|(?i:\bover (?:8|9|10)[0-9] years)|\b(?i:teenager)\b"),
-    (AGE, r"\b(?i:(?:his|her|their) (?:(?:early|mid|late)[- ])?)(?P<value>[1-9]0'?s\b)"),
-    (PLACE, rf"(?<![{HAN}])(?:[{HAN}]{{2,3}}[都道府県])?(?P<value>(?![当同本各他]市)[{HAN}]{{1,3}}"
-            "(?:市(?![販中場民])|[郡町村](?=在住|出身|生まれ|役場|[のにでへ、。])))"),
-    (PLACE, r"(?i:\bward [0-9A-Z]{1,3}\b)|[0-9]{1,2}[東西南北]?病棟"),
-    (FAMILY, r"\b(?i:(?:[5-9]|1[0-9]|five|six|seven|eight|nine|ten|eleven|twelve) (?:children|"
-             r"siblings|brothers|sisters|sons|daughters))\b|[5-9]人(?:兄弟|同胞|きょうだい)"),
-))  # fmt: skip
+_LOOSE = tuple(
+    (kind, re.compile(pattern))
+    for kind, pattern in (
+        (AGE, r"[0-9]{2,3} ?[歳才](?:以上|超)|(?i:\bover (?:8|9|10)[0-9] years)|\b(?i:teenager)\b"),
+        (AGE, r"\b(?i:(?:his|her|their) (?:(?:early|mid|late)[- ])?)(?P<value>[1-9]0'?s\b)"),
+        (
+            PLACE,
+            rf"(?<![{HAN}])(?:[{HAN}]{{2,3}}[都道府県])?(?P<value>(?![当同本各他]市)[{HAN}]{{1,3}}"
+            "(?:市(?![販中場民])|[郡町村](?=在住|出身|生まれ|役場|[のにでへ、。])))",
+        ),
+        (PLACE, r"(?i:\bward [0-9A-Z]{1,3}\b)|[0-9]{1,2}[東西南北]?病棟"),
+        (
+            FAMILY,
+            r"\b(?i:(?:[5-9]|1[0-9]|five|six|seven|eight|nine|ten|eleven|twelve) (?:children|"
+            r"siblings|brothers|sisters|sons|daughters))\b|[5-9]人(?:兄弟|同胞|きょうだい)",
+        ),
+    )
+)
 _ENGLISH_TERM = re.compile(
     r"\b(?i:[a-z]{2,}(?:itis|oma|omas|omata|[^p]osis|pathy|pathies|[ae]mia|plasia|trophy|ectomy|otomy"
     r"|ostomy|plasty|cele|algia|philia|penia|rrhagia|sclerosis))\b"
@@ -144,8 +161,14 @@ def _phrases() -> tuple[dict[str, list[tuple[str, str]]], dict[str, list[tuple[s
     from faker.providers.address.en_US import Provider as English
     from faker.providers.address.ja_JP import Provider as Japanese
 
-    places = {*English.states, *English.countries, *_LISTS["places_en"],
-              *Japanese.prefectures, *Japanese.countries, *Japanese.cities}  # fmt: skip
+    places = {
+        *English.states,
+        *English.countries,
+        *_LISTS["places_en"],
+        *Japanese.prefectures,
+        *Japanese.countries,
+        *Japanese.cities,
+    }
     kinds = dict.fromkeys(places, PLACE)
     for name, kind in (("work", WORK), ("family", FAMILY)):
         kinds |= dict.fromkeys(_LISTS[f"{name}_en"] | _LISTS[f"{name}_ja"], kind)
@@ -236,9 +259,13 @@ class Leftovers(Record):
 
 
 def find_leftovers(
-    notes: Iterable[tuple[int, TaggedDocument]], *, k: int = USUAL_K, n_bytes: int = 1,
-    progress: ProgressListener = lambda report: None, should_stop: StopQuestion = lambda: False,
-) -> Leftovers:  # fmt: skip
+    notes: Iterable[tuple[int, TaggedDocument]],
+    *,
+    k: int = USUAL_K,
+    n_bytes: int = 1,
+    progress: ProgressListener = lambda report: None,
+    should_stop: StopQuestion = lambda: False,
+) -> Leftovers:
     """Find what is left in notes, each with its row, and whom it singles out.
 
     Terms are rare where at most `k` notes have them. Memory grows with the number of notes and of
@@ -262,15 +289,19 @@ def find_leftovers(
 
 
 def look_over(
-    tagged: TaggedSet, *, progress: ProgressListener = lambda report: None,
+    tagged: TaggedSet,
+    *,
+    progress: ProgressListener = lambda report: None,
     should_stop: StopQuestion = lambda: False,
-) -> None:  # fmt: skip
+) -> None:
     """Find what is left in a kept set, corrected by hand, and keep it beside the index."""
     known = corrections_digest(tagged)
     found = find_leftovers(
-        marked_notes(tagged), n_bytes=tagged.spans_path.stat().st_size, progress=progress,
+        marked_notes(tagged),
+        n_bytes=tagged.spans_path.stat().st_size,
+        progress=progress,
         should_stop=should_stop,
-    )  # fmt: skip
+    )
     write_whole(tagged.path / LEFTOVERS, found.with_(corrections=known).written())
 
 
@@ -306,8 +337,10 @@ class _Table:
     def singled_out(self, k: int, should_stop: StopQuestion) -> Leftovers:
         """Return what is left, and who is singled out by it."""
         leftovers = list(self.numbers)
-        is_kept = [kind != RARE or n <= k
-                   for (kind, _), n in zip(leftovers, self.n_notes_with, strict=True)]  # fmt: skip
+        is_kept = [
+            kind != RARE or n <= k
+            for (kind, _), n in zip(leftovers, self.n_notes_with, strict=True)
+        ]
         kinds: Counter[str] = Counter()
         n_with = 0
         for place, own in enumerate(self.notes):
@@ -321,17 +354,25 @@ class _Table:
         for patient, chosen in found.listed():
             wanted = set(chosen)
             where = [note for note in members[patient] if not wanted.isdisjoint(self.notes[note])]
-            listed.append(Single(
-                notes=tuple(where), rows=tuple(self.rows[note] for note in where),
-                attributes=tuple(sorted(leftovers[one] for one in chosen)),
-            ))  # fmt: skip
+            listed.append(
+                Single(
+                    notes=tuple(where),
+                    rows=tuple(self.rows[note] for note in where),
+                    attributes=tuple(sorted(leftovers[one] for one in chosen)),
+                )
+            )
         return Leftovers(
-            k=k, n_notes=len(self.notes), n_patients=len(members), n_with=n_with,
-            n_capped=found.n_capped, n_singled=int(found.is_single.sum()),
+            k=k,
+            n_notes=len(self.notes),
+            n_patients=len(members),
+            n_with=n_with,
+            n_capped=found.n_capped,
+            n_singled=int(found.is_single.sum()),
             n_below=int((found.is_below | found.is_single).sum()),
             kinds={kind: kinds[kind] for kind in KINDS if kinds[kind]},
-            n_unique=found.n_unique, singles=tuple(listed),
-        )  # fmt: skip
+            n_unique=found.n_unique,
+            singles=tuple(listed),
+        )
 
 
 class _Block(NamedTuple):
@@ -372,8 +413,9 @@ class _Search:
             groups[len(chosen[:MAX_COMBINED])].append((patient, chosen[:MAX_COMBINED]))
         self._groups = {
             m: (np.array([patient for patient, _ in rows]), np.array([own for _, own in rows]))
-            for m, rows in sorted(groups.items()) if m > 1
-        }  # fmt: skip
+            for m, rows in sorted(groups.items())
+            if m > 1
+        }
         pairs = np.zeros(0, np.int64)
         for size in range(2, MAX_SIZE + 1):
             pairs = self._of_size(size, pairs)
@@ -398,9 +440,11 @@ class _Search:
         n_parts, unique = -(-n // _PER_PART), []
         self.n_unique[size] = 0
         for part in range(n_parts):
-            blocks = [_Block(one.keys[mine], one.owners[mine])
-                      for one in self._blocks(size, pairs)
-                      for mine in [one.keys % n_parts == part]]  # fmt: skip
+            blocks = [
+                _Block(one.keys[mine], one.owners[mine])
+                for one in self._blocks(size, pairs)
+                for mine in [one.keys % n_parts == part]
+            ]
             keys, owners = (np.concatenate(each) for each in zip(*blocks, strict=True))
             _, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
             n_having = counts[inverse]
@@ -456,8 +500,11 @@ class _Search:
             for one in own:
                 if one in having:
                     having[one].add(patient)
-        return [(patient, own) for patient, own in ordered
-                if len(set.intersection(*(having[one] for one in own))) == 1]  # fmt: skip
+        return [
+            (patient, own)
+            for patient, own in ordered
+            if len(set.intersection(*(having[one] for one in own))) == 1
+        ]
 
 
 def _is_in(keys: IntArray, known: IntArray) -> BoolArray:
@@ -480,9 +527,16 @@ def tagged_notes(folder: Path) -> Iterator[tuple[int, TaggedDocument]]:
 
 def leftovers_csv(found: Leftovers, *, names: Mapping[int, str]) -> str:
     """Return whom leftovers single out as CSV; `names` has those of notes, by row."""
-    return write_table(HEADER, [
-        ("; ".join(map(str, one.rows)), "; ".join(names.get(row, "") for row in one.rows),
-         "; ".join(value for _, value in one.attributes),
-         "; ".join(kind for kind, _ in one.attributes), len(one.attributes))
-        for one in found.singles
-    ])  # fmt: skip
+    return write_table(
+        HEADER,
+        [
+            (
+                "; ".join(map(str, one.rows)),
+                "; ".join(names.get(row, "") for row in one.rows),
+                "; ".join(value for _, value in one.attributes),
+                "; ".join(kind for kind, _ in one.attributes),
+                len(one.attributes),
+            )
+            for one in found.singles
+        ],
+    )

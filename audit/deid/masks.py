@@ -18,13 +18,22 @@ from audit.notes.placeholders import BLANK, NAME_KINDS, Placeholder, find_placeh
 
 PATIENT, FAMILY, STAFF, OTHER = "patient", "family", "staff", "other"
 _ROLE_NAMES = {
-    PATIENT: "Patient", FAMILY: "Family Member", STAFF: "Physician", OTHER: "Other Person",
-}  # fmt: skip
+    PATIENT: "Patient",
+    FAMILY: "Family Member",
+    STAFF: "Physician",
+    OTHER: "Other Person",
+}
 _FORM_NAMES = {
-    "full": "Name", "reversed": "Name Reversed", "surname": "Surname", "given": "Given Name",
-    "initials": "Initials", "kana": "Name Kana", "half_kana": "Name Half Kana",
-    "hiragana": "Name Hiragana", "romaji": "Name Romaji",
-}  # fmt: skip
+    "full": "Name",
+    "reversed": "Name Reversed",
+    "surname": "Surname",
+    "given": "Given Name",
+    "initials": "Initials",
+    "kana": "Name Kana",
+    "half_kana": "Name Half Kana",
+    "hiragana": "Name Hiragana",
+    "romaji": "Name Romaji",
+}
 _NONE = "no personal information"
 
 
@@ -120,10 +129,15 @@ OVER_89 = "over 89"
 _WINDOW, _DATE_REACH = 60, 32
 _FORMS = {"first": "given", "last": "surname", "full": "full", "initial": "initials"}
 _VALUES = {
-    "zipcode": "postcode", "phone": "telephone", "ssn": "my_number",
-    "medical_record_number": "record_number", "clip_number": "identifier",
-    "job_number": "identifier", "university": "school", "age_over_90": "age",
-}  # fmt: skip
+    "zipcode": "postcode",
+    "phone": "telephone",
+    "ssn": "my_number",
+    "medical_record_number": "record_number",
+    "clip_number": "identifier",
+    "job_number": "identifier",
+    "university": "school",
+    "age_over_90": "age",
+}
 _DATES = (
     ("birth_date", re.compile(r"birth|d\.?o\.?b\b|born", re.IGNORECASE)),
     ("admission_date", re.compile(r"admi", re.IGNORECASE)),
@@ -212,9 +226,12 @@ def _by_rule(text: str, place: Placeholder) -> _Answer:
 
 
 _WHOLE = {
-    ("given", "surname"): "full", ("given", "initials"): "given", ("full", "initials"): "full",
-    ("surname", "given"): "reversed", ("reversed", "initials"): "reversed",
-}  # fmt: skip
+    ("given", "surname"): "full",
+    ("given", "initials"): "given",
+    ("full", "initials"): "full",
+    ("surname", "given"): "reversed",
+    ("reversed", "initials"): "reversed",
+}
 """Two neighbours that name one person, and what they are together."""
 
 

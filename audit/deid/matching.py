@@ -113,9 +113,17 @@ ANY = ""
 """The label under which spans of all labels are counted together."""
 
 COLUMNS = (
-    "n_gold", "n_predicted", "n_missed", "n_spurious",
-    "n_with_gold", "n_complete", "n_with_predicted", "n_clean", "n_with_either", "n_exact",
-)  # fmt: skip
+    "n_gold",
+    "n_predicted",
+    "n_missed",
+    "n_spurious",
+    "n_with_gold",
+    "n_complete",
+    "n_with_predicted",
+    "n_clean",
+    "n_with_either",
+    "n_exact",
+)
 """Spans, then records: with a gold span, of those with none missed; with a predicted span, of those
 with none spurious; with either, of those with none missed and none spurious."""
 _NONE = np.zeros(len(COLUMNS), dtype=np.int64)

@@ -28,10 +28,12 @@ from audit.task import Record
 ENTITY, RECORD = ("precision", "recall", "f1"), ("complete", "clean", "exact")
 MEASURES = (*ENTITY, *RECORD)
 _PARTS = {
-    "precision": ("n_predicted", "n_spurious"), "recall": ("n_gold", "n_missed"),
-    "complete": ("n_with_gold", "n_complete"), "clean": ("n_with_predicted", "n_clean"),
+    "precision": ("n_predicted", "n_spurious"),
+    "recall": ("n_gold", "n_missed"),
+    "complete": ("n_with_gold", "n_complete"),
+    "clean": ("n_with_predicted", "n_clean"),
     "exact": ("n_with_either", "n_exact"),
-}  # fmt: skip
+}
 """Denominator, and what of it is wrong (precision, recall) or right (the others)."""
 _TOTALS = [COLUMNS.index(_PARTS.get(measure, ("n_gold", ""))[0]) for measure in MEASURES]
 FEW_SPANS = 30
@@ -117,8 +119,9 @@ class Matrix(Record):
         found = {
             (r, c): (row, column, n)
             for r, (row, counts) in enumerate(self.rows.items())
-            for c, (column, n) in enumerate(zip(self.columns, counts, strict=True)) if n
-        }  # fmt: skip
+            for c, (column, n) in enumerate(zip(self.columns, counts, strict=True))
+            if n
+        }
 
         def rank(place: tuple[int, int]) -> tuple[int, ...]:
             row, column, n = found[place]
@@ -172,9 +175,12 @@ def measured(
         for gold in (*lines, SPURIOUS)
     }
     return CriterionScore(
-        labels=lines, together=together, macro=MacroScore.of(means),
-        matrix=Matrix(columns=columns, rows=cells), n_pairs_differ=counts.n_differing,
-    )  # fmt: skip
+        labels=lines,
+        together=together,
+        macro=MacroScore.of(means),
+        matrix=Matrix(columns=columns, rows=cells),
+        n_pairs_differ=counts.n_differing,
+    )
 
 
 def _entity_measures(table: FloatArray) -> list[FloatArray]:
@@ -205,9 +211,13 @@ def f1(precision: FloatArray, recall: FloatArray) -> FloatArray:
 
 
 def compare(
-    first: MatchCounts, second: MatchCounts, *, label: str = ANY, seed: int = 0,
+    first: MatchCounts,
+    second: MatchCounts,
+    *,
+    label: str = ANY,
+    seed: int = 0,
     n_replicates: int = N_REPLICATES,
-) -> tuple[Estimate, ...]:  # fmt: skip
+) -> tuple[Estimate, ...]:
     """Compare two taggers by their counts of the same notes.
 
     Returns the measures of `ENTITY`, first minus second, with intervals of a bootstrap over
@@ -243,15 +253,19 @@ def compare_shares(table: IntArray, *, seed: int = 0, n_replicates: int = N_REPL
     drawn = replicates(table, shares, seed=seed, n_replicates=n_replicates)
     drawn = drawn.reshape(-1, n_taggers, n_shares)
     sides = [
-        tuple(interval(float(values[i, k]), drawn[:, i, k], n_total=int(sums[i, k, 1]))
-              for k in range(n_shares))
+        tuple(
+            interval(float(values[i, k]), drawn[:, i, k], n_total=int(sums[i, k, 1]))
+            for k in range(n_shares)
+        )
         for i in range(n_taggers)
-    ]  # fmt: skip
+    ]
     differences = {
-        (i, j): tuple(_estimate(float(values[i, k] - values[j, k]), drawn[:, i, k] - drawn[:, j, k])
-                      for k in range(n_shares))
+        (i, j): tuple(
+            _estimate(float(values[i, k] - values[j, k]), drawn[:, i, k] - drawn[:, j, k])
+            for k in range(n_shares)
+        )
         for i, j in combinations(range(n_taggers), 2)
-    }  # fmt: skip
+    }
     return Shares(tuple(sides), differences)
 
 

@@ -34,16 +34,23 @@ LANGUAGE = {"ginza": "ja", "spacy": "en", "presidio": "en"}
 TITLES = {"ginza": "GiNZA", "spacy": "spaCy", "presidio": "Presidio"}
 _LISTS = word_lists(Path(__file__).with_suffix(".txt"))
 _KINDS = {
-    name: {label: kind for kind in (NAME, PLACE, ORGANISATION, *TYPES)
-           for label in sorted(_LISTS.get(f"{name}_{kind}", ()))}
+    name: {
+        label: kind
+        for kind in (NAME, PLACE, ORGANISATION, *TYPES)
+        for label in sorted(_LISTS.get(f"{name}_{kind}", ()))
+    }
     for name in LANGUAGE
-}  # fmt: skip
+}
 _NEEDED = {
-    "ginza": "ja-ginza", "spacy": "spacy, en-core-web-sm",
+    "ginza": "ja-ginza",
+    "spacy": "spacy, en-core-web-sm",
     "presidio": "presidio-analyzer, spacy, en-core-web-sm",
-}  # fmt: skip
-_DISTRIBUTIONS = {"ginza": ("spacy", "ginza"), "spacy": ("spacy",),
-                  "presidio": ("spacy", "presidio-analyzer")}  # fmt: skip
+}
+_DISTRIBUTIONS = {
+    "ginza": ("spacy", "ginza"),
+    "spacy": ("spacy",),
+    "presidio": ("spacy", "presidio-analyzer"),
+}
 _PIPELINES = ("en_core_web_lg", "en_core_web_md", "en_core_web_sm")
 """What the names of English pipelines begin with, the one to prefer first."""
 _UNUSED = ("tagger", "parser", "attribute_ruler", "lemmatizer")
@@ -121,8 +128,7 @@ class PackagedTagger:
         return whole_finds(texts, self._tagged)
 
     def _tagged(self, texts: Sequence[str]) -> Sequence[Tags]:
-        own = [place for place, text in enumerate(texts)
-               if language_of(text) == self._language]  # fmt: skip
+        own = [place for place, text in enumerate(texts) if language_of(text) == self._language]
         windows = {place: windows_of(texts[place], size=_SIZE, overlap=_OVERLAP) for place in own}
         pieces = [texts[place][start:end] for place in own for start, end in windows[place]]
         # No package reads half a surrogate pair.
@@ -171,9 +177,26 @@ def _type_of(kind: str, text: str) -> str:
     return QUASI_IDENTIFIER if kind in (PLACE, ORGANISATION) else kind
 
 
-_EN_WORDS = "|".join(sorted(map(re.escape, frozenset().union(*(WORDS[name] for name in (
-    "no_names", "generic", "relatives", "shouted_no_names", "titles", "suffixes",
-))))))  # fmt: skip
+_EN_WORDS = "|".join(
+    sorted(
+        map(
+            re.escape,
+            frozenset().union(
+                *(
+                    WORDS[name]
+                    for name in (
+                        "no_names",
+                        "generic",
+                        "relatives",
+                        "shouted_no_names",
+                        "titles",
+                        "suffixes",
+                    )
+                )
+            ),
+        )
+    )
+)
 _JA_KIN = "妻|夫|父|母|兄|弟|姉|妹|娘|息子|孫|長男|次男|三男|長女|次女|三女|祖父|祖母"
 _JA_ROLES = (
     "患者|主治医|担当医|担当|医師|看護師|助産師|保健師|薬剤師|研修医|術者|助手|読影|記載|隊長"
@@ -243,8 +266,9 @@ def _presidio(nlp: Any) -> Finder:
     def find(texts: Sequence[str]) -> Iterable[Iterable[Found]]:
         for text in texts:
             found = analyzer.analyze(text, language="en", score_threshold=_MIN_SCORE)
-            order = sorted(found, key=lambda one: (-one.score, one.start - one.end, one.start,
-                                                   one.entity_type))  # fmt: skip
+            order = sorted(
+                found, key=lambda one: (-one.score, one.start - one.end, one.start, one.entity_type)
+            )
             yield [(one.start, one.end, one.entity_type) for one in order]
 
     return find

@@ -134,10 +134,16 @@ _BATCH_NOTES = 32
 
 
 def build_named(
-    source: NoteSource, *, out: Path, seed: int = 0, locale: str = JAPANESE,
-    typer: LanguageModel | None = None, translator: LanguageModel | None = None,
-    progress: ProgressListener = lambda report: None, should_stop: StopQuestion = lambda: False,
-) -> dict[str, Any]:  # fmt: skip
+    source: NoteSource,
+    *,
+    out: Path,
+    seed: int = 0,
+    locale: str = JAPANESE,
+    typer: LanguageModel | None = None,
+    translator: LanguageModel | None = None,
+    progress: ProgressListener = lambda report: None,
+    should_stop: StopQuestion = lambda: False,
+) -> dict[str, Any]:
     """Make a corpus with names and return its summary; the folder, which must be empty, is new.
 
     `typer` and `translator` are language models that are asked what stood at masks, and to
@@ -177,9 +183,14 @@ class _Chain:
     """The first pass when it is made, steps 2 to 5 for batch after batch, and what is counted."""
 
     def __init__(
-        self, source: NoteSource, files: Mapping[str, CorpusFile], meter: Meter, *,
-        seed: int, locale: str,
-    ) -> None:  # fmt: skip
+        self,
+        source: NoteSource,
+        files: Mapping[str, CorpusFile],
+        meter: Meter,
+        *,
+        seed: int,
+        locale: str,
+    ) -> None:
         """Read who the notes are about, and split them."""
         self._source, self._files, self._meter = source, files, meter
         self._seed, self._locale, self._profiles = seed, locale, ProfileTable()
@@ -201,9 +212,13 @@ class _Chain:
         self._has_same_ids = len(ids) < len(owners)
 
     def fill(
-        self, answers: AnswerFile, *, typer: LanguageModel | None,
-        translator: LanguageModel | None, n_units: float,
-    ) -> None:  # fmt: skip
+        self,
+        answers: AnswerFile,
+        *,
+        typer: LanguageModel | None,
+        translator: LanguageModel | None,
+        n_units: float,
+    ) -> None:
         """Write all notes; each model has an equal part of the units of a batch."""
         notes, n_left = self._notes(), len(self._split)
         n_models = bool(typer) + bool(translator)
@@ -273,10 +288,19 @@ class _Chain:
 
     def summary(self) -> dict[str, Any]:
         """Return what was counted, with the SHA-256 of each file."""
-        names = ("n_notes", "n_refused", "n_templates", "n_restored", "n_marks_left", "n_passages",
-                 "n_passages_kept")  # fmt: skip
-        unknown, kinds = (dict(sorted(self._counts[what].items(), key=lambda x: (-x[1], x[0])))
-                          for what in ("unknown", "kinds"))  # fmt: skip
+        names = (
+            "n_notes",
+            "n_refused",
+            "n_templates",
+            "n_restored",
+            "n_marks_left",
+            "n_passages",
+            "n_passages_kept",
+        )
+        unknown, kinds = (
+            dict(sorted(self._counts[what].items(), key=lambda x: (-x[1], x[0])))
+            for what in ("unknown", "kinds")
+        )
         return {
             "seed": self._seed,
             "locale": self._locale,

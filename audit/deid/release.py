@@ -56,24 +56,42 @@ VERSION = 6
 """Of what takes a mark's place: goes up with every change of a released text."""
 
 _WORDS = {
-    "name": ("氏名", "NAME"), "date": ("日付", "DATE"), "time": ("時刻", "TIME"),
-    "age": ("年齢", "AGE"), "sex": ("性別", "SEX"), "place": ("場所", "PLACE"),
-    "id": ("番号", "ID"), "contact": ("連絡先", "CONTACT"), "other": ("その他", "OTHER"),
-}  # fmt: skip
+    "name": ("氏名", "NAME"),
+    "date": ("日付", "DATE"),
+    "time": ("時刻", "TIME"),
+    "age": ("年齢", "AGE"),
+    "sex": ("性別", "SEX"),
+    "place": ("場所", "PLACE"),
+    "id": ("番号", "ID"),
+    "contact": ("連絡先", "CONTACT"),
+    "other": ("その他", "OTHER"),
+}
 """The sorts of what stood at a mark, and what placeholders call them."""
 SORTS = tuple(sort for sort in _WORDS if sort != "other")
 _SORT_OF_LABEL = {
-    IDENTIFIER: "name", PERSONAL_ID_CODE: "id", LINKAGE_CODE: "id", CONTACT: "contact",
-}  # fmt: skip
+    IDENTIFIER: "name",
+    PERSONAL_ID_CODE: "id",
+    LINKAGE_CODE: "id",
+    CONTACT: "contact",
+}
 _SORTS: dict[Kind, str] = {
-    "year": "date", "age_above_89": "age", "state": "place", "organisation": "place",
-    "postcode": "place", "profession": "other",
-}  # fmt: skip
+    "year": "date",
+    "age_above_89": "age",
+    "state": "place",
+    "organisation": "place",
+    "postcode": "place",
+    "profession": "other",
+}
 """The sort of a kind that is called otherwise."""
 _GROUPS = {
-    "name": {"names"}, "date": {"dates"}, "age": {"dates"}, "sex": {"dates"}, "id": {"numbers"},
-    "place": {"hospitals", "contact"}, "contact": {"contact"},
-}  # fmt: skip
+    "name": {"names"},
+    "date": {"dates"},
+    "age": {"dates"},
+    "sex": {"dates"},
+    "id": {"numbers"},
+    "place": {"hospitals", "contact"},
+    "contact": {"contact"},
+}
 """The groups of rules that tell a sort."""
 
 _ENGLISH, _NOT_ENGLISH = (set(_PARTS[name].split("|")) for name in ("ENGLISH", "NOT_ENGLISH"))
@@ -300,14 +318,16 @@ _CENTURY = 69  # two digits from here on are of the 1900s, as POSIX has it
 
 def _year_month_day(parts: Mapping[str, str]) -> tuple[int | None, int | None, int | None]:
     """Return what parts of a date say; ValueError where there is no such day."""
-    numbers = {role: int(parts[role].replace("元", "1"))
-               for role in ("y", "m", "d", "ey") if role in parts}  # fmt: skip
+    numbers = {
+        role: int(parts[role].replace("元", "1")) for role in ("y", "m", "d", "ey") if role in parts
+    }
     year, month, day = map(numbers.get, "ymd")
     if year is not None and year < 100:
         year += 1900 if year >= _CENTURY else 2000
     if "ey" in numbers:
-        first = next(first for first, name, letter in ERAS
-                     if parts["era"] in (name, name[0], letter))  # fmt: skip
+        first = next(
+            first for first, name, letter in ERAS if parts["era"] in (name, name[0], letter)
+        )
         if not numbers["ey"] or year not in (None, first.year + numbers["ey"] - 1):
             raise ValueError("another year")
         year = first.year + numbers["ey"] - 1
@@ -448,9 +468,11 @@ def _rewritten(mark: Mark, changes: Iterable[tuple[int, int, str]]) -> str:
     wide = {code: code + 0xFEE0 for code in range(ord("!"), ord("~") + 1)}
     return _changed(
         mark.text,
-        ((a, b, new.translate(wide) if mark.text[a:b] != mark.folded[a:b] else new)
-         for a, b, new in sorted(changes)),
-    )  # fmt: skip
+        (
+            (a, b, new.translate(wide) if mark.text[a:b] != mark.folded[a:b] else new)
+            for a, b, new in sorted(changes)
+        ),
+    )
 
 
 class _Mover:
@@ -463,8 +485,11 @@ class _Mover:
         self._by = by
         japanese, english = _WORDS["time"]
         self._time = f"【{japanese}】" if language == "ja" else f"[{english}]"
-        self._whole = [date(one.year, one.month, one.day) for one in dates
-                       if one.year and one.month and one.day]  # fmt: skip
+        self._whole = [
+            date(one.year, one.month, one.day)
+            for one in dates
+            if one.year and one.month and one.day
+        ]
         self._anchor = next(iter(self._whole), None)
 
     def moved(self, mark: Mark, dates: Sequence[_Date]) -> str | None:
@@ -502,16 +527,23 @@ class _Mover:
         day = one.day or 15
         if one.year is not None:
             middle = date(one.year, one.month or 7, day if one.month else 2)
-            inside = (found for found in self._whole if found.year == one.year
-                      and one.month in (None, found.month) and one.day is None)  # fmt: skip
+            inside = (
+                found
+                for found in self._whole
+                if found.year == one.year and one.month in (None, found.month) and one.day is None
+            )
             return next(inside, middle)
         if one.month is None and self._anchor is None:
             return None
         near = self._anchor or _DEFAULT_DAY
         months = (divmod(near.year * 12 + near.month - 1 + k, 12) for k in range(-7, 8))
-        days = [date(year, month + 1, day) for year, month in months
-                if one.month in (None, month + 1) and 1 <= year <= 9999
-                and day <= monthrange(year, month + 1)[1]]  # fmt: skip
+        days = [
+            date(year, month + 1, day)
+            for year, month in months
+            if one.month in (None, month + 1)
+            and 1 <= year <= 9999
+            and day <= monthrange(year, month + 1)[1]
+        ]
         return min(days, key=lambda found: (abs((found - near).days), found), default=None)
 
 

@@ -191,11 +191,15 @@ def _wholes(written: str) -> set[int]:
 
 
 _SCALES = [
-    *((compiled(f"{cue}{_PARTS['NEAR']}{_FRACTION}"), _wholes(wholes), True)
-      for wholes, cue in _TABLE["scales"]),
-    *((compiled(f"{_FRACTION} ?(?P<cue>{cue})"), _wholes(wholes), False)
-      for wholes, cue in _TABLE["scales behind"]),
-]  # fmt: skip
+    *(
+        (compiled(f"{cue}{_PARTS['NEAR']}{_FRACTION}"), _wholes(wholes), True)
+        for wholes, cue in _TABLE["scales"]
+    ),
+    *(
+        (compiled(f"{_FRACTION} ?(?P<cue>{cue})"), _wholes(wholes), False)
+        for wholes, cue in _TABLE["scales behind"]
+    ),
+]
 """Fractions that a scale tells, its possible wholes, and whether its cue stands before."""
 
 
@@ -251,8 +255,22 @@ _ENGLISH_NAMES = {"DOCTOR": CUED, "EN_TITLED": CUED, "EN_CUED": CUED, "EN_DEGREE
 _NO_ENGLISH_NAMES = NO_NAMES | GENERIC
 _NAMES_LIKE_WORDS = frozenset({"Will", "May", "Rich"})
 _NO_PARTS = NO_NAMES | WORDS["particles"]
-_RELATIVE_ENDS = ("看護師", "医師", "母", "父", "夫", "妻", "娘", "息子", "孫", "業者", "屋", "員",
-                  "者", "手")  # fmt: skip
+_RELATIVE_ENDS = (
+    "看護師",
+    "医師",
+    "母",
+    "父",
+    "夫",
+    "妻",
+    "娘",
+    "息子",
+    "孫",
+    "業者",
+    "屋",
+    "員",
+    "者",
+    "手",
+)
 _TITLES = ("看護師", "医師", "先生", "様", "殿", "氏", "君", "さん")
 
 
@@ -297,8 +315,11 @@ def _names(folded: str) -> Iterator[Found]:
     for name, weight in _ENGLISH_NAMES.items():
         for match in _RE[name].finditer(folded):
             places.append((*_english_place(folded, match, name=name), weight))
-    places += [(mention.name_start, mention.name_end, SHAPED) for mention in find_mentions(folded)
-               if not mention.is_placeholder]  # fmt: skip
+    places += [
+        (mention.name_start, mention.name_end, SHAPED)
+        for mention in find_mentions(folded)
+        if not mention.is_placeholder
+    ]
     for start, end, weight in places:
         if start < end:
             label = IDENTIFIER if is_full_name(folded[start:end]) else QUASI_IDENTIFIER

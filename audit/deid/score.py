@@ -58,9 +58,20 @@ _OLDER_INDEX, _OLDER_BIT = "spans.npz", 4
 """Beside the spans of older scores, which have a line of each criterion's matching."""
 _CONTEXT_CHARS, _MAX_TEXT_CHARS = 40, 600
 HEADER = (
-    "doc_id", "patient_id", "kind", "gold_label", "predicted_label", "gold_start", "gold_end",
-    "predicted_start", "predicted_end", "before", "gold_text", "predicted_text", "after",
-)  # fmt: skip
+    "doc_id",
+    "patient_id",
+    "kind",
+    "gold_label",
+    "predicted_label",
+    "gold_start",
+    "gold_end",
+    "predicted_start",
+    "predicted_end",
+    "before",
+    "gold_text",
+    "predicted_text",
+    "after",
+)
 
 _Pair = tuple[Span | None, Span | None]
 _Place = tuple[int, int]
@@ -105,11 +116,18 @@ class SpanCase:
         whole = (min(s for s, _ in spans), max(e for _, e in spans)) if spans else None
         before, _, after = self.pieces(whole)
         return (
-            self.doc_id, self.patient_id, self.kind, self.row if self.gold else None,
+            self.doc_id,
+            self.patient_id,
+            self.kind,
+            self.row if self.gold else None,
             None if self.kind == MISSED else self.column,
-            *(self.gold or (None, None)), *(self.predicted or (None, None)),
-            before, self.pieces(self.gold)[1], self.pieces(self.predicted)[1], after,
-        )  # fmt: skip
+            *(self.gold or (None, None)),
+            *(self.predicted or (None, None)),
+            before,
+            self.pieces(self.gold)[1],
+            self.pieces(self.predicted)[1],
+            after,
+        )
 
 
 def _order(pair: _Pair) -> tuple[int, int, bool, bool, str]:
@@ -140,12 +158,17 @@ def _case(note: TaggedDocument, pair: _Pair, *, number: int, label: str = MISSED
     else:
         kind = SAME if gold == predicted else OTHER_PLACE
     return SpanCase(
-        note=number, doc_id=note.doc_id, patient_id=note.patient_id, kind=kind,
-        row=gold.label if gold else SPURIOUS, column=predicted.label if predicted else label,
+        note=number,
+        doc_id=note.doc_id,
+        patient_id=note.patient_id,
+        kind=kind,
+        row=gold.label if gold else SPURIOUS,
+        column=predicted.label if predicted else label,
         gold=(gold.start, gold.end) if gold else None,
-        predicted=(predicted.start, predicted.end) if predicted else None, start=start,
+        predicted=(predicted.start, predicted.end) if predicted else None,
+        start=start,
         text=note.text[start : min(end, start + _MAX_TEXT_CHARS)],
-    )  # fmt: skip
+    )
 
 
 def misses_csv(cases: Iterable[SpanCase]) -> str:
@@ -505,9 +528,14 @@ def patients_of(score_id: str, *, criterion: str) -> MatchCounts:
 
 
 SHARES = (
-    "touched", "names_touched", "strict_recall", "precision", "covered", "names_covered",
+    "touched",
+    "names_touched",
+    "strict_recall",
+    "precision",
+    "covered",
+    "names_covered",
     "harmless",
-)  # fmt: skip
+)
 """What taggers are compared by: golds, and full names, of which something is found, under any
 label; golds found as they are; finds that touch a gold; golds, and full names, that lie whole
 inside the finds; and of what is nobody's the characters that are taken out."""
@@ -520,10 +548,12 @@ def shares_of(score_id: str) -> IntArray:
     """
     found, strict = (patients_of(score_id, criterion=x) for x in (HEADLINE_CRITERION, "strict"))
     columns = [
-        *((of.of(label)[:, 0], of.of(label)[:, 2])
-          for of, label in ((found, ANY), (found, IDENTIFIER), (strict, ANY))),
+        *(
+            (of.of(label)[:, 0], of.of(label)[:, 2])
+            for of, label in ((found, ANY), (found, IDENTIFIER), (strict, ANY))
+        ),
         (found.of(ANY)[:, 1], found.of(ANY)[:, 3]),
-    ]  # fmt: skip
+    ]
     counted = np.array([(total - wrong, total) for total, wrong in columns]).transpose(2, 0, 1)
     with SCORES.reading(), np.load(SCORES.get(score_id).path / PATIENTS) as tables:
         is_there = _COVERED in tables

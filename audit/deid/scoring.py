@@ -218,14 +218,24 @@ class _Run:
             exact = self._mapped(known.verbatim(pairs))
             verbatim = self._summary(score_pairs(exact, matcher=task.matcher))
         return Score(
-            title=one_line(task.title), created=now(), gold=task.gold, predicted=task.predicted,
-            has_five_types=task.has_five_types, label_map=task.label_map, tagger=tagger,
+            title=one_line(task.title),
+            created=now(),
+            gold=task.gold,
+            predicted=task.predicted,
+            has_five_types=task.has_five_types,
+            label_map=task.label_map,
+            tagger=tagger,
             gold_digest=hashlib.sha256(b"".join(sorted(self.golds))).hexdigest(),
-            summary=self._summary(scored), n_gold_only=pairs.n_gold_only,
-            n_predicted_only=pairs.n_predicted_only + n_without_gold, unknown_labels=unknown,
-            n_left_out=n_left_out, policy=self.policy, seconds=self.seconds, copies=told,
+            summary=self._summary(scored),
+            n_gold_only=pairs.n_gold_only,
+            n_predicted_only=pairs.n_predicted_only + n_without_gold,
+            unknown_labels=unknown,
+            n_left_out=n_left_out,
+            policy=self.policy,
+            seconds=self.seconds,
+            copies=told,
             verbatim=verbatim,
-        )  # fmt: skip
+        )
 
     def _predicted(self) -> tuple[Path, Path, dict[str, str]]:
         """Return the predictions, the folder of copies, and which tagger they are of, if known."""
@@ -236,10 +246,13 @@ class _Run:
             if not self.tags.is_dir():
                 is_whole, begun = not building_folder(self.tags).exists(), time.monotonic()
                 tag_notes(
-                    annotated_notes(self.gold, what=GOLD), tagger=found, out=self.tags,
-                    release=Release(), progress=self.meter.part(TAGGING),
+                    annotated_notes(self.gold, what=GOLD),
+                    tagger=found,
+                    out=self.tags,
+                    release=Release(),
+                    progress=self.meter.part(TAGGING),
                     should_stop=contact.should_stop,
-                )  # fmt: skip
+                )
                 self.seconds = time.monotonic() - begun if is_whole else None
             self.meter.finish(TAGGING)
             # An earlier run may have tagged them with an older version of the tagger.
@@ -275,9 +288,10 @@ class _Run:
 
         with new_file(self.folder / SPANS) as file:
             return score_pairs(
-                counted(), matcher=self.task.matcher,
+                counted(),
+                matcher=self.task.matcher,
                 on_case=lambda case: file.write(json_line(asdict(case))),
-            )  # fmt: skip
+            )
 
     def _mapped(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """Yield notes with their labels mapped; note what was mapped to nothing, and the golds."""

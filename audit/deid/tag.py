@@ -68,13 +68,18 @@ T = TypeVar("T")
 
 
 def tag_notes(
-    source: NoteSource | AnnotatedNotes, *, tagger: Tagger, out: Path, release: Release,
+    source: NoteSource | AnnotatedNotes,
+    *,
+    tagger: Tagger,
+    out: Path,
+    release: Release,
     policy: Policy = ALL_OUT,
     register: PatientRegister | None = None,
     uncopied: Uncopied = FALLBACK,
     n_workers: int = 1,
-    progress: ProgressListener = lambda report: None, should_stop: StopQuestion = lambda: False,
-) -> dict[str, Any]:  # fmt: skip
+    progress: ProgressListener = lambda report: None,
+    should_stop: StopQuestion = lambda: False,
+) -> dict[str, Any]:
     """Tag all notes of a source and return the census.
 
     The tagger's answer for a text must not depend on chance. `policy` says what of it is taken out,
@@ -139,9 +144,12 @@ def _units(row: Note | RowNote) -> int:
 def counted(document: TaggedDocument, *, is_foreign: bool = False) -> Counter[str]:
     """Count a note as the census names it, and spans and their characters under "n" and "chars"."""
     counts = Counter(
-        n_notes=1, n_characters=len(document.text), n_notes_without_spans=int(not document.spans),
-        n_replaced=n_marks(document), n_notes_of_no_language=int(is_foreign),
-    )  # fmt: skip
+        n_notes=1,
+        n_characters=len(document.text),
+        n_notes_without_spans=int(not document.spans),
+        n_replaced=n_marks(document),
+        n_notes_of_no_language=int(is_foreign),
+    )
     for span in document.spans:
         counts.update({f"n {span.label}": 1, f"chars {span.label}": span.n_chars})
     return counts
@@ -150,8 +158,10 @@ def counted(document: TaggedDocument, *, is_foreign: bool = False) -> Counter[st
 def told(counts: Mapping[str, int]) -> dict[str, Any]:
     """Return what was `counted` as a census has it."""
     labels = ordered(key[2:] for key, n in counts.items() if n and key.startswith("n "))
-    spans = {label: {"n": counts[f"n {label}"], "n_characters": counts[f"chars {label}"]}
-             for label in labels}  # fmt: skip
+    spans = {
+        label: {"n": counts[f"n {label}"], "n_characters": counts[f"chars {label}"]}
+        for label in labels
+    }
     return {name: n for name, n in counts.items() if " " not in name} | {"spans": spans}
 
 
@@ -205,9 +215,10 @@ def _unpickled(pickled: bytes) -> Tagger:
 
 
 def _tagged(
-    ask: Callable[[Sequence[TaggedDocument]], Answers], notes: Sequence[TaggedDocument],
+    ask: Callable[[Sequence[TaggedDocument]], Answers],
+    notes: Sequence[TaggedDocument],
     known: Answers | None,
-) -> tuple[Answers, list[str]]:  # fmt: skip
+) -> tuple[Answers, list[str]]:
     """Return what was found in notes, and which names those of a patient tell with certainty."""
     found = ask(notes) if known is None else known
     return found, [
@@ -276,9 +287,12 @@ def _named(
 
 
 def _written(
-    how: _How, rows: Sequence[int], notes: Sequence[TaggedDocument],
-    answers: Answers, known: Sequence[_Known],
-) -> _Written:  # fmt: skip
+    how: _How,
+    rows: Sequence[int],
+    notes: Sequence[TaggedDocument],
+    answers: Answers,
+    known: Sequence[_Known],
+) -> _Written:
     """Return notes with all that was found in them, and their released texts."""
     lines, redacted, counts, left = [], [], Counter[str](), Counter[Kind]()
     uncopied = []
@@ -332,9 +346,13 @@ class _Work:
     """Reads the notes twice, batch by batch, to be tagged and to be written, here or elsewhere."""
 
     def __init__(
-        self, source: NoteSource | AnnotatedNotes, tagger: Tagger, meter: Meter,
-        executor: Executor | None, n_workers: int,
-    ) -> None:  # fmt: skip
+        self,
+        source: NoteSource | AnnotatedNotes,
+        tagger: Tagger,
+        meter: Meter,
+        executor: Executor | None,
+        n_workers: int,
+    ) -> None:
         self._source, self._tagger, self._meter = source, tagger, meter
         self._executor, self._n_workers = executor, n_workers
         self._sent = _Sent(pickle.dumps(tagger), tagger.digest) if executor else None
@@ -397,9 +415,11 @@ class _Work:
                 yield call(batch)
 
         done = in_order(
-            self._executor, calls(), n_workers=self._n_workers,
+            self._executor,
+            calls(),
+            n_workers=self._n_workers,
             wait=lambda: self._meter.add(phase, 0.0),  # asks whether to stop
-        )  # fmt: skip
+        )
         for found in done:
             yield waiting.popleft(), found
 
@@ -552,12 +572,15 @@ class _Run:
         if self._register is None:
             return {}
         register = self._register
-        return {"register": {
-            "salted_digest": salted_digest(register.digest), "n_rows": register.n_rows,
-            "n_patients": len(register.pieces),
-            "n_patients_without_notes": len(register.pieces) - len(self._met),
-            "n_notes_without_row": self._n_of_no_row,
-        }}  # fmt: skip
+        return {
+            "register": {
+                "salted_digest": salted_digest(register.digest),
+                "n_rows": register.n_rows,
+                "n_patients": len(register.pieces),
+                "n_patients_without_notes": len(register.pieces) - len(self._met),
+                "n_notes_without_row": self._n_of_no_row,
+            }
+        }
 
 
 def _spans(spans: Spans) -> Tags:

@@ -134,15 +134,21 @@ def correction_for(
         gone, come = gone - come, come - gone
     else:
         gone = {
-            one for one in document.spans if (one.start, one.end) in places
+            one
+            for one in document.spans
+            if (one.start, one.end) in places
             or any(one.start < end and start < one.end for start, end in here)
-        }  # fmt: skip
+        }
     if not gone and not come:
         return None
     return Correction(
-        number=number, kind=ADDED if come else REMOVED, batch=batch, who=who,
-        spans=tuple(sorted(come or gone)), gone=tuple(sorted(gone if come else ())),
-    )  # fmt: skip
+        number=number,
+        kind=ADDED if come else REMOVED,
+        batch=batch,
+        who=who,
+        spans=tuple(sorted(come or gone)),
+        gone=tuple(sorted(gone if come else ())),
+    )
 
 
 def _is_covered(start: int, end: int, spans: Iterable[Span]) -> bool:
@@ -223,9 +229,14 @@ def tagged_text(
 
 
 def released_note(
-    document: TaggedDocument, *, row: int, release: Release, kept: str | None = None,
-    corrections: Sequence[Correction] = (), names: Names | None = None,
-) -> OneNote:  # fmt: skip
+    document: TaggedDocument,
+    *,
+    row: int,
+    release: Release,
+    kept: str | None = None,
+    corrections: Sequence[Correction] = (),
+    names: Names | None = None,
+) -> OneNote:
     """Return a note with its corrections by hand, and its released text.
 
     `names` is what is known of the patient, as `Release.of` takes it. What was released before
@@ -300,9 +311,14 @@ TAGGED_SETS = Shelf("tagged", where="tagged notes", read=_read_set)
 
 
 def begin_set(
-    tagged_id: str, *, how: Release, given: bytes | None = None, register: bytes | None = None,
-    title: str = "", **asked: Any,
-) -> TaggedSet:  # fmt: skip
+    tagged_id: str,
+    *,
+    how: Release,
+    given: bytes | None = None,
+    register: bytes | None = None,
+    title: str = "",
+    **asked: Any,
+) -> TaggedSet:
     """Make the folder of a set, with its key and what was handed in; one that is there stays.
 
     `asked` are `source`, `tagger_id`, `tagger_digest`, `policy` and `uncopied` of the set.
@@ -539,9 +555,13 @@ def chosen_notes(
 
 
 def _note(
-    line: bytes, released: bytes, *, tagged: TaggedSet, corrections: Sequence[Correction],
+    line: bytes,
+    released: bytes,
+    *,
+    tagged: TaggedSet,
+    corrections: Sequence[Correction],
     names: Names | None,
-) -> OneNote:  # fmt: skip
+) -> OneNote:
     with TAGGED_SETS.reading():
         document = _document(line)
         record = json.loads(released)
@@ -597,10 +617,16 @@ MAX_EXPORT_BYTES = 200_000_000
 """Larger sets stay on the disk: a file for a browser is made in memory."""
 
 _FILES = {
-    "text": "redacted.txt", "jsonl": "redacted.jsonl", "csv": "redacted.csv",
-    "spans": "spans.jsonl", "brat": "spans-brat.zip", "i2b2": "spans-i2b2.zip",
-    "conll": "spans.conll", "inline": "spans-inline.zip", EXPORTED_CENSUS: "census.json",
-}  # fmt: skip
+    "text": "redacted.txt",
+    "jsonl": "redacted.jsonl",
+    "csv": "redacted.csv",
+    "spans": "spans.jsonl",
+    "brat": "spans-brat.zip",
+    "i2b2": "spans-i2b2.zip",
+    "conll": "spans.conll",
+    "inline": "spans-inline.zip",
+    EXPORTED_CENSUS: "census.json",
+}
 _LEFT_OUT = "left_out.csv"
 _TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can hold: the same bytes each time
 

@@ -330,9 +330,12 @@ class KnownTagger:
         n = self.measured
         if "n_gold" not in n:
             return None
-        return {"n_gold": n["n_gold"], "n_found": n["n_gold"] - n["n_missed"],
-                "n_predicted": n["n_predicted"],
-                "n_right": n["n_predicted"] - n["n_spurious"]}  # fmt: skip
+        return {
+            "n_gold": n["n_gold"],
+            "n_found": n["n_gold"] - n["n_missed"],
+            "n_predicted": n["n_predicted"],
+            "n_right": n["n_predicted"] - n["n_spurious"],
+        }
 
 
 def _read_tagger(folder: Path) -> KnownTagger:

@@ -138,12 +138,17 @@ class TaggingTask(Task):
                     )
                 register = self.register_file
                 tag_notes(
-                    source, tagger=tagger, out=tagged.path / RESULT, release=tagged.how,
-                    policy=tagged.policy, register=read_register(register) if register else None,
+                    source,
+                    tagger=tagger,
+                    out=tagged.path / RESULT,
+                    release=tagged.how,
+                    policy=tagged.policy,
+                    register=read_register(register) if register else None,
                     uncopied=tagged.uncopied,
                     n_workers=1 if self.device == "cpu" else n_cores(),
-                    progress=contact.listen, should_stop=contact.should_stop,
-                )  # fmt: skip
+                    progress=contact.listen,
+                    should_stop=contact.should_stop,
+                )
             write_index(tagged.path, should_stop=contact.should_stop)
             tagged = TAGGED_SETS.get(self.tagged_id)
         # Asked again of a whole set: what is left is looked for anew, after corrections by hand.
@@ -154,9 +159,15 @@ class TaggingTask(Task):
 
 
 def tagging_task(
-    notes: NotesToTag, *, tagger: KnownTagger, how: Release, policy: Policy = ALL_OUT,
-    uncopied: Uncopied = FALLBACK, title: str = "", register: NotesToTag | None = None,
-) -> TaggingTask:  # fmt: skip
+    notes: NotesToTag,
+    *,
+    tagger: KnownTagger,
+    how: Release,
+    policy: Policy = ALL_OUT,
+    uncopied: Uncopied = FALLBACK,
+    title: str = "",
+    register: NotesToTag | None = None,
+) -> TaggingTask:
     """Return a task, and make the folder of its set, with the files that were handed in.
 
     The same notes, tagger, register, replacement and policy are one set, whatever its title; its
@@ -173,17 +184,28 @@ def tagging_task(
     tagged_id = next(one for one in ids if not (is_own_key and _is_whole(one)))
     is_new = not TAGGED_SETS.place(tagged_id).is_dir()
     begun = begin_set(
-        tagged_id, source=notes.source, tagger_id=tagger.tagger_id, tagger_digest=tagger.digest,
-        how=how, policy=policy, uncopied=uncopied, title=title, given=notes.given,
+        tagged_id,
+        source=notes.source,
+        tagger_id=tagger.tagger_id,
+        tagger_digest=tagger.digest,
+        how=how,
+        policy=policy,
+        uncopied=uncopied,
+        title=title,
+        given=notes.given,
         register=register.given if register else None,
-    )  # fmt: skip
+    )
     # What takes minutes at most on any CPU, and little memory, need not wait.
     is_short = notes.given is not None and len(notes.given) <= _SHORT_BYTES.get(tagger.kind, 0)
     task = TaggingTask(
-        tagged_id=tagged_id, file_id=notes.file_id, columns=notes.columns,
-        register_id=register.file_id if register else "", has_register=register is not None,
-        device="cpu" if is_short else "auto", is_quick=tagger.is_quick,
-    )  # fmt: skip
+        tagged_id=tagged_id,
+        file_id=notes.file_id,
+        columns=notes.columns,
+        register_id=register.file_id if register else "",
+        has_register=register is not None,
+        device="cpu" if is_short else "auto",
+        is_quick=tagger.is_quick,
+    )
     if not begun.is_whole:
         try:
             open_notes(task.notes, columns=dict(notes.columns))
@@ -273,8 +295,9 @@ class TaggerTask(Task):
             model = file_digests(self.start)
         elif self.base:
             model = TaggerFacts.of_folder(network_folder(self.base)).digest()
-        notes = [states_of(*files, where="annotated notes") for files in
-                 (self.gold, self.validation)]  # fmt: skip
+        notes = [
+            states_of(*files, where="annotated notes") for files in (self.gold, self.validation)
+        ]
         about = [self.settings.plain(), notes, model]
         if self.label_map:
             about.append(self.label_map)
@@ -297,9 +320,12 @@ class TaggerTask(Task):
             from audit.deid.generative.training import train_generative
 
             done = train_generative(
-                self, self.settings, progress=contact.listen, should_stop=contact.should_stop,
+                self,
+                self.settings,
+                progress=contact.listen,
+                should_stop=contact.should_stop,
                 on_point=tell,
-            ).training  # fmt: skip
+            ).training
             contact.say(
                 f"{done['n_steps']} steps on {done['n_windows']} windows of "
                 f"{done['n_notes']} notes, measured on {done['n_held_out']}."
@@ -308,7 +334,11 @@ class TaggerTask(Task):
             from audit.deid.network.training import train_tagger
 
             train_tagger(
-                self, self.settings, say=contact.say, progress=contact.listen,
-                should_stop=contact.should_stop, on_point=tell,
-            )  # fmt: skip
+                self,
+                self.settings,
+                say=contact.say,
+                progress=contact.listen,
+                should_stop=contact.should_stop,
+                on_point=tell,
+            )
         return (self.tagger_id,)

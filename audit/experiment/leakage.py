@@ -124,9 +124,10 @@ class LeakageTask(Task):
             raise AuditError("The same is asked twice, or there are too many.", where="tagger")
         if list(self.shares) != sorted(set(self.shares)):
             raise AuditError(
-                "Shares of missed names are rising numbers above 0 and below 1.", where="shares",
+                "Shares of missed names are rising numbers above 0 and below 1.",
+                where="shares",
                 do="For example 0.01,0.05,0.1.",
-            )  # fmt: skip
+            )
         return self
 
     def question(self) -> Question:
@@ -331,8 +332,9 @@ def missed_at_random(
     """
     owners = [mention.owner for mention in notes.mentions]
     n, of_mention = {
-        MENTIONS: (len(owners), range(len(owners))), PATIENTS: (notes.n_patients, owners),
-    }[unit]  # fmt: skip
+        MENTIONS: (len(owners), range(len(owners))),
+        PATIENTS: (notes.n_patients, owners),
+    }[unit]
     order = generator(seed, f"missed {unit}").permutation(n)
     drawn = set(order[: max(1, round(share * n))].tolist())
     return tuple(i for i, one in enumerate(of_mention) if one in drawn)
@@ -397,9 +399,12 @@ def trained_arm(
 
     training = _training(order, notes, folder=folder, title=title)
     question = {
-        "version": VERSION, "title": title, "general": model_digest(notes.general),
-        "settings": training.settings.decisive(), "texts": list(texts),
-    }  # fmt: skip
+        "version": VERSION,
+        "title": title,
+        "general": model_digest(notes.general),
+        "settings": training.settings.decisive(),
+        "texts": list(texts),
+    }
     run = private_folder(folder / question_digest(question)[:12])
     lines = (json.dumps({"text": text}) + "\n" for text in texts)
     write_whole(run / "notes.jsonl", "".join(lines).encode())
@@ -412,10 +417,13 @@ def _training(
 ) -> PretrainTask:
     """Return the training of an arm, as if on the notes as they are."""
     return PretrainTask(
-        general=notes.general, notes=notes.folder / "notes.jsonl", out=folder,
-        settings=TRAINING.with_(n_epochs=order.epochs, seed=order.seed), title=title,
+        general=notes.general,
+        notes=notes.folder / "notes.jsonl",
+        out=folder,
+        settings=TRAINING.with_(n_epochs=order.epochs, seed=order.seed),
+        title=title,
         device=order.device,
-    )  # fmt: skip
+    )
 
 
 CONTROLS = ("easy", "hard")
@@ -537,15 +545,20 @@ def run_leakage(
             meter.finish(_tagging(arm))
         trained = trained_arm(
             released_texts(notes, spans, mode=order.mode, seed=order.seed),
-            title=f"demo {order.language}: {arm.code}", notes=notes, order=order,
-            folder=arms_folder, progress=meter.part(arm.code, f"{arm.code}: "),
+            title=f"demo {order.language}: {arm.code}",
+            notes=notes,
+            order=order,
+            folder=arms_folder,
+            progress=meter.part(arm.code, f"{arm.code}: "),
             should_stop=should_stop,
-        )  # fmt: skip
+        )
         meter.finish(arm.code)
         report = run_audit(
-            _request(order, notes, trained.folder / MODEL), store=store,
-            progress=meter.part(_attack(arm), f"{_attack(arm)}: "), should_stop=should_stop,
-        )  # fmt: skip
+            _request(order, notes, trained.folder / MODEL),
+            store=store,
+            progress=meter.part(_attack(arm), f"{_attack(arm)}: "),
+            should_stop=should_stop,
+        )
         meter.finish(_attack(arm))
         is_exposed, found = name_misses(notes, spans)
         digest = tagger.digest if tagger else ""
@@ -650,40 +663,72 @@ def leakage_markdown(tables: LeakageTables) -> str:
         f"patients; mode {order.mode}, {order.epochs:g} epochs, seed {order.seed}.",
         "**What each arm replaces**",
         markdown_table(
-            ("Arm", "Mentions left", "Patients with a name left", "Doctors left",
-             "Other text replaced", "Steps", "Loss, nats"),
+            (
+                "Arm",
+                "Mentions left",
+                "Patients with a name left",
+                "Doctors left",
+                "Other text replaced",
+                "Steps",
+                "Loss, nats",
+            ),
             [
-                (arm.code, f"{counted(arm.left)} ({100 * arm.left.value:.1f} %)",
-                 f"{arm.n_exposed} of {arm.n_patients}",
-                 f"{arm.n_staff - arm.n_staff_whole} of {arm.n_staff}",
-                 f"{100 * arm.other_chars:.1f} %", arm.n_steps, decimal(arm.loss, digits=2))
+                (
+                    arm.code,
+                    f"{counted(arm.left)} ({100 * arm.left.value:.1f} %)",
+                    f"{arm.n_exposed} of {arm.n_patients}",
+                    f"{arm.n_staff - arm.n_staff_whole} of {arm.n_staff}",
+                    f"{100 * arm.other_chars:.1f} %",
+                    arm.n_steps,
+                    decimal(arm.loss, digits=2),
+                )
                 for arm in tables.arms
             ],
         ),
         "**Leakage against missed names: scenario 2, AUC**",
         markdown_table(
-            ("Arm", "Negatives", "AUC", "TPR at 1 % FPR", "TPR at 10 % FPR", "minus raw",
-             "minus perfect", "q ≤ 0.05"),
+            (
+                "Arm",
+                "Negatives",
+                "AUC",
+                "TPR at 1 % FPR",
+                "TPR at 10 % FPR",
+                "minus raw",
+                "minus perfect",
+                "q ≤ 0.05",
+            ),
             [
-                (row.code, row.controls, *map(_ranged, (row.auc, row.tpr_at_1, row.tpr_at_10)),
-                 *map(_ranged, (row.minus_raw, row.minus_perfect)), counted(row.flagged))
-                for row in tables.leaks if row.group == ALL
+                (
+                    row.code,
+                    row.controls,
+                    *map(_ranged, (row.auc, row.tpr_at_1, row.tpr_at_10)),
+                    *map(_ranged, (row.minus_raw, row.minus_perfect)),
+                    counted(row.flagged),
+                )
+                for row in tables.leaks
+                if row.group == ALL
             ],
         ),
         "**Patients whose name was left, and those whose name was caught: scenario 2, AUC**",
         markdown_table(
-            ("Arm", "Negatives", "Patients", "n", "AUC", "minus raw", "minus perfect",
-             "q ≤ 0.05"),
+            ("Arm", "Negatives", "Patients", "n", "AUC", "minus raw", "minus perfect", "q ≤ 0.05"),
             [
-                (row.code, row.controls, _GROUP_WORDS[row.group], row.n_members,
-                 *map(_ranged, (row.auc, row.minus_raw, row.minus_perfect)), counted(row.flagged))
-                for row in tables.leaks if row.group != ALL and row.code in divided
+                (
+                    row.code,
+                    row.controls,
+                    _GROUP_WORDS[row.group],
+                    row.n_members,
+                    *map(_ranged, (row.auc, row.minus_raw, row.minus_perfect)),
+                    counted(row.flagged),
+                )
+                for row in tables.leaks
+                if row.group != ALL and row.code in divided
             ],
         ),
         "In brackets 95 % intervals: bootstrap over names, DeLong for differences on the same "
         "names. One training an arm: the intervals know nothing of another seed. The attacker of "
         "scenario 2 holds the same passages in all arms, the name's place masked.",
-    ]  # fmt: skip
+    ]
     return "\n\n".join(parts) + "\n"
 
 

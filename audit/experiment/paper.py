@@ -151,9 +151,12 @@ class ExperimentTask(Task):
         """Do the experiment, or what is left of it; returns the digests of its audits."""
         with Store(results_dir()) as store:
             tables = run_experiment(
-                self, store=store, progress=contact.listen, should_stop=contact.should_stop,
+                self,
+                store=store,
+                progress=contact.listen,
+                should_stop=contact.should_stop,
                 say=contact.say,
-            )  # fmt: skip
+            )
         by_stage = sorted(tables["found"], key=lambda row: row["attack"] != ATTACKS[SCENARIOS[0]])
         return tuple(row["digest"] for row in by_stage)
 
@@ -215,9 +218,11 @@ def run_experiment(
         for epochs, step in exposures.items():
             stage = audit_stage(epochs, scenario=question.scenario_number)
             report = run_audit(
-                question.with_(hospital=trained.folder / snapshot_name(step)), store=store,
-                progress=meter.part(stage, f"{stage}: "), should_stop=should_stop,
-            )  # fmt: skip
+                question.with_(hospital=trained.folder / snapshot_name(step)),
+                store=store,
+                progress=meter.part(stage, f"{stage}: "),
+                should_stop=should_stop,
+            )
             meter.finish(stage)
             say(f"{stage.capitalize()}: {report.verdict.in_short('en')} {report.verdict.english}")
             reports[epochs, question.scenario_number] = report
@@ -246,10 +251,14 @@ def _stages(order: ExperimentTask) -> Iterator[Phase]:
 
 def _training(order: ExperimentTask) -> PretrainTask:
     return PretrainTask(
-        general=order.general, notes=order.out / "corpus" / PRIVATE, out=order.out / "hospital",
-        settings=order.training, title="Hospital", device=order.device,
+        general=order.general,
+        notes=order.out / "corpus" / PRIVATE,
+        out=order.out / "hospital",
+        settings=order.training,
+        title="Hospital",
+        device=order.device,
         snapshot_epochs=order.epochs,
-    )  # fmt: skip
+    )
 
 
 def _questions(order: ExperimentTask) -> Iterator[AuditRequest]:
@@ -260,11 +269,16 @@ def _questions(order: ExperimentTask) -> Iterator[AuditRequest]:
     passages = read_passages(data, what="passages", file_name=PASSAGES)
     for scenario in SCENARIOS:
         yield AuditRequest(
-            scenario_number=scenario, general=order.general, hospital=order.general,
-            candidates=candidates, passages=passages if scenario == 2 else None,
-            generation=order.generation, posterior=order.posterior, seed=order.seed,
+            scenario_number=scenario,
+            general=order.general,
+            hospital=order.general,
+            candidates=candidates,
+            passages=passages if scenario == 2 else None,
+            generation=order.generation,
+            posterior=order.posterior,
+            seed=order.seed,
             device=order.device,
-        )  # fmt: skip
+        )
 
 
 def _take_folder(order: ExperimentTask) -> None:
@@ -281,9 +295,10 @@ def _take_folder(order: ExperimentTask) -> None:
         if not path.exists():
             if any(order.out.iterdir()):
                 raise AuditError(
-                    "There is something already.", where="out",
+                    "There is something already.",
+                    where="out",
                     do="Choose a new or an empty folder.",
-                )  # fmt: skip
+                )
             write_whole(path, (json.dumps(content, indent=1) + "\n").encode())
         known = json.loads(path.read_bytes())
         is_same = all(known[name] == content[name] for name in ("digest", "notes"))
@@ -291,9 +306,10 @@ def _take_folder(order: ExperimentTask) -> None:
         is_same = False
     if not is_same:
         raise AuditError(
-            "The folder belongs to an experiment with other notes or settings.", where="out",
+            "The folder belongs to an experiment with other notes or settings.",
+            where="out",
             do="Choose another folder, or the same notes and settings.",
-        )  # fmt: skip
+        )
 
 
 CONTROLS = ("easy", "hard")
@@ -388,8 +404,18 @@ def _found(report: AuditReport) -> Row:
 
 _ATTACK_WORDS = {"generation": "Generation", "masked_lm": "Masked LM"}
 _RULE_HEADER = (
-    "Epochs", "Negatives", "Attack", "F1", "Accuracy", "Recall", "Precision", "TP", "FN", "FP", "TN"
-)  # fmt: skip
+    "Epochs",
+    "Negatives",
+    "Attack",
+    "F1",
+    "Accuracy",
+    "Recall",
+    "Precision",
+    "TP",
+    "FN",
+    "FP",
+    "TN",
+)
 
 
 def tables_json(tables: Tables) -> Tables:
@@ -402,8 +428,8 @@ def tables_markdown(tables: Tables) -> str:
     exposures = tables["exposures"]
     parts = [
         "{n_notes:,} notes of {n_patients:,} patients; {n_members} members, {n_passages} passages; "
-        "{n_inputs:,} inputs (masked LM), {n_documents:,} documents (generation); seed {seed}."
-        .format_map(tables),
+        "{n_inputs:,} inputs (masked LM), {n_documents:,} documents (generation); "
+        "seed {seed}.".format_map(tables),
         "**M_hospital along its training**",
         markdown_table(
             ["Epochs on D_private", *(f"{row['epochs']:g}" for row in exposures)],
@@ -419,7 +445,7 @@ def tables_markdown(tables: Tables) -> str:
         _counts(tables["table3"], what="Distinct patterns"),
         "**Table 4. Occurrences per name**",
         _counts(tables["table4"], what="Occurrences"),
-    ]  # fmt: skip
+    ]
     for attack in ATTACKS.values():
         title = f"**Leakage by epochs: {_ATTACK_WORDS[attack]}, AUC**"
         parts += [title, _table_by_epochs(tables, attack=attack)]
@@ -480,9 +506,13 @@ def _table_by_epochs(tables: Tables, *, attack: str) -> str:
     members = {row["epochs"]: counted(row["members"]) for row in found}
     scores = dict.fromkeys(row["score"] for row in rankings)
     rows = [
-        (f"{epochs:g}", controls.capitalize(),
-         *(estimated(row["auc"], digits=2) for row in of_line), members[epochs])
+        (
+            f"{epochs:g}",
+            controls.capitalize(),
+            *(estimated(row["auc"], digits=2) for row in of_line),
+            members[epochs],
+        )
         for (epochs, controls), of_line in groupby(rankings, itemgetter("epochs", "controls"))
-    ]  # fmt: skip
+    ]
     head = ("Epochs", "Negatives", *(f"`{score}`" for score in scores), "Members, q ≤ 0.05")
     return markdown_table(head, rows)

@@ -50,7 +50,7 @@ def main() -> int:
             Message("The program made a mistake ({kind}).", kind=kind.__name__),
             where=Message("job {job_id}", job_id=job.job_id),
             do="Everything finished is kept. The job's log in the data directory says where.",
-        )  # fmt: skip
+        )
         table.end(job.job_id, state="failed", failure=failure)
 
     sys.excepthook = unexpected

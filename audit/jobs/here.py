@@ -66,8 +66,10 @@ def _await_turn(job: Job, *, say: Say) -> Lock:
             raise AuditCancelled
         if now.n_before != said:
             said = now.n_before
-            say(f"Waiting for {said} other job(s) on {now.device}. This is job {now.job_id}; "
-                "`python -m audit jobs` lists them.")  # fmt: skip
+            say(
+                f"Waiting for {said} other job(s) on {now.device}. This is job {now.job_id}; "
+                "`python -m audit jobs` lists them."
+            )
         time.sleep(POLL_SECONDS)
 
 

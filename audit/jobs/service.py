@@ -89,9 +89,14 @@ def _start(words: list[str], *, log: str, lock: Lock) -> subprocess.Popen[bytes]
             if os.fstat(file.fileno()).st_size > _MAX_LOG_BYTES:
                 file.truncate(0)
             return subprocess.Popen(
-                words, cwd=_CHECKOUT, start_new_session=True, pass_fds=(lock.descriptor,),
-                stdin=subprocess.DEVNULL, stdout=file, stderr=file,
-            )  # fmt: skip
+                words,
+                cwd=_CHECKOUT,
+                start_new_session=True,
+                pass_fds=(lock.descriptor,),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+            )
     except OSError as error:
         raise locks.unusable(error) from None
 

@@ -162,12 +162,27 @@ def insert(
     if not result:
         write_order(job_id, order=question.order)
     values = dict(
-        job_id=job_id, kind=question.kind, label=question.label, scenario=question.scenario,
-        device=question.device, question=question.digest, state="done" if result else "queued",
-        phase="", share=float(bool(result)), seconds_left=None, created=now(), started="",
-        finished=now() if result else "", n_attempts=0, is_cancel_wanted=0, runner=runner,
-        failure="", result=json.dumps(result), owner=owner, **dict.fromkeys(_UNUSED, ""),
-    )  # fmt: skip
+        job_id=job_id,
+        kind=question.kind,
+        label=question.label,
+        scenario=question.scenario,
+        device=question.device,
+        question=question.digest,
+        state="done" if result else "queued",
+        phase="",
+        share=float(bool(result)),
+        seconds_left=None,
+        created=now(),
+        started="",
+        finished=now() if result else "",
+        n_attempts=0,
+        is_cancel_wanted=0,
+        runner=runner,
+        failure="",
+        result=json.dumps(result),
+        owner=owner,
+        **dict.fromkeys(_UNUSED, ""),
+    )
     places = ", ".join(f":{name}" for name in values)
     n_added = _done(
         f"insert into jobs ({', '.join(values)}, turn) select {places}, "
@@ -237,8 +252,9 @@ def note_progress(job_id: str, progress: Progress) -> bool | None:
     with _table() as table:
         rows = table.execute(
             "update jobs set phase = :phase, share = :share, seconds_left = :left "
-            "where job_id = :job_id and state = 'running' returning is_cancel_wanted", values,
-        ).fetchall()  # fmt: skip
+            "where job_id = :job_id and state = 'running' returning is_cancel_wanted",
+            values,
+        ).fetchall()
     return bool(rows[0]["is_cancel_wanted"]) if rows else None
 
 

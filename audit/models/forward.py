@@ -139,37 +139,57 @@ class _Plain:
 
 
 _BERT_LAYER = {
-    "query": "attention.self.query", "key": "attention.self.key", "value": "attention.self.value",
-    "out": "attention.output.dense", "attention_norm": "attention.output.LayerNorm",
-    "inner": "intermediate.dense", "outer": "output.dense", "norm": "output.LayerNorm",
-}  # fmt: skip
+    "query": "attention.self.query",
+    "key": "attention.self.key",
+    "value": "attention.self.value",
+    "out": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "inner": "intermediate.dense",
+    "outer": "output.dense",
+    "norm": "output.LayerNorm",
+}
 _BERT_SETTINGS = (
-    "num_attention_heads", "hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob"
-)  # fmt: skip
+    "num_attention_heads",
+    "hidden_act",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+)
 KINDS: dict[str, dict[str, Any]] = {
     "bert": {
-        "layers": "encoder.layer", "layer": _BERT_LAYER, "settings": _BERT_SETTINGS,
+        "layers": "encoder.layer",
+        "layer": _BERT_LAYER,
+        "settings": _BERT_SETTINGS,
         "drops_out": True,
-        "head": ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm",
-                 "cls.predictions.decoder"),
+        "head": (
+            "cls.predictions.transform.dense",
+            "cls.predictions.transform.LayerNorm",
+            "cls.predictions.decoder",
+        ),
     },
     "roberta": {
-        "layers": "encoder.layer", "layer": _BERT_LAYER, "settings": _BERT_SETTINGS,
+        "layers": "encoder.layer",
+        "layer": _BERT_LAYER,
+        "settings": _BERT_SETTINGS,
         "drops_out": True,
         "head": ("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder"),
     },
     "distilbert": {
         "layers": "transformer.layer",
         "layer": {
-            "query": "attention.q_lin", "key": "attention.k_lin", "value": "attention.v_lin",
-            "out": "attention.out_lin", "attention_norm": "sa_layer_norm",
-            "inner": "ffn.lin1", "outer": "ffn.lin2", "norm": "output_layer_norm",
+            "query": "attention.q_lin",
+            "key": "attention.k_lin",
+            "value": "attention.v_lin",
+            "out": "attention.out_lin",
+            "attention_norm": "sa_layer_norm",
+            "inner": "ffn.lin1",
+            "outer": "ffn.lin2",
+            "norm": "output_layer_norm",
         },
         "settings": ("n_heads", "activation", "dropout", "attention_dropout"),
         "drops_out": False,  # what attention gives is added as it is
         "head": ("vocab_transform", "vocab_layer_norm", "vocab_projector"),
     },
-}  # fmt: skip
+}
 """Where transformers keeps what is computed here, by kind of model."""
 
 
@@ -270,9 +290,13 @@ class Encoder:
         return self._layered(x, projected, positions, _Masks(None, device=x.device), None)
 
     def _layered(
-        self, x: Tensor, projected: Tensor | None, positions: Tensor | None, masks: _Masks,
+        self,
+        x: Tensor,
+        projected: Tensor | None,
+        positions: Tensor | None,
+        masks: _Masks,
         seen: Tensor | None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         n_rows, n_tokens, width = x.shape
         asked = None
         if positions is not None:
@@ -293,9 +317,16 @@ class Encoder:
         return places
 
     def _through(
-        self, layer: _Layer, x: Tensor, n_rows: int, masks: _Masks, seen: Tensor | None,
-        *, asked: Tensor | None = None, projected: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
+        self,
+        layer: _Layer,
+        x: Tensor,
+        n_rows: int,
+        masks: _Masks,
+        seen: Tensor | None,
+        *,
+        asked: Tensor | None = None,
+        projected: Tensor | None = None,
+    ) -> Tensor:
         """Return a layer's output [B L, H], or [B M, H] where only `asked` tokens are wanted."""
         if asked is None:
             qkv = layer.qkv(x) if projected is None else projected.flatten(end_dim=1)
@@ -559,8 +590,9 @@ def forwards_of(
         del tries[0]
     for one, most in tries:
         found = [Forward(model, dtype=one) for model in models]
-        moved = [_variation(p, _distributions(f, tokenizer))
-                 for p, f in zip(exact, found, strict=True)]  # fmt: skip
+        moved = [
+            _variation(p, _distributions(f, tokenizer)) for p, f in zip(exact, found, strict=True)
+        ]
         if all(share <= most for share in moved):
             return found
         if dtype == "bfloat16":

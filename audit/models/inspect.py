@@ -373,30 +373,48 @@ class _Layout(NamedTuple):
 
 
 _BERT_LAYER = {
-    "attention.self.query": "dd", "attention.self.key": "dd", "attention.self.value": "dd",
-    "attention.output.dense": "dd", "attention.output.LayerNorm": "d", "output.LayerNorm": "d",
-    "intermediate.dense": "id", "output.dense": "di",
-}  # fmt: skip
+    "attention.self.query": "dd",
+    "attention.self.key": "dd",
+    "attention.self.value": "dd",
+    "attention.output.dense": "dd",
+    "attention.output.LayerNorm": "d",
+    "output.LayerNorm": "d",
+    "intermediate.dense": "id",
+    "output.dense": "di",
+}
 _LAYOUTS = {
     "bert": _Layout(
-        "encoder.layer", _BERT_LAYER,
-        {"cls.predictions.transform.dense": "dd", "cls.predictions.transform.LayerNorm": "d",
-         "cls.predictions.decoder": "vd"}, "cls.predictions.bias",
+        "encoder.layer",
+        _BERT_LAYER,
+        {
+            "cls.predictions.transform.dense": "dd",
+            "cls.predictions.transform.LayerNorm": "d",
+            "cls.predictions.decoder": "vd",
+        },
+        "cls.predictions.bias",
     ),
     "roberta": _Layout(
-        "encoder.layer", _BERT_LAYER,
+        "encoder.layer",
+        _BERT_LAYER,
         {"lm_head.dense": "dd", "lm_head.layer_norm": "d", "lm_head.decoder": "vd"},
         "lm_head.bias",
     ),
     "distilbert": _Layout(
         "transformer.layer",
-        {"attention.q_lin": "dd", "attention.k_lin": "dd", "attention.v_lin": "dd",
-         "attention.out_lin": "dd", "sa_layer_norm": "d", "output_layer_norm": "d",
-         "ffn.lin1": "id", "ffn.lin2": "di"},
+        {
+            "attention.q_lin": "dd",
+            "attention.k_lin": "dd",
+            "attention.v_lin": "dd",
+            "attention.out_lin": "dd",
+            "sa_layer_norm": "d",
+            "output_layer_norm": "d",
+            "ffn.lin1": "id",
+            "ffn.lin2": "di",
+        },
         {"vocab_transform": "dd", "vocab_layer_norm": "d", "vocab_projector": "vd"},
         "vocab_projector.bias",
     ),
-}  # fmt: skip
+}
 # What a pre-training checkpoint carries besides its masked-LM head, and buffers of old versions.
 _KNOWN_EXTRA = re.compile(
     r"(distil|ro)?bert(a)?\.(pooler\.dense\.(weight|bias)"
@@ -531,13 +549,34 @@ _DEFAULT_CLASS = {
     "distilbert": "DistilBertTokenizer",
 }
 _SETTINGS = {
-    "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token",
-    "additional_special_tokens", "extra_special_tokens", "added_tokens_decoder",
-    "do_lower_case", "tokenize_chinese_chars", "strip_accents", "never_split", "do_word_tokenize",
-    "do_subword_tokenize", "word_tokenizer_type", "subword_tokenizer_type", "mecab_kwargs",
-    "add_prefix_space", "trim_offsets", "errors", "model_max_length", "model_input_names",
-    "padding_side", "truncation_side", "clean_up_tokenization_spaces",
-}  # fmt: skip
+    "bos_token",
+    "eos_token",
+    "unk_token",
+    "sep_token",
+    "pad_token",
+    "cls_token",
+    "mask_token",
+    "additional_special_tokens",
+    "extra_special_tokens",
+    "added_tokens_decoder",
+    "do_lower_case",
+    "tokenize_chinese_chars",
+    "strip_accents",
+    "never_split",
+    "do_word_tokenize",
+    "do_subword_tokenize",
+    "word_tokenizer_type",
+    "subword_tokenizer_type",
+    "mecab_kwargs",
+    "add_prefix_space",
+    "trim_offsets",
+    "errors",
+    "model_max_length",
+    "model_input_names",
+    "padding_side",
+    "truncation_side",
+    "clean_up_tokenization_spaces",
+}
 _FLAGS = (
     "do_lower_case",
     "tokenize_chinese_chars",

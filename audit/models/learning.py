@@ -77,9 +77,13 @@ class LearningPass:
             return head_logits(self._model, x.view(n_rows, positions.shape[1], -1))
 
     def _through(
-        self, layer: dict[str, Any], x: Tensor, n_rows: int, masks: _Masks,
+        self,
+        layer: dict[str, Any],
+        x: Tensor,
+        n_rows: int,
+        masks: _Masks,
         asked: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """Return a layer's output [B L, H], or [B M, H] where only `asked` tokens are wanted."""
         rounded = x.to(self._dtype)
         if asked is None:

@@ -219,8 +219,13 @@ def _settings_of(loaded: LoadedModel) -> dict[str, object]:
 
 
 _SHARED = (
-    "architecture", "n_layers", "hidden_size", "n_heads", "hidden_dropout", "attention_dropout",
-)  # fmt: skip
+    "architecture",
+    "n_layers",
+    "hidden_size",
+    "n_heads",
+    "hidden_dropout",
+    "attention_dropout",
+)
 
 
 def load_pair(general: Path, hospital: Path, *, device: str = "cpu") -> ModelPair:

@@ -135,9 +135,17 @@ def _tokenizer(path: Path, files: Signature) -> Any:
 DEMO_PREFIX = "demo:"
 _OF_SUMMARY = ("n_parameters", "tokenizer")
 _TRAITS = (
-    "architecture", "n_layers", "hidden_size", "vocab_size", "n_parameters", "n_positions",
-    "tokenizer", "n_heads", "hidden_dropout", "attention_dropout",
-)  # fmt: skip
+    "architecture",
+    "n_layers",
+    "hidden_size",
+    "vocab_size",
+    "n_parameters",
+    "n_positions",
+    "tokenizer",
+    "n_heads",
+    "hidden_dropout",
+    "attention_dropout",
+)
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,13 @@ _PROBES = (
 )
 
 _SLOW_SETTINGS = (
-    "do_lower_case", "do_word_tokenize", "do_subword_tokenize", "word_tokenizer_type",
-    "subword_tokenizer_type", "never_split",
-)  # fmt: skip
+    "do_lower_case",
+    "do_word_tokenize",
+    "do_subword_tokenize",
+    "word_tokenizer_type",
+    "subword_tokenizer_type",
+    "never_split",
+)
 
 
 def import_classes() -> None:
@@ -62,16 +66,30 @@ def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) ->
     ]
     pads = tokenizer.pad_token_id, config.pad_token_id
     told = (
-        (lacking, Message("The tokenizer has no {lacking} token in its vocabulary.",
-                          lacking=[*lacking, ""][0])),
+        (
+            lacking,
+            Message(
+                "The tokenizer has no {lacking} token in its vocabulary.", lacking=[*lacking, ""][0]
+            ),
+        ),
         # RoBERTa counts its positions from the padding token's number.
-        (config.architecture == "roberta" and pads[0] != pads[1], Message(
-            "The padding token is {own} in the tokenizer and {promised} in config.json.",
-            own=pads[0], promised=pads[1])),
-        (max(numbers, default=0) >= n_embeddings or numbers - files.declared.keys(), Message(
-            "The tokenizer has tokens that its files or the model's {n} embeddings do not hold.",
-            n=n_embeddings)),
-    )  # fmt: skip
+        (
+            config.architecture == "roberta" and pads[0] != pads[1],
+            Message(
+                "The padding token is {own} in the tokenizer and {promised} in config.json.",
+                own=pads[0],
+                promised=pads[1],
+            ),
+        ),
+        (
+            max(numbers, default=0) >= n_embeddings or numbers - files.declared.keys(),
+            Message(
+                "The tokenizer has tokens that its files or the model's {n} embeddings do "
+                "not hold.",
+                n=n_embeddings,
+            ),
+        ),
+    )
     for is_so, what in told:
         if is_so:
             raise AuditError(

@@ -24,8 +24,15 @@ Name = tuple[str, str]
 Accepts = Callable[[str, str], bool]
 """Whether a (first, last) will do, as when both are single word pieces."""
 CONTROL_KINDS = (
-    "given", "held_out", "own", "easy", "hard", "recombined", "reference", "canary",
-)  # fmt: skip
+    "given",
+    "held_out",
+    "own",
+    "easy",
+    "hard",
+    "recombined",
+    "reference",
+    "canary",
+)
 """Kinds of controls; "given": came with the list, and neither of its parts says more; "held_out"
 and "own": people of the hospital, as in `ControlSource`; "canary": the held-out twin of a planted
 name, compared with planted names only."""
@@ -110,8 +117,11 @@ class Candidates:
     def __post_init__(self) -> None:
         """Check the columns against each other, once."""
         unknowns = {
-            "row": None, "is_kind_guessed": False, "is_recased": False, "control_source": "",
-        }  # fmt: skip
+            "row": None,
+            "is_kind_guessed": False,
+            "is_recased": False,
+            "control_source": "",
+        }
         unknowns |= dict.fromkeys(_OTHERS)
         for name, unknown in unknowns.items():
             if not getattr(self, name):

@@ -287,9 +287,16 @@ class _Draw:
         return self._with_own_part(row, sides, order - len(far) * is_last, costs)
 
     def _pairs(
-        self, far: Floats, is_within: Bools, farther: Floats, is_too: Bools, first: Ints,
-        last: Ints, *, is_sorted: bool = False,
-    ) -> Options:  # fmt: skip
+        self,
+        far: Floats,
+        is_within: Bools,
+        farther: Floats,
+        is_too: Bools,
+        first: Ints,
+        last: Ints,
+        *,
+        is_sorted: bool = False,
+    ) -> Options:
         """Return those of all pairs of some parts that may come: in their order, or the nearest."""
         numbers = np.add.outer(first * self._n_last, last).ravel()
         squared = np.add.outer(far[first] ** 2, farther[last] ** 2).ravel()
@@ -417,9 +424,14 @@ def with_controls(
 
     for kind in ("easy", "hard"):
         candidates += matched_controls(
-            members, n=wanted.get(kind, 0), seed=seed, kind=kind, accepts=is_whole,
-            count_pieces=count_pieces, on_drawn=on_drawn,
-        )  # fmt: skip
+            members,
+            n=wanted.get(kind, 0),
+            seed=seed,
+            kind=kind,
+            accepts=is_whole,
+            count_pieces=count_pieces,
+            on_drawn=on_drawn,
+        )
     n = wanted.get("recombined", 0)
     source = candidates.source
     candidates += recombined_controls(members, n=n, seed=seed, accepts=is_free)
@@ -441,9 +453,10 @@ def with_own_controls(listed: Candidates, people: Candidates) -> Candidates:
         )
     taken = _folded(zip(listed.first, listed.last, strict=True))
     rows = [
-        row for row in range(len(people))
+        row
+        for row in range(len(people))
         if fold_name(written_name(people.first[row], people.last[row])) not in taken
-    ]  # fmt: skip
+    ]
     n = len(rows)
     if not n:
         raise AuditError(

@@ -184,10 +184,14 @@ class PartIndex:
                 if sequence:
                     found[is_run].setdefault(sequence, {}).setdefault(what, []).append(row)
         self._words, self._runs = (
-            Lexicon({sequence: [(what, tuple(sorted({*rows}))) for what, rows in sorted(of.items())]
-                     for sequence, of in one.items()})
+            Lexicon(
+                {
+                    sequence: [(what, tuple(sorted({*rows}))) for what, rows in sorted(of.items())]
+                    for sequence, of in one.items()
+                }
+            )
             for one in found
-        )  # fmt: skip
+        )
         self._has_runs = bool(found[True])
 
     def _found(self, folded: str) -> Iterator[list[tuple[int, int, Term]]]:
@@ -229,19 +233,24 @@ class NameIndex:
     def __init__(self, *, firsts: Iterable[str], lasts: Iterable[str]) -> None:
         firsts, lasts = set(firsts), set(lasts)
         self._first, self._last = (
-            Lexicon({run: run for part in parts if not is_unspaced(part)
-                      if (run := tuple(words(part)))})
+            Lexicon(
+                {run: run for part in parts if not is_unspaced(part) if (run := tuple(words(part)))}
+            )
             for parts in (firsts, lasts)
-        )  # fmt: skip
+        )
         first, last = (
             "|".join(re.escape(p) for p in sorted(map(fold, parts), key=len, reverse=True))
             for parts in (filter(is_unspaced, firsts), filter(is_unspaced, lasts))
         )
         # Looking ahead, so that names that overlap are all found; the longest part is taken.
-        self._unspaced = first and last and re.compile(
-            rf"(?=(?P<last1>{last})[\s・]{{0,2}}(?P<first1>{first})"
-            rf"|(?P<first2>{first})[\s・]{{1,2}}(?P<last2>{last}))"
-        )  # fmt: skip
+        self._unspaced = (
+            first
+            and last
+            and re.compile(
+                rf"(?=(?P<last1>{last})[\s・]{{0,2}}(?P<first1>{first})"
+                rf"|(?P<first2>{first})[\s・]{{1,2}}(?P<last2>{last}))"
+            )
+        )
 
     def pairs(self, text: str) -> Iterator[Pair]:
         """Yield full names as often as they occur: "First Last", "First M. Last", "Last, First"."""

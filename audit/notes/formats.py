@@ -567,9 +567,16 @@ Format = Literal["jsonl", "brat", "i2b2", "conll", "inline"]
 FORMATS = get_args(Format)
 
 _FORMAT_OF_ENDING = {
-    ".jsonl": "jsonl", ".ann": "brat", ".xml": "i2b2", ".conll": "conll", ".bio": "conll",
-    ".iob": "conll", ".txt": "inline", ".html": "inline", ".htm": "inline",
-}  # fmt: skip
+    ".jsonl": "jsonl",
+    ".ann": "brat",
+    ".xml": "i2b2",
+    ".conll": "conll",
+    ".bio": "conll",
+    ".iob": "conll",
+    ".txt": "inline",
+    ".html": "inline",
+    ".htm": "inline",
+}
 _MAX_NAME_BYTES = 200
 
 

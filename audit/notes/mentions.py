@@ -159,12 +159,16 @@ def _name(
         roles = ("first", "last") if first else ("last",)
         roles = _placeholder_roles(items, title=title) if is_placeholder else roles
     return _Name(
-        first="" if is_placeholder else first, last="" if is_placeholder else last, roles=roles,
-        title=title, name_start=everything[0].start, name_end=everything[-1].end,
+        first="" if is_placeholder else first,
+        last="" if is_placeholder else last,
+        roles=roles,
+        title=title,
+        name_start=everything[0].start,
+        name_end=everything[-1].end,
         is_placeholder=is_placeholder,
         is_capitals=all(item.is_capitals for item in everything if item.kind == "word"),
         first_token=first_token,
-    )  # fmt: skip
+    )
 
 
 def _first_and_last(items: Sequence[Token], *, title: str) -> tuple[str, str]:
@@ -461,6 +465,10 @@ def _no_name(tokens: Sequence[Token], index: int) -> tuple[str, tuple[int, int]]
 def _mention(name: _Name, age: Age, *, form: str) -> Mention:
     found = {field: getattr(name, field) for field in _FOUND}
     return Mention(
-        **found, start=min(age.start, name.name_start), end=max(age.description_end, name.name_end),
-        age_years=age.years, sex=age.sex, form=form,
-    )  # fmt: skip
+        **found,
+        start=min(age.start, name.name_start),
+        end=max(age.description_end, name.name_end),
+        age_years=age.years,
+        sex=age.sex,
+        form=form,
+    )

@@ -123,11 +123,18 @@ def _mention(
     first, last = split_japanese(match["name"]) if slots is None else ("", "")
     roles = ("last", "first") if first else ("last",)
     return Mention(
-        name_start=name_start, name_end=name_end, first=first, last=last,
-        roles=roles if slots is None else _slot_roles(slots), is_placeholder=slots is not None,
-        start=min(start, name_start), end=max(end, name_end), age_years=_years(age["number"]),
-        sex={"男": "male", "女": "female"}.get(sex[:1], ""), form=form,
-    )  # fmt: skip
+        name_start=name_start,
+        name_end=name_end,
+        first=first,
+        last=last,
+        roles=roles if slots is None else _slot_roles(slots),
+        is_placeholder=slots is not None,
+        start=min(start, name_start),
+        end=max(end, name_end),
+        age_years=_years(age["number"]),
+        sex={"男": "male", "女": "female"}.get(sex[:1], ""),
+        form=form,
+    )
 
 
 def _years(number: str) -> float:

@@ -553,10 +553,14 @@ def _found() -> Iterator[NoteFile]:
         for name, inside, names in islice(os.walk(top), _MAX_FOLDERS):
             folder = Path(name)
             parts = (label, *folder.relative_to(top).parts)
-            inside[:] = sorted(name for name in filter(_is_shown, inside)
-                               if not (folder / name).is_symlink())  # fmt: skip
-            files = {name: path.stat().st_size for name in sorted(filter(_is_shown, names))
-                     if (path := folder / name).is_file() and not path.is_symlink()}  # fmt: skip
+            inside[:] = sorted(
+                name for name in filter(_is_shown, inside) if not (folder / name).is_symlink()
+            )
+            files = {
+                name: path.stat().st_size
+                for name in sorted(filter(_is_shown, names))
+                if (path := folder / name).is_file() and not path.is_symlink()
+            }
             tables = [name for name in files if _kind_of(name)]
             texts = [size for name, size in files.items() if _is_text(name)]
             is_of_patients = (

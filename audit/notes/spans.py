@@ -87,9 +87,13 @@ class TaggedDocument:
 
 
 def tagged(
-    doc_id: str, *, text: str, spans: Iterable[Span], patient_id: str | None = None,
+    doc_id: str,
+    *,
+    text: str,
+    spans: Iterable[Span],
+    patient_id: str | None = None,
     unaligned: Iterable[str] = (),
-) -> TaggedDocument:  # fmt: skip
+) -> TaggedDocument:
     """Return a document of spans in any order; what is given twice is counted and left out."""
     document = TaggedDocument(doc_id, text, patient_id=patient_id)
     return document.with_spans(spans, unaligned=unaligned)
@@ -191,8 +195,10 @@ def relabelled(document: TaggedDocument, *, by: LabelMap) -> Relabelled:
     """Return a document with its labels mapped; a span of an unknown label keeps its own."""
     labels = {span.label for span in document.spans}
     unknown = sorted(label for label in labels if by.of(label) is None)
-    new = {label: label if (to := by.of(label)) is None else to
-           for label in labels.union(document.unaligned)}  # fmt: skip
+    new = {
+        label: label if (to := by.of(label)) is None else to
+        for label in labels.union(document.unaligned)
+    }
     spans = [Span(s.start, s.end, new[s.label]) for s in document.spans if new[s.label]]
     lost = filter(None, (new[label] for label in document.unaligned))
     mapped = document.with_spans(spans, unaligned=lost)

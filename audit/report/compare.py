@@ -22,21 +22,53 @@ from audit.text import fold_name
 MAX_REFERENCES = 8
 """References that are shown beside an audit's own, the newest first."""
 SETTINGS = (
-    "general_name", "hospital_name", "scenario", "general", "hospital", "candidates",
-    "control_source", "sibling", "judged_by_rule", "passages",
-    "seed", "threshold", "dtype", "n_inputs", "n_chain_inputs", "max_chain_rows", "is_sequential",
+    "general_name",
+    "hospital_name",
+    "scenario",
+    "general",
+    "hospital",
+    "candidates",
+    "control_source",
+    "sibling",
+    "judged_by_rule",
+    "passages",
+    "seed",
+    "threshold",
+    "dtype",
+    "n_inputs",
+    "n_chain_inputs",
+    "max_chain_rows",
+    "is_sequential",
     "is_dropout_on",
-    "micro_batch", "max_tokens", "n_documents", "n_steps", "n_tokens", "top_k", "temperature",
-    "prompt", "is_remasked", "evidence_version", "name_pool", "n_rows_left_out", "fixed_score",
+    "micro_batch",
+    "max_tokens",
+    "n_documents",
+    "n_steps",
+    "n_tokens",
+    "top_k",
+    "temperature",
+    "prompt",
+    "is_remasked",
+    "evidence_version",
+    "name_pool",
+    "n_rows_left_out",
+    "fixed_score",
     "n_names",
-)  # fmt: skip
+)
 """Parts of a question in the order in which they are told; others come after them."""
 DIGESTS = ("general", "hospital", "candidates", "sibling", "passages", "name_pool")
 """Those that are digests."""
 _COMPARED = (
-    "name_id", "number", "first_name", "last_name", "kind", "is_control", "score", "q",
+    "name_id",
+    "number",
+    "first_name",
+    "last_name",
+    "kind",
+    "is_control",
+    "score",
+    "q",
     "stands_out",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)

@@ -94,9 +94,13 @@ def decide(
             raise _UNDECIDED
         return seen
     new = Decision(
-        audit=seen.audit, recommendation=recommendation, reasons=reasons, language=language,
-        by=by, at=now(),
-    )  # fmt: skip
+        audit=seen.audit,
+        recommendation=recommendation,
+        reasons=reasons,
+        language=language,
+        by=by,
+        at=now(),
+    )
     return _keep(new, seen=seen, action="decided", who=by, role="auditor", store=store)
 
 
@@ -146,9 +150,13 @@ def _keep(
                 do="Read it again, then decide or sign.",
             )
         record(
-            action, who=who, audit=new.audit, what=new.recommendation or "none", role=role,
+            action,
+            who=who,
+            audit=new.audit,
+            what=new.recommendation or "none",
+            role=role,
             n_signatures=len(new.signatures),
-        )  # fmt: skip
+        )
         states = [one.written().decode("ascii") for one in (*history, new)]
         store.put_record(f"decision/{new.audit}", states)
     return new

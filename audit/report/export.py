@@ -23,9 +23,16 @@ from audit.tables import write_table
 from audit.words import catalogue
 
 _IN_MEASURES = (
-    "digest", "scenario", "fixed_score", "verdict", "measures", "curve", "mentions",
-    "details", "candidates",
-)  # fmt: skip
+    "digest",
+    "scenario",
+    "fixed_score",
+    "verdict",
+    "measures",
+    "curve",
+    "mentions",
+    "details",
+    "candidates",
+)
 
 
 def names_csv(report: AuditReport) -> str:
@@ -96,10 +103,15 @@ SEAL = "log_seal.txt"
 _MARK = "\ufeff"  # Excel needs it: not all is ASCII
 _TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can hold: the same bytes each time
 FILE_OF = {
-    "html": "report.html", "names": "names.csv", "measures": "measures.csv",
-    "json": "report.json", "documents": "documents.csv", "key": "names_key.csv",
-    "seal": SEAL, "manifest": MANIFEST,
-}  # fmt: skip
+    "html": "report.html",
+    "names": "names.csv",
+    "measures": "measures.csv",
+    "json": "report.json",
+    "documents": "documents.csv",
+    "key": "names_key.csv",
+    "seal": SEAL,
+    "manifest": MANIFEST,
+}
 
 
 def bundle_files(

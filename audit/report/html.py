@@ -65,32 +65,52 @@ def report_html(
     """
     words, table = catalogue(choice.language, "report"), report.table
     strongest, kinds = strongest_names(table), kind_scores(table)
-    return _templates().get_template("report.html").render(
-        report=report, choice=choice, other=other, references=references, seal=seal,
-        recommendations=RECOMMENDATIONS, roles=SIGNATURE_ROLES, policy=_POLICY,
-        style=Markup((_FOLDER / "style.css").read_text(encoding="utf-8")),
-        undefined=tables.UNDEFINED, language=choice.language, has_words=words.__contains__,
-        t=Words(choice.language, words).text, told=partial(written, language=choice.language),
-        rule_words=lambda rule: words.get(f"rule_{rule}", rule),
-        settings=report.question.get("settings", {}), min_controls=MIN_CONTROLS,
-        command=command_line({"scenario": report.scenario.number, **report.question}),
-        standing_out=list(strongest[:MAX_NAMES].itertuples()), n_standing_out=len(strongest),
-        shown_name=lambda name: shown_name(
-            name.number, name.first_name, name.last_name, form=choice.names
-        ),
-        n_not_scored=int(table["score"].isna().sum()),
-        n_undecided=int(table["is_undecided"].sum()),
-        n_unmatched=int(table["is_unmatched"].sum()),
-        kinds=kinds, scores=score_strip(kinds), max_dots=MAX_DOTS,
-    )  # fmt: skip
+    return (
+        _templates()
+        .get_template("report.html")
+        .render(
+            report=report,
+            choice=choice,
+            other=other,
+            references=references,
+            seal=seal,
+            recommendations=RECOMMENDATIONS,
+            roles=SIGNATURE_ROLES,
+            policy=_POLICY,
+            style=Markup((_FOLDER / "style.css").read_text(encoding="utf-8")),
+            undefined=tables.UNDEFINED,
+            language=choice.language,
+            has_words=words.__contains__,
+            t=Words(choice.language, words).text,
+            told=partial(written, language=choice.language),
+            rule_words=lambda rule: words.get(f"rule_{rule}", rule),
+            settings=report.question.get("settings", {}),
+            min_controls=MIN_CONTROLS,
+            command=command_line({"scenario": report.scenario.number, **report.question}),
+            standing_out=list(strongest[:MAX_NAMES].itertuples()),
+            n_standing_out=len(strongest),
+            shown_name=lambda name: shown_name(
+                name.number, name.first_name, name.last_name, form=choice.names
+            ),
+            n_not_scored=int(table["score"].isna().sum()),
+            n_undecided=int(table["is_undecided"].sum()),
+            n_unmatched=int(table["is_unmatched"].sum()),
+            kinds=kinds,
+            scores=score_strip(kinds),
+            max_dots=MAX_DOTS,
+        )
+    )
 
 
 @cache
 def _templates() -> Environment:
     found = Environment(
-        loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     shown = ("decimal", "decimal_interval", "moment", "percent", "percent_interval", "small")
     found.filters |= {name: getattr(tables, name) for name in shown}
     found.filters |= {"is_known": lambda x: not math.isnan(x), "is_finite": math.isfinite}
@@ -116,14 +136,19 @@ def score_strip(kinds: Sequence[KindScores]) -> dict[str, Any] | None:
 
     rows = [
         {
-            "kind": kind.kind, "n": n, "is_asked": kind.kind in ASKED,
+            "kind": kind.kind,
+            "n": n,
+            "is_asked": kind.kind in ASKED,
             "quartiles": list(map(place, kind.quartiles)),
-            "dots": [(place(score), 28 * ((i * _GOLDEN) % 1 - 0.5))
-                     for i, score in enumerate(kind.scores) if n <= MAX_DOTS],
+            "dots": [
+                (place(score), 28 * ((i * _GOLDEN) % 1 - 0.5))
+                for i, score in enumerate(kind.scores)
+                if n <= MAX_DOTS
+            ],
         }
         for kind in kinds
         if (n := len(kind.scores))
-    ]  # fmt: skip
+    ]
     ticks = [(place(value), tables.small(value)) for value in _ticks(low, low + width)]
     return {"rows": rows, "ticks": ticks, "behind": [(x, x, "faint") for x, _ in ticks]}
 

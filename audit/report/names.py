@@ -28,9 +28,18 @@ NAME_FORMS: tuple[NameForm, ...] = ("masked", "pseudonyms", "full")
 _FULL: tuple[NameForm, ...] = ("full",)
 N_STRONGEST = 10
 KINDS = (
-    "member", "unknown", "held_out", "own", "given", "easy", "hard", "recombined", "reference",
-    "planted", "canary",
-)  # fmt: skip
+    "member",
+    "unknown",
+    "held_out",
+    "own",
+    "given",
+    "easy",
+    "hard",
+    "recombined",
+    "reference",
+    "planted",
+    "canary",
+)
 """Kinds of names on a screen, in their order; "planted" and "canary" never existed, and only the
 first of them are in the notes."""
 ASKED = ("member", "unknown", "planted")
@@ -160,10 +169,11 @@ def name_table(
         "decision": ([word.replace(" ", "_") for word in words], DECISION_CODES),
         "certainty": (np.where(table["is_undecided"], *reversed(CERTAINTIES)), CERTAINTIES),
         "mentions": (
-            np.array(MENTION_BINS)[np.where(np.isnan(n_mentions), 0, bins)], MENTION_BINS,
+            np.array(MENTION_BINS)[np.where(np.isnan(n_mentions), 0, bins)],
+            MENTION_BINS,
         ),
         "role": ([code_of[word] for word in names["role"]], tuple(code_of.values())),
-    }  # fmt: skip
+    }
     table |= {
         "number": name_labels(names),
         "is_control": [kind not in (*ASKED, CANARY) for kind in kinds],

@@ -268,9 +268,13 @@ class Verdict(Part):
             words = catalogue(language, "verdict")
             return words["short_judged_before"].format(rule=self.rule)
         said = in_short(
-            self.state, reasons=self.reasons, n_flagged=self.n_flagged, n_tested=self.n_tested,
-            most_exposed=self.most_exposed, language=language,
-        )  # fmt: skip
+            self.state,
+            reasons=self.reasons,
+            n_flagged=self.n_flagged,
+            n_tested=self.n_tested,
+            most_exposed=self.most_exposed,
+            language=language,
+        )
         return _unbroken(said)
 
     def facts(self, language: str) -> str:
@@ -424,8 +428,9 @@ class Exposure(Part):
     @property
     def ordered(self) -> dict[str, ScoreExposure]:
         """The exposure by score: the fixed one first, M_general alone second."""
-        first = {one: self.scores[one] for one in (self.fixed_score, GENERAL_ALONE)
-                 if one in self.scores}  # fmt: skip
+        first = {
+            one: self.scores[one] for one in (self.fixed_score, GENERAL_ALONE) if one in self.scores
+        }
         return first | dict(self.scores)
 
     @property
@@ -823,10 +828,19 @@ def kept_audit(report: AuditReport, *, demo: Collection[str] = ()) -> KeptAudit:
         rest = {key: value for key, value in question.items() if key != "general"}
         family = json.dumps(rest, sort_keys=True)
     return KeptAudit(
-        report.digest, report.at, report.scenario.number, models["general"].name,
-        models["hospital"].name, report.n_names, report.verdict.state, family, is_demo,
-        report.verdict.rule, models["hospital"].digest, _terms_as_sibling(report),
-    )  # fmt: skip
+        report.digest,
+        report.at,
+        report.scenario.number,
+        models["general"].name,
+        models["hospital"].name,
+        report.n_names,
+        report.verdict.state,
+        family,
+        is_demo,
+        report.verdict.rule,
+        models["hospital"].digest,
+        _terms_as_sibling(report),
+    )
 
 
 def _terms_as_sibling(report: AuditReport) -> str:

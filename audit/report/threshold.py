@@ -120,12 +120,14 @@ def ranked_names(report: AuditReport, *, score: str, stratum: str = ALL) -> Rank
     asked = ("member",) if report.has_truth else ("member", "unknown")
     names = table[is_control | table["kind"].isin(asked)]
     is_judged = ~names["is_control"] & names["q"].notna() & (score == report.fixed_score)
-    found = pd.DataFrame({
-        "value": names[column],
-        "is_member": names["kind"] == "member",
-        "q": names["q"],
-        "critical": names["threshold"].where(is_judged),
-    })  # fmt: skip
+    found = pd.DataFrame(
+        {
+            "value": names[column],
+            "is_member": names["kind"] == "member",
+            "q": names["q"],
+            "critical": names["threshold"].where(is_judged),
+        }
+    )
     axis = _axis(names[column].to_numpy(), is_log=is_log)
     return RankedNames(score, stratum, report.has_truth, found, axis)
 

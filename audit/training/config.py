@@ -112,9 +112,11 @@ class TrainSettings(ScheduledSettings):
     batch: Rows = Field(default=64, description="rows a step")
     n_steps: int = Field(default=100_000, ge=1, le=100_000_000, description="steps")
     n_epochs: float | None = Field(
-        default=None, ge=1e-6, le=1e6,
+        default=None,
+        ge=1e-6,
+        le=1e6,
         description="times that every token is seen, in place of steps",
-    )  # fmt: skip
+    )
     learning_rate: Rate = Field(default=2e-5, description="the highest, of the encoder")
     head_learning_rate: Rate | None = Field(
         default=None, description="of the masked-LM head, if it is another"
@@ -228,8 +230,11 @@ class LossPoint(Record):
 
     def told(self) -> str:
         """Return a sentence on what was measured here; "" where only the loss is known."""
-        measured = {"held-out loss": self.held_out, "recall": self.recall,
-                    "precision": self.precision}  # fmt: skip
+        measured = {
+            "held-out loss": self.held_out,
+            "recall": self.recall,
+            "precision": self.precision,
+        }
         known = {name: value for name, value in measured.items() if value is not None}
         if known and self.loss is not None:
             known = {"loss": self.loss, **known}

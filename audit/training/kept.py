@@ -117,9 +117,11 @@ class TrainedModel:
         facts = self.facts
         per_epoch = facts.settings.n_rows(facts.n_train_tokens) / facts.settings.batch
         return loss_curve(
-            self.points, n_steps=facts.n_steps, unigram=facts.unigram_loss,
+            self.points,
+            n_steps=facts.n_steps,
+            unigram=facts.unigram_loss,
             steps_per_epoch=per_epoch,
-        )  # fmt: skip
+        )
 
     @property
     def loss(self) -> float | None:
@@ -160,8 +162,10 @@ class PretrainTask(Task):
 
     job = "pretrain"
     flags: ClassVar = {
-        "corpus_id": "--corpus", "columns": "--column", "snapshot_epochs": "--snapshots",
-    }  # fmt: skip
+        "corpus_id": "--corpus",
+        "columns": "--column",
+        "snapshot_epochs": "--snapshots",
+    }
 
     general: Path
     """Directory of the model to start from; of a training from scratch, its shape."""
@@ -371,9 +375,13 @@ def preset(code: str, *, parent: ModelSummary, n_tokens: int) -> TrainSettings:
     if code == "scratch":
         return TrainSettings(n_tokens=row, from_scratch=True, learning_rate=1e-4)
     small = TrainSettings(
-        n_tokens=row, batch=32, micro_batch=32, n_epochs=_SMALL_EPOCHS, held_out_share=0.05,
+        n_tokens=row,
+        batch=32,
+        micro_batch=32,
+        n_epochs=_SMALL_EPOCHS,
+        held_out_share=0.05,
         learning_rate=5e-4 if parent.config.hidden_size <= _SMALL_WIDTH else 1e-4,
-    )  # fmt: skip
+    )
     n_steps = small.steps(n_tokens)
     if n_steps > _SMALL_STEPS:
         n_steps, small = _SMALL_STEPS, small.with_(n_epochs=None, n_steps=_SMALL_STEPS)

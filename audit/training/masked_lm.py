@@ -110,9 +110,12 @@ class MaskedLearner(Learner):
         in_body = {id(parameter) for parameter in plain.base_model.parameters()}
         rates = (settings.learning_rate, settings.head_learning_rate or settings.learning_rate)
         optimizer = adamw(
-            model, settings, rate_of=lambda one: rates[id(one) not in in_body], eps=_EPSILON,
+            model,
+            settings,
+            rate_of=lambda one: rates[id(one) not in in_body],
+            eps=_EPSILON,
             fused=True,
-        )  # fmt: skip
+        )
         super().__init__(
             model, settings=settings, hardware=hardware, n_steps=n_steps, optimizer=optimizer
         )
@@ -264,9 +267,13 @@ def train(
             facts, learner = _prepared(task, general, tokens=tokens, hardware=hardware)
             meter.resize(learner.phase, expected_seconds(learner.plan()))
             learner.complete(
-                folder, facts.plain(), result=MODEL, progress=meter.part(learner.phase),
-                should_stop=should_stop, on_point=on_point,
-            )  # fmt: skip
+                folder,
+                facts.plain(),
+                result=MODEL,
+                progress=meter.part(learner.phase),
+                should_stop=should_stop,
+                on_point=on_point,
+            )
             meter.finish(learner.phase)
     return MODELS.at(folder)
 
@@ -300,25 +307,45 @@ def _prepared(
     measured = held_out(tokens, split, special=special, settings=settings)
     snapshots = task.snapshots(len(stream))
     decisive = {
-        "version": _VERSION, "parent": general.digest, "tokens": tokens.digest(),
-        "settings": settings.decisive(), "snapshots": list(snapshots),
-    } | ({} if listed is None else {"listed": listed.digest})  # fmt: skip
+        "version": _VERSION,
+        "parent": general.digest,
+        "tokens": tokens.digest(),
+        "settings": settings.decisive(),
+        "snapshots": list(snapshots),
+    } | ({} if listed is None else {"listed": listed.digest})
     facts = TrainingFacts(
-        title=task.title, parent=general.name, parent_digest=general.digest,
-        corpus_id=task.corpus_id, source=task.source if task.corpus_id else "file",
-        settings=settings, n_steps=settings.steps(len(stream)), n_documents=len(split.train),
-        n_train_tokens=len(stream), n_held_out_documents=len(split.held_out),
+        title=task.title,
+        parent=general.name,
+        parent_digest=general.digest,
+        corpus_id=task.corpus_id,
+        source=task.source if task.corpus_id else "file",
+        settings=settings,
+        n_steps=settings.steps(len(stream)),
+        n_documents=len(split.train),
+        n_train_tokens=len(stream),
+        n_held_out_documents=len(split.held_out),
         unigram_loss=None if measured is None else measured.unigram_loss,
         key=hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest(),
-        precision=hardware.precision, device=hardware.device, kernels=hardware.kernels,
-        versions=VERSIONS, created=now(), snapshots=snapshots, n_listed_patients=split.n_listed,
+        precision=hardware.precision,
+        device=hardware.device,
+        kernels=hardware.kernels,
+        versions=VERSIONS,
+        created=now(),
+        snapshots=snapshots,
+        n_listed_patients=split.n_listed,
         n_processes=hardware.n_processes,
-    )  # fmt: skip
+    )
     model = general.model
     if settings.from_scratch:
         model = fresh_weights(model, seed=settings.seed).to(hardware.device)
     learner = MaskedLearner(
-        model, settings=settings, hardware=hardware, n_steps=facts.n_steps, rows=rows,
-        held_out=measured, copies=snapshots, parent=task.general,
-    )  # fmt: skip
+        model,
+        settings=settings,
+        hardware=hardware,
+        n_steps=facts.n_steps,
+        rows=rows,
+        held_out=measured,
+        copies=snapshots,
+        parent=task.general,
+    )
     return facts, learner

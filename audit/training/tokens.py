@@ -102,10 +102,13 @@ class TokenFile:
     def about(self) -> dict[str, Any]:
         """Return what the file holds, in numbers."""
         return {
-            "n_tokens": len(self.ids), "n_documents": len(self.ends),
-            "n_empty": len(self.missing) - self.n_refused, "n_refused": self.n_refused,
-            "n_groups": self.n_groups, "dtype": self.ids.dtype.name,
-        }  # fmt: skip
+            "n_tokens": len(self.ids),
+            "n_documents": len(self.ends),
+            "n_empty": len(self.missing) - self.n_refused,
+            "n_refused": self.n_refused,
+            "n_groups": self.n_groups,
+            "dtype": self.ids.dtype.name,
+        }
 
     def documents_at(self, positions: Ids) -> Ids:
         """Return the numbers of the documents at positions among all rows read, if any."""
@@ -161,9 +164,12 @@ def _open_tokens(folder: Path, *, key: str) -> TokenFile | None:
     try:
         with np.load(folder / _PLACES, allow_pickle=False) as kept:
             found = TokenFile(
-                np.memmap(folder / _TOKENS, dtype=kept["dtype"].item(), mode="r"), kept["ends"],
-                kept["groups"], kept["missing"], kept["n_refused"].item(),
-            )  # fmt: skip
+                np.memmap(folder / _TOKENS, dtype=kept["dtype"].item(), mode="r"),
+                kept["ends"],
+                kept["groups"],
+                kept["missing"],
+                kept["n_refused"].item(),
+            )
             is_whole = (kept["key"].item(), len(found.ids)) == (key, found.ends[-1])
     except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile):
         return None
@@ -190,8 +196,15 @@ def _write_tokens(
             ends.append(n_tokens)
     if not n_tokens:
         raise AuditError("The notes hold no text to train on.", where="notes")
-    np.savez(folder / _PLACES, ends=ends, groups=groups, missing=missing, n_refused=n_refused,
-             key=key, dtype=dtype)  # fmt: skip
+    np.savez(
+        folder / _PLACES,
+        ends=ends,
+        groups=groups,
+        missing=missing,
+        n_refused=n_refused,
+        key=key,
+        dtype=dtype,
+    )
 
 
 def _ids(text: str, tokenizer: Any) -> list[int]:
@@ -204,9 +217,12 @@ def _ids(text: str, tokenizer: Any) -> list[int]:
     if not pieces:
         return []
     cut = tokenizer(
-        pieces, add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False,
+        pieces,
+        add_special_tokens=False,
+        return_attention_mask=False,
+        return_token_type_ids=False,
         verbose=False,
-    )["input_ids"]  # fmt: skip
+    )["input_ids"]
     special, unknown = frozenset(tokenizer.all_special_ids), tokenizer.unk_token_id
     return [unknown if token in special else token for ids in cut for token in ids]
 

@@ -103,10 +103,13 @@ def styles_of(language: str) -> tuple[str, ...]:
 
 def _named(prefix: str) -> dict[str, tuple[str, ...]]:
     return {
-        language: tuple(sorted(name.removeprefix(prefix) for name in grammar(language)
-                               if name.startswith(prefix)))
+        language: tuple(
+            sorted(
+                name.removeprefix(prefix) for name in grammar(language) if name.startswith(prefix)
+            )
+        )
         for language in LANGUAGES
-    }  # fmt: skip
+    }
 
 
 TRAIN_STYLES = _named(_STYLE)

@@ -514,8 +514,14 @@ def _passport(dice: Dice) -> str:
 
 def _device(dice: Dice) -> str:
     letters = dice.filled("???", letters="ABCDEFGHKLMNPRSTX")
-    forms = (f"{letters}######", f"{letters}-####-###", f"{letters[:2]}##-#####", "SN########",
-             "##########", f"####{letters[0]}####")  # fmt: skip
+    forms = (
+        f"{letters}######",
+        f"{letters}-####-###",
+        f"{letters[:2]}##-#####",
+        "SN########",
+        "##########",
+        f"####{letters[0]}####",
+    )
     return dice.pick([dice.filled(form) for form in forms])
 
 

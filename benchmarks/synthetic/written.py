@@ -42,10 +42,13 @@ def written_variants(n: int, *, seed: int, is_held_out: bool = False) -> Iterato
 @cache
 def _texts() -> tuple[TaggedDocument, ...]:
     """Return the texts, marks by kind; of the test sets that taggers have been mended with, too."""
-    found = [note for path in sorted(_FOLDER.glob("*.txt"))
-             for note in written_notes(path, by_kind=True)]  # fmt: skip
-    return (*found, *(note for name in SETS for language in ("ja", "en")
-                      for note in unseen(name, language)))  # fmt: skip
+    found = [
+        note for path in sorted(_FOLDER.glob("*.txt")) for note in written_notes(path, by_kind=True)
+    ]
+    return (
+        *found,
+        *(note for name in SETS for language in ("ja", "en") for note in unseen(name, language)),
+    )
 
 
 @cache
@@ -125,10 +128,15 @@ def _name(kind: str, words: str, dice: Dice) -> str:
         return dice.pick((first, last, last))
     if dice.chance(_OTHER_FORM):
         middle = dice.pick("ABCDEGHJKLMR")
-        return dice.pick((
-            f"{first[0]}. {last}", f"{last}, {first}", f"{first} {middle}. {last}",
-            f"{last.upper()}, {first}", f"{first} {last}-{dice.pick(_surnames())}",
-        ))  # fmt: skip
+        return dice.pick(
+            (
+                f"{first[0]}. {last}",
+                f"{last}, {first}",
+                f"{first} {middle}. {last}",
+                f"{last.upper()}, {first}",
+                f"{first} {last}-{dice.pick(_surnames())}",
+            )
+        )
     return f"{last}, {first}" if "," in words else f"{first} {last}"
 
 
@@ -187,8 +195,11 @@ def _day(words: str, dice: Dice, *, is_age: bool, is_time: bool) -> str:
 
 
 def _code(words: str, dice: Dice, *, is_contact: bool) -> str:
-    new = re.sub("[0-9]", lambda match: match[0] if is_contact and match.start() == 0
-                 else str(dice.between(0, 9)), words)  # fmt: skip
+    new = re.sub(
+        "[0-9]",
+        lambda match: match[0] if is_contact and match.start() == 0 else str(dice.between(0, 9)),
+        words,
+    )
     if is_contact:
         return new
     return re.sub(r"(?<![A-Za-z])[A-Z](?=[-0-9])", lambda _: dice.pick("ABCDEFGHKLMNPRSTWXYZ"), new)

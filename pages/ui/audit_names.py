@@ -96,9 +96,15 @@ def keep_button(say: Words, field: str, keep: Callable[..., str], *, usual: str 
 
 
 def choose_or_make(
-    say: Words, field: str, lines: Sequence[Line], *, kept: Callable[[str], T],
-    make: Callable[[T | None], T | None], draw: Callable[[T], None], is_open: bool = False,
-) -> T | None:  # fmt: skip
+    say: Words,
+    field: str,
+    lines: Sequence[Line],
+    *,
+    kept: Callable[[str], T],
+    make: Callable[[T | None], T | None],
+    draw: Callable[[T], None],
+    is_open: bool = False,
+) -> T | None:
     """Draw the choice of one that is kept and, folded away, what a new one is made of.
 
     `make` is called with the chosen one and returns a new one, None where nothing is given. Draws
@@ -149,9 +155,14 @@ def draw_names(say: Words, *, hospital: RegisteredModel | None) -> KeptNames | N
     """Draw the choice of a list and the making of one; return the one to be asked about."""
     remark(say, "audit_names_below")
     view = choose_or_make(
-        say, "names", lists.all_names(cached.store()), kept=cached.names, is_open=True,
-        make=partial(make_list, say, hospital), draw=partial(draw_list, say, hospital),
-    )  # fmt: skip
+        say,
+        "names",
+        lists.all_names(cached.store()),
+        kept=cached.names,
+        is_open=True,
+        make=partial(make_list, say, hospital),
+        draw=partial(draw_list, say, hospital),
+    )
     if view is None:
         return None
     view = draw_source(say, view)
@@ -170,9 +181,13 @@ def make_list(
     left, right = files.columns(2, gap="large")
     with left:
         file_button(
-            say, "names_template", lambda: names_template().encode("utf-8-sig"),
-            label="audit_template", name="names_template", file_name="names-template.csv",
-        )  # fmt: skip
+            say,
+            "names_template",
+            lambda: names_template().encode("utf-8-sig"),
+            label="audit_template",
+            name="names_template",
+            file_name="names-template.csv",
+        )
         file = ask_file(say, "names", forms=NAMES_ENDINGS, box=_box("file"))
         can_start = base is not None and file is None
         is_started = can_start and tick(say, "audit_from", name=_box("from"), is_box=True)
@@ -188,11 +203,15 @@ def make_list(
         remark(say, "audit_draw")
         wanted = {
             kind: st.number_input(
-                say.text(f"kind_{kind}"), min_value=0, max_value=MAX_DRAWN, step=10,
-                key=_box(f"draw_{kind}"), help=say.text(f"audit_draw_{kind}_help"),
+                say.text(f"kind_{kind}"),
+                min_value=0,
+                max_value=MAX_DRAWN,
+                step=10,
+                key=_box(f"draw_{kind}"),
+                help=say.text(f"audit_draw_{kind}_help"),
             )
             for kind in DRAWN
-        }  # fmt: skip
+        }
     place = files.empty()
 
     def listen(progress: Progress) -> None:
@@ -244,10 +263,14 @@ def draw_corpus_lists(say: Words) -> None:
     if not corpora:
         return
     corpus_id = st.selectbox(
-        say.text("audit_of_corpus"), list(corpora), index=None, key=_box("corpus"),
-        format_func=lambda one: corpus_name(say, corpora[one]), placeholder=say.text("pick_none"),
+        say.text("audit_of_corpus"),
+        list(corpora),
+        index=None,
+        key=_box("corpus"),
+        format_func=lambda one: corpus_name(say, corpora[one]),
+        placeholder=say.text("pick_none"),
         help=say.text("audit_of_corpus_help"),
-    )  # fmt: skip
+    )
     if not corpus_id or not act(say, "audit_of_corpus_go", name="corpus_lists"):
         return
     corpus, store = corpora[corpus_id], cached.store()
@@ -328,11 +351,15 @@ def draw_histogram(say: Words, key: str, bins: Bins, shown: Callable[[float], st
     columns = {"audit_tested": list(bins.n_tested), "audit_controls": list(bins.n_controls)}
     series = [
         Series(
-            say.text(label), ticks, n, form="bars", is_attack=label == "audit_tested",
+            say.text(label),
+            ticks,
+            n,
+            form="bars",
+            is_attack=label == "audit_tested",
             hover="%{x}: %{y}",
         )
         for label, n in columns.items()
-    ]  # fmt: skip
+    ]
     x, y = Axis(say.text(axis), has_grid=False), Axis(say.text("audit_counts_names"))
     chart = plot(series, x=x, y=y, height=260)
     chart.update_xaxes(type="category")
@@ -395,9 +422,13 @@ def draw_passages(say: Words, *, names: KeptNames | None) -> KeptPassages | None
 
     head(say, "audit_passages")
     return choose_or_make(
-        say, "passages", lists.all_passages(cached.store()), kept=cached.passages, make=make,
+        say,
+        "passages",
+        lists.all_passages(cached.store()),
+        kept=cached.passages,
+        make=make,
         draw=partial(draw_example, say, names=names),
-    )  # fmt: skip
+    )
 
 
 def draw_example(say: Words, kept: KeptPassages, *, names: KeptNames | None) -> None:
@@ -405,9 +436,13 @@ def draw_example(say: Words, kept: KeptPassages, *, names: KeptNames | None) -> 
     passages = kept.passages
     owners = say.text("audit_owners_yes" if passages.has_owners else "audit_owners_no")
     remark(
-        say, "audit_passages_counts", n=f"{len(passages):,}", left_out=f"{len(passages.notes):,}",
-        encoding=passages.encoding, owners=owners,
-    )  # fmt: skip
+        say,
+        "audit_passages_counts",
+        n=f"{len(passages):,}",
+        left_out=f"{len(passages.notes):,}",
+        encoding=passages.encoding,
+        owners=owners,
+    )
     draw_notes(say, passages.notes, title="audit_left_out")
     with st.expander(say.text("audit_example"), key="example"):
         passage = passages.passages[0]

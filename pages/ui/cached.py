@@ -395,9 +395,12 @@ def examination(corpus: KeptCorpus) -> Examination:
 @_kept(
     32,
     of=lambda corpus, *, source, model: (
-        corpus.path, source, _state(corpus.path / TEXTS[source]), _name(model)
+        corpus.path,
+        source,
+        _state(corpus.path / TEXTS[source]),
+        _name(model),
     ),
-)  # fmt: skip
+)
 def text_load(corpus: KeptCorpus, *, source: str, model: Path) -> NotesLoad:
     """Return how many tokens a corpus has for a model; raises as `notes_load`."""
     return notes_load(corpus.path / TEXTS[source], n_notes=corpus.n_notes, model=model)

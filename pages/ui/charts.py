@@ -86,21 +86,33 @@ def plot(series: Sequence[Series], *, x: Axis, y: Axis, height: int = 400) -> go
     for axis, update in ((x, figure.update_xaxes), (y, figure.update_yaxes)):
         update(
             title="<br>".join(escaped(line) for line in wrap(axis.title, _TITLE)),
-            zeroline=False, gridcolor=LINE, showgrid=axis.has_grid, ticksuffix=axis.suffix,
-            type="log" if axis.is_log else None, exponentformat="power", minexponent=4,
+            zeroline=False,
+            gridcolor=LINE,
+            showgrid=axis.has_grid,
+            ticksuffix=axis.suffix,
+            type="log" if axis.is_log else None,
+            exponentformat="power",
+            minexponent=4,
             range=axis.range,
-        )  # fmt: skip
+        )
         if axis.ticks is not None:
             texts = [escaped(text).replace("\n", "<br>") for text in axis.ticks.values()]
             update(tickvals=list(axis.ticks), ticktext=texts, automargin=True)
     shown = {one.name for one in series if one.has_legend}
     has_legend = len(shown) > 1
     return figure.update_layout(
-        height=height + 30 * has_legend, font={"size": 13}, showlegend=has_legend,
+        height=height + 30 * has_legend,
+        font={"size": 13},
+        showlegend=has_legend,
         margin={"l": 10, "r": 16, "t": 44 if has_legend else 14, "b": 10},
-        legend={"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom",
-                "traceorder": "reversed"},
-    )  # fmt: skip
+        legend={
+            "orientation": "h",
+            "x": 0,
+            "y": 1.01,
+            "yanchor": "bottom",
+            "traceorder": "reversed",
+        },
+    )
 
 
 def _draw(figure: go.Figure, one: Series, *, dash: str) -> None:
@@ -116,9 +128,15 @@ def _draw(figure: go.Figure, one: Series, *, dash: str) -> None:
     if is_line and one.low:
         for ys, fill in ((one.low, None), (one.high, "tonexty")):
             figure.add_scatter(
-                x=one.x, y=ys, mode="lines", fill=fill, fillcolor=_BANDS[one.is_attack],
-                line={"width": 0, "shape": shape}, hoverinfo="skip", showlegend=False,
-            )  # fmt: skip
+                x=one.x,
+                y=ys,
+                mode="lines",
+                fill=fill,
+                fillcolor=_BANDS[one.is_attack],
+                line={"width": 0, "shape": shape},
+                hoverinfo="skip",
+                showlegend=False,
+            )
     looks: dict[str, object] = {
         "line": {"color": colour, "dash": dash, "width": 3 if one.is_attack else 2, "shape": shape}
     }
@@ -129,22 +147,33 @@ def _draw(figure: go.Figure, one: Series, *, dash: str) -> None:
         symbol = one.symbol if one.is_attack else f"{one.symbol}-open"
         size, opacity = (12, 1.0) if is_large else (7, 0.7)
         looks = {
-            "marker": {"color": colour, "size": size, "opacity": opacity, "symbol": symbol,
-                       "line": {"width": 2 * is_large, "color": colour}},
-        }  # fmt: skip
+            "marker": {
+                "color": colour,
+                "size": size,
+                "opacity": opacity,
+                "symbol": symbol,
+                "line": {"width": 2 * is_large, "color": colour},
+            },
+        }
         arms = (("y", one.y, one.low, one.high), ("x", one.x, one.left, one.right))
         for axis, values, low, high in arms:
             if low:
                 looks[f"error_{axis}"] = {
                     "array": [_length(h, y) for h, y in zip(high, values, strict=True)],
                     "arrayminus": [_length(y, end) for y, end in zip(values, low, strict=True)],
-                    "color": colour, "thickness": 2, "width": 6,
-                }  # fmt: skip
+                    "color": colour,
+                    "thickness": 2,
+                    "width": 6,
+                }
     figure.add_scatter(
-        x=one.x, y=one.y, name=name,
+        x=one.x,
+        y=one.y,
+        name=name,
         mode="markers" if not is_line else "lines+markers" if one.form == "marked" else "lines",
-        showlegend=one.has_legend, **looks, **hover,
-    )  # fmt: skip
+        showlegend=one.has_legend,
+        **looks,
+        **hover,
+    )
 
 
 def _length(upper: float | None, lower: float | None) -> float:

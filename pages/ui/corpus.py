@@ -112,13 +112,21 @@ def draw_report(say: Words, corpus: KeptCorpus, found: Examination) -> None:
     n_inserted = sum(one.n for one in found.inserted)
     n_patients = f"{found.n_patients:,}" if found.n_patients else say.text("corpus_no_patients")
     with st.container(key="corpus_facts"):
-        facts(say, "corpus_facts", {
-            "source": corpus.source, "built": day(corpus.created), "seed": str(corpus.seed),
-            "notes": f"{found.n_notes:,}", "patients": n_patients,
-            **({"held_out": f"{corpus.n_held_out:,}"} if corpus.n_held_out else {}),
-            **({"inserted": f"{n_inserted:,}"} if corpus.kind == "dummy" else {}),
-            "unknown": f"{n_unknown:,}", "refused": f"{found.n_refused:,}",
-        })  # fmt: skip
+        facts(
+            say,
+            "corpus_facts",
+            {
+                "source": corpus.source,
+                "built": day(corpus.created),
+                "seed": str(corpus.seed),
+                "notes": f"{found.n_notes:,}",
+                "patients": n_patients,
+                **({"held_out": f"{corpus.n_held_out:,}"} if corpus.n_held_out else {}),
+                **({"inserted": f"{n_inserted:,}"} if corpus.kind == "dummy" else {}),
+                "unknown": f"{n_unknown:,}",
+                "refused": f"{found.n_refused:,}",
+            },
+        )
     st.html(blocks.figure_cards(_cards(say, found)))
     parts = ("coverage", "tables", "names", "left")
     coverage, tables, names, left = st.tabs([say.text(f"corpus_part_{part}") for part in parts])
@@ -143,13 +151,30 @@ def _cards(say: Words, found: Examination) -> list[Figures]:
         return Figures(say.text(f"corpus_card_{key}"), f"{value:,}", text, others)
 
     return [
-        of("mentions", coverage.n_mentions, "full", coverage.n_full,
-           n=coverage.n_notes_with_mention, of=coverage.n_notes),
-        of("elsewhere", coverage.n_elsewhere, "beside_age", coverage.n_true_names_mentioned,
-           of=coverage.n_true_names),
-        of("positives", found.n_positives, "not_one_token", found.n_not_one_token,
-           patterns=found.n_patterns, mentions=found.n_occurrences),
-    ]  # fmt: skip
+        of(
+            "mentions",
+            coverage.n_mentions,
+            "full",
+            coverage.n_full,
+            n=coverage.n_notes_with_mention,
+            of=coverage.n_notes,
+        ),
+        of(
+            "elsewhere",
+            coverage.n_elsewhere,
+            "beside_age",
+            coverage.n_true_names_mentioned,
+            of=coverage.n_true_names,
+        ),
+        of(
+            "positives",
+            found.n_positives,
+            "not_one_token",
+            found.n_not_one_token,
+            patterns=found.n_patterns,
+            mentions=found.n_occurrences,
+        ),
+    ]
 
 
 def draw_coverage(say: Words, found: MentionCoverage) -> None:
@@ -180,40 +205,59 @@ def draw_counts(say: Words, table: CountTable, *, which: str) -> None:
     labels = [label for label, *_ in view.bins]
     chart = charts.plot(
         [
-            Series(say.text(name), labels, [100 * shares[place] for _, *shares in view.bins],
-                   form="bars", is_attack=place == 0, hover="%{x}: %{y:.1f} %")
+            Series(
+                say.text(name),
+                labels,
+                [100 * shares[place] for _, *shares in view.bins],
+                form="bars",
+                is_attack=place == 0,
+                hover="%{x}: %{y:.1f} %",
+            )
             for place, name in enumerate(("corpus_this", "corpus_paper"))
         ],
         x=Axis(say.text(f"{count}{which}"), has_grid=False),
-        y=Axis(say.text("corpus_axis_share"), suffix=" %"), height=300,
-    ).update_xaxes(type="category")  # fmt: skip
+        y=Axis(say.text("corpus_axis_share"), suffix=" %"),
+        height=300,
+    ).update_xaxes(type="category")
     counts, here, paper = map(list, zip(*view.rows, strict=True))
     columns = {("", f"{count}{which}"): [*counts, say.text("corpus_all")]}
     for group, names, n in (
-        ("corpus_this", here, view.n_names), ("corpus_paper", paper, view.n_paper_names)
-    ):  # fmt: skip
+        ("corpus_this", here, view.n_names),
+        ("corpus_paper", paper, view.n_paper_names),
+    ):
         columns[group, "n"] = [*names, n]
         columns[group, "share"] = [*(percent(one / n) for one in names), ""]
     figure(say, key, chart, table=columns)
     remark(
-        say, "corpus_table_caption", n=f"{view.n_names:,}", total=f"{view.n_total:,}",
-        n_paper=f"{view.n_paper_names:,}", total_paper=f"{view.n_paper_total:,}",
-    )  # fmt: skip
+        say,
+        "corpus_table_caption",
+        n=f"{view.n_names:,}",
+        total=f"{view.n_total:,}",
+        n_paper=f"{view.n_paper_names:,}",
+        total_paper=f"{view.n_paper_total:,}",
+    )
 
 
 def draw_names(say: Words, found: Examination) -> None:
     """Draw the candidate list by kind and role, the canaries, and who else carries a name."""
     head(say, "corpus_list")
     listed = {"matched": "corpus_matched", "": "kind_member"}
-    draw_table(say, "corpus_list", {
-        "kind": [
-            say.text("kind_planted" if not one.control_kind and one.role == "canary"
-                     else listed.get(one.control_kind, f"kind_{one.control_kind}"))
-            for one in found.candidates
-        ],
-        "role": [role_name(say, one.role) for one in found.candidates],
-        "n": [one.n for one in found.candidates],
-    })  # fmt: skip
+    draw_table(
+        say,
+        "corpus_list",
+        {
+            "kind": [
+                say.text(
+                    "kind_planted"
+                    if not one.control_kind and one.role == "canary"
+                    else listed.get(one.control_kind, f"kind_{one.control_kind}")
+                )
+                for one in found.candidates
+            ],
+            "role": [role_name(say, one.role) for one in found.candidates],
+            "n": [one.n for one in found.candidates],
+        },
+    )
     if found.n_listed_positives < found.n_positives:
         k, n = f"{found.n_listed_positives:,}", f"{found.n_positives:,}"
         remark(say, "corpus_list_drawn", k=k, n=n)
@@ -272,8 +316,15 @@ def _draw_categories(say: Words, counts: Sequence[CategoryCount], *, of: str) ->
     table = Table(("category", "value", "times", "first"), rows)
     with st.container(key=f"corpus_categories_{of}"):
         # What is written there stands in notes.
-        draw_table(say, "corpus_categories", table, of=of, names=names_in_files(),
-                   shown=len(rows), n=len(counts))  # fmt: skip
+        draw_table(
+            say,
+            "corpus_categories",
+            table,
+            of=of,
+            names=names_in_files(),
+            shown=len(rows),
+            n=len(counts),
+        )
 
 
 def role_name(say: Words, role: str) -> str:
@@ -302,8 +353,9 @@ def draw_onward(say: Words, corpus: KeptCorpus, found: Examination) -> None:
         there = {one.control_kind or one.role for one in found.candidates if one.n}
         chosen = {}
         for which, options, usual in (
-            ("roles", MEMBERS, ROLES), ("controls", CONTROLS, usual_controls(corpus))
-        ):  # fmt: skip
+            ("roles", MEMBERS, ROLES),
+            ("controls", CONTROLS, usual_controls(corpus)),
+        ):
             chosen[which] = _some(say, which, [one for one in options if one in there], usual)
         if missing := next((which for which, some in chosen.items() if not some), None):
             remark(say, f"corpus_{missing}_none")
@@ -315,11 +367,14 @@ def draw_onward(say: Words, corpus: KeptCorpus, found: Examination) -> None:
 
 def _some(say: Words, which: str, there: list[str], usual: Collection[str]) -> tuple[str, ...]:
     chosen = st.pills(
-        say.text(f"corpus_{which}"), there, selection_mode="multi",
+        say.text(f"corpus_{which}"),
+        there,
+        selection_mode="multi",
         default=[code for code in there if code in usual],
         format_func=lambda code: say.text(f"corpus_{which}_{code}"),
-        key=f"corpus_{which}_{'_'.join(there)}", help=say.text(f"corpus_{which}_help"),
-    )  # fmt: skip
+        key=f"corpus_{which}_{'_'.join(there)}",
+        help=say.text(f"corpus_{which}_help"),
+    )
     return tuple(code for code in there if code in chosen)
 
 
@@ -337,9 +392,9 @@ def to_audit(
     trained on the corpus is taken, if there is one.
     """
     with st.spinner(say.text("corpus_keeping")):
-        kept = attempt(say, lambda: keep_lists(
-            corpus, controls=controls, roles=roles, store=cached.store()
-        ))  # fmt: skip
+        kept = attempt(
+            say, lambda: keep_lists(corpus, controls=controls, roles=roles, store=cached.store())
+        )
     if kept is None:
         return
     if not models and (model := trained_on(corpus.corpus_id)) is not None:
@@ -361,10 +416,17 @@ def _draw_files(
                 return names_file(listed) if code == "names" else passages_for(corpus, listed)
 
             file_button(
-                say, f"corpus_file_{code}", make, form=form, label=f"corpus_file_{code}",
-                what=f"corpus-{code}", name=f"corpus_download_{code}", names="full",
-                file_name=f"{code}.{form}", is_disabled=is_hidden,
-            )  # fmt: skip
+                say,
+                f"corpus_file_{code}",
+                make,
+                form=form,
+                label=f"corpus_file_{code}",
+                what=f"corpus-{code}",
+                name=f"corpus_download_{code}",
+                names="full",
+                file_name=f"{code}.{form}",
+                is_disabled=is_hidden,
+            )
 
 
 # A new one in three cards: a file of notes, a look at it, the settings; then the button.
@@ -387,9 +449,10 @@ def draw_build(say: Words) -> CorpusTask | None:
             survey = cached.survey(file, columns=columns)
             is_done(bool(survey.notes))
             tables = {
-                called.file_code(one): one for one in files
+                called.file_code(one): one
+                for one in files
                 if one.kind in REGISTER_ENDINGS and one.file_id not in (file.file_id, EXAMPLE)
-            }  # fmt: skip
+            }
             register = tables.get(st.query_params.get("register", ""))
             _draw_look(say, file, survey, register=register)
         with card(say, "corpus_step_settings", number=3) as is_done:
@@ -430,10 +493,15 @@ def _ask_columns(say: Words, file: NoteFile) -> Columns | None:
     """Draw which column is which, as (field, its name); None while the notes' is not clear."""
     found = cached.note_columns(file)
     known = {f"corpus_field_{one}": ", ".join(found.columns.get(one, ())) for one in FIELDS}
-    facts(say, "corpus_file", {
-        "kind": say.text(f"corpus_kind_{found.kind}"), "size": called.size_text(file.n_bytes),
-        **{field: names for field, names in known.items() if names},
-    })  # fmt: skip
+    facts(
+        say,
+        "corpus_file",
+        {
+            "kind": say.text(f"corpus_kind_{found.kind}"),
+            "size": called.size_text(file.n_bytes),
+            **{field: names for field, names in known.items() if names},
+        },
+    )
     if found.kind == "folder":
         return ()
     is_unclear = not found.has_text or not found.columns.get("patient_id")
@@ -443,10 +511,12 @@ def _ask_columns(say: Words, file: NoteFile) -> Columns | None:
     with st.expander(say.text("corpus_columns"), key="corpus_columns", expanded=is_unclear):
         for field, place in zip(FIELDS, [*st.columns(3), *st.columns(3)], strict=True):
             chosen[field] = place.selectbox(
-                say.text(f"corpus_field_{field}"), found.headings, index=None,
+                say.text(f"corpus_field_{field}"),
+                found.headings,
+                index=None,
                 key=f"corpus_column_{field}_{called.file_code(file)}",
                 placeholder=say.text("corpus_column_usual"),
-            )  # fmt: skip
+            )
     is_clear = found.has_text or chosen["text"]
     return tuple((field, name) for field, name in chosen.items() if name) if is_clear else None
 
@@ -477,9 +547,14 @@ def _draw_preview(say: Words, file: NoteFile, survey: Survey, *, register: NoteF
     above = st.container()
     n_notes, code = len(survey.notes), called.file_code(file)
     number = st.number_input(
-        say.text("corpus_preview_number"), min_value=1, max_value=n_notes, value=1, step=1,
-        key=f"corpus_preview_number_{code}_{n_notes}", width=260,
-    )  # fmt: skip
+        say.text("corpus_preview_number"),
+        min_value=1,
+        max_value=n_notes,
+        value=1,
+        step=1,
+        key=f"corpus_preview_number_{code}_{n_notes}",
+        width=260,
+    )
     one = survey.notes[int(number) - 1]
     seed = int(st.session_state.get("corpus_number_seed", 0))
     finder = None
@@ -546,11 +621,13 @@ def _ask_task(
     register, sample = None, None
     with left:
         kind = st.radio(
-            say.text("corpus_names_from"), KINDS, index=0 if survey.categories else 1,
+            say.text("corpus_names_from"),
+            KINDS,
+            index=0 if survey.categories else 1,
             format_func=lambda code: say.text(f"corpus_names_from_{code}"),
             captions=[say.text(f"corpus_names_from_{code}_help") for code in KINDS],
             key=f"corpus_kind_{called.file_code(file)}",
-        )  # fmt: skip
+        )
         if kind == "dummy" and not survey.categories:
             remark(say, "corpus_no_placeholders")
         if kind == "register":
@@ -572,10 +649,18 @@ def _ask_task(
     if kind == "register" and register is None:
         return None
     return CorpusTask(
-        notes=file.path, columns=columns, register_file=register.path if register else None,
-        seed=seed, title=title, sample=sample, canary_counts=counts, n_canaries=n_canaries,
-        has_left=has_left, tokenizer=model.path if model else None, hold_out=hold_out,
-    )  # fmt: skip
+        notes=file.path,
+        columns=columns,
+        register_file=register.path if register else None,
+        seed=seed,
+        title=title,
+        sample=sample,
+        canary_counts=counts,
+        n_canaries=n_canaries,
+        has_left=has_left,
+        tokenizer=model.path if model else None,
+        hold_out=hold_out,
+    )
 
 
 def _ask_hold_out(say: Words) -> str:
@@ -597,9 +682,12 @@ def _ask_canaries(say: Words) -> tuple[tuple[int, ...], int]:
     if not tick(say, "corpus_canaries", is_kept=True):
         return (), 0
     counts = st.pills(
-        say.text("corpus_canary_counts"), CANARY_COUNTS, selection_mode="multi",
-        default=USUAL_COUNTS, key="corpus_canary_counts",
-    )  # fmt: skip
+        say.text("corpus_canary_counts"),
+        CANARY_COUNTS,
+        selection_mode="multi",
+        default=USUAL_COUNTS,
+        key="corpus_canary_counts",
+    )
     n = _number(say, "n_canaries", low=1, high=MAX_CANARIES, usual=10)
     needed = "corpus_canaries_need" if counts else "corpus_canary_counts_none"
     remark(say, needed, n=f"{n * sum(counts):,}")
@@ -608,7 +696,14 @@ def _ask_canaries(say: Words) -> tuple[tuple[int, ...], int]:
 
 def _number(say: Words, field: str, *, low: int, high: int, usual: int) -> int:
     key = f"corpus_number_{field}"
-    return int(st.number_input(
-        say.text(key), min_value=low, max_value=high, value=usual, step=1, key=key,
-        help=say.text(f"{key}_help"),
-    ))  # fmt: skip
+    return int(
+        st.number_input(
+            say.text(key),
+            min_value=low,
+            max_value=high,
+            value=usual,
+            step=1,
+            key=key,
+            help=say.text(f"{key}_help"),
+        )
+    )

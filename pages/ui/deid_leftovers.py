@@ -17,9 +17,13 @@ from pages.ui.state import Words
 
 
 def draw_leftovers(
-    say: Words, tagged: TaggedSet, *, look: Callable[[], None], show: Callable[[int], None],
+    say: Words,
+    tagged: TaggedSet,
+    *,
+    look: Callable[[], None],
+    show: Callable[[int], None],
     is_at_work: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Draw whom the leftovers single out; a click on one lets `show` a note, by number from 0.
 
     `look` asks for them anew, where they were not looked for or corrections by hand came since.
@@ -60,13 +64,16 @@ def _draw_singles(
     ]
     names, is_shown = cached.list_finder(None), is_revealed()
     rows = [
-        (" + ".join(
-            note_plain(value, names=names, is_shown=is_shown) for _, value in one.attributes
-         ),
-         " + ".join(say.text(f"deidentify_left_kind_{kind}") for kind, _ in one.attributes),
-         len(one.attributes), ", ".join(map(str, one.rows)))
+        (
+            " + ".join(
+                note_plain(value, names=names, is_shown=is_shown) for _, value in one.attributes
+            ),
+            " + ".join(say.text(f"deidentify_left_kind_{kind}") for kind, _ in one.attributes),
+            len(one.attributes),
+            ", ".join(map(str, one.rows)),
+        )
         for one in found.singles
-    ]  # fmt: skip
+    ]
     key = f"deidentify_left_{tagged.tagged_id}"
 
     def chosen() -> None:
@@ -74,9 +81,13 @@ def _draw_singles(
             show(found.singles[row].notes[0])
 
     st.dataframe(
-        dict(zip(header, zip(*rows, strict=True), strict=True)), hide_index=True, key=key,
-        on_select=chosen, selection_mode="single-row", alt=say.text("deidentify_left_alt"),
-    )  # fmt: skip
+        dict(zip(header, zip(*rows, strict=True), strict=True)),
+        hide_index=True,
+        key=key,
+        on_select=chosen,
+        selection_mode="single-row",
+        alt=say.text("deidentify_left_alt"),
+    )
     n_unique = sum(found.n_unique.values())
     remark(say, "deidentify_left_caption", n=f"{len(rows):,}", all=f"{n_unique:,}")
     csv_button(

@@ -131,9 +131,11 @@ def draw_headline(say: Words, view: Score) -> None:
     state = "leak_found" if leaks else "none_found"
     what = "names" if found.label else "spans"
     facts = {
-        "n_notes": view.summary.n_documents, "patients": view.summary.n_patients,
-        "notes": found.notes.n_hits, "all_notes": found.notes.n_total,
-    }  # fmt: skip
+        "n_notes": view.summary.n_documents,
+        "patients": view.summary.n_patients,
+        "notes": found.notes.n_hits,
+        "all_notes": found.notes.n_total,
+    }
 
     def card(state: str, side: str, rate: Rate, interval: Estimate, *, footer: str) -> Verdict:
         counts = {"n": rate.n_hits, "total": rate.n_total, **facts}
@@ -144,11 +146,20 @@ def draw_headline(say: Words, view: Score) -> None:
         return Verdict(state, *texts, footer)
 
     readable, missed = found.readable, found.missed
-    st.html(blocks.verdict_cards([
-        card("not_enough_evidence" if found.is_few else state, "readable", readable,
-             readable.interval(), footer=say.text(f"deid_measures_{few}")),
-        card("readable", "missed", missed, found.share, footer=""),
-    ]))  # fmt: skip
+    st.html(
+        blocks.verdict_cards(
+            [
+                card(
+                    "not_enough_evidence" if found.is_few else state,
+                    "readable",
+                    readable,
+                    readable.interval(),
+                    footer=say.text(f"deid_measures_{few}"),
+                ),
+                card("readable", "missed", missed, found.share, footer=""),
+            ]
+        )
+    )
 
     def show_readable() -> None:
         place = str(view.labels.index(found.label)) if found.label in view.labels else EVERY
@@ -158,15 +169,18 @@ def draw_headline(say: Words, view: Score) -> None:
         key, icon = "deid_measures_show_readable", "visibility"
         act(say, key, kind="primary", icon=icon, on_click=show_readable, n=f"{leaks:,}")
     counts = {
-        "n_gold_only": view.n_gold_only, "n_predicted_only": view.n_predicted_only,
-        "n_left_out": view.n_left_out, "n_duplicates": view.summary.n_duplicate_spans,
+        "n_gold_only": view.n_gold_only,
+        "n_predicted_only": view.n_predicted_only,
+        "n_left_out": view.n_left_out,
+        "n_duplicates": view.summary.n_duplicate_spans,
         "unknown": len(view.unknown_labels),
-    }  # fmt: skip
+    }
     labels = ", ".join(view.unknown_labels[:12])
     lines = [
         say.text(f"deid_measures_fact_{fact}", n=f"{n:,}", labels=labels)
-        for fact, n in counts.items() if n
-    ]  # fmt: skip
+        for fact, n in counts.items()
+        if n
+    ]
     if view.policy.left:
         policy = policy_name(say, view.policy)
         lines.append(say.text("deid_measures_fact_policy", policy=policy))
@@ -234,11 +248,17 @@ def _draw_chart(
     shown, names = [], dict[float, str]()
     for place, (name, (of, measure)) in enumerate(series.items()):
         names = {row: label_name(say, label) for row, label in enumerate(of.lines)}
-        shown.append(charts.points(
-            say.text(f"deid_measures_{name}"), [row + 0.22 * (place - 1) for row in names],
-            [line.estimate(measure) for line in of.lines.values()], scale=100,
-            is_attack=place == 0, symbol=_SYMBOLS[place], hover="%{y:.1f} %",
-        ))  # fmt: skip
+        shown.append(
+            charts.points(
+                say.text(f"deid_measures_{name}"),
+                [row + 0.22 * (place - 1) for row in names],
+                [line.estimate(measure) for line in of.lines.values()],
+                scale=100,
+                is_attack=place == 0,
+                symbol=_SYMBOLS[place],
+                hover="%{y:.1f} %",
+            )
+        )
     x = Axis("", ticks=names, range=(-0.5, len(names) - 0.5), has_grid=False)
     y = Axis(say.text(f"deid_measures_axis_{axis}"), range=(-3, 103), suffix=" %")
     draw_chart(say, key, charts.plot(shown, x=x, y=y))
@@ -261,8 +281,9 @@ def rates_table(
 def _header(criteria: Iterable[str], measures: Sequence[str]) -> list[str | tuple[str, str]]:
     groups = [
         (f"deid_measures_criterion_{criterion}", f"deid_measures_rate_{measure}")
-        for criterion in criteria for measure in measures
-    ]  # fmt: skip
+        for criterion in criteria
+        for measure in measures
+    ]
     return ["deid_measures_label", "deid_measures_n_gold", *groups]
 
 
@@ -283,10 +304,12 @@ def _of(rate: Rate) -> str:
 
 def _draw_coverage(say: Words, covered: CoverageScore) -> None:
     rows = [
-        [label_name(say, label),
-         *(f"{percent(x.value)} · {_of(x)}" for x in (line.whole, line.characters))]
+        [
+            label_name(say, label),
+            *(f"{percent(x.value)} · {_of(x)}" for x in (line.whole, line.characters)),
+        ]
         for label, line in (*covered.labels.items(), (ANY, covered.together))
-    ]  # fmt: skip
+    ]
     left, over = (
         math.nan if one is None else one
         for one in (covered.left_per_1000_chars, covered.over_redaction)
@@ -312,11 +335,13 @@ def draw_matrix(say: Words, view: Score) -> None:
     st.query_params.setdefault("cell", next(iter(cells)))
     names = {
         code: say.text(
-            "deid_measures_cell_name", row=label_name(say, gold), column=label_name(say, said),
+            "deid_measures_cell_name",
+            row=label_name(say, gold),
+            column=label_name(say, said),
             n=f"{n:,}",
         )
         for code, (gold, said, n) in cells.items()
-    }  # fmt: skip
+    }
     code = choose(say, "deid_measures_cell", names, is_long=True)
     with above:
         _draw_matrix(say, shown, code=code)
@@ -351,11 +376,16 @@ def _draw_matrix(say: Words, matrix: Matrix, *, code: str) -> None:
         code.partition("-"),
     )
     st.dataframe(
-        table.style.apply(lambda _: looks, axis=None).format(thousands=","), key=key,
-        hide_index=True, height="content", column_config=dict(zip(table, header, strict=True)),
-        on_select=chosen, selection_mode="single-cell", alt=say.text("deid_measures_matrix_alt"),
+        table.style.apply(lambda _: looks, axis=None).format(thousands=","),
+        key=key,
+        hide_index=True,
+        height="content",
+        column_config=dict(zip(table, header, strict=True)),
+        on_select=chosen,
+        selection_mode="single-cell",
+        alt=say.text("deid_measures_matrix_alt"),
         selection_default={"selection": {"cells": [(int(row), column)]}},
-    )  # fmt: skip
+    )
     remark(say, "deid_measures_matrix_caption")
     csv_button(say, "deid_measures_matrix", header, table.to_numpy().tolist())
 
@@ -380,9 +410,8 @@ def draw_misses(say: Words, view: Score) -> None:
         with left:
             kinds = choose_some(say, "deid_measures_kind", list(map(_code, MISSES)), what="kinds")
         shown = [
-            one for one in cases
-            if _code(one.kind) in kinds and label in ("", one.row, one.column)
-        ]  # fmt: skip
+            one for one in cases if _code(one.kind) in kinds and label in ("", one.row, one.column)
+        ]
     key = "_".join(("deid_measures_misses", code, *kinds))
     draw_cases(say, shown, key=key, score_id=view.score_id)
 
@@ -463,9 +492,10 @@ def draw_compare(say: Words, view: Score) -> None:
     """Draw the scores on the same gold side by side, and this one beside one of them by type."""
     head(say, "deid_measures_compare")
     same = [
-        one for one in cached.scores()
+        one
+        for one in cached.scores()
         if one.gold_digest == view.gold_digest and one.score_id != view.score_id
-    ]  # fmt: skip
+    ]
     if not same:
         empty(say, "deid_measures_compare_none")
         return
@@ -485,13 +515,19 @@ def draw_all(say: Words, found: Compared) -> None:
     shown = [
         replace(
             charts.points(
-                name, [100 * sides[at["harmless"]].value], [sides[at["covered"]]], scale=100,
-                is_attack=not place, symbol=_SYMBOLS[place], hover="%{x:.1f} % → %{y:.1f} %",
+                name,
+                [100 * sides[at["harmless"]].value],
+                [sides[at["covered"]]],
+                scale=100,
+                is_attack=not place,
+                symbol=_SYMBOLS[place],
+                hover="%{x:.1f} % → %{y:.1f} %",
             ),
-            left=[100 * sides[at["harmless"]].low], right=[100 * sides[at["harmless"]].high],
+            left=[100 * sides[at["harmless"]].low],
+            right=[100 * sides[at["harmless"]].high],
         )
         for place, (name, sides) in enumerate(zip(names, found.shares.sides, strict=True))
-    ]  # fmt: skip
+    ]
     x, y = (
         Axis(say.text(f"deid_measures_share_{share}"), suffix=" %")
         for share in ("harmless", "covered")
@@ -569,13 +605,17 @@ def draw_published(say: Words) -> None:
     names = {label: label_name(say, label) for label in (*TYPES, MISSED, SPURIOUS)}
     with st.expander(say.text("deid_measures_published"), key="deid_measures_published"):
         for key, of, measures, digits in (
-            ("rates", paper.percent, ENTITY, 1), ("records", paper.records, RECORD, 2)
-        ):  # fmt: skip
+            ("rates", paper.percent, ENTITY, 1),
+            ("records", paper.records, RECORD, 2),
+        ):
             rows = [
-                [names[label], paper.n_gold[label],
-                 *(f"{value:.{digits}f} %" for name in CRITERIA for value in of[name][label])]
+                [
+                    names[label],
+                    paper.n_gold[label],
+                    *(f"{value:.{digits}f} %" for name in CRITERIA for value in of[name][label]),
+                ]
                 for label in TYPES
-            ]  # fmt: skip
+            ]
             remark(say, f"deid_measures_published_{key}")
             table = Table(_header(CRITERIA, measures), rows)
             draw_table(say, f"deid_measures_published_{key}", table)
@@ -590,7 +630,10 @@ def draw_published(say: Words) -> None:
 
 
 PARTS = {
-    "spans": draw_spans, "records": draw_records, "matrix": draw_matrix, "misses": draw_misses,
+    "spans": draw_spans,
+    "records": draw_records,
+    "matrix": draw_matrix,
+    "misses": draw_misses,
     "compare": draw_compare,
-}  # fmt: skip
+}
 """Codes of what is shown of a score, as they stand in `?part=`."""

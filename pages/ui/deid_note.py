@@ -41,9 +41,12 @@ from pages.ui.section import Table, attempt, draw_table, file_button, head, rema
 from pages.ui.state import Words
 
 TONES = {
-    "identifier": "flagged", "quasi_identifier": "other", "personal_id_code": "number",
-    "linkage_code": "place", "contact": "date",
-}  # fmt: skip
+    "identifier": "flagged",
+    "quasi_identifier": "other",
+    "personal_id_code": "number",
+    "linkage_code": "place",
+    "contact": "date",
+}
 """Type -> tone of its mark; labels of a tagger's own have the tone "unknown"."""
 MAX_CHARS = 50_000
 SCOPES = _HERE, _, _SET = ("here", "note", "set")
@@ -83,11 +86,14 @@ def draw_copies(say: Words, copies: Mapping[str, Any]) -> None:
         ]
         if rows:
             draw_table(
-                say, f"deid_measures_{key}", Table(("kind", "n", "share"), rows),
+                say,
+                f"deid_measures_{key}",
+                Table(("kind", "n", "share"), rows),
                 n=f"{next(iter(of.values())).n_total:,}",
                 rate=UNDEFINED if rate is None else percent(rate),
-                malformed=f"{copies['n_malformed']:,}", unaligned=f"{copies['n_unaligned']:,}",
-            )  # fmt: skip
+                malformed=f"{copies['n_malformed']:,}",
+                unaligned=f"{copies['n_unaligned']:,}",
+            )
 
 
 def draw_note(
@@ -251,9 +257,15 @@ def _is_wish(asked: Any, *, scopes: Sequence[str]) -> bool:
 
 
 def _correct(
-    say: Words, note: OneNote, desk: Desk, *, label: str, scope: str,
-    place: Sequence[int] = (), text: str = "",
-) -> None:  # fmt: skip
+    say: Words,
+    note: OneNote,
+    desk: Desk,
+    *,
+    label: str,
+    scope: str,
+    place: Sequence[int] = (),
+    text: str = "",
+) -> None:
     """Make a wish true and draw the page anew, or say why not."""
     if place and scope != _HERE:
         text = note.document.text[place[0] : place[1]]
@@ -273,19 +285,26 @@ def _draw_corrections(say: Words, note: OneNote, desk: Desk, *, key: str, is_pas
     with st.expander(say.text("deidentify_typed"), key=f"{key}_typed"):
         with st.form(f"{key}_typed_form", border=False, clear_on_submit=True):
             text = st.text_input(
-                say.text("deidentify_typed_text"), key=f"{key}_text", max_chars=_MAX_TYPED_CHARS,
+                say.text("deidentify_typed_text"),
+                key=f"{key}_text",
+                max_chars=_MAX_TYPED_CHARS,
                 help=say.text("deidentify_typed_text_help"),
-            )  # fmt: skip
+            )
             names = {label: label_name(say, label) for label in TYPES}
             names[""] = say.text("deidentify_marker_none")
             label = st.selectbox(
-                say.text("deidentify_typed_label"), names, key=f"{key}_label",
+                say.text("deidentify_typed_label"),
+                names,
+                key=f"{key}_label",
                 format_func=names.__getitem__,
-            )  # fmt: skip
+            )
             scope = st.radio(
-                say.text("deidentify_marker_scope"), desk.scopes[1:], key=f"{key}_scope",
-                format_func=lambda code: say.text(f"deidentify_scope_{code}"), horizontal=True,
-            )  # fmt: skip
+                say.text("deidentify_marker_scope"),
+                desk.scopes[1:],
+                key=f"{key}_scope",
+                format_func=lambda code: say.text(f"deidentify_scope_{code}"),
+                horizontal=True,
+            )
             is_asked = st.form_submit_button(say.text("deidentify_typed_go"), key=f"{key}_typed_go")
         if is_asked:
             _correct(say, note, desk, label=label, scope=scope, text=text)
@@ -319,9 +338,14 @@ def _shown_mark(say: Words, note: OneNote, span: Span, *, is_pasted: bool) -> st
 
 
 def draw_files(
-    say: Words, notes: Callable[[], Iterable[OneNote]], *, key: str, n_bytes: int,
-    census: Mapping[str, Any], is_private_allowed: bool,
-) -> None:  # fmt: skip
+    say: Words,
+    notes: Callable[[], Iterable[OneNote]],
+    *,
+    key: str,
+    n_bytes: int,
+    census: Mapping[str, Any],
+    is_private_allowed: bool,
+) -> None:
     """Draw the downloads; `notes` gives the notes, one at a time, whenever a file is made."""
     head(say, "deidentify_files")
     if n_bytes > MAX_EXPORT_BYTES:
@@ -338,9 +362,17 @@ def draw_files(
 
         name, label = f"{key}_file_{form}", f"deidentify_file_{form}"
         file_button(
-            say, name, make, form=form, label=label, what="tagged-notes", name=name,
-            file_name=export_name(form, n_notes=n), names=names, n_notes=n,
-        )  # fmt: skip
+            say,
+            name,
+            make,
+            form=form,
+            label=label,
+            what="tagged-notes",
+            name=name,
+            file_name=export_name(form, n_notes=n),
+            names=names,
+            n_notes=n,
+        )
 
     with st.container(horizontal=True, key=f"{key}_released"):
         for form in (*RELEASED, EXPORTED_CENSUS):

@@ -89,11 +89,13 @@ def _ask_side(say: Words, side: str, kinds: Sequence[str]) -> Side:
     elif kind == TAGGED:
         names = {
             one.tagged_id: say.text(
-                "deid_measures_set_name", name=one.title or tagger_name(say, one.tagger_id),
-                n=f"{one.n_notes:,}", at=day(one.created),
+                "deid_measures_set_name",
+                name=one.title or tagger_name(say, one.tagger_id),
+                n=f"{one.n_notes:,}",
+                at=day(one.created),
             )
             for one in cached.marked_sets()
-        }  # fmt: skip
+        }
     else:
         names = {one.tagger_id: tagger_name(say, one.tagger_id) for one in cached.taggers()}
     if not names:
@@ -111,9 +113,13 @@ def _ask_upload(say: Words, side: str) -> Side:
     remark(say, f"deid_measures_{side}_file_below")
     is_outputs = side == "outputs"
     files = upload(
-        say, f"deid_measures_file_{side}", ["jsonl"] if is_outputs else GOLD_TYPES,
-        most_mb=MAX_UPLOAD_MB, what=side, name=f"deid_score_file_{side}",
-    )  # fmt: skip
+        say,
+        f"deid_measures_file_{side}",
+        ["jsonl"] if is_outputs else GOLD_TYPES,
+        most_mb=MAX_UPLOAD_MB,
+        what=side,
+        name=f"deid_score_file_{side}",
+    )
     if not files:
         return None, None
     how = {"what": "gold notes" if side == "gold" else "predicted notes", "is_outputs": is_outputs}

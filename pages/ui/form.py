@@ -63,9 +63,10 @@ def choose(
     """
     what, codes = what or _last(key), list(options)
     box = _by_link(
-        what, is_fit=lambda code: code in codes,
+        what,
+        is_fit=lambda code: code in codes,
         read=lambda wanted: wanted if wanted in codes else codes[0],
-    )  # fmt: skip
+    )
     reasons = [say.sentences.get(f"{key}_why_{code}", "") for code in codes]
     label, looks = say.text(key), {"key": box, "format_func": _shown(say, key, options)}
     looks["help"] = say.sentences.get(f"{key}_help")
@@ -97,9 +98,10 @@ def choose_some(
     """
     what, shown = what or _last(key), _shown(say, key, options)
     box = _by_link(
-        what, is_fit=lambda kept: isinstance(kept, list) and set(kept) <= set(options),
+        what,
+        is_fit=lambda kept: isinstance(kept, list) and set(kept) <= set(options),
         read=lambda wanted: [one for one in wanted.replace(",", ".").split(".") if one in options],
-    )  # fmt: skip
+    )
     label, looks = say.text(key), {"key": box, "format_func": shown}
     if is_long:
         found = st.multiselect(
@@ -188,10 +190,15 @@ def tick(
     another page is shown.
     """
     draw = st.checkbox if is_box else st.toggle
-    return bool(draw(
-        say.text(key, **values), value=is_on, key=name or key,
-        help=say.sentences.get(f"{key}_help"), persist_state="session" if is_kept else None,
-    ))  # fmt: skip
+    return bool(
+        draw(
+            say.text(key, **values),
+            value=is_on,
+            key=name or key,
+            help=say.sentences.get(f"{key}_help"),
+            persist_state="session" if is_kept else None,
+        )
+    )
 
 
 def act(
@@ -227,21 +234,36 @@ def ask_line(say: Words, key: str, *, most: int = MAX_TITLE_CHARS, is_kept: bool
 
     `is_kept` as in `tick`.
     """
-    return st.text_input(
-        say.text(key), key=key, max_chars=most, help=say.sentences.get(f"{key}_help"),
-        persist_state="session" if is_kept else None,
-    ) or ""  # fmt: skip
+    return (
+        st.text_input(
+            say.text(key),
+            key=key,
+            max_chars=most,
+            help=say.sentences.get(f"{key}_help"),
+            persist_state="session" if is_kept else None,
+        )
+        or ""
+    )
 
 
 def upload(
-    say: Words, key: str, endings: Sequence[str], *, most_mb: int, what: str, name: str = "",
+    say: Words,
+    key: str,
+    endings: Sequence[str],
+    *,
+    most_mb: int,
+    what: str,
+    name: str = "",
     is_many: bool = False,
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """Draw a box for a file, or many, and return what was given; the log has it as `what`."""
     found: Any = st.file_uploader(
-        say.text(key), type=list(endings), key=name or key, accept_multiple_files=is_many,
+        say.text(key),
+        type=list(endings),
+        key=name or key,
+        accept_multiple_files=is_many,
         max_upload_size=most_mb,
-    )  # fmt: skip
+    )
     files = list(found) if is_many else [found] if found else []
     for file in files:
         note_upload(file, what=what)
@@ -319,9 +341,11 @@ def _box(
         schema = next(one for one in schema["anyOf"] if one["type"] != "null")
     if codes := schema.get("enum"):
         return st.selectbox(
-            options=codes, index=codes.index(value), **looks,
+            options=codes,
+            index=codes.index(value),
+            **looks,
             format_func=lambda code: say.text(f"{words}_{field}_{code}"),
-        )  # fmt: skip
+        )
     if schema["type"] == "boolean":
         return st.toggle(value=value, **looks)
     if schema["type"] == "string":
@@ -338,7 +362,10 @@ def _box(
         st.session_state.setdefault(key, kind(value))
         value = None
     return st.number_input(
-        min_value=low, max_value=high, value=value if value is None else kind(value), **looks,
+        min_value=low,
+        max_value=high,
+        value=value if value is None else kind(value),
+        **looks,
         step=None if kind is int else 1e-5 if is_tiny else 0.01,
         format=None if kind is int else "%.2e" if is_tiny else "%.4g",
-    )  # fmt: skip
+    )

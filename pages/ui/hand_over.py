@@ -27,9 +27,12 @@ from pages.ui.state import LANGUAGES, OLD, Words, language, mark_unsaved
 PREVIEW_HEIGHT = 1100
 N_LINES = 50
 FILES = {
-    "report_zip": "", "report_html": "report.html", "report_names_csv": "names.csv",
-    "report_measures_csv": "measures.csv", "report_json": "report.json",
-}  # fmt: skip
+    "report_zip": "",
+    "report_html": "report.html",
+    "report_names_csv": "names.csv",
+    "report_measures_csv": "measures.csv",
+    "report_json": "report.json",
+}
 """Key of the button -> file of the bundle; "" is all of it."""
 _REFUSED = "decision_refused"
 
@@ -63,16 +66,25 @@ def _draw_form(say: Words, kept: Decision) -> None:
     options, draft = ("", *RECOMMENDATIONS), f"decision_{kept.audit[:12]}"
     mark = partial(mark_unsaved, draft)
     chosen = st.radio(
-        say.text("decision"), options, index=options.index(kept.recommendation),
+        say.text("decision"),
+        options,
+        index=options.index(kept.recommendation),
         format_func=lambda code: say.text(f"decision_{code or 'none'}"),
-        key=keys["recommendation"], persist_state="session", label_visibility="collapsed",
+        key=keys["recommendation"],
+        persist_state="session",
+        label_visibility="collapsed",
         on_change=mark,
-    )  # fmt: skip
+    )
     reasons = st.text_area(
-        say.text("decision_reasons"), kept.reasons, height=110, key=keys["reasons"],
-        placeholder=say.text("decision_reasons_place"), persist_state="session",
-        max_chars=decisions.MAX_REASONS_CHARS, on_change=mark,
-    )  # fmt: skip
+        say.text("decision_reasons"),
+        kept.reasons,
+        height=110,
+        key=keys["reasons"],
+        placeholder=say.text("decision_reasons_place"),
+        persist_state="session",
+        max_chars=decisions.MAX_REASONS_CHARS,
+        on_change=mark,
+    )
     mark((chosen, reasons) != (kept.recommendation, kept.reasons))
     if kept.signatures:
         remark(say, "decision_drops")
@@ -101,9 +113,12 @@ def _draw_signatures(say: Words, kept: Decision) -> None:
     keys = {"role": f"decision_role_{len(roles)}"}
     with st.form("decision_sign", border=False, enter_to_submit=False):
         st.radio(
-            say.text("decision_role"), roles, key=keys["role"], horizontal=True,
+            say.text("decision_role"),
+            roles,
+            key=keys["role"],
+            horizontal=True,
             format_func=lambda code: say.text(f"decision_role_{code}"),
-        )  # fmt: skip
+        )
         if has_logins:
             remark(say, "decision_as", who=who)
         else:
@@ -112,9 +127,11 @@ def _draw_signatures(say: Words, kept: Decision) -> None:
                 say.text("decision_name"), max_chars=decisions.MAX_NAME_CHARS, key=keys["name"]
             )
         st.form_submit_button(
-            say.text("decision_sign"), key="decision_sign_now",
-            on_click=_kept, args=(partial(access.sign, kept), keys),
-        )  # fmt: skip
+            say.text("decision_sign"),
+            key="decision_sign_now",
+            on_click=_kept,
+            args=(partial(access.sign, kept), keys),
+        )
 
 
 def _kept(do: Callable[..., Decision], keys: Mapping[str, str], draft: str = "") -> None:
@@ -149,10 +166,12 @@ def draw_hand_over(
                 for code in OPTIONAL_SECTIONS
             }
         choice = ReportChoice(
-            language=written_in, names=names, decision=decision,
+            language=written_in,
+            names=names,
+            decision=decision,
             sections=tuple(code for code, is_ticked in ticked.items() if is_ticked),
             is_demo=here.audit is not None and here.audit.is_demo,
-        )  # fmt: skip
+        )
         beside = {"other": other, "references": cached.references(report, kept=here.kept)[0]}
         with taking:
             _draw_files(say, report, choice=choice, beside=beside, closed=closed)
@@ -176,10 +195,13 @@ def _draw_names(say: Words, digest: str) -> tuple[str, str]:
     captions = {form: f"report_names_{form}" for form in NAME_FORMS}
     captions["full"] = closed or captions["full"]
     names = st.radio(
-        say.text("report_names"), NAME_FORMS, key=f"report_names_{digest}", persist_state="session",
+        say.text("report_names"),
+        NAME_FORMS,
+        key=f"report_names_{digest}",
+        persist_state="session",
         format_func=lambda form: say.text(f"report_form_{form}"),
         captions=[plain(say.text(key)) for key in captions.values()],
-    )  # fmt: skip
+    )
     if names != "full":
         return names, ""
     key = "report_full_confirm"
@@ -190,7 +212,7 @@ def _draw_names(say: Words, digest: str) -> tuple[str, str]:
 
 def _draw_files(
     say: Words, report: AuditReport, *, choice: ReportChoice, beside: dict[str, Any], closed: str
-) -> None:  # fmt: skip
+) -> None:
     """Draw the files' buttons; each is made when it is asked for, once the log has its line."""
     documents = cached.documents(report.digest) if choice.names == "full" else {}
     folder = bundle_name(report, choice=choice)
@@ -205,14 +227,24 @@ def _draw_files(
     for key, file in FILES.items():
         name = f"{folder}-{file}" if file else f"{folder}.zip"
         logged = access.logged_export(
-            partial(content, file), audit=report.digest, what=key.removeprefix("report_"),
-            names=choice.names, language=choice.language, n_names=report.n_names,
-        )  # fmt: skip
+            partial(content, file),
+            audit=report.digest,
+            what=key.removeprefix("report_"),
+            names=choice.names,
+            language=choice.language,
+            n_names=report.n_names,
+        )
         st.download_button(
-            say.text(key), b"" if closed else logged, file_name=name, mime=guess_type(name)[0],
-            key=key, on_click="ignore", disabled=bool(closed), width="stretch",
+            say.text(key),
+            b"" if closed else logged,
+            file_name=name,
+            mime=guess_type(name)[0],
+            key=key,
+            on_click="ignore",
+            disabled=bool(closed),
+            width="stretch",
             type="secondary" if file else "primary",
-        )  # fmt: skip
+        )
 
 
 # The access log.
@@ -250,10 +282,13 @@ def _told(say: Words, entry: LogEntry) -> str:
 def _detail(say: Words, name: str, value: int | str) -> str:
     """Return one code or count of a log line, in words where there are words."""
     keys = {
-        "page": f"{OLD.get(str(value), (value,))[0]}_link", "names": f"report_form_{value}",
-        "n_names": "log_names", "reason": f"reveal_reason_{value}",
-        "role": f"decision_role_{value}", "n_signatures": "log_signatures",
-    }  # fmt: skip
+        "page": f"{OLD.get(str(value), (value,))[0]}_link",
+        "names": f"report_form_{value}",
+        "n_names": "log_names",
+        "reason": f"reveal_reason_{value}",
+        "role": f"decision_role_{value}",
+        "n_signatures": "log_signatures",
+    }
     if name == "language" and value in LANGUAGES:
         return LANGUAGES[str(value)]
     for key in (keys.get(name, ""), f"report_{value}", f"decision_{value}"):

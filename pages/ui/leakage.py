@@ -58,30 +58,48 @@ def draw(say: Words) -> None:
 def _draw_kept(say: Words, kept: KeptLeakage) -> None:
     view, order = kept.tables, kept.tables.order
     remark(
-        say, "deid_leakage_facts", n_notes=f"{view.n_notes:,}", n_patients=view.n_patients,
-        epochs=f"{order.epochs:g}", seed=order.seed,
+        say,
+        "deid_leakage_facts",
+        n_notes=f"{view.n_notes:,}",
+        n_patients=view.n_patients,
+        epochs=f"{order.epochs:g}",
+        seed=order.seed,
         language=say.text(f"deid_leakage_language_{order.language}"),
         mode=say.text(f"deid_leakage_mode_{order.mode}"),
-    )  # fmt: skip
+    )
     controls = choose(say, "deid_leakage_controls", ("easy", "hard"), what="leak_against")
     head(say, "deid_leakage_attacker")
     leaks = list(view.of(controls=controls))
-    figure(say, "deid_leakage", leakage_chart(say, leaks), table={
-        "arm": [arm_name(say, arm) for arm, _ in leaks],
-        "left": [f"{arm.left.n_hits} / {arm.left.n_total} ({percent(arm.left.value)})"
-                 for arm, _ in leaks],
-        "exposed": [f"{arm.n_exposed} / {arm.n_patients}" for arm, _ in leaks],
-        "other": [percent(arm.other_chars) for arm, _ in leaks],
-        **_measures(leaks),
-    })  # fmt: skip
+    figure(
+        say,
+        "deid_leakage",
+        leakage_chart(say, leaks),
+        table={
+            "arm": [arm_name(say, arm) for arm, _ in leaks],
+            "left": [
+                f"{arm.left.n_hits} / {arm.left.n_total} ({percent(arm.left.value)})"
+                for arm, _ in leaks
+            ],
+            "exposed": [f"{arm.n_exposed} / {arm.n_patients}" for arm, _ in leaks],
+            "other": [percent(arm.other_chars) for arm, _ in leaks],
+            **_measures(leaks),
+        },
+    )
     if split := [(arm, one) for arm, pair in view.split(controls=controls) for one in pair]:
         head(say, "deid_leakage_split")
-        draw_table(say, "deid_leakage_split", {
-            "deid_leakage_arm": [arm_name(say, arm) for arm, _ in split],
-            "deid_leakage_group": [say.text(f"deid_leakage_group_{one.group}") for _, one in split],
-            "deid_leakage_n": [one.n_members for _, one in split],
-            **_measures(split),
-        }, caption=say.text("deid_leakage_split"))  # fmt: skip
+        draw_table(
+            say,
+            "deid_leakage_split",
+            {
+                "deid_leakage_arm": [arm_name(say, arm) for arm, _ in split],
+                "deid_leakage_group": [
+                    say.text(f"deid_leakage_group_{one.group}") for _, one in split
+                ],
+                "deid_leakage_n": [one.n_members for _, one in split],
+                **_measures(split),
+            },
+            caption=say.text("deid_leakage_split"),
+        )
     limits = [say.text(f"deid_leakage_limit_{name}") for name in ("demo", "seed", "passages", "no")]
     st.html(blocks.heading(say.text("deid_leakage_limits")) + blocks.bullet_list(limits))
 
@@ -109,10 +127,15 @@ def leakage_chart(say: Words, leaks: Leaks) -> charts.go.Figure:
     zero = low / _ZERO_BELOW
     edges = [zero / 1.6, 1.6]
     series = [
-        Series(say.text(f"deid_leakage_{arm.kind}"), edges, [one.auc.value] * 2, hover="%{y:.2f}",
-               dash="solid" if arm.kind == RAW else "dash")
+        Series(
+            say.text(f"deid_leakage_{arm.kind}"),
+            edges,
+            [one.auc.value] * 2,
+            hover="%{y:.2f}",
+            dash="solid" if arm.kind == RAW else "dash",
+        )
         for arm, one in lines
-    ]  # fmt: skip
+    ]
     series.append(Series(say.text("deid_leakage_chance"), edges, [0.5, 0.5], dash="dot", hover=""))
     groups: dict[tuple[str, str], Leaks] = {}
     for arm, one in leaks:
@@ -121,20 +144,28 @@ def leakage_chart(say: Words, leaks: Leaks) -> charts.go.Figure:
             name = arm_name(say, arm) if arm.kind == TAGGER else say.text(name)
             groups.setdefault((name, arm.kind), []).append((arm, one))
     series += [
-        points(name, [arm.left.value or zero for arm, _ in rows], [one.auc for _, one in rows],
-               is_attack=True, symbol=_SYMBOLS[kind], hover="%{x:.3f} · %{y:.2f}")
+        points(
+            name,
+            [arm.left.value or zero for arm, _ in rows],
+            [one.auc for _, one in rows],
+            is_attack=True,
+            symbol=_SYMBOLS[kind],
+            hover="%{x:.3f} · %{y:.2f}",
+        )
         for (name, kind), rows in groups.items()
-    ]  # fmt: skip
+    ]
     ticks = [share for share in (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0) if share >= low / 1.01]
     return charts.plot(
         series,
         x=Axis(
-            say.text("deid_leakage_x"), is_log=True, has_grid=False,
+            say.text("deid_leakage_x"),
+            is_log=True,
+            has_grid=False,
             range=(math.log10(edges[0]), math.log10(edges[1])),
             ticks={zero: "0 %", **{share: f"{100 * share:g} %" for share in ticks}},
         ),
         y=Axis(say.text("deid_leakage_y")),
-    )  # fmt: skip
+    )
 
 
 def arm_name(say: Words, arm: ArmRow) -> str:

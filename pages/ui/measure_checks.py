@@ -79,10 +79,11 @@ def _curve(say: Words, report: AuditReport) -> str:
     is_auc, ns = measure == "auc", list(curve)
     codes = (report.fixed_score, GENERAL_ALONE, POPULARITY) if is_auc else curve[max(ns)]
     lines = {
-        say.text(f"measures_{'score' if is_auc else 'rule'}_{code}"):
-        [one.get(code, math.nan) for one in curve.values()]
+        say.text(f"measures_{'score' if is_auc else 'rule'}_{code}"): [
+            one.get(code, math.nan) for one in curve.values()
+        ]
         for code in codes
-    }  # fmt: skip
+    }
     series = [
         Series(label, ns, y, "marked", is_attack=not at, hover="%{x:,} → %{y:.3f}")
         for at, (label, y) in enumerate(lines.items())
@@ -130,11 +131,16 @@ def _reached(say: Words, one: AuditReport, *, which: str) -> list[list[str | int
     for name, stratum in one.measures.shown.items():
         held_out = stratum.held_out[one.fixed_score].confusion
         aucs = (stratum.scores[one.fixed_score].auc, stratum.baselines[GENERAL_ALONE].auc)
-        rows.append([
-            who, out, say.text(f"kind_{name}"), f"{stratum.n_members} / {stratum.n_controls}",
-            *(measured(auc, digits=3) for auc in aucs),
-            *map(measured, (held_out.recall, held_out.false_positive_rate)),
-        ])  # fmt: skip
+        rows.append(
+            [
+                who,
+                out,
+                say.text(f"kind_{name}"),
+                f"{stratum.n_members} / {stratum.n_controls}",
+                *(measured(auc, digits=3) for auc in aucs),
+                *map(measured, (held_out.recall, held_out.false_positive_rate)),
+            ]
+        )
     return rows or [[who, out, *[UNDEFINED] * 6]]
 
 
@@ -178,8 +184,9 @@ def _canaries(say: Words, report: AuditReport) -> str:
     remark(say, "measures_canaries_limit", n=fixed.n_held_out, chance=chance, **limits)
     head(say, "measures_canaries_scores")
     notes = {
-        view.fixed_score: say.text("measures_fixed"), GENERAL_ALONE: say.text("measures_baseline"),
-    }  # fmt: skip
+        view.fixed_score: say.text("measures_fixed"),
+        GENERAL_ALONE: say.text("measures_baseline"),
+    }
     rows = [
         [Cell(say.text(f"measures_score_{score}"), notes.get(score, "")), *_group(one.whole)]
         for score, one in view.ordered.items()
@@ -194,11 +201,16 @@ def _canaries(say: Words, report: AuditReport) -> str:
 def _exposure_chart(say: Words, view: Exposure) -> object:
     """One dot a planted name, the mean of each number with its interval, and three limits."""
     fixed, general = next(iter(view.ordered.values())), view.scores.get(GENERAL_ALONE)
-    name = {key: say.text(f"measures_canaries_{key}") for key in
-            ("most", "found", "chance", "one", "general", "attack", "x", "bits")}  # fmt: skip
+    name = {
+        key: say.text(f"measures_canaries_{key}")
+        for key in ("most", "found", "chance", "one", "general", "attack", "x", "bits")
+    }
     n, hover, ends = len(fixed.groups), "%{y:.2f}", (-0.6, len(fixed.groups) - 0.4)
-    limits = {"most": (fixed.max_bits, "solid"), "found": (view.bits_to_be_found, "dash"),
-              "chance": (fixed.bits_without_leak, "dot")}  # fmt: skip
+    limits = {
+        "most": (fixed.max_bits, "solid"),
+        "found": (view.bits_to_be_found, "dash"),
+        "chance": (fixed.bits_without_leak, "dot"),
+    }
     series = [
         Series(name[key], ends, [bits] * 2, dash=dash, hover="")
         for key, (bits, dash) in limits.items()
@@ -242,5 +254,8 @@ def _planted_names(say: Words, report: AuditReport, view: Exposure) -> None:
 
 
 CHECKS = {
-    "calibration": _calibration, "curve": _curve, "references": _references, "canaries": _canaries,
-}  # fmt: skip
+    "calibration": _calibration,
+    "curve": _curve,
+    "references": _references,
+    "canaries": _canaries,
+}

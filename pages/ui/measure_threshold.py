@@ -44,9 +44,13 @@ def _panel(say: Words, digest: str, *, score: str, stratum: str) -> None:
         left, right = st.columns(2, gap="large")
         if names.has_truth:
             prevalence = right.number_input(
-                say.text("measures_prevalence"), min_value=0.01, max_value=99.0,
-                value=prevalence, key="prevalence", bind="query-params",
-            )  # fmt: skip
+                say.text("measures_prevalence"),
+                min_value=0.01,
+                max_value=99.0,
+                value=prevalence,
+                key="prevalence",
+                bind="query-params",
+            )
         view = thresholds.at_threshold(names, threshold=threshold, prevalence=prevalence / 100)
         with left:
             _draw_counts(say, digest, view=view, stratum=stratum)
@@ -63,8 +67,9 @@ def _threshold(say: Words, names: RankedNames, *, owner: str) -> float:
     state, axis, useful = st.session_state, names.axis, thresholds.useful_thresholds(names)
     whose, written = state.get(_LAST, ("", ""))
     # What was written for another score counts no more; a link, or the browser's way back, does.
-    texts = [one for one in (st.query_params.get("t", ""), written)
-             if one != written or whose == owner]  # fmt: skip
+    texts = [
+        one for one in (st.query_params.get("t", ""), written) if one != written or whose == owner
+    ]
     asked = [one for one in map(thresholds.read_threshold, texts) if not math.isnan(one)]
     threshold = state[_EXACT] = (asked or [thresholds.first_threshold(useful)])[0]
     state[_SLIDER], state[_LAST] = axis.place_of(threshold), (owner, repr(threshold))
@@ -72,21 +77,30 @@ def _threshold(say: Words, names: RankedNames, *, owner: str) -> float:
     for column, code in zip(st.columns(len(USEFUL)), USEFUL, strict=True):
         is_missing = math.isnan(useful[code])
         column.button(
-            say.text(f"measures_use_{code}"), key=f"measures_use_{code}", width="stretch",
+            say.text(f"measures_use_{code}"),
+            key=f"measures_use_{code}",
+            width="stretch",
             help=say.text(f"measures_why_not_{code}" if is_missing else f"measures_help_{code}"),
-            disabled=is_missing, on_click=write, args=("t", repr(useful[code])),
-        )  # fmt: skip
+            disabled=is_missing,
+            on_click=write,
+            args=("t", repr(useful[code])),
+        )
     slider, exact = st.columns([2, 1], gap="large", vertical_alignment="bottom")
     slider.slider(
         say.text("measures_slider_log" if axis.is_log else "measures_slider"),
-        min_value=axis.low, max_value=axis.high, step=(axis.high - axis.low) / _N_STEPS,
-        format="%.3g", key=_SLIDER,
+        min_value=axis.low,
+        max_value=axis.high,
+        step=(axis.high - axis.low) / _N_STEPS,
+        format="%.3g",
+        key=_SLIDER,
         on_change=lambda: write("t", repr(axis.score_at(state[_SLIDER]))),
-    )  # fmt: skip
+    )
     exact.number_input(
-        say.text("measures_exact"), format="%.6g", key=_EXACT,
+        say.text("measures_exact"),
+        format="%.6g",
+        key=_EXACT,
         on_change=lambda: write("t", repr(state[_EXACT])),
-    )  # fmt: skip
+    )
     return threshold
 
 
@@ -148,11 +162,16 @@ def _draw_low_rates(say: Words, report: AuditReport, stratum: str, *, codes: lis
     for fpr in LOW_FPRS:
         own, *others = (ranked[code].tpr(fpr) for code in codes)
         beside = zip(codes[1:], others, strict=True)
-        cards.append(blocks.Figures(
-            say.text("measures_tpr", fpr=f"{100 * fpr:g} %"), percent(own.value),
-            percent_interval(own),
-            tuple((say.text(f"measures_score_{code}"), percent(tpr.value)) for code, tpr in beside),
-        ))  # fmt: skip
+        cards.append(
+            blocks.Figures(
+                say.text("measures_tpr", fpr=f"{100 * fpr:g} %"),
+                percent(own.value),
+                percent_interval(own),
+                tuple(
+                    (say.text(f"measures_score_{code}"), percent(tpr.value)) for code, tpr in beside
+                ),
+            )
+        )
     st.html(blocks.figure_cards(cards))
     if any(math.isnan(ranked[codes[0]].tpr(fpr).value) for fpr in LOW_FPRS):
         remark(say, "measures_unresolved", n=one.n_controls)

@@ -101,11 +101,17 @@ def draw_files(say: Words, view: DocumentView, rows: Rows, *, digest: str) -> No
     with st.container(horizontal=True):
         for form in ("jsonl", "csv"):
             file_button(
-                say, "documents", partial(documents_file, view, rows, form, is_revealed()),
-                form=form, audit=digest, label=f"documents_file_{form}",
-                help=say.text("documents_file_help"), is_disabled=not len(rows),
-                names=names_in_files(), n_documents=len(rows),
-            )  # fmt: skip
+                say,
+                "documents",
+                partial(documents_file, view, rows, form, is_revealed()),
+                form=form,
+                audit=digest,
+                label=f"documents_file_{form}",
+                help=say.text("documents_file_help"),
+                is_disabled=not len(rows),
+                names=names_in_files(),
+                n_documents=len(rows),
+            )
 
 
 def documents_file(view: DocumentView, rows: Rows, form: str, is_shown: bool) -> bytes:
@@ -202,9 +208,14 @@ def looks_at() -> str:
 def search(say: Words, what: str, words: str, *, example: str | None = None) -> str:
     """Draw a box for what is searched, which is put neither into the address nor into the log."""
     found = st.text_input(
-        say.text(words), key=f"{what}_search", help=say.sentences.get(f"{words}_help"),
-        max_chars=200, placeholder=example, autocomplete="off", persist_state="session",
-    )  # fmt: skip
+        say.text(words),
+        key=f"{what}_search",
+        help=say.sentences.get(f"{words}_help"),
+        max_chars=200,
+        placeholder=example,
+        autocomplete="off",
+        persist_state="session",
+    )
     if f"{words}_below" in say.sentences:
         remark(say, f"{words}_below")
     return found or ""

@@ -132,17 +132,23 @@ def _facts(say: Words, job: Job) -> tuple[str, str]:
     """Return what everybody asks about a job, and what few need, as HTML."""
     has_stopped = not job.is_active and job.state != "done" and job.share > 0
     facts = (
-        ("jobs_asked", True), ("jobs_ended_at", job.finished), ("jobs_reached", has_stopped),
-        ("jobs_position", job.state == "queued" and job.n_before), ("jobs_by", job.owner),
-    )  # fmt: skip
+        ("jobs_asked", True),
+        ("jobs_ended_at", job.finished),
+        ("jobs_reached", has_stopped),
+        ("jobs_position", job.state == "queued" and job.n_before),
+        ("jobs_by", job.owner),
+    )
     rest = (
         ("jobs_beside" if job.device == SHORT else "jobs_on", True),
-        ("jobs_by_command", job.runner == COMMAND), ("jobs_attempts", job.n_attempts > 1),
+        ("jobs_by_command", job.runner == COMMAND),
+        ("jobs_attempts", job.n_attempts > 1),
         ("jobs_id", True),
-    )  # fmt: skip
+    )
     values = vars(job) | {
-        "created": day(job.created), "finished": day(job.finished), "percent": _percent(job)
-    }  # fmt: skip
+        "created": day(job.created),
+        "finished": day(job.finished),
+        "percent": _percent(job),
+    }
     one, two = (
         " · ".join(say.html(key, **values) for key, is_so in some if is_so)
         for some in (facts, rest)
@@ -179,8 +185,10 @@ def job_line(words: Words) -> None:
         n_more = len(active) - 1
         label = words.text(
             "job_line_more" if n_more else "job_line_now",
-            stage=_stage(words, job), percent=_percent(job), n=n_more,
-        )  # fmt: skip
+            stage=_stage(words, job),
+            percent=_percent(job),
+            n=n_more,
+        )
         link("jobs", label=label, icon=":material/progress_activity:", job=job.job_id)
 
     with st.container(key="job_line"):

@@ -206,8 +206,9 @@ def draw_table(
     rows = [[_cell(one) for one in row] for row in table.rows]
     st.html(blocks.table(header, rows, caption=caption, n_merged=table.n_merged))
     titles = [f"{group}: {text}" if group else text for group, text in header]
-    plain = [[one if isinstance(one, int) else _plain(_cell(one)) for one in row]
-             for row in table.rows]  # fmt: skip
+    plain = [
+        [one if isinstance(one, int) else _plain(_cell(one)) for one in row] for row in table.rows
+    ]
     csv_button(say, f"{key}_{of}" if of else key, titles, plain, audit=audit, names=names)
 
 

@@ -54,10 +54,23 @@ from pages.ui.state import go_to, link, write
 SOURCES = ("private", "public", "other_names")
 LENGTH = ("n_epochs", "n_steps")
 REST = (
-    "n_tokens", "learning_rate", "batch", "head_learning_rate", "micro_batch", "warmup_share",
-    "evaluate_every", "weight_decay", "checkpoint_every", "mask_share", "seed", "held_out_share",
-    "from_scratch", "clip", "schedule", "precision",
-)  # fmt: skip
+    "n_tokens",
+    "learning_rate",
+    "batch",
+    "head_learning_rate",
+    "micro_batch",
+    "warmup_share",
+    "evaluate_every",
+    "weight_decay",
+    "checkpoint_every",
+    "mask_share",
+    "seed",
+    "held_out_share",
+    "from_scratch",
+    "clip",
+    "schedule",
+    "precision",
+)
 POINT = ("step", "loss", "held_out", "learning_rate", "seconds")
 MANY_EPOCHS, FEW_EPOCHS, N_SHOWN = 50, 0.5, 12
 
@@ -129,21 +142,30 @@ def draw_training(say: Words, model: TrainedModel) -> None:
 def draw_learned(say: Words, model: TrainedModel) -> None:
     """Draw what a model learned, from which notes, and how; its loss curve and what that says."""
     known = model.facts
-    facts(say, "train_facts", {
-        "parent": _start_name(say, known.parent, known.settings),
-        "notes": called.notes_name(say, model),
-        "text": say.text(
-            "train_fact_amount", n_notes=f"{known.n_documents:,}",
-            n_tokens=f"{known.n_train_tokens:,}", n_held_out=f"{known.n_held_out_documents:,}",
-        ),
-        "how": _how(say, known.settings),
-        "length": say.text(
-            "train_fact_done", n=f"{model.n_steps_done:,}", total=f"{known.n_steps:,}",
-            epochs=_epochs(model.n_epochs_done),
-        ),
-        "numbers": f"{known.device} · {known.precision}",
-        "created": day(known.created),
-    }, of=model.run_id)  # fmt: skip
+    facts(
+        say,
+        "train_facts",
+        {
+            "parent": _start_name(say, known.parent, known.settings),
+            "notes": called.notes_name(say, model),
+            "text": say.text(
+                "train_fact_amount",
+                n_notes=f"{known.n_documents:,}",
+                n_tokens=f"{known.n_train_tokens:,}",
+                n_held_out=f"{known.n_held_out_documents:,}",
+            ),
+            "how": _how(say, known.settings),
+            "length": say.text(
+                "train_fact_done",
+                n=f"{model.n_steps_done:,}",
+                total=f"{known.n_steps:,}",
+                epochs=_epochs(model.n_epochs_done),
+            ),
+            "numbers": f"{known.device} · {known.precision}",
+            "created": day(known.created),
+        },
+        of=model.run_id,
+    )
     with details(say, f"train_{model.run_id}"):
         st.code(f"{LABEL}/{model.run_id}", language=None)
     if not model.points:
@@ -152,16 +174,26 @@ def draw_learned(say: Words, model: TrainedModel) -> None:
     curve = model.curve
     step, lowest = curve.lowest
     sentence = say.text(
-        f"train_state_{curve.state}", first=_loss(model.first_held_out), last=_loss(model.held_out),
-        lowest=decimal(lowest), step=f"{step:,}", unigram=decimal(curve.unigram),
-    )  # fmt: skip
+        f"train_state_{curve.state}",
+        first=_loss(model.first_held_out),
+        last=_loss(model.held_out),
+        lowest=decimal(lowest),
+        step=f"{step:,}",
+        unigram=decimal(curve.unigram),
+    )
     st.html(blocks.heading(say.text("train_curve"), below=sentence))
-    figure(say, "train_curve", loss_chart(say, curve), of=model.run_id, table={
-        "step": curve.held_out_steps,
-        "epochs": [_epochs(curve.epochs(step)) for step in curve.held_out_steps],
-        "held_out": list(map(decimal, curve.held_out)),
-        "smoothed": list(map(decimal, curve.smoothed_then)),
-    })  # fmt: skip
+    figure(
+        say,
+        "train_curve",
+        loss_chart(say, curve),
+        of=model.run_id,
+        table={
+            "step": curve.held_out_steps,
+            "epochs": [_epochs(curve.epochs(step)) for step in curve.held_out_steps],
+            "held_out": list(map(decimal, curve.held_out)),
+            "smoothed": list(map(decimal, curve.smoothed_then)),
+        },
+    )
     lines = [[getattr(point, one) for one in POINT] for point in model.points]
     csv_button(say, f"losses_{model.run_id}", POINT, lines, label="train_curve_csv")
 
@@ -187,14 +219,20 @@ def loss_chart(say: Words, curve: LossCurve) -> charts.go.Figure:
     """Return losses by step, epochs written under them; rust is what the notes taught."""
     hover, end = "%{x:,} · %{y:.3f}", max(1, curve.n_steps)
     series = [
-        Series(say.text(f"train_curve_{name}"), steps, losses, hover=hover, dash=dash,
-               is_attack=not dash)
+        Series(
+            say.text(f"train_curve_{name}"),
+            steps,
+            losses,
+            hover=hover,
+            dash=dash,
+            is_attack=not dash,
+        )
         for name, steps, losses, dash in (
             ("loss", curve.steps, curve.losses, "dot"),
             ("smoothed", curve.steps, curve.smoothed, "solid"),
             ("held_out", curve.held_out_steps, curve.held_out, ""),
         )
-    ]  # fmt: skip
+    ]
     if not math.isnan(curve.unigram):
         name, level = say.text("train_curve_unigram"), [curve.unigram] * 2
         series.append(Series(name, [0, end], level, dash="dash", hover="%{y:.3f}"))
@@ -202,10 +240,14 @@ def loss_chart(say: Words, curve: LossCurve) -> charts.go.Figure:
     ticks = {step: f"{step:,}\n{_epochs(curve.epochs(step))}" for step in sorted(steps)}
     return charts.plot(
         series,
-        x=Axis(say.text("train_curve_x"), range=(0, 1.01 * end), has_grid=False,
-               ticks=None if math.isnan(curve.steps_per_epoch) else ticks),
+        x=Axis(
+            say.text("train_curve_x"),
+            range=(0, 1.01 * end),
+            has_grid=False,
+            ticks=None if math.isnan(curve.steps_per_epoch) else ticks,
+        ),
         y=Axis(say.text("train_curve_y")),
-    )  # fmt: skip
+    )
 
 
 def _draw_ways_on(say: Words, model: TrainedModel) -> None:
@@ -327,10 +369,12 @@ def draw_new(say: Words) -> None:
             with st.spinner(say.text("train_counting")):
                 load = cached.text_load(corpus, source=source, model=parent.path)
             usual = PretrainTask(
-                general=parent.path, corpus_id=corpus.corpus_id, source=source,
+                general=parent.path,
+                corpus_id=corpus.corpus_id,
+                source=source,
                 settings=preset(code, parent=parent.summary, n_tokens=load.n_tokens),
                 title=" ".join(title.split()),
-            )  # fmt: skip
+            )
             task = _ask_task(say, usual, key=f"train_{code}_{load.n_tokens}")
         with right, st.container(border=True, key="train_plan"):
             head(say, "train_plan")
@@ -374,27 +418,41 @@ def _ask_task(say: Words, usual: PretrainTask, *, key: str) -> PretrainTask:
 
 
 def _draw_plan(
-    say: Words, plan: TrainingPlan, task: PretrainTask, *, parent: RegisteredModel,
-    corpus: KeptCorpus, load: NotesLoad,
-) -> None:  # fmt: skip
+    say: Words,
+    plan: TrainingPlan,
+    task: PretrainTask,
+    *,
+    parent: RegisteredModel,
+    corpus: KeptCorpus,
+    load: NotesLoad,
+) -> None:
     """Draw the plan as a table, and what to think of it."""
     about, name = "" if load.is_exact else "_about", called.model_name(say, parent.model_id)
-    facts(say, "train_plan", {
-        "train_facts_parent": _start_name(say, name, task.settings),
-        "train_facts_notes": say.text(
-            "called_notes_of", source=say.text(f"called_source_{task.source}"),
-            corpus=called.corpus_name(say, corpus),
-        ),
-        "train_facts_text": say.text(
-            f"train_plan_tokens{about}", n_notes=f"{load.n_notes:,}", n_tokens=f"{load.n_tokens:,}"
-        ),
-        "length": say.text(
-            "train_plan_steps", n=f"{plan.n_steps:,}", epochs=_epochs(plan.n_epochs),
-            per_epoch=f"{math.ceil(plan.steps_per_epoch):,}",
-        ),
-        "train_facts_how": _how(say, task.settings),
-        "device": say.text(f"train_device_{queue_of(task.device)}"),
-    })  # fmt: skip
+    facts(
+        say,
+        "train_plan",
+        {
+            "train_facts_parent": _start_name(say, name, task.settings),
+            "train_facts_notes": say.text(
+                "called_notes_of",
+                source=say.text(f"called_source_{task.source}"),
+                corpus=called.corpus_name(say, corpus),
+            ),
+            "train_facts_text": say.text(
+                f"train_plan_tokens{about}",
+                n_notes=f"{load.n_notes:,}",
+                n_tokens=f"{load.n_tokens:,}",
+            ),
+            "length": say.text(
+                "train_plan_steps",
+                n=f"{plan.n_steps:,}",
+                epochs=_epochs(plan.n_epochs),
+                per_epoch=f"{math.ceil(plan.steps_per_epoch):,}",
+            ),
+            "train_facts_how": _how(say, task.settings),
+            "device": say.text(f"train_device_{queue_of(task.device)}"),
+        },
+    )
     if plan.n_epochs > MANY_EPOCHS:
         remark(say, "train_many", n=f"{plan.n_epochs:,.0f}")
     elif plan.n_epochs < FEW_EPOCHS:

@@ -58,9 +58,13 @@ def table_task(ids: Any, n_passages: int = 1, **changes: Any) -> PosteriorTask:
     """A task of pieces made by hand, for a `TableModel` with its slots at 1 and 2."""
     asked: dict[str, Any] = {
         "templates": (Template((CLS,), (), (WORD, SEP)),) * n_passages,
-        "kind_of_passage": np.zeros(n_passages, int), "pieces": (plain_pieces(np.array(ids)),),
-        "n_listed": len(ids), "mask_id": MASK, "seed": 1, **changes,
-    }  # fmt: skip
+        "kind_of_passage": np.zeros(n_passages, int),
+        "pieces": (plain_pieces(np.array(ids)),),
+        "n_listed": len(ids),
+        "mask_id": MASK,
+        "seed": 1,
+        **changes,
+    }
     kind_of = list(asked["kind_of_passage"])
     kinds = range(len(asked["pieces"]))
     has_between = [bool(asked["templates"][kind_of.index(kind)].between) for kind in kinds]

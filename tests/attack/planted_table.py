@@ -40,11 +40,29 @@ SHARES = {first: i / 1000 for i, first in enumerate(FIRST_NAMES["member"])} | {
 }
 """Popularity by first name."""
 SCORES = {
-    1: ("residual", "product", "minimum", "product_log_ratio", "minimum_log_ratio", "hits",
-        "full_hits", "general_product", "general_minimum", "general_hits", "general_full_hits"),
-    2: ("residual", "difference", "log_ratio", "mean_log_ratio", "hospital_posterior",
-        "general_posterior", "general_mean_log"),
-}  # fmt: skip
+    1: (
+        "residual",
+        "product",
+        "minimum",
+        "product_log_ratio",
+        "minimum_log_ratio",
+        "hits",
+        "full_hits",
+        "general_product",
+        "general_minimum",
+        "general_hits",
+        "general_full_hits",
+    ),
+    2: (
+        "residual",
+        "difference",
+        "log_ratio",
+        "mean_log_ratio",
+        "hospital_posterior",
+        "general_posterior",
+        "general_mean_log",
+    ),
+}
 
 
 def given_attack(
@@ -72,7 +90,7 @@ def given_attack(
         part_residual=np.tile(residual + math.log(2), 2) if by_part is None else by_part,
         block_counts=np.array(counts),
         after=after or (lambda _: scores),
-    )  # fmt: skip
+    )
 
 
 def put(attack: AttackResult, row: int, value: float) -> None:
@@ -124,9 +142,13 @@ def table(
         return result
 
     return given_attack(
-        candidates, after(10), scenario=scenario, n_reference=N_REFERENCE,
-        by_part=(by_part + effect * is_member).ravel(), after=after,
-    )  # fmt: skip
+        candidates,
+        after(10),
+        scenario=scenario,
+        n_reference=N_REFERENCE,
+        by_part=(by_part + effect * is_member).ravel(),
+        after=after,
+    )
 
 
 def parts_of(of_name: Any, is_last: Any, **known: Any) -> NameParts:
@@ -134,9 +156,10 @@ def parts_of(of_name: Any, is_last: Any, **known: Any) -> NameParts:
     last = np.array(is_last, dtype=bool)
     n = len(last)
     fields: dict[str, Any] = {
-        "log_share": np.zeros(n), "n_pieces": np.ones(n, dtype=np.int64),
+        "log_share": np.zeros(n),
+        "n_pieces": np.ones(n, dtype=np.int64),
         "is_known": np.ones(n, dtype=bool),
-    }  # fmt: skip
+    }
     return NameParts(of_name=np.array(of_name), is_last=last, **fields | known)
 
 

@@ -66,10 +66,14 @@ def started(commands: list[list[str]], log: Path, **settings: str) -> Iterator[s
             command = [sys.executable, *words]
             running.append(
                 subprocess.Popen(
-                    command, cwd=REPOSITORY, stdout=file, stderr=file, env=environment,
+                    command,
+                    cwd=REPOSITORY,
+                    stdout=file,
+                    stderr=file,
+                    env=environment,
                     start_new_session=True,
                 )
-            )  # fmt: skip
+            )
         try:
             deadline = time.monotonic() + PATIENCE
             while b"Starting worker compute" not in log.read_bytes():
@@ -148,8 +152,19 @@ def certificates(folder: Path) -> None:
     new = ("req", "-newkey", "rsa:2048", "-nodes", "-subj")
     call(*new, "/CN=authority", "-x509", "-keyout", "ca.key", "-out", "ca.pem")
     call(*new, "/CN=own", "-keyout", "own.key", "-out", "own.csr")
-    call("x509", "-req", "-in", "own.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
-         "-out", "own.pem")  # fmt: skip
+    call(
+        "x509",
+        "-req",
+        "-in",
+        "own.csr",
+        "-CA",
+        "ca.pem",
+        "-CAkey",
+        "ca.key",
+        "-CAcreateserial",
+        "-out",
+        "own.pem",
+    )
     own = {"cert": f"{folder}/own.pem", "key": f"{folder}/own.key"}
     tls = {"ca-file": f"{folder}/ca.pem", "scheduler": own, "worker": own, "client": own}
     settings = {"distributed": {"comm": {"require-encryption": True, "tls": tls}}}

@@ -77,10 +77,14 @@ def group_of_names(scores: np.ndarray, is_member: np.ndarray, **options) -> Grou
     n = len(scores)
     parts = own_parts(n)
     asked = {
-        "strata": np.zeros(n, dtype=np.int64), "columns": parts.of_name, "parts": parts,
-        "by_part": np.zeros(len(parts.is_last)), "donors": np.arange(2 * n, len(parts.is_last)),
-        "seed": 0, "sharing": Sharing(),
-    }  # fmt: skip
+        "strata": np.zeros(n, dtype=np.int64),
+        "columns": parts.of_name,
+        "parts": parts,
+        "by_part": np.zeros(len(parts.is_last)),
+        "donors": np.arange(2 * n, len(parts.is_last)),
+        "seed": 0,
+        "sharing": Sharing(),
+    }
     return group_test(scores, is_member, **asked | options)
 
 
@@ -109,8 +113,9 @@ def test_labels_stay_within_their_strata():
         strata = np.repeat([0, 1], 30)
         is_member = np.concatenate([np.arange(30) < 25, np.arange(30) < 5])
         scores = rng.normal(size=60) - 3 * strata
-        p_within.append(group_of_names(scores, is_member, strata=strata, seed=seed,
-                               n_permutations=199).p)  # fmt: skip
+        p_within.append(
+            group_of_names(scores, is_member, strata=strata, seed=seed, n_permutations=199).p
+        )
         p_across.append(group_of_names(scores, is_member, seed=seed, n_permutations=199).p)
     assert np.mean(np.array(p_within) <= 0.05) <= 0.15
     assert np.mean(np.array(p_across) <= 0.05) >= 0.9
@@ -132,8 +137,10 @@ def test_a_leak_of_a_few_is_seen_where_an_auc_does_not_see_it():
 def test_without_a_leak_p_is_uniform():
     rng = np.random.default_rng(6)
     is_member = np.arange(60) < 20
-    p = [group_of_names(rng.normal(size=60), is_member, seed=seed, n_permutations=199).p
-         for seed in range(200)]  # fmt: skip
+    p = [
+        group_of_names(rng.normal(size=60), is_member, seed=seed, n_permutations=199).p
+        for seed in range(200)
+    ]
     assert stats.kstest(p, "uniform").pvalue > 0.01
 
 
@@ -172,8 +179,9 @@ def few_surnames(
 @pytest.mark.parametrize("n_surnames", [1, 3])
 def test_surnames_that_members_share_do_not_make_a_leak(n_surnames, last):
     tests = [few_surnames(seed, n_surnames=n_surnames, last=last) for seed in range(120)]
-    by_labels, both = (np.mean([getattr(one, name) <= 0.05 for one in tests])
-                       for name in ("p_labels", "p"))  # fmt: skip
+    by_labels, both = (
+        np.mean([getattr(one, name) <= 0.05 for one in tests]) for name in ("p_labels", "p")
+    )
     assert both <= 0.09 < by_labels
 
 

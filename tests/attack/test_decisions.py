@@ -32,9 +32,14 @@ def pool_of(scores, groups, rows=None) -> ComparisonPool:
 
 def decided(scores, *, errors, groups, is_member, pool, **options):
     return decide(
-        np.array(scores, float), standard_errors=np.array(errors, float), n_blocks=20,
-        groups=np.array(groups), is_member=is_member, pool=pool, **options,
-    )  # fmt: skip
+        np.array(scores, float),
+        standard_errors=np.array(errors, float),
+        n_blocks=20,
+        groups=np.array(groups),
+        is_member=is_member,
+        pool=pool,
+        **options,
+    )
 
 
 @quick
@@ -81,10 +86,12 @@ def test_critical_score_survives_rounding():
 @given(
     st.lists(
         st.tuples(st.integers(-5, 9), st.integers(2, 3), st.sampled_from([True, None, False])),
-        min_size=1, max_size=12,
+        min_size=1,
+        max_size=12,
     ),
-    st.integers(0, 700), st.integers(0, 10_000),
-)  # fmt: skip
+    st.integers(0, 700),
+    st.integers(0, 10_000),
+)
 def test_above_the_threshold_is_the_same_as_q_at_most_5_percent(rows, n_controls, seed):
     scores, lengths, truth = (list(column) for column in zip(*rows, strict=True))
     rng = np.random.default_rng(seed)
@@ -103,10 +110,12 @@ def test_above_the_threshold_is_the_same_as_q_at_most_5_percent(rows, n_controls
 def test_decisions_of_five_names():
     # 999 controls 1..999, four tested names (one is not scored, so m = 3) and a listed control.
     decisions = decided(
-        [2000.0, 1000.5, 500.0, math.nan, 3000.0], errors=[1.0, 30.0, 1.0, 1.0, 1.0],
-        groups=[2] * 5, is_member=[True, True, None, True, False],
+        [2000.0, 1000.5, 500.0, math.nan, 3000.0],
+        errors=[1.0, 30.0, 1.0, 1.0, 1.0],
+        groups=[2] * 5,
+        is_member=[True, True, None, True, False],
         pool=pool_of(np.arange(1.0, 1000.0), [2] * 999),
-    )  # fmt: skip
+    )
     np.testing.assert_allclose(decisions.p, [0.001, 0.001, 0.501, math.nan, 0.001], rtol=2e-3)
     # k = 2 of m = 3: p* = .0333, r = 33: the 33rd highest of 999 is 967, for the control too.
     assert decisions.threshold.tolist() == [967.0] * 5
@@ -139,11 +148,13 @@ def test_a_name_of_which_somebody_else_has_a_part_is_ranked_among_such_names_too
 
 def test_where_nobody_reaches_the_level_there_is_no_threshold_and_nobody_is_undecided():
     pool = pool_of(np.arange(1.0, 1000.0), [2] * 999)
-    decisions = decided([998.5, 900.0], errors=[50.0, 50.0], groups=[2, 2],
-                        is_member=[None, None], pool=pool)  # fmt: skip
+    decisions = decided(
+        [998.5, 900.0], errors=[50.0, 50.0], groups=[2, 2], is_member=[None, None], pool=pool
+    )
     assert (decisions.q > 0.0).all() and decisions.q.min() <= 0.05  # rank 1 of 1,000, m = 2
-    below = decided([900.0, 899.0], errors=[50.0, 50.0], groups=[2, 2], is_member=[None, None],
-                    pool=pool)  # fmt: skip
+    below = decided(
+        [900.0, 899.0], errors=[50.0, 50.0], groups=[2, 2], is_member=[None, None], pool=pool
+    )
     assert below.q.min() > 0.05 and np.isinf(below.threshold).all()
     assert not below.is_undecided.any()
     assert below.decision.tolist() == ["worth a look", "worth a look"]
@@ -154,9 +165,10 @@ def test_undecided_lies_within_t_standard_errors(n_blocks):
     t = float(stats.t.ppf(0.975, n_blocks - 1))
     mask = undecided_mask(
         [t - 0.01, t + 0.01, 0.01 - t, math.nan, 99.0, 5.0],
-        standard_error=[1, 1, 1, 1, math.nan, 1], threshold=[0] * 5 + [math.inf],
+        standard_error=[1, 1, 1, 1, math.nan, 1],
+        threshold=[0] * 5 + [math.inf],
         n_blocks=n_blocks,
-    )  # fmt: skip
+    )
     assert mask.tolist() == [True, False, True, False, True, False]
 
 

@@ -63,9 +63,14 @@ def test_more_documents_reuse_the_full_shards_that_exist(store, made):
 
 
 OTHER_TASKS = (
-    {"prompt": (CLS, MASK, MASK, SEP, SEP)}, {"multi_piece_parts": ((1, 0),)}, {"seed": 4},
-    {"n_steps": 6}, {"top_k": 2}, {"temperature": 0.5}, {"is_remasked": False},
-)  # fmt: skip
+    {"prompt": (CLS, MASK, MASK, SEP, SEP)},
+    {"multi_piece_parts": ((1, 0),)},
+    {"seed": 4},
+    {"n_steps": 6},
+    {"top_k": 2},
+    {"temperature": 0.5},
+    {"is_remasked": False},
+)
 
 
 def test_another_setting_or_origin_is_another_question(store, made, monkeypatch):
@@ -112,9 +117,12 @@ def test_documents_serve_every_later_list_of_single_pieces(store, made):
 
 @pytest.mark.parametrize(
     "error",
-    [MemoryError(), RuntimeError("not enough memory: you tried to allocate 9 bytes"),
-     torch.cuda.OutOfMemoryError("CUDA out of memory.")],
-)  # fmt: skip
+    [
+        MemoryError(),
+        RuntimeError("not enough memory: you tried to allocate 9 bytes"),
+        torch.cuda.OutOfMemoryError("CUDA out of memory."),
+    ],
+)
 def test_running_out_of_memory_is_said_with_what_to_do(store, monkeypatch, error):
     def fail(*args, **kwargs):
         raise error

@@ -50,8 +50,9 @@ def test_bounds_are_those_of_clopper_and_pearson(n_hits, n_total):
     assert upper_share(n_hits, n_total, error=0.025) == pytest.approx(interval.high, abs=1e-9)
 
 
-@pytest.mark.parametrize(("exposed", "power", "n_planted"), [(0.0, 0.5, 10), (0.05, 0.3, 20),
-                                                             (0.2, 0.9, 10)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("exposed", "power", "n_planted"), [(0.0, 0.5, 10), (0.05, 0.3, 20), (0.2, 0.9, 10)]
+)
 def test_the_bound_covers_the_exposed_share_in_95_percent_of_audits(exposed, power, n_planted):
     rng = np.random.default_rng(7)
     n, covered = 130, []

@@ -31,8 +31,9 @@ REFERENCE = make_candidates([("Mary", "Jones")], is_member=False, control_kind="
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory) -> ModelPair:
     folder = tmp_path_factory.mktemp("models")
-    return load_pair(make_bert(folder / "g", words=ALL_WORDS),
-                     make_bert(folder / "h", words=ALL_WORDS, seed=1))  # fmt: skip
+    return load_pair(
+        make_bert(folder / "g", words=ALL_WORDS), make_bert(folder / "h", words=ALL_WORDS, seed=1)
+    )
 
 
 def ids_of(text: str) -> list[int]:
@@ -56,9 +57,13 @@ def attack(
 
     monkeypatch.setattr(attacks.evidence, "collect", evidence_of)
     request = AuditRequest(
-        scenario_number=1, general=Path("g"), hospital=Path("h"), candidates=NAMES,
-        generation=settings, seed=11,
-    )  # fmt: skip
+        scenario_number=1,
+        general=Path("g"),
+        hospital=Path("h"),
+        candidates=NAMES,
+        generation=settings,
+        seed=11,
+    )
     names = NAMES + REFERENCE
     task = attacks.task_of(request, pair, names)
     result = attacks.attack(
@@ -90,9 +95,18 @@ def test_the_default_prompt_is_that_of_the_paper(tmp_path, monkeypatch):
     task = attack(monkeypatch, base, GenerationSettings()).task
     tokens = base.general.tokenizer.convert_ids_to_tokens(list(task.prompt))
     assert tokens == [
-        "[CLS]", "service", ":", *["[MASK]"] * 5, "is", "a", "[MASK]", "year", "old",
-        *["[MASK]"] * 18, "[SEP]",
-    ]  # fmt: skip
+        "[CLS]",
+        "service",
+        ":",
+        *["[MASK]"] * 5,
+        "is",
+        "a",
+        "[MASK]",
+        "year",
+        "old",
+        *["[MASK]"] * 18,
+        "[SEP]",
+    ]
     assert len(task.prompt) == 32
     assert task.prompt[:3] == (101, 2326, 1024)
     assert (task.n_steps, task.top_k, task.temperature, task.is_remasked) == (500, 100, 1.0, True)
@@ -169,11 +183,17 @@ def result(pair, monkeypatch, found) -> Any:
 def masses(shard: GeneratedShard, blocks: slice, join: Any = math.prod) -> list[float]:
     """Every name's parts joined, each as mass per document of these blocks."""
     n = shard.n_documents[blocks].sum()
-    mass = {token: shard.mass[blocks, ids_of(token)[0]].sum() / n
-            for token in ("john", "smith", "anna", "mary", "jones")}  # fmt: skip
+    mass = {
+        token: shard.mass[blocks, ids_of(token)[0]].sum() / n
+        for token in ("john", "smith", "anna", "mary", "jones")
+    }
     smithson = shard.part_mass[blocks, 0].sum() / n
-    pairs = [(mass["john"], mass["smith"]), (mass["anna"], smithson),
-             (np.nan, np.nan), (mass["mary"], mass["jones"])]  # fmt: skip
+    pairs = [
+        (mass["john"], mass["smith"]),
+        (mass["anna"], smithson),
+        (np.nan, np.nan),
+        (mass["mary"], mass["jones"]),
+    ]
     return [join(pair) for pair in pairs]
 
 

@@ -45,9 +45,14 @@ def generate(
     model: nn.Module, task: GenerationTask, *, n_documents: int, shard: int = 0
 ) -> GeneratedShard:
     return generated_shard(
-        Forward(model), task, shard=shard, first=100 * shard, n=n_documents, device="cpu",
+        Forward(model),
+        task,
+        shard=shard,
+        first=100 * shard,
+        n=n_documents,
+        device="cpu",
         tick=lambda _: None,
-    )  # fmt: skip
+    )
 
 
 # --- a loop, one document at a time ---
@@ -125,9 +130,13 @@ def assert_equals_slow_loop(
 def test_table_documents_equal_a_loop_over_documents(top_k, is_remasked, temperature):
     parts = ((0, 1), (2, 2), (1, 2, WORD), (CLS, 0), (SEP, 0), (0, SEP))
     task = generation_task(
-        SIDE_BY_SIDE, n_steps=11, top_k=top_k, is_remasked=is_remasked, temperature=temperature,
+        SIDE_BY_SIDE,
+        n_steps=11,
+        top_k=top_k,
+        is_remasked=is_remasked,
+        temperature=temperature,
         multi_piece_parts=parts,
-    )  # fmt: skip
+    )
     found = assert_equals_slow_loop(SIDE_MODEL, task, n_documents=120, atol=1e-9)
     totals = found.part_mass.sum(axis=0)
     assert (totals[:4] > 0).all()
@@ -154,11 +163,16 @@ def test_the_fast_pass_generates_the_documents_of_the_plain_one(tmp_path):
     task = generation_task(prompt, mask_id=ids("[MASK]"), n_steps=60, top_k=20)
     documents = [
         generated_shard(
-            Forward(loaded.model, is_plain=is_plain), task, shard=0, first=0, n=200, device="cpu",
+            Forward(loaded.model, is_plain=is_plain),
+            task,
+            shard=0,
+            first=0,
+            n=200,
+            device="cpu",
             tick=lambda _: None,
         ).documents
         for is_plain in (False, True)
-    ]  # fmt: skip
+    ]
     assert len(np.unique(documents[0], axis=0)) > 190
     assert (documents[0] == documents[1]).all(axis=1).mean() >= 0.95
 

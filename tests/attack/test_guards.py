@@ -71,10 +71,15 @@ def test_spelling_tells_two_populations_and_not_one_from_itself():
     apart = surnames(OTHERS, n, 1) + surnames(WESTERN, n, 2)
     alike = surnames(WESTERN, n, 3) + surnames(WESTERN, n, 4)
     both = [
-        guard_list({"spelling": spelling_scores(names, is_member, columns=columns)}, is_member,
-                   columns=columns).aucs["spelling"].value
+        guard_list(
+            {"spelling": spelling_scores(names, is_member, columns=columns)},
+            is_member,
+            columns=columns,
+        )
+        .aucs["spelling"]
+        .value
         for names in (apart, alike)
-    ]  # fmt: skip
+    ]
     assert both[0] > 0.95 and 0.35 < both[1] < 0.65
 
 

@@ -47,8 +47,11 @@ def fewer_replicates():
 
 
 def canaries(n_planted: int, *, n_held_out: int | None = None) -> Candidates:
-    planted = make_candidates([(f"P{i}", f"Q{i}") for i in range(n_planted)], is_member=True,
-                              n_mentions=([1, 2, 4, 8] * n_planted)[:n_planted])  # fmt: skip
+    planted = make_candidates(
+        [(f"P{i}", f"Q{i}") for i in range(n_planted)],
+        is_member=True,
+        n_mentions=([1, 2, 4, 8] * n_planted)[:n_planted],
+    )
     n_others = n_planted if n_held_out is None else n_held_out
     twins = [(f"T{i}", f"U{i}") for i in range(n_others)]
     planted += make_candidates(twins, is_member=False, control_kind="canary")
@@ -89,9 +92,11 @@ def told(scenario: int) -> dict[str, Any]:
     found = judged(attack)
     whole = found | {
         "curve": [found["curve"][0], found["curve"][-1]],
-        "names": {name: [*column[:3], *column[38:44], *column[96:99], *column[-3:]]
-                  for name, column in found["names"].items()},
-    }  # fmt: skip
+        "names": {
+            name: [*column[:3], *column[38:44], *column[96:99], *column[-3:]]
+            for name, column in found["names"].items()
+        },
+    }
     strata = found["measures"]["strata"]
     if scenario == 1:
         rules = {kind: [of["rules"], of["baseline_rules"]] for kind, of in strata.items()}
@@ -207,8 +212,9 @@ def test_the_curve_judges_prefixes_of_the_run() -> None:
     assert [point["n"] for point in found["curve"]] == [100, 200, 400, 500, 800, 950]
     aucs = [point["strata"]["all"]["auc"]["mean_log_ratio"] for point in found["curve"]]
     assert aucs == sorted(aucs) and aucs[0] < 0.75 < 0.95 < aucs[-1]
-    recalls = [CurvePoint.model_validate(point).strata["all"].values("recall") for point in
-               found["curve"]]  # fmt: skip
+    recalls = [
+        CurvePoint.model_validate(point).strata["all"].values("recall") for point in found["curve"]
+    ]
     assert recalls[0]["difference_above_zero"] < 0.9 < recalls[-1]["difference_above_zero"]
     for kind, measured in found["measures"]["strata"].items():
         (rule,) = found["curve"][-1]["strata"][kind]["rules"].values()
@@ -264,7 +270,7 @@ def test_the_ith_planted_name_pairs_with_the_ith_twin() -> None:
         (MIN_HELD_OUT - 1, "1 were planted, but 18 held-out"),
         (MIN_HELD_OUT, "1 of 1 planted names are found"),
     ],
-)  # fmt: skip
+)
 def test_too_few_held_out_names_are_said_to_find_nobody(n_held_out: int, said: str) -> None:
     names = canaries(1, n_held_out=n_held_out)
     attack = table(names, scenario=2, effect=90.0)

@@ -43,9 +43,16 @@ def link(
 
 def test_owners_are_found_by_name_or_by_row_whatever_case_and_width() -> None:
     owners = [
-        ("anna", "ABLE"), ("Ｂｅｒｔ", "Bold"), 2, ("花子", "山田"), ("", "solo"),
-        None, 5, ("Bold", "Bert"), ("Anna", "Bold"),
-    ]  # fmt: skip
+        ("anna", "ABLE"),
+        ("Ｂｅｒｔ", "Bold"),
+        2,
+        ("花子", "山田"),
+        ("", "solo"),
+        None,
+        5,
+        ("Bold", "Bert"),
+        ("Anna", "Bold"),
+    ]
     rows = owner_rows(passages_of(owners), first=NAMES.first, last=NAMES.last)
     assert rows == [0, 1, 2, 3, 4, None, None, None, None]
 
@@ -73,8 +80,10 @@ def test_ranks_equal_scipys(rows: list[Any]) -> None:
         return
     h, g, of_owner = (np.array(column)[linked] for column in (log_h, log_g, owners))
     fits = {"hospital_against_general": h - g, "hospital_alone": h, "general_alone": g}
-    ranks = {way: rankdata(-fit, axis=1)[range(len(linked)), of_owner.astype(int)]
-             for way, fit in fits.items()}  # fmt: skip
+    ranks = {
+        way: rankdata(-fit, axis=1)[range(len(linked)), of_owner.astype(int)]
+        for way, fit in fits.items()
+    }
     for way, expected in ranks.items():
         for n_top in (1, 5):
             assert found[way][f"top_{n_top}"] == pytest.approx((expected <= n_top).mean())

@@ -74,15 +74,23 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 def request_of(
-    folders: dict[str, Path], *, candidates: Candidates = LISTED, passages: Passages = PASSAGES,
+    folders: dict[str, Path],
+    *,
+    candidates: Candidates = LISTED,
+    passages: Passages = PASSAGES,
     **settings: Any,
-) -> AuditRequest:  # fmt: skip
+) -> AuditRequest:
     asked = {"n_inputs": 230, "n_chain_inputs": 20, "is_dropout_on": False, "micro_batch": 64}
     return AuditRequest(
-        scenario_number=2, candidates=candidates, passages=passages, seed=5, device="cpu",
+        scenario_number=2,
+        candidates=candidates,
+        passages=passages,
+        seed=5,
+        device="cpu",
         dtype="float32",
-        posterior=PosteriorSettings(**{**asked, **settings}), **folders,
-    )  # fmt: skip
+        posterior=PosteriorSettings(**{**asked, **settings}),
+        **folders,
+    )
 
 
 def numbers(report: AuditReport, column: str) -> list[float]:
@@ -175,12 +183,17 @@ def test_scores_by_part_and_the_error_of_the_fixed_one_are_the_slow_references(
 
     def parts_after(inputs: list[int]) -> list[tuple[float, float]]:
         """Each part's residual and centred shift on these inputs, and at the end what none has."""
-        h, g = ([sum(of_part[p] for p in inputs) / len(inputs) for of_part in logs[who]]
-                for who in "hg")  # fmt: skip
+        h, g = (
+            [sum(of_part[p] for p in inputs) / len(inputs) for of_part in logs[who]] for who in "hg"
+        )
         found = slow_parts(
-            h, g, is_last=is_last, log_share=log_share, n_pieces=[1] * len(at),
+            h,
+            g,
+            is_last=is_last,
+            log_share=log_share,
+            n_pieces=[1] * len(at),
             is_known=[True] * len(at),
-        )  # fmt: skip
+        )
         return [*found, (math.nan, math.nan)]
 
     def scores_after(inputs: list[int]) -> np.ndarray:
@@ -208,8 +221,19 @@ def test_scores_by_part_and_the_error_of_the_fixed_one_are_the_slow_references(
 def test_a_name_that_cannot_be_spelled_has_no_number_anywhere_and_is_counted(
     report: AuditReport,
 ) -> None:
-    about = {"name_id", "first_name", "last_name", "is_member", "control_kind", "role",
-             "n_mentions", "popularity", "n_pieces", "threshold", "is_unmatched"}  # fmt: skip
+    about = {
+        "name_id",
+        "first_name",
+        "last_name",
+        "is_member",
+        "control_kind",
+        "role",
+        "n_mentions",
+        "popularity",
+        "n_pieces",
+        "threshold",
+        "is_unmatched",
+    }
     left = {column: report.names[column][12] for column in report.names if column not in about}
     assert left.pop("decision") == "not scored" and left.pop("is_undecided") is False
     assert "chain_log_ratio" in left

@@ -61,11 +61,14 @@ def test_counts_and_rates_equal_sklearns(rows: list[tuple[bool, bool]]) -> None:
     tn, fp, fn, tp = confusion_matrix(is_member, flagged, labels=[False, True]).ravel()
     assert (table.tp, table.fn, table.fp, table.tn) == (tp, fn, fp, tn)
     assert table.accuracy.value == pytest.approx(accuracy_score(is_member, flagged))
-    assert table.false_positive_rate.value == pytest.approx(fp / (fp + tn) if fp + tn else math.nan,
-                                                            nan_ok=True)  # fmt: skip
+    assert table.false_positive_rate.value == pytest.approx(
+        fp / (fp + tn) if fp + tn else math.nan, nan_ok=True
+    )
     ours = [table.recall.value, table.precision.value, table.f1]
-    theirs = [score(is_member, flagged, zero_division=np.nan)
-              for score in (recall_score, precision_score, f1_score)]  # fmt: skip
+    theirs = [
+        score(is_member, flagged, zero_division=np.nan)
+        for score in (recall_score, precision_score, f1_score)
+    ]
     assert ours == pytest.approx(theirs, nan_ok=True)
 
 
@@ -161,8 +164,9 @@ def test_each_role_is_ranked_against_the_same_controls_by_hand() -> None:
     aucs = [[role[key]["value"] for key in ("auc", "general_auc")] for role in (patient, staff)]
     assert aucs == [[1.0, 0.0], pytest.approx([3 / 8, 5 / 8])]
     rates = ("flagged", "role_controls_flagged", "general_flagged")
-    of_role = [[(role[key]["n_hits"], role[key]["n_total"]) for key in rates]
-               for role in (patient, staff)]  # fmt: skip
+    of_role = [
+        [(role[key]["n_hits"], role[key]["n_total"]) for key in rates] for role in (patient, staff)
+    ]
     assert of_role == [[(2, 2), (0, 0), (0, 2)], [(0, 2), (1, 1), (0, 2)]]
 
 
@@ -184,10 +188,23 @@ def test_five_names_by_hand() -> None:
     # One of three controls is 33 %: finer rates are not resolvable.
     nothing = dict.fromkeys(["0.1", "0.01", "0.001"])
     assert found == {
-        "n_members": 2, "n_controls": 3, "n_not_scored": 2, "auc": 0.75, "tpr_at_fpr": nothing,
-        "tpr_at_fpr_low": nothing, "tpr_at_fpr_high": nothing, "threshold": 1.0, "tp": 1, "fn": 1,
-        "fp": 1, "tn": 2, "f1": 0.5, "accuracy": 0.6, "precision": 0.5, "recall": 0.5,
-    }  # fmt: skip
+        "n_members": 2,
+        "n_controls": 3,
+        "n_not_scored": 2,
+        "auc": 0.75,
+        "tpr_at_fpr": nothing,
+        "tpr_at_fpr_low": nothing,
+        "tpr_at_fpr_high": nothing,
+        "threshold": 1.0,
+        "tp": 1,
+        "fn": 1,
+        "fp": 1,
+        "tn": 2,
+        "f1": 0.5,
+        "accuracy": 0.6,
+        "precision": 0.5,
+        "recall": 0.5,
+    }
     assert "tp" not in score_file([1, 0], [1, 0], seed=1)
     assert score_file([1, 0], [1, 0], threshold=5.0, seed=1)["precision"] is None
 
@@ -232,9 +249,10 @@ def test_one_name_alone_has_no_interval_and_many_held_out_names_make_finer_ranks
 
 def test_names_of_one_rank_are_as_certain_as_the_held_out_names_allow() -> None:
     found = exposed(
-        [99.0] * 3 + [15.5] * 2, n_mentions=[1] * 3 + [2] * 2,
+        [99.0] * 3 + [15.5] * 2,
+        n_mentions=[1] * 3 + [2] * 2,
         held_out=np.r_[np.zeros(5), np.arange(5.0, 19)],
-    )  # fmt: skip
+    )
     above, below = (group["bits"] for group in found["groups"])
     # 0 of 19 above: at most 3.84 / 22.84 of them (Wilson); 3 of 19 (16, 17, 18) above the others.
     highest = stats.norm.ppf(0.975) ** 2 / (19 + stats.norm.ppf(0.975) ** 2)

@@ -28,10 +28,12 @@ def parts_of(n: int, *, seed: int = 0, n_unknown: int = 0, roles: int = 2) -> Na
     is_known = np.arange(n) < n - n_unknown
     second = [k + 1 if roles == 2 and k + 1 < n else -1 for k in range(0, n, roles)]
     return planted_table.parts_of(
-        list(zip(range(0, n, roles), second, strict=True)), is_last,
-        log_share=rng.normal(-7, 2, size=n), n_pieces=rng.integers(1, 4, size=n),
+        list(zip(range(0, n, roles), second, strict=True)),
+        is_last,
+        log_share=rng.normal(-7, 2, size=n),
+        n_pieces=rng.integers(1, 4, size=n),
         is_known=is_known,
-    )  # fmt: skip
+    )
 
 
 def evidence(parts: NameParts, *, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -55,9 +57,22 @@ def slow(hospital: np.ndarray, general: np.ndarray, parts: NameParts) -> list[An
 
 @pytest.mark.parametrize(
     ("n", "n_unknown", "roles"),
-    [(200, 0, 2), (100, 0, 1), (200, 30, 2), (70, 11, 1), (60, 0, 1), (59, 0, 1), (60, 1, 1),
-     (40, 9, 2), (15, 0, 1), (14, 0, 1), (20, 6, 1), (5, 1, 1), (4, 0, 2)],
-)  # fmt: skip
+    [
+        (200, 0, 2),
+        (100, 0, 1),
+        (200, 30, 2),
+        (70, 11, 1),
+        (60, 0, 1),
+        (59, 0, 1),
+        (60, 1, 1),
+        (40, 9, 2),
+        (15, 0, 1),
+        (14, 0, 1),
+        (20, 6, 1),
+        (5, 1, 1),
+        (4, 0, 2),
+    ],
+)
 def test_residuals_equal_the_slow_reference(n: int, n_unknown: int, roles: int) -> None:
     parts = parts_of(n, n_unknown=n_unknown, roles=roles)
     hospital, general = evidence(parts)
@@ -99,9 +114,15 @@ def test_scores_of_names_equal_the_slow_reference(n: int) -> None:
 def test_parts_are_described_by_what_the_generator_says_of_them() -> None:
     pool = NamePool("en_US", ("Ann", "Bo", "Cy"), ("Lee", "Hill"), (0.6, 0.3, 0.1), (0.75, 0.25))
     names = make_candidates(
-        [("ANN", "Lee"), ("Zoe", "Lee"), ("", "Quux"), ("Ann", "Hill"), ("Bo", "Lee"),
-         ("Cy", "Ann")]
-    )  # fmt: skip
+        [
+            ("ANN", "Lee"),
+            ("Zoe", "Lee"),
+            ("", "Quux"),
+            ("Ann", "Hill"),
+            ("Bo", "Lee"),
+            ("Cy", "Ann"),
+        ]
+    )
     columns = np.array([(0, 1), (2, 1), (-1, 3), (0, 4), (5, 1), (-1, -1)])
     n_pieces = np.array([(1, 2), (3, 2), (0, 4), (1, 1), (2, 2), (9, 9)])
     parts = name_parts(names, columns=columns, n_pieces=n_pieces, pool=pool)

@@ -126,15 +126,23 @@ def test_a_plan_says_how_many_controls_are_needed_beside_those_that_take_part(
 
 def test_the_command_line_says_every_setting(models: Models) -> None:
     own = GenerationSettings(
-        n_documents=7, n_steps=8, n_tokens=9, top_k=10, temperature=0.5,
-        prompt='-it\'s [MASK] "x" $HOME', is_remasked=False,
-    )  # fmt: skip
+        n_documents=7,
+        n_steps=8,
+        n_tokens=9,
+        top_k=10,
+        temperature=0.5,
+        prompt='-it\'s [MASK] "x" $HOME',
+        is_remasked=False,
+    )
     request = request_of(models, 1, 7).with_(generation=own, seed=3, dtype="bfloat16")
     said = settings_of(make_plan(request).command)
     expected = own.plain() | {
-        "seed": 3, "dtype": "bfloat16", "device": "cpu",
-        "general": str(models.general), "hospital": str(models.hospital),
-    }  # fmt: skip
+        "seed": 3,
+        "dtype": "bfloat16",
+        "device": "cpu",
+        "general": str(models.general),
+        "hospital": str(models.hospital),
+    }
     assert {name: said[name] for name in expected} == expected
     posterior = PosteriorSettings(
         n_inputs=5,

@@ -54,9 +54,13 @@ def run(
 # --- evaluation mode: equal to the reference ---
 
 JAPANESE_NAMES = (
-    ("花子", "山田"), ("太郎", "佐藤"), ("太郎", "佐藤さん"), ("花子さん", "山田"), ("", "山田"),
+    ("花子", "山田"),
+    ("太郎", "佐藤"),
+    ("太郎", "佐藤さん"),
+    ("花子さん", "山田"),
+    ("", "山田"),
     ("花", "山田"),
-)  # fmt: skip
+)
 CASES: dict[str, tuple[Callable[..., Path], tuple[Passage, ...], tuple[Name, ...]]] = {
     "bert": (make_bert, PASSAGES, NAMES),
     "roberta": (make_roberta, PASSAGES, NAMES),
@@ -115,10 +119,11 @@ def test_evidence_of_every_part_and_name_equals_the_slow_reference(
         log_p = np.array([sum(one.values()) for one in logs])
         log_c = np.array([log_chain(plain, passage, name) for passage in passages])
         expected = (
-            [np.exp(log_p[block]).sum() for block in drawn], log_p * n_drawn,
+            [np.exp(log_p[block]).sum() for block in drawn],
+            log_p * n_drawn,
             [np.exp(log_c[block]).sum() for block in chain_draws],
             [log_c[block].sum() for block in chain_draws],
-        )  # fmt: skip
+        )
         for table, of_name in zip(whole, expected, strict=True):
             np.testing.assert_allclose(table[:, row], of_name, rtol=2e-6)
     assert np.isfinite(found.sum_log_p).all()  # a part that cannot be spelled has no column
@@ -202,8 +207,7 @@ def test_the_mean_with_dropout_is_the_references(folder: Path) -> None:
     plain.model.train()
     torch.manual_seed(5)
     logs = np.array([log_product(plain, passage, name) for _ in range(300)])
-    for sums, sample in ((found.sum_p[:, 0], np.exp(logs)),
-                         (found.sum_log_p.sum(axis=1), logs)):  # fmt: skip
+    for sums, sample in ((found.sum_p[:, 0], np.exp(logs)), (found.sum_log_p.sum(axis=1), logs)):
         error = sample.std(ddof=1) * math.sqrt(1 / len(sample) + 1 / 2000)
         assert abs(sums.sum() / 2000 - sample.mean()) < 5 * error
     assert abs(sample.mean() - without) > 5 * error  # dropout moves the mean by more than that

@@ -60,23 +60,43 @@ OF_TWO_PIECES = "anna jonesson", "johns smith", "johns mary", "anna smiths"
     ("kinds", "columns_by_name"),
     [
         # john before one mask, and before two; a first name of a last name's letters.
-        ([FULL], {"john smith": [0, 1], "john jones": [0, 2], "mary smith": [3, 1],
-                  "john jonesson": [4, 5], "smith john": [6, 7], "zoe smith": [-1, -1],
-                  " smith": [-1, 8], "mary ": [9, -1], "johns smith": [10, 11],
-                  "johns jones": [10, 12]}),
+        (
+            [FULL],
+            {
+                "john smith": [0, 1],
+                "john jones": [0, 2],
+                "mary smith": [3, 1],
+                "john jonesson": [4, 5],
+                "smith john": [6, 7],
+                "zoe smith": [-1, -1],
+                " smith": [-1, 8],
+                "mary ": [9, -1],
+                "johns smith": [10, 11],
+                "johns jones": [10, 12],
+            },
+        ),
         # The numbers of pieces of each part differ, their totals are equal.
         ([FIRST_LAST], dict(zip(OF_TWO_PIECES, ([0, 1], [2, 3], [2, 4], [0, 5]), strict=True))),
         ([LAST_FIRST], dict(zip(OF_TWO_PIECES, ([0, 1], [2, 3], [2, 4], [0, 5]), strict=True))),
-        ([FIRST_LAST], {"mary smith-jones": [0, 1], "johns smiths": [2, 3], "mary smiths": [4, 5],
-                        "mary jones-smith": [0, 6]}),
+        (
+            [FIRST_LAST],
+            {
+                "mary smith-jones": [0, 1],
+                "johns smiths": [2, 3],
+                "mary smiths": [4, 5],
+                "mary jones-smith": [0, 6],
+            },
+        ),
         # A column is shared only if every kind of passage reads it alike.
         ([FULL, LAST_FIRST], {"john smith": [0, 1], "john jones": [0, 2], "anna smith": [3, 1]}),
         ([LAST_ONLY], {"john smith": [-1, 0], "johns smith": [-1, 0], " smith": [-1, 0]}),
         ([LAST_ONLY, FULL], {"john smith": [0, 1], "johns smith": [2, 3], " smith": [-1, 4]}),
-        ([FULL, LAST_ONLY], {"john jonesson": [0, 1], "john smiths": [0, 2],
-                             "mary jonesson": [3, 1]}),
+        (
+            [FULL, LAST_ONLY],
+            {"john jonesson": [0, 1], "john smiths": [0, 2], "mary jonesson": [3, 1]},
+        ),
     ],
-)  # fmt: skip
+)
 def test_parts_that_are_read_at_the_same_masks_share_a_column_and_no_others(
     bert: Any, kinds: list[PassageKind], columns_by_name: dict[str, list[int]]
 ) -> None:
@@ -104,17 +124,23 @@ def test_pieces_are_counted_and_what_cannot_be_spelled_is_beyond_any_count(
 
 def test_kinds_tell_apart_what_decides_pieces_and_masks() -> None:
     texts = (
-        "[NAME] was seen", "the [NAME] was", "[FIRST] [LAST] was", "[LAST], [FIRST] was",
-        "a [NAME] was", "(\u00a0[NAME])",
-    )  # fmt: skip
+        "[NAME] was seen",
+        "the [NAME] was",
+        "[FIRST] [LAST] was",
+        "[LAST], [FIRST] was",
+        "a [NAME] was",
+        "(\u00a0[NAME])",
+    )
     lines = "\n".join(json.dumps({"text": text}) for text in texts)
     passages = read_passages(lines.encode()).passages
     kinds, of_passage = kinds_of(passages)
     assert of_passage.tolist() == [0, 1, 2, 3, 1, 1]
     assert list(kinds) == [
-        FULL, FULL_AFTER_SPACE, PassageKind(("first", "last"), " ", ""),
+        FULL,
+        FULL_AFTER_SPACE,
+        PassageKind(("first", "last"), " ", ""),
         PassageKind(("last", "first"), ", ", ""),
-    ]  # fmt: skip
+    ]
     assert passage_kind(passages[4]) == FULL_AFTER_SPACE
 
 
@@ -131,15 +157,27 @@ def test_kinds_tell_apart_what_decides_pieces_and_masks() -> None:
         ("the patient ", " was seen", "the patient", "was seen"),
         ("mr mrs ", " was seen by dr jones for pain", "mr mrs", "was seen by dr jones for"),
         # Both too long: half the room each, and on the left what stands nearest to the name.
-        ("john mary anna the patient mr ", " was seen by dr jones for", "anna the patient mr",
-         "was seen by dr"),
+        (
+            "john mary anna the patient mr ",
+            " was seen by dr jones for",
+            "anna the patient mr",
+            "was seen by dr",
+        ),
         # A short end leaves its room to what stands before.
-        ("smith john mary anna the patient mr ", " was seen", "john mary anna the patient mr",
-         "was seen"),
-        ("in in smith john mary anna the patient mr ", "", "in smith john mary anna the patient mr",
-         ""),
+        (
+            "smith john mary anna the patient mr ",
+            " was seen",
+            "john mary anna the patient mr",
+            "was seen",
+        ),
+        (
+            "in in smith john mary anna the patient mr ",
+            "",
+            "in smith john mary anna the patient mr",
+            "",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_cut_is_farthest_from_the_name(
     bert: Any, left: str, right: str, kept_left: str, kept_right: str
 ) -> None:

@@ -118,9 +118,11 @@ def test_a_task_reads_its_list_by_the_rules_of_all_lists(models, tmp_path, monke
     asked = request_of(models, 1)
     same = ("general", "hospital", "generation", "device")
     task = RankTask(
-        scenario_number=1, names=tmp_path / "names.csv", out=tmp_path / "ranks.csv",
+        scenario_number=1,
+        names=tmp_path / "names.csv",
+        out=tmp_path / "ranks.csv",
         **{name: getattr(asked, name) for name in same},
-    )  # fmt: skip
+    )
     with pytest.raises(AuditError):
         task.question()
     task.names.write_text("first_name,last_name\nAnn\n")

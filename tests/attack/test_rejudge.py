@@ -30,14 +30,22 @@ from tests.small_audit import answer, finished, models, request_of, small
 __all__ = ["finished", "models", "one_thread", "small"]
 SCENARIOS = pytest.mark.parametrize("scenario", [1, 2])
 OF_RULE_1 = {
-    "state": "leak_found", "reasons": ["names_stand_out"], "n_flagged": 3, "n_tested": 11,
+    "state": "leak_found",
+    "reasons": ["names_stand_out"],
+    "n_flagged": 3,
+    "n_tested": 11,
     "smallest_detectable_auc": 0.7,
-}  # fmt: skip
+}
 """What a verdict of rule 1 says."""
 ARRAYS_OF_RULE_1 = (
-    "n_per_block", "hospital", "general", "reference_score", "reference_n_pieces",
-    "best_passages", "best_log_ratio",
-)  # fmt: skip
+    "n_per_block",
+    "hospital",
+    "general",
+    "reference_score",
+    "reference_n_pieces",
+    "best_passages",
+    "best_log_ratio",
+)
 
 
 @pytest.fixture
@@ -95,9 +103,12 @@ def as_rule_1_kept_it(report: AuditReport, store: Store) -> AuditReport:
         if name not in ("control_source", "sibling")
     }
     older = report.changed(
-        digest=question_digest(question), question=question, verdict=OF_RULE_1, names=names,
+        digest=question_digest(question),
+        question=question,
+        verdict=OF_RULE_1,
+        names=names,
         columns=list(names),
-    )  # fmt: skip
+    )
     kept = kept_inspection(report.digest, store=store)
     assert kept is not None
     arrays = {name: getattr(kept, name) for name in ARRAYS_OF_RULE_1}

@@ -35,21 +35,34 @@ PASSAGES = read_passages(
 )
 OTHER: dict[str, dict[str, Any]] = {
     "generation": {
-        "n_documents": 9_999, "n_steps": 499, "n_tokens": 31, "top_k": 99, "temperature": 1.5,
-        "prompt": "mr [MASK]", "is_remasked": False,
+        "n_documents": 9_999,
+        "n_steps": 499,
+        "n_tokens": 31,
+        "top_k": 99,
+        "temperature": 1.5,
+        "prompt": "mr [MASK]",
+        "is_remasked": False,
     },
     "posterior": {
-        "n_inputs": 9_999, "n_chain_inputs": 0, "is_dropout_on": False, "micro_batch": 31,
-        "max_tokens": 128, "max_chain_rows": 99, "is_sequential": True,
+        "n_inputs": 9_999,
+        "n_chain_inputs": 0,
+        "is_dropout_on": False,
+        "micro_batch": 31,
+        "max_tokens": 128,
+        "max_chain_rows": 99,
+        "is_sequential": True,
     },
-}  # fmt: skip
+}
 
 
 def request_of(models: Models, scenario: int = 1, **changes: Any) -> AuditRequest:
     request = AuditRequest(
-        scenario_number=scenario, general=models.general, hospital=models.hospital,
-        candidates=NAMES, passages=PASSAGES,
-    )  # fmt: skip
+        scenario_number=scenario,
+        general=models.general,
+        hospital=models.hospital,
+        candidates=NAMES,
+        passages=PASSAGES,
+    )
     return request.with_(**changes)
 
 
@@ -65,16 +78,22 @@ def test_every_part_of_a_question_changes_its_digest_and_nothing_else_does(
     copy = shutil.copytree(models.hospital, tmp_path / "a copy elsewhere")
     other = read_passages(b"text\nmr [NAME] was ill\n")
     same: list[dict[str, Any]] = [
-        {}, {"device": "cpu"}, {"device": "cuda"}, {"hospital": copy},
+        {},
+        {"device": "cpu"},
+        {"device": "cuda"},
+        {"hospital": copy},
         *({"passages": one} for one in (other, None) if scenario == 1),
-    ]  # fmt: skip
+    ]
     changed: list[dict[str, Any]] = [
-        {"seed": 1}, {"dtype": "bfloat16"},
-        {"candidates": NAMES.rows([1, 0, 2])}, {"candidates": NAMES.rows([0])},
-        {"scenario_number": 3 - scenario}, {"hospital": models.other},
+        {"seed": 1},
+        {"dtype": "bfloat16"},
+        {"candidates": NAMES.rows([1, 0, 2])},
+        {"candidates": NAMES.rows([0])},
+        {"scenario_number": 3 - scenario},
+        {"hospital": models.other},
         {"general": models.hospital, "hospital": models.general},
         *({"passages": one} for one in (other,) if scenario == 2),
-    ]  # fmt: skip
+    ]
     for number, (kind, values) in enumerate(OTHER.items(), start=1):
         usual = getattr(asked, kind)
         assert set(values) == set(type(usual).model_fields)
@@ -91,11 +110,19 @@ def test_every_part_of_a_question_changes_its_digest_and_nothing_else_does(
 def test_every_column_of_a_list_changes_its_digest() -> None:
     base = make_candidates([("A", "B"), ("C", "D")], is_member=False, control_kind="easy")
     other: dict[str, tuple[Any, ...]] = {
-        "first": ("A", "X"), "last": ("B", "X"), "control_kind": ("easy", "hard"),
-        "role": ("", "staff"), "sex": ("", "F"), "n_mentions": (None, 1),
-        "row": (2, 4), "is_kind_guessed": (False, True), "is_recased": (True, False),
-        "control_source": ("own", "own"), "n_others_first": (1, None), "n_others_last": (None, 0),
-    }  # fmt: skip
+        "first": ("A", "X"),
+        "last": ("B", "X"),
+        "control_kind": ("easy", "hard"),
+        "role": ("", "staff"),
+        "sex": ("", "F"),
+        "n_mentions": (None, 1),
+        "row": (2, 4),
+        "is_kind_guessed": (False, True),
+        "is_recased": (True, False),
+        "control_source": ("own", "own"),
+        "n_others_first": (1, None),
+        "n_others_last": (None, 0),
+    }
     changed = [replace(base, **{name: column}) for name, column in other.items()]
     changed.append(replace(base, is_member=(False, None), control_kind=("easy", "")))
     assert {*other, "is_member"} == {f.name for f in fields(Candidates)}
@@ -137,20 +164,33 @@ def asked_of(**changes: Any) -> AuditRequest:
         (asked_of, {"dtype": "int8"}, "dtype: must be 'auto', 'float32' or 'bfloat16'"),
         (asked_of, {"device": "tpu"}, "device: must be 'auto', 'cpu' or 'cuda'"),
         *((asked_of, {"seed": n}, "seed: must be a whole number") for n in (-1, 2**63, True, 1.0)),
-        *((GenerationSettings, {name: n}, f"{where}: must be a whole number")
-          for name, where, n in (("n_documents", "documents", 0), ("n_steps", "steps", 0),
-                                 ("n_steps", "steps", 2.5), ("n_tokens", "tokens", 2),
-                                 ("top_k", "top k", 0))),
-        *((GenerationSettings, {"temperature": t}, "temperature: must be (more than 0|a finite)")
-          for t in (0.0, math.nan, math.inf)),
+        *(
+            (GenerationSettings, {name: n}, f"{where}: must be a whole number")
+            for name, where, n in (
+                ("n_documents", "documents", 0),
+                ("n_steps", "steps", 0),
+                ("n_steps", "steps", 2.5),
+                ("n_tokens", "tokens", 2),
+                ("top_k", "top k", 0),
+            )
+        ),
+        *(
+            (GenerationSettings, {"temperature": t}, "temperature: must be (more than 0|a finite)")
+            for t in (0.0, math.nan, math.inf)
+        ),
         *((GenerationSettings, {"prompt": p}, r"prompt: has no \[MASK\]") for p in ("[mask]", "")),
-        *((PosteriorSettings, {name: n}, f"{where}: must be a whole number")
-          for name, where, n in (("n_inputs", "inputs", 0), ("n_chain_inputs", "chain inputs", -1),
-                                 ("micro_batch", "micro-batch", 0),
-                                 ("max_chain_rows", "max chain rows", -1),
-                                 ("max_tokens", "max tokens", 11))),
+        *(
+            (PosteriorSettings, {name: n}, f"{where}: must be a whole number")
+            for name, where, n in (
+                ("n_inputs", "inputs", 0),
+                ("n_chain_inputs", "chain inputs", -1),
+                ("micro_batch", "micro-batch", 0),
+                ("max_chain_rows", "max chain rows", -1),
+                ("max_tokens", "max tokens", 11),
+            )
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_asked_is_refused(
     make: Callable[..., Any], changes: dict[str, Any], reason: str
 ) -> None:
@@ -163,10 +203,13 @@ def test_what_cannot_be_asked_is_refused(
 
 def full_request(**changes: Any) -> AuditRequest:
     asked = asked_of(
-        scenario=2, generation=GenerationSettings(n_documents=7, temperature=0.5),
-        posterior=PosteriorSettings(n_inputs=9, is_dropout_on=False), seed=2**62,
-        dtype="bfloat16", device="cpu",
-    )  # fmt: skip
+        scenario=2,
+        generation=GenerationSettings(n_documents=7, temperature=0.5),
+        posterior=PosteriorSettings(n_inputs=9, is_dropout_on=False),
+        seed=2**62,
+        dtype="bfloat16",
+        device="cpu",
+    )
     return asked.with_(**changes)
 
 
@@ -194,16 +237,27 @@ def test_any_name_comes_back(names: list[tuple[str, str]]) -> None:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("version", 2), ("extra", 1), ("general", None), ("device", "tpu"),
-        ("scenario_number", True), ("threshold", 0.5), ("dtype", ["float32"]),
-        ("candidates.first", ["Mary"]), ("candidates.first.0", 3), ("candidates.is_member.0", 1),
-        ("candidates.n_mentions.0", 1.5), ("candidates.extra", []),
+        ("version", 2),
+        ("extra", 1),
+        ("general", None),
+        ("device", "tpu"),
+        ("scenario_number", True),
+        ("threshold", 0.5),
+        ("dtype", ["float32"]),
+        ("candidates.first", ["Mary"]),
+        ("candidates.first.0", 3),
+        ("candidates.is_member.0", 1),
+        ("candidates.n_mentions.0", 1.5),
+        ("candidates.extra", []),
         ("passages.notes.0", {"row": 1}),
-        ("passages.passages.0.owner", ["a"]), ("passages.passages.0.slots", [1]),
-        ("passages.passages", [[]]), ("generation", []), ("posterior.n_inputs", 0),
+        ("passages.passages.0.owner", ["a"]),
+        ("passages.passages.0.slots", [1]),
+        ("passages.passages", [[]]),
+        ("generation", []),
+        ("posterior.n_inputs", 0),
         ("posterior.n_inputs", "9"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_request_is_refused_without_a_name(path: str, value: object) -> None:
     plain: Any = json.loads(full_request().written())
     place, steps = plain, [int(step) if step.isdigit() else step for step in path.split(".")]

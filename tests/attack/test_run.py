@@ -179,9 +179,11 @@ def test_a_stopped_run_keeps_its_finished_shards(
 
     with pytest.raises(AuditCancelled if how == "should_stop" else KeyboardInterrupt):
         answer(
-            request_of(models, scenario), tmp_path, progress=interrupt,
+            request_of(models, scenario),
+            tmp_path,
+            progress=interrupt,
             should_stop=lambda: how == "should_stop" and len(made) == 3,
-        )  # fmt: skip
+        )
     with Store(tmp_path) as store:
         assert len(store.keys("shard/")) == 3 * 2  # the list's, and what depends on no list
         assert store.keys("audit/") == ()
@@ -242,8 +244,14 @@ def run_in_child(request: AuditRequest, directory: Path) -> None:
 def start_child():
     """Start a process that has everything imported, so that a kill falls into the audit."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["audit.run", "cache.store", "tests.models.make_models",
-                                    "transformers.models.bert.modeling_bert"])  # fmt: skip
+    context.set_forkserver_preload(
+        [
+            "audit.run",
+            "cache.store",
+            "tests.models.make_models",
+            "transformers.models.bert.modeling_bert",
+        ]
+    )
 
     def start(request: AuditRequest, directory: Path):
         process = context.Process(target=run_in_child, args=(request, directory), daemon=True)

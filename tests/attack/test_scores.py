@@ -39,8 +39,10 @@ both_models = st.fixed_dictionaries({"p_h": probability, "p_g": probability}).ma
 def test_scores_and_errors_equal_a_loop_that_leaves_out_one_block_at_a_time(blocks: Any) -> None:
     def sums(who: str) -> dict[str, np.ndarray]:
         columns = {"p": f"p_{who}", "log_p": f"l_{who}"}
-        return {name: np.array([[sum(one[key] for one in block)] for block in blocks])
-                for name, key in columns.items()}  # fmt: skip
+        return {
+            name: np.array([[sum(one[key] for one in block)] for block in blocks])
+            for name, key in columns.items()
+        }
 
     counts = np.array([len(block) for block in blocks])
     found = all_scores(sums_of(sums("h"), sums("g")), counts=counts, parts=None)

@@ -82,12 +82,13 @@ class World:
         score = soft_minimum(*PARTS.pairs(residual))
         n_references = len(score) - N_LISTED
         return decide(
-            score[:N_LISTED], standard_errors=np.zeros(N_LISTED), n_blocks=9,
-            groups=PIECES[:N_LISTED], is_member=LISTED.is_member,
-            pool=ComparisonPool(
-                score[N_LISTED:], PIECES[N_LISTED:], np.full(n_references, -1)
-            ),
-        ).point_flag  # fmt: skip
+            score[:N_LISTED],
+            standard_errors=np.zeros(N_LISTED),
+            n_blocks=9,
+            groups=PIECES[:N_LISTED],
+            is_member=LISTED.is_member,
+            pool=ComparisonPool(score[N_LISTED:], PIECES[N_LISTED:], np.full(n_references, -1)),
+        ).point_flag
 
 
 def run(world: World, n_total: int, rng: np.random.Generator) -> tuple[int, BoolArray | None]:
@@ -98,12 +99,18 @@ def run(world: World, n_total: int, rng: np.random.Generator) -> tuple[int, Bool
         counts = np.bincount(blocks_of(0, n))
         sums = {name: block[: len(counts)] for name, block in whole.items()}
         settled = settled_names(
-            residual_errors(sums, counts=counts, parts=PARTS), counts=counts, listed=LISTED,
-            parts=PARTS, n_pieces=PIECES, n_looks=len(at) - 1, source="invented",
-        )  # fmt: skip
+            residual_errors(sums, counts=counts, parts=PARTS),
+            counts=counts,
+            listed=LISTED,
+            parts=PARTS,
+            n_pieces=PIECES,
+            n_looks=len(at) - 1,
+            source="invented",
+        )
         if settled.all():
-            hospital, general = (sums[f"{who}_log_p"].sum(axis=0) / n
-                                 for who in ("hospital", "general"))  # fmt: skip
+            hospital, general = (
+                sums[f"{who}_log_p"].sum(axis=0) / n for who in ("hospital", "general")
+            )
             return n, World(general, hospital).flags()
     return n_total, None
 
@@ -142,9 +149,13 @@ def test_who_is_settled_hangs_on_the_error():
     world = World.drawn(np.random.default_rng(3))
     residual = part_residuals(world.hospital, world.general, parts=PARTS)
     asked = {
-        "counts": np.full(50, 20), "listed": LISTED, "parts": PARTS, "n_pieces": PIECES,
-        "n_looks": 4, "source": "invented",
-    }  # fmt: skip
+        "counts": np.full(50, 20),
+        "listed": LISTED,
+        "parts": PARTS,
+        "n_pieces": PIECES,
+        "n_looks": 4,
+        "source": "invented",
+    }
     n_settled = [
         settled_names(np.stack([residual, np.full_like(residual, error)]), **asked).sum()
         for error in (0.0, 0.02, 0.1, 1.0)
@@ -186,8 +197,9 @@ def test_an_audit_that_ended_early_is_the_one_of_so_many_inputs(models, tmp_path
     stop = report.to_json()["details"]["stop"]
     assert stop == {"n_inputs": 200, "n_allowed": 800, "n_open": 0}
     assert made == ["posterior"] * 2 + ["chain"] * 2
-    assert any("Stopped after 200 of at most 800 inputs (75 % saved)" in str(one)
-               for one in report.notes)  # fmt: skip
+    assert any(
+        "Stopped after 200 of at most 800 inputs (75 % saved)" in str(one) for one in report.notes
+    )
     shares = [one.share for one in told]
     assert shares == sorted(shares) and shares[-1] == 1
     of_evidence = [one.share for one in told if one.phase.endswith(("posteriors", "chain"))]

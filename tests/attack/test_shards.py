@@ -75,9 +75,19 @@ def test_the_commands_do_the_same(models, tmp_path, made, capsys, monkeypatch):
         "first_name,last_name,is_member\n" + "".join(f"{f},{n},{m:d}\n" for f, n, m in rows)
     )
     asked = [
-        "run", "--scenario=1", "--general", models.general, "--hospital", models.hospital,
-        "--names", names, "--documents=250", "--steps=8", "--tokens=16", "--device=cpu",
-    ]  # fmt: skip
+        "run",
+        "--scenario=1",
+        "--general",
+        models.general,
+        "--hospital",
+        models.hospital,
+        "--names",
+        names,
+        "--documents=250",
+        "--steps=8",
+        "--tokens=16",
+        "--device=cpu",
+    ]
 
     def call(*words: object) -> dict[str, object]:
         assert main([*map(str, words), "--json"]) == 0

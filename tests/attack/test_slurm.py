@@ -69,8 +69,13 @@ def slurm(tmp_path) -> Iterator[dict[str, str]]:
     settings = SETTINGS.format(host=host, user=getuser(), folder=folder, ports=free_ports(2))
     (folder / "slurm.conf").write_text(settings)
     environment = os.environ | {"PATH": PATH, "SLURM_CONF": str(folder / "slurm.conf")}
-    names = {"key-file": "key", "socket": "munge.socket", "pid-file": "munge.pid",
-             "log-file": "munge.log", "seed-file": "seed"}  # fmt: skip
+    names = {
+        "key-file": "key",
+        "socket": "munge.socket",
+        "pid-file": "munge.pid",
+        "log-file": "munge.log",
+        "seed-file": "seed",
+    }
     munged = ["munged", "--force", "--foreground"]
     munged += [f"--{option}={folder / name}" for option, name in names.items()]
     started, log = [], folder / "log"
@@ -122,9 +127,14 @@ def test_the_documented_array_makes_the_bytes_of_a_run_in_one_place(models, slur
     (tmp_path / "audit.sbatch").write_text(batch)
     here = slurm | {"PATH": f"{Path(sys.executable).parent}:{PATH}"}
     done = subprocess.run(
-        ["sbatch", "--wait", "audit.sbatch"], cwd=tmp_path, env=here, timeout=WORK_SECONDS,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        ["sbatch", "--wait", "audit.sbatch"],
+        cwd=tmp_path,
+        env=here,
+        timeout=WORK_SECONDS,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     logs = "".join(path.read_text() for path in sorted(tmp_path.glob("audit-*.log")))
     assert done.returncode == 0, done.stderr + logs
     assert len(list(tmp_path.glob("audit-*.log"))) == 2

@@ -40,11 +40,24 @@ def group(p: float = 0.5) -> GroupTest:
 def evidence(p_group: float = 0.5, **changes: Any) -> ListEvidence:
     """A list on which nothing stands out and planted names were seen."""
     quiet = ListEvidence(
-        control_source="held_out", n_tested=130, n_controls=1000, n_flagged=3, n_worth_a_look=9,
-        n_undecided=2, p_names=0.5, group=group(p_group), auc=Estimate(0.51, 0.45, 0.57),
-        has_truth=True, n_scored=1130, n_listed=1130, reliability=0.9, n_seen=1, n_bounded=130,
-        positive_controls={1: SEEN}, positive_origin="canaries",
-    )  # fmt: skip
+        control_source="held_out",
+        n_tested=130,
+        n_controls=1000,
+        n_flagged=3,
+        n_worth_a_look=9,
+        n_undecided=2,
+        p_names=0.5,
+        group=group(p_group),
+        auc=Estimate(0.51, 0.45, 0.57),
+        has_truth=True,
+        n_scored=1130,
+        n_listed=1130,
+        reliability=0.9,
+        n_seen=1,
+        n_bounded=130,
+        positive_controls={1: SEEN},
+        positive_origin="canaries",
+    )
     return replace(quiet, **changes)
 
 
@@ -57,15 +70,24 @@ def evidence(p_group: float = 0.5, **changes: Any) -> ListEvidence:
         ({"p_group": 0.04, "p_names": 0.05}, LEAK, [GROUP, NAMES]),
         ({"p_names": 0.04}, NONE, ["positive_control_seen", NOBODY]),  # not the audit's rate
         # The generator's names show nothing about membership, whatever stands out.
-        ({"control_source": "drawn", "p_group": 0.001}, NOT_SHOWN,
-         ["controls_of_generator", GROUP]),
+        (
+            {"control_source": "drawn", "p_group": 0.001},
+            NOT_SHOWN,
+            ["controls_of_generator", GROUP],
+        ),
         ({"control_source": "drawn"}, FEW, ["controls_of_generator", NOBODY]),
         # Guards hold back all but held-out patients.
         ({"mismatched": ("popularity",), "p_group": 0.001}, LEAK, [GROUP]),
-        ({"mismatched": ("popularity",), "control_source": "own", "p_group": 0.001}, ILL,
-         ["mismatch_popularity"]),
-        ({"mismatched": ("spelling", "pieces"), "control_source": "invented"}, ILL,
-         ["mismatch_spelling", "mismatch_pieces"]),
+        (
+            {"mismatched": ("popularity",), "control_source": "own", "p_group": 0.001},
+            ILL,
+            ["mismatch_popularity"],
+        ),
+        (
+            {"mismatched": ("spelling", "pieces"), "control_source": "invented"},
+            ILL,
+            ["mismatch_spelling", "mismatch_pieces"],
+        ),
         # None found must be earned.
         ({"positive_controls": {}}, FEW, ["no_positive_control", NOBODY]),
         ({"positive_controls": {1: UNSEEN}}, FEW, ["positive_control_unseen", "no_bound", NOBODY]),
@@ -83,10 +105,13 @@ def evidence(p_group: float = 0.5, **changes: Any) -> ListEvidence:
         ({"p_group": NAN}, FEW, ["group_too_small", NOBODY]),
         ({"p_group": NAN, "p_names": NAN}, FEW, ["nothing_judged", "group_too_small", NOBODY]),
         ({"p_group": NAN, "p_names": 0.05}, LEAK, [NAMES]),
-        ({"auc": Estimate(0.3, 0.2, 0.4)}, NONE,
-         ["positive_control_seen", NOBODY, "members_rank_lower"]),
+        (
+            {"auc": Estimate(0.3, 0.2, 0.4)},
+            NONE,
+            ["positive_control_seen", NOBODY, "members_rank_lower"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_state_and_reasons(changes: dict[str, Any], state: str, reasons: list[str]) -> None:
     verdict = give_verdict(evidence(**changes))
     assert (verdict["state"], verdict["reasons"]) == (state, reasons)
@@ -117,18 +142,24 @@ def test_the_smallest_effect_grows_with_the_noise_of_the_evidence() -> None:
 @pytest.mark.parametrize(
     ("changes", "english", "japanese"),
     [
-        ({"p_group": 0.001},
-         "Leak found: a member scores above a control in 51.0 % (95 % interval 45.0 % to 57.0 %) "
-         "of pairs; 3 of 130 tested names stand out from the controls (give or take 2), and 9 are "
-         "worth a look (on average over audits, one in five of these is there by chance). If the "
-         "model leaked nothing and the held-out patients were drawn at random, at most 5 % of such "
-         "lists would be called a leak.", "無作為"),
-        ({"control_source": "drawn", "p_group": 0.001},
-         "Names stand out, membership not shown: ", "記録にある人だとは示せません"),
+        (
+            {"p_group": 0.001},
+            "Leak found: a member scores above a control in 51.0 % (95 % interval 45.0 % to "
+            "57.0 %) of pairs; 3 of 130 tested names stand out from the controls (give or take 2), "
+            "and 9 are worth a look (on average over audits, one in five of these is there by "
+            "chance). If the model leaked nothing and the held-out patients were drawn at random, "
+            "at most 5 % of such lists would be called a leak.",
+            "無作為",
+        ),
+        (
+            {"control_source": "drawn", "p_group": 0.001},
+            "Names stand out, membership not shown: ",
+            "記録にある人だとは示せません",
+        ),
         ({}, "None found: a member scores above a control in 51.0 %", "多くても"),
         ({"positive_controls": {}}, "Not enough evidence: a member scores", "結論できません"),
     ],
-)  # fmt: skip
+)
 def test_the_sentence_has_the_numbers(changes: dict[str, Any], english: str, japanese: str) -> None:
     verdict = give_verdict(evidence(**changes))
     assert verdict["english"].startswith(english)
@@ -169,10 +200,13 @@ def test_the_rate_stands_beside_its_condition(source: Any) -> None:
 def in_short_of(verdict: dict[str, Any], language: str) -> str:
     most_exposed = verdict["most_exposed"]
     return in_short(
-        verdict["state"], reasons=verdict["reasons"], n_flagged=verdict["n_flagged"],
-        n_tested=verdict["n_tested"], language=language,
+        verdict["state"],
+        reasons=verdict["reasons"],
+        n_flagged=verdict["n_flagged"],
+        n_tested=verdict["n_tested"],
+        language=language,
         most_exposed=NAN if most_exposed is None else most_exposed,
-    )  # fmt: skip
+    )
 
 
 p_values = st.floats(0, 1) | st.just(NAN)
@@ -180,20 +214,34 @@ p_values = st.floats(0, 1) | st.just(NAN)
 
 @settings(deadline=None, max_examples=150)
 @given(
-    p_values, p_values, st.sampled_from(CONTROL_SOURCES), st.floats(0, 1) | st.just(NAN),
+    p_values,
+    p_values,
+    st.sampled_from(CONTROL_SOURCES),
+    st.floats(0, 1) | st.just(NAN),
     st.sampled_from([{}, {1: SEEN}, {1: UNSEEN}, {4: SEEN_OFTEN}]),
-    st.sampled_from([(), ("general_alone",), ("spelling", "popularity")]), st.integers(0, 130),
-)  # fmt: skip
+    st.sampled_from([(), ("general_alone",), ("spelling", "popularity")]),
+    st.integers(0, 130),
+)
 def test_no_verdict_says_safe_and_every_reason_has_words(
-    p_names: float, p_group: float, source: Any, reliability: float, planted: Any,
-    mismatched: tuple[str, ...], n_bounded: int,
-) -> None:  # fmt: skip
+    p_names: float,
+    p_group: float,
+    source: Any,
+    reliability: float,
+    planted: Any,
+    mismatched: tuple[str, ...],
+    n_bounded: int,
+) -> None:
     verdict = give_verdict(
         evidence(
-            p_group=p_group, p_names=p_names, control_source=source, reliability=reliability,
-            positive_controls=planted, mismatched=mismatched, n_bounded=n_bounded,
+            p_group=p_group,
+            p_names=p_names,
+            control_source=source,
+            reliability=reliability,
+            positive_controls=planted,
+            mismatched=mismatched,
+            n_bounded=n_bounded,
         )
-    )  # fmt: skip
+    )
     short = " ".join(in_short_of(verdict, language) for language in ("en", "ja"))
     said = f"{verdict['english']} {verdict['japanese']} {verdict['what_now']} {short}"
     assert "safe" not in said.lower() and "安全" not in said and "nan" not in said.lower()

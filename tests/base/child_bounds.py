@@ -37,8 +37,12 @@ def told_in_bounds(before: str, call: str, path: Path) -> str:
     """
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT.format(before=before, call=call), str(path)],
-        capture_output=True, text=True, check=False, cwd=REPOSITORY, timeout=300,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=REPOSITORY,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     refusal, seconds, n_mb = json.loads(done.stdout.splitlines()[-1])
     assert seconds < 10 and n_mb < 500, (refusal, seconds, n_mb)

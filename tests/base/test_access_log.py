@@ -77,12 +77,15 @@ def test_what_is_recorded_can_be_read_and_only_its_owner_can_read_it(folder):
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        ({"names": "Sophia Wright"}, "number"), ({"first_name": "sophia"}, "number"),
-        ({"n_names": "sophia"}, "number"), ({"page": "x" * 65}, "number"),
-        ({"n_names": 2**63}, "number"), ({"action": "looked"}, "action"),
+        ({"names": "Sophia Wright"}, "number"),
+        ({"first_name": "sophia"}, "number"),
+        ({"n_names": "sophia"}, "number"),
+        ({"page": "x" * 65}, "number"),
+        ({"n_names": 2**63}, "number"),
+        ({"action": "looked"}, "action"),
         ({"audit": "Sophia Wright"}, "digest"),
     ],
-)  # fmt: skip
+)
 def test_nothing_but_numbers_codes_and_digests_is_recorded(folder, what, said):
     with pytest.raises(ValueError, match=said):
         access_log.record(**{"action": "exported"} | what)

@@ -88,9 +88,13 @@ def test_a_wheel_that_was_changed_is_refused_by_name(unpacked: Path, room: Path)
     wheel.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
     target = room / "never"
     done = subprocess.run(
-        ["sh", "install.sh", str(target)], cwd=changed, env=with_this_python(),
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        ["sh", "install.sh", str(target)],
+        cwd=changed,
+        env=with_this_python(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 1
     assert f"wheels/{wheel.name}: FAILED" in done.stdout
     assert "Not installed: a file is not the one that was packed." in done.stderr
@@ -99,8 +103,11 @@ def test_a_wheel_that_was_changed_is_refused_by_name(unpacked: Path, room: Path)
     words = ["--dry-run", "--ignore-installed", "--no-index", "--find-links", "wheels"]
     done = subprocess.run(
         [sys.executable, "-m", "pip", "install", *words, "--require-hashes", "-r", "lock.txt"],
-        cwd=changed, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=changed,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 1
     assert "DO NOT MATCH THE HASHES" in done.stderr
     assert wheel.name in done.stderr
@@ -109,8 +116,10 @@ def test_a_wheel_that_was_changed_is_refused_by_name(unpacked: Path, room: Path)
 def with_this_python() -> dict[str, str]:
     # Threads that wait by spinning take minutes where others compute beside them.
     return os.environ | {
-        "PYTHON": sys.executable, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"
-    }  # fmt: skip
+        "PYTHON": sys.executable,
+        "OMP_NUM_THREADS": "1",
+        "OMP_WAIT_POLICY": "passive",
+    }
 
 
 def test_it_installs_and_runs_where_there_is_no_network(
@@ -123,9 +132,13 @@ def test_it_installs_and_runs_where_there_is_no_network(
 
     def run(*words: str, cwd: Path) -> str:
         done = subprocess.run(
-            [*IN_NO_NETWORK, *words], cwd=cwd, env=with_this_python(),
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            [*IN_NO_NETWORK, *words],
+            cwd=cwd,
+            env=with_this_python(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr[-2_000:] + done.stdout[-2_000:]
         return done.stdout
 

@@ -30,9 +30,11 @@ def test_encodings_are_told_apart(codec, encoding):
 @pytest.mark.parametrize(
     ("text", "codec"),
     [("山田,太郎", codec) for codec in ("utf-16-le", "utf-16-be", "iso2022_jp", "euc_jp")]
-    + [(name, "latin-1") for name in ("José", "Gómez", "Sébastien", "Óscar", "Ángel", "Müller",
-                                      "Peña", "Zoë", "Åsa")],
-)  # fmt: skip
+    + [
+        (name, "latin-1")
+        for name in ("José", "Gómez", "Sébastien", "Óscar", "Ángel", "Müller", "Peña", "Zoë", "Åsa")
+    ],
+)
 def test_other_encodings_are_refused(text, codec):
     header = "first,last" if codec == "latin-1" else "姓,名"
     with pytest.raises(AuditError):
@@ -68,9 +70,13 @@ def test_utf_8_with_a_few_broken_bytes_is_refused_with_the_line():
 
 @pytest.mark.parametrize(
     "data",
-    [b"p\x802, a\xe2\x80\xa8 b\x80", b"note \xed\xa0\x80 Anna", b"\x1f\x8b\xb2 M\xc3\xbcller",
-     "Anna – 山".encode() + b"\x82\xa0\x82\xa2\x82\xa4\x82\xa6\x82\xa8"],
-)  # fmt: skip
+    [
+        b"p\x802, a\xe2\x80\xa8 b\x80",
+        b"note \xed\xa0\x80 Anna",
+        b"\x1f\x8b\xb2 M\xc3\xbcller",
+        "Anna – 山".encode() + b"\x82\xa0\x82\xa2\x82\xa4\x82\xa6\x82\xa8",
+    ],
+)
 def test_utf_8_with_more_broken_bytes_than_letters_is_not_taken_for_cp932(data):
     with pytest.raises(AuditError):
         decode_text(b"name\n" + data + b"\n", what="names")

@@ -51,9 +51,19 @@ def test_whatever_a_parser_raises_is_the_refusal_but_for_own_words_and_a_wish_to
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[NaN]", "[1e999]", f"[{10**400}]", f"[-{10**301}]", "[" * 100_000, '{"a":1,"a":2}',
-     f"[{'9' * 5000}]", b"\xff"],
-)  # fmt: skip
+    [
+        "",
+        "{",
+        "[NaN]",
+        "[1e999]",
+        f"[{10**400}]",
+        f"[-{10**301}]",
+        "[" * 100_000,
+        '{"a":1,"a":2}',
+        f"[{'9' * 5000}]",
+        b"\xff",
+    ],
+)
 def test_json_that_is_not_plainly_json_is_refused(text):
     with pytest.raises(AuditError, match="Go"):
         json_value(text, refusal=REFUSAL)
@@ -141,10 +151,12 @@ def test_weights_that_do_not_fit_into_free_memory_are_not_loaded(copy, tmp_path,
     ("config", "extra"),
     [
         ({"model_type": "bert", "hidden_size": 120_000, "intermediate_size": 480_000}, {}),
-        ({"model_type": "word_net", "width": 4096, "dilations": [1] * 64},
-         {"lists.json": {"version": 2, "kinds": list(KINDS), "flags": list(FLAGS), "lists": {}}}),
+        (
+            {"model_type": "word_net", "width": 4096, "dilations": [1] * 64},
+            {"lists.json": {"version": 2, "kinds": list(KINDS), "flags": list(FLAGS), "lists": {}}},
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_tagger_that_promises_more_than_the_memory_is_not_built(config, extra, tmp_path):
     for name, content in {"config.json": config, **extra}.items():
         (tmp_path / name).write_text(json.dumps(content))
@@ -172,25 +184,36 @@ GIVEN = ("keep_given(data, name='notes.zip', what='g')", "notes_lines([('notes.z
 TABLE = ("read_table(data, what='table')",)
 NAMES = ("read_names(data)",)
 HANDED_IN: dict[str, tuple[tuple[str, ...], Callable[[], bytes]]] = {
-    "notes": (GIVEN, lambda: zipped(
-        {"notes.jsonl": b'{"doc_id": 1, "text": "fever", "spans": []}\n' * 8_863_636})),
+    "notes": (
+        GIVEN,
+        lambda: zipped(
+            {"notes.jsonl": b'{"doc_id": 1, "text": "fever", "spans": []}\n' * 8_863_636}
+        ),
+    ),
     "text": (GIVEN, lambda: zipped({"a.txt": "\U0001f600".encode() + b"fever " * 65_000_000})),
     "bz2": (GIVEN, lambda: zipped({"a.txt": b"\n" * 600_000_000}, how=zipfile.ZIP_BZIP2)),
     "spans": (GIVEN, _spans),
-    "files": (GIVEN, lambda: zipped(
-        {f"{i}.txt": b"" for i in range(160_000)}, how=zipfile.ZIP_STORED)),
+    "files": (
+        GIVEN,
+        lambda: zipped({f"{i}.txt": b"" for i in range(160_000)}, how=zipfile.ZIP_STORED),
+    ),
     "small_notes": (GIVEN, _many_notes),
-    "xml": (GIVEN, lambda: zipped(
-        {"a.xml": b"<r><TEXT>" + b"<a/>" * 20_000_000 + b"</TEXT></r>"})),
+    "xml": (GIVEN, lambda: zipped({"a.xml": b"<r><TEXT>" + b"<a/>" * 20_000_000 + b"</TEXT></r>"})),
     "cells": (TABLE, lambda: b"a,b,c\n" + b"ab,cd,ef\n" * 5_500_000),
-    "json_cells": (NAMES, lambda: b"".join(
-        b'{"k%d": "", "first": "a", "last": "%d"}\n' % (n % 250, n) for n in range(100_000))),
+    "json_cells": (
+        NAMES,
+        lambda: b"".join(
+            b'{"k%d": "", "first": "a", "last": "%d"}\n' % (n % 250, n) for n in range(100_000)
+        ),
+    ),
     "sheet": (NAMES, lambda: zipped({"xl/worksheets/sheet1.xml": b"<c/>" * 90_000_000})),
     "blank_rows": (TABLE, lambda: b"name\n" + b"\n" * 49_000_000),
     "one_emoji": (TABLE, lambda: "name\n😀\n".encode() + b"fever\n" * 900_000),
-    "blank_lines": (("read_passages(data, file_name='p.jsonl')", "keep_outputs(data, what='c')"),
-                    lambda: b"\n" * 49_000_000),
-}  # fmt: skip
+    "blank_lines": (
+        ("read_passages(data, file_name='p.jsonl')", "keep_outputs(data, what='c')"),
+        lambda: b"\n" * 49_000_000,
+    ),
+}
 
 
 @pytest.mark.parametrize("kind", HANDED_IN)

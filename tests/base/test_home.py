@@ -79,11 +79,14 @@ INSIDE, AROUND = "inside the program's own folder", "has other things in it"
 @pytest.mark.parametrize(
     ("where", "said"),
     [
-        (str(CHECKOUT), INSIDE), ("{tmp}/link/out", INSIDE), (str(CHECKOUT.parent), AROUND),
+        (str(CHECKOUT), INSIDE),
+        ("{tmp}/link/out", INSIDE),
+        (str(CHECKOUT.parent), AROUND),
         ("{tmp}", AROUND),
-        ("data", "Give the whole path"), ("{tmp}/file", "cannot be made"),
+        ("data", "Give the whole path"),
+        ("{tmp}/file", "cannot be made"),
     ],
-)  # fmt: skip
+)
 def test_a_place_where_it_cannot_be_is_refused(where, said, tmp_path, monkeypatch):
     (tmp_path / "link").symlink_to(CHECKOUT)
     (tmp_path / "file").touch()

@@ -22,11 +22,21 @@ JAPANESE = json.loads((CATALOGUE / "ja" / "messages.json").read_text(encoding="u
 PLACE = re.compile(r"\{(\w+)[^{}]*\}")
 SHOWN_ON_COMMAND_LINE = re.compile(r"audit/(?:cli|selftest|__main__)\.py")
 FROM_OUTSIDE = {
-    "Permission denied", "Operation not permitted", "No such file or directory", "File exists",
-    "No space left on device", "Disk quota exceeded", "Read-only file system", "Is a directory",
-    "Input/output error", "Not a directory", "File name too long", "Too many open files",
-    "database is locked", "database or disk is full",
-}  # fmt: skip
+    "Permission denied",
+    "Operation not permitted",
+    "No such file or directory",
+    "File exists",
+    "No space left on device",
+    "Disk quota exceeded",
+    "Read-only file system",
+    "Is a directory",
+    "Input/output error",
+    "Not a directory",
+    "File name too long",
+    "Too many open files",
+    "database is locked",
+    "database or disk is full",
+}
 """Reasons that the system gives."""
 LETTERS = re.compile(r"[ぁ-んァ-ヶ一-鿿]")
 

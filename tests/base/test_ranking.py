@@ -18,8 +18,9 @@ from tests.scored_lists import quick, scored_lists, tpr_at_fpr
 
 def wins_of(scores, is_member):
     """[members, controls] 1 where the member is above, 0.5 where they are equal."""
-    return np.array([[(a > b) + 0.5 * (a == b) for b in scores[~is_member]]
-                     for a in scores[is_member]])  # fmt: skip
+    return np.array(
+        [[(a > b) + 0.5 * (a == b) for b in scores[~is_member]] for a in scores[is_member]]
+    )
 
 
 def slow_tpr(scores, is_member, fpr):
@@ -134,14 +135,16 @@ def test_names_that_share_a_part_widen_the_interval_as_a_plain_sum_says():
     share /= math.sqrt(60 * 59)
     pairs = [
         share[i] * share[j]
-        for i in range(120) for j in range(120)
+        for i in range(120)
+        for j in range(120)
         if first[i] == first[j] or last[i] == last[j]
-    ]  # fmt: skip
+    ]
     both = [
         share[i] * share[j]
-        for i in range(120) for j in range(120)
+        for i in range(120)
+        for j in range(120)
         if i != j and first[i] == first[j] and last[i] == last[j]
-    ]  # fmt: skip
+    ]
     # Both sums count a pair that shares both parts twice.
     expected = sum(pairs) + sum(both)
     found = auc_interval(scores, is_member, clusters=[first, last])
@@ -150,8 +153,11 @@ def test_names_that_share_a_part_widen_the_interval_as_a_plain_sum_says():
     widths = [
         math.log(e.high / (1 - e.high)) - math.log(e.low / (1 - e.low)) for e in (found, narrow)
     ]
-    sizes = [np.bincount(one[side]) / side.sum()
-             for one in (first, last) for side in (is_member, ~is_member)]  # fmt: skip
+    sizes = [
+        np.bincount(one[side]) / side.sum()
+        for one in (first, last)
+        for side in (is_member, ~is_member)
+    ]
     freedom = min(min(1 / (s**2).sum() for s in sizes) - 1, own_freedom)
     wider = stats.t.ppf(0.975, freedom) / stats.t.ppf(0.975, own_freedom)
     assert widths[0] / widths[1] == pytest.approx(wider * math.sqrt(expected / alone))
@@ -173,9 +179,11 @@ def test_too_few_different_parts_have_a_value_and_no_interval():
 
 FAMILIES = {
     "binormal": lambda rng, m, n, d: (rng.normal(d, 1, m), rng.normal(0, 1, n)),
-    "mixture": lambda rng, m, n, d: (rng.normal(0, 1, m) + 4 * (rng.random(m) < d),
-                                     rng.normal(0, 1, n)),
-}  # fmt: skip
+    "mixture": lambda rng, m, n, d: (
+        rng.normal(0, 1, m) + 4 * (rng.random(m) < d),
+        rng.normal(0, 1, n),
+    ),
+}
 SHIFTS = {  # that give an AUC of .5, .75, .95
     "binormal": lambda a: stats.norm.ppf(a) * math.sqrt(2),
     "mixture": lambda a: (a - 0.5) / (stats.norm.cdf(4 / math.sqrt(2)) - 0.5),

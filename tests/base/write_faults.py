@@ -33,12 +33,17 @@ def run_with_faults(what: str, *, folder: Path, n_tries: int | None = None) -> s
     )
     done = subprocess.run(
         [sys.executable, "-m", "tests.base.write_faults", what, str(folder), str(n_tries or 0)],
-        cwd=REPOSITORY, capture_output=True, text=True, check=False,
-        env=os.environ | {
-            "LD_PRELOAD": str(library), "KART_AUDIT_HOME": str(folder / "home"),
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ
+        | {
+            "LD_PRELOAD": str(library),
+            "KART_AUDIT_HOME": str(folder / "home"),
             "PYTHONDONTWRITEBYTECODE": "1",
         },
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

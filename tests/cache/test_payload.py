@@ -102,10 +102,15 @@ def archive_of(array: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        (b"<f8", b"<f3"), (b"<f8", b"|O8"), (b"<f8", b"<M8"), (b"(2, 3)", b"(2, 4)"),
-        (b"(2, 3)", b"(-2,-3)"), (b"NUMPY\x01", b"NUMPY\x02"), (b"False", b"True "),
+        (b"<f8", b"<f3"),
+        (b"<f8", b"|O8"),
+        (b"<f8", b"<M8"),
+        (b"(2, 3)", b"(2, 4)"),
+        (b"(2, 3)", b"(-2,-3)"),
+        (b"NUMPY\x01", b"NUMPY\x02"),
+        (b"False", b"True "),
     ],
-)  # fmt: skip
+)
 def test_an_array_with_another_header_is_refused(old, new):
     data = io.BytesIO()
     np.lib.format.write_array(data, np.arange(6.0).reshape(2, 3))

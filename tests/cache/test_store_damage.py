@@ -91,10 +91,18 @@ def test_a_row_removes_no_file_elsewhere(store, tmp_path, form):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("disk__directory", "elsewhere"), ("sqlite_writable_schema", 1), ("set", 5), ("close", 5),
-     ("_directory", "elsewhere"), ("eviction_policy", "least-recently-stored"), ("cull_limit", 9),
-     ("size_limit", 1), ("count", "many")],
-)  # fmt: skip
+    [
+        ("disk__directory", "elsewhere"),
+        ("sqlite_writable_schema", 1),
+        ("set", 5),
+        ("close", 5),
+        ("_directory", "elsewhere"),
+        ("eviction_policy", "least-recently-stored"),
+        ("cull_limit", 9),
+        ("size_limit", 1),
+        ("count", "many"),
+    ],
+)
 def test_foreign_settings_change_nothing(store, name, value, monkeypatch):
     put(store, 1)
     tamper(store, "INSERT OR REPLACE INTO Settings VALUES (?, ?)", name, value)

@@ -33,10 +33,12 @@ with Store(Path(sys.argv[1])) as store:
 
 def started(program: str, *arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", program, *map(str, arguments)], text=True,
+        [sys.executable, "-c", program, *map(str, arguments)],
+        text=True,
         env=os.environ | {"PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
 
 
 def test_a_killed_writer_costs_nothing_but_the_value_in_flight(tmp_path, quick_disk):

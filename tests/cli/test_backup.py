@@ -172,9 +172,14 @@ PLAIN = ("x", tarfile.REGTYPE, b"x")
 @pytest.mark.parametrize(
     "data",
     [
-        b"", b"PK\x03\x04", hostile(), hostile(PLAIN), hostile(PLAIN, manifest=[]),
+        b"",
+        b"PK\x03\x04",
+        hostile(),
+        hostile(PLAIN),
+        hostile(PLAIN, manifest=[]),
         hostile(PLAIN, manifest={"format": 2, "files": GOOD["files"]}),
-        hostile(PLAIN, PLAIN, manifest=GOOD), hostile(manifest=GOOD),
+        hostile(PLAIN, PLAIN, manifest=GOOD),
+        hostile(manifest=GOOD),
         hostile(PLAIN, ("../y", tarfile.REGTYPE, b"y"), manifest=GOOD),
         hostile(PLAIN, ("/y", tarfile.REGTYPE, b"y"), manifest=GOOD),
         hostile(PLAIN, ("a/../../y", tarfile.REGTYPE, b"y"), manifest=GOOD),
@@ -186,7 +191,7 @@ PLAIN = ("x", tarfile.REGTYPE, b"x")
         hostile(("x", tarfile.REGTYPE, b"z"), manifest=GOOD),
         hostile(PLAIN, manifest={"format": 1, "files": {"x": [X, 1], "../y": [X, 1]}}),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_backup_changes_nothing(data, tmp_path, monkeypatch, run):
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
     results_dir()
@@ -246,9 +251,15 @@ cli.main(["restore", sys.argv[3], "--force"])
 
 @pytest.mark.parametrize(
     ("place", "n", "is_new"),
-    [("_copied", 1, False), ("_copied", 5, False), ("seal_folder", 1, False),
-     ("_exchange", 1, False), ("_exchange", -1, True), ("record", 1, True)],
-)  # fmt: skip
+    [
+        ("_copied", 1, False),
+        ("_copied", 5, False),
+        ("seal_folder", 1, False),
+        ("_exchange", 1, False),
+        ("_exchange", -1, True),
+        ("record", 1, True),
+    ],
+)
 def test_a_restore_that_is_killed_leaves_the_old_or_the_new_and_can_be_asked_again(
     home, tmp_path, place, n, is_new, run
 ):

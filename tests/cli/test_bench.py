@@ -19,8 +19,20 @@ from benchmarks.growth import picture
 
 pytestmark = pytest.mark.usefixtures("home")
 LAYERS, WIDTH, VOCABULARY, LENGTH = 2, 64, 512, 24
-SMALL = ("--layers", LAYERS, "--width", WIDTH, "--vocabulary", VOCABULARY, "--length", LENGTH,
-         "--rounds", 1, "--batch", 4)  # fmt: skip
+SMALL = (
+    "--layers",
+    LAYERS,
+    "--width",
+    WIDTH,
+    "--vocabulary",
+    VOCABULARY,
+    "--length",
+    LENGTH,
+    "--rounds",
+    1,
+    "--batch",
+    4,
+)
 RATES = ("median_per_second", "low_per_second", "high_per_second", "gflop_per_unit")
 
 
@@ -34,9 +46,16 @@ def measured(run, what, *more):
 @pytest.mark.parametrize("what", ["generation", "posterior", "pretrain"])
 def test_every_figure_is_there(run, what, dtype):
     found = measured(run, what, "--dtype", dtype)
-    figures = [found[name] for name in (
-        "ratio", "ratio_low", "ratio_high", "fraction_of_peak", "fraction_of_packed_peak"
-    )]  # fmt: skip
+    figures = [
+        found[name]
+        for name in (
+            "ratio",
+            "ratio_low",
+            "ratio_high",
+            "fraction_of_peak",
+            "fraction_of_packed_peak",
+        )
+    ]
     figures += [found[who][name] for who in ("baseline", "product") for name in RATES]
     figures += [found["peak_gflop_per_second"][one] for one in ("float32", "bfloat16", "packed")]
     if what == "pretrain":
@@ -52,8 +71,20 @@ def test_every_figure_is_there(run, what, dtype):
 
 @pytest.mark.slow
 def test_both_trainings_learn_alike(run):
-    found = run("bench", "pretrain", "--layers", 2, "--width", 128, "--vocabulary", 2000,
-                "--rounds", 4, "--batch", 8)  # fmt: skip
+    found = run(
+        "bench",
+        "pretrain",
+        "--layers",
+        2,
+        "--width",
+        128,
+        "--vocabulary",
+        2000,
+        "--rounds",
+        4,
+        "--batch",
+        8,
+    )
     losses = found["losses"]
     assert losses["baseline"][0] - losses["baseline"][-1] > 0.5
     assert found["largest_difference_of_losses"] < 0.25

@@ -35,9 +35,12 @@ def pair(tmp_path):
     hospital = make_bert(tmp_path / "hospital", seed=2, words=WORDS)
     (tmp_path / "names.csv").write_text(NAMES)
     (tmp_path / "passages.csv").write_text(PASSAGES)
-    return {"--general": str(general), "--hospital": str(hospital),
-            "--names": str(tmp_path / "names.csv"),
-            "--passages": str(tmp_path / "passages.csv")}  # fmt: skip
+    return {
+        "--general": str(general),
+        "--hospital": str(hospital),
+        "--names": str(tmp_path / "names.csv"),
+        "--passages": str(tmp_path / "passages.csv"),
+    }
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
@@ -80,10 +83,23 @@ def test_scenario_2_is_a_job_that_writes_files_and_is_kept(pair, tmp_path, capsy
     rows = names_of(one)
     assert [row["first_name"] for row in rows] == ["Mary", "John", "Linda", "James"]
     assert {
-        "name_id", "first_name", "last_name", "is_member", "control_kind", "n_pieces", "score",
-        "standard_error", "p_value", "q_value", "decision", "hospital_posterior",
-        "general_posterior", "difference", "log_ratio", "mean_log_ratio",
-    } <= set(rows[0])  # fmt: skip
+        "name_id",
+        "first_name",
+        "last_name",
+        "is_member",
+        "control_kind",
+        "n_pieces",
+        "score",
+        "standard_error",
+        "p_value",
+        "q_value",
+        "decision",
+        "hospital_posterior",
+        "general_posterior",
+        "difference",
+        "log_ratio",
+        "mean_log_ratio",
+    } <= set(rows[0])
     for row in rows:
         difference = float(row["hospital_posterior"]) - float(row["general_posterior"])
         assert float(row["difference"]) == pytest.approx(difference, rel=1e-9, abs=1e-15)
@@ -137,9 +153,14 @@ def test_the_source_of_controls_is_stated_and_a_kept_audit_is_judged_again(pair,
     stated, _ = answered(capsys, *masked(pair, control_source="invented"))
     assert plain["digest"] != stated["digest"]
     judged, _ = answered(
-        capsys, "judge", plain["digest"][:10], "--control-source", "invented", "--out",
+        capsys,
+        "judge",
+        plain["digest"][:10],
+        "--control-source",
+        "invented",
+        "--out",
         tmp_path / "again",
-    )  # fmt: skip
+    )
     assert judged["digest"] not in (plain["digest"], stated["digest"])
     assert judged["verdict"] == stated["verdict"]
     assert "judged again from its kept evidence" in judged["notes"][-1]
@@ -161,16 +182,41 @@ def test_the_source_of_controls_is_stated_and_a_kept_audit_is_judged_again(pair,
 def test_what_is_said_without_json_has_every_value_and_tables_of_what_is_alike():
     records = [{"name": "a", "n": 1, "deep": {"x": 1}}, {"name": "b", "n": 0.123456, "deep": {}}]
     said = "\n".join(
-        told({"n_notes": 3, "none": None, "rows": records, "by": {"x": {"n": 1}, "y": {"n": 2}},
-              "counts": {"easy": 2}, "notes": ["One.", "Two."], "auc": 0.123456, "left": [],
-              "covered": {"n": 1, "labels": {"x": {"f1": 0.5}}, "by_size": [1, 2], "none": {}}})
-    )  # fmt: skip
+        told(
+            {
+                "n_notes": 3,
+                "none": None,
+                "rows": records,
+                "by": {"x": {"n": 1}, "y": {"n": 2}},
+                "counts": {"easy": 2},
+                "notes": ["One.", "Two."],
+                "auc": 0.123456,
+                "left": [],
+                "covered": {"n": 1, "labels": {"x": {"f1": 0.5}}, "by_size": [1, 2], "none": {}},
+            }
+        )
+    )
     assert said.splitlines() == [
-        "n notes: 3", "rows:", "name      n", "   a      1", "   b 0.1235", "by:", "   n", "x  1",
-        "y  2", "counts: easy 2", "notes: One.; Two.", "auc: 0.1235", "left: none",
-        "covered: n 1", "covered, labels:", "   f1", "x 0.5", "covered, by size: 1; 2",
+        "n notes: 3",
+        "rows:",
+        "name      n",
+        "   a      1",
+        "   b 0.1235",
+        "by:",
+        "   n",
+        "x  1",
+        "y  2",
+        "counts: easy 2",
+        "notes: One.; Two.",
+        "auc: 0.1235",
+        "left: none",
+        "covered: n 1",
+        "covered, labels:",
+        "   f1",
+        "x 0.5",
+        "covered, by size: 1; 2",
         "covered, none: none",
-    ]  # fmt: skip
+    ]
 
 
 def test_a_refused_pair_is_a_failed_job_with_its_cause(pair, tmp_path, capsys):
@@ -189,8 +235,10 @@ def test_guessed_kinds_of_controls_are_said_and_rows_are_those_of_the_file(pair,
     assert any(note.startswith(said) for note in found["notes"])
     rows = names_of(tmp_path / "out")
     assert [(row["file_row"], row["name_id"], row["control_kind"]) for row in rows] == [
-        ("3", "0", ""), ("5", "1", "hard"), ("6", "2", "easy"),
-    ]  # fmt: skip
+        ("3", "0", ""),
+        ("5", "1", "hard"),
+        ("6", "2", "easy"),
+    ]
 
 
 def test_a_list_in_capitals_with_titles_is_rewritten_and_twins_are_left_out_or_refused(
@@ -227,11 +275,14 @@ def test_controls_can_be_drawn(pair, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("option", "wrong", "said"),
     [
-        ("--names", "absent.csv", "absent.csv"), ("--passages", "absent.csv", "absent.csv"),
-        ("--general", "absent", "--general"), ("--reference", "absent", "--reference"),
-        ("--inputs", 0, "inputs"), ("--seed", 2**63, "seed: must be a whole number from 0 to "),
+        ("--names", "absent.csv", "absent.csv"),
+        ("--passages", "absent.csv", "absent.csv"),
+        ("--general", "absent", "--general"),
+        ("--reference", "absent", "--reference"),
+        ("--inputs", 0, "inputs"),
+        ("--seed", 2**63, "seed: must be a whole number from 0 to "),
     ],
-)  # fmt: skip
+)
 def test_bad_input_ends_with_2_and_one_paragraph(pair, option, wrong, said, capsys):
     code, out, err = call(capsys, *masked(pair), option, wrong)
     assert (code, out, shards()) == (2, "", set())
@@ -274,9 +325,14 @@ def test_score_gives_what_the_counts_say(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     "rows",
-    ["score\n1\n", "score,is_member\nx,1\n0,0\n", "score,is_member\n1,maybe\n", "too large",
-     "score,is_member\n1,1\n"],
-)  # fmt: skip
+    [
+        "score\n1\n",
+        "score,is_member\nx,1\n0,0\n",
+        "score,is_member\n1,maybe\n",
+        "too large",
+        "score,is_member\n1,1\n",
+    ],
+)
 def test_score_refuses_what_it_cannot_read(rows, tmp_path, capsys):
     (tmp_path / "scores.csv").write_text(rows)
     if rows == "too large":

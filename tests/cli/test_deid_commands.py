@@ -39,8 +39,12 @@ def gold(tmp_path):
     def span(text, label):
         return TEXT.index(text), TEXT.index(text) + len(text), label
 
-    spans = [span("高橋健一", "識別子"), span("2024年5月3日", "準識別子"),
-             span("03-1234-5678", "連絡先情報"), span("みぎわ町", "準識別子")]  # fmt: skip
+    spans = [
+        span("高橋健一", "識別子"),
+        span("2024年5月3日", "準識別子"),
+        span("03-1234-5678", "連絡先情報"),
+        span("みぎわ町", "準識別子"),
+    ]
     return written(tmp_path / "gold.jsonl", note("a", TEXT, *spans, patient_id="p"))
 
 
@@ -66,8 +70,9 @@ def test_tag_then_score_then_the_list_of_misses(tmp_path, gold, capsys):
     with misses.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["kind"], row["gold_text"], row["gold_label"]) for row in rows] == [
-        ("missed", "みぎわ町", "quasi_identifier"), ("missed", "?森", "identifier"),
-    ]  # fmt: skip
+        ("missed", "みぎわ町", "quasi_identifier"),
+        ("missed", "?森", "identifier"),
+    ]
     assert stat.S_IMODE(misses.stat().st_mode) == 0o600
     kept = SCORES.get(found["score_id"]).path
     assert f"deid forget {kept.name}" in found["kept"]
@@ -100,8 +105,9 @@ def test_other_label_sets_are_kept_mapped_or_refused_and_copies_are_scored(tmp_p
     own = deid(*sides, "--label-map", table)
     assert own["notes"] == ["1 labels are not in the map and were kept: DOCTOR-NAME"]
     outputs = written(tmp_path / "o", {"doc_id": "1", "output": "<識別子>Ana</識別子> hoy 7"})
-    copied = deid("score", "--gold", gold, "--outputs", outputs, "--five-types",
-                  "--label-map", table)  # fmt: skip
+    copied = deid(
+        "score", "--gold", gold, "--outputs", outputs, "--five-types", "--label-map", table
+    )
     assert copied["criteria"]["strict"]["labels"]["identifier"]["recall"] == 1
     assert copied["verbatim"]["n_documents"] == copied["copies"]["n_notes"] == 1
     assert "Of copies that are exact alone" in capsys.readouterr().err
@@ -123,8 +129,10 @@ def test_taggers_are_compared_on_one_gold(tmp_path, gold, capsys, monkeypatch):
     assert found["differences"][names[0]]["touched"] == -0.25
     assert found["differences"][names[1]]["told_apart_by"] == "nothing"
     assert {SCORES.get(one["score_id"]).title for one in found["taggers"].values()} == {
-        "", "gold.jsonl", "out"
-    }  # fmt: skip
+        "",
+        "gold.jsonl",
+        "out",
+    }
     assert found["taggers"] == deid(*words, "--tagger", gold, "--tagger", "out")["taggers"]
     for wrong in ((), ("--tagger", "rules")):
         with pytest.raises(AuditError, match="two taggers or more"):
@@ -149,15 +157,29 @@ def test_what_is_wrong_is_said_without_its_text(tmp_path, monkeypatch, pred, opt
     good = [note("1", "Ann", (0, 3, "x"))]
     (tmp_path / "bad").write_bytes(b"\xff\n")
     with pytest.raises(AuditError, match=said) as refused:
-        deid("score", "--gold", written(tmp_path / "g", *good), "--misses", "m.csv",
-             "--pred", written(tmp_path / "p", *(pred or good)), *options)  # fmt: skip
+        deid(
+            "score",
+            "--gold",
+            written(tmp_path / "g", *good),
+            "--misses",
+            "m.csv",
+            "--pred",
+            written(tmp_path / "p", *(pred or good)),
+            *options,
+        )
     assert "Ann" not in str(refused.value) and not (tmp_path / "m.csv").exists()
 
 
 def test_a_corpus_is_built_and_counted_or_refused(tmp_path, capsys):
     rows = [{"id": str(i), "text": f"症例は{40 + i}歳，男性．軽快した．{i}"} for i in range(20)]
-    words = ["deid", "build", "--notes", str(written(tmp_path / "n.jsonl", *rows)),
-             "--out", str(tmp_path / "o")]  # fmt: skip
+    words = [
+        "deid",
+        "build",
+        "--notes",
+        str(written(tmp_path / "n.jsonl", *rows)),
+        "--out",
+        str(tmp_path / "o"),
+    ]
     assert main([*words, "--typer", str(tmp_path)]) != 0
     assert "no model directory" in capsys.readouterr().err
     words += ["--names", "en", "--json"]
@@ -248,9 +270,11 @@ def test_leftovers_of_tagged_notes_are_counted_and_listed_in_a_private_file(tmp_
 
 
 def test_a_register_says_what_is_known_of_the_patients(tmp_path, capsys):
-    notes = written(tmp_path / "notes.jsonl",
-                    {"note_id": "a", "patient_id": "7", "text": "高橋は入院。ｹﾝｲﾁ、S26.8.4生。"},
-                    {"note_id": "b", "patient_id": "8", "text": "高橋は入院。"})  # fmt: skip
+    notes = written(
+        tmp_path / "notes.jsonl",
+        {"note_id": "a", "patient_id": "7", "text": "高橋は入院。ｹﾝｲﾁ、S26.8.4生。"},
+        {"note_id": "b", "patient_id": "8", "text": "高橋は入院。"},
+    )
     register = tmp_path / "patients.csv"
     register.write_text(
         "patient_id,氏名,カナ,生年月日\n7,高橋 健一,タカハシ ケンイチ,1951-08-04\n", "utf-8"
@@ -260,7 +284,9 @@ def test_a_register_says_what_is_known_of_the_patients(tmp_path, capsys):
     census = deid(*words, out)
     lines = (out / "redacted.jsonl").read_text("utf-8").splitlines()
     assert [json.loads(line)["text"] for line in lines] == [
-        "【氏名】は入院。【その他】、【日付】生。", "高橋は入院。"]  # fmt: skip
+        "【氏名】は入院。【その他】、【日付】生。",
+        "高橋は入院。",
+    ]
     assert census["register"]["n_notes_without_row"] == 1 and census["n_found_again"] >= 2
     assert "1 notes are of a patient whom the register does not know" in capsys.readouterr().err
     register.write_text("patient_id,氏名,靴\n7,高橋 健一,26\n", "utf-8")

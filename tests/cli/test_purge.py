@@ -70,14 +70,20 @@ def test_nothing_goes_before_a_period_is_set_and_periods_are_shown_set_and_unset
     keep(report)
     grow_old(home)
     assert purge() == {}
-    for words, days in ((["--audits", "365", "--lists", "30"], (365, 30)), ([], (365, 30)),
-                        (["--lists", "0"], (365, 0))):  # fmt: skip
+    for words, days in (
+        (["--audits", "365", "--lists", "30"], (365, 30)),
+        ([], (365, 30)),
+        (["--lists", "0"], (365, 0)),
+    ):
         assert cli.main(["retention", *words, "--json"]) == 0
         shown = json.loads(capsys.readouterr().out)["days"]
         assert (shown["audits"], shown["lists"], shown["corpora"]) == (*days, 0)
     assert purge() == {"audits": {}} and Store(results_dir()).keys("audit/")
-    for words in (["retention", "--audits", "-1"], ["purge", "--older-than", "-1"],
-                  ["purge", "--kind", "models; x"]):  # fmt: skip
+    for words in (
+        ["retention", "--audits", "-1"],
+        ["purge", "--older-than", "-1"],
+        ["purge", "--kind", "models; x"],
+    ):
         assert cli.main(words) == 2
     capsys.readouterr()
     (home / "retention.json").write_text("{")

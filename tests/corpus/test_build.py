@@ -83,8 +83,9 @@ def built(what: str, folder: Path, *, workers: int = 1) -> KeptCorpus:
         path, choices = write_notes(folder / "n.csv", rows), {"seed": 4}
     elif what == "blanks":
         text = "Name: ___ Unit No: ___\nDate of Birth: ___ Sex: F\nMs. ___ is a ___ year old. ___"
-        path = write_notes(folder / "n.csv", [note_row(i, patient=i % 3, text=text)
-                                              for i in range(5)])  # fmt: skip
+        path = write_notes(
+            folder / "n.csv", [note_row(i, patient=i % 3, text=text) for i in range(5)]
+        )
         choices = {"canary_counts": (2,), "n_canaries": 1}
     elif what in ("register", "japanese register"):
         path, register = register_files(folder, is_japanese=what.startswith("japanese"))
@@ -171,8 +172,13 @@ def test_nothing_is_left_of_a_corpus_that_was_stopped_while_processes_made_it(
     monkeypatch.setattr("audit.corpus.make._BATCH_CHARS", 5_000)
     reached: list[str] = []
     with pytest.raises(AuditCancelled):
-        made(tmp_path / "out" / "c", EXAMPLE, workers=2, should_stop=lambda: BUILD in reached,
-             progress=lambda report: reached.append(report.phase))  # fmt: skip
+        made(
+            tmp_path / "out" / "c",
+            EXAMPLE,
+            workers=2,
+            should_stop=lambda: BUILD in reached,
+            progress=lambda report: reached.append(report.phase),
+        )
     assert list((tmp_path / "out").iterdir()) == []
 
 
@@ -247,8 +253,10 @@ def test_planted_notes_and_those_of_drawn_members_are_listed(
     corpus = made(tmp_path / "c", notes, seed=1, **CANARIES)
     members, planted = (full_names(names_of(corpus, name)) for name in ("patient", "canary"))
     assert len(members) == 2
-    here = [any(name in text for name in planted) or any(f"{m} is a" in text for m in members)
-            for text in texts(corpus, "private").values()]  # fmt: skip
+    here = [
+        any(name in text for name in planted) or any(f"{m} is a" in text for m in members)
+        for text in texts(corpus, "private").values()
+    ]
     listed = read_listed(corpus.path / "listed.json")
     assert list(listed.notes) == [k for k, is_here in enumerate(here) if is_here]
     assert 9 < len(listed.notes) < 21
@@ -266,8 +274,9 @@ def test_what_stands_left_of_the_name_is_in_passages_alone(tmp_path: Path) -> No
     assert {name for name in plain if plain[name] != left[name]} == {PASSAGES, CORPUS}
     passages = (read_passages(each[PASSAGES]).passages for each in (plain, left))
     assert [(p.left, p.right) for (p,) in passages] == [
-        ("", " is a 42 year old man. Ok."), ("Seen by : ", " is a 42 year old man. Ok."),
-    ]  # fmt: skip
+        ("", " is a 42 year old man. Ok."),
+        ("Seen by : ", " is a 42 year old man. Ok."),
+    ]
 
 
 @pytest.mark.slow
@@ -297,9 +306,13 @@ def test_nothing_is_left_of_a_corpus_that_was_stopped_or_refused(
     out = tmp_path / "out" / "c"
     made(tmp_path / "whole", notes, progress=seen.append, **CANARIES)
     phases = list(dict.fromkeys(report.phase for report in seen))
-    assert phases == ["reading who the notes are about", "building the corpus",
-                      "planting canaries", "drawing candidates",
-                      "counting who else has their names"]  # fmt: skip
+    assert phases == [
+        "reading who the notes are about",
+        "building the corpus",
+        "planting canaries",
+        "drawing candidates",
+        "counting who else has their names",
+    ]
     for phase in phases:
         assert words_of("ja").text(f"jobs_stage_corpus_{phase.replace(' ', '_')}")
     done = [report.done for report in seen]
@@ -307,8 +320,13 @@ def test_nothing_is_left_of_a_corpus_that_was_stopped_or_refused(
     for phase in phases:
         reached: list[str] = []
         with pytest.raises(AuditCancelled):
-            made(out, notes, progress=lambda r, to=reached: to.append(r.phase),
-                 should_stop=lambda to=reached, p=phase: p in to, **CANARIES)  # fmt: skip
+            made(
+                out,
+                notes,
+                progress=lambda r, to=reached: to.append(r.phase),
+                should_stop=lambda to=reached, p=phase: p in to,
+                **CANARIES,
+            )
         assert list(out.parent.iterdir()) == []
     empty = write_notes(tmp_path / "empty.csv", [])
     for source, choices, words in (
@@ -344,9 +362,11 @@ with corpus_folder(Path(sys.argv[1]), names=["private.jsonl"]) as files:
 def test_a_killed_build_is_not_taken_for_a_corpus(notes: Path, tmp_path: Path) -> None:
     out = tmp_path / "made" / "out"
     with subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(out)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [sys.executable, "-c", KILLED, str(out)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         cwd=Path(__file__).parents[2],
-    ) as process:  # fmt: skip
+    ) as process:
         assert process.stdout and process.stdout.readline() == b"writing\n"
         with pytest.raises(AuditError, match="being written"), whole_folder(out):
             raise AssertionError("two builds at once")

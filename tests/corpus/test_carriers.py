@@ -49,8 +49,11 @@ def test_by_hand(tmp_path: Path) -> None:
     corpus = made(tmp_path / "c", notes, register_file=register)
     # Anna: the unlisted Anna Quill once; Sandoval: the unlisted Boris twice; Overton: the husband.
     assert others_of(list_of(corpus, controls=())) == {
-        "Anna Sandoval": (1, 2), "Carla Overton": (0, 2), "Dan Sandoval": (0, 2), "Eve Rusk": (0, 0)
-    }  # fmt: skip
+        "Anna Sandoval": (1, 2),
+        "Carla Overton": (0, 2),
+        "Dan Sandoval": (0, 2),
+        "Eve Rusk": (0, 0),
+    }
     for seed in count():
         corpus = made(tmp_path / str(seed), notes, register_file=register, seed=seed, hold_out="1")
         if [one["patient_id"] for one in lines(corpus.path / PEOPLE) if "is_held_out" in one] == [
@@ -59,8 +62,10 @@ def test_by_hand(tmp_path: Path) -> None:
             break
     # Somebody else's note holds Anna Sandoval, who is left out, so that two more notes name others.
     assert others_of(list_of(corpus)) == {
-        "Carla Overton": (0, 2), "Dan Sandoval": (0, 4), "Eve Rusk": (0, 0),
-    }  # fmt: skip
+        "Carla Overton": (0, 2),
+        "Dan Sandoval": (0, 4),
+        "Eve Rusk": (0, 0),
+    }
     # Beside other controls she is a member: it is never her own notes that count.
     assert others_of(list_of(corpus, controls=()))["Anna Sandoval"] == (1, 2)
 
@@ -88,8 +93,11 @@ def listed_by_hand(corpus: KeptCorpus, names: Candidates) -> dict[str, tuple[int
             for by_person in notes:
                 carriers = [one for one, parts in by_person.items() if parts.get(kind) == part]
                 if role == "staff":
-                    carriers = [one for one in carriers if one in people or of_staff[one] != {
-                        "first": first, "last": last}]  # fmt: skip
+                    carriers = [
+                        one
+                        for one in carriers
+                        if one in people or of_staff[one] != {"first": first, "last": last}
+                    ]
                 n[side] += any(one not in people or people[one] not in patients for one in carriers)
         counts[f"{first} {last}"] = n[0], n[1]
     return counts
@@ -100,10 +108,15 @@ def test_staff_and_unlisted_patients_are_counted_as_by_a_plain_reckoning(
     hold_out: str, tmp_path: Path
 ) -> None:
     rows = [
-        note_row(n, patient=n % 90, text=f"{KNOWN.format(n=n % 90)} {is_old}. "
-                 f"Seen by {DOCTOR.format(n=n % 7)} and {DOCTOR.format(n=40 + n % 3)}.", stay=n % 9)
+        note_row(
+            n,
+            patient=n % 90,
+            text=f"{KNOWN.format(n=n % 90)} {is_old}. "
+            f"Seen by {DOCTOR.format(n=n % 7)} and {DOCTOR.format(n=40 + n % 3)}.",
+            stay=n % 9,
+        )
         for n, is_old in enumerate(["is a 42 year old man", "left"] * 75)
-    ]  # fmt: skip
+    ]
     notes = write_notes(tmp_path / "n.csv", rows)
     corpus = made(tmp_path / "c", notes, seed=2, hold_out=hold_out)
     names = list_of(corpus, controls=SHARED, roles=("patient", "staff"))
@@ -120,8 +133,9 @@ def test_counts_go_through_the_names_file_and_older_corpora_have_none(tmp_path: 
     again = read_names(names_file(names)).candidates
     assert others_of(again) == others_of(names) and again.digest() == names.digest()
     path = corpus.path / "candidates.csv"
-    path.write_text("".join(f"{line.rsplit(',', 2)[0]}\n" for line in path.read_text().split("\n")
-                            if line))  # fmt: skip
+    path.write_text(
+        "".join(f"{line.rsplit(',', 2)[0]}\n" for line in path.read_text().split("\n") if line)
+    )
     older = list_of(corpus)
     assert {*others_of(older).values()} == {(None, None)} and older.first == names.first
     assert b"n_others" not in names_file(older)

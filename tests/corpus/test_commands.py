@@ -50,9 +50,13 @@ def contact(seen: list[Progress], *, n_asked: int = 10**6) -> Contact:
 
 def test_an_order_becomes_a_kept_corpus_once(tmp_path: Path) -> None:
     asked = CorpusTask(
-        notes=dummy_notes(tmp_path), title="A ward", columns=(("text", "TEXT"),),
-        canary_counts=(1, 2), n_canaries=1, sample=22,
-    )  # fmt: skip
+        notes=dummy_notes(tmp_path),
+        title="A ward",
+        columns=(("text", "TEXT"),),
+        canary_counts=(1, 2),
+        n_canaries=1,
+        sample=22,
+    )
     question = asked.question()
     order = json.loads(json.dumps(question.order))
     assert CorpusTask.ordered(order) == asked
@@ -81,8 +85,11 @@ def test_what_makes_another_question(tmp_path: Path) -> None:
     same = CorpusTask(notes=notes, title="T").question()
     assert one.digest == same.digest and one.order["corpus_id"] != same.order["corpus_id"]
     changed: list[dict[str, Any]] = [
-        {"seed": 1}, {"canary_counts": (1,)}, {"out": tmp_path / "o"}, {"register_file": register},
-    ]  # fmt: skip
+        {"seed": 1},
+        {"canary_counts": (1,)},
+        {"out": tmp_path / "o"},
+        {"register_file": register},
+    ]
     digests = {CorpusTask(notes=notes, **change).question().digest for change in changed}
     notes.write_bytes(notes.read_bytes() + b"\n")
     digests.add(CorpusTask(notes=notes).question().digest)
@@ -114,9 +121,20 @@ def test_from_notes_to_a_list_and_passages(
 ) -> None:
     notes = dummy_notes(tmp_path)
     code, built, err = call(
-        capsys, "build", "--notes", notes, "--title", "Mine", "--canaries", "1,2",
-        "--canary-names", 2, "--sample", 20, "--json",
-    )  # fmt: skip
+        capsys,
+        "build",
+        "--notes",
+        notes,
+        "--title",
+        "Mine",
+        "--canaries",
+        "1,2",
+        "--canary-names",
+        2,
+        "--sample",
+        20,
+        "--json",
+    )
     assert code == 0
     corpus_id = built["corpus"]["corpus_id"]
     assert call(capsys, "list", "--json")[1]["corpora"] == [built["corpus"]]
@@ -124,9 +142,16 @@ def test_from_notes_to_a_list_and_passages(
     assert found["coverage"]["forms"]["is_a"] > 9 and found["canaries"] == [[1, 2], [2, 2]]
     assert found["carriers"] == {"patient": [[1, 6]], "staff": [[0, 6]]}
     code, written, _ = call(
-        capsys, "candidates", "--corpus", built["folder"], "--out", tmp_path / "lists",
-        "--controls", "easy,hard,recombined", "--json",
-    )  # fmt: skip
+        capsys,
+        "candidates",
+        "--corpus",
+        built["folder"],
+        "--out",
+        tmp_path / "lists",
+        "--controls",
+        "easy,hard,recombined",
+        "--json",
+    )
     assert code == 0 and set(written["by_role"]) == {"canary", "patient"}
     names = read_names((tmp_path / "lists" / "names.csv").read_bytes())
     passages = read_passages((tmp_path / "lists" / "passages.jsonl").read_bytes())
@@ -160,8 +185,10 @@ def test_notes_without_a_patient_column_are_said_to_have_none(
         notes.write_text(text.replace("SUBJECT_ID", heading, 1))
         code, built, err = call(capsys, "build", "--notes", notes, "--json")
         assert (code, built["n_patients"], built["corpus"]["n_patients"]) == (
-            0, n_patients, n_patients,
-        )  # fmt: skip
+            0,
+            n_patients,
+            n_patients,
+        )
         said = call(capsys, "mentions", "--corpus", built["corpus"]["corpus_id"])[2]
         for shown in (err, said):
             assert ("No patient column was found" in shown) == (n_patients is None)

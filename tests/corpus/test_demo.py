@@ -38,9 +38,18 @@ def test_tables_3_and_4_of_the_paper_are_found_in_the_notes_and_the_passages_sta
     for note in hospital.notes:
         found = find_mentions(note, known=known)
         places = tuple(
-            Place(m.name_start, m.name_end, m.name_start, m.name_end, "", "full", "patient",
-                  group=number) for number, m in enumerate(found)
-        )  # fmt: skip
+            Place(
+                m.name_start,
+                m.name_end,
+                m.name_start,
+                m.name_end,
+                "",
+                "full",
+                "patient",
+                group=number,
+            )
+            for number, m in enumerate(found)
+        )
         for pattern in patterns_of(NoteTruth(note, note, places), found):
             tally.add((pattern.first, pattern.last), pattern.text, note=0)
     for table, name in (
@@ -68,8 +77,12 @@ def test_the_recipe_makes_what_is_shipped_and_models(
 ) -> None:
     told: list[tuple[str, int]] = []
     folder = tmp_path / recipe.language
-    build_demo(folder, recipe=replace(recipe, **TINY), seed=0,
-               report=lambda who, point: told.append((who, point.step)))  # fmt: skip
+    build_demo(
+        folder,
+        recipe=replace(recipe, **TINY),
+        seed=0,
+        report=lambda who, point: told.append((who, point.step)),
+    )
     shipped = DEMO_HOSPITAL / recipe.language
     for name in ("names.csv", "passages.jsonl", "notes.jsonl", "models/general/tokenizer.json"):
         assert (folder / name).read_bytes() == (shipped / name).read_bytes()

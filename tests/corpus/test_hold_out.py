@@ -37,10 +37,12 @@ BOTH = ("private.jsonl", "public.jsonl")
 def held_out_people(corpus: KeptCorpus) -> dict[str, str]:
     """Return the full names of the held-out patients, by their numbers."""
     people = [one for one in lines(corpus.path / "people.jsonl") if one.get("is_held_out")]
-    names = (one["names"][0] if "names" in one else (one["first"], "", one["last"])
-             for one in people)  # fmt: skip
-    return {one["patient_id"]: f"{name[0]} {name[2]}" for one, name in
-            zip(people, names, strict=True)}  # fmt: skip
+    names = (
+        one["names"][0] if "names" in one else (one["first"], "", one["last"]) for one in people
+    )
+    return {
+        one["patient_id"]: f"{name[0]} {name[2]}" for one, name in zip(people, names, strict=True)
+    }
 
 
 def by_row(path: Path) -> dict[int, dict[str, Any]]:
@@ -80,8 +82,9 @@ def test_held_out_notes_are_in_neither_corpus_and_are_what_they_would_be(
     assert held_out == {row: private[row] for row in held_out}
     public = by_row(plain.path / "public.jsonl")
     for row, record in by_row(corpus.path / "held_out_truth.jsonl").items():
-        check_places(NoteTruth(private[row]["text"], public[row]["text"],
-                               places_of(record["inserted"])))  # fmt: skip
+        check_places(
+            NoteTruth(private[row]["text"], public[row]["text"], places_of(record["inserted"]))
+        )
     found = counts(corpus)
     assert (found.n_patients, found.n_notes, found.n_named) == (4, len(held_out), 4)
     assert (found.n_controls, found.n_dropped_controls) == (3, 1)
@@ -159,8 +162,14 @@ def test_a_register_tells_who_lives_together(tmp_path: Path) -> None:
     register.write_text(HOMES)
     # Two are called Ida Unger: nobody knows whose wife which is.
     assert read_households(register) == {
-        "1": "1", "2": "1", "3": "3", "4": "3", "5": "3", "6": "6", "7": "6",
-    }  # fmt: skip
+        "1": "1",
+        "2": "1",
+        "3": "3",
+        "4": "3",
+        "5": "3",
+        "6": "6",
+        "7": "6",
+    }
     rows = [f"{n},9 Elm Road\n" for n in range(MAX_SHARING + 1)]
     register.write_text("".join(["patient_id,address\n", *rows]))
     assert read_households(register) == {}  # an institution
@@ -198,8 +207,10 @@ def test_identified_notes_without_patients_cannot_be_held_out(tmp_path: Path) ->
     with pytest.raises(AuditError, match="No note says which patient"):
         made(tmp_path / "c", hold_out="0.5", **files)
     # In invented ones each note is a patient of its own.
-    texts = [f"[**Known firstname {n}**] [**Known lastname {n}**] is a 42 year old man."
-             for n in range(6)]  # fmt: skip
+    texts = [
+        f"[**Known firstname {n}**] [**Known lastname {n}**] is a 42 year old man."
+        for n in range(6)
+    ]
     notes = tmp_path / "texts.csv"
     notes.write_text("text\n" + "".join(f"{text}\n" for text in texts))
     corpus = made(tmp_path / "d", notes, hold_out="2")
@@ -226,8 +237,11 @@ def test_a_name_that_others_notes_hold_is_left_out_on_both_sides(tmp_path: Path)
     assert (found.source, found.control_kind[-1]) == ("held_out", "held_out")
     one = counts(corpus)
     assert (one.n_named, one.n_controls, one.n_dropped_controls, one.n_dropped_members) == (
-        2, 1, 1, 1,
-    )  # fmt: skip
+        2,
+        1,
+        1,
+        1,
+    )
     assert b"Ida" not in (corpus.path / "private.jsonl").read_bytes()
     # Other controls beside need no such care, and rest on nothing.
     drawn = list_of(corpus, controls=("easy",))
@@ -238,8 +252,22 @@ def test_a_list_with_held_out_controls_goes_through_the_names_file(
     notes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     corpus, lists = tmp_path / "c", tmp_path / "lists"
-    assert main(["corpus", "build", "--notes", str(notes), "--hold-out", "4", "--json",
-                 "--out", str(corpus)]) == 0  # fmt: skip
+    assert (
+        main(
+            [
+                "corpus",
+                "build",
+                "--notes",
+                str(notes),
+                "--hold-out",
+                "4",
+                "--json",
+                "--out",
+                str(corpus),
+            ]
+        )
+        == 0
+    )
     built = json.loads(capsys.readouterr().out)
     assert built["held_out"]["n_patients"] == built["corpus"]["n_held_out"] == 4
     call = ["corpus", "candidates", "--corpus", str(corpus), "--out", str(lists), "--json"]
@@ -299,16 +327,21 @@ def test_another_hold_out_is_another_corpus_and_one_that_is_stopped_leaves_nothi
 ) -> None:
     orders = [CorpusTask(notes=notes, hold_out=one) for one in ("", "2", "3", "10%")]
     assert len({order.question().digest for order in orders}) == 4
-    plan = {order.hold_out: [one.name for one in phases(order, open_notes(notes))]
-            for order in orders}  # fmt: skip
+    plan = {
+        order.hold_out: [one.name for one in phases(order, open_notes(notes))] for order in orders
+    }
     assert DRAW not in plan[""] and DRAW in plan["2"] and DRAW in plan["10%"]
     assert words_of("ja").text(f"jobs_stage_corpus_{DRAW.replace(' ', '_')}")
     out = tmp_path / "out" / "c"
     for phase in plan["2"]:
         reached: list[str] = []
         with pytest.raises(AuditCancelled):
-            make_corpus(orders[1], out=out, progress=lambda r, to=reached: to.append(r.phase),
-                        should_stop=lambda to=reached, p=phase: p in to)  # fmt: skip
+            make_corpus(
+                orders[1],
+                out=out,
+                progress=lambda r, to=reached: to.append(r.phase),
+                should_stop=lambda to=reached, p=phase: p in to,
+            )
         assert [*out.parent.iterdir()] == []
     assert CORPORA.at(make_corpus(orders[1], out=out)).n_held_out == 2
 

@@ -59,10 +59,13 @@ MEMBERS = ("patient", "staff", "canary")
 
 
 FOUND = st.lists(
-    st.tuples(st.sampled_from(["Ann", "ANN", "Bo", "Cy", ""]), st.sampled_from(["Ray", "Poe"]),
-              st.sampled_from("abc")),
+    st.tuples(
+        st.sampled_from(["Ann", "ANN", "Bo", "Cy", ""]),
+        st.sampled_from(["Ray", "Poe"]),
+        st.sampled_from("abc"),
+    ),
     max_size=40,
-)  # fmt: skip
+)
 
 
 @given(FOUND)
@@ -153,9 +156,13 @@ def test_coverage_adds_up_over_notes() -> None:
 
 
 PATTERNS = (
-    ("John", "Smith", "A b."), ("John", "Smith", "A b."), ("JOHN", "SMITH", "C."),
-    ("Mary", "Jones", "D."), ("Linda", "Brown", "E."), ("", "Only", "G."),
-)  # fmt: skip
+    ("John", "Smith", "A b."),
+    ("John", "Smith", "A b."),
+    ("JOHN", "SMITH", "C."),
+    ("Mary", "Jones", "D."),
+    ("Linda", "Brown", "E."),
+    ("", "Only", "G."),
+)
 PEOPLE = [
     {"patient_id": "1", "first": "John", "last": "Smith", "sex": "M"},
     {"patient_id": "2", "first": "John", "last": "Smith", "sex": "M"},
@@ -181,16 +188,26 @@ def drawn(
     index = NameIndex(firsts=POOL.first, lasts=POOL.last)
     found = Counter(pair for text in texts for pair in index.pairs(text))
     none = canary_candidates(CanaryPlan())
-    return draw_lists(tally, people=people, found=found, canaries=none, held_out=none,
-                      pool=POOL, accepts=None, seed=4)  # fmt: skip
+    return draw_lists(
+        tally,
+        people=people,
+        found=found,
+        canaries=none,
+        held_out=none,
+        pool=POOL,
+        accepts=None,
+        seed=4,
+    )
 
 
 def test_no_control_is_anywhere_in_the_corpus() -> None:
     many = [(POOL.first[i], POOL.last[2 * i], "A.") for i in range(60)]
     first = drawn(TEXTS, many)
     # A corpus that names half of the controls: they give way, the others stay.
-    texts = [*TEXTS, *(f"{first[k].last[i]}, {first[k].first[i]}."
-                       for k in SHARED for i in range(0, 60, 2))]  # fmt: skip
+    texts = [
+        *TEXTS,
+        *(f"{first[k].last[i]}, {first[k].first[i]}." for k in SHARED for i in range(0, 60, 2)),
+    ]
     again = drawn(texts, many)
     for kind in SHARED:
         for row in range(len(again[kind])):
@@ -209,8 +226,9 @@ def test_kinds_are_those_of_section_3_4_and_people_and_roles_are_counted() -> No
         names = zip(lists[kind].first, lists[kind].last, strict=True)
         assert {sum(part.lower() in parts for part in name) for name in names} == {shared}
     # John Jones stands in the notes.
-    assert ("John", "Jones") not in zip(lists["recombined"].first, lists["recombined"].last,
-                                        strict=True)  # fmt: skip
+    assert ("John", "Jones") not in zip(
+        lists["recombined"].first, lists["recombined"].last, strict=True
+    )
     assert (patient.first, patient.n_mentions) == (("John", "Mary", "Linda"), (3, 1, 1))
     assert (patient.sex, patient.role) == (("M", "F", ""), ("patient",) * 3)
     # Susan Miller is staff but not in the corpus; John Smith is a patient already.
@@ -220,8 +238,9 @@ def test_kinds_are_those_of_section_3_4_and_people_and_roles_are_counted() -> No
     people = People([*PEOPLE, {"patient_id": "5", "names": [["Mary", "", "Jones"]] * 2, "sex": ""}])
     people.add(named_people(STAFF))
     assert people.carriers(patient) == (
-        ("patient", ((0, 1), (2, 2))), ("staff", ((0, 2), (1, 1))),
-    )  # fmt: skip
+        ("patient", ((0, 1), (2, 2))),
+        ("staff", ((0, 2), (1, 1))),
+    )
 
 
 @pytest.fixture
@@ -239,8 +258,11 @@ def test_a_list_has_the_members_and_controls_that_were_asked_for(
     assert plain.role[:6] == ("patient",) * 6 and plain.control_kind[6:] == ("easy",) * 6
     usual = list_of(corpus)
     assert Counter(zip(usual.is_member, usual.control_kind, strict=True)) == {
-        (True, ""): 6 + 4, (False, "easy"): 6, (False, "hard"): 6, (False, "canary"): 4,
-    }  # fmt: skip
+        (True, ""): 6 + 4,
+        (False, "easy"): 6,
+        (False, "hard"): 6,
+        (False, "canary"): 4,
+    }
     assert {*usual.row} == {None}  # no rows of a file of the auditor's
     staff = list_of(corpus, controls=(), roles=("patient", "staff"))
     assert staff.role.count("staff") > 2 and all(staff.is_member)

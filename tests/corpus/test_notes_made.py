@@ -45,9 +45,14 @@ FACTS = Facts("F", date(2177, 1, 1), date(2178, 1, 1))
 
 
 def dummy(
-    text: str, *, patient: str = "1", stay: str = "7", seed: int = 1, row: int = 2,
+    text: str,
+    *,
+    patient: str = "1",
+    stay: str = "7",
+    seed: int = 1,
+    row: int = 2,
     has_blanks: bool = False,
-) -> NoteTruth:  # fmt: skip
+) -> NoteTruth:
     note = Note("n", patient, stay, "", "2177-12-05", text, row)
     return with_surrogates(note, facts=FACTS, seed=seed, has_blanks=has_blanks)
 
@@ -55,10 +60,13 @@ def dummy(
 pieces = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"]), max_size=12),
     st.sampled_from(["Dr. ", "Mr. ", ", ", "\r\n", "[**", "**]", "___", " is a 42 year old "]),
-    st.builds("[**{} {}**]".format, st.sampled_from([*CATEGORIES, "Spaceship"]),
-              st.sampled_from(["", "1", "23"])),
+    st.builds(
+        "[**{} {}**]".format,
+        st.sampled_from([*CATEGORIES, "Spaceship"]),
+        st.sampled_from(["", "1", "23"]),
+    ),
     st.sampled_from([f"[**{form}**]" for form in DATES]),
-)  # fmt: skip
+)
 
 
 @given(st.lists(pieces, max_size=14).map("".join), st.integers(0, 3))
@@ -110,8 +118,11 @@ def truth_of(text: str, *, patient: str, finder: RegisterFinder = FINDER) -> Not
 def found(text: str, patient: str) -> tuple[str, list[str]]:
     """Return the public text and the forms of the names."""
     truth = truth_of(text, patient=patient)
-    forms = [p.category for p, before in zip(truth.inserted, (None, *truth.inserted), strict=False)
-             if p.group < 0 or not before or p.group != before.group]  # fmt: skip
+    forms = [
+        p.category
+        for p, before in zip(truth.inserted, (None, *truth.inserted), strict=False)
+        if p.group < 0 or not before or p.group != before.group
+    ]
     return truth.public, forms
 
 
@@ -187,8 +198,9 @@ def test_registered_names_lie_where_they_are_said_to(text: str, patient: str) ->
     check_places(truth)
 
 
-NAMES = [(f"First{chr(65 + i // 26)}{chr(97 + i % 26)}", f"Last{chr(97 + i % 26)}")
-         for i in range(80)]  # fmt: skip
+NAMES = [
+    (f"First{chr(65 + i // 26)}{chr(97 + i % 26)}", f"Last{chr(97 + i % 26)}") for i in range(80)
+]
 COUNTS = (1, 2, 4, 8)
 
 
@@ -237,9 +249,11 @@ def test_a_note_is_changed_only_where_the_planted_name_stands(
     first, last, _ = plan.canaries[0]
     assert (place.value, place.role) == (written_name(first, last), "canary")
     assert re.fullmatch(expected, new.private.replace(place.value, "X"))
-    marks = ("[氏名]" if is_japanese else "[NAME]") if is_register else (
-        "[**Known firstname 90000**] [**Known lastname 90000**]"
-    )  # fmt: skip
+    marks = (
+        ("[氏名]" if is_japanese else "[NAME]")
+        if is_register
+        else ("[**Known firstname 90000**] [**Known lastname 90000**]")
+    )
     assert new.public[place.source_start : place.source_stop] == marks
     mention = find_mentions(new.private)[0]
     assert {mention.first, mention.last} == {first, last}
@@ -267,8 +281,9 @@ def test_the_first_notes_are_counted_and_one_is_shown_as_it_will_be(tmp_path: Pa
     assert (len(head.notes), head.has_blanks) == (6, False)
     assert [note.row for note in head.refused] == [8]
     assert [(c.category, c.kind, c.n, c.first_row) for c in head.categories] == [
-        ("Spaceship", "unknown", 10, 2), ("Known firstname", "first", 5, 2),
-    ]  # fmt: skip
+        ("Spaceship", "unknown", 10, 2),
+        ("Known firstname", "first", 5, 2),
+    ]
     built = lines(made(tmp_path / "c", notes, seed=5).path / "private.jsonl")
     assert preview(head.notes[0], seed=5).private == built[0]["text"]
     notes, _ = register_files(tmp_path)

@@ -55,8 +55,14 @@ def test_who_is_registered_and_in_no_training_note_is_a_control(
 ) -> None:
     files = write_files(tmp_path)
     corpus = made(tmp_path / "c", **files)
-    asked = ("--corpus", corpus.path, "--out", tmp_path / "lists",
-             "--own-controls-from", files["register_file"])  # fmt: skip
+    asked = (
+        "--corpus",
+        corpus.path,
+        "--out",
+        tmp_path / "lists",
+        "--own-controls-from",
+        files["register_file"],
+    )
     code, result, err = call(capsys, *asked)
     assert code == 0 and (result["by_kind"], result["control_source"]) == ({"own": 3}, "own")
     # Carla Overton stands in Boris Youngblood's note, Hal Unger and Ida Voss in others'; Fay Stone
@@ -68,14 +74,28 @@ def test_who_is_registered_and_in_no_training_note_is_a_control(
     names = read_names(data).candidates
     named = {names.full_name(row): (names.is_member[row], names.sex[row]) for row in range(5)}
     assert named == {
-        "Anna Sandoval": (True, "F"), "Boris Youngblood": (True, "M"),
-        "Dan Quill": (False, "M"), "Eve Rusk": (False, "F"), "Boris Sandoval": (False, "M"),
-    }  # fmt: skip
+        "Anna Sandoval": (True, "F"),
+        "Boris Youngblood": (True, "M"),
+        "Dan Quill": (False, "M"),
+        "Eve Rusk": (False, "F"),
+        "Boris Sandoval": (False, "M"),
+    }
     assert names.source == "own" and names_file(names) == data
     # Of the notes that name Carla Overton, none has a part of a listed name.
     assert {names.n_others(row) for row in range(len(names))} == {(0, 0)}
-    assert main(["corpus", "check", "--corpus", str(corpus.path), "--names",
-                 str(tmp_path / "lists" / "names.csv")]) == 0  # fmt: skip
+    assert (
+        main(
+            [
+                "corpus",
+                "check",
+                "--corpus",
+                str(corpus.path),
+                "--names",
+                str(tmp_path / "lists" / "names.csv"),
+            ]
+        )
+        == 0
+    )
     assert "0 of 3 controls stand in D_private" in capsys.readouterr().err
     _, more, _ = call(capsys, *asked, "--controls", "easy")
     assert more["control_source"] == "own" and more["by_kind"] == {"easy": 3, "own": 3}
@@ -107,8 +127,17 @@ def test_held_out_people_whom_no_training_note_has_are_own_controls_too(
     text = (corpus.path / "private.jsonl").read_text()
     name = f"{held_out[0]} {held_out[2]}"
     assert (name in there) == (name not in text)
-    code, _, err = call(capsys, "--corpus", corpus.path, "--out", tmp_path / "l", "--controls",
-                        "held_out", "--own-controls-from", files["register_file"])  # fmt: skip
+    code, _, err = call(
+        capsys,
+        "--corpus",
+        corpus.path,
+        "--out",
+        tmp_path / "l",
+        "--controls",
+        "held_out",
+        "--own-controls-from",
+        files["register_file"],
+    )
     assert code == 2 and "A list has held-out controls or own ones" in err
 
 
@@ -117,8 +146,9 @@ def test_of_many_people_as_many_are_drawn_as_a_list_may_have(
 ) -> None:
     assert MAX_POSITIVES == 20_000
     monkeypatch.setattr("audit.corpus.candidate_lists.MAX_POSITIVES", 40)
-    more = "".join(f"{100 + n},Q{'abcdefghij'[n // 10]}x,Z{'abcdefghij'[n % 10]}y,,,\n"
-                   for n in range(100))  # fmt: skip
+    more = "".join(
+        f"{100 + n},Q{'abcdefghij'[n // 10]}x,Z{'abcdefghij'[n % 10]}y,,,\n" for n in range(100)
+    )
     files = write_files(tmp_path, REGISTER + more)
     corpus = made(tmp_path / "c", **files)
 
@@ -156,7 +186,14 @@ def test_registers_that_give_no_controls_are_refused(
         (corpus, "a,b\n1,2\n", "These columns are not understood"),
     ):
         (tmp_path / "r.csv").write_text(register)
-        code, _, err = call(capsys, "--corpus", where.path, "--out", tmp_path / "l",
-                            "--own-controls-from", tmp_path / "r.csv")  # fmt: skip
+        code, _, err = call(
+            capsys,
+            "--corpus",
+            where.path,
+            "--out",
+            tmp_path / "l",
+            "--own-controls-from",
+            tmp_path / "r.csv",
+        )
         assert code == 2 and words in err and "register: " in err
     assert not (tmp_path / "l").exists()

@@ -26,10 +26,14 @@ GIVEN = ("太郎", "花子", "一郎", "恵子", "健")
 def spans_within(*labels: str) -> st.SearchStrategy[list[Span]]:
     """Up to five spans of the first 24 characters, in any order, some twice."""
     return st.lists(
-        st.builds(lambda start, n, label: Span(start, start + n, label),
-                  st.integers(0, 14), st.integers(1, 9), st.sampled_from(labels)),
+        st.builds(
+            lambda start, n, label: Span(start, start + n, label),
+            st.integers(0, 14),
+            st.integers(1, 9),
+            st.sampled_from(labels),
+        ),
         max_size=5,
-    )  # fmt: skip
+    )
 
 
 def gold_notes(n: int = 12) -> tuple[TaggedDocument, ...]:
@@ -39,10 +43,11 @@ def gold_notes(n: int = 12) -> tuple[TaggedDocument, ...]:
         marked(
             f"患者氏名：⟦I:{name}⟧　⟦Q:{40 + i}歳⟧　ID：⟦L:{100000 + i}⟧\n"
             f"電話 ⟦C:03-1234-{5000 + i}⟧\n発熱を主訴に来院。",
-            doc_id=f"note-{i}", patient=f"P{i // 2}",
+            doc_id=f"note-{i}",
+            patient=f"P{i // 2}",
         )
         for i, name in enumerate(names)
-    )  # fmt: skip
+    )
 
 
 def predicted_notes(

@@ -47,13 +47,22 @@ def source_of(path: Path, rows: Rows) -> NoteSource:
 
 
 def masked(path: Path, *, n: int = 40) -> NoteSource:
-    texts = [MASKED.format(age=30 + i // 2, noun=("man", "woman")[i // 2 % 2], n=i)
-             for i in range(n)]  # fmt: skip
-    return source_of(path, [
-        {"note_id": f"d{i}", "patient_id": f"p{i if i < n // 2 else i // 2 * 2}",
-         "admission_id": str(i), "date": "2151-08-04", "text": text}
-        for i, text in enumerate(texts)
-    ])  # fmt: skip
+    texts = [
+        MASKED.format(age=30 + i // 2, noun=("man", "woman")[i // 2 % 2], n=i) for i in range(n)
+    ]
+    return source_of(
+        path,
+        [
+            {
+                "note_id": f"d{i}",
+                "patient_id": f"p{i if i < n // 2 else i // 2 * 2}",
+                "admission_id": str(i),
+                "date": "2151-08-04",
+                "text": text,
+            }
+            for i, text in enumerate(texts)
+        ],
+    )
 
 
 def test_a_corpus_with_names_and_what_is_said_of_it(tmp_path: Path) -> None:
@@ -63,29 +72,43 @@ def test_a_corpus_with_names_and_what_is_said_of_it(tmp_path: Path) -> None:
     with path.open("a") as file:
         file.write(json.dumps({"note_id": "e", "text": " "}) + "\n" + json.dumps(again) + "\n")
     told = build_named(open_notes(path), out=out, seed=1, locale=ENGLISH)
-    notes = [json.loads(line) for name in SPLITS
-             for line in (out / f"{name}.jsonl").read_bytes().splitlines()]  # fmt: skip
+    notes = [
+        json.loads(line)
+        for name in SPLITS
+        for line in (out / f"{name}.jsonl").read_bytes().splitlines()
+    ]
     spans = [span for one in notes for span in one["spans"]]
     files = bytes_of(out)
     assert told == json.loads(files.pop("summary.json")) and {*files} == {*FILES} - {"summary.json"}
     digests = told.pop("digests")
     assert digests == {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
     assert [digests[f"{name}.jsonl"][:8] for name in SPLITS[:3]] == [
-        "8cef0c96", "2f6ae508", "29c730a6",
-    ]  # fmt: skip
+        "8cef0c96",
+        "2f6ae508",
+        "29c730a6",
+    ]
     assert told == {
-        "seed": 1, "locale": ENGLISH, "n_notes": 41, "n_refused": 1, "n_patients": 30,
-        "n_templates": 0, "n_restored": 0, "unknown": {"Odd thing": 40}, "n_marks_left": 40,
-        "n_passages": 0, "n_passages_kept": 0,
+        "seed": 1,
+        "locale": ENGLISH,
+        "n_notes": 41,
+        "n_refused": 1,
+        "n_patients": 30,
+        "n_templates": 0,
+        "n_restored": 0,
+        "unknown": {"Odd thing": 40},
+        "n_marks_left": 40,
+        "n_passages": 0,
+        "n_passages_kept": 0,
         "n_spans": {name: sum(span["label"] == name for span in spans) for name in TYPES},
         "kinds": dict(Counter(span["kind"] for span in spans).most_common()),
         "splits": {"train": 37, "validation": 2, "test": 2, "rest": 0},
-    }  # fmt: skip
+    }
     names: dict[str, set[str]] = {}
     for one in (one for one in notes if "patient_id" in one):
         values = [one["text"][span["start"] : span["end"]] for span in one["spans"]]
-        whole = [v for span, v in zip(one["spans"], values, strict=True)
-                 if span["label"] == IDENTIFIER]  # fmt: skip
+        whole = [
+            v for span, v in zip(one["spans"], values, strict=True) if span["label"] == IDENTIFIER
+        ]
         assert sorted(whole[0].split(", ")) == sorted((whole[1].split()[0], whole[1].split()[-1]))
         names.setdefault(one["patient_id"], set()).add(whole[0])
     assert [len(one) for one in names.values()] == [1] * 30
@@ -93,13 +116,15 @@ def test_a_corpus_with_names_and_what_is_said_of_it(tmp_path: Path) -> None:
     assert stat.S_IMODE(out.stat().st_mode) == 0o700
     assert json.loads(files["refused.jsonl"])["row"] == 41
     assert sorted((one["doc_id"] for one in notes), key=lambda name: int(name.split("#")[1])) == [
-        *(f"d{i}#{i + 1}" for i in range(40)), "d3#42",
-    ]  # fmt: skip
+        *(f"d{i}#{i + 1}" for i in range(40)),
+        "d3#42",
+    ]
 
 
 def test_japanese_notes_without_masks_get_templates(tmp_path: Path) -> None:
-    source = source_of(tmp_path / "n.jsonl", [{"id": str(i), "text": JAPANESE_NOTE.format(n=i)}
-                                              for i in range(30)])  # fmt: skip
+    source = source_of(
+        tmp_path / "n.jsonl", [{"id": str(i), "text": JAPANESE_NOTE.format(n=i)} for i in range(30)]
+    )
     summary = build_named(source, out=tmp_path / "o")
     assert (summary["n_templates"], summary["splits"]["train"]) == (30, 24)
     assert summary["digests"]["train.jsonl"][:8] == "705f1c3c"
@@ -118,8 +143,15 @@ def test_japanese_notes_without_masks_get_templates(tmp_path: Path) -> None:
 
 def test_templates_keep_every_word() -> None:
     rng = random.Random(5)
-    pieces = ["所見なし。", "ＣＴ３．５mm，", "（検査。後）", "平成３年５月の", "\n", "{{x}}",
-              "６歳男児．"]  # fmt: skip
+    pieces = [
+        "所見なし。",
+        "ＣＴ３．５mm，",
+        "（検査。後）",
+        "平成３年５月の",
+        "\n",
+        "{{x}}",
+        "６歳男児．",
+    ]
     every = hashlib.sha256()
     for n in range(60):
         text = "".join(rng.choices(pieces, k=12))
@@ -189,8 +221,10 @@ def test_no_patient_is_in_two_splits(owners: list[int], seed: int) -> None:
 
 
 def test_sizes_are_the_papers_where_there_are_enough() -> None:
-    for n_notes, n_alone, sizes in ((62_000, 55_000, [50_000, 5000, 5000, 2000]),
-                                    (341, 341, [273, 34, 34, 0])):  # fmt: skip
+    for n_notes, n_alone, sizes in (
+        (62_000, 55_000, [50_000, 5000, 5000, 2000]),
+        (341, 341, [273, 34, 34, 0]),
+    ):
         split = pipeline.split_notes([i < n_alone for i in range(n_notes)], seed=1)
         assert [split.count(place) for place in range(4)] == sizes
 
@@ -220,11 +254,17 @@ def both(model: FakeModel) -> dict[str, Any]:
 
 
 def blanks(path: Path) -> NoteSource:
-    return source_of(path, [
-        {"note_id": f"d{i}", "patient_id": f"p{i % 60}",
-         "text": f"Ms. ___ came.{' again' * (i % 7)}\nHgb ___ in note {i % 50}.\n"}
-        for i in range(80)
-    ])  # fmt: skip
+    return source_of(
+        path,
+        [
+            {
+                "note_id": f"d{i}",
+                "patient_id": f"p{i % 60}",
+                "text": f"Ms. ___ came.{' again' * (i % 7)}\nHgb ___ in note {i % 50}.\n",
+            }
+            for i in range(80)
+        ],
+    )
 
 
 def test_prompts_of_like_length_together_and_none_twice(tmp_path: Path) -> None:
@@ -246,9 +286,12 @@ def test_prompts_of_like_length_together_and_none_twice(tmp_path: Path) -> None:
 
 
 HALVES = [
-    b'["00112233445566778899aabbccddeeff", ["half an ans', b'["' + b"1" * 32 + b'", [3]]\n',
-    b"\0\0\0\n", b'["zz", []]\n', b"[1, 2]\n",
-]  # fmt: skip
+    b'["00112233445566778899aabbccddeeff", ["half an ans',
+    b'["' + b"1" * 32 + b'", [3]]\n',
+    b"\0\0\0\n",
+    b'["zz", []]\n',
+    b"[1, 2]\n",
+]
 
 
 def test_a_build_that_was_killed_asks_for_the_others_alone(tmp_path: Path) -> None:
@@ -279,8 +322,9 @@ def test_a_build_that_was_killed_asks_for_the_others_alone(tmp_path: Path) -> No
     assert other.calls == whole.calls[:2], "another model is asked anew"
     last = FakeModel()
     with pytest.raises(AuditCancelled):
-        build_named(source, out=tmp_path / "out", **both(last),
-                    should_stop=lambda: len(last.calls) >= 5)  # fmt: skip
+        build_named(
+            source, out=tmp_path / "out", **both(last), should_stop=lambda: len(last.calls) >= 5
+        )
     assert len(last.calls) == 5
     seen: list[Progress] = []
     build_named(source, out=tmp_path / "out", **both(last), progress=seen.append)

@@ -37,25 +37,45 @@ def read(output: str, note: TaggedDocument = NOTE, **more: Any):  # type: ignore
 @pytest.mark.parametrize(
     ("output", "status", "spans", "tags", "unaligned"),
     [
-        ("<識別子>森健一</識別子>様 <準識別子>52歳</準識別子>", "exact", (NAME, AGE),
-         (NAME, AGE), ()),
+        (
+            "<識別子>森健一</識別子>様 <準識別子>52歳</準識別子>",
+            "exact",
+            (NAME, AGE),
+            (NAME, AGE),
+            (),
+        ),
         ("<識別子>森健一</識別子>さま 52歳", "edited", (NAME,), (NAME,), ()),
         ("森健一様 52歳 <識別子>高橋</識別子>", "edited", (), (), ("identifier",)),
-        ("<識別子><準識別子>森</準識別子>健一</識別子>様 52歳", "exact",
-         (Span(0, 1, "quasi_identifier"), NAME), (NAME,), ()),
+        (
+            "<識別子><準識別子>森</準識別子>健一</識別子>様 52歳",
+            "exact",
+            (Span(0, 1, "quasi_identifier"), NAME),
+            (NAME,),
+            (),
+        ),
         ("<識別子>森健一</識別子>様\n５２歳", "normalised", (NAME,), (NAME,), ()),
-        ("森健一様 <準識別子>52</準識別子>", "truncated", (Span(5, 7, AGE.label),),
-         (Span(5, 7, AGE.label),), ()),
+        (
+            "森健一様 <準識別子>52</準識別子>",
+            "truncated",
+            (Span(5, 7, AGE.label),),
+            (Span(5, 7, AGE.label),),
+            (),
+        ),
         # A lost first character goes with its kind; one that stands outside does not.
         ("<識別子>健一</識別子>様 52歳", "edited", (NAME,), (NAME,), ()),
         ("森健一様<準識別子>52歳</準識別子>", "edited", (AGE,), (AGE,), ()),
         # Tags however they are written; one that is left open ends with its line.
-        ("＜ Identifier ＞森健一＜／identifier＞様 <quasi identifier>52歳</quasi-identifier>",
-         "exact", (NAME, AGE), (NAME, AGE), ()),
+        (
+            "＜ Identifier ＞森健一＜／identifier＞様 <quasi identifier>52歳</quasi-identifier>",
+            "exact",
+            (NAME, AGE),
+            (NAME, AGE),
+            (),
+        ),
         ("<識別子>森健一\n様 <準識別子>52歳</準識別子>", "edited", (NAME, AGE), (NAME, AGE), ()),
         (" ", "empty", (), (), ()),
     ],
-)  # fmt: skip
+)
 def test_spans_come_back_to_the_note(
     output: str, status: str, spans: Any, tags: Any, unaligned: Any
 ) -> None:
@@ -67,21 +87,24 @@ def test_spans_come_back_to_the_note(
 
 def test_what_is_kept_of_a_copy_and_windows_are_put_together() -> None:
     edits = dict.fromkeys(("n_inserted", "n_deleted", "n_substituted"), 0)
-    pieces = [Piece(0, 5, "<識別子>森健一</識別子>様 "),
-              Piece(3, 8, "様 <準識別子>52歳")]  # fmt: skip
+    pieces = [Piece(0, 5, "<識別子>森健一</識別子>様 "), Piece(3, 8, "様 <準識別子>52歳")]
     reading = read_pieces(NOTE, pieces)
     assert reading.tags == reading.document.spans == (NAME, AGE)
     assert reading.line() == {
-        "doc_id": "d", "status": "exact",
-        "edits": edits | {"n_source_chars": 10}, "unaligned": [],
-        "tags": NO_TAGS | {"n_tags": 2, "n_unclosed": 1, "n_malformed": 1}, "uncopied": [],
-    }  # fmt: skip
+        "doc_id": "d",
+        "status": "exact",
+        "edits": edits | {"n_source_chars": 10},
+        "unaligned": [],
+        "tags": NO_TAGS | {"n_tags": 2, "n_unclosed": 1, "n_malformed": 1},
+        "uncopied": [],
+    }
     worst = read_pieces(NOTE, [pieces[0], Piece(3, 8, "森")])
     assert (worst.status, worst.tags) == ("truncated", (NAME,))
     assert worst.edits == edits | {"n_deleted": 4, "n_substituted": 1, "n_source_chars": 10}
     assert [read_pieces(TaggedDocument("d", text), []).status for text in (" ", "a")] == [
-        "exact", "empty",
-    ]  # fmt: skip
+        "exact",
+        "empty",
+    ]
     own = TaggedDocument("d", "森")
     assert read("<WARD>森</WARD>", own, labels=("WARD",)).tags == (Span(0, 1, "WARD"),)
     assert read("<WARD>森</WARD>", own).tags == ()
@@ -107,10 +130,13 @@ def test_sums_by_hand(tmp_path: Path) -> None:
     assert summary(tmp_path, lines) == {
         "n_notes": 6,
         "statuses": {"exact": 2, "normalised": 1, "edited": 1, "truncated": 1, "empty": 1},
-        "pooled_error_rate": pytest.approx(17 / 48), "n_unaligned": 0, "n_malformed": 2,
-        "n_uncopied_notes": 3, "n_uncopied_chars": 3 * 8,
+        "pooled_error_rate": pytest.approx(17 / 48),
+        "n_unaligned": 0,
+        "n_malformed": 2,
+        "n_uncopied_notes": 3,
+        "n_uncopied_chars": 3 * 8,
         "tags": NO_TAGS | {"n_tags": 2, "n_crossing": 1, "n_stray": 1},
-    }  # fmt: skip
+    }
     rates = malformed_tags(summary(tmp_path, lines))
     assert rates["n_crossing"] == rates["n_stray"] == Rate(1, 3) and rates["n_empty"].n_hits == 0
     older = [*lines[1:], lines[0] | {"tags": {"n_malformed": 1}}]  # its kinds were not kept
@@ -157,7 +183,7 @@ def test_outputs_become_predictions_and_exact_copies_stand_alone(tmp_path: Path)
         (line_of(doc_id="zz", output="x"), "no note in common"),
     ],
     ids=range(4),
-)  # fmt: skip
+)
 def test_what_is_no_file_of_outputs_is_said(tmp_path: Path, text: str, match: str) -> None:
     path = tmp_path / "o.jsonl"
     path.write_text(text, "utf-8")

@@ -83,16 +83,33 @@ def test_a_folder_is_tagged_scored_and_written_in_every_other_form(
 
 def test_folders_are_patients_and_one_file_is_a_note(tmp_path: Path) -> None:
     note = b"Seen by Dr. Gray."
-    put(tmp_path / "a", {"p1/a.txt": note, "p2/a.txt": note, "p1/cp932.txt": "高橋".encode("cp932"),
-                         "p1/empty.txt": b"", "p1/zip.txt": b"PK\x03\x04", ".x/a.txt": note,
-                         "p1/.y.txt": note, "p2/a.csv": b"x"})  # fmt: skip
+    put(
+        tmp_path / "a",
+        {
+            "p1/a.txt": note,
+            "p2/a.txt": note,
+            "p1/cp932.txt": "高橋".encode("cp932"),
+            "p1/empty.txt": b"",
+            "p1/zip.txt": b"PK\x03\x04",
+            ".x/a.txt": note,
+            "p1/.y.txt": note,
+            "p2/a.csv": b"x",
+        },
+    )
     (tmp_path / "a" / "p1" / "link.txt").symlink_to(tmp_path / "a" / "p1" / "a.txt")
     source = notes_to_tag(tmp_path / "a")
     assert (source.kind, source.n_bytes) == ("inline", 2 * len(note) + 4 + 4)
-    rows = [(r.row, *(("", "") if isinstance(r, RowNote) else (r.note_id, r.patient_id)))
-            for r in source.read()]  # fmt: skip
-    assert rows == [(1, "p1/a", "p1"), (2, "p1/cp932", "p1"), (3, "", ""), (4, "", ""),
-                    (5, "p2/a", "p2")]  # fmt: skip
+    rows = [
+        (r.row, *(("", "") if isinstance(r, RowNote) else (r.note_id, r.patient_id)))
+        for r in source.read()
+    ]
+    assert rows == [
+        (1, "p1/a", "p1"),
+        (2, "p1/cp932", "p1"),
+        (3, "", ""),
+        (4, "", ""),
+        (5, "p2/a", "p2"),
+    ]
     (one,) = notes_to_tag(tmp_path / "a" / "p1" / "a.txt").read()
     assert isinstance(one, Note) and (one.note_id, one.text) == ("a", note.decode())
     path = tmp_path / "n.jsonl"
@@ -183,8 +200,12 @@ def test_what_is_given_is_kept_under_its_digest_and_cleared_after_days(tmp_path:
     for digest in (kept.digest, "../x"):
         with pytest.raises(AuditError, match="no longer kept"):
             given.given_path(digest)
-    for data, why in ((b"\n", "no note"), (b"{}", "doc_id"), (b'{"doc_id": 1}', "output"),
-                      (b'["output"]', "line 1")):  # fmt: skip
+    for data, why in (
+        (b"\n", "no note"),
+        (b"{}", "doc_id"),
+        (b'{"doc_id": 1}', "output"),
+        (b'["output"]', "line 1"),
+    ):
         with pytest.raises(AuditError, match=why):
             given.keep_outputs(data, what="outputs")
 

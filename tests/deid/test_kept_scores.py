@@ -82,14 +82,25 @@ def test_an_order_is_one_question_and_one_kept_score() -> None:
     scored = score_pairs(zip(golds, predicted, strict=True))
     expected = score_summary(scored, matcher="optimal", n_replicates=50)
     assert content == {
-        "format": 1, "title": "A ward", "created": one.created, "gold": task.gold.plain(),
-        "predicted": task.predicted.plain(), "tagger": {"name": "", "digest": ""},
+        "format": 1,
+        "title": "A ward",
+        "created": one.created,
+        "gold": task.gold.plain(),
+        "predicted": task.predicted.plain(),
+        "tagger": {"name": "", "digest": ""},
         "gold_digest": "31fedf5fa188a24050b1f38ee3ca1e5e50a1b306dca83ecfeb4e96162d79ba65",
-        "has_five_types": False, "label_map": {}, "summary": expected.plain(),
-        "n_gold_only": 0, "n_predicted_only": 0, "unknown_labels": [], "n_left_out": 0,
+        "has_five_types": False,
+        "label_map": {},
+        "summary": expected.plain(),
+        "n_gold_only": 0,
+        "n_predicted_only": 0,
+        "unknown_labels": [],
+        "n_left_out": 0,
         "policy": {"title": "five-types", "kinds": {}, "age_above": 89},
-        "seconds": None, "copies": None, "verbatim": None,
-    }  # fmt: skip
+        "seconds": None,
+        "copies": None,
+        "verbatim": None,
+    }
     assert SCORES.all() == (one,)
     assert files_of(one.path) == dict.fromkeys(("score.json", "patients.npz", "spans.jsonl"), 0o600)
     assert one.path.stat().st_mode & 0o777 == SCORES.home().stat().st_mode & 0o777 == 0o700
@@ -104,8 +115,9 @@ def test_an_order_is_one_question_and_one_kept_score() -> None:
     # Of 12 telephones of 12 characters, four lack five.
     contacts = one.summary.coverage.labels["contact"]
     assert [(r.n_hits, r.n_total) for r in (contacts.whole, contacts.characters)] == [
-        (8, 12), (124, 144),
-    ]  # fmt: skip
+        (8, 12),
+        (124, 144),
+    ]
 
 
 def test_what_makes_another_question() -> None:
@@ -113,22 +125,27 @@ def test_what_makes_another_question() -> None:
     one = order(golds).question()
     assert order(golds, title="T").question().digest == one.digest and one.label == RULES
     others = [
-        order(golds, seed=1), order(golds, matcher="document_order"),
-        order(golds, has_five_types=True), order(golds, label_map={"age": ""}),
-        order(gold_notes(11)), order(golds, predicted=given_as(golds)),
-        order(golds, n_replicates=51), order(golds, policy=SAFE_HARBOR),
-    ]  # fmt: skip
+        order(golds, seed=1),
+        order(golds, matcher="document_order"),
+        order(golds, has_five_types=True),
+        order(golds, label_map={"age": ""}),
+        order(gold_notes(11)),
+        order(golds, predicted=given_as(golds)),
+        order(golds, n_replicates=51),
+        order(golds, policy=SAFE_HARBOR),
+    ]
     assert len({other.question().digest for other in others} | {one.digest}) == 9
     assert len({other.question().order["score_id"] for other in others}) == 8
     gone = Source(kind="given", ref="0" * 64)
     for wrong, said in (
         ({"predicted": Source(kind="tagger", ref="trained/000000000000")}, "no such tagger"),
         ({"gold": gone}, "no longer kept"),
-        ({"matcher": "no such"}, "matcher"), ({"n_replicates": 0}, "replicates"),
+        ({"matcher": "no such"}, "matcher"),
+        ({"n_replicates": 0}, "replicates"),
         ({"gold": Source(kind="example", ref="fr")}, "notes cannot come from there"),
         ({"gold": Source(kind="tagger", ref=RULES)}, "notes cannot come from there"),
         ({"predicted": Source(kind="example", ref="ja")}, "notes cannot come from there"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(AuditError, match=said):
             order(golds, **wrong).question()
 
@@ -168,8 +185,10 @@ def test_a_stopped_tagging_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch)
             ScoreTask.ordered(plain).run(quiet())
     (score_id,) = ScoreTask.ordered(plain).run(quiet())
     assert asked == [64, 36] and not [*SCORES.home().glob("*.making")]
-    scored = score_pairs((note, note.with_spans(tags)) for note, tags in zip(
-        golds, RuleTagger().tag([note.text for note in golds]), strict=True))  # fmt: skip
+    scored = score_pairs(
+        (note, note.with_spans(tags))
+        for note, tags in zip(golds, RuleTagger().tag([note.text for note in golds]), strict=True)
+    )
     assert SCORES.get(score_id).summary == score_summary(scored, matcher="optimal", n_replicates=50)
 
 
@@ -179,19 +198,35 @@ def test_labels_are_mapped_and_unknown_ones_are_told_or_refused() -> None:
         note.with_spans(Span(s.start, s.end, names.get(s.label, s.label)) for s in note.spans)
         for note in gold_notes()
     ]
-    predicted = [note.with_spans([*note.spans, note.spans[0]])
-                 for note in predicted_notes(gold_notes())]  # fmt: skip
+    predicted = [
+        note.with_spans([*note.spans, note.spans[0]]) for note in predicted_notes(gold_notes())
+    ]
     with pytest.raises(AuditError, match="none of the five types: Rocket"):
-        answered(order(golds, predicted=given_as(predicted), has_five_types=True,
-                       label_map={"linkage_code": "", "rocket ship": "contact"}))  # fmt: skip
+        answered(
+            order(
+                golds,
+                predicted=given_as(predicted),
+                has_five_types=True,
+                label_map={"linkage_code": "", "rocket ship": "contact"},
+            )
+        )
     assert not SCORES.all()
-    found = answered(order(golds, predicted=given_as(predicted), has_five_types=True,
-                           label_map={"linkage_code": "", "rocket": "contact"}))  # fmt: skip
+    found = answered(
+        order(
+            golds,
+            predicted=given_as(predicted),
+            has_five_types=True,
+            label_map={"linkage_code": "", "rocket": "contact"},
+        )
+    )
     assert (found["unknown_labels"], found["n_left_out"]) == ([], 0)
     assert found["summary"]["n_duplicate_spans"] == 0
     assert list(found["summary"]["criteria"]["label_relaxed"]["labels"]) == [
-        "identifier", "quasi_identifier", "linkage_code", "contact",
-    ]  # fmt: skip
+        "identifier",
+        "quasi_identifier",
+        "linkage_code",
+        "contact",
+    ]
     found = answered(order(golds, predicted=given_as(predicted), label_map={"rocket": ""}))
     assert found["unknown_labels"] == ["PATIENT"] and found["n_left_out"] == 12
 
@@ -292,9 +327,17 @@ def test_a_long_span_is_cut_and_an_unaligned_one_has_no_place() -> None:
     missed, nowhere = kept_cases(make_score([gold], [said]))
     assert (missed.start, len(missed.text), missed.pieces(missed.gold)[1]) == (60, 600, "x" * 560)
     assert asdict(nowhere) == {
-        "note": 0, "doc_id": "n", "patient_id": None, "kind": SPURIOUS, "row": SPURIOUS,
-        "column": "contact", "gold": None, "predicted": None, "start": 0, "text": "",
-    }  # fmt: skip
+        "note": 0,
+        "doc_id": "n",
+        "patient_id": None,
+        "kind": SPURIOUS,
+        "row": SPURIOUS,
+        "column": "contact",
+        "gold": None,
+        "predicted": None,
+        "start": 0,
+        "text": "",
+    }
 
 
 def test_without_identifiers_the_headline_is_about_all_spans() -> None:
@@ -366,11 +409,15 @@ def test_what_an_older_score_did_not_count_by_patient_is_not_compared() -> None:
         older = {name: tables[name] for name in tables if name != "covered"}
     np.savez(path, **older)
     found = compare_all(ids)
-    unknown = [name for name, one in zip(SHARES, found.shares.sides[0], strict=True)
-               if np.isnan(one.value)]  # fmt: skip
+    unknown = [
+        name for name, one in zip(SHARES, found.shares.sides[0], strict=True) if np.isnan(one.value)
+    ]
     assert unknown == ["covered", "names_covered", "harmless"]
-    told = [name for name, one in zip(SHARES, found.shares.differences[0, 1], strict=True)
-            if not np.isnan(one.value)]  # fmt: skip
+    told = [
+        name
+        for name, one in zip(SHARES, found.shares.differences[0, 1], strict=True)
+        if not np.isnan(one.value)
+    ]
     assert told == list(SHARES[:4])
 
 

@@ -9,6 +9,7 @@ from audit.notes.mention_words import JAPANESE_SURNAMES
 from audit.notes.spans import QUASI_IDENTIFIER, Span
 from tests.deid.unseen_notes import SETS, marked, unseen
 
+# fmt: off
 ROWS = {
     "at ⟦Q:14:30⟧, ⟦Q:7:15 pm⟧, ⟦Q:0630⟧, at ⟦Q:1845⟧, ⟦Q:午前9時⟧、⟦Q:十時半⟧、⟦Q:22:47⟧頃":
         "time " * 7,
@@ -36,7 +37,8 @@ ROWS = {
     "MRN ⟦L:12⟧ SSN ⟦P:456⟧ acct # ⟦L:9⟧ serial no. ⟦L:77⟧ plate ⟦L:KT⟧ カルテ番号 ⟦L:3⟧ run ⟦L:5⟧":
         "record_number social_security account device vehicle record_number other_id",
     "the ⟦ward:3W⟧": "other",
-}  # fmt: skip
+}
+# fmt: on
 
 
 @pytest.mark.parametrize("text", ROWS)

@@ -53,10 +53,15 @@ class Nothing(RuleTagger):
             raise Killed
         self.asked += texts
         return [
-            tuple(sorted(Span(text.index(find), text.index(find) + len(find), label)
-                         for find, label in self.finds if find in text))
+            tuple(
+                sorted(
+                    Span(text.index(find), text.index(find) + len(find), label)
+                    for find, label in self.finds
+                    if find in text
+                )
+            )
             for text in texts
-        ]  # fmt: skip
+        ]
 
 
 def register_of(tmp_path: Path, content: str = ENGLISH) -> PatientRegister:
@@ -70,45 +75,78 @@ def tagged(
 ) -> tuple[dict[str, Any], list[list[tuple[str, str]]], list[str]]:
     """Tag notes of (patient, text); return census, marks by note, released texts."""
     path, out = tmp_path / "notes.jsonl", tmp_path / f"out{len(list(tmp_path.iterdir()))}"
-    lines = ({"note_id": str(n), "patient_id": patient, "text": text}
-             for n, (patient, text) in enumerate(notes))  # fmt: skip
+    lines = (
+        {"note_id": str(n), "patient_id": patient, "text": text}
+        for n, (patient, text) in enumerate(notes)
+    )
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
     release = more.pop("release", Release())
     census = tag_notes(
         open_notes(path), tagger=tagger or Nothing(), out=out, release=release, **more
     )
     found = [json.loads(line) for line in (out / "spans.jsonl").read_text("utf-8").splitlines()]
-    marks = [[(note["text"][span["start"] : span["end"]], span["label"]) for span in note["spans"]]
-             for note in found]  # fmt: skip
+    marks = [
+        [(note["text"][span["start"] : span["end"]], span["label"]) for span in note["spans"]]
+        for note in found
+    ]
     released = (out / "redacted.jsonl").read_text("utf-8").splitlines()
     return census, marks, [json.loads(line)["text"] for line in released]
 
 
 KNOWN = {
     "p1": [
-        ("Wilma Ashcombe was seen.", IDENTIFIER), ("ASHCOMBE, WILMA J. was seen.", IDENTIFIER),
-        ("W. Ashcombe, W.J. Ashcombe", IDENTIFIER), ("Wilma Jane Ashcombe's wound", IDENTIFIER),
-        ("Ashcombe’s wound", QUASI), ("ashcombe slept", QUASI), ("told WILMA so", QUASI),
-        ("by W.A. today", QUASI), ("by W.J.A. today", QUASI), ("Ｗｉｌｍａ came", QUASI),
-        ("Rupert called", QUASI), ("Ottilie called", QUASI), ("Rupert Ashcombe", IDENTIFIER),
-        ("lives at 12 oak st., Tarnwick", QUASI), ("on Oak Street", QUASI), ("in Tarnwick", QUASI),
-        ("zip 05099", QUASI), ("617.555.0142", CONTACT), ("+1 617 555 0142", CONTACT),
-        ("call 555-0142", CONTACT), ("born August 4, 1951", QUASI), ("born 8/4/51", QUASI),
-        ("born 4-AUG-1951", QUASI), ("MRN 447-1902", "linkage_code"),
-        ("900 12 3456", "personal_id_code"), ("mail of Wilma_Ashcombe2", QUASI),
+        ("Wilma Ashcombe was seen.", IDENTIFIER),
+        ("ASHCOMBE, WILMA J. was seen.", IDENTIFIER),
+        ("W. Ashcombe, W.J. Ashcombe", IDENTIFIER),
+        ("Wilma Jane Ashcombe's wound", IDENTIFIER),
+        ("Ashcombe’s wound", QUASI),
+        ("ashcombe slept", QUASI),
+        ("told WILMA so", QUASI),
+        ("by W.A. today", QUASI),
+        ("by W.J.A. today", QUASI),
+        ("Ｗｉｌｍａ came", QUASI),
+        ("Rupert called", QUASI),
+        ("Ottilie called", QUASI),
+        ("Rupert Ashcombe", IDENTIFIER),
+        ("lives at 12 oak st., Tarnwick", QUASI),
+        ("on Oak Street", QUASI),
+        ("in Tarnwick", QUASI),
+        ("zip 05099", QUASI),
+        ("617.555.0142", CONTACT),
+        ("+1 617 555 0142", CONTACT),
+        ("call 555-0142", CONTACT),
+        ("born August 4, 1951", QUASI),
+        ("born 8/4/51", QUASI),
+        ("born 4-AUG-1951", QUASI),
+        ("MRN 447-1902", "linkage_code"),
+        ("900 12 3456", "personal_id_code"),
+        ("mail of Wilma_Ashcombe2", QUASI),
     ],
     "j1": [
-        ("高橋健一は入院", IDENTIFIER), ("高橋　健一", IDENTIFIER), ("健一，高橋", IDENTIFIER),
-        ("髙橋は入院", QUASI), ("主治医と高橋", QUASI), ("健一は入院", QUASI),
-        ("ﾀｶﾊｼ ｹﾝｲﾁ", IDENTIFIER), ("たかはし けんいち", IDENTIFIER),
-        ("タカハシケンイチ", IDENTIFIER), ("Ｔ．Ｋ．氏", QUASI), ("K.T.は", QUASI),
-        ("妻花子が", QUASI), ("一郎と来院", QUASI),
-        ("港区芝公園４丁目２番８号", QUASI), ("コーポ桜201に", QUASI),
-        ("０３（１２３４）５６７８", CONTACT), ("+81-3-1234-5678", CONTACT),
-        ("S26.8.4生", QUASI), ("1951(昭和26)年 8月 4日", QUASI), ("昭和二十六年八月四日", QUASI),
-        ("1951/08/04", QUASI), ("A 0012345", "linkage_code"),
+        ("高橋健一は入院", IDENTIFIER),
+        ("高橋　健一", IDENTIFIER),
+        ("健一，高橋", IDENTIFIER),
+        ("髙橋は入院", QUASI),
+        ("主治医と高橋", QUASI),
+        ("健一は入院", QUASI),
+        ("ﾀｶﾊｼ ｹﾝｲﾁ", IDENTIFIER),
+        ("たかはし けんいち", IDENTIFIER),
+        ("タカハシケンイチ", IDENTIFIER),
+        ("Ｔ．Ｋ．氏", QUASI),
+        ("K.T.は", QUASI),
+        ("妻花子が", QUASI),
+        ("一郎と来院", QUASI),
+        ("港区芝公園４丁目２番８号", QUASI),
+        ("コーポ桜201に", QUASI),
+        ("０３（１２３４）５６７８", CONTACT),
+        ("+81-3-1234-5678", CONTACT),
+        ("S26.8.4生", QUASI),
+        ("1951(昭和26)年 8月 4日", QUASI),
+        ("昭和二十六年八月四日", QUASI),
+        ("1951/08/04", QUASI),
+        ("A 0012345", "linkage_code"),
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("patient", KNOWN)
@@ -136,25 +174,30 @@ def test_what_a_register_knows_is_found_however_it_is_written(tmp_path: Path, pa
     for other in ("p2", ""):
         _, marks, _ = tagged(tmp_path, [(other, text) for _, text in notes], register=register)
         assert not any(marks) or {text for own in marks for text, _ in own} <= {
-            "August 4, 1951", "8/4/51", "4-AUG-1951"}  # fmt: skip
+            "August 4, 1951",
+            "8/4/51",
+            "4-AUG-1951",
+        }
 
 
 def test_words_of_the_language_are_names_only_where_something_says_so(tmp_path: Path) -> None:
     register = register_of(tmp_path, ENGLISH)
     texts = {
         "White count 9. She will return, WILL CALL, rose-colored; white stool.": [],
-        "Mr. White will return.": [("White", QUASI)], "Seen by White today.": [("White", QUASI)],
+        "Mr. White will return.": [("White", QUASI)],
+        "Seen by White today.": [("White", QUASI)],
         "Will White, WHITE, WILL": [("Will White", IDENTIFIER), ("WHITE, WILL", IDENTIFIER)],
         "will white is a 70 year old": [("will white", IDENTIFIER)],
-    }  # fmt: skip
+    }
     _, marks, _ = tagged(tmp_path, [("p2", text) for text in texts], register=register)
     assert marks == [*texts.values()]
     register = register_of(tmp_path, JAPANESE_ROWS)
     texts = {
-        "森林浴。誠に。実際。原因。": [], "森は入院": [("森", QUASI)],
+        "森林浴。誠に。実際。原因。": [],
+        "森は入院": [("森", QUASI)],
         "誠くん、森様": [("誠", QUASI), ("森", QUASI)],
         "森誠、森　誠": [("森誠", IDENTIFIER), ("森　誠", IDENTIFIER)],
-    }  # fmt: skip
+    }
     _, marks, _ = tagged(tmp_path, [("j2", text) for text in texts], register=register)
     assert marks == [*texts.values()]
     eponyms = (
@@ -170,9 +213,12 @@ def test_the_fit_of_register_and_notes_is_counted_without_a_name(tmp_path: Path)
     notes = [("p1", "Seen."), ("p1", "Wilma."), ("p2", "Seen."), ("p7", "Wilma."), ("", "Wilma.")]
     census, _, released = tagged(tmp_path, notes, register=register)
     assert census["register"] == {
-        "salted_digest": salted_digest(register.digest), "n_rows": 3, "n_patients": 3,
-        "n_patients_without_notes": 1, "n_notes_without_row": 2,
-    }  # fmt: skip
+        "salted_digest": salted_digest(register.digest),
+        "n_rows": 3,
+        "n_patients": 3,
+        "n_patients_without_notes": 1,
+        "n_notes_without_row": 2,
+    }
     assert released == ["Seen.", "[NAME].", "Seen.", "Wilma.", "Wilma."]
     assert "register" not in tagged(tmp_path, notes)[0]
 
@@ -223,15 +269,23 @@ def test_cells_that_hold_nothing_are_found_nowhere(tmp_path: Path) -> None:
 def test_a_name_found_once_is_found_in_all_notes_of_the_patient(tmp_path: Path) -> None:
     cue = "Patient: Wilma Ashcombe"
     notes = [
-        ("a", "ASHCOMBE slept. Wilma's wound; W.A. and ashcombe."), ("b", "Wilma Ashcombe."),
-        ("a", cue), ("", "Ashcombe."), ("", f"{cue}. Wilma."), ("a", "Ashcombe, Wilma"),
-    ]  # fmt: skip
+        ("a", "ASHCOMBE slept. Wilma's wound; W.A. and ashcombe."),
+        ("b", "Wilma Ashcombe."),
+        ("a", cue),
+        ("", "Ashcombe."),
+        ("", f"{cue}. Wilma."),
+        ("a", "Ashcombe, Wilma"),
+    ]
     tagger, full = Nothing(("Wilma Ashcombe", IDENTIFIER)), ("Wilma Ashcombe", IDENTIFIER)
     _, marks, released = tagged(tmp_path, notes, tagger=tagger)
     assert marks == [
         [("ASHCOMBE", QUASI), ("Wilma", QUASI), ("W.A.", QUASI), ("ashcombe", QUASI)],
-        [full], [full], [], [full, ("Wilma", QUASI)], [("Ashcombe, Wilma", IDENTIFIER)],
-    ]  # fmt: skip
+        [full],
+        [full],
+        [],
+        [full, ("Wilma", QUASI)],
+        [("Ashcombe, Wilma", IDENTIFIER)],
+    ]
     assert released[0] == "[NAME] slept. [NAME]'s wound; [NAME] and [OTHER]."
     assert tagger.asked == [text for _, text in notes]  # none twice
 
@@ -271,18 +325,30 @@ def test_marks_that_share_characters_become_one_that_leaves_nothing_readable(
     finds = (("ilma Ash", QUASI), ("Ashcombe House", "place"), ("x Wilma y", CONTACT))
     texts = ["saw Wilma Ashcombe there", "at Ashcombe House", "x Wilma y"]
     for release in (Release(), Release(mode="surrogate"), Release(mode="mask")):
-        _, marks, released = tagged(tmp_path, [("p1", text) for text in texts], register=register,
-                                    tagger=Nothing(*finds), release=release)  # fmt: skip
-        assert marks == [[("Wilma Ashcombe", IDENTIFIER)], [("Ashcombe House", QUASI)],
-                         [("x Wilma y", CONTACT)]]  # fmt: skip
+        _, marks, released = tagged(
+            tmp_path,
+            [("p1", text) for text in texts],
+            register=register,
+            tagger=Nothing(*finds),
+            release=release,
+        )
+        assert marks == [
+            [("Wilma Ashcombe", IDENTIFIER)],
+            [("Ashcombe House", QUASI)],
+            [("x Wilma y", CONTACT)],
+        ]
         assert not any("ilma" in text or "comb" in text for text in released)
 
 
 def test_surrogates_of_one_name_are_the_same_in_all_notes(tmp_path: Path) -> None:
     rows = "patient_id,first_name,last_name,birth_date\np1,Mary,Thompson,1951-08-04\n"
     notes = [("p1", "Thompson slept."), ("p1", "Mrs. Thompson slept."), ("p1", "Born 08/04/1951.")]
-    _, _, released = tagged(tmp_path, notes, register=register_of(tmp_path, rows),
-                            release=Release(mode="surrogate", seed=3))  # fmt: skip
+    _, _, released = tagged(
+        tmp_path,
+        notes,
+        register=register_of(tmp_path, rows),
+        release=Release(mode="surrogate", seed=3),
+    )
     invented = released[0].removesuffix(" slept.")
     assert invented not in ("Thompson", "[NAME]") and invented.isalpha()
     assert released[1] == f"Mrs. {invented} slept." and "1951" not in released[2]
@@ -293,8 +359,11 @@ def test_within_a_pasted_text_it_is_the_same(tagger: str) -> None:
     text = "Patient: Mary Thompson\nTHOMPSON slept. mary's wound. M.T. and thompson; "
     text += "氏名：高橋健一。高橋、健一は"
     note = tagged_text(text, tagger=load_tagger(tagger, device="cpu"), release=Release())
-    assert not [name for name in ("thompson", "mary", "m.t.", "高橋", "健一")
-                if name in note.released.lower()]  # fmt: skip
+    assert not [
+        name
+        for name in ("thompson", "mary", "m.t.", "高橋", "健一")
+        if name in note.released.lower()
+    ]
 
 
 def test_a_killed_run_gives_the_same_bytes_and_asks_nothing_twice(tmp_path: Path) -> None:
@@ -303,8 +372,10 @@ def test_a_killed_run_gives_the_same_bytes_and_asks_nothing_twice(tmp_path: Path
     finds = ("Wilma Ashcombe", IDENTIFIER)
     register = register_of(tmp_path)
     path = tmp_path / "n.jsonl"
-    lines = (json.dumps({"id": str(n), "patient_id": patient, "text": text}) + "\n"
-             for n, (patient, text) in enumerate(notes))  # fmt: skip
+    lines = (
+        json.dumps({"id": str(n), "patient_id": patient, "text": text}) + "\n"
+        for n, (patient, text) in enumerate(notes)
+    )
     path.write_text("".join(lines))
 
     def run(out: Path, tagger: Nothing) -> None:
@@ -340,19 +411,35 @@ def test_memory_stays_small_with_many_patients(tmp_path: Path) -> None:
 
 
 def test_every_form_of_invented_people_is_found(tmp_path: Path) -> None:
-    forms = ("joined", "spaced", "wide", "kana", "half_kana", "hiragana", "romaji", "reversed",
-             "surname", "given", "initials")  # fmt: skip
+    forms = (
+        "joined",
+        "spaced",
+        "wide",
+        "kana",
+        "half_kana",
+        "hiragana",
+        "romaji",
+        "reversed",
+        "surname",
+        "given",
+        "initials",
+    )
     rows, notes = ["patient_id,姓,名,カナ,ローマ字"], []
     for n in range(20):
         profile = Profile("F", 40 + n, date(2024, 5, 1))
         name = identity_of(7, str(n), profile, locale=JAPANESE).name
-        rows.append(f"{n},{name.surname.written},{name.given.written},"
-                    f"{written(name, 'kana')},{written(name, 'romaji')}")  # fmt: skip
+        rows.append(
+            f"{n},{name.surname.written},{name.given.written},"
+            f"{written(name, 'kana')},{written(name, 'romaji')}"
+        )
         notes += [(str(n), f"本人、{written(name, form)}様。") for form in forms]
     register = register_of(tmp_path, "\n".join(rows))
     _, marks, _ = tagged(tmp_path, notes, register=register)
-    missed = [text for (_, text), own in zip(notes, marks, strict=True)
-              if "".join(one for one, _ in own) != text[3:-2]]  # fmt: skip
+    missed = [
+        text
+        for (_, text), own in zip(notes, marks, strict=True)
+        if "".join(one for one, _ in own) != text[3:-2]
+    ]
     assert missed == []
 
 

@@ -29,38 +29,73 @@ def left(text: str) -> set[Leftover]:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("A ⟦Q:72-year-old⟧ woman, a beekeeper in Ohio, seen in 1987.",
-         {("sex", "F"), ("work", "beekeeper"), ("place", "ohio"), ("date", "1987")}),
+        (
+            "A ⟦Q:72-year-old⟧ woman, a beekeeper in Ohio, seen in 1987.",
+            {("sex", "F"), ("work", "beekeeper"), ("place", "ohio"), ("date", "1987")},
+        ),
         ("A 72-year-old ⟦Q:woman⟧ of ⟦Q:Ohio⟧, a ⟦Q:beekeeper⟧.", {("age", "72")}),
-        ("In his 80s, an octogenarian; ward 7B; over 90 years.",
-         {("age", "80s"), ("age", "octogenarian"), ("place", "ward 7b"),
-          ("age", "over 90 years"), ("sex", "M")}),
-        ("She has kyphoscoliosis and Marfan syndrome, is one of 9 siblings, her twin sister well.",
-         {("sex", "F"), ("rare", "kyphoscoliosis"), ("rare", "marfan syndrome"),
-          ("family", "9 siblings"), ("family", "twin sister")}),
+        (
+            "In his 80s, an octogenarian; ward 7B; over 90 years.",
+            {
+                ("age", "80s"),
+                ("age", "octogenarian"),
+                ("place", "ward 7b"),
+                ("age", "over 90 years"),
+                ("sex", "M"),
+            },
+        ),
+        (
+            "She has kyphoscoliosis and Marfan syndrome, is one of 9 siblings, her twin sister "
+            "well.",
+            {
+                ("sex", "F"),
+                ("rare", "kyphoscoliosis"),
+                ("rare", "marfan syndrome"),
+                ("family", "9 siblings"),
+                ("family", "twin sister"),
+            },
+        ),
         # No place, no profession: a scale, a name with a capital, a word of every day.
         ("Glasgow Coma scale 15. Seen by Dr. Baker. No diagnosis.", set()),
         ("Occupation: Baker. A taxi driver before.", {("work", "baker"), ("work", "taxi driver")}),
-        ("72歳の男性。養蜂業。岩手県の遠野市在住。双子の弟あり。",
-         {("age", "72"), ("sex", "M"), ("work", "養蜂業"), ("place", "岩手県"), ("place", "遠野市"),
-          ("family", "双子")}),
-        ("⟦Q:72歳⟧の⟦Q:男性⟧。⟦Q:養蜂業⟧。80代。6人兄弟。3病棟。",
-         {("age", "80代"), ("family", "6人兄弟"), ("place", "3病棟")}),
-        ("８５歳以上。ファブリー病と視神経脊髄炎。炎症反応、病棟、症状なし。",
-         {("age", "85歳以上"), ("rare", "ファブリー病"), ("rare", "視神経脊髄炎")}),
-        ("昭和62年に渡米、ブラジル出身。1990年に帰国。",
-         {("date", "昭和62年"), ("date", "1990年"), ("place", "ブラジル")}),
+        (
+            "72歳の男性。養蜂業。岩手県の遠野市在住。双子の弟あり。",
+            {
+                ("age", "72"),
+                ("sex", "M"),
+                ("work", "養蜂業"),
+                ("place", "岩手県"),
+                ("place", "遠野市"),
+                ("family", "双子"),
+            },
+        ),
+        (
+            "⟦Q:72歳⟧の⟦Q:男性⟧。⟦Q:養蜂業⟧。80代。6人兄弟。3病棟。",
+            {("age", "80代"), ("family", "6人兄弟"), ("place", "3病棟")},
+        ),
+        (
+            "８５歳以上。ファブリー病と視神経脊髄炎。炎症反応、病棟、症状なし。",
+            {("age", "85歳以上"), ("rare", "ファブリー病"), ("rare", "視神経脊髄炎")},
+        ),
+        (
+            "昭和62年に渡米、ブラジル出身。1990年に帰国。",
+            {("date", "昭和62年"), ("date", "1990年"), ("place", "ブラジル")},
+        ),
         ("特記なし。 No complaints.", set()),
     ],
-)  # fmt: skip
+)
 def test_what_stands_outside_every_mark_is_found_by_kind(text: str, found: set[Leftover]) -> None:
     assert left(text) == found
 
 
 WORDS = {
-    "Ohio": ("place", "ohio"), "Nevada": ("place", "nevada"), "beekeeper": ("work", "beekeeper"),
-    "farmer": ("work", "farmer"), "triplet": ("family", "triplet"), "woman": ("sex", "F"),
-}  # fmt: skip
+    "Ohio": ("place", "ohio"),
+    "Nevada": ("place", "nevada"),
+    "beekeeper": ("work", "beekeeper"),
+    "farmer": ("work", "farmer"),
+    "triplet": ("family", "triplet"),
+    "woman": ("sex", "F"),
+}
 SETS = st.lists(st.sets(st.sampled_from(sorted(WORDS))), min_size=1, max_size=9)
 
 
@@ -88,8 +123,7 @@ def test_the_smallest_combinations_of_one_patient_alone_are_just_those(
         for size in (1, 2, 3):
             groups.update(combinations(sorted(own), size))
     unique = [one for one, n in sorted(groups.items()) if n == 1]
-    unique = [one for one in unique
-              if not any(set(other) < set(one) for other in unique)]  # fmt: skip
+    unique = [one for one in unique if not any(set(other) < set(one) for other in unique)]
     found = find_leftovers(notes_of(sets), k=k)
     assert sorted(one.attributes for one in found.singles) == unique
     assert [len(one.attributes) for one in found.singles] == sorted(map(len, unique))
@@ -122,8 +156,14 @@ def test_of_too_many_leftovers_none_is_said_to_single_out_whom_it_does_not(
 ) -> None:
     monkeypatch.setattr(leftovers, "MAX_COMBINED", 2)
     # "Nevada" is passed over in the second note, which has it beside "woman" all the same.
-    texts = ["Nevada, woman", "Nevada, woman, farmer, beekeeper", "Nevada", "farmer, beekeeper",
-             "woman", "Nevada"]  # fmt: skip
+    texts = [
+        "Nevada, woman",
+        "Nevada, woman, farmer, beekeeper",
+        "Nevada",
+        "farmer, beekeeper",
+        "woman",
+        "Nevada",
+    ]
     found = find_leftovers((i, TaggedDocument(str(i), text)) for i, text in enumerate(texts))
     assert found.n_capped == 1
     said = {one.attributes for one in found.singles}
@@ -148,8 +188,12 @@ def test_terms_are_rare_by_the_notes_of_the_set_and_a_note_alone_is_a_patient() 
 
 def test_a_folder_of_tagged_notes_is_read_and_a_damaged_one_refused(tmp_path: Path) -> None:
     source, out = tmp_path / "n.jsonl", tmp_path / "out"
-    records = [{"doc_id": f"d{i}", "patient_id": f"p{i}", "text": text} for i, text in enumerate(
-        ["氏名：高橋健一　72歳の男性、養蜂業。", "氏名：伊藤花子　72歳の女性。"])]  # fmt: skip
+    records = [
+        {"doc_id": f"d{i}", "patient_id": f"p{i}", "text": text}
+        for i, text in enumerate(
+            ["氏名：高橋健一　72歳の男性、養蜂業。", "氏名：伊藤花子　72歳の女性。"]
+        )
+    ]
     source.write_text("\n".join(json.dumps(one) for one in records), "utf-8")
     release = Release(mode="surrogate", seed=1)
     tag_notes(open_notes(source), tagger=RuleTagger(), out=out, release=release)

@@ -56,10 +56,17 @@ def test_an_answer_is_read_however_it_is_written_and_the_others_are_counted() ->
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("patient_name", "Patient Name"), ("Ｐａｔｉｅｎｔ  NAME", "Patient Name"),
-     ("患者氏名", "Patient Name"), ("医師名", "Physician Name"), ("phone number", "Telephone"),
-     ("カルテ番号", "Record Number"), ("Typed Name", "Patient Name"), ("shoe size", "")],
-)  # fmt: skip
+    [
+        ("patient_name", "Patient Name"),
+        ("Ｐａｔｉｅｎｔ  NAME", "Patient Name"),
+        ("患者氏名", "Patient Name"),
+        ("医師名", "Physician Name"),
+        ("phone number", "Telephone"),
+        ("カルテ番号", "Record Number"),
+        ("Typed Name", "Patient Name"),
+        ("shoe size", ""),
+    ],
+)
 def test_many_names_of_one_kind_are_understood(name: str, kind: str) -> None:
     assert known_kind(name) == KINDS.get(kind)
     kinds = sorted((one.name, one.value, one.role, one.label) for one in KINDS.values())
@@ -69,8 +76,9 @@ def test_many_names_of_one_kind_are_understood(name: str, kind: str) -> None:
 def test_a_placeholder_is_read_as_it_was_written() -> None:
     text = "a " + mark_text(KINDS["Date"], number="12", sex="F", content="=3/4") + " {{Foo 3}}"
     assert find_marks(text) == (
-        Mark(2, 20, KINDS["Date"], "12", "F", "=3/4"), Mark(21, 30, None, "3", "", None),
-    )  # fmt: skip
+        Mark(2, 20, KINDS["Date"], "12", "F", "=3/4"),
+        Mark(21, 30, None, "3", "", None),
+    )
     assert has_marks(text)
     assert not has_marks("{{Foo 3}} { {")
 
@@ -107,8 +115,10 @@ def test_a_translation_keeps_placeholders_or_is_not_taken() -> None:
     texts = ["{{Patient Name}} left.\n", "KEEP {{Patient Name}}\n", "  \n"]
     done = translated(texts, ask=ask)
     assert [(one.text, one.n_passages, one.n_kept) for one in done] == [
-        ("退院。{{Patient Name}}\n", 1, 0), (texts[1], 1, 1), (texts[2], 0, 0),
-    ]  # fmt: skip
+        ("退院。{{Patient Name}}\n", 1, 0),
+        (texts[1], 1, 1),
+        (texts[2], 0, 0),
+    ]
 
 
 @given(st.lists(st.integers(0, 1700), max_size=12), st.booleans())
@@ -163,10 +173,11 @@ def values_of(done: FilledNote) -> tuple[str, ...]:
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="{}"), max_size=12)
 MARKS = st.builds(
     lambda kind, number, sex, content: mark_text(kind, number=number, sex=sex, content=content),
-    st.sampled_from(list(KINDS.values())), st.sampled_from(["", "1", "23"]),
+    st.sampled_from(list(KINDS.values())),
+    st.sampled_from(["", "1", "23"]),
     st.sampled_from(["", "M", "F"]),
     st.sampled_from([None, "2151-8-4", "8-4", "Month/Day (2)", "=７０歳", "over 89"]),
-)  # fmt: skip
+)
 
 
 @settings(max_examples=150, deadline=None)
@@ -198,8 +209,9 @@ def test_values_of_every_kind_stay_the_same_in_every_version(locale: str, digest
     )
     done = filled(text + "{{Age|over 89}}", context=context(locale))
     assert (done.n_left, done.text.count("{{")) == (0, 0)
-    told = repr([(s.label, s.kind, s.person, v)
-                 for s, v in zip(done.spans, values_of(done), strict=True)])  # fmt: skip
+    told = repr(
+        [(s.label, s.kind, s.person, v) for s, v in zip(done.spans, values_of(done), strict=True)]
+    )
     assert hashlib.sha256((done.text + told).encode()).hexdigest()[:8] == digest
 
 
@@ -216,22 +228,31 @@ def test_a_patient_is_the_same_in_all_notes_and_staff_within_a_stay(locale: str)
     forms = {written(name, form) for form in ("joined", "spaced", "wide", "middle")}
     firsts = {values_of(one)[0], values_of(two)[0], values_of(two)[-1], values_of(other)[0]}
     assert firsts <= forms
-    assert values_of(one)[1:4] == values_of(two)[1:4] == values_of(other)[1:4] == (
-        name.surname.written, written(name, "initials"),
-        context(locale).identity.values["record_number"],
-    )  # fmt: skip
+    assert (
+        values_of(one)[1:4]
+        == values_of(two)[1:4]
+        == values_of(other)[1:4]
+        == (
+            name.surname.written,
+            written(name, "initials"),
+            context(locale).identity.values["record_number"],
+        )
+    )
     assert values_of(one)[4:6] == values_of(two)[4:6]
     assert [span.label for span in one.spans[:3]] == [
-        IDENTIFIER, QUASI_IDENTIFIER, QUASI_IDENTIFIER,
-    ]  # fmt: skip
+        IDENTIFIER,
+        QUASI_IDENTIFIER,
+        QUASI_IDENTIFIER,
+    ]
     people = [[span.person for span in done.spans] for done in (one, two, other)]
     assert people[0][:4] == ["patient:7"] * 4 and people[0] == people[1][:6]
     assert len({*people[0][4:], *people[2][4:]}) == 4
 
 
 def test_what_is_known_moves_or_stays_and_families_share_surnames() -> None:
-    done = filled("{{Admission Date|2151-8-4}} {{Birth Date}} {{Age}} {{Sex}}",
-                  context=context(ENGLISH))  # fmt: skip
+    done = filled(
+        "{{Admission Date|2151-8-4}} {{Birth Date}} {{Age}} {{Sex}}", context=context(ENGLISH)
+    )
     values = values_of(done)
     assert values[0] == f"{DAY.year}-{DAY.month}-{DAY.day}" and values[2:] == ("70", "female")
     assert age_on(context(ENGLISH).identity.birth, DAY) == 70
@@ -254,9 +275,17 @@ def note(text: str, *, patient: str = "p", day: str = "2151-08-04", row: int = 2
 
 @pytest.mark.parametrize(
     ("text", "age"),
-    [("a 70-year-old man", 70), ("70 y/o", 70), ("症例は７０歳，男性", 70), ("12.5歳 then 8歳", 8),
-     ("for 3 years", None), ("999 years old, 41 yo", 41), ("0歳", 0), ("110 yo", 110)],
-)  # fmt: skip
+    [
+        ("a 70-year-old man", 70),
+        ("70 y/o", 70),
+        ("症例は７０歳，男性", 70),
+        ("12.5歳 then 8歳", 8),
+        ("for 3 years", None),
+        ("999 years old, 41 yo", 41),
+        ("0歳", 0),
+        ("110 yo", 110),
+    ],
+)
 def test_the_first_age_is_read(text: str, age: int | None) -> None:
     assert age_in(text) == age
     assert with_marked_ages("70 yo, ８歳") == "{{Age|=70}} yo, {{Age|=８}}歳"
@@ -283,8 +312,10 @@ def test_a_patients_profile_comes_from_all_notes() -> None:
 
 def test_a_note_of_nobody_tells_its_own_sex_and_age() -> None:
     for text, sexes, age in (
-        ("４０歳男性．娘は女性", {"M"}, 40), ("性別：女", {"F"}, None), ("不明", {"M", "F"}, None),
-    ):  # fmt: skip
+        ("４０歳男性．娘は女性", {"M"}, 40),
+        ("性別：女", {"F"}, None),
+        ("不明", {"M", "F"}, None),
+    ):
         found = [
             ProfileTable().context(note(text, patient="", day="", row=n), seed=1, locale=ENGLISH)
             for n in range(20)

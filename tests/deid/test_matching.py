@@ -34,9 +34,7 @@ def worth(pairs) -> tuple[int, int, int, int]:
 def by_brute_force(golds, predictions, criterion: str) -> tuple[int, int, int, int]:
     """Try every partner, or none, of every gold."""
     golds, predictions = sorted(set(golds)), sorted(set(predictions))
-    choices = [
-        [None, *(p for p in predictions if qualifies(g, p, criterion))] for g in golds
-    ]  # fmt: skip
+    choices = [[None, *(p for p in predictions if qualifies(g, p, criterion))] for g in golds]
     best = (0, 0, 0, 0)
     for chosen in itertools.product(*choices):
         taken = [p for p in chosen if p is not None]

@@ -29,16 +29,19 @@ TEXT = "x" * 24
 SPANS = spans_within("identifier", "contact", "OTHER")
 NOTES = st.lists(
     st.tuples(st.sampled_from((None, "a", "b")), SPANS, SPANS, st.sampled_from(((), ("contact",)))),
-    min_size=1, max_size=5,
-)  # fmt: skip
+    min_size=1,
+    max_size=5,
+)
 
 
 def pairs_of(notes):
     return [
-        (tagged(str(i), text=TEXT, spans=golds, patient_id=patient),
-         tagged(str(i), text=TEXT, spans=saids, patient_id=patient, unaligned=unaligned))
+        (
+            tagged(str(i), text=TEXT, spans=golds, patient_id=patient),
+            tagged(str(i), text=TEXT, spans=saids, patient_id=patient, unaligned=unaligned),
+        )
         for i, (patient, golds, saids, unaligned) in enumerate(notes)
-    ]  # fmt: skip
+    ]
 
 
 def plain_counts(pairs, criterion: str, matcher: str, *, is_blind: bool = False):
@@ -61,10 +64,17 @@ def plain_counts(pairs, criterion: str, matcher: str, *, is_blind: bool = False)
             n_missed, n_spurious = of_gold.count(MISSED), of_said.count(SPURIOUS)
             is_any = bool(of_gold or of_said)
             row = (
-                len(of_gold), len(of_said), n_missed, n_spurious, bool(of_gold),
-                bool(of_gold) and not n_missed, bool(of_said), bool(of_said) and not n_spurious,
-                is_any, is_any and not n_missed and not n_spurious,
-            )  # fmt: skip
+                len(of_gold),
+                len(of_said),
+                n_missed,
+                n_spurious,
+                bool(of_gold),
+                bool(of_gold) and not n_missed,
+                bool(of_said),
+                bool(of_said) and not n_spurious,
+                is_any,
+                is_any and not n_missed and not n_spurious,
+            )
             rows.setdefault(label, Counter()).update(dict(zip(COLUMNS, map(int, row), strict=True)))
     return rows, cells
 
@@ -77,12 +87,13 @@ def measures_of(n: Counter[str]) -> dict[str, float | None]:
     recall = share(n["n_gold"] - n["n_missed"], n["n_gold"])
     both = None if None in (precision, recall) else precision + recall
     return {
-        "precision": precision, "recall": recall,
+        "precision": precision,
+        "recall": recall,
         "f1": 2 * precision * recall / both if both else both,
         "complete": share(n["n_complete"], n["n_with_gold"]),
         "clean": share(n["n_clean"], n["n_with_predicted"]),
         "exact": share(n["n_exact"], n["n_with_either"]),
-    }  # fmt: skip
+    }
 
 
 @settings(max_examples=150, deadline=None)
@@ -144,18 +155,21 @@ def test_coverage_against_sets_of_characters(notes):
         for label in {s.label for s in golds} | {ANY}:
             own = {s for s in golds if label in (ANY, s.label)}
             rows.setdefault(label, Counter()).update(
-                n_gold=len(own), n_covered_whole=sum(chars([s]) <= removed for s in own),
-                n_gold_chars=len(chars(own)), n_covered_chars=len(chars(own) & removed),
-            )  # fmt: skip
+                n_gold=len(own),
+                n_covered_whole=sum(chars([s]) <= removed for s in own),
+                n_gold_chars=len(chars(own)),
+                n_covered_chars=len(chars(own) & removed),
+            )
     n_text = len(TEXT) * len(notes)
     scored = score_pairs(pairs_of(notes))
     told = score_summary(scored, matcher="optimal", n_replicates=1).coverage.plain()
     lines = {**told.pop("labels"), ANY: told.pop("together")}
     assert told == {
-        "n_text_chars": n_text, "left_per_1000_chars": 1000 * n_left / n_text,
+        "n_text_chars": n_text,
+        "left_per_1000_chars": 1000 * n_left / n_text,
         "n_over_chars": n_over,
         "over_redaction": n_over / (n_text - n_personal) if n_text > n_personal else None,
-    }  # fmt: skip
+    }
     assert lines == rows
 
 
@@ -191,8 +205,11 @@ def test_intervals_come_from_patients_and_their_numbers_stay():
 def test_labels_that_cannot_be():
     document = tagged("1", text=TEXT, spans=[Span(0, 1, "missed")])
     unplaced = tagged("1", text=TEXT, spans=[], unaligned=["spurious"])
-    for pairs, said in (([(document,) * 2], "margins"), ([(unplaced,) * 2], "margins"),
-                        ([], "no note")):  # fmt: skip
+    for pairs, said in (
+        ([(document,) * 2], "margins"),
+        ([(unplaced,) * 2], "margins"),
+        ([], "no note"),
+    ):
         with pytest.raises(AuditError, match=said):
             score_pairs(pairs)
 
@@ -270,8 +287,9 @@ def test_the_published_matrix_gives_tables_1_and_3_to_the_digit():
 
 def test_what_is_shipped_of_the_paper_is_what_it_prints():
     published, names = published_deid(), TABLES["labels_en"]
-    assert {(gold, said): n for gold, row in published.matrix.items()
-            for said, n in row.items() if n} == CELLS  # fmt: skip
+    assert {
+        (gold, said): n for gold, row in published.matrix.items() for said, n in row.items() if n
+    } == CELLS
     assert published.n_gold == {names[k]: n for k, n in TABLES["table1_counts"]["test"].items()}
     for table, key in (
         (published.percent, "entity_prf_percent"),
@@ -314,9 +332,20 @@ def test_misses_stand_with_their_text_in_a_table():
     found = cases_of_pair(gold, predicted)
     rows = list(csv.reader(io.StringIO(misses_csv(found))))
     assert rows[0] == [
-        "doc_id", "patient_id", "kind", "gold_label", "predicted_label", "gold_start", "gold_end",
-        "predicted_start", "predicted_end", "before", "gold_text", "predicted_text", "after",
-    ]  # fmt: skip
+        "doc_id",
+        "patient_id",
+        "kind",
+        "gold_label",
+        "predicted_label",
+        "gold_start",
+        "gold_end",
+        "predicted_start",
+        "predicted_end",
+        "before",
+        "gold_text",
+        "predicted_text",
+        "after",
+    ]
     assert [",".join(row) for row in rows[1:]] == [
         "n1,,spurious,,contact,,,0,2,,,氏名,:山田太郎 電話03-1234 2024年",
         "n1,,other place,identifier,identifier,3,7,3,5,氏名:,山田太郎,山田, 電話03-1234 2024年",

@@ -103,34 +103,54 @@ def marked(text: str, spans: object) -> list[tuple[str, str]]:
 
 def test_labels_become_the_five_types_in_notes_of_the_language(install: Install) -> None:
     install(
-        "spacy", "ginza", "ja_ginza", 山田太郎="Person", 陽子="Person", 小樽="City", 五十歳="Age",
-        緑商事="Company", 七七一="ID_Number", 三三九="Phone_Number", アスピリン="Drug",
-    )  # fmt: skip
+        "spacy",
+        "ginza",
+        "ja_ginza",
+        山田太郎="Person",
+        陽子="Person",
+        小樽="City",
+        五十歳="Age",
+        緑商事="Company",
+        七七一="ID_Number",
+        三三九="Phone_Number",
+        アスピリン="Drug",
+    )
     note = "山田太郎と陽子は小樽の緑商事、五十歳、七七一、三三九、アスピリン\ud800。"
     long = "経過は良好である。\n" * 500 + "陽子が来た。" + "経過は良好である。\n" * 500
     tagger = load_tagger("ginza")
     first, none, second = tag_checked(tagger, [note, "Ann met 陽子's friend"[:8], long])
     assert marked(note, first) == [
-        ("山田太郎", IDENTIFIER), ("陽子", QUASI_IDENTIFIER), ("小樽", QUASI_IDENTIFIER),
-        ("緑商事", QUASI_IDENTIFIER), ("五十歳", QUASI_IDENTIFIER), ("七七一", LINKAGE_CODE),
+        ("山田太郎", IDENTIFIER),
+        ("陽子", QUASI_IDENTIFIER),
+        ("小樽", QUASI_IDENTIFIER),
+        ("緑商事", QUASI_IDENTIFIER),
+        ("五十歳", QUASI_IDENTIFIER),
+        ("七七一", LINKAGE_CODE),
         ("三三九", CONTACT),
-    ]  # fmt: skip
+    ]
     assert none == () and marked(long, second) == [("陽子", QUASI_IDENTIFIER)]
     assert {span.label for span in first} == set(tagger.labels)
 
 
 def test_beside_another_only_what_may_be_a_name_is_left(install: Install) -> None:
     words = {
-        "担当 看護師 みどりさん": "Person", "MSW渚Dr": "Person", "妻": "Person", "既往歴": "Person",
-        "ソルデム": "City", "小樽": "City", "岬眼科": "GOE_Other", "緑商事": "Company",
-        "二日": "Date", "3階東": "Person", "松田(?=スコア)": "Person", "岸(?=病院)": "Person",
-    }  # fmt: skip
+        "担当 看護師 みどりさん": "Person",
+        "MSW渚Dr": "Person",
+        "妻": "Person",
+        "既往歴": "Person",
+        "ソルデム": "City",
+        "小樽": "City",
+        "岬眼科": "GOE_Other",
+        "緑商事": "Company",
+        "二日": "Date",
+        "3階東": "Person",
+        "松田(?=スコア)": "Person",
+        "岸(?=病院)": "Person",
+    }
     install("spacy", "ginza", "ja_ginza", "en_core_web_sm", **words)
     note = "。".join([*words, "松田スコア", "岸病院"])
     (found,) = PackagedTagger("ginza", is_beside=True).tag([note])
-    assert [word for word, _ in marked(note, found)] == [
-        "みどり", "渚", "小樽", "岬眼科", "岸"
-    ]  # fmt: skip
+    assert [word for word, _ in marked(note, found)] == ["みどり", "渚", "小樽", "岬眼科", "岸"]
     alone, both = (load_tagger(name, device="cpu") for name in ("default", "default+ginza"))
     (by_default,), (together,) = (tag_checked(one, [note]) for one in (alone, both))
     assert set(by_default) <= set(together) and both.digest != alone.digest
@@ -140,16 +160,24 @@ def test_beside_another_only_what_may_be_a_name_is_left(install: Install) -> Non
 
 def test_english_finds_beside_another(install: Install) -> None:
     words = {
-        "Ann Lee MD\nPlan": "PERSON", "aspirin": "PERSON", "The Patient": "PERSON", "CT": "GPE",
-        "N. Tran": "PERSON", "Ward 4": "FAC", "Acme": "ORG", "Oban": "GPE",
+        "Ann Lee MD\nPlan": "PERSON",
+        "aspirin": "PERSON",
+        "The Patient": "PERSON",
+        "CT": "GPE",
+        "N. Tran": "PERSON",
+        "Ward 4": "FAC",
+        "Acme": "ORG",
+        "Oban": "GPE",
         "Reyes(?= sign)": "PERSON",
-    }  # fmt: skip
+    }
     install("spacy", "en_core_web_sm_other", **words)
     note = " The note of. ".join([*words, "Reyes sign."])
     (found,) = PackagedTagger("spacy", is_beside=True).tag([note])
     assert marked(note, found) == [
-        ("Ann Lee", IDENTIFIER), ("N. Tran", IDENTIFIER), ("Oban", QUASI_IDENTIFIER)
-    ]  # fmt: skip
+        ("Ann Lee", IDENTIFIER),
+        ("N. Tran", IDENTIFIER),
+        ("Oban", QUASI_IDENTIFIER),
+    ]
 
 
 def test_the_surer_of_two_stays_and_no_list_of_domains_is_fetched(install: Install) -> None:
@@ -157,8 +185,10 @@ def test_the_surer_of_two_stays_and_no_list_of_domains_is_fetched(install: Insta
     note = "Ann Lee, SSN 078-05-1121, a@b.org, was seen on the ward."
     (found,) = tag_checked(load_tagger("presidio"), [note])
     assert marked(note, found) == [
-        ("Ann Lee", IDENTIFIER), ("078-05-1121", PERSONAL_ID_CODE), ("a@b.org", CONTACT)
-    ]  # fmt: skip
+        ("Ann Lee", IDENTIFIER),
+        ("078-05-1121", PERSONAL_ID_CODE),
+        ("a@b.org", CONTACT),
+    ]
 
 
 def test_what_is_installed_is_listed_with_its_digest(install: Install) -> None:

@@ -90,9 +90,13 @@ def tag(tmp_path: Path, name: str, policy: Policy, **more: Any) -> dict[str, Any
     source = tmp_path / "notes.jsonl"
     source.write_text(json.dumps({"text": NOTE}) + "\n", "utf-8")
     return tag_notes(
-        open_notes(source), tagger=RuleTagger(), out=tmp_path / name, release=Release(),
-        policy=policy, **more,
-    )  # fmt: skip
+        open_notes(source),
+        tagger=RuleTagger(),
+        out=tmp_path / name,
+        release=Release(),
+        policy=policy,
+        **more,
+    )
 
 
 def test_what_is_left_stays_in_the_text_and_is_counted_by_kind(tmp_path: Path) -> None:
@@ -118,10 +122,13 @@ def test_a_policy_is_read_from_a_file_of_kinds(tmp_path: Path) -> None:
     assert [policy_of(name) for name in READY] == [ALL_OUT, SAFE_HARBOR]
     assert not Policy(title="safe-harbor", kinds={"name": LEAVE}).is_ready_made
     for wrong, why in {
-        "": "empty", "[": "invalid json", '{"kinds": {"nmae": "leave"}}': "no kind called nmae",
+        "": "empty",
+        "[": "invalid json",
+        '{"kinds": {"nmae": "leave"}}': "no kind called nmae",
         '{"kinds": {"name": "keep"}}': "must be 'take out' or 'leave'",
-        '{"age_above": 90}': "from 0 to 89", '{"leave": []}': "is unknown",
-    }.items():  # fmt: skip
+        '{"age_above": 90}': "from 0 to 89",
+        '{"leave": []}': "is unknown",
+    }.items():
         with pytest.raises(AuditError, match=why):
             read_policy(wrong.encode(), where="own.json")
     with pytest.raises(AuditError, match="no such policy"):

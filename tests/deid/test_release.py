@@ -187,26 +187,42 @@ def test_a_surrogate_name_is_of_the_script_of_the_name(text: str, is_japanese: b
 
 def test_eras_at_their_borders() -> None:
     for day, era in (
-        (date(2019, 5, 1), ("令和", "R", 1)), (date(2019, 4, 30), ("平成", "H", 31)),
-        (date(1989, 1, 7), ("昭和", "S", 64)), (date(1926, 12, 24), ("大正", "T", 15)),
+        (date(2019, 5, 1), ("令和", "R", 1)),
+        (date(2019, 4, 30), ("平成", "H", 31)),
+        (date(1989, 1, 7), ("昭和", "S", 64)),
+        (date(1926, 12, 24), ("大正", "T", 15)),
         (date(1912, 7, 29), ("明治", "M", 45)),
-    ):  # fmt: skip
+    ):
         assert era_year(day) == era
     with pytest.raises(ValueError, match="era"):
         era_year(date(1860, 1, 2))
 
 
 FORMS = {
-    "iso": "{y}-{m:02}-{d:02}", "us": "{m}/{d}/{y}", "us short": "{m:02}/{d:02}/{short:02}",
-    "name": "{b} {d}, {y}", "slashes": "{y}/{m}/{d}", "packed": "{y}{m:02}{d:02}",
-    "japanese": "{y}年{m}月{d}日", "era": "{era}{n}年{m}月{d}日", "letter": "{letter}{n}.{m}.{d}",
-}  # fmt: skip
+    "iso": "{y}-{m:02}-{d:02}",
+    "us": "{m}/{d}/{y}",
+    "us short": "{m:02}/{d:02}/{short:02}",
+    "name": "{b} {d}, {y}",
+    "slashes": "{y}/{m}/{d}",
+    "packed": "{y}{m:02}{d:02}",
+    "japanese": "{y}年{m}月{d}日",
+    "era": "{era}{n}年{m}月{d}日",
+    "letter": "{letter}{n}.{m}.{d}",
+}
 
 
 def plain(day: date, form: str) -> str:
     era, letter, n = era_year(day)
-    return form.format(y=day.year, m=day.month, d=day.day, b=f"{day:%B}", short=day.year % 100,
-                       era=era, letter=letter, n=n)  # fmt: skip
+    return form.format(
+        y=day.year,
+        m=day.month,
+        d=day.day,
+        b=f"{day:%B}",
+        short=day.year % 100,
+        era=era,
+        letter=letter,
+        n=n,
+    )
 
 
 def day_in(text: str) -> date:
@@ -216,9 +232,9 @@ def day_in(text: str) -> date:
 DAYS = st.dates(date(1950, 1, 1), date(2030, 12, 31))
 # In a Japanese note three short numbers begin with the year.
 LATE, ENGLISH = st.dates(date(1975, 1, 1), date(2060, 1, 1)), ("iso", "us", "us short", "name")
-CASES = st.lists(st.tuples(DAYS, st.sampled_from([f for f in FORMS if f != "us short"])),
-                 min_size=2, max_size=5) | st.lists(st.tuples(LATE, st.sampled_from(ENGLISH)),
-                                                    min_size=2, max_size=5)  # fmt: skip
+CASES = st.lists(
+    st.tuples(DAYS, st.sampled_from([f for f in FORMS if f != "us short"])), min_size=2, max_size=5
+) | st.lists(st.tuples(LATE, st.sampled_from(ENGLISH)), min_size=2, max_size=5)
 
 
 def moved(text: str, seed: int) -> list[str]:
@@ -239,16 +255,21 @@ def test_intervals_order_validity_and_form_of_whole_dates_stay(
         return [re.sub(r"\b0", "", text).replace("元", "1") for text in texts]
 
     moves = [
-        weeks for weeks in range(43, 257) if unpadded(new) == unpadded(
-            [plain(day - timedelta(weeks=weeks), FORMS[form]) for day, form in dates]
-        )
-    ]  # fmt: skip
+        weeks
+        for weeks in range(43, 257)
+        if unpadded(new)
+        == unpadded([plain(day - timedelta(weeks=weeks), FORMS[form]) for day, form in dates])
+    ]
     assert len(moves) == 1
 
 
 @settings(max_examples=100)
-@given(DAYS, st.lists(st.integers(-150, 150), min_size=1, max_size=4), st.integers(0, 99),
-       st.sampled_from(["{m}/{d}", "{m}月{d}日", "{b} {d}"]))  # fmt: skip
+@given(
+    DAYS,
+    st.lists(st.integers(-150, 150), min_size=1, max_size=4),
+    st.integers(0, 99),
+    st.sampled_from(["{m}/{d}", "{m}月{d}日", "{b} {d}"]),
+)
 def test_days_without_a_year_keep_their_distance_to_the_date_before(
     first: date, steps: list[int], seed: int, form: str
 ) -> None:
@@ -257,8 +278,9 @@ def test_days_without_a_year_keep_their_distance_to_the_date_before(
     text = "".join(f"on ⟦Q:{start}⟧ and on ⟦Q:{plain(day, form)}⟧ again\n" for day in days)
     new = moved(text, seed)
     bases = [day_in(one) for one in new[::2]]
-    assert new[1::2] == [plain(base + (day - first), form)
-                         for base, day in zip(bases, days, strict=True)]  # fmt: skip
+    assert new[1::2] == [
+        plain(base + (day - first), form) for base, day in zip(bases, days, strict=True)
+    ]
 
 
 @settings(max_examples=100)
@@ -311,7 +333,8 @@ def test_the_sex_of_a_given_name_stays(text: str, sexes: str) -> None:
         given = [name.split()[0] if name.isascii() else name for name in new]
         # Of a Japanese full name the given name is what is left behind some surname; some names
         # are of both sexes.
-        told = [{sex_of_given_name(name[n:]) for n in range(4) if name[n:]} - {""}
-                for name in given]  # fmt: skip
+        told = [
+            {sex_of_given_name(name[n:]) for n in range(4) if name[n:]} - {""} for name in given
+        ]
         pairs = zip(sexes, told, strict=True)
         assert all(sex in known or not known for sex, known in pairs), new

@@ -66,17 +66,47 @@ def test_values_are_neither_altered_nor_replaced(tagger: str, n_joined: int) -> 
             at += len(one.text) + 1
         n_values += len(values)
         n_kept += len(without_clinical(text, values))
-        n_touched += sum(any(r.start < s.end and s.start < r.end for r in done.replacements)
-                         for s in values)  # fmt: skip
+        n_touched += sum(
+            any(r.start < s.end and s.start < r.end for r in done.replacements) for s in values
+        )
     assert (n_values, n_kept) == (N_VALUES, 62)
     assert n_touched <= 0.01 * N_VALUES
 
 
 PIECES = st.sampled_from(
-    ["山田太郎", "佐藤", "さん", "氏名：", "　", " ", "2024年", "５月", "3日", "歳", "70",
-     "０３-", "1234", "-5678", "MRN: ", "Dr. ", "Smith", ", ", "M.D.", "\n", "病院", "東京都",
-     "港区", "@", "a.jp", "患者", "Jan ", "/", "(", ")"]
-)  # fmt: skip
+    [
+        "山田太郎",
+        "佐藤",
+        "さん",
+        "氏名：",
+        "　",
+        " ",
+        "2024年",
+        "５月",
+        "3日",
+        "歳",
+        "70",
+        "０３-",
+        "1234",
+        "-5678",
+        "MRN: ",
+        "Dr. ",
+        "Smith",
+        ", ",
+        "M.D.",
+        "\n",
+        "病院",
+        "東京都",
+        "港区",
+        "@",
+        "a.jp",
+        "患者",
+        "Jan ",
+        "/",
+        "(",
+        ")",
+    ]
+)
 TEXTS = st.lists(PIECES | st.text(max_size=3), max_size=25).map("".join)
 
 
@@ -102,8 +132,11 @@ def test_folding_keeps_every_offset(text: str) -> None:
 
 FINDS = st.builds(
     lambda start, n, label, weight: Found(Span(start, start + n, label), weight),
-    st.integers(0, 30), st.integers(1, 8), st.sampled_from(TYPES), st.integers(1, 3),
-)  # fmt: skip
+    st.integers(0, 30),
+    st.integers(1, 8),
+    st.sampled_from(TYPES),
+    st.integers(1, 3),
+)
 
 
 @given(st.lists(FINDS))
@@ -131,8 +164,22 @@ def test_a_tagger_that_breaks_its_promise_is_refused(spans: list[list[Span]]) ->
 
 
 def test_long_runs_of_one_sign_take_no_time() -> None:
-    pieces = ["1", "-", " ", "一", "山", "ア", "A", "a ", "A. ", "東京都", "1-", "(", "A b ",
-              "Dr. "]  # fmt: skip
+    pieces = [
+        "1",
+        "-",
+        " ",
+        "一",
+        "山",
+        "ア",
+        "A",
+        "a ",
+        "A. ",
+        "東京都",
+        "1-",
+        "(",
+        "A b ",
+        "Dr. ",
+    ]
     for piece in pieces:
         (spans,) = RuleTagger().tag([piece * (30_000 // len(piece))])
         assert len(spans) <= 30_000

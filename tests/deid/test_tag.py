@@ -91,19 +91,28 @@ def test_spans_released_texts_and_a_census(tmp_path: Path) -> None:
     n = 528
     assert census == {
         "tagger": {"name": "rules", "digest": RuleTagger().digest, "labels": [*TYPES]},
-        "mode": "placeholder", "n_notes": 288, "n_refused": 12, "n_found_again": 0,
-        "n_characters": sum(len(note["text"]) for note in notes), "n_notes_without_spans": 24,
-        "n_replaced": 3 * n, "n_notes_of_no_language": 0,
-        "spans": {"identifier": {"n": n, "n_characters": 4 * n},
-                  "quasi_identifier": {"n": n, "n_characters": 9 * n},
-                  "contact": {"n": n, "n_characters": 12 * n}},
+        "mode": "placeholder",
+        "n_notes": 288,
+        "n_refused": 12,
+        "n_found_again": 0,
+        "n_characters": sum(len(note["text"]) for note in notes),
+        "n_notes_without_spans": 24,
+        "n_replaced": 3 * n,
+        "n_notes_of_no_language": 0,
+        "spans": {
+            "identifier": {"n": n, "n_characters": 4 * n},
+            "quasi_identifier": {"n": n, "n_characters": 9 * n},
+            "contact": {"n": n, "n_characters": 12 * n},
+        },
         "sha256": {"redacted.jsonl": sha256(files["redacted.jsonl"]).hexdigest()},
-    }  # fmt: skip
+    }
     assert sorted(files) == ["redacted.jsonl", "refused.jsonl", "spans.jsonl"]
     assert [one["row"] for one in refused] == list(range(1, 301, 25))
     assert [one["row"] for one in released] == [row for row in range(1, 301) if row % 25 != 1]
-    assert released[0] == {"row": 2, "text": 2 * (
-        "氏名：【氏名】　【日付】 受診。電話 【連絡先】。特記なし。\n")}  # fmt: skip
+    assert released[0] == {
+        "row": 2,
+        "text": 2 * ("氏名：【氏名】　【日付】 受診。電話 【連絡先】。特記なし。\n"),
+    }
     assert [note["doc_id"] for note in notes[:4]] == ["d0", "d1", "d1#4", "d2"]
     assert notes[0]["patient_id"] == "p1" and len({note["doc_id"] for note in notes}) == 288
     assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "out").iterdir()} == {0o600}
@@ -115,10 +124,14 @@ def test_a_killed_run_goes_on_with_what_was_found_in_the_same_notes_by_the_same_
 ) -> None:
     path = notes_file(tmp_path / "n.jsonl")
     text = path.read_text("utf-8")
-    for number, (now, tagger, n_calls) in enumerate((
-        (text, Dying(), 3), (text, Dying("dates"), 5),
-        (text.replace("健一", "花子"), Dying(), 5), (text[: len(text) // 4], Dying(), 1),
-    )):  # fmt: skip
+    for number, (now, tagger, n_calls) in enumerate(
+        (
+            (text, Dying(), 3),
+            (text, Dying("dates"), 5),
+            (text.replace("健一", "花子"), Dying(), 5),
+            (text[: len(text) // 4], Dying(), 1),
+        )
+    ):
         out, new = tmp_path / f"out{number}", tmp_path / f"new{number}"
         path.write_text(text, "utf-8")
         with pytest.raises(Killed):
@@ -206,8 +219,13 @@ def test_progress_moves_inside_a_long_note_and_a_person_can_stop_there(
     assert (shares[0], shares[-1]) == (0.0, 1.0)
     seen: list[float] = []
     with pytest.raises(AuditCancelled):
-        tag(path, tmp_path / "stopped", Copying(), progress=lambda one: seen.append(one.share),
-            should_stop=lambda: bool(seen) and seen[-1] > 0.5)  # fmt: skip
+        tag(
+            path,
+            tmp_path / "stopped",
+            Copying(),
+            progress=lambda one: seen.append(one.share),
+            should_stop=lambda: bool(seen) and seen[-1] > 0.5,
+        )
     assert 0.5 < seen[-1] < 0.6
     with pytest.raises(AuditCancelled):
         tag(path, tmp_path / "never", should_stop=lambda: True)

@@ -38,9 +38,14 @@ QUASI = "quasi_identifier"
 
 def begun(tagged_id: str = ID, *, how: Release | None = None, title: str = "") -> TaggedSet:
     return sets.begin_set(
-        tagged_id, source="uploaded", tagger_id="rules", tagger_digest=RuleTagger().digest,
-        how=how or Release(), given=b"private", title=title,
-    )  # fmt: skip
+        tagged_id,
+        source="uploaded",
+        tagger_id="rules",
+        tagger_digest=RuleTagger().digest,
+        how=how or Release(),
+        given=b"private",
+        title=title,
+    )
 
 
 @pytest.fixture
@@ -50,8 +55,10 @@ def make(tmp_path: Path) -> Any:
     def made(**how: Any) -> TaggedSet:
         one = begun(how=Release(**how), title=" Ward \n 7 ")
         source = tmp_path / "notes.jsonl"
-        lines = [json.dumps({"doc_id": f"d{i}", "patient_id": "p1", "text": text})
-                 for i, text in enumerate(NOTES)]  # fmt: skip
+        lines = [
+            json.dumps({"doc_id": f"d{i}", "patient_id": "p1", "text": text})
+            for i, text in enumerate(NOTES)
+        ]
         source.write_text("\n".join(lines), "utf-8")
         out = one.path / sets.RESULT
         tag_notes(open_notes(source), tagger=RuleTagger(), out=out, release=one.how)
@@ -103,10 +110,13 @@ def test_a_wish_is_made_true_everywhere_and_nothing_is_uncovered() -> None:
     assert changed(whole, "contact", text="高橋健一") == ([(0, 4, LABEL)], [(0, 4, "contact")])
     assert changed(note(Span(1, 3, QUASI)), place=(2, 5)) == ([], [(2, 5, LABEL)])
     for document, wish in (
-        (whole, {"place": (1, 3)}), (whole, {"place": (0, 4)}), (note(), {"text": "佐藤"}),
-        (note(), {"text": "  "}), (note(), {"text": "nnua"}),
+        (whole, {"place": (1, 3)}),
+        (whole, {"place": (0, 4)}),
+        (note(), {"text": "佐藤"}),
+        (note(), {"text": "  "}),
+        (note(), {"text": "nnua"}),
         (note(), {"label": "", "text": "高橋"}),
-    ):  # fmt: skip
+    ):
         assert changed(document, **wish) is None
     for place in ((3, 3), (5, 4), (0, len(TEXT) + 1), (-1, 2), (14, 15)):
         with pytest.raises(AuditError, match="no such place"):
@@ -146,8 +156,10 @@ def test_a_set_is_begun_found_and_removed(make: Any) -> None:
     whole = make()
     assert (whole.is_whole, whole.n_notes, whole.title) == (True, 3, "Ward 7")
     assert {k: one["n"] for k, one in whole.census["spans"].items()} == {
-        LABEL: 2, QUASI: 1, "contact": 1,
-    }  # fmt: skip
+        LABEL: 2,
+        QUASI: 1,
+        "contact": 1,
+    }
     assert {one.tagged_id for one in TAGGED_SETS.all()} == {ID, "a" * 12}
     modes = {stat.S_IMODE(path.stat().st_mode) for path in TAGGED_SETS.home().rglob("*")}
     assert modes == {0o700, 0o600}
@@ -222,11 +234,15 @@ def test_the_census_counts_what_is_handed_out_and_keeps_what_the_tagger_found(ma
     census = sets.corrected_census(one, index=index, corrections=sets.corrections_of(one))
     assert census == {
         **{name: value for name, value in own.items() if name != "sha256"},
-        "n_notes_without_spans": 1, "n_replaced": 5,
-        "spans": {LABEL: {"n": 1, "n_characters": 4}, QUASI: {"n": 3, "n_characters": 13},
-                  "contact": {"n": 1, "n_characters": 12}},
+        "n_notes_without_spans": 1,
+        "n_replaced": 5,
+        "spans": {
+            LABEL: {"n": 1, "n_characters": 4},
+            QUASI: {"n": 3, "n_characters": 13},
+            "contact": {"n": 1, "n_characters": 12},
+        },
         "n_notes_corrected": 2,
-    }  # fmt: skip
+    }
     assert gone.label == LABEL and own["n_replaced"] == 4
 
 
@@ -252,8 +268,9 @@ def test_all_notes_are_corrected_at_once_and_undone_where_nothing_came_after(mak
     one = make()
     assert add(one, 1, "氏名", is_everywhere=True) == 2
     assert {n: [x.spans for x in own] for n, own in sets.corrections_of(one).items()} == {
-        0: [(Span(0, 2, QUASI),)], 2: [(Span(14, 16, QUASI),)]
-    }  # fmt: skip
+        0: [(Span(0, 2, QUASI),)],
+        2: [(Span(14, 16, QUASI),)],
+    }
     index, kept = sets.read_index(one), sets.corrections_of(one)
     assert sets.chosen_notes(index, only="corrected", corrections=kept).tolist() == [0, 2]
     add(one, 2, "mg/dL")
@@ -300,8 +317,7 @@ def test_spans_come_back_from_every_format(make: Any, form: str, tmp_path: Path)
 
 def test_released_texts_hold_no_name_and_no_formula(make: Any) -> None:
     notes = list(sets.notes_of(make()))
-    files = {form: sets.exported(notes, form=form, n_notes=3)
-             for form in ("csv", "jsonl", "text")}  # fmt: skip
+    files = {form: sets.exported(notes, form=form, n_notes=3) for form in ("csv", "jsonl", "text")}
     rows = list(csv.reader(io.StringIO(files["csv"].decode("utf-8-sig"))))
     texts = [note.released for note in notes]
     assert rows == [["row", "text"], ["1", texts[0]], ["2", texts[1]], ["3", "'" + texts[2]]]
@@ -321,8 +337,10 @@ def test_released_texts_hold_no_name_and_no_formula(make: Any) -> None:
 
 def test_what_a_format_cannot_say_is_listed() -> None:
     spans = [Span(3, 5, LABEL), Span(4, 6, QUASI)]
-    notes = [sets.released_note(tagged(str(i), text=text, spans=spans), row=i, release=Release())
-             for i, text in enumerate(("氏名：高橋健一", "bell \x07 氏名：高橋健一"))]  # fmt: skip
+    notes = [
+        sets.released_note(tagged(str(i), text=text, spans=spans), row=i, release=Release())
+        for i, text in enumerate(("氏名：高橋健一", "bell \x07 氏名：高橋健一"))
+    ]
     files = unzipped(sets.exported(notes, form="i2b2", n_notes=2))
     assert [*files] == ["0.xml", "left_out.csv"]
     assert "control character" in files["left_out.csv"].decode("utf-8-sig")
@@ -336,12 +354,18 @@ def test_one_text_is_tagged_at_once_and_corrected_in_the_same_way() -> None:
     found = sets.tagged_text(NOTES[0], tagger=RuleTagger(), release=release)
     assert found.released == "氏名：【氏名】　【日付】 受診。\n電話 【連絡先】。"
     expected = {
-        "n_notes": 1, "n_characters": len(NOTES[0]), "n_notes_without_spans": 0, "n_replaced": 3,
-         "n_notes_of_no_language": 0,
-        "spans": {LABEL: {"n": 1, "n_characters": 4}, QUASI: {"n": 1, "n_characters": 9},
-                  "contact": {"n": 1, "n_characters": 12}},
+        "n_notes": 1,
+        "n_characters": len(NOTES[0]),
+        "n_notes_without_spans": 0,
+        "n_replaced": 3,
+        "n_notes_of_no_language": 0,
+        "spans": {
+            LABEL: {"n": 1, "n_characters": 4},
+            QUASI: {"n": 1, "n_characters": 9},
+            "contact": {"n": 1, "n_characters": 12},
+        },
         "n_notes_corrected": 0,
-    }  # fmt: skip
+    }
     assert json.loads(census_file(sets.census_of(found))) == expected
     kept = sets.released_note(found.document, row=1, release=release, kept="氏名：〇〇")
     assert (kept.released, kept.replacements) == ("氏名：〇〇", ())
@@ -363,8 +387,10 @@ def test_surrogates_of_a_patient_agree_in_all_notes_and_are_marked(tmp_path: Pat
         ("p1", "Patient: Zyrabel Roe, seen on 03/18/2024."),
     )
     source = tmp_path / "notes.jsonl"
-    lines = [json.dumps({"doc_id": f"d{i}", "patient_id": patient, "text": text})
-             for i, (patient, text) in enumerate(texts)]  # fmt: skip
+    lines = [
+        json.dumps({"doc_id": f"d{i}", "patient_id": patient, "text": text})
+        for i, (patient, text) in enumerate(texts)
+    ]
     source.write_text("\n".join(lines), "utf-8")
     for seed in range(6):
         one = begun(f"{seed:012x}", how=Release(mode="surrogate", seed=seed))

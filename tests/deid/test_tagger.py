@@ -56,8 +56,14 @@ def test_a_span_that_lies_whole_in_a_window_comes_out_as_it_was(
     for one, other in pairwise(windows):
         assert one.start < other.start == one.end - overlap and one.end < other.end
     # What a tagger that errs nowhere says about a window: it knows no text outside.
-    cut = [[Span(max(s.start, w.start) - w.start, min(s.end, w.end) - w.start, s.label)
-            for s in spans if s.start < w.end and w.start < s.end] for w in windows]  # fmt: skip
+    cut = [
+        [
+            Span(max(s.start, w.start) - w.start, min(s.end, w.end) - w.start, s.label)
+            for s in spans
+            if s.start < w.end and w.start < s.end
+        ]
+        for w in windows
+    ]
     found = from_windows(windows, cut, n_chars=len(text))
     whole = {s for s in spans if any(w.start <= s.start and s.end <= w.end for w in windows)}
     assert whole <= set(found) and whole >= {span for span in spans if span.n_chars <= overlap}

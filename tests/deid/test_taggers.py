@@ -27,8 +27,9 @@ KEPT = "trained/0123456789ab"
 def test_the_shipped_ones_come_first_and_are_what_they_say() -> None:
     found = taggers.known_taggers()
     assert [(one.tagger_id, one.kind, one.title, one.is_quick) for one in found] == [
-        (DEFAULT, "combined", "", True), (RULES, "rules", "", True),
-    ]  # fmt: skip
+        (DEFAULT, "combined", "", True),
+        (RULES, "rules", "", True),
+    ]
     for one in found:
         tagger = load_tagger(one.tagger_id, device="cpu")
         assert tagger.digest == one.digest and tagger.name == one.tagger_id
@@ -69,10 +70,11 @@ def test_the_job_trains_one_that_is_kept_listed_loaded_and_forgotten(tmp_path: P
     assert one == trained_tagger(tagger_id) and one.created and one.training and one.points
     measured = one.measured
     assert one.validation == {
-        "n_gold": 24, "n_found": 24 - measured["n_missed"],
+        "n_gold": 24,
+        "n_found": 24 - measured["n_missed"],
         "n_predicted": measured["n_predicted"],
         "n_right": measured["n_predicted"] - measured["n_spurious"],
-    }  # fmt: skip
+    }
     tagger = load_tagger(tagger_id, device="cpu")
     assert taggers.known_taggers()[-1].digest == tagger.digest == one.digest
     TAGGERS.forget(kept.name)

@@ -19,9 +19,11 @@ from audit.words import catalogue
 
 SETS = ("unseen", "unseen_second")
 N_NOTES = {
-    ("unseen", "ja"): 60, ("unseen", "en"): 20,
-    ("unseen_second", "ja"): 40, ("unseen_second", "en"): 16,
-}  # fmt: skip
+    ("unseen", "ja"): 60,
+    ("unseen", "en"): 20,
+    ("unseen_second", "ja"): 40,
+    ("unseen_second", "en"): 16,
+}
 N_VALUES = 371
 PROXIES = (
     "clinic_en",

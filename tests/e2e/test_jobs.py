@@ -38,18 +38,21 @@ def test_a_server_that_nobody_looks_at_starts_what_waits(
     servers(tmp_path / "home")
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
     asked = tagging_task(
-        one_text("氏名：高橋健一", source="pasted"), tagger=known_taggers()[1],
+        one_text("氏名：高橋健一", source="pasted"),
+        tagger=known_taggers()[1],
         how=Release(),
-    ).question()  # fmt: skip
+    ).question()
     waiting = table.insert(asked)  # as one left it who died before a worker was started
     assert waiting is not None and waiting.state == "queued"
     until_state(waiting, "done")
 
 
 def test_the_first_verdict_comes_into_sight_while_the_demo_still_runs(
-    serve: Callable[[Path], str], visit: Callable[..., Any], tmp_path: Path,
+    serve: Callable[[Path], str],
+    visit: Callable[..., Any],
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
     lock = device_lock("cpu")  # as whoever runs a job holds it
     assert lock is not None

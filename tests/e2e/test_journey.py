@@ -88,12 +88,26 @@ def test_from_two_directories_and_a_csv_to_a_signed_report(
     names = saved(page, "names_csv", folder=tmp_path)
     passages = saved(page, "passages_jsonl", folder=tmp_path)
     done = command(
-        server.home, "run", "--scenario", "2",
-        "--general", str(DEMO_HOSPITAL / "en/models/general"),
-        "--hospital", str(DEMO_HOSPITAL / "en/models/hospital-40"), "--names", str(names),
-        "--passages", str(passages), "--inputs", str(N_INPUTS), "--chain-inputs", "0",
-        "--out", str(tmp_path / "out"), "--json",
-    )  # fmt: skip
+        server.home,
+        "run",
+        "--scenario",
+        "2",
+        "--general",
+        str(DEMO_HOSPITAL / "en/models/general"),
+        "--hospital",
+        str(DEMO_HOSPITAL / "en/models/hospital-40"),
+        "--names",
+        str(names),
+        "--passages",
+        str(passages),
+        "--inputs",
+        str(N_INPUTS),
+        "--chain-inputs",
+        "0",
+        "--out",
+        str(tmp_path / "out"),
+        "--json",
+    )
     assert json.loads(done.stdout)["digest"].startswith(digest)
     found = json.loads((tmp_path / "out" / "measures.json").read_text())
     assert found.keys() == measured.keys()

@@ -15,8 +15,15 @@ from tests.e2e.screen import is_whole, settle, unfold
 expect = pytest.importorskip("playwright.sync_api").expect
 
 PAGES = (
-    "verdict", "audit", "names", "measures", "deidentify", "workshop", "method", "jobs",
-)  # fmt: skip
+    "verdict",
+    "audit",
+    "names",
+    "measures",
+    "deidentify",
+    "workshop",
+    "method",
+    "jobs",
+)
 
 
 SIZES = ((1024, 768), (720, 500), (390, 844))

@@ -62,9 +62,14 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_order_says_its_arms_and_has_a_quick_form() -> None:
     order = LeakageTask(language="ja", taggers=("rules",), shares=(0.01, 0.5), seed=5)
     assert [arm.code for arm in order.arms] == [
-        "raw", "perfect", "tagger rules", "mentions 1 %", "mentions 50 %", "patients 1 %",
+        "raw",
+        "perfect",
+        "tagger rules",
+        "mentions 1 %",
+        "mentions 50 %",
+        "patients 1 %",
         "patients 50 %",
-    ]  # fmt: skip
+    ]
     short = quick(order)
     assert (short.taggers, short.language, short.seed) == (("rules",), "ja", 5)
     assert (short.shares, short.units, short.epochs) == ((0.1, 0.5), ("mentions",), 4)
@@ -73,12 +78,17 @@ def test_an_order_says_its_arms_and_has_a_quick_form() -> None:
 @pytest.mark.parametrize(
     ("wrong", "where"),
     [
-        ({"language": "fr"}, "language"), ({"mode": "blur"}, "mode"), ({"epochs": 0}, "epochs"),
-        ({"shares": (0.5, 0.1)}, "shares"), ({"shares": (0.1, 0.1)}, "shares"),
-        ({"shares": (0.0,)}, "shares"), ({"shares": (1.0,)}, "shares"),
-        ({"units": ("words",)}, "units"), ({"taggers": ("rules", "rules")}, "tagger"),
+        ({"language": "fr"}, "language"),
+        ({"mode": "blur"}, "mode"),
+        ({"epochs": 0}, "epochs"),
+        ({"shares": (0.5, 0.1)}, "shares"),
+        ({"shares": (0.1, 0.1)}, "shares"),
+        ({"shares": (0.0,)}, "shares"),
+        ({"shares": (1.0,)}, "shares"),
+        ({"units": ("words",)}, "units"),
+        ({"taggers": ("rules", "rules")}, "tagger"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_is_refused(wrong: dict[str, Any], where: str) -> None:
     with pytest.raises(AuditError) as refused:
         LeakageTask(**wrong)
@@ -98,8 +108,11 @@ def test_the_notes_are_the_shipped_ones_with_every_name_known(language: str) -> 
     labels = Counter(span.label for document in notes.documents for span in document.spans)
     assert labels == {IDENTIFIER: len(notes.mentions), QUASI_IDENTIFIER: text.count(cue)}
     for document in notes.documents:
-        assert all(document.text[: span.start].endswith(cue)
-                   for span in document.spans if span.label == QUASI_IDENTIFIER)  # fmt: skip
+        assert all(
+            document.text[: span.start].endswith(cue)
+            for span in document.spans
+            if span.label == QUASI_IDENTIFIER
+        )
     owners = {mention.note: f"P{mention.owner:03d}" for mention in notes.mentions}
     assert [one.patient_id for one in notes.documents] == [
         owners.get(number) for number in range(len(notes.documents))
@@ -133,8 +146,10 @@ def test_raw_leaves_everything_perfect_nothing_and_a_tagger_what_it_misses() -> 
     assert name_misses(notes, tagged)[1].n_over_chars == 2  # "x " is outside every name
     assert released_texts(notes, raw, mode="placeholder", seed=0) == notes.texts
     assert released_texts(notes, perfect, mode="placeholder", seed=0) == (
-        "[NAME] is ill .", "[NAME] saw dr . [NAME] .", "x [NAME] .",
-    )  # fmt: skip
+        "[NAME] is ill .",
+        "[NAME] saw dr . [NAME] .",
+        "x [NAME] .",
+    )
     first, _, third = released_texts(notes, perfect, mode="surrogate", seed=0)
     assert "Ann Lee" not in first + third
     assert third == f"x {first.removesuffix(' is ill .')} ."
@@ -149,8 +164,11 @@ def test_shares_are_nested_as_large_as_asked_and_what_stays(unit: str) -> None:
     for share in (0.01, 0.05, 0.1, 0.25, 0.5):
         left = set(missed_at_random(notes, unit=unit, share=share, seed=0))
         owners = {notes.mentions[i].owner for i in left}
-        n, total = ((len(left), len(notes.mentions)) if unit == MENTIONS
-                    else (len(owners), notes.n_patients))  # fmt: skip
+        n, total = (
+            (len(left), len(notes.mentions))
+            if unit == MENTIONS
+            else (len(owners), notes.n_patients)
+        )
         assert before <= left and n == max(1, round(share * total))
         if unit == PATIENTS:
             assert left == {i for i, m in enumerate(notes.mentions) if m.owner in owners}
@@ -172,10 +190,17 @@ def test_shares_are_nested_as_large_as_asked_and_what_stays(unit: str) -> None:
 def test_a_patient_is_exposed_as_counting_characters_says(found: list[tuple[int, int]]) -> None:
     notes = tiny_notes()
     spans = tuple(
-        tuple(sorted({Span(start, min(start + n, len(text)), "contact")
-                      for start, n in found if start < len(text)}))
+        tuple(
+            sorted(
+                {
+                    Span(start, min(start + n, len(text)), "contact")
+                    for start, n in found
+                    if start < len(text)
+                }
+            )
+        )
         for text in notes.texts
-    )  # fmt: skip
+    )
     left = [
         mention.owner
         for mention in notes.mentions
@@ -192,12 +217,17 @@ def test_numbers_of_three_arms_by_hand() -> None:
     rows = {(row.code, row.controls, row.group): row for row in tables.leaks}
     # Raw: patients 9 8 7 6; easy controls 1 2; hard controls 3 6.5. Perfect: patients 4 1 3 2,
     # easy 1.5 2.5, hard 3.5 0. Half missed: left 9 8, caught 3 2, controls as in perfect.
-    assert {key: row.auc.value for key, row in rows.items() if key[1] == "easy"} == pytest.approx({
-        ("raw", "easy", "all"): 1.0, ("raw", "easy", "left"): 1.0,
-        ("perfect", "easy", "all"): 5 / 8, ("perfect", "easy", "caught"): 5 / 8,
-        ("mentions 50 %", "easy", "all"): 7 / 8, ("mentions 50 %", "easy", "left"): 1.0,
-        ("mentions 50 %", "easy", "caught"): 3 / 4,
-    })  # fmt: skip
+    assert {key: row.auc.value for key, row in rows.items() if key[1] == "easy"} == pytest.approx(
+        {
+            ("raw", "easy", "all"): 1.0,
+            ("raw", "easy", "left"): 1.0,
+            ("perfect", "easy", "all"): 5 / 8,
+            ("perfect", "easy", "caught"): 5 / 8,
+            ("mentions 50 %", "easy", "all"): 7 / 8,
+            ("mentions 50 %", "easy", "left"): 1.0,
+            ("mentions 50 %", "easy", "caught"): 3 / 4,
+        }
+    )
     assert rows["raw", "hard", "all"].auc.value == pytest.approx(7 / 8)
     left, caught = (rows["mentions 50 %", "easy", group] for group in ("left", "caught"))
     # On the perfect model the same two patients have 4 and 1 against 1.5 and 2.5.
@@ -277,9 +307,14 @@ def test_what_was_answered_is_kept_and_not_done_again(monkeypatch: pytest.Monkey
 
 
 RUN = LeakageTask(
-    language="ja", taggers=("two",), shares=(0.5,), units=("mentions",), epochs=0.1, n_inputs=20,
+    language="ja",
+    taggers=("two",),
+    shares=(0.5,),
+    units=("mentions",),
+    epochs=0.1,
+    n_inputs=20,
     device="cpu",
-)  # fmt: skip
+)
 
 
 class TwoCharacters:
@@ -335,8 +370,11 @@ def test_every_arm_is_trained_on_its_notes_and_audited_alike(done: Done) -> None
     n = arms["raw"].n_mentions
     lengths = [mention.span.n_chars for mention in demo_notes("ja").mentions]
     assert [arm.left.n_hits for arm in arms.values()] == [
-        n, 0, sum(length > 2 for length in lengths), round(0.5 * n),
-    ]  # fmt: skip
+        n,
+        0,
+        sum(length > 2 for length in lengths),
+        round(0.5 * n),
+    ]
     two = arms["tagger two"]
     assert two.tagger_digest == TwoCharacters.digest
     for arm in arms.values():
@@ -351,8 +389,7 @@ def test_every_arm_is_trained_on_its_notes_and_audited_alike(done: Done) -> None
     assert {trained_name(model) for model in models} == {f"demo ja: {code}" for code in arms}
     assert done.told[-1].share == pytest.approx(1.0)
     phases = list(dict.fromkeys(report.phase.partition(":")[0] for report in done.told))
-    assert phases[:5] == ["raw", "raw, attack", "perfect", "perfect, attack",
-                          "tagger two, tagging"]  # fmt: skip
+    assert phases[:5] == ["raw", "raw, attack", "perfect", "perfect, attack", "tagger two, tagging"]
     assert done.said[1].startswith(f"perfect: 0 of {n} mentions left, {arms['perfect'].n_steps} ")
     listed = DemoTask().request(2, language="ja").candidates
     text = b"".join(done.result.files().values()).decode()
@@ -371,12 +408,19 @@ def order_of(*options: str) -> LeakageTask:
 
 
 def test_options_become_an_order() -> None:
-    words = ("--tagger rules --miss 0.2,0.4 --epochs 3 --language ja --mode surrogate "
-             "--inputs 7 --seed 2")  # fmt: skip
+    words = (
+        "--tagger rules --miss 0.2,0.4 --epochs 3 --language ja --mode surrogate "
+        "--inputs 7 --seed 2"
+    )
     assert order_of(*words.split()) == LeakageTask(
-        taggers=("rules",), shares=(0.2, 0.4), epochs=3.0, language="ja", mode="surrogate",
-        n_inputs=7, seed=2,
-    )  # fmt: skip
+        taggers=("rules",),
+        shares=(0.2, 0.4),
+        epochs=3.0,
+        language="ja",
+        mode="surrogate",
+        n_inputs=7,
+        seed=2,
+    )
     listed = {tagger.tagger_id for tagger in known_taggers()} & {"rules", "default"}
     assert set(order_of().taggers) == listed >= {"rules"}
     short = order_of("--quick", "--epochs", "1")

@@ -60,10 +60,14 @@ ROWS = {"batch": 8, "micro_batch": 8, "n_tokens": 32}
 def write_notes(folder: Path) -> ExperimentTask:
     """Write notes with placeholders, and return what to make of them."""
     rows = [
-        (number, number % N_PATIENTS, f"admission note . {NAME} is a {30 + number} year old "
-         "female . she was seen for pain . she was given fluids . she went home .")
+        (
+            number,
+            number % N_PATIENTS,
+            f"admission note . {NAME} is a {30 + number} year old "
+            "female . she was seen for pain . she was given fluids . she went home .",
+        )
         for number in range(N_NOTES)
-    ]  # fmt: skip
+    ]
     (folder / "notes.csv").write_text(write_table(("note_id", "patient_id", "text"), rows))
     return ExperimentTask(
         notes=folder / "notes.csv",
@@ -79,11 +83,16 @@ def write_notes(folder: Path) -> ExperimentTask:
 
 
 ORDER = ExperimentTask(
-    notes=Path("/n/notes.csv"), general=Path("/m/general"), out=Path("/o"),
-    columns=(("text", "body"),), epochs=(0.5, 2, 20),
-    training=TRAINING.with_(batch=32, learning_rate=1e-4), seed=3,
-    generation=GenerationSettings(n_documents=7), posterior=PosteriorSettings(n_inputs=9),
-)  # fmt: skip
+    notes=Path("/n/notes.csv"),
+    general=Path("/m/general"),
+    out=Path("/o"),
+    columns=(("text", "body"),),
+    epochs=(0.5, 2, 20),
+    training=TRAINING.with_(batch=32, learning_rate=1e-4),
+    seed=3,
+    generation=GenerationSettings(n_documents=7),
+    posterior=PosteriorSettings(n_inputs=9),
+)
 
 
 def test_the_parts_of_an_order_follow_it() -> None:
@@ -119,8 +128,10 @@ def test_what_makes_another_question_and_what_another_training(tmp_path: Path) -
 MENTIONS = (25, 7, 3, 2, 2, 1, 1, 1, 1, 1)
 N = len(MENTIONS)
 KINDS_OF_NAMES = np.array([""] * N + ["easy"] * 8 + ["hard"] * 6)
-SCORES = {1: ("product", "product_log_ratio", "hits"),
-          2: ("mean_log_ratio", "log_ratio", "difference")}  # fmt: skip
+SCORES = {
+    1: ("product", "product_log_ratio", "hits"),
+    2: ("mean_log_ratio", "log_ratio", "difference"),
+}
 
 
 def fake_report(scenario: int, *, lift: float, digest: str) -> AuditReport:
@@ -139,9 +150,10 @@ def fake_report(scenario: int, *, lift: float, digest: str) -> AuditReport:
         ("general_product", "general_hits") if scenario == 1 else ("general_mean_log",), general
     )
     measured = given_attack(
-        listed, {name: np.stack([x, np.zeros(len(x))]) for name, x in values.items()},
+        listed,
+        {name: np.stack([x, np.zeros(len(x))]) for name, x in values.items()},
         scenario=scenario,
-    )  # fmt: skip
+    )
     measured = replace(measured, popularity=popularity)
     measures = plain(membership_metrics(measured, seed=0))
     for one in measures["strata"].values():
@@ -149,16 +161,21 @@ def fake_report(scenario: int, *, lift: float, digest: str) -> AuditReport:
     columns: dict[str, list[Any]] = {
         "role": ["patient"] * N + [""] * (len(score) - N),
         "is_member": [int(kind == "") for kind in KINDS_OF_NAMES],
-        "control_kind": KINDS_OF_NAMES.tolist(), "score": score.tolist(),
+        "control_kind": KINDS_OF_NAMES.tolist(),
+        "score": score.tolist(),
         "decision": ["flagged" if s > 3 else "not flagged" for s in score],
         "is_undecided": [False] * len(score),
         "n_mentions": [*MENTIONS, *([None] * (len(score) - N))],
-    }  # fmt: skip
+    }
     settings = {1: {"n_documents": 40}, 2: {"n_inputs": 300}}[scenario]
     return bare_report(
-        digest=digest, question={"seed": 0, "settings": settings}, scenario={"number": scenario},
-        fixed_score=SCORES[scenario][0], names=columns, measures=measures,
-    )  # fmt: skip
+        digest=digest,
+        question={"seed": 0, "settings": settings},
+        scenario={"number": scenario},
+        fixed_score=SCORES[scenario][0],
+        names=columns,
+        measures=measures,
+    )
 
 
 REPORTS = {
@@ -169,10 +186,13 @@ REPORTS = {
 EXAMINATION = cast(
     Examination,
     SimpleNamespace(
-        n_notes=44, n_patients=10, n_passages=13, pattern_table=((2, 3), (1, 7)),
+        n_notes=44,
+        n_patients=10,
+        n_passages=13,
+        pattern_table=((2, 3), (1, 7)),
         mention_table=((25, 1), (7, 1), (3, 1), (2, 2), (1, 5)),
     ),
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")
@@ -275,12 +295,16 @@ def test_the_whole_experiment_finds_what_was_trained(done: Done) -> None:
     assert json.loads(text) == json.loads(json.dumps(result))
     assert json.loads(text)["table4"] == [[2, 8], [1, 8]]
     assert [result[name] for name in ("n_notes", "n_patients", "n_members", "n_passages")] == [
-        N_NOTES, N_PATIENTS, N_PATIENTS, N_NOTES,
-    ]  # fmt: skip
+        N_NOTES,
+        N_PATIENTS,
+        N_PATIENTS,
+        N_NOTES,
+    ]
     first, last = (
-        row["auc"]["value"] for row in result["rankings"]
+        row["auc"]["value"]
+        for row in result["rankings"]
         if (row["attack"], row["controls"], row["score"]) == ("masked_lm", "easy", "residual")
-    )  # fmt: skip
+    )
     assert first < last > 0.9
     first, last = result["exposures"]
     assert last["step"] > 10 * first["step"] > 0
@@ -295,8 +319,9 @@ def test_the_whole_experiment_finds_what_was_trained(done: Done) -> None:
     assert phases == [CORPUS, HOSPITAL, *audits]
     assert done.said[0] == "Corpus: 24 notes, 16 members, 24 passages."
     assert [line.partition(":")[0] for line in done.said[1:3]] == [
-        "Hospital model", "Audit after 1 epochs, scenario 2",
-    ]  # fmt: skip
+        "Hospital model",
+        "Audit after 1 epochs, scenario 2",
+    ]
 
 
 def test_stopped_it_goes_on_and_asked_again_nothing_is_made_twice(
@@ -306,9 +331,11 @@ def test_stopped_it_goes_on_and_asked_again_nothing_is_made_twice(
     with Store(tmp_path / "store") as store:
         with pytest.raises(AuditCancelled):
             run_experiment(
-                order, store=store, progress=lambda report: seen.append(report.phase),
+                order,
+                store=store,
+                progress=lambda report: seen.append(report.phase),
                 should_stop=lambda: seen[-1].startswith("hospital model: training"),
-            )  # fmt: skip
+            )
         assert not (tmp_path / "out" / "tables.json").exists()
         monkeypatch.setattr(paper, "make_corpus", None)
         assert tables_json(run_experiment(order, store=store)) == tables_json(done.result)
@@ -331,9 +358,25 @@ def test_another_order_is_refused_in_its_folder(done: Done, tmp_path: Path) -> N
 
 
 SMALL = (
-    "--batch", 8, "--tokens", 32, "--learning-rate", "1e-3", "--documents", 2, "--steps", 2,
-    "--inputs", 20, "--epochs", "0.5", "--all-names", "--device", "cpu", "--json",
-)  # fmt: skip
+    "--batch",
+    8,
+    "--tokens",
+    32,
+    "--learning-rate",
+    "1e-3",
+    "--documents",
+    2,
+    "--steps",
+    2,
+    "--inputs",
+    20,
+    "--epochs",
+    "0.5",
+    "--all-names",
+    "--device",
+    "cpu",
+    "--json",
+)
 
 
 def test_one_command_goes_from_notes_to_tables_and_what_cannot_be_is_said_plainly(
@@ -357,9 +400,10 @@ def test_one_command_goes_from_notes_to_tables_and_what_cannot_be_is_said_plainl
     assert [report["scenario"]["number"] for report in reports] == [2, 1]
     assert {r["models"]["general"]["digest"] for r in reports} == {model_digest(GENERAL_MODEL)}
     for option, wrong, said in (
-        ("--epochs", "2,1", "epochs"), ("--general", "/nowhere", "--general"),
+        ("--epochs", "2,1", "epochs"),
+        ("--general", "/nowhere", "--general"),
         ("--notes", "/nowhere.csv", "notes"),
-    ):  # fmt: skip
+    ):
         assert main([*asked, option, wrong]) == 2
         out, err = capsys.readouterr()
         assert not out and said in err and "Traceback" not in err

@@ -64,15 +64,20 @@ def result(arm: Arm, *, is_exposed: Sequence[bool], scores: Sequence[float]) -> 
         "control_kind": [""] * n + ["easy", "easy", "hard", "hard"],
     }
     report = bare_report(
-        digest=arm.code, scenario={"number": 2}, fixed_score="score", names=columns,
+        digest=arm.code,
+        scenario={"number": 2},
+        fixed_score="score",
+        names=columns,
         measures={"strata": {}},
-    )  # fmt: skip
+    )
     counts = {"identifier": (n, n - sum(is_exposed), 0, 0), "quasi_identifier": (3, 2, 30, 20)}
     points = tuple(LossPoint(step=step, loss=loss, seconds=0) for step, loss in ((5, 2), (10, 1)))
     row = arm_row(
-        arm, is_exposed=np.array(is_exposed), found=CoverageCounts(counts, 100, 30, 10),
+        arm,
+        is_exposed=np.array(is_exposed),
+        found=CoverageCounts(counts, 100, 30, 10),
         trained=TrainedModel(Path(), TRAINED, points, True, ()),
-    )  # fmt: skip
+    )
     return ArmResult(row, np.array(is_exposed), report)
 
 
@@ -82,11 +87,15 @@ def tiny_tables(order: LeakageTask | None = None) -> LeakageTables:
         result(Arm(RAW), is_exposed=[True] * 4, scores=[9, 8, 7, 6, 1, 2, 3, 6.5]),
         result(Arm(PERFECT), is_exposed=[False] * 4, scores=[4, 1, 3, 2, 1.5, 2.5, 3.5, 0]),
         result(
-            Arm(MENTIONS, 0.5), is_exposed=[True, True, False, False],
+            Arm(MENTIONS, 0.5),
+            is_exposed=[True, True, False, False],
             scores=[9, 8, 3, 2, 1.5, 2.5, 3.5, 0],
         ),
-    )  # fmt: skip
+    )
     return LeakageTables(
-        order=order or LeakageTask(), n_notes=12, n_patients=4,
-        arms=tuple(arm.row for arm in arms), leaks=tuple(leak_rows(arms, seed=0)),
-    )  # fmt: skip
+        order=order or LeakageTask(),
+        n_notes=12,
+        n_patients=4,
+        arms=tuple(arm.row for arm in arms),
+        leaks=tuple(leak_rows(arms, seed=0)),
+    )

@@ -50,9 +50,14 @@ def usual_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def question(kind: str, *, digest: str = "q", device: str = "cpu", **order: Any) -> Question:
     return Question(
-        kind=kind, label="general → hospital", scenario=1, device=device, digest=digest,
-        audits=(), order=order,
-    )  # fmt: skip
+        kind=kind,
+        label="general → hospital",
+        scenario=1,
+        device=device,
+        digest=digest,
+        audits=(),
+        order=order,
+    )
 
 
 def counting(path: Path, *, n: int = 5, is_held: bool = False, **where: str) -> Question:

@@ -78,9 +78,13 @@ def test_a_note_has_a_lane_of_its_own_and_many_notes_wait_their_turn(tmp_path):
     file = NotesToTag("registered", file_id="ward/notes.csv")
     encoder = KnownTagger("trained/" + "b" * 12, "token", "", "d")
     pairs = (
-        (note, DEFAULT), (notes, encoder), (notes, DEFAULT), (file, RULES), (file, DEFAULT),
+        (note, DEFAULT),
+        (notes, encoder),
+        (notes, DEFAULT),
+        (file, RULES),
+        (file, DEFAULT),
         (note, copying),
-    )  # fmt: skip
+    )
     found = [asked(one, tagger=tagger) for one, tagger in pairs]
     device = queue_of("auto")
     assert [one.device for one in found] == [SHORT, device, SHORT, "cpu", "cpu", device]
@@ -155,9 +159,10 @@ def test_a_set_keeps_its_policy_and_is_scored_under_it():
     assert [one.released for one in notes_of(kept)] == ["A 72-year-old man. MRN: [ID]"]
     spans = (Span(2, 13, TYPES[1]), Span(14, 17, TYPES[1]), Span(24, 31, TYPES[3]))
     task = ScoreTask(
-        gold=given_as([TaggedDocument("1", text, spans)]), n_replicates=2,
+        gold=given_as([TaggedDocument("1", text, spans)]),
+        n_replicates=2,
         predicted=Source(kind="tagged", ref=tagged_id),
-    )  # fmt: skip
+    )
     (score_id,) = ScoreTask.ordered(task.question().order).run(contact([]))
     score = SCORES.get(score_id)
     counted = score.summary.criteria["strict"].together

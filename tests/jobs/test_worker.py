@@ -35,7 +35,7 @@ from tests.jobs.fake_jobs import (
     until,
     until_state,
     usual_home,
-)  # fmt: skip
+)
 
 __all__ = ["home", "usual_home"]
 
@@ -159,9 +159,12 @@ except ChildProcessError:
     print("no child")
 """
     done = subprocess.run(
-        [sys.executable, "-c", asking], capture_output=True, text=True, check=True, env=os.environ
-        | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
-    )  # fmt: skip
+        [sys.executable, "-c", asking],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+    )
     assert done.stdout == "no child\n"
     assert alive(processes("worker")[0])  # it outlives who asked
 

@@ -56,10 +56,14 @@ def fast(**changes: object) -> Spoil:
             "added_tokens": [],
             "normalizer": None,
             "pre_tokenizer": {"type": "BertPreTokenizer"},
-            "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
-                      "max_input_chars_per_word": 100,
-                      "vocab": {word: i for i, word in enumerate(words)}},
-        }  # fmt: skip
+            "model": {
+                "type": "WordPiece",
+                "unk_token": "[UNK]",
+                "continuing_subword_prefix": "##",
+                "max_input_chars_per_word": 100,
+                "vocab": {word: i for i, word in enumerate(words)},
+            },
+        }
         (folder / "tokenizer.json").write_text(json.dumps(state | changes), encoding="utf-8")
 
     return spoil

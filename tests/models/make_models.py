@@ -16,14 +16,59 @@ import torch
 import transformers
 
 WORDS = (
-    "the", "patient", "mr", "mrs", "was", "seen", "by", "dr", "for", "pain", "in", "and", "of",
-    "john", "mary", "smith", "jones", "anna", "o", "##s", "##son", "##a", "a", "s", "'", ".", ",",
-    "-", ":", "1", "2", "##0",
-)  # fmt: skip
+    "the",
+    "patient",
+    "mr",
+    "mrs",
+    "was",
+    "seen",
+    "by",
+    "dr",
+    "for",
+    "pain",
+    "in",
+    "and",
+    "of",
+    "john",
+    "mary",
+    "smith",
+    "jones",
+    "anna",
+    "o",
+    "##s",
+    "##son",
+    "##a",
+    "a",
+    "s",
+    "'",
+    ".",
+    ",",
+    "-",
+    ":",
+    "1",
+    "2",
+    "##0",
+)
 JAPANESE_WORDS = (
-    "患者", "は", "を", "受診", "し", "た", "。", "山田", "花子", "佐藤", "太郎", "##郎", "##子",
-    "さん", "医師", "診察", "が", "の",
-)  # fmt: skip
+    "患者",
+    "は",
+    "を",
+    "受診",
+    "し",
+    "た",
+    "。",
+    "山田",
+    "花子",
+    "佐藤",
+    "太郎",
+    "##郎",
+    "##子",
+    "さん",
+    "医師",
+    "診察",
+    "が",
+    "の",
+)
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
@@ -41,26 +86,50 @@ def _save(kind: str, folder: Path, *, seed: int, scale: float = 0.1, **config: A
 
 
 def make_bert(
-    folder: Path, *, seed: int = 0, words: Sequence[str] = WORDS, hidden_size: int = 16,
-    n_layers: int = 2, dropout: float = 0.1, n_positions: int = 64, lower_case: bool = True,
-    scale: float = 0.1, **config: Any,
-) -> Path:  # fmt: skip
+    folder: Path,
+    *,
+    seed: int = 0,
+    words: Sequence[str] = WORDS,
+    hidden_size: int = 16,
+    n_layers: int = 2,
+    dropout: float = 0.1,
+    n_positions: int = 64,
+    lower_case: bool = True,
+    scale: float = 0.1,
+    **config: Any,
+) -> Path:
     """Write a BERT with a WordPiece vocabulary in vocab.txt; return the folder."""
     _save(
-        "Bert", folder, seed=seed, scale=scale, vocab_size=len(SPECIAL) + len(words),
-        hidden_size=hidden_size, num_hidden_layers=n_layers, num_attention_heads=2,
-        intermediate_size=2 * hidden_size, max_position_embeddings=n_positions,
-        hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, **config,
-    )  # fmt: skip
+        "Bert",
+        folder,
+        seed=seed,
+        scale=scale,
+        vocab_size=len(SPECIAL) + len(words),
+        hidden_size=hidden_size,
+        num_hidden_layers=n_layers,
+        num_attention_heads=2,
+        intermediate_size=2 * hidden_size,
+        max_position_embeddings=n_positions,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+        **config,
+    )
     return _write_wordpiece(folder, words, "BertTokenizer", do_lower_case=lower_case)
 
 
 def make_distilbert(folder: Path, *, seed: int = 0, words: Sequence[str] = WORDS) -> Path:
     """Write a DistilBERT with a WordPiece vocabulary in vocab.txt; return the folder."""
     _save(
-        "DistilBert", folder, seed=seed, vocab_size=len(SPECIAL) + len(words), dim=16, n_layers=2,
-        n_heads=2, hidden_dim=32, max_position_embeddings=64,
-    )  # fmt: skip
+        "DistilBert",
+        folder,
+        seed=seed,
+        vocab_size=len(SPECIAL) + len(words),
+        dim=16,
+        n_layers=2,
+        n_heads=2,
+        hidden_dim=32,
+        max_position_embeddings=64,
+    )
     return _write_wordpiece(folder, words, "DistilBertTokenizer")
 
 
@@ -70,10 +139,18 @@ def make_roberta(folder: Path, *, seed: int = 0) -> Path:
     tokens = ["<s>", "<pad>", "</s>", "<unk>", *sorted(byte_alphabet())]
     tokens += [merge.replace(" ", "") for merge in merges] + ["<mask>"]
     _save(
-        "Roberta", folder, seed=seed, vocab_size=len(tokens), hidden_size=16, num_hidden_layers=2,
-        num_attention_heads=2, intermediate_size=32, max_position_embeddings=66, type_vocab_size=1,
+        "Roberta",
+        folder,
+        seed=seed,
+        vocab_size=len(tokens),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=66,
+        type_vocab_size=1,
         layer_norm_eps=1e-5,
-    )  # fmt: skip
+    )
     _write_json(folder / "vocab.json", {token: i for i, token in enumerate(tokens)})
     (folder / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n", "utf-8")
     _write_json(folder / "tokenizer_config.json", {"tokenizer_class": "RobertaTokenizer"})
@@ -84,10 +161,14 @@ def make_japanese_bert(folder: Path, *, seed: int = 0, dictionary: str = "unidic
     """Write a BERT whose tokenizer splits words with MeCab; return the folder."""
     make_bert(folder, seed=seed, words=JAPANESE_WORDS)
     return _write_wordpiece(
-        folder, JAPANESE_WORDS, "BertJapaneseTokenizer", do_lower_case=False,
-        word_tokenizer_type="mecab", subword_tokenizer_type="wordpiece",
+        folder,
+        JAPANESE_WORDS,
+        "BertJapaneseTokenizer",
+        do_lower_case=False,
+        word_tokenizer_type="mecab",
+        subword_tokenizer_type="wordpiece",
         mecab_kwargs={"mecab_dic": dictionary},
-    )  # fmt: skip
+    )
 
 
 def byte_alphabet() -> list[str]:

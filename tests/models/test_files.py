@@ -30,14 +30,29 @@ def test_a_summary_says_what_transformers_says(kind, tmp_path):
     # RoBERTa uses two rows less than its position table has.
     rows = json.loads((folder / "config.json").read_text())["max_position_embeddings"]
     assert (
-        found.name, found.tokenizer, found.n_parameters, config.architecture, config.n_layers,
-        config.hidden_size, config.vocab_size, config.n_positions,
+        found.name,
+        found.tokenizer,
+        found.n_parameters,
+        config.architecture,
+        config.n_layers,
+        config.hidden_size,
+        config.vocab_size,
+        config.n_positions,
     ) == (
-        "model", {"bert": "BertTokenizer", "roberta": "RobertaTokenizer", "japanese":
-                  "BertJapaneseTokenizer", "distilbert": "DistilBertTokenizer"}[kind],
-        sum(p.numel() for p in model.parameters()), architecture, written.num_hidden_layers,
-        written.hidden_size, written.vocab_size, rows - 2 * (kind == "roberta"),
-    )  # fmt: skip
+        "model",
+        {
+            "bert": "BertTokenizer",
+            "roberta": "RobertaTokenizer",
+            "japanese": "BertJapaneseTokenizer",
+            "distilbert": "DistilBertTokenizer",
+        }[kind],
+        sum(p.numel() for p in model.parameters()),
+        architecture,
+        written.num_hidden_layers,
+        written.hidden_size,
+        written.vocab_size,
+        rows - 2 * (kind == "roberta"),
+    )
 
 
 @given(
@@ -53,8 +68,10 @@ def test_expected_tensors_are_those_of_transformers(architecture, n_layers, voca
     if architecture == "distilbert":
         names = ("dim", "n_layers", "n_heads", "hidden_dim")
     raw = dict(zip(names, (8, n_layers, 2, 24), strict=True)) | {
-        "vocab_size": vocab, "max_position_embeddings": rows, "tie_word_embeddings": is_tied,
-    }  # fmt: skip
+        "vocab_size": vocab,
+        "max_position_embeddings": rows,
+        "tie_word_embeddings": is_tied,
+    }
     config = parse_config(raw | {"model_type": architecture}, where="config.json")
     kind = {"bert": "Bert", "roberta": "Roberta", "distilbert": "DistilBert"}[architecture]
     with torch.device("meta"):
@@ -75,12 +92,23 @@ _values = (
 
 @given(
     key=st.sampled_from(
-        ["model_type", "hidden_size", "num_hidden_layers", "vocab_size", "hidden_act",
-         "hidden_dropout_prob", "layer_norm_eps", "pad_token_id", "tie_word_embeddings",
-         "_attn_implementation", "pruned_heads", "architectures"]
+        [
+            "model_type",
+            "hidden_size",
+            "num_hidden_layers",
+            "vocab_size",
+            "hidden_act",
+            "hidden_dropout_prob",
+            "layer_norm_eps",
+            "pad_token_id",
+            "tie_word_embeddings",
+            "_attn_implementation",
+            "pruned_heads",
+            "architectures",
+        ]
     ),
     value=_values,
-)  # fmt: skip
+)
 @settings(max_examples=100, deadline=None)
 def test_any_setting_is_either_in_bounds_or_refused(key, value):
     try:
@@ -139,10 +167,12 @@ def test_the_digest_follows_what_determines_the_model_and_nothing_else(copy):
     assert model_digest(copy) == before
     n_bytes = (copy / WEIGHTS).stat().st_size
     changes = (
-        with_bit(WEIGHTS, n_bytes - 1), with_bit(WEIGHTS, n_bytes // 2), with_bit("vocab.txt", -2),
+        with_bit(WEIGHTS, n_bytes - 1),
+        with_bit(WEIGHTS, n_bytes // 2),
+        with_bit("vocab.txt", -2),
         lambda: edit_json(copy, "config.json", hidden_dropout_prob=0.2),
         lambda: edit_json(copy, "tokenizer_config.json", do_lower_case=False),
-    )  # fmt: skip
+    )
     digests = {before}
     for change in changes:
         change()
@@ -151,9 +181,15 @@ def test_the_digest_follows_what_determines_the_model_and_nothing_else(copy):
 
 
 def test_the_digest_stays_what_it_was_in_kept_results(tmp_path):
-    config = {"model_type": "bert", "vocab_size": 5, "hidden_size": 2, "num_hidden_layers": 1,
-              "num_attention_heads": 1, "intermediate_size": 2,
-              "max_position_embeddings": 8}  # fmt: skip
+    config = {
+        "model_type": "bert",
+        "vocab_size": 5,
+        "hidden_size": 2,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 1,
+        "intermediate_size": 2,
+        "max_position_embeddings": 8,
+    }
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
     write_zeros(tmp_path)

@@ -122,9 +122,13 @@ def test_a_model_that_is_not_known_is_asked_as_it_is() -> None:
     ],
 )
 def test_the_fastest_way_is_taken_that_says_what_the_models_say(
-    asked_for: str, has_it: bool, most: dict[str, float], taken: tuple[str, str] | None,
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    asked_for: str,
+    has_it: bool,
+    most: dict[str, float],
+    taken: tuple[str, str] | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     both = [load_model(make_bert(tmp_path / str(n), seed=n, scale=0.2)) for n in (0, 1)]
     monkeypatch.setattr(forward, "multiplies_bfloat16", lambda: has_it)
     for name, value in most.items():
@@ -153,9 +157,10 @@ def test_kernels_of_long_rows_are_tried_too(
     assert kernels() == "packed"
     attention = forward.functional.scaled_dot_product_attention
     monkeypatch.setattr(
-        forward.functional, "scaled_dot_product_attention",
+        forward.functional,
+        "scaled_dot_product_attention",
         lambda query, *rest, **more: attention(query * 2, *rest, **more),
-    )  # fmt: skip
+    )
     monkeypatch.setattr(one.model.config, "_attn_implementation", "eager")
     assert kernels() == "plain"
 
@@ -192,9 +197,12 @@ def test_bfloat16_is_computed_on_a_processor_for_which_onednn_packs_none(tmp_pat
         "names=['']); print(found.dtype)"
     )
     run = subprocess.run(
-        [sys.executable, "-c", told, str(tmp_path / "model")], capture_output=True, text=True,
-        env=os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2"}, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", told, str(tmp_path / "model")],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2"},
+        check=False,
+    )
     assert (run.returncode, run.stdout.strip()) == (0, "bfloat16"), run.stderr[-2000:]
 
 

@@ -243,13 +243,16 @@ def _basic_japanese(folder: Path) -> Path:
 RENAMED = tuple({"john": "joan", "mary": "mark"}.get(word, word) for word in WORDS)
 UNLIKE: list[tuple[str, Callable[[Path], Path], str]] = [
     ("bert", lambda f: make_bert(f, words=RENAMED), "4 entries of the vocabulary."),
-    ("bert", lambda f: make_bert(f, lower_case=False),
-     "normalizer.lowercase; splitting of test sentences."),
+    (
+        "bert",
+        lambda f: make_bert(f, lower_case=False),
+        "normalizer.lowercase; splitting of test sentences.",
+    ),
     ("bert", make_roberta, "unk_token."),
     ("roberta", _other_merges, "merges."),
     ("japanese", lambda f: make_japanese_bert(f, dictionary="ipadic"), "mecab_dic."),
     ("japanese", _basic_japanese, "splitting of test sentences; word_tokenizer_type."),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("kind", "make", "said"), UNLIKE, ids=range(len(UNLIKE)))

@@ -34,8 +34,14 @@ def root(tmp_path_factory):
     """Two registered folders of one name, a refused model, a nested one, and one outside."""
     root = tmp_path_factory.mktemp("registry")
     bert = make_bert(root / "a" / "models" / "bert")
-    for place in ("a/models/nested/deep/bert", "b/models/病院", "outside/secret",
-                  "a/models/.hidden", "a/models/1/2/3/4/5", "b/models/broken"):  # fmt: skip
+    for place in (
+        "a/models/nested/deep/bert",
+        "b/models/病院",
+        "outside/secret",
+        "a/models/.hidden",
+        "a/models/1/2/3/4/5",
+        "b/models/broken",
+    ):
         shutil.copytree(bert, root / place)
     (root / "b" / "models" / "broken" / "model.safetensors").unlink()
     (root / "a" / "models" / "link").symlink_to(root / "outside")
@@ -108,11 +114,17 @@ def test_the_differences_of_a_pair_are_told(tmp_path):
     n_layer = sum(shape for shape in (4 * (16 * 16 + 16), 2 * 2 * 16, 2 * 16 * 32 + 32 + 16))
     n = check_pair(one, one).traits["n_parameters"][0]
     assert found.traits == {
-        "architecture": ("bert", "bert"), "n_layers": (2, 3), "hidden_size": (16, 16),
-        "vocab_size": (37, 37), "n_parameters": (n, n + n_layer), "n_positions": (64, 64),
-        "tokenizer": ("BertTokenizer",) * 2, "n_heads": (2, 2), "hidden_dropout": (0.1, 0.2),
+        "architecture": ("bert", "bert"),
+        "n_layers": (2, 3),
+        "hidden_size": (16, 16),
+        "vocab_size": (37, 37),
+        "n_parameters": (n, n + n_layer),
+        "n_positions": (64, 64),
+        "tokenizer": ("BertTokenizer",) * 2,
+        "n_heads": (2, 2),
+        "hidden_dropout": (0.1, 0.2),
         "attention_dropout": (0.1, 0.2),
-    }  # fmt: skip
+    }
     assert found.refusal == ""
     other = make_roberta(tmp_path / "other")
     with pytest.raises(AuditError) as refused:
@@ -151,8 +163,12 @@ def test_comparing_spelling_and_drawing_build_no_tokenizer_here():
     )
     repository = Path(__file__).resolve().parents[2]
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=repository, capture_output=True, text=True, check=True,
+        [sys.executable, "-c", script],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=True,
         env=os.environ | {"PYTHONPATH": str(repository)},
-    )  # fmt: skip
+    )
     is_alike, n_pieces, n_drawn = done.stdout.split()
     assert (is_alike, n_drawn) == ("True", "12") and int(n_pieces) > 0

@@ -164,7 +164,7 @@ def test_draws_are_the_same_in_every_version() -> None:
         "part": pairs(
             part_controls(JA, role="last", n_by_pieces={1: 20}, count_pieces=one_piece, seed=2)
         ),
-    }  # fmt: skip
+    }
     for kind in ("easy", "hard"):
         one = matched_controls(listed, n=150, seed=5, kind=kind, count_pieces=count_pieces)
         found[f"matched {kind}"] = [pairs(one), one.control_kind]
@@ -283,9 +283,12 @@ name_rows = st.lists(
 
 
 @given(
-    rows=name_rows, n=st.integers(0, 60), seed=st.integers(0, 3),
-    kind=st.sampled_from(["easy", "hard"]), n_japanese=st.integers(0, 8),
-)  # fmt: skip
+    rows=name_rows,
+    n=st.integers(0, 60),
+    seed=st.integers(0, 3),
+    kind=st.sampled_from(["easy", "hard"]),
+    n_japanese=st.integers(0, 8),
+)
 @settings(max_examples=20)
 def test_every_control_fulfils_its_definition(
     rows: list[tuple[int, int]], n: int, seed: int, kind: str, n_japanese: int
@@ -295,9 +298,13 @@ def test_every_control_fulfils_its_definition(
     listed = as_members([(US.first[f], US.last[la]) for f, la in rows] + japanese + unknown)
     banned = set(pairs(draw_names(US, n=400, seed=seed)))
     found = matched_controls(
-        listed, n=n, seed=seed, kind=kind, count_pieces=count_pieces,
+        listed,
+        n=n,
+        seed=seed,
+        kind=kind,
+        count_pieces=count_pieces,
         accepts=lambda *name: name not in banned,
-    )  # fmt: skip
+    )
     parts, drawn = member_parts(listed), pairs(found)
     assert len({(fold_name(f), fold_name(la)) for f, la in drawn}) == len(drawn) == n
     assert not set(drawn) & (banned | set(pairs(listed)))
@@ -333,9 +340,12 @@ def test_who_has_no_match_gets_the_nearest_or_nobody() -> None:
     assert set(crossed.first) == {"Ann"}
     # Names that a model cannot spell never come.
     drawn = matched_controls(
-        as_members([("Adam", "Hill")]), n=30, seed=0, kind="easy",
+        as_members([("Adam", "Hill")]),
+        n=30,
+        seed=0,
+        kind="easy",
         count_pieces=lambda _, part: 1 if part < "K" else 1_000_000,
-    )  # fmt: skip
+    )
     assert len(drawn) == 30 and max(drawn.first + drawn.last) < "K"
 
 
@@ -396,8 +406,10 @@ def test_the_quality_of_a_match_by_hand() -> None:
     assert found["easy"] == [
         f"{(ours.mean() - theirs.mean()) / pooled:+.2f}",
         f"{(lasts.mean() - math.log(last['moss'])) / spread:+.2f}",
-        pytest.approx(50), 0.0, False,
-    ]  # fmt: skip
+        pytest.approx(50),
+        0.0,
+        False,
+    ]
     assert found["hard"][2] == 50
     assert figures(listed([("Mary", "Smith")], easy=[("Amy", "Moss")]))["easy"][:2] == ["?", "?"]
     mixed = listed([("太郎", "佐藤"), ("Mary", "Smith")], given=[("花子", "鈴木"), ("愛", "田中")])

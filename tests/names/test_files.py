@@ -106,7 +106,7 @@ def test_lists_as_systems_export_them(text: str) -> None:
         (f'<?xml version="1.0"?><ClinicalDocument><text>{SECRET}', "This is a CDA document (XML)."),
         (f"<HTML><table><tr><td>{SECRET}", "This is a web page (HTML), not a table."),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_clear_is_refused_with_its_place(text: str, said: str) -> None:
     assert said in refused(text.encode())
 
@@ -140,8 +140,9 @@ def test_jsonl_has_the_same_headings_as_keys() -> None:
             (1, 2),
         )
         assert [(note.row, str(note.what)) for note in found.notes] == [
-            (1, "These columns are not read: 6."), (3, "The row has no name and was left out."),
-        ]  # fmt: skip
+            (1, "These columns are not read: 6."),
+            (3, "The row has no name and was left out."),
+        ]
 
 
 @pytest.mark.parametrize(
@@ -221,7 +222,7 @@ def ended(text: str) -> str:
         (workbook([]), "The first row is empty"),
         (b"\xd0\xcf\x11\xe0" + SECRET.encode(), "an Excel workbook of the old form, or"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_workbook_is_refused(data: bytes, said: str) -> None:
     assert said in refused(data)
 

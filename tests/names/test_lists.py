@@ -44,9 +44,15 @@ MEMBERS = make_candidates(
     [("Thomas", "Young"), ("Mary", "James"), ("太郎", "山田")], is_member=True
 )
 HOSTILE = [
-    ("=cmd()", "+1"), ("<img src=x>", "![x](http://evil.example)"), ("NA", "None"),
-    ("太郎", "見本"), ("", "Single"), ('Jo"e', "O'Neil, 2"), ("-", "@x"), ("\u2019Abd", "＝x"),
-]  # fmt: skip
+    ("=cmd()", "+1"),
+    ("<img src=x>", "![x](http://evil.example)"),
+    ("NA", "None"),
+    ("太郎", "見本"),
+    ("", "Single"),
+    ('Jo"e', "O'Neil, 2"),
+    ("-", "@x"),
+    ("\u2019Abd", "＝x"),
+]
 
 
 def pairs(names: Candidates) -> list[tuple[str, str]]:
@@ -76,11 +82,15 @@ def test_names_are_written_in_the_order_of_their_script() -> None:
 @pytest.mark.parametrize(
     ("column", "value"),
     [
-        ("is_member", (True, True, np.True_)), ("is_member", (True, True, False)),
-        ("control_kind", ("", "", "easy")), ("control_kind", ("", "", "unheard")),
-        ("n_mentions", (1, 2, -1)), ("last", ("Young", "James", "")), ("first", ("Ann", "Bo")),
+        ("is_member", (True, True, np.True_)),
+        ("is_member", (True, True, False)),
+        ("control_kind", ("", "", "easy")),
+        ("control_kind", ("", "", "unheard")),
+        ("n_mentions", (1, 2, -1)),
+        ("last", ("Young", "James", "")),
+        ("first", ("Ann", "Bo")),
     ],
-)  # fmt: skip
+)
 def test_columns_that_do_not_fit_are_refused(column: str, value: tuple[object, ...]) -> None:
     with pytest.raises(ValueError, match=r"row 2|argument"):
         replace(MEMBERS, **{"first": ("Ann", "Bo", "")} | {column: value})  # type: ignore[arg-type]
@@ -89,11 +99,17 @@ def test_columns_that_do_not_fit_are_refused(column: str, value: tuple[object, .
 @pytest.mark.parametrize(
     ("first", "last", "kind"),
     [
-        ("Ann", "Lee", "easy"), ("MARY", "Lee", "hard"), ("Ann", "Ｙoung", "hard"),
-        ("Young", "Lee", "hard"), ("James", "Thomas", "recombined"), ("", "山田", "hard"),
-        ("Mary", "Young", "recombined"), ("", "Lee", "easy"), ("Quux", "Lee", "easy"),
+        ("Ann", "Lee", "easy"),
+        ("MARY", "Lee", "hard"),
+        ("Ann", "Ｙoung", "hard"),
+        ("Young", "Lee", "hard"),
+        ("James", "Thomas", "recombined"),
+        ("", "山田", "hard"),
+        ("Mary", "Young", "recombined"),
+        ("", "Lee", "easy"),
+        ("Quux", "Lee", "easy"),
     ],
-)  # fmt: skip
+)
 def test_kinds_compare_with_patients_across_roles_and_case(
     first: str, last: str, kind: str
 ) -> None:
@@ -315,8 +331,9 @@ def test_kinds_that_the_list_says_are_kept_and_canaries_known_by_role_or_kind() 
 
 def test_facts_and_spelling_by_hand(tmp_path: Path) -> None:
     planted = replace(make_candidates([("Q", "R")], is_member=True), role=("canary",))
-    counted = name_facts(MEMBERS + planted + make_candidates([("A", "B")], is_member=False,
-                                                             control_kind="easy"))  # fmt: skip
+    counted = name_facts(
+        MEMBERS + planted + make_candidates([("A", "B")], is_member=False, control_kind="easy")
+    )
     assert (counted.n_members, counted.n_unknown) == (3, 0)
     assert counted.by_kind == {"easy": 1, "planted": 1}
     facts = name_facts(

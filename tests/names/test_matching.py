@@ -90,9 +90,23 @@ def slow_hit(name: tuple[str, str], document: str) -> tuple[bool, bool]:
 
 PARTS = ["Ann", "Anna", "Joanna", "Lee", "O'Lee", "Ann Lee", "Anna-Lee", "José", "Li", "Lee Ann"]
 DOCUMENT_WORDS = [
-    "ann", "Anna", "JOANNA", "lee", "leeds", "o", "'", "-", "jose", "José", "li", ".", "o'lee",
-    "anna-lee", "annlee", "LEE",
-]  # fmt: skip
+    "ann",
+    "Anna",
+    "JOANNA",
+    "lee",
+    "leeds",
+    "o",
+    "'",
+    "-",
+    "jose",
+    "José",
+    "li",
+    ".",
+    "o'lee",
+    "anna-lee",
+    "annlee",
+    "LEE",
+]
 names_of = st.tuples(st.sampled_from(PARTS), st.sampled_from(PARTS))
 document_of = st.lists(st.sampled_from(DOCUMENT_WORDS), max_size=14).map(" ".join)
 
@@ -124,16 +138,22 @@ FIRSTS, LASTS = ("ann", "lee", "jose"), ("lee", "li", "ann")
 @settings(max_examples=120)
 @given(
     document_of,
-    st.lists(st.tuples(st.sampled_from(FIRSTS), st.sampled_from(LASTS)), unique=True, min_size=1,
-             max_size=3),
-)  # fmt: skip
+    st.lists(
+        st.tuples(st.sampled_from(FIRSTS), st.sampled_from(LASTS)),
+        unique=True,
+        min_size=1,
+        max_size=3,
+    ),
+)
 def test_lexicon_counts_equal_a_loop_over_pairs(
     document: str, listed: list[tuple[str, str]]
 ) -> None:
     found = count_lexicon_names(
-        [document, "lee"], first_names=["Ann", "LEE", "José"], last_names=LASTS,
+        [document, "lee"],
+        first_names=["Ann", "LEE", "José"],
+        last_names=LASTS,
         candidates=make_candidates(listed),
-    )  # fmt: skip
+    )
     text = words(document)
     near = list(pairwise(text))
     assert found == {
@@ -156,10 +176,13 @@ def test_full_names_are_counted_in_all_their_ways_of_writing() -> None:
     )
     assert Counter(index.pairs(text)) == Counter(
         {
-            ("john", "smith"): 3, ("john", "de la cruz"): 1, ("mary jo", "de la cruz"): 1,
-            ("花子", "山田"): 2, ("花", "山田"): 1,
+            ("john", "smith"): 3,
+            ("john", "de la cruz"): 1,
+            ("mary jo", "de la cruz"): 1,
+            ("花子", "山田"): 2,
+            ("花", "山田"): 1,
         }
-    )  # fmt: skip
+    )
     assert pair_of("JOHN", "O'Neil") == ("john", "o neil")
     assert pair_of("ハナコ", "ﾔﾏﾀﾞ") == ("ハナコ", "ヤマダ")
 

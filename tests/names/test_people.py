@@ -88,15 +88,23 @@ def test_people_are_the_same_in_every_version() -> None:
     for locale in LOCALES:
         many = [person(i, locale) for i in range(300)]
         found[f"identities {locale}"] = [
-            [one.key, one.sex, one.birth, *(written(one.name, form) for form in FORMS),
-             *(one.values[value] for value in OWN)] for one in many
-        ]  # fmt: skip
+            [
+                one.key,
+                one.sex,
+                one.birth,
+                *(written(one.name, form) for form in FORMS),
+                *(one.values[value] for value in OWN),
+            ]
+            for one in many
+        ]
         numbers = [draw(2, "place", str(i)) for i in range(200)]
         found[f"places {locale}"] = [
             [value_of(place, n, locale=locale) for n in numbers] for place in PLACES
         ]
-        names = [written(name_of(3, str(n), sex="F", birth_year=1900 + n, locale=locale), "spaced")
-                 for n in range(120)]  # fmt: skip
+        names = [
+            written(name_of(3, str(n), sex="F", birth_year=1900 + n, locale=locale), "spaced")
+            for n in range(120)
+        ]
         found[f"names {locale}"] = [names, [full_form(locale, n) for n in numbers]]
     found["places"] = [[value_of(p, n, locale=JAPANESE) for n in numbers] for p in JAPANESE_PLACES]
     found["values"] = [[value_of(kind, n) for n in numbers] for kind in sorted(VALUE_KINDS)]
@@ -108,11 +116,23 @@ def test_people_are_the_same_in_every_version() -> None:
     ]
     patients = [patient_of(4, str(i), one) for i, one in enumerate(facts * 3)]
     found["patients"] = [
-        [p.key, p.person.full, p.person.initial, p.person.sex, p.first_day, p.birth,
-         p.interval.move(date(2151, 3, 4))] for p in patients
-    ]  # fmt: skip
-    prefixes = [prefix_of(sex, n, is_before_last_name=b) for sex in "MF" for n in range(12)
-                for b in (True, False)]  # fmt: skip
+        [
+            p.key,
+            p.person.full,
+            p.person.initial,
+            p.person.sex,
+            p.first_day,
+            p.birth,
+            p.interval.move(date(2151, 3, 4)),
+        ]
+        for p in patients
+    ]
+    prefixes = [
+        prefix_of(sex, n, is_before_last_name=b)
+        for sex in "MF"
+        for n in range(12)
+        for b in (True, False)
+    ]
     found["prefixes"] = prefixes
     assert {what: digest(record) for what, record in found.items()} == DIGESTS
 
@@ -143,8 +163,11 @@ def test_japanese_names_are_as_common_as_faker_has_them_and_have_a_reading() -> 
     assert surnames().picked(0).written == "佐藤"
     assert surnames().picked(2**64 - 1) == surnames().names[-1]
     assert [time_of(year) for year in (1949, 1950, 1979, 1980)] == [
-        "old", "middle", "middle", "young"
-    ]  # fmt: skip
+        "old",
+        "middle",
+        "middle",
+        "young",
+    ]
     for table in (
         surnames(),
         *(given_names(s, t) for s in "MF" for t in ("old", "middle", "young")),

@@ -145,9 +145,11 @@ def test_flattened_spans_cover_the_same_characters_without_overlap(document):
 
 
 RICH = tagged(
-    "n 1", text='Dr. <B>Bell</B>\tsaw\r\n山田 "x" &', patient_id="p",
+    "n 1",
+    text='Dr. <B>Bell</B>\tsaw\r\n山田 "x" &',
+    patient_id="p",
     spans=[Span(0, 11, "DOCTOR"), Span(20, 25, "identifier"), Span(26, 29, "contact")],
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -158,25 +160,47 @@ def test_files_are_written_as_ever(form: str) -> None:
 
 
 def test_labels_in_english_and_japanese_are_the_same_type():
-    line = {"doc_id": 7, "text": "山田太郎", "unaligned": ["連絡先"], "spans": [
-        {"start": 0, "end": 4, "label": "識別子"},
-        {"start": 0, "end": 2, "label": "Quasi-Identifier"},
-        {"start": 0, "end": 4, "label": "identifier"}]}  # fmt: skip
+    line = {
+        "doc_id": 7,
+        "text": "山田太郎",
+        "unaligned": ["連絡先"],
+        "spans": [
+            {"start": 0, "end": 4, "label": "識別子"},
+            {"start": 0, "end": 2, "label": "Quasi-Identifier"},
+            {"start": 0, "end": 4, "label": "identifier"},
+        ],
+    }
     found = tuple(read_text(json.dumps(line), form="jsonl", doc_id="", what="a"))
     spans = (Span(0, 2, "quasi_identifier"), Span(0, 4, "identifier"))
     assert found == (TaggedDocument("7", "山田太郎", spans, None, 1, ("contact",)),)
-    document = tagged("a", text="abcdef", unaligned=["PATIENT", "AGE", "odd"], spans=[
-        Span(0, 1, "PATIENT"), Span(1, 2, "Odd"), Span(2, 3, "識別子"), Span(3, 4, "x-y"),
-    ])  # fmt: skip
+    document = tagged(
+        "a",
+        text="abcdef",
+        unaligned=["PATIENT", "AGE", "odd"],
+        spans=[
+            Span(0, 1, "PATIENT"),
+            Span(1, 2, "Odd"),
+            Span(2, 3, "識別子"),
+            Span(3, 4, "x-y"),
+        ],
+    )
     by = LabelMap({"patient": "identifier", "odd": "", "x_y": "contact", "age": "contact"})
     done = relabelled(document, by=by)
     assert (done.n_left_out, done.unknown) == (1, ())
-    assert done.document == tagged("a", text="abcdef", unaligned=["identifier", "contact"], spans=[
-        Span(0, 1, "identifier"), Span(2, 3, "identifier"), Span(3, 4, "contact")])  # fmt: skip
+    assert done.document == tagged(
+        "a",
+        text="abcdef",
+        unaligned=["identifier", "contact"],
+        spans=[Span(0, 1, "identifier"), Span(2, 3, "identifier"), Span(3, 4, "contact")],
+    )
     assert relabelled(document, by=LabelMap({})).unknown == ("Odd", "PATIENT", "x-y")
     assert [FIVE_TYPES.of(label) for label in ("DOCTOR", "PHONE", "連絡先情報", "AGE", "?")] == [
-        "identifier", "contact", "contact", "quasi_identifier", None,
-    ]  # fmt: skip
+        "identifier",
+        "contact",
+        "contact",
+        "quasi_identifier",
+        None,
+    ]
     assert ordered(["z", "contact", "a", "identifier", "z"]) == ("identifier", "contact", "a", "z")
     found = read_label_map('{"Odd": null, "A b": "識別子"}', what="map")
     assert found == LabelMap({"odd": "", "a_b": "identifier"})
@@ -188,8 +212,14 @@ def test_labels_in_english_and_japanese_are_the_same_type():
 
 
 def test_what_is_wrong_with_a_span_is_no_span():
-    for start, end, label in ((-1, 2, "a"), (2, 2, "a"), (0, 1, ""), (0, 1, "a b"), (0, 1, "a\n"),
-                              (0, 1, "a" * 101)):  # fmt: skip
+    for start, end, label in (
+        (-1, 2, "a"),
+        (2, 2, "a"),
+        (0, 1, ""),
+        (0, 1, "a b"),
+        (0, 1, "a\n"),
+        (0, 1, "a" * 101),
+    ):
         with pytest.raises(ValueError):
             Span(start, end, label)
     for spans in ((Span(1, 2, "a"), Span(0, 1, "a")), (Span(0, 4, "a"),)):
@@ -206,9 +236,13 @@ def test_tags_of_a_tired_model_are_read_and_counted():
     scanned = scan_tags(output, source="the note has <b>", labels=["PER"])
     assert scanned.plain == "山田太郎は70歳、090\n電話  xa <b> < y >"
     assert [(s.start, s.end, s.label) for s in scanned.spans] == [
-        (0, 4, "identifier"), (5, 8, "quasi_identifier"), (9, 16, "contact"), (17, 18, "PER"),
-        (18, 19, "contact"), (18, 19, "identifier"),
-    ]  # fmt: skip
+        (0, 4, "identifier"),
+        (5, 8, "quasi_identifier"),
+        (9, 16, "contact"),
+        (17, 18, "PER"),
+        (18, 19, "contact"),
+        (18, 19, "identifier"),
+    ]
     assert +scanned.census == {"n_tags": 7, "n_crossing": 2, "n_unknown": 1, "n_empty": 1}
     long = scan_tags("<identifier>" + "a" * 201 + "</identifier>")
     assert long.spans == (Span(0, 200, "identifier"),)
@@ -231,14 +265,14 @@ REFUSED = [
     ("jsonl", LINE.replace("2,", "1.0,"), "line 1: This line has no `spans` that can be used."),
     ("conll", "word", "a, line 1: This line of a CoNLL file is not understood. A line is a token"),
     ("conll", "a O\nword X-PER", "a, line 2: This line of a CoNLL file is not understood."),
-    ("conll", '# text = ab\nab\t0\t9\tO', "a, line 2: This token is not what stands at its offse"),
+    ("conll", "# text = ab\nab\t0\t9\tO", "a, line 2: This token is not what stands at its offse"),
     ("i2b2", I2B2.replace('"9"', '"7"'), "a, tag 1: The text of this tag is not what stands at i"),
     ("i2b2", I2B2.replace('"9"', '"x"'), "a, tag 1: This tag lacks a usable `start`, `end` or `T"),
     ("i2b2", f"<!DOCTYPE x [<!ENTITY e 'y'>]>{I2B2[40:]}", "a: The XML defines entities of its o"),
     ("i2b2", I2B2.replace("</TAGS>", ""), "a: This is no well-formed XML."),
     ("i2b2", "<a/>", "a: The XML has no element TEXT. Give i2b2 2014 files, one note each."),
     ("i2b2", "<" * 500_001, "a: The XML has too many tags for one note."),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("form", "data", "said"), REFUSED, ids=range(len(REFUSED)))
@@ -292,9 +326,16 @@ def test_published_files_are_read():
         "-DOCSTART-\n# doc_id = 7b\nA U-LOC\nB L-LOC"
     )
     found, other = read_text(columns, form="conll", doc_id="a", what="a")
-    assert found == tagged("1", text="Dr. Ann Bell\nBob Bob X", spans=[
-        Span(4, 12, "PER"), Span(13, 16, "PER"), Span(17, 20, "PER"), Span(21, 22, "LOC"),
-    ])  # fmt: skip
+    assert found == tagged(
+        "1",
+        text="Dr. Ann Bell\nBob Bob X",
+        spans=[
+            Span(4, 12, "PER"),
+            Span(13, 16, "PER"),
+            Span(17, 20, "PER"),
+            Span(21, 22, "LOC"),
+        ],
+    )
     assert other == tagged("7b", text="A B", spans=[Span(0, 1, "LOC"), Span(2, 3, "LOC")])
 
 

@@ -62,31 +62,99 @@ def test_names_of_a_register_count_whatever_their_case() -> None:
 
 def test_japanese_names_are_split() -> None:
     names = {
-        "山田太郎": ("太郎", "山田"), "佐々木健": ("健", "佐々木"), "林 さくら": ("さくら", "林"),
-        "渡辺修": ("修", "渡辺"), "長谷川美咲": ("美咲", "長谷川"), "森": ("", "森"),
-        "五十嵐太一": ("太一", "五十嵐"), "ジョン・スミス": ("ジョン", "スミス"),
-        "水瀬サユリ": ("サユリ", "水瀬"), "早瀬　実": ("実", "早瀬"), "さくら": ("", "さくら"),
+        "山田太郎": ("太郎", "山田"),
+        "佐々木健": ("健", "佐々木"),
+        "林 さくら": ("さくら", "林"),
+        "渡辺修": ("修", "渡辺"),
+        "長谷川美咲": ("美咲", "長谷川"),
+        "森": ("", "森"),
+        "五十嵐太一": ("太一", "五十嵐"),
+        "ジョン・スミス": ("ジョン", "スミス"),
+        "水瀬サユリ": ("サユリ", "水瀬"),
+        "早瀬　実": ("実", "早瀬"),
+        "さくら": ("", "さくら"),
         "一二三四五六七": ("四五六七", "一二三"),
-    }  # fmt: skip
+    }
     assert {name: split_japanese(name) for name in names} == names
 
 
 HOSTILE: dict[str, tuple[Callable[[str], object], int, tuple[str, ...]]] = {
-    "mentions": (lambda text: [*examine(text)], 5_000, (
-        "A", "a ", "[**", "___", "1 ", "45 year old ", "Mr. ", "John ", "1-", "(", ", ", "70歳",
-        "の", "\n", "is a 45-year-old ", "[", "Smith, ", "45 yo M, ", "y/o", "old ", "( 45 yo ",
-        "、", "山", " 70歳、", "年齢",
-    )),
-    "sentences": (lambda text: [*sentence_spans(text)], 75_000, (
-        "\n", ".", "a.", "[**", " \n", "1. ", "A", "[**a Initial ",
-    )),
-    "name slots": (lambda text: find_name_slot(f"{text}[NAME]"), 25_000, (
-        " ", "[", "[**", "_", "\0", "[A", "[FIRST]",
-    )),
-    "loose slots": (find_loose_slot, 25_000, (
-        "X", "XX ", "<", "<A", "【", "【氏名", "___ ", "Mr. ___", "Dr. [LAST] ", "[姓]", "[姓]様 ",
-    )),
-}  # fmt: skip
+    "mentions": (
+        lambda text: [*examine(text)],
+        5_000,
+        (
+            "A",
+            "a ",
+            "[**",
+            "___",
+            "1 ",
+            "45 year old ",
+            "Mr. ",
+            "John ",
+            "1-",
+            "(",
+            ", ",
+            "70歳",
+            "の",
+            "\n",
+            "is a 45-year-old ",
+            "[",
+            "Smith, ",
+            "45 yo M, ",
+            "y/o",
+            "old ",
+            "( 45 yo ",
+            "、",
+            "山",
+            " 70歳、",
+            "年齢",
+        ),
+    ),
+    "sentences": (
+        lambda text: [*sentence_spans(text)],
+        75_000,
+        (
+            "\n",
+            ".",
+            "a.",
+            "[**",
+            " \n",
+            "1. ",
+            "A",
+            "[**a Initial ",
+        ),
+    ),
+    "name slots": (
+        lambda text: find_name_slot(f"{text}[NAME]"),
+        25_000,
+        (
+            " ",
+            "[",
+            "[**",
+            "_",
+            "\0",
+            "[A",
+            "[FIRST]",
+        ),
+    ),
+    "loose slots": (
+        find_loose_slot,
+        25_000,
+        (
+            "X",
+            "XX ",
+            "<",
+            "<A",
+            "【",
+            "【氏名",
+            "___ ",
+            "Mr. ___",
+            "Dr. [LAST] ",
+            "[姓]",
+            "[姓]様 ",
+        ),
+    ),
+}
 
 
 @pytest.mark.parametrize("what", HOSTILE)
@@ -149,8 +217,9 @@ def test_recall_and_precision_on_held_out_prose() -> None:
         found = find_mentions(text)
         right = [m for m in found if last and m.last.lower().endswith(last.lower().split()[-1])]
         n_found += bool(right)
-        n_exact += any(m.last.lower() == last.lower() and m.first.lower() in ("", first.lower())
-                       for m in right)  # fmt: skip
+        n_exact += any(
+            m.last.lower() == last.lower() and m.first.lower() in ("", first.lower()) for m in right
+        )
         n_wrong += len(found) - bool(right)
     n_true = 1500 * 3 // 4
     assert n_found / n_true >= 0.97 and n_exact / n_true >= 0.95
@@ -173,10 +242,19 @@ def english_name(faker: Faker) -> str:
 @needs_data
 @pytest.mark.parametrize(
     ("file", "subject", "locale", "name", "at_least", "share", "most_without"),
-    [("mtsamples.jsonl", SUBJECT, "en_US", english_name, 500, 0.98, 4),
-     ("medtxt_ja.jsonl", JAPANESE_SUBJECT, "ja_JP",
-      lambda faker: f"{faker.last_name()}{faker.first_name()}", 30, 0.95, 0)],
-)  # fmt: skip
+    [
+        ("mtsamples.jsonl", SUBJECT, "en_US", english_name, 500, 0.98, 4),
+        (
+            "medtxt_ja.jsonl",
+            JAPANESE_SUBJECT,
+            "ja_JP",
+            lambda faker: f"{faker.last_name()}{faker.first_name()}",
+            30,
+            0.95,
+            0,
+        ),
+    ],
+)
 def test_names_put_into_real_prose_are_found(
     file, subject, locale, name, at_least, share, most_without
 ):

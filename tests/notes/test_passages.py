@@ -33,18 +33,25 @@ def jsonl(*records: object) -> bytes:
 def test_both_formats_give_the_same_passages() -> None:
     found = read_passages(CSV)
     assert (found.passages, found.encoding, len(found), found.has_owners) == (
-        EXPECTED, "UTF-8", 2, True,
-    )  # fmt: skip
+        EXPECTED,
+        "UTF-8",
+        2,
+        True,
+    )
     assert [(note.row, note.what) for note in found.notes] == [
         (3, "The text has no place for a full name; left out."),
         (4, "The text is empty; left out."),
     ]
     data = jsonl(
-        {"passage_id": "p1", "text": "[NAME] is a 40 year\nold male.", "name": "Ann Lee",
-         "other": [1, 2.5, None, True]},
+        {
+            "passage_id": "p1",
+            "text": "[NAME] is a 40 year\nold male.",
+            "name": "Ann Lee",
+            "other": [1, 2.5, None, True],
+        },
         {"text": None},
         {"text": "Seen [DATE]: [LAST], [FIRST] is well.", "passage_id": "p4"},
-    )  # fmt: skip
+    )
     for again in (read_passages(data + b"\r\n\n"), read_passages(data, file_name="X.JSONL")):
         assert again.passages == EXPECTED
         assert [note.row for note in again.notes] == [2]
@@ -58,8 +65,9 @@ def test_owners_are_names_or_rows_of_the_list() -> None:
         "text,name_id,氏名\n[NAME] a,7,山田 太郎\nx,,\n[NAME] b,,山田 太郎\n".encode("cp932")
     )
     assert [(one.passage_id, one.owner) for one in found.passages] == [
-        ("2", 7), ("4", ("太郎", "山田")),
-    ]  # fmt: skip
+        ("2", 7),
+        ("4", ("太郎", "山田")),
+    ]
     assert found.encoding == "CP932"
     (numbers,) = read_passages(jsonl({"text": "[NAME]", "name_id": 3, "passage_id": 12})).passages
     assert (numbers.owner, numbers.passage_id) == (3, "12")
@@ -69,25 +77,39 @@ def test_owners_are_names_or_rows_of_the_list() -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"note\n[NAME] a\n", ", row 1: There is no `text`, or two columns mean the same of "
-         "passage and name. Write CSV with a column `text`, or one JSON object a line with a"),
+        (
+            b"note\n[NAME] a\n",
+            ", row 1: There is no `text`, or two columns mean the same of "
+            "passage and name. Write CSV with a column `text`, or one JSON object a line with a",
+        ),
         (b"text,Passage ID,passage_id\n[NAME] a,b,c\n", ", row 1: Columns 2 and 3 have the same"),
         (f"text,surname,姓\n[NAME] {SECRET},a,b\n".encode(), ", row 1: Columns 2 and 3 hold the"),
-        (f"text,passage_id\n[NAME] a,1\n[NAME] {SECRET},\n".encode(),
-         ", row 3: The passage_id is empty, or it or the name is longer than 200 characters."),
-        (f"text,name_id\n[NAME] {SECRET},-1\n".encode(),
-         ", row 2: The name_id is no row of the list of names, from 0."),
-        (b"text\nok [NAME]\n" + b"[NAME] " * 20_000 + b"\n",
-         ", row 3: The text is longer than 100,000 characters."),
+        (
+            f"text,passage_id\n[NAME] a,1\n[NAME] {SECRET},\n".encode(),
+            ", row 3: The passage_id is empty, or it or the name is longer than 200 characters.",
+        ),
+        (
+            f"text,name_id\n[NAME] {SECRET},-1\n".encode(),
+            ", row 2: The name_id is no row of the list of names, from 0.",
+        ),
+        (
+            b"text\nok [NAME]\n" + b"[NAME] " * 20_000 + b"\n",
+            ", row 3: The text is longer than 100,000 characters.",
+        ),
         (b'{"text": "[NAME]"}\n{"text": "' + SECRET.encode() + b"\n", ", row 2: The line is not J"),
         (b'{"text": "[NAME]"}\n["' + SECRET.encode() + b'"]\n', ", row 2: The line is not a JSON"),
         (b'{"text": "[NAME]", "name_id": ' + b"9" * 5_000 + b"}\n", ", row 1: The name_id is no "),
-        (b"text,passage_id\n[NAME] a,x\n[NAME] b,y\n[NAME] c,x\n",
-         ", row 4: Row 2 has the same passage_id."),
-        (b"text\nno name here\n", ": No text has a place for a full name. Write [NAME], or [FIRST] "
-         "[LAST], where the name stood, or say what stands there."),
+        (
+            b"text,passage_id\n[NAME] a,x\n[NAME] b,y\n[NAME] c,x\n",
+            ", row 4: Row 2 has the same passage_id.",
+        ),
+        (
+            b"text\nno name here\n",
+            ": No text has a place for a full name. Write [NAME], or [FIRST] "
+            "[LAST], where the name stood, or say what stands there.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_files_are_refused_by_row_without_their_text(data: bytes, said: str) -> None:
     with pytest.raises(AuditError) as caught:
         read_passages(data)
@@ -130,8 +152,11 @@ FULL = ("full",)
 def test_the_place_of_a_name_by_the_marks_of_others(text: str, left: str, right: str) -> None:
     (passage,) = read_passages(jsonl({"text": text})).passages
     assert (passage.left, passage.slots, passage.separator, passage.right) == (
-        left, FULL, "", right,
-    )  # fmt: skip
+        left,
+        FULL,
+        "",
+        right,
+    )
 
 
 def test_parts_of_a_name_in_other_brackets_keep_their_order() -> None:

@@ -13,13 +13,30 @@ from audit.notes import patterns
 from audit.notes.patterns import compiled, pattern_table
 
 OWN = [
-    r"(?<![A-Z])(?:mg|kg|(?:ml)?/h)", r"\b(?:a|bc?|)(?=x)", r"(?i:[ks]i|ß)+", r"(?!ab)[a-c]{0,2}d",
-    r"(?<=^)(?P<x>[0-9])(?P=x)", r"[^a]b", r"\d[a]", r"(?>ab|c)d", r"a++b", r"(?i:é)a", r"", r"$",
+    r"(?<![A-Z])(?:mg|kg|(?:ml)?/h)",
+    r"\b(?:a|bc?|)(?=x)",
+    r"(?i:[ks]i|ß)+",
+    r"(?!ab)[a-c]{0,2}d",
+    r"(?<=^)(?P<x>[0-9])(?P=x)",
+    r"[^a]b",
+    r"\d[a]",
+    r"(?>ab|c)d",
+    r"a++b",
+    r"(?i:é)a",
+    r"",
+    r"$",
     r"[-\]^]x",
-    r"(?:a(?i:b)|(?-i:c))d", r"a*?b", r"[あ-ん]+|山", r"(?i:[+-a]x)", r"(?i:[A-_]x)",
+    r"(?:a(?i:b)|(?-i:c))d",
+    r"a*?b",
+    r"[あ-ん]+|山",
+    r"(?i:[+-a]x)",
+    r"(?i:[A-_]x)",
     r"(?i:[«-¿]x)",
-    r"(?<![0-9])山|b", "(?i)ab", "(?x) a b", r"(a)?(?(1)b|c)",
-]  # fmt: skip
+    r"(?<![0-9])山|b",
+    "(?i)ab",
+    "(?x) a b",
+    r"(a)?(?(1)b|c)",
+]
 FLAGS = [0, re.IGNORECASE]
 TEXTS = st.text(st.sampled_from("abcdxkKsSiIıſμ¿+_\u212a\u0130ßéÉ 019-]^あん山mg/h\n"), max_size=20)
 

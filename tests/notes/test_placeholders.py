@@ -54,10 +54,14 @@ def test_every_category_has_its_kind() -> None:
 def test_whose_name_it_is() -> None:
     for text, told in (
         ("[**Known lastname 1**], [**Known firstname 2**]", "last patient 0, first patient 0"),
-        ("[**First Name4 (NamePattern1) 1**] [**Last Name (un) 2**] is a 42 year old",
-         "first patient 0, last patient 0"),
-        ("[**First Name3 (LF) 1**] [**Last Name (LF) 2**], a 42\nyear old man",
-         "first patient 0, last patient 0"),
+        (
+            "[**First Name4 (NamePattern1) 1**] [**Last Name (un) 2**] is a 42 year old",
+            "first patient 0, last patient 0",
+        ),
+        (
+            "[**First Name3 (LF) 1**] [**Last Name (LF) 2**], a 42\nyear old man",
+            "first patient 0, last patient 0",
+        ),
         ("[**Last Name (un) 2**] is a 3 day course", "last other 0"),
         ("Mr. [**Last Name (STitle) 1**]", "last patient 0 M"),
         ("Mrs. [**Known lastname 1**]", "last patient 0 F"),
@@ -69,12 +73,14 @@ def test_whose_name_it_is() -> None:
         ("[**Male First Name (un) 1**]", "first other 0 M"),
         ("[**Attending Info **]", "full staff 0"),
         ("[**Last Name (un) 1**] [**First Name (STitle) 2**]", "last other 0, first staff 1"),
-        ("[**First Name4 (NamePattern1) 1**] [**Initial (NamePattern1) **]. [**Last Name (un) 2**],"
-         " [**First Name4 (NamePattern1) 3**] [**Last Name (un) 4**].\n\n[**Last Name (un) 5**]. "
-         "[**First Name (STitle) 6**]",
-         "first staff 0, initial staff 0, last staff 0, first staff 1, last staff 1, last other 2,"
-         " first staff 3"),
-    ):  # fmt: skip
+        (
+            "[**First Name4 (NamePattern1) 1**] [**Initial (NamePattern1) **]. "
+            "[**Last Name (un) 2**], [**First Name4 (NamePattern1) 3**] [**Last Name (un) 4**].\n\n"
+            "[**Last Name (un) 5**]. [**First Name (STitle) 6**]",
+            "first staff 0, initial staff 0, last staff 0, first staff 1, last staff 1, "
+            "last other 2, first staff 3",
+        ),
+    ):
         places = find_placeholders(text).places
         said = (f"{p.kind} {p.role} {p.group} {p.sex}".strip() for p in places)
         assert ", ".join(said) == told
@@ -83,14 +89,21 @@ def test_whose_name_it_is() -> None:
 
 def test_blanks_are_told_by_the_words_around() -> None:
     for text, told in (
-        ("Name:  ___ ", "full patient"), ("Unit No:   ___", "medical_record_number "),
-        ("Admission Date:  ___", "date "), ("Date of Birth:  ___", "date "),
-        ("Attending: ___.", "full staff"), ("seen by Dr. ___ today", "last staff"),
-        ("Ms. ___ was well", "last patient"), ("a ___ year old woman", "age "),
-        ("___ is a 43 year old woman", "full patient"), ("at the ___ Clinic", "city "),
-        ("transferred to ___ for", "hospital "), ("phone number is ___", "phone "),
-        ("discharged on ___ in good", "date "), ("foo ___ bar", "unknown "),
-    ):  # fmt: skip
+        ("Name:  ___ ", "full patient"),
+        ("Unit No:   ___", "medical_record_number "),
+        ("Admission Date:  ___", "date "),
+        ("Date of Birth:  ___", "date "),
+        ("Attending: ___.", "full staff"),
+        ("seen by Dr. ___ today", "last staff"),
+        ("Ms. ___ was well", "last patient"),
+        ("a ___ year old woman", "age "),
+        ("___ is a 43 year old woman", "full patient"),
+        ("at the ___ Clinic", "city "),
+        ("transferred to ___ for", "hospital "),
+        ("phone number is ___", "phone "),
+        ("discharged on ___ in good", "date "),
+        ("foo ___ bar", "unknown "),
+    ):
         place = only(text, has_blanks=True)
         assert f"{place.kind} {place.role}" == told
         assert find_placeholders(text).places == () and not has_marks(text)
@@ -103,19 +116,29 @@ FIRST_LAST, LAST_FIRST, FULL = ("first", "last"), ("last", "first"), ("full",)
 def test_names_are_found_in_their_written_order() -> None:
     for names, roles, separator in (
         (("[NAME]", "[氏名]", "［氏名］"), FULL, ""),
-        (("[FIRST] [LAST]", "[FIRST_NAME]\n[LAST NAME]", "[FIRST] [MIDDLE] [LAST]",
-          "[FIRST] J. [LAST]", "[**Known firstname 123**] [**Known lastname 456**]",
-          "[**First Name4 (NamePattern1) **] [**Initials (NamePattern4) **] "
-          "[**Last Name (NamePattern1) 9**]",
-          "[**Known firstname **] [**Name Initial (MD) 5**]. [**Known lastname **]",
-          "[**Male First Name (un) 1**] [**Doctor Last Name 3**]",
-          "[**Female First Name (un) 1**]\n[**Name (STitle) 3**]",
-          "[**Name10 (NameIs) 1**] [**Name11 (NameIs) 2**]", "[**Name6 (MD) **] [**Name7 (MD) **]",
-          "[**Known firstname 1**] [**Name5 (PTitle) 2**]"), FIRST_LAST, " "),
+        (
+            (
+                "[FIRST] [LAST]",
+                "[FIRST_NAME]\n[LAST NAME]",
+                "[FIRST] [MIDDLE] [LAST]",
+                "[FIRST] J. [LAST]",
+                "[**Known firstname 123**] [**Known lastname 456**]",
+                "[**First Name4 (NamePattern1) **] [**Initials (NamePattern4) **] "
+                "[**Last Name (NamePattern1) 9**]",
+                "[**Known firstname **] [**Name Initial (MD) 5**]. [**Known lastname **]",
+                "[**Male First Name (un) 1**] [**Doctor Last Name 3**]",
+                "[**Female First Name (un) 1**]\n[**Name (STitle) 3**]",
+                "[**Name10 (NameIs) 1**] [**Name11 (NameIs) 2**]",
+                "[**Name6 (MD) **] [**Name7 (MD) **]",
+                "[**Known firstname 1**] [**Name5 (PTitle) 2**]",
+            ),
+            FIRST_LAST,
+            " ",
+        ),
         (("[LAST] ,[FIRST]", "[**Known lastname 4**], [**Known firstname 1**]"), LAST_FIRST, ", "),
         (("[姓][名]",), LAST_FIRST, ""),
         (("[姓]　[名]",), LAST_FIRST, "\u3000"),
-    ):  # fmt: skip
+    ):
         for name in names:
             found = find_name_slot(f"Seen: {name} is a 40 year old man.")
             assert found == NameSlot("Seen: ", roles, separator, " is a 40 year old man."), name
@@ -123,11 +146,17 @@ def test_names_are_found_in_their_written_order() -> None:
 
 def test_texts_without_a_full_name_have_no_place() -> None:
     for text in (
-        "no placeholder", "Mr. [LAST] is well", "[FIRST] and [LAST]", "[2177] [name] is text",
-        "seen by [FIRST]. [LAST] said", "[LAST] [DATE] [FIRST]", "[FIRST]" + " " * 30 + "[LAST]",
-        "[**Hospital1 18**] [**Known lastname 3**]", "[**2177-12-5**] ___",
+        "no placeholder",
+        "Mr. [LAST] is well",
+        "[FIRST] and [LAST]",
+        "[2177] [name] is text",
+        "seen by [FIRST]. [LAST] said",
+        "[LAST] [DATE] [FIRST]",
+        "[FIRST]" + " " * 30 + "[LAST]",
+        "[**Hospital1 18**] [**Known lastname 3**]",
+        "[**2177-12-5**] ___",
         "Dr. [**Name (NI)**] and [**Initials (NamePattern4) **] [**Last Name (un) 1**]",
-    ):  # fmt: skip
+    ):
         assert find_name_slot(text) is None, text
 
 
@@ -179,24 +208,49 @@ def moved(content: str, category: str = "", *, number: str = "", draw: int = 5) 
 
 def test_numbers_of_dates_are_moved_in_their_own_form() -> None:
     forms = {
-        "2177-12-5": "2005-12-2", "2177-12-05": "2005-12-02", "12-5-2177": "12-2-2005",
-        "12/5/77": "12/2/05", "12-5": "12-2", "12/05": "12/02", "1-2": "12-30", "2177": "2005",
-        "12/2177": "12/2005", "12-/2177": "12-/2005", "2177-12": "2005-12", "-2177": "-2005",
-        "13-31": "13-31", "9999-1-1": "2005-1-1", "1877-2-3": "1909-2-1", "25-12-2177":
-        "22-12-2005", "2-29": "2-29", "6-3": "5-31", "12/77": "12/05", "2177-2-30": "2005-2-30",
-    }  # fmt: skip
+        "2177-12-5": "2005-12-2",
+        "2177-12-05": "2005-12-02",
+        "12-5-2177": "12-2-2005",
+        "12/5/77": "12/2/05",
+        "12-5": "12-2",
+        "12/05": "12/02",
+        "1-2": "12-30",
+        "2177": "2005",
+        "12/2177": "12/2005",
+        "12-/2177": "12-/2005",
+        "2177-12": "2005-12",
+        "-2177": "-2005",
+        "13-31": "13-31",
+        "9999-1-1": "2005-1-1",
+        "1877-2-3": "1909-2-1",
+        "25-12-2177": "22-12-2005",
+        "2-29": "2-29",
+        "6-3": "5-31",
+        "12/77": "12/05",
+        "2177-2-30": "2005-2-30",
+    }
     assert {form: moved(form) for form in forms} == forms
 
 
 def test_dates_in_words_have_the_form_of_their_category() -> None:
     forms = {
-        "Month (only)": "November", "Month Day": "November 3", "Day Month": "3 November",
-        "Month Day Year (2)": "November 3, 2005", "Day Month Year": "3 November 2005",
-        "Month/Day (2)": "11/3", "Month/Year 1": "11/2005", "Month Year": "November 2005",
-        "Year/Month/Day": "2005/11/3", "Month/Day/Year": "11/3/2005", "Year (4 digits)": "2005",
-        "Year (2 digits)": "05", "Date": "2005-11-03", "Date range (1)": "10/31-11/3",
-        "Date range (2)": "10/31/2005-11/3/2005", "Date range (3)": "10/31-11/3/2005",
-    }  # fmt: skip
+        "Month (only)": "November",
+        "Month Day": "November 3",
+        "Day Month": "3 November",
+        "Month Day Year (2)": "November 3, 2005",
+        "Day Month Year": "3 November 2005",
+        "Month/Day (2)": "11/3",
+        "Month/Year 1": "11/2005",
+        "Month Year": "November 2005",
+        "Year/Month/Day": "2005/11/3",
+        "Month/Day/Year": "11/3/2005",
+        "Year (4 digits)": "2005",
+        "Year (2 digits)": "05",
+        "Date": "2005-11-03",
+        "Date range (1)": "10/31-11/3",
+        "Date range (2)": "10/31/2005-11/3/2005",
+        "Date range (3)": "10/31-11/3/2005",
+    }
     assert {form: moved(f"{form} 7", form, number="7", draw=85) for form in forms} == forms
     assert moved("January 2181", "January", number="2181") == "January 2009"
     assert moved("July 10342", "July", number="10342") == "July 3"
@@ -224,14 +278,24 @@ def test_a_stay_of_18_years_lies_within_2000_to_2019(first: date, n_days: int, d
 def test_japanese_forms_of_dates() -> None:
     styles = ("western", "slashes", "era", "letter", "wide", "dashes")
     assert [written_date(date(2019, 5, 1), style=style) for style in styles] == [
-        "2019年5月1日", "2019/05/01", "令和元年5月1日", "R1.5.1",
-        "２０１９年５月１日", "2019-05-01",
-    ]  # fmt: skip
+        "2019年5月1日",
+        "2019/05/01",
+        "令和元年5月1日",
+        "R1.5.1",
+        "２０１９年５月１日",
+        "2019-05-01",
+    ]
     assert written_date(date(1989, 1, 7), style="era") == "昭和64年1月7日"
     assert written_date(date(1860, 1, 7), style="era") == "1860年1月7日"
-    forms = {"2011-8-4": "平成23年8月4日", "8/4": "8月4日", "2011": "2011年", "2011/8": "2011年8月",
-             "8/4/2011": "平成23年8月4日",
-             "2011-2-30": "2011-2-30", "2011-1-1-2011": "2011-1-1-2011"}  # fmt: skip
+    forms = {
+        "2011-8-4": "平成23年8月4日",
+        "8/4": "8月4日",
+        "2011": "2011年",
+        "2011/8": "2011年8月",
+        "8/4/2011": "平成23年8月4日",
+        "2011-2-30": "2011-2-30",
+        "2011-1-1-2011": "2011-1-1-2011",
+    }
     assert {form: in_japanese(form, style="era") for form in forms} == forms
     assert parsed_day("2151-08-04 12:00:00") == date(2151, 8, 4)
     assert parsed_day("August") is None
@@ -239,15 +303,24 @@ def test_japanese_forms_of_dates() -> None:
 
 def test_sentences_by_hand() -> None:
     for sentences in (
-        "He fell.| She came.", "Seen by Dr. Lee today.| Well.", "John K. Smith is well.| Ok.",
-        "Took 2.5 mg q.d. with food.| Ok.", "Lasix 40 mg p.o. b.i.d.| She slept.",
-        "Plan:|\n1. Rest.|\n2. Fluids.", "He is a 42\nyear old man.| Ok",
+        "He fell.| She came.",
+        "Seen by Dr. Lee today.| Well.",
+        "John K. Smith is well.| Ok.",
+        "Took 2.5 mg q.d. with food.| Ok.",
+        "Lasix 40 mg p.o. b.i.d.| She slept.",
+        "Plan:|\n1. Rest.|\n2. Fluids.",
+        "He is a 42\nyear old man.| Ok",
         "No stop here|\n\nNext one",
-        "HPI: Fell.|\nPLAN: Rest.", 'He said "no."| Then left!', "Well ...| Ok.", "p.o.",
-        "Dr. [**Name (STitle) 1.**] saw.| Ok.", "It was 12.| Well, 5.|\n 7. Then.",
+        "HPI: Fell.|\nPLAN: Rest.",
+        'He said "no."| Then left!',
+        "Well ...| Ok.",
+        "p.o.",
+        "Dr. [**Name (STitle) 1.**] saw.| Ok.",
+        "It was 12.| Well, 5.|\n 7. Then.",
         "Mr. [**Name**] [**Initial (NamePattern1)**]. [**Name**] left.| Ok.",
-        "男性．|値４．６。|軽快。", "",
-    ):  # fmt: skip
+        "男性．|値４．６。|軽快。",
+        "",
+    ):
         text = f"  {sentences} \n".replace("|", "")
         spans = list(sentence_spans(text))
         assert [text[start:end] for start, end in spans] == [

@@ -39,9 +39,12 @@ def test_mimic_iii_iv_gzip_and_cp932(tmp_path: Path) -> None:
     rows = [list(note_row(i, patient=i * 2, text="one")) for i in (1, 2)]
     rows[1][4] = "2177-12-03 10:11:12"  # the time comes before the day
     assert read(write_notes(tmp_path / "NOTEEVENTS.csv", rows)) == (
-        [Note("1", "2", "7", "Nursing", "2177-12-02", "one", 2),
-         Note("2", "4", "7", "Nursing", "2177-12-03 10:11:12", "one", 3)], [],
-    )  # fmt: skip
+        [
+            Note("1", "2", "7", "Nursing", "2177-12-02", "one", 2),
+            Note("2", "4", "7", "Nursing", "2177-12-03 10:11:12", "one", 3),
+        ],
+        [],
+    )
     header = "note_id,subject_id,hadm_id,note_type,note_seq,charttime,storetime,text\n"
     path = tmp_path / "discharge.csv.gz"
     path.write_bytes(gzip.compress((header + '1-DS-2,10,20,DS,2,2150-01-02,,"a\nb"\n').encode()))
@@ -53,9 +56,17 @@ def test_mimic_iii_iv_gzip_and_cp932(tmp_path: Path) -> None:
 
 def test_jsonl_with_named_columns_and_bad_lines(tmp_path: Path) -> None:
     good = {"BODY": "hello", "subject_id": 12.0, "hadm_id": 2.5, "date": 7, "nested": {"a": 1}}
-    lines = [json.dumps(good), "{", "[1]", '{"BODY": "\\ud800"}', "", '{"BODY": " "}',
-             json.dumps({"BODY": "x" * 1_000_001}), '{"BODY": "a", "id": "' + "7" * 201 + '"}',
-             '{"BODY": "b", "id": 1e999, "date": NaN, "category": -3}']  # fmt: skip
+    lines = [
+        json.dumps(good),
+        "{",
+        "[1]",
+        '{"BODY": "\\ud800"}',
+        "",
+        '{"BODY": " "}',
+        json.dumps({"BODY": "x" * 1_000_001}),
+        '{"BODY": "a", "id": "' + "7" * 201 + '"}',
+        '{"BODY": "b", "id": 1e999, "date": NaN, "category": -3}',
+    ]
     (tmp_path / "n.jsonl").write_text("\n".join(lines))
     notes, refused = read(tmp_path / "n.jsonl", text="BODY")
     assert notes == [
@@ -92,9 +103,14 @@ def test_parquet_is_read_in_batches(tmp_path: Path) -> None:
 
 def test_a_folder_of_texts(tmp_path: Path) -> None:
     for name, data in (
-        ("p2/a.txt", b"\xef\xbb\xbfb\r\nc"), ("p1/a.TXT", b"a"), ("p1/b.txt", b"\xff\xfea\0b\0"),
-        ("p1/c.csv", b"no"), ("p1/d.txt", b"x" * 4_000_001), ("p3/in/e.txt", b""), ("f.txt", b"f"),
-    ):  # fmt: skip
+        ("p2/a.txt", b"\xef\xbb\xbfb\r\nc"),
+        ("p1/a.TXT", b"a"),
+        ("p1/b.txt", b"\xff\xfea\0b\0"),
+        ("p1/c.csv", b"no"),
+        ("p1/d.txt", b"x" * 4_000_001),
+        ("p3/in/e.txt", b""),
+        ("f.txt", b"f"),
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).write_bytes(data)
     (tmp_path / "p1" / "link.txt").symlink_to("/etc/hostname")
@@ -123,10 +139,12 @@ def test_bad_rows_are_refused_by_number_and_the_others_are_read(tmp_path: Path) 
     assert [(note.note_id, note.row) for note in notes] == [("1", 2), ("5", 6)]
     outside = "The row holds a NUL character or bytes outside its encoding."
     assert refused == [
-        (3, "The row has 5 cells where the header has 11."), (4, outside),
-        (5, "The note is empty."), (7, outside),
+        (3, "The row has 5 cells where the header has 11."),
+        (4, outside),
+        (5, "The note is empty."),
+        (7, outside),
         (9, "The row has 1 cells where the header has 11."),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
@@ -163,11 +181,15 @@ def test_what_is_no_table_of_notes_is_refused(tmp_path: Path) -> None:
     for path, columns, said in (
         ("none.csv", {}, "notes: The file is not there or cannot be read."),
         ("a", {}, "notes: The folder holds no .txt files."),
-        ("one.txt", {}, "notes: This is one text, not a table of notes. Give the folder that it "
-         "lies in: each .txt there is a note."),
+        (
+            "one.txt",
+            {},
+            "notes: This is one text, not a table of notes. Give the folder that it "
+            "lies in: each .txt there is a note.",
+        ),
         ("n.csv", {"patient_id": "who"}, "notes: There is no column for patient_id of this name."),
         ("n.csv", {"who": "text"}, "columns: `who` is no field of a note."),
-    ):  # fmt: skip
+    ):
         with pytest.raises(AuditError) as refused:
             open_notes(tmp_path / path, columns=columns)  # type: ignore[arg-type]
         assert str(refused.value) == said
@@ -206,10 +228,21 @@ def test_files_and_folders_of_texts_are_listed_and_links_are_not(
 ) -> None:
     top = tmp_path / "notes"
     for name in (
-        "a.csv", "deep/b.jsonl", "deep/er/c.tsv", "deep/letter.pdf", "texts/1.txt", ".hidden.csv",
-        "patients/p1/n.txt", "patients/p2/n.txt", "1/2/3/4/y.csv", "1/2/3/4/5/x.csv",
-        "../outside/s.csv", "../elsewhere/n.txt", "links/n.pdf", "../other/example/z.csv",
-    ):  # fmt: skip
+        "a.csv",
+        "deep/b.jsonl",
+        "deep/er/c.tsv",
+        "deep/letter.pdf",
+        "texts/1.txt",
+        ".hidden.csv",
+        "patients/p1/n.txt",
+        "patients/p2/n.txt",
+        "1/2/3/4/y.csv",
+        "1/2/3/4/5/x.csv",
+        "../outside/s.csv",
+        "../elsewhere/n.txt",
+        "links/n.pdf",
+        "../other/example/z.csv",
+    ):
         (top / name).parent.mkdir(parents=True, exist_ok=True)
         (top / name).write_text("text\nx\n")
     (top / "link.csv").symlink_to(tmp_path / "outside" / "s.csv")
@@ -239,12 +272,20 @@ def test_files_and_folders_of_texts_are_listed_and_links_are_not(
 
 def test_columns_are_told_with_what_they_would_be_taken_for(tmp_path: Path) -> None:
     for name, text, headings, taken in (
-        ("a.csv", "body,subject_id\nx,1\n", ("body", "subject_id"),
-         {"patient_id": ("subject_id",)}),
+        (
+            "a.csv",
+            "body,subject_id\nx,1\n",
+            ("body", "subject_id"),
+            {"patient_id": ("subject_id",)},
+        ),
         ("b.jsonl", '{"text": "x", "ward": 3}\n', ("text", "ward"), {"text": ("text",)}),
-        ("c.csv", "note,chartdate,text,charttime\n", ("note", "chartdate", "text", "charttime"),
-         {"chart_time": ("charttime", "chartdate"), "text": ("text", "note")}),
-    ):  # fmt: skip
+        (
+            "c.csv",
+            "note,chartdate,text,charttime\n",
+            ("note", "chartdate", "text", "charttime"),
+            {"chart_time": ("charttime", "chartdate"), "text": ("text", "note")},
+        ),
+    ):
         (tmp_path / name).write_text(text)
         found = columns_of(tmp_path / name)
         assert (found.kind, found.headings) == (name[2:], headings)

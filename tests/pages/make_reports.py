@@ -133,10 +133,17 @@ def make_report(
 def bare_report(**parts: Any) -> AuditReport:
     """Return a report that says nothing but what is given, and that a leak was found."""
     bare: dict[str, Any] = {
-        "question": {}, "models": {}, "candidates": {}, "details": {}, "made": {}, "curve": (),
-        "mentions": (), "notes": (), "verdict": {"state": "leak_found"},
+        "question": {},
+        "models": {},
+        "candidates": {},
+        "details": {},
+        "made": {},
+        "curve": (),
+        "mentions": (),
+        "notes": (),
+        "verdict": {"state": "leak_found"},
         "columns": list(parts["names"]),
-    }  # fmt: skip
+    }
     return AuditReport.of(**bare | parts)
 
 

@@ -45,13 +45,24 @@ def make_training(
     folder = MODELS.place(run_id)
     folder.mkdir(parents=True, mode=0o700)
     facts = TrainingFacts(
-        title="Ten <b>passes", parent=inspect_model(parent).name,
-        parent_digest=model_digest(parent), corpus_id=CORPUS_ID, source="private",
+        title="Ten <b>passes",
+        parent=inspect_model(parent).name,
+        parent_digest=model_digest(parent),
+        corpus_id=CORPUS_ID,
+        source="private",
         settings=settings or TrainSettings(n_steps=20),
-        n_steps=20, n_documents=38, n_train_tokens=12_600, n_held_out_documents=2,
-        unigram_loss=5.5, key="0" * 64, precision="float32", device="cpu", kernels="mkl",
-        versions={}, created="2026-11-21T10:00:00+00:00",
-    )  # fmt: skip
+        n_steps=20,
+        n_documents=38,
+        n_train_tokens=12_600,
+        n_held_out_documents=2,
+        unigram_loss=5.5,
+        key="0" * 64,
+        precision="float32",
+        device="cpu",
+        kernels="mkl",
+        versions={},
+        created="2026-11-21T10:00:00+00:00",
+    )
     write_whole(folder / TRAINING, facts.written())
     for step, value in zip((0, 10, 20), held_out, strict=False):
         loss = 6.5 - step / 10 if step else None

@@ -144,10 +144,13 @@ def test_a_list_shows_how_many_notes_name_somebody_else(home: Path) -> None:
     )
     rows = f"{header}\nAnna,Smith,1,held_out,,3,0\nBert,Poe,0,held_out,held_out,,12\n"
     for language, first, last in (
-        ("en", "Notes that name somebody else with the first name",
-         "Notes that name somebody else with the last name"),
+        (
+            "en",
+            "Notes that name somebody else with the first name",
+            "Notes that name somebody else with the last name",
+        ),
         ("ja", "同じ名のほかの人が書かれた記録の数", "同じ姓のほかの人が書かれた記録の数"),
-    ):  # fmt: skip
+    ):
         app = upload(open_page("audit", lang=language), rows.encode())
         app.toggle(key="show_names").set_value(True).run()
         table = app.dataframe[0].value
@@ -310,8 +313,11 @@ def test_own_controls_are_added_to_a_list_without_truth(home: Path, asked: list[
 
 def test_the_plan_says_how_many_controls_are_needed_beside_how_many_there_are() -> None:
     app = open_page("audit", **ALL)
-    named = [("One person, by name", "2,599"), ("10 people together, by name", "259"),
-             ("30 people together, by name", "86")]  # fmt: skip
+    named = [
+        ("One person, by name", "2,599"),
+        ("10 people together, by name", "259"),
+        ("30 people together, by name", "86"),
+    ]
     group, *people = needs_of(app)
     assert group[0].startswith("The group") and group[1:] == ("132", "130", "too few")
     assert people == [(what, needed, "20,000", "enough") for what, needed in named]

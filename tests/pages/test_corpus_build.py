@@ -105,9 +105,14 @@ def test_the_button_asks_for_a_job_with_the_settings_and_shows_it() -> None:
     (job,) = service.active_jobs()
     order = read_order(job.job_id)
     wanted = {
-        "notes": str(DEMO_HOSPITAL / "notes.csv"), "seed": 11, "title": "Ward <i>4</i>",
-        "sample": 100, "has_left": True, "canary_counts": [1, 2, 4, 8], "n_canaries": 3,
-    }  # fmt: skip
+        "notes": str(DEMO_HOSPITAL / "notes.csv"),
+        "seed": 11,
+        "title": "Ward <i>4</i>",
+        "sample": 100,
+        "has_left": True,
+        "canary_counts": [1, 2, 4, 8],
+        "n_canaries": 3,
+    }
     assert wanted.items() <= order.items()
     assert "corpus_build" not in keys(app)
     assert app.get("progress")

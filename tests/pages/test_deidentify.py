@@ -50,9 +50,13 @@ def marks(app: AppTest) -> list[tuple[str, str]]:
 
 
 def correct(
-    app: AppTest, text: str, *, label: str = "identifier", scope: str = "note",
+    app: AppTest,
+    text: str,
+    *,
+    label: str = "identifier",
+    scope: str = "note",
     key: str = "deidentify_pasted",
-) -> AppTest:  # fmt: skip
+) -> AppTest:
     """Correct by typing the text: what the component does too, in a browser."""
     app.text_input(key=f"{key}_text").input(text)
     app.selectbox(key=f"{key}_label").select(label)
@@ -65,8 +69,11 @@ def test_a_pasted_note_is_marked_and_replaced_at_once(tagger: str) -> None:
     app = press(open_notes(tagger=tagger), "deidentify_go_paste")
     assert SAY.text("deidentify_text_missing") in texts(app)
     paste(app, NOTE)
-    found = [("高橋健一", "identifier"), ("2024年5月3日", "quasi_identifier"),
-             ("03-1234-5678", "contact")]  # fmt: skip
+    found = [
+        ("高橋健一", "identifier"),
+        ("2024年5月3日", "quasi_identifier"),
+        ("03-1234-5678", "contact"),
+    ]
     assert marks(app) == found and sheet(app)["text"] == NOTE
     text = released(app)
     assert "高橋健一" not in text and "03-1234-5678" not in text and "&lt;5 mg/dL" in text

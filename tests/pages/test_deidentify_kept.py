@@ -43,9 +43,11 @@ def made(
 ) -> TaggedSet:
     """Tag notes into a kept set, without any job."""
     question = tagging_task(
-        uploaded([("n.jsonl", data or notes_file(n))]), tagger=known_taggers()[1],
-        how=how or Release(), title=title,
-    ).question()  # fmt: skip
+        uploaded([("n.jsonl", data or notes_file(n))]),
+        tagger=known_taggers()[1],
+        how=how or Release(),
+        title=title,
+    ).question()
     (tagged_id,) = TaggingTask.ordered(question.order).run(quiet())
     return TAGGED_SETS.get(tagged_id)
 
@@ -233,8 +235,10 @@ def test_who_is_singled_out_by_what_stays_readable_is_listed_and_leads_to_the_no
         "養蜂業。高血圧の<b>家族歴。",
         "主婦。特記なし。",
     ]
-    lines = [json.dumps({"doc_id": f"d{i}", "text": f"{NAMED}{text}"})
-             for i, text in enumerate(texts_left)]  # fmt: skip
+    lines = [
+        json.dumps({"doc_id": f"d{i}", "text": f"{NAMED}{text}"})
+        for i, text in enumerate(texts_left)
+    ]
     one = made(data="\n".join(lines).encode())
     app = open_notes(tagged=one.tagged_id)
     assert "2 of 4 patients have a combination" in texts(app)

@@ -84,8 +84,11 @@ def test_a_job_is_cancelled_by_its_button_and_can_be_resumed_and_removed() -> No
     assert service.jobs() == ()
     assert "Nothing has been asked yet" in texts(app)
     assert any(page == "audit" for _, page, _ in links(app))
-    done = [(line.action, dict(line.counts)["job"]) for line in reversed(entries())
-            if line.action in ("cancelled", "resumed")]  # fmt: skip
+    done = [
+        (line.action, dict(line.counts)["job"])
+        for line in reversed(entries())
+        if line.action in ("cancelled", "resumed")
+    ]
     assert done == [(what, job.job_id) for what in ("cancelled", "resumed", "cancelled")]
 
 
@@ -93,10 +96,15 @@ def test_a_job_is_cancelled_by_its_button_and_can_be_resumed_and_removed() -> No
     ("lang", "said"),
     [
         ("en", (f"{FAILURE.where}: {FAILURE.what}", FAILURE.do, "25 % done")),
-        ("ja", ("1回の計算でまとめる行数：計算の途中でメモリが足りなくなりました。",
-                "CPU で実行してください。")),
+        (
+            "ja",
+            (
+                "1回の計算でまとめる行数：計算の途中でメモリが足りなくなりました。",
+                "CPU で実行してください。",
+            ),
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_failed_job_says_why_and_can_be_resumed(lang: str, said: tuple[str, ...]) -> None:
     job = ask()
     run(job, "hospital model: documents")
@@ -113,9 +121,12 @@ def test_what_is_finished_of_a_stopped_audit_is_asked_by_its_button(
         AuditRequest, "audit_digest", lambda asked: f"{asked.generation.n_documents:064}"
     )
     request = AuditRequest(
-        scenario_number=1, general=Path("general"), hospital=Path("hospital"),
-        candidates=make_candidates([("Mary", "Smith")]), device="cpu",
-    )  # fmt: skip
+        scenario_number=1,
+        general=Path("general"),
+        hospital=Path("hospital"),
+        candidates=make_candidates([("Mary", "Smith")]),
+        device="cpu",
+    )
     job = service.submit("audit", request=request)
     app = press(open_page("jobs"), f"cancel-{job.job_id}")
     assert f"part-{job.job_id}" not in keys(app)

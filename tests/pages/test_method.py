@@ -16,8 +16,12 @@ from tests.pages.screen import open_page, texts
 @pytest.mark.parametrize("language", ["en", "ja"])
 def test_every_part_is_there_and_nothing_is_called_harmless(language: str) -> None:
     say, shown = words_of(language), ""
-    parts = {"measured": ("one", "verdict", "spans"), "limits": ("limits", "untried", "policy"),
-             "terms": (), "sources": ("reproduce", "sources", "versions")}  # fmt: skip
+    parts = {
+        "measured": ("one", "verdict", "spans"),
+        "limits": ("limits", "untried", "policy"),
+        "terms": (),
+        "sources": ("reproduce", "sources", "versions"),
+    }
     for tab, headings in parts.items():
         app = open_page("method", lang=language, tab=tab)
         assert all(say.html(f"method_{part}") in texts(app) for part in headings)

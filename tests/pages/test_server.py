@@ -123,10 +123,14 @@ class Server:
     def handshake(self, *headers: str) -> int:
         """Return the status with which a websocket is answered."""
         lines = [
-            "GET /_stcore/stream HTTP/1.1", "Upgrade: websocket", "Connection: Upgrade",
-            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13",
-            "Sec-WebSocket-Protocol: streamlit", *headers,
-        ]  # fmt: skip
+            "GET /_stcore/stream HTTP/1.1",
+            "Upgrade: websocket",
+            "Connection: Upgrade",
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+            "Sec-WebSocket-Version: 13",
+            "Sec-WebSocket-Protocol: streamlit",
+            *headers,
+        ]
         if not any(line.startswith("Host:") for line in headers):
             lines.append(f"Host: {self.host}")
         with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_SECONDS) as stream:
@@ -153,10 +157,21 @@ def test_a_websocket_of_the_apps_own_page_is_taken(server: Server) -> None:
 
 @pytest.mark.parametrize(
     "origin",
-    ["http://127.0.0.1:1", "http://127.0.0.1", "http://localhost:{port}", "http://localhost:1",
-     "http://evil.example", "http://evil.example:{port}", "null", "", "http://127.0.0.1:{port}.x",
-     "http://a@127.0.0.1:{port}", "127.0.0.1:{port}", "http://0.0.0.0:{port}"],
-)  # fmt: skip
+    [
+        "http://127.0.0.1:1",
+        "http://127.0.0.1",
+        "http://localhost:{port}",
+        "http://localhost:1",
+        "http://evil.example",
+        "http://evil.example:{port}",
+        "null",
+        "",
+        "http://127.0.0.1:{port}.x",
+        "http://a@127.0.0.1:{port}",
+        "127.0.0.1:{port}",
+        "http://0.0.0.0:{port}",
+    ],
+)
 def test_a_websocket_of_any_other_page_is_refused(server: Server, origin: str) -> None:
     assert server.handshake(f"Origin: {origin.format(port=server.port)}") == 403
 

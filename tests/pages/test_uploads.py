@@ -28,10 +28,13 @@ ROWS = [["PAT_NAME", "is_member"], ["Lee, Ann", True], ["Hill, Bo", False]]
             b'{"FIRST_NM": "Bo", "LAST_NM": "Hill", "label": 0}\n',
             "Read as UTF-8.",
         ),
-        ("list.txt", "sep=\t\nNom\tPrénom\tlabel\nLee\tAnn\t1\nHill\tBo\t0\n".encode("utf-16"),
-         "Read as UTF-16."),
+        (
+            "list.txt",
+            "sep=\t\nNom\tPrénom\tlabel\nLee\tAnn\t1\nHill\tBo\t0\n".encode("utf-16"),
+            "Read as UTF-16.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_list_is_read_in_every_form_and_kept(
     home: Path, name: str, data: bytes, shown: str
 ) -> None:
@@ -46,8 +49,10 @@ def test_a_list_is_read_in_every_form_and_kept(
     assert [*lists.iterdir()]
     listed = kept(home).candidates
     assert (listed.first, listed.last, listed.is_member) == (
-        ("Ann", "Bo"), ("Lee", "Hill"), (True, False),
-    )  # fmt: skip
+        ("Ann", "Bo"),
+        ("Lee", "Hill"),
+        (True, False),
+    )
 
 
 @pytest.mark.parametrize(

@@ -168,8 +168,9 @@ def test_an_audit_is_judged_again_with_another_source_and_its_new_report_is_open
 def test_a_scenario_that_was_not_run_is_one_click_away_with_all_else_taken_over() -> None:
     names = {"general": "general", "hospital": "hospital-40"}
     folder = DEMO_HOSPITAL / "en" / "models"
-    models = {who: {"name": name, "digest": model_digest(folder / name)}
-              for who, name in names.items()}  # fmt: skip
+    models = {
+        who: {"name": name, "digest": model_digest(folder / name)} for who, name in names.items()
+    }
     keep(make_report(2).changed(models=models))
     app = open_page()
     query = next(query for label, _, query in links(app) if label == SAY.text("no_other_run"))

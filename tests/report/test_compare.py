@@ -89,18 +89,23 @@ def test_an_audit_against_itself_differs_in_nothing() -> None:
     assert (found.tested, found.controls) == (Flags(n, 0, 0, 24 - n), Flags(m, 0, 0, 48 - m))
     assert found.tested.p == 1.0
     assert [(a.stratum, a.n_members, a.n_controls) for a in found.aucs] == [
-        ("all", 24, 48), ("easy", 24, 24), ("hard", 24, 24),
-    ]  # fmt: skip
+        ("all", 24, 48),
+        ("easy", 24, 24),
+        ("hard", 24, 24),
+    ]
     for one in found.aucs:
         pooled = report.measures.strata[one.stratum].scores[report.fixed_score].auc.value
         assert (one.one, one.other, one.difference.value) == (pytest.approx(pooled), one.one, 0)
     assert found.settings == {
         key: (value, value)
         for key, value in {
-            "general_name": "general", "hospital_name": "hospital-40", "scenario": "2",
-            "fixed_score": "residual", "n_names": "80",
+            "general_name": "general",
+            "hospital_name": "hospital-40",
+            "scenario": "2",
+            "fixed_score": "residual",
+            "n_names": "80",
         }.items()
-    }  # fmt: skip
+    }
 
 
 def test_numbers_are_compared_that_auto_took() -> None:
@@ -124,8 +129,9 @@ def test_a_leak_against_none_by_hand() -> None:
     assert found.tested.p == pytest.approx(2 / 2**n)
     assert found.aucs[0].difference.low > 0
     assert {k: pair for k, pair in found.settings.items() if pair[0] != pair[1]} == {
-        "hospital_name": ("hospital-40", "hospital-0"), "n_inputs": ("100", ""),
-    }  # fmt: skip
+        "hospital_name": ("hospital-40", "hospital-0"),
+        "n_inputs": ("100", ""),
+    }
 
 
 def test_names_are_paired_by_their_folded_parts_and_lists_may_differ() -> None:

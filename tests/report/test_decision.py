@@ -37,9 +37,13 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AuditReport:
 def decided(digest: str, code: Any = "retrain", reasons: str = "Two names stand out.") -> Decision:
     store = Store(results_dir())
     return decide(
-        kept_decision(digest, store=store), recommendation=code, reasons=reasons, language="en",
-        by="anna", store=store,
-    )  # fmt: skip
+        kept_decision(digest, store=store),
+        recommendation=code,
+        reasons=reasons,
+        language="en",
+        by="anna",
+        store=store,
+    )
 
 
 def signed(seen: Decision, *, name: str = "x", is_login: bool = False) -> Decision:
@@ -61,8 +65,12 @@ def test_a_decision_outlasts_the_process_with_every_state_it_was_in(report: Audi
     cleared = decided(report.digest, code="")
     assert not changed.signatures and one.is_signed and not changed.is_signed
     assert decision_history(report.digest, store=store) == (first, one, changed, cleared)
-    steps = [("decided", "retrain", 0), ("signed", "retrain", 1), ("decided", "retrain", 0),
-             ("decided", "none", 0)]  # fmt: skip
+    steps = [
+        ("decided", "retrain", 0),
+        ("signed", "retrain", 1),
+        ("decided", "retrain", 0),
+        ("decided", "none", 0),
+    ]
     lines = [(action, of["what"], of["n_signatures"]) for action, _, of in logged()]
     assert lines == steps
     assert [who for _, who, _ in logged()] == ["anna"] * 4
@@ -92,7 +100,7 @@ def test_what_cannot_be_signed_is_refused_and_leaves_no_line(report: AuditReport
     for wrong, match in (
         (lambda: signed(Decision(audit=report.digest)), "Nothing was decided"),
         (lambda: decided(other), "not kept here"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(AuditError, match=match):
             wrong()
     seen = decided(report.digest)
@@ -138,6 +146,7 @@ def test_the_report_and_its_json_carry_the_decision_and_its_signatures(report: A
     kept = json.loads(bundle_files(report, choice=choice)["report.json"])
     assert Decision.model_validate_json(json.dumps(kept["made"]["decision"])) == one
     assert AuditReport.from_json(kept).digest == report.digest
-    assert "decision" not in json.loads(
-        bundle_files(report, choice=ReportChoice())["report.json"]
-    )["made"]  # fmt: skip
+    assert (
+        "decision"
+        not in json.loads(bundle_files(report, choice=ReportChoice())["report.json"])["made"]
+    )

@@ -30,16 +30,57 @@ from audit.report.documents import (
 from tests.pages.make_reports import make_inspection, make_report
 
 NAMES = [
-    ("Ann", "Lee"), ("Lee", "Ann"), ("Mary Jo", "de la Cruz"), ("Zoé", "O'Brien"), ("", "Straße"),
-    ("太郎", "山田"), ("花子", "山田"), ("Anna", "高橋"), ("ガブリエル", "ｶﾞﾙｼｱ"),
-    ("Мария", "Иванова"), ("Mask", "Sep"), ("Ann", "Ann"), ("한", "김"),
-]  # fmt: skip
+    ("Ann", "Lee"),
+    ("Lee", "Ann"),
+    ("Mary Jo", "de la Cruz"),
+    ("Zoé", "O'Brien"),
+    ("", "Straße"),
+    ("太郎", "山田"),
+    ("花子", "山田"),
+    ("Anna", "高橋"),
+    ("ガブリエル", "ｶﾞﾙｼｱ"),
+    ("Мария", "Иванова"),
+    ("Mask", "Sep"),
+    ("Ann", "Ann"),
+    ("한", "김"),
+]
 PIECES = [
-    *" ,.;-'_\n\u3000", "[MASK]", "[SEP]", "x", "Ｌｅｅ", "ＡＮＮ", "ann", "LEE", "zoe\u0301",
-    "Zoé", "ZOE", "o'brien", "mary  jo", "De La Cruz", "STRASSE", "straße", "山田", "太郎",
-    "花", "子", "anna", "高", "橋", "ガブリエル", "カ\u3099", "ｶﾞﾙｼｱ", "がるしあ", "мария",
-    "한", "김", "\u1112\u1161\u11ab", "ﬁ", "İ", "´", "🙂",
-]  # fmt: skip
+    *" ,.;-'_\n\u3000",
+    "[MASK]",
+    "[SEP]",
+    "x",
+    "Ｌｅｅ",
+    "ＡＮＮ",
+    "ann",
+    "LEE",
+    "zoe\u0301",
+    "Zoé",
+    "ZOE",
+    "o'brien",
+    "mary  jo",
+    "De La Cruz",
+    "STRASSE",
+    "straße",
+    "山田",
+    "太郎",
+    "花",
+    "子",
+    "anna",
+    "高",
+    "橋",
+    "ガブリエル",
+    "カ\u3099",
+    "ｶﾞﾙｼｱ",
+    "がるしあ",
+    "мария",
+    "한",
+    "김",
+    "\u1112\u1161\u11ab",
+    "ﬁ",
+    "İ",
+    "´",
+    "🙂",
+]
 texts = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
 
 
@@ -85,9 +126,14 @@ def test_a_hit_that_reaches_out_of_another_keeps_its_rest() -> None:
 
 
 HOSPITAL = [
-    "the patient Sophia3 Wright3 is old", "seen by Zorn2", "nothing at all", "SOPHIA0, again",
-    *["filler"] * 20, "xwright3", "wright5",
-]  # fmt: skip
+    "the patient Sophia3 Wright3 is old",
+    "seen by Zorn2",
+    "nothing at all",
+    "SOPHIA0, again",
+    *["filler"] * 20,
+    "xwright3",
+    "wright5",
+]
 GENERAL = ["nothing", "Emil1 Zorn1", "Other3", "nothing", *["filler"] * 20, "nothing"]
 N = len(HOSPITAL)
 REPORT = make_report(1)
@@ -106,8 +152,11 @@ def test_documents_are_counted_by_whose_names_they_hold(view: DocumentView) -> N
     out = sum(bool(flags[i]) for i in (0, 3, 5))  # hard controls have first names of members
     counts = {g: tuple(m.share(g).n_hits for m in view.models) for g in view.hospital.has}
     assert counts == {
-        "candidate": (4, 2), "member": (3, 0), "control": (3, 2), "flagged": (out, 0),
-    }  # fmt: skip
+        "candidate": (4, 2),
+        "member": (3, 0),
+        "control": (3, 2),
+        "flagged": (out, 0),
+    }
     assert view.hospital.share("candidate").n_total == len(view) == N
     assert [model.who for model in view.models] == ["hospital", "general"]
     assert [HOSPITAL[0][m.start : m.end] for m in view.hospital.marks(0)] == ["Sophia3 Wright3"]
@@ -204,7 +253,10 @@ def test_passages_are_listed_with_their_owner() -> None:
     report = make_report(2)
     inspection = make_inspection(report, passages=passages)
     assert listed_passages(inspection, table=report.table) == [
-        (1, passages[0], 2), (2, passages[1], 7), (3, passages[2], None), (4, passages[3], None),
-    ]  # fmt: skip
+        (1, passages[0], 2),
+        (2, passages[1], 7),
+        (3, passages[2], None),
+        (4, passages[3], None),
+    ]
     found = listed_passages(inspection, table=report.table, text="IS 50")
     assert found == [(1, passages[0], 2)]

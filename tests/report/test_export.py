@@ -83,8 +83,18 @@ def test_the_files_of_a_report_hold_it_for_their_owner_alone(tmp_path: Path) -> 
     whole = json.loads(held["report.json"], parse_constant=refuse)
     assert same_answer(AuditReport.from_json(whole), made)
     measures = json.loads(held["measures.json"], parse_constant=refuse)
-    kept = {"digest", "scenario", "fixed_score", "verdict", "measures", "curve",
-            "mentions", "details", "candidates", "notes"}  # fmt: skip
+    kept = {
+        "digest",
+        "scenario",
+        "fixed_score",
+        "verdict",
+        "measures",
+        "curve",
+        "mentions",
+        "details",
+        "candidates",
+        "notes",
+    }
     assert measures == measures_json(made) == {key: made.to_json()[key] for key in kept}
     assert held["names.csv"] == names_csv(made)
     assert list(csv.reader(io.StringIO(held["documents.csv"]))) == [
@@ -115,26 +125,48 @@ def test_a_zip_is_whole_and_the_same_each_time(
             ((1980, 1, 1, 0, 0, 0), 0o100600)
         }
     folder = tmp_path / f"audit-{report.digest[:12]}-{form}-ja"
-    names = {"report.html", "names.csv", "measures.csv", "measures.json", "report.json",
-             "README.txt", "MANIFEST.sha256"}  # fmt: skip
+    names = {
+        "report.html",
+        "names.csv",
+        "measures.csv",
+        "measures.json",
+        "report.json",
+        "README.txt",
+        "MANIFEST.sha256",
+    }
     names |= {"names_key.csv", "documents.csv"} if form == "full" else set()
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == files
     assert set(files) == names
     done = subprocess.run(
         ["sha256sum", "--strict", "-c", "MANIFEST.sha256"],
-        cwd=folder, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     listed = {line.partition(": ")[0] for line in done.stdout.splitlines()}
     assert listed == names - {"MANIFEST.sha256"}
     words = catalogue("ja", "report")
     readme = files["README.txt"].decode().splitlines()
-    told = ["html", "names", "measures", "json", *(["documents", "key"] * (form == "full")),
-            "manifest"]  # fmt: skip
+    told = [
+        "html",
+        "names",
+        "measures",
+        "json",
+        *(["documents", "key"] * (form == "full")),
+        "manifest",
+    ]
     assert readme == [
-        words["readme_title"], report.digest, "", words[f"names_{form}"], "",
-        *(words[f"readme_{what}"] for what in told), "", words["readme_care"],
-    ]  # fmt: skip
+        words["readme_title"],
+        report.digest,
+        "",
+        words[f"names_{form}"],
+        "",
+        *(words[f"readme_{what}"] for what in told),
+        "",
+        words["readme_care"],
+    ]
     again = AuditReport.from_json(json.loads(files["report.json"]))
     assert again.to_json() == report.with_names_as(form).to_json()
     assert json.loads(files["measures.json"]) == measures_json(report.with_names_as(form))

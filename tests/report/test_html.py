@@ -127,12 +127,16 @@ def test_the_numbers_are_the_reports(report: AuditReport) -> None:
     text, verdict, words = shown(report), report.verdict, catalogue("en", "report")
     attack, general = (report.headline("all")[who].auc for who in ("attack", "general_alone"))
     told = [
-        f"{attack.value:.3f}", f"{attack.low:.3f} – {attack.high:.3f}",
-        f"{general.value:.3f}", f"{verdict.n_flagged} of {verdict.n_tested}",
-        report.digest, f"{report.candidates.n_reference}", report.models["hospital"].name,
+        f"{attack.value:.3f}",
+        f"{attack.low:.3f} – {attack.high:.3f}",
+        f"{general.value:.3f}",
+        f"{verdict.n_flagged} of {verdict.n_tested}",
+        report.digest,
+        f"{report.candidates.n_reference}",
+        report.models["hospital"].name,
         words[f"method_score_{report.fixed_score}"],
         words["method_p"].format(min_controls=MIN_CONTROLS),
-    ]  # fmt: skip
+    ]
     for name, stratum in report.measures.shown.items():
         told += [" / ".join(map(str, rule.confusion.four)) for rule in stratum.rules.values()]
         told += [decimal(ranking.auc.value) for ranking in report.headline(name).values()]
@@ -171,10 +175,13 @@ def test_references_and_the_other_scenario_stand_beside_it(report: AuditReport) 
     view = [compare_audits(own, other=third)]
     text, words = shown(own, more={"references": view}), catalogue("en", "report")
     aucs = [one.difference for one in view[0].aucs if one.stratum != "all"]
-    told = ["on-other-names", words["references_differences"],
-            *(f"{one.value:+.3f}"[1:] for one in aucs),
-            decimal(third.measures.strata["hard"].scores[third.fixed_score].auc.value),
-            f"{view[0].tested.only_one} / {view[0].tested.only_other}|p = "]  # fmt: skip
+    told = [
+        "on-other-names",
+        words["references_differences"],
+        *(f"{one.value:+.3f}"[1:] for one in aucs),
+        decimal(third.measures.strata["hard"].scores[third.fixed_score].auc.value),
+        f"{view[0].tested.only_one} / {view[0].tested.only_other}|p = ",
+    ]
     assert [one for one in told if one not in text] == []
 
 
@@ -202,8 +209,13 @@ def test_without_truth_or_a_leak_it_says_so() -> None:
     assert n > MAX_NAMES and f"Shown: {MAX_NAMES} of {n}" in shown(many)
 
 
-QUESTION = {"seed": 3, "dtype": "float32", "candidates": "ab" * 32, "passages": "cd" * 32,
-            "n_rows_left_out": 7}  # fmt: skip
+QUESTION = {
+    "seed": 3,
+    "dtype": "float32",
+    "candidates": "ab" * 32,
+    "passages": "cd" * 32,
+    "n_rows_left_out": 7,
+}
 
 
 @pytest.mark.parametrize("scenario", [1, 2])
@@ -211,20 +223,36 @@ def test_the_command_and_the_run_are_told(scenario: int) -> None:
     question = QUESTION | {"scenario": scenario, "settings": {"top_k": 7, "n_inputs": 9}}
     made = make_report(scenario).changed(
         question=question,
-        made={"at": "2026-11-20T10:00:00", "device": "cuda", "device_name": "H", "torch": "2.9",
-              "numpy": "2.1", "seconds": 1234.4},
+        made={
+            "at": "2026-11-20T10:00:00",
+            "device": "cuda",
+            "device_name": "H",
+            "torch": "2.9",
+            "numpy": "2.1",
+            "seconds": 1234.4,
+        },
         candidates={"n_names": 1072, "by_kind": {"easy": 24, "hard": 23}, "n_reference": 600},
-    )  # fmt: skip
+    )
     text, said = shown(made), catalogue("en", "report")
     assert command_line(question) in text
-    kinds = [said["control_kind"].format(kind=said[f"kind_{k}"], n=n)
-             for k, n in (("easy", 24), ("hard", 23))]  # fmt: skip
+    kinds = [
+        said["control_kind"].format(kind=said[f"kind_{k}"], n=n)
+        for k, n in (("easy", 24), ("hard", 23))
+    ]
     for key, value in {
-        "n_names": "1,072", "n_reference": "600", "controls_by_kind": " · ".join(kinds),
-        "names_digest": "ab" * 32, "passages_digest": "cd" * 32, "rows_left_out": "7",
-        "hardware": "cuda H", "software": "torch 2.9 · numpy 2.1", "seconds": "1,234",
-        "seed": "3", "dtype": "float32", "ran_at": "2026-11-20 10:00",
-    }.items():  # fmt: skip
+        "n_names": "1,072",
+        "n_reference": "600",
+        "controls_by_kind": " · ".join(kinds),
+        "names_digest": "ab" * 32,
+        "passages_digest": "cd" * 32,
+        "rows_left_out": "7",
+        "hardware": "cuda H",
+        "software": "torch 2.9 · numpy 2.1",
+        "seconds": "1,234",
+        "seed": "3",
+        "dtype": "float32",
+        "ran_at": "2026-11-20 10:00",
+    }.items():
         assert f"{said[key]}|{value}" in text, key
 
 
@@ -280,11 +308,16 @@ def test_names_worth_a_look_are_printed_with_their_decision() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"language": "fr"}, {"names": "half"}, {"sections": ("limits",)},
-     {"decision": {"recommendation": "safe"}}, {"decision": {"reasons": "x" * 10_001}},
-     {"decision": {"signatures": ({"name": "x" * 201, "role": "auditor", "at": ""},)}},
-     {"decision": {"signatures": ({"name": "x", "role": "reader", "at": ""},)}}],
-)  # fmt: skip
+    [
+        {"language": "fr"},
+        {"names": "half"},
+        {"sections": ("limits",)},
+        {"decision": {"recommendation": "safe"}},
+        {"decision": {"reasons": "x" * 10_001}},
+        {"decision": {"signatures": ({"name": "x" * 201, "role": "auditor", "at": ""},)}},
+        {"decision": {"signatures": ({"name": "x", "role": "reader", "at": ""},)}},
+    ],
+)
 def test_what_no_report_can_hold_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(AuditError):
         ReportChoice(**wrong)
@@ -296,8 +329,10 @@ def test_what_no_report_can_hold_is_refused(wrong: dict[str, Any]) -> None:
 def pictures(report: AuditReport) -> list[ElementTree.Element]:
     text = report_html(report, choice=ReportChoice(sections=("results",)))
     found = re.findall("<svg.*?</svg>", text, flags=re.DOTALL)
-    return [ElementTree.fromstring(one.replace(' xmlns="http://www.w3.org/2000/svg"', ""))
-            for one in found]  # fmt: skip
+    return [
+        ElementTree.fromstring(one.replace(' xmlns="http://www.w3.org/2000/svg"', ""))
+        for one in found
+    ]
 
 
 def at(share: float) -> float:
@@ -319,8 +354,10 @@ def test_scores_and_estimates_are_drawn_where_their_numbers_are() -> None:
     assert (aucs.get("viewBox"), mentions.get("viewBox")) == ("0 0 720 198", "0 0 720 290")
     for name, row in zip(("all", "easy", "hard"), aucs.findall("g"), strict=True):
         found, wanted = report.headline(name), []
-        for who, tones, y in (("attack", ("rust", "rust"), -8.0),
-                              ("general_alone", ("grey", "open"), 8.0)):  # fmt: skip
+        for who, tones, y in (
+            ("attack", ("rust", "rust"), -8.0),
+            ("general_alone", ("grey", "open"), 8.0),
+        ):
             one = found[who].auc
             wanted.append((tones[0], [at(one.low), at(one.high), y]))
             wanted.append((tones[1], [at(one.value), y]))
@@ -337,8 +374,19 @@ def test_scores_and_estimates_are_drawn_where_their_numbers_are() -> None:
     assert band is not None
     assert float(band.get("x", "")) == pytest.approx(at(controls.low), abs=0.051)
     labels = [one.text for one in mentions.findall("text")]
-    assert labels == ["0", "25", "50", "75", "100", "1 (n = 8)", "2 (n = 4)", "3–4 (n = 4)",
-                      "5–9 (n = 4)", "10+ (n = 4)", *labels[-2:]]  # fmt: skip
+    assert labels == [
+        "0",
+        "25",
+        "50",
+        "75",
+        "100",
+        "1 (n = 8)",
+        "2 (n = 4)",
+        "3–4 (n = 4)",
+        "5–9 (n = 4)",
+        "10+ (n = 4)",
+        *labels[-2:],
+    ]
     members, easy = scores.findall("g")[:2]
     low, high = report.table["score"].min(), report.table["score"].max()
     margin = 0.03 * (high - low)

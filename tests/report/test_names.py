@@ -64,8 +64,9 @@ def test_every_column_is_the_reports_or_follows_from_it(scenario: int) -> None:
     assert set(shown.columns) == {one.name for one in COLUMNS} | (set(names) - set(kept))
     for key, column in names.items():
         wanted = [word.replace(" ", "_") for word in column] if key == "decision" else column
-        held = [None if isinstance(x, float) and math.isnan(x) else x
-                for x in shown[kept.get(key, key)]]  # fmt: skip
+        held = [
+            None if isinstance(x, float) and math.isnan(x) else x for x in shown[kept.get(key, key)]
+        ]
         assert held == wanted, key
     kinds = ["member"] * N_PER_KIND + ["easy"] * N_PER_KIND + ["hard"] * N_PER_KIND
     evidence = {1: "product", 2: "posterior"}[scenario]
@@ -89,8 +90,10 @@ def test_every_column_is_the_reports_or_follows_from_it(scenario: int) -> None:
     assert shown["mentions"].cat.categories.tolist() == bins[:7]
     assert shown["kind"].cat.categories.tolist() == ["member", "easy", "hard"]
     assert dict(zip(shown["role"], shown["role_name"], strict=True)) == {
-        "none": "", "r0": "patient", "r1": "staff <b>",
-    }  # fmt: skip
+        "none": "",
+        "r0": "patient",
+        "r1": "staff <b>",
+    }
     if scenario == 2:
         assert shown["log10_ratio"][0] == pytest.approx(2)
         assert shown["log10_ratio"][1:4].isna().all()
@@ -126,8 +129,10 @@ def test_scores_by_kind_hold_what_can_be_drawn() -> None:
     scores = ["-inf", None, *made.names["score"][2:]]
     kinds = kind_scores(made.changed(names={**made.names, "score": scores}).table)
     assert [(one.kind, len(one.scores), one.n_not_scored) for one in kinds] == [
-        ("member", 22, 2), ("easy", 24, 0), ("hard", 24, 0),
-    ]  # fmt: skip
+        ("member", 22, 2),
+        ("easy", 24, 0),
+        ("hard", 24, 0),
+    ]
     assert list(kinds[0].scores) == made.names["score"][2:24]
     assert kinds[0].quartiles == pytest.approx(np.quantile(scores[2:24], [0.25, 0.5, 0.75]))
     nothing = {**made.names, "score": [None] * made.n_names}
@@ -159,15 +164,17 @@ def slow_select(shown: pd.DataFrame, wish: Wish) -> list[int]:
 
 @settings(max_examples=60)
 @given(
-    chosen=st.fixed_dictionaries({
-        facet: st.lists(st.sampled_from((*table()[facet].cat.categories, "no such")))
-        for facet in FACETS
-    }),
+    chosen=st.fixed_dictionaries(
+        {
+            facet: st.lists(st.sampled_from((*table()[facet].cat.categories, "no such")))
+            for facet in FACETS
+        }
+    ),
     text=st.sampled_from(["", "SOPHIA1", "wright2", "wright3 soph", "P-0012", "p-3", "7", "*"]),
     sort=st.sampled_from(NUMBERS),
     is_descending=st.booleans(),
     is_revealed=st.booleans(),
-)  # fmt: skip
+)
 def test_the_choice_is_that_of_a_slow_loop(
     chosen: dict[str, list[str]], text: str, sort: str, is_descending: bool, is_revealed: bool
 ) -> None:
@@ -194,10 +201,14 @@ def test_a_column_and_a_row_that_are_none_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("first", "last", "masked", "full"),
-    [("Sophia", "Wright", "S*** W***", "Sophia Wright"),
-     ("花子", "佐藤", "佐*** 花***", "佐藤花子"), ("X", "", "***", "X"),
-     ("", "Li", "L***", "Li"), ("明", "森", "*** ***", "森明")],
-)  # fmt: skip
+    [
+        ("Sophia", "Wright", "S*** W***", "Sophia Wright"),
+        ("花子", "佐藤", "佐*** 花***", "佐藤花子"),
+        ("X", "", "***", "X"),
+        ("", "Li", "L***", "Li"),
+        ("明", "森", "*** ***", "森明"),
+    ],
+)
 def test_a_name_in_each_form(first: str, last: str, masked: str, full: str) -> None:
     assert masked_name(first, last) == masked
     assert shown_name("P-0001", first, last, form="masked") == masked
@@ -214,11 +225,12 @@ def test_other_forms_take_away_what_would_give_a_name_back() -> None:
             "popularity": nothing,
         },
         "pseudonyms": {
-            "first_name": [f"P-{i + 2:04d}" for i in range(72)], "last_name": [""] * 72,
+            "first_name": [f"P-{i + 2:04d}" for i in range(72)],
+            "last_name": [""] * 72,
             "popularity": nothing,
         },
         "full": {},
-    }  # fmt: skip
+    }
     for form, columns in hidden.items():
         seen = made.with_names_as(form)
         assert seen.names == {**made.names, **columns}
@@ -300,11 +312,20 @@ def test_a_score_that_is_missing_or_alone_has_its_place() -> None:
 
 
 def test_a_revealed_name_is_found_by_its_words_in_any_order() -> None:
-    names = {**report().names, "first_name": ["太郎", "Anna", *["x"] * 70],
-             "last_name": ["山田", "de la Cruz", *["y"] * 70]}  # fmt: skip
+    names = {
+        **report().names,
+        "first_name": ["太郎", "Anna", *["x"] * 70],
+        "last_name": ["山田", "de la Cruz", *["y"] * 70],
+    }
     shown = report().changed(names=names).table
-    for text, wanted in (("山田太郎", [0]), ("太郎 山田", [0]), ("Cruz, ANNA", [1]),
-                         ("la ann", [1]), ("Anna Berg", []), ("DE LA", [1])):  # fmt: skip
+    for text, wanted in (
+        ("山田太郎", [0]),
+        ("太郎 山田", [0]),
+        ("Cruz, ANNA", [1]),
+        ("la ann", [1]),
+        ("Anna Berg", []),
+        ("DE LA", [1]),
+    ):
         found = select(shown, wish=Wish(text=text, is_revealed=True))
         assert found.index.tolist() == wanted
 

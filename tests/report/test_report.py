@@ -113,9 +113,12 @@ def test_what_a_report_says_of_its_parts() -> None:
     assert list(report.measures.shown) == ["easy", "hard"]
     judged = [(judges, rule) for rule, judges, _ in easy.judged(fixed)]
     assert judged == [
-        ("hospital", "difference_above_zero"), ("held_out", fixed), ("held_out", "general_alone"),
-        ("held_out", "popularity"), ("guess", "always_member"),
-    ]  # fmt: skip
+        ("hospital", "difference_above_zero"),
+        ("held_out", fixed),
+        ("held_out", "general_alone"),
+        ("held_out", "popularity"),
+        ("guess", "always_member"),
+    ]
     ranked, headline = easy.ranked(fixed), report.headline("easy")
     assert list(ranked) == [*dict.fromkeys((fixed, *easy.scores, "general_alone", "popularity"))]
     assert ranked[fixed].tpr(0.1) == ranked[fixed].tpr_at_fpr["0.1"]
@@ -172,8 +175,10 @@ def test_a_report_that_was_kept_before_decisions_were_of_points_is_read() -> Non
     made = make_report(2)
     words = ["flagged", "undecided", "not flagged", *made.names["decision"][3:]]
     names = {k: v for k, v in made.names.items() if k not in ("is_undecided", "file_row")}
-    older = made.changed(names=names | {"decision": words, "q_value": [0.04, 0.01, 0.2]
-                                        + [None] * (made.n_names - 3)})  # fmt: skip
+    older = made.changed(
+        names=names
+        | {"decision": words, "q_value": [0.04, 0.01, 0.2] + [None] * (made.n_names - 3)}
+    )
     assert older.verdict.state == "leak_found"
     assert older.stands_out[:4] == [True, True, False, False]  # q of at most 0.05
     table = older.table

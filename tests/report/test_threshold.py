@@ -37,12 +37,14 @@ def named(
     values: list[float], truth: list[bool], *, q: list[float] | None = None, critical: float = 9.0
 ) -> RankedNames:
     members = np.array(truth)
-    names = pd.DataFrame({
-        "value": np.array(values, dtype=float),
-        "is_member": members,
-        "q": q or [1.0] * len(values),
-        "critical": np.where(members, critical, math.nan),
-    })  # fmt: skip
+    names = pd.DataFrame(
+        {
+            "value": np.array(values, dtype=float),
+            "is_member": members,
+            "q": q or [1.0] * len(values),
+            "critical": np.where(members, critical, math.nan),
+        }
+    )
     return RankedNames("difference", "all", True, names, ScoreAxis(is_log=False, low=-10, high=10))
 
 
@@ -70,8 +72,9 @@ def test_the_predictive_value_is_that_of_bayes() -> None:
 def test_useful_thresholds_by_hand() -> None:
     members = [197.5, 198.5, 300.0, 301.0]
     q = [1.0] * 200 + [1.0, 1.0, 0.01, 0.01]
-    names = named([*map(float, range(200)), *members], [False] * 200 + [True] * 4, q=q,
-                  critical=250.0)  # fmt: skip
+    names = named(
+        [*map(float, range(200)), *members], [False] * 200 + [True] * 4, q=q, critical=250.0
+    )
     # FPR: 198 and 199 above it, 2 of 200; Youden: all members at an FPR of 1 %.
     found = useful_thresholds(names)
     assert list(found.items()) == [("fpr", 197.0), ("fdr", 250.0), ("youden", 197.0), ("paper", 0)]
@@ -168,11 +171,16 @@ def test_axes_hold_their_scores_and_the_papers_threshold() -> None:
     axis = ranked_names(REPORTS[1], score="product").axis
     logs = np.log10(scores[scores > 0])
     assert (axis.is_log, axis.low, axis.high) == (
-        True, math.floor(logs.min()) - 1, math.ceil(logs.max()),
-    )  # fmt: skip
+        True,
+        math.floor(logs.min()) - 1,
+        math.ceil(logs.max()),
+    )
     names = REPORTS[2].names
-    positive = {**names, "residual": [abs(x) + 1 for x in names["residual"]],
-                "score": [abs(x) + 1 for x in names["score"]]}  # fmt: skip
+    positive = {
+        **names,
+        "residual": [abs(x) + 1 for x in names["residual"]],
+        "score": [abs(x) + 1 for x in names["score"]],
+    }
     for changed, low in ((names, min(names["score"])), (positive, 0.0)):
         axis = ranked_names(REPORTS[2].changed(names=changed), score="residual").axis
         high = max(changed["score"])

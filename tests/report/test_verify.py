@@ -302,8 +302,9 @@ def test_a_log_that_was_put_back_is_a_fault_and_another_machines_cannot_be_check
     assert cli.main(["log", "verify", "--seal", seal]) == 1
     assert "another machine" in capsys.readouterr().err
     assert [one[:30] for one in found["unchecked"]] == [
-        "Its audit is not kept on this ", "It is of another machine: its ",
-    ]  # fmt: skip
+        "Its audit is not kept on this ",
+        "It is of another machine: its ",
+    ]
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
     folder = tmp_path / "home" / "access"
     for file in folder.iterdir():

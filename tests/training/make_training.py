@@ -23,8 +23,11 @@ def write_notes(path: Path, *, n: int = 40, n_patients: int = 20, seed: int = 0)
         for number in range(n):
             at = rng.randrange(len(PLAIN))
             words = [PLAIN[(at + k) % len(PLAIN)] for k in range(rng.randrange(20, 60))]
-            note = {"note_id": str(number), "patient_id": f"P{number % n_patients}",
-                    "text": " ".join(words) + "."}  # fmt: skip
+            note = {
+                "note_id": str(number),
+                "patient_id": f"P{number % n_patients}",
+                "text": " ".join(words) + ".",
+            }
             handle.write(json.dumps(note) + "\n")
     return path
 
@@ -40,9 +43,16 @@ def write_listed(folder: Path, *positions: int, n_notes: int = 40, n_patients: i
 
 def quick(**changes: Any) -> TrainSettings:
     values: dict[str, Any] = {
-        "n_tokens": 16, "batch": 8, "micro_batch": 4, "n_steps": 12, "learning_rate": 1e-3,
-        "held_out_share": 0.1, "evaluate_every": 4, "checkpoint_every": 4, "precision": "float32",
-    }  # fmt: skip
+        "n_tokens": 16,
+        "batch": 8,
+        "micro_batch": 4,
+        "n_steps": 12,
+        "learning_rate": 1e-3,
+        "held_out_share": 0.1,
+        "evaluate_every": 4,
+        "checkpoint_every": 4,
+        "precision": "float32",
+    }
     return TrainSettings(**values | changes)
 
 

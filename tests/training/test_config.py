@@ -25,11 +25,23 @@ from audit.training.config import (
 
 def test_the_defaults_are_the_papers_and_what_decides_the_weights() -> None:
     decisive = {
-        "batch": 64, "micro_batch": 32, "warmup_share": 0.1, "weight_decay": 0.01, "clip": 1.0,
-        "precision": "auto", "seed": 0, "schedule": "linear", "n_tokens": 128, "n_steps": 100_000,
-        "n_epochs": None, "learning_rate": 2e-5, "head_learning_rate": None, "mask_share": 0.15,
-        "held_out_share": 0.01, "from_scratch": False,
-    }  # fmt: skip
+        "batch": 64,
+        "micro_batch": 32,
+        "warmup_share": 0.1,
+        "weight_decay": 0.01,
+        "clip": 1.0,
+        "precision": "auto",
+        "seed": 0,
+        "schedule": "linear",
+        "n_tokens": 128,
+        "n_steps": 100_000,
+        "n_epochs": None,
+        "learning_rate": 2e-5,
+        "head_learning_rate": None,
+        "mask_share": 0.15,
+        "held_out_share": 0.01,
+        "from_scratch": False,
+    }
     settings = TrainSettings()
     assert settings.decisive() == decisive
     assert settings.plain() == decisive | {"evaluate_every": 1000, "checkpoint_every": 1000}
@@ -38,12 +50,22 @@ def test_the_defaults_are_the_papers_and_what_decides_the_weights() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"n_tokens": 7}, {"batch": True}, {"batch": 0}, {"n_steps": 0}, {"learning_rate": 0.0},
-        {"learning_rate": float("nan")}, {"mask_share": 0.41}, {"schedule": "cosine"},
-        {"batch": 64, "micro_batch": 24}, {"n_epochs": 0.0}, {"head_learning_rate": 2.0},
-        {"held_out_share": 0.51}, {"seed": 2**63}, {"checkpoint_every": 0},
+        {"n_tokens": 7},
+        {"batch": True},
+        {"batch": 0},
+        {"n_steps": 0},
+        {"learning_rate": 0.0},
+        {"learning_rate": float("nan")},
+        {"mask_share": 0.41},
+        {"schedule": "cosine"},
+        {"batch": 64, "micro_batch": 24},
+        {"n_epochs": 0.0},
+        {"head_learning_rate": 2.0},
+        {"held_out_share": 0.51},
+        {"seed": 2**63},
+        {"checkpoint_every": 0},
     ],
-)  # fmt: skip
+)
 def test_what_is_out_of_range_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(AuditError) as caught:
         TrainSettings(**wrong)  # type: ignore[arg-type]
@@ -110,8 +132,10 @@ def point(step: int, loss: float | None, held_out: float | None = None) -> LossP
 def test_few_points_are_drawn_as_they_are() -> None:
     curve = loss_curve(
         [point(0, None, 7.0), point(5, 6.5), point(10, 6.0, 6.4)],
-        n_steps=40, steps_per_epoch=4, unigram=6.6,
-    )  # fmt: skip
+        n_steps=40,
+        steps_per_epoch=4,
+        unigram=6.6,
+    )
     assert curve.steps == (5, 10)
     assert curve.losses == (6.5, 6.0)
     assert (curve.held_out_steps, curve.held_out) == ((0, 10), (7.0, 6.4))
@@ -131,11 +155,15 @@ def test_the_average_is_that_of_pandas(values: list[float]) -> None:
 @pytest.mark.parametrize(
     ("values", "unigram", "state"),
     [
-        ((), 6.0, "nothing"), ((5.0,), 6.0, "early"), ((9.0, 5.95), 6.0, "plateau"),
-        ((5.0, 3.0, 3.5), 6.0, "rising"), ((5.0, 3.0, 3.01), 6.0, "falling"),
-        ((5.0, 4.99), 6.0, "level"), ((9.0, 8.0), None, "falling"),
+        ((), 6.0, "nothing"),
+        ((5.0,), 6.0, "early"),
+        ((9.0, 5.95), 6.0, "plateau"),
+        ((5.0, 3.0, 3.5), 6.0, "rising"),
+        ((5.0, 3.0, 3.01), 6.0, "falling"),
+        ((5.0, 4.99), 6.0, "level"),
+        ((9.0, 8.0), None, "falling"),
     ],
-)  # fmt: skip
+)
 def test_the_state_of_a_training(
     values: tuple[float, ...], unigram: float | None, state: str
 ) -> None:

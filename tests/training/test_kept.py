@@ -43,9 +43,24 @@ from tests.pages.make_trainings import CORPUS_ID, RUN, make_corpus_folder, make_
 from tests.training.make_training import quick, write_listed, write_notes
 
 QUICK = (
-    "--tokens", "16", "--batch", "8", "--steps", "6", "--learning-rate", "1e-3", "--held-out",
-    "0.1", "--evaluate-every", "3", "--precision", "float32", "--device", "cpu", "--json",
-)  # fmt: skip
+    "--tokens",
+    "16",
+    "--batch",
+    "8",
+    "--steps",
+    "6",
+    "--learning-rate",
+    "1e-3",
+    "--held-out",
+    "0.1",
+    "--evaluate-every",
+    "3",
+    "--precision",
+    "float32",
+    "--device",
+    "cpu",
+    "--json",
+)
 
 
 @pytest.fixture
@@ -151,14 +166,25 @@ def test_presets_fit_the_model() -> None:
     assert preset("scratch", parent=short, n_tokens=1) == row.with_(
         from_scratch=True, learning_rate=1e-4
     )
-    small = row.with_(batch=32, micro_batch=32, n_epochs=10, learning_rate=5e-4,
-                      held_out_share=0.05, evaluate_every=1, checkpoint_every=50)  # fmt: skip
+    small = row.with_(
+        batch=32,
+        micro_batch=32,
+        n_epochs=10,
+        learning_rate=5e-4,
+        held_out_share=0.05,
+        evaluate_every=1,
+        checkpoint_every=50,
+    )
     # 5,000 tokens are 80 rows of 62: 2.5 steps of 32 an epoch, 25 for ten.
     assert preset("small", parent=short, n_tokens=5_000) == small
     assert preset("small", parent=summary(), n_tokens=10**9) == small.with_(
-        n_tokens=128, n_epochs=None, n_steps=2_000, learning_rate=1e-4, evaluate_every=100,
+        n_tokens=128,
+        n_epochs=None,
+        n_steps=2_000,
+        learning_rate=1e-4,
+        evaluate_every=100,
         checkpoint_every=100,
-    )  # fmt: skip
+    )
 
 
 def test_the_parent_is_found_again_by_its_weights(
@@ -181,8 +207,12 @@ def run(order: dict[str, Any], said: list[str]) -> tuple[str, ...]:
 
 
 def of_file(parent: Path, **changes: Any) -> PretrainTask:
-    values = {"general": parent, "settings": quick(), "notes": parent.with_name("notes.jsonl"),
-              "device": "cpu"}  # fmt: skip
+    values = {
+        "general": parent,
+        "settings": quick(),
+        "notes": parent.with_name("notes.jsonl"),
+        "device": "cpu",
+    }
     return PretrainTask(**values | changes)
 
 
@@ -216,10 +246,12 @@ def test_the_same_question_has_the_same_name_and_others_have_others(parent: Path
     own = [of_file(parent, out=out).question() for out in (None, parent.with_name("mine"))]
     assert own[0].digest != own[1].digest
     others = [
-        of_file(parent, settings=quick(seed=1)), of_file(parent, snapshot_epochs=(0.5,)),
-        of_corpus(parent), of_corpus(parent, source="public"),
+        of_file(parent, settings=quick(seed=1)),
+        of_file(parent, snapshot_epochs=(0.5,)),
+        of_corpus(parent),
+        of_corpus(parent, source="public"),
         of_corpus(parent, source="other_names"),
-    ]  # fmt: skip
+    ]
     names = {first, *map(run_id_of, others)}
     for positions in ((1,), (1, 2)):
         write_listed(CORPORA.place(CORPUS_ID), *positions)
@@ -240,8 +272,9 @@ def test_a_corpus_of_listed_patients_alone_with_other_names(parent: Path) -> Non
     assert (folder / "other_names.jsonl").read_bytes() == (folder / "private.jsonl").read_bytes()
     facts = [model.facts for model in MODELS.all()]
     assert {(one.source, one.corpus_id) for one in facts} == {
-        ("other_names", CORPUS_ID), ("public", CORPUS_ID)
-    }  # fmt: skip
+        ("other_names", CORPUS_ID),
+        ("public", CORPUS_ID),
+    }
     for one in facts:
         assert (one.n_documents, one.n_held_out_documents, one.n_listed_patients) == (40, 0, 10)
     assert (folder / "tokens").is_dir()
@@ -250,12 +283,14 @@ def test_a_corpus_of_listed_patients_alone_with_other_names(parent: Path) -> Non
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"corpus_id": CORPUS_ID}, "one of the two"), ({"notes": None}, "one of the two"),
-        ({"source": "secret"}, "source"), ({"general": Path("none")}, "none: It cannot be read"),
+        ({"corpus_id": CORPUS_ID}, "one of the two"),
+        ({"notes": None}, "one of the two"),
+        ({"source": "secret"}, "source"),
+        ({"general": Path("none")}, "none: It cannot be read"),
         ({"notes": None, "corpus_id": "f" * 12}, "corpus: This is not kept"),
         ({"notes": Path("gone.jsonl")}, "cannot be read"),
     ],
-)  # fmt: skip
+)
 def test_orders_that_cannot_be_are_refused(
     parent: Path, changes: dict[str, Any], said: str
 ) -> None:
@@ -287,7 +322,7 @@ def test_the_command(parent: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     for wrong, said in (
         (("--batch", "0"), "must be a whole number"),
         (("--snapshots", "100"), "A snapshot after step"),
-    ):  # fmt: skip
+    ):
         assert main([*asked, "--out", str(tmp_path / "new"), *wrong]) == 2
         assert said in capsys.readouterr().err
 

@@ -18,9 +18,16 @@ from audit.training.masked_lm import train
 from tests.training.make_training import make_order
 
 OPTIONS = {
-    "--tokens": 16, "--batch": 8, "--micro-batch": 2, "--learning-rate": 1e-3, "--held-out": 0.1,
-    "--evaluate-every": 4, "--checkpoint-every": 4, "--precision": "float32", "--device": "cpu",
-}  # fmt: skip
+    "--tokens": 16,
+    "--batch": 8,
+    "--micro-batch": 2,
+    "--learning-rate": 1e-3,
+    "--held-out": 0.1,
+    "--evaluate-every": 4,
+    "--checkpoint-every": 4,
+    "--precision": "float32",
+    "--device": "cpu",
+}
 
 
 def shared(
@@ -30,10 +37,19 @@ def shared(
     given = OPTIONS | {f"--{name.replace('_', '-')}": value for name, value in options.items()}
     start = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command = [
-        *start, "--nproc-per-node", str(n_processes), "-m", "audit", "pretrain", "--json",
-        "--general", str(folder / "general"), "--notes", str(folder / "notes.jsonl"),
+        *start,
+        "--nproc-per-node",
+        str(n_processes),
+        "-m",
+        "audit",
+        "pretrain",
+        "--json",
+        "--general",
+        str(folder / "general"),
+        "--notes",
+        str(folder / "notes.jsonl"),
         *(str(part) for option in given.items() for part in option),
-    ]  # fmt: skip
+    ]
     environment = os.environ | {"KART_AUDIT_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
@@ -63,8 +79,9 @@ def test_two_processes_train_as_one(tmp_path: Path, begun: str) -> None:
     for (_, loss, held_out), (_, loss_alone, held_out_alone) in zip(both, one, strict=True):
         assert loss == pytest.approx(loss_alone, abs=1e-5)
         assert held_out == pytest.approx(held_out_alone, abs=1e-5)
-    ours, theirs = (load_file(tmp_path / name / "model" / "model.safetensors")
-                    for name in ("both", "alone"))  # fmt: skip
+    ours, theirs = (
+        load_file(tmp_path / name / "model" / "model.safetensors") for name in ("both", "alone")
+    )
     for name, tensor in theirs.items():
         torch.testing.assert_close(ours[name], tensor, atol=1e-4, rtol=1e-3)
     names = {path.name for path in (tmp_path / "both").iterdir()}

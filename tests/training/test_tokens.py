@@ -54,21 +54,27 @@ def source(path: Path, *notes: dict[str, str] | str) -> NoteSource:
     ("text", "sentences"),
     [
         (" \n[**Name**] ___ ", []),
-        ("Yes. The patient was seen by Dr. Jones\nfor pain.  BP 120.5/80. No pain.\n\n"
-         "1. She went home in good health.",
-         ["Yes. The patient was seen by Dr. Jones for pain. BP 120.5/80. No pain.",
-          "She went home in good health."]),
+        (
+            "Yes. The patient was seen by Dr. Jones\nfor pain.  BP 120.5/80. No pain.\n\n"
+            "1. She went home in good health.",
+            [
+                "Yes. The patient was seen by Dr. Jones for pain. BP 120.5/80. No pain.",
+                "She went home in good health.",
+            ],
+        ),
         (f"胸痛あり。{LONG}退院。", [f"胸痛あり。{LONG}退院。"]),
         (LONG * 2, [LONG, LONG]),
-        ("She was well at home. Nineteen chars all. Twenty characters so.",
-         ["She was well at home. Nineteen chars all.", "Twenty characters so."]),
+        (
+            "She was well at home. Nineteen chars all. Twenty characters so.",
+            ["She was well at home. Nineteen chars all.", "Twenty characters so."],
+        ),
         ("Seen by Dr. [**Last Name (STitle) 12**] today", ["Seen by Dr. today"]),
         ("1. Aspirin 2.5 mg\n 12) Pain 10.2", ["Aspirin 2.5 mg Pain 10.2"]),
         ("===\na well-known man\n-----", ["a well-known man"]),
         ("open [** placeholder", ["open [** placeholder"]),
         ("[**" + "x" * 200 + "**]a[**" + "y" * 201 + "**]", ["a[**" + "y" * 201 + "**]"]),
     ],
-)  # fmt: skip
+)
 def test_sentences_by_hand(text: str, sentences: list[str]) -> None:
     assert prepared_sentences(text) == sentences
 
@@ -77,10 +83,13 @@ def test_a_token_file_by_hand(tmp_path: Path, tokenizer: Any) -> None:
     notes = source(
         tmp_path / "n.jsonl",
         {"text": "Pain in the [**Location**] PAIN.", "patient_id": "A"},
-        {"text": "___", "patient_id": "A"}, "",
+        {"text": "___", "patient_id": "A"},
+        "",
         {"text": "john was [SEP] seen [MASK]", "patient_id": "B"},
-        {"text": "pain", "patient_id": "A"}, "pain", "___",
-    )  # fmt: skip
+        {"text": "pain", "patient_id": "A"},
+        "pain",
+        "___",
+    )
     tokens = tokenized(notes, tokenizer, store=tmp_path / "t")
     words = " ".join(tokenizer.convert_ids_to_tokens(tokens.ids.tolist()))
     assert words == (
@@ -89,9 +98,13 @@ def test_a_token_file_by_hand(tmp_path: Path, tokenizer: Any) -> None:
     assert tokens.ends.tolist() == [6, 12, 14, 16] and tokens.lengths.tolist() == [6, 6, 2, 2]
     assert tokens.groups.tolist() == [0, 1, 0, 2] and tokens.missing.tolist() == [1, 2, 6]
     assert tokens.about() == {
-        "n_tokens": 16, "n_documents": 4, "n_empty": 2, "n_refused": 1, "n_groups": 3,
+        "n_tokens": 16,
+        "n_documents": 4,
+        "n_empty": 2,
+        "n_refused": 1,
+        "n_groups": 3,
         "dtype": "uint16",
-    }  # fmt: skip
+    }
     assert tokens.n_read == 7
     assert tokens.documents_at(np.arange(7)).tolist() == [0, 1, 2, 3]
     assert tokens.documents_at(np.array([2, 4, 6])).tolist() == [2]
@@ -177,9 +190,11 @@ def rows_of(tokens: TokenFile, *, n_inner: int, batch: int, seed: int = 0) -> Ro
 
 @settings(max_examples=50, deadline=None)
 @given(
-    st.lists(st.integers(1, 30), min_size=3, max_size=30), st.integers(2, 14), st.integers(1, 9),
+    st.lists(st.integers(1, 30), min_size=3, max_size=30),
+    st.integers(2, 14),
+    st.integers(1, 9),
     st.integers(0, 99),
-)  # fmt: skip
+)
 def test_an_epoch_has_every_token_once_and_borders_are_separators(
     lengths: list[int], n_inner: int, batch: int, seed: int
 ) -> None:
@@ -205,8 +220,10 @@ def test_an_epoch_has_every_token_once_and_borders_are_separators(
 def test_any_step_is_known_without_the_ones_before_and_is_the_same_on_every_machine() -> None:
     tokens = numbered([40] * 20)
     for seed, step, begins in (
-        (0, 1, [443, 710, 484, 724]), (0, 9, [422, 695, 73, 59]), (1, 1, [423, 464, 136, 150]),
-    ):  # fmt: skip
+        (0, 1, [443, 710, 484, 724]),
+        (0, 9, [422, 695, 73, 59]),
+        (1, 1, [423, 464, 136, 150]),
+    ):
         rows = rows_of(tokens, n_inner=14, batch=8, seed=seed)
         assert rows.of_step(step)[:4, 1].tolist() == begins
 
@@ -216,9 +233,11 @@ def listed_at(positions: list[int], *, n_notes: int) -> ListedNotes:
 
 
 @given(
-    st.lists(st.integers(EMPTY, 8), min_size=4, max_size=60), st.sets(st.integers(0, 59)),
-    st.floats(0.01, 0.5), st.integers(0, 5),
-)  # fmt: skip
+    st.lists(st.integers(EMPTY, 8), min_size=4, max_size=60),
+    st.sets(st.integers(0, 59)),
+    st.floats(0.01, 0.5),
+    st.integers(0, 5),
+)
 @settings(max_examples=120, deadline=None)
 def test_no_listed_patient_is_held_out_and_the_others_are(
     groups: list[int], picks: set[int], share: float, seed: int

@@ -68,8 +68,11 @@ def stopped(order: PretrainTask, *, after: int) -> list[int]:
     """Train until so many points are told; returns their steps."""
     seen: list[int] = []
     with pytest.raises(AuditCancelled):
-        train(order, should_stop=lambda: len(seen) > after,
-              on_point=lambda point: seen.append(point.step))  # fmt: skip
+        train(
+            order,
+            should_stop=lambda: len(seen) > after,
+            on_point=lambda point: seen.append(point.step),
+        )
     return seen
 
 
@@ -88,8 +91,11 @@ def test_what_is_kept_and_told(whole: tuple[Path, TrainedModel]) -> None:
     folder, result = whole
     phases = [one.phase for one in TOLD]
     assert list(dict.fromkeys(phases)) == [
-        "loading", "tokenizing the notes", "training", "finishing",
-    ]  # fmt: skip
+        "loading",
+        "tokenizing the notes",
+        "training",
+        "finishing",
+    ]
     shares = [one.share for one in TOLD]
     assert shares == sorted(shares) and shares[-1] == 1
     general, ours = load_model(folder / "general"), load_model(result.folder / "model")
@@ -111,11 +117,21 @@ def test_what_is_kept_and_told(whole: tuple[Path, TrainedModel]) -> None:
     assert told.pop("versions").keys() == {"torch", "transformers"}
     assert told.pop("settings") == make_order(folder, n_steps=40).settings.plain()
     assert told == {
-        "title": "Ours", "parent": "general", "parent_digest": general.digest, "corpus_id": "",
-        "source": "file", "n_steps": 40, "n_documents": 36, "n_held_out_documents": 4,
-        "precision": "float32", "device": "cpu", "kernels": told["kernels"], "snapshots": [],
-        "n_listed_patients": 0, "n_processes": 1,
-    }  # fmt: skip
+        "title": "Ours",
+        "parent": "general",
+        "parent_digest": general.digest,
+        "corpus_id": "",
+        "source": "file",
+        "n_steps": 40,
+        "n_documents": 36,
+        "n_held_out_documents": 4,
+        "precision": "float32",
+        "device": "cpu",
+        "kernels": told["kernels"],
+        "snapshots": [],
+        "n_listed_patients": 0,
+        "n_processes": 1,
+    }
     points = read_losses(result.folder)
     assert [point.step for point in points] == list(range(41))
     assert points[0].loss is None and all(point.loss is not None for point in points[1:])
@@ -129,20 +145,33 @@ def test_what_is_kept_and_told(whole: tuple[Path, TrainedModel]) -> None:
 
 def test_it_is_the_training_of_a_plain_loop(tmp_path: Path) -> None:
     make_bert(tmp_path / "general", dropout=0.0, n_positions=32, scale=0.02)
-    order = make_order(tmp_path, n_steps=6, head_learning_rate=3e-3, clip=0.5, weight_decay=0.1,
-                       warmup_share=0.5, batch=8, micro_batch=2)  # fmt: skip
+    order = make_order(
+        tmp_path,
+        n_steps=6,
+        head_learning_rate=3e-3,
+        clip=0.5,
+        weight_decay=0.1,
+        warmup_share=0.5,
+        batch=8,
+        micro_batch=2,
+    )
     s, result = order.settings, train(order)
     general = load_model(tmp_path / "general")
-    tokens = tokenized(open_notes(tmp_path / "notes.jsonl"), general.tokenizer,
-                       store=tmp_path / "t")  # fmt: skip
+    tokens = tokenized(
+        open_notes(tmp_path / "notes.jsonl"), general.tokenizer, store=tmp_path / "t"
+    )
     split = split_notes(tokens, share=0.1, seed=0)
     special = SpecialIds.of(general.tokenizer)
     rows = Rows(Stream(tokens, split.train), special, 14, 8, 0)
     model = BertForMaskedLM.from_pretrained(tmp_path / "general")
     groups = [
-        {"params": [one], "lr": 3e-3 if name.startswith("cls.") else 1e-3, "weight_decay":
-         0.1 if one.dim() > 1 else 0.0} for name, one in model.named_parameters()
-    ]  # fmt: skip
+        {
+            "params": [one],
+            "lr": 3e-3 if name.startswith("cls.") else 1e-3,
+            "weight_decay": 0.1 if one.dim() > 1 else 0.0,
+        }
+        for name, one in model.named_parameters()
+    ]
     optimizer = torch.optim.AdamW(groups, eps=1e-6)
     highest = [group["lr"] for group in optimizer.param_groups]
 
@@ -228,16 +257,24 @@ def test_stopped_killed_or_damaged_it_goes_on_to_the_same_bytes(
 
 
 def test_snapshots_are_models_of_one_run(tmp_path: Path) -> None:
-    result = train(make_order(tmp_path, n_steps=1, n_epochs=2.0, schedule="constant",
-                              order={"snapshot_epochs": (0.5, 1.0, 2.0)}))  # fmt: skip
+    result = train(
+        make_order(
+            tmp_path,
+            n_steps=1,
+            n_epochs=2.0,
+            schedule="constant",
+            order={"snapshot_epochs": (0.5, 1.0, 2.0)},
+        )
+    )
     rows = result.facts.n_train_tokens // 14
     first, _, last = result.snapshots
     assert list(result.snapshots) == [int(np.ceil(n * rows / 8)) for n in (0.5, 1.0, 2.0)]
     assert same(result, result, f"model-{last}") and not same(result, result, f"model-{first}")
     # As long a warm-up, and a constant rate then: a shorter run is the same as a snapshot.
     share = round(0.1 * last) / first
-    shorter = train(make_order(tmp_path, out="b", n_steps=first, schedule="constant",
-                               warmup_share=share))  # fmt: skip
+    shorter = train(
+        make_order(tmp_path, out="b", n_steps=first, schedule="constant", warmup_share=share)
+    )
     assert same(shorter, result, f"model-{first}")
 
 

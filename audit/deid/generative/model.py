@@ -103,9 +103,12 @@ def _parts(directory: Path, *, dtype: Any) -> tuple[Any, Any]:
             directory, padding_side="left", **safe
         )
         model, told = transformers.AutoModelForCausalLM.from_pretrained(
-            directory, use_safetensors=True, output_loading_info=True,
-            dtype=dtype, **safe,
-        )  # fmt: skip
+            directory,
+            use_safetensors=True,
+            output_loading_info=True,
+            dtype=dtype,
+            **safe,
+        )
     except (OSError, ValueError, KeyError, RuntimeError, ImportError):
         raise AuditError(
             "The directory cannot be loaded as a causal language model.",
@@ -179,10 +182,14 @@ class Asked:
 
 
 def generated(
-    loaded: CausalModel, asked: Sequence[Asked], *, stops: Sequence[int],
-    n_tokens: float = math.inf, should_stop: StopQuestion = lambda: False,
+    loaded: CausalModel,
+    asked: Sequence[Asked],
+    *,
+    stops: Sequence[int],
+    n_tokens: float = math.inf,
+    should_stop: StopQuestion = lambda: False,
     on_share: Callable[[float], None] = lambda share: None,
-) -> list[list[int]]:  # fmt: skip
+) -> list[list[int]]:
     """Return the tokens of each answer, the one of `stops` that ends it left out.
 
     A batch has `n_tokens` at most, prompts and answers with their padding; one prompt is always
@@ -501,21 +508,26 @@ class GenerativeTagger:
             [
                 Piece(one.start, one.end, note.text[one.start : one.end])
                 for one in pieces_of(
-                    note.text, n_tokens=lambda text: len(text_ids(tokenizer, text)),
-                    most=self.n_note, overlap=self.facts.overlap,
+                    note.text,
+                    n_tokens=lambda text: len(text_ids(tokenizer, text)),
+                    most=self.n_note,
+                    overlap=self.facts.overlap,
                 )
             ]
             for note in notes
-        ]  # fmt: skip
+        ]
         places = [(own, i) for own in pieces for i, one in enumerate(own) if one.output.strip()]
         ids = [text_ids(tokenizer, own[i].output) for own, i in places]
         growth = self.facts.growth
         asked = [Asked(self.frame.prompt(x), answer_tokens(len(x), growth=growth)) for x in ids]
         answers = generated(
-            self.loaded, asked, stops=self.frame.stops,
-            n_tokens=_TOKENS_AT_ONCE[self.loaded.device], should_stop=should_stop,
+            self.loaded,
+            asked,
+            stops=self.frame.stops,
+            n_tokens=_TOKENS_AT_ONCE[self.loaded.device],
+            should_stop=should_stop,
             on_share=on_share,
-        )  # fmt: skip
+        )
         for (own, i), answer in zip(places, answers, strict=True):
             own[i] = own[i]._replace(output=answer_text(tokenizer, answer))
         readings = (

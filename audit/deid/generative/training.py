@@ -92,9 +92,15 @@ class Examples:
 
 
 def examples_of(
-    documents: Iterable[TaggedDocument], *, tokenizer: Any, frame: Frame, most: int, n_context: int,
-    overlap: int, language: str,
-) -> Examples:  # fmt: skip
+    documents: Iterable[TaggedDocument],
+    *,
+    tokenizer: Any,
+    frame: Frame,
+    most: int,
+    n_context: int,
+    overlap: int,
+    language: str,
+) -> Examples:
     """Make examples of gold notes.
 
     A span that the edge of a window cuts is tagged as far as it goes: windows of tagging are joined
@@ -108,9 +114,11 @@ def examples_of(
         flat = flattened(document)
         labels.update(span.label for span in flat.spans)
         for window in pieces_of(
-            flat.text, n_tokens=lambda text: len(text_ids(tokenizer, text)), most=most,
+            flat.text,
+            n_tokens=lambda text: len(text_ids(tokenizer, text)),
+            most=most,
             overlap=overlap,
-        ):  # fmt: skip
+        ):
             part = _part(flat, window)
             try:
                 written = write_tags(part, language=language)
@@ -190,14 +198,24 @@ class CopyLearner(Learner):
     settings: TuningSettings
 
     def __init__(
-        self, model: Any, *, settings: TuningSettings, pad_id: int, hardware: Hardware,
-        n_steps: int, rows: Sequence[Example] = (), held_out: Sequence[Example] = (),
+        self,
+        model: Any,
+        *,
+        settings: TuningSettings,
+        pad_id: int,
+        hardware: Hardware,
+        n_steps: int,
+        rows: Sequence[Example] = (),
+        held_out: Sequence[Example] = (),
         write: Callable[[CopyLearner], None] = lambda learner: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(
-            model, settings=settings, hardware=hardware, n_steps=n_steps,
+            model,
+            settings=settings,
+            hardware=hardware,
+            n_steps=n_steps,
             optimizer=adamw(model, settings),
-        )  # fmt: skip
+        )
         self.n_step_tokens = settings.batch * settings.max_tokens
         self._pad_id, self._rows, self._held_out, self._write = pad_id, rows, held_out, write
         plain = model.get_base_model() if hasattr(model, "get_base_model") else model
@@ -268,9 +286,13 @@ def with_adapter(model: Any, lora: Lora, *, seed: int) -> Any:
     """Return the model with a fresh adapter, everything else frozen; it changes no answer yet."""
     peft: Any = importlib.import_module("peft")
     config = peft.LoraConfig(
-        task_type="CAUSAL_LM", r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout,
-        target_modules="all-linear", bias="none",
-    )  # fmt: skip
+        task_type="CAUSAL_LM",
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules="all-linear",
+        bias="none",
+    )
     device = next(model.parameters()).device
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), warnings.catch_warnings():
@@ -285,24 +307,33 @@ _NOT_OF_THE_TOKENIZER = {"config.json", "generation_config.json", "model.safeten
 
 
 def train_generative(
-    task: TaggerTask, settings: TuningSettings, *, progress: ProgressListener = lambda report: None,
-    should_stop: StopQuestion = lambda: False, on_point: PointListener = lambda point: None,
-) -> GenerativeFacts:  # fmt: skip
+    task: TaggerTask,
+    settings: TuningSettings,
+    *,
+    progress: ProgressListener = lambda report: None,
+    should_stop: StopQuestion = lambda: False,
+    on_point: PointListener = lambda point: None,
+) -> GenerativeFacts:
     """Tune the model of a task, or go on with a tuning that was stopped or killed."""
     with alone(task.folder), torch.random.fork_rng():
         loaded = load_causal(
-            task.start or Path(), device=task.device, precision=settings.precision,
+            task.start or Path(),
+            device=task.device,
+            precision=settings.precision,
             is_frozen=settings.lora is not None,
-        )  # fmt: skip
+        )
         material = notes_to_learn(task, seed=settings.seed)
         examples, held_out = (
             _examples(notes, settings, loaded) for notes in (material.train, material.validation)
         )
         content = {
-            "version": _VERSION, "model": loaded.digest, "examples": examples.digest,
+            "version": _VERSION,
+            "model": loaded.digest,
+            "examples": examples.digest,
             "held_out": held_out.digest,
-            "settings": settings.decisive(), "place": [loaded.device, loaded.precision],
-        }  # fmt: skip
+            "settings": settings.decisive(),
+            "place": [loaded.device, loaded.precision],
+        }
         key = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
         def write(learner: CopyLearner) -> None:
@@ -316,15 +347,23 @@ def train_generative(
             write_whole(learner.folder / TAGGER, facts.file())
 
         learner = CopyLearner(
-            _model(loaded, settings), settings=settings, pad_id=loaded.tokenizer.pad_token_id or 0,
-            n_steps=settings.n_steps(len(examples.rows)), rows=examples.rows,
+            _model(loaded, settings),
+            settings=settings,
+            pad_id=loaded.tokenizer.pad_token_id or 0,
+            n_steps=settings.n_steps(len(examples.rows)),
+            rows=examples.rows,
             held_out=held_out.rows,
-            hardware=Hardware(loaded.device, loaded.precision), write=write,
-        )  # fmt: skip
+            hardware=Hardware(loaded.device, loaded.precision),
+            write=write,
+        )
         learner.complete(
-            task.folder, {"key": key}, result=TAGGER, progress=progress, should_stop=should_stop,
+            task.folder,
+            {"key": key},
+            result=TAGGER,
+            progress=progress,
+            should_stop=should_stop,
             on_point=on_point,
-        )  # fmt: skip
+        )
     return GenerativeFacts.of_folder(task.folder)
 
 
@@ -334,10 +373,14 @@ def _examples(
     frame = frame_of(loaded.tokenizer, language=settings.language)
     n_context = min(loaded.n_context, settings.max_tokens)
     return examples_of(
-        notes, tokenizer=loaded.tokenizer, frame=frame,
-        most=room_in(n_context, n_frame=frame.n_tokens), n_context=n_context,
-        overlap=settings.overlap, language=settings.language,
-    )  # fmt: skip
+        notes,
+        tokenizer=loaded.tokenizer,
+        frame=frame,
+        most=room_in(n_context, n_frame=frame.n_tokens),
+        n_context=n_context,
+        overlap=settings.overlap,
+        language=settings.language,
+    )
 
 
 def _model(loaded: CausalModel, settings: TuningSettings) -> Any:
@@ -359,9 +402,14 @@ def _facts(
 ) -> GenerativeFacts:
     points = read_losses(out)
     return GenerativeFacts(
-        title=title, model=directory_digest(out / MODEL), labels=examples.labels,
-        n_note_tokens=examples.n_longest, max_tokens=min(loaded.n_context, settings.max_tokens),
-        overlap=settings.overlap, language=settings.language, created=now(),
+        title=title,
+        model=directory_digest(out / MODEL),
+        labels=examples.labels,
+        n_note_tokens=examples.n_longest,
+        max_tokens=min(loaded.n_context, settings.max_tokens),
+        overlap=settings.overlap,
+        language=settings.language,
+        created=now(),
         training={
             "settings": settings.plain(),
             "base": loaded.digest,
@@ -377,7 +425,7 @@ def _facts(
             "first_validation": points[0].held_out,
             "validation": points[-1].held_out,
         },
-    )  # fmt: skip
+    )
 
 
 def _write_model(model: Any, path: Path, *, parent: Path) -> None:

@@ -226,9 +226,13 @@ class TokenizerReader:
             return []
         whole = [_LONE.sub("\ufffd", text) for text in texts]
         read = self.tokenizer(
-            whole, add_special_tokens=False, return_offsets_mapping=True, verbose=False,
-            return_attention_mask=False, return_token_type_ids=False,
-        )  # fmt: skip
+            whole,
+            add_special_tokens=False,
+            return_offsets_mapping=True,
+            verbose=False,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+        )
         found = []
         for text, ids, offsets in zip(
             whole, read["input_ids"], read["offset_mapping"], strict=True

@@ -37,15 +37,19 @@ def usual_words() -> Words:
     names = japanese_names()
     places = set(_places())
     latin = (
-        first, last, places | own["places"],
-        {*_common(), *own["common_words"], *NO_NAMES, *GENERIC}, WORDS["jobs"],
-    )  # fmt: skip
+        first,
+        last,
+        places | own["places"],
+        {*_common(), *own["common_words"], *NO_NAMES, *GENERIC},
+        WORDS["jobs"],
+    )
     japanese = (
         first | names.given | own["katakana_names"],
         last | names.family,
         places | own["japanese_places"],
-        own["japanese_common_words"] | {*JAPANESE_NO_NAMES}, WORDS["japanese_jobs"],
-    )  # fmt: skip
+        own["japanese_common_words"] | {*JAPANESE_NO_NAMES},
+        WORDS["japanese_jobs"],
+    )
     lists = {name: frozenset(_latin(words)) for name, words in zip(LATIN_LISTS, latin, strict=True)}
     lists |= {
         name: frozenset(_japanese(words))

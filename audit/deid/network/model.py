@@ -162,8 +162,10 @@ class TokenModel:
             if not is_words:
                 ids[i, : len(reader.prefix)] = reader.prefix
                 ids[i, end - len(reader.suffix) : end] = reader.suffix
-        sent = {name: torch.from_numpy(one).to(self.device)
-                for name, one in (("input_ids", ids), ("attention_mask", mask))}  # fmt: skip
+        sent = {
+            name: torch.from_numpy(one).to(self.device)
+            for name, one in (("input_ids", ids), ("attention_mask", mask))
+        }
         found: Tensor
         if self.encoder is None:
             found = self.module(**sent).logits
@@ -210,9 +212,14 @@ def model_of_encoder(path: Path, *, n_tags: int, seed: int) -> TokenModel:
     with torch.random.fork_rng(devices=[]), refusing(refusal):
         torch.manual_seed(torch_seed(seed, "head of a tagger"))
         module, told = transformers.AutoModelForTokenClassification.from_pretrained(
-            folder.path, num_labels=n_tags, use_safetensors=True, dtype=torch.float32,
-            output_loading_info=True, ignore_mismatched_sizes=True, **_SAFE,
-        )  # fmt: skip
+            folder.path,
+            num_labels=n_tags,
+            use_safetensors=True,
+            dtype=torch.float32,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+            **_SAFE,
+        )
     new = {*told["missing_keys"], *(one[0] for one in told["mismatched_keys"])}
     if any(name.partition(".")[0] not in ("classifier", "score") for name in new):
         raise refusal

@@ -298,9 +298,15 @@ class TokenLearner(Learner):
     """Whether the tagger is asked beside the rules."""
 
     def __init__(
-        self, task: TaggerTask, settings: TaggerSettings, material: Material, *, shape: Shape,
-        is_halved: bool, device: str,
-    ) -> None:  # fmt: skip
+        self,
+        task: TaggerTask,
+        settings: TaggerSettings,
+        material: Material,
+        *,
+        shape: Shape,
+        is_halved: bool,
+        device: str,
+    ) -> None:
         self.task, self.shape, self.is_halved = task, shape, is_halved
         self.scheme = TagScheme(TYPES)
         self.token_model = model = self._begun(seed=settings.seed)
@@ -320,14 +326,18 @@ class TokenLearner(Learner):
             )
         model.module.to(device)
         self.lessons = Lessons(
-            lessons_of(material.train, reader=model.reader, scheme=self.scheme), settings=settings,
-            size=size - model.n_special, unknown_id=model.reader.unknown_id,
-        )  # fmt: skip
+            lessons_of(material.train, reader=model.reader, scheme=self.scheme),
+            settings=settings,
+            size=size - model.n_special,
+            unknown_id=model.reader.unknown_id,
+        )
         super().__init__(
-            model.module, settings=settings, n_steps=self.lessons.n_steps,
+            model.module,
+            settings=settings,
+            n_steps=self.lessons.n_steps,
             hardware=Hardware(device, pick_precision(settings.precision, device=device)),
             optimizer=adamw(model.module, settings, fused=True),
-        )  # fmt: skip
+        )
         self.n_step_tokens = settings.batch * self.size
         self._documents = material.validation
         self._notes = model.reader.read([one.text for one in self._documents])
@@ -382,9 +392,11 @@ class TokenLearner(Learner):
         with self.hardware.numbers():
             logits = model.logits(some)
         summed = functional.cross_entropy(
-            logits.float().flatten(end_dim=1), tags.to(model.device).flatten(),
-            ignore_index=NO_TAG, reduction="sum",
-        )  # fmt: skip
+            logits.float().flatten(end_dim=1),
+            tags.to(model.device).flatten(),
+            ignore_index=NO_TAG,
+            reduction="sum",
+        )
         return summed / n_told
 
     def is_point(self, step: int) -> bool:
@@ -451,11 +463,17 @@ class TokenLearner(Learner):
         model = load_model(out / MODEL, n_tags=n_tags, device=device)
         bias, figures = self._examined(model, biases=self._biases_at_end())
         facts = TaggerFacts(
-            title=self.task.title, labels=self.scheme.labels, n_tokens=self.size,
-            overlap=self.overlap, bias=bias, files=file_digests(out / MODEL), created=now(),
-            has_rules=self.has_rules, measured=figures,
+            title=self.task.title,
+            labels=self.scheme.labels,
+            n_tokens=self.size,
+            overlap=self.overlap,
+            bias=bias,
+            files=file_digests(out / MODEL),
+            created=now(),
+            has_rules=self.has_rules,
+            measured=figures,
             training={**self.facts, "best_step": self._best()["step"]},
-        )  # fmt: skip
+        )
         write_whole(out / TAGGER, facts.file())
 
 
@@ -568,11 +586,16 @@ def _by_patient(scored: Scored) -> list[NDArray[np.int64]]:
 
 
 def train_tagger(
-    task: TaggerTask, settings: TaggerSettings, *, shape: Shape | None = None,
-    is_halved: bool = False, say: Callable[[str], None] = lambda text: None,
-    progress: ProgressListener = lambda report: None, should_stop: StopQuestion = lambda: False,
+    task: TaggerTask,
+    settings: TaggerSettings,
+    *,
+    shape: Shape | None = None,
+    is_halved: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+    progress: ProgressListener = lambda report: None,
+    should_stop: StopQuestion = lambda: False,
     on_point: PointListener = lambda point: None,
-) -> TaggerFacts:  # fmt: skip
+) -> TaggerFacts:
     """Train the tagger of a task, or go on with a training that was stopped or killed.
 
     `shape` is that of a network of words, the usual one without; `is_halved` keeps weights in
@@ -585,9 +608,13 @@ def train_tagger(
             task, settings, material, shape=shape or Shape(), is_halved=is_halved, device=device
         )
         learner.complete(
-            task.folder, learner.facts, result=TAGGER, progress=progress, should_stop=should_stop,
+            task.folder,
+            learner.facts,
+            result=TAGGER,
+            progress=progress,
+            should_stop=should_stop,
             on_point=on_point,
-        )  # fmt: skip
+        )
     shutil.rmtree(task.folder / _BEST, ignore_errors=True)
     facts = TaggerFacts.of_folder(task.folder)
     if task.base and not facts.training["best_step"]:

@@ -35,8 +35,13 @@ from audit.models.inspect import ModelFolder, parse_json
 LISTS, CONFIG, WEIGHTS = "lists.json", "config.json", "model.safetensors"
 WORD_NET = "word_net"
 MAX_CONFIG_BYTES = 4_000_000
-TABLES = {WORD: (N_WORDS, 64), BEGIN: (N_EDGES, 32), END: (N_EDGES, 32), SHAPE: (N_SHAPES, 16),
-          GAP: (N_GAPS, 8)}  # fmt: skip
+TABLES = {
+    WORD: (N_WORDS, 64),
+    BEGIN: (N_EDGES, 32),
+    END: (N_EDGES, 32),
+    SHAPE: (N_SHAPES, 16),
+    GAP: (N_GAPS, 8),
+}
 """Features that are looked up: how many numbers each has, and how wide what stands for one is."""
 N_GIVEN = sum(width for _, width in TABLES.values()) + len(FLAGS)
 NORM_EPSILON = 1e-5
@@ -62,8 +67,14 @@ def shapes_of(shape: Shape, *, n_tags: int) -> dict[str, tuple[int, ...]]:
 
 
 def _of_layer(width: int) -> dict[str, tuple[int, ...]]:
-    return {"norm.weight": (width,), "norm.bias": (width,), "mix.weight": (width, 3 * width),
-            "mix.bias": (width,), "out.weight": (width, width), "out.bias": (width,)}  # fmt: skip
+    return {
+        "norm.weight": (width,),
+        "norm.bias": (width,),
+        "mix.weight": (width, 3 * width),
+        "mix.bias": (width,),
+        "out.weight": (width, width),
+        "out.bias": (width,),
+    }
 
 
 @dataclass(frozen=True)

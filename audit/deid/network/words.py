@@ -34,9 +34,19 @@ from audit.deid.network.decode import (
 from audit.errors import AuditError
 
 KINDS = (
-    "none", "blank", "line end", "digit", "capital", "small letter", "hiragana", "katakana",
-    "kanji", "sign", "letter", "other",
-)  # fmt: skip
+    "none",
+    "blank",
+    "line end",
+    "digit",
+    "capital",
+    "small letter",
+    "hiragana",
+    "katakana",
+    "kanji",
+    "sign",
+    "letter",
+    "other",
+)
 _N_TABLE, _N_CODES = 0x10000, 0x110000
 _HAN_PLANES = slice(0x20000, 0x40000)
 _VERSION = 2
@@ -51,12 +61,26 @@ _JAPANESE = np.isin(range(len(KINDS)), [KINDS.index(k) for k in ("hiragana", "ka
 N_WORDS, N_EDGES, N_SHAPES, N_GAPS = 16_384, 8_192, 128, 5
 """How many numbers words, beginnings and ends, shapes and gaps have; 0 is padding."""
 FLAGS = (
-    "first name", "surname", "place", "common word", "job",
-    "elsewhere small", "line without small letters", "text without capitals", "text in Japanese",
-    "given name begins", "given name goes on", "surname begins", "surname goes on",
-    "place begins", "place goes on", "common word begins", "common word goes on",
-    "job begins", "job goes on",
-)  # fmt: skip
+    "first name",
+    "surname",
+    "place",
+    "common word",
+    "job",
+    "elsewhere small",
+    "line without small letters",
+    "text without capitals",
+    "text in Japanese",
+    "given name begins",
+    "given name goes on",
+    "surname begins",
+    "surname goes on",
+    "place begins",
+    "place goes on",
+    "common word begins",
+    "common word goes on",
+    "job begins",
+    "job goes on",
+)
 """What lists of names and the text around say of a token, by the number of its bit."""
 LATIN_LISTS = ("first names", "surnames", "places", "common words", "jobs")
 JAPANESE_LISTS = tuple(f"Japanese {name}" for name in LATIN_LISTS)
@@ -190,9 +214,14 @@ class Words:
         return ids
 
     def _words(
-        self, ids: NDArray[np.int32], text: str, starts: Any, ends: Any, text_of: Ids,
+        self,
+        ids: NDArray[np.int32],
+        text: str,
+        starts: Any,
+        ends: Any,
+        text_of: Ids,
         unit: NDArray[Any],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Write the features of words and numbers."""
         places, met = np.flatnonzero(unit), _Met(self._features)
         at = [
@@ -213,16 +242,35 @@ class Words:
             n, value = len(small), small if len(small) < 3 else small[:2]
             shape = 80 + min(n, 12)
             about = f"{n}#{value}" if n < 5 else f"{min(n, 12)}#"
-            return (_hashed(about, N_WORDS, salt="#"), _hashed(value, N_EDGES, salt="#"),
-                    _hashed(str(n), N_EDGES, salt="#"), shape, 0, 0)  # fmt: skip
-        case = (0 if plain_word.islower() else 1 if plain_word[1:].islower()
-                else 2 if plain_word.isupper() else 3)  # fmt: skip
-        flags = sum(1 << bit for bit, name in enumerate(LATIN_LISTS)
-                    if small in self.lists.get(name, ()))  # fmt: skip
+            return (
+                _hashed(about, N_WORDS, salt="#"),
+                _hashed(value, N_EDGES, salt="#"),
+                _hashed(str(n), N_EDGES, salt="#"),
+                shape,
+                0,
+                0,
+            )
+        case = (
+            0
+            if plain_word.islower()
+            else 1
+            if plain_word[1:].islower()
+            else 2
+            if plain_word.isupper()
+            else 3
+        )
+        flags = sum(
+            1 << bit for bit, name in enumerate(LATIN_LISTS) if small in self.lists.get(name, ())
+        )
         shape = 1 + 10 * case + min(len(small), 9)
-        return (_hashed(small, N_WORDS), _hashed(small[:3], N_EDGES, salt="^"),
-                _hashed(small[-3:], N_EDGES, salt="$"), shape, flags,
-                _HAS_CAPITALS if case else _IS_SMALL if word.islower() else 0)  # fmt: skip
+        return (
+            _hashed(small, N_WORDS),
+            _hashed(small[:3], N_EDGES, salt="^"),
+            _hashed(small[-3:], N_EDGES, salt="$"),
+            shape,
+            flags,
+            _HAS_CAPITALS if case else _IS_SMALL if word.islower() else 0,
+        )
 
     def _of_text(
         self, kinds: NDArray[np.uint8], starts: Ids, behind: Ids, text_of: Ids
@@ -284,13 +332,15 @@ def words_from_json(text: str, *, where: str) -> Words:
         told = [content["version"], content["kinds"], content["flags"]]
         if told != [_VERSION, list(KINDS), list(FLAGS)]:
             raise ValueError
-        return Words({str(name): frozenset(str(words).split())
-                      for name, words in content["lists"].items()})  # fmt: skip
+        return Words(
+            {str(name): frozenset(str(words).split()) for name, words in content["lists"].items()}
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise AuditError(
-            "These are no lists of a tagger of today.", where=where,
+            "These are no lists of a tagger of today.",
+            where=where,
             do="A tagger of an older version is trained again.",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def plain(char: str) -> str:

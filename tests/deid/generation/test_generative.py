@@ -50,24 +50,32 @@ from tests.deid.token.make_notes import quick
 
 FULL = {"n_epochs": 70.0}
 LORA = {
-    "n_epochs": 100.0, "learning_rate": 1e-2, "lora": Lora(rank=32, alpha=64.0, dropout=0.0),
-}  # fmt: skip
+    "n_epochs": 100.0,
+    "learning_rate": 1e-2,
+    "lora": Lora(rank=32, alpha=64.0, dropout=0.0),
+}
 SHORT: dict[str, Any] = {"n_epochs": 6.0, "checkpoint_every": 2, "micro_batch": 2}
 ROWS = tuple(
     Example(np.array(prompt), np.array(answer))
     for prompt, answer in (
-        ([1, 5, 6], [7, 8, 2]), ([1, 9, 10, 11, 12], [13, 2]), ([4], [14, 15, 16, 2]),
+        ([1, 5, 6], [7, 8, 2]),
+        ([1, 9, 10, 11, 12], [13, 2]),
+        ([4], [14, 15, 16, 2]),
     )
-)  # fmt: skip
+)
 
 
 def learner(path: Path, *, kind: str = "llama", **settings: object) -> CopyLearner:
     loaded = load_causal(write_model(path, kind=kind), device="cpu", is_frozen=False)
     given = {"batch": 3, "micro_batch": 3, "clip": 1e6, "weight_decay": 0.0} | settings
     return CopyLearner(
-        loaded.model, settings=TuningSettings(**given), pad_id=0,  # type: ignore[arg-type]
-        hardware=Hardware("cpu", "float32"), n_steps=10, rows=ROWS,
-    )  # fmt: skip
+        loaded.model,
+        settings=TuningSettings(**given),
+        pad_id=0,  # type: ignore[arg-type]
+        hardware=Hardware("cpu", "float32"),
+        n_steps=10,
+        rows=ROWS,
+    )
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
@@ -102,26 +110,36 @@ def test_tuned_with_lora_it_copies_its_notes_and_is_an_ordinary_model_for_its_ow
     assert tagger.tag(TEXTS) == tuple(d.spans for d in documents())
     assert told == tagger.facts == GenerativeFacts.of_folder(made)
     assert {path.name for path in made.iterdir()} == {
-        "tagger.json", "model", "losses.jsonl", "training.json",
-    }  # fmt: skip
+        "tagger.json",
+        "model",
+        "losses.jsonl",
+        "training.json",
+    }
     plain, before = (load_file(one / "model.safetensors") for one in (made / "model", model))
     assert plain.keys() == before.keys()
     for path in made.rglob("*"):
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
     points = read_losses(made)
     assert told.measured == {
-        "loss": points[-1].loss, "first_validation": points[0].held_out,
+        "loss": points[-1].loss,
+        "first_validation": points[0].held_out,
         "validation": points[-1].held_out,
-    }  # fmt: skip
+    }
     assert told.measured["validation"] < 0.3 * told.measured["first_validation"]
     assert told.training["settings"] == asked.settings.plain()
     assert told.training["base"] == load_causal(model, device="cpu").digest
     assert [told.training[f"n_{name}"] for name in ("steps", "notes", "windows", "left_out")] == [
-        100, 4, 4, 0,
-    ]  # fmt: skip
+        100,
+        4,
+        4,
+        0,
+    ]
     assert (told.title, told.n_note_tokens, told.max_tokens, told.language) == (
-        "tiny", 16, 512, "ja",
-    )  # fmt: skip
+        "tiny",
+        16,
+        512,
+        "ja",
+    )
     again: list[LossPoint] = []
     assert tuned(asked, on_point=again.append) == told and again == []
 
@@ -133,8 +151,11 @@ def test_stopped_and_gone_on_the_weights_are_the_same(tmp_path: Path, lora: Lora
     n_steps = tuned(whole).training["n_steps"]
     seen: list[int] = []
     with pytest.raises(AuditCancelled):
-        tuned(asked, should_stop=lambda: bool(seen) and seen[-1] >= 3,
-              on_point=lambda point: seen.append(point.step))  # fmt: skip
+        tuned(
+            asked,
+            should_stop=lambda: bool(seen) and seen[-1] >= 3,
+            on_point=lambda point: seen.append(point.step),
+        )
     assert seen == [0, 1, 2, 3]
     tuned(asked, on_point=lambda point: seen.append(point.step))
     assert seen == list(range(n_steps + 1))  # nothing was done twice
@@ -149,8 +170,12 @@ def test_gradient_checkpointing_two_formats_and_tags_in_english(tmp_path: Path) 
     model = write_model(tmp_path / "m")
     (tmp_path / "note.txt").write_text("<準識別子>森</準識別子>様", "utf-8")
     gold = (write_gold(tmp_path / "one.jsonl", documents()[:2]), tmp_path / "note.txt")
-    asked = [order(tmp_path, model, out=name, gradient_checkpointing=name == "b", language="en",
-                   **SHORT).with_(gold=gold) for name in "ab"]  # fmt: skip
+    asked = [
+        order(
+            tmp_path, model, out=name, gradient_checkpointing=name == "b", language="en", **SHORT
+        ).with_(gold=gold)
+        for name in "ab"
+    ]
     plain, other = (tuned(one) for one in asked)
     assert plain.measured["loss"] == pytest.approx(other.measured["loss"], rel=1e-4)
     assert plain.training["n_notes"] == 3
@@ -171,9 +196,15 @@ def test_what_cannot_be_tuned_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
         patch.setattr(Learner, "step", lambda *_: torch.full((2,), float("nan")))
         tuned(order(tmp_path, model, out="nan", **SHORT))
     for changes in (
-        {"batch": 3, "micro_batch": 2}, {"seed": -1}, {"schedule": "up"}, {"what": 1},
-        {"n_epochs": float("nan")}, {"lora": {"rank": 0}}, {"max_tokens": 63}, {"overlap": -1},
-    ):  # fmt: skip
+        {"batch": 3, "micro_batch": 2},
+        {"seed": -1},
+        {"schedule": "up"},
+        {"what": 1},
+        {"n_epochs": float("nan")},
+        {"lora": {"rank": 0}},
+        {"max_tokens": 63},
+        {"overlap": -1},
+    ):
         with pytest.raises(AuditError):
             TuningSettings(**changes)
     settings = TuningSettings(lora=Lora(rank=4), learning_rate=1e-3)
@@ -229,8 +260,10 @@ def test_answers_are_a_greedy_loop_s_together_alone_and_in_halves(
 
     monkeypatch.setattr(tagger.loaded.model, "generate", small)
     for limit, n_tokens, seen in (
-        (9, 10**6, [6]), (9, 1, [1] * 6), (2, 10**6, [6, 3, 1, 2, 3, 1, 2]),
-    ):  # fmt: skip
+        (9, 10**6, [6]),
+        (9, 1, [1] * 6),
+        (2, 10**6, [6, 3, 1, 2, 3, 1, 2]),
+    ):
         most = limit
         sizes.clear()
         assert generated(tagger.loaded, asked, stops=stops, n_tokens=n_tokens) == expected
@@ -305,17 +338,22 @@ def test_other_notes_settings_models_or_places_are_another_question(
     question = asked.with_(title="山田's").question()
     assert json.loads(json.dumps(dict(question.order))) == question.order
     assert (question.kind, question.label) == ("tagger", label) and "tagger" in KINDS
-    changes = {"settings": asked.settings.with_(seed=1), "validation": (),
-               "out": Path("/o")} | others  # fmt: skip
+    changes = {
+        "settings": asked.settings.with_(seed=1),
+        "validation": (),
+        "out": Path("/o"),
+    } | others
     changed = [asked, *(asked.with_(**{name: value}) for name, value in changes.items())]
     digests = [one.question().digest for one in changed]
     assert len({*digests}) == len(changed) and question.digest == digests[0]
     write_gold(asked.gold[0], documents()[:2])
     assert asked.question().digest not in digests
     for wrong, said in (
-        ({"gold": (Path("none"),)}, "cannot be read"), ({"start": tmp_path}, "no model directory"),
-        ({"gold": ()}, "gold notes"), ({"title": "x" * 300}, "title"),
-    ):  # fmt: skip
+        ({"gold": (Path("none"),)}, "cannot be read"),
+        ({"start": tmp_path}, "no model directory"),
+        ({"gold": ()}, "gold notes"),
+        ({"title": "x" * 300}, "title"),
+    ):
         with pytest.raises(AuditError, match=said):
             asked.with_(**wrong).question()
     if label == "m":
@@ -355,8 +393,9 @@ def test_the_command_from_gold_notes_to_the_score_of_copies(
     notes = tmp_path / "notes.jsonl"
     lines = (line_of(doc_id=f"d{i}", text=text) for i, text in enumerate(TEXTS))
     notes.write_text("".join(lines), "utf-8")
-    census = deid("tag", "--tagger", told["tagger_id"], "--notes", notes, "--out", out,
-                  "--device", "cpu")  # fmt: skip
+    census = deid(
+        "tag", "--tagger", told["tagger_id"], "--notes", notes, "--out", out, "--device", "cpu"
+    )
     assert census["copies"]["statuses"]["exact"] == census["copies"]["n_notes"] == 4
     released = (out / "spans.jsonl").read_text("utf-8")
     assert [one.spans for one in read_jsonl(released, what="x")] == [d.spans for d in documents()]

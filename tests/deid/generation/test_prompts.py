@@ -118,9 +118,14 @@ def examples(
     tokenizer = character_tokenizer()
     frame = frame_of(tokenizer, language="ja")
     made = examples_of(
-        notes, tokenizer=tokenizer, frame=frame, most=n_note, n_context=512,
-        overlap=overlap, language="ja",
-    )  # fmt: skip
+        notes,
+        tokenizer=tokenizer,
+        frame=frame,
+        most=n_note,
+        n_context=512,
+        overlap=overlap,
+        language="ja",
+    )
     return made, tokenizer, frame
 
 
@@ -130,13 +135,16 @@ def test_examples_by_hand() -> None:
     crossing = [Span(0, 2, "identifier"), Span(0, 1, "quasi_identifier")]
     both = tagged("z", text="森様", spans=crossing)
     made, tokenizer, frame = examples([documents()[1], strange, unknown, both, documents()[2]])
-    asked = [text_of(tokenizer, row.prompt[len(frame.head) : -len(frame.middle)])
-             for row in made.rows]  # fmt: skip
+    asked = [
+        text_of(tokenizer, row.prompt[len(frame.head) : -len(frame.middle)]) for row in made.rows
+    ]
     assert asked == ["森様 52歳 電話03-1", "<unk>", "森様", "特記なし。"]
     assert [answer_text(tokenizer, row.answer) for row in made.rows] == [
-        "<準識別子>森</準識別子>様 52歳 電話<連絡先情報>03-1</連絡先情報>", "",
-        "<識別子>森様</識別子>", "特記なし。",
-    ]  # fmt: skip
+        "<準識別子>森</準識別子>様 52歳 電話<連絡先情報>03-1</連絡先情報>",
+        "",
+        "<識別子>森様</識別子>",
+        "特記なし。",
+    ]
     for row in made.rows:
         assert tuple(row.prompt[: len(frame.head)]) == frame.head
         assert tuple(row.prompt[-len(frame.middle) :]) == frame.middle

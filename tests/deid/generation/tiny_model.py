@@ -20,9 +20,11 @@ from audit.notes.spans import JAPANESE, TaggedDocument
 from tests.deid.unseen_notes import marked
 
 NOTES = (
-    "氏名:⟦I:足立志保⟧ 番号:⟦L:53662⟧", "⟦Q:森⟧様 52歳 電話⟦C:03-1⟧", "特記なし。",
+    "氏名:⟦I:足立志保⟧ 番号:⟦L:53662⟧",
+    "⟦Q:森⟧様 52歳 電話⟦C:03-1⟧",
+    "特記なし。",
     "⟦Q:5/3⟧ 受診 <5 mg",
-)  # fmt: skip
+)
 CHAT = (
     "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] | trim }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
@@ -52,9 +54,13 @@ def character_tokenizer(*, with_chat: bool = False) -> Any:
     inner.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex(r"[\s\S]"), "isolated")
     inner.decoder = tokenizers.decoders.Fuse()
     tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=inner, pad_token="<pad>", bos_token="<s>", eos_token="</s>",
-        unk_token="<unk>", extra_special_tokens=special[4:],
-    )  # fmt: skip
+        tokenizer_object=inner,
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        extra_special_tokens=special[4:],
+    )
     if with_chat:
         tokenizer.chat_template = CHAT
     return tokenizer
@@ -75,10 +81,17 @@ def write_model(
             model: Any = transformers.GPT2LMHeadModel(config)
         else:
             config = transformers.LlamaConfig(
-                hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
-                num_key_value_heads=2, max_position_embeddings=n_positions, pad_token_id=0,
-                tie_word_embeddings=True, initializer_range=0.1, **common,
-            )  # fmt: skip
+                hidden_size=64,
+                intermediate_size=128,
+                num_hidden_layers=2,
+                num_attention_heads=4,
+                num_key_value_heads=2,
+                max_position_embeddings=n_positions,
+                pad_token_id=0,
+                tie_word_embeddings=True,
+                initializer_range=0.1,
+                **common,
+            )
             model = transformers.LlamaForCausalLM(config)
     transformers.utils.logging.disable_progress_bar()
     model.save_pretrained(path)

@@ -43,8 +43,9 @@ def test_notes_come_in_turn_and_the_example_is_the_one_that_is_shipped() -> None
     held_out = list(in_turn(5, seed=1, languages=("ja", "en"), is_held_out=True))
     assert {one.text for one in held_out}.isdisjoint(one.text for one in made)
     for language in LANGUAGES:
-        assert not any(d.spans for d in synthetic_notes(200, seed=2, language=language,
-                                                        styles=["plain"]))  # fmt: skip
+        assert not any(
+            d.spans for d in synthetic_notes(200, seed=2, language=language, styles=["plain"])
+        )
     for language in HELD_OUT_STYLES:
         shipped = (EXAMPLES / f"{language}.jsonl").read_text(encoding="utf-8")
         assert shipped == write_jsonl(example(language))

@@ -24,10 +24,17 @@ SMALL = Shape(width=32, dilations=(1, 2, 4, 1))
 
 def quick(**changes) -> TaggerSettings:
     values = {
-        "n_tokens": 16, "overlap": 8, "n_epochs": 4.0, "batch": 8, "micro_batch": 4,
-        "learning_rate": 5e-3, "n_evaluations": 2, "checkpoint_every": 7, "hidden_share": 0.3,
+        "n_tokens": 16,
+        "overlap": 8,
+        "n_epochs": 4.0,
+        "batch": 8,
+        "micro_batch": 4,
+        "learning_rate": 5e-3,
+        "n_evaluations": 2,
+        "checkpoint_every": 7,
+        "hidden_share": 0.3,
         "precision": "float32",
-    }  # fmt: skip
+    }
     return TaggerSettings(**values | changes)
 
 
@@ -36,10 +43,11 @@ def notes(n: int) -> tuple[TaggedDocument, ...]:
         marked(
             f"氏名：⟦I:{SURNAMES[number % 8]}{GIVEN[number // 8 % 6]}⟧　様\n"
             f"ID ⟦L:{1000 + 37 * number}⟧ 電話：⟦C:03-{number:04d}-55⟧。血圧は正常である。\n",
-            doc_id=f"n{number}", patient=f"p{number}",
+            doc_id=f"n{number}",
+            patient=f"p{number}",
         )
         for number in range(n)
-    )  # fmt: skip
+    )
 
 
 def task(out: Path, **changes: Any) -> TaggerTask:

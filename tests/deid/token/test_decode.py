@@ -32,16 +32,26 @@ from tests.deid.token.make_notes import reader_of, wordpiece
 
 NASTY = "𠮷野家　㌔㍿①\r\nＡＢＣ ｱﾞé\u0301 \ud83d x😀山田\u3000太郎\tｶﾞ\u200d"
 TEXTS = st.text(st.sampled_from(NASTY + "abc 12"), max_size=30) | st.text(max_size=20)
-LISTS = {"first names": {"anna"}, "places": {"lyon"}, "Japanese surnames": {"山田", "長谷川"},
-         "Japanese places": {"長谷"}}  # fmt: skip
+LISTS = {
+    "first names": {"anna"},
+    "places": {"lyon"},
+    "Japanese surnames": {"山田", "長谷川"},
+    "Japanese places": {"長谷"},
+}
 WORDS = Words({name: frozenset(words) for name, words in LISTS.items()})
 LABELS = ("x", "y")
 SCHEME = TagScheme(LABELS)
 
 
 def metaspace() -> TokenizerReader:
-    pieces = [("<pad>", 0.0), ("<unk>", 0.0), ("▁", -2.0), *((c, -3.0) for c in "abc12山田太郎"),
-              ("▁ab", -2.5), ("山田", -2.5)]  # fmt: skip
+    pieces = [
+        ("<pad>", 0.0),
+        ("<unk>", 0.0),
+        ("▁", -2.0),
+        *((c, -3.0) for c in "abc12山田太郎"),
+        ("▁ab", -2.5),
+        ("山田", -2.5),
+    ]
     inner = Tokenizer(models.Unigram(pieces, unk_id=1))
     inner.normalizer, inner.pre_tokenizer = normalizers.NFKC(), pre_tokenizers.Metaspace()
     return reader_of(inner, pad="<pad>", unk="<unk>")
@@ -56,8 +66,12 @@ def byte_level() -> TokenizerReader:
     return reader_of(inner, pad="<pad>", unk=None)
 
 
-READERS = {"wordpiece": wordpiece(), "metaspace": metaspace(), "bytes": byte_level(),
-           "words": WORDS}  # fmt: skip
+READERS = {
+    "wordpiece": wordpiece(),
+    "metaspace": metaspace(),
+    "bytes": byte_level(),
+    "words": WORDS,
+}
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -82,8 +96,11 @@ def test_spans_that_cut_no_unit_come_back_from_words_exactly(text, data):
     placed = tokens[places_of(tokens)]
     edges = sorted({*placed["start"].tolist(), *placed["end"].tolist()})
     cuts = data.draw(st.lists(st.sampled_from(edges), unique=True, max_size=6)) if edges else []
-    spans = [Span(a, b, "x") for a, b in itertools.pairwise(sorted(cuts))
-             if text[a:b] == text[a:b].strip()][::2]  # fmt: skip
+    spans = [
+        Span(a, b, "x")
+        for a, b in itertools.pairwise(sorted(cuts))
+        if text[a:b] == text[a:b].strip()
+    ][::2]
     assert spans_of(runs_of(spans, tokens=tokens), tokens=tokens) == tuple(spans)
 
 
@@ -107,8 +124,10 @@ def test_special_tokens_are_asked_of_the_tokenizer():
 def told(text: str) -> list[tuple[str, set[str]]]:
     """The tokens of a text, each with its flags."""
     (tokens,) = WORDS.read([text])
-    flags = [{name for bit, name in enumerate(FLAGS) if ids[FLAG] >> bit & 1}
-             for ids in tokens["id"].tolist()]  # fmt: skip
+    flags = [
+        {name for bit, name in enumerate(FLAGS) if ids[FLAG] >> bit & 1}
+        for ids in tokens["id"].tolist()
+    ]
     places = zip(tokens["start"], tokens["end"], strict=True)
     return [(text[start:end], own) for (start, end), own in zip(places, flags, strict=True)]
 
@@ -116,8 +135,17 @@ def told(text: str) -> list[tuple[str, set[str]]]:
 def test_words_and_numbers_are_tokens_every_other_sign_is_one_and_blanks_are_none():
     text = "Dr. Ｓmith\u3000山田 2024年x5\n-"
     assert [token for token, _ in told(text)] == [
-        "Dr", ".", "Ｓmith", "山", "田", "2024", "年", "x", "5", "-",
-    ]  # fmt: skip
+        "Dr",
+        ".",
+        "Ｓmith",
+        "山",
+        "田",
+        "2024",
+        "年",
+        "x",
+        "5",
+        "-",
+    ]
     (tokens,) = WORDS.read([text])
     assert tokens["id"][:, GAP].tolist() == [4, 1, 2, 2, 1, 2, 1, 1, 1, 4]
     same, other = WORDS.read(["Smith", "SMITH"])
@@ -129,10 +157,13 @@ def test_words_and_numbers_are_tokens_every_other_sign_is_one_and_blanks_are_non
 def test_lists_and_the_text_around_say_what_they_know_of_a_token():
     known = told("Anna of LYON 長谷川")
     assert [sorted(flags - {"text in Japanese"}) for _, flags in known] == [
-        ["first name"], [], ["place"],
-        ["place begins", "surname begins"], ["place goes on", "surname goes on"],
+        ["first name"],
+        [],
+        ["place"],
+        ["place begins", "surname begins"],
+        ["place goes on", "surname goes on"],
         ["surname goes on"],
-    ]  # fmt: skip
+    ]
     assert all("text in Japanese" in flags for _, flags in known)
     lines = dict(told("PLAN: STOP\nthe plan is To"))
     assert lines["PLAN"] == {"elsewhere small", "line without small letters"}

@@ -102,8 +102,9 @@ def test_what_is_asked_scores_as_what_was_trained(shape: Shape, tmp_path: Path) 
     read = asked.reader.read(texts)
     for of, other in zip(
         scores_of(read, model=asked, size=1024, overlap=64),
-        scores_of(read, model=model, size=1024, overlap=64), strict=True,
-    ):  # fmt: skip
+        scores_of(read, model=model, size=1024, overlap=64),
+        strict=True,
+    ):
         np.testing.assert_allclose(of, other, rtol=0, atol=1e-4)
 
 
@@ -137,8 +138,9 @@ def test_the_loss_is_the_mean_over_the_tokens_that_a_step_is_told(tmp_path: Path
     by_hand = " ".join(names[at] for at in places["start"].tolist())
     assert len(seen) == 40 and seen.count(by_hand) == sum(
         [s.label for s in one.spans] == [s.label for s in NOTES.train[0].spans]
-        and len(one.text) == len(NOTES.train[0].text) for one in NOTES.train
-    )  # fmt: skip
+        and len(one.text) == len(NOTES.train[0].text)
+        for one in NOTES.train
+    )
 
 
 @pytest.mark.parametrize(("hidden", "unknown"), [(0.9, 0.0), (0.0, 0.3)])
@@ -185,8 +187,11 @@ def test_it_learns_notes_with_a_plain_rule(trained: Path) -> None:
     told = facts.training
     assert (told["settings"], told["shape"]) == (quick().plain(), SMALL.plain())
     assert [told[name] for name in ("n_steps", "n_notes", "n_spans", "n_validation_notes")] == [
-        40, 40, 120, 8,
-    ]  # fmt: skip
+        40,
+        40,
+        120,
+        8,
+    ]
     points = read_losses(trained)
     measured = {point.step: point.f for point in points if point.f is not None}
     assert list(measured) == [20, 40] and measured[told["best_step"]] == max(measured.values())
@@ -198,8 +203,11 @@ def test_it_learns_notes_with_a_plain_rule(trained: Path) -> None:
     assert len(spans) == 36 and len(alone) == 3
     assert {long[s.start : s.end] for s in spans} == {one.text[s.start : s.end] for s in alone}
     assert {path.name for path in trained.iterdir()} == {
-        "tagger.json", "model", "training.json", "losses.jsonl",
-    }  # fmt: skip
+        "tagger.json",
+        "model",
+        "training.json",
+        "losses.jsonl",
+    }
     for path in trained.rglob("*"):
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
     text = (trained / "tagger.json").read_text() + (trained / "training.json").read_text()
@@ -255,9 +263,16 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("encoders") / "bert"
     reader = wordpiece()
     torch.manual_seed(0)
-    BertModel(BertConfig(vocab_size=len(reader.tokenizer), hidden_size=32, num_hidden_layers=1,
-                         num_attention_heads=2, intermediate_size=64,
-                         max_position_embeddings=40)).save_pretrained(path)  # fmt: skip
+    BertModel(
+        BertConfig(
+            vocab_size=len(reader.tokenizer),
+            hidden_size=32,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=64,
+            max_position_embeddings=40,
+        )
+    ).save_pretrained(path)
     reader.tokenizer.save_pretrained(path)
     return path
 
@@ -296,8 +311,9 @@ def test_what_is_no_encoder_is_refused(encoder: Path, tmp_path: Path) -> None:
 
 
 def test_material() -> None:
-    documents = [dataclasses.replace(one, patient_id=f"p{i % 7}")
-                 for i, one in enumerate(notes(40))]  # fmt: skip
+    documents = [
+        dataclasses.replace(one, patient_id=f"p{i % 7}") for i, one in enumerate(notes(40))
+    ]
     found = split_off(documents, seed=3, share=0.2)
     sides = [{d.patient for d in side} for side in (found.train, found.validation)]
     assert not sides[0] & sides[1] and len(found.train) + len(found.validation) == 40
@@ -320,9 +336,16 @@ def test_figures_by_hand() -> None:
     found = gold.with_spans([Span(0, 1, "x"), Span(2, 4, "x")])
     f = 5 * (1 / 2) * (1 / 3) / (4 * (1 / 2) + 1 / 3)
     assert figures_of([(gold, found)], beta=2.0) == {
-        "criterion": "strict", "n_gold": 3, "n_predicted": 2, "n_missed": 2, "n_spurious": 1,
-        "beta": 2.0, "precision": 1 / 2, "recall": pytest.approx(1 / 3), "f": pytest.approx(f),
-    }  # fmt: skip
+        "criterion": "strict",
+        "n_gold": 3,
+        "n_predicted": 2,
+        "n_missed": 2,
+        "n_spurious": 1,
+        "beta": 2.0,
+        "precision": 1 / 2,
+        "recall": pytest.approx(1 / 3),
+        "f": pytest.approx(f),
+    }
     nothing = figures_of([(gold.with_spans([]), gold.with_spans([]))])
     assert (nothing["precision"], nothing["recall"], nothing["f"]) == (None, None, 0.0)
 
@@ -333,8 +356,14 @@ def test_settings_are_checked_and_come_back() -> None:
     rates = [TaggerSettings().rate_factor(step, n_steps=100) for step in range(1, 101)]
     by_hand = [k / 10 for k in range(1, 11)] + [(101 - k) / 91 for k in range(11, 101)]
     assert rates == pytest.approx(by_hand) and TaggerSettings().highest_rate == 5e-5
-    for wrong in ({"batch": 0}, {"learning_rate": float("nan")}, {"overlap": 17},
-                  {"hidden_share": 1.0}, {"biases": ()}, {"recall_weight": 0}):  # fmt: skip
+    for wrong in (
+        {"batch": 0},
+        {"learning_rate": float("nan")},
+        {"overlap": 17},
+        {"hidden_share": 1.0},
+        {"biases": ()},
+        {"recall_weight": 0},
+    ):
         with pytest.raises(AuditError, match=r"must be|overlap|least"):
             quick(**wrong)
 
@@ -349,8 +378,17 @@ def test_the_command_trains_and_its_taggers_tag(tmp_path: Path) -> None:
     told = deid("train", "--gold", gold, *fast, "--title", "mine")
     assert told["tagger_id"].startswith("trained/") and told["training"]["n_notes"] == 22
     for number, name in enumerate((told["tagger_id"], told["directory"])):
-        census = deid("tag", "--tagger", name, "--notes", gold, "--out", tmp_path / f"{number}",
-                      "--device", "cpu")  # fmt: skip
+        census = deid(
+            "tag",
+            "--tagger",
+            name,
+            "--notes",
+            gold,
+            "--out",
+            tmp_path / f"{number}",
+            "--device",
+            "cpu",
+        )
         assert (census["tagger"]["digest"], census["n_notes"]) == (told["digest"], 24)
     assert deid("train", "--gold", gold, *fast, "--out", tmp_path / "o")["tagger_id"] is None
     for words in ((), ("--gold", "a", "--batch", "0"), ("--gold", "a", "--kind", "generative")):

@@ -179,9 +179,7 @@ def tries() -> None:
         "keep": lambda: Store(results_dir()).put_record("list/x", 1),
         "shelve": lambda: CORPORA.put("a" * 12, {}),
         "remove": lambda: CORPORA.forget("a" * 12),
-        "decide": lambda: access.decide(
-            seen, recommendation="release", reasons="", language="en"
-        ),
+        "decide": lambda: access.decide(seen, recommendation="release", reasons="", language="en"),
         "sign": lambda: access.sign(seen, role="officer", name="Somebody Else"),
         "withdraw": lambda: access.withdraw(seen, name="bert@h.example"),
         "full": lambda: access.logged_export(lambda: b"names", names="full")(),
@@ -189,7 +187,7 @@ def tries() -> None:
         "masked": lambda: access.logged_export(lambda: b"S. W.", names="masked")(),
         "note": lambda: access.note("ran", kind="tagging"),
         "reveal": lambda: access.note("revealed", reason="check"),
-    }  # fmt: skip
+    }
     st.title("tried")
     try:
         doing[st.session_state["do"]]()
@@ -209,17 +207,33 @@ def tried(what: str, mail: str, digest: str) -> tuple[bool, str]:
 
 @pytest.mark.parametrize(
     "what",
-    ["ask", "cancel", "forget", "keep", "shelve", "remove", "decide", "sign", "full", "list",
-     "note", "reveal"],
-)  # fmt: skip
+    [
+        "ask",
+        "cancel",
+        "forget",
+        "keep",
+        "shelve",
+        "remove",
+        "decide",
+        "sign",
+        "full",
+        "list",
+        "note",
+        "reveal",
+    ],
+)
 def test_what_a_reader_may_not_is_refused_by_the_server_and_leaves_no_line(
     reports: Reports, what: str
 ) -> None:
     digest, store = reports["masked_lm"].digest, Store(results_dir())
     decide(
-        kept_decision(digest, store=store), recommendation="retrain", reasons="", language="en",
-        by=ANNA, store=store,
-    )  # fmt: skip
+        kept_decision(digest, store=store),
+        recommendation="retrain",
+        reasons="",
+        language="en",
+        by=ANNA,
+        store=store,
+    )
     before = kept_decision(digest, store=store), store.keys(), access_log.entries()
     is_done, why = tried(what, ROSE, digest)
     assert not is_done and "nly an auditor may" in why

@@ -142,13 +142,16 @@ def test_documents_in_a_file_are_masked_as_on_the_screen_and_guarded() -> None:
     data = documents_file(view, np.array([0, 1]), "csv", False)
     rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig"))))
     assert rows[:4] == [
-        ["document_id", "model", "text"], ["0", "hospital", "'=cmd() S*** W***"],
-        ["0", "general", "a"], ["1", "hospital", "nothing\nhere"],
-    ]  # fmt: skip
+        ["document_id", "model", "text"],
+        ["0", "hospital", "'=cmd() S*** W***"],
+        ["0", "general", "a"],
+        ["1", "hospital", "nothing\nhere"],
+    ]
     assert len(rows) == 5
     for is_revealed, first, last in (
-        (True, hospital[0], "emil1"), (False, "=cmd() S*** W***", "e***")
-    ):  # fmt: skip
+        (True, hospital[0], "emil1"),
+        (False, "=cmd() S*** W***", "e***"),
+    ):
         data = documents_file(view, np.array([0, 2]), "jsonl", is_revealed)
         lines = [json.loads(line) for line in data.decode().splitlines()]
         assert lines[0] == {"document_id": 0, "model": "hospital", "text": first}
