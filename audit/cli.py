@@ -39,14 +39,33 @@ from audit.backup import back_up
 from audit.backup import restore as put_back
 from audit.bench.race import BenchSettings
 from audit.corpus.candidate_lists import ROLES, controls_in, list_of, passages_for
+from audit.corpus.corpora import CORPORA, KeptCorpus, corpus_line, find_corpus
 from audit.corpus.examine import HeldOutCounts, read_examination
-from audit.corpus.kept import CORPORA, KeptCorpus, corpus_line, find_corpus
 from audit.corpus.make import CorpusTask
 from audit.corpus.other_names import sibling_list
 from audit.corpus.own_controls import OwnControls, add_own_controls
-from audit.deid import given as handed_in
+from audit.deid import incoming_notes as handed_in
 from audit.deid import leftovers
-from audit.deid.config import (
+from audit.deid.coverage import coverage
+from audit.deid.coverage import told as told_coverage
+from audit.deid.generative.causal_model import LocalModel
+from audit.deid.pipeline import build_named
+from audit.deid.policy import ALL_OUT, policy_of
+from audit.deid.release import SURROGATE, Release
+from audit.deid.releases import RELEASES, linked_to, list_releases, recorded_release
+from audit.deid.rules import RuleTagger
+from audit.deid.score_report import (
+    SCORES,
+    SHARES,
+    ScoreSummary,
+    Source,
+    compare_all,
+    misses_csv,
+    read_cases,
+)
+from audit.deid.scoring import ScoreTask
+from audit.deid.tagger import TAGGER
+from audit.deid.tagger_config import (
     FROM_ENCODER,
     FROM_SCRATCH,
     FROM_TAGGER,
@@ -57,34 +76,6 @@ from audit.deid.config import (
     TuningSettings,
     token_settings,
 )
-from audit.deid.coverage import coverage
-from audit.deid.coverage import told as told_coverage
-from audit.deid.generative.model import LocalModel
-from audit.deid.pipeline import build_named
-from audit.deid.policy import ALL_OUT, policy_of
-from audit.deid.release import SURROGATE, Release
-from audit.deid.releases import RELEASES, linked_to, list_releases, recorded_release
-from audit.deid.rules import RuleTagger
-from audit.deid.score import (
-    SCORES,
-    SHARES,
-    ScoreSummary,
-    Source,
-    compare_all,
-    misses_csv,
-    read_cases,
-)
-from audit.deid.scoring import ScoreTask
-from audit.deid.tag import (
-    CENSUS,
-    FALLBACK,
-    REDACTED,
-    UNCOPIED,
-    WITHHOLD,
-    Uncopied,
-    tag_notes,
-)
-from audit.deid.tagger import TAGGER
 from audit.deid.taggers import (
     BESIDE,
     DEFAULT,
@@ -93,6 +84,15 @@ from audit.deid.taggers import (
     known_tagger,
     known_taggers,
     load_tagger,
+)
+from audit.deid.tagging import (
+    CENSUS,
+    FALLBACK,
+    REDACTED,
+    UNCOPIED,
+    WITHHOLD,
+    Uncopied,
+    tag_notes,
 )
 from audit.deid.tasks import TaggerTask
 from audit.demo import DemoTask, report_summary, self_test
@@ -111,7 +111,7 @@ from audit.home import (
     stay_offline,
 )
 from audit.jobs import service
-from audit.jobs.here import answer_here
+from audit.jobs.foreground import answer_here
 from audit.models.registry import model_path, tokenizer
 from audit.names.candidates import Candidates, ControlSource
 from audit.names.controls import with_controls, with_own_controls
@@ -147,7 +147,7 @@ from audit.stats import Estimate
 from audit.tables import read_table
 from audit.task import MAX_SEED, Device, Record, Task
 from audit.training.config import TrainSettings, largest_pass, process_number
-from audit.training.kept import MODEL, MODELS, PretrainTask, sibling_task, snapshot_name
+from audit.training.trainings import MODEL, MODELS, PretrainTask, sibling_task, snapshot_name
 from audit.words import catalogue
 from cache.store import Store
 
@@ -1809,7 +1809,7 @@ def bench_pretrain(
 
 def bench_corpus(*, megabytes: Annotated[int, "of notes"] = 10) -> Result:
     """Time making a corpus beside `wc` and `gzip` of the same file."""
-    from audit.bench.corpus import corpora
+    from audit.bench.corpus_building import corpora
 
     return corpora(megabytes)
 

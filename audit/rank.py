@@ -148,7 +148,7 @@ def rank_names(request: AuditRequest, *, store: Store, contact: Contact) -> Rank
     Differs from an audit: names of parts of several word pieces are not scored, and p and q exist
     only where the controls are enough for all tested names together to stand out.
     """
-    from audit.attack import attacks
+    from audit.attack import scenarios
 
     # No chain, and one name is enough to say what a row of a pass is.
     one_name = request.with_(
@@ -167,7 +167,7 @@ def rank_names(request: AuditRequest, *, store: Store, contact: Contact) -> Rank
     def source(who: str, kind: str) -> evidence.Source:
         return asked.source(who, kind, store=evidence.Kept(store), meter=meter)
 
-    is_scored, attack = attacks.ranked(
+    is_scored, attack = scenarios.ranked(
         request, asked.pair, asked.task, pool=asked.pool, sources=source
     )
     for who in WHO:

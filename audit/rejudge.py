@@ -19,7 +19,7 @@ from audit.attack.scores import (
     NameParts,
     score_kind,
 )
-from audit.attack.verdict import RULE_VERSION
+from audit.attack.verdicts import RULE_VERSION
 from audit.errors import AuditError, Message
 from audit.home import results_dir
 from audit.names.candidates import GUESSED_KINDS, Candidates, ControlSource, make_candidates

@@ -60,10 +60,10 @@ class Periods(Record):
 KINDS = tuple(Periods.model_fields)
 """In the order in which they are purged: what rests on others before these."""
 _SHELVES = {
-    "scores": ("audit.deid.score:SCORES",),
-    "tagged": ("audit.deid.tagged:TAGGED_SETS", "audit.deid.releases:RELEASES"),
-    "models": ("audit.training.kept:MODELS", "audit.deid.taggers:TAGGERS"),
-    "corpora": ("audit.corpus.kept:CORPORA",),
+    "scores": ("audit.deid.score_report:SCORES",),
+    "tagged": ("audit.deid.tagged_sets:TAGGED_SETS", "audit.deid.releases:RELEASES"),
+    "models": ("audit.training.trainings:MODELS", "audit.deid.taggers:TAGGERS"),
+    "corpora": ("audit.corpus.corpora:CORPORA",),
     "experiments": ("audit.experiment.leakage:LEAKAGE",),
 }
 _VALUES = {

@@ -145,7 +145,7 @@ def prepared(request: AuditRequest, *, of_no_list: bool = False) -> Prepared:
 
     The names are those of the request and their reference controls; `of_no_list` asks about none.
     """
-    from audit.attack import attacks
+    from audit.attack import scenarios
     from audit.models.forward import forwards_of
     from audit.models.load import load_pair, pick_device
 
@@ -161,12 +161,12 @@ def prepared(request: AuditRequest, *, of_no_list: bool = False) -> Prepared:
         names=[one.name for one in both],
     )
     spelling.refuse_opposite_twins(
-        request.candidates, tokenizer=pair.hospital.tokenizer, kind=attacks.main_lead(request)
+        request.candidates, tokenizer=pair.hospital.tokenizer, kind=scenarios.main_lead(request)
     )
     names = request.candidates.rows(())
     if not of_no_list:
-        names = attacks.with_reference(request, pair, pool=pool)
-    task = attacks.task_of(request, pair, names)
+        names = scenarios.with_reference(request, pair, pool=pool)
+    task = scenarios.task_of(request, pair, names)
     request = within_budget(request, task)
     return Prepared(request, pair, pool, names, task, device, dict(zip(WHO, asked, strict=True)))
 
@@ -195,7 +195,7 @@ def run_audit(
         planned = tuple(replace(phase, kind="") for phase in planned)
     meter = Meter(planned, listener=progress, should_stop=should_stop)
     meter.add(LOADING, 0)
-    from audit.attack import attacks
+    from audit.attack import scenarios
 
     sibling = sibling_records(request.sibling, question, store=store)
     asked = prepared(request)
@@ -215,7 +215,9 @@ def run_audit(
         )
 
     pair, names, pool = asked.pair, asked.names, asked.pool
-    attack = attacks.attack(asked.request, pair, asked.task, names=names, pool=pool, sources=source)
+    attack = scenarios.attack(
+        asked.request, pair, asked.task, names=names, pool=pool, sources=source
+    )
     for who, kind in product(WHO, sizes):
         meter.finish(phase_of(who, kind))
     meter.add(FINISHING, 0)
@@ -473,7 +475,7 @@ def _notes(
     n_flagged_by_general: int,
     n_chain_inputs: int,
 ) -> list[Message]:
-    from audit.attack.attacks import main_lead
+    from audit.attack.scenarios import main_lead
 
     pieces = spelling.part_pieces(
         request.candidates, kind=main_lead(request), tokenizer=pair.hospital.tokenizer

@@ -20,13 +20,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from audit.deid.config import TaggerFacts, TaggerSettings
-from audit.deid.matching import OPTIMAL
-from audit.deid.network.tagger import load_token_tagger
+from audit.deid.network.token_tagger import load_token_tagger
 from audit.deid.network.training import Material, predicted, train_tagger
 from audit.deid.rules import RuleTagger
-from audit.deid.score import Scored, score_pairs, score_summary
+from audit.deid.score_report import Scored, score_pairs, score_summary
+from audit.deid.span_matching import OPTIMAL
 from audit.deid.tagger import MODEL, TAGGER, Tags, without_overlap
+from audit.deid.tagger_config import TaggerFacts, TaggerSettings
 from audit.deid.taggers import LANGUAGES, SHIPPED, WAY, combined_digest, put_together
 from audit.deid.tasks import TaggerTask
 from audit.notes.formats import jsonl_line, write_jsonl

@@ -25,9 +25,9 @@ import transformers
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from audit.deid.config import Lora, TuningSettings
-from audit.deid.generative.model import Asked, CausalModel, generated, load_causal
-from audit.deid.generative.training import CopyLearner, Example, with_adapter
+from audit.deid.generative.causal_model import Asked, CausalModel, generated, load_causal
+from audit.deid.generative.tuning import CopyLearner, Example, with_adapter
+from audit.deid.tagger_config import Lora, TuningSettings
 from audit.training.loop import Hardware
 
 # layers, width, inner width, heads, heads of keys

@@ -20,11 +20,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from audit.deid.known import found_again, names_in
+from audit.deid.known_names import found_again, names_in
 from audit.deid.release import Release
-from audit.deid.tag import tag_notes
 from audit.deid.tagger import tag_checked
 from audit.deid.taggers import DEFAULT, RULES, load_tagger
+from audit.deid.tagging import tag_notes
 from audit.names.people import ENGLISH, JAPANESE, Identity, Profile, identity_of, name_of, written
 from audit.notes.dates import written_date
 from audit.notes.formats import read_text

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.cli import called, parsed
-from audit.deid.score import SHARES
+from audit.deid.score_report import SHARES
 from audit.deid.taggers import known_taggers
 from audit.home import HOME_VARIABLE
 from audit.notes.formats import write_jsonl

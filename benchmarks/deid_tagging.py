@@ -23,9 +23,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from audit.deid.release import Release
-from audit.deid.tag import tag_notes
 from audit.deid.tagger import is_light, tag_checked
 from audit.deid.taggers import load_tagger
+from audit.deid.tagging import tag_notes
 from audit.executor import n_cores
 from audit.notes.read import open_notes
 from benchmarks.synthetic import in_turn

@@ -15,9 +15,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from audit.deid.matching import ANY
-from audit.deid.metrics import LabelScore, Pair, measured
-from audit.deid.score import SAME, Scored, SpanCase, score_pairs
+from audit.deid.score_report import SAME, Scored, SpanCase, score_pairs
+from audit.deid.span_matching import ANY
+from audit.deid.span_metrics import LabelScore, Pair, measured
 from audit.deid.tagger import Tagger, Tags, tag_checked
 from audit.deid.taggers import DEFAULT, HAND_WRITTEN, LANGUAGES, RULES, SHIPPED, load_tagger
 from audit.notes.spans import TYPES, TaggedDocument, merged

@@ -35,8 +35,8 @@ from audit.rng import generator
 from audit.tables import write_table
 from audit.text import fold_name, written_name
 from audit.training.config import LossPoint
-from audit.training.kept import PretrainTask, TrainedModel, snapshot_name
 from audit.training.masked_lm import train
+from audit.training.trainings import PretrainTask, TrainedModel, snapshot_name
 
 _JAPANESE_PATTERNS = {2: 4, 1: 16}
 _JAPANESE_MENTIONS = {8: 1, 4: 2, 3: 2, 2: 5, 1: 10}

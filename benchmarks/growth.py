@@ -24,7 +24,7 @@ from audit.attack.generation import GenerationTask, generated_shard
 from audit.attack.posterior import posterior_shard
 from audit.attack.question import GenerationSettings, PosteriorSettings
 from audit.bench.attacks import generation_task, posterior_task, random_model
-from audit.bench.corpus import write_notes
+from audit.bench.corpus_building import write_notes
 from audit.bench.machine import machine, threads
 from audit.bench.race import BenchSettings, raced
 from audit.corpus.make import CorpusTask, make_corpus

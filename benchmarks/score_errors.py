@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from audit.attack import attacks, evidence, prompts, scores
+from audit.attack import evidence, prompts, scenarios, scores
 from audit.attack import scores as part_scores
 from audit.attack.decisions import ComparisonPool, decide
 from audit.attack.judgement import settled_names
@@ -96,13 +96,13 @@ def part_evidence(
     )
     names = request.candidates
     if scenario == 2:
-        task: Any = attacks.task_of(request, pair, names)
+        task: Any = scenarios.task_of(request, pair, names)
         shard = evidence.collect(source, task, kind="posterior", n_total=n or N_INPUTS)
         return _by_pool(shard.sum_log_p, task.part_columns), shard.n_inputs
     request = request.with_(generation=request.generation.with_(n_steps=n_steps))
-    kind = attacks.main_lead(request)
+    kind = scenarios.main_lead(request)
     pieces = spelling.part_pieces(names, kind=kind, tokenizer=pair.hospital.tokenizer)
-    task = attacks.task_of(request, pair, names)
+    task = scenarios.task_of(request, pair, names)
     made = evidence.collect(source, task, kind="generation", n_total=n or N_DOCUMENTS)
     columns = prompts.part_columns([pieces], has_between=[False])
     if is_counted:  # of single word pieces: the documents that hold them
@@ -110,7 +110,7 @@ def part_evidence(
         np.put_along_axis(held, made.documents, 1.0, axis=1)
         begins = np.cumsum(made.n_documents) - made.n_documents
         made = replace(made, mass=np.add.reduceat(held, begins, axis=0))
-    masses = attacks._part_masses(made, task, pieces, columns)
+    masses = scenarios._part_masses(made, task, pieces, columns)
     return masses if own else _by_pool(masses, columns), made.n_documents
 
 
@@ -239,7 +239,7 @@ def chain_errors(options: argparse.Namespace, store: Store) -> None:
     request = DemoTask().request(2, hospital="hospital-5").with_(candidates=names)
     pair = load_pair(request.general, request.hospital)
     for seed in range(options.runs):
-        task = attacks.task_of(request.with_(seed=seed), pair, names)
+        task = scenarios.task_of(request.with_(seed=seed), pair, names)
         shards = []
         for loaded in (pair.hospital, pair.general):
             source = evidence.Source(

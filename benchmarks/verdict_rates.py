@@ -28,7 +28,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from audit.attack import attacks, evidence
+from audit.attack import evidence, scenarios
 from audit.attack.judgement import decide_list
 from audit.attack.plan import phases
 from audit.attack.question import (
@@ -302,7 +302,7 @@ def evidence_of(ready: Prepared, directory: Path) -> AttackResult:
     """Return what models that are loaded show; evidence is kept."""
     meter = Meter(phases(ready.request), listener=lambda _: None)
     with Store(directory / "store") as store:
-        found = attacks.attack(
+        found = scenarios.attack(
             ready.request,
             ready.pair,
             ready.task,
@@ -549,7 +549,7 @@ def _with_settings(
     kind = "generation" if scenario == 1 else "posterior"
     settings = getattr(ready.request, kind).with_(**changes)
     request = ready.request.with_(**{kind: settings, "seed": seed})
-    task = attacks.task_of(request, ready.pair, ready.names)
+    task = scenarios.task_of(request, ready.pair, ready.names)
     return evidence_of(replace(ready, request=request, task=task), directory)
 
 

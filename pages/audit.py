@@ -32,7 +32,7 @@ from pages.ui.audit_names import (
     start_afresh,
 )
 from pages.ui.blocks import Cell, day, percent
-from pages.ui.called import model_name, model_names
+from pages.ui.display_names import model_name, model_names
 from pages.ui.form import act, ask, choose, pick, take
 from pages.ui.judging import sibling_line, siblings
 from pages.ui.running import FollowedJobs

@@ -12,14 +12,13 @@ from typing import Any
 import streamlit as st
 
 from audit.deid.coverage import coverage, told
-from audit.deid.given import ENDINGS, MAX_FILES, MAX_UPLOAD_MB
+from audit.deid.incoming_notes import ENDINGS, MAX_FILES, MAX_UPLOAD_MB
 from audit.deid.keys import Key
 from audit.deid.kinds import Kind
 from audit.deid.policy import ALL_OUT, READY, Policy, read_policy
 from audit.deid.release import MODES, SURROGATE, Release
 from audit.deid.releases import linked_to, list_releases
-from audit.deid.tag import FALLBACK, WITHHOLD, Uncopied, policy_part
-from audit.deid.tagged import (
+from audit.deid.tagged_sets import (
     MAX_TYPED_CHARS,
     TAGGED_SETS,
     ByNote,
@@ -43,19 +42,20 @@ from audit.deid.taggers import (
     load_tagger,
     shipped_figures,
 )
+from audit.deid.tagging import FALLBACK, WITHHOLD, Uncopied, policy_part
 from audit.deid.tasks import NotesToTag, TaggingTask, one_text, tagging_task, uploaded
 from audit.errors import AuditError
 from audit.foreign import text_form
 from audit.jobs import service
 from audit.notes.read import EXAMPLE
 from audit.patients.register import REGISTER_ENDINGS
-from pages.ui import blocks, cached, called, deid_measures, deid_training
+from pages.ui import blocks, cached, deid_measures, deid_training, display_names
 from pages.ui.access import is_revealed, may_or_say, note, who
 from pages.ui.blocks import day, percent, percent_interval
-from pages.ui.called import kind_name, label_name, policy_name, tagger_name
 from pages.ui.corpus import ask_file
 from pages.ui.deid_leftovers import draw_leftovers
 from pages.ui.deid_note import SCOPES, Desk, draw_copies, draw_files, draw_language, draw_note
+from pages.ui.display_names import kind_name, label_name, policy_name, tagger_name
 from pages.ui.form import act, ask_line, choose, choose_kept, choose_some, pick, upload
 from pages.ui.running import FollowedJobs
 from pages.ui.section import (
@@ -365,11 +365,11 @@ def _ask_register(say: Words) -> NotesToTag | str | None:
             return NotesToTag("uploaded", given=files[0].getvalue())
     else:
         tables = {
-            called.file_code(one): one
+            display_names.file_code(one): one
             for one in cached.note_files()
             if one.kind in REGISTER_ENDINGS and one.file_id != EXAMPLE
         }
-        names = called.file_names(say, tuple(tables.values()))
+        names = display_names.file_names(say, tuple(tables.values()))
         if file := tables.get(pick(say, "deidentify_register_file", names, what="patients")):
             return NotesToTag("registered", file_id=file.file_id)
     return "deidentify_register_missing"

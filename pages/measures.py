@@ -15,8 +15,8 @@ from audit.tables import UNDEFINED, decimal, small
 from pages.ui import blocks, cached, measure_checks, measure_threshold, section
 from pages.ui.access import shown_name
 from pages.ui.blocks import Cell, counted, day, measured, percent, percent_interval
-from pages.ui.called import state_name
 from pages.ui.charts import Axis, Series, plot, points
+from pages.ui.display_names import state_name
 from pages.ui.form import choose, switch
 from pages.ui.section import details, draw_table, empty, figure, frame, head, page_of_audit, remark
 from pages.ui.state import Words, link

@@ -9,7 +9,7 @@ from audit.attack.exposure import EXPOSED_P, MIN_BOUND_CONTROLS
 from audit.attack.guards import ILL_MATCHED_BEYOND
 from audit.attack.metrics import N_REPLICATES
 from audit.attack.question import SCENARIOS, VERSIONS, GenerationSettings, PosteriorSettings
-from audit.attack.verdict import MIN_RELIABILITY
+from audit.attack.verdicts import MIN_RELIABILITY
 from audit.home import installed_packages
 from audit.names.candidates import CONTROL_SOURCES
 from audit.names.controls import N_REFERENCE

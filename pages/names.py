@@ -11,9 +11,9 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from audit.report import names as listed
+from audit.report import name_table as listed
 from audit.report.documents import holds_name
-from audit.report.names import FACETS, Wish
+from audit.report.name_table import FACETS, Wish
 from audit.report.report import AuditReport, Inspection, KeptAudit, compared_scores
 from audit.tables import decimal, small
 from pages.ui import blocks, cached, name_documents, section

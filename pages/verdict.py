@@ -8,15 +8,15 @@ from audit.attack.decisions import ALPHA, LOOK_ALPHA
 from audit.errors import written
 from audit.jobs import service
 from audit.jobs.table import Job
-from audit.report.names import ASKED, N_STRONGEST, kind_scores, strongest_names
+from audit.report.name_table import ASKED, N_STRONGEST, kind_scores, strongest_names
 from audit.report.report import AuditReport, KeptAudit
 from audit.stats import NOTHING
 from audit.tables import decimal, small
 from pages.ui import blocks, cached, section
 from pages.ui.access import is_revealed, may_or_say, names_in_files, shown_name
 from pages.ui.blocks import Cell, day, measured, percent, percent_interval
-from pages.ui.called import state_name
 from pages.ui.charts import Axis, Series, plot, spread
+from pages.ui.display_names import state_name
 from pages.ui.hand_over import draw_decision, draw_hand_over, draw_log
 from pages.ui.judging import draw_judge_again
 from pages.ui.running import card, live_cards, run_demo_button

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pages.ui import corpus, leakage, training
+from pages.ui import corpus, leakage_panel, training_panel
 from pages.ui.form import choose
 from pages.ui.section import page
 
-TABS = {"corpus": corpus.draw, "training": training.draw, "leakage": leakage.draw}
+TABS = {"corpus": corpus.draw, "training": training_panel.draw, "leakage": leakage_panel.draw}
 """Code of a tab, as it stands in `?tab=` -> what draws it."""
 
 page("workshop", lambda say: TABS[choose(say, "workshop_tab", list(TABS))](say))

@@ -56,7 +56,7 @@ from audit.attack.scores import (
     NameParts,
     soft_minimum,
 )
-from audit.attack.verdict import ListEvidence, give_verdict
+from audit.attack.verdicts import ListEvidence, give_verdict
 from audit.names.candidates import CHOSEN_KINDS, OF_HOSPITAL, Candidates, ControlSource
 from audit.stats import (
     MIN_NAMES,

@@ -20,7 +20,7 @@ from audit.attack.question import (
     question_digest,
 )
 from audit.attack.routes import controls_needed
-from audit.attack.verdict import NAMED_TOGETHER
+from audit.attack.verdicts import NAMED_TOGETHER
 from audit.models.inspect import display_name, inspect_model
 from audit.models.limited import call_limited
 from audit.models.registry import known_digest, tokenizer

@@ -16,8 +16,8 @@ from dataclasses import replace
 from typing import Any
 
 from audit.corpus.carriers import NameHolders
+from audit.corpus.corpora import CORPORA, KeptCorpus
 from audit.corpus.examine import ListedNames, PatternTally, People
-from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.corpus.truth import CANDIDATES, PASSAGES, PRIVATE
 from audit.errors import AuditError
 from audit.names.candidates import (

@@ -52,6 +52,7 @@ from audit.corpus.canaries import (
 )
 from audit.corpus.candidate_lists import candidates_csv, draw_lists, listed_names
 from audit.corpus.carriers import count_others
+from audit.corpus.corpora import CORPORA, describe_corpus
 from audit.corpus.examine import (
     Examination,
     NamePattern,
@@ -63,7 +64,6 @@ from audit.corpus.examine import (
 from audit.corpus.hold_out import WHERE as HOLD_OUT
 from audit.corpus.hold_out import HeldOutPeople, HoldOut, draw_held_out, read_hold_out
 from audit.corpus.identified import RegisterFinder, registered_people
-from audit.corpus.kept import CORPORA, describe_corpus
 from audit.corpus.truth import (
     CANARY,
     CANDIDATES,

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from audit.corpus.build import person_of_key
 from audit.corpus.candidate_lists import list_of
+from audit.corpus.corpora import CORPORA, KeptCorpus
 from audit.corpus.examine import People
-from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.corpus.truth import (
     CANARY,
     PASSAGES,

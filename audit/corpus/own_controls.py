@@ -14,8 +14,8 @@ from pathlib import Path
 from audit.corpus.build import patient_key
 from audit.corpus.candidate_lists import draw_names_of_list
 from audit.corpus.carriers import NameHolders, count_others
+from audit.corpus.corpora import CORPORA, KeptCorpus
 from audit.corpus.examine import People
-from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.corpus.truth import PEOPLE, PRIVATE, TRUTH
 from audit.errors import AuditError
 from audit.names.candidates import Candidates, Name, make_candidates

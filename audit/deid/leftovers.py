@@ -28,12 +28,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from audit.deid.given import SPANS
+from audit.deid.incoming_notes import SPANS
 from audit.deid.release import kinds_of
 from audit.deid.rules import RuleTagger, strongest
 from audit.deid.sexes import sex_told
-from audit.deid.tag import REDACTED
-from audit.deid.tagged import TaggedSet, corrections_digest, marked_notes
+from audit.deid.tagged_sets import TaggedSet, corrections_digest, marked_notes
+from audit.deid.tagging import REDACTED
 from audit.errors import AuditCancelled, AuditError
 from audit.foreign import reading, refusing
 from audit.notes.formats import read_line

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Final
 
 from audit.deid.kinds import Kind, kind_of
-from audit.deid.known import found_again, names_in
+from audit.deid.known_names import found_again, names_in
 from audit.deid.tagger import Tagger, Tags, tag_checked
 from audit.deid.taggers import DEFAULT, load_tagger
 from audit.names.candidates import Candidates
@@ -50,7 +50,7 @@ class NameFinder:
     listed
         Names of a list, whose parts are found too.
     known
-        What `audit.deid.known.names_in` says of another text about the same people.
+        What `audit.deid.known_names.names_in` says of another text about the same people.
     """
 
     def __init__(self, listed: Candidates | None = None, *, known: str = "") -> None:

@@ -17,7 +17,7 @@ from pydantic import Field
 from audit.access_log import record
 from audit.deid.keys import KEY, Key, read_key
 from audit.deid.release import SURROGATE, Release
-from audit.deid.tagged import TAGGED_SETS, TaggedSet
+from audit.deid.tagged_sets import TAGGED_SETS, TaggedSet
 from audit.errors import AuditError
 from audit.home import salted_digest
 from audit.shelf import Shelf, building_folder, is_code, new_identifier, now, one_line

@@ -15,7 +15,7 @@ from itertools import dropwhile, takewhile
 from typing import NamedTuple
 
 from audit.deid.borders import whole_finds
-from audit.deid.network.lists import japanese_names
+from audit.deid.network.word_lists import japanese_names
 from audit.deid.tagger import Tags, without_overlap
 from audit.names.people import insurer_check_digit, my_number_check_digit
 from audit.names.pools import english_names

@@ -17,13 +17,11 @@ from pathlib import Path
 from pydantic import Field, model_validator
 
 from audit.deid.copies import COPIES, PREDICTIONS, align_outputs, json_line, read_copies
-from audit.deid.given import SPANS as TAGGED_SPANS
-from audit.deid.given import annotated_notes, clear_given, given_path
-from audit.deid.matching import OPTIMAL, Matcher
-from audit.deid.metrics import Pair
+from audit.deid.incoming_notes import SPANS as TAGGED_SPANS
+from audit.deid.incoming_notes import annotated_notes, clear_given, given_path
 from audit.deid.policy import ALL_OUT, Policy
 from audit.deid.release import Release
-from audit.deid.score import (
+from audit.deid.score_report import (
     EXAMPLE,
     FILE,
     GOLD_KINDS,
@@ -43,9 +41,11 @@ from audit.deid.score import (
     score_summary,
     write_patients,
 )
-from audit.deid.tag import CENSUS, TAGGING, tag_notes, tagging
-from audit.deid.tagged import TAGGED_SETS
+from audit.deid.span_matching import OPTIMAL, Matcher
+from audit.deid.span_metrics import Pair
+from audit.deid.tagged_sets import TAGGED_SETS
 from audit.deid.taggers import known_tagger, load_tagger
+from audit.deid.tagging import CENSUS, TAGGING, tag_notes, tagging
 from audit.errors import AuditError
 from audit.home import salted_digest
 from audit.notes.formats import GOLD, PairedFiles, jsonl_line

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from audit.deid.borders import is_no_find, is_possessive, tidied, whole_finds, with_whole_names
-from audit.deid.config import GenerativeFacts, TaggerFacts
 from audit.deid.copies import CopyingTagger, CopyReading, ShareListener, worst_reading
 from audit.deid.packaged import (
     LANGUAGE,
@@ -27,6 +26,7 @@ from audit.deid.packaged import (
 )
 from audit.deid.rules import RuleTagger, without_clinical
 from audit.deid.tagger import MAX_BYTES, MODEL, TAGGER, Tagger, Tags, is_light, tag_checked
+from audit.deid.tagger_config import GenerativeFacts, TaggerFacts
 from audit.errors import AuditError
 from audit.foreign import open_regular
 from audit.notes.spans import Span, TaggedDocument
@@ -498,12 +498,12 @@ def load_tagger_folder(folder: Path, *, device: str = "auto") -> Tagger:
     """
     kind = _json_file(folder / TAGGER).get("kind")
     if kind == TaggerFacts.kind:
-        from audit.deid.network.tagger import load_token_tagger
+        from audit.deid.network.token_tagger import load_token_tagger
 
         tagger = load_token_tagger(folder, device=device)
         return CombinedTagger(RuleTagger(), tagger) if tagger.facts.has_rules else tagger
     if kind == GenerativeFacts.kind:
-        from audit.deid.generative.model import load_generative
+        from audit.deid.generative.causal_model import load_generative
 
         return with_fallback(load_generative(folder, device=device))
     raise no_such_tagger()

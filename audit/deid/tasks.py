@@ -12,15 +12,14 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from audit.deid.config import TaggerFacts, TaggerSettings, TuningSettings, file_digests
 from audit.deid.copies import json_line
-from audit.deid.generative.model import check_directory, model_files
-from audit.deid.given import FHIR_ENDINGS, Files, notes_lines, whole_note
+from audit.deid.generative.causal_model import check_directory, model_files
+from audit.deid.incoming_notes import FHIR_ENDINGS, Files, notes_lines, whole_note
 from audit.deid.leftovers import look_over
 from audit.deid.policy import ALL_OUT, Policy
 from audit.deid.release import Release
-from audit.deid.tag import FALLBACK, Uncopied, tag_notes
-from audit.deid.tagged import INPUT, REGISTER, RESULT, TAGGED_SETS, begin_set, write_index
+from audit.deid.tagged_sets import INPUT, REGISTER, RESULT, TAGGED_SETS, begin_set, write_index
+from audit.deid.tagger_config import TaggerFacts, TaggerSettings, TuningSettings, file_digests
 from audit.deid.taggers import (
     COMBINED,
     PACKAGED,
@@ -31,6 +30,7 @@ from audit.deid.taggers import (
     network_folder,
     tagger_dir,
 )
+from audit.deid.tagging import FALLBACK, Uncopied, tag_notes
 from audit.errors import AuditError
 from audit.executor import n_cores
 from audit.foreign import decode_text, is_fhir
@@ -317,7 +317,7 @@ class TaggerTask(Task):
 
         contact.say("Reading the annotated notes.")
         if isinstance(self.settings, TuningSettings):
-            from audit.deid.generative.training import train_generative
+            from audit.deid.generative.tuning import train_generative
 
             done = train_generative(
                 self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from audit.deid.network.lists import japanese_names
+from audit.deid.network.word_lists import japanese_names
 from audit.notes.patterns import HAN, KATA
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, Span
 

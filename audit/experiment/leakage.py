@@ -23,8 +23,8 @@ from pydantic import Field, model_validator
 
 from audit.attack.plan import phases
 from audit.attack.question import AuditRequest, PosteriorSettings, question_digest
-from audit.deid.matching import CoverageCounts, coverage
 from audit.deid.release import Release
+from audit.deid.span_matching import CoverageCounts, coverage
 from audit.deid.tagger import Tagger, tag_checked
 from audit.deid.taggers import known_tagger, load_tagger
 from audit.errors import AuditCancelled, AuditError
@@ -36,7 +36,7 @@ from audit.notes.passages import read_passages
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, Span, TaggedDocument
 from audit.progress import Meter, Phase, ProgressListener, StopQuestion, whole
 from audit.report.compare import auc_difference
-from audit.report.names import numbers
+from audit.report.name_table import numbers
 from audit.report.report import AuditReport, Measured, Number, Part
 from audit.rng import generator
 from audit.run import run_audit
@@ -45,7 +45,7 @@ from audit.stats import NOTHING, BoolArray, Estimate, Rate, bootstrap_ranking
 from audit.tables import counted, decimal, estimated, markdown_table
 from audit.task import MAX_SEED, Contact, Device, Question, Task, queue_of
 from audit.training.config import TrainSettings
-from audit.training.kept import MODEL, PretrainTask, TrainedModel
+from audit.training.trainings import MODEL, PretrainTask, TrainedModel
 from cache.store import Store
 
 Language = Literal["en", "ja"]

@@ -28,8 +28,8 @@ from audit.attack.question import (
     question_digest,
 )
 from audit.corpus.candidate_lists import list_of, passages_for
+from audit.corpus.corpora import CORPORA
 from audit.corpus.examine import Examination, read_examination
-from audit.corpus.kept import CORPORA
 from audit.corpus.make import CorpusTask, make_corpus
 from audit.corpus.make import phases as corpus_phases
 from audit.corpus.truth import PASSAGES, PRIVATE
@@ -47,7 +47,7 @@ from audit.progress import (
     expected_seconds,
     whole,
 )
-from audit.report.names import numbers
+from audit.report.name_table import numbers
 from audit.report.published import ATTACKS, PAPER_RULE, PAPER_RULE_ON_GENERAL, published_tables
 from audit.report.report import AuditReport, Rule, Stratum
 from audit.run import run_audit
@@ -56,7 +56,7 @@ from audit.stats import BoolArray, Rate
 from audit.tables import UNDEFINED, Cells, counted, decimal, estimated, markdown_table
 from audit.task import MAX_SEED, Columns, Contact, Device, Question, Task, queue_of
 from audit.training.config import TrainSettings
-from audit.training.kept import PretrainTask, snapshot_name
+from audit.training.trainings import PretrainTask, snapshot_name
 from cache.store import Store
 
 SCENARIOS = (2, 1)

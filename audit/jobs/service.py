@@ -24,7 +24,7 @@ KINDS = {
     "judge": "audit.rejudge:JudgeTask",
     "rank": "audit.rank:RankTask",
     "demo": "audit.demo:DemoTask",
-    "pretrain": "audit.training.kept:PretrainTask",
+    "pretrain": "audit.training.trainings:PretrainTask",
     "corpus": "audit.corpus.make:CorpusTask",
     "experiment": "audit.experiment.paper:ExperimentTask",
     "leakage": "audit.experiment.leakage:LeakageTask",

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from audit.names.candidates import ControlSource
-from audit.report.names import ASKED
+from audit.report.name_table import ASKED
 from audit.report.report import AuditReport
 from audit.stats import NOTHING, Z_95, BoolArray, Estimate, FloatArray, auc, auc_influence, wilson
 from audit.text import fold_name

@@ -19,7 +19,7 @@ from audit.errors import AuditError
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.matching import PartIndex
 from audit.notes.passages import Passage, owner_rows
-from audit.report.names import ASKED
+from audit.report.name_table import ASKED
 from audit.report.report import AuditReport, Inspection
 from audit.stats import Rate
 from audit.text import fold_name

@@ -16,7 +16,7 @@ from typing import Any
 
 from audit.report.compare import Comparison
 from audit.report.html import ReportChoice, report_html
-from audit.report.names import name_labels
+from audit.report.name_table import name_labels
 from audit.report.report import AuditReport
 from audit.shelf import write_private
 from audit.tables import write_table

@@ -22,7 +22,14 @@ from audit.attack.question import command_line
 from audit.errors import written
 from audit.report.compare import Comparison
 from audit.report.decision import RECOMMENDATIONS, SIGNATURE_ROLES, Decision, Language
-from audit.report.names import ASKED, KindScores, NameForm, kind_scores, shown_name, strongest_names
+from audit.report.name_table import (
+    ASKED,
+    KindScores,
+    NameForm,
+    kind_scores,
+    shown_name,
+    strongest_names,
+)
 from audit.report.report import AuditReport
 from audit.stats import MIN_CONTROLS
 from audit.task import Record

@@ -22,7 +22,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr,
 from audit.attack.decisions import ALPHA, FLAGGED
 from audit.attack.question import SIBLING_TERMS, Scenario, sibling_terms
 from audit.attack.scores import GENERAL_ALONE, POPULARITY
-from audit.attack.verdict import RULE_VERSION, equal_models_record, in_short
+from audit.attack.verdicts import RULE_VERSION, equal_models_record, in_short
 from audit.errors import AuditError, Message
 from audit.home import DEMO_HOSPITAL
 from audit.models.inspect import model_digest
@@ -34,7 +34,7 @@ from audit.names.candidates import (
     sources_of,
 )
 from audit.notes.passages import Passage
-from audit.report.names import NameForm, name_table, number, seen_as
+from audit.report.name_table import NameForm, name_table, number, seen_as
 from audit.stats import NOTHING, Estimate, FloatArray, Rate, wilson
 from audit.tables import percent
 from audit.words import catalogue
@@ -210,7 +210,7 @@ class PositiveControl(DoseLine):
 
 
 class Verdict(Part):
-    """What may be said (`audit.attack.verdict`), in both languages."""
+    """What may be said (`audit.attack.verdicts`), in both languages."""
 
     state: str
     reasons: Sequence[str] = ()
@@ -621,7 +621,7 @@ class AuditReport(Part):
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """The names, a row each, with the columns of `audit.report.names.COLUMNS`."""
+        """The names, a row each, with the columns of `audit.report.name_table.COLUMNS`."""
         return name_table(self.names, scenario=self.scenario.number, stands_out=self.stands_out)
 
     @property

@@ -45,14 +45,6 @@ from audit.rng import generator, torch_seed
 from audit.shelf import alone, now, whole_folder, write_whole
 from audit.task import queue_of
 from audit.training.config import TrainSettings, process_number
-from audit.training.kept import (
-    MODEL,
-    MODELS,
-    PretrainTask,
-    TrainedModel,
-    TrainingFacts,
-    snapshot_name,
-)
 from audit.training.loop import (
     VERSIONS,
     Hardware,
@@ -78,6 +70,14 @@ from audit.training.tokens import (
     split_notes,
     tokenized,
     tokenizing,
+)
+from audit.training.trainings import (
+    MODEL,
+    MODELS,
+    PretrainTask,
+    TrainedModel,
+    TrainingFacts,
+    snapshot_name,
 )
 
 _EPSILON = 1e-6  # BERT's; PyTorch's own is 1e-8

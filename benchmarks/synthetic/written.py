@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from audit.deid.network.lists import usual_words
+from audit.deid.network.word_lists import usual_words
 from audit.notes.dates import MONTHS
 from audit.notes.spans import TYPES, Span, TaggedDocument, tagged
 from benchmarks.synthetic.grammar import Dice

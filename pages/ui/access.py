@@ -33,7 +33,7 @@ from audit.home import (
 )
 from audit.report import decision
 from audit.report.decision import Decision
-from audit.report.names import masked_name
+from audit.report.name_table import masked_name
 from audit.text import written_name
 from audit.words import Words
 from cache.store import Store

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from audit.corpus.candidate_lists import keep_lists
-from audit.corpus.kept import CORPORA
+from audit.corpus.corpora import CORPORA
 from audit.errors import AuditError, Message, written
 from audit.home import salted_digest
 from audit.models.registry import RegisteredModel
@@ -29,8 +29,8 @@ from audit.tables import UNDEFINED, RowNote, decimal
 from pages.ui import cached
 from pages.ui.access import is_revealed, may, note_upload, shown_name
 from pages.ui.blocks import escaped, refused
-from pages.ui.called import corpus_name, list_name
 from pages.ui.charts import Axis, Series, plot
+from pages.ui.display_names import corpus_name, list_name
 from pages.ui.form import act, pick, take, tick, upload
 from pages.ui.judging import ask_source
 from pages.ui.note_text import box, passage_html

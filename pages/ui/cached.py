@@ -20,15 +20,15 @@ import streamlit as st
 from audit.access_log import LogEntry, Verification, entries, log_mark, verify
 from audit.attack import plan
 from audit.attack.question import AuditRequest
+from audit.corpus.corpora import KeptCorpus
 from audit.corpus.examine import Examination, read_examination
 from audit.corpus.identified import RegisterFinder
-from audit.corpus.kept import KeptCorpus
 from audit.corpus.preview import Survey, survey_head
 from audit.corpus.truth import EXAMINATION
-from audit.deid.given import GivenNotes, keep_given, keep_outputs
+from audit.deid.incoming_notes import GivenNotes, keep_given, keep_outputs
 from audit.deid.leftovers import LEFTOVERS, kept_leftovers
 from audit.deid.name_places import NameFinder
-from audit.deid.score import (
+from audit.deid.score_report import (
     SCORES,
     Score,
     SpanCase,
@@ -36,7 +36,7 @@ from audit.deid.score import (
     compare_scores,
     read_cases,
 )
-from audit.deid.tagged import (
+from audit.deid.tagged_sets import (
     CORRECTIONS,
     TAGGED_SETS,
     TaggedSet,
@@ -61,7 +61,7 @@ from audit.patients.register import read_register
 from audit.progress import ProgressListener
 from audit.report.compare import MAX_REFERENCES, Comparison, compare_audits
 from audit.report.documents import DocumentView, document_view, listed_names
-from audit.report.names import masked_name
+from audit.report.name_table import masked_name
 from audit.report.report import (
     AuditReport,
     Inspection,
@@ -74,7 +74,7 @@ from audit.report.report import (
 from audit.report.threshold import RocView, ranked_names, roc_view
 from audit.run import Again, ask_again
 from audit.text import written_name
-from audit.training.kept import NotesLoad, notes_load
+from audit.training.trainings import NotesLoad, notes_load
 from cache.store import Store
 
 P = ParamSpec("P")

@@ -16,6 +16,7 @@ from audit.corpus.candidate_lists import (
     passages_for,
     usual_controls,
 )
+from audit.corpus.corpora import CORPORA, KINDS, KeptCorpus, refused_rows
 from audit.corpus.examine import (
     CategoryCount,
     CountTable,
@@ -23,7 +24,6 @@ from audit.corpus.examine import (
     MentionCoverage,
     beside_paper,
 )
-from audit.corpus.kept import CORPORA, KINDS, KeptCorpus, refused_rows
 from audit.corpus.make import MAX_CANARIES, CorpusTask
 from audit.corpus.preview import GROUPS, Survey, group_of, preview
 from audit.corpus.truth import NoteTruth
@@ -37,9 +37,9 @@ from audit.report.documents import Hit
 from audit.stats import MIN_CONTROLS
 from audit.tables import UNDEFINED, RowNote
 from audit.task import Columns
-from audit.training.kept import pair_of, trained_on
+from audit.training.trainings import pair_of, trained_on
 from audit.words import Words
-from pages.ui import blocks, cached, called, charts
+from pages.ui import blocks, cached, charts, display_names
 from pages.ui.access import is_revealed, may_or_say, names_in_files, note
 from pages.ui.blocks import Figures, day, percent, refused
 from pages.ui.charts import Axis, Series
@@ -90,7 +90,7 @@ def draw(say: Words) -> None:
             JOBS.start(task.question(), seed=task.seed)
             st.rerun()
         return
-    names = {one: called.corpus_name(say, corpus) for one, corpus in kept.items()}
+    names = {one: display_names.corpus_name(say, corpus) for one, corpus in kept.items()}
     code = choose_kept(say, "corpus_kept", names, what="corpus")
     try:
         found = cached.examination(kept[code])
@@ -449,7 +449,7 @@ def draw_build(say: Words) -> CorpusTask | None:
             survey = cached.survey(file, columns=columns)
             is_done(bool(survey.notes))
             tables = {
-                called.file_code(one): one
+                display_names.file_code(one): one
                 for one in files
                 if one.kind in REGISTER_ENDINGS and one.file_id not in (file.file_id, EXAMPLE)
             }
@@ -476,15 +476,15 @@ def _draw_folders(say: Words, files: tuple[NoteFile, ...]) -> None:
     empty(say, "corpus_empty_folder" if folders else missing)
     st.code(f"{VARIABLE}=DIR python -m streamlit run app.py", language="bash")
     if files and act(say, "corpus_try_example", icon="science"):
-        take("notes", called.file_code(files[0]))
+        take("notes", display_names.file_code(files[0]))
         st.rerun()
 
 
 def ask_file(say: Words, files: tuple[NoteFile, ...]) -> tuple[NoteFile, Columns] | None:
     """Draw the choice of a file of notes and of its columns; None until both are clear."""
     remark(say, "corpus_file_below")
-    code = pick(say, "corpus_file", called.file_names(say, files), what="notes")
-    file = next((one for one in files if called.file_code(one) == code), None)
+    code = pick(say, "corpus_file", display_names.file_names(say, files), what="notes")
+    file = next((one for one in files if display_names.file_code(one) == code), None)
     columns = attempt(say, lambda: _ask_columns(say, file)) if file else None
     return None if file is None or columns is None else (file, columns)
 
@@ -498,7 +498,7 @@ def _ask_columns(say: Words, file: NoteFile) -> Columns | None:
         "corpus_file",
         {
             "kind": say.text(f"corpus_kind_{found.kind}"),
-            "size": called.size_text(file.n_bytes),
+            "size": display_names.size_text(file.n_bytes),
             **{field: names for field, names in known.items() if names},
         },
     )
@@ -514,7 +514,7 @@ def _ask_columns(say: Words, file: NoteFile) -> Columns | None:
                 say.text(f"corpus_field_{field}"),
                 found.headings,
                 index=None,
-                key=f"corpus_column_{field}_{called.file_code(file)}",
+                key=f"corpus_column_{field}_{display_names.file_code(file)}",
                 placeholder=say.text("corpus_column_usual"),
             )
     is_clear = found.has_text or chosen["text"]
@@ -545,7 +545,7 @@ def _draw_look(say: Words, file: NoteFile, found: Survey, *, register: NoteFile 
 def _draw_preview(say: Words, file: NoteFile, survey: Survey, *, register: NoteFile | None) -> None:
     """Draw one note; one without a placeholder is taken for identified, whatever others have."""
     above = st.container()
-    n_notes, code = len(survey.notes), called.file_code(file)
+    n_notes, code = len(survey.notes), display_names.file_code(file)
     number = st.number_input(
         say.text("corpus_preview_number"),
         min_value=1,
@@ -626,12 +626,12 @@ def _ask_task(
             index=0 if survey.categories else 1,
             format_func=lambda code: say.text(f"corpus_names_from_{code}"),
             captions=[say.text(f"corpus_names_from_{code}_help") for code in KINDS],
-            key=f"corpus_kind_{called.file_code(file)}",
+            key=f"corpus_kind_{display_names.file_code(file)}",
         )
         if kind == "dummy" and not survey.categories:
             remark(say, "corpus_no_placeholders")
         if kind == "register":
-            names = called.file_names(say, tuple(tables.values()))
+            names = display_names.file_names(say, tuple(tables.values()))
             register = tables.get(pick(say, "corpus_register", names))
         title = ask_line(say, "corpus_title", is_kept=True)
         seed = _number(say, "seed", low=0, high=_MAX_SEED, usual=0)
@@ -644,7 +644,7 @@ def _ask_task(
     with st.expander(say.text("corpus_more"), key="corpus_more"):
         models = cached.models()
         model = find_model(
-            pick(say, "corpus_tokenizer", called.model_names(say, models)), among=models
+            pick(say, "corpus_tokenizer", display_names.model_names(say, models)), among=models
         )
     if kind == "register" and register is None:
         return None

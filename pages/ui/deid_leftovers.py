@@ -7,7 +7,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from audit.deid.leftovers import MAX_COMBINED, Leftovers
-from audit.deid.tagged import TaggedSet
+from audit.deid.tagged_sets import TaggedSet
 from pages.ui import cached
 from pages.ui.access import is_revealed, may, names_in_files, note
 from pages.ui.form import act

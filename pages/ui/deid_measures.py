@@ -10,9 +10,7 @@ from itertools import product
 import pandas as pd
 import streamlit as st
 
-from audit.deid.matching import ANY, CRITERIA, MISSED, SPURIOUS
-from audit.deid.metrics import ENTITY, RECORD, CriterionScore, LabelScore, MacroScore, Matrix
-from audit.deid.score import (
+from audit.deid.score_report import (
     HEADLINE_CRITERION,
     MISSES,
     SCORES,
@@ -26,6 +24,8 @@ from audit.deid.score import (
     readable_of,
 )
 from audit.deid.scoring import ScoreTask
+from audit.deid.span_matching import ANY, CRITERIA, MISSED, SPURIOUS
+from audit.deid.span_metrics import ENTITY, RECORD, CriterionScore, LabelScore, MacroScore, Matrix
 from audit.notes.spans import TYPES
 from audit.report.documents import Hit
 from audit.stats import Estimate, Rate
@@ -42,10 +42,10 @@ from pages.ui.blocks import (
     percent,
     percent_interval,
 )
-from pages.ui.called import label_name, policy_name, predicted_name, score_name
 from pages.ui.charts import Axis
 from pages.ui.deid_note import draw_copies
 from pages.ui.deid_score import draw_ask
+from pages.ui.display_names import label_name, policy_name, predicted_name, score_name
 from pages.ui.form import act, choose, choose_kept, choose_some, paged, switch
 from pages.ui.note_text import MarkLabel, box, note_html
 from pages.ui.running import FollowedJobs

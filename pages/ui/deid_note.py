@@ -13,11 +13,10 @@ from streamlit.components.v2.get_bidi_component_manager import get_bidi_componen
 from streamlit.components.v2.manifest_scanner import ComponentConfig, ComponentManifest
 
 from audit.deid.copies import malformed_tags
-from audit.deid.known import names_in
+from audit.deid.known_names import names_in
 from audit.deid.name_places import NameFinder
 from audit.deid.release import is_placeholder
-from audit.deid.tag import census_file
-from audit.deid.tagged import (
+from audit.deid.tagged_sets import (
     EXPORTED_CENSUS,
     MAX_EXPORT_BYTES,
     PRIVATE,
@@ -27,6 +26,7 @@ from audit.deid.tagged import (
     export_name,
     exported,
 )
+from audit.deid.tagging import census_file
 from audit.notes.spans import TYPES, Span, ordered
 from audit.report.documents import Hit
 from audit.stats import Rate
@@ -34,7 +34,7 @@ from audit.tables import UNDEFINED
 from pages.ui import blocks, cached
 from pages.ui.access import is_revealed
 from pages.ui.blocks import day, escaped, percent, plain
-from pages.ui.called import label_name
+from pages.ui.display_names import label_name
 from pages.ui.form import act, choose_some, switch
 from pages.ui.note_text import MarkLabel, box, note_html, note_plain
 from pages.ui.section import Table, attempt, draw_table, file_button, head, remark

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from audit.deid.given import MAX_UPLOAD_MB, GivenNotes
-from audit.deid.score import (
+from audit.deid.incoming_notes import MAX_UPLOAD_MB, GivenNotes
+from audit.deid.score_report import (
     EXAMPLE,
     FILE,
     GIVEN,
@@ -25,7 +25,7 @@ from audit.words import Words
 from pages.ui import cached
 from pages.ui.access import may_or_say
 from pages.ui.blocks import day
-from pages.ui.called import file_code, file_names, tagger_name
+from pages.ui.display_names import file_code, file_names, tagger_name
 from pages.ui.form import act, ask, ask_line, choose, pick, tick, upload
 from pages.ui.section import Table, attempt, card, draw_table, remark
 

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from audit.deid.config import FROM_TAGGER, token_settings
-from audit.deid.given import MAX_UPLOAD_MB, GivenNotes, given_path
+from audit.deid.incoming_notes import MAX_UPLOAD_MB, GivenNotes, given_path
+from audit.deid.tagger_config import FROM_TAGGER, token_settings
 from audit.deid.taggers import DEFAULT
 from audit.deid.tasks import TaggerTask
 from audit.notes.spans import FIVE_TYPES, TYPES, folded
 from audit.words import Words
 from pages.ui import cached
 from pages.ui.access import may_or_say
-from pages.ui.called import label_name
 from pages.ui.deid_score import GOLD_TYPES
+from pages.ui.display_names import label_name
 from pages.ui.form import act, ask_line, upload
 from pages.ui.running import FollowedJobs
 from pages.ui.section import Table, attempt, draw_table, head, remark

@@ -15,7 +15,7 @@ from audit.report import decision as decisions
 from audit.report.decision import RECOMMENDATIONS, SIGNATURE_ROLES, Decision, kept_decision
 from audit.report.export import bundle, bundle_files, bundle_name
 from audit.report.html import OPTIONAL_SECTIONS, ReportChoice, report_html
-from audit.report.names import NAME_FORMS
+from audit.report.name_table import NAME_FORMS
 from audit.report.report import AuditReport
 from pages.ui import access, blocks, cached
 from pages.ui.access import is_revealed, may, may_or_say

@@ -16,8 +16,8 @@ from audit.words import Words
 from pages.ui import blocks, cached
 from pages.ui.access import shown_name
 from pages.ui.blocks import Cell, counted, day, measured
-from pages.ui.called import state_name
 from pages.ui.charts import Axis, Series, plot, points, spread
+from pages.ui.display_names import state_name
 from pages.ui.form import choose
 from pages.ui.section import Table, draw_table, figure, frame, head, place, remark
 

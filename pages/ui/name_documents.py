@@ -10,7 +10,7 @@ import streamlit as st
 
 from audit.report import documents
 from audit.report.documents import DocumentView, DocumentWish, Hit, ModelDocuments, Rows
-from audit.report.names import row_of
+from audit.report.name_table import row_of
 from audit.report.report import AuditReport
 from audit.tables import write_table
 from pages.ui import cached

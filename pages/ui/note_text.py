@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from audit.deid.name_places import NameFinder
 from audit.notes.passages import Passage
 from audit.report.documents import Hit
-from audit.report.names import masked_name
+from audit.report.name_table import masked_name
 from pages.ui.access import is_revealed
 from pages.ui.blocks import escaped
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.attack import attacks
+from audit.attack import scenarios
 from audit.attack.generation import GeneratedShard, GenerationTask
 from audit.attack.judgement import judge
 from audit.attack.question import AuditRequest, GenerationSettings
@@ -55,7 +55,7 @@ def attack(
         assert (kind, n_total) == ("generation", settings.n_documents)
         return found[who] if found else blank(task, of_hospital=who == "hospital")
 
-    monkeypatch.setattr(attacks.evidence, "collect", evidence_of)
+    monkeypatch.setattr(scenarios.evidence, "collect", evidence_of)
     request = AuditRequest(
         scenario_number=1,
         general=Path("g"),
@@ -65,8 +65,8 @@ def attack(
         seed=11,
     )
     names = NAMES + REFERENCE
-    task = attacks.task_of(request, pair, names)
-    result = attacks.attack(
+    task = scenarios.task_of(request, pair, names)
+    result = scenarios.attack(
         request, pair, task, names=names, pool=POOL, sources=lambda who, kind: who
     )  # type: ignore[arg-type]
     assert tasks == [task, task]  # both models are asked the same

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import rankdata
 
-from audit.attack.attacks import link_passages
 from audit.attack.posterior import PosteriorShard
+from audit.attack.scenarios import link_passages
 from audit.names.candidates import Candidates, make_candidates
 from audit.notes.passages import Passage, owner_rows
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.attack.attacks import with_reference
 from audit.attack.posterior import draw_inputs
 from audit.attack.question import AuditRequest, PosteriorSettings
+from audit.attack.scenarios import with_reference
 from audit.models.load import load_pair
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.pools import us_pool

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from audit.attack import attacks
-from audit.attack.attacks import with_reference
+from audit.attack import scenarios
 from audit.attack.cohort import controls_for_group
 from audit.attack.plan import EVIDENCE, control_needs, make_plan
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
+from audit.attack.scenarios import with_reference
 from audit.cli import parsed
 from audit.home import HOME_VARIABLE
 from audit.models.load import load_pair
@@ -56,7 +56,7 @@ def test_expected_time_is_the_work_that_the_run_announces_at_the_paces_of_the_la
     request = request_of(models, scenario, 50)
     pair = load_pair(request.general, request.hospital)
     names = with_reference(request, pair, pool=pool_for(request.candidates))
-    task = attacks.task_of(request, pair, names)
+    task = scenarios.task_of(request, pair, names)
     work = {phase.name: phase.n_units for phase in make_plan(request).phases}
     for kind, n in request.sizes().items():
         for who, model in (("general", pair.general), ("hospital", pair.hospital)):

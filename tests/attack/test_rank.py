@@ -95,8 +95,8 @@ def test_p_values_stand_only_where_the_controls_could_show_somebody(models, fini
     report_p = few.decisions.p
     assert few.counts == (40, 40, len(few.attack.n_pieces) - 40, 1, 0)
     assert few.counts[2] >= 40 * 20 and np.isfinite(report_p).all()
-    monkeypatch.setattr("audit.attack.attacks.N_REFERENCE", 15)
-    monkeypatch.setattr("audit.attack.attacks.MIN_REFERENCE", 15)
+    monkeypatch.setattr("audit.attack.scenarios.N_REFERENCE", 15)
+    monkeypatch.setattr("audit.attack.scenarios.MIN_REFERENCE", 15)
     assert ranked(request, directory).decisions is None
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from audit.attack.cohort import GroupTest
 from audit.attack.exposure import DoseRecord
-from audit.attack.verdict import (
+from audit.attack.verdicts import (
     ListEvidence,
     give_verdict,
     in_short,

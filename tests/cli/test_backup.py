@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from audit import access_log, backup, cli
-from audit.corpus.kept import CORPORA
+from audit.corpus.corpora import CORPORA
 from audit.home import HOME_VARIABLE, results_dir, salted_digest
 from audit.jobs import service, table
 from audit.jobs.locks import QUEUES, device_lock, worker_lock

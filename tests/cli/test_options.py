@@ -31,12 +31,12 @@ Reads = set[tuple[str, str]]
 WORK: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "DemoTask": (("audit/demo.py",), ("self",)),
     "GenerationSettings": (
-        ("audit/attack/attacks.py", "audit/attack/generation.py", "audit/attack/prompts.py"),
+        ("audit/attack/scenarios.py", "audit/attack/generation.py", "audit/attack/prompts.py"),
         ("settings", "generation"),
     ),
     "PosteriorSettings": (
         (
-            "audit/attack/attacks.py",
+            "audit/attack/scenarios.py",
             "audit/attack/posterior.py",
             "audit/attack/judgement.py",
             "audit/attack/evidence.py",
@@ -49,7 +49,7 @@ WORK: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("self", "task", "asked", "order"),
     ),
     "PretrainTask": (
-        ("audit/training/kept.py", "audit/training/masked_lm.py", "audit/training/tokens.py"),
+        ("audit/training/trainings.py", "audit/training/masked_lm.py", "audit/training/tokens.py"),
         ("self", "task", "order"),
     ),
     "TrainSettings": (
@@ -57,7 +57,7 @@ WORK: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             "audit/training/masked_lm.py",
             "audit/training/loop.py",
             "audit/training/tokens.py",
-            "audit/training/kept.py",
+            "audit/training/trainings.py",
             "audit/training/config.py",
         ),
         ("self", "settings"),
@@ -68,24 +68,24 @@ WORK: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         (
             "audit/deid/tasks.py",
             "audit/deid/network/training.py",
-            "audit/deid/generative/training.py",
+            "audit/deid/generative/tuning.py",
         ),
         ("self", "task"),
     ),
     "TaggerSettings": (
-        ("audit/deid/network/training.py", "audit/training/loop.py", "audit/deid/config.py"),
+        ("audit/deid/network/training.py", "audit/training/loop.py", "audit/deid/tagger_config.py"),
         ("self", "settings"),
     ),
     "TuningSettings": (
         (
-            "audit/deid/generative/training.py",
+            "audit/deid/generative/tuning.py",
             "audit/training/loop.py",
-            "audit/deid/config.py",
+            "audit/deid/tagger_config.py",
             "audit/training/config.py",
         ),
         ("self", "settings"),
     ),
-    "Lora": (("audit/deid/generative/training.py",), ("lora",)),
+    "Lora": (("audit/deid/generative/tuning.py",), ("lora",)),
     "LeakageTask": (("audit/experiment/leakage.py",), ("self", "order")),
     "BenchSettings": (
         (

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from audit import access_log, cli
-from audit.corpus.kept import CORPORA
-from audit.deid.given import keep_given
+from audit.corpus.corpora import CORPORA
+from audit.deid.incoming_notes import keep_given
 from audit.home import results_dir
 from audit.jobs import service, table
 from audit.names.candidates import Candidates, make_candidates

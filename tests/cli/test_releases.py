@@ -16,12 +16,12 @@ from audit import backup, cli
 from audit.deid.keys import KEY
 from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
-from audit.deid.tagged import ASKED, TAGGED_SETS, notes_of
+from audit.deid.tagged_sets import ASKED, TAGGED_SETS, notes_of
 from audit.deid.taggers import known_taggers
 from audit.deid.tasks import TaggingTask, one_text, tagging_task
 from audit.home import HOME_VARIABLE
 from tests.deid.make_scores import Killed, quiet
-from tests.deid.test_tag import Dying, notes_file
+from tests.deid.test_tagging import Dying, notes_file
 
 TEXT = "Patient: Ann Whitlock, MRN: 4471902, seen on 2024-05-03."
 SURROGATE = Release(mode="surrogate")
@@ -115,7 +115,7 @@ def test_each_release_has_a_key_of_its_own_that_stands_in_no_file_but_its_own(
 def test_a_stopped_run_keeps_its_key_and_the_next_release_into_the_folder_has_another(
     home, run, tag, tmp_path, monkeypatch
 ) -> None:
-    monkeypatch.setattr("audit.deid.tag._BATCH_NOTES", 20)
+    monkeypatch.setattr("audit.deid.tagging._BATCH_NOTES", 20)
     monkeypatch.setattr(cli, "load_tagger", lambda *_, **__: Dying(n_left=1))
     clock = iter(range(0, 10**9, 10))
     monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
@@ -138,7 +138,7 @@ def test_a_stopped_run_with_a_shared_key_does_not_hand_it_to_one_without(
 ) -> None:
     _, first = tag("first")
     (row,) = listed(run)
-    monkeypatch.setattr("audit.deid.tag._BATCH_NOTES", 20)
+    monkeypatch.setattr("audit.deid.tagging._BATCH_NOTES", 20)
     clock = iter(range(0, 10**9, 10))
     monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
     monkeypatch.setattr(cli, "load_tagger", lambda *_, **__: Dying(n_left=1))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from audit.corpus.kept import CORPORA, KeptCorpus
+from audit.corpus.corpora import CORPORA, KeptCorpus
 from audit.corpus.make import CorpusTask, make_corpus
 from audit.corpus.truth import NoteTruth
 

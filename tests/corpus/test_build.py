@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from audit.corpus.corpora import KeptCorpus
 from audit.corpus.examine import read_examination
-from audit.corpus.kept import KeptCorpus
 from audit.corpus.make import BUILD, CorpusTask
 from audit.corpus.other_names import write_other_names
 from audit.corpus.truth import CORPUS, PASSAGES, NoteTruth, Place, places_of, read_listed

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from audit.corpus.candidate_lists import list_of
-from audit.corpus.kept import KeptCorpus
+from audit.corpus.corpora import KeptCorpus
 from audit.corpus.truth import PEOPLE, TRUTH
 from audit.names.candidates import SHARED, Candidates
 from audit.names.files import names_file, read_names

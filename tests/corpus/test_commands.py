@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from audit.cli import main
-from audit.corpus.kept import CORPORA
+from audit.corpus.corpora import CORPORA
 from audit.corpus.make import CorpusTask
 from audit.errors import AuditCancelled, AuditError
 from audit.jobs import table

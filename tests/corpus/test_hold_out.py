@@ -11,8 +11,8 @@ import pytest
 
 from audit.cli import main
 from audit.corpus.candidate_lists import list_of
+from audit.corpus.corpora import CORPORA, KeptCorpus
 from audit.corpus.examine import HeldOutCounts, read_examination
-from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.corpus.make import DRAW, CorpusTask, make_corpus, phases
 from audit.corpus.other_names import OTHER_NAMES, write_other_names
 from audit.corpus.truth import EXAMINATION, NoteTruth, places_of

@@ -21,6 +21,7 @@ from audit.corpus.candidate_lists import (
     list_of,
     passages_for,
 )
+from audit.corpus.corpora import CORPORA, KeptCorpus, find_corpus
 from audit.corpus.examine import (
     NamePattern,
     PatternTally,
@@ -30,7 +31,6 @@ from audit.corpus.examine import (
     patterns_of,
     read_examination,
 )
-from audit.corpus.kept import CORPORA, KeptCorpus, find_corpus
 from audit.corpus.truth import (
     NoteTruth,
     Place,

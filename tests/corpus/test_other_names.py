@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from audit.corpus.candidate_lists import list_of
-from audit.corpus.kept import KeptCorpus
+from audit.corpus.corpora import KeptCorpus
 from audit.corpus.other_names import sibling_list, write_other_names
 from audit.errors import AuditCancelled, AuditError
 from audit.names.people import person_of

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from audit.corpus.corpora import refused_rows
 from audit.corpus.examine import beside_paper
-from audit.corpus.kept import refused_rows
 from audit.corpus.preview import group_of
 from audit.corpus.truth import REFUSED
 from audit.names.people import VALUE_KINDS

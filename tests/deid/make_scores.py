@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from audit.deid.copies import CopyReading, Piece, read_pieces
-from audit.deid.given import keep_notes
-from audit.deid.score import SCORES, Source, SpanCase, read_cases
+from audit.deid.incoming_notes import keep_notes
+from audit.deid.score_report import SCORES, Source, SpanCase, read_cases
 from audit.deid.scoring import ScoreTask
 from audit.deid.tagger import windows_of
 from audit.notes.spans import TYPES, Span, TaggedDocument

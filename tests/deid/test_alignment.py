@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.deid.copies import align, align_output, fold
-from audit.deid.given import annotated_notes
+from audit.deid.incoming_notes import annotated_notes
 from audit.deid.scoring import EXAMPLES
 from audit.notes.formats import scan_tags, write_tags
 from audit.notes.spans import JAPANESE, Span, TaggedDocument

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from audit.cli import called, parsed
-from audit.deid.given import annotated_notes, notes_to_tag
-from audit.deid.known import found_again, names_in
+from audit.deid.incoming_notes import annotated_notes, notes_to_tag
+from audit.deid.known_names import found_again, names_in
 from audit.deid.release import Release
-from audit.deid.tagged import tagged_text
+from audit.deid.tagged_sets import tagged_text
 from audit.deid.tagger import tag_checked
 from audit.deid.taggers import load_tagger
 from audit.deid.tasks import uploaded

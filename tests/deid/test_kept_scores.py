@@ -15,13 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.deid import scoring
-from audit.deid.config import TaggerFacts
-from audit.deid.given import keep_outputs
-from audit.deid.matching import ANY, MISSED, SPURIOUS, match
-from audit.deid.metrics import compare
+from audit.deid.incoming_notes import keep_outputs
 from audit.deid.policy import SAFE_HARBOR
 from audit.deid.rules import RuleTagger
-from audit.deid.score import (
+from audit.deid.score_report import (
     SAME,
     SCORES,
     SHARES,
@@ -33,6 +30,9 @@ from audit.deid.score import (
     score_summary,
 )
 from audit.deid.scoring import ScoreTask
+from audit.deid.span_matching import ANY, MISSED, SPURIOUS, match
+from audit.deid.span_metrics import compare
+from audit.deid.tagger_config import TaggerFacts
 from audit.deid.taggers import RULES, SHIPPED
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import write_tags

@@ -15,7 +15,7 @@ from audit.deid import leftovers
 from audit.deid.leftovers import Leftover, Leftovers, find_leftovers, leftovers_of
 from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
-from audit.deid.tag import tag_notes
+from audit.deid.tagging import tag_notes
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.read import open_notes
 from audit.notes.spans import TaggedDocument

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.deid.fill import FilledNote, NoteContext, ProfileTable, age_in, filled, with_marked_ages
-from audit.deid.generative.model import LocalModel
+from audit.deid.generative.causal_model import LocalModel
 from audit.deid.masks import (
     KINDS,
     Mark,

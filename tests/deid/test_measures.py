@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.matching import ANY, COLUMNS, CRITERIA, MISSED, SPURIOUS, match
-from audit.deid.metrics import MEASURES, compare, measured
-from audit.deid.score import SpanCase, misses_csv, published_deid, score_pairs, score_summary
+from audit.deid.score_report import SpanCase, misses_csv, published_deid, score_pairs, score_summary
+from audit.deid.span_matching import ANY, COLUMNS, CRITERIA, MISSED, SPURIOUS, match
+from audit.deid.span_metrics import MEASURES, compare, measured
 from audit.errors import AuditError
 from audit.notes.spans import Span, known_label, tagged
 from audit.task import canonical

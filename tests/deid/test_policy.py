@@ -14,9 +14,9 @@ from audit.deid.kinds import KINDS
 from audit.deid.policy import ALL_OUT, LEAVE, READY, SAFE_HARBOR, Policy, policy_of, read_policy
 from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
-from audit.deid.tag import tag_notes
-from audit.deid.tagged import tagged_text
+from audit.deid.tagged_sets import tagged_text
 from audit.deid.taggers import DEFAULT, HAND_WRITTEN, RULES, SHIPPED, known_tagger
+from audit.deid.tagging import tag_notes
 from audit.errors import AuditError
 from audit.notes.read import open_notes
 from audit.notes.spans import Span, TaggedDocument

@@ -11,7 +11,7 @@ from audit.deid.persons import PatientNames
 from audit.deid.release import Release, is_placeholder
 from audit.deid.rules import RuleTagger
 from audit.deid.sexes import sex_of_given_name
-from audit.deid.tag import tag_notes
+from audit.deid.tagging import tag_notes
 from audit.notes.read import open_notes
 from audit.notes.spans import TaggedDocument
 from audit.text import fold_letters

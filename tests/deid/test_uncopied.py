@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from audit.deid import taggers
 from audit.deid.copies import CopyReading, Piece, ShareListener, read_pieces
 from audit.deid.release import Release
-from audit.deid.tag import tag_notes
-from audit.deid.tagged import tagged_text
+from audit.deid.tagged_sets import tagged_text
 from audit.deid.tagger import Tags, Window, tag_checked, without_overlap
 from audit.deid.taggers import BackedTagger, known_tagger, load_tagger, united
+from audit.deid.tagging import tag_notes
 from audit.errors import AuditError
 from audit.notes.folding import fold_text
 from audit.notes.read import open_notes
@@ -237,8 +237,8 @@ def test_no_sentence_that_a_copy_lacks_is_left_unmarked(sides: tuple[str, str]) 
 @pytest.mark.parametrize("policy", ["fallback", "withhold"])
 def test_a_model_with_random_weights_leaves_no_name(tmp_path: Path, policy: Any) -> None:
     """The whole way, with a language model that was never tuned."""
-    from audit.deid.config import GenerativeFacts
-    from audit.deid.generative.model import directory_digest
+    from audit.deid.generative.causal_model import directory_digest
+    from audit.deid.tagger_config import GenerativeFacts
     from audit.shelf import write_whole
     from tests.deid.generation.tiny_model import write_model
 

@@ -7,8 +7,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from audit.deid.metrics import measured
-from audit.deid.score import Scored, score_pairs
+from audit.deid.score_report import Scored, score_pairs
+from audit.deid.span_metrics import measured
 from audit.deid.tagger import tag_checked
 from audit.deid.taggers import load_tagger, shipped_figures
 from audit.notes.spans import CONTACT

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 from audit.deid.borders import whole_finds, with_whole_words
 from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
-from audit.deid.tag import tag_notes
-from audit.deid.tagged import tagged_text
+from audit.deid.tagged_sets import tagged_text
 from audit.deid.tagger import tag_checked
 from audit.deid.taggers import load_tagger
+from audit.deid.tagging import tag_notes
 from audit.notes.folding import fold_text
 from audit.notes.mentions import find_mentions
 from audit.notes.read import open_notes

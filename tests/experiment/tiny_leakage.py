@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from audit.deid.matching import CoverageCounts
+from audit.deid.span_matching import CoverageCounts
 from audit.experiment.leakage import (
     MENTIONS,
     PERFECT,
@@ -25,7 +25,7 @@ from audit.experiment.leakage import (
 )
 from audit.notes.spans import Span, tagged
 from audit.training.config import LossPoint
-from audit.training.kept import TrainedModel, TrainingFacts
+from audit.training.trainings import TrainedModel, TrainingFacts
 from tests.pages.make_reports import bare_report
 
 TRAINED = TrainingFacts.model_construct(n_steps=10, n_train_tokens=100)

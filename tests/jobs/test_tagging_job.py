@@ -7,13 +7,13 @@ from itertools import count
 
 import pytest
 
-from audit.deid import tag, taggers, tasks
+from audit.deid import taggers, tagging, tasks
 from audit.deid.policy import ALL_OUT, SAFE_HARBOR, Policy
 from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
-from audit.deid.score import SCORES, Source
+from audit.deid.score_report import SCORES, Source
 from audit.deid.scoring import ScoreTask
-from audit.deid.tagged import INPUT, REGISTER, TAGGED_SETS, notes_of
+from audit.deid.tagged_sets import INPUT, REGISTER, TAGGED_SETS, notes_of
 from audit.deid.taggers import KnownTagger
 from audit.deid.tasks import NotesToTag, TaggingTask, one_text, tagging_task, uploaded
 from audit.errors import AuditCancelled, AuditError
@@ -118,7 +118,7 @@ def test_what_makes_another_question(tmp_path):
 def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch):
     whole = asked(uploaded([("n.jsonl", many(300))]), how=Release(mode="mask")).order
     TaggingTask.ordered(whole).run(contact([]))
-    monkeypatch.setattr(tag, "_BATCH_NOTES", 20)
+    monkeypatch.setattr(tagging, "_BATCH_NOTES", 20)
     order = asked(uploaded([("n.jsonl", many(300))])).order
     with pytest.raises(AuditCancelled):
         TaggingTask.ordered(order).run(contact([], n_asked=15))

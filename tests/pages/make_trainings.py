@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from audit.corpus.kept import CORPORA, describe_corpus
+from audit.corpus.corpora import CORPORA, describe_corpus
 from audit.corpus.truth import CANDIDATES, CORPUS, EXAMINATION
 from audit.models.inspect import inspect_model, model_digest
 from audit.shelf import write_whole
 from audit.training.config import LossPoint, TrainSettings, append_point
-from audit.training.kept import MODELS, TRAINING, TrainingFacts
+from audit.training.trainings import MODELS, TRAINING, TrainingFacts
 from tests.models.make_models import make_bert
 
 CORPUS_ID, RUN = "0a0a0a0a0a0a", "1b1b1b1b1b1b"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from audit.corpus.corpora import CORPORA, KeptCorpus
 from audit.corpus.examine import read_examination
-from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.corpus.make import CorpusTask, make_corpus
 from audit.corpus.truth import CORPUS, EXAMINATION, json_page
 from audit.home import results_dir

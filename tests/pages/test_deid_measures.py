@@ -10,9 +10,9 @@ import pytest
 
 from audit.access_log import entries
 from audit.deid import taggers
-from audit.deid.given import keep_outputs
+from audit.deid.incoming_notes import keep_outputs
 from audit.deid.rules import RuleTagger
-from audit.deid.score import SCORES, Source
+from audit.deid.score_report import SCORES, Source
 from audit.deid.scoring import ScoreTask
 from audit.deid.taggers import KnownTagger
 from audit.experiment.leakage import LEAKAGE, LeakageTask
@@ -21,7 +21,7 @@ from audit.jobs.table import read_order
 from audit.notes.formats import write_jsonl, write_tags
 from audit.notes.spans import Span
 from pages.ui import cached
-from pages.ui.called import tagger_name
+from pages.ui.display_names import tagger_name
 from pages.ui.state import words_of
 from tests.deid.make_scores import content_of, gold_notes, make_score, predicted_notes, quiet
 from tests.experiment.tiny_leakage import tiny_tables

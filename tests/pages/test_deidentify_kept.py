@@ -11,9 +11,9 @@ from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
 from audit.deid.release import Release
-from audit.deid.tag import tag_notes
-from audit.deid.tagged import TAGGED_SETS, TaggedSet, corrections_of, notes_of, write_index
+from audit.deid.tagged_sets import TAGGED_SETS, TaggedSet, corrections_of, notes_of, write_index
 from audit.deid.taggers import known_taggers
+from audit.deid.tagging import tag_notes
 from audit.deid.tasks import TaggingTask, tagging_task, uploaded
 from audit.jobs import service, table
 from audit.jobs.table import read_order

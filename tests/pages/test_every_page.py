@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from audit import demo
-from audit.corpus.kept import CORPORA
-from audit.deid.score import SCORES
-from audit.deid.tagged import TAGGED_SETS
+from audit.corpus.corpora import CORPORA
+from audit.deid.score_report import SCORES
+from audit.deid.tagged_sets import TAGGED_SETS
 from audit.home import DEMO_HOSPITAL, HOME_VARIABLE
 from audit.jobs import service, table
 from audit.models.inspect import model_digest
 from audit.progress import Progress
 from audit.task import Question
-from audit.training.kept import MODELS
+from audit.training.trainings import MODELS
 from cache.store import Store
 from pages.ui.main import HIDDEN, OF_ONE_AUDIT, PAGES
 from pages.ui.state import words_of

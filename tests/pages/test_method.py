@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from audit.attack import decisions, exposure, guards, verdict
+from audit.attack import decisions, exposure, guards, verdicts
 from audit.attack.question import GenerationSettings
 from audit.stats import MIN_CONTROLS
 from pages.ui.state import words_of
@@ -36,7 +36,7 @@ def test_every_part_is_there_and_nothing_is_called_harmless(language: str) -> No
 def test_numbers_are_the_engines() -> None:
     shown = texts(open_page("method"))
     assert f"share one error rate of {100 * decisions.ALPHA:g} % an audit" in shown
-    assert f"at least {100 * verdict.MIN_RELIABILITY:g} % of the scores" in shown
+    assert f"at least {100 * verdicts.MIN_RELIABILITY:g} % of the scores" in shown
     assert f"leaves out one half by more than {guards.ILL_MATCHED_BEYOND:g}, with" in shown
     assert f"a name stands out if q is at most {decisions.ALPHA:g}: if the" in shown
     assert f"With q up to {decisions.LOOK_ALPHA:g} it is worth a look" in shown

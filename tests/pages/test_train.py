@@ -14,7 +14,7 @@ from audit.jobs.table import read_order
 from audit.models.registry import VARIABLE
 from audit.progress import Progress
 from audit.training.config import TrainSettings
-from audit.training.kept import MODELS
+from audit.training.trainings import MODELS
 from tests.models.make_models import make_bert
 from tests.pages.make_trainings import CORPUS_ID, RUN, make_corpus_folder, make_training
 from tests.pages.screen import keys, open_page, parameter, press, texts

@@ -11,7 +11,7 @@ import pytest
 from audit.cli import main
 from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
-from audit.deid.tag import tag_notes
+from audit.deid.tagging import tag_notes
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE
 from audit.notes.patterns import folded_text

@@ -25,7 +25,7 @@ from audit.report.export import (
     write_report,
 )
 from audit.report.html import ReportChoice
-from audit.report.names import NAME_FORMS
+from audit.report.name_table import NAME_FORMS
 from audit.report.report import AuditReport
 from audit.words import catalogue
 from tests.pages.make_reports import (

@@ -25,7 +25,7 @@ from audit.report.html import (
     report_html,
     score_strip,
 )
-from audit.report.names import NAME_FORMS, KindScores, strongest_names
+from audit.report.name_table import NAME_FORMS, KindScores, strongest_names
 from audit.report.report import AuditReport
 from audit.stats import MIN_CONTROLS
 from audit.tables import decimal, percent, percent_interval

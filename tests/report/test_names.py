@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from audit.attack.decisions import ComparisonPool, name_p_values
 from audit.names.candidates import OF_HOSPITAL, ControlSource, make_candidates
 from audit.notes.passages import Passage
-from audit.report.names import (
+from audit.report.name_table import (
     COLUMNS,
     FACETS,
     NUMBERS,

@@ -14,7 +14,7 @@ import pytest
 from audit.attack.question import SIBLING_TERMS, sibling_terms
 from audit.errors import AuditError
 from audit.notes.passages import Passage
-from audit.report.names import number
+from audit.report.name_table import number
 from audit.report.report import (
     LINKED_BY,
     SCHEMA,

@@ -18,7 +18,7 @@ from audit.home import HOME_VARIABLE, results_dir
 from audit.report.decision import decide, kept_decision, sign
 from audit.report.export import MANIFEST, bundle, bundle_files, write_report
 from audit.report.html import ReportChoice
-from audit.report.names import NAME_FORMS
+from audit.report.name_table import NAME_FORMS
 from audit.report.report import AuditReport
 from cache.store import Store
 from tests.pages.make_reports import MEMBERS, make_report

@@ -10,7 +10,7 @@ from typing import Any
 
 from audit.corpus.truth import ListedNotes, listed_bytes
 from audit.training.config import TrainSettings
-from audit.training.kept import PretrainTask
+from audit.training.trainings import PretrainTask
 from tests.models.make_models import WORDS, make_bert
 
 PLAIN = [word for word in WORDS if word.isalpha()]

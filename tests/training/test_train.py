@@ -24,7 +24,6 @@ from audit.progress import Progress
 from audit.rng import generator
 from audit.training import loop
 from audit.training.config import read_losses
-from audit.training.kept import PretrainTask, TrainedModel
 from audit.training.masked_lm import same_sums, train
 from audit.training.tokens import (
     Rows,
@@ -35,6 +34,7 @@ from audit.training.tokens import (
     split_notes,
     tokenized,
 )
+from audit.training.trainings import PretrainTask, TrainedModel
 from tests.models.make_models import make_bert, make_roberta
 from tests.training.make_training import make_order, write_listed
 

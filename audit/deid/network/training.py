@@ -23,10 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional
 
-from audit.deid.config import WHERE, Shape, TaggerFacts, TaggerSettings, file_digests
-from audit.deid.given import notes_of_paths
-from audit.deid.matching import ANY, COLUMNS
-from audit.deid.metrics import Pair
+from audit.deid.incoming_notes import notes_of_paths
 from audit.deid.network.decode import (
     END,
     FLAG,
@@ -40,8 +37,7 @@ from audit.deid.network.decode import (
     scores_of,
     spans_from,
 )
-from audit.deid.network.lists import usual_words
-from audit.deid.network.model import (
+from audit.deid.network.token_model import (
     TokenModel,
     WordNet,
     model_of_encoder,
@@ -49,11 +45,15 @@ from audit.deid.network.model import (
     new_model,
     save_model_folder,
 )
-from audit.deid.network.tagger import TokenTagger, load_model, load_token_tagger
-from audit.deid.network.words import LISTED, Words
+from audit.deid.network.token_tagger import TokenTagger, load_model, load_token_tagger
+from audit.deid.network.word_features import LISTED, Words
+from audit.deid.network.word_lists import usual_words
 from audit.deid.rules import RuleTagger
-from audit.deid.score import HEADLINE_CRITERION, Scored, score_pairs
+from audit.deid.score_report import HEADLINE_CRITERION, Scored, score_pairs
+from audit.deid.span_matching import ANY, COLUMNS
+from audit.deid.span_metrics import Pair
 from audit.deid.tagger import MODEL, TAGGER, Tagger, Tags, tag_checked
+from audit.deid.tagger_config import WHERE, Shape, TaggerFacts, TaggerSettings, file_digests
 from audit.deid.taggers import DEFAULT, CombinedTagger, network_folder
 from audit.errors import AuditError
 from audit.models.forward import pick_precision, plain_float32

@@ -1,7 +1,7 @@
 """The network of words as it is asked: without torch, so that a process needs little memory.
 
 Embeddings by hashed features as in spaCy's `MultiHashEmbed` (Honnibal et al. 2020), flags of lists
-beside them, then dilated convolutions (Strubell et al. 2017); `audit.deid.network.model` trains it.
+beside them, then dilated convolutions (Strubell et al. 2017); `token_model` trains it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from safetensors.numpy import load
 from threadpoolctl import ThreadpoolController
 
-from audit.deid.config import Shape
 from audit.deid.network.decode import BEGIN, END, FLAG, GAP, SHAPE, WORD, Scores, Tokens
-from audit.deid.network.words import (
+from audit.deid.network.word_features import (
     FLAGS,
     N_EDGES,
     N_GAPS,
@@ -28,6 +27,7 @@ from audit.deid.network.words import (
     Words,
     words_from_json,
 )
+from audit.deid.tagger_config import Shape
 from audit.errors import AuditError
 from audit.foreign import open_regular, refuse_without_memory, refusing
 from audit.models.inspect import ModelFolder, parse_json

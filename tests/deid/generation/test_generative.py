@@ -15,9 +15,8 @@ import torch
 from safetensors.torch import load_file
 
 from audit.cli import main
-from audit.deid.config import GenerativeFacts, Lora, TuningSettings
-from audit.deid.generative import model as tagging
-from audit.deid.generative.model import (
+from audit.deid.generative import causal_model as tagging
+from audit.deid.generative.causal_model import (
     Asked,
     CausalModel,
     GenerativeTagger,
@@ -28,7 +27,8 @@ from audit.deid.generative.model import (
     tagger_of,
     text_ids,
 )
-from audit.deid.generative.training import CopyLearner, Example
+from audit.deid.generative.tuning import CopyLearner, Example
+from audit.deid.tagger_config import GenerativeFacts, Lora, TuningSettings
 from audit.deid.taggers import known_taggers, load_tagger, trained_tagger
 from audit.deid.tasks import TaggerTask
 from audit.errors import AuditCancelled, AuditError

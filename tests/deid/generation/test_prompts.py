@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers.processors import TemplateProcessing
 
-from audit.deid.generative.model import (
+from audit.deid.generative.causal_model import (
     SYSTEM,
     answer_text,
     answer_tokens,
@@ -18,7 +18,7 @@ from audit.deid.generative.model import (
     room_in,
     text_ids,
 )
-from audit.deid.generative.training import Examples, examples_of
+from audit.deid.generative.tuning import Examples, examples_of
 from audit.errors import AuditError
 from audit.notes.formats import scan_tags
 from audit.notes.spans import Span, TaggedDocument, tagged

@@ -11,9 +11,9 @@ import tokenizers
 import torch
 import transformers
 
-from audit.deid.config import GenerativeFacts, TuningSettings
-from audit.deid.generative.model import SYSTEM
-from audit.deid.generative.training import train_generative
+from audit.deid.generative.causal_model import SYSTEM
+from audit.deid.generative.tuning import train_generative
+from audit.deid.tagger_config import GenerativeFacts, TuningSettings
 from audit.deid.tasks import TaggerTask
 from audit.notes.formats import jsonl_line
 from audit.notes.spans import JAPANESE, TaggedDocument

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from audit.deid.given import annotated_notes
+from audit.deid.incoming_notes import annotated_notes
 from audit.deid.scoring import EXAMPLES
 from audit.notes.formats import write_jsonl
 from benchmarks.synthetic import HELD_OUT_STYLES, TRAIN_STYLES, example, in_turn, synthetic_notes

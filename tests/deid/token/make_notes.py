@@ -9,9 +9,9 @@ from typing import Any
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from audit.deid.config import Shape, TaggerFacts, TaggerSettings
 from audit.deid.network.decode import TokenizerReader
 from audit.deid.network.training import train_tagger
+from audit.deid.tagger_config import Shape, TaggerFacts, TaggerSettings
 from audit.deid.tasks import TaggerTask
 from audit.notes.formats import write_jsonl
 from audit.notes.spans import TaggedDocument

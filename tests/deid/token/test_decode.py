@@ -24,8 +24,8 @@ from audit.deid.network.decode import (
     runs_of,
     spans_of,
 )
-from audit.deid.network.lists import usual_words
-from audit.deid.network.words import FLAGS, Words, words_from_json
+from audit.deid.network.word_features import FLAGS, Words, words_from_json
+from audit.deid.network.word_lists import usual_words
 from audit.errors import AuditError
 from audit.notes.spans import Span
 from tests.deid.token.make_notes import reader_of, wordpiece

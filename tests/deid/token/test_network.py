@@ -18,11 +18,9 @@ from torch.nn import functional
 from transformers import BertConfig, BertModel
 
 from audit.cli import called, parsed
-from audit.deid.config import Shape, TaggerFacts, TaggerSettings
 from audit.deid.network.decode import END, places_of, rows_of, scores_of
-from audit.deid.network.lists import usual_words
-from audit.deid.network.model import new_model, save_model_folder
-from audit.deid.network.tagger import load_model, load_token_tagger
+from audit.deid.network.token_model import new_model, save_model_folder
+from audit.deid.network.token_tagger import load_model, load_token_tagger
 from audit.deid.network.training import (
     Material,
     TokenLearner,
@@ -31,7 +29,9 @@ from audit.deid.network.training import (
     predicted,
     split_off,
 )
+from audit.deid.network.word_lists import usual_words
 from audit.deid.tagger import tag_checked
+from audit.deid.tagger_config import Shape, TaggerFacts, TaggerSettings
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import write_jsonl
 from audit.notes.spans import TYPES, Span, TaggedDocument, tagged

@@ -162,7 +162,7 @@ def tries() -> None:
     """Do, on a page, what its session says, past every button."""
     import streamlit as st
 
-    from audit.corpus.kept import CORPORA
+    from audit.corpus.corpora import CORPORA
     from audit.demo import DemoTask
     from audit.errors import AuditError
     from audit.home import results_dir

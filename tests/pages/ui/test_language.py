@@ -12,7 +12,7 @@ import pytest
 
 from audit.attack.metrics import GENERAL_ALONE
 from audit.attack.scores import SCORES
-from audit.attack.verdict import State
+from audit.attack.verdicts import State
 from audit.jobs.service import KINDS
 from audit.names.candidates import CONTROL_KINDS
 from pages.ui.state import LANGUAGES, words_of

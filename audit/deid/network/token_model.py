@@ -21,8 +21,8 @@ from safetensors.torch import load, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from audit.deid.config import Shape
 from audit.deid.network.decode import FLAG, WORD, Scores, TokenizerReader, Tokens
+from audit.deid.network.word_features import FLAGS, Words
 from audit.deid.network.wordnet import (
     CONFIG,
     LISTS,
@@ -35,7 +35,7 @@ from audit.deid.network.wordnet import (
     not_finite,
     read_network,
 )
-from audit.deid.network.words import FLAGS, Words
+from audit.deid.tagger_config import Shape
 from audit.errors import AuditError
 from audit.foreign import open_regular, refuse_without_memory, refusing
 from audit.models.forward import Encoder, is_known, plain_float32

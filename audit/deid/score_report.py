@@ -17,7 +17,9 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from audit.deid.matching import (
+from audit.deid.policy import ALL_OUT, Policy
+from audit.deid.release import SORTS, kinds_of
+from audit.deid.span_matching import (
     ANY,
     CRITERIA,
     MISSED,
@@ -29,7 +31,7 @@ from audit.deid.matching import (
     Matches,
     coverage,
 )
-from audit.deid.metrics import (
+from audit.deid.span_metrics import (
     CriterionScore,
     Kept,
     LabelScore,
@@ -39,8 +41,6 @@ from audit.deid.metrics import (
     compare_shares,
     measured,
 )
-from audit.deid.policy import ALL_OUT, Policy
-from audit.deid.release import SORTS, kinds_of
 from audit.errors import AuditError
 from audit.foreign import refusing
 from audit.notes.spans import IDENTIFIER, TYPES, Span, TaggedDocument, ordered

@@ -22,15 +22,16 @@ import numpy as np
 from pydantic import BeforeValidator, Field, PlainSerializer
 
 from audit.deid.copies import json_line
-from audit.deid.given import SPANS, whole_note
+from audit.deid.incoming_notes import SPANS, whole_note
 from audit.deid.keys import KEY, read_key
 from audit.deid.kinds import Kind
-from audit.deid.known import found_again, names_in
+from audit.deid.known_names import found_again, names_in
 from audit.deid.persons import Names, PatientNames, people_of, spaced_words
 from audit.deid.policy import ALL_OUT, Policy
 from audit.deid.release import SURROGATE, Release, Replacement, language_of
 from audit.deid.rules import clinical_places
-from audit.deid.tag import (
+from audit.deid.tagger import Tagger, tag_checked
+from audit.deid.tagging import (
     CENSUS,
     FALLBACK,
     REDACTED,
@@ -39,7 +40,6 @@ from audit.deid.tag import (
     counted,
     told,
 )
-from audit.deid.tagger import Tagger, tag_checked
 from audit.errors import AuditCancelled, AuditError
 from audit.home import changing
 from audit.notes.formats import flattened, jsonl_line, read_line, write_files

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from audit.cli import called, parsed
-from audit.deid import given
-from audit.deid.given import annotated_notes, keep_path, notes_lines, notes_to_tag
+from audit.deid import incoming_notes
+from audit.deid.incoming_notes import annotated_notes, keep_path, notes_lines, notes_to_tag
 from audit.errors import AuditError
 from audit.notes.formats import FORMATS, write_files
 from audit.notes.read import Note
@@ -175,31 +175,31 @@ def test_what_is_given_is_kept_under_its_digest_and_cleared_after_days(tmp_path:
         files = write_files([*NOTES.values()], form=form)
         name, data = next(iter(files.items()))
         name, data = (name, data) if len(files) == 1 else ("n.zip", zipped(files))
-        kept = given.keep_given(data, name=name, what="gold notes")
+        kept = incoming_notes.keep_given(data, name=name, what="gold notes")
         assert (kept.n_notes, kept.n_spans, kept.n_patients) == (3, 6, 0)
         assert kept.labels == (("identifier", 3), ("quasi_identifier", 2), ("contact", 1))
-        back = annotated_notes(given.given_path(kept.digest)).all()
+        back = annotated_notes(incoming_notes.given_path(kept.digest)).all()
         assert {one.doc_id: one for one in back} == NOTES
         if form != "jsonl":
             texts = sorted((one.doc_id, one.text) for one in NOTES.values())
             assert sorted(read(("n.zip", zipped(files)))) == sorted(read(*files.items())) == texts
     notes = write_files([*NOTES.values()], form="jsonl")["notes.jsonl"]
     hostile = zipped({"../../../evil.jsonl": notes, "__MACOSX/a": b"x"})
-    again = given.keep_given(hostile, name="x.zip", what="gold notes")
-    assert again == given.keep_notes([*NOTES.values()])
-    assert given.given_path(again.digest).stat().st_mode & 0o777 == 0o600
+    again = incoming_notes.keep_given(hostile, name="x.zip", what="gold notes")
+    assert again == incoming_notes.keep_notes([*NOTES.values()])
+    assert incoming_notes.given_path(again.digest).stat().st_mode & 0o777 == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
     outputs = b'{"doc_id": "a", "output": "x"}\n\n{"doc_id": 2, "output": ""}\n'
-    copies = given.keep_outputs(outputs, what="outputs")
+    copies = incoming_notes.keep_outputs(outputs, what="outputs")
     assert (copies.n_notes, copies.n_spans, copies.labels) == (2, 0, ())
-    assert given.given_path(copies.digest).read_bytes() == outputs
-    for path in given.given_path(copies.digest).parent.iterdir():
+    assert incoming_notes.given_path(copies.digest).read_bytes() == outputs
+    for path in incoming_notes.given_path(copies.digest).parent.iterdir():
         os.utime(path, (0, 0))
-    given.clear_given(keep=[copies.digest])
-    assert given.given_path(copies.digest).is_file()
+    incoming_notes.clear_given(keep=[copies.digest])
+    assert incoming_notes.given_path(copies.digest).is_file()
     for digest in (kept.digest, "../x"):
         with pytest.raises(AuditError, match="no longer kept"):
-            given.given_path(digest)
+            incoming_notes.given_path(digest)
     for data, why in (
         (b"\n", "no note"),
         (b"{}", "doc_id"),
@@ -207,7 +207,7 @@ def test_what_is_given_is_kept_under_its_digest_and_cleared_after_days(tmp_path:
         (b'["output"]', "line 1"),
     ):
         with pytest.raises(AuditError, match=why):
-            given.keep_outputs(data, what="outputs")
+            incoming_notes.keep_outputs(data, what="outputs")
 
 
 LINE = '{"doc_id": "a", "text": "%s", "spans": []}\n' % ("fever and cough " * 200)
@@ -222,7 +222,7 @@ def test_an_archive_with_wrong_bytes_is_read_or_refused_and_never_a_crash(packin
         for _ in range(rng.randint(1, 4)):
             bad[rng.randrange(len(bad))] = rng.randrange(256)
         try:
-            given.keep_given(bytes(bad), name="notes.zip", what="gold notes")
+            incoming_notes.keep_given(bytes(bad), name="notes.zip", what="gold notes")
         except AuditError:
             n_refused += 1
     assert n_refused > 150
@@ -250,14 +250,14 @@ def test_bombs_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
         (two, "larger than 0 MB", {"MAX_UPLOAD_MB": 0}),
     ):
         for name, value in limits.items():
-            monkeypatch.setattr(given, name, value)
+            monkeypatch.setattr(incoming_notes, name, value)
         with pytest.raises(AuditError, match=why):
             notes_lines(files)
-    monkeypatch.setattr(given, "MAX_NOTES", 1)
-    monkeypatch.setattr(given, "MAX_LINES", 1)
+    monkeypatch.setattr(incoming_notes, "MAX_NOTES", 1)
+    monkeypatch.setattr(incoming_notes, "MAX_LINES", 1)
     for name in ("n.jsonl", "n.conll"):
         with pytest.raises(AuditError, match="more than 1 lines"):
-            given.keep_given(b"a\nb\n", name=name, what="gold notes")
+            incoming_notes.keep_given(b"a\nb\n", name=name, what="gold notes")
 
 
 OUTSIDE = b'{"doc_id": "a", "text": "ab", "spans": [{"start": 0, "end": 9, "label": "x"}]}\n'
@@ -286,7 +286,7 @@ OUTSIDE = b'{"doc_id": "a", "text": "ab", "spans": [{"start": 0, "end": 9, "labe
 def test_what_is_no_note_is_refused_without_its_name(name: str, data: bytes, why: str) -> None:
     readers: list[Callable[[], object]] = [lambda: notes_lines([(name, data)])]
     if why != "not of one form":
-        readers.append(lambda: given.keep_given(data, name=name, what="notes"))
+        readers.append(lambda: incoming_notes.keep_given(data, name=name, what="notes"))
     for read_it in readers:
         with pytest.raises(AuditError, match=why) as refused:
             read_it()

@@ -8,7 +8,7 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.matching import CRITERIA, MATCHERS, match
+from audit.deid.span_matching import CRITERIA, MATCHERS, match
 from audit.notes.spans import TYPES, Span
 from tests.deid.make_scores import spans_within
 

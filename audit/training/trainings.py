@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from audit.corpus.kept import CORPORA
+from audit.corpus.corpora import CORPORA
 from audit.corpus.other_names import OTHER_NAMES_SEED, write_other_names
 from audit.corpus.truth import PRIVATE, listed_file, read_listed, unreadable
 from audit.errors import AuditError

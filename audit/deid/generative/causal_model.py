@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from audit.deid.config import GROWTH, GenerativeFacts
 from audit.deid.copies import CopyReading, Piece, ShareListener, read_pieces
 from audit.deid.network.decode import side_by_side
 from audit.deid.tagger import MODEL, TAGGER, Tags, Window, windows_of
+from audit.deid.tagger_config import GROWTH, GenerativeFacts
 from audit.errors import AuditCancelled, AuditError
 from audit.foreign import reading, refuse_without_memory
 from audit.notes.folding import fold_text

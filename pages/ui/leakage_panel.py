@@ -23,8 +23,8 @@ from audit.words import Words
 from pages.ui import blocks, cached, charts
 from pages.ui.access import may_or_say
 from pages.ui.blocks import Cell, measured, percent
-from pages.ui.called import tagger_name
 from pages.ui.charts import Axis, Series, points
+from pages.ui.display_names import tagger_name
 from pages.ui.form import act, choose
 from pages.ui.running import FollowedJobs
 from pages.ui.section import draw_table, figure, head, remark

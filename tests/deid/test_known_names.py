@@ -13,9 +13,9 @@ import pytest
 
 from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
-from audit.deid.tag import tag_notes
-from audit.deid.tagged import tagged_text
+from audit.deid.tagged_sets import tagged_text
 from audit.deid.taggers import load_tagger
+from audit.deid.tagging import tag_notes
 from audit.errors import AuditError
 from audit.home import salted_digest
 from audit.names.people import JAPANESE, Profile, identity_of, written

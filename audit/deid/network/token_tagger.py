@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from audit.deid.borders import whole_finds
-from audit.deid.config import TaggerFacts, file_digests
 from audit.deid.network.decode import Scorer, scores_of, spans_from
 from audit.deid.network.wordnet import LISTS, WordScorer, load_scorer
 from audit.deid.tagger import MODEL, Tags
+from audit.deid.tagger_config import TaggerFacts, file_digests
 from audit.errors import AuditError
 from audit.models.inspect import open_folder
 
@@ -73,6 +73,6 @@ def load_model(path: Path, *, n_tags: int, device: str = "auto") -> Scorer:
     folder = open_folder(path)
     if LISTS in folder.files:
         return load_scorer(folder, n_tags=n_tags)
-    from audit.deid.network.model import load_encoder
+    from audit.deid.network.token_model import load_encoder
 
     return load_encoder(path, n_tags=n_tags, device=device)

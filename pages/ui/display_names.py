@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from audit.attack.verdict import RULE_VERSION
-from audit.corpus.kept import CORPORA, KeptCorpus
+from audit.attack.verdicts import RULE_VERSION
+from audit.corpus.corpora import CORPORA, KeptCorpus
 from audit.deid.packaged import TITLES
 from audit.deid.policy import Policy
-from audit.deid.score import Score
+from audit.deid.score_report import Score
 from audit.deid.taggers import DEFAULT, RULES, tagger_names
 from audit.home import salted_digest
 from audit.models.inspect import LABEL
@@ -20,7 +20,7 @@ from audit.models.registry import RegisteredModel
 from audit.names.lists import Line
 from audit.notes.read import EXAMPLE, NoteFile
 from audit.notes.spans import TYPES
-from audit.training.kept import MODELS, TrainedModel
+from audit.training.trainings import MODELS, TrainedModel
 from audit.words import Words, catalogue
 from pages.ui import cached
 from pages.ui.blocks import day

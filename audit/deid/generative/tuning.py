@@ -25,8 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from audit.deid.config import GenerativeFacts, Lora, TuningSettings
-from audit.deid.generative.model import (
+from audit.deid.generative.causal_model import (
     CausalModel,
     Frame,
     directory_digest,
@@ -39,6 +38,7 @@ from audit.deid.generative.model import (
 )
 from audit.deid.network.training import notes_to_learn
 from audit.deid.tagger import MODEL, TAGGER, Window
+from audit.deid.tagger_config import GenerativeFacts, Lora, TuningSettings
 from audit.errors import AuditError
 from audit.notes.formats import flattened, write_tags
 from audit.notes.spans import Span, TaggedDocument, ordered, tagged

@@ -28,9 +28,9 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 from audit.corpus.build import CorpusFile, corpus_folder
 from audit.deid.answers import ANSWERS, AnswerFile
 from audit.deid.copies import COPIES, Copies, CopyingTagger, json_line, n_chars_of
-from audit.deid.given import SPANS, AnnotatedNotes
+from audit.deid.incoming_notes import SPANS, AnnotatedNotes
 from audit.deid.kinds import KINDS, Kind
-from audit.deid.known import found_again, names_in
+from audit.deid.known_names import found_again, names_in
 from audit.deid.persons import Names, PatientNames, names_of
 from audit.deid.policy import ALL_OUT, Policy
 from audit.deid.release import SURROGATE, Release, n_marks

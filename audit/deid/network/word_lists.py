@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import NamedTuple
 from unicodedata import normalize
 
-from audit.deid.network.words import JAPANESE_LISTS, LATIN_LISTS, Words
+from audit.deid.network.word_features import JAPANESE_LISTS, LATIN_LISTS, Words
 from audit.names.people import given_names, surnames
 from audit.notes.mention_words import (
     GENERIC,

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from pydantic import ConfigDict
 
-from audit.deid.matching import ANY, COLUMNS, MISSED, SPURIOUS, MatchCounts
+from audit.deid.span_matching import ANY, COLUMNS, MISSED, SPURIOUS, MatchCounts
 from audit.notes.spans import TaggedDocument
 from audit.stats import (
     N_REPLICATES,

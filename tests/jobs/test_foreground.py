@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from audit.errors import AuditCancelled, AuditError
-from audit.jobs import here, service
+from audit.jobs import foreground, service
 from audit.jobs.locks import jobs_dir
 from audit.jobs.table import Job
 from audit.progress import Progress
@@ -36,7 +36,7 @@ __all__ = ["home", "usual_home"]
 class Command:
     """A command that answers a question, in a thread of this process."""
 
-    def __init__(self, asked: here.Question) -> None:
+    def __init__(self, asked: foreground.Question) -> None:
         self.said: list[str] = []
         self.progress: list[Progress] = []
         self.result: tuple[str, ...] | None = None
@@ -44,9 +44,9 @@ class Command:
         self._thread = threading.Thread(target=self._answer, args=(asked,), daemon=True)
         self._thread.start()
 
-    def _answer(self, asked: here.Question) -> None:
+    def _answer(self, asked: foreground.Question) -> None:
         try:
-            self.result = here.answer_here(
+            self.result = foreground.answer_here(
                 asked, progress=self.progress.append, say=self.said.append
             )
         except (AuditError, AuditCancelled) as error:
@@ -142,10 +142,10 @@ def test_a_commands_own_failure_is_in_the_table_and_raised_and_a_mistake_leaves_
     home,
 ):
     with pytest.raises(AuditError, match="Memory ran out"):
-        here.answer_here(question("refuse"), progress=print, say=print)
+        foreground.answer_here(question("refuse"), progress=print, say=print)
     assert (only_job().state, only_job().failure.do) == ("failed", "Try less.")
     with pytest.raises(ValueError, match=fake_child.SECRET):
-        here.answer_here(question("mistake"), progress=print, say=print)
+        foreground.answer_here(question("mistake"), progress=print, say=print)
     assert service.jobs()[0].state == "interrupted"
 
 

@@ -6,7 +6,7 @@ import math
 
 import streamlit as st
 
-from audit.corpus.kept import CORPORA, KeptCorpus
+from audit.corpus.corpora import CORPORA, KeptCorpus
 from audit.corpus.other_names import keep_sibling_list
 from audit.errors import AuditError
 from audit.jobs import service
@@ -16,7 +16,7 @@ from audit.models.registry import DEMO_PREFIX, RegisteredModel, find_model
 from audit.tables import decimal
 from audit.task import queue_of
 from audit.training.config import LossCurve, TrainSettings
-from audit.training.kept import (
+from audit.training.trainings import (
     MODELS,
     PRESETS,
     NotesLoad,
@@ -30,7 +30,7 @@ from audit.training.kept import (
     trained_on,
 )
 from audit.words import Words
-from pages.ui import blocks, cached, called, charts
+from pages.ui import blocks, cached, charts, display_names
 from pages.ui.access import may, may_or_say, note
 from pages.ui.blocks import day
 from pages.ui.charts import Axis, Series
@@ -123,7 +123,7 @@ def _draw_live(say: Words, run_id: str) -> None:
 
 def draw_training(say: Words, model: TrainedModel) -> None:
     """Draw a training that has ended, or stands still."""
-    st.html(blocks.heading(called.training_name(say, model)))
+    st.html(blocks.heading(display_names.training_name(say, model)))
     if model.is_whole:
         _draw_ways_on(say, model)
         _draw_sibling(say, model)
@@ -147,7 +147,7 @@ def draw_learned(say: Words, model: TrainedModel) -> None:
         "train_facts",
         {
             "parent": _start_name(say, known.parent, known.settings),
-            "notes": called.notes_name(say, model),
+            "notes": display_names.notes_name(say, model),
             "text": say.text(
                 "train_fact_amount",
                 n_notes=f"{known.n_documents:,}",
@@ -262,7 +262,7 @@ def _draw_ways_on(say: Words, model: TrainedModel) -> None:
         models = pair_of(hospital, among=cached.models())
         if not is_hospital:
             models["general"] = f"{LABEL}/{model.run_id}"
-        corpus = called.corpus_of(hospital)
+        corpus = display_names.corpus_of(hospital)
         if corpus is None:  # a list of other notes would not fit
             go_to("audit", names="", passages="", **models)
         else:
@@ -274,7 +274,7 @@ def _draw_sibling(say: Words, model: TrainedModel) -> None:
 
     The sibling shows whether an attack would see a leak, so it needs notes whose names are known.
     """
-    corpus = called.corpus_of(model)
+    corpus = display_names.corpus_of(model)
     if corpus is None or not may("ran"):
         return
     if model.facts.source == "other_names":
@@ -317,7 +317,7 @@ def draw_list(say: Words, trainings: tuple[TrainedModel, ...]) -> None:
         left, right = st.columns([6, 1], vertical_alignment="center")
         is_here = model.run_id == st.query_params.get("run", "")
         with left:
-            name, line = called.training_name(say, model), _facts_line(say, model)
+            name, line = display_names.training_name(say, model), _facts_line(say, model)
             st.html(blocks.line(name, line, is_strong=is_here))
         with right:
             if is_here:
@@ -333,7 +333,7 @@ def draw_list(say: Words, trainings: tuple[TrainedModel, ...]) -> None:
 def _facts_line(say: Words, model: TrainedModel) -> str:
     known, first, last = model.facts, _loss(model.first_held_out), _loss(model.held_out)
     pieces = [
-        called.notes_name(say, model),
+        display_names.notes_name(say, model),
         _start_name(say, known.parent, known.settings),
         say.text("train_line_epochs", n=_epochs(model.n_epochs_done)),
         "" if model.held_out is None else say.text("train_line_loss", first=first, last=last),
@@ -392,11 +392,11 @@ def draw_new(say: Words) -> None:
 def _ask_subject(
     say: Words, corpora: dict[str, KeptCorpus]
 ) -> tuple[RegisteredModel | None, KeptCorpus | None, str]:
-    names = called.model_names(say, cached.models())
+    names = display_names.model_names(say, cached.models())
     demo = [code for code in names if code.startswith(DEMO_PREFIX)]
     own = [code for code in names if code not in demo and not code.startswith(f"{LABEL}/")]
     parent = pick(say, "train_parent", names, usual=demo[0] if demo and not own else "")
-    titles = {code: called.corpus_name(say, one) for code, one in corpora.items()}
+    titles = {code: display_names.corpus_name(say, one) for code, one in corpora.items()}
     corpus = pick(say, "train_corpus", titles, usual=next(iter(corpora)))
     source = choose(say, "train_source", {one: say.text(f"called_source_{one}") for one in SOURCES})
     return find_model(parent, among=cached.models()), corpora.get(corpus), source
@@ -427,7 +427,7 @@ def _draw_plan(
     load: NotesLoad,
 ) -> None:
     """Draw the plan as a table, and what to think of it."""
-    about, name = "" if load.is_exact else "_about", called.model_name(say, parent.model_id)
+    about, name = "" if load.is_exact else "_about", display_names.model_name(say, parent.model_id)
     facts(
         say,
         "train_plan",
@@ -436,7 +436,7 @@ def _draw_plan(
             "train_facts_notes": say.text(
                 "called_notes_of",
                 source=say.text(f"called_source_{task.source}"),
-                corpus=called.corpus_name(say, corpus),
+                corpus=display_names.corpus_name(say, corpus),
             ),
             "train_facts_text": say.text(
                 f"train_plan_tokens{about}",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from audit.cli import main
-from audit.corpus.kept import CORPORA
+from audit.corpus.corpora import CORPORA
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE, data_home
 from audit.jobs.service import task_class
@@ -24,9 +24,9 @@ from audit.models.load import load_model
 from audit.models.registry import VARIABLE, list_models
 from audit.shelf import write_whole
 from audit.task import Contact
-from audit.training import kept
+from audit.training import trainings
 from audit.training.config import TrainSettings
-from audit.training.kept import (
+from audit.training.trainings import (
     MODELS,
     NotesLoad,
     PretrainTask,
@@ -134,7 +134,7 @@ def test_the_load_by_hand(parent: Path, tmp_path: Path, monkeypatch: pytest.Monk
     write_listed(tmp_path, *range(5))
     assert notes_load(path, n_notes=3, model=parent) == NotesLoad(2, 15, True, free_share=0.75)
     path = write(*["Mary was seen by Dr Jones."] * 100)
-    monkeypatch.setattr(kept, "SAMPLE_BYTES", path.stat().st_size // 10)
+    monkeypatch.setattr(trainings, "SAMPLE_BYTES", path.stat().st_size // 10)
     assert notes_load(path, n_notes=99, model=parent) == NotesLoad(99, 800, False, 0.75)
     for line in ("{", "[]", '{"note": 1}', "7", None):
         path.write_text(f"{line}\n") if line else path.unlink()
