@@ -6,7 +6,7 @@
 # make docs   writes docs/commands.md
 # make bundle writes into dist/ what a machine without internet installs from
 # make bench-gpu measures both attacks on a GPU, BERT-base in bfloat16, thousands of chains a batch
-# make golden compares what this tree answers with the last one before the redesign
+# make golden compares the answers of this tree with those of an earlier commit
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

@@ -1,8 +1,8 @@
-"""Does this checkout still answer as the last commit before the redesign did?
+"""Compare the answers of this checkout with those of an earlier commit, the base.
 
-Runs the same commands in both trees on this machine, each in a data directory of its own, and
-compares what they print and write. Times, paths, versions and digests of source are left out; all
-else must be the same. What the old tree answered is kept (`--kept`), since it never changes.
+Both trees run the same commands on this machine, each with its own data directory. The commands'
+output and files must be equal but for times, paths and versions. `--kept` keeps the answers of the
+base, which never change.
 
     make golden                       # everything
     python benchmarks/golden.py --quick --only run,corpus
@@ -27,7 +27,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-BASE = "aabd349"  # the last commit before the redesign: never renewed by a change of structure
+BASE = "2bbf73d9"
+"""The last commit before names and sentences were revised. A change of structure keeps it."""
 CHECKOUT = Path(__file__).resolve().parents[1]
 NOT_COMPARED = {
     "made",
@@ -47,11 +48,7 @@ NOT_COMPARED = {
     "started",
     "finished",
     "cached",
-    "digest_of_rules",
-    "tagger",
-    "tagger_digest",
     "software",
-    "n_files",
     "run_id",
     "salted_digest",  # salted by the data directory
     "sha256",  # of files that are compared themselves
@@ -72,19 +69,21 @@ class Tree:
     def __init__(self, checkout: Path, place: Path, *, size: dict[str, str]) -> None:
         self.checkout, self.place, self.size = checkout, place, size
         self.answers: dict[str, Any] = {}
-        demo = ("audit/demo_hospital", "audit/corpora/demo_hospital")
-        self.demo = next(checkout / one for one in demo if (checkout / one).is_dir())
+        self.demo = checkout / "audit/demo_hospital"
         place.mkdir(parents=True)
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start a command of this tree."""
+    def start(self, *words: str | Path) -> subprocess.Popen[str]:
+        """Start a command of this tree; a string holds words separated by spaces."""
+        arguments = [
+            a for word in words for a in (word.split() if isinstance(word, str) else [word])
+        ]
         environment = {
             **os.environ,
             "KART_AUDIT_HOME": str(self.place / "home"),
             "OMP_NUM_THREADS": self.size["threads"],  # sums in another order are other numbers
         }
         return subprocess.Popen(
-            [sys.executable, "-m", "audit", *words],
+            [sys.executable, "-m", "audit", *arguments],
             cwd=self.checkout,
             env=environment,
             text=True,
@@ -92,13 +91,14 @@ class Tree:
             stderr=subprocess.PIPE,
         )
 
-    def call(self, *words: str) -> Any:
+    def call(self, *words: str | Path) -> Any:
         """Run a command to its end and return the JSON that it printed."""
         process = self.start(*words)
-        out, told = process.communicate()
+        output, messages = process.communicate()
         if process.returncode:
-            raise SystemExit(f"{' '.join(words)} failed in {self.checkout}:\n{told[-2000:]}")
-        return json.loads(out) if out.strip() else None
+            command = " ".join(map(str, words))
+            raise SystemExit(f"{command} failed in {self.checkout}:\n{messages[-2000:]}")
+        return json.loads(output) if output.strip() else None
 
 
 def notes_file(path: Path, *, n: int) -> Path:
@@ -120,47 +120,40 @@ def notes_file(path: Path, *, n: int) -> Path:
 
 
 def demo(tree: Tree) -> Iterator[tuple[str, Any]]:
-    """The demo's audits in one JSON."""
-    words = ("demo", "--json", "--documents", tree.size["documents"], "--inputs")
-    yield "demo", tree.call(*words, tree.size["inputs"], *tree.size["exposures"].split())
+    """Yield the demo's audits as one JSON."""
+    size = tree.size
+    yield (
+        "demo",
+        tree.call(
+            f"demo --json --documents {size['documents']} --inputs {size['inputs']}",
+            size["exposures"],
+        ),
+    )
 
 
 def selftest(tree: Tree) -> Iterator[tuple[str, Any]]:
-    """The self-test."""
-    yield "selftest", tree.call("selftest", "--json")
+    """Yield the self-test's report."""
+    yield "selftest", tree.call("selftest --json")
 
 
-def _run_words(tree: Tree, scenario: int, out: Path) -> tuple[str, ...]:
-    here = tree.demo / "en"
+def _run_words(tree: Tree, scenario: int, out: Path) -> tuple[str | Path, ...]:
+    english, size = tree.demo / "en", tree.size
     return (
-        "run",
-        "--general",
-        str(here / "models/general"),
+        "run --general",
+        english / "models/general",
         "--hospital",
-        str(here / "models/hospital-20"),
-        "--scenario",
-        str(scenario),
-        "--names",
-        str(here / "names.csv"),
-        *(("--passages", str(here / "passages.jsonl")) if scenario == 2 else ()),
-        "--documents",
-        tree.size["documents"],
-        "--steps",
-        "60",
-        "--inputs",
-        tree.size["inputs"],
-        "--chain-inputs",
-        "20",
-        "--seed",
-        "5",
-        "--out",
-        str(out),
-        "--json",
+        english / "models/hospital-20",
+        f"--scenario {scenario} --names",
+        english / "names.csv",
+        *(("--passages", english / "passages.jsonl") if scenario == 2 else ()),
+        f"--documents {size['documents']} --inputs {size['inputs']}",
+        "--steps 60 --chain-inputs 20 --seed 5 --json --out",
+        out,
     )
 
 
 def run(tree: Tree) -> Iterator[tuple[str, Any]]:
-    """Both scenarios with their files, and each of them killed and asked again."""
+    """Yield the reports and files of both scenarios, each killed once and resumed."""
     for scenario in (1, 2):
         out = tree.place / f"scenario-{scenario}"
         words = _run_words(tree, scenario, out)
@@ -169,125 +162,54 @@ def run(tree: Tree) -> Iterator[tuple[str, Any]]:
         process.send_signal(signal.SIGKILL)
         process.communicate()
         yield f"run {scenario}", tree.call(*words)
-        yield f"files {scenario}", _files(out)
+        yield f"files {scenario}", _read_files(out)
 
 
 def corpus(tree: Tree) -> Iterator[tuple[str, Any]]:
-    """A corpus with canaries and lists, and the examination of it."""
+    """Yield a corpus with canaries, held-out people and lists, and its examination."""
     notes = notes_file(tree.place / "NOTEEVENTS.csv", n=900)
     out = tree.place / "corpus"
-    words = ("--seed", "3", "--canaries", "1,4", "--canary-names", "3")
-    yield (
-        "corpus",
-        tree.call("corpus", "build", "--notes", str(notes), *words, "--out", str(out), "--json"),
-    )
-    yield "corpus files", _files(out)
+    order = "--seed 3 --canaries 1,4 --canary-names 3 --json --out"
+    yield "corpus", tree.call("corpus build --notes", notes, order, out)
+    yield "corpus files", _read_files(out)
 
 
 def deid(tree: Tree) -> Iterator[tuple[str, Any]]:
-    """A corpus with gold spans, tagged by both shipped taggers and scored."""
+    """Yield a corpus with gold spans, tagged and scored with both shipped taggers."""
     notes = notes_file(tree.place / "notes-deid.csv", n=120)
-    built = tree.place / "chain"
-    yield (
-        "deid build",
-        tree.call(
-            "deid",
-            "build",
-            "--notes",
-            str(notes),
-            "--out",
-            str(built),
-            "--names",
-            "ja",
-            "--seed",
-            "2",
-            "--json",
-        ),
-    )
-    yield "deid build files", _files(built)
-    gold = next(iter(sorted(built.glob("*train*.jsonl"))))
-    # The old tree drew surrogates from a seed alone, in another way: only placeholders compare.
-    for tagger, mode in (("rules", "placeholder"), ("default", "placeholder")):
+    corpus_folder = tree.place / "chain"
+    order = "--names ja --seed 2 --json --out"
+    yield "deid build", tree.call("deid build --notes", notes, order, corpus_folder)
+    yield "deid build files", _read_files(corpus_folder)
+    gold = min(corpus_folder.glob("*train*.jsonl"))
+    # Surrogates depend on a secret key of each data directory: only placeholders are compared.
+    for tagger in ("rules", "default"):
         out = tree.place / f"tagged-{tagger}"
-        yield (
-            f"deid tag {tagger}",
-            tree.call(
-                "deid",
-                "tag",
-                "--tagger",
-                tagger,
-                "--notes",
-                str(gold),
-                "--out",
-                str(out),
-                "--mode",
-                mode,
-                "--json",
-            ),
-        )
-        yield f"deid tag {tagger} files", _files(out)
+        order = f"deid tag --tagger {tagger} --mode placeholder --json --notes"
+        yield f"deid tag {tagger}", tree.call(order, gold, "--out", out)
+        yield f"deid tag {tagger} files", _read_files(out)
         misses = tree.place / f"misses-{tagger}.csv"
+        order = "--replicates 50 --json --misses"
         yield (
             f"deid score {tagger}",
-            tree.call(
-                "deid",
-                "score",
-                "--gold",
-                str(gold),
-                "--pred",
-                str(out),
-                "--replicates",
-                "50",
-                "--misses",
-                str(misses),
-                "--json",
-            ),
+            tree.call("deid score --gold", gold, "--pred", out, order, misses),
         )
         yield f"misses {tagger}", misses.read_text(encoding="utf-8")
 
 
 def training(tree: Tree) -> Iterator[tuple[str, Any]]:
-    """A pre-training and a tagger's training of a few steps: the same weights to the byte."""
+    """Yield the weights of a short pre-training and of a tagger's training, by digest."""
     notes = notes_file(tree.place / "notes-train.csv", n=300)
-    out = tree.place / "pretrained"
+    general, out = tree.demo / "en/models/general", tree.place / "pretrained"
+    order = "--steps 12 --batch 8 --tokens 64 --checkpoint-every 4 --json --out"
+    yield "pretrain", tree.call("pretrain --general", general, "--notes", notes, order, out)
+    yield "pretrained weights", _read_files(out / "model", only=("model.safetensors",))
+    gold, out = CHECKOUT / "audit/deid/example/en.jsonl", tree.place / "tagger"
+    yield "deid train", tree.call("deid train --gold", gold, "--epochs 1 --json --out", out)
     yield (
-        "pretrain",
-        tree.call(
-            "pretrain",
-            "--general",
-            str(tree.demo / "en/models/general"),
-            "--notes",
-            str(notes),
-            "--steps",
-            "12",
-            "--batch",
-            "8",
-            "--tokens",
-            "64",
-            "--checkpoint-every",
-            "4",
-            "--out",
-            str(out),
-            "--json",
-        ),
+        "tagger weights",
+        _read_files(out / "model", only=("model.safetensors", "characters.json")),
     )
-    yield "pretrained weights", _files(out / "model", only=("model.safetensors",))
-    out = tree.place / "tagger"
-    yield (
-        "deid train",
-        tree.call(
-            "deid",
-            "train",
-            "--gold",
-            str(CHECKOUT / "audit/deid/example/en.jsonl"),
-            "--epochs",
-            "1",
-            "--out",
-            str(out),
-            "--json",
-        ),
-    )
-    yield "tagger weights", _files(out / "model", only=("model.safetensors", "characters.json"))
 
 
 PARTS = {
@@ -300,24 +222,24 @@ PARTS = {
 }
 
 
-def _files(folder: Path, *, only: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return what the files of a folder hold: JSON as values, others by digest."""
-    found: dict[str, Any] = {}
+def _read_files(folder: Path, *, only: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the content of a folder's files: JSON parsed, text by line, others as digests."""
+    contents: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
         if not path.is_file() or (only and path.name not in only):
             continue
         name = str(path.relative_to(folder))
         if path.suffix == ".json":
-            found[name] = json.loads(path.read_bytes())
+            contents[name] = json.loads(path.read_bytes())
         elif path.suffix in {".csv", ".jsonl", ".txt", ".md"} and path.stat().st_size < 2**22:
-            found[name] = path.read_text(encoding="utf-8").split("\n")
+            contents[name] = path.read_text(encoding="utf-8").split("\n")
         else:
-            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return found
+            contents[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return contents
 
 
 def differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
-    """Yield where two answers differ, but for what is never the same."""
+    """Yield each place where two answers differ; `NOT_COMPARED` keys are skipped."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted({*old, *new}):
             if key in NOT_COMPARED:
@@ -336,16 +258,15 @@ def differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
 
 
 def answers_of(checkout: Path, parts: list[str], size: dict[str, str], kept: Path | None) -> Any:
-    """Run the parts in a tree, or take what is kept of them."""
+    """Return the answers of each part: read from `kept` if they are there, else computed."""
     answers: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="golden-") as place:
         for part in parts:
             file = kept / f"{part}.json" if kept else None
             if file is None or not file.exists():
                 began = time.monotonic()
-                made = dict(PARTS[part](Tree(checkout, Path(place) / part, size=size)))
-                text = json.dumps(made).replace(str(place), "PLACE").replace(str(checkout), "TREE")
-                text = text.replace("TREE/audit/corpora/demo_hospital", "TREE/audit/demo_hospital")
+                answer = dict(PARTS[part](Tree(checkout, Path(place) / part, size=size)))
+                text = json.dumps(answer).replace(place, "PLACE").replace(str(checkout), "TREE")
                 print(f"{checkout.name}: {part} in {time.monotonic() - began:.0f} s", flush=True)
                 if file is not None:
                     file.parent.mkdir(parents=True, exist_ok=True)
@@ -357,7 +278,7 @@ def answers_of(checkout: Path, parts: list[str], size: dict[str, str], kept: Pat
 
 
 def main() -> int:
-    """Compare this checkout with the base; 1 if anything differs."""
+    """Compare this checkout with the base; return 1 if anything differs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few documents and inputs")
     parser.add_argument("--only", default=",".join(PARTS), help="parts, separated by commas")
@@ -388,11 +309,11 @@ def main() -> int:
             shutil.rmtree(base, ignore_errors=True)
             subprocess.run(["git", "-C", str(CHECKOUT), "worktree", "prune"], check=True)
     new = answers_of(CHECKOUT, parts, size, None)
-    found = list(differences(old, new))
-    for line in found[:200]:
+    lines = list(differences(old, new))
+    for line in lines[:200]:
         print(line)
-    print(f"{len(found)} differences in {', '.join(parts)}")
-    return 1 if found else 0
+    print(f"{len(lines)} differences in {', '.join(parts)}")
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":
