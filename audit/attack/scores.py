@@ -101,7 +101,8 @@ def part_residuals(hospital: FloatArray, general: FloatArray, *, parts: NamePart
     ln (mass + 1/2).
 
     Listed parts belong to the fit, for a list of the commonest names would else lie beyond it
-    (docs/decisions.md); reference controls, against which names are ranked, have no tested part.
+    (docs/decisions/scores.md); reference controls, against which names are ranked, have no tested
+    part.
     """
     residual = np.full(len(hospital), np.nan)
     for rows in parts.roles():
@@ -358,7 +359,7 @@ SCORES: tuple[ScoreKind, ...] = (
 """Every score, in the order of names.csv."""
 
 FIXED_SCORE = "residual"
-"""The score decided on beforehand, for names and for the group (decisions.md)."""
+"""The score decided on beforehand, for names and for the group (docs/decisions/scores.md)."""
 GENERAL_SCORE = {1: "general_product", 2: "general_mean_log"}
 """The same attack with M_general alone."""
 GENERAL_ALONE = "general_alone"

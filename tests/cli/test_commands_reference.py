@@ -10,7 +10,7 @@ import pytest
 from benchmarks.commands_reference import PATH, options, reference
 from tests.repository import REPOSITORY
 
-DOCUMENTS = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+DOCUMENTS = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 COMMAND = re.compile(r"python -m audit ((?:[^\n`#;|]|\\\n)+)")
 
 
