@@ -1,6 +1,6 @@
 """Candidates: the list L of names whose membership an attacker asks about, and its controls.
 
-Comes in: rows from a file (`names_csv.py`) or from a generator (`controls.py`). Goes out: one
+Comes in: rows from a file (`files.py`) or from a generator (`controls.py`). Goes out: one
 frozen table. This file knows no model and no file format.
 
 Source: Nakamura et al., section 3.4.

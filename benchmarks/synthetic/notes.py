@@ -4,7 +4,7 @@ Comes in: how many, a seed, a language, styles. Goes out: documents of which eve
 Labels are the five types of `audit.notes.spans`, with the borders that `deid build` has: a title
 (さん, 様, 先生, Dr.) is outside, 歳 and 男性 are inside, 〒 is outside, a hospital is one span,
 a day with its year is one span. A department (内科) is none, a ward or room with a number is.
-The values' kinds are the slots of `cast_ja` and `cast_en`.
+The kinds of values are the slots of the two casts in `people.py`.
 """
 
 from __future__ import annotations
