@@ -112,14 +112,14 @@ from audit.home import (
 )
 from audit.jobs import service
 from audit.jobs.foreground import answer_here
-from audit.models.registry import model_path, tokenizer
+from audit.models.registry import resolve_model_path, load_tokenizer
 from audit.names.candidates import Candidates, ControlSource
 from audit.names.controls import with_controls, with_own_controls
 from audit.names.files import names_file, read_names
 from audit.names.letter_case import RECASED, case_notes
 from audit.names.people import ENGLISH, JAPANESE
 from audit.names.spelling import piece_counter
-from audit.notes.formats import GOLD, PREDICTED, Format, flattened, write_files
+from audit.notes.formats import GOLD, PREDICTED, Format, flatten_spans, write_files
 from audit.notes.passages import Passages, read_passages
 from audit.notes.read import FIELDS, NoteSource, open_notes
 from audit.notes.spans import IDENTIFIER, TaggedDocument, read_label_map
@@ -525,8 +525,8 @@ def run(
         candidates = _with_drawn(candidates, n=draw_controls, hospital=hospital, seed=seed)
     request = AuditRequest(
         scenario_number=scenario,
-        general=model_path(general, where="--general"),
-        hospital=model_path(hospital, where="--hospital"),
+        general=resolve_model_path(general, option="--general"),
+        hospital=resolve_model_path(hospital, option="--hospital"),
         candidates=candidates,
         sibling=_audit_digest(sibling, where="--sibling") if sibling else "",
         passages=_read_passages(passages, placeholder=placeholder, scenario=scenario),
@@ -550,7 +550,7 @@ def _read_passages(passages: Path | None, *, placeholder: str, scenario: int) ->
     if passages is None or scenario != 2:
         return None
     read = read_passages(
-        _bytes(passages), what="passages", file_name=passages.name, placeholder=placeholder
+        _bytes(passages), subject="passages", file_name=passages.name, placeholder=placeholder
     )
     _say_read(read, len(read), what="passages")
     return read
@@ -564,7 +564,7 @@ def _say_unread(passages: Path | None, *, scenario: int) -> None:
 
 def _with_drawn(listed: Candidates, *, n: int, hospital: str, seed: int) -> Candidates:
     """Return a list with n easy and n hard controls behind it, as far as there are so many."""
-    spelt = piece_counter(tokenizer(model_path(hospital, where="--hospital")))
+    spelt = piece_counter(load_tokenizer(resolve_model_path(hospital, option="--hospital")))
     drawn = with_controls(listed, wanted={"easy": n, "hard": n}, seed=seed, count_pieces=spelt)
     say(f"Drawn: {len(drawn) - len(listed)} controls.")
     return drawn
@@ -598,7 +598,7 @@ def _audit_digest(text: str, *, where: str) -> str:
 
 def _compared(request: AuditRequest, *, reference: Sequence[str], out: Path | None) -> Result:
     """Audit, also with each reference in the general model's place."""
-    paths = [model_path(one, where="--reference") for one in reference]
+    paths = [resolve_model_path(one, option="--reference") for one in reference]
     if len(paths) > MAX_REFERENCES:
         raise AuditError("At most {n} can be compared.", where="--reference", n=MAX_REFERENCES)
     report = _audited(request, out=out)
@@ -641,8 +641,8 @@ def rank(
     _say_unread(passages, scenario=scenario)
     task = RankTask(
         scenario_number=scenario,
-        general=model_path(general, where="--general"),
-        hospital=model_path(hospital, where="--hospital"),
+        general=resolve_model_path(general, option="--general"),
+        hospital=resolve_model_path(hospital, option="--hospital"),
         names=names,
         passages=passages,
         placeholder=placeholder,
@@ -1197,7 +1197,7 @@ def pretrain(
     ] = "",
 ) -> Result:
     """Train a model further on notes, or from scratch; goes on where it stopped."""
-    start = model_path(general, where="--general")
+    start = resolve_model_path(general, option="--general")
     if sibling_of:
         model = MODELS.get(sibling_of) if is_code(sibling_of) else MODELS.at(Path(sibling_of))
         n_epochs = trained.get("n_epochs")
@@ -1249,7 +1249,7 @@ def experiment(
     """Do the experiment of the paper, from notes to tables."""
     task = paper.ExperimentTask(
         **given | {"notes": notes},
-        general=model_path(general, where="--general"),
+        general=resolve_model_path(general, option="--general"),
         training=paper.TRAINING.with_(**_with_pass(trained, usual=paper.TRAINING)),
         generation=GenerationSettings(**generation),
         posterior=PosteriorSettings(**Given(n_chain_inputs=0) | posterior),
@@ -1532,7 +1532,7 @@ def deid_convert(
 ) -> Result:
     """Write annotated notes in another form; of spans that overlap the longest stay whole."""
     found = handed_in.annotated_notes(notes).all()
-    written = list(map(flattened, found)) if to in ("conll", "inline") else found
+    written = list(map(flatten_spans, found)) if to in ("conll", "inline") else found
     with whole_folder(out, where="--out") as folder:
         n_files = len(write_private(dict(write_files(written, form=to)), folder))
     n_flattened = sum(one is not other for one, other in zip(written, found, strict=True))
@@ -1752,7 +1752,7 @@ def _label_map(path: Path | None) -> Given:
     if path is None:
         return {}
     text, _ = decode_text(_bytes(path), what="--label-map")
-    return {"label_map": dict(read_label_map(text, what="--label-map").labels)}
+    return {"label_map": dict(read_label_map(text, subject="--label-map").labels)}
 
 
 def deid_forget(identifier: Annotated[str, "of a score, or of a release of `deid tag`"]) -> Result:

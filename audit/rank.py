@@ -30,7 +30,7 @@ from audit.attack.routes import smallest_visible
 from audit.attack.scores import FIXED_SCORE, AttackResult
 from audit.foreign import file_bytes, reading
 from audit.home import results_dir
-from audit.models.inspect import display_name, model_digest
+from audit.models.inspect import find_display_name, compute_model_digest
 from audit.names.candidates import Candidates, ControlSource
 from audit.names.files import read_names
 from audit.notes.passages import read_passages
@@ -77,8 +77,8 @@ class RankTask(Task, RunSettings):
         """Return the question; its files are known by their state."""
         asked = {name: value for name, value in self.plain().items() if name != "device"}
         files = states_of(self.names, self.passages, where="names")
-        models = [model_digest(self.general), model_digest(self.hospital)]
-        label = f"{display_name(self.general)} → {display_name(self.hospital)}"
+        models = [compute_model_digest(self.general), compute_model_digest(self.hospital)]
+        label = f"{find_display_name(self.general)} → {find_display_name(self.hospital)}"
         about = question_digest({"asked": asked, "files": files, "models": models})
         return self.asked(label=label, about=about, device=queue_of(self.device))
 
@@ -101,7 +101,7 @@ class RankTask(Task, RunSettings):
             with reading(self.passages.name):
                 data = file_bytes(self.passages)
             passages = read_passages(
-                data, what="passages", file_name=self.passages.name, placeholder=self.placeholder
+                data, subject="passages", file_name=self.passages.name, placeholder=self.placeholder
             )
         same = (
             "scenario_number",

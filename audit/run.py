@@ -32,7 +32,7 @@ from audit.attack.scores import FIXED_SCORE, AttackResult
 from audit.errors import AuditError, Message
 from audit.executor import SCHEDULER_VARIABLE, executor_of
 from audit.home import results_dir
-from audit.models.registry import RegisteredModel, known_model
+from audit.models.registry import RegisteredModel, find_model_by_digest
 from audit.names import spelling
 from audit.names.candidates import GUESSED_KINDS, OF_HOSPITAL, Candidates, guessed_kinds
 from audit.names.controls import MIN_REFERENCE, match_notes
@@ -146,7 +146,7 @@ def prepared(request: AuditRequest, *, of_no_list: bool = False) -> Prepared:
     The names are those of the request and their reference controls; `of_no_list` asks about none.
     """
     from audit.attack import scenarios
-    from audit.models.forward import forwards_of
+    from audit.models.forward import build_forwards
     from audit.models.load import load_pair, pick_device
 
     pool, device = pool_for(request.candidates), pick_device(request.device)
@@ -154,7 +154,7 @@ def prepared(request: AuditRequest, *, of_no_list: bool = False) -> Prepared:
     if pair.is_one_model:
         raise equal_models()
     both = pair.general, pair.hospital
-    asked = forwards_of(
+    asked = build_forwards(
         [one.model for one in both],
         tokenizer=pair.hospital.tokenizer,
         dtype=request.dtype,
@@ -298,7 +298,7 @@ def ask_again(report: AuditReport, *, models: tuple[RegisteredModel, ...], store
 
     def code(who: str) -> str:
         model = report.models[who]
-        found = known_model(model.digest, name=model.name, among=models)
+        found = find_model_by_digest(model.digest, name=model.name, models=models)
         return found.model_id if found else ""
 
     return Again(

@@ -29,8 +29,8 @@ from audit.deid.tagger import MODEL, TAGGER, Tags, without_overlap
 from audit.deid.tagger_config import TaggerFacts, TaggerSettings
 from audit.deid.taggers import LANGUAGES, SHIPPED, WAY, combined_digest, put_together
 from audit.deid.tasks import TaggerTask
-from audit.notes.formats import jsonl_line, write_jsonl
-from audit.notes.spans import Span, TaggedDocument, tagged
+from audit.notes.formats import format_jsonl_line, write_jsonl
+from audit.notes.spans import Span, TaggedDocument, build_document
 from audit.rng import generator
 from audit.stats import N_REPLICATES
 from benchmarks.synthetic import in_turn
@@ -174,7 +174,7 @@ def _how(work: Path, *, recipe: Recipe, notes_digest: str) -> dict[str, Any]:
 
 
 def _digest(documents: Sequence[TaggedDocument]) -> str:
-    lines = (jsonl_line(document).encode("utf-8", "surrogatepass") for document in documents)
+    lines = (format_jsonl_line(document).encode("utf-8", "surrogatepass") for document in documents)
     return hashlib.sha256(b"0\n" + b"".join(lines)).hexdigest()
 
 
@@ -231,7 +231,7 @@ def with_mixed_lines(
             line, found = lines[place]
             spans += [Span(s.start + len(text), s.end + len(text), s.label) for s in found]
             text += line
-        made.append(tagged(f"mixed/{document.doc_id}", text=text, spans=spans))
+        made.append(build_document(f"mixed/{document.doc_id}", text=text, spans=spans))
     return tuple(made)
 
 

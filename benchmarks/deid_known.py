@@ -26,7 +26,7 @@ from audit.deid.tagger import tag_checked
 from audit.deid.taggers import DEFAULT, RULES, load_tagger
 from audit.deid.tagging import tag_notes
 from audit.names.people import ENGLISH, JAPANESE, Identity, Profile, identity_of, name_of, written
-from audit.notes.dates import written_date
+from audit.notes.dates import format_date
 from audit.notes.formats import read_text
 from audit.notes.read import open_notes
 from audit.notes.spans import TaggedDocument
@@ -98,8 +98,8 @@ def forms_of(one: Identity, relative: str) -> dict[str, str]:
         "initial_surname": f"{given[0]}. {surname}",
         "relative": relative,
         "initials": forms["initials"] if is_japanese else f"{given[0]}.{surname[0]}.",
-        "birth": written_date(one.birth, style="era") if is_japanese else f"{one.birth:%m/%d/%Y}",
-        "long_birth": written_date(one.birth, style="wide")
+        "birth": format_date(one.birth, style="era") if is_japanese else f"{one.birth:%m/%d/%Y}",
+        "long_birth": format_date(one.birth, style="wide")
         if is_japanese
         else f"{month} {one.birth.day}, {one.birth.year}",
         "address": values["address"],
@@ -210,7 +210,7 @@ def main() -> None:
                     register=of,
                 )
                 text = (out / "spans.jsonl").read_text("utf-8")
-                found, misses = counted(golds, read_text(text, form="jsonl", doc_id="", what=""))
+                found, misses = counted(golds, read_text(text, form="jsonl", doc_id="", subject=""))
                 columns[tagger + what] = found
                 missed += [json.dumps([tagger + what, *one], ensure_ascii=False) for one in misses]
         tell(columns)

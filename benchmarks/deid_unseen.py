@@ -20,7 +20,7 @@ from audit.deid.span_matching import ANY
 from audit.deid.span_metrics import LabelScore, Pair, measured
 from audit.deid.tagger import Tagger, Tags, tag_checked
 from audit.deid.taggers import DEFAULT, HAND_WRITTEN, LANGUAGES, RULES, SHIPPED, load_tagger
-from audit.notes.spans import TYPES, TaggedDocument, merged
+from audit.notes.spans import TYPES, TaggedDocument, merge_spans
 from benchmarks.default_tagger import shown_measures
 from tests.deid.unseen_notes import KINDS, PROXIES, written
 
@@ -96,7 +96,7 @@ def by_kind(
     """Count for each kind of mark how many there are, touched, and covered whole."""
     counts = {kind: dict.fromkeys(("n_gold", "n_touched", "n_covered"), 0) for kind in KINDS}
     for note, spans in zip(notes, found, strict=True):
-        stretches = merged(spans)
+        stretches = merge_spans(spans)
         for gold in note.spans:
             n = sum(max(0, min(gold.end, end) - max(gold.start, start)) for start, end in stretches)
             one = counts[gold.label]

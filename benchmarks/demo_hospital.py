@@ -30,7 +30,7 @@ from audit.names.candidates import Candidates, control_kind_against, member_part
 from audit.names.controls import draw_names, matched_controls
 from audit.names.pools import NamePool, japanese_pool, us_pool
 from audit.notes.formats import write_jsonl
-from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, Span, TaggedDocument, tagged
+from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, Span, TaggedDocument, build_document
 from audit.rng import generator
 from audit.tables import write_table
 from audit.text import fold_name, written_name
@@ -596,7 +596,7 @@ def tagged_notes(
             for match in found
         ]
         patient = f"P{owners[0]:03d}" if owners else None
-        yield tagged(f"N{number:04d}", text=text, spans=spans, patient_id=patient)
+        yield build_document(f"N{number:04d}", text=text, spans=spans, patient_id=patient)
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ from audit.home import HOME_VARIABLE
 
 FORWARD, IMPORTS, OTHER = "forward", "imports", "other"
 _ROOT = Path(__file__).resolve().parents[1]
-_ASKED = (f"{_ROOT}/audit/models/forward.py", ("logits", "logits_at"))
+_ASKED = (f"{_ROOT}/audit/models/forward.py", ("logits", "compute_logits"))
 _OURS = tuple(f"{_ROOT}/{room}/" for room in ("audit", "cache"))
 _SECONDS = 0.004
 

@@ -324,7 +324,7 @@ def attempt(call: Callable[[], T], told: Told) -> tuple[T | None, bool]:
 
 def try_models(n_models: int, *, seed: int, told: Told, folder: Path) -> None:
     """Inspect, list and load hostile model folders."""
-    from audit.models.inspect import inspect_model, model_digest
+    from audit.models.inspect import inspect_model, compute_model_digest
     from audit.models.load import load_model
     from audit.models.registry import VARIABLE, list_models
     from tests.models.hostile_models import BEFORE_LOADING, WHILE_LOADING
@@ -357,7 +357,7 @@ def try_models(n_models: int, *, seed: int, told: Told, folder: Path) -> None:
         loaded, is_unloaded = attempt(partial(load_model, copy), told)
         told["refused" if is_refused or is_unloaded else "read"] += 1
         if loaded is not None:
-            told["wrong"] += is_refused or loaded.digest != model_digest(copy)
+            told["wrong"] += is_refused or loaded.digest != compute_model_digest(copy)
             told["wrong"] += not are_weights_of(loaded.model, copy)
     os.environ[VARIABLE] = str(root)
     listed, _ = attempt(list_models, told)
@@ -391,7 +391,7 @@ def try_tokenizers(n_folders: int, *, seed: int, told: Told, folder: Path) -> No
         seconds = time.process_time() - start
         if not is_refused:
             try:
-                seconds = max(seconds, call_limited(split_texts, copy, where=STOPPED))
+                seconds = max(seconds, call_limited(split_texts, copy, place=STOPPED))
             except AuditError as error:
                 is_refused = True
                 told["hung"] += error.where == STOPPED  # at a limit, not by what its files say

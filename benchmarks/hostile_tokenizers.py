@@ -401,10 +401,10 @@ def split_texts(folder: Path) -> float:
     """Build a folder's tokenizer and use it; return the seconds of a processor that it took."""
     import time
 
-    from audit.models.registry import tokenizer
+    from audit.models.registry import load_tokenizer
 
     start = time.process_time()
-    built = tokenizer(folder)
+    built = load_tokenizer(folder)
     for text in TEXTS:
         ids = built(text, add_special_tokens=False)["input_ids"]
         built.convert_tokens_to_ids(built.tokenize(text))

@@ -15,7 +15,7 @@ from audit.attack.question import SCENARIOS, AuditRequest, RunSettings
 from audit.errors import AuditError, written
 from audit.jobs import service
 from audit.models import registry
-from audit.models.registry import PairCheck, RegisteredModel, known_digest
+from audit.models.registry import PairCheck, RegisteredModel, look_up_digest
 from audit.names.candidates import Candidates
 from audit.names.files import names_file
 from audit.names.lists import KeptNames, KeptPassages
@@ -155,7 +155,7 @@ def draw_models(say: Words) -> Pair | None:
     for field, column in zip(("general", "hospital"), st.columns(2, gap="large"), strict=True):
         with column:
             code = pick(say, f"audit_model_{field}", options)
-        if (found := registry.find_model(code, among=models)) is not None:
+        if (found := registry.find_model(code, models=models)) is not None:
             chosen[field] = found
     draw_folders(say, models)
     return chosen if chosen and draw_pair(say, chosen) else None
@@ -163,7 +163,7 @@ def draw_models(say: Words) -> Pair | None:
 
 def draw_folders(say: Words, models: tuple[RegisteredModel, ...]) -> None:
     """Say where models are looked for, and which of those found there are refused."""
-    folders = registry.registered(models)
+    folders = registry.count_registered(models)
     if not folders:
         empty(say, "audit_no_folder")
         st.code(f"{registry.VARIABLE}=DIR python -m streamlit run app.py", language="bash")
@@ -183,7 +183,7 @@ def draw_pair(say: Words, chosen: Pair) -> bool:
     try:
         found = cached.check(paths[0], paths[-1])
         with st.spinner(say.text("audit_digest_wait")):
-            digests = dict(zip(chosen, map(known_digest, paths), strict=True))
+            digests = dict(zip(chosen, map(look_up_digest, paths), strict=True))
     except AuditError as error:
         blocks.refused(say, error)
         return False
@@ -371,7 +371,7 @@ def draw_reach(say: Words, plan: Plan, request: AuditRequest) -> None:
 
 def draw_sibling(say: Words, request: AuditRequest) -> str:
     """Draw the choice of a sibling's audit; return its digest, "" for none."""
-    kept = siblings(request.question(digest_of=known_digest))
+    kept = siblings(request.question(digest_of=look_up_digest))
     if (chosen := st.query_params.get("sibling", "")) and chosen not in kept:
         take("sibling", "")
         remark(say, "audit_sibling_gone")

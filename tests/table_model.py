@@ -44,7 +44,7 @@ class _TableBody(nn.Module):
 
 
 class TableModel(nn.Module):
-    """Satisfies `audit.models.forward.logits_at`.
+    """Satisfies `audit.models.forward.compute_logits`.
 
     `table` [2, 4, 4, 3]: for slot s with its own token and the other slot's token (`MASK` is the
     fourth), the probabilities of the three tokens. `slots` are the two positions.

@@ -21,9 +21,9 @@ from audit.attack.question import (
 )
 from audit.attack.routes import controls_needed
 from audit.attack.verdicts import NAMED_TOGETHER
-from audit.models.inspect import display_name, inspect_model
+from audit.models.inspect import find_display_name, inspect_model
 from audit.models.limited import call_limited
-from audit.models.registry import known_digest, tokenizer
+from audit.models.registry import look_up_digest, load_tokenizer
 from audit.names.candidates import OF_HOSPITAL, Candidates
 from audit.names.controls import N_REFERENCE
 from audit.names.pools import pool_for
@@ -109,9 +109,11 @@ def make_plan(request: AuditRequest, *, passages_file: str = "passages.jsonl") -
 
     A model that is refused or can no longer be read is an `AuditError`.
     """
-    question = request.question(digest_of=known_digest)
+    question = request.question(digest_of=look_up_digest)
     smallest = smallest_detectable_auc(request.candidates)
-    amount: Amount = call_limited(_checked_amount, request, where=display_name(request.hospital))
+    amount: Amount = call_limited(
+        _checked_amount, request, place=find_display_name(request.hospital)
+    )
     return Plan(
         digest=question_digest(question),
         device=queue_of(request.device),
@@ -168,7 +170,7 @@ def _checked_amount(request: AuditRequest) -> Amount:
 
     Builds the tokenizer, so a page calls it within limits only.
     """
-    refuse_opposite_twins(request.candidates, tokenizer=tokenizer(request.hospital))
+    refuse_opposite_twins(request.candidates, tokenizer=load_tokenizer(request.hospital))
     return _amount(request)
 
 
@@ -231,7 +233,7 @@ def _sampled(request: AuditRequest) -> prompts.PosteriorTask | None:
     return prompts.posterior_task(
         request.candidates,
         (*passages[::step], *more),
-        tokenizer=tokenizer(request.hospital),
+        tokenizer=load_tokenizer(request.hospital),
         max_tokens=request.posterior.max_tokens,
         n_listed=len(request.candidates),
         seed=request.seed,

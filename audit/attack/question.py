@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from audit.errors import AuditError
-from audit.models.inspect import display_name, model_digest
+from audit.models.inspect import find_display_name, compute_model_digest
 from audit.names.candidates import Candidates, ControlSource
 from audit.names.pools import pool_for
 from audit.notes.passages import Passage, Passages
@@ -107,7 +107,7 @@ class RunSettings(Record):
 
     seed: int = _whole("seed", 0, low=0, high=2**63 - 1)
     # Numbers of the forward pass; "auto" is bfloat16 where the processor multiplies it and the
-    # pair says the same in it (`audit.models.forward.forwards_of`).
+    # pair says the same in it (`audit.models.forward.build_forwards`).
     dtype: Dtype = "auto"
     device: Device = "auto"  # No part of the question.
 
@@ -151,7 +151,7 @@ class AuditRequest(RunSettings):
     @property
     def label(self) -> str:
         """The pair's directories, for the screen."""
-        return f"{display_name(self.general)} → {display_name(self.hospital)}"
+        return f"{find_display_name(self.general)} → {find_display_name(self.hospital)}"
 
     @property
     def shown_passages(self) -> tuple[Passage, ...]:
@@ -170,7 +170,9 @@ class AuditRequest(RunSettings):
             return {"generation": self.generation.n_documents}
         return {"posterior": self.posterior.n_inputs, "chain": self.posterior.n_chain_inputs}
 
-    def question(self, *, digest_of: Callable[[Path], str] = model_digest) -> dict[str, object]:
+    def question(
+        self, *, digest_of: Callable[[Path], str] = compute_model_digest
+    ) -> dict[str, object]:
         """Return everything that determines the answer, as plain values; reads the model files.
 
         `digest_of` gives a model directory's digest, for callers that remember it. A directory that

@@ -34,7 +34,7 @@ from audit.names.controls import (
 )
 from audit.names.matching import count_lexicon_names, name_hits
 from audit.names.pools import NamePool, popularity
-from audit.notes.passages import Passage, owner_rows
+from audit.notes.passages import Passage, find_owner_rows
 from audit.stats import BoolArray, FloatArray, IntArray
 from audit.text import fold_letters
 
@@ -466,7 +466,7 @@ def link_passages(
     rank 1 and rank <= 5, median rank. None where no passage says whose it is; those of canaries
     are left out.
     """
-    owned = owner_rows(passages, first=candidates.first, last=candidates.last)
+    owned = find_owner_rows(passages, first=candidates.first, last=candidates.last)
     usable = [
         (p, row)
         for p, row in enumerate(owned)

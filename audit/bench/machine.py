@@ -14,7 +14,7 @@ import transformers
 from torch.utils.flop_counter import FlopCounterMode
 
 from audit.bench.race import BenchSettings, quotients, raced, spread
-from audit.models.forward import may_pack, processor_facts
+from audit.models.forward import may_pack, read_processor_facts
 
 _INSTRUCTIONS = {"AVX2": "avx2", "AVX-512": "avx512f", "bfloat16": "avx512_bf16", "AMX": "amx_bf16"}
 """What decides the class of a processor, and the flag that says so."""
@@ -24,7 +24,7 @@ _LARGE = {"cpu": 2048, "cuda": 8192}
 
 def machine(device: str) -> dict[str, Any]:
     """Return processor, class, cores, GPU and versions, as a result is told with them."""
-    facts = processor_facts()
+    facts = read_processor_facts()
     model = re.search(r"^model name\s*:\s*(.+)$", facts, re.MULTILINE)
     flags = re.search(r"^flags\s*:(.*)$", facts, re.MULTILINE)
     known = set(flags[1].split()) if flags else set()

@@ -19,7 +19,7 @@ from torch import nn
 from audit.bench.attacks import CLS, FIRST_WORD, MASK, SEP, random_model
 from audit.bench.machine import measured, threads
 from audit.bench.race import BenchSettings
-from audit.models.forward import plain_float32
+from audit.models.forward import use_exact_float32
 from audit.models.load import pick_device
 from audit.rng import generator
 from audit.training.config import TrainSettings
@@ -64,7 +64,7 @@ def pretraining(settings: BenchSettings) -> dict[str, Any]:
             return float(batch)
 
         def product() -> float:
-            with memory_kept(), plain_float32(device):
+            with memory_kept(), use_exact_float32(device):
                 losses["product"].append(float(learner.step(next(steps["product"]))[0]))
             return float(batch)
 

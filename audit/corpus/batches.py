@@ -25,7 +25,7 @@ from audit.names.candidates import Name
 from audit.names.matching import NameIndex, Pair, pair_of
 from audit.names.people import Facts
 from audit.notes.mention_words import Mention
-from audit.notes.mentions import examine
+from audit.notes.mentions import examine_ages
 from audit.notes.read import Note
 from audit.patients.finder import FullNames
 
@@ -167,7 +167,7 @@ def patterns_by_owner(rules: Rules, batch: Batch) -> list[tuple[str, list[NamePa
     owned = list[tuple[str, list[NamePattern]]]()
     for note in batch.notes:
         truth, owner = _truth(rules, batch, note), patient_key(note)
-        examined = examine(truth.private, known=rules.known)
+        examined = examine_ages(truth.private, name_parts=rules.known)
         mentions = (place for place in examined if isinstance(place, Mention))
         patterns = patterns_of(truth, mentions)
         owned.append((owner, [pattern for pattern in patterns if pattern.person == owner]))
@@ -176,7 +176,7 @@ def patterns_by_owner(rules: Rules, batch: Batch) -> list[tuple[str, list[NamePa
 
 def _made(note: Note, truth: NoteTruth, rules: Rules, tally: Tally) -> NoteMade:
     """Return a note as it is in the corpus, and count its mentions."""
-    found = tuple(examine(truth.private, known=rules.known))
+    found = tuple(examine_ages(truth.private, name_parts=rules.known))
     tally.add_mentions(truth, found)
     mentions = (each for each in found if isinstance(each, Mention))
     patterns = enumerate(patterns_of(truth, mentions, has_left=rules.has_left), start=1)

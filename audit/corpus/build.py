@@ -29,7 +29,7 @@ from audit.names.people import (
     prefix_of,
     value_of,
 )
-from audit.notes.dates import DateContext, new_date, parsed_day
+from audit.notes.dates import DateContext, replace_date, parse_day
 from audit.notes.placeholders import BLANK, NAME_KINDS, Placeholder, find_placeholders, has_marks
 from audit.notes.read import Note
 from audit.shelf import new_file, whole_folder
@@ -140,7 +140,7 @@ class _Writer:
     def __init__(self, note: Note, patient: Patient, seed: int) -> None:
         self._note, self._patient, self._seed = note, patient, seed
         self._stay = f"{patient.key}/{note.admission_id}"
-        self._day = parsed_day(note.chart_time)
+        self._day = parse_day(note.chart_time)
         self._near = self._day or patient.first_day
         try:
             self._moved: date | None = patient.interval.move(self._near)
@@ -202,7 +202,7 @@ class _Writer:
         key = (place.number, "") if place.number else (str(place.start), str(note.row))
         number = draw(self._seed, "date", patient.key, *key)
         context = DateContext(patient.interval, self._near, number)
-        return new_date(place.content, place.category, number=place.number, context=context)
+        return replace_date(place.content, place.category, number=place.number, context=context)
 
 
 def dummy_people(patients: PatientTable, *, seed: int) -> Iterator[dict[str, object]]:
@@ -321,4 +321,4 @@ def _days(note: Note) -> list[date]:
     return [day for day in found if day]
 
 
-_day = lru_cache(maxsize=50_000)(parsed_day)
+_day = lru_cache(maxsize=50_000)(parse_day)

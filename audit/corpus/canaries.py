@@ -17,7 +17,7 @@ from audit.names.controls import draw_names
 from audit.names.matching import Pair, is_absent
 from audit.names.pools import NamePool
 from audit.notes.mention_words import Unnamed
-from audit.notes.mentions import examine
+from audit.notes.mentions import examine_ages
 from audit.rng import generator
 from audit.text import is_unspaced, written_name
 
@@ -172,7 +172,7 @@ class Planting:
 
     def _where(self, text: str, index: int, *, is_japanese: bool) -> tuple[int, int, str]:
         """Return what the name replaces, and what follows it: nothing, or a sentence of its own."""
-        for found in examine(text):
+        for found in examine_ages(text):
             if isinstance(found, Unnamed) and found.subject_start < found.subject_end:
                 start, stop = found.subject_start, found.subject_end
                 # A particle stays.

@@ -24,7 +24,7 @@ from audit.names.matching import Pair, pair_of
 from audit.notes.mention_words import FORMS, PLACEHOLDER, REASONS, Mention, Unnamed
 from audit.notes.placeholders import find_name_slot
 from audit.notes.read import Note
-from audit.notes.sentences import end_of_sentences, start_of_sentence
+from audit.notes.sentences import find_sentences_end, find_sentence_start
 from audit.task import Record
 from audit.text import fold_name, is_unspaced
 
@@ -60,11 +60,11 @@ def patterns_of(
         owner = owner_of(mention, note.names)
         if not mention.is_full or mention.is_placeholder or not owner:
             continue
-        end = end_of_sentences(note.private, start=mention.start, n=N_SENTENCES)
+        end = find_sentences_end(note.private, start=mention.start, n=N_SENTENCES)
         sentences = " ".join(note.private[mention.start : end].split())
         start = mention.start
         if has_left:
-            start = start_of_sentence(note.private, at=start)
+            start = find_sentence_start(note.private, offset=start)
         passage = _passage(note, mention, start=start, end=end)
         yield NamePattern(
             owner.identity, owner.role, mention.first, mention.last, sentences, passage
@@ -222,7 +222,7 @@ class Tally:
         self.n_malformed += truth.n_malformed
 
     def add_mentions(self, truth: NoteTruth, found: Sequence[Mention | Unnamed]) -> None:
-        """Count what `examine` found in the private text of a note."""
+        """Count what `examine_ages` found in the private text of a note."""
         names, numbers, owners = truth.names, self.numbers, list[Place | None]()
         for each in found:
             if isinstance(each, Unnamed):

@@ -27,7 +27,7 @@ from audit.patients.finder import (
     Occurrence,
     Part,
     SearchedText,
-    patient_finder,
+    build_patient_finder,
 )
 from audit.patients.register import PatientRegister
 from audit.text import is_unspaced
@@ -130,7 +130,7 @@ def without_known(note: Note, *, pieces: str, full_names: FullNames) -> NoteTrut
     if pieces:
         mentions += (
             _own_mention(folded, occurrence, patient)
-            for occurrence in patient_finder(pieces).find(searched)
+            for occurrence in build_patient_finder(pieces).find(searched)
         )
     places, public = _masked(text, _apart(mentions, len(text)))
     return NoteTruth(text, public, places, chart_time=note.chart_time)

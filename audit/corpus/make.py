@@ -625,7 +625,7 @@ def _changed() -> AuditError:
 
 def one_token_each(tokenizer: Path) -> Accepts:
     """Return the rule of section 3.4: first and last name are a single token each."""
-    from audit.models.registry import tokenizer as built_tokenizer
+    from audit.models.registry import load_tokenizer as built_tokenizer
     from audit.names.spelling import piece_counter
 
     count = piece_counter(built_tokenizer(tokenizer))

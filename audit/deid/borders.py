@@ -16,7 +16,7 @@ from operator import itemgetter
 
 from audit.deid.tagger import Tags
 from audit.deid.unspaced import grown_find, is_katakana
-from audit.notes.folding import fold_text, mark_class
+from audit.notes.folding import fold_text, build_mark_class
 from audit.notes.mention_words import WORDS
 from audit.notes.patterns import CAPITAL, HIRA, KATA
 from audit.notes.spans import (
@@ -182,7 +182,7 @@ def _is_mark(char: str) -> bool:
 
 @cache
 def _marks() -> re.Pattern[str]:
-    return re.compile(f"[{mark_class()}\uff9e\uff9f]")
+    return re.compile(f"[{build_mark_class()}\uff9e\uff9f]")
 
 
 def tidied(text: str, found: Tags, *, beside: Tags) -> list[Span]:

@@ -27,15 +27,15 @@ from audit.notes.formats import (
     GOLD,
     MALFORMED,
     PREDICTED,
-    flattened,
-    jsonl_line,
-    notes_in,
-    numbered_lines,
-    refuse_twice,
+    flatten_spans,
+    format_jsonl_line,
+    read_notes,
+    read_numbered_lines,
+    refuse_duplicate,
     scan_tags,
 )
-from audit.notes.sentences import sentence_spans
-from audit.notes.spans import Span, TaggedDocument, merged
+from audit.notes.sentences import find_sentences
+from audit.notes.spans import Span, TaggedDocument, merge_spans
 from audit.progress import StopQuestion
 from audit.shelf import new_file
 from audit.stats import Rate
@@ -272,7 +272,7 @@ def _uncopied(
     starts = [start for start, _ in long_runs]
     sentences: list[Window] = []
     was_copied = True
-    for start, end in sentence_spans(source):
+    for start, end in find_sentences(source):
         first, last = folded.first[start], folded.first[end]
         number = bisect_left(starts, max(first, 1)) - 1
         reached = long_runs[number][1] if number >= 0 else 0
@@ -453,7 +453,7 @@ def worst_reading(readings: Sequence[CopyReading]) -> CopyReading:
 
 def _merged_windows(stretches: Iterable[Window]) -> tuple[Window, ...]:
     spans = [Span(start, end, _UNCOPIED) for start, end in stretches]
-    return tuple(Window(*stretch) for stretch in merged(spans))
+    return tuple(Window(*stretch) for stretch in merge_spans(spans))
 
 
 def json_line(record: Mapping[str, Any]) -> bytes:
@@ -500,7 +500,7 @@ def read_pieces(
         alignment = align_output(piece.output, text, labels=labels)
         alignments.append(alignment)
         uncopied += [Window(a + piece.start, b + piece.start) for a, b in alignment.uncopied]
-        flat.append(flattened(TaggedDocument(note.doc_id, text, alignment.spans)).spans)
+        flat.append(flatten_spans(TaggedDocument(note.doc_id, text, alignment.spans)).spans)
         edits.update(alignment.edits)
         census.update(alignment.census)
     tags = from_windows(windows, flat, n_chars=len(note.text))
@@ -535,21 +535,23 @@ def align_outputs(gold: Path, outputs: Path, *, folder: Path) -> int:
     Returns how many outputs are of no gold note: these cannot be judged.
     """
     # Tags of the gold's labels are known, whatever they are called.
-    labels = {span.label for note in notes_in(gold, GOLD) for span in note.spans}
+    labels = {span.label for note in read_notes(gold, GOLD) for span in note.spans}
     output_by_id: dict[str, str] = {}
     doc_ids: set[str] = set()
-    for number, raw_line in numbered_lines(outputs, PREDICTED):
+    for number, raw_line in read_numbered_lines(outputs, PREDICTED):
         place = Message("{predicted}, line {number}", predicted=PREDICTED, number=number)
         line = OutputLine.read(raw_line, where=place)
-        refuse_twice(str(line.doc_id), doc_ids, where=place)
+        refuse_duplicate(str(line.doc_id), doc_ids, place=place)
         output_by_id[str(line.doc_id)] = line.output
     with new_file(folder / PREDICTIONS) as predictions, new_file(folder / COPIES) as copies:
-        for note in notes_in(gold, GOLD):
+        for note in read_notes(gold, GOLD):
             if note.doc_id in output_by_id:
                 output = output_by_id.pop(note.doc_id)
                 pieces = [Piece(0, len(note.text), output)] if note.text else []
                 reading = read_pieces(note, pieces, labels=labels)
-                predictions.write(jsonl_line(reading.document).encode("utf-8", "surrogatepass"))
+                predictions.write(
+                    format_jsonl_line(reading.document).encode("utf-8", "surrogatepass")
+                )
                 copies.write(json_line(reading.line()))
     if doc_ids and len(output_by_id) == len(doc_ids):
         raise AuditError(

@@ -43,7 +43,7 @@ class _Known:
 
     def add(self, note: Note) -> None:
         if self.age is None and (age := age_in(note.text)) is not None:
-            self.age, self.day = age, dates.parsed_day(note.chart_time)
+            self.age, self.day = age, dates.parse_day(note.chart_time)
         if not self.sex and (match := _JAPANESE_SEX.search(note.text)):
             self.sex = "M" if "男" in match[0] else "F"
 
@@ -75,7 +75,7 @@ class ProfileTable:
             known.add(note)
         first = facts.first_day or UNDATED
         number = people.draw(seed, "interval", owner)
-        interval = dates.interval_for(first, facts.last_day or first, draw=number)
+        interval = dates.choose_interval(first, facts.last_day or first, draw=number)
         day = _moved(known.day or first, interval, beyond=date(2010, 1, 1))
         profile = people.Profile(facts.sex or known.sex, known.age, day)
         return NoteContext(
@@ -83,7 +83,7 @@ class ProfileTable:
             identity=people.identity_of(seed, owner, profile, locale=locale),
             stay=f"{owner}/{note.admission_id}",
             note=f"{owner}/{note.row}",
-            near=dates.parsed_day(note.chart_time) or first,
+            near=dates.parse_day(note.chart_time) or first,
             interval=interval,
             locale=locale,
         )
@@ -237,7 +237,7 @@ def _person(mark: Mark, role: str, context: NoteContext) -> tuple[str, people.Pe
 
 def _dated(day: date, context: NoteContext) -> str:
     if context.is_japanese:
-        return dates.written_date(day, style=context.style(dates.STYLES))
+        return dates.format_date(day, style=context.style(dates.STYLES))
     return day.strftime(context.style(_ENGLISH_STYLES))
 
 
@@ -246,10 +246,10 @@ def _date(mark: Mark, kind: MaskKind, context: NoteContext) -> str:
         place = mark.number or f"{context.note}/{mark.start}"
         number = context.draw("date", context.identity.key, place)
         moves = dates.DateContext(context.interval, context.near, number)
-        text = dates.new_date(mark.content, mark.content, number=mark.number, context=moves)
+        text = dates.replace_date(mark.content, mark.content, number=mark.number, context=moves)
         if not context.is_japanese:
             return text
-        return dates.in_japanese(text, style=context.style(dates.STYLES))
+        return dates.format_japanese_date(text, style=context.style(dates.STYLES))
     days = context.draw(kind.value, context.stay, mark.number or str(mark.start)) % 10
     if kind.value == "discharge_date":
         days = 0

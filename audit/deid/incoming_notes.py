@@ -33,10 +33,10 @@ from audit.foreign import (
     zip_members,
 )
 from audit.home import changing, home_folder
-from audit.notes.fhir import values_of
+from audit.notes.fhir import read_json_values
 from audit.notes.folding import fold_document
-from audit.notes.formats import guess_format, jsonl_line, read_text, refuse_twice
-from audit.notes.read import ByteListener, Note, NoteSource, checked_note, open_notes
+from audit.notes.formats import guess_format, format_jsonl_line, read_text, refuse_duplicate
+from audit.notes.read import ByteListener, Note, NoteSource, make_note, open_notes
 from audit.notes.spans import TaggedDocument
 from audit.shelf import fingerprint, private_folder, whole_file, write_whole
 from audit.tables import RowNote
@@ -87,7 +87,7 @@ class AnnotatedNotes:
             else:
                 fields = {"note_id": one.doc_id, "patient_id": one.patient_id or ""}
                 is_plain = self.kind != "inline"
-                yield checked_note(fields | {"text": one.text}, row=row, is_plain=is_plain)
+                yield make_note(fields | {"text": one.text}, row=row, is_plain=is_plain)
 
     def all(self) -> list[TaggedDocument]:
         """Return the notes with their spans; AuditError if there is none, or one cannot be read."""
@@ -109,7 +109,7 @@ class AnnotatedNotes:
                 yield RowNote(number, error.what)
                 continue
             for document in found:
-                refuse_twice(document.doc_id, seen, where=where)
+                refuse_duplicate(document.doc_id, seen, place=where)
                 yield document
         if is_strict and not seen:
             raise AuditError("There is no note in it.", where=where)
@@ -124,7 +124,7 @@ class AnnotatedNotes:
             texts.append(decode_text(data, what=where)[0] if data else "")
         text, marks = [*texts, ""][:2]
         form = text_form(text, what=where) if self.kind in ("inline", "i2b2") else "plain"
-        found = [*read_text(text, form=self.kind, doc_id=name, what=where, annotations=marks)]
+        found = [*read_text(text, form=self.kind, doc_id=name, subject=where, annotations=marks)]
         # A web page or FHIR stays as it is until it is tagged, unless somebody put tags into it.
         if self.kind == "inline" and form != "plain" and not any(one.spans for one in found):
             found = [TaggedDocument(name, text)]
@@ -156,7 +156,7 @@ def _annotated(
             name = unquote(path.stem if is_short else path.with_suffix("").as_posix())
             if ending == ".ann" and name not in files:
                 raise AuditError("The .txt file beside an .ann file is missing.", where=what)
-            refuse_twice(name + ending, seen, where=what)
+            refuse_duplicate(name + ending, seen, place=what)
             files.setdefault(name, []).append(file)
     return AnnotatedNotes(form, files, load, what=what)
 
@@ -209,7 +209,7 @@ def _is_annotated(path: Path) -> bool:
 
 def whole_note(text: str) -> Note:
     """Return a text that was pasted, or handed in alone; AuditError where it is no note."""
-    found = checked_note({"text": text}, row=1)
+    found = make_note({"text": text}, row=1)
     if isinstance(found, RowNote):
         raise AuditError(found.what, where="notes")
     return found
@@ -285,7 +285,7 @@ def keep_path(path: Path, *, what: str) -> str:
 
 def keep_notes(documents: Sequence[TaggedDocument]) -> GivenNotes:
     """Keep notes with spans, and say what is in them."""
-    digest = _kept("".join(map(jsonl_line, documents)))
+    digest = _kept("".join(map(format_jsonl_line, documents)))
     labels = Counter(span.label for document in documents for span in document.spans)
     n_patients = len({d.patient_id for d in documents} - {None})
     n_notes, ordered = len(documents), tuple(labels.most_common())
@@ -404,6 +404,6 @@ def _fhir_lines(files: Files) -> bytes:
             text, _ = decode_text(data, what=where)
             if not is_fhir(text):
                 raise AuditError("There is no FHIR resource in the file.", where=where)
-            values = values_of(io.StringIO(text, newline="\n"))
+            values = read_json_values(io.StringIO(text, newline="\n"))
             lines += (json_line(one) for one in values if not isinstance(one, RowNote))
         return b"".join(lines)

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, get_args
 from audit.names.pools import english_names
 from audit.notes.folding import fold_text
 from audit.notes.mention_words import JAPANESE_SURNAMES, NO_NAMES
-from audit.notes.patterns import folded_text, pattern_table
+from audit.notes.patterns import fold_characters, read_pattern_table
 from audit.notes.spans import (
     CONTACT,
     FIVE_TYPES,
@@ -64,7 +64,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 hospital, school or employer; `social_security` a number of each citizen; `age_above_89` also an
 age that is told in no way which is understood."""
 
-PARTS, _TABLE = pattern_table(__file__)
+PARTS, _TABLE = read_pattern_table(__file__)
 """The named patterns of `kinds.txt`."""
 _RE = {name: re.compile(pattern) for name, pattern in PARTS.items()}
 _CUES = {
@@ -112,7 +112,7 @@ def mark_of(text: str, span: Span) -> Mark:
     """Return what stands at a span of a note, and around it."""
     start, end = span.start, span.end
     begin = max(0, start - _N_AROUND)
-    folded = folded_text(text[begin : end + _N_AROUND])
+    folded = fold_characters(text[begin : end + _N_AROUND])
     own, after = start - begin, end - begin
     return Mark(span, text[start:end], folded[own:after], folded[:own], folded[after:])
 
@@ -161,7 +161,7 @@ def kind_of(text: str, span: Span) -> Kind:
 def kind_at(mark: Mark) -> Kind:
     """Return what stands at a mark, as `kind_of`."""
     mark = mark.shown()
-    label = FIVE_TYPES.of(mark.span.label)
+    label = FIVE_TYPES.map_label(mark.span.label)
     if label == IDENTIFIER:
         return "name"
     if label in (PERSONAL_ID_CODE, LINKAGE_CODE):

@@ -21,8 +21,8 @@ from audit.notes.mention_words import (
     NO_NAMES,
     WORDS,
 )
-from audit.notes.mentions_ja import split_japanese
-from audit.notes.patterns import HIRA, KATA, folded_text, pattern_table
+from audit.notes.mentions_ja import split_japanese_name
+from audit.notes.patterns import HIRA, KATA, fold_characters, read_pattern_table
 from audit.notes.placeholders import Placeholder, find_placeholders
 from audit.notes.spans import FIVE_TYPES, IDENTIFIER, QUASI_IDENTIFIER, RISK_ORDER, Span
 from audit.patients.finder import (
@@ -35,13 +35,13 @@ from audit.patients.finder import (
     SELDOM,
     Piece,
     SearchedText,
-    name_pieces,
-    packed,
-    patient_finder,
+    make_name_pieces,
+    pack_pieces,
+    build_patient_finder,
 )
 from audit.text import is_unspaced, split_name
 
-_OWN_PARTS, _ = pattern_table(__file__)
+_OWN_PARTS, _ = read_pattern_table(__file__)
 _CUE, _NO_NAME_BEFORE_TITLE = (
     re.compile(_OWN_PARTS[name]) for name in ("CUE", "NO_NAME_BEFORE_TITLE")
 )
@@ -73,7 +73,7 @@ def found_again(text: str, spans: Tags, *packs: str) -> Tags:
     """
     spans = outside_placeholders(text, spans)
     folded = fold_text(text)
-    occurrences = patient_finder(*packs).find(SearchedText(folded.text)) if any(packs) else ()
+    occurrences = build_patient_finder(*packs).find(SearchedText(folded.text)) if any(packs) else ()
     known_spans = (
         Span(occurrence.start, occurrence.stop, occurrence.label)
         for occurrence in occurrences
@@ -128,13 +128,15 @@ def names_in(text: str, spans: Iterable[Span]) -> str:
     These are full names, and parts of names behind a title or a cue.
     """
     shown = fold_text(text)
-    folded = folded_text(shown.text)
+    folded = fold_characters(shown.text)
     outside = outside_placeholders(text, tuple(spans))
-    return packed(piece for span in shown.folded_spans(outside) for piece in _certain(folded, span))
+    return pack_pieces(
+        piece for span in shown.folded_spans(outside) for piece in _certain(folded, span)
+    )
 
 
 def _certain(folded: str, span: Span) -> Iterator[Piece]:
-    label = FIVE_TYPES.of(span.label) or span.label
+    label = FIVE_TYPES.map_label(span.label) or span.label
     if label not in (IDENTIFIER, QUASI_IDENTIFIER):
         return
     name, before = (
@@ -176,7 +178,7 @@ def _read_spaced(name: str, *, is_full: bool, is_cued: bool) -> Iterator[Piece]:
     is_listed = not english_names().isdisjoint(one.capitalize() for one in bare)
     is_word = any(len(one) > 1 and one in NO_NAMES | GENERIC for one in bare[1:-1])
     if (is_cued or is_listed) and not is_word:
-        yield from name_pieces(given, last, middle=" ".join(middle), is_sure=is_cued)
+        yield from make_name_pieces(given, last, middle=" ".join(middle), is_sure=is_cued)
     else:
         yield Piece(FULL, " ".join(words).replace(",", ""), False)
 
@@ -188,11 +190,11 @@ def _read_unspaced(name: str, *, is_full: bool, is_cued: bool) -> Iterator[Piece
     if not is_name or len(name) > 16 or JAPANESE_NO_NAME.search(name):
         return
     is_split = bool(re.search("[ ・=]", name))
-    given, surname = split_japanese(name) if is_full or is_split else ("", name)
+    given, surname = split_japanese_name(name) if is_full or is_split else ("", name)
     if not is_full:
         if is_cued and len(name) > 1 and not _NO_NAME_BEFORE_TITLE.fullmatch(name):
             yield Piece(LAST, surname, False)
     elif given and surname and (is_split or surname in JAPANESE_SURNAMES):
-        yield from name_pieces(given, surname, is_sure=False)
+        yield from make_name_pieces(given, surname, is_sure=False)
     elif is_cued or not IN_KANA.fullmatch(name):
         yield Piece(FULL, name, False)

@@ -38,8 +38,8 @@ from audit.errors import AuditCancelled, AuditError
 from audit.foreign import reading, refusing
 from audit.notes.formats import read_line
 from audit.notes.mention_words import WORDS
-from audit.notes.patterns import HAN, KATA, folded_text
-from audit.notes.spans import TaggedDocument, merged
+from audit.notes.patterns import HAN, KATA, fold_characters
+from audit.notes.spans import TaggedDocument, merge_spans
 from audit.progress import Meter, Phase, ProgressListener, StopQuestion
 from audit.shelf import write_whole
 from audit.stats import BoolArray, IntArray
@@ -109,10 +109,10 @@ _JAPANESE_TERM = re.compile(
 def readable_text(note: TaggedDocument) -> str:
     """Return a note in which nothing is left of what stands in a mark; offsets stay."""
     pieces, at = [], 0
-    for start, end in merged(note.spans):
+    for start, end in merge_spans(note.spans):
         pieces += [note.text[at:start], "\n" * (end - start)]
         at = end
-    return folded_text("".join([*pieces, note.text[at:]]))
+    return fold_characters("".join([*pieces, note.text[at:]]))
 
 
 def leftovers_of(note: TaggedDocument) -> tuple[Leftover, ...]:
@@ -175,7 +175,7 @@ def _phrases() -> tuple[dict[str, list[tuple[str, str]]], dict[str, list[tuple[s
     kinds |= dict.fromkeys(_LISTS["ages"], AGE)
     english, japanese = defaultdict(list), defaultdict(list)
     for phrase, kind in sorted(kinds.items(), key=lambda one: (-len(one[0]), one)):
-        written = folded_text(phrase.replace("_", " "))
+        written = fold_characters(phrase.replace("_", " "))
         if written.isascii():
             english[_WORD.findall(written)[0].casefold()].append((written, kind))
         elif len(written) > 1:
@@ -521,7 +521,7 @@ def tagged_notes(folder: Path) -> Iterator[tuple[int, TaggedDocument]]:
         for line, one in zip_longest(spans, released, fillvalue=b""):
             with refusing(damaged):
                 row = int(json.loads(one)["row"])
-                note = read_line(line.decode("utf-8", "surrogatepass"), what=SPANS, number=row)
+                note = read_line(line.decode("utf-8", "surrogatepass"), subject=SPANS, number=row)
             yield row, note
 
 

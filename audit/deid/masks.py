@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from audit.names.people import label_of
-from audit.notes.patterns import pattern_table
+from audit.notes.patterns import read_pattern_table
 from audit.notes.placeholders import BLANK, NAME_KINDS, Placeholder, find_placeholders
 
 PATIENT, FAMILY, STAFF, OTHER = "patient", "family", "staff", "other"
@@ -51,7 +51,7 @@ class MaskKind:
     label: str
 
 
-_, _TABLE = pattern_table(__file__)
+_, _TABLE = read_pattern_table(__file__)
 KINDS = {
     f"{who} {what}": MaskKind(
         f"{who} {what}", form, role, label_of("joined" if form == "full" else form)

@@ -19,7 +19,7 @@ from audit.deid.tagger import Tagger, Tags, tag_checked
 from audit.deid.taggers import DEFAULT, load_tagger
 from audit.names.candidates import Candidates
 from audit.names.matching import PartIndex
-from audit.notes.spans import IDENTIFIER, Span, merged
+from audit.notes.spans import IDENTIFIER, Span, merge_spans
 
 Stretch = tuple[int, int]
 """Start and end of characters of a text."""
@@ -87,7 +87,7 @@ class NameFinder:
         visible = [_visible(text) for text in texts]
         tags_of = tag_checked(_tagger(), [shown for shown, _ in visible])
         return [
-            merged(
+            merge_spans(
                 Span(places[span.start], places[span.end - 1] + 1, IDENTIFIER)
                 for span in (*self._tagged(shown, tags), *self._listed(shown))
             )

@@ -26,8 +26,8 @@ from audit.deid.sexes import (
     whose_name,
 )
 from audit.notes.mention_words import JAPANESE_SURNAMES, WORDS
-from audit.notes.mentions_ja import split_japanese
-from audit.notes.patterns import IN_KATAKANA, KATA, folded_text
+from audit.notes.mentions_ja import split_japanese_name
+from audit.notes.patterns import IN_KATAKANA, KATA, fold_characters
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, TaggedDocument
 from audit.text import fold_letters, is_unspaced, name_words, split_name
 
@@ -75,7 +75,7 @@ class NameWord(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def spaced_words(name: str) -> tuple[NameWord, ...]:
-    """Return the words of a name whose script has spaces, as `folded_text` writes it."""
+    """Return the words of a name whose script has spaces, as `fold_characters` writes it."""
     places = []
     for match in _WORD.finditer(name):
         text = _POSSESSIVE.sub("", match[0])
@@ -154,7 +154,7 @@ class Names:
 def names_of(document: TaggedDocument) -> Names:
     """Return what one note says of names."""
     marks = [mark for mark, _ in joined_marks(document) if _may_be_name(mark)]
-    folded = folded_text(document.text)
+    folded = fold_characters(document.text)
     mentions: Counter[Mention] = Counter()
     for place, mark in enumerate(marks):
         start, end = mark.span.start, mark.span.end
@@ -382,7 +382,7 @@ class _Reader:
         if len(name) < 3 and " " not in name:
             is_full = len(name) == 2 and name[0] in JAPANESE_SURNAMES
             return (name[1:], name[:1]) if is_full else ("", name)
-        given, surname = split_japanese(name)
+        given, surname = split_japanese_name(name)
         if re.search("[ ・=]", name) or _is_listed(surname, given):
             return given, surname
         pairs = [(name[place:], name[:place]) for place in range(1, len(name))]

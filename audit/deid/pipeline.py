@@ -33,7 +33,7 @@ from audit.deid.masks import Answerer, has_marks, translated, typed_notes
 from audit.deid.release import language_of
 from audit.errors import AuditError
 from audit.names.people import JAPANESE, draw
-from audit.notes.patterns import pattern_table
+from audit.notes.patterns import read_pattern_table
 from audit.notes.placeholders import has_marks as has_placeholders
 from audit.notes.read import Note, NoteSource
 from audit.notes.spans import TYPES
@@ -65,7 +65,7 @@ def split_notes(is_alone: Sequence[bool], *, seed: int) -> bytes:
     return split.tobytes()
 
 
-_PARTS, _TABLE = pattern_table(__file__)
+_PARTS, _TABLE = read_pattern_table(__file__)
 _KEPT, _SENTENCE = (re.compile(_PARTS[name]) for name in ("KEPT", "SENTENCE"))
 _NAMES = {"age": "Age", "sex": "Sex", "date": "Date"}
 _TEXTS = {part: [text.replace(r"\n", "\n") for _, text in texts] for part, texts in _TABLE.items()}

@@ -32,8 +32,8 @@ from audit.deid.kinds import (
 from audit.deid.persons import Names, names_of, people_of
 from audit.deid.rules import RuleTagger, without_clinical
 from audit.deid.surrogate_names import NameSurrogates
-from audit.notes.dates import ERAS, MONTHS, era_year
-from audit.notes.patterns import folded_text, pattern_table
+from audit.notes.dates import ERAS, MONTHS, find_era_year
+from audit.notes.patterns import fold_characters, read_pattern_table
 from audit.notes.spans import (
     CONTACT,
     IDENTIFIER,
@@ -46,7 +46,7 @@ from audit.notes.spans import (
 from audit.task import MAX_SEED, Record
 from audit.text import is_unspaced
 
-_PARTS, _TABLE = pattern_table(__file__, **PARTS)
+_PARTS, _TABLE = read_pattern_table(__file__, **PARTS)
 _RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
 _FORMS = tuple(re.compile(pattern) for _, pattern in _TABLE["written dates"])
 
@@ -380,7 +380,7 @@ class _Surrogates:
 
     def of(self, text: str, marks: Sequence[Mark], *, language: str) -> list[str]:
         """Return the texts that take the places of a note's marks."""
-        found = list(RuleTagger().found(folded_text(text)))
+        found = list(RuleTagger().found(fold_characters(text)))
         personal = set(without_clinical(text, [mark.span for mark in marks]))
         # Dates move by whole weeks into the past, never whole years: 1 to 4 years, 4 to 48 weeks.
         number, weeks = divmod(self.key.draw("days", self.patient), _MOST_WEEKS - _LEAST_WEEKS + 1)
@@ -557,7 +557,7 @@ def _value(role: str, one: _Date, old: str, day: date) -> str:
     if role == "y":
         return f"{day.year:04d}"[-len(old) :]
     if role in ("era", "ey"):
-        name, letter, year = era_year(day)
+        name, letter, year = find_era_year(day)
         if role == "era":
             return letter if old.isascii() else name[: len(old)]
         return (

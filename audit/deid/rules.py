@@ -27,15 +27,15 @@ from audit.notes.mention_words import (
     WORDS,
 )
 from audit.notes.mentions import find_mentions
-from audit.notes.patterns import HIRA, KATA, compiled, folded_text, pattern_table
+from audit.notes.patterns import HIRA, KATA, compile_pattern, fold_characters, read_pattern_table
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, TYPES, Span
 from audit.text import is_unspaced
 
 SURE, CUED, SHAPED, LOOSE = 4, 3, 2, 1
 """Weights of rules; what they mean stands in `rules.txt`."""
 
-_PARTS, _TABLE = pattern_table(__file__)
-_RE = {name: compiled(pattern) for name, pattern in _PARTS.items()}
+_PARTS, _TABLE = read_pattern_table(__file__)
+_RE = {name: compile_pattern(pattern) for name, pattern in _PARTS.items()}
 _ENGLISH_GENERIC, _NOT_BEFORE_TITLE, _KINSHIP = (
     frozenset(_PARTS[name].split("|"))
     for name in ("ENGLISH_GENERIC", "NOT_BEFORE_TITLE", "KINSHIP")
@@ -123,7 +123,7 @@ def _rule(entry: str, pattern: str) -> Rule:
     return (
         QUASI_IDENTIFIER if label == "quasi" else label,
         {"sure": SURE, "cued": CUED, "shaped": SHAPED, "loose": LOOSE}[weight],
-        compiled(pattern, re.IGNORECASE if "any" in options else 0),
+        compile_pattern(pattern, re.IGNORECASE if "any" in options else 0),
         _CHECKS[options.get("check", "")],
     )
 
@@ -161,7 +161,7 @@ class RuleTagger:
         return whole_finds(texts, self._tagged)
 
     def _tagged(self, texts: Sequence[str]) -> Iterator[Tags]:
-        for folded in map(folded_text, texts):
+        for folded in map(fold_characters, texts):
             found = {each for _, each in self.found(folded)}
             guessed = [each.span for each in found if each.weight == LOOSE]
             accepted = set(without_clinical(folded, guessed))
@@ -180,7 +180,7 @@ class RuleTagger:
             yield from (("names", one) for one in find_names(folded))
 
 
-_VALUES = [compiled(pattern) for _, pattern in _TABLE["values"]]
+_VALUES = [compile_pattern(pattern) for _, pattern in _TABLE["values"]]
 _MAX_MONTH, _MAX_YEAR = 12, 99
 _FRACTION = _PARTS["ANY_FRACTION"]
 
@@ -192,11 +192,11 @@ def _wholes(written: str) -> set[int]:
 
 _SCALES = [
     *(
-        (compiled(f"{cue}{_PARTS['NEAR']}{_FRACTION}"), _wholes(wholes), True)
+        (compile_pattern(f"{cue}{_PARTS['NEAR']}{_FRACTION}"), _wholes(wholes), True)
         for wholes, cue in _TABLE["scales"]
     ),
     *(
-        (compiled(f"{_FRACTION} ?(?P<cue>{cue})"), _wholes(wholes), False)
+        (compile_pattern(f"{_FRACTION} ?(?P<cue>{cue})"), _wholes(wholes), False)
         for wholes, cue in _TABLE["scales behind"]
     ),
 ]
@@ -207,7 +207,7 @@ def without_clinical(text: str, spans: Sequence[Span]) -> list[Span]:
     """Return the spans but for those in which nothing but clinical values stands."""
     if not spans:
         return []
-    folded = folded_text(text)
+    folded = fold_characters(text)
     clinical = clinical_places(folded)
     words = ([i for i in range(span.start, span.end) if folded[i].isalnum()] for span in spans)
     rows = zip(spans, words, strict=True)

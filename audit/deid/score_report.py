@@ -43,7 +43,7 @@ from audit.deid.span_metrics import (
 )
 from audit.errors import AuditError
 from audit.foreign import refusing
-from audit.notes.spans import IDENTIFIER, TYPES, Span, TaggedDocument, ordered
+from audit.notes.spans import IDENTIFIER, TYPES, Span, TaggedDocument, order_labels
 from audit.shelf import Shelf
 from audit.stats import N_REPLICATES, Estimate, IntArray, Rate
 from audit.tables import write_table
@@ -331,7 +331,9 @@ class CoverageScore(Kept):
         n_left = together.n_gold_chars - together.n_covered_chars
         n_outside = covered.n_outside_chars
         return cls(
-            labels={x: LabelCoverage.of(covered, x) for x in ordered(covered.rows) if x != ANY},
+            labels={
+                x: LabelCoverage.of(covered, x) for x in order_labels(covered.rows) if x != ANY
+            },
             together=together,
             n_text_chars=n_text,
             left_per_1000_chars=1000 * n_left / n_text if n_text else None,
@@ -625,7 +627,7 @@ def compare_scores(first: str, *, second: str, criterion: str) -> ScoresCompared
     return ScoresCompared(
         lines={
             label: (own.row(label)[0], compare(own, others, label=label, **how))
-            for label in (ANY, *ordered({*own.labels, *others.labels} - {ANY}))
+            for label in (ANY, *order_labels({*own.labels, *others.labels} - {ANY}))
         },
         first_only=tuple(missed[gold] for gold in missed if gold not in also),
         second_only=tuple(also[gold] for gold in also if gold not in missed),

@@ -48,9 +48,9 @@ from audit.deid.taggers import known_tagger, load_tagger
 from audit.deid.tagging import CENSUS, TAGGING, tag_notes, tagging
 from audit.errors import AuditError
 from audit.home import salted_digest
-from audit.notes.formats import GOLD, PairedFiles, jsonl_line
+from audit.notes.formats import GOLD, PairedFiles, format_jsonl_line
 from audit.notes.read import resolve_note_file
-from audit.notes.spans import FIVE_TYPES, LabelMap, relabelled
+from audit.notes.spans import FIVE_TYPES, LabelMap, relabel_document
 from audit.patients.finder import FINDER_VERSION
 from audit.progress import FINISHING, Meter, Phase, whole
 from audit.shelf import building_folder, clear_folder, new_file, now, one_line, write_whole
@@ -299,12 +299,12 @@ class _Run:
         for gold, predicted in pairs:
             pair = gold, predicted
             if by is not None:
-                one, other = (relabelled(note, by=by) for note in (gold, predicted))
+                one, other = (relabel_document(note, by=by) for note in (gold, predicted))
                 pair = one.document, other.document
                 self.unknown.update(one.unknown, other.unknown)
                 self.n_left_out += one.n_left_out + other.n_left_out
             pair = self.policy.applied(pair[0])[0], self.policy.applied(pair[1])[0]
-            line = jsonl_line(pair[0]).encode("utf-8", "surrogatepass")
+            line = format_jsonl_line(pair[0]).encode("utf-8", "surrogatepass")
             self.golds.add(hashlib.sha256(line).digest())
             yield pair
 

@@ -13,12 +13,12 @@ from functools import cache
 from typing import Literal
 
 from audit.corpus.build import sex_votes
-from audit.notes.patterns import IN_KATAKANA, folded_text, pattern_table
+from audit.notes.patterns import IN_KATAKANA, fold_characters, read_pattern_table
 
 _JAPANESE = re.compile(
     r"男性|女性|男児|女児|男子|女子|性別\s*[:：]\s*[男女]|彼女|(?<=[歳才])[の、，, ]?[男女]"
 )
-_PARTS, _ = pattern_table(__file__)
+_PARTS, _ = read_pattern_table(__file__)
 _RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
 _STRONG, _IN_NOTE = 5, 10
 """Votes of a title, a sex or a relative beside a name, and of a heading in a note; a pronoun has
@@ -32,7 +32,7 @@ Whose = Literal["patient", "other", ""]
 def votes_of(text: str) -> int:
     """Return how much a text says that it is about a man; below 0 about a woman."""
     votes = sex_votes(text)
-    folded = folded_text(text)
+    folded = fold_characters(text)
     votes += _IN_NOTE * (bool(_RE["NOTE_MALE"].search(folded)))
     votes -= _IN_NOTE * (bool(_RE["NOTE_FEMALE"].search(folded)))
     if not text.isascii():
@@ -67,7 +67,7 @@ def votes_beside(folded: str, start: int, end: int, *, stop: int, whose: Whose) 
     Parameters
     ----------
     folded
-        The note, as `folded_text` has it.
+        The note, as `fold_characters` has it.
     start, end
         Where the name stands.
     stop

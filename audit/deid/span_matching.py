@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from audit.notes.spans import Span, TaggedDocument, merged, ordered
+from audit.notes.spans import Span, TaggedDocument, merge_spans, order_labels
 from audit.stats import BoolArray, IntArray
 
 CRITERIA = ("strict", "relaxed", "label_relaxed")
@@ -53,7 +53,7 @@ def match(
         return is_label_fit and gold.overlap(predicted) > 0
 
     golds, predictions = sides = sorted(set(gold)), sorted(set(predicted))
-    ends = [end for _, end in merged([*golds, *predictions])]
+    ends = [end for _, end in merge_spans([*golds, *predictions])]
     stretches: defaultdict[int, tuple[list[Span], list[Span]]] = defaultdict(lambda: ([], []))
     for side, spans in enumerate(sides):
         for span in spans:
@@ -187,7 +187,7 @@ class MatchCounter:
     def counts(self) -> MatchCounts:
         """Return what was counted."""
         found = {label for rows in self._patients.values() for label in rows}
-        labels = (*ordered(found - {ANY}), ANY)
+        labels = (*order_labels(found - {ANY}), ANY)
         rows = [[own.get(x, _NONE) for x in labels] for _, own in sorted(self._patients.items())]
         return MatchCounts(labels, np.array(rows), dict(self._cells), self._n_differing)
 

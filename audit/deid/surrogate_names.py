@@ -28,8 +28,8 @@ from audit.deid.persons import (
 from audit.deid.sexes import sex_of_given_name
 from audit.names.people import ENGLISH, JAPANESE, NamePart, half_width, name_of
 from audit.notes.mention_words import JAPANESE_SURNAMES
-from audit.notes.mentions_ja import split_japanese
-from audit.notes.patterns import HIRA, KATA, folded_text
+from audit.notes.mentions_ja import split_japanese_name
+from audit.notes.patterns import HIRA, KATA, fold_characters
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER
 from audit.text import is_unspaced
 
@@ -226,7 +226,7 @@ class NameSurrogates:
         if n_surname is None:
             # A surname of three characters is no full name.
             is_split = end > (2 if is_full else 3)
-            n_surname = len(split_japanese(name)[1]) if is_split else 0
+            n_surname = len(split_japanese_name(name)[1]) if is_split else 0
         if not 0 < n_surname < end:
             return [(0, end, "")]
         return [(0, n_surname, SURNAME), (n_surname, end, GIVEN)]
@@ -249,7 +249,7 @@ class NameSurrogates:
             known = own[0] if own else known
         if known:
             return self._draw(known.key, GIVEN, people.persons[known.rank].sex)
-        sex = people.lone_sexes.get(key) or sex_of_given_name(folded_text(text)) or people.sex
+        sex = people.lone_sexes.get(key) or sex_of_given_name(fold_characters(text)) or people.sex
         return self._draw(key, GIVEN, sex)
 
     def _draw(self, key: str, role: Role, sex: str) -> NamePart | None:

@@ -42,10 +42,10 @@ from audit.deid.tagging import (
 )
 from audit.errors import AuditCancelled, AuditError
 from audit.home import changing
-from audit.notes.formats import flattened, jsonl_line, read_line, write_files
-from audit.notes.spans import Span, TaggedDocument, merged, n_overlapping
-from audit.patients.finder import patient_finder
-from audit.patients.register import packed_people
+from audit.notes.formats import flatten_spans, format_jsonl_line, read_line, write_files
+from audit.notes.spans import Span, TaggedDocument, merge_spans, count_overlapping
+from audit.patients.finder import build_patient_finder
+from audit.patients.register import pack_people
 from audit.progress import StopQuestion
 from audit.shelf import Shelf, now, one_line, taken, write_whole
 from audit.stats import IntArray
@@ -152,7 +152,7 @@ def correction_for(
 
 
 def _is_covered(start: int, end: int, spans: Iterable[Span]) -> bool:
-    return any(first <= start and end <= last for first, last in merged(spans))
+    return any(first <= start and end <= last for first, last in merge_spans(spans))
 
 
 def _places(text: str, wanted: str) -> Iterator[tuple[int, int]]:
@@ -219,12 +219,12 @@ def tagged_text(
         note = whole_note(text)
         text = note.text
         (spans,) = tag_checked(tagger, [text])
-        for pack in (names_in(text, spans), *map(packed_people, note.known)):
+        for pack in (names_in(text, spans), *map(pack_people, note.named_people)):
             spans = found_again(text, spans, pack)
         document, left = policy.applied(TaggedDocument("1", text, spans))
         return replace(released_note(document, row=1, release=release), left=left)
     finally:  # the page says that it is kept nowhere
-        for memory in (clinical_places, patient_finder, packed_people, people_of, spaced_words):
+        for memory in (clinical_places, build_patient_finder, pack_people, people_of, spaced_words):
             memory.cache_clear()
 
 
@@ -572,7 +572,7 @@ def _note(
 
 
 def _document(line: bytes) -> TaggedDocument:
-    return read_line(line.decode(), what="tagged notes", number=1)
+    return read_line(line.decode(), subject="tagged notes", number=1)
 
 
 def _lines(folder: Path) -> Iterator[tuple[bytes, bytes]]:
@@ -674,7 +674,7 @@ def _files(note: OneNote, form: str) -> dict[str, bytes]:
     if form == "jsonl":
         return {"": json_line({"row": note.row, "text": note.released})}
     if form == "spans":
-        return {"": jsonl_line(document).encode()}
-    if form in ("conll", "inline") and n_overlapping(document.spans):
-        document = flattened(document)
+        return {"": format_jsonl_line(document).encode()}
+    if form in ("conll", "inline") and count_overlapping(document.spans):
+        document = flatten_spans(document)
     return write_files([document], form=form, language=language_of(document.text) or "en")

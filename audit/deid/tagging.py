@@ -40,11 +40,11 @@ from audit.errors import AuditCancelled, AuditError
 from audit.executor import executor_of, in_order
 from audit.home import salted_digest
 from audit.notes.fhir import Groups
-from audit.notes.formats import jsonl_line
+from audit.notes.formats import format_jsonl_line
 from audit.notes.read import Note, NoteSource
-from audit.notes.spans import Span, TaggedDocument, ordered
-from audit.patients.finder import together
-from audit.patients.register import PatientRegister, packed_people
+from audit.notes.spans import Span, TaggedDocument, order_labels
+from audit.patients.finder import merge_packs
+from audit.patients.register import PatientRegister, pack_people
 from audit.progress import Meter, Phase, Portion, Progress, ProgressListener, StopQuestion
 from audit.shelf import building_folder
 from audit.tables import RowNote
@@ -157,7 +157,7 @@ def counted(document: TaggedDocument, *, is_foreign: bool = False) -> Counter[st
 
 def told(counts: Mapping[str, int]) -> dict[str, Any]:
     """Return what was `counted` as a census has it."""
-    labels = ordered(key[2:] for key, n in counts.items() if n and key.startswith("n "))
+    labels = order_labels(key[2:] for key, n in counts.items() if n and key.startswith("n "))
     spans = {
         label: {"n": counts[f"n {label}"], "n_characters": counts[f"chars {label}"]}
         for label in labels
@@ -305,7 +305,7 @@ def _written(
         lost = tuple(copy["unaligned"]) if copy else ()
         document, found, own_left = _final(how, replace(note, unaligned=lost), own, of)
         made = how.release.of(document, names=of.people)
-        lines.append(jsonl_line(document).encode())
+        lines.append(format_jsonl_line(document).encode())
         redacted.append(json_line({"row": row, "text": made.text}))
         left.update(own_left)
         counts.update(counted(document, is_foreign=not made.language))
@@ -452,7 +452,7 @@ class _Work:
             ids.add(name)
             notes.append(TaggedDocument(name, row.text, patient_id=row.patient_id or None))
             numbers.append(row.row)
-            people.append(row.known)
+            people.append(row.named_people)
         texts = [(one.doc_id, one.text) for one in notes]
         key = AnswerFile.key([_VERSION, self._tagger.digest, texts])
         refused = [row for row in rows if isinstance(row, RowNote)]
@@ -483,7 +483,7 @@ class _Run:
         for note, own in zip(notes, names, strict=True):
             if own and (patient := note.patient_id):
                 known = self._names.get(patient)
-                self._names[patient] = own if known is None else together(known, own)
+                self._names[patient] = own if known is None else merge_packs(known, own)
 
     def known_of(self, batch: _Batch) -> list[_Known]:
         """Return what is known of the patient of each note, and of people whom its file names."""
@@ -496,7 +496,7 @@ class _Run:
             tuple(filter(None, names)),
             patient is None,
             self.people.of(patient) if self.people else None,
-            tuple(filter(None, map(packed_people, others))),
+            tuple(filter(None, map(pack_people, others))),
         )
 
     def count_rows(self, notes: Sequence[TaggedDocument]) -> None:

@@ -29,7 +29,7 @@ from audit.deid.tagger import Tagger, tag_checked
 from audit.deid.taggers import known_tagger, load_tagger
 from audit.errors import AuditCancelled, AuditError
 from audit.home import DEMO_HOSPITAL, results_dir
-from audit.models.inspect import model_digest
+from audit.models.inspect import compute_model_digest
 from audit.names.files import read_names
 from audit.notes.formats import read_jsonl
 from audit.notes.passages import read_passages
@@ -278,7 +278,7 @@ class HospitalNotes:
 def hospital_notes(language: str) -> HospitalNotes:
     """Return the demo hospital's notes; a patient's full name stands nowhere but in its spans."""
     text = (DEMO_HOSPITAL / language / "notes.jsonl").read_text(encoding="utf-8")
-    return HospitalNotes(language, tuple(read_jsonl(text, what="demo notes")))
+    return HospitalNotes(language, tuple(read_jsonl(text, subject="demo notes")))
 
 
 def _owner(document: TaggedDocument) -> int:
@@ -401,7 +401,7 @@ def trained_arm(
     question = {
         "version": VERSION,
         "title": title,
-        "general": model_digest(notes.general),
+        "general": compute_model_digest(notes.general),
         "settings": training.settings.decisive(),
         "texts": list(texts),
     }
@@ -587,7 +587,7 @@ def _request(order: LeakageTask, notes: HospitalNotes, model: Path) -> AuditRequ
         general=notes.general,
         hospital=model,
         candidates=read_names(names, what="demo names").candidates.with_source("invented"),
-        passages=read_passages(passages, what="demo passages", file_name="passages.jsonl"),
+        passages=read_passages(passages, subject="demo passages", file_name="passages.jsonl"),
         posterior=PosteriorSettings(n_inputs=order.n_inputs, n_chain_inputs=0),
         seed=order.seed,
         device=order.device,
@@ -751,7 +751,7 @@ def leakage_id(order: LeakageTask) -> str:
         "version": VERSION,
         "order": {key: value for key, value in order.plain().items() if key != "device"},
         "taggers": {tagger: known_tagger(tagger).digest for tagger in order.taggers},
-        "general": model_digest(DEMO_HOSPITAL / order.language / "models" / "general"),
+        "general": compute_model_digest(DEMO_HOSPITAL / order.language / "models" / "general"),
     }
     return question_digest(question)[:12]
 

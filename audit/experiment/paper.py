@@ -266,7 +266,7 @@ def _questions(order: ExperimentTask) -> Iterator[AuditRequest]:
     corpus = CORPORA.at(order.out / "corpus")
     candidates = list_of(corpus, controls=CONTROLS)
     data = passages_for(corpus, candidates)
-    passages = read_passages(data, what="passages", file_name=PASSAGES)
+    passages = read_passages(data, subject="passages", file_name=PASSAGES)
     for scenario in SCENARIOS:
         yield AuditRequest(
             scenario_number=scenario,

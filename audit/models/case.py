@@ -32,7 +32,7 @@ Normalizer = Mapping[str, Any] | None
 Settings = Mapping[str, object]
 
 
-def bert_normalizer(settings: Settings) -> Normalizer:
+def build_bert_normalizer(settings: Settings) -> Normalizer:
     """Return the normalizer that the tokenizer of a BERT is built with."""
     return {
         "type": "BertNormalizer",
@@ -41,7 +41,7 @@ def bert_normalizer(settings: Settings) -> Normalizer:
     }
 
 
-def japanese_normalizer(settings: Settings) -> Normalizer:
+def build_japanese_normalizer(settings: Settings) -> Normalizer:
     """Return what the tokenizer of a Japanese BERT does to a text, written as a normalizer."""
     is_lower_case = bool(settings.get("do_lower_case", False))
     if not settings.get("do_word_tokenize", True):
@@ -57,9 +57,9 @@ def refuse_unfit_case(
     *,
     special: Collection[str],
     is_byte_level: bool,
-    made_from: Callable[[Settings], Normalizer] | None,
+    make_normalizer: Callable[[Settings], Normalizer] | None,
     settings: Settings,
-    where: str,
+    place: str,
 ) -> None:
     """Refuse a tokenizer that folds what its vocabulary holds, or leaves what the vocabulary lacks.
 
@@ -70,11 +70,11 @@ def refuse_unfit_case(
     refusal = _misfit(tokens, normalizer)
     if refusal is None:
         return
-    if made_from is None:
+    if make_normalizer is None:
         is_cased = _misfit(tokens, None) is None
         raise AuditError(
             refusal,
-            where=where,
+            where=place,
             do='The normalizer in tokenizer.json decides: choose between "lowercase": false (a '
             'cased model) and "lowercase": true (an uncased one). This vocabulary fits {fitting}.',
             fitting="false" if is_cased else "true",
@@ -85,18 +85,18 @@ def refuse_unfit_case(
         {"do_lower_case": True, "strip_accents": False},
     ]
     fitting = next(
-        (one for one in options if _misfit(tokens, made_from(one)) is None),
+        (one for one in options if _misfit(tokens, make_normalizer(one)) is None),
         {"do_lower_case": not _folds_case(normalizer)},
     )
     if settings.get("strip_accents") is not None:
         fitting = {"strip_accents": None, **fitting}
     raise AuditError(
         refusal,
-        where=where,
+        where=place,
         do='Choose in tokenizer_config.json between "do_lower_case": false (a cased model) and '
         '"do_lower_case": true (an uncased one); where it says nothing, {usual} is taken. This '
         "vocabulary fits {fitting}.",
-        usual=json.dumps(_folds_case(made_from({}))),
+        usual=json.dumps(_folds_case(make_normalizer({}))),
         fitting=json.dumps(fitting, sort_keys=True)[1:-1],
     )
 

@@ -1,6 +1,6 @@
 """What a masked language model says at given positions, and the kernels that compute it.
 
-`logits_at` asks transformers' own module in float32: the reference. `Forward` computes the same
+`compute_logits` asks transformers' own module in float32: the reference. `Forward` computes the same
 faster: weights packed for the processor once, one product for queries, keys and values, the last
 layer at the asked positions only, no padding, dropout masks out of 16-bit integers. Legend: B rows,
 L tokens of a row, M asked positions, H width, h heads, d = H / h, V vocabulary.
@@ -27,15 +27,15 @@ from transformers.activations import ACT2FN
 from audit.errors import AuditError
 
 
-def logits_at(model: nn.Module, ids: Tensor, *, positions: Tensor) -> Tensor:
+def compute_logits(model: nn.Module, ids: Tensor, *, positions: Tensor) -> Tensor:
     """Return logits [B, M, V] at `positions` [B, M] of `ids` [B, L], rows without padding."""
     body: Any = model.base_model
     hidden = body(input_ids=ids).last_hidden_state  # [B, L, H]
     rows = torch.arange(ids.shape[0], device=ids.device).unsqueeze(dim=1)  # [B, 1]
-    return head_logits(model, hidden[rows, positions])  # [B, M, H]
+    return compute_head_logits(model, hidden[rows, positions])  # [B, M, H]
 
 
-def head_logits(model: nn.Module, hidden: Tensor) -> Tensor:
+def compute_head_logits(model: nn.Module, hidden: Tensor) -> Tensor:
     """Return what the masked-LM head says of hidden states [..., H]: logits [..., V]."""
     head: Any = model
     if hasattr(model, "cls"):  # BERT
@@ -69,7 +69,7 @@ class Forward:
         self.device = next(model.parameters()).device
         self.n_vocabulary = int(config.vocab_size)  # type: ignore[union-attr,arg-type]
         self.n_positions = int(getattr(config, "max_position_embeddings", 0))
-        self.kernels = "packed" if is_known(model) and not is_plain else "plain"
+        self.kernels = "packed" if is_supported(model) and not is_plain else "plain"
         number_type = getattr(torch, dtype)
         self._asked: _Packed | _Plain
         if self.kernels == "packed":
@@ -133,7 +133,7 @@ class _Plain:
         try:
             if dropout is not None:
                 torch.manual_seed(dropout)
-            return logits_at(self._model, ids, positions=positions)
+            return compute_logits(self._model, ids, positions=positions)
         finally:
             self._model.eval()
 
@@ -193,13 +193,13 @@ KINDS: dict[str, dict[str, Any]] = {
 """Where transformers keeps what is computed here, by kind of model."""
 
 
-def is_known(model: nn.Module) -> bool:
+def is_supported(model: nn.Module) -> bool:
     """Whether a model's body can be an `Encoder`."""
     config: Any = getattr(model, "config", None)
     return getattr(config, "model_type", "") in KINDS
 
 
-def layers_of(model: nn.Module) -> list[dict[str, Any]]:
+def collect_layers(model: nn.Module) -> list[dict[str, Any]]:
     """Return the products and norms of each layer of a known model, by their names in `KINDS`."""
     config: Any = model.config
     body: Any = model.base_model
@@ -238,7 +238,7 @@ class Encoder:
         self._out_rate = self._rate if kind["drops_out"] else 0.0
         self._layers = [
             _Layer(parts, activation=act, n_heads=self._n_heads, dtype=dtype)
-            for parts in layers_of(model)
+            for parts in collect_layers(model)
         ]
         tables = body.embeddings
         self._words = _in(tables.word_embeddings.weight, dtype)
@@ -471,8 +471,8 @@ def _linear(parts: Sequence[Any], dtype: torch.dtype, *, activation: str = "") -
     return lambda x: after(kernels._linear_pointwise(x, packed, bias, "none", [], ""))
 
 
-def kept_mask(
-    drawn: Any, shape: Sequence[int], dtype: torch.dtype, *, rate: float
+def draw_dropout_mask(
+    generator: Any, shape: Sequence[int], dtype: torch.dtype, *, rate: float
 ) -> tuple[Tensor | None, float]:
     """Return what dropout keeps, 1 or else 0, and by what that is to be scaled; None: all of it.
 
@@ -485,11 +485,11 @@ def kept_mask(
     if not n_of_65536:
         return None, 1.0
     n_words = -(-n // 4)  # of 64 bits
-    if isinstance(drawn, torch.Generator):
-        words = torch.empty(n_words, dtype=torch.int64, device=drawn.device)
-        bits = words.random_(-(2**63), None, generator=drawn).view(torch.int16)
+    if isinstance(generator, torch.Generator):
+        words = torch.empty(n_words, dtype=torch.int64, device=generator.device)
+        bits = words.random_(-(2**63), None, generator=generator).view(torch.int16)
     else:
-        bits = torch.from_numpy(drawn.random_raw(n_words).view(np.int16))
+        bits = torch.from_numpy(generator.random_raw(n_words).view(np.int16))
     kept = torch.empty(shape, dtype=dtype, device=bits.device)
     torch.ge(bits[:n].view(shape), n_of_65536 - 2**15, out=kept)
     return kept, 2**16 / (2**16 - n_of_65536)
@@ -508,7 +508,7 @@ class _Masks:
 
     def zero(self, x: Tensor, *, rate: float) -> float:
         """Set a share of numbers to 0, in place; returns what the others are to be scaled by."""
-        mask, scale = kept_mask(self._drawn, x.shape, x.dtype, rate=rate * self.are_on)
+        mask, scale = draw_dropout_mask(self._drawn, x.shape, x.dtype, rate=rate * self.are_on)
         if mask is not None:
             x.mul_(mask)
         return scale
@@ -530,7 +530,7 @@ MAX_KERNEL_VARIATION = 1e-5
 
 
 @contextmanager
-def plain_float32(device: str) -> Iterator[None]:
+def use_exact_float32(device: str) -> Iterator[None]:
     """Multiply float32 matrices as fast as this machine can without rounding them further.
 
     oneDNN on the CPUs of AMD; else PyTorch's default. PyTorch names the switch "bf16": on CPUs with
@@ -549,7 +549,7 @@ def plain_float32(device: str) -> Iterator[None]:
 
 
 @contextmanager
-def exact_kernels(
+def choose_exact_kernels(
     models: Sequence[nn.Module], *, tokenizer: Any, device: str, dtype: str
 ) -> Iterator[str]:
     """Choose the kernels of a training and keep to them; yields "onednn" or "default".
@@ -561,7 +561,7 @@ def exact_kernels(
     if dtype == "float32" and device == "cpu" and _is_amd():
         asked = [Forward(model, is_plain=True) for model in models]
         before = [_distributions(one, tokenizer) for one in asked]
-        with plain_float32(device):
+        with use_exact_float32(device):
             after = [_distributions(one, tokenizer) for one in asked]
             if max(map(_variation, before, after)) <= MAX_KERNEL_VARIATION:
                 yield "onednn"
@@ -569,7 +569,7 @@ def exact_kernels(
     yield "default"
 
 
-def forwards_of(
+def build_forwards(
     models: Sequence[nn.Module], *, tokenizer: Any, dtype: str, names: Sequence[str]
 ) -> list[Forward]:
     """Return models as evidence asks them: all in one way, the fastest that says what they say.
@@ -614,13 +614,13 @@ _FAST_BFLOAT16 = re.compile(r"^flags.*\b(?:avx512_bf16|amx_bf16)\b", re.MULTILIN
 _CPU_FACTS = Path("/proc/cpuinfo")
 
 
-def pick_precision(wanted: str, *, device: str, is_cpu_asked: bool = False) -> str:
+def pick_precision(dtype: str, *, device: str, is_cpu_asked: bool = False) -> str:
     """Return the number type: "auto" is bfloat16 on a GPU that has it, else float32.
 
     With `is_cpu_asked` also on a processor that multiplies it faster.
     """
-    if wanted != "auto":
-        return wanted
+    if dtype != "auto":
+        return dtype
     if device.startswith("cuda"):
         has_it = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
@@ -630,10 +630,10 @@ def pick_precision(wanted: str, *, device: str, is_cpu_asked: bool = False) -> s
 
 def multiplies_bfloat16(facts: Path = _CPU_FACTS) -> bool:
     """Whether this processor has instructions for bfloat16."""
-    return bool(_FAST_BFLOAT16.search(processor_facts(facts)))
+    return bool(_FAST_BFLOAT16.search(read_processor_facts(facts)))
 
 
-def processor_facts(source: Path = _CPU_FACTS) -> str:
+def read_processor_facts(source: Path = _CPU_FACTS) -> str:
     """Return what Linux says of its processors; "" where there is no such file."""
     with suppress(OSError):
         return source.read_text(encoding="utf-8", errors="replace")
@@ -667,4 +667,4 @@ def _variation(p: Tensor, q: Tensor) -> float:
 
 
 def _is_amd() -> bool:
-    return "AuthenticAMD" in processor_facts()
+    return "AuthenticAMD" in read_processor_facts()

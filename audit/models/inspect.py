@@ -24,8 +24,8 @@ from audit.foreign import json_value, open_regular, reading, refusing
 from audit.home import data_home
 from audit.models.case import (
     Normalizer,
-    bert_normalizer,
-    japanese_normalizer,
+    build_bert_normalizer,
+    build_japanese_normalizer,
     refuse_unfit_case,
 )
 from audit.models.components import (
@@ -44,7 +44,7 @@ _MAX_RUN_BYTES = 1_000_000
 _COPY_FILE = "Copy the file again from where the model was saved."
 
 
-def trained_models() -> Iterator[tuple[str, Path]]:
+def list_trained_models() -> Iterator[tuple[str, Path]]:
     """Yield identifier and directory of every model whose training has written one, by name."""
     with suppress(AuditError, OSError):  # whoever needs the data directory says why
         for run in sorted((data_home() / "models").iterdir()):
@@ -54,7 +54,7 @@ def trained_models() -> Iterator[tuple[str, Path]]:
                 yield f"{LABEL}/{run.name}", directory
 
 
-def trained_name(directory: Path) -> str:
+def find_trained_name(directory: Path) -> str:
     """Return what a model that was trained here is called; "" for any other directory.
 
     Its title, else the model it started from and when, else the name of its run's folder; a copy
@@ -66,7 +66,7 @@ def trained_name(directory: Path) -> str:
         return ""
     name = directory.parent.name
     with suppress(AuditError, OSError), open_regular(record) as file:
-        run = parse_json(file.read(_MAX_RUN_BYTES), where=name)
+        run = parse_json(file.read(_MAX_RUN_BYTES), place=name)
         title, parent, created = (str(run.get(k) or "") for k in ("title", "parent", "created"))
         origin = f"{parent} {created[:16].replace('T', ' ')}" if parent and created else name
         name = " ".join(title.split()) or origin
@@ -74,14 +74,14 @@ def trained_name(directory: Path) -> str:
 
 
 @contextmanager
-def _at(where: str) -> Iterator[None]:
+def _locate_errors(place: str) -> Iterator[None]:
     """Give the errors of a block their place, where they have none."""
     try:
         yield
     except AuditError as error:
         if error.where:
             raise
-        raise AuditError(error.what, where=where, do=error.do) from None
+        raise AuditError(error.what, where=place, do=error.do) from None
 
 
 def _refuse_more(n: int, *, than: int) -> None:
@@ -104,7 +104,7 @@ class ModelFolder:
     name: str
     files: tuple[str, ...]
 
-    def where(self, file: str = "") -> str:
+    def locate(self, file: str = "") -> str:
         """Return the place for a message: the model's name and a file in it."""
         return f"{self.name}/{_plain(file)}" if file else self.name
 
@@ -112,33 +112,33 @@ class ModelFolder:
         """Read one small file whole."""
         if file not in self.files:
             raise AuditError("The file {file} is missing.", where=self.name, file=file)
-        with _at(self.where(file)):
+        with _locate_errors(self.locate(file)):
             try:
                 with open_regular(self.path / file) as stream:
                     data = stream.read(max_bytes + 1)
             except OSError as fault:
-                raise unreadable(fault, where=self.where(file)) from None
+                raise make_read_error(fault, place=self.locate(file)) from None
             _refuse_more(len(data), than=max_bytes)
         return data
 
     def json(self, file: str, *, max_bytes: int) -> dict[str, object]:
         """Read one JSON object, as `parse_json` does."""
-        return parse_json(self.read(file, max_bytes=max_bytes), where=self.where(file))
+        return parse_json(self.read(file, max_bytes=max_bytes), place=self.locate(file))
 
 
-def unreadable(fault: Exception, *, where: str) -> AuditError:
+def make_read_error(fault: Exception, *, place: str) -> AuditError:
     """Return the error for a file that the system does not give out, without its path."""
     return AuditError(
         "It cannot be read ({reason}).",
-        where=where,
+        where=place,
         do="Check that it exists and that you may read it.",
         reason=getattr(fault, "strerror", None) or type(fault).__name__,
     )
 
 
-def parse_json(data: bytes, *, where: str) -> dict[str, object]:
+def parse_json(data: bytes, *, place: str) -> dict[str, object]:
     """Parse a JSON object strictly, as `audit.foreign.json_value` does."""
-    refusal = AuditError("This is not a valid JSON object.", where=where, do=_COPY_FILE)
+    refusal = AuditError("This is not a valid JSON object.", where=place, do=_COPY_FILE)
     value = json_value(data, refusal=refusal)
     if not isinstance(value, dict):
         raise refusal
@@ -149,19 +149,19 @@ def open_folder(path: Path) -> ModelFolder:
     """Look at every entry of a model directory without opening any."""
     try:
         root = path.resolve(strict=True)
-        name = display_name(root)
-        with _at(name):
+        name = find_display_name(root)
+        with _locate_errors(name):
             files = tuple(one.name for one in sorted(root.iterdir()) if _is_file(one))
     except (OSError, ValueError, RuntimeError) as fault:
-        raise unreadable(fault, where=path.name) from None
+        raise make_read_error(fault, place=path.name) from None
     return ModelFolder(root, name, files)
 
 
-def display_name(root: Path) -> str:
+def find_display_name(root: Path) -> str:
     """Return what a model's directory is called in messages and results."""
     # In a Hugging Face cache the directory's own name is a revision; the model's is two above.
     return _plain(
-        root.parent.parent.name if _is_snapshot(root) else trained_name(root) or root.name
+        root.parent.parent.name if _is_snapshot(root) else find_trained_name(root) or root.name
     )
 
 
@@ -306,7 +306,7 @@ def _entries(value: object) -> Iterator[tuple[str, Any]]:
         waiting += one if isinstance(one, list) else ()
 
 
-def refuse_code_keys(value: object, *, where: str) -> None:
+def refuse_code_keys(value: object, *, place: str) -> None:
     """Refuse settings through which a file could have code loaded.
 
     That is: `auto_map`, `trust_remote_code`, quantisation, any "kernel" key, or an attention or
@@ -320,17 +320,17 @@ def refuse_code_keys(value: object, *, where: str) -> None:
             raise AuditError(
                 "The setting {key} can load code or change the arithmetic; such a model is not "
                 "loaded.",
-                where=where,
+                where=place,
                 do="Remove the setting if the model is a plain BERT, RoBERTa or DistilBERT.",
                 key=f'"{_plain(key)}"',
             )
 
 
-def parse_config(raw: Mapping[str, object], *, where: str) -> ModelConfig:
+def parse_config(raw: Mapping[str, object], *, place: str) -> ModelConfig:
     """Check a parsed `config.json` against the allow-list and its bounds."""
-    refuse_code_keys(raw, where=where)
+    refuse_code_keys(raw, place=place)
     kind = _CONFIGS.get(str(raw.get("model_type")))
-    with _at(where):
+    with _locate_errors(place):
         if kind is None:
             raise AuditError(
                 "Models of the kind {kind} cannot be audited.",
@@ -422,13 +422,13 @@ _KNOWN_EXTRA = re.compile(
 )
 
 
-def current_name(name: str) -> str:
+def update_tensor_name(name: str) -> str:
     """Return today's name of a tensor: gamma and beta became weight and bias."""
     name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
     return name.replace("LayerNorm.beta", "LayerNorm.bias")
 
 
-def same_tensors(config: ModelConfig) -> dict[str, str]:
+def find_shared_tensors(config: ModelConfig) -> dict[str, str]:
     """Return the other name under which one and the same tensor is found in this model."""
     layout = _LAYOUTS[config.architecture]
     *_, decoder = layout.head
@@ -438,7 +438,7 @@ def same_tensors(config: ModelConfig) -> dict[str, str]:
     return same
 
 
-def expected_shapes(config: ModelConfig) -> dict[str, Shape]:
+def compute_expected_shapes(config: ModelConfig) -> dict[str, Shape]:
     """Return name and shape of every parameter of the masked language model."""
     root, layout = config.architecture, _LAYOUTS[config.architecture]
     sizes = {"v": config.vocab_size, "d": config.hidden_size, "i": config.intermediate_size}
@@ -475,7 +475,7 @@ def _read_header(path: Path) -> _Header:
             if int.from_bytes(start.read(8), "little") > _MAX_HEADER_BYTES:
                 raise broken
     except OSError as fault:
-        raise unreadable(fault, where="") from None
+        raise make_read_error(fault, place="") from None
     with refusing(broken), safe_open(path, framework="numpy") as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
         return {name: (one.get_dtype(), tuple(one.get_shape())) for name, one in slices.items()}
@@ -493,9 +493,9 @@ def _tensors(folder: ModelFolder) -> _Header:
             "the model's code, merge an adapter, then save_pretrained into one file.",
             single_file=SINGLE_FILE,
         )
-    with _at(folder.where(SINGLE_FILE)):
+    with _locate_errors(folder.locate(SINGLE_FILE)):
         stored = _read_header(folder.path / SINGLE_FILE)
-        found = {current_name(name): tensor for name, tensor in stored.items()}
+        found = {update_tensor_name(name): tensor for name, tensor in stored.items()}
         if len(found) != len(stored):
             raise AuditError("A tensor is there under its old and its new name.")
     return found
@@ -503,7 +503,7 @@ def _tensors(folder: ModelFolder) -> _Header:
 
 def _check_tensors(found: _Header, *, config: ModelConfig) -> None:
     """Check the announced tensors against the configuration."""
-    expected, twins = expected_shapes(config), same_tensors(config)
+    expected, twins = compute_expected_shapes(config), find_shared_tensors(config)
     if not any(name in found for name in expected if not name.startswith(config.architecture)):
         raise AuditError(
             "The model has no masked-language-model head, so it gives no word a probability.",
@@ -589,9 +589,9 @@ _FLAGS = (
 )
 # What makes the normalizer of settings: in other classes tokenizer.json holds it, or there is none.
 _NORMALIZERS: Mapping[str, Callable[[Mapping[str, object]], Normalizer]] = {
-    "BertTokenizer": bert_normalizer,
-    "DistilBertTokenizer": bert_normalizer,
-    _JAPANESE: japanese_normalizer,
+    "BertTokenizer": build_bert_normalizer,
+    "DistilBertTokenizer": build_bert_normalizer,
+    _JAPANESE: build_japanese_normalizer,
 }
 # Not mecab_option, a command line: it can name files anywhere.
 _MECAB = {"mecab_dic", "normalize_text", "do_lower_case"}
@@ -613,22 +613,22 @@ class TokenizerFiles:
 
     kind: str
     settings: Mapping[str, object]
-    used: Mapping[str, bytes]
-    present: Mapping[str, bytes]
-    declared: Mapping[int, str]
-    added: frozenset[str]
+    used_files: Mapping[str, bytes]
+    all_files: Mapping[str, bytes]
+    tokens_by_id: Mapping[int, str]
+    added_tokens: frozenset[str]
     is_byte_level: bool
 
-    def refuse_unfit_case(self, normalizer: Normalizer, *, where: str) -> None:
+    def refuse_unfit_case(self, normalizer: Normalizer, *, place: str) -> None:
         """Refuse the tokenizer if it folds its vocabulary's capitals or accents, or lacks them."""
         refuse_unfit_case(
-            self.declared.values(),
+            self.tokens_by_id.values(),
             normalizer,
-            special=self.added,
+            special=self.added_tokens,
             is_byte_level=self.is_byte_level,
-            made_from=_NORMALIZERS.get(self.kind),
+            make_normalizer=_NORMALIZERS.get(self.kind),
             settings=self.settings,
-            where=where,
+            place=place,
         )
 
 
@@ -646,7 +646,7 @@ def _tokenizer_files(folder: ModelFolder, *, named: str) -> TokenizerFiles:
         for file in (CONFIG_FILE, *_ALL_FILES)
         if file in folder.files
     }
-    with _at(folder.where(CONFIG_FILE)):
+    with _locate_errors(folder.locate(CONFIG_FILE)):
         raw = _settings(present.pop(CONFIG_FILE, b"{}"))
         settings = {key: value for key, value in raw.items() if key in _SETTINGS}
         _refuse_other_flags(settings)
@@ -669,9 +669,9 @@ def _tokenizer_files(folder: ModelFolder, *, named: str) -> TokenizerFiles:
     declared: dict[int, str] = {}
     fast: Any = {}
     for file, data in used.items():
-        with _at(folder.where(file)):
+        with _locate_errors(folder.locate(file)):
             if file == FAST_FILE:
-                fast = parse_json(data, where="")
+                fast = parse_json(data, place="")
                 found = _declared_fast(fast, kind=kind)
                 added |= {int(one["id"]): one["content"] for one in fast.get("added_tokens") or ()}
             else:
@@ -695,7 +695,7 @@ def _tokenizer_files(folder: ModelFolder, *, named: str) -> TokenizerFiles:
         is_byte_level,
     )
     files.refuse_unfit_case(
-        _promised_normalizer(kind, settings, fast), where=folder.where(CONFIG_FILE)
+        _promised_normalizer(kind, settings, fast), place=folder.locate(CONFIG_FILE)
     )
     return files
 
@@ -723,8 +723,8 @@ def _texts(value: object) -> Iterator[str]:
 
 def _settings(data: bytes) -> dict[str, object]:
     """Parse settings that load no code and hold no table that transformers works long on."""
-    raw = parse_json(data, where="")
-    refuse_code_keys(raw, where="")
+    raw = parse_json(data, place="")
+    refuse_code_keys(raw, place="")
     _refuse_many_added(raw)
     return raw
 
@@ -775,7 +775,7 @@ def _declared(file: str, data: bytes) -> dict[int, str]:
         raw = _settings(data)
         refuse_large_tokens(_texts(raw))
         return _by_id(raw) if file == "added_tokens.json" else {}
-    return _by_id(parse_json(data, where=""))
+    return _by_id(parse_json(data, place=""))
 
 
 def _by_id(vocab: object) -> dict[int, str]:
@@ -824,7 +824,8 @@ class ModelFiles:
     def digest(self, weights: str) -> str:
         """Return the model's digest from that of its weights, both SHA-256 in hexadecimal."""
         files = {
-            name: hashlib.sha256(data).hexdigest() for name, data in self.tokenizer.present.items()
+            name: hashlib.sha256(data).hexdigest()
+            for name, data in self.tokenizer.all_files.items()
         }
         content = {
             "version": _DIGEST_VERSION,
@@ -863,8 +864,8 @@ def read_model_files(path: Path) -> ModelFiles:
         )
     ):
         raw = folder.json("config.json", max_bytes=_MAX_CONFIG_BYTES)
-        config = parse_config(raw, where=folder.where("config.json"))
-        with _at(folder.name):
+        config = parse_config(raw, place=folder.locate("config.json"))
+        with _locate_errors(folder.name):
             _check_tensors(_tensors(folder), config=config)
         named = str(raw.get("tokenizer_class") or _DEFAULT_CLASS[config.architecture])
         return ModelFiles(folder, config, _tokenizer_files(folder, named=named))
@@ -873,18 +874,20 @@ def read_model_files(path: Path) -> ModelFiles:
 def inspect_model(path: Path) -> ModelSummary:
     """Say what lies in a model directory, without torch."""
     files = read_model_files(path)
-    twice = same_tensors(files.config)
-    sizes = {name: math.prod(shape) for name, shape in expected_shapes(files.config).items()}
+    twice = find_shared_tensors(files.config)
+    sizes = {
+        name: math.prod(shape) for name, shape in compute_expected_shapes(files.config).items()
+    }
     n_parameters = sum(n for name, n in sizes.items() if name not in twice)
     return ModelSummary(files.folder.name, files.config, n_parameters, files.tokenizer.kind)
 
 
-def model_digest(path: Path) -> str:
+def compute_model_digest(path: Path) -> str:
     """Return the SHA-256 of everything that determines a model, in hexadecimal.
 
     That is: the settings that are used of `config.json`, all tokenizer files, and every byte of
     the weights. Where it was saved, by which version and from which name changes nothing.
     """
     files = read_model_files(path)
-    with reading(files.folder.where(SINGLE_FILE)):
+    with reading(files.folder.locate(SINGLE_FILE)):
         return files.digest(fingerprint(files.weights))

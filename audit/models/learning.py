@@ -1,6 +1,6 @@
 """What a masked language model says at given positions, with gradients: the pass of a training.
 
-The same as `logits_at`, with less work: the last layer at the asked positions only, one product for
+The same as `compute_logits`, with less work: the last layer at the asked positions only, one product for
 queries, keys and values, and on a CPU attention by plain products and dropout masks out of 16-bit
 integers. Legend: B rows, L tokens of a row, M asked positions of a row, Q queries of a row (L, or M
 in the last layer), H width, h heads, d = H / h, V vocabulary.
@@ -18,7 +18,13 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from transformers.activations import ACT2FN
 
-from audit.models.forward import KINDS, head_logits, is_known, kept_mask, layers_of
+from audit.models.forward import (
+    KINDS,
+    compute_head_logits,
+    is_supported,
+    draw_dropout_mask,
+    collect_layers,
+)
 
 
 class LearningPass:
@@ -40,7 +46,7 @@ class LearningPass:
         )
         self._out_rate = self._rate if kind["drops_out"] else 0.0
         self._activation, self._dtype, self._model = ACT2FN[activation], dtype, model
-        self._layers = layers_of(model)
+        self._layers = collect_layers(model)
 
     @staticmethod
     def knows(model: nn.Module) -> bool:
@@ -50,10 +56,10 @@ class LearningPass:
         stands in the layers' own forward.
         """
         is_saving = any(getattr(one, "gradient_checkpointing", False) for one in model.modules())
-        is_own = is_known(model) and type(model).__name__.endswith("ForMaskedLM")
+        is_own = is_supported(model) and type(model).__name__.endswith("ForMaskedLM")
         if not is_own or is_saving:
             return False
-        parts = [part for layer in layers_of(model) for part in layer.values()]
+        parts = [part for layer in collect_layers(model) for part in layer.values()]
         return all(type(part) in (nn.Linear, nn.LayerNorm) for part in parts)
 
     def logits(self, ids: Tensor, *, positions: Tensor) -> Tensor:
@@ -74,7 +80,7 @@ class LearningPass:
         x = self._through(last, x, n_rows, masks, asked=asked)  # [B M, H]
         is_rounded = self._dtype == torch.bfloat16
         with torch.autocast(ids.device.type, dtype=torch.bfloat16, enabled=is_rounded):
-            return head_logits(self._model, x.view(n_rows, positions.shape[1], -1))
+            return compute_head_logits(self._model, x.view(n_rows, positions.shape[1], -1))
 
     def _through(
         self,
@@ -117,7 +123,7 @@ class LearningPass:
 
 
 class _Masks:
-    """Dropout of one pass; none if it is not on. On a CPU masks are those of `kept_mask`."""
+    """Dropout of one pass; none if it is not on. On a CPU masks are those of `draw_dropout_mask`."""
 
     def __init__(self, *, is_on: bool, device: torch.device) -> None:
         self._is_on, self._is_own = is_on, device.type == "cpu"
@@ -156,7 +162,7 @@ class _Masks:
     def _mask(
         self, shape: tuple[int, ...], dtype: torch.dtype, *, rate: float
     ) -> tuple[Tensor | None, float]:
-        return kept_mask(self._drawn, shape, dtype, rate=rate * self._is_on)
+        return draw_dropout_mask(self._drawn, shape, dtype, rate=rate * self._is_on)
 
 
 class _Added(torch.autograd.Function):

@@ -43,7 +43,7 @@ _CHECKOUT = Path(__file__).resolve().parents[2]
 def call_limited(
     function: Callable[..., Any],
     *inputs: Any,
-    where: str,
+    place: str,
     seconds: int = PROCESSOR_SECONDS,
     n_bytes: int = MEMORY_BYTES,
     refusal: AuditError | None = None,
@@ -69,14 +69,16 @@ def call_limited(
     match json.loads(answer or b"{}"):
         case {"answer": value}:
             return value
-        case {"what": what, "where": place, "do": advice}:
-            raise AuditError(Message.read(what), where=Message.read(place), do=Message.read(advice))
+        case {"what": what, "where": message_place, "do": advice}:
+            raise AuditError(
+                Message.read(what), where=Message.read(message_place), do=Message.read(advice)
+            )
         case {"mistake": str(places)}:
             raise RuntimeError(places)
     raise refusal or AuditError(
         "Its tokenizer took more than {seconds} seconds of a processor, or more than "
         "{n_bytes:.0f} GB of memory, and was stopped.",
-        where=where,
+        where=place,
         do="Copy the tokenizer files again from where the model was saved.",
         seconds=seconds,
         n_bytes=n_bytes / 1e9,

@@ -25,18 +25,18 @@ from audit.models.inspect import (
     SINGLE_FILE,
     ModelConfig,
     ModelFiles,
-    current_name,
-    expected_shapes,
+    update_tensor_name,
+    compute_expected_shapes,
     read_model_files,
-    same_tensors,
+    find_shared_tensors,
 )
 from audit.models.tokenizer import build_tokenizer, refuse_unlike
 
 
-def pick_device(wanted: str) -> str:
+def pick_device(device: str) -> str:
     """Return the device to run on."""
-    is_there = wanted != "cpu" and torch.cuda.is_available()
-    if wanted == "cuda" and not is_there:
+    is_there = device != "cpu" and torch.cuda.is_available()
+    if device == "cuda" and not is_there:
         raise AuditError("No CUDA device is available.", where="device", do="Choose auto or cpu.")
     return "cuda" if is_there else "cpu"
 
@@ -72,21 +72,23 @@ def load_model(path: Path, *, device: str = "cpu") -> LoadedModel:
     _refuse_without_memory(files)
     tokenizer = build_tokenizer(files.tokenizer, config=files.config, name=name)
     weights, digest = _read_weights(files)
-    _fill_same(weights, config=files.config, where=name)
-    model = _build(files.config, weights=weights, where=name)
+    _fill_same(weights, config=files.config, place=name)
+    model = _build(files.config, weights=weights, place=name)
     return LoadedModel(_moved(model, device=device), tokenizer, digest, files.config, name)
 
 
 def _refuse_without_memory(files: ModelFiles) -> None:
-    n_weights = sum(map(math.prod, expected_shapes(files.config).values())) * torch.float32.itemsize
-    with reading(files.folder.where(SINGLE_FILE)):
+    n_weights = (
+        sum(map(math.prod, compute_expected_shapes(files.config).values())) * torch.float32.itemsize
+    )
+    with reading(files.folder.locate(SINGLE_FILE)):
         n_file = files.weights.stat().st_size
     refuse_without_memory(n_weights + max(n_weights, 2 * n_file), where=files.folder.name)
 
 
 def _read_weights(files: ModelFiles) -> tuple[dict[str, Tensor], str]:
     """Read every expected tensor, finite and in float32; also the model's digest."""
-    expected, where = expected_shapes(files.config), files.folder.where(SINGLE_FILE)
+    expected, where = compute_expected_shapes(files.config), files.folder.locate(SINGLE_FILE)
     # Read, not mapped: a mapped file can change, or end the process, while it is in use.
     with reading(where), open_regular(files.weights) as file:
         data = file.read()
@@ -94,7 +96,7 @@ def _read_weights(files: ModelFiles) -> tuple[dict[str, Tensor], str]:
     with refusing(_changed(where)):
         tensors = load_tensors(data)
     del data
-    found = {current_name(name): tensor for name, tensor in tensors.items()}
+    found = {update_tensor_name(name): tensor for name, tensor in tensors.items()}
     weights = {name: tensor.float() for name, tensor in found.items() if name in expected}
     for name, tensor in weights.items():
         # One pass without a copy: smallest and largest are NaN where any number is.
@@ -108,19 +110,19 @@ def _read_weights(files: ModelFiles) -> tuple[dict[str, Tensor], str]:
     return weights, digest
 
 
-def _fill_same(weights: dict[str, Tensor], *, config: ModelConfig, where: str) -> None:
+def _fill_same(weights: dict[str, Tensor], *, config: ModelConfig, place: str) -> None:
     """Give both names of a shared tensor its value; refuse two values where the head is tied.
 
     An untied head may come with two biases: transformers 5 trains only the decoder's.
     """
-    for one, other in same_tensors(config).items():
+    for one, other in find_shared_tensors(config).items():
         value, twin = weights.get(one), weights.get(other)
         if value is None or twin is None:
             weights |= {name: v for name, v in ((one, twin), (other, value)) if v is not None}
         elif config.is_tied and not torch.equal(value, twin):
             raise AuditError(
                 ('The tensors "{one}" and "{other}" should be one and the same, but differ.'),
-                where=where,
+                where=place,
                 do="If the head has a matrix of its own, config.json must say "
                 '"tie_word_embeddings": false.',
                 one=one,
@@ -128,7 +130,7 @@ def _fill_same(weights: dict[str, Tensor], *, config: ModelConfig, where: str) -
             )
 
 
-def _build(config: ModelConfig, *, weights: dict[str, Tensor], where: str) -> nn.Module:
+def _build(config: ModelConfig, *, weights: dict[str, Tensor], place: str) -> nn.Module:
     """Make the module and copy the weights into its own memory."""
     settings = transformers.AutoConfig.for_model(
         config.architecture, **config.settings, attn_implementation="sdpa", use_cache=False
@@ -136,15 +138,15 @@ def _build(config: ModelConfig, *, weights: dict[str, Tensor], where: str) -> nn
     # The module is born with random weights; the caller's random numbers stay untouched.
     with torch.random.fork_rng(devices=[]):
         model: nn.Module = transformers.AutoModelForMaskedLM.from_config(settings)
-    with refusing(_changed(where)):
+    with refusing(_changed(place)):
         model.load_state_dict(weights, strict=True)
     return model.eval()
 
 
-def _changed(where: str) -> AuditError:
+def _changed(place: str) -> AuditError:
     return AuditError(
         "The file changed while it was being read.",
-        where=where,
+        where=place,
         do="Try again when nothing writes into the directory.",
     )
 

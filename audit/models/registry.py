@@ -22,9 +22,9 @@ from audit.models.inspect import (
     LABEL,
     ModelSummary,
     inspect_model,
-    model_digest,
+    compute_model_digest,
     read_model_files,
-    trained_models,
+    list_trained_models,
 )
 from audit.models.limited import call_limited
 
@@ -51,10 +51,10 @@ class RegisteredModel:
 
 def list_models() -> tuple[RegisteredModel, ...]:
     """Return the models trained here and those registered, refused ones with the reason."""
-    return tuple(_inspected(*found) for found in (*trained_models(), *_found()))
+    return tuple(_inspected(*found) for found in (*list_trained_models(), *_found()))
 
 
-def model_path(text: str, *, where: str = "model") -> Path:
+def resolve_model_path(text: str, *, option: str = "model") -> Path:
     """Return the directory that a person named on the command line, in the option `where`."""
     with suppress(OSError, RuntimeError, ValueError):  # of a path that cannot be followed
         path = Path(text).expanduser()
@@ -62,7 +62,7 @@ def model_path(text: str, *, where: str = "model") -> Path:
             return path.resolve()
     raise AuditError(
         "There is no such directory.",
-        where=where,
+        where=option,
         do="Name a directory on this machine; nothing is downloaded from a hub.",
     )
 
@@ -95,7 +95,7 @@ Signature = tuple[tuple[str, int, int], ...]
 """Name, size in bytes and time of the last change in nanoseconds of each file."""
 
 
-def signature(path: Path) -> Signature:
+def read_signature(path: Path) -> Signature:
     """Return what tells whether a model's files have changed; raises `AuditError` if unreadable."""
     try:
         entries = [(entry.name, entry.stat()) for entry in os.scandir(path) if entry.is_file()]
@@ -106,22 +106,22 @@ def signature(path: Path) -> Signature:
     return tuple(sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in entries))
 
 
-def known_digest(path: Path) -> str:
+def look_up_digest(path: Path) -> str:
     """Return a model's digest, remembered until a file's size or time changes; raises as there."""
-    return _known_digest(path, signature(path))
+    return _known_digest(path, read_signature(path))
 
 
 @functools.lru_cache(maxsize=64)
 def _known_digest(path: Path, files: Signature) -> str:
-    return model_digest(path)
+    return compute_model_digest(path)
 
 
-def tokenizer(path: Path) -> Any:
+def load_tokenizer(path: Path) -> Any:
     """Return a model's tokenizer, built from its checked files and remembered.
 
     Never in the process that serves pages: there `call_limited` has it built in another.
     """
-    return _tokenizer(path, signature(path))
+    return _tokenizer(path, read_signature(path))
 
 
 @functools.lru_cache(maxsize=8)
@@ -160,7 +160,7 @@ class PairCheck:
     refusal: Message
 
 
-def model_choices() -> tuple[RegisteredModel, ...]:
+def list_model_choices() -> tuple[RegisteredModel, ...]:
     """Return the registered models, then the demo's, refused ones with their reason."""
     demo = []
     for language in ("en", "ja"):
@@ -171,7 +171,7 @@ def model_choices() -> tuple[RegisteredModel, ...]:
     return (*list_models(), *demo)
 
 
-def registered(models: tuple[RegisteredModel, ...]) -> dict[str, int | None]:
+def count_registered(models: tuple[RegisteredModel, ...]) -> dict[str, int | None]:
     """Return how many models are in each registered folder; None where there is no such folder.
 
     Folders as they were registered, none where nothing is.
@@ -187,17 +187,17 @@ def registered(models: tuple[RegisteredModel, ...]) -> dict[str, int | None]:
     }
 
 
-def known_model(
-    digest: str, *, name: str, among: Iterable[RegisteredModel]
+def find_model_by_digest(
+    digest: str, *, name: str, models: Iterable[RegisteredModel]
 ) -> RegisteredModel | None:
     """Return the model of this name with this digest; None where it is gone, or has changed."""
-    alike = (one for one in among if one.summary is not None and one.summary.name == name)
-    return next((one for one in alike if known_digest(one.path) == digest), None)
+    alike = (one for one in models if one.summary is not None and one.summary.name == name)
+    return next((one for one in alike if look_up_digest(one.path) == digest), None)
 
 
-def find_model(model_id: str, *, among: tuple[RegisteredModel, ...]) -> RegisteredModel | None:
+def find_model(model_id: str, *, models: tuple[RegisteredModel, ...]) -> RegisteredModel | None:
     """Return the model of this identifier; identifiers are compared, never made into a path."""
-    return next((model for model in among if model.model_id == model_id), None)
+    return next((model for model in models if model.model_id == model_id), None)
 
 
 def check_pair(general: Path, hospital: Path) -> PairCheck:
@@ -210,7 +210,7 @@ def check_pair(general: Path, hospital: Path) -> PairCheck:
     refusal = Message("")
     try:
         names = one.name, other.name
-        call_limited(_refuse_unlike, general, hospital, names, where=" / ".join(names))
+        call_limited(_refuse_unlike, general, hospital, names, place=" / ".join(names))
     except AuditError as error:
         refusal = error.message
     return PairCheck(traits, refusal)
@@ -219,4 +219,4 @@ def check_pair(general: Path, hospital: Path) -> PairCheck:
 def _refuse_unlike(general: Path, hospital: Path, names: tuple[str, str]) -> None:
     from audit.models.tokenizer import refuse_unlike
 
-    refuse_unlike(tokenizer(general), tokenizer(hospital), names=names)
+    refuse_unlike(load_tokenizer(general), load_tokenizer(hospital), names=names)

@@ -18,7 +18,7 @@ import transformers
 from tokenizers import Tokenizer
 
 from audit.errors import AuditError, Message
-from audit.models.case import Normalizer, japanese_normalizer
+from audit.models.case import Normalizer, build_japanese_normalizer
 from audit.models.inspect import (
     CONFIG_FILE,
     FAST_FILE,
@@ -56,12 +56,12 @@ def import_classes() -> None:
 
 def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) -> Any:
     """Build the tokenizer and hold it to what its files declare and to the model's embedding."""
-    tokenizer = _from_private_copy(files, where=name)
+    tokenizer = _from_private_copy(files, name=name)
     numbers, n_embeddings = set(tokenizer.get_vocab().values()), config.vocab_size
     lacking = [
         role
         for role in _SPECIAL_ROLES
-        if files.declared.get(getattr(tokenizer, f"{role}_token_id"))
+        if files.tokens_by_id.get(getattr(tokenizer, f"{role}_token_id"))
         != str(getattr(tokenizer, f"{role}_token"))
     ]
     pads = tokenizer.pad_token_id, config.pad_token_id
@@ -82,7 +82,7 @@ def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) ->
             ),
         ),
         (
-            max(numbers, default=0) >= n_embeddings or numbers - files.declared.keys(),
+            max(numbers, default=0) >= n_embeddings or numbers - files.tokens_by_id.keys(),
             Message(
                 "The tokenizer has tokens that its files or the model's {n} embeddings do "
                 "not hold.",
@@ -97,37 +97,37 @@ def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) ->
                 where=name,
                 do="Copy all files of the tokenizer that was saved with this model.",
             )
-    files.refuse_unfit_case(_built_normalizer(tokenizer, files), where=name)
+    files.refuse_unfit_case(_built_normalizer(tokenizer, files), place=name)
     return tokenizer
 
 
 def _built_normalizer(tokenizer: Any, files: TokenizerFiles) -> Normalizer:
     """Return the normalizer of a tokenizer as it was built."""
     if not tokenizer.is_fast:
-        return japanese_normalizer(files.settings)
+        return build_japanese_normalizer(files.settings)
     built = tokenizer.backend_tokenizer.normalizer
     return None if built is None else json.loads(built.__getstate__())
 
 
-def _from_private_copy(files: TokenizerFiles, *, where: str) -> Any:
+def _from_private_copy(files: TokenizerFiles, *, name: str) -> Any:
     try:
         with scratch_folder() as folder:
             settings = json.dumps(dict(files.settings)).encode("ascii")
-            for file, data in {**files.used, CONFIG_FILE: settings}.items():
+            for file, data in {**files.used_files, CONFIG_FILE: settings}.items():
                 (folder / file).write_bytes(data)
             tokenizer = getattr(transformers, files.kind).from_pretrained(
                 str(folder), local_files_only=True, trust_remote_code=False
             )
         # Settings of a wrong kind show only in use.
-        if FAST_FILE in files.used:
-            Tokenizer.from_str(files.used[FAST_FILE].decode("utf-8"))
+        if FAST_FILE in files.used_files:
+            Tokenizer.from_str(files.used_files[FAST_FILE].decode("utf-8"))
         for probe in _PROBES:
             tokenizer(probe, truncation=True, max_length=8)
             tokenizer(probe, add_special_tokens=False)
     except ImportError as fault:
         raise AuditError(
             "The tokenizer needs the package {package}, which is not installed.",
-            where=where,
+            where=name,
             do="Install fugashi and the dictionary that tokenizer_config.json names.",
             package=fault.name or "fugashi",
         ) from None
@@ -137,16 +137,16 @@ def _from_private_copy(files: TokenizerFiles, *, where: str) -> Any:
             raise
         raise AuditError(
             "The tokenizer cannot be built from its files.",
-            where=where,
+            where=name,
             do="Copy the tokenizer files again from where the model was saved.",
         ) from None
-    tokenizer.name_or_path = where
+    tokenizer.name_or_path = name
     for key in ("vocab", "merges", "vocab_file", "merges_file", "tokenizer_file", "name_or_path"):
         tokenizer.init_kwargs.pop(key, None)  # places in the private copy, which is gone
     return tokenizer
 
 
-def tokenizer_settings(tokenizer: Any) -> Mapping[str, object]:
+def read_tokenizer_settings(tokenizer: Any) -> Mapping[str, object]:
     """Return everything but the vocabulary that decides how a tokenizer splits text."""
     settings: dict[str, object] = {
         f"{role}_token": getattr(tokenizer, f"{role}_token_id") for role in _SPECIAL_ROLES
@@ -172,15 +172,15 @@ def tokenizer_settings(tokenizer: Any) -> Mapping[str, object]:
     return settings
 
 
-def refuse_unlike(one: Any, other: Any, *, names: tuple[str, str]) -> None:
+def refuse_unlike(general: Any, hospital: Any, *, names: tuple[str, str]) -> None:
     """Refuse two models, called `names`, whose tokenizers do not split every text alike.
 
     Contents are compared, not files: one model may ship vocab.txt and the other the same
     vocabulary in tokenizer.json.
     """
-    first, second = one.get_vocab(), other.get_vocab()
+    first, second = general.get_vocab(), hospital.get_vocab()
     n_entries = sum(first.get(token) != second.get(token) for token in first.keys() | second.keys())
-    settings, others = tokenizer_settings(one), tokenizer_settings(other)
+    settings, others = read_tokenizer_settings(general), read_tokenizer_settings(hospital)
     found: list[str] = [n for n in sorted({*settings, *others}) if settings.get(n) != others.get(n)]
     if n_entries:
         found.insert(0, Message("{n_entries} entries of the vocabulary", n_entries=n_entries))

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from audit.models.inspect import display_name
+from audit.models.inspect import find_display_name
 from audit.models.limited import call_limited
-from audit.models.registry import tokenizer
+from audit.models.registry import load_tokenizer
 from audit.names.candidates import Candidates
 from audit.names.pools import pool_for, popularity
 from audit.names.spelling import (
@@ -98,7 +98,7 @@ def name_facts(candidates: Candidates) -> NameFacts:
 
 def spelling(candidates: Candidates, *, model: Path) -> Spelling:
     """Spell a list with a model's tokenizer, as it stands in running text."""
-    counts = call_limited(_n_pieces, candidates, model, where=display_name(model))
+    counts = call_limited(_n_pieces, candidates, model, place=find_display_name(model))
     known, n_twins = tuple(counts["n_pieces"]), counts["n_twins"]
     values = tuple(float(n) if n else math.nan for n in known)
     bins = _bins(values, candidates=candidates, step=1.0)
@@ -106,7 +106,7 @@ def spelling(candidates: Candidates, *, model: Path) -> Spelling:
 
 
 def _n_pieces(candidates: Candidates, model: Path) -> dict[str, Any]:
-    pieces = part_pieces(candidates, kind=RUNNING_TEXT, tokenizer=tokenizer(model))
+    pieces = part_pieces(candidates, kind=RUNNING_TEXT, tokenizer=load_tokenizer(model))
     totals = pieces.n_pieces.sum(axis=1)
     is_twin = pieces.twin_of != NO_TWIN
     is_spelt = pieces.is_known | is_twin
@@ -117,13 +117,13 @@ def _n_pieces(candidates: Candidates, model: Path) -> dict[str, Any]:
 def counted_pieces(parts: Iterable[tuple[str, str]], *, model: Path) -> CountPieces:
     """Return a function from a part's role and text to its word pieces, for these parts alone."""
     known = list(dict.fromkeys(parts))
-    counts = call_limited(_counts, known, model, where=display_name(model))
+    counts = call_limited(_counts, known, model, place=find_display_name(model))
     table = dict(zip(known, counts, strict=True))
     return lambda role, part: table[role, part]
 
 
 def _counts(parts: Sequence[tuple[str, str]], model: Path) -> list[int]:
-    count = piece_counter(tokenizer(model))
+    count = piece_counter(load_tokenizer(model))
     return [count(role, text) for role, text in parts]
 
 

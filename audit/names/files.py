@@ -171,7 +171,7 @@ def _read_workbook(data: bytes, *, what: str) -> Table:
         sheet_rows,
         data,
         what,
-        where=what,
+        place=what,
         seconds=SECONDS,
         n_bytes=MEMORY_BYTES,
         refusal=too_large(what),

@@ -23,7 +23,7 @@ from audit.names.facts import NameFacts, counted_pieces, name_facts
 from audit.names.files import NamesFile, read_names
 from audit.names.pools import pools_by_script
 from audit.names.spelling import CountPieces
-from audit.notes.passages import Passages, plain_passages, read_passages
+from audit.notes.passages import Passages, normalize_passages, read_passages
 from audit.progress import Meter, Phase, ProgressListener
 from audit.shelf import now, one_line
 from audit.tables import RowNote
@@ -134,7 +134,7 @@ def keep_passages(data: bytes, *, file_name: str, label: str, store: Store) -> s
     The file itself is kept, so that the one that is handed out again gives the same question, down
     to the number of rows left out.
     """
-    data, file_name = plain_passages(data, file_name=file_name)
+    data, file_name = normalize_passages(data, file_name=file_name)
     passages = read_passages(data, file_name=file_name)
     kind = file_name.rpartition(".")[2]
     digest = salted_digest(hashlib.sha256(data).hexdigest())
@@ -148,7 +148,7 @@ def kept_passages(code: str, *, store: Store) -> KeptPassages:
     """Return the passages that a link names; raises as `kept_names`."""
     if code in DEMO:
         data, name = _demo_file(code, "passages.jsonl"), "passages.jsonl"
-        passages = read_passages(data, what="demo passages", file_name=name)
+        passages = read_passages(data, subject="demo passages", file_name=name)
         return KeptPassages(Line(code, "", "", len(passages)), passages, data, name)
     line, stored = _kept(code, "passages", store, store.get)
     data, name = stored.arrays["data"].tobytes(), f"passages.{stored.meta['kind']}"

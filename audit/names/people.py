@@ -22,7 +22,7 @@ from operator import mul
 from pathlib import Path
 from typing import Any
 
-from audit.notes.dates import FIRST_DAY, Interval, interval_for
+from audit.notes.dates import FIRST_DAY, Interval, choose_interval
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER
 
 JAPANESE, ENGLISH = "ja_JP", "en_US"
@@ -492,7 +492,7 @@ class Patient:
 def patient_of(seed: int, key: str, facts: Facts) -> Patient:
     """Return a patient's identity: the same for the same seed, key and facts."""
     first_day = facts.first_day or date(2150, 1, 1)
-    interval = interval_for(
+    interval = choose_interval(
         first_day, facts.last_day or first_day, draw=draw(seed, "interval", key)
     )
     age = _YOUNGEST + draw(seed, "age", key) % (_OLDEST - _YOUNGEST)

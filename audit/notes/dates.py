@@ -35,7 +35,7 @@ class Interval:
         return day + timedelta(days=self.n_days)
 
 
-def interval_for(first: date, last: date, *, draw: int) -> Interval:
+def choose_interval(first: date, last: date, *, draw: int) -> Interval:
     """Return an interval that brings `first` to `last` into 2000-2019, if they fit into 20 years.
 
     Where they do not fit, the first day comes into 2000 or 2001.
@@ -67,7 +67,7 @@ class DateContext:
     draw: int
 
 
-def new_date(content: str, category: str, *, number: str, context: DateContext) -> str:
+def replace_date(content: str, category: str, *, number: str, context: DateContext) -> str:
     """Return the text for a date placeholder, whose parts are as in `Placeholder`."""
     if content.startswith(("-", "/", *"0123456789")):
         return _moved_numbers(content, context)
@@ -175,7 +175,7 @@ def _range(words: str, last: date, *, draw: int) -> str:
     return f"{start}-{end}/{last.year}" if "(3)" in words else f"{start}-{end}"
 
 
-def parsed_day(text: str) -> date | None:
+def parse_day(text: str) -> date | None:
     """Return the day at the start of "2151-08-04 12:00:00"; None where there is none."""
     try:
         return date.fromisoformat(text[:10])
@@ -197,7 +197,7 @@ _DAY = re.compile(r"(?:(\d{4})[-/])?(\d{1,2})[-/](\d{1,2})(?:[-/](\d{4}))?")
 _YEAR_MONTH = re.compile(r"(\d{4})(?:[-/](\d{1,2}))?")
 
 
-def era_year(day: date) -> tuple[str, str, int]:
+def find_era_year(day: date) -> tuple[str, str, int]:
     """Return the era's name, its letter, and the year in it, from 1."""
     for first, name, letter in ERAS:
         if day >= first:
@@ -205,11 +205,11 @@ def era_year(day: date) -> tuple[str, str, int]:
     raise ValueError("before the first era that is known here")
 
 
-def written_date(day: date, *, style: str) -> str:
+def format_date(day: date, *, style: str) -> str:
     """Return a day in one of `STYLES`; before the Meiji era always with the western year."""
     western = f"{day.year}年{day.month}月{day.day}日"
     if style in ("era", "letter") and day >= ERAS[-1][0]:
-        name, letter, year = era_year(day)
+        name, letter, year = find_era_year(day)
         if style == "letter":
             return f"{letter}{year}.{day.month}.{day.day}"
         return f"{name}{'元' if year == 1 else year}年{day.month}月{day.day}日"
@@ -221,7 +221,7 @@ def written_date(day: date, *, style: str) -> str:
     return others.get(style, western)
 
 
-def in_japanese(numbers: str, *, style: str) -> str:
+def format_japanese_date(numbers: str, *, style: str) -> str:
     """Return a date that is written in numbers ("2011-8-4", "8/4", "2011") as Japanese has it.
 
     What is no such date stays as it is.
@@ -235,6 +235,6 @@ def in_japanese(numbers: str, *, style: str) -> str:
     if not year:
         return f"{month}月{day}日"
     try:
-        return written_date(date(int(year), month, day), style=style)
+        return format_date(date(int(year), month, day), style=style)
     except ValueError:
         return numbers

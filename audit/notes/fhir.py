@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from audit.errors import AuditError, Message
 from audit.foreign import MAX_FILE_BYTES, decode_text, json_value, text_form
-from audit.notes.markup import html_text
+from audit.notes.markup import extract_html_text
 from audit.notes.mention_words import WORDS
 from audit.tables import RowNote
 from audit.text import MAX_NAME_CHARS
@@ -99,7 +99,7 @@ class KnownPeople:
                 n=MAX_PEOPLE,
             )
 
-    def of(self, patient: str) -> Groups:
+    def find_groups(self, patient: str) -> Groups:
         """Return who is sought in the notes of a patient.
 
         In those of nobody all are, unless the file is of a great many patients.
@@ -113,13 +113,13 @@ class KnownPeople:
         return self._groups[patient]
 
 
-def text_and_people(text: str) -> tuple[str, Groups]:
+def read_text_and_people(text: str) -> tuple[str, Groups]:
     """Return the texts of a whole FHIR document as one, and the people in it.
 
     AuditError where it is no JSON, or nothing in it has a text.
     """
     people, texts, left_out = KnownPeople(), list[str](), list[Message]()
-    for one in resources_of(io.StringIO(text, newline="\n")):
+    for one in read_resources(io.StringIO(text, newline="\n")):
         if isinstance(one, RowNote):
             left_out.append(Message(one.what))
             continue
@@ -130,10 +130,10 @@ def text_and_people(text: str) -> tuple[str, Groups]:
     if not joined:
         what = left_out[0] if left_out else "No resource has a text."
         raise AuditError(what, where="notes")
-    return joined, people.of("")
+    return joined, people.find_groups("")
 
 
-def resources_of(lines: Iterator[str]) -> Iterator[Resource | RowNote]:
+def read_resources(lines: Iterator[str]) -> Iterator[Resource | RowNote]:
     """Yield the resources of a file in its order; a line of NDJSON that is none is refused.
 
     AuditError where the file is neither one JSON value nor one a line.
@@ -147,14 +147,14 @@ def resources_of(lines: Iterator[str]) -> Iterator[Resource | RowNote]:
 
 
 def _resources_or_refusals(lines: Iterator[str]) -> Iterator[Resource | RowNote]:
-    for value in values_of(lines):
+    for value in read_json_values(lines):
         if isinstance(value, RowNote):
             yield value
         else:
             yield from _resources(value)
 
 
-def values_of(lines: Iterator[str]) -> Iterator[Any]:
+def read_json_values(lines: Iterator[str]) -> Iterator[Any]:
     """Yield the JSON values of a file: its only one, or one a line; a bad line is a `RowNote`."""
     first = next((line for line in lines if line.strip()), "")
     value = _parsed(first)
@@ -277,7 +277,7 @@ def _take_text(found: Resource, key: str, value: Any, holder: Mapping[str, Any])
     """Take what a field tells into the texts of a resource, if it is a text."""
     try:
         if key == "div" and isinstance(value, str):
-            found.texts.append(html_text(value))
+            found.texts.append(extract_html_text(value))
         elif key == "conclusion" and isinstance(value, str):
             found.texts.append(value)
         elif key == "note":
@@ -304,7 +304,7 @@ def _attached_text(data: str, content_type: str) -> str:
     form = text_form(text, what="notes")
     if form == "fhir":
         raise AuditError("The attachment is no text, but {kind}.", kind="FHIR")
-    return html_text(text) if kind in _HTML_TYPES or form == "html" else text
+    return extract_html_text(text) if kind in _HTML_TYPES or form == "html" else text
 
 
 def _take_names(

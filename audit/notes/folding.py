@@ -137,9 +137,9 @@ def with_text(document: TaggedDocument, text: str) -> TaggedDocument | None:
     return moved.with_spans(spans, unaligned=document.unaligned)
 
 
-def reads_alike(text: str, other: str) -> bool:
+def reads_alike(text: str, second_text: str) -> bool:
     """Whether two texts are the same to a reader: folded, with any white space for a space."""
-    return text == other or _folded(text).split() == _folded(other).split()
+    return text == second_text or _folded(text).split() == _folded(second_text).split()
 
 
 def _is_folded(text: str) -> bool:
@@ -177,7 +177,7 @@ def _folded_pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int, 
 
 
 @cache
-def mark_class() -> str:
+def build_mark_class() -> str:
     """Return the members of a character class of combining marks, variation selectors aside."""
     is_mark = [unicodedata.category(chr(code))[0] == "M" for code in range(0x20000)]
     borders = [code for code in range(1, 0x20000) if is_mark[code] != is_mark[code - 1]]
@@ -194,5 +194,7 @@ def _clusters() -> re.Pattern[str]:
     These are marks, vowels and ends of Korean syllables, and voicing marks of kana. Characters that
     none of them follows are `alone`, many at once.
     """
-    joined = f"{mark_class()}{_HIDDEN}{_VARIATIONS}\u1160-\u11ff\ud7b0-\ud7ff{''.join(_VOICING)}"
+    joined = (
+        f"{build_mark_class()}{_HIDDEN}{_VARIATIONS}\u1160-\u11ff\ud7b0-\ud7ff{''.join(_VOICING)}"
+    )
     return re.compile(f"(?P<alone>[^{joined}]+(?![{joined}]))|.[{joined}]*", re.DOTALL)

@@ -26,19 +26,19 @@ from audit.notes.spans import (
     TYPES,
     Span,
     TaggedDocument,
-    folded,
-    known_label,
-    n_overlapping,
-    tagged,
+    fold_label,
+    normalize_label,
+    count_overlapping,
+    build_document,
 )
 
 MAX_SPAN_CHARS = 200
 """A tag that is closed later than this is taken as not closed: nothing personal is that long."""
 
 
-def line_of(what: str, number: int) -> Message:
+def locate_line(subject: str, number: int) -> Message:
     """Return the place of a line for a message."""
-    return Message("{subject}, line {number}", subject=what, number=number)
+    return Message("{subject}, line {number}", subject=subject, number=number)
 
 
 _UNKNOWN = re.compile(r"[<＜]\s?[/／]?\s?([^\W\d_][\w-]{0,39})\s?[>＞]")
@@ -90,7 +90,7 @@ def scan_tags(output: str, *, source: str = "", labels: Collection[str] = ()) ->
     for said, slash, name in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=False):
         at += len(said)
         marks.append(at)
-        label = known_label(name)
+        label = normalize_label(name)
         if not slash:
             opened.append(_Tag(label, at))
             stack.append(opened[-1])
@@ -122,7 +122,7 @@ def _tag_pattern(labels: Iterable[str]) -> re.Pattern[str]:
 
 def _label_pattern(labels: Iterable[str]) -> str:
     """Return a pattern of the names of labels, the longest first, as they may be spelled."""
-    spelled = sorted({form for label in labels for form in (label, folded(label))}, key=len)
+    spelled = sorted({form for label in labels for form in (label, fold_label(label))}, key=len)
     return "|".join(re.escape(label).replace("_", r"[_\s-]") for label in reversed(spelled))
 
 
@@ -140,7 +140,7 @@ def _read_inline(text: str, *, doc_id: str) -> TaggedDocument:
     scanned = scan_tags(text)
     pairs = list(_FOREIGN_TAGS.finditer(scanned.plain))
     if not pairs:
-        return tagged(doc_id, text=scanned.plain, spans=scanned.spans)
+        return build_document(doc_id, text=scanned.plain, spans=scanned.spans)
     kept: list[str] = []
     cuts: list[tuple[int, int]] = []  # where tags stood in the scanned text
     spans: list[Span] = []
@@ -151,14 +151,14 @@ def _read_inline(text: str, *, doc_id: str) -> TaggedDocument:
         kept += [scanned.plain[at : pair.start()], pair["said"]]
         n_kept += pair.start() - at
         if pair["said"].strip():
-            spans.append(Span(n_kept, n_kept + end - start, known_label(pair["label"])))
+            spans.append(Span(n_kept, n_kept + end - start, normalize_label(pair["label"])))
         n_kept += end - start
         at = pair.end()
     for span in scanned.spans:
         start, end = _without_cuts(span.start, cuts), _without_cuts(span.end, cuts)
         if start < end:
             spans.append(Span(start, end, span.label))
-    return tagged(doc_id, text="".join((*kept, scanned.plain[at:])), spans=spans)
+    return build_document(doc_id, text="".join((*kept, scanned.plain[at:])), spans=spans)
 
 
 def _without_cuts(place: int, cuts: list[tuple[int, int]]) -> int:
@@ -233,7 +233,7 @@ def _written_inline(document: TaggedDocument, *, language: str) -> str:
 
 
 def _refuse_overlaps(document: TaggedDocument) -> None:
-    if n_overlapping(document.spans):
+    if count_overlapping(document.spans):
         raise AuditError(
             "Spans of a note overlap, and this format has one label for each character.",
             do="Flatten the spans first, or choose another format.",
@@ -243,7 +243,7 @@ def _refuse_overlaps(document: TaggedDocument) -> None:
 _BRAT_LINE = re.compile(r"T\S*\t(\S+) (\d{1,12} \d{1,12}(?:;\d{1,12} \d{1,12})*)\t(.*)", re.DOTALL)
 
 
-def _read_brat(text: str, *, annotations: str, doc_id: str, what: str) -> TaggedDocument:
+def _read_brat(text: str, *, annotations: str, doc_id: str, subject: str) -> TaggedDocument:
     """Read a note and its annotations.
 
     A span with gaps is one span where nothing but white space lies between its parts (brat breaks
@@ -252,17 +252,17 @@ def _read_brat(text: str, *, annotations: str, doc_id: str, what: str) -> Tagged
     spans: list[Span] = []
     for number, line in enumerate(annotations.split("\n"), start=1):
         if line.startswith("T"):
-            where = line_of(what, number)
-            spans += _brat_spans(line.removesuffix("\r"), text=text, where=where)
-    return tagged(doc_id, text=text, spans=spans)
+            where = locate_line(subject, number)
+            spans += _brat_spans(line.removesuffix("\r"), text=text, place=where)
+    return build_document(doc_id, text=text, spans=spans)
 
 
-def _brat_spans(line: str, *, text: str, where: str) -> list[Span]:
+def _brat_spans(line: str, *, text: str, place: str) -> list[Span]:
     read = _BRAT_LINE.fullmatch(line)
     if read is None:
         raise AuditError(
             "This line of a brat file is not understood.",
-            where=where,
+            where=place,
             do="A span is written: T1, a tab, label, start, end, a tab, the text.",
         )
     parts = [tuple(map(int, part.split())) for part in read[2].split(";")]
@@ -271,7 +271,7 @@ def _brat_spans(line: str, *, text: str, where: str) -> list[Span]:
     if not is_inside or not reads_alike(said, read[3]):
         raise AuditError(
             "The text of this span is not what stands at its offsets.",
-            where=where,
+            where=place,
             do="Offsets count code points of the .txt file as it is, line ends included.",
         )
     joined: list[tuple[int, int]] = []
@@ -281,9 +281,9 @@ def _brat_spans(line: str, *, text: str, where: str) -> list[Span]:
         else:
             joined.append((start, end))
     try:
-        return [Span(start, end, known_label(read[1])) for start, end in joined]
+        return [Span(start, end, normalize_label(read[1])) for start, end in joined]
     except ValueError:
-        raise AuditError("The label of this span cannot be used.", where=where) from None
+        raise AuditError("The label of this span cannot be used.", where=place) from None
 
 
 def _brat_lines(document: TaggedDocument) -> Iterator[str]:
@@ -337,7 +337,7 @@ def _shown(token: str) -> str:
     return re.sub(r"[^\S]|[\x7f-\xa0]", lambda space: f"\\u{ord(space[0]):04x}", written)
 
 
-def _read_conll(text: str, *, what: str) -> Iterator[TaggedDocument]:
+def _read_conll(text: str, *, subject: str) -> Iterator[TaggedDocument]:
     """Yield the documents of a file.
 
     A tag I, E or L that continues nothing begins a span, as in the CoNLL evaluation script.
@@ -350,10 +350,10 @@ def _read_conll(text: str, *, what: str) -> Iterator[TaggedDocument]:
         if notes and not is_start:
             notes[-1].append((number, line.removesuffix("\r")))
     for number, lines in enumerate(notes, start=1):
-        yield _conll_note(lines, doc_id=str(number), what=what)
+        yield _conll_note(lines, doc_id=str(number), subject=subject)
 
 
-def _conll_note(lines: Iterable[tuple[int, str]], *, doc_id: str, what: str) -> TaggedDocument:
+def _conll_note(lines: Iterable[tuple[int, str]], *, doc_id: str, subject: str) -> TaggedDocument:
     said: dict[str, str] = {"doc_id": doc_id}
     made = ""  # the text of a file that does not tell it
     spans: list[tuple[int, int, str]] = []
@@ -368,17 +368,19 @@ def _conll_note(lines: Iterable[tuple[int, str]], *, doc_id: str, what: str) -> 
             if tag is None or len(columns) < 2:
                 raise AuditError(
                     "This line of a CoNLL file is not understood.",
-                    where=line_of(what, number),
+                    where=locate_line(subject, number),
                     do="A line is a token and a tag: O, B-label, I-label, E-label or S-label.",
                 )
             if "text" in said:
-                start, end = _token_place(columns, text=said["text"], where=line_of(what, number))
+                start, end = _token_place(
+                    columns, text=said["text"], place=locate_line(subject, number)
+                )
             else:
                 made += " " if n_tokens and not made.endswith("\n") else ""
                 start, end = len(made), len(made) + len(columns[0])
                 made += columns[0]
             n_tokens += 1
-            label = known_label(tag[2] or "")
+            label = normalize_label(tag[2] or "")
             if label and (tag[1] in "BSU" or open_label != label):
                 spans.append((start, end, label))
             elif label:
@@ -387,14 +389,14 @@ def _conll_note(lines: Iterable[tuple[int, str]], *, doc_id: str, what: str) -> 
         elif n_tokens and not made.endswith("\n"):
             made += "\n"
     try:
-        return tagged(
+        return build_document(
             said["doc_id"],
             text=said.get("text", made.rstrip("\n")),
             spans=[Span(*one) for one in spans],
             patient_id=said.get("patient_id"),
         )
     except ValueError:
-        raise AuditError("The tags of a note give no spans.", where=what) from None
+        raise AuditError("The tags of a note give no spans.", where=subject) from None
 
 
 def _header_value(name: str, value: str) -> str:
@@ -404,14 +406,14 @@ def _header_value(name: str, value: str) -> str:
     return content if isinstance(content, str) and (content or name != "doc_id") else value
 
 
-def _token_place(columns: list[str], *, text: str, where: str) -> tuple[int, int]:
+def _token_place(columns: list[str], *, text: str, place: str) -> tuple[int, int]:
     start, end = -1, -1
     if len(columns) == 4 and all(re.fullmatch("[0-9]+", place) for place in columns[1:3]):
         start, end = map(int, columns[1:3])
     if not 0 <= start < end <= len(text) or not reads_alike(_shown(text[start:end]), columns[0]):
         raise AuditError(
             "This token is not what stands at its offsets.",
-            where=where,
+            where=place,
             do="Below a line `# text =` the columns are token, start, end and tag.",
         )
     return start, end
@@ -432,19 +434,19 @@ _MAX_MARKS = 500_000  # counted before it is read, for each becomes an object
 _UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def _read_i2b2(xml: str, *, doc_id: str, what: str) -> TaggedDocument:
+def _read_i2b2(xml: str, *, doc_id: str, subject: str) -> TaggedDocument:
     """Read one note.
 
     A tag's label is its TYPE, or the name of its element where it has none. A file with a document
     type or entities of its own is refused: neither belongs in this format.
     """
-    text, tags = _i2b2_parts(xml, what=what)
+    text, tags = _i2b2_parts(xml, subject=subject)
     spans = []
     for number, tag in enumerate(tags, start=1):
-        where = Message("{subject}, tag {number}", subject=what, number=number)
+        where = Message("{subject}, tag {number}", subject=subject, number=number)
         try:
             start, end = int(tag.get("start", "")), int(tag.get("end", ""))
-            spans.append(Span(start, end, known_label(tag.get("TYPE") or tag.tag)))
+            spans.append(Span(start, end, normalize_label(tag.get("TYPE") or tag.tag)))
         except ValueError:
             raise AuditError(
                 "This tag lacks a usable `start`, `end` or `TYPE`.", where=where
@@ -456,22 +458,22 @@ def _read_i2b2(xml: str, *, doc_id: str, what: str) -> TaggedDocument:
                 where=where,
                 do="Offsets count code points of TEXT, from 0.",
             )
-    return tagged(doc_id, text=text, spans=spans)
+    return build_document(doc_id, text=text, spans=spans)
 
 
-def _i2b2_parts(xml: str, *, what: str) -> tuple[str, Iterable[ElementTree.Element]]:
+def _i2b2_parts(xml: str, *, subject: str) -> tuple[str, Iterable[ElementTree.Element]]:
     if xml.count("<") + xml.count("=") > _MAX_MARKS:
-        raise AuditError("The XML has too many tags for one note.", where=what)
+        raise AuditError("The XML has too many tags for one note.", where=subject)
     if re.search("<!(?:DOCTYPE|ENTITY)", xml):
-        raise AuditError("The XML defines entities of its own; this is refused.", where=what)
+        raise AuditError("The XML defines entities of its own; this is refused.", where=subject)
     try:
         root = ElementTree.fromstring(re.sub(r"\A\ufeff?\s*<\?xml[^>]*\?>", "", xml, count=1))
     except (ElementTree.ParseError, ValueError):
-        raise AuditError("This is no well-formed XML.", where=what) from None
+        raise AuditError("This is no well-formed XML.", where=subject) from None
     text = root.findtext("TEXT")
     if text is None:
         raise AuditError(
-            "The XML has no element TEXT.", where=what, do="Give i2b2 2014 files, one note each."
+            "The XML has no element TEXT.", where=subject, do="Give i2b2 2014 files, one note each."
         )
     return text, root.findall("TAGS[1]/*")
 
@@ -500,14 +502,14 @@ def _written_i2b2(document: TaggedDocument) -> str:
 _LONE = re.compile("[\ud800-\udfff]")
 
 
-def read_jsonl(text: str, *, what: str) -> Iterator[TaggedDocument]:
+def read_jsonl(text: str, *, subject: str) -> Iterator[TaggedDocument]:
     """Yield the documents of a file, in its order; empty lines are skipped."""
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
-            yield read_line(line, what=what, number=number)
+            yield read_line(line, subject=subject, number=number)
 
 
-def read_line(line: str, *, what: str, number: int) -> TaggedDocument:
+def read_line(line: str, *, subject: str, number: int) -> TaggedDocument:
     """Read one line of JSONL."""
     key = "JSON"
     try:
@@ -520,19 +522,19 @@ def read_line(line: str, *, what: str, number: int) -> TaggedDocument:
         spans = []
         for one in _of_kind(record.get(key, []), list):
             start, end = _of_kind(one["start"], int), _of_kind(one["end"], int)
-            spans.append(Span(start, end, known_label(_of_kind(one["label"], str))))
+            spans.append(Span(start, end, normalize_label(_of_kind(one["label"], str))))
         patient = record.get("patient_id")
-        return tagged(
+        return build_document(
             doc_id,
             text=text,
             spans=spans,
             patient_id=str(patient) if type(patient) in (int, str) and patient != "" else None,
-            unaligned=[known_label(str(one)) for one in record.get("unaligned", [])],
+            unaligned=[normalize_label(str(one)) for one in record.get("unaligned", [])],
         )
     except (ValueError, LookupError, TypeError, RecursionError):
         raise AuditError(
             "This line has no `{key}` that can be used.",
-            where=line_of(what, number),
+            where=locate_line(subject, number),
             do="A line is a JSON object with `doc_id`, `text` and `spans`; a span has `start` "
             "(from 0), `end` (exclusive, within the text) and a `label` of 1 to 100 characters.",
             key=key,
@@ -545,7 +547,7 @@ def _of_kind(value: Any, *kinds: type) -> Any:
     return value
 
 
-def jsonl_line(document: TaggedDocument) -> str:
+def format_jsonl_line(document: TaggedDocument) -> str:
     """Return a document as one line, with its line end."""
     record: dict[str, object] = {"doc_id": document.doc_id, "text": document.text}
     if document.patient_id is not None:
@@ -560,7 +562,7 @@ def jsonl_line(document: TaggedDocument) -> str:
 
 def write_jsonl(documents: Iterable[TaggedDocument]) -> str:
     """Return documents as the text of one file."""
-    return "".join(map(jsonl_line, documents))
+    return "".join(map(format_jsonl_line, documents))
 
 
 Format = Literal["jsonl", "brat", "i2b2", "conll", "inline"]
@@ -593,7 +595,7 @@ def guess_format(names: Iterable[str]) -> str:
 
 
 def read_text(
-    text: str, *, form: str, doc_id: str, what: str, annotations: str = ""
+    text: str, *, form: str, doc_id: str, subject: str, annotations: str = ""
 ) -> Iterable[TaggedDocument]:
     """Return the annotated notes of a file; `annotations` are those of brat, beside it.
 
@@ -601,13 +603,13 @@ def read_text(
     """
     match form:
         case "jsonl":
-            return read_jsonl(text, what=what)
+            return read_jsonl(text, subject=subject)
         case "conll":
-            return _read_conll(text, what=what)
+            return _read_conll(text, subject=subject)
         case "i2b2":
-            return [_read_i2b2(text, doc_id=doc_id, what=what)]
+            return [_read_i2b2(text, doc_id=doc_id, subject=subject)]
         case "brat":
-            return [_read_brat(text, annotations=annotations, doc_id=doc_id, what=what)]
+            return [_read_brat(text, annotations=annotations, doc_id=doc_id, subject=subject)]
     return [_read_inline(text, doc_id=doc_id)]
 
 
@@ -618,11 +620,11 @@ def write_files(
     files: dict[str, list[str]] = {}
     seen: set[str] = set()
     for number, document in enumerate(documents, start=1):
-        refuse_twice(document.doc_id, seen, where=Message("note {number}", number=number))
-        name = file_name(document.doc_id) if form in ("brat", "i2b2", "inline") else "notes"
+        refuse_duplicate(document.doc_id, seen, place=Message("note {number}", number=number))
+        name = escape_file_name(document.doc_id) if form in ("brat", "i2b2", "inline") else "notes"
         match form:
             case "jsonl":
-                written = {"jsonl": jsonl_line(document)}
+                written = {"jsonl": format_jsonl_line(document)}
             case "conll":
                 written = {"conll": "".join(_conll_lines(document))}
             case "brat":
@@ -641,12 +643,12 @@ def write_files(
         ) from None
 
 
-def flattened(document: TaggedDocument) -> TaggedDocument:
+def flatten_spans(document: TaggedDocument) -> TaggedDocument:
     """Return the document without overlaps: the longest span stays whole, then by risk of its type.
 
     A shorter one keeps what is not covered yet, so that no character loses its label.
     """
-    if not n_overlapping(document.spans):
+    if not count_overlapping(document.spans):
         return document
     risk = {label: i for i, label in enumerate(RISK_ORDER)}
     order = sorted(
@@ -661,7 +663,7 @@ def flattened(document: TaggedDocument) -> TaggedDocument:
     return document.with_spans(kept)
 
 
-def file_name(doc_id: str) -> str:
+def escape_file_name(doc_id: str) -> str:
     """Return the name of a note's file without its ending; what no file is called is escaped."""
 
     def escaped(character: re.Match[str]) -> str:
@@ -722,38 +724,38 @@ class PairedFiles:
             )
 
 
-def notes_in(path: Path, what: str) -> Iterator[TaggedDocument]:
+def read_notes(path: Path, subject: str) -> Iterator[TaggedDocument]:
     """Yield the notes of a JSONL file, one in memory at a time."""
-    return (note for _, note in _placed(path, what))
+    return (note for _, note in _placed(path, subject))
 
 
-def _placed(path: Path, what: str) -> Iterator[tuple[Message, TaggedDocument]]:
+def _placed(path: Path, subject: str) -> Iterator[tuple[Message, TaggedDocument]]:
     """Yield the place and the note of each line."""
     seen: set[str] = set()
-    for number, line in numbered_lines(path, what):
-        note, where = read_line(line, what=what, number=number), line_of(what, number)
-        refuse_twice(note.doc_id, seen, where=where)
+    for number, line in read_numbered_lines(path, subject):
+        note, where = read_line(line, subject=subject, number=number), locate_line(subject, number)
+        refuse_duplicate(note.doc_id, seen, place=where)
         yield where, note
 
 
-def refuse_twice(doc_id: str, seen: set[str], *, where: str) -> None:
+def refuse_duplicate(doc_id: str, doc_ids: set[str], *, place: str) -> None:
     """Take a note's name into those that were seen; refuse it if it is there."""
-    if doc_id in seen:
+    if doc_id in doc_ids:
         raise AuditError(
-            "This note is there twice.", where=where, do="Give every note a `doc_id` of its own."
+            "This note is there twice.", where=place, do="Give every note a `doc_id` of its own."
         )
-    seen.add(doc_id)
+    doc_ids.add(doc_id)
 
 
-def numbered_lines(path: Path, what: str) -> Iterator[tuple[int, str]]:
+def read_numbered_lines(path: Path, subject: str) -> Iterator[tuple[int, str]]:
     """Yield number, from 1, and text of each line of a file that is not blank."""
-    with reading(what), open_regular(path) as lines:
+    with reading(subject), open_regular(path) as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():
                 try:
                     yield number, line.decode("utf-8-sig")
                 except UnicodeDecodeError:
-                    where = line_of(what, number)
+                    where = locate_line(subject, number)
                     raise AuditError(
                         "This line is not UTF-8.", where=where, do="Save the file as UTF-8."
                     ) from None

@@ -40,7 +40,7 @@ _ANGLE = re.compile(
 )
 
 
-def html_text(html: str) -> str:
+def extract_html_text(html: str) -> str:
     """Return the text of HTML; AuditError where it is too large, or nested too deep.
 
     A no-break space becomes a space, for names are written with it. Cells of a table are divided

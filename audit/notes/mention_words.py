@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from audit.notes.placeholders import placeholder_role
+from audit.notes.placeholders import find_placeholder_role
 from audit.text import fold_name, word_lists
 
 ENGLISH_FORMS = (
@@ -152,39 +152,39 @@ class Token(NamedTuple):
         """Whether it is "van", "de" ...: a part of a last name in small letters."""
         return self.kind == "word" and self.folded in WORDS["particles"]
 
-    def may_be_name(self, known: Collection[str]) -> bool:
+    def may_be_name(self, name_parts: Collection[str]) -> bool:
         """Whether it can be a part of a name: a word with a capital that is not listed as none.
 
         `known` holds parts of names, folded, that count whatever their case.
         """
-        if self.kind == "word" and known and fold_name(self.text) in known:
+        if self.kind == "word" and name_parts and fold_name(self.text) in name_parts:
             return True
         is_abbreviation = self.is_capitals and self.folded in WORDS["shouted_no_names"]
         return self.is_capitalized and not is_abbreviation and self.folded not in _NO_PART
 
-    def may_be_part(self, known: Collection[str]) -> bool:
+    def may_be_part(self, name_parts: Collection[str]) -> bool:
         """Whether it can be a part of a name, an initial or a placeholder of one."""
         if self.kind == "placeholder":
             return self.role != "other"
-        return self.kind == "initial" or self.may_be_name(known)
+        return self.kind == "initial" or self.may_be_name(name_parts)
 
 
-def tokens_before(text: str, *, at: int) -> list[Token]:
+def tokenize_before(text: str, *, offset: int) -> list[Token]:
     """Return the tokens of the characters before `at`, in order."""
-    first = max(0, at - WINDOW_CHARS)
+    first = max(0, offset - WINDOW_CHARS)
     if first:
-        cut = text.find(" ", first, at)  # begin between two words
-        first = cut if cut >= 0 else at
+        cut = text.find(" ", first, offset)  # begin between two words
+        first = cut if cut >= 0 else offset
     found: list[Token] = []
     new = tuple.__new__
-    for match in _TOKEN.finditer(text, first, at):
+    for match in _TOKEN.finditer(text, first, offset):
         kind, word, role = match.lastgroup or "mark", match[0], ""
         start, end = match.span()
         if kind == "word":
             if end - start == 1 and word.isupper():
                 kind = "initial"
         elif kind == "placeholder":
-            role = placeholder_role(word)
+            role = find_placeholder_role(word)
         elif word == "." and found and found[-1].end == start:
             last = found[-1]
             if "initial" in (last.kind, last.role) or last.folded in WORDS["no_end"]:

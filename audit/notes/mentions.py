@@ -26,10 +26,10 @@ from audit.notes.mention_words import (
     Mention,
     Token,
     Unnamed,
-    tokens_before,
+    tokenize_before,
 )
-from audit.notes.mentions_ja import find_japanese
-from audit.notes.patterns import pattern_table
+from audit.notes.mentions_ja import find_japanese_mentions
+from audit.notes.patterns import read_pattern_table
 
 _REACH_CHARS = 110
 _LONGEST_IN_WORDS = 48
@@ -37,7 +37,7 @@ _OLD = ("yo", "/o", ".o")  # in small letters
 _SEX = sorted(
     (word for word in WORDS["male"] | WORDS["female"] if len(word) > 2), key=len, reverse=True
 )
-_PARTS, _ = pattern_table(__file__, SEX="|".join(_SEX))
+_PARTS, _ = read_pattern_table(__file__, SEX="|".join(_SEX))
 _RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
 _NUMBERS = {word: n for n, word in enumerate(f"{_PARTS['UNITS']}|{_PARTS['TEENS']}".split("|"), 1)}
 _NUMBERS |= {word: 10 * n for n, word in enumerate(_PARTS["TENS"].split("|"), 2)}
@@ -328,22 +328,24 @@ class _Beside:
         return -1
 
 
-def find_mentions(text: str, *, known: Collection[str] = ()) -> tuple[Mention, ...]:
+def find_mentions(text: str, *, name_parts: Collection[str] = ()) -> tuple[Mention, ...]:
     """Find the people who are named beside their age, in the order of the text.
 
     `known` holds parts of names, as `audit.text.fold_name` gives them, that count whatever their
     case, as from a register of patients; for notes without capitals.
     """
-    return tuple(found for found in examine(text, known=known) if isinstance(found, Mention))
+    return tuple(
+        found for found in examine_ages(text, name_parts=name_parts) if isinstance(found, Mention)
+    )
 
 
-def examine(text: str, *, known: Collection[str] = ()) -> Iterator[Mention | Unnamed]:
+def examine_ages(text: str, *, name_parts: Collection[str] = ()) -> Iterator[Mention | Unnamed]:
     """Yield, for every age of a person, the mention it belongs to or why there is none.
 
     Offsets are those of the text; names are in its folded form.
     """
     folded = fold_text(text)
-    for each in _examined(folded.text, known):
+    for each in _examined(folded.text, name_parts):
         yield each if folded.is_source else _moved(each, folded)
 
 
@@ -361,7 +363,7 @@ def _moved(each: Mention | Unnamed, folded: FoldedText) -> Mention | Unnamed:
 
 def _examined(text: str, known: Collection[str]) -> Iterator[Mention | Unnamed]:
     found: list[Mention | Unnamed] = [_subject(text, age, known) for age in find_ages(text)]
-    found += find_japanese(text)
+    found += find_japanese_mentions(text)
     last_end = -1
     for each in sorted(found, key=lambda mention: (mention.start, -mention.end)):
         if isinstance(each, Unnamed) or each.name_start >= last_end:
@@ -371,7 +373,7 @@ def _examined(text: str, known: Collection[str]) -> Iterator[Mention | Unnamed]:
 
 
 def _subject(text: str, age: Age, known: Collection[str]) -> Mention | Unnamed:
-    before = _Beside(text, tokens_before(text, at=age.start), known)
+    before = _Beside(text, tokenize_before(text, offset=age.start), known)
     link = _link(before, age)
     reason, span = "none", (age.start, age.start)
     if link is not None:

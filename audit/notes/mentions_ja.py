@@ -13,19 +13,19 @@ import unicodedata
 from collections.abc import Iterator
 
 from audit.notes.mention_words import JAPANESE_NO_NAME, JAPANESE_SURNAMES, Mention, Unnamed
-from audit.notes.patterns import pattern_table
-from audit.notes.placeholders import placeholder_role
+from audit.notes.patterns import read_pattern_table
+from audit.notes.placeholders import find_placeholder_role
 
 _WINDOW_CHARS = 60
 _SIGNS = ("歳", "才", "代", "年齢")
 _KANJI_DIGITS = "〇一二三四五六七八九"
-_PARTS, _ = pattern_table(__file__)
+_PARTS, _ = read_pattern_table(__file__)
 _RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
 _NO_NAME_CHARS = frozenset(_PARTS["NO_NAME_CHARS"])
 _FORMS = {"は": "ja_is", "が": "ja_is"} | dict.fromkeys("（(［[", "ja_bracket")
 
 
-def find_japanese(text: str) -> Iterator[Mention | Unnamed]:
+def find_japanese_mentions(text: str) -> Iterator[Mention | Unnamed]:
     """Yield, for every age in Japanese, the mention it belongs to or why there is none."""
     if not any(sign in text for sign in _SIGNS):
         return
@@ -44,7 +44,7 @@ def find_japanese(text: str) -> Iterator[Mention | Unnamed]:
             yield Unnamed(at, end, first, at, reason)
 
 
-def split_japanese(name: str) -> tuple[str, str]:
+def split_japanese_name(name: str) -> tuple[str, str]:
     """Split a name written without a space into (first, last), by the list and by its length."""
     if found := re.fullmatch("(.*?)[\u3000 ] *(.*)", name):
         return found[2], found[1]
@@ -107,7 +107,7 @@ def _is_name(match: re.Match[str], *, has_sex: bool) -> bool:
 
 
 def _slot_roles(slots: str) -> tuple[str, ...]:
-    roles = tuple(map(placeholder_role, _RE["SLOT"].findall(slots)))
+    roles = tuple(map(find_placeholder_role, _RE["SLOT"].findall(slots)))
     if roles in (("full",), ("blank",)):
         return ("full",)
     if roles == ("blank", "blank"):
@@ -120,7 +120,7 @@ def _mention(
 ) -> Mention:
     slots = match["slots"]
     name_start, name_end = match.span("name" if slots is None else "slots")
-    first, last = split_japanese(match["name"]) if slots is None else ("", "")
+    first, last = split_japanese_name(match["name"]) if slots is None else ("", "")
     roles = ("last", "first") if first else ("last",)
     return Mention(
         name_start=name_start,

@@ -96,8 +96,8 @@ def is_jsonl(data: bytes, *, file_name: str) -> bool:
     return is_named_so or data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
 
 
-def plain_passages(
-    data: bytes, *, what: str = "passages", file_name: str = "", placeholder: str = ""
+def normalize_passages(
+    data: bytes, *, subject: str = "passages", file_name: str = "", placeholder: str = ""
 ) -> tuple[bytes, str]:
     """Return a file of passages as it is kept, and a name that says its form.
 
@@ -105,17 +105,17 @@ def plain_passages(
     number of each line that of its row.
     """
     if data.startswith(GZIP):
-        data, file_name = unpacked_gzip(data, what=what), file_name.lower().removesuffix(".gz")
+        data, file_name = unpacked_gzip(data, what=subject), file_name.lower().removesuffix(".gz")
     is_json = is_jsonl(data, file_name=file_name)
     if not placeholder:
         return data, "passages.jsonl" if is_json else "passages.csv"
     finder = _finder(placeholder)
     lines: list[str] = []
     n_places = 0
-    with _refusing_row(what, 1):
-        _, rows = (_jsonl_rows if is_json else _csv_rows)(data, what=what)
+    with _refusing_row(subject, 1):
+        _, rows = (_jsonl_rows if is_json else _csv_rows)(data, what=subject)
     for record in rows:
-        with _refusing_row(what, record.row):
+        with _refusing_row(subject, record.row):
             cells = _cells(record)
             heading = list(cells)[_columns(tuple(cells))[0]["text"]]
         cells[heading], n = finder.subn("[NAME]", cells[heading])
@@ -143,7 +143,7 @@ def _finder(placeholder: str) -> re.Pattern[str]:
     return re.compile(before + re.escape(placeholder) + behind)
 
 
-def owner_rows(
+def find_owner_rows(
     passages: Iterable[Passage], *, first: Sequence[str], last: Sequence[str]
 ) -> list[int | None]:
     """Return for each passage the row of the name that owns it; None: unknown or not listed."""
@@ -158,7 +158,7 @@ def owner_rows(
 
 
 def read_passages(
-    data: bytes, *, what: str = "passages", file_name: str = "", placeholder: str = ""
+    data: bytes, *, subject: str = "passages", file_name: str = "", placeholder: str = ""
 ) -> Passages:
     """Read passages from CSV or JSONL, plain or as gzip.
 
@@ -167,16 +167,18 @@ def read_passages(
     every other placeholder is deleted. In a text without one it is a place as `find_loose_slot` has
     it.
     """
-    data, file_name = plain_passages(data, what=what, file_name=file_name, placeholder=placeholder)
+    data, file_name = normalize_passages(
+        data, subject=subject, file_name=file_name, placeholder=placeholder
+    )
     read_rows = _jsonl_rows if is_jsonl(data, file_name=file_name) else _csv_rows
     passages: list[Passage] = []
     notes: list[RowNote] = []
     row_of_id: dict[str, int] = {}
-    with _refusing_row(what, 1):
-        encoding, rows = read_rows(data, what=what)
+    with _refusing_row(subject, 1):
+        encoding, rows = read_rows(data, what=subject)
     for record in rows:
         row = record.row
-        with _refusing_row(what, row):
+        with _refusing_row(subject, row):
             passage_id, text, owner = _parts(record)
             if (twin := row_of_id.setdefault(passage_id, row)) != row:
                 raise ValueError(Message("Row {twin} has the same passage_id.", twin=twin))
@@ -190,19 +192,19 @@ def read_passages(
     if not passages:
         raise AuditError(
             "No text has a place for a full name.",
-            where=what,
+            where=subject,
             do="Write [NAME], or [FIRST] [LAST], where the name stood, or say what stands there.",
         )
     return Passages(passages=tuple(passages), notes=tuple(notes), encoding=encoding)
 
 
 @contextmanager
-def _refusing_row(what: str, row: int) -> Iterator[None]:
+def _refusing_row(subject: str, row: int) -> Iterator[None]:
     """Turn a ValueError, whose argument is a message, into a refusal of a row."""
     try:
         yield
     except ValueError as error:
-        where = Message("{subject}, row {number}", subject=what, number=row)
+        where = Message("{subject}, row {number}", subject=subject, number=row)
         raise AuditError(error.args[0], where=where, do=_FORMAT) from None
 
 
@@ -212,8 +214,8 @@ def _why_left_out(text: str) -> str:
     return _NO_TOLD_PLACE if holds_blanks(text) else _NO_PLACE
 
 
-def _csv_rows(data: bytes, *, what: str) -> tuple[str, Iterable[Row | RowNote]]:
-    table = read_table(data, what=what)
+def _csv_rows(data: bytes, *, subject: str) -> tuple[str, Iterable[Row | RowNote]]:
+    table = read_table(data, what=subject)
     _columns(table.header)
     rows = zip(table.row_numbers, table.rows, strict=True)
     return table.encoding, (
@@ -221,9 +223,9 @@ def _csv_rows(data: bytes, *, what: str) -> tuple[str, Iterable[Row | RowNote]]:
     )
 
 
-def _jsonl_rows(data: bytes, *, what: str) -> tuple[str, Iterable[Row | RowNote]]:
-    text, encoding = decode_text(data, what=what)
-    return encoding, json_rows(text, what=what)
+def _jsonl_rows(data: bytes, *, subject: str) -> tuple[str, Iterable[Row | RowNote]]:
+    text, encoding = decode_text(data, what=subject)
+    return encoding, json_rows(text, what=subject)
 
 
 def _cells(record: Row | RowNote) -> dict[str, str]:

@@ -39,7 +39,7 @@ IN_KATAKANA = {code: code + 0x60 for code in range(ord("ぁ"), ord("ゖ") + 1)}
 """From hiragana to katakana, for `str.translate`."""
 
 
-def folded_text(text: str) -> str:
+def fold_characters(text: str) -> str:
     """Return a text of the same length, in which patterns are looked for.
 
     Full-width letters, digits and signs become plain ones, all blanks but line ends become spaces,
@@ -49,7 +49,7 @@ def folded_text(text: str) -> str:
     return text if text.isascii() and "\t" not in text else text.translate(_FOLD)
 
 
-def pattern_table(
+def read_pattern_table(
     module: str, **known: str
 ) -> tuple[dict[str, str], dict[str, list[tuple[str, str]]]]:
     """Read the table beside a module, its `__file__`; `rules.txt` says how one is written.
@@ -86,7 +86,7 @@ def pattern_table(
     return parts, groups
 
 
-def compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
+def compile_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
     """Return a pattern that finds the same, quicker where most characters begin no match.
 
     Python tries every branch at every character when a pattern begins with a look behind or a word

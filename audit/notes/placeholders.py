@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-from audit.notes.patterns import pattern_table
+from audit.notes.patterns import read_pattern_table
 
 _AROUND_CHARS = 48
 
 
-_PARTS, _TABLE = pattern_table(__file__)
+_PARTS, _TABLE = read_pattern_table(__file__)
 _RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
 _AROUND = [
     (re.compile(pattern, re.IGNORECASE), *meaning.partition("/")[::2])
@@ -85,25 +85,25 @@ class Placeholder(NamedTuple):
     group: int = -1
 
 
-class Parsed(NamedTuple):
+class ParsedPlaceholders(NamedTuple):
     """All places of a text, in order; `n_malformed` counts openings that are never closed."""
 
     places: tuple[Placeholder, ...]
     n_malformed: int
 
 
-def find_placeholders(text: str, *, has_blanks: bool = False) -> Parsed:
+def find_placeholders(text: str, *, has_blanks: bool = False) -> ParsedPlaceholders:
     """Find every placeholder of a text, and whose name the names are.
 
     `has_blanks`: whether `___` is one, as in MIMIC-IV; in MIMIC-III it is a line to write on.
     """
     if _OPENING not in text and not (has_blanks and BLANK in text):
-        return Parsed((), 0)
+        return ParsedPlaceholders((), 0)
     pattern = _MARK_OR_BLANK if has_blanks else _MARK
     found = [_described(text, match) for match in pattern.finditer(text)]
     n_marks = sum(place.category != BLANK for place in found)
     n_malformed = text.count(_OPENING) - n_marks
-    return Parsed(tuple(_with_people(text, found)), n_malformed)
+    return ParsedPlaceholders(tuple(_with_people(text, found)), n_malformed)
 
 
 def has_marks(text: str) -> bool:
@@ -308,7 +308,7 @@ def _is_patient(text: str, place: re.Match[str]) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def placeholder_role(placeholder: str) -> str:
+def find_placeholder_role(placeholder: str) -> str:
     """Return "first", "last", "full", "initial", "other", or "blank" for "___"."""
     if placeholder.startswith("_"):
         return "blank"

@@ -35,8 +35,8 @@ from audit.foreign import (
     text_form,
 )
 from audit.home import DEMO_HOSPITAL, registered_folders
-from audit.notes.fhir import Groups, KnownPeople, Resource, resources_of, text_and_people
-from audit.notes.markup import MAX_HTML_CHARS, html_text
+from audit.notes.fhir import Groups, KnownPeople, Resource, read_resources, read_text_and_people
+from audit.notes.markup import MAX_HTML_CHARS, extract_html_text
 from audit.tables import (
     HALVES,
     MAX_FIELD_CHARS,
@@ -77,7 +77,7 @@ def _unpacked(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
         raise AuditError("The file cannot be read.", where="notes") from None
 
 
-def lines_of(
+def read_lines(
     path: Path,
     *,
     codec: str,
@@ -117,22 +117,22 @@ def lines_of(
             yield rest
 
 
-def encoding_of(head: bytes, *, what: str) -> str:
+def detect_encoding(head: bytes, *, subject: str) -> str:
     """Return the codec of a file from its first megabyte: "utf-8-sig" or "cp932".
 
     A head with a few broken bytes among whole letters is UTF-8; rows that hold them are refused
     one by one. Everything else that is not surely UTF-8 or CP932 is refused here.
     """
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or head.count(0) > _MAX_NUL_SHARE * len(head):
-        raise AuditError("The file is UTF-16 or not text.", where=what, do=SAVE_AS_UTF8)
-    refuse_escapes(head, what=what)
+        raise AuditError("The file is UTF-16 or not text.", where=subject, do=SAVE_AS_UTF8)
+    refuse_escapes(head, what=subject)
     text = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape").decode(head)
     n_broken = len(HALVES.findall(text))
     n_good = len(text) - len(text.encode("ascii", errors="ignore")) - n_broken
     if n_broken > n_good:
         whole = head[: head.rfind(b"\n") + 1] or head
         try:
-            if decode_text(whole.replace(b"\0", b""), what=what)[1] == "CP932":
+            if decode_text(whole.replace(b"\0", b""), what=subject)[1] == "CP932":
                 return "cp932"
         except AuditError:
             if n_broken > max(1, len(text) // _FEW_BROKEN):
@@ -194,7 +194,7 @@ class Note:
     chart_time: str
     text: str
     row: int
-    known: Groups = ()
+    named_people: Groups = ()
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ class NoteSource:
         return bool(self.columns["patient_id"])
 
     def read(self, *, on_bytes: ByteListener = lambda n: None) -> Iterator[Note | RowNote]:
-        """Go through the notes and the refusals in their order; `on_bytes` as in `lines_of`."""
+        """Go through the notes and the refusals in their order; `on_bytes` as in `read_lines`."""
         if self.kind == "folder":
             yield from _folder_notes(self.path, on_bytes=on_bytes)
             return
@@ -247,7 +247,7 @@ class NoteSource:
                 else next(filter(None, (cells.get(name) for name in names)), "")
                 for field, names in self.columns.items()
             }
-            yield checked_note(found, row=record.row)
+            yield make_note(found, row=record.row)
 
     def rows(
         self, *, on_bytes: ByteListener = lambda n: None, headings: Sequence[str] = ()
@@ -256,7 +256,7 @@ class NoteSource:
         if self.kind == "parquet":
             taken = headings or [name for found in self.columns.values() for name in found]
             return _parquet_records(self, names=list(dict.fromkeys(taken)), on_bytes=on_bytes)
-        lines = lines_of(self.path, codec=self.codec, on_bytes=on_bytes)
+        lines = read_lines(self.path, codec=self.codec, on_bytes=on_bytes)
         return json_records(lines) if self.kind == "jsonl" else _csv_rows(lines)
 
 
@@ -268,20 +268,20 @@ def open_notes(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteS
     it is a patient. `columns` go from a field of a note to its column, for names that are not
     known.
     """
-    source = columns_of(path, columns=columns)
+    source = inspect_notes(path, columns=columns)
     if not source.has_text:
         raise AuditError("There is no column of texts.", where="notes", do=_FORMAT)
     return source
 
 
-def columns_of(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteSource:
+def inspect_notes(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteSource:
     """Find out the same; where there is no column of texts, that is no error."""
     columns = columns or {}
     if unknown := sorted(set(columns) - set(FIELDS)):
         raise AuditError("`{unknown}` is no field of a note.", where="columns", unknown=unknown[0])
     if path.is_dir():
         n_bytes = sum(size for _, size in _text_files(path))
-        if not n_bytes and (files := fhir_files(path)):
+        if not n_bytes and (files := list_fhir_files(path)):
             return NoteSource(path, "fhir", "", (), {}, sum(one.stat().st_size for one in files))
         if not n_bytes:
             raise AuditError("The folder holds no .txt files.", where="notes")
@@ -310,7 +310,7 @@ def _probed(path: Path) -> tuple[str, str, tuple[str, ...]]:
             raise AuditError(
                 "This is {kind}.", where="notes", do="Unpack it first, or use gzip.", kind=kind
             )
-    codec = encoding_of(head, what="notes")
+    codec = detect_encoding(head, subject="notes")
     text = head.decode(codec, "surrogateescape")
     if is_fhir(text):
         return "fhir", codec, ()
@@ -348,22 +348,22 @@ def _headed(header: Sequence[str], field: str) -> tuple[str, ...]:
     return tuple(columns[:1] if field == "patient_id" else columns)
 
 
-def checked_note(
-    found: Mapping[str, str], *, row: int, is_plain: bool = False, known: Groups = ()
+def make_note(
+    fields: Mapping[str, str], *, row: int, is_plain: bool = False, named_people: Groups = ()
 ) -> Note | RowNote:
     """Return the note of a row's values, by field, or why it is none.
 
     A text in HTML or FHIR is read; other documents are refused by their names. One that `is_plain`
     stays as it is: its spans count its characters.
     """
-    text = found["text"]
+    text = fields["text"]
     if not is_plain and is_whole(text):
         try:
             text, people = _readable(text)
         except AuditError as error:
             return RowNote(row, AuditError(error.what, do=error.do).message)
-        known = known or people
-    short = [found.get(field, "").strip() for field in FIELDS[:-1]]
+        named_people = named_people or people
+    short = [fields.get(field, "").strip() for field in FIELDS[:-1]]
     if max(map(len, short)) > _MAX_ID_CHARS:
         return RowNote(
             row,
@@ -380,7 +380,7 @@ def checked_note(
         return RowNote(row, "The note holds a NUL character or bytes outside its encoding.")
     note_id, patient_id, admission_id, category, chart_time = short
     return Note(
-        note_id or str(row), patient_id, admission_id, category, chart_time, text, row, known
+        note_id or str(row), patient_id, admission_id, category, chart_time, text, row, named_people
     )
 
 
@@ -390,11 +390,11 @@ def _readable(text: str) -> tuple[str, Groups]:
         return text, ()
     form = text_form(text, what="")
     if form == "fhir":
-        return text_and_people(text)
-    return (html_text(text) if form == "html" else text), ()
+        return read_text_and_people(text)
+    return (extract_html_text(text) if form == "html" else text), ()
 
 
-def fhir_files(path: Path) -> list[Path]:
+def list_fhir_files(path: Path) -> list[Path]:
     """Return the files of FHIR in JSON of a path: itself, or those of a folder, by their names."""
     if not path.is_dir():
         return [path]
@@ -425,7 +425,9 @@ def _fhir_notes(path: Path, *, on_bytes: ByteListener) -> Iterator[Note | RowNot
                 "chart_time": one.time,
                 "text": text,
             }
-            yield checked_note(found, row=row, is_plain=True, known=people.of(one.patient))
+            yield make_note(
+                found, row=row, is_plain=True, named_people=people.find_groups(one.patient)
+            )
         yield from (RowNote(row, what) for what in one.left_out)
     if is_empty:
         yield RowNote(max(1, row), "No resource has a text.")
@@ -434,11 +436,11 @@ def _fhir_notes(path: Path, *, on_bytes: ByteListener) -> Iterator[Note | RowNot
 def _fhir_resources(
     path: Path, *, on_bytes: ByteListener = lambda n: None
 ) -> Iterator[Resource | RowNote]:
-    for file in fhir_files(path):
+    for file in list_fhir_files(path):
         with _unpacked(file) as (_, unpacked):
-            codec = encoding_of(unpacked.read(_HEAD_BYTES), what="notes")
-        lines = lines_of(file, codec=codec, on_bytes=on_bytes, max_chars=MAX_FILE_BYTES)
-        yield from resources_of(lines)
+            codec = detect_encoding(unpacked.read(_HEAD_BYTES), subject="notes")
+        lines = read_lines(file, codec=codec, on_bytes=on_bytes, max_chars=MAX_FILE_BYTES)
+        yield from read_resources(lines)
 
 
 def _parquet(path: Path) -> Any:
@@ -481,7 +483,9 @@ def _folder_notes(folder: Path, *, on_bytes: ByteListener) -> Iterator[Note | Ro
         else:
             try:
                 data = path.read_bytes()
-                text = data.decode(encoding_of(data, what=f"notes, file {row}"), "surrogateescape")
+                text = data.decode(
+                    detect_encoding(data, subject=f"notes, file {row}"), "surrogateescape"
+                )
             except OSError:
                 yield RowNote(row, "The file cannot be read.")
             except AuditError as error:
@@ -489,7 +493,7 @@ def _folder_notes(folder: Path, *, on_bytes: ByteListener) -> Iterator[Note | Ro
             else:
                 *inside, _ = path.relative_to(folder).parts
                 found = {"text": text, "patient_id": inside[0] if inside else ""}
-                yield checked_note(found, row=row)
+                yield make_note(found, row=row)
         on_bytes(size)
 
 

@@ -33,7 +33,7 @@ _LONGEST_INITIAL = 80
 _WIDE_NUMBER = re.compile(r"[0-9０-９]．[0-9０-９]")
 
 
-def sentence_spans(text: str, *, start: int = 0) -> Iterator[tuple[int, int]]:
+def find_sentences(text: str, *, start: int = 0) -> Iterator[tuple[int, int]]:
     """Yield (start, end) of each sentence from `start` on, white space around it left out."""
     begin = start
     for match in _STOP.finditer(text, start):
@@ -48,24 +48,24 @@ def sentence_spans(text: str, *, start: int = 0) -> Iterator[tuple[int, int]]:
         yield span
 
 
-def end_of_sentences(text: str, *, start: int, n: int) -> int:
+def find_sentences_end(text: str, *, start: int, n: int) -> int:
     """Return where the n-th sentence from `start` on ends; `start` where there is none.
 
     A sentence that begins before `start` counts from `start` on.
     """
     end = start
-    for span in islice(sentence_spans(text, start=start), n):
+    for span in islice(find_sentences(text, start=start), n):
         end = span[1]
     return end
 
 
-def start_of_sentence(text: str, *, at: int, reach: int = 400) -> int:
+def find_sentence_start(text: str, *, offset: int, reach: int = 400) -> int:
     """Return where the sentence that holds the offset `at` begins; `at` if that is out of reach."""
-    first = max(0, at - reach)
-    found = first if first == 0 else at
-    for begin, end in sentence_spans(text[: at + 1], start=first):
+    first = max(0, offset - reach)
+    found = first if first == 0 else offset
+    for begin, end in find_sentences(text[: offset + 1], start=first):
         # A cut in the middle of a sentence is no beginning.
-        if begin <= at < end and (begin > first or first == 0):
+        if begin <= offset < end and (begin > first or first == 0):
             found = begin
     return found
 

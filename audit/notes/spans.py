@@ -45,9 +45,9 @@ class Span:
         """How many characters it covers."""
         return self.end - self.start
 
-    def overlap(self, other: Span) -> int:
+    def overlap(self, span: Span) -> int:
         """How many characters two spans share."""
-        return max(0, min(self.end, other.end) - max(self.start, other.start))
+        return max(0, min(self.end, span.end) - max(self.start, span.start))
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class TaggedDocument:
         return replace(self, spans=one, n_duplicates=n_twice, unaligned=lost)
 
 
-def tagged(
+def build_document(
     doc_id: str,
     *,
     text: str,
@@ -99,7 +99,7 @@ def tagged(
     return document.with_spans(spans, unaligned=unaligned)
 
 
-def n_overlapping(spans: Iterable[Span]) -> int:
+def count_overlapping(spans: Iterable[Span]) -> int:
     """Return how many spans share a character with one that begins before them."""
     n, reached = 0, 0
     for span in sorted(spans):
@@ -108,7 +108,7 @@ def n_overlapping(spans: Iterable[Span]) -> int:
     return n
 
 
-def merged(spans: Iterable[Span]) -> tuple[tuple[int, int], ...]:
+def merge_spans(spans: Iterable[Span]) -> tuple[tuple[int, int], ...]:
     """Return the union of spans as stretches (start, end) that neither overlap nor touch."""
     stretches: list[tuple[int, int]] = []
     for span in sorted(spans):
@@ -142,40 +142,40 @@ RISK_ORDER = (IDENTIFIER, PERSONAL_ID_CODE, CONTACT, LINKAGE_CODE, QUASI_IDENTIF
 NAMES: dict[str, str] = {name: name for name in TYPES}
 NAMES |= {japanese: name for name, japanese in JAPANESE.items()}
 NAMES |= {"連絡先": CONTACT, "contact_information": CONTACT, "contact_info": CONTACT}
-"""Every name of a type that is understood, in the form of `folded`."""
+"""Every name of a type that is understood, in the form of `fold_label`."""
 
 FOREIGN: dict[str, str] = {
     label: name
     for name, labels in word_lists(Path(__file__).with_name("labels.txt")).items()
     for label in labels
 }
-"""Labels of i2b2 2014, MEDDOCAN and others, in the form of `folded`, and the type of each.
+"""Labels of i2b2 2014, MEDDOCAN and others, in the form of `fold_label`, and the type of each.
 
 Differs: the paper has one corpus and one label set. A person's name counts as an identifier, since
 these label sets do not tell a full name from a surname.
 """
 
 
-def folded(label: str) -> str:
+def fold_label(label: str) -> str:
     """Return the form in which labels are compared: NFKC, no case, words joined by underscores."""
     return "_".join(unicodedata.normalize("NFKC", label).casefold().replace("-", " ").split())
 
 
-def known_label(label: str) -> str:
+def normalize_label(label: str) -> str:
     """Return the English name of one of the five types; any other label as it is, in one piece."""
-    return NAMES.get(folded(label)) or "_".join(label.split())
+    return NAMES.get(fold_label(label)) or "_".join(label.split())
 
 
 @dataclass(frozen=True)
 class LabelMap:
-    """From a label, in the form of `folded`, to another; to "" where its spans are left out."""
+    """From a label, in the form of `fold_label`, to another; to "" where its spans are left out."""
 
     labels: Mapping[str, str]
 
-    def of(self, label: str) -> str | None:
+    def map_label(self, label: str) -> str | None:
         """Return what a label becomes; None where the map does not know it."""
-        name = known_label(label)
-        return name if name in TYPES else self.labels.get(folded(label))
+        name = normalize_label(label)
+        return name if name in TYPES else self.labels.get(fold_label(label))
 
 
 FIVE_TYPES = LabelMap(FOREIGN)
@@ -183,7 +183,7 @@ FIVE_TYPES = LabelMap(FOREIGN)
 
 
 @dataclass(frozen=True)
-class Relabelled:
+class RelabelledDocument:
     """A document with mapped labels; `n_left_out` spans have the type "", `unknown` ones none."""
 
     document: TaggedDocument
@@ -191,21 +191,21 @@ class Relabelled:
     unknown: tuple[str, ...]
 
 
-def relabelled(document: TaggedDocument, *, by: LabelMap) -> Relabelled:
+def relabel_document(document: TaggedDocument, *, by: LabelMap) -> RelabelledDocument:
     """Return a document with its labels mapped; a span of an unknown label keeps its own."""
     labels = {span.label for span in document.spans}
-    unknown = sorted(label for label in labels if by.of(label) is None)
+    unknown = sorted(label for label in labels if by.map_label(label) is None)
     new = {
-        label: label if (to := by.of(label)) is None else to
+        label: label if (to := by.map_label(label)) is None else to
         for label in labels.union(document.unaligned)
     }
     spans = [Span(s.start, s.end, new[s.label]) for s in document.spans if new[s.label]]
     lost = filter(None, (new[label] for label in document.unaligned))
     mapped = document.with_spans(spans, unaligned=lost)
-    return Relabelled(mapped, len(document.spans) - len(spans), tuple(unknown))
+    return RelabelledDocument(mapped, len(document.spans) - len(spans), tuple(unknown))
 
 
-def no_type(counts: Mapping[str, int]) -> AuditError:
+def make_type_error(counts: Mapping[str, int]) -> AuditError:
     """Return the error for spans whose labels are none of the five types, from counts by label."""
     frequent = sorted(counts, key=lambda label: (-counts[label], label))
     named = ", ".join(f"{label} ({counts[label]:,})" for label in frequent[:_MAX_NAMED])
@@ -218,11 +218,11 @@ def no_type(counts: Mapping[str, int]) -> AuditError:
     )
 
 
-def read_label_map(text: str, *, what: str) -> LabelMap:
+def read_label_map(text: str, *, subject: str) -> LabelMap:
     """Read a map: a JSON object from label to type; null or "" leaves the label's spans out."""
     refusal = AuditError(
         "This is no JSON object from label to type.",
-        where=what,
+        where=subject,
         do='Write one line a label, as in "PATIENT": "identifier", between braces.',
     )
     if text.count(",") >= _MAX_LABELS:
@@ -233,10 +233,12 @@ def read_label_map(text: str, *, what: str) -> LabelMap:
         for value in labels.values()
     ):
         raise refusal
-    return LabelMap({folded(key): known_label(value or "") for key, value in labels.items()})
+    return LabelMap(
+        {fold_label(key): normalize_label(value or "") for key, value in labels.items()}
+    )
 
 
-def ordered(labels: Iterable[str]) -> tuple[str, ...]:
+def order_labels(labels: Iterable[str]) -> tuple[str, ...]:
     """Return labels in the order of tables: the five types first, then others by their letters."""
     rank = {name: i for i, name in enumerate(TYPES)}
     return tuple(sorted(set(labels), key=lambda label: (rank.get(label, len(rank)), label)))

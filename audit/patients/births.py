@@ -12,9 +12,9 @@ from contextlib import suppress
 from datetime import date
 
 from audit.notes.dates import ERAS, MONTHS
-from audit.notes.patterns import folded_text, pattern_table
+from audit.notes.patterns import fold_characters, read_pattern_table
 
-_PARTS, _TABLE = pattern_table(__file__)
+_PARTS, _TABLE = read_pattern_table(__file__)
 
 
 def _compile(group: str) -> tuple[re.Pattern[str], ...]:
@@ -92,7 +92,7 @@ class BirthFinder:
         Parameters
         ----------
         folded
-            A text as `audit.notes.patterns.folded_text` has it.
+            A text as `audit.notes.patterns.fold_characters` has it.
         """
         for start in _starts_near(folded, self._places_of_years(folded), n_after=1):
             for match in _match_all(_DAYS, folded, start):
@@ -147,7 +147,7 @@ def read_birth(text: str) -> frozenset[date]:
 
     It is none where the cell is no date, or its year says neither century nor era.
     """
-    folded = folded_text(text).strip()
+    folded = fold_characters(text).strip()
     days = set[date]()
     with suppress(ValueError):  # how most registers have it, read without a pattern
         return frozenset({date.fromisoformat(folded)})

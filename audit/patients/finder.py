@@ -33,8 +33,8 @@ from audit.notes.patterns import (
     IN_KATAKANA,
     KATA,
     SMALL,
-    folded_text,
-    pattern_table,
+    fold_characters,
+    read_pattern_table,
 )
 from audit.notes.spans import (
     IDENTIFIER,
@@ -50,7 +50,7 @@ FIRST, MIDDLE, LAST, FULL = "first", "middle", "last", "full"
 """Parts of a name; FULL is one whose parts cannot be told apart."""
 INITIALS, BIRTH, ADDRESS = "initials", "birth", "address"
 
-PARTS, _ = pattern_table(__file__)
+PARTS, _ = read_pattern_table(__file__)
 PATTERNS = {name: re.compile(pattern) for name, pattern in PARTS.items()}
 _STREET = {
     form: forms.split("|")[-1]
@@ -138,7 +138,7 @@ class Occurrence:
     is_doubtful: bool = False
 
 
-def packed(pieces: Iterable[Piece]) -> str:
+def pack_pieces(pieces: Iterable[Piece]) -> str:
     """Return pieces as one string, which takes a tenth of their memory."""
     lines = {
         f"{piece.kind}\t{piece.is_sure:d}{piece.is_own:d}\t{' '.join(piece.text.split())}"
@@ -147,19 +147,19 @@ def packed(pieces: Iterable[Piece]) -> str:
     return "\n".join(sorted(lines))
 
 
-def unpacked(text: str) -> Iterator[Piece]:
+def unpack_pieces(text: str) -> Iterator[Piece]:
     """Yield the pieces of a packed string."""
     for line in text.splitlines():
         kind, flags, piece = line.split("\t")
         yield Piece(kind, piece, flags[0] == "1", flags[1] == "1")
 
 
-def together(*packs: str) -> str:
+def merge_packs(*packs: str) -> str:
     """Return packed strings as one."""
     return "\n".join(sorted({line for pack in packs for line in pack.splitlines()}))
 
 
-def name_pieces(
+def make_name_pieces(
     first: str, last: str, *, middle: str = "", is_sure: bool = True
 ) -> Iterator[Piece]:
     """Yield what is known with a name, or its reading: its parts, its initials in either order."""
@@ -184,7 +184,7 @@ def _letters(part: str) -> list[str]:
     ]
 
 
-def in_parts(address: str) -> Iterator[str]:
+def split_address(address: str) -> Iterator[str]:
     """Yield the parts of an address that are looked for: each place in it, a street with a number.
 
     A number of a Japanese block is no part: it is found behind the name of the place.
@@ -200,7 +200,7 @@ def in_parts(address: str) -> Iterator[str]:
                 yield " ".join(word.written for word in named)
             yield from (word.written for word in words if re.fullmatch("[0-9]{5}", word.written))
         return
-    bare = re.sub(r"^〒? ?[0-9]{3}-[0-9]{4} ?", "", folded_text(address))
+    bare = re.sub(r"^〒? ?[0-9]{3}-[0-9]{4} ?", "", fold_characters(address))
     match = PATTERNS["JA_ADDRESS"].fullmatch(bare)
     found = match.groupdict() if match else {"town": bare}
     for name in ("state", "county", "city", "town", "building"):
@@ -211,7 +211,7 @@ def in_parts(address: str) -> Iterator[str]:
 
 def _plain(text: str) -> str:
     """Return a text of the same length in the form in which strings are compared."""
-    same = folded_text(text).translate(_SAME)
+    same = fold_characters(text).translate(_SAME)
     lower = same.lower()
     if len(lower) == len(same):
         return lower
@@ -246,7 +246,7 @@ class SearchedText:
     text: str
 
     def __post_init__(self) -> None:
-        self.folded, self.plain = folded_text(self.text), _plain(self.text)
+        self.folded, self.plain = fold_characters(self.text), _plain(self.text)
 
     @cached_property
     def tokens(self) -> list[_Token]:
@@ -351,13 +351,13 @@ class PatientFinder:
     def _sequences(self, piece: Piece) -> Iterator[tuple[str, ...]]:
         """Yield the words of a part of a name, whole and alone; note what has no words."""
         if is_unspaced(piece.text):
-            plain = _plain(re.sub(r"[\s・=]", "", folded_text(piece.text)))
+            plain = _plain(re.sub(r"[\s・=]", "", fold_characters(piece.text)))
             for form in {plain, _plain(half_width(plain))} - {""}:
                 known = self._runs.get((form, piece.kind))
                 if known is None or not known.is_own:
                     self._runs[form, piece.kind] = piece
             return
-        sequence = tuple(token.folded for token in _tokens(folded_text(piece.text)))
+        sequence = tuple(token.folded for token in _tokens(fold_characters(piece.text)))
         yield sequence
         if piece.kind != FULL:
             self._single[piece.kind].update(word[0].upper() for word in sequence)
@@ -383,7 +383,7 @@ class PatientFinder:
             letters = tuple(self._single_letters(note))
             parts.own.update(letters)
             ordered = _of_one_kind(note.folded, (*parts.sure, *letters))
-            for run in parts_beside(note.folded, ordered, gap=_GAP):
+            for run in group_adjacent_parts(note.folded, ordered, gap=_GAP):
                 kinds = {part.kind for part in run}
                 has_name = not kinds.isdisjoint((FIRST, LAST, FULL))
                 is_sure = any(parts.sure.get(part) for part in run)
@@ -395,7 +395,7 @@ class PatientFinder:
                     yield occurrence
         if parts.capitals or parts.words:
             ordered = _of_one_kind(note.folded, (*parts.sure, *parts.words))
-            for run in parts_beside(note.folded, ordered, gap=_GAP):
+            for run in group_adjacent_parts(note.folded, ordered, gap=_GAP):
                 kinds = {part.kind for part in run}
                 is_capital = kinds != {MIDDLE} and not parts.capitals.isdisjoint(run)
                 is_covered = all(all(covered[part.start : part.stop]) for part in run)
@@ -534,7 +534,9 @@ def _of_one_kind(text: str, parts: Iterable[Part]) -> list[Part]:
     return ordered
 
 
-def parts_beside(text: str, parts: Sequence[Part], *, gap: re.Pattern[str]) -> list[list[Part]]:
+def group_adjacent_parts(
+    text: str, parts: Sequence[Part], *, gap: re.Pattern[str]
+) -> list[list[Part]]:
     """Return the parts that stand side by side, one of each kind, together.
 
     `parts` are in order, of several that begin at one place the longest first; `gap` is all that
@@ -641,9 +643,9 @@ def _is_number(note: SearchedText, places: Sequence[int]) -> bool:
 
 
 @lru_cache(maxsize=512)
-def patient_finder(*packs: str) -> PatientFinder:
+def build_patient_finder(*packs: str) -> PatientFinder:
     """Return the finder of what packed strings know together."""
-    return PatientFinder(unpacked(together(*packs)))
+    return PatientFinder(unpack_pieces(merge_packs(*packs)))
 
 
 class FullNames:
@@ -660,7 +662,9 @@ class FullNames:
                     unspaced[name] = (*unspaced.get(name, ()), patient)
                 continue
             firsts, lasts = (
-                tuple(intern(token.folded) for token in _tokens(folded_text(fold_text(part).text)))
+                tuple(
+                    intern(token.folded) for token in _tokens(fold_characters(fold_text(part).text))
+                )
                 for part in (first, last)
             )
             for words in {firsts + lasts, lasts + firsts} if firsts and lasts else ():

@@ -10,7 +10,13 @@ from pathlib import Path
 from audit.names.matching import Pair, fold, pair_of
 from audit.notes.spans import CONTACT
 from audit.patients.finder import ADDRESS
-from audit.patients.register import Cells, contacts, named_people, register_rows, relative_names
+from audit.patients.register import (
+    Cells,
+    read_contacts,
+    read_people,
+    read_register_rows,
+    read_relative_names,
+)
 
 MAX_SHARING = 10
 """An address, a telephone or a mail address that more patients have is that of an institution or
@@ -34,14 +40,14 @@ def read_households(path: Path) -> dict[str, str]:
     of_name = defaultdict[Pair, set[str]](set)
     relatives = list[tuple[str, Pair]]()
     patients = dict[str, int]()
-    for _, cells in register_rows(path):
+    for _, cells in read_register_rows(path):
         patient = cells["id"][0]
         patients.setdefault(patient, len(patients))
         for tie in set(_ties(cells)):
             sharing[tie].append(patient)
-        for person in named_people(cells):
+        for person in read_people(cells):
             of_name[pair_of(person.first, person.last)].add(patient)
-        names = (name for text in cells["relative"] for name in relative_names(text))
+        names = (name for text in cells["relative"] for name in read_relative_names(text))
         relatives += ((patient, pair_of(*name)) for name in names)
     tied = [group for tie, group in sharing.items() if _is_home(tie, group)]
     tied += [[patient, *of_name[pair]] for patient, pair in relatives if len(of_name[pair]) == 1]
@@ -57,7 +63,7 @@ def _ties(cells: Cells) -> Iterator[Tie]:
         yield "address", address
     for kind, is_only in ((CONTACT, True), ("relative", False)):
         for text in cells[kind]:
-            for piece in contacts(text, is_only=is_only):
+            for piece in read_contacts(text, is_only=is_only):
                 if "@" in piece.text or len(piece.text) >= _LEAST_PHONE_DIGITS:
                     yield CONTACT, piece.text
 

@@ -20,9 +20,9 @@ from unicodedata import normalize
 from audit.errors import AuditError, Message
 from audit.notes.fhir import Person as KnownPerson
 from audit.notes.mention_words import JAPANESE_SURNAMES, WORDS
-from audit.notes.mentions_ja import split_japanese
-from audit.notes.patterns import folded_text
-from audit.notes.read import NoteSource, columns_of
+from audit.notes.mentions_ja import split_japanese_name
+from audit.notes.patterns import fold_characters
+from audit.notes.read import NoteSource, inspect_notes
 from audit.notes.spans import CONTACT, LINKAGE_CODE, PERSONAL_ID_CODE, QUASI_IDENTIFIER
 from audit.patients.births import read_birth
 from audit.patients.finder import (
@@ -33,10 +33,10 @@ from audit.patients.finder import (
     LAST,
     MIDDLE,
     Piece,
-    in_parts,
-    name_pieces,
-    packed,
-    together,
+    split_address,
+    make_name_pieces,
+    pack_pieces,
+    merge_packs,
 )
 from audit.shelf import fingerprint
 from audit.tables import Row, RowNote
@@ -143,7 +143,7 @@ def open_register(path: Path) -> tuple[NoteSource, dict[str, str]]:
     Raises AuditError where a column is not understood, or there is none of the patient's number.
     """
     try:
-        source = columns_of(path)
+        source = inspect_notes(path)
     except AuditError as error:
         raise AuditError(error.what, where="register", do=error.do) from None
     keys = {name: re.sub(r"(?<=\D)[0-9]+$", "", heading_key(name)) for name in source.headings}
@@ -190,12 +190,12 @@ def read_register(path: Path) -> PatientRegister:
     pieces: dict[str, str] = {}
     people: dict[str, tuple[Person, ...]] = {}
     n_rows = 0
-    for where, cells in register_rows(path):
+    for where, cells in read_register_rows(path):
         n_rows += 1
         patient = cells["id"][0]
-        new_pieces = packed(_known_pieces(cells, where=where))
-        pieces[patient] = together(pieces.get(patient, ""), new_pieces)
-        if names := tuple(dict.fromkeys(named_people(cells))):
+        new_pieces = pack_pieces(_known_pieces(cells, where=where))
+        pieces[patient] = merge_packs(pieces.get(patient, ""), new_pieces)
+        if names := tuple(dict.fromkeys(read_people(cells))):
             people[patient] = tuple(dict.fromkeys((*people.get(patient, ()), *names)))
         if len(pieces) > _MOST_PATIENTS:
             raise AuditError("A register has too many patients.", where="register")
@@ -204,7 +204,7 @@ def read_register(path: Path) -> PatientRegister:
     return PatientRegister(fingerprint(path), n_rows, pieces, people)
 
 
-def register_rows(path: Path) -> Iterator[tuple[Message, Cells]]:
+def read_register_rows(path: Path) -> Iterator[tuple[Message, Cells]]:
     """Yield each row of a register: where it stands, and its cells by what they hold.
 
     Raises AuditError where a row cannot be read, has no number, or a cell that is too long.
@@ -248,7 +248,7 @@ def _read_cells(
     return cells
 
 
-def named_people(cells: Cells) -> Iterator[Person]:
+def read_people(cells: Cells) -> Iterator[Person]:
     """Yield the names of a row that have a first and a last part."""
     sex = next(filter(None, (_SEXES.get(text.casefold(), "") for text in cells["sex"])), "")
     names = [(" ".join(cells[FIRST]), " ".join(cells[LAST])), *map(split_whole_name, cells[FULL])]
@@ -261,13 +261,13 @@ Cells = Mapping[str, Sequence[str]]
 
 
 @lru_cache(maxsize=256)
-def packed_people(people: tuple[KnownPerson, ...]) -> str:
+def pack_people(people: tuple[KnownPerson, ...]) -> str:
     """Return what fields of a file know of people, packed as the pieces of a register are."""
     cells = [defaultdict[str, list[str]](list) for _ in people]
     for person, own in zip(people, cells, strict=True):
         for what, value in person.facts:
             own[what].append(value)
-    return packed(piece for own in cells for piece in _known_pieces(own, where="notes"))
+    return pack_pieces(piece for own in cells for piece in _known_pieces(own, where="notes"))
 
 
 def _known_pieces(cells: Cells, *, where: str) -> Iterator[Piece]:
@@ -283,11 +283,11 @@ def _known_pieces(cells: Cells, *, where: str) -> Iterator[Piece]:
     for text in cells["relative"]:
         yield from (piece._replace(is_own=False) for piece in _relatives(text))
     for text in cells[ADDRESS]:
-        yield from (Piece(ADDRESS, part) for part in in_parts(text))
+        yield from (Piece(ADDRESS, part) for part in split_address(text))
     for text in cells["postcode"]:
         yield from _number(QUASI_IDENTIFIER, text)
     for text in cells[CONTACT]:
-        yield from contacts(text)
+        yield from read_contacts(text)
     for label in ("id", LINKAGE_CODE, PERSONAL_ID_CODE):
         for text in cells[label]:
             yield from _number(LINKAGE_CODE if label == "id" else label, text)
@@ -299,29 +299,31 @@ def _own_names(cells: Cells) -> Iterator[Piece]:
         firsts, lasts, fulls = (cells[columns[kind]] for kind in (FIRST, LAST, FULL))
         names = [(" ".join(firsts), " ".join(lasts)), *map(split_whole_name, fulls)]
         for first, last in names:
-            yield from name_pieces(normalize("NFKC", first), normalize("NFKC", last), middle=middle)
+            yield from make_name_pieces(
+                normalize("NFKC", first), normalize("NFKC", last), middle=middle
+            )
     for text in cells["other"]:
         first, last = split_whole_name(text) if re.search(r"[\s,]", text) else ("", text)
-        yield from name_pieces(first, last)
+        yield from make_name_pieces(first, last)
 
 
 def split_whole_name(name: str) -> tuple[str, str]:
     """Split a whole name into first and last."""
     first, last = split_name(name)
-    return split_japanese(last) if not first and is_unspaced(last) else (first, last)
+    return split_japanese_name(last) if not first and is_unspaced(last) else (first, last)
 
 
 def _relatives(text: str) -> Iterator[Piece]:
     """Yield names and telephones out of a cell such as "wife: Mary Smith; Tom Smith"."""
     for one in _RELATIVES_APART.split(text):
-        yield from contacts(one, is_only=False)
+        yield from read_contacts(one, is_only=False)
         first, last, whole = _relative(one)
-        yield from name_pieces(first, last)
+        yield from make_name_pieces(first, last)
         if whole:
             yield Piece(FULL, whole)
 
 
-def relative_names(text: str) -> Iterator[tuple[str, str]]:
+def read_relative_names(text: str) -> Iterator[tuple[str, str]]:
     """Yield first and last name of each relative in a cell who has both."""
     for one in _RELATIVES_APART.split(text):
         first, last, _ = _relative(one)
@@ -331,14 +333,14 @@ def relative_names(text: str) -> Iterator[tuple[str, str]]:
 
 def _relative(text: str) -> tuple[str, str, str]:
     """Return first and last name of one relative, and a whole name that cannot be split."""
-    name = re.sub(r"[(（][^()（）]*[)）]|^[^:：]*[:：]|[0-9+()-]{7,}", " ", folded_text(text))
+    name = re.sub(r"[(（][^()（）]*[)）]|^[^:：]*[:：]|[0-9+()-]{7,}", " ", fold_characters(text))
     words = [word for word in name.split() if word.lower().strip(",.") not in _NO_RELATIVES]
     name = re.sub(f"(?:様|さん|氏)$|^(?:{_KIN})(?=[ ])", "", " ".join(words)).strip()
     if not name or any(char.isdigit() for char in name):
         return "", "", ""
     first, last = split_name(name)
     if not first and is_unspaced(last) and len(last) > 2:
-        first, last = split_japanese(last)
+        first, last = split_japanese_name(last)
         if last not in JAPANESE_SURNAMES:
             return "", "", name
     # "Mary" alone is a first name.
@@ -352,9 +354,9 @@ _NO_RELATIVES = WORDS["relatives"] | WORDS["titles"] | {"and", "of", "the"}
 _KIN = "夫|妻|父|母|長男|長女|次男|次女|息子|娘|兄|姉|弟|妹|祖父|祖母|子"
 
 
-def contacts(text: str, *, is_only: bool = True) -> Iterator[Piece]:
+def read_contacts(text: str, *, is_only: bool = True) -> Iterator[Piece]:
     """Yield mail addresses and telephones, each in the ways in which its digits may begin."""
-    folded = folded_text(text).lower()
+    folded = fold_characters(text).lower()
     yield from (Piece(CONTACT, mail) for mail in re.findall(r"[^\s@;,<>]+@[^\s@;,<>]+", folded))
     between = r"[0-9()\s./-]{5,20}" if is_only else "[0-9()-]{5,20}"
     for one in re.findall(rf"\+?[0-9]{between}[0-9]", folded):
@@ -369,7 +371,7 @@ def contacts(text: str, *, is_only: bool = True) -> Iterator[Piece]:
 
 
 def _number(label: str, text: str) -> Iterator[Piece]:
-    code = _NO_WORDS.sub("", folded_text(text).lower())
+    code = _NO_WORDS.sub("", fold_characters(text).lower())
     if len(code) >= _LEAST and any(char.isdigit() for char in code):
         yield Piece(label, code)
         short = code.lstrip("0")

@@ -18,7 +18,7 @@ from audit.deid.name_places import NameFinder
 from audit.errors import AuditError
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.matching import PartIndex
-from audit.notes.passages import Passage, owner_rows
+from audit.notes.passages import Passage, find_owner_rows
 from audit.report.name_table import ASKED
 from audit.report.report import AuditReport, Inspection
 from audit.stats import Rate
@@ -251,7 +251,7 @@ def listed_passages(
     Each with its number from 1, and the row of the name whose it is where that is known. `masking`
     finds the names that the search passes over; raises AuditError as `hold_outside_names`.
     """
-    owned = owner_rows(inspection.passages, first=table["first_name"], last=table["last_name"])
+    owned = find_owner_rows(inspection.passages, first=table["first_name"], last=table["last_name"])
     numbers, wanted = range(1, len(owned) + 1), fold_name(text)
     rows = list(zip(numbers, inspection.passages, owned, strict=True))
     if not wanted:

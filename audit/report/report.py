@@ -25,7 +25,7 @@ from audit.attack.scores import GENERAL_ALONE, POPULARITY
 from audit.attack.verdicts import RULE_VERSION, equal_models_record, in_short
 from audit.errors import AuditError, Message
 from audit.home import DEMO_HOSPITAL
-from audit.models.inspect import model_digest
+from audit.models.inspect import compute_model_digest
 from audit.names.candidates import (
     GUESSED_KINDS,
     OF_HOSPITAL,
@@ -872,7 +872,7 @@ def demo_digests(store: Store) -> dict[str, str]:
 def _shipped() -> frozenset[str]:
     """Return the digests of all models of the demo hospital."""
     folders = [folder for folder in DEMO_HOSPITAL.glob("*/models/*") if folder.is_dir()]
-    return frozenset(map(model_digest, folders))
+    return frozenset(map(compute_model_digest, folders))
 
 
 def same_but_reference(audit: KeptAudit, *, kept: Sequence[KeptAudit]) -> tuple[KeptAudit, ...]:

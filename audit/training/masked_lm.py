@@ -21,11 +21,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from audit.corpus.truth import read_listed
-from audit.models.forward import exact_kernels, logits_at, pick_precision
+from audit.models.forward import choose_exact_kernels, compute_logits, pick_precision
 from audit.models.inspect import (
     CONFIG_FILE,
     SINGLE_FILE,
-    expected_shapes,
+    compute_expected_shapes,
     inspect_model,
     read_model_files,
 )
@@ -165,7 +165,7 @@ class MaskedLearner(Learner):
             logits = self._fast.logits(ids, positions=positions)  # [B, M, V]
         else:
             with self.hardware.numbers():
-                logits = logits_at(self.model, ids, positions=positions)
+                logits = compute_logits(self.model, ids, positions=positions)
         return functional.cross_entropy(logits.flatten(end_dim=1).float(), targets.flatten())
 
     def _sent(self, part: Ids) -> Tensor:
@@ -200,13 +200,13 @@ def write_model(model: nn.Module, path: Path, *, parent: Path) -> None:
     copied as they are.
     """
     files = read_model_files(parent)
-    copied = dict(files.tokenizer.present)
+    copied = dict(files.tokenizer.all_files)
     for name in (_CONFIG, CONFIG_FILE):
         if name in files.folder.files:
             copied[name] = files.folder.read(name, max_bytes=_MAX_BYTES)
     state = own_tensors(model.state_dict())
     tensors: dict[int, str] = {}  # one that has two names under its first
-    for name in expected_shapes(files.config):
+    for name in compute_expected_shapes(files.config):
         tensors.setdefault(state[name].data_ptr(), name)
     with whole_folder(path, replaces=True) as partial:
         for name, data in copied.items():
@@ -260,7 +260,7 @@ def train(
         meter.finish(TOKENIZE)
         precision = pick_precision(settings.precision, device=device, is_cpu_asked=True)
         # They are asked of the general model, also where the training goes on from a checkpoint.
-        with exact_kernels(
+        with choose_exact_kernels(
             [general.model], tokenizer=general.tokenizer, device=device, dtype=precision
         ) as kernels:
             hardware = Hardware(device, precision, kernels, process, n_processes)

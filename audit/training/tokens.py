@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from audit.corpus.truth import ListedNotes
 from audit.errors import AuditError
 from audit.notes.read import Note, NoteSource
-from audit.notes.sentences import sentence_spans
+from audit.notes.sentences import find_sentences
 from audit.progress import Meter, Phase, ProgressListener, StopQuestion
 from audit.rng import generator
 from audit.shelf import fingerprint, private_folder, whole_folder
@@ -50,7 +50,7 @@ def prepared_sentences(text: str) -> list[str]:
     """
     clean = _DROPPED.sub(" ", text)
     found: list[str] = []
-    for start, end in sentence_spans(clean):
+    for start, end in find_sentences(clean):
         sentence = re.sub(r"\s+", " ", clean[start:end]).strip()
         if not sentence:
             continue
@@ -228,7 +228,7 @@ def _ids(text: str, tokenizer: Any) -> list[int]:
 
 
 def _tokenizing_key(source: NoteSource, tokenizer: Any, *, meter: Meter) -> str:
-    from audit.models.tokenizer import tokenizer_settings
+    from audit.models.tokenizer import read_tokenizer_settings
 
     vocabulary = json.dumps(sorted(tokenizer.get_vocab().items())).encode()
     notes = {
@@ -240,7 +240,7 @@ def _tokenizing_key(source: NoteSource, tokenizer: Any, *, meter: Meter) -> str:
     content = {
         "text": _TEXT_VERSION,
         "vocabulary": hashlib.sha256(vocabulary).hexdigest(),
-        "tokenizer": dict(tokenizer_settings(tokenizer)),
+        "tokenizer": dict(read_tokenizer_settings(tokenizer)),
         "notes": [notes],
     }
     text = json.dumps(content, sort_keys=True, default=str)

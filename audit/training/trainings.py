@@ -21,12 +21,12 @@ from audit.home import salted_digest
 from audit.models.inspect import (
     LABEL,
     ModelSummary,
-    display_name,
+    find_display_name,
     inspect_model,
-    model_digest,
+    compute_model_digest,
 )
 from audit.models.limited import call_limited
-from audit.models.registry import RegisteredModel, known_model, tokenizer
+from audit.models.registry import RegisteredModel, find_model_by_digest, load_tokenizer
 from audit.shelf import Shelf
 from audit.task import Columns, Contact, Device, Question, Record, Task, queue_of, states_of
 from audit.training.config import (
@@ -236,7 +236,7 @@ class PretrainTask(Task):
         Reads every byte of the general model's weights.
         """
         about = {
-            "general": model_digest(self.general),
+            "general": compute_model_digest(self.general),
             "settings": self.settings.decisive(),
             "notes": self._identity(),
             "columns": dict(self.columns),
@@ -307,7 +307,7 @@ def sibling_task(
             do="Train a model on a corpus with --source other_names and the hospital's settings.",
         )
     CORPORA.get(facts.corpus_id)  # refused where it is not kept any more
-    if model_digest(general) != facts.parent_digest:
+    if compute_model_digest(general) != facts.parent_digest:
         raise AuditError(
             "The model was trained from another general model: {name}.",
             where="general",
@@ -404,13 +404,13 @@ def notes_load(path: Path, *, n_notes: int, model: Path) -> NotesLoad:
     except (OSError, ValueError, KeyError, TypeError):
         raise unreadable() from None
     texts = [one for one in prepared if one]
-    n_tokens = call_limited(_count_tokens, texts, model, where=display_name(model))
+    n_tokens = call_limited(_count_tokens, texts, model, place=find_display_name(model))
     share = sum(map(len, lines)) / path.stat().st_size if lines else 1.0
     return NotesLoad(len(texts) if is_exact else n_notes, round(n_tokens / share), is_exact, free)
 
 
 def _count_tokens(texts: Sequence[Sequence[str]], model: Path) -> int:
-    split: Any = tokenizer(model)
+    split: Any = load_tokenizer(model)
     rows = (split(one, add_special_tokens=False, verbose=False)["input_ids"] for one in texts)
     return sum(1 + sum(map(len, row)) for row in rows)
 
@@ -437,7 +437,7 @@ def pair_of(model: TrainedModel, *, among: Iterable[RegisteredModel]) -> dict[st
 
     "general" is the model that it started from, "" if that is not in the list any more.
     """
-    parent = known_model(model.facts.parent_digest, name=model.facts.parent, among=among)
+    parent = find_model_by_digest(model.facts.parent_digest, name=model.facts.parent, models=among)
     return {"general": parent.model_id if parent else "", "hospital": f"{LABEL}/{model.run_id}"}
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from audit.notes.spans import CONTACT, Span, TaggedDocument, tagged
+from audit.notes.spans import CONTACT, Span, TaggedDocument, build_document
 from benchmarks.synthetic.grammar import Dice, Piece, Writer, grammar
 from benchmarks.synthetic.people import WIDE, EnglishCast, JapaneseCast, patient_facts
 
@@ -158,6 +158,6 @@ def _note(style: str, patient: int, *, place: int, seed: int, language: str) -> 
     )
     writer.write((_HELD_OUT if group == "held out" else _STYLE) + style)
     text, spans = surfaced(writer.pieces, dice=dice, is_japanese=language == "ja", is_wide=is_wide)
-    return tagged(
+    return build_document(
         f"{style}-{place:06d}", text=text, spans=spans, patient_id=f"{group[0]}{patient:06d}"
     )

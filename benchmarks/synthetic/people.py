@@ -32,7 +32,7 @@ from audit.names.people import (
     value_of,
     written,
 )
-from audit.notes.dates import era_year
+from audit.notes.dates import find_era_year
 from audit.notes.spans import CONTACT, IDENTIFIER, LINKAGE_CODE, PERSONAL_ID_CODE
 from audit.notes.spans import QUASI_IDENTIFIER as QUASI
 from benchmarks.synthetic.grammar import Dice, Piece, words
@@ -587,7 +587,7 @@ def sexed_age(years: int, sex: str, dice: Dice) -> str:
 
 def _date_fields(day: date) -> dict[str, object]:
     """Return what the ways of writing a day in Japanese are made of."""
-    era, letter, n = era_year(day)
+    era, letter, n = find_era_year(day)
     first = "元" if n == 1 else None
     return {
         **{"d": day, "era": era, "letter": letter, "n": n, "year": first or n},

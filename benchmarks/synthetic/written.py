@@ -14,7 +14,7 @@ from pathlib import Path
 
 from audit.deid.network.word_lists import usual_words
 from audit.notes.dates import MONTHS
-from audit.notes.spans import TYPES, Span, TaggedDocument, tagged
+from audit.notes.spans import TYPES, Span, TaggedDocument, build_document
 from benchmarks.synthetic.grammar import Dice
 from benchmarks.synthetic.people import english_name, foreign_name, foreign_parts, japanese_name
 from tests.deid.unseen_notes import LABELS, SETS, unseen, written_notes
@@ -87,7 +87,7 @@ def _variant(note: TaggedDocument, dice: Dice, place: int) -> TaggedDocument:
         changed = text.lower() if share < _SMALL else text.upper()
         if share < _SMALL + _CAPITALS and len(changed) == len(text):
             text = changed
-    return tagged(f"written/{place:06d}", text=text, spans=spans)
+    return build_document(f"written/{place:06d}", text=text, spans=spans)
 
 
 def _other(kind: str, words: str, dice: Dice) -> str:

@@ -50,13 +50,13 @@ from audit.deid.taggers import known_taggers
 from audit.errors import AuditError
 from audit.home import results_dir
 from audit.models import registry
-from audit.models.inspect import trained_models
+from audit.models.inspect import list_trained_models
 from audit.names import lists
 from audit.names.candidates import ControlSource
 from audit.names.facts import Spelling, spelling
 from audit.notes import read
-from audit.notes.passages import plain_passages, read_passages
-from audit.notes.read import NoteFile, NoteSource, columns_of, list_note_files
+from audit.notes.passages import normalize_passages, read_passages
+from audit.notes.read import NoteFile, NoteSource, inspect_notes, list_note_files
 from audit.patients.register import read_register
 from audit.progress import ProgressListener
 from audit.report.compare import MAX_REFERENCES, Comparison, compare_audits
@@ -113,7 +113,7 @@ def _name(value: object) -> object:
         case bytes():
             return hashlib.sha256(value).hexdigest()
         case Path():
-            return value, registry.signature(value)
+            return value, registry.read_signature(value)
         case NoteFile():
             return value.path, _state(value.path)
         case AuditReport():
@@ -259,8 +259,8 @@ def references(of: AuditReport, *, kept: tuple[KeptAudit, ...]) -> tuple[list[Co
 
 
 models = _kept(
-    4, ttl="10s", of=lambda: (os.environ.get(registry.VARIABLE, ""), list(trained_models()))
-)(registry.model_choices)
+    4, ttl="10s", of=lambda: (os.environ.get(registry.VARIABLE, ""), list(list_trained_models()))
+)(registry.list_model_choices)
 check = _kept(32)(registry.check_pair)
 
 
@@ -311,7 +311,7 @@ def stated_names(view: lists.KeptNames, *, source: ControlSource) -> lists.KeptN
 @_kept(4)
 def new_passages(data: bytes, *, file_name: str, placeholder: str = "") -> lists.KeptPassages:
     """Return an uploaded file's passages, not kept yet; raises as `read_passages`."""
-    plain, name = plain_passages(data, file_name=file_name, placeholder=placeholder)
+    plain, name = normalize_passages(data, file_name=file_name, placeholder=placeholder)
     found = read_passages(plain, file_name=name)
     return lists.KeptPassages(lists.Line("", "", "", len(found)), found, plain, name)
 
@@ -370,8 +370,8 @@ note_files = _kept(4, ttl="10s", of=lambda: os.environ.get(read.VARIABLE, ""))(l
 
 @_kept(32)
 def note_columns(file: NoteFile) -> NoteSource:
-    """Return a file's columns; raises as `columns_of`."""
-    return columns_of(file.path)
+    """Return a file's columns; raises as `inspect_notes`."""
+    return inspect_notes(file.path)
 
 
 @_kept(4)

@@ -644,7 +644,7 @@ def _ask_task(
     with st.expander(say.text("corpus_more"), key="corpus_more"):
         models = cached.models()
         model = find_model(
-            pick(say, "corpus_tokenizer", display_names.model_names(say, models)), among=models
+            pick(say, "corpus_tokenizer", display_names.model_names(say, models)), models=models
         )
     if kind == "register" and register is None:
         return None

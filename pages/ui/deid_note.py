@@ -27,7 +27,7 @@ from audit.deid.tagged_sets import (
     exported,
 )
 from audit.deid.tagging import census_file
-from audit.notes.spans import TYPES, Span, ordered
+from audit.notes.spans import TYPES, Span, order_labels
 from audit.report.documents import Hit
 from audit.stats import Rate
 from audit.tables import UNDEFINED
@@ -107,7 +107,7 @@ def draw_note(
     # A label of somebody's own is a word of a file, and does not go into a link.
     codes = {
         label if label in TYPES else f"own-{place}": label
-        for place, label in enumerate(ordered(counts))
+        for place, label in enumerate(order_labels(counts))
     }
     names = {
         code: say.text("kind_n", kind=plain(label_name(say, label)), n=f"{counts[label]:,}")

@@ -148,7 +148,7 @@ def _ask_labels(say: Words, found: list[GivenNotes], *, usual: ScoreTask) -> Sco
     label_map: dict[str, str] = {}
     for file in upload(say, "deid_measures_file_map", ["json"], most_mb=1, what="labels"):
         text, _ = decode_text(file.getvalue(), what="label map")
-        label_map = dict(read_label_map(text, what="label map").labels)
+        label_map = dict(read_label_map(text, subject="label map").labels)
     task = usual.with_(has_five_types=has_five_types, label_map=label_map)
     foreign = sorted({label for one in found for label, _ in one.labels} - set(TYPES))
     unknown = [one for one in foreign if task.mapping is None or task.mapping.of(one) is None]

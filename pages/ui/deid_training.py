@@ -10,7 +10,7 @@ from audit.deid.incoming_notes import MAX_UPLOAD_MB, GivenNotes, given_path
 from audit.deid.tagger_config import FROM_TAGGER, token_settings
 from audit.deid.taggers import DEFAULT
 from audit.deid.tasks import TaggerTask
-from audit.notes.spans import FIVE_TYPES, TYPES, folded
+from audit.notes.spans import FIVE_TYPES, TYPES, fold_label
 from audit.words import Words
 from pages.ui import cached
 from pages.ui.access import may_or_say
@@ -74,10 +74,10 @@ def _ask_notes(say: Words) -> GivenNotes | None:
 
 def _ask_labels(say: Words, found: GivenNotes) -> dict[str, str | None]:
     """Ask what each label is that is not known: a type, "" to leave it out, None until chosen."""
-    unknown = {label: n for label, n in found.labels if FIVE_TYPES.of(label) is None}
+    unknown = {label: n for label, n in found.labels if FIVE_TYPES.map_label(label) is None}
     if unknown:
         head(say, "deid_train_labels")
-    return {folded(label): _ask_label(say, label, n_spans=n) for label, n in unknown.items()}
+    return {fold_label(label): _ask_label(say, label, n_spans=n) for label, n in unknown.items()}
 
 
 def _ask_label(say: Words, label: str, *, n_spans: int) -> str | None:
@@ -91,7 +91,7 @@ def _ask_label(say: Words, label: str, *, n_spans: int) -> str | None:
         format_func=lambda one: (
             say.text("deid_train_left_out") if one == LEFT_OUT else label_name(say, one)
         ),
-        key=f"deid_train_label_{folded(label)}",
+        key=f"deid_train_label_{fold_label(label)}",
         placeholder=say.text("pick_none"),
         label_visibility="collapsed",
     )

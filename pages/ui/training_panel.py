@@ -282,7 +282,7 @@ def _draw_sibling(say: Words, model: TrainedModel) -> None:
         if act(say, "train_audit_sibling", name=f"train_audit_sibling_{model.run_id}"):
             _audit_sibling(say, corpus, model)
         return
-    parent = find_model(pair_of(model, among=cached.models())["general"], among=cached.models())
+    parent = find_model(pair_of(model, among=cached.models())["general"], models=cached.models())
     if model.facts.source != "private" or parent is None:
         return
     seconds = model.points[-1].seconds if model.points else 0.0
@@ -399,7 +399,7 @@ def _ask_subject(
     titles = {code: display_names.corpus_name(say, one) for code, one in corpora.items()}
     corpus = pick(say, "train_corpus", titles, usual=next(iter(corpora)))
     source = choose(say, "train_source", {one: say.text(f"called_source_{one}") for one in SOURCES})
-    return find_model(parent, among=cached.models()), corpora.get(corpus), source
+    return find_model(parent, models=cached.models()), corpora.get(corpus), source
 
 
 def _ask_task(say: Words, usual: PretrainTask, *, key: str) -> PretrainTask:

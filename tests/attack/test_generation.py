@@ -19,7 +19,7 @@ from audit.attack.generation import (
     largest,
     shard_draws,
 )
-from audit.models.forward import Forward, logits_at
+from audit.models.forward import Forward, compute_logits
 from audit.models.load import load_model
 from tests.attack.make_tasks import generation_task
 from tests.models.make_models import make_bert
@@ -82,7 +82,7 @@ def slow_document(
             tokens[position] = task.mask_id
         with torch.inference_mode():
             ids, where = torch.tensor([tokens]), torch.tensor([[position]])
-            logits = logits_at(model, ids, positions=where)[0, 0]
+            logits = compute_logits(model, ids, positions=where)[0, 0]
         ranked = sorted(range(len(logits)), key=lambda token: -float(logits[token]))[: task.top_k]
         weights = torch.softmax(logits[ranked] / task.temperature, dim=0).tolist()
         for token, weight in zip(ranked, weights, strict=True):

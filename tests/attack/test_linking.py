@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 from audit.attack.posterior import PosteriorShard
 from audit.attack.scenarios import link_passages
 from audit.names.candidates import Candidates, make_candidates
-from audit.notes.passages import Passage, owner_rows
+from audit.notes.passages import Passage, find_owner_rows
 
 NAMES = make_candidates(
     [("Anna", "Able"), ("Bert", "Bold"), ("Carl", "Cool"), ("花子", "山田"), ("", "Solo")]
@@ -53,7 +53,7 @@ def test_owners_are_found_by_name_or_by_row_whatever_case_and_width() -> None:
         ("Bold", "Bert"),
         ("Anna", "Bold"),
     ]
-    rows = owner_rows(passages_of(owners), first=NAMES.first, last=NAMES.last)
+    rows = find_owner_rows(passages_of(owners), first=NAMES.first, last=NAMES.last)
     assert rows == [0, 1, 2, 3, 4, None, None, None, None]
 
 

@@ -44,13 +44,13 @@ def test_a_reader_that_errs_is_noticed(kind, tmp_path, monkeypatch):
     from audit.notes import read
     from audit.tables import read_table
 
-    verify, checked = access_log.verify, read.checked_note
+    verify, checked = access_log.verify, read.make_note
     monkeypatch.setattr(access_log, "verify", lambda _: verify())
     monkeypatch.setattr(
         "benchmarks.hostile_inputs.read_table",
         lambda data, what: read_table(data.replace(b"NA", b""), what=what),
     )
     monkeypatch.setattr(
-        read, "checked_note", lambda found, row: checked({**found, "text": "x"}, row=row)
+        read, "make_note", lambda found, row: checked({**found, "text": "x"}, row=row)
     )
     assert failures(kind, 200, seed=1, folder=tmp_path)

@@ -13,7 +13,7 @@ from audit.corpus.examine import PatternTally, patterns_of
 from audit.corpus.truth import NoteTruth, Place
 from audit.demo import DemoTask, remember, report_summary
 from audit.home import DEMO_HOSPITAL
-from audit.models.inspect import model_digest
+from audit.models.inspect import compute_model_digest
 from audit.models.load import load_pair
 from audit.names.pools import us_pool
 from audit.notes.mentions import find_mentions
@@ -36,7 +36,7 @@ def test_tables_3_and_4_of_the_paper_are_found_in_the_notes_and_the_passages_sta
     known = {fold_name(part) for name in names for part in name}
     tally = PatternTally()
     for note in hospital.notes:
-        found = find_mentions(note, known=known)
+        found = find_mentions(note, name_parts=known)
         places = tuple(
             Place(
                 m.name_start,
@@ -101,7 +101,7 @@ def test_the_recipe_makes_what_is_shipped_and_models(
     if recipe is JAPANESE:  # the same seed makes the same models, another others
         for seed in (0, 1):
             build_demo(tmp_path / str(seed), recipe=replace(recipe, **TINY), seed=seed)
-            digest = model_digest(tmp_path / str(seed) / "models" / "hospital-0.2")
+            digest = compute_model_digest(tmp_path / str(seed) / "models" / "hospital-0.2")
             assert (digest == pair.hospital.digest) == (seed == 0)
     assert told[:4] == [("general", step) for step in (0, 1, 2, 3)]
     assert {name for name, _ in told} == {"general", "hospital"} | models & {"null"}

@@ -47,7 +47,7 @@ from audit.names.files import read_names
 from audit.names.lists import all_names, kept_names, kept_passages
 from audit.names.matching import NameIndex
 from audit.names.pools import us_pool
-from audit.notes.mentions import examine, find_mentions
+from audit.notes.mentions import examine_ages, find_mentions
 from audit.notes.passages import read_passages
 from audit.notes.read import Note
 from audit.shelf import new_identifier
@@ -147,7 +147,7 @@ def test_coverage_adds_up_over_notes() -> None:
     other = NoteTruth(text, text, (place,))
     tally = Tally()
     for note in (paired(), other):
-        tally.add_mentions(note, tuple(examine(note.private)))
+        tally.add_mentions(note, tuple(examine_ages(note.private)))
     total = tally.coverage()
     assert (total.n_notes, total.n_notes_with_mention) == (total.n_mentions, total.n_full) == (2, 2)
     assert dict(total.by_form) == {"is_a": 1, "comma": 1} and dict(total.by_reason)["generic"] == 1

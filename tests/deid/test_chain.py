@@ -128,7 +128,7 @@ def test_japanese_notes_without_masks_get_templates(tmp_path: Path) -> None:
     summary = build_named(source, out=tmp_path / "o")
     assert (summary["n_templates"], summary["splits"]["train"]) == (30, 24)
     assert summary["digests"]["train.jsonl"][:8] == "705f1c3c"
-    documents = list(read_jsonl((tmp_path / "o/train.jsonl").read_text("utf-8"), what="train"))
+    documents = list(read_jsonl((tmp_path / "o/train.jsonl").read_text("utf-8"), subject="train"))
     assert len(documents) == 24
     for document in documents:
         values = [document.text[span.start : span.end] for span in document.spans]

@@ -26,8 +26,8 @@ from audit.deid.taggers import load_tagger
 from audit.deid.tasks import uploaded
 from audit.errors import AuditError
 from audit.names.people import ENGLISH, JAPANESE, Identity, Profile, identity_of
-from audit.notes.fhir import resources_of
-from audit.notes.markup import html_text
+from audit.notes.fhir import read_resources
+from audit.notes.markup import extract_html_text
 from audit.notes.read import Note, open_notes
 from audit.notes.spans import TaggedDocument
 from audit.tables import RowNote
@@ -221,7 +221,7 @@ def test_every_door_reads_fhir(tmp_path: Path) -> None:
         assert given is not None
         (tmp_path / "input").write_bytes(given)
         found = [one for one in open_notes(tmp_path / "input").read() if isinstance(one, Note)]
-        assert len(found) == n_notes and all(one.known and one.patient_id for one in found)
+        assert len(found) == n_notes and all(one.named_people and one.patient_id for one in found)
 
 
 def test_every_door_reads_html(tmp_path: Path) -> None:
@@ -401,7 +401,7 @@ def test_people_of_one_patient_are_not_sought_in_the_notes_of_another() -> None:
             performer=[{"reference": "Practitioner/9", "display": "Dr. Ada Ottelby MD"}],
         )
     ]
-    found = list(resources_of(iter(f"{line}\n" for line in lines)))
+    found = list(read_resources(iter(f"{line}\n" for line in lines)))
     people_by_owner = {
         person.owner: person.facts
         for one in found
@@ -429,12 +429,12 @@ def test_people_of_one_patient_are_not_sought_in_the_notes_of_another() -> None:
     ],
 )
 def test_html_is_read_as_a_browser_shows_it(page: str, text: str) -> None:
-    assert html_text(page) == text
+    assert extract_html_text(page) == text
 
 
 @pytest.mark.parametrize("piece", ["<!--", "<a ", "<", "</", "<a href='", "<![CDATA[", "<div>"])
 def test_broken_html_is_read_in_bounds(piece: str) -> None:
     """Pieces that Python's parser alone reads in quadratic time (96 s for 90,000 comments)."""
-    html_text(piece * 90_000)
+    extract_html_text(piece * 90_000)
     with pytest.raises(AuditError, match="too many tags"):
-        html_text(piece * 100_001)
+        extract_html_text(piece * 100_001)

@@ -36,7 +36,7 @@ from audit.deid.tagger_config import TaggerFacts
 from audit.deid.taggers import RULES, SHIPPED
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import write_tags
-from audit.notes.spans import TYPES, Span, TaggedDocument, tagged
+from audit.notes.spans import TYPES, Span, TaggedDocument, build_document
 from audit.progress import Progress
 from audit.task import SHORT, Contact
 from tests.deid.make_scores import (
@@ -288,7 +288,7 @@ SPANS = spans_within(*TYPES[:3])
 def test_every_span_is_found_again_with_what_became_of_it(sides: list) -> None:
     text = "abcdefghijklmnopqrstuvwxyz"
     golds, saids = (
-        [tagged(f"n{i}", text=text, spans=note[side]) for i, note in enumerate(sides)]
+        [build_document(f"n{i}", text=text, spans=note[side]) for i, note in enumerate(sides)]
         for side in (0, 1)
     )
     expected = set()
@@ -322,8 +322,8 @@ def test_every_span_is_found_again_with_what_became_of_it(sides: list) -> None:
 
 
 def test_a_long_span_is_cut_and_an_unaligned_one_has_no_place() -> None:
-    gold = tagged("n", text="x" * 5000, spans=[Span(100, 4900, "identifier")])
-    said = tagged("n", text="x" * 5000, spans=[], unaligned=["contact"])
+    gold = build_document("n", text="x" * 5000, spans=[Span(100, 4900, "identifier")])
+    said = build_document("n", text="x" * 5000, spans=[], unaligned=["contact"])
     missed, nowhere = kept_cases(make_score([gold], [said]))
     assert (missed.start, len(missed.text), missed.pieces(missed.gold)[1]) == (60, 600, "x" * 560)
     assert asdict(nowhere) == {

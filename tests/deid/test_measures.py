@@ -20,7 +20,7 @@ from audit.deid.score_report import SpanCase, misses_csv, published_deid, score_
 from audit.deid.span_matching import ANY, COLUMNS, CRITERIA, MISSED, SPURIOUS, match
 from audit.deid.span_metrics import MEASURES, compare, measured
 from audit.errors import AuditError
-from audit.notes.spans import Span, known_label, tagged
+from audit.notes.spans import Span, normalize_label, build_document
 from audit.task import canonical
 from tests.deid.make_scores import gold_notes, predicted_notes, spans_within
 from tests.deid.unseen_notes import marked
@@ -37,8 +37,8 @@ NOTES = st.lists(
 def pairs_of(notes):
     return [
         (
-            tagged(str(i), text=TEXT, spans=golds, patient_id=patient),
-            tagged(str(i), text=TEXT, spans=saids, patient_id=patient, unaligned=unaligned),
+            build_document(str(i), text=TEXT, spans=golds, patient_id=patient),
+            build_document(str(i), text=TEXT, spans=saids, patient_id=patient, unaligned=unaligned),
         )
         for i, (patient, golds, saids, unaligned) in enumerate(notes)
     ]
@@ -203,8 +203,8 @@ def test_intervals_come_from_patients_and_their_numbers_stay():
 
 
 def test_labels_that_cannot_be():
-    document = tagged("1", text=TEXT, spans=[Span(0, 1, "missed")])
-    unplaced = tagged("1", text=TEXT, spans=[], unaligned=["spurious"])
+    document = build_document("1", text=TEXT, spans=[Span(0, 1, "missed")])
+    unplaced = build_document("1", text=TEXT, spans=[], unaligned=["spurious"])
     for pairs, said in (
         ([(document,) * 2], "margins"),
         ([(unplaced,) * 2], "margins"),
@@ -249,7 +249,7 @@ TABLES = json.loads(
 )
 FIGURE = TABLES["figure2_label_relaxed"]
 CELLS = {
-    (known_label(gold), known_label(said)): n
+    (normalize_label(gold), normalize_label(said)): n
     for gold, row in FIGURE["rows"].items()
     for said, n in zip(FIGURE["columns"], row, strict=True)
     if n
@@ -272,16 +272,16 @@ def test_the_published_matrix_gives_tables_1_and_3_to_the_digit():
                     gold.append(Span(10 * i, 10 * i + 6, actual))
                 if other != MISSED:
                     said.append(Span(10 * i + i % 3, 10 * i + 7, other))
-            yield tuple(tagged(str(at), text="x" * 1000, spans=one) for one in (gold, said))
+            yield tuple(build_document(str(at), text="x" * 1000, spans=one) for one in (gold, said))
 
     counts = score_pairs(records()).criteria["label_relaxed"]
     assert dict(counts.cells) == CELLS
     entries = measured(counts, n_replicates=10).labels
     assert {label: percent(entry, MEASURES[:3]) for label, entry in entries.items()} == {
-        known_label(k): v for k, v in TABLES["entity_prf_percent"]["label_relaxed"].items()
+        normalize_label(k): v for k, v in TABLES["entity_prf_percent"]["label_relaxed"].items()
     }
     assert {label: entry.n_gold for label, entry in entries.items()} == {
-        known_label(k): v for k, v in TABLES["table1_counts"]["test"].items()
+        normalize_label(k): v for k, v in TABLES["table1_counts"]["test"].items()
     }
 
 
@@ -356,7 +356,7 @@ def test_misses_stand_with_their_text_in_a_table():
     ]
     same = cases_of_pair(gold, gold)
     assert (len(same), len(misses_csv(same).splitlines())) == (3, 1)
-    bad = tagged("=1+1", text="=cmd", spans=[Span(0, 4, "x")])
+    bad = build_document("=1+1", text="=cmd", spans=[Span(0, 4, "x")])
     table = misses_csv(cases_of_pair(bad, bad.with_spans(())))
     row = list(csv.reader(io.StringIO(table)))[1]
     assert (row[0], row[10]) == ("'=1+1", "'=cmd")

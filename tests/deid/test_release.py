@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from audit.deid.release import MASK_CHAR, MODES, Release, is_placeholder, language_of
 from audit.deid.sexes import sex_of_given_name
 from audit.errors import AuditError
-from audit.notes.dates import era_year
-from audit.notes.spans import TYPES, Span, TaggedDocument, tagged
+from audit.notes.dates import find_era_year
+from audit.notes.spans import TYPES, Span, TaggedDocument, build_document
 from audit.text import is_unspaced
 from tests.deid.unseen_notes import clinical_sentences, marked
 
@@ -30,7 +30,7 @@ def documents(draw: st.DrawFn) -> TaggedDocument:
         start = draw(st.integers(0, len(text) - 1))
         end = draw(st.integers(start + 1, len(text)))
         spans.append(Span(start, end, draw(st.sampled_from(TYPES))))
-    return tagged("1", text=text, spans=spans)
+    return build_document("1", text=text, spans=spans)
 
 
 @settings(max_examples=200)
@@ -56,16 +56,16 @@ def test_every_character_of_every_span_goes_and_every_other_stays(
 
 def test_overlapping_spans_are_one_stretch_named_after_the_longest_then_by_risk() -> None:
     spans = [Span(0, 4, "quasi_identifier"), Span(2, 6, "identifier"), Span(6, 7, "contact")]
-    done = Release().of(tagged("1", text="abcdefgh", spans=spans))
+    done = Release().of(build_document("1", text="abcdefgh", spans=spans))
     assert done.text == "[NAME][CONTACT]h"
     assert done.replacements[0].labels == ("identifier", "quasi_identifier")
-    longer = tagged("1", text="abcdefgh", spans=[*spans, Span(0, 8, "phone")])
+    longer = build_document("1", text="abcdefgh", spans=[*spans, Span(0, 8, "phone")])
     assert Release().of(longer).text == "[PHONE]"
 
 
 @pytest.mark.parametrize("text", ["12 - " * 400, "1-" * 1000, "1 1-" * 500, "令和1 " * 400])
 def test_a_mark_of_many_numbers_takes_no_longer_than_others(text: str) -> None:
-    note = tagged("1", text=f"{text}x", spans=[Span(0, len(text) + 1, TYPES[0])])
+    note = build_document("1", text=f"{text}x", spans=[Span(0, len(text) + 1, TYPES[0])])
     begin = time.process_time()
     assert Release(mode="surrogate").of(note).replacements
     assert time.process_time() - begin < 5
@@ -193,9 +193,9 @@ def test_eras_at_their_borders() -> None:
         (date(1926, 12, 24), ("大正", "T", 15)),
         (date(1912, 7, 29), ("明治", "M", 45)),
     ):
-        assert era_year(day) == era
+        assert find_era_year(day) == era
     with pytest.raises(ValueError, match="era"):
-        era_year(date(1860, 1, 2))
+        find_era_year(date(1860, 1, 2))
 
 
 FORMS = {
@@ -212,7 +212,7 @@ FORMS = {
 
 
 def plain(day: date, form: str) -> str:
-    era, letter, n = era_year(day)
+    era, letter, n = find_era_year(day)
     return form.format(
         y=day.year,
         m=day.month,

@@ -21,7 +21,7 @@ from math import sqrt
 from audit.deid.persons import PatientNames
 from audit.deid.release import Release, is_placeholder, kinds_of
 from audit.deid.sexes import sex_of_given_name
-from audit.notes.mentions_ja import split_japanese
+from audit.notes.mentions_ja import split_japanese_name
 from audit.notes.spans import IDENTIFIER, LINKAGE_CODE, QUASI_IDENTIFIER, Span, TaggedDocument
 from benchmarks.synthetic import in_turn
 
@@ -122,7 +122,7 @@ def public_name(patient: str, name: str, sex: str) -> str:
 
 
 def sex_in(name: str) -> str:
-    given = name.split()[0] if name.isascii() else split_japanese(name)[0]
+    given = name.split()[0] if name.isascii() else split_japanese_name(name)[0]
     return sex_of_given_name(given)
 
 

@@ -18,7 +18,7 @@ from audit.deid.release import Release
 from audit.deid.rules import GROUPS, RULES_VERSION, Found, RuleTagger, strongest, without_clinical
 from audit.deid.tagger import tag_checked
 from audit.deid.taggers import load_tagger
-from audit.notes.patterns import folded_text
+from audit.notes.patterns import fold_characters
 from audit.notes.spans import TYPES, Span, TaggedDocument
 from tests.deid.unseen_notes import N_VALUES, clinical_sentences, marked
 
@@ -126,8 +126,8 @@ def test_spans_lie_inside_sorted_and_apart_and_texts_beside_change_nothing(
 
 @given(st.text())
 def test_folding_keeps_every_offset(text: str) -> None:
-    assert len(folded_text(text)) == len(text)
-    assert folded_text("２０２４　Ａ−，（⽉\t⼈") == "2024 A-,(月 人"
+    assert len(fold_characters(text)) == len(text)
+    assert fold_characters("２０２４　Ａ−，（⽉\t⼈") == "2024 A-,(月 人"
 
 
 FINDS = st.builds(

@@ -23,7 +23,7 @@ from audit.deid.tagged_sets import ADDED, REMOVED, TAGGED_SETS, Correction, Tagg
 from audit.deid.tagging import census_file, tag_notes
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.read import open_notes
-from audit.notes.spans import Span, TaggedDocument, tagged
+from audit.notes.spans import Span, TaggedDocument, build_document
 
 ID = "0123456789ab"
 NOTES = (
@@ -87,7 +87,7 @@ def unzipped(data: bytes) -> dict[str, bytes]:
 
 
 def note(*spans: Span, text: str = TEXT) -> TaggedDocument:
-    return tagged("1", text=text, spans=spans)
+    return build_document("1", text=text, spans=spans)
 
 
 def changed(document: TaggedDocument, label: str = LABEL, **wish: Any) -> tuple[Any, Any] | None:
@@ -338,7 +338,7 @@ def test_released_texts_hold_no_name_and_no_formula(make: Any) -> None:
 def test_what_a_format_cannot_say_is_listed() -> None:
     spans = [Span(3, 5, LABEL), Span(4, 6, QUASI)]
     notes = [
-        sets.released_note(tagged(str(i), text=text, spans=spans), row=i, release=Release())
+        sets.released_note(build_document(str(i), text=text, spans=spans), row=i, release=Release())
         for i, text in enumerate(("氏名：高橋健一", "bell \x07 氏名：高橋健一"))
     ]
     files = unzipped(sets.exported(notes, form="i2b2", n_notes=2))

@@ -23,8 +23,8 @@ from audit.deid.tagging import tag_notes
 from audit.errors import AuditError
 from audit.notes.folding import fold_text
 from audit.notes.read import open_notes
-from audit.notes.sentences import sentence_spans
-from audit.notes.spans import TYPES, Span, TaggedDocument, merged
+from audit.notes.sentences import find_sentences
+from audit.notes.spans import TYPES, Span, TaggedDocument, merge_spans
 from audit.progress import StopQuestion
 
 NOTES = (
@@ -88,7 +88,7 @@ def default_spans(text: str) -> Tags:
 
 
 def is_covered(span: Span, spans: Tags) -> bool:
-    return any(start <= span.start and span.end <= end for start, end in merged(spans))
+    return any(start <= span.start and span.end <= end for start, end in merge_spans(spans))
 
 
 def notes_file(folder: Path) -> Path:
@@ -140,7 +140,7 @@ def test_what_the_default_tagger_finds_is_left_in_no_note_that_was_not_copied(
         spans = tuple(Span(mark["start"], mark["end"], mark["label"]) for mark in marks[number - 1])
         sentences = [
             Span(start, end, "x")
-            for start, end in sentence_spans(text)
+            for start, end in find_sentences(text)
             if text[start:end] not in COPIES[copy](text)
         ]
         assert bool(sentences) <= (number in listed)
@@ -225,7 +225,7 @@ def test_no_sentence_that_a_copy_lacks_is_left_unmarked(sides: tuple[str, str]) 
     bare -= {place for span in spans for place in range(span.start, span.end)}
     left = Counter(
         squeezed(note[start:end])
-        for start, end in sentence_spans(note)
+        for start, end in find_sentences(note)
         if bare.intersection(range(start, end))
     )
     for sentence, n in left.items():

@@ -17,7 +17,7 @@ import pytest
 from audit.deid.policy import SAFE_HARBOR
 from audit.deid.tagger import Tags, tag_checked
 from audit.deid.taggers import DEFAULT, load_tagger
-from audit.notes.spans import tagged
+from audit.notes.spans import build_document
 
 FILE = Path(__file__).with_name("values.jsonl")
 _TITLE = re.compile(r"^(?:(?:Dr|Mr|Mrs|Ms)\. |late )|(?:先生|医師)$")
@@ -60,7 +60,7 @@ def lines() -> tuple[Line, ...]:
 
 
 def _released(row: dict[str, Any], tags: Tags) -> Line:
-    note = tagged("1", text=row["text"], spans=tags, patient_id="p1")
+    note = build_document("1", text=row["text"], spans=tags, patient_id="p1")
     kept, _ = SAFE_HARBOR.applied(note)
     taken = frozenset(place for span in kept.spans for place in range(span.start, span.end))
     return Line(row["kind"], row["text"], tuple(row["must_stay"]), tuple(row["must_go"]), taken)

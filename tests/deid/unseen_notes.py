@@ -14,7 +14,7 @@ from pathlib import Path
 
 from audit.deid.coverage import FIVE, LETTERS
 from audit.notes.formats import scan_tags
-from audit.notes.spans import IDENTIFIER, Span, TaggedDocument, tagged
+from audit.notes.spans import IDENTIFIER, Span, TaggedDocument, build_document
 from audit.words import catalogue
 
 SETS = ("unseen", "unseen_second")
@@ -47,7 +47,7 @@ def unseen(name: str, language: str) -> tuple[TaggedDocument, ...]:
         title, _, body = part.partition("\n")
         scanned = scan_tags(body.rstrip("\n"))
         assert scanned.census.total() == scanned.census["n_tags"], title
-        notes.append(tagged(title, text=scanned.plain, spans=scanned.spans))
+        notes.append(build_document(title, text=scanned.plain, spans=scanned.spans))
     return tuple(notes)
 
 
@@ -78,7 +78,7 @@ def marked(
             label = label if by_kind else LABELS.get(label, label)
             spans.append(Span(len(text), len(text) + len(piece), label))
         text += piece
-    return tagged(doc_id, text=text, spans=spans, patient_id=patient)
+    return build_document(doc_id, text=text, spans=spans, patient_id=patient)
 
 
 @cache

@@ -41,7 +41,7 @@ from audit.experiment.leakage import (
     replaced_spans,
     run_leakage,
 )
-from audit.models.inspect import trained_name
+from audit.models.inspect import find_trained_name
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, Span
 from audit.progress import Progress
 from audit.training.loop import Learner
@@ -386,7 +386,7 @@ def test_every_arm_is_trained_on_its_notes_and_audited_alike(done: Done) -> None
     assert all(question == questions[0] for question in questions)
     assert len({report["question"]["hospital"] for report in reports}) == 4
     models = sorted(done.folder.glob("*/model"))
-    assert {trained_name(model) for model in models} == {f"demo ja: {code}" for code in arms}
+    assert {find_trained_name(model) for model in models} == {f"demo ja: {code}" for code in arms}
     assert done.told[-1].share == pytest.approx(1.0)
     phases = list(dict.fromkeys(report.phase.partition(":")[0] for report in done.told))
     assert phases[:5] == ["raw", "raw, attack", "perfect", "perfect, attack", "tagger two, tagging"]

@@ -35,7 +35,7 @@ from audit.experiment.paper import (
     tables_of,
 )
 from audit.home import DEMO_HOSPITAL
-from audit.models.inspect import model_digest
+from audit.models.inspect import compute_model_digest
 from audit.names.candidates import make_candidates
 from audit.progress import Progress
 from audit.report.published import published_tables
@@ -398,7 +398,9 @@ def test_one_command_goes_from_notes_to_tables_and_what_cannot_be_is_said_plainl
     with Store(tmp_path / "home" / "results") as store:
         reports = [store.get_record(f"audit/{digest}") for digest in job["result"]]
     assert [report["scenario"]["number"] for report in reports] == [2, 1]
-    assert {r["models"]["general"]["digest"] for r in reports} == {model_digest(GENERAL_MODEL)}
+    assert {r["models"]["general"]["digest"] for r in reports} == {
+        compute_model_digest(GENERAL_MODEL)
+    }
     for option, wrong, said in (
         ("--epochs", "2,1", "epochs"),
         ("--general", "/nowhere", "--general"),

@@ -23,7 +23,7 @@ from audit.experiment.leakage import (
     hospital_notes,
     leak_rows,
 )
-from audit.notes.spans import Span, tagged
+from audit.notes.spans import Span, build_document
 from audit.training.config import LossPoint
 from audit.training.trainings import TrainedModel, TrainingFacts
 from tests.pages.make_reports import bare_report
@@ -47,7 +47,7 @@ def tiny_notes() -> HospitalNotes:
     )
     owners = (0, 1, 0)
     documents = tuple(
-        tagged(f"N{i}", text=text, spans=own, patient_id=f"P{owner}")
+        build_document(f"N{i}", text=text, spans=own, patient_id=f"P{owner}")
         for i, (text, own, owner) in enumerate(zip(texts, spans, owners, strict=True))
     )
     return HospitalNotes("en", documents)

@@ -49,11 +49,11 @@ def write_header(folder: Path, header: dict[str, Any] | bytes, *, n_bytes: int =
 
 def write_zeros(folder: Path) -> int:
     """Write the weights that the folder's config.json promises, all zero; return their bytes."""
-    from audit.models.inspect import expected_shapes, parse_config
+    from audit.models.inspect import compute_expected_shapes, parse_config
 
-    config = parse_config(json.loads((folder / "config.json").read_text()), where="")
+    config = parse_config(json.loads((folder / "config.json").read_text()), place="")
     header, at = {}, 0
-    for name, shape in sorted(expected_shapes(config).items()):
+    for name, shape in sorted(compute_expected_shapes(config).items()):
         end = at + 4 * math.prod(shape)
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, end]}
         at = end

@@ -14,7 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.errors import AuditError
-from audit.models.inspect import expected_shapes, inspect_model, model_digest, parse_config
+from audit.models.inspect import (
+    compute_expected_shapes,
+    inspect_model,
+    compute_model_digest,
+    parse_config,
+)
 from tests.models.editing import WEIGHTS, canary, edit_json, write_pickle, write_zeros
 from tests.models.make_models import MAKERS, copy, good
 
@@ -72,13 +77,13 @@ def test_expected_tensors_are_those_of_transformers(architecture, n_layers, voca
         "max_position_embeddings": rows,
         "tie_word_embeddings": is_tied,
     }
-    config = parse_config(raw | {"model_type": architecture}, where="config.json")
+    config = parse_config(raw | {"model_type": architecture}, place="config.json")
     kind = {"bert": "Bert", "roberta": "Roberta", "distilbert": "DistilBert"}[architecture]
     with torch.device("meta"):
         made = getattr(transformers, f"{kind}Config")(**raw)
         model = getattr(transformers, f"{kind}ForMaskedLM")(made)
     found = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    assert expected_shapes(config) == found
+    assert compute_expected_shapes(config) == found
 
 
 _values = (
@@ -112,7 +117,7 @@ _values = (
 @settings(max_examples=100, deadline=None)
 def test_any_setting_is_either_in_bounds_or_refused(key, value):
     try:
-        config = parse_config({"model_type": "bert", key: value}, where="config.json")
+        config = parse_config({"model_type": "bert", key: value}, place="config.json")
     except AuditError:
         return
     assert 1 <= config.n_layers <= 200 and 1 <= config.vocab_size <= 1_000_000
@@ -138,7 +143,7 @@ def test_a_snapshot_of_a_hub_cache_may_link_into_its_own_blobs(good, tmp_path):
     for file in (home / "blobs").iterdir():
         (snapshot / file.name).symlink_to(Path("../../blobs") / file.name)
     assert inspect_model(snapshot).name == "models--clinic--bert"
-    assert model_digest(snapshot) == model_digest(good)
+    assert compute_model_digest(snapshot) == compute_model_digest(good)
     (tmp_path / "models--other").mkdir()
     (home / "blobs" / WEIGHTS).rename(tmp_path / "models--other" / WEIGHTS)
     (snapshot / WEIGHTS).unlink()
@@ -159,12 +164,12 @@ def test_the_digest_follows_what_determines_the_model_and_nothing_else(copy):
         data = (copy / file).read_bytes()
         return lambda: (copy / file).write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
 
-    before = model_digest(copy)
+    before = compute_model_digest(copy)
     edit_json(copy, "config.json", _name_or_path="/x", transformers_version="4", dtype="float16")
     edit_json(copy, "tokenizer_config.json", name_or_path="/home/x")
     write_pickle(copy, "optimizer.pt")
     copy = copy.rename(copy.parent / "renamed")
-    assert model_digest(copy) == before
+    assert compute_model_digest(copy) == before
     n_bytes = (copy / WEIGHTS).stat().st_size
     changes = (
         with_bit(WEIGHTS, n_bytes - 1),
@@ -176,7 +181,7 @@ def test_the_digest_follows_what_determines_the_model_and_nothing_else(copy):
     digests = {before}
     for change in changes:
         change()
-        digests.add(model_digest(copy))
+        digests.add(compute_model_digest(copy))
     assert len(digests) == 1 + len(changes)
 
 
@@ -193,6 +198,6 @@ def test_the_digest_stays_what_it_was_in_kept_results(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
     write_zeros(tmp_path)
-    assert model_digest(tmp_path) == (
+    assert compute_model_digest(tmp_path) == (
         "0bc3a589df54ccfd21a0143edff19efa275a892146944dd5a4c3249995460183"
     )

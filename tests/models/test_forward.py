@@ -15,7 +15,7 @@ import torch
 
 from audit.errors import AuditError
 from audit.models import forward
-from audit.models.forward import Encoder, Forward, forwards_of, logits_at
+from audit.models.forward import Encoder, Forward, build_forwards, compute_logits
 from audit.models.load import load_model
 from tests.models.make_models import make_bert, make_distilbert, make_roberta
 from tests.table_model import SIDE_BY_SIDE, TableModel, compatible_table
@@ -49,7 +49,7 @@ def test_logits_equal_those_of_transformers(kind: str, tmp_path: Path) -> None:
     for n_tokens in (9, 190 if kind == "long" else 31):
         ids, positions = asked(model, n_tokens=n_tokens)
         with torch.inference_mode():
-            exact = logits_at(model, ids, positions=positions)
+            exact = compute_logits(model, ids, positions=positions)
         found = packed.logits(ids, positions=positions)
         assert exact.std() > 0.2
         torch.testing.assert_close(found, exact, rtol=0, atol=5e-5)
@@ -81,7 +81,7 @@ def test_dropout_equals_transformers_with_the_same_masks(
     model.train()
     with monkeypatch.context() as patch, torch.inference_mode():
         patch.setattr(torch.nn.functional, "dropout", masked)
-        slow = logits_at(model, ids, positions=every)
+        slow = compute_logits(model, ids, positions=every)
     model.eval()
     torch.testing.assert_close(found, slow, rtol=0, atol=5e-5)
     without = Forward(model).logits(ids, positions=every)
@@ -104,7 +104,7 @@ def test_a_model_that_is_not_known_is_asked_as_it_is() -> None:
     ids, positions = torch.tensor([SIDE_BY_SIDE]), torch.tensor([[1, 2]])
     assert plain.kernels == "plain"
     assert torch.equal(
-        plain.logits(ids, positions=positions), logits_at(model, ids, positions=positions)
+        plain.logits(ids, positions=positions), compute_logits(model, ids, positions=positions)
     )
 
 
@@ -136,7 +136,7 @@ def test_the_fastest_way_is_taken_that_says_what_the_models_say(
 
     def chosen() -> list[Forward]:
         models, names = [one.model for one in both], ["first", "second"]
-        return forwards_of(models, tokenizer=both[0].tokenizer, dtype=asked_for, names=names)
+        return build_forwards(models, tokenizer=both[0].tokenizer, dtype=asked_for, names=names)
 
     if taken is None:
         with pytest.raises(AuditError, match=r"(first|second).*bfloat16 moves.*Run in float32"):
@@ -151,7 +151,7 @@ def test_kernels_of_long_rows_are_tried_too(
     one = load_model(MAKERS["long"](tmp_path / "long"))
 
     def kernels() -> str:
-        (found,) = forwards_of([one.model], tokenizer=one.tokenizer, dtype="float32", names=[""])
+        (found,) = build_forwards([one.model], tokenizer=one.tokenizer, dtype="float32", names=[""])
         return found.kernels
 
     assert kernels() == "packed"
@@ -191,9 +191,9 @@ def test_hidden_states_beside_padding_equal_those_of_transformers(
 def test_bfloat16_is_computed_on_a_processor_for_which_onednn_packs_none(tmp_path: Path) -> None:
     make_bert(tmp_path / "model", scale=0.2)
     told = (
-        "import sys; from pathlib import Path; from audit.models.forward import forwards_of; "
+        "import sys; from pathlib import Path; from audit.models.forward import build_forwards; "
         "from audit.models.load import load_model; one = load_model(Path(sys.argv[1])); "
-        "(found,) = forwards_of([one.model], tokenizer=one.tokenizer, dtype='bfloat16', "
+        "(found,) = build_forwards([one.model], tokenizer=one.tokenizer, dtype='bfloat16', "
         "names=['']); print(found.dtype)"
     )
     run = subprocess.run(
@@ -214,7 +214,7 @@ def test_bfloat16_is_not_taken_where_rounding_would_hide_what_tells_the_models_a
 
     def chosen(dtype: str) -> list[str]:
         models = [one.model, other.model]
-        found = forwards_of(models, tokenizer=one.tokenizer, dtype=dtype, names=["a", "b"])
+        found = build_forwards(models, tokenizer=one.tokenizer, dtype=dtype, names=["a", "b"])
         return [each.dtype for each in found]
 
     drawn = torch.Generator().manual_seed(0)

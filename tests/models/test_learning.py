@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from audit.models.forward import logits_at
+from audit.models.forward import compute_logits
 from audit.models.learning import LearningPass
 from audit.models.load import load_model
 from tests.models.make_models import MAKERS
@@ -66,7 +66,7 @@ def test_dropout_has_the_distribution_of_transformers(tmp_path: Path, kind: str)
     ids, positions = ids.expand(4_000, -1), positions.expand(4_000, -1)
     torch.manual_seed(0)
     with torch.inference_mode():
-        plain = logits_at(model, ids, positions=positions).flatten(start_dim=1).double()
+        plain = compute_logits(model, ids, positions=positions).flatten(start_dim=1).double()
         fast = LearningPass(model)
         ours = fast.logits(ids, positions=positions).flatten(start_dim=1).double()
         torch.manual_seed(5)

@@ -63,39 +63,39 @@ def end() -> None:
 
 
 def test_an_answer_comes_from_another_process() -> None:
-    assert call_limited(doubled, 21, where="") == 42
-    path, process = call_limited(leave_a_file, where="")
+    assert call_limited(doubled, 21, place="") == 42
+    path, process = call_limited(leave_a_file, place="")
     assert int(process) != os.getpid() and not Path(path).exists()
-    assert call_limited(chat, 5_000_000, where="") == "x" * 5_000_000
+    assert call_limited(chat, 5_000_000, place="") == "x" * 5_000_000
 
 
 @pytest.mark.parametrize("function", [spin, end])
 def test_what_hangs_or_ends_without_an_answer_is_refused(function: Any) -> None:
     start = time.monotonic()
     with pytest.raises(AuditError, match=STOPPED.format(1)):
-        call_limited(function, where="here", seconds=1)
+        call_limited(function, place="here", seconds=1)
     assert time.monotonic() - start < limited.WALL_SECONDS
-    assert call_limited(doubled, 1, where="") == 2
+    assert call_limited(doubled, 1, place="") == 2
 
 
 def test_what_grows_is_refused() -> None:
     with pytest.raises(AuditError, match="GB of memory, and was stopped"):
-        call_limited(grow, where="here", n_bytes=500_000_000)
+        call_limited(grow, place="here", n_bytes=500_000_000)
 
 
 @pytest.mark.parametrize("n", [12, 18, 40])
 def test_the_library_itself_cannot_outgrow_its_limits(n: int) -> None:
     state = json.dumps(sequence("normalizer", [replacement({"String": "a"}, "aa")] * n))
     if n == 12:
-        assert call_limited(split, state, "a", where="here") == 3
+        assert call_limited(split, state, "a", place="here") == 3
         return
     with pytest.raises(AuditError, match=STOPPED.format(2)):
-        call_limited(split, state, "banana " * 100, where="here", seconds=2, n_bytes=300_000_000)
+        call_limited(split, state, "banana " * 100, place="here", seconds=2, n_bytes=300_000_000)
 
 
 def test_a_refusal_crosses_as_a_message() -> None:
     with pytest.raises(AuditError) as refused:
-        call_limited(refuse, where="here")
+        call_limited(refuse, place="here")
     assert str(refused.value) == "there: The file x is missing. Write true or false."
     assert refused.value.what.values == {"file": "x"}
     assert refused.value.written("ja") != str(refused.value)
@@ -103,14 +103,14 @@ def test_a_refusal_crosses_as_a_message() -> None:
 
 def test_a_mistake_of_the_program_names_its_places_alone() -> None:
     with pytest.raises(RuntimeError, match="KeyError") as mistake:
-        call_limited(err, where="here")
+        call_limited(err, place="here")
     assert "Jane" not in str(mistake.value) and "test_limited" in str(mistake.value)
 
 
 def test_a_nursery_that_was_ended_is_started_again() -> None:
-    assert call_limited(doubled, 1, where="") == 2
+    assert call_limited(doubled, 1, place="") == 2
     process = limited._NURSERY._process
     assert process is not None
     process.kill()
     process.wait()
-    assert call_limited(doubled, 2, where="") == 4
+    assert call_limited(doubled, 2, place="") == 4

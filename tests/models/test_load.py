@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 from audit.errors import AuditError
 from audit.models import load
-from audit.models.inspect import inspect_model, model_digest
+from audit.models.inspect import inspect_model, compute_model_digest
 from audit.models.load import LoadedModel, load_model, load_pair, pick_device
 from tests.models.editing import WEIGHTS, canary, edit_json, edit_weights, write_pickle
 from tests.models.hostile_models import BEFORE_LOADING, EMBEDDING, WHILE_LOADING
@@ -91,7 +91,7 @@ def test_logits_and_tokens_equal_those_of_transformers(kind, tmp_path):
         assert torch.equal(logits_of(loaded.model, loaded.tokenizer, sentence), expected)
     assert (loaded.name, loaded.n_positions) == ("model", 64)
     assert loaded.config.architecture == ("bert" if kind == "japanese" else kind)
-    assert loaded.digest == model_digest(folder)
+    assert loaded.digest == compute_model_digest(folder)
     assert not loaded.model.training
     ids = torch.full((1, 65), loaded.tokenizer.mask_token_id)
     assert loaded.model(input_ids=ids[:, :64]).logits.shape[:2] == (1, 64)
@@ -145,7 +145,7 @@ def test_numbers_of_any_kind_are_held_in_float32(copy):
     state = loaded.model.state_dict()
     assert {tensor.dtype for tensor in state.values()} == {torch.float32}
     assert all(torch.equal(state[name], stored[name].float()) for name in stored)
-    assert loaded.digest == model_digest(copy)
+    assert loaded.digest == compute_model_digest(copy)
 
 
 def test_the_device_is_picked_or_refused(copy):

@@ -12,16 +12,16 @@ import pytest
 
 from audit.errors import AuditError
 from audit.home import registered_folders
-from audit.models.inspect import model_digest
+from audit.models.inspect import compute_model_digest
 from audit.models.load import load_pair
 from audit.models.registry import (
     VARIABLE,
     check_pair,
     find_model,
-    known_digest,
+    look_up_digest,
     list_models,
-    model_choices,
-    model_path,
+    list_model_choices,
+    resolve_model_path,
 )
 from tests.models.editing import edit_json
 from tests.models.make_models import make_bert, make_roberta
@@ -68,11 +68,11 @@ def test_every_model_is_listed_once_under_its_own_label(root, tmp_path, monkeypa
         LISTED[3]: (root / "b/models/病院", False, ""),
     }
     listed = tuple(models.values())
-    demo = model_choices()[len(listed) :]
-    assert model_choices()[: len(listed)] == listed and demo[0].model_id == "demo:en/general"
+    demo = list_model_choices()[len(listed) :]
+    assert list_model_choices()[: len(listed)] == listed and demo[0].model_id == "demo:en/general"
     assert len(demo) >= 7 and not any(model.refusal for model in demo)
     for model_id in (*LISTED, "", "models/../models/bert", "models/link/secret", str(root)):
-        assert find_model(model_id, among=listed) is models.get(model_id)
+        assert find_model(model_id, models=listed) is models.get(model_id)
     paths = [tmp_path / "models-2", tmp_path / "x" / "models", tmp_path / "y" / "models"]
     for path in paths:
         path.mkdir(parents=True)
@@ -102,9 +102,9 @@ def test_a_folder_that_no_reader_expected_does_not_stop_the_list(tmp_path, monke
 @pytest.mark.parametrize("text", ["", "a\x00b", "google-bert/bert", "~nobody-of-this-name/x"])
 def test_a_path_of_the_command_line_is_followed_or_refused(text, root):
     with pytest.raises(AuditError, match=r"^model: There is no such directory\. Name a directory"):
-        model_path(text)
+        resolve_model_path(text)
     outside = root / "outside" / "secret"
-    assert model_path(str(root / "a" / ".." / "outside" / "secret")) == outside
+    assert resolve_model_path(str(root / "a" / ".." / "outside" / "secret")) == outside
 
 
 def test_the_differences_of_a_pair_are_told(tmp_path):
@@ -136,25 +136,26 @@ def test_a_digest_is_remembered_until_a_file_changes(tmp_path, monkeypatch):
     path = make_bert(tmp_path / "model")
     calls = []
     monkeypatch.setattr(
-        "audit.models.registry.model_digest", lambda of: calls.append(of) or model_digest(of)
+        "audit.models.registry.compute_model_digest",
+        lambda of: calls.append(of) or compute_model_digest(of),
     )
-    assert known_digest(path) == known_digest(path) == model_digest(path)
+    assert look_up_digest(path) == look_up_digest(path) == compute_model_digest(path)
     assert len(calls) == 1
     before = (path / "config.json").stat()
     os.utime(path / "config.json", ns=(before.st_atime_ns, before.st_mtime_ns + 1_000_000))
-    assert (known_digest(path), len(calls)) == (model_digest(path), 2)
+    assert (look_up_digest(path), len(calls)) == (compute_model_digest(path), 2)
     with pytest.raises(AuditError, match="cannot be read any more"):
-        known_digest(tmp_path / "gone")
+        look_up_digest(tmp_path / "gone")
 
 
 def test_comparing_spelling_and_drawing_build_no_tokenizer_here():
     script = (
         "import sys\n"
         "sys.modules['torch'] = sys.modules['transformers'] = sys.modules['tokenizers'] = None\n"
-        "from audit.models.registry import check_pair, model_choices\n"
+        "from audit.models.registry import check_pair, list_model_choices\n"
         "from audit.names.facts import spelling\n"
         "from audit.names.lists import kept_names, make_draft\n"
-        "paths = [m.path for m in model_choices() if m.model_id.startswith('demo:en')]\n"
+        "paths = [m.path for m in list_model_choices() if m.model_id.startswith('demo:en')]\n"
         "names = kept_names('demo-en', store=None).candidates\n"
         "print(check_pair(*paths[:2]).refusal == '', spelling(names, model=paths[0]).n_pieces[0])\n"
         "wanted = {'easy': 5, 'hard': 5, 'recombined': 2}\n"

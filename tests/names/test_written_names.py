@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from audit.errors import AuditError
-from audit.models.registry import tokenizer
+from audit.models.registry import load_tokenizer
 from audit.names.candidates import Candidates, make_candidates, member_parts
 from audit.names.controls import matched_controls, recombined_controls, reference_controls
 from audit.names.files import NamesFile, names_file, read_names
@@ -302,7 +302,7 @@ WORDS = ("danielle", "dan", "##ielle", "fox", "mary", "smith", "jose", "garcia")
 
 
 def test_names_that_a_tokenizer_spells_alike_are_twins(tmp_path: Path) -> None:
-    spell = tokenizer(make_bert(tmp_path / "model", words=WORDS))
+    spell = load_tokenizer(make_bert(tmp_path / "model", words=WORDS))
     rows = [
         ("Danielle", "Fox", 1),
         ("José", "García", 1),
@@ -324,7 +324,7 @@ def test_names_that_a_tokenizer_spells_alike_are_twins(tmp_path: Path) -> None:
     with pytest.raises(AuditError, match="Rows 2 and 8 are the same name to this model") as caught:
         refuse_opposite_twins(opposite.candidates, tokenizer=spell)
     assert "fox" not in str(caught.value).lower()
-    cased = tokenizer(make_bert(tmp_path / "cased", words=WORDS, lower_case=False))
+    cased = load_tokenizer(make_bert(tmp_path / "cased", words=WORDS, lower_case=False))
     refuse_opposite_twins(opposite.candidates, tokenizer=cased)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from audit.errors import AuditError
 from audit.notes.folding import fold_document, fold_text, reads_alike
-from audit.notes.formats import PairedFiles, jsonl_line, read_text
+from audit.notes.formats import PairedFiles, format_jsonl_line, read_text
 from audit.notes.spans import Span, TaggedDocument
 
 CHARS = (
@@ -89,13 +89,15 @@ def test_gold_readers_read_what_was_written_otherwise(tmp_path: Path) -> None:
         f"-DOCSTART-\tO\n\n# text = {json.dumps(written)}\nNuñez-López\t{start}\t{end}\tB-NAME\n"
     )
     for text, form, marks in ((written, "brat", brat), (xml, "i2b2", ""), (conll, "conll", "")):
-        (note,) = read_text(text, form=form, doc_id="1", what="notes", annotations=marks)
+        (note,) = read_text(text, form=form, doc_id="1", subject="notes", annotations=marks)
         assert [(one.start, one.end) for one in note.spans] == [(start, end)]
     gold, predicted = tmp_path / "gold.jsonl", tmp_path / "predicted.jsonl"
-    gold.write_text(jsonl_line(TaggedDocument("1", written, (Span(4, 18, "x"),))), "utf-8")
-    predicted.write_text(jsonl_line(TaggedDocument("1", plain, (Span(4, 15, "x"),))), "utf-8")
+    gold.write_text(format_jsonl_line(TaggedDocument("1", written, (Span(4, 18, "x"),))), "utf-8")
+    predicted.write_text(
+        format_jsonl_line(TaggedDocument("1", plain, (Span(4, 15, "x"),))), "utf-8"
+    )
     ((one, other),) = PairedFiles(gold, predicted)
     assert one == other
-    predicted.write_text(jsonl_line(TaggedDocument("1", "Mr. Nunez-López, 70")), "utf-8")
+    predicted.write_text(format_jsonl_line(TaggedDocument("1", "Mr. Nunez-López, 70")), "utf-8")
     with pytest.raises(AuditError, match="not that of the gold"):
         list(PairedFiles(gold, predicted))

@@ -15,10 +15,10 @@ from audit.errors import AuditError
 from audit.notes.formats import (
     FORMATS,
     PairedFiles,
-    file_name,
-    flattened,
+    escape_file_name,
+    flatten_spans,
     guess_format,
-    jsonl_line,
+    format_jsonl_line,
     read_line,
     read_text,
     scan_tags,
@@ -31,13 +31,13 @@ from audit.notes.spans import (
     LabelMap,
     Span,
     TaggedDocument,
-    known_label,
-    merged,
-    n_overlapping,
-    ordered,
+    normalize_label,
+    merge_spans,
+    count_overlapping,
+    order_labels,
     read_label_map,
-    relabelled,
-    tagged,
+    relabel_document,
+    build_document,
 )
 
 LABELS = (*TYPES, "PATIENT", "LOCATION-OTHER", "フリガナ")
@@ -57,13 +57,17 @@ def documents(draw, doc_id=None):
         if start < end:
             spans.append(Span(start, end, draw(st.sampled_from(LABELS))))
     name = doc_id or draw(st.text(CHARS, min_size=1, max_size=8))
-    return tagged(name, text=text, spans=spans, patient_id=draw(st.sampled_from((None, "p 1"))))
+    return build_document(
+        name, text=text, spans=spans, patient_id=draw(st.sampled_from((None, "p 1")))
+    )
 
 
 def same(document, form):
     """A document as a format can say it: patients are known to two of them."""
     patient = document.patient_id if form in ("jsonl", "conll") else None
-    return tagged(document.doc_id, text=document.text, spans=document.spans, patient_id=patient)
+    return build_document(
+        document.doc_id, text=document.text, spans=document.spans, patient_id=patient
+    )
 
 
 def read_back(files: dict[str, bytes], form: str) -> tuple[TaggedDocument, ...]:
@@ -71,7 +75,7 @@ def read_back(files: dict[str, bytes], form: str) -> tuple[TaggedDocument, ...]:
     (name, text), *marks = sorted(texts.items(), key=lambda one: one[0].endswith(".ann"))
     marks = "".join(mark for _, mark in marks)
     name = unquote(PurePath(name).stem)
-    return tuple(read_text(text, form=form, doc_id=name, what="a", annotations=marks))
+    return tuple(read_text(text, form=form, doc_id=name, subject="a", annotations=marks))
 
 
 @given(documents(), st.sampled_from(("jsonl", "brat", "i2b2")))
@@ -81,18 +85,18 @@ def test_overlapping_spans_come_back(document, form):
 
 @given(documents("a"), documents("b"), st.booleans())
 def test_conll_comes_back(first, second, is_iobes):
-    given_ = (same(flattened(first), "conll"), same(flattened(second), "conll"))
+    given_ = (same(flatten_spans(first), "conll"), same(flatten_spans(second), "conll"))
     (text,) = write_files(given_, form="conll").values()
     lines = text.decode().split("\n")
     for i, line in enumerate(lines[:-1] if is_iobes else ()):
         if "\tI-" not in lines[i + 1]:  # the ends of spans told apart
             lines[i] = re.sub(r"\t([BI])-", lambda mark: f"\t{'SE'[mark[1] == 'I']}-", line)
-    assert tuple(read_text("\n".join(lines), form="conll", doc_id="", what="a")) == given_
+    assert tuple(read_text("\n".join(lines), form="conll", doc_id="", subject="a")) == given_
 
 
 @given(documents(), st.sampled_from(("ja", "en")))
 def test_inline_tags_come_back_or_are_refused(document, language):
-    document = flattened(document)
+    document = flatten_spans(document)
     try:
         files = write_files([document], form="inline", language=language)
     except AuditError as error:
@@ -112,21 +116,21 @@ def test_every_known_label_of_every_format_comes_back(form: str) -> None:
     labels = [label for name in (*FOREIGN, *TYPES) for label in (name, name.upper())]
     text = "".join(f"Ann {n}. " for n in range(len(labels)))
     starts = [match.start() for match in re.finditer("Ann", text)]
-    spans = [Span(at, at + 3, known_label(one)) for at, one in zip(starts, labels, strict=True)]
-    document = tagged("a", text=text, spans=spans)
+    spans = [Span(at, at + 3, normalize_label(one)) for at, one in zip(starts, labels, strict=True)]
+    document = build_document("a", text=text, spans=spans)
     assert read_back(write_files([document], form=form), form) == (document,)
 
 
 def test_one_tag_of_a_foreign_label_is_text_and_a_pair_is_a_span() -> None:
     text = "Seen by <NAME> on <DATE>, <b>BP</b> <5. <Doctor>Bell</Doctor>, <contact>x1</contact>."
-    (note,) = read_text(text, form="inline", doc_id="a", what="a")
+    (note,) = read_text(text, form="inline", doc_id="a", subject="a")
     assert note.text == "Seen by <NAME> on <DATE>, <b>BP</b> <5. Bell, x1."
     assert [(note.text[s.start : s.end], s.label) for s in note.spans] == [
         ("Bell", "Doctor"),
         ("x1", "contact"),
     ]
     for label in ("ROOM-X", "フリガナ"):
-        odd = tagged("a", text="Ann", spans=[Span(0, 3, label)])
+        odd = build_document("a", text="Ann", spans=[Span(0, 3, label)])
         with pytest.raises(AuditError, match=f"The label {label} cannot be written") as refused:
             write_files([odd], form="inline")
         assert label in refused.value.written("ja") and "ラベル" in refused.value.written("ja")
@@ -137,14 +141,14 @@ def test_flattened_spans_cover_the_same_characters_without_overlap(document):
     def covered(d):
         return {i for s in d.spans for i in range(s.start, s.end)}
 
-    flat = flattened(document)
-    assert n_overlapping(flat.spans) == 0 and covered(flat) == covered(document)
-    assert covered(document) == {i for s, e in merged(document.spans) for i in range(s, e)}
+    flat = flatten_spans(document)
+    assert count_overlapping(flat.spans) == 0 and covered(flat) == covered(document)
+    assert covered(document) == {i for s, e in merge_spans(document.spans) for i in range(s, e)}
     longest = max(document.spans, key=lambda s: s.n_chars, default=None)
     assert longest is None or any(s.n_chars == longest.n_chars for s in flat.spans)
 
 
-RICH = tagged(
+RICH = build_document(
     "n 1",
     text='Dr. <B>Bell</B>\tsaw\r\n山田 "x" &',
     patient_id="p",
@@ -170,10 +174,10 @@ def test_labels_in_english_and_japanese_are_the_same_type():
             {"start": 0, "end": 4, "label": "identifier"},
         ],
     }
-    found = tuple(read_text(json.dumps(line), form="jsonl", doc_id="", what="a"))
+    found = tuple(read_text(json.dumps(line), form="jsonl", doc_id="", subject="a"))
     spans = (Span(0, 2, "quasi_identifier"), Span(0, 4, "identifier"))
     assert found == (TaggedDocument("7", "山田太郎", spans, None, 1, ("contact",)),)
-    document = tagged(
+    document = build_document(
         "a",
         text="abcdef",
         unaligned=["PATIENT", "AGE", "odd"],
@@ -185,30 +189,37 @@ def test_labels_in_english_and_japanese_are_the_same_type():
         ],
     )
     by = LabelMap({"patient": "identifier", "odd": "", "x_y": "contact", "age": "contact"})
-    done = relabelled(document, by=by)
+    done = relabel_document(document, by=by)
     assert (done.n_left_out, done.unknown) == (1, ())
-    assert done.document == tagged(
+    assert done.document == build_document(
         "a",
         text="abcdef",
         unaligned=["identifier", "contact"],
         spans=[Span(0, 1, "identifier"), Span(2, 3, "identifier"), Span(3, 4, "contact")],
     )
-    assert relabelled(document, by=LabelMap({})).unknown == ("Odd", "PATIENT", "x-y")
-    assert [FIVE_TYPES.of(label) for label in ("DOCTOR", "PHONE", "連絡先情報", "AGE", "?")] == [
+    assert relabel_document(document, by=LabelMap({})).unknown == ("Odd", "PATIENT", "x-y")
+    assert [
+        FIVE_TYPES.map_label(label) for label in ("DOCTOR", "PHONE", "連絡先情報", "AGE", "?")
+    ] == [
         "identifier",
         "contact",
         "contact",
         "quasi_identifier",
         None,
     ]
-    assert ordered(["z", "contact", "a", "identifier", "z"]) == ("identifier", "contact", "a", "z")
-    found = read_label_map('{"Odd": null, "A b": "識別子"}', what="map")
+    assert order_labels(["z", "contact", "a", "identifier", "z"]) == (
+        "identifier",
+        "contact",
+        "a",
+        "z",
+    )
+    found = read_label_map('{"Odd": null, "A b": "識別子"}', subject="map")
     assert found == LabelMap({"odd": "", "a_b": "identifier"})
     deep = '{"a":' * 100_000
     many = json.dumps(dict.fromkeys(map(str, range(10_001))))
     for bad in ("[", "[]", '{"a": 1}', '{"a": "' + "x" * 101 + '"}', deep, many):
         with pytest.raises(AuditError, match=r"^map: This is no JSON object from label to type\."):
-            read_label_map(bad, what="map")
+            read_label_map(bad, subject="map")
 
 
 def test_what_is_wrong_with_a_span_is_no_span():
@@ -278,29 +289,33 @@ REFUSED = [
 @pytest.mark.parametrize(("form", "data", "said"), REFUSED, ids=range(len(REFUSED)))
 def test_bad_files_are_refused_with_their_place(form: str, data: str, said: str) -> None:
     with pytest.raises(AuditError) as refused:
-        list(read_text(data, form=form, doc_id="a", what="a"))
+        list(read_text(data, form=form, doc_id="a", subject="a"))
     assert said in str(refused.value)
 
 
 def test_what_a_format_cannot_say_is_not_written():
-    crossing = tagged("1", text="abcd", spans=[Span(0, 3, "x"), Span(1, 4, "y")])
-    odd = tagged("1", text="a\x01", spans=[Span(0, 1, "a/b")])
-    half = tagged("1", text="a\ud800", spans=[])
+    crossing = build_document("1", text="abcd", spans=[Span(0, 3, "x"), Span(1, 4, "y")])
+    odd = build_document("1", text="a\x01", spans=[Span(0, 1, "a/b")])
+    half = build_document("1", text="a\ud800", spans=[])
     for document, form, said in (
         (crossing, "conll", "Spans of a note overlap, and this format has one label for each"),
         (crossing, "inline", "Spans of a note overlap"),
         (odd, "i2b2", "A note holds a control character, for which XML has no form. Choose"),
         (half, "brat", "A note holds half a character, which no file of this format can."),
-        (tagged("名" * 100, text="", spans=[]), "brat", "The name of a note is too long for a"),
+        (
+            build_document("名" * 100, text="", spans=[]),
+            "brat",
+            "The name of a note is too long for a",
+        ),
     ):
         with pytest.raises(AuditError, match=re.escape(said)):
             write_files([document], form=form)
     with pytest.raises(AuditError, match="note 2: This note is there twice"):
         write_files([odd, odd], form="jsonl")
-    assert flattened(crossing).spans == (Span(0, 3, "x"), Span(3, 4, "y"))
-    document = tagged("d\ud800", text="\udfff森健一😀", spans=[Span(1, 4, "identifier")])
-    line = jsonl_line(document).encode("utf-8")
-    assert read_line(line.decode("utf-8"), what="notes", number=1) == document
+    assert flatten_spans(crossing).spans == (Span(0, 3, "x"), Span(3, 4, "y"))
+    document = build_document("d\ud800", text="\udfff森健一😀", spans=[Span(1, 4, "identifier")])
+    line = format_jsonl_line(document).encode("utf-8")
+    assert read_line(line.decode("utf-8"), subject="notes", number=1) == document
 
 
 def test_published_files_are_read():
@@ -309,7 +324,7 @@ def test_published_files_are_read():
         "T1\tDOCTOR 4 7;8 12\tAnn Bell\n#1\tAnnotatorNotes T1\tsure\nR1\tRel Arg1:T1 Arg2:T2\n"
         "T2\tPATIENT 22 25;31 32\tMr. Y\r\n"
     )
-    (found,) = read_text(text, form="brat", doc_id="a", what="a", annotations=ann)
+    (found,) = read_text(text, form="brat", doc_id="a", subject="a", annotations=ann)
     assert found.spans == (Span(4, 12, "DOCTOR"), Span(22, 25, "PATIENT"), Span(31, 32, "PATIENT"))
     for bad, said in (
         ("T1\tDOCTOR 4 8\tAnn Bell", "a, line 1: The text of this span is not what stands at"),
@@ -318,15 +333,17 @@ def test_published_files_are_read():
         ("T1\tDOCTOR\x01 4 7\tAnn", "a, line 1: The label of this span cannot be used."),
     ):
         with pytest.raises(AuditError, match=said):
-            read_text(text, form="brat", doc_id="a", what="a", annotations=bad)
-    (found,) = read_text(I2B2, form="i2b2", doc_id="110-01", what="a")
-    assert found == tagged("110-01", text="\nSeen by Bell & <5 mg\n", spans=[Span(9, 13, "DOCTOR")])
+            read_text(text, form="brat", doc_id="a", subject="a", annotations=bad)
+    (found,) = read_text(I2B2, form="i2b2", doc_id="110-01", subject="a")
+    assert found == build_document(
+        "110-01", text="\nSeen by Bell & <5 mg\n", spans=[Span(9, 13, "DOCTOR")]
+    )
     columns = (
         "-DOCSTART- -X- O O\n\nDr. O\nAnn I-PER\nBell I-PER\n\nBob B-PER\nBob B-PER\nX S-LOC\n"
         "-DOCSTART-\n# doc_id = 7b\nA U-LOC\nB L-LOC"
     )
-    found, other = read_text(columns, form="conll", doc_id="a", what="a")
-    assert found == tagged(
+    found, other = read_text(columns, form="conll", doc_id="a", subject="a")
+    assert found == build_document(
         "1",
         text="Dr. Ann Bell\nBob Bob X",
         spans=[
@@ -336,23 +353,27 @@ def test_published_files_are_read():
             Span(21, 22, "LOC"),
         ],
     )
-    assert other == tagged("7b", text="A B", spans=[Span(0, 1, "LOC"), Span(2, 3, "LOC")])
+    assert other == build_document("7b", text="A B", spans=[Span(0, 1, "LOC"), Span(2, 3, "LOC")])
 
 
 def test_names_of_files_tell_the_format():
     names = {"a.ann": "brat", "A.XML": "i2b2", "a.bio": "conll", "b.JSONL": "jsonl"}
     assert {name: guess_format([name, "y.txt"]) for name in names} == names
     assert guess_format(["y.txt"]) == "inline"
-    assert file_name("../a.b é_-%") == "%2E%2E%2Fa%2Eb é_-%25"
+    assert escape_file_name("../a.b é_-%") == "%2E%2E%2Fa%2Eb é_-%25"
 
 
 def test_two_files_are_paired_by_their_notes(tmp_path: Path) -> None:
-    gold = [tagged(name, text=name * 3, spans=[Span(0, 1, "x")]) for name in "abc"]
-    pred = [tagged(name, text=name * 3, spans=[Span(1, 2, "x")]) for name in "dca"]
+    gold = [build_document(name, text=name * 3, spans=[Span(0, 1, "x")]) for name in "abc"]
+    pred = [build_document(name, text=name * 3, spans=[Span(1, 2, "x")]) for name in "dca"]
 
     def paired(*sides: list[TaggedDocument] | bytes) -> PairedFiles:
         for name, notes in zip(("gold", "pred"), sides, strict=True):
-            data = "".join(map(jsonl_line, notes)).encode() if isinstance(notes, list) else notes
+            data = (
+                "".join(map(format_jsonl_line, notes)).encode()
+                if isinstance(notes, list)
+                else notes
+            )
             (tmp_path / name).write_bytes(data)
         return PairedFiles(tmp_path / "gold", tmp_path / "pred")
 
@@ -363,7 +384,11 @@ def test_two_files_are_paired_by_their_notes(tmp_path: Path) -> None:
     for one, other, said in (
         ([], pred, "gold notes: There is no note to score. Give files with at least one note."),
         (gold, pred[:1], "predicted notes: The two files have no note in common. Give every note"),
-        (gold, [tagged("a", text="b", spans=[])], "predicted notes, line 1: The text of this note"),
+        (
+            gold,
+            [build_document("a", text="b", spans=[])],
+            "predicted notes, line 1: The text of this note",
+        ),
         (gold, [pred[1], pred[1]], "predicted notes, line 2: This note is there twice."),
         (gold, b"\n\xff", "predicted notes, line 2: This line is not UTF-8. Save the"),
     ):

@@ -22,10 +22,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.notes.mention_words import Mention
-from audit.notes.mentions import examine, find_mentions
-from audit.notes.mentions_ja import split_japanese
+from audit.notes.mentions import examine_ages, find_mentions
+from audit.notes.mentions_ja import split_japanese_name
 from audit.notes.placeholders import find_loose_slot, find_name_slot
-from audit.notes.sentences import sentence_spans
+from audit.notes.sentences import find_sentences
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the shared texts are not here")
@@ -35,7 +35,7 @@ N_BY_HAND = 87
 
 def told(text: str) -> list[str]:
     rows = []
-    for m in examine(text):
+    for m in examine_ages(text):
         at = f"{m.start}-{m.end}"
         if isinstance(m, Mention):
             name = f"{m.title}|{m.first}|{m.last}|{' '.join(m.roles)}|{m.age_years:.5g}|{m.sex}"
@@ -56,7 +56,7 @@ def test_every_age_has_its_person_or_its_reason(lines: list[str]) -> None:
 def test_names_of_a_register_count_whatever_their_case() -> None:
     text = "hpi : john smith is a 45 year old male with gout ."
     assert find_mentions(text) == ()
-    found = find_mentions(text, known={"john", "smith"})
+    found = find_mentions(text, name_parts={"john", "smith"})
     assert [(m.first, m.last) for m in found] == [("john", "smith")]
 
 
@@ -75,12 +75,12 @@ def test_japanese_names_are_split() -> None:
         "さくら": ("", "さくら"),
         "一二三四五六七": ("四五六七", "一二三"),
     }
-    assert {name: split_japanese(name) for name in names} == names
+    assert {name: split_japanese_name(name) for name in names} == names
 
 
 HOSTILE: dict[str, tuple[Callable[[str], object], int, tuple[str, ...]]] = {
     "mentions": (
-        lambda text: [*examine(text)],
+        lambda text: [*examine_ages(text)],
         5_000,
         (
             "A",
@@ -111,7 +111,7 @@ HOSTILE: dict[str, tuple[Callable[[str], object], int, tuple[str, ...]]] = {
         ),
     ),
     "sentences": (
-        lambda text: [*sentence_spans(text)],
+        lambda text: [*find_sentences(text)],
         75_000,
         (
             "\n",
@@ -178,7 +178,7 @@ def test_hostile_texts_take_time_linear_in_their_length(what: str) -> None:
 )
 def test_any_text_gives_offsets_within_it(text: str) -> None:
     last = -1
-    for found in examine(text):
+    for found in examine_ages(text):
         assert 0 <= found.start < found.end <= len(text)
         if isinstance(found, Mention):
             assert found.name_start >= last

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from audit.deid import rules
 from audit.notes import patterns
-from audit.notes.patterns import compiled, pattern_table
+from audit.notes.patterns import compile_pattern, read_pattern_table
 
 OWN = [
     r"(?<![A-Z])(?:mg|kg|(?:ml)?/h)",
@@ -45,14 +45,14 @@ TEXTS = st.text(st.sampled_from("abcdxkKsSiIıſμ¿+_\u212a\u0130ßéÉ 019-]^�
 @given(TEXTS)
 def test_the_same_is_found(flags: int, text: str) -> None:
     for pattern in OWN:
-        plain, quick = re.compile(pattern, flags), compiled(pattern, flags)
+        plain, quick = re.compile(pattern, flags), compile_pattern(pattern, flags)
         assert [m.span() for m in plain.finditer(text)] == [m.span() for m in quick.finditer(text)]
 
 
 def test_most_rules_are_told_what_they_begin_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, table = pattern_table(rules.__file__)
+    _, table = read_pattern_table(rules.__file__)
     entries = [pattern for group in table.values() for _, pattern in group]
-    quick = [compiled(pattern).pattern for pattern in entries]
+    quick = [compile_pattern(pattern).pattern for pattern in entries]
     assert sum(one.startswith("(?=[") for one in quick) > 0.85 * len(entries)
     monkeypatch.setattr(patterns, "_parser", None)  # of a Python that keeps it elsewhere
-    assert [compiled(pattern).pattern for pattern in entries] == entries
+    assert [compile_pattern(pattern).pattern for pattern in entries] == entries

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from audit.notes.dates import (
     DateContext,
     Interval,
-    in_japanese,
-    interval_for,
-    new_date,
-    parsed_day,
-    written_date,
+    format_japanese_date,
+    choose_interval,
+    replace_date,
+    parse_day,
+    format_date,
 )
 from audit.notes.placeholders import (
     NameSlot,
@@ -24,7 +24,7 @@ from audit.notes.placeholders import (
     find_placeholders,
     has_marks,
 )
-from audit.notes.sentences import end_of_sentences, sentence_spans, start_of_sentence
+from audit.notes.sentences import find_sentences_end, find_sentences, find_sentence_start
 from tests.corpus.make_notes import CATEGORIES, DATES
 
 
@@ -203,7 +203,7 @@ BACK = Interval(-7 * 8975, -172)
 
 def moved(content: str, category: str = "", *, number: str = "", draw: int = 5) -> str:
     context = DateContext(BACK, date(2177, 12, 1), draw)
-    return new_date(content, category or content, number=number, context=context)
+    return replace_date(content, category or content, number=number, context=context)
 
 
 def test_numbers_of_dates_are_moved_in_their_own_form() -> None:
@@ -263,21 +263,21 @@ days = st.dates(date(2100, 1, 1), date(2210, 1, 1))
 @given(days, st.integers(0, 365 * 18), st.integers(0, 2**64 - 1))
 def test_a_stay_of_18_years_lies_within_2000_to_2019(first: date, n_days: int, draw: int) -> None:
     last = first + timedelta(days=n_days)
-    interval = interval_for(first, last, draw=draw)
+    interval = choose_interval(first, last, draw=draw)
     assert date(2000, 1, 1) <= interval.move(first) <= interval.move(last) <= date(2019, 12, 31)
     assert interval.n_days % 7 == 0
     assert abs(interval.n_days - interval.n_years * 365.2425) <= 3.5
     context = DateContext(interval, first, draw)
-    texts = [new_date(str(d), "9999-99-99", number="", context=context) for d in (first, last)]
+    texts = [replace_date(str(d), "9999-99-99", number="", context=context) for d in (first, last)]
     one, other = (date(*map(int, text.split("-"))) for text in texts)
     assert other - one == last - first and one.weekday() == first.weekday()
-    too_long = interval_for(first, first + timedelta(days=30 * 366), draw=draw)
+    too_long = choose_interval(first, first + timedelta(days=30 * 366), draw=draw)
     assert too_long.move(first).year in (2000, 2001)
 
 
 def test_japanese_forms_of_dates() -> None:
     styles = ("western", "slashes", "era", "letter", "wide", "dashes")
-    assert [written_date(date(2019, 5, 1), style=style) for style in styles] == [
+    assert [format_date(date(2019, 5, 1), style=style) for style in styles] == [
         "2019年5月1日",
         "2019/05/01",
         "令和元年5月1日",
@@ -285,8 +285,8 @@ def test_japanese_forms_of_dates() -> None:
         "２０１９年５月１日",
         "2019-05-01",
     ]
-    assert written_date(date(1989, 1, 7), style="era") == "昭和64年1月7日"
-    assert written_date(date(1860, 1, 7), style="era") == "1860年1月7日"
+    assert format_date(date(1989, 1, 7), style="era") == "昭和64年1月7日"
+    assert format_date(date(1860, 1, 7), style="era") == "1860年1月7日"
     forms = {
         "2011-8-4": "平成23年8月4日",
         "8/4": "8月4日",
@@ -296,9 +296,9 @@ def test_japanese_forms_of_dates() -> None:
         "2011-2-30": "2011-2-30",
         "2011-1-1-2011": "2011-1-1-2011",
     }
-    assert {form: in_japanese(form, style="era") for form in forms} == forms
-    assert parsed_day("2151-08-04 12:00:00") == date(2151, 8, 4)
-    assert parsed_day("August") is None
+    assert {form: format_japanese_date(form, style="era") for form in forms} == forms
+    assert parse_day("2151-08-04 12:00:00") == date(2151, 8, 4)
+    assert parse_day("August") is None
 
 
 def test_sentences_by_hand() -> None:
@@ -322,25 +322,25 @@ def test_sentences_by_hand() -> None:
         "",
     ):
         text = f"  {sentences} \n".replace("|", "")
-        spans = list(sentence_spans(text))
+        spans = list(find_sentences(text))
         assert [text[start:end] for start, end in spans] == [
             s.strip() for s in sentences.split("|") if s
         ]
         for n in range(len(spans) + 2):
-            end = end_of_sentences(text, start=0, n=n)
+            end = find_sentences_end(text, start=0, n=n)
             assert end == (spans[min(n, len(spans)) - 1][1] if n and spans else 0)
 
 
 def test_the_start_of_a_sentence_within_reach() -> None:
     text = "One is here. Two is there."
-    assert start_of_sentence(text, at=text.index("there")) == text.index("Two")
-    assert start_of_sentence(text, at=2) == 0
-    assert start_of_sentence("word " * 200 + "name", at=1000, reach=100) == 1000
+    assert find_sentence_start(text, offset=text.index("there")) == text.index("Two")
+    assert find_sentence_start(text, offset=2) == 0
+    assert find_sentence_start("word " * 200 + "name", offset=1000, reach=100) == 1000
 
 
 @given(st.text(alphabet="Ab. \n!1)。[*]", max_size=80))
 def test_sentences_cover_all_that_is_not_white(text: str) -> None:
-    spans = list(sentence_spans(text))
+    spans = list(find_sentences(text))
     assert all(start < end for start, end in spans)
     assert all(one[1] <= two[0] for one, two in pairwise(spans))
     kept = "".join(text[start:end] for start, end in spans)

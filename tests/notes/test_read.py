@@ -20,7 +20,7 @@ from audit.notes.read import (
     EXAMPLE,
     VARIABLE,
     Note,
-    columns_of,
+    inspect_notes,
     list_note_files,
     open_notes,
     resolve_note_file,
@@ -88,7 +88,7 @@ def test_parquet_is_read_in_batches(tmp_path: Path) -> None:
     table = pyarrow.table({"subject_id": list(range(202)), "text": texts, "mrn": ["1"] * 202})
     path = tmp_path / "n.parquet"
     parquet.write_table(table, path)
-    assert columns_of(path).headings == ("subject_id", "text", "mrn")
+    assert inspect_notes(path).headings == ("subject_id", "text", "mrn")
     told: list[int] = []
     list(open_notes(path).read(on_bytes=told.append))
     assert len(told) == 4 and 0.99 < sum(told) / path.stat().st_size <= 1
@@ -251,7 +251,7 @@ def test_files_and_folders_of_texts_are_listed_and_links_are_not(
     monkeypatch.setenv(VARIABLE, str(top))
     found = [(file.file_id, file.kind, file.n_bytes, file.path) for file in list_note_files()]
     example = found.pop()
-    assert example[:2] == (EXAMPLE, "csv") and columns_of(example[3]).has_text
+    assert example[:2] == (EXAMPLE, "csv") and inspect_notes(example[3]).has_text
     assert found == [
         ("notes/a.csv", "csv", 7, top / "a.csv"),
         ("notes/1/2/3/4/y.csv", "csv", 7, top / "1/2/3/4/y.csv"),
@@ -287,7 +287,7 @@ def test_columns_are_told_with_what_they_would_be_taken_for(tmp_path: Path) -> N
         ),
     ):
         (tmp_path / name).write_text(text)
-        found = columns_of(tmp_path / name)
+        found = inspect_notes(tmp_path / name)
         assert (found.kind, found.headings) == (name[2:], headings)
         assert {field: names for field, names in found.columns.items() if names} == taken
         assert found.has_text == ("text" in taken)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from audit.corpus.corpora import CORPORA, describe_corpus
 from audit.corpus.truth import CANDIDATES, CORPUS, EXAMINATION
-from audit.models.inspect import inspect_model, model_digest
+from audit.models.inspect import inspect_model, compute_model_digest
 from audit.shelf import write_whole
 from audit.training.config import LossPoint, TrainSettings, append_point
 from audit.training.trainings import MODELS, TRAINING, TrainingFacts
@@ -47,7 +47,7 @@ def make_training(
     facts = TrainingFacts(
         title="Ten <b>passes",
         parent=inspect_model(parent).name,
-        parent_digest=model_digest(parent),
+        parent_digest=compute_model_digest(parent),
         corpus_id=CORPUS_ID,
         source="private",
         settings=settings or TrainSettings(n_steps=20),

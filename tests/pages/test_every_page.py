@@ -12,7 +12,7 @@ from audit.deid.score_report import SCORES
 from audit.deid.tagged_sets import TAGGED_SETS
 from audit.home import DEMO_HOSPITAL, HOME_VARIABLE
 from audit.jobs import service, table
-from audit.models.inspect import model_digest
+from audit.models.inspect import compute_model_digest
 from audit.progress import Progress
 from audit.task import Question
 from audit.training.trainings import MODELS
@@ -28,7 +28,7 @@ ALL_PAGES = (*PAGES, *HIDDEN)
 def arrange(state: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bring the data directory into a state."""
     if state == "demo":  # one that still runs: known by its model, in no list of the demo's audits
-        shipped = model_digest(DEMO_HOSPITAL / "en" / "models" / demo.HOSPITAL)
+        shipped = compute_model_digest(DEMO_HOSPITAL / "en" / "models" / demo.HOSPITAL)
         models = {"general": {"name": "general"}, "hospital": {"name": "h", "digest": shipped}}
         keep(make_report(2).changed(models=models))
     elif state == "damaged":

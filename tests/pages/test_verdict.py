@@ -13,7 +13,7 @@ from audit.errors import Message
 from audit.home import DEMO_HOSPITAL, data_home, results_dir
 from audit.jobs import service, table
 from audit.jobs.table import read_order
-from audit.models.inspect import model_digest
+from audit.models.inspect import compute_model_digest
 from audit.progress import Progress
 from audit.rejudge import JudgeTask
 from audit.report.decision import kept_decision
@@ -169,7 +169,8 @@ def test_a_scenario_that_was_not_run_is_one_click_away_with_all_else_taken_over(
     names = {"general": "general", "hospital": "hospital-40"}
     folder = DEMO_HOSPITAL / "en" / "models"
     models = {
-        who: {"name": name, "digest": model_digest(folder / name)} for who, name in names.items()
+        who: {"name": name, "digest": compute_model_digest(folder / name)}
+        for who, name in names.items()
     }
     keep(make_report(2).changed(models=models))
     app = open_page()

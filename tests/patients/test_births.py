@@ -14,7 +14,7 @@ from audit.deid.rules import RuleTagger
 from audit.deid.tagging import tag_notes
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE
-from audit.notes.patterns import folded_text
+from audit.notes.patterns import fold_characters
 from audit.notes.read import open_notes
 from audit.patients.births import BirthFinder, read_birth
 from audit.patients.register import read_register
@@ -266,7 +266,7 @@ def test_tagged_notes_have_no_form_of_the_own_birth_date(
 
 
 def finds(text: str) -> list[str]:
-    return [text[start:stop] for start, stop in BirthFinder({SHOWA}).find(folded_text(text))]
+    return [text[start:stop] for start, stop in BirthFinder({SHOWA}).find(fold_characters(text))]
 
 
 @pytest.mark.parametrize("text", CUED)

@@ -18,7 +18,7 @@ from audit.models.inspect import (
     ModelSummary,
     inspect_model,
     parse_config,
-    trained_name,
+    find_trained_name,
 )
 from audit.models.load import load_model
 from audit.models.registry import VARIABLE, list_models
@@ -76,7 +76,7 @@ def summary(**changes: Any) -> ModelSummary:
     raw = {"model_type": "bert", "num_attention_heads": 4} | {
         names.get(key, key): value for key, value in changes.items()
     }
-    return ModelSummary("m", parse_config(raw, where=""), 1_000, "BertTokenizer")
+    return ModelSummary("m", parse_config(raw, place=""), 1_000, "BertTokenizer")
 
 
 def test_what_is_told_of_a_kept_training(parent: Path) -> None:
@@ -112,11 +112,11 @@ def test_a_trained_model_is_listed_with_its_title_and_never_by_a_link(
     assert model.model_id == f"trained/{RUN}"
     assert (model.path, model.refusal) == (models / RUN / "model", "")
     assert inspect_model(model.path).name == "Ward 3, five epochs"
-    names = [trained_name(models / RUN / one) for one in ("model-500", "checkpoint")]
+    names = [find_trained_name(models / RUN / one) for one in ("model-500", "checkpoint")]
     assert names == ["Ward 3, five epochs (model-500)", ""]
     for text in ("", "[]", '{"title": null}', '{"title": " "}', "[" * 100_000):
         told.write_text(text)
-        assert trained_name(models / RUN / "model") == RUN
+        assert find_trained_name(models / RUN / "model") == RUN
     # A registered folder cannot take its label.
     monkeypatch.setenv(VARIABLE, str(tmp_path / "trained"))
     assert [m.model_id for m in list_models()] == [f"trained/{RUN}", "trained-2/x/model"]

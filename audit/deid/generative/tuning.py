@@ -40,8 +40,8 @@ from audit.deid.network.training import notes_to_learn
 from audit.deid.tagger import MODEL, TAGGER, Window
 from audit.deid.tagger_config import GenerativeFacts, Lora, TuningSettings
 from audit.errors import AuditError
-from audit.notes.formats import flattened, write_tags
-from audit.notes.spans import Span, TaggedDocument, ordered, tagged
+from audit.notes.formats import flatten_spans, write_tags
+from audit.notes.spans import Span, TaggedDocument, order_labels, build_document
 from audit.progress import ProgressListener, StopQuestion
 from audit.rng import generator, torch_seed
 from audit.shelf import alone, now, whole_folder, write_whole
@@ -111,7 +111,7 @@ def examples_of(
     n_notes = n_left_out = n_longest = 0
     for document in documents:
         n_notes += 1
-        flat = flattened(document)
+        flat = flatten_spans(document)
         labels.update(span.label for span in flat.spans)
         for window in pieces_of(
             flat.text,
@@ -140,7 +140,7 @@ def examples_of(
             do="Give notes with spans that inline tags can say.",
         )
     counts = {"n_notes": n_notes, "n_windows": len(rows), "n_left_out": n_left_out}
-    return Examples(tuple(rows), n_longest, ordered(labels), counts)
+    return Examples(tuple(rows), n_longest, order_labels(labels), counts)
 
 
 def _part(document: TaggedDocument, window: Window) -> TaggedDocument:
@@ -151,7 +151,7 @@ def _part(document: TaggedDocument, window: Window) -> TaggedDocument:
         if start < end and document.text[start:end].strip():
             spans.append(Span(start - window.start, end - window.start, span.label))
     text = document.text[window.start : window.end]
-    return tagged(document.doc_id, text=text, spans=spans)
+    return build_document(document.doc_id, text=text, spans=spans)
 
 
 IGNORED = -100

@@ -38,7 +38,7 @@ from audit.deid.network.wordnet import (
 from audit.deid.tagger_config import Shape
 from audit.errors import AuditError
 from audit.foreign import open_regular, refuse_without_memory, refusing
-from audit.models.forward import Encoder, is_known, plain_float32
+from audit.models.forward import Encoder, is_supported, use_exact_float32
 from audit.models.inspect import ModelFolder, open_folder, refuse_code_keys
 from audit.models.load import pick_device
 from audit.rng import torch_seed
@@ -146,7 +146,7 @@ class TokenModel:
     def scored(self, rows: Sequence[Tokens]) -> list[Scores]:
         """Return the scores [tokens, tags] of rows without special tokens."""
         first = len(self.reader.prefix)
-        with torch.inference_mode(), plain_float32(self.device.type):
+        with torch.inference_mode(), use_exact_float32(self.device.type):
             told = self.logits(rows).float().cpu().numpy()
         return [one[first : first + len(row)] for one, row in zip(told, rows, strict=True)]
 
@@ -203,10 +203,10 @@ def model_of_encoder(path: Path, *, n_tags: int, seed: int) -> TokenModel:
     """Return an encoder from a directory with a new head of tags."""
     folder = _opened(path)
     sizes = [(folder.path / f).stat().st_size for f in folder.files if f.endswith(".safetensors")]
-    refuse_without_memory(2 * sum(sizes), where=folder.where())
+    refuse_without_memory(2 * sum(sizes), where=folder.locate())
     refusal = AuditError(
         "The directory cannot be loaded as an encoder.",
-        where=folder.where(),
+        where=folder.locate(),
         do="Give a directory with config.json, tokenizer files and safetensors weights.",
     )
     with torch.random.fork_rng(devices=[]), refusing(refusal):
@@ -223,7 +223,7 @@ def model_of_encoder(path: Path, *, n_tags: int, seed: int) -> TokenModel:
     new = {*told["missing_keys"], *(one[0] for one in told["mismatched_keys"])}
     if any(name.partition(".")[0] not in ("classifier", "score") for name in new):
         raise refusal
-    _refuse_non_finite(module, where=folder.where())
+    _refuse_non_finite(module, where=folder.locate())
     return _of_transformers(module, folder)
 
 
@@ -232,12 +232,12 @@ def load_encoder(path: Path, *, n_tags: int, device: str) -> TokenModel:
     folder = _opened(path)
     refusal = AuditError(
         "The directory cannot be loaded as a token classifier.",
-        where=folder.where(),
+        where=folder.locate(),
         do="Choose a tagger that was trained here, with all its files.",
     )
     with refusing(refusal):
         n_bytes = (folder.path / WEIGHTS).stat().st_size
-        refuse_without_memory(4 * n_bytes, where=folder.where())
+        refuse_without_memory(4 * n_bytes, where=folder.locate())
         with torch.device("meta"), suppress(RuntimeError):  # not every kind can be built so
             promised = _encoder_model(folder, n_tags=n_tags).module.parameters()
             if 2 * sum(map(torch.numel, promised)) > n_bytes:  # in 16 bits at least
@@ -248,9 +248,9 @@ def load_encoder(path: Path, *, n_tags: int, device: str) -> TokenModel:
             weights = load(file.read())
         module = found.module.float()
         module.load_state_dict({name: one.float() for name, one in weights.items()}, strict=True)
-    _refuse_non_finite(module, where=folder.where())
+    _refuse_non_finite(module, where=folder.locate())
     module = module.to(pick_device(device)).eval()
-    return replace(found, module=module, encoder=Encoder(module) if is_known(module) else None)
+    return replace(found, module=module, encoder=Encoder(module) if is_supported(module) else None)
 
 
 def _encoder_model(folder: ModelFolder, *, n_tags: int) -> TokenModel:
@@ -264,7 +264,7 @@ def _encoder_model(folder: ModelFolder, *, n_tags: int) -> TokenModel:
 def _of_transformers(module: Any, folder: ModelFolder) -> TokenModel:
     refusal = AuditError(
         "The tokenizer cannot be built from its files.",
-        where=folder.where(),
+        where=folder.locate(),
         do="Copy the tokenizer files again from where the model was saved.",
     )
     with refusing(refusal):
@@ -304,7 +304,7 @@ def _opened(path: Path) -> ModelFolder:
     folder = open_folder(path)
     for name in (CONFIG, "tokenizer_config.json"):
         if name in folder.files:
-            refuse_code_keys(json_of(folder, name), where=folder.where(name))
+            refuse_code_keys(json_of(folder, name), place=folder.locate(name))
     return folder
 
 

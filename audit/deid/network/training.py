@@ -56,17 +56,17 @@ from audit.deid.tagger import MODEL, TAGGER, Tagger, Tags, tag_checked
 from audit.deid.tagger_config import WHERE, Shape, TaggerFacts, TaggerSettings, file_digests
 from audit.deid.taggers import DEFAULT, CombinedTagger, network_folder
 from audit.errors import AuditError
-from audit.models.forward import pick_precision, plain_float32
+from audit.models.forward import pick_precision, use_exact_float32
 from audit.models.load import pick_device
-from audit.notes.formats import flattened, jsonl_line
+from audit.notes.formats import flatten_spans, format_jsonl_line
 from audit.notes.spans import (
     FIVE_TYPES,
     IDENTIFIER,
     TYPES,
     LabelMap,
     TaggedDocument,
-    no_type,
-    relabelled,
+    make_type_error,
+    relabel_document,
 )
 from audit.progress import ProgressListener, StopQuestion
 from audit.rng import generator
@@ -124,7 +124,7 @@ class Material:
         """SHA-256 of all notes and spans, in their order."""
         found = hashlib.sha256(f"{len(self.train)}\n".encode())
         for document in (*self.train, *self.validation):
-            found.update(jsonl_line(document).encode("utf-8", "surrogatepass"))
+            found.update(format_jsonl_line(document).encode("utf-8", "surrogatepass"))
         return found.hexdigest()
 
 
@@ -174,7 +174,7 @@ def lessons_of(
     for start in range(0, len(documents), _READ_AT_ONCE):
         some = documents[start : start + _READ_AT_ONCE]
         for document, tokens in zip(some, reader.read([d.text for d in some]), strict=True):
-            spans = [s for s in flattened(document).spans if s.label in scheme.labels]
+            spans = [s for s in flatten_spans(document).spans if s.label in scheme.labels]
             runs, at = runs_of(spans, tokens=tokens), places_of(tokens)
             lesson = np.zeros(len(tokens), dtype=LEARNED)
             lesson["id"], lesson["tag"] = tokens["id"], NO_TAG
@@ -276,10 +276,10 @@ def in_five_types(
     found: list[TaggedDocument] = []
     unknown: Counter[str] = Counter()
     for document in documents:
-        unknown.update(s.label for s in document.spans if by.of(s.label) not in (*TYPES, ""))
-        found.append(relabelled(document, by=by).document)
+        unknown.update(s.label for s in document.spans if by.map_label(s.label) not in (*TYPES, ""))
+        found.append(relabel_document(document, by=by).document)
     if unknown:
-        raise no_type(unknown)
+        raise make_type_error(unknown)
     return found
 
 
@@ -603,7 +603,7 @@ def train_tagger(
     """
     material = _material(task, seed=settings.seed, say=say)
     device = pick_device(task.device)
-    with alone(task.folder), torch.random.fork_rng(), plain_float32(device):
+    with alone(task.folder), torch.random.fork_rng(), use_exact_float32(device):
         learner = (ContinuedLearner if task.base else TokenLearner)(
             task, settings, material, shape=shape or Shape(), is_halved=is_halved, device=device
         )

@@ -208,12 +208,12 @@ def read_network(folder: ModelFolder, *, n_tags: int) -> tuple[Words, Shape, dic
     """
     refusal = AuditError(
         "The directory cannot be loaded as a token classifier.",
-        where=folder.where(),
+        where=folder.locate(),
         do="Choose a tagger that was trained here, with all its files.",
     )
     with refusing(refusal):
         text = folder.read(LISTS, max_bytes=MAX_CONFIG_BYTES).decode("utf-8", "replace")
-        reader = words_from_json(text, where=folder.where(LISTS))
+        reader = words_from_json(text, where=folder.locate(LISTS))
         given = json_of(folder, CONFIG)
         if given.get("model_type") != WORD_NET:
             raise refusal
@@ -222,7 +222,7 @@ def read_network(folder: ModelFolder, *, n_tags: int) -> tuple[Words, Shape, dic
         n_bytes = (folder.path / WEIGHTS).stat().st_size
         n_looked_up = sum(n for n, _ in TABLES.values()) + 2 * (1 << _LOW_FLAGS)
         n_needed = 4 * (n_bytes + n_looked_up * shape.width)
-        refuse_without_memory(n_needed, where=folder.where())
+        refuse_without_memory(n_needed, where=folder.locate())
         if 2 * sum(map(np.prod, sizes.values())) > n_bytes:  # in 16 bits at least
             raise refusal
         with open_regular(folder.path / WEIGHTS) as file:
@@ -231,14 +231,14 @@ def read_network(folder: ModelFolder, *, n_tags: int) -> tuple[Words, Shape, dic
             raise refusal
         numbers = {name: one.astype(np.float32) for name, one in weights.items()}
     if not all((np.abs(one) <= _MOST).all() for one in numbers.values()):
-        raise not_finite(folder.where())
+        raise not_finite(folder.locate())
     return reader, shape, numbers
 
 
 def json_of(folder: ModelFolder, name: str) -> dict[str, Any]:
     """Return the JSON object of a file of a model."""
     data = folder.read(name, max_bytes=MAX_CONFIG_BYTES)
-    return parse_json(data, where=folder.where(name))
+    return parse_json(data, place=folder.locate(name))
 
 
 def not_finite(where: str) -> AuditError:

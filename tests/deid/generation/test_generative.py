@@ -398,7 +398,9 @@ def test_the_command_from_gold_notes_to_the_score_of_copies(
     )
     assert census["copies"]["statuses"]["exact"] == census["copies"]["n_notes"] == 4
     released = (out / "spans.jsonl").read_text("utf-8")
-    assert [one.spans for one in read_jsonl(released, what="x")] == [d.spans for d in documents()]
+    assert [one.spans for one in read_jsonl(released, subject="x")] == [
+        d.spans for d in documents()
+    ]
     assert "--pred, --outputs" in deid("score", "--gold", gold, code=2)["said"]
     wrong = deid("train", "--kind", "generative", "--gold", gold, code=2)
     assert "Which model" in wrong["said"]

@@ -21,7 +21,7 @@ from audit.deid.generative.causal_model import (
 from audit.deid.generative.tuning import Examples, examples_of
 from audit.errors import AuditError
 from audit.notes.formats import scan_tags
-from audit.notes.spans import Span, TaggedDocument, tagged
+from audit.notes.spans import Span, TaggedDocument, build_document
 from tests.deid.generation.tiny_model import character_tokenizer, documents
 
 
@@ -130,10 +130,10 @@ def examples(
 
 
 def test_examples_by_hand() -> None:
-    strange = tagged("x", text="<識別子> 森", spans=[Span(6, 7, "identifier")])
-    unknown = tagged("y", text="鰻", spans=())
+    strange = build_document("x", text="<識別子> 森", spans=[Span(6, 7, "identifier")])
+    unknown = build_document("y", text="鰻", spans=())
     crossing = [Span(0, 2, "identifier"), Span(0, 1, "quasi_identifier")]
-    both = tagged("z", text="森様", spans=crossing)
+    both = build_document("z", text="森様", spans=crossing)
     made, tokenizer, frame = examples([documents()[1], strange, unknown, both, documents()[2]])
     asked = [
         text_of(tokenizer, row.prompt[len(frame.head) : -len(frame.middle)]) for row in made.rows
@@ -160,7 +160,9 @@ def test_examples_by_hand() -> None:
 
 def test_a_long_note_is_cut_and_no_character_loses_its_label() -> None:
     spans = [Span(3 * i, 3 * i + 1, "quasi_identifier") for i in range(40)]
-    made, tokenizer, frame = examples([tagged("x", text="森様、" * 40, spans=spans)], n_note=30)
+    made, tokenizer, frame = examples(
+        [build_document("x", text="森様、" * 40, spans=spans)], n_note=30
+    )
     notes = [len(row.prompt) - len(frame.head) - len(frame.middle) for row in made.rows]
     assert len(notes) > 4 and max(notes) == made.n_longest == 30
     for row in made.rows:
@@ -168,7 +170,7 @@ def test_a_long_note_is_cut_and_no_character_loses_its_label() -> None:
         read = scan_tags(answer_text(tokenizer, row.answer))
         assert read.plain == note and len(read.spans) == note.count("森")
     # A span that the edge cuts is tagged as far as it goes.
-    whole = tagged("x", text="あ" * 60, spans=[Span(0, 60, "identifier")])
+    whole = build_document("x", text="あ" * 60, spans=[Span(0, 60, "identifier")])
     made, tokenizer, frame = examples([whole], n_note=25, overlap=5)
     assert len(made.rows) > 1
     for row in made.rows:

@@ -15,7 +15,7 @@ from audit.deid.generative.causal_model import SYSTEM
 from audit.deid.generative.tuning import train_generative
 from audit.deid.tagger_config import GenerativeFacts, TuningSettings
 from audit.deid.tasks import TaggerTask
-from audit.notes.formats import jsonl_line
+from audit.notes.formats import format_jsonl_line
 from audit.notes.spans import JAPANESE, TaggedDocument
 from tests.deid.unseen_notes import marked
 
@@ -39,7 +39,7 @@ TEXTS = [note.text for note in documents()]
 
 
 def write_gold(path: Path, notes: Iterable[TaggedDocument] | None = None) -> Path:
-    path.write_text("".join(map(jsonl_line, notes or documents())), "utf-8")
+    path.write_text("".join(map(format_jsonl_line, notes or documents())), "utf-8")
     return path
 
 

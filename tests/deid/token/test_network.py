@@ -34,7 +34,7 @@ from audit.deid.tagger import tag_checked
 from audit.deid.tagger_config import Shape, TaggerFacts, TaggerSettings
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import write_jsonl
-from audit.notes.spans import TYPES, Span, TaggedDocument, tagged
+from audit.notes.spans import TYPES, Span, TaggedDocument, build_document
 from audit.training.config import read_losses
 from tests.deid.token.make_notes import SMALL, notes, quick, task, train, wordpiece
 
@@ -321,7 +321,10 @@ def test_material() -> None:
     assert len({m.digest for m in (found, Material(found.validation, found.train), NOTES)}) == 3
     for made, said in (
         (lambda: split_off(documents[:1], seed=0), "too few notes"),
-        (lambda: Material((tagged("a", text="x", spans=()),), notes(1)), "nothing to learn"),
+        (
+            lambda: Material((build_document("a", text="x", spans=()),), notes(1)),
+            "nothing to learn",
+        ),
     ):
         with pytest.raises(AuditError, match=said):
             made()
@@ -332,7 +335,9 @@ def test_material() -> None:
 
 
 def test_figures_by_hand() -> None:
-    gold = tagged("a", text="abcdef", spans=[Span(0, 1, "x"), Span(2, 3, "x"), Span(4, 5, "y")])
+    gold = build_document(
+        "a", text="abcdef", spans=[Span(0, 1, "x"), Span(2, 3, "x"), Span(4, 5, "y")]
+    )
     found = gold.with_spans([Span(0, 1, "x"), Span(2, 4, "x")])
     f = 5 * (1 / 2) * (1 / 3) / (4 * (1 / 2) + 1 / 3)
     assert figures_of([(gold, found)], beta=2.0) == {
