@@ -112,7 +112,7 @@ from audit.home import (
 )
 from audit.jobs import service
 from audit.jobs.foreground import answer_here
-from audit.models.registry import resolve_model_path, load_tokenizer
+from audit.models.registry import load_tokenizer, resolve_model_path
 from audit.names.candidates import Candidates, ControlSource
 from audit.names.controls import with_controls, with_own_controls
 from audit.names.files import names_file, read_names

@@ -324,7 +324,7 @@ def attempt(call: Callable[[], T], told: Told) -> tuple[T | None, bool]:
 
 def try_models(n_models: int, *, seed: int, told: Told, folder: Path) -> None:
     """Inspect, list and load hostile model folders."""
-    from audit.models.inspect import inspect_model, compute_model_digest
+    from audit.models.inspect import compute_model_digest, inspect_model
     from audit.models.load import load_model
     from audit.models.registry import VARIABLE, list_models
     from tests.models.hostile_models import BEFORE_LOADING, WHILE_LOADING

@@ -23,7 +23,7 @@ from audit.attack.routes import controls_needed
 from audit.attack.verdicts import NAMED_TOGETHER
 from audit.models.inspect import find_display_name, inspect_model
 from audit.models.limited import call_limited
-from audit.models.registry import look_up_digest, load_tokenizer
+from audit.models.registry import load_tokenizer, look_up_digest
 from audit.names.candidates import OF_HOSPITAL, Candidates
 from audit.names.controls import N_REFERENCE
 from audit.names.pools import pool_for

@@ -29,7 +29,7 @@ from audit.names.people import (
     prefix_of,
     value_of,
 )
-from audit.notes.dates import DateContext, replace_date, parse_day
+from audit.notes.dates import DateContext, parse_day, replace_date
 from audit.notes.placeholders import BLANK, NAME_KINDS, Placeholder, find_placeholders, has_marks
 from audit.notes.read import Note
 from audit.shelf import new_file, whole_folder

@@ -24,7 +24,7 @@ from audit.names.matching import Pair, pair_of
 from audit.notes.mention_words import FORMS, PLACEHOLDER, REASONS, Mention, Unnamed
 from audit.notes.placeholders import find_name_slot
 from audit.notes.read import Note
-from audit.notes.sentences import find_sentences_end, find_sentence_start
+from audit.notes.sentences import find_sentence_start, find_sentences_end
 from audit.task import Record
 from audit.text import fold_name, is_unspaced
 

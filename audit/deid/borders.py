@@ -16,7 +16,7 @@ from operator import itemgetter
 
 from audit.deid.tagger import Tags
 from audit.deid.unspaced import grown_find, is_katakana
-from audit.notes.folding import fold_text, build_mark_class
+from audit.notes.folding import build_mark_class, fold_text
 from audit.notes.mention_words import WORDS
 from audit.notes.patterns import CAPITAL, HIRA, KATA
 from audit.notes.spans import (

@@ -35,7 +35,7 @@ from audit.foreign import (
 from audit.home import changing, home_folder
 from audit.notes.fhir import read_json_values
 from audit.notes.folding import fold_document
-from audit.notes.formats import guess_format, format_jsonl_line, read_text, refuse_duplicate
+from audit.notes.formats import format_jsonl_line, guess_format, read_text, refuse_duplicate
 from audit.notes.read import ByteListener, Note, NoteSource, make_note, open_notes
 from audit.notes.spans import TaggedDocument
 from audit.shelf import fingerprint, private_folder, whole_file, write_whole

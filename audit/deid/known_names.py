@@ -35,9 +35,9 @@ from audit.patients.finder import (
     SELDOM,
     Piece,
     SearchedText,
+    build_patient_finder,
     make_name_pieces,
     pack_pieces,
-    build_patient_finder,
 )
 from audit.text import is_unspaced, split_name
 

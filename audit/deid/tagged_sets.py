@@ -43,7 +43,7 @@ from audit.deid.tagging import (
 from audit.errors import AuditCancelled, AuditError
 from audit.home import changing
 from audit.notes.formats import flatten_spans, format_jsonl_line, read_line, write_files
-from audit.notes.spans import Span, TaggedDocument, merge_spans, count_overlapping
+from audit.notes.spans import Span, TaggedDocument, count_overlapping, merge_spans
 from audit.patients.finder import build_patient_finder
 from audit.patients.register import pack_people
 from audit.progress import StopQuestion

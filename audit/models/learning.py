@@ -20,10 +20,10 @@ from transformers.activations import ACT2FN
 
 from audit.models.forward import (
     KINDS,
-    compute_head_logits,
-    is_supported,
-    draw_dropout_mask,
     collect_layers,
+    compute_head_logits,
+    draw_dropout_mask,
+    is_supported,
 )
 
 

@@ -25,10 +25,10 @@ from audit.models.inspect import (
     SINGLE_FILE,
     ModelConfig,
     ModelFiles,
-    update_tensor_name,
     compute_expected_shapes,
-    read_model_files,
     find_shared_tensors,
+    read_model_files,
+    update_tensor_name,
 )
 from audit.models.tokenizer import build_tokenizer, refuse_unlike
 

@@ -21,10 +21,10 @@ from audit.home import DEMO_HOSPITAL, registered_folders
 from audit.models.inspect import (
     LABEL,
     ModelSummary,
-    inspect_model,
     compute_model_digest,
-    read_model_files,
+    inspect_model,
     list_trained_models,
+    read_model_files,
 )
 from audit.models.limited import call_limited
 

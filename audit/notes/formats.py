@@ -26,10 +26,10 @@ from audit.notes.spans import (
     TYPES,
     Span,
     TaggedDocument,
+    build_document,
+    count_overlapping,
     fold_label,
     normalize_label,
-    count_overlapping,
-    build_document,
 )
 
 MAX_SPAN_CHARS = 200

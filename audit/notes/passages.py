@@ -113,7 +113,7 @@ def normalize_passages(
     lines: list[str] = []
     n_places = 0
     with _refusing_row(subject, 1):
-        _, rows = (_jsonl_rows if is_json else _csv_rows)(data, what=subject)
+        _, rows = (_jsonl_rows if is_json else _csv_rows)(data, subject=subject)
     for record in rows:
         with _refusing_row(subject, record.row):
             cells = _cells(record)
@@ -175,7 +175,7 @@ def read_passages(
     notes: list[RowNote] = []
     row_of_id: dict[str, int] = {}
     with _refusing_row(subject, 1):
-        encoding, rows = read_rows(data, what=subject)
+        encoding, rows = read_rows(data, subject=subject)
     for record in rows:
         row = record.row
         with _refusing_row(subject, row):

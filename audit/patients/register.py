@@ -33,10 +33,10 @@ from audit.patients.finder import (
     LAST,
     MIDDLE,
     Piece,
-    split_address,
     make_name_pieces,
-    pack_pieces,
     merge_packs,
+    pack_pieces,
+    split_address,
 )
 from audit.shelf import fingerprint
 from audit.tables import Row, RowNote

@@ -21,9 +21,9 @@ from audit.home import salted_digest
 from audit.models.inspect import (
     LABEL,
     ModelSummary,
+    compute_model_digest,
     find_display_name,
     inspect_model,
-    compute_model_digest,
 )
 from audit.models.limited import call_limited
 from audit.models.registry import RegisteredModel, find_model_by_digest, load_tokenizer

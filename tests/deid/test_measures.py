@@ -20,7 +20,7 @@ from audit.deid.score_report import SpanCase, misses_csv, published_deid, score_
 from audit.deid.span_matching import ANY, COLUMNS, CRITERIA, MISSED, SPURIOUS, match
 from audit.deid.span_metrics import MEASURES, compare, measured
 from audit.errors import AuditError
-from audit.notes.spans import Span, normalize_label, build_document
+from audit.notes.spans import Span, build_document, normalize_label
 from audit.task import canonical
 from tests.deid.make_scores import gold_notes, predicted_notes, spans_within
 from tests.deid.unseen_notes import marked

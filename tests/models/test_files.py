@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from audit.errors import AuditError
 from audit.models.inspect import (
     compute_expected_shapes,
-    inspect_model,
     compute_model_digest,
+    inspect_model,
     parse_config,
 )
 from tests.models.editing import WEIGHTS, canary, edit_json, write_pickle, write_zeros

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 from audit.errors import AuditError
 from audit.models import load
-from audit.models.inspect import inspect_model, compute_model_digest
+from audit.models.inspect import compute_model_digest, inspect_model
 from audit.models.load import LoadedModel, load_model, load_pair, pick_device
 from tests.models.editing import WEIGHTS, canary, edit_json, edit_weights, write_pickle
 from tests.models.hostile_models import BEFORE_LOADING, EMBEDDING, WHILE_LOADING

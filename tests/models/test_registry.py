@@ -18,9 +18,9 @@ from audit.models.registry import (
     VARIABLE,
     check_pair,
     find_model,
-    look_up_digest,
-    list_models,
     list_model_choices,
+    list_models,
+    look_up_digest,
     resolve_model_path,
 )
 from tests.models.editing import edit_json

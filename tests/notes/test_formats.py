@@ -17,8 +17,8 @@ from audit.notes.formats import (
     PairedFiles,
     escape_file_name,
     flatten_spans,
-    guess_format,
     format_jsonl_line,
+    guess_format,
     read_line,
     read_text,
     scan_tags,
@@ -31,13 +31,13 @@ from audit.notes.spans import (
     LabelMap,
     Span,
     TaggedDocument,
-    normalize_label,
-    merge_spans,
+    build_document,
     count_overlapping,
+    merge_spans,
+    normalize_label,
     order_labels,
     read_label_map,
     relabel_document,
-    build_document,
 )
 
 LABELS = (*TYPES, "PATIENT", "LOCATION-OTHER", "フリガナ")

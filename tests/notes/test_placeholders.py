@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from audit.notes.dates import (
     DateContext,
     Interval,
-    format_japanese_date,
     choose_interval,
-    replace_date,
-    parse_day,
     format_date,
+    format_japanese_date,
+    parse_day,
+    replace_date,
 )
 from audit.notes.placeholders import (
     NameSlot,
@@ -24,7 +24,7 @@ from audit.notes.placeholders import (
     find_placeholders,
     has_marks,
 )
-from audit.notes.sentences import find_sentences_end, find_sentences, find_sentence_start
+from audit.notes.sentences import find_sentence_start, find_sentences, find_sentences_end
 from tests.corpus.make_notes import CATEGORIES, DATES
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from audit.corpus.corpora import CORPORA, describe_corpus
 from audit.corpus.truth import CANDIDATES, CORPUS, EXAMINATION
-from audit.models.inspect import inspect_model, compute_model_digest
+from audit.models.inspect import compute_model_digest, inspect_model
 from audit.shelf import write_whole
 from audit.training.config import LossPoint, TrainSettings, append_point
 from audit.training.trainings import MODELS, TRAINING, TrainingFacts

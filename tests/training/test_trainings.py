@@ -16,9 +16,9 @@ from audit.home import HOME_VARIABLE, data_home
 from audit.jobs.service import task_class
 from audit.models.inspect import (
     ModelSummary,
+    find_trained_name,
     inspect_model,
     parse_config,
-    find_trained_name,
 )
 from audit.models.load import load_model
 from audit.models.registry import VARIABLE, list_models

@@ -41,7 +41,7 @@ from audit.deid.tagger import MODEL, TAGGER, Window
 from audit.deid.tagger_config import GenerativeFacts, Lora, TuningSettings
 from audit.errors import AuditError
 from audit.notes.formats import flatten_spans, write_tags
-from audit.notes.spans import Span, TaggedDocument, order_labels, build_document
+from audit.notes.spans import Span, TaggedDocument, build_document, order_labels
 from audit.progress import ProgressListener, StopQuestion
 from audit.rng import generator, torch_seed
 from audit.shelf import alone, now, whole_folder, write_whole
