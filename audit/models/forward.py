@@ -1,9 +1,10 @@
-"""What a masked language model says at given positions, and the kernels that compute it.
+"""Compute the logits of a masked language model at chosen positions, and choose the kernels.
 
-`compute_logits` asks transformers' own module in float32: the reference. `Forward` computes the same
-faster: weights packed for the processor once, one product for queries, keys and values, the last
-layer at the asked positions only, no padding, dropout masks out of 16-bit integers. Legend: B rows,
-L tokens of a row, M asked positions, H width, h heads, d = H / h, V vocabulary.
+`compute_logits` runs transformers' own module in float32; it is the reference. `Forward` computes
+the same faster: it packs the weights for the processor once, uses one product for queries, keys and
+values, evaluates the last layer only at the chosen positions, has no padding, and makes dropout
+masks out of 16-bit integers. Legend: B rows, L tokens of a row, M chosen positions of a row,
+H width, h heads, d = H / h, V vocabulary.
 """
 
 from __future__ import annotations

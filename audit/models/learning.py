@@ -1,9 +1,10 @@
-"""What a masked language model says at given positions, with gradients: the pass of a training.
+"""Compute logits at chosen positions with gradients: the forward pass of a training.
 
-The same as `compute_logits`, with less work: the last layer at the asked positions only, one product for
-queries, keys and values, and on a CPU attention by plain products and dropout masks out of 16-bit
-integers. Legend: B rows, L tokens of a row, M asked positions of a row, Q queries of a row (L, or M
-in the last layer), H width, h heads, d = H / h, V vocabulary.
+The result is that of `compute_logits`, with less work: the last layer is evaluated only at the
+chosen positions, queries, keys and values are one product, and on a CPU attention uses plain
+products and dropout masks out of 16-bit integers. Legend: B rows, L tokens of a row, M chosen
+positions of a row, Q queries of a row (L, or M in the last layer), H width, h heads, d = H / h,
+V vocabulary.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class LearningPass:
 
 
 class _Masks:
-    """Dropout of one pass; none if it is not on. On a CPU masks are those of `draw_dropout_mask`."""
+    """Dropout of one pass, if it is on; on a CPU the masks come from `draw_dropout_mask`."""
 
     def __init__(self, *, is_on: bool, device: torch.device) -> None:
         self._is_on, self._is_own = is_on, device.type == "cpu"
