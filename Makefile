@@ -1,5 +1,6 @@
 # make run    set up, start the app at a loopback address; it audits the demo hospital beside
-# make test   set up, run the tests but those in a browser
+# make test   set up, run the tests that take no more than some three seconds each
+# make test-long the other tests that CI runs, but for those in a browser
 # make e2e    the tests in a real browser
 # make slow   the tests that take long, in a browser or not
 # make check  format, lint and types
@@ -13,14 +14,17 @@ BIN := $(VENV)/bin
 PORT ?= 8501
 WORKERS ?= 2
 
-.PHONY: run test test-all check e2e slow docs bench-gpu golden bundle clean
+.PHONY: run test test-long test-all check e2e slow docs bench-gpu golden bundle clean
 
 run: $(VENV)/.runtime
 	@echo "Open http://127.0.0.1:$(PORT)"
 	KART_AUDIT_DEMO=1 $(BIN)/python -m streamlit run app.py --server.port $(PORT)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore tests/e2e -m "not slow and not gpu"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore tests/e2e -m "not long and not slow and not gpu"
+
+test-long: $(VENV)/.dev
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/e2e -m "long and not slow and not gpu"
 
 test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "not gpu"

@@ -38,6 +38,7 @@ def ranked(request, directory: Path) -> Ranking:
         return rank_names(request, store=store, contact=QUIET)
 
 
+@pytest.mark.long
 @SCENARIOS
 def test_one_run_serves_another_list_without_a_pass_and_ranks_it_as_its_own_audit_does(
     models, finished, tmp_path, made, scenario

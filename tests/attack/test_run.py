@@ -65,6 +65,7 @@ def test_one_model_saved_in_another_form_is_not_compared_with_itself(
 # --- the store ---
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scenario", [1, 2])
 def test_the_same_question_is_answered_without_loading_a_model(
     models, finished, tmp_path, monkeypatch, scenario
@@ -195,6 +196,7 @@ def test_a_stopped_run_keeps_its_finished_shards(
     assert content(tmp_path) == content(directory)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("scenario", "chain", "n_shards", "part"),
     [
@@ -261,6 +263,7 @@ def start_child():
     return start
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scenario", [1, 2])
 def test_killed_at_any_moment_a_run_resumes_to_the_same_bytes(
     models, finished, tmp_path, start_child, scenario

@@ -51,6 +51,7 @@ def order(models, tmp_path) -> Path:
 # --- jobs that do not talk to each other ---
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scenario", [1, 2])
 def test_parts_that_are_merged_are_the_run_in_one_place(models, finished, tmp_path, made, scenario):
     request, path = request_of(models, scenario), tmp_path / "order.json"
@@ -68,6 +69,7 @@ def test_parts_that_are_merged_are_the_run_in_one_place(models, finished, tmp_pa
         assert shards.write_order(request, path, store=store).keys == ()
 
 
+@pytest.mark.long
 def test_the_commands_do_the_same(models, tmp_path, made, capsys, monkeypatch):
     listed, names, order = request_of(models, 1).candidates, tmp_path / "names.csv", tmp_path / "o"
     rows = zip(listed.first, listed.last, listed.is_member, strict=True)

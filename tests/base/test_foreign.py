@@ -147,6 +147,7 @@ def test_weights_that_do_not_fit_into_free_memory_are_not_loaded(copy, tmp_path,
             door()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("config", "extra"),
     [
@@ -216,6 +217,7 @@ HANDED_IN: dict[str, tuple[tuple[str, ...], Callable[[], bytes]]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", HANDED_IN)
 def test_a_bomb_or_a_large_upload_is_refused_or_read_in_bounds(kind, tmp_path):
     calls, make = HANDED_IN[kind]

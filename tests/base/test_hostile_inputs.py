@@ -28,6 +28,7 @@ def _environment(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", FEW)
 def test_hostile_inputs_are_read_or_refused(kind, tmp_path):
     assert failures(kind, many(FEW[kind]), seed=1, folder=tmp_path) == {}

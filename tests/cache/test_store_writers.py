@@ -12,6 +12,8 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from cache.store import Store, StoreError
 from tests.cache.make_store import contents, quick_disk, store, value_files
 from tests.cache.make_values import is_right, put
@@ -41,6 +43,7 @@ def started(program: str, *arguments: object) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.long
 def test_a_killed_writer_costs_nothing_but_the_value_in_flight(tmp_path, quick_disk):
     n_values = 30
     with Store(tmp_path / "clean") as clean:
@@ -90,6 +93,7 @@ while time.monotonic() < end:
 """
 
 
+@pytest.mark.long
 def test_reruns_beside_jobs_see_every_value(tmp_path, quick_disk):
     """Six sessions of the app for some seconds: each draws page after page, each in a thread."""
     end = time.monotonic() + many(5)

@@ -42,6 +42,7 @@ def measured(run, what, *more):
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("what", ["generation", "posterior", "pretrain"])
 def test_every_figure_is_there(run, what, dtype):
@@ -90,6 +91,7 @@ def test_both_trainings_learn_alike(run):
     assert found["largest_difference_of_losses"] < 0.25
 
 
+@pytest.mark.long
 def test_operations_are_those_of_the_model(run):
     found = measured(run, "generation", "--steps", 1)
     body = LENGTH * 24 * WIDTH**2 + 4 * LENGTH**2 * WIDTH
@@ -166,6 +168,7 @@ def test_growth_is_fitted_and_drawn():
     assert any(e.text == "notes: exponent 1.00" for e in drawn.iter())
 
 
+@pytest.mark.long
 def test_paper_scale_is_the_rate_carried_forward(run):
     found = measured(run, "generation")
     paper, product = found["paper_scale"], found["product"]

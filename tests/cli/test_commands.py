@@ -126,6 +126,7 @@ def test_scenario_2_is_a_job_that_writes_files_and_is_kept(pair, tmp_path, capsy
     assert logged == 3 * [("exported", digest[:12], {"names": "full"})]
 
 
+@pytest.mark.long
 def test_names_and_passages_in_other_forms_ask_the_same(pair, tmp_path, capsys):
     plain, _ = answered(capsys, *masked(pair))
     book = openpyxl.Workbook()

@@ -69,6 +69,7 @@ def test_tables_3_and_4_of_the_paper_are_found_in_the_notes_and_the_passages_sta
         demo_notes.demo_notes(names[:-1], staff=["Staff"], seed=0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("recipe", "general"), [(ENGLISH, "0fb9d05ce97327e6"), (JAPANESE, "fdc77d15a7de6eb3")]
 )

@@ -158,6 +158,7 @@ def n_left(released: str, parts: tuple[str, ...]) -> int:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [web_page, bundle], ids=["HTML", "FHIR"])
 def test_names_in_files_are_found_as_in_plain_texts(
     make: Callable[[int], Written], record_property: Callable[[str, object], None]

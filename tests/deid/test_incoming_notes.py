@@ -58,6 +58,7 @@ def read(*files: tuple[str, bytes]) -> list[tuple[str, str]]:
     return [(record["note_id"], record["text"]) for record in records]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_folder_is_tagged_scored_and_written_in_every_other_form(
     tmp_path: Path, form: str

@@ -390,6 +390,7 @@ def test_a_killed_run_gives_the_same_bytes_and_asks_nothing_twice(tmp_path: Path
     assert len(whole.asked) == 301 and len(rest.asked) == 301 - 2 * 64
 
 
+@pytest.mark.long
 def test_memory_stays_small_with_many_patients(tmp_path: Path) -> None:
     class Behind(Nothing):
         def tag(self, texts):  # type: ignore[no-untyped-def]

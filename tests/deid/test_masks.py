@@ -137,6 +137,7 @@ def test_passages_are_the_text(lengths: list[int], ends: bool) -> None:
         assert len(piece) + len(after.split("\n", 1)[0]) > 1490
 
 
+@pytest.mark.long
 def test_a_tiny_model_answers_for_real(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     from tests.deid.generation.tiny_model import write_model
@@ -180,6 +181,7 @@ MARKS = st.builds(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(TEXTS, MARKS), max_size=8), TEXTS, st.sampled_from(LOCALES))
 def test_every_value_lies_where_its_span_says(

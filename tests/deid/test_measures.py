@@ -96,6 +96,7 @@ def measures_of(n: Counter[str]) -> dict[str, float | None]:
     }
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(NOTES, st.sampled_from(("optimal", "document_order")), st.randoms(use_true_random=False))
 def test_a_summary_against_plain_counts(notes, matcher, randomly):
@@ -261,6 +262,7 @@ def percent(entry, names, *, digits: int = 1) -> list[float]:
     return [round(100 * entry.estimate(name).value, digits) for name in names]
 
 
+@pytest.mark.long
 def test_the_published_matrix_gives_tables_1_and_3_to_the_digit():
     def records():
         """Notes of a hundred spans, ten characters apart, that give the published matrix."""

@@ -243,6 +243,7 @@ def moved(text: str, seed: int) -> list[str]:
     return [one.text for one in done.replacements]
 
 
+@pytest.mark.long
 @settings(max_examples=200)
 @given(CASES, st.integers(0, 99))
 def test_intervals_order_validity_and_form_of_whole_dates_stay(

@@ -18,6 +18,8 @@ from datetime import date, timedelta
 from functools import cache
 from math import sqrt
 
+import pytest
+
 from audit.deid.persons import PatientNames
 from audit.deid.release import Release, is_placeholder, kinds_of
 from audit.deid.sexes import sex_of_given_name
@@ -196,6 +198,7 @@ def attacks_on(pairs: Iterable[Pair]) -> dict[str, Attack]:
     return attacks
 
 
+@pytest.mark.long
 def test_without_the_key_true_texts_are_guessed_no_better_than_from_what_is_kept_on_purpose() -> (
     None
 ):
@@ -206,6 +209,7 @@ def test_without_the_key_true_texts_are_guessed_no_better_than_from_what_is_kept
         assert attack.most < 0.2 * attack.n, "the bound says something"
 
 
+@pytest.mark.long
 def test_the_same_attack_reads_a_release_from_a_public_seed() -> None:
     for sort, attack in attacks_on(released_pairs(Release(mode="surrogate", seed=0))).items():
         # Two candidates may have one surrogate, more often names than numbers.

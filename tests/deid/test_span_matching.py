@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,6 +54,7 @@ def from_left_to_right(golds, predictions, criterion: str) -> list[tuple[Span, S
     return pairs
 
 
+@pytest.mark.long
 @settings(max_examples=400, deadline=None)
 @given(SIDE, SIDE, st.sampled_from(CRITERIA), st.randoms(use_true_random=False))
 def test_both_matchers_against_slow_ones_in_any_order(golds, predictions, criterion, randomly):

@@ -37,6 +37,7 @@ def patient_names(*texts: str) -> PatientNames:
     return names
 
 
+@pytest.mark.long
 def test_in_500_notes_parts_agree_sexes_fit_and_no_true_name_is_left() -> None:
     findings = examine_notes(list(generated_notes(500)), release=Release(mode="surrogate", seed=1))
     assert (findings.n_notes, findings.n_names) == (500, 4008)

@@ -42,6 +42,7 @@ def test_the_shipped_ones_come_first_and_are_what_they_say() -> None:
     assert sum(path.stat().st_size for path in SHIPPED.rglob("*") if path.is_file()) < 5_000_000
 
 
+@pytest.mark.long
 def test_the_default_tagger_reads_without_torch() -> None:
     program = (
         "import sys\nfrom audit.deid.taggers import load_tagger\n"
@@ -53,6 +54,7 @@ def test_the_default_tagger_reads_without_torch() -> None:
     assert done.stdout.split() == ["1", "False"]
 
 
+@pytest.mark.long
 def test_the_job_trains_one_that_is_kept_listed_loaded_and_forgotten(tmp_path: Path) -> None:
     said: list[str] = []
     asked = task(tmp_path / "o", settings=quick(n_epochs=0.5), title="<b>").with_(out=None)
@@ -105,6 +107,7 @@ def test_figures_are_shown_only_for_the_tagger_they_are_of(
     assert [len(taggers.shipped_figures(name)) for name in (RULES, DEFAULT, KEPT)] == [0, 2, 0]
 
 
+@pytest.mark.long
 def test_the_default_is_made_and_measured_again(tmp_path: Path) -> None:
     out = tmp_path / "default"
     how = make(out, Recipe(n_notes=12, n_written=12, n_validation=4, n_test=6, n_epochs=0.5))

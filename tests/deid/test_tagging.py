@@ -119,6 +119,7 @@ def test_spans_released_texts_and_a_census(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o700
 
 
+@pytest.mark.long
 def test_a_killed_run_goes_on_with_what_was_found_in_the_same_notes_by_the_same_tagger(
     tmp_path: Path, always: None
 ) -> None:
@@ -147,6 +148,7 @@ def test_a_killed_run_goes_on_with_what_was_found_in_the_same_notes_by_the_same_
         assert not [*tmp_path.glob("*.making")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tagger_id", ["rules", "default"])
 def test_several_processes_write_the_same_bytes_and_go_on_after_a_stop(
     tagger_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -174,6 +176,7 @@ def test_several_processes_write_the_same_bytes_and_go_on_after_a_stop(
     assert bytes_of(tmp_path / "there") == bytes_of(tmp_path / "alone")
 
 
+@pytest.mark.long
 def test_a_tagger_that_changed_under_way_is_not_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,6 +242,7 @@ def test_the_borders_of_batches_depend_on_the_rows_alone(tmp_path: Path, always:
     assert counting.calls == [3, 64, 64, 3]
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_file_and_a_long_note_is_a_note(tmp_path: Path) -> None:
     peaks = []
     for n in (100, 400):

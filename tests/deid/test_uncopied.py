@@ -234,6 +234,7 @@ def test_no_sentence_that_a_copy_lacks_is_left_unmarked(sides: tuple[str, str]) 
         assert spans == (), "copied whole"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", ["fallback", "withhold"])
 def test_a_model_with_random_weights_leaves_no_name(tmp_path: Path, policy: Any) -> None:
     """The whole way, with a language model that was never tuned."""

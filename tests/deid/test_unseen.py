@@ -44,6 +44,7 @@ FLOORS = [
 """A few points below what was measured: `docs/deid.md` has the figures."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("tagger", "name", "precision", "recall"), FLOORS)
 def test_taggers_stay_as_good_on_notes_they_were_not_made_for(
     tagger: str, name: str, precision: float, recall: float

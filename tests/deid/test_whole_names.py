@@ -135,6 +135,7 @@ def shares(tagger: str, names: Sequence[Name], *, form: str) -> tuple[Counter[in
     return n_whole, cut
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
 @pytest.mark.parametrize("tagger", ["rules", "default"])
 def test_no_name_of_twenty_languages_is_released_in_part(tagger: str, form: str) -> None:
@@ -303,6 +304,7 @@ def same_finds(tagger: str, plain: Sequence[str], written: Sequence[str]) -> lis
     return different
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tagger", ["rules", "default"])
 def test_decomposed_and_hidden_characters_change_no_find(tagger: str) -> None:
     parts = accented_parts(300)
@@ -315,6 +317,7 @@ def test_decomposed_and_hidden_characters_change_no_find(tagger: str) -> None:
     assert same_finds(tagger, plain, hidden) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tagger", ["rules", "default"])
 def test_voicing_marks_apart_change_no_find(tagger: str) -> None:
     names = kana_names(240)

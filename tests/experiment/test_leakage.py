@@ -364,6 +364,7 @@ def done(small: None, tmp_path_factory: pytest.TempPathFactory) -> Done:
     return Done(folder, result, tuple(told), tuple(said))
 
 
+@pytest.mark.long
 def test_every_arm_is_trained_on_its_notes_and_audited_alike(done: Done) -> None:
     arms = {arm.code: arm for arm in done.result.arms}
     assert list(arms) == ["raw", "perfect", "tagger two", "mentions 50 %"]

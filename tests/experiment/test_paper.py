@@ -284,6 +284,7 @@ def done(small: None, tmp_path_factory: pytest.TempPathFactory) -> Done:
     return Done(order, folder, result, tuple(told), tuple(said))
 
 
+@pytest.mark.long
 def test_the_whole_experiment_finds_what_was_trained(done: Done) -> None:
     result, out = tables_json(done.result), done.folder / "out"
     assert [(row["epochs"], row["attack"]) for row in result["found"]] == [
@@ -324,6 +325,7 @@ def test_the_whole_experiment_finds_what_was_trained(done: Done) -> None:
     ]
 
 
+@pytest.mark.long
 def test_stopped_it_goes_on_and_asked_again_nothing_is_made_twice(
     done: Done, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,7 @@ def kept(digest: str) -> AuditReport:
         return AuditReport.from_json(store.get_record(f"audit/{digest}"))
 
 
+@pytest.mark.long
 def test_a_worker_answers_as_run_audit_does(usual_home, request_2, tmp_path, monkeypatch):
     monkeypatch.setenv(IDLE_VARIABLE, "1")
     job = service.submit("audit", request=request_2, owner="me")

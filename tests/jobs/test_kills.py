@@ -8,6 +8,8 @@ import random
 import signal
 import time
 
+import pytest
+
 from audit.jobs import service
 from audit.jobs.service import looking_after
 from audit.jobs.table import Job
@@ -38,6 +40,7 @@ def is_done(job: Job) -> bool:
     return job.state == "done"
 
 
+@pytest.mark.long
 def test_kills_at_random_moments_leave_no_job_waiting_and_the_same_bytes(
     home, tmp_path, quick_disk
 ):

@@ -130,6 +130,7 @@ def test_worker_and_child_killed_together_are_made_good(home, tmp_path, is_to_st
     assert (done.state, done.n_attempts) == ("done", 2)
 
 
+@pytest.mark.long
 def test_jobs_that_die_are_refused_or_go_wrong_are_told_in_plain_words(home):
     asked = [service.ask(question(kind, digest=kind)) for kind in ("die", "refuse", "mistake")]
     died, refused, mistaken = (until_state(job, "failed", "done") for job in asked)

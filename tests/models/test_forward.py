@@ -188,6 +188,7 @@ def test_hidden_states_beside_padding_equal_those_of_transformers(
         torch.testing.assert_close(few, exact.last_hidden_state[:, :2], rtol=0, atol=5e-5)
 
 
+@pytest.mark.long
 def test_bfloat16_is_computed_on_a_processor_for_which_onednn_packs_none(tmp_path: Path) -> None:
     make_bert(tmp_path / "model", scale=0.2)
     told = (

@@ -282,6 +282,7 @@ name_rows = st.lists(
 )
 
 
+@pytest.mark.long
 @given(
     rows=name_rows,
     n=st.integers(0, 60),

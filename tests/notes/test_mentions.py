@@ -157,6 +157,7 @@ HOSTILE: dict[str, tuple[Callable[[str], object], int, tuple[str, ...]]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", HOSTILE)
 def test_hostile_texts_take_time_linear_in_their_length(what: str) -> None:
     work, n_chars, pieces = HOSTILE[what]

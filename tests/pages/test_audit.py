@@ -194,6 +194,7 @@ def test_a_file_and_drawn_controls_become_a_list(home: Path) -> None:
     assert app.number_input(key="names_draw_easy_1").value == 0
 
 
+@pytest.mark.long
 def test_what_is_new_is_kept_when_the_page_is_left_or_the_audit_starts(
     home: Path, asked: list[Question]
 ) -> None:
@@ -209,6 +210,7 @@ def test_what_is_new_is_kept_when_the_page_is_left_or_the_audit_starts(
     assert parameter(app, "names") == kept(home).line.code != code
 
 
+@pytest.mark.long
 def test_passages_are_checked_shown_escaped_and_kept(home: Path) -> None:
     data = b'{"text": "<img src=x> [NAME] came.", "name_id": 0}\n{"text": "nothing here"}\n'
     app = open_page("audit", **PAIR, names="demo-en")
@@ -324,6 +326,7 @@ def test_the_plan_says_how_many_controls_are_needed_beside_how_many_there_are() 
     assert "It cannot conclude that none is found" in plan_of(app)
 
 
+@pytest.mark.long
 def test_a_sibling_is_chosen_among_audits_that_asked_the_same(asked: list[Question]) -> None:
     question = demo.DemoTask().request(2).question()
     others = {"general": {"name": "general", "digest": question["general"]}}
@@ -348,6 +351,7 @@ def test_a_sibling_is_chosen_among_audits_that_asked_the_same(asked: list[Questi
     assert "no kept audit can serve" in texts(app) and parameter(app, "sibling") == ""
 
 
+@pytest.mark.long
 def test_a_change_of_settings_plans_anew(home: Path, asked: list[Question]) -> None:
     quick = plan_of(open_page("audit", **ALL))
     app = open_page("audit", **ALL, preset="paper")
@@ -389,6 +393,7 @@ def test_an_audit_that_is_kept_is_opened_and_one_that_runs_is_shown(home: Path) 
     assert "open_answer" in keys(app)
 
 
+@pytest.mark.long
 def test_the_same_again_asks_for_the_new_model_alone(home: Path, asked: list[Question]) -> None:
     before = demo.DemoTask().request(2)
     before = before.with_(posterior=before.posterior.with_(n_inputs=777), seed=5)

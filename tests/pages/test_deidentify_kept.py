@@ -151,6 +151,7 @@ def test_kept_notes_are_hidden_until_names_are_shown_and_each_is_logged_once() -
     assert files <= set(downloads(app))
 
 
+@pytest.mark.long
 def test_from_note_to_note_with_filter_and_search() -> None:
     one = made()
     app = open_notes(tagged=one.tagged_id)

@@ -83,6 +83,7 @@ def test_search_is_literal_passes_over_masked_names_and_stays_out_of_the_address
         assert "sophia" not in str(app.query_params) and "*" not in str(app.query_params)
 
 
+@pytest.mark.long
 def test_passages_are_masked_searched_and_paged() -> None:
     report = make_report(2)
     passages = [

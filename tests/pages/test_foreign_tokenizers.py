@@ -47,6 +47,7 @@ def shown(*queries: dict[str, str], models: Path, home: Path) -> list[tuple[str,
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()[-len(queries) :]]
 
 
+@pytest.mark.long
 def test_a_link_has_its_tokenizers_built_elsewhere(tmp_path: Path) -> None:
     demo = {"general": "demo:en/general", "hospital": "demo:en/hospital-40", "names": "demo-en"}
     both = {**demo, "passages": "demo-en", "scenario": "2", "preset": "quick"}
@@ -55,6 +56,7 @@ def test_a_link_has_its_tokenizers_built_elsewhere(tmp_path: Path) -> None:
     assert "Plan</h2>" in text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [18, 20_000])
 def test_a_link_to_a_hostile_folder_shows_a_refusal(tmp_path: Path, n: int) -> None:
     good = make_bert(tmp_path / "models" / "good")

@@ -280,6 +280,7 @@ def test_canaries_are_shown_with_their_limits_and_not_in_the_tables(
         assert f"{role.flagged.n_hits} / {role.flagged.n_total} ·" in texts(app)
 
 
+@pytest.mark.long
 def test_references_are_set_beside_the_own_audit() -> None:
     names = ("general", *(f"older-{i}" for i in range(MAX_REFERENCES)), f"better {HOSTILE}")
     own, *older, other = make_reference_reports(*names)

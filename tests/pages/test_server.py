@@ -237,6 +237,7 @@ def serving(home: Path, **how: Any) -> Iterator[Server]:
         server.stop()
 
 
+@pytest.mark.long
 def test_a_directory_that_had_a_login_serves_nothing_without_one_and_says_how_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -328,6 +329,7 @@ N_LOADS = 120
 """More would do no more: sessions that wait are closed from the 21st on. 400 were tried once."""
 
 
+@pytest.mark.long
 def test_a_server_with_few_descriptors_outlives_many_page_loads(
     home: Path, demo_reports: Reports
 ) -> None:

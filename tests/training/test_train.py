@@ -228,6 +228,7 @@ def test_asked_again_it_is_the_same_and_another_one_is_refused_there(
         train(order)
 
 
+@pytest.mark.long
 def test_stopped_killed_or_damaged_it_goes_on_to_the_same_bytes(
     whole: tuple[Path, TrainedModel],
 ) -> None:

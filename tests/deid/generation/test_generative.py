@@ -98,6 +98,7 @@ def test_the_loss_by_hand_whatever_the_padding_and_the_passes(tmp_path: Path, ki
             torch.testing.assert_close(one_grad, other, atol=1e-6, rtol=1e-4)
 
 
+@pytest.mark.long
 def test_tuned_with_lora_it_copies_its_notes_and_is_an_ordinary_model_for_its_owner_alone(
     tmp_path: Path,
 ) -> None:
@@ -144,6 +145,7 @@ def test_tuned_with_lora_it_copies_its_notes_and_is_an_ordinary_model_for_its_ow
     assert tuned(asked, on_point=again.append) == told and again == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lora", [None, Lora(rank=4, dropout=0.2)])
 def test_stopped_and_gone_on_the_weights_are_the_same(tmp_path: Path, lora: Lora | None) -> None:
     model = write_model(tmp_path / "m")
@@ -240,6 +242,7 @@ def by_hand(loaded: CausalModel, asked: Asked, stops: Sequence[int]) -> list[int
     return answer
 
 
+@pytest.mark.long
 def test_answers_are_a_greedy_loop_s_together_alone_and_in_halves(
     tagger: GenerativeTagger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,6 +364,7 @@ def test_other_notes_settings_models_or_places_are_another_question(
             asked.with_(start=None).question()
 
 
+@pytest.mark.long
 def test_the_command_from_gold_notes_to_the_score_of_copies(
     asked: TaggerTask, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

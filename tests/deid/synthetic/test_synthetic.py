@@ -16,6 +16,7 @@ LANGUAGES = ("ja", "en")
 
 
 # The shipped tagger was trained on these notes and is measured on the held-out ones.
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("language", "is_held_out", "digest"),
     [

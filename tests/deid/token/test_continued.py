@@ -46,6 +46,7 @@ def touched(tagger_id: str, documents: Sequence[TaggedDocument]) -> dict[str, in
     return counts
 
 
+@pytest.mark.long
 def test_a_training_from_the_default_keeps_what_the_default_finds(tmp_path: Path) -> None:
     gold = gold_file(tmp_path / "gold.jsonl", written("third/en")[:24])
     told = deid_train(
