@@ -32,8 +32,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from audit import access_log, shards
-from audit.attack.decisions import plain
-from audit.attack.metrics import score_file
+from audit.attack.decisions import to_json
+from audit.attack.metrics import measure_scores
 from audit.attack.question import AuditRequest, Dtype, GenerationSettings, PosteriorSettings
 from audit.backup import back_up
 from audit.backup import restore as put_back
@@ -141,7 +141,7 @@ from audit.report.report import (
 from audit.report.verify import check_report
 from audit.retention import KINDS, Periods, periods, set_periods
 from audit.retention import purge as purge_kinds
-from audit.run import AuditTask, finished_part
+from audit.run import AuditTask, read_finished_sizes
 from audit.shelf import clear_scratch, is_code, whole_folder, write_private, write_whole
 from audit.stats import Estimate
 from audit.tables import read_table
@@ -611,8 +611,8 @@ def _compared(request: AuditRequest, *, reference: Sequence[str], out: Path | No
         _summary(one.other)
         | {
             "difference": {
-                "aucs": plain(one.aucs),
-                "flagged": plain(one.tested),
+                "aucs": to_json(one.aucs),
+                "flagged": to_json(one.tested),
                 "p": one.tested.p,
             }
         }
@@ -822,7 +822,7 @@ def score(
                 where="scores, row {number}",
                 number=number,
             ) from None
-    return score_file(values, truth, threshold=threshold, seed=seed)
+    return measure_scores(values, truth, threshold=threshold, seed=seed)
 
 
 def selftest(*, device: Device = "auto") -> Result:
@@ -899,7 +899,8 @@ def jobs() -> Result:
     service.recover()
     with Store(results_dir()) as store:
         found = [
-            asdict(job) | {"stage": job.stage, "finished": finished_part(job.question, store=store)}
+            asdict(job)
+            | {"stage": job.stage, "finished": read_finished_sizes(job.question, store=store)}
             for job in service.jobs()
         ]
     return {"jobs": found}
@@ -1278,7 +1279,7 @@ def deid_leakage(
 def leakage_task(given: Given, *, is_quick: bool) -> leakage.LeakageTask:
     """Return the task that options ask for; without a tagger, with those that are shipped."""
     usual = leakage.LeakageTask(taggers=(RULES, DEFAULT))
-    return (leakage.quick(usual) if is_quick else usual).with_(**given)
+    return (leakage.make_quick_order(usual) if is_quick else usual).with_(**given)
 
 
 def deid_build(
@@ -1784,34 +1785,34 @@ def bench_generation(
     *, given: Annotated[Given, FieldsOf(BenchSettings, only=_OF_GENERATION)]
 ) -> Result:
     """Race scenario 1 against the published sampler's way, on a model with random weights."""
-    from audit.bench.attacks import generation
+    from audit.bench.attacks import measure_generation
 
-    return generation(BenchSettings(**given))
+    return measure_generation(BenchSettings(**given))
 
 
 def bench_posterior(
     *, given: Annotated[Given, FieldsOf(BenchSettings, only=_OF_POSTERIOR)]
 ) -> Result:
     """Race scenario 2 against the plain way, dropout on."""
-    from audit.bench.attacks import posterior
+    from audit.bench.attacks import measure_posterior
 
-    return posterior(BenchSettings(**given))
+    return measure_posterior(BenchSettings(**given))
 
 
 def bench_pretrain(
     *, given: Annotated[Given, FieldsOf(BenchSettings, only=_OF_TRAINING)]
 ) -> Result:
     """Race pre-training against the plain float32 loop."""
-    from audit.bench.pretrain import pretraining
+    from audit.bench.pretrain import measure_pretraining
 
-    return pretraining(BenchSettings(**given))
+    return measure_pretraining(BenchSettings(**given))
 
 
 def bench_corpus(*, megabytes: Annotated[int, "of notes"] = 10) -> Result:
     """Time making a corpus beside `wc` and `gzip` of the same file."""
-    from audit.bench.corpus_building import corpora
+    from audit.bench.corpus_building import measure_corpora
 
-    return corpora(megabytes)
+    return measure_corpora(megabytes)
 
 
 def _is_given(name: str) -> Callable[[Given], bool]:

@@ -21,7 +21,7 @@ from audit.attack.question import (
     AuditRequest,
     GenerationSettings,
     PosteriorSettings,
-    equal_models,
+    equal_models_error,
 )
 from audit.errors import AuditError
 from audit.home import DEMO_HOSPITAL, results_dir
@@ -229,7 +229,7 @@ def self_test(
         found = run_audit(task.request(2, hospital="general"), store=store).verdict.state
     except AuditError as refused:
         found = str(refused)
-    return (*checks, Check("same model twice", found == str(equal_models()), found))
+    return (*checks, Check("same model twice", found == str(equal_models_error()), found))
 
 
 def _planted(report: AuditReport) -> tuple[bool, str]:

@@ -35,7 +35,7 @@ from audit.names.candidates import Candidates, ControlSource
 from audit.names.files import read_names
 from audit.notes.passages import read_passages
 from audit.progress import FINISHING, LOADING, Meter
-from audit.run import WHO, prepared
+from audit.run import MODEL_ROLES, prepare_attack
 from audit.shelf import unwritable, whole_file
 from audit.stats import BoolArray, FloatArray
 from audit.tables import write_table
@@ -75,11 +75,11 @@ class RankTask(Task, RunSettings):
 
     def question(self) -> Question:
         """Return the question; its files are known by their state."""
-        asked = {name: value for name, value in self.plain().items() if name != "device"}
+        settings = {name: value for name, value in self.plain().items() if name != "device"}
         files = states_of(self.names, self.passages, where="names")
         models = [compute_model_digest(self.general), compute_model_digest(self.hospital)]
         label = f"{find_display_name(self.general)} → {find_display_name(self.hospital)}"
-        about = question_digest({"asked": asked, "files": files, "models": models})
+        about = question_digest({"asked": settings, "files": files, "models": models})
         return self.asked(label=label, about=about, device=queue_of(self.device))
 
     def run(self, contact: Contact) -> tuple[str, ...]:
@@ -89,21 +89,21 @@ class RankTask(Task, RunSettings):
         if self.control_source:
             listed = listed.with_source(self.control_source)
         with Store(results_dir()) as store:
-            ranking = rank_names(self.request(listed), store=store, contact=contact)
+            ranking = rank_names(self.make_request(listed), store=store, contact=contact)
         record("exported", what="ranking", names="full", n_names=len(listed))
         write_ranking(ranking, self.out)
         return (str(self.out), *map(str, ranking.counts))
 
-    def request(self, listed: Candidates) -> AuditRequest:
+    def make_request(self, listed: Candidates) -> AuditRequest:
         """Return the audit whose evidence is asked."""
         passages = None
         if self.passages and self.scenario_number == 2:
             with reading(self.passages.name):
-                data = file_bytes(self.passages)
+                content = file_bytes(self.passages)
             passages = read_passages(
-                data, subject="passages", file_name=self.passages.name, placeholder=self.placeholder
+                content, subject="passages", file_name=self.passages.name, placeholder=self.placeholder
             )
-        same = (
+        shared_fields = (
             "scenario_number",
             "general",
             "hospital",
@@ -113,8 +113,8 @@ class RankTask(Task, RunSettings):
             "dtype",
             "device",
         )
-        asked = {name: getattr(self, name) for name in same}
-        return AuditRequest(candidates=listed, passages=passages, **asked)
+        settings = {name: getattr(self, name) for name in shared_fields}
+        return AuditRequest(candidates=listed, passages=passages, **settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,21 +157,21 @@ def rank_names(request: AuditRequest, *, store: Store, contact: Contact) -> Rank
     )
     meter = Meter(phases(one_name), listener=contact.listen, should_stop=contact.should_stop)
     meter.add(LOADING, 0)
-    asked = prepared(request, of_no_list=True)
+    setup = prepare_attack(request, without_names=True)
     kind, n = next(iter(request.sizes().items()))
-    for who in WHO:
-        work = asked.task.n_rows(kind, n) * asked.row_work(who)
-        meter.resize(phase_of(who, kind), work)
+    for model_role in MODEL_ROLES:
+        work = setup.task.n_rows(kind, n) * setup.row_work(model_role)
+        meter.resize(phase_of(model_role, kind), work)
     meter.finish(LOADING)
 
-    def source(who: str, kind: str) -> evidence.Source:
-        return asked.source(who, kind, store=evidence.Kept(store), meter=meter)
+    def make_source(model_role: str, kind: str) -> evidence.Source:
+        return setup.source(model_role, kind, store=evidence.ResultsShardStore(store), meter=meter)
 
-    is_scored, attack = scenarios.ranked(
-        request, asked.pair, asked.task, pool=asked.pool, sources=source
+    is_scored, attack = scenarios.score_list(
+        request, setup.pair, setup.task, pool=setup.pool, sources=make_source
     )
-    for who in WHO:
-        meter.finish(phase_of(who, kind))
+    for model_role in MODEL_ROLES:
+        meter.finish(phase_of(model_role, kind))
     n_tested = attack.listed.is_member.count(True) + attack.listed.is_member.count(None)
     source_of_controls = request.control_source
     n_controls = len(ranked_controls(attack, source=source_of_controls))
@@ -181,33 +181,33 @@ def rank_names(request: AuditRequest, *, store: Store, contact: Contact) -> Rank
     return Ranking(request.candidates, is_scored, attack, decisions)
 
 
-def write_ranking(ranking: Ranking, out: Path) -> None:
+def write_ranking(ranking: Ranking, path: Path) -> None:
     """Write a ranking as CSV, best rank first and names that are not scored last.
 
     The file is private and guarded against formulas, and is there whole or not at all.
     """
     try:
-        with whole_file(out) as file:
-            for begin, rows in enumerate(_rows(ranking)):
+        with whole_file(path) as file:
+            for begin, rows in enumerate(_yield_rows(ranking)):
                 text = write_table(_COLUMNS, rows)
                 file.write((text if not begin else text.partition("\n")[2]).encode("utf-8"))
     except OSError as error:
         raise unwritable(error) from None
 
 
-def _rows(ranking: Ranking) -> Iterator[list[tuple[Any, ...]]]:
+def _yield_rows(ranking: Ranking) -> Iterator[list[tuple[Any, ...]]]:
     """Yield the rows of the file, some at once."""
-    attack, decided = ranking.attack, ranking.decisions
+    attack, decisions = ranking.attack, ranking.decisions
     rank, n = ranking.rank, len(attack.listed)
-    nothing = np.full(n, np.nan)
+    no_values = np.full(n, np.nan)
     score, error = attack.scores[FIXED_SCORE][:, :n]
     numbers = np.stack(
         [
             score,
             error,
             attack.listed_scores("part_log_ratio"),
-            decided.p if decided else nothing,
-            decided.q if decided else nothing,
+            decisions.p if decisions else no_values,
+            decisions.q if decisions else no_values,
         ],
         axis=1,
     )
@@ -217,11 +217,14 @@ def _rows(ranking: Ranking) -> Iterator[list[tuple[Any, ...]]]:
     order = np.argsort(rank[place], kind="stable")
     names = ranking.names
     for begin in range(0, len(order), _ROWS_AT_ONCE):
-        here = order[begin : begin + _ROWS_AT_ONCE]
-        ranks = [None if np.isnan(one) else int(one) for one in rank[place[here]].tolist()]
+        rows = order[begin : begin + _ROWS_AT_ONCE]
+        ranks = [
+            None if np.isnan(name_rank) else int(name_rank)
+            for name_rank in rank[place[rows]].tolist()
+        ]
         yield [
-            (at, names.row[i], names.first[i], names.last[i], *of_name)
-            for at, i, of_name in zip(
-                ranks, here.tolist(), numbers[place[here]].tolist(), strict=True
+            (name_rank, names.row[row], names.first[row], names.last[row], *name_numbers)
+            for name_rank, row, name_numbers in zip(
+                ranks, rows.tolist(), numbers[place[rows]].tolist(), strict=True
             )
         ]

@@ -17,7 +17,7 @@ from audit.attack.scores import (
     GENERAL_SCORE,
     AttackResult,
     NameParts,
-    score_kind,
+    find_score_kind,
 )
 from audit.attack.verdicts import RULE_VERSION
 from audit.errors import AuditError, Message
@@ -25,13 +25,13 @@ from audit.home import results_dir
 from audit.names.candidates import GUESSED_KINDS, Candidates, ControlSource, make_candidates
 from audit.names.lists import code_of_names, kept_names
 from audit.report.report import AuditReport, Inspection, keep_inspection, kept_inspection
-from audit.run import kept_report, sibling_records
+from audit.run import read_report, read_sibling_records
 from audit.stats import FloatArray, IntArray
 from audit.task import SHORT, Contact, Question, Task
 from audit.text import fold_name
 from cache.store import Store
 
-_TOLD = (
+_JUDGED_AGAIN = (
     "This audit was judged again from its kept evidence; before, it was judged by the rule of "
     "version {rule}."
 )
@@ -49,10 +49,10 @@ class JudgeTask(Task):
     def question(self) -> Question:
         """Return the question, named as the new report is."""
         with Store(results_dir()) as store:
-            report, _ = _kept_audit(self.audit, store=store)
-        asked = _question(report, control_source=self.control_source, sibling=self.sibling)
-        digest = question_digest(asked)
-        label = " → ".join(report.models[who].name for who in ("general", "hospital"))
+            report, _ = _read_audit(self.audit, store=store)
+        question = _make_question(report, control_source=self.control_source, sibling=self.sibling)
+        digest = question_digest(question)
+        label = " → ".join(report.models[model_role].name for model_role in ("general", "hospital"))
         return Question(
             self.job, label, report.scenario.number, SHORT, digest, (digest,), self.plain()
         )
@@ -61,7 +61,7 @@ class JudgeTask(Task):
     def kept(cls, question: Question) -> tuple[str, ...]:
         """Return the digest of the new report where it is kept already."""
         with Store(results_dir()) as store:
-            is_kept = kept_report(question.digest, store=store) is not None
+            is_kept = read_report(question.digest, store=store) is not None
         return question.audits if is_kept else ()
 
     def run(self, contact: Contact) -> tuple[str, ...]:
@@ -81,45 +81,48 @@ def judge_again(
     `sibling` is the digest of a kept audit whose names are known. Raises AuditError where the
     audit is not kept whole, or compared a model with itself.
     """
-    report, inspection = _kept_audit(digest, store=store)
-    question = _question(report, control_source=control_source, sibling=sibling)
-    known = kept_report(question_digest(question), store=store)
-    if known is not None:
-        return known
-    attack = kept_attack(report, inspection, store=store)
-    decided = decide_list(
+    report, inspection = _read_audit(digest, store=store)
+    question = _make_question(report, control_source=control_source, sibling=sibling)
+    earlier_report = read_report(question_digest(question), store=store)
+    if earlier_report is not None:
+        return earlier_report
+    attack = read_attack(report, inspection, store=store)
+    report_parts = decide_list(
         attack,
         control_source=control_source,
         seed=int(question.get("seed", 0)),
-        sibling=sibling_records(sibling, question, store=store),
+        sibling=read_sibling_records(sibling, question, store=store),
     )
-    told = Message(_TOLD, rule=report.verdict.rule)
-    plain = report.to_json()
-    judged = report.changed(
+    note = Message(_JUDGED_AGAIN, rule=report.verdict.rule)
+    report_json = report.to_json()
+    new_report = report.changed(
         digest=question_digest(question),
         question=question,
-        verdict=decided["verdict"],
-        mentions=decided["mentions"],
-        names=plain["names"] | decided["names"],
-        columns=[*plain["columns"], *(k for k in decided["names"] if k not in plain["columns"])],
+        verdict=report_parts["verdict"],
+        mentions=report_parts["mentions"],
+        names=report_json["names"] | report_parts["names"],
+        columns=[
+            *report_json["columns"],
+            *(k for k in report_parts["names"] if k not in report_json["columns"]),
+        ],
         details={
             name: value
-            for name, value in plain["details"].items()
+            for name, value in report_json["details"].items()
             if name not in ("roles", "doses")
         }
-        | decided["details"],
-        notes=[*plain["notes"], told.plain()],
+        | report_parts["details"],
+        notes=[*report_json["notes"], note.plain()],
     )
     documents = store.get_record(f"documents/{digest}")
     if documents:
-        store.put_record(f"documents/{judged.digest}", documents)
-    keep_inspection(judged.digest, inspection, store=store)
-    store.put_record(f"audit/{judged.digest}", judged.to_json())
-    return judged
+        store.put_record(f"documents/{new_report.digest}", documents)
+    keep_inspection(new_report.digest, inspection, store=store)
+    store.put_record(f"audit/{new_report.digest}", new_report.to_json())
+    return new_report
 
 
-def _kept_audit(digest: str, *, store: Store) -> tuple[AuditReport, Inspection]:
-    report, inspection = kept_report(digest, store=store), kept_inspection(digest, store=store)
+def _read_audit(digest: str, *, store: Store) -> tuple[AuditReport, Inspection]:
+    report, inspection = read_report(digest, store=store), kept_inspection(digest, store=store)
     if report is None or inspection is None:
         raise AuditError(
             "This audit is not kept here.",
@@ -134,7 +137,7 @@ def _kept_audit(digest: str, *, store: Store) -> tuple[AuditReport, Inspection]:
     return report, inspection
 
 
-def _question(report: AuditReport, *, control_source: str, sibling: str) -> dict[str, Any]:
+def _make_question(report: AuditReport, *, control_source: str, sibling: str) -> dict[str, Any]:
     """Return the question of an audit that is judged by today's rule."""
     return dict(report.question) | {
         "control_source": control_source,
@@ -143,10 +146,10 @@ def _question(report: AuditReport, *, control_source: str, sibling: str) -> dict
     }
 
 
-def kept_attack(report: AuditReport, inspection: Inspection, *, store: Store) -> AttackResult:
+def read_attack(report: AuditReport, inspection: Inspection, *, store: Store) -> AttackResult:
     """Return what judging needs of a kept audit: scores of names and parts, and who was listed."""
-    listed = kept_list(report, store=store)
-    parts, part_residual = _kept_parts(report, inspection, listed)
+    listed = read_list(report, store=store)
+    parts, part_residual = _read_parts(report, inspection, listed)
     n_reference = len(inspection.reference_score)
     general = inspection.reference_general
     if len(general) != n_reference:
@@ -161,19 +164,19 @@ def kept_attack(report: AuditReport, inspection: Inspection, *, store: Store) ->
     listed_pieces = np.array(report.names["n_pieces"], dtype=np.int64)
     return AttackResult(
         listed=listed,
-        popularity=_floats(report.names["popularity"]),
+        popularity=_to_floats(report.names["popularity"]),
         scenario=report.scenario.number,
         scores=scores,
         n_pieces=np.concatenate([listed_pieces, inspection.reference_n_pieces]),
         parts=parts,
         part_residual=part_residual,
         block_counts=np.asarray(inspection.n_per_block),
-        after=lambda _: scores,
+        prefix_scores=lambda _: scores,
         has_evidence="no_evidence" not in report.verdict.reasons,
     )
 
 
-def kept_list(report: AuditReport, *, store: Store) -> Candidates:
+def read_list(report: AuditReport, *, store: Store) -> Candidates:
     """Return the audited list: as it is kept, or as the report's table of names has it."""
     code = code_of_names(str(report.question.get("candidates", "")), store=store)
     if code:
@@ -199,12 +202,12 @@ def kept_list(report: AuditReport, *, store: Store) -> Candidates:
 def _general_scores(report: AuditReport) -> list[Any]:
     """Return what M_general alone says of the listed names."""
     name = GENERAL_SCORE[report.scenario.number]
-    kind = score_kind(name, scenario=report.scenario.number)
+    kind = find_score_kind(name, scenario=report.scenario.number)
     column = kind.column if kind is not None and kind.column else name
     return list(report.names.get(column, [None] * report.n_names))
 
 
-def _kept_parts(
+def _read_parts(
     report: AuditReport, inspection: Inspection, listed: Candidates
 ) -> tuple[NameParts, FloatArray]:
     """Return the parts of all names, and what M_hospital adds to M_general on each [U].
@@ -231,11 +234,11 @@ def _kept_parts(
             if text:
                 columns[row, role] = places.setdefault((role, fold_name(text)), len(places))
             if len(residual) < len(places):
-                residual.append(_floats([residuals[role][row]])[0])
-    of_references = len(places) + np.arange(2 * n_reference).reshape(n_reference, 2)
+                residual.append(_to_floats([residuals[role][row]])[0])
+    reference_columns = len(places) + np.arange(2 * n_reference).reshape(n_reference, 2)
     n_parts = len(places) + 2 * n_reference
     parts = NameParts(
-        of_name=np.concatenate([columns, of_references]),
+        of_name=np.concatenate([columns, reference_columns]),
         log_share=np.zeros(n_parts),
         n_pieces=np.ones(n_parts, dtype=np.int64),
         is_last=np.array([*(role == 1 for role, _ in places), *[False, True] * n_reference]),
@@ -249,11 +252,11 @@ def _with_references(listed: list[Any], reference: FloatArray) -> FloatArray:
     errors = np.full(len(reference), math.nan)
     return np.stack(
         [
-            np.concatenate([_floats(column), other])
-            for column, other in zip(listed, (reference, errors), strict=True)
+            np.concatenate([_to_floats(column), reference_numbers])
+            for column, reference_numbers in zip(listed, (reference, errors), strict=True)
         ]
     )
 
 
-def _floats(column: Any) -> FloatArray:
-    return np.array([math.nan if one is None else one for one in column], dtype=np.float64)
+def _to_floats(column: Any) -> FloatArray:
+    return np.array([math.nan if number is None else number for number in column], dtype=np.float64)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from audit.attack import evidence
-from audit.attack.decisions import plain
+from audit.attack.decisions import to_json
 from audit.attack.exposure import DoseRecord
 from audit.attack.judgement import judge
 from audit.attack.plan import phase_of, phases, within_budget
@@ -25,7 +25,7 @@ from audit.attack.question import (
     GenerationSettings,
     PosteriorSettings,
     RunSettings,
-    equal_models,
+    equal_models_error,
     question_digest,
 )
 from audit.attack.scores import FIXED_SCORE, AttackResult
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from audit.models.forward import Forward
     from audit.models.load import ModelPair
 
-WHO = ("general", "hospital")
+MODEL_ROLES = ("general", "hospital")
 _SIZES = {"generation": "n_documents", "posterior": "n_inputs", "chain": "n_chain_inputs"}
 """Kind of evidence -> the setting that says how much of it is made."""
 
@@ -69,12 +69,12 @@ class AuditTask(Task):
 
     def question(self) -> Question:
         """Return the question, named as its audit is; reads every byte of both models."""
-        asked, digest = self.request, self.request.audit_digest()
+        request, digest = self.request, self.request.audit_digest()
         return Question(
             self.job,
-            asked.label,
-            asked.scenario_number,
-            queue_of(asked.device),
+            request.label,
+            request.scenario_number,
+            queue_of(request.device),
             digest,
             (digest,),
             self.plain(),
@@ -84,14 +84,14 @@ class AuditTask(Task):
     def kept(cls, question: Question) -> tuple[str, ...]:
         """Return the digests of the kept audits that answer a question; empty unless all are."""
         with Store(results_dir()) as store:
-            is_kept = all(kept_report(one, store=store) for one in question.audits)
+            is_kept = all(read_report(digest, store=store) for digest in question.audits)
         return question.audits if is_kept else ()
 
-    def of_size(self, sizes: Mapping[str, int]) -> AuditTask:
+    def with_sizes(self, sizes: Mapping[str, int]) -> AuditTask:
         """Return the same audit of as many documents or inputs as `finished_part` says."""
-        asked = self.request
-        which = "generation" if asked.scenario_number == 1 else "posterior"
-        return AuditTask(request=asked.with_(**{which: asked.settings.with_(**sizes)}))
+        request = self.request
+        settings_field = "generation" if request.scenario_number == 1 else "posterior"
+        return AuditTask(request=request.with_(**{settings_field: request.settings.with_(**sizes)}))
 
     def run(self, contact: Contact) -> tuple[str, ...]:
         """Answer the question; returns the digest of its audit."""
@@ -108,7 +108,7 @@ class AuditTask(Task):
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class AttackSetup:
     """A question with its models loaded: all that its evidence is made from."""
 
     request: AuditRequest  # As much of it as its budget pays for.
@@ -120,27 +120,27 @@ class Prepared:
     forwards: Mapping[str, Forward]  # of "general" and "hospital", both of one kind
 
     def source(
-        self, who: str, kind: str, *, store: evidence.Keeper, meter: Meter, **how: Any
+        self, model_role: str, kind: str, *, store: evidence.ShardStore, meter: Meter, **fields: Any
     ) -> evidence.Source:
         """Return the source of one model's evidence of a kind; `how` are more of its fields."""
         return evidence.Source(
-            getattr(self.pair, who),
-            self.forwards[who],
+            getattr(self.pair, model_role),
+            self.forwards[model_role],
             self.device,
             store,
             meter,
-            phase_of(who, kind),
-            self.row_work(who),
-            folder=getattr(self.request, who),
-            **how,
+            phase_of(model_role, kind),
+            self.row_work(model_role),
+            folder=getattr(self.request, model_role),
+            **fields,
         )
 
-    def row_work(self, who: str) -> float:
+    def row_work(self, model_role: str) -> float:
         """Return the units of a meter that a row of a forward pass is."""
-        return float(self.task.n_tokens * getattr(self.pair, who).n_parameters)
+        return float(self.task.n_tokens * getattr(self.pair, model_role).n_parameters)
 
 
-def prepared(request: AuditRequest, *, of_no_list: bool = False) -> Prepared:
+def prepare_attack(request: AuditRequest, *, without_names: bool = False) -> AttackSetup:
     """Load both models, choose how they are asked, and put the question in integers.
 
     The names are those of the request and their reference controls; `of_no_list` asks about none.
@@ -152,23 +152,27 @@ def prepared(request: AuditRequest, *, of_no_list: bool = False) -> Prepared:
     pool, device = pool_for(request.candidates), pick_device(request.device)
     pair = load_pair(request.general, request.hospital, device=device)
     if pair.is_one_model:
-        raise equal_models()
-    both = pair.general, pair.hospital
-    asked = build_forwards(
-        [one.model for one in both],
+        raise equal_models_error()
+    loaded_models = pair.general, pair.hospital
+    forwards = build_forwards(
+        [loaded.model for loaded in loaded_models],
         tokenizer=pair.hospital.tokenizer,
         dtype=request.dtype,
-        names=[one.name for one in both],
+        names=[loaded.name for loaded in loaded_models],
     )
     spelling.refuse_opposite_twins(
-        request.candidates, tokenizer=pair.hospital.tokenizer, kind=scenarios.main_lead(request)
+        request.candidates,
+        tokenizer=pair.hospital.tokenizer,
+        kind=scenarios.main_passage_kind(request),
     )
     names = request.candidates.rows(())
-    if not of_no_list:
-        names = scenarios.with_reference(request, pair, pool=pool)
-    task = scenarios.task_of(request, pair, names)
+    if not without_names:
+        names = scenarios.add_references(request, pair, pool=pool)
+    task = scenarios.make_task(request, pair, names)
     request = within_budget(request, task)
-    return Prepared(request, pair, pool, names, task, device, dict(zip(WHO, asked, strict=True)))
+    return AttackSetup(
+        request, pair, pool, names, task, device, dict(zip(MODEL_ROLES, forwards, strict=True))
+    )
 
 
 def run_audit(
@@ -187,82 +191,86 @@ def run_audit(
     """
     question = request.question()
     digest = question_digest(question)
-    if (known := kept_report(digest, store=store)) is not None:
-        return known
+    if (earlier_report := read_report(digest, store=store)) is not None:
+        return earlier_report
     started = time.monotonic()
-    planned = phases(request)
+    audit_phases = phases(request)
     if executor is not None:  # at the workers' pace, which is not this machine's
-        planned = tuple(replace(phase, kind="") for phase in planned)
-    meter = Meter(planned, listener=progress, should_stop=should_stop)
+        audit_phases = tuple(replace(phase, kind="") for phase in audit_phases)
+    meter = Meter(audit_phases, listener=progress, should_stop=should_stop)
     meter.add(LOADING, 0)
     from audit.attack import scenarios
 
-    sibling = sibling_records(request.sibling, question, store=store)
-    asked = prepared(request)
-    sizes = {kind: n for kind, n in asked.request.sizes().items() if n}
-    for who, (kind, n) in product(WHO, sizes.items()):
-        meter.resize(phase_of(who, kind), asked.task.n_rows(kind, n) * asked.row_work(who))
+    sibling = read_sibling_records(request.sibling, question, store=store)
+    setup = prepare_attack(request)
+    sizes = {kind: n for kind, n in setup.request.sizes().items() if n}
+    for model_role, (kind, n) in product(MODEL_ROLES, sizes.items()):
+        meter.resize(
+            phase_of(model_role, kind), setup.task.n_rows(kind, n) * setup.row_work(model_role)
+        )
     meter.finish(LOADING)
 
-    def source(who: str, kind: str) -> evidence.Source:
-        return asked.source(
-            who,
+    def make_source(model_role: str, kind: str) -> evidence.Source:
+        return setup.source(
+            model_role,
             kind,
-            store=evidence.Kept(store),
+            store=evidence.ResultsShardStore(store),
             meter=meter,
             executor=executor,
-            on_kept=lambda n: _note_part(digest, who, kind, n, store=store),
+            on_kept=lambda n: _store_progress(digest, model_role, kind, n, store=store),
         )
 
-    pair, names, pool = asked.pair, asked.names, asked.pool
+    pair, names, pool = setup.pair, setup.names, setup.pool
     attack = scenarios.attack(
-        asked.request, pair, asked.task, names=names, pool=pool, sources=source
+        setup.request, pair, setup.task, names=names, pool=pool, sources=make_source
     )
-    for who, kind in product(WHO, sizes):
-        meter.finish(phase_of(who, kind))
+    for model_role, kind in product(MODEL_ROLES, sizes):
+        meter.finish(phase_of(model_role, kind))
     meter.add(FINISHING, 0)
-    report = _report(request, pair, attack, question=question, sibling=sibling)
-    made = {
+    report = _make_report(request, pair, attack, question=question, sibling=sibling)
+    provenance = {
         "at": now(),
         "seconds": round(time.monotonic() - started, 3),
-        "dtype": asked.forwards["hospital"].dtype,
-        "kernels": asked.forwards["hospital"].kernels,
+        "dtype": setup.forwards["hospital"].dtype,
+        "kernels": setup.forwards["hospital"].kernels,
     }
-    made |= evidence.backend(asked.device)
-    _keep(report.changed(made=made), request, attack, store=store)
+    provenance |= evidence.describe_backend(setup.device)
+    _store_report(report.changed(made=provenance), request, attack, store=store)
     meter.finish(FINISHING)
-    return kept_report(digest, store=store) or report
+    return read_report(digest, store=store) or report
 
 
-def _keep(report: AuditReport, request: AuditRequest, found: AttackResult, *, store: Store) -> None:
+def _store_report(
+    report: AuditReport, request: AuditRequest, attack: AttackResult, *, store: Store
+) -> None:
     """Keep a report last: where it is, everything that belongs to it is there too."""
-    if found.documents:
-        texts = {who: list(documents) for who, documents in found.documents.items()}
+    if attack.documents:
+        texts = {model_role: list(documents) for model_role, documents in attack.documents.items()}
         store.put_record(f"documents/{report.digest}", texts)
-    keep_inspection(report.digest, _inspection(request, found), store=store)
+    keep_inspection(report.digest, _make_inspection(request, attack), store=store)
     store.put_record(f"audit/{report.digest}", report.to_json())
 
 
-def _note_part(digest: str, who: str, kind: str, n: int, *, store: Store) -> None:
+def _store_progress(digest: str, model_role: str, kind: str, n: int, *, store: Store) -> None:
     """Keep how much of a kind of evidence both models have: M_hospital's is made last."""
-    if who != "hospital":
+    if model_role != "hospital":
         return
-    known = store.get_record(f"finished/{digest}") or {}
-    if n > known.get(_SIZES[kind], 0):
-        store.put_record(f"finished/{digest}", known | {_SIZES[kind]: n})
+    sizes = store.get_record(f"finished/{digest}") or {}
+    if n > sizes.get(_SIZES[kind], 0):
+        store.put_record(f"finished/{digest}", sizes | {_SIZES[kind]: n})
 
 
-def finished_part(digest: str, *, store: Store) -> dict[str, int]:
+def read_finished_sizes(digest: str, *, store: Store) -> dict[str, int]:
     """Return how many documents or inputs of an audit both models have finished, by setting.
 
     The audit of as many costs next to nothing: its shards are kept. Empty where nothing is.
     """
-    known: dict[str, int] = store.get_record(f"finished/{digest}") or {}
-    return {"n_chain_inputs": 0} | known if "n_inputs" in known else known
+    sizes: dict[str, int] = store.get_record(f"finished/{digest}") or {}
+    return {"n_chain_inputs": 0} | sizes if "n_inputs" in sizes else sizes
 
 
 @dataclass(frozen=True)
-class Again:
+class AuditInputs:
     """What an audit was asked about, found again to be asked of another model or scenario.
 
     `general`, `hospital`, `names` and `passages` are the codes of what is kept here, "" for what
@@ -276,44 +284,53 @@ class Again:
     passages: str
     scenario: int
     settings: GenerationSettings | PosteriorSettings | None
-    how: RunSettings
+    run_settings: RunSettings
     sibling: str = ""
 
     @property
     def missing(self) -> tuple[str, ...]:
         """Which of "general", "names", "passages" and "settings" are not here any more."""
-        wanted = ("general", "names", *(("passages",) if self.scenario == 2 else ()), "settings")
-        return tuple(field for field in wanted if not getattr(self, field))
+        needed_fields = (
+            "general",
+            "names",
+            *(("passages",) if self.scenario == 2 else ()),
+            "settings",
+        )
+        return tuple(field for field in needed_fields if not getattr(self, field))
 
 
-def ask_again(report: AuditReport, *, models: tuple[RegisteredModel, ...], store: Store) -> Again:
+def find_inputs(
+    report: AuditReport, *, models: tuple[RegisteredModel, ...], store: Store
+) -> AuditInputs:
     """Find what an audit was asked about, its two models among `models`."""
-    asked, number = report.question, report.scenario.number
-    passages = asked.get("passages")
-    settings, how = None, RunSettings()
+    question, number = report.question, report.scenario.number
+    passages = question.get("passages")
+    settings, run_settings = None, RunSettings()
     with suppress(AuditError):
         kind = GenerationSettings if number == 1 else PosteriorSettings
-        settings = kind(**asked.get("settings", {}))
-        how = RunSettings(seed=asked.get("seed", 0), dtype=asked.get("dtype", "float32"))
+        settings = kind(**question.get("settings", {}))
+        run_settings = RunSettings(
+            seed=question.get("seed", 0), dtype=question.get("dtype", "float32")
+        )
 
-    def code(who: str) -> str:
-        model = report.models[who]
-        found = find_model_by_digest(model.digest, name=model.name, models=models)
-        return found.model_id if found else ""
+    def find_model_code(model_role: str) -> str:
+        model = report.models[model_role]
+        registered_model = find_model_by_digest(model.digest, name=model.name, models=models)
+        return registered_model.model_id if registered_model else ""
 
-    return Again(
-        code("general"),
-        code("hospital"),
-        code_of_names(str(asked.get("candidates", "")), store=store),
+    return AuditInputs(
+        find_model_code("general"),
+        find_model_code("hospital"),
+        code_of_names(str(question.get("candidates", "")), store=store),
         code_of_passages(passages, store=store) if passages else "",
         number,
         settings,
-        how,
-        str(asked.get("sibling", ""))[:12],
+        run_settings,
+        str(question.get("sibling", ""))[:12],
     )
 
 
-def kept_report(digest: str, *, store: Store) -> AuditReport | None:
+def read_report(digest: str, *, store: Store) -> AuditReport | None:
     """Return the kept report of an audit; None where there is none that this version can read.
 
     Whoever asks first gets it so too: equal files need equal order, and the store sorts.
@@ -329,14 +346,14 @@ def kept_report(digest: str, *, store: Store) -> AuditReport | None:
     return report if has_all else None
 
 
-def _inspection(request: AuditRequest, attack: AttackResult) -> Inspection:
+def _make_inspection(request: AuditRequest, attack: AttackResult) -> Inspection:
     n = len(request.candidates)
     ratio = attack.passage_log_ratio
     rows, ratios = best_passages(np.zeros((0, n)) if ratio is None else ratio)
     return Inspection(
-        n_per_block=attack.shown_counts,
-        hospital=attack.shown["hospital"].astype(np.float32),
-        general=attack.shown["general"].astype(np.float32),
+        n_per_block=attack.block_evidence_counts,
+        hospital=attack.block_evidence["hospital"].astype(np.float32),
+        general=attack.block_evidence["general"].astype(np.float32),
         reference_score=attack.scores[FIXED_SCORE][0, n:],
         reference_n_pieces=attack.n_pieces[n:],
         best_passages=rows,
@@ -351,7 +368,7 @@ def _inspection(request: AuditRequest, attack: AttackResult) -> Inspection:
     )
 
 
-def _report(
+def _make_report(
     request: AuditRequest,
     pair: ModelPair,
     attack: AttackResult,
@@ -361,41 +378,43 @@ def _report(
 ) -> AuditReport:
     listed = attack.listed
     n_reference = len(attack.n_pieces) - len(listed)
-    judged = judge(
+    judgement = judge(
         attack, control_source=request.control_source, seed=request.seed, sibling=sibling
     )
     count_pieces = spelling.piece_counter(pair.hospital.tokenizer)
-    details = attack.details | judged.pop("details")
-    n_flagged = judged.pop("n_flagged_by_general")
-    notes = _notes(request, pair, judged["names"], n_reference, n_flagged, attack.n_chain_inputs)
+    details = attack.details | judgement.pop("details")
+    n_flagged = judgement.pop("n_flagged_by_general")
+    notes = _collect_notes(
+        request, pair, judgement["names"], n_reference, n_flagged, attack.n_chain_inputs
+    )
     if "stop" in attack.details:
-        notes.append(_told_stop(attack.details["stop"]))
+        notes.append(_describe_stop(attack.details["stop"]))
     notes += match_notes(listed, count_pieces=count_pieces)
     return AuditReport.of(
         digest=question_digest(question),
         question=question,
         scenario=request.scenario.plain(),
         models={
-            who: {
+            model_role: {
                 "name": loaded.name,
                 "digest": loaded.digest,
                 "architecture": loaded.config.architecture,
                 "n_parameters": loaded.n_parameters,
                 "notes": [],
             }
-            for who, loaded in (("general", pair.general), ("hospital", pair.hospital))
+            for model_role, loaded in (("general", pair.general), ("hospital", pair.hospital))
         },
-        candidates=_counts(listed, n_reference),
+        candidates=_count_candidates(listed, n_reference),
         fixed_score=FIXED_SCORE,
-        columns=list(judged["names"]),
-        details=plain(details),
+        columns=list(judgement["names"]),
+        details=to_json(details),
         notes=[note.plain() for note in notes],
         made={},
-        **judged,
+        **judgement,
     )
 
 
-def sibling_records(
+def read_sibling_records(
     sibling: str, question: Mapping[str, Any], *, store: Store
 ) -> dict[int, DoseRecord]:
     """Return what the audit of a sibling model saw of its known names, by number of mentions.
@@ -405,7 +424,7 @@ def sibling_records(
     """
     if not sibling:
         return {}
-    report = kept_report(sibling, store=store)
+    report = read_report(sibling, store=store)
     if report is None:
         raise AuditError(
             "The sibling's audit is not kept here.",
@@ -436,7 +455,7 @@ def sibling_records(
     return {line.dose: DoseRecord(**vars(line)) for line in report.details.doses}
 
 
-def _told_stop(stop: Any) -> Message:
+def _describe_stop(stop: Any) -> Message:
     """Say what a sequential audit saved; its "stop" has inputs used, allowed, and names open."""
     if stop["n_open"]:
         return Message(
@@ -453,7 +472,7 @@ def _told_stop(stop: Any) -> Message:
     )
 
 
-def _counts(listed: Candidates, n_reference: int) -> dict[str, object]:
+def _count_candidates(listed: Candidates, n_reference: int) -> dict[str, object]:
     patients = listed.without_canaries()
     kinds = Counter(kind for kind in patients.control_kind if kind)
     n_canaries = len(listed) - len(patients)
@@ -467,7 +486,7 @@ def _counts(listed: Candidates, n_reference: int) -> dict[str, object]:
     } | ({"n_canaries": n_canaries} if n_canaries else {})
 
 
-def _notes(
+def _collect_notes(
     request: AuditRequest,
     pair: ModelPair,
     columns: Mapping[str, list[Any]],
@@ -475,10 +494,10 @@ def _notes(
     n_flagged_by_general: int,
     n_chain_inputs: int,
 ) -> list[Message]:
-    from audit.attack.scenarios import main_lead
+    from audit.attack.scenarios import main_passage_kind
 
     pieces = spelling.part_pieces(
-        request.candidates, kind=main_lead(request), tokenizer=pair.hospital.tokenizer
+        request.candidates, kind=main_passage_kind(request), tokenizer=pair.hospital.tokenizer
     )
     n_twins = int((pieces.twin_of != spelling.NO_TWIN).sum())
     n_unscored = int(np.isnan(np.array(columns["score"], dtype=float)).sum())
@@ -498,7 +517,7 @@ def _notes(
     }
     kinds = guessed_kinds(request.candidates)
     is_own = request.control_source in OF_HOSPITAL
-    told = (
+    conditional_notes = (
         (n["n_unscored"], Message("{n_unscored} of {n_score} names could not be scored.", **n)),
         (n["n_twins"], Message(spelling.TWINS, **n)),
         (kinds, Message(GUESSED_KINDS, **kinds)),
@@ -536,5 +555,5 @@ def _notes(
         ),
         (n["n_left_out"], Message("{n_left_out} rows of the passage file were left out.", **n)),
     )
-    counted_notes = [note for is_so, note in told if is_so]
+    counted_notes = [note for is_so, note in conditional_notes if is_so]
     return [*map(Message, pair.notes), *case_notes(request.candidates), *counted_notes]

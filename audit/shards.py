@@ -21,7 +21,7 @@ from audit.attack.question import AuditRequest
 from audit.errors import AuditError
 from audit.foreign import file_bytes, reading
 from audit.progress import LOADING, Meter, ProgressListener
-from audit.run import WHO, Prepared, prepared
+from audit.run import MODEL_ROLES, AttackSetup, prepare_attack
 from audit.shelf import private_folder, write_whole
 from audit.task import Record
 from cache.payload import CorruptValueError, decode, encode, seal, unseal
@@ -57,7 +57,7 @@ class ShardFiles:
         """Return the file of a shard, which holds all of it."""
         return self._folder / f"{keys.name.rpartition('/')[2]}.shard"
 
-    def put(self, keys: evidence.ShardKeys, arrays: evidence.Arrays) -> None:
+    def save(self, keys: evidence.ShardKeys, arrays: evidence.Arrays) -> None:
         """Write a shard; whoever makes the same one beside it writes the same bytes."""
         path = self.path(keys)
         partial = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
@@ -67,7 +67,7 @@ class ShardFiles:
     def get(self, keys: evidence.ShardKeys) -> evidence.Arrays | None:
         """Return a shard; None where its file is not there, or would be refused."""
         try:
-            return keys.answer(self.checked(keys))
+            return keys.select_needed(self.checked(keys))
         except (CorruptValueError, FileNotFoundError):
             return None
 
@@ -81,8 +81,8 @@ class ShardFiles:
 
 def write_order(request: AuditRequest, path: Path, *, store: Store) -> ShardsOrder:
     """Write the order of the shards that an audit still needs, with mode 600."""
-    meter, kept = Meter(phases(request), listener=lambda _: None), evidence.Kept(store)
-    asked = prepared(request)
+    meter, kept = Meter(phases(request), listener=lambda _: None), evidence.ResultsShardStore(store)
+    asked = prepare_attack(request)
     keys = [
         one.keys
         for _, orders in _sources(asked, store=kept, meter=meter)
@@ -106,11 +106,11 @@ def make_part(
     if not 1 <= part <= n_parts:
         raise AuditError("must be a number and how many there are, such as 3/8.", where="--part")
     order = _read(path)
-    evidence.take_threads(order.made_by)
+    evidence.set_threads(order.made_by)
     mine, files = set(order.keys[part - 1 :: n_parts]), ShardFiles(private_folder(folder))
     meter = Meter(phases(order.request), listener=progress)
     meter.add(LOADING, 0)
-    asked = prepared(order.request)
+    asked = prepare_attack(order.request)
     evidence.refuse_other_backend(order.made_by, _made_by(asked))
     sources = list(_sources(asked, store=files, meter=meter))
     if not {one.keys for _, orders in sources for one in orders}.issuperset(order.keys):
@@ -124,14 +124,14 @@ def make_part(
         meter.resize(source.phase, sum(one.n_rows for one in orders) * source.row_work)
     meter.finish(LOADING)
     for source, orders in todo:
-        for _ in evidence.kept_shards(source, orders):
+        for _ in evidence.yield_shards(source, orders):
             pass
     return len(mine)
 
 
 def merge(path: Path, *, folder: Path, store: Store) -> Merged:
     """Take the shards of an order, as far as they are in a folder, into the results."""
-    order, files, kept = _read(path), ShardFiles(folder), evidence.Kept(store)
+    order, files, kept = _read(path), ShardFiles(folder), evidence.ResultsShardStore(store)
     n_taken, n_known, n_missing, refused = 0, 0, 0, list[str]()
     for keys in order.keys:
         if kept.get(keys) is not None:
@@ -144,7 +144,7 @@ def merge(path: Path, *, folder: Path, store: Store) -> Merged:
         except (CorruptValueError, OSError):
             refused.append(files.path(keys).name)
         else:
-            kept.put(keys, arrays)
+            kept.save(keys, arrays)
             n_taken += 1
     return Merged(n_taken, n_known, n_missing, tuple(refused))
 
@@ -155,15 +155,15 @@ def _read(path: Path) -> ShardsOrder:
 
 
 def _sources(
-    asked: Prepared, *, store: evidence.Keeper, meter: Meter
+    asked: AttackSetup, *, store: evidence.ShardStore, meter: Meter
 ) -> Iterator[tuple[evidence.Source, tuple[evidence.ShardOrder, ...]]]:
     """Yield the source of each model's evidence of each kind, and the orders of its shards."""
-    for (kind, n), who in product(asked.request.sizes().items(), WHO):
+    for (kind, n), who in product(asked.request.sizes().items(), MODEL_ROLES):
         if n:
             source = asked.source(who, kind, store=store, meter=meter)
             yield source, evidence.shard_orders(source, asked.task, kind=kind, n_total=n)
 
 
-def _made_by(asked: Prepared) -> dict[str, str]:
+def _made_by(asked: AttackSetup) -> dict[str, str]:
     how = asked.forwards["hospital"]
-    return evidence.backend(asked.device) | {"dtype": how.dtype, "kernels": how.kernels}
+    return evidence.describe_backend(asked.device) | {"dtype": how.dtype, "kernels": how.kernels}

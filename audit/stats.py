@@ -26,7 +26,7 @@ MIN_PARTS = 10
 """Effectively different parts on each side from which names that share parts have an interval."""
 N_REPLICATES = 1000
 """Bootstrap replicates over patients."""
-DRAW = 100
+DRAW_SIZE = 100
 """Inputs or documents whose randomness is drawn together."""
 
 _DRAWS_PER_CHUNK = 4_000_000  # bounds memory to some 100 MB
@@ -41,7 +41,7 @@ class Estimate:
     high: float
 
 
-NOTHING = Estimate(math.nan, math.nan, math.nan)
+NO_ESTIMATE = Estimate(math.nan, math.nan, math.nan)
 
 
 def wilson(value: float, *, n_total: int) -> Estimate:
@@ -50,7 +50,7 @@ def wilson(value: float, *, n_total: int) -> Estimate:
     Source: Wilson 1927, doi:10.1080/01621459.1927.10502953.
     """
     if n_total == 0 or math.isnan(value):
-        return NOTHING
+        return NO_ESTIMATE
     shrink = 1 / (1 + Z_95**2 / n_total)
     centre = (value + Z_95**2 / (2 * n_total)) * shrink
     spread = value * (1 - value) / n_total + Z_95**2 / (4 * n_total**2)
@@ -91,7 +91,7 @@ class RankingIntervals:
     tpr_at_fpr: tuple[tuple[float, Estimate], ...]
 
 
-def _scored(scores: ArrayLike, is_member: ArrayLike) -> tuple[FloatArray, BoolArray, IntArray]:
+def _sort_scores(scores: ArrayLike, is_member: ArrayLike) -> tuple[FloatArray, BoolArray, IntArray]:
     """Scores, truth and rows in the scores' order, controls first, without NaN.
 
     So the order of the rows does not matter to the last bit.
@@ -104,9 +104,9 @@ def _scored(scores: ArrayLike, is_member: ArrayLike) -> tuple[FloatArray, BoolAr
     return score[rows], member[rows], rows
 
 
-def _tie_counts(scores: ArrayLike, is_member: ArrayLike) -> tuple[FloatArray, IntArray, IntArray]:
+def _count_ties(scores: ArrayLike, is_member: ArrayLike) -> tuple[FloatArray, IntArray, IntArray]:
     """Distinct scores [G], highest first, with the members and the controls that have each."""
-    score, member, _ = _scored(scores, is_member)
+    score, member, _ = _sort_scores(scores, is_member)
     value, place = np.unique(score, return_inverse=True)
     members, controls = (
         np.bincount(place[side], minlength=len(value))[::-1] for side in (member, ~member)
@@ -124,7 +124,7 @@ def _tpr_at_fpr(members: IntArray, controls: IntArray, *, fpr: float) -> float:
     return float(members[:n_allowed].sum() / n_members)
 
 
-def _twice_below(x: FloatArray, pool: FloatArray) -> IntArray:
+def _count_twice_below(x: FloatArray, pool: FloatArray) -> IntArray:
     """Twice the number of a sorted pool below each of x [N], ties one half."""
     return np.searchsorted(pool, x, "left") + np.searchsorted(pool, x, "right")
 
@@ -135,9 +135,9 @@ def auc(scores: ArrayLike, is_member: ArrayLike) -> float:
     Scores and truth [N]; NaN without members or without controls. Time O(n log n).
     Source: Mann & Whitney 1947, doi:10.1214/aoms/1177730491.
     """
-    score, member, _ = _scored(scores, is_member)
+    score, member, _ = _sort_scores(scores, is_member)
     n_pairs = int(member.sum()) * int((~member).sum())
-    twice_wins = int(_twice_below(score[member], score[~member]).sum())
+    twice_wins = int(_count_twice_below(score[member], score[~member]).sum())
     return twice_wins / (2.0 * n_pairs) if n_pairs else math.nan
 
 
@@ -146,7 +146,7 @@ def roc_curve(scores: ArrayLike, is_member: ArrayLike) -> tuple[FloatArray, Floa
 
     From (0, 0) to (1, 1), one point for each distinct score and one for "all flagged".
     """
-    value, members, controls = _tie_counts(scores, is_member)
+    value, members, controls = _count_ties(scores, is_member)
     tpr, fpr = (
         np.append(0, np.cumsum(side)) / (side.sum() or math.nan) for side in (members, controls)
     )
@@ -173,13 +173,13 @@ def auc_interval(
     from scipy.special import expit, logit
     from scipy.stats import t
 
-    score, member, rows = _scored(scores, is_member)
+    score, member, rows = _sort_scores(scores, is_member)
     n_smaller = min(int(member.sum()), int((~member).sum()))
     value = auc(score, member)
     by_wilson = wilson(value, n_total=n_smaller)
     if n_smaller < MIN_NAMES:
         return by_wilson
-    ids = [_cluster_ids(np.asarray(one)[rows]) for one in clusters]
+    ids = [_number_clusters(np.asarray(cluster_ids)[rows]) for cluster_ids in clusters]
     variance, freedom = _clustered_variance(auc_influence(score, member, value), member, ids)
     if math.isnan(variance):
         return Estimate(value, math.nan, math.nan)
@@ -197,16 +197,16 @@ def auc_influence(score: FloatArray, member: BoolArray, value: float) -> FloatAr
     influence = np.empty(len(score))
     for side in (member, ~member):
         pool, n = np.sort(score[~side]), int(side.sum())
-        below = _twice_below(score[side], pool) / (2 * len(pool))
+        below = _count_twice_below(score[side], pool) / (2 * len(pool))
         above_chance = (below if side is member else 1 - below) - value
         influence[side] = above_chance / math.sqrt(n * max(n - 1, 1))
     return influence
 
 
-def _cluster_ids(ids: IntArray) -> IntArray:
+def _number_clusters(ids: IntArray) -> IntArray:
     """Number clusters from 0; every -1 is one of its own."""
-    own = ids.max(initial=0) + 1 + np.arange(len(ids))
-    return np.unique(np.where(ids < 0, own, ids), return_inverse=True)[1]
+    fresh_ids = ids.max(initial=0) + 1 + np.arange(len(ids))
+    return np.unique(np.where(ids < 0, fresh_ids, ids), return_inverse=True)[1]
 
 
 def _clustered_variance(
@@ -218,20 +218,22 @@ def _clustered_variance(
     total = float(by_side.sum())
     sizes = np.array([side.sum() for side in sides])
     freedom = total**2 / float((by_side**2 / (sizes - 1)).sum()) if total else 1.0
-    if all(len(np.unique(one)) == len(one) for one in ids):
+    if all(len(np.unique(cluster_ids)) == len(cluster_ids) for cluster_ids in ids):
         return total, freedom
     n_effective = min(
-        1 / float((np.bincount(one[side]) ** 2 / side.sum() ** 2).sum())
-        for one in ids
+        1 / float((np.bincount(cluster_ids[side]) ** 2 / side.sum() ** 2).sum())
+        for cluster_ids in ids
         for side in sides
     )
     if n_effective < MIN_PARTS:
         return math.nan, math.nan
-    together = [float((np.bincount(one, weights=influence) ** 2).sum()) for one in ids]
-    return max(total, sum(together) - (len(ids) - 1) * total), min(freedom, n_effective - 1)
+    clustered_sums = [
+        float((np.bincount(cluster_ids, weights=influence) ** 2).sum()) for cluster_ids in ids
+    ]
+    return max(total, sum(clustered_sums) - (len(ids) - 1) * total), min(freedom, n_effective - 1)
 
 
-def interval(value: float, drawn: FloatArray, *, n_total: int) -> Estimate:
+def interval(value: float, replicate_values: FloatArray, *, n_total: int) -> Estimate:
     """Return `value` with the 2.5th and 97.5th percentile of its bootstrap replicates [R].
 
     Replicates in which it is undefined are left out; if it is in all of them, it has no interval.
@@ -239,7 +241,7 @@ def interval(value: float, drawn: FloatArray, *, n_total: int) -> Estimate:
     error, and three names against three would look certain. The Wilson interval of that share among
     `n_total` trials stands in.
     """
-    defined = drawn[~np.isnan(drawn)]
+    defined = replicate_values[~np.isnan(replicate_values)]
     if math.isnan(value) or not len(defined):
         return Estimate(value, math.nan, math.nan)
     if defined.min() == defined.max():
@@ -263,18 +265,18 @@ def bootstrap_ranking(
     in each replicate. The order of the rows does not matter, to the last bit.
     Source: Efron & Tibshirani 1993, chapter 13.
     """
-    _, *counts = _tie_counts(scores, is_member)
+    _, *counts = _count_ties(scores, is_member)
     sizes = [int(side.sum()) for side in counts]
-    tprs = [NOTHING] * len(fprs)
+    tprs = [NO_ESTIMATE] * len(fprs)
     if all(sizes):
-        drawn = _resampled_tprs(counts, fprs, n_replicates=n_replicates, seed=seed)
+        resampled_tprs = _resample_tprs(counts, fprs, n_replicates=n_replicates, seed=seed)
         tprs = [
             interval(
                 _tpr_at_fpr(*counts, fpr=fpr),
-                replicates_of,
+                replicate_tprs,
                 n_total=sizes[0],
             )
-            for fpr, replicates_of in zip(fprs, drawn, strict=True)
+            for fpr, replicate_tprs in zip(fprs, resampled_tprs, strict=True)
         ]
     return RankingIntervals(
         n_members=sizes[0],
@@ -286,7 +288,7 @@ def bootstrap_ranking(
     )
 
 
-def _resampled_tprs(
+def _resample_tprs(
     counts: Sequence[IntArray], fprs: Sequence[float], *, n_replicates: int, seed: int
 ) -> FloatArray:
     """TPR at each FPR [F, R] of members and controls drawn with replacement; `counts` [G] each.
@@ -297,28 +299,32 @@ def _resampled_tprs(
     Source: David & Nagaraja 2003, Order Statistics, section 2.3.
     """
     rng = np.random.default_rng(seed)
-    members, controls = (np.cumsum(one) for one in counts)
+    members, controls = (np.cumsum(side_counts) for side_counts in counts)
     m, n = int(members[-1]), int(controls[-1])
-    found = np.full((len(fprs), n_replicates), math.nan)
+    tprs = np.full((len(fprs), n_replicates), math.nan)
     for row, fpr in enumerate(fprs):
         # Dividing, as a reader would.
         k = int(np.searchsorted(np.arange(n + 1) / n, fpr, side="right")) - 1
         if k < 1:
             continue
         if k >= n:
-            found[row] = 1.0
+            tprs[row] = 1.0
             continue
         place = np.floor(n * rng.beta(k + 1, n - k, size=n_replicates)).astype(np.int64)
         group = np.searchsorted(controls, np.minimum(place, n - 1), side="right")
         above = members[group] - counts[0][group]  # members in the groups before it
-        found[row] = rng.binomial(m, above / m) / m
-    return found
+        tprs[row] = rng.binomial(m, above / m) / m
+    return tprs
 
 
-def _drawn(rng: np.random.Generator, of: IntArray, n_rows: int, n_groups: int) -> IntArray:
+def _count_draws(
+    rng: np.random.Generator, group_of_unit: IntArray, n_rows: int, n_groups: int
+) -> IntArray:
     """How often each group [R, G] comes up in R draws of as many units; `of` is their group [N]."""
-    drawn = of[rng.integers(len(of), size=(n_rows, len(of)))]
-    cells = (drawn + np.arange(n_rows)[:, None] * n_groups).ravel()
+    drawn_groups = group_of_unit[
+        rng.integers(len(group_of_unit), size=(n_rows, len(group_of_unit)))
+    ]
+    cells = (drawn_groups + np.arange(n_rows)[:, None] * n_groups).ravel()
     return np.bincount(cells, minlength=n_rows * n_groups).reshape(n_rows, n_groups)
 
 
@@ -351,7 +357,7 @@ def two_sample_ks(a: ArrayLike, b: ArrayLike) -> tuple[float, float]:
     return statistic, float(kolmogorov((root + 0.12 + 0.11 / root) * statistic))
 
 
-def replicates(
+def bootstrap_measures(
     table: IntArray,
     measure: Callable[[FloatArray], FloatArray],
     *,
@@ -367,19 +373,21 @@ def replicates(
     n_patients = len(table)
     flat = table.reshape(n_patients, -1).astype(np.float64)
     n_rows = max(1, _DRAWS_PER_CHUNK // max(n_patients, 1))
-    found = []
+    measures = []
     for start in range(0, n_replicates, n_rows):
         rng = generator(seed, "deid-patients", start)
-        weights = _drawn(rng, np.arange(n_patients), min(n_rows, n_replicates - start), n_patients)
-        found.append(measure((weights.astype(float) @ flat).reshape(-1, *table.shape[1:])))
-    return np.concatenate(found)
+        weights = _count_draws(
+            rng, np.arange(n_patients), min(n_rows, n_replicates - start), n_patients
+        )
+        measures.append(measure((weights.astype(float) @ flat).reshape(-1, *table.shape[1:])))
+    return np.concatenate(measures)
 
 
 def ratio(hits: FloatArray, totals: FloatArray) -> FloatArray:
     """Return hits / totals; NaN where there is no trial."""
-    out = np.full(np.broadcast(hits, totals).shape, np.nan)
-    np.divide(hits, totals, out=out, where=totals > 0)
-    return out
+    shares = np.full(np.broadcast(hits, totals).shape, np.nan)
+    np.divide(hits, totals, out=shares, where=totals > 0)
+    return shares
 
 
 _BLOCK_SIZES = (1, 5, 20, 100, 500)
@@ -387,7 +395,7 @@ _FINE, _COARSE = (40, 400, 2000, 2**62), (20, 200, 800, 4000, 2**62)
 """Inputs or documents up to which blocks have each size."""
 
 
-def blocks_of(first: int, n: int, *, is_coarse: bool = False) -> IntArray:
+def assign_blocks(first: int, n: int, *, is_coarse: bool = False) -> IntArray:
     """Return the block of evidence [n], from 0 up, of inputs or documents first ... first + n - 1.
 
     A block is what errors are jackknifed over: one input each up to 40, then 5 up to 400, 20 up to
@@ -397,10 +405,10 @@ def blocks_of(first: int, n: int, *, is_coarse: bool = False) -> IntArray:
     and from 100 inputs on they are worth 20 equal ones or more. `first` is a multiple of `DRAW`.
     """
     number = np.arange(first, first + n)
-    block, before, begin = np.zeros(n, dtype=np.int64), 0, 0
+    block, n_blocks_before, begin = np.zeros(n, dtype=np.int64), 0, 0
     for size, end in zip(_BLOCK_SIZES, _COARSE if is_coarse else _FINE, strict=False):
-        here = (number >= begin) & (number < end)
-        block[here] = before + (number[here] - begin) // size
-        before, begin = before + (end - begin) // size, end
-    found: IntArray = block - block[:1]
-    return found
+        is_in_range = (number >= begin) & (number < end)
+        block[is_in_range] = n_blocks_before + (number[is_in_range] - begin) // size
+        n_blocks_before, begin = n_blocks_before + (end - begin) // size, end
+    block_numbers: IntArray = block - block[:1]
+    return block_numbers

@@ -20,13 +20,13 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from audit.attack.generation import GenerationTask, generated_shard
+from audit.attack.generation import GenerationTask, generate_shard
 from audit.attack.posterior import posterior_shard
 from audit.attack.question import GenerationSettings, PosteriorSettings
 from audit.bench.attacks import generation_task, posterior_task, random_model
 from audit.bench.corpus_building import write_notes
-from audit.bench.machine import machine, threads
-from audit.bench.race import BenchSettings, raced
+from audit.bench.machine import describe_machine, threads
+from audit.bench.race import BenchSettings, race_works
 from audit.corpus.make import CorpusTask, make_corpus
 from audit.demo import DemoTask
 from audit.models.forward import Forward
@@ -50,7 +50,7 @@ def main() -> None:
     options = parser.parse_args()
     with threads(1), TemporaryDirectory() as folder:
         found = measured(axes(Path(folder)), n_rounds=options.rounds, n_sizes=options.largest)
-    told = {"machine": machine("cpu"), "rounds": options.rounds, "axes": found}
+    told = {"machine": describe_machine("cpu"), "rounds": options.rounds, "axes": found}
     print(json.dumps(told, indent=1))
     if options.picture:
         options.picture.write_text(picture(found), encoding="utf-8")
@@ -94,7 +94,7 @@ def measured(
     """Return of each axis its sizes, processor seconds, and the fitted exponent."""
     works = {(name, size): make(size) for name, sizes, make in axes for size in sizes[:n_sizes]}
     keys = {f"{number:03}": key for number, key in enumerate(works)}
-    rates = raced(
+    rates = race_works(
         {number: works[key] for number, key in keys.items()}, n_rounds=n_rounds, device="cpu"
     )
     seconds = {key: float(np.median(1 / np.array(rates[number]))) for number, key in keys.items()}
@@ -119,7 +119,7 @@ def _generated(forward: Forward, *, n: int, n_steps: int, n_tokens: int = 32) ->
 def _in_shards(forward: Forward, task: GenerationTask, *, n: int) -> Work:
     def work() -> float:
         for shard, first in enumerate(range(0, n, DOCUMENTS_PER_SHARD)):
-            generated_shard(
+            generate_shard(
                 forward,
                 task,
                 shard=shard,

@@ -36,7 +36,7 @@ from audit.names.candidates import Candidates, make_candidates
 from audit.names.controls import N_REFERENCE, reference_controls
 from audit.names.pools import us_pool
 from audit.progress import Meter, Phase
-from audit.stats import auc, auc_interval, blocks_of
+from audit.stats import assign_blocks, auc, auc_interval
 from audit.text import fold_name
 from cache.store import Store
 
@@ -46,7 +46,7 @@ N_DOCUMENTS, N_INPUTS = 300, 2000
 
 
 def sums_of(hospital: dict[str, np.ndarray], general: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return both models' sums as `all_scores` takes them."""
+    """Return both models' sums as `compute_scores` takes them."""
     both = {"hospital": hospital, "general": general}
     return {f"{who}_{name}": x for who, sums in both.items() for name, x in sums.items()}
 
@@ -90,19 +90,19 @@ def part_evidence(
         pair.hospital,
         Forward(pair.hospital.model),
         "cpu",
-        evidence.Kept(store),
+        evidence.ResultsShardStore(store),
         no_meter(),
         "evidence",
     )
     names = request.candidates
     if scenario == 2:
-        task: Any = scenarios.task_of(request, pair, names)
+        task: Any = scenarios.make_task(request, pair, names)
         shard = evidence.collect(source, task, kind="posterior", n_total=n or N_INPUTS)
         return _by_pool(shard.sum_log_p, task.part_columns), shard.n_inputs
     request = request.with_(generation=request.generation.with_(n_steps=n_steps))
-    kind = scenarios.main_lead(request)
+    kind = scenarios.main_passage_kind(request)
     pieces = spelling.part_pieces(names, kind=kind, tokenizer=pair.hospital.tokenizer)
-    task = scenarios.task_of(request, pair, names)
+    task = scenarios.make_task(request, pair, names)
     made = evidence.collect(source, task, kind="generation", n_total=n or N_DOCUMENTS)
     columns = prompts.part_columns([pieces], has_between=[False])
     if is_counted:  # of single word pieces: the documents that hold them
@@ -239,17 +239,22 @@ def chain_errors(options: argparse.Namespace, store: Store) -> None:
     request = DemoTask().request(2, hospital="hospital-5").with_(candidates=names)
     pair = load_pair(request.general, request.hospital)
     for seed in range(options.runs):
-        task = scenarios.task_of(request.with_(seed=seed), pair, names)
+        task = scenarios.make_task(request.with_(seed=seed), pair, names)
         shards = []
         for loaded in (pair.hospital, pair.general):
             source = evidence.Source(
-                loaded, Forward(loaded.model), "cpu", evidence.Kept(store), no_meter(), "evidence"
+                loaded,
+                Forward(loaded.model),
+                "cpu",
+                evidence.ResultsShardStore(store),
+                no_meter(),
+                "evidence",
             )
             shards.append(evidence.collect(source, task, kind="chain", n_total=60))
         sums = [{"p": shard.sum_p, "log_p": shard.sum_log_p} for shard in shards]
-        score = scores.all_scores(sums_of(sums[0], sums[1]), counts=shards[0].n_inputs, parts=None)[
-            "mean_log_ratio"
-        ]
+        score = scores.compute_scores(
+            sums_of(sums[0], sums[1]), counts=shards[0].n_inputs, parts=None
+        )["mean_log_ratio"]
         found.append(score)
     print(f"chain, n = 60, mean_log_ratio: {_error_ratio(found):.2f}", flush=True)
 
@@ -265,10 +270,10 @@ def _scores(one: Any, other: Any, parts: Any, scenario: int) -> dict[str, Any]:
     nothing = np.zeros((len(one[1]), 0))
     if scenario == 2:
         sums = [{"p": nothing, "log_p": x} for x, _ in (one, other)]
-        found = scores.all_scores(sums_of(sums[0], sums[1]), counts=one[1], parts=parts)
+        found = scores.compute_scores(sums_of(sums[0], sums[1]), counts=one[1], parts=parts)
         return {name: found[name] for name in ("residual", "mean_log_ratio")}
     masses = [{"mass": x, "hits": nothing, "full_hits": nothing} for x, _ in (one, other)]
-    found = scores.all_scores(sums_of(masses[0], masses[1]), counts=one[1], parts=parts)
+    found = scores.compute_scores(sums_of(masses[0], masses[1]), counts=one[1], parts=parts)
     return {name: found[name] for name in ("residual", "half_log_ratio")}
 
 
@@ -366,8 +371,8 @@ def stops(options: argparse.Namespace) -> None:
     names = DemoTask().request(2).candidates
     listed = columns_of(names)
     parts = parts_of(listed, references())
-    at = evidence.looks(10_000)
-    counts = np.bincount(blocks_of(0, at[-1]))
+    at = evidence.look_sizes(10_000)
+    counts = np.bincount(assign_blocks(0, at[-1]))
     ends_of = {n: int(np.searchsorted(np.cumsum(counts), n)) + 1 for n in at[:-1]}
 
     def flags(means: list[np.ndarray]) -> np.ndarray:

@@ -45,7 +45,7 @@ from audit.names.pools import NamePool, japanese_pool, us_pool
 from audit.notes.passages import read_passages
 from audit.progress import Meter
 from audit.rng import generator
-from audit.run import Prepared, prepared
+from audit.run import AttackSetup, prepare_attack
 from audit.stats import Rate
 from audit.text import fold_name
 from benchmarks import demo_hospital
@@ -295,10 +295,10 @@ def asked(hospital: Hospital, scenario: int, directory: Path) -> AttackResult:
 
 def attack_of(request: AuditRequest, directory: Path) -> AttackResult:
     """Return what an audit's evidence shows, without judging it; evidence is kept."""
-    return evidence_of(prepared(request), directory)
+    return evidence_of(prepare_attack(request), directory)
 
 
-def evidence_of(ready: Prepared, directory: Path) -> AttackResult:
+def evidence_of(ready: AttackSetup, directory: Path) -> AttackResult:
     """Return what models that are loaded show; evidence is kept."""
     meter = Meter(phases(ready.request), listener=lambda _: None)
     with Store(directory / "store") as store:
@@ -309,7 +309,7 @@ def evidence_of(ready: Prepared, directory: Path) -> AttackResult:
             names=ready.names,
             pool=ready.pool,
             sources=lambda who, kind: ready.source(
-                who, kind, store=evidence.Kept(store), meter=meter
+                who, kind, store=evidence.ResultsShardStore(store), meter=meter
             ),
         )
     needed = (FIXED_SCORE, found.general_score)
@@ -362,7 +362,7 @@ def drawn_list(
     rest = np.setdiff1d(outsiders, members)
     weights = np.exp(shape.commonness * log_shares(attack)[rest])  # beyond how they were drawn
     controls = rng.choice(rest, size=shape.n_controls, replace=False, p=weights / weights.sum())
-    part = attack.of_rows(np.concatenate([members, controls]))
+    part = attack.select_names(np.concatenate([members, controls]))
     n = len(part.listed)
     is_member = tuple(row < len(members) for row in range(n))
     kinds = tuple("" if truth else "given" for truth in is_member)
@@ -375,7 +375,7 @@ def drawn_list(
 
 def log_shares(attack: AttackResult) -> np.ndarray:
     """Return ln of the share of people who carry each listed name."""
-    return attack.parts.whole(attack.parts.log_share)[: len(attack.listed)]
+    return attack.parts.sum_parts(attack.parts.log_share)[: len(attack.listed)]
 
 
 def is_asked(source: ControlSource, shape: ListShape, hospital: Hospital) -> bool:
@@ -537,8 +537,8 @@ def attacks_record(one: Mapping[str, Any]) -> Any:
 
 
 @cache
-def _loaded(scenario: int, model: str) -> Prepared:
-    return prepared(DemoTask().request(scenario, hospital=model))
+def _loaded(scenario: int, model: str) -> AttackSetup:
+    return prepare_attack(DemoTask().request(scenario, hospital=model))
 
 
 def _with_settings(
@@ -549,7 +549,7 @@ def _with_settings(
     kind = "generation" if scenario == 1 else "posterior"
     settings = getattr(ready.request, kind).with_(**changes)
     request = ready.request.with_(**{kind: settings, "seed": seed})
-    task = scenarios.task_of(request, ready.pair, ready.names)
+    task = scenarios.make_task(request, ready.pair, ready.names)
     return evidence_of(replace(ready, request=request, task=task), directory)
 
 

@@ -20,7 +20,7 @@ from audit.names.candidates import Candidates
 from audit.names.files import names_file
 from audit.names.lists import KeptNames, KeptPassages
 from audit.report.report import choose_audit
-from audit.run import Again, AuditTask, finished_part
+from audit.run import AuditInputs, AuditTask, read_finished_sizes
 from pages.ui import blocks, cached, section
 from pages.ui.access import may, may_or_say
 from pages.ui.audit_names import (
@@ -99,7 +99,7 @@ def follow_link() -> None:
 # The same again.
 
 
-def draw_again(say: Words) -> Again | None:
+def draw_again(say: Words) -> AuditInputs | None:
     """Offer to ask the same of a new model; return what is taken over where that is chosen."""
     wanted = st.query_params.get("like", "")
     line = choose_audit(wanted, kept=cached.kept_audits()[0], demo={})
@@ -220,7 +220,9 @@ def draw_traits(say: Words, found: PairCheck, digests: dict[str, str]) -> None:
 # Step 3: which attacker, and how long he may try.
 
 
-def draw_attacker(say: Words, *, candidates: Candidates | None, again: Again | None) -> Attacker:
+def draw_attacker(
+    say: Words, *, candidates: Candidates | None, again: AuditInputs | None
+) -> Attacker:
     """Draw both scenarios, the presets and, folded away, every setting.
 
     Raises as `Record.with_`.
@@ -238,7 +240,7 @@ def draw_attacker(say: Words, *, candidates: Candidates | None, again: Again | N
     generation, posterior = presets[preset]
     if candidates is not None and preset != "same":
         generation = generation.with_(prompt=usual_prompt(candidates))
-    how = again.how if again is not None else RunSettings()
+    how = again.run_settings if again is not None else RunSettings()
 
     def asked(usual: Any) -> Any:
         key = f"set_{type(usual).__name__}"
@@ -334,7 +336,7 @@ def plan_lines(say: Words, plan: Plan, request: AuditRequest) -> dict[str, str]:
         "time": time_line(say, plan),
     }
     store = cached.store()
-    part = {} if plan.is_answered(store) else finished_part(plan.digest, store=store)
+    part = {} if plan.is_answered(store) else read_finished_sizes(plan.digest, store=store)
     if n_kept := max(part.values(), default=0):
         lines["kept"] = say.text("audit_plan_kept_n", n=f"{n_kept:,}")
     return lines
@@ -362,7 +364,10 @@ def draw_reach(say: Words, plan: Plan, request: AuditRequest) -> None:
             for need in plan.needs
         ],
         "there": [
-            Cell(f"{need.n_there:,}", say.text(f"audit_needs_{'met' if need.is_met else 'unmet'}"))
+            Cell(
+                f"{need.n_available:,}",
+                say.text(f"audit_needs_{'met' if need.is_met else 'unmet'}"),
+            )
             for need in plan.needs
         ],
     }

@@ -8,7 +8,7 @@ import streamlit as st
 
 from audit.jobs import service
 from audit.jobs.table import Job, read_order
-from audit.run import AuditTask, finished_part
+from audit.run import AuditTask, read_finished_sizes
 from audit.words import Words
 from pages.ui import cached
 from pages.ui.access import may, who
@@ -87,10 +87,10 @@ def draw_ways_on(say: Words, job: Job) -> None:
     """Draw how a job without a result goes on, and the way to what both models have finished."""
     if act(say, "jobs_resume", name=f"resume-{job.job_id}"):
         change(say, lambda: service.resume(job.job_id), action="resumed")
-    part = finished_part(job.question, store=cached.store())
+    part = read_finished_sizes(job.question, store=cached.store())
     n = f"{part.get('n_documents') or part['n_inputs']:,}" if part else ""
     if part and act(say, "jobs_part", name=f"part-{job.job_id}", n=n):
-        task = AuditTask.ordered(read_order(job.job_id)).of_size(part)
+        task = AuditTask.ordered(read_order(job.job_id)).with_sizes(part)
         change(say, lambda: service.ask(task.question(), owner=who()), action="ran")
 
 

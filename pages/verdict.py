@@ -10,7 +10,7 @@ from audit.jobs import service
 from audit.jobs.table import Job
 from audit.report.name_table import ASKED, N_STRONGEST, kind_scores, strongest_names
 from audit.report.report import AuditReport, KeptAudit
-from audit.stats import NOTHING
+from audit.stats import NO_ESTIMATE
 from audit.tables import decimal, small
 from pages.ui import blocks, cached, section
 from pages.ui.access import is_revealed, may_or_say, names_in_files, shown_name
@@ -199,8 +199,8 @@ def figures(say: Words, report: AuditReport) -> section.Table:
     guesses = ("attack", "general_alone", "popularity")
     for name in report.measures.strata:
         found = [report.headline(name).get(who) for who in guesses]
-        aucs = [measured(one.auc if one else NOTHING, digits=3) for one in found]
-        shares = [measured(one.tpr(0.01) if one else NOTHING) for one in found]
+        aucs = [measured(one.auc if one else NO_ESTIMATE, digits=3) for one in found]
+        shares = [measured(one.tpr(0.01) if one else NO_ESTIMATE) for one in found]
         for key, told in (("auc", aucs), ("tpr", shares)):
             rows.append([Cell(say.text(f"figure_{key}"), say.text(f"figure_{name}")), *told])
     rates = {

@@ -139,7 +139,7 @@ def made(monkeypatch) -> list[str]:
 
         monkeypatch.setattr(module, name, counted)
 
-    count(generation, "generated_shard")
+    count(generation, "generate_shard")
     count(posterior, "posterior_shard")
     count(posterior, "chain_shard")
     return kinds

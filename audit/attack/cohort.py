@@ -88,16 +88,16 @@ def find_sharing(
     labels change places. The statistic is the sum over parts of the squared number of members.
     Where p <= 0.05 the parts of two members or more are returned.
     """
-    observed = _squared_counts(columns, is_member[None])[0]
-    tables = _permuted_labels(
+    observed = _sum_squared_counts(columns, is_member[None])[0]
+    tables = _draw_labels(
         is_member, strata, rng=generator(seed, "verdict/sharing"), n_rows=n_permutations
     )
-    drawn = [_squared_counts(columns, labels) for labels in tables]
-    p = _p_value(np.concatenate(drawn), observed)
+    permuted_counts = [_sum_squared_counts(columns, labels) for labels in tables]
+    p = _p_value(np.concatenate(permuted_counts), observed)
     if p > ALPHA:
         return Sharing(p)
-    held, counts = np.unique(columns[is_member], return_counts=True)
-    return Sharing(p, held[(held >= 0) & (counts > 1)])
+    member_parts, counts = np.unique(columns[is_member], return_counts=True)
+    return Sharing(p, member_parts[(member_parts >= 0) & (counts > 1)])
 
 
 def savage_scores(scores: FloatArray) -> FloatArray:
@@ -152,7 +152,7 @@ def group_test(
     p_labels = _p_value(statistics, float(savage_scores(scores)[is_member].sum()))
     p_parts = math.nan
     if len(sharing.parts):
-        renamed = _with_other_parts(
+        renamed_lists = _rename_parts(
             columns,
             by_part=by_part,
             parts=parts,
@@ -162,8 +162,11 @@ def group_test(
             rng=generator(seed, "verdict/parts"),
             n_rows=n_permutations,
         )
-        if renamed is not None:
-            p_parts, aucs = _p_value(renamed.statistics - renamed.own_statistics, 0.0), renamed.aucs
+        if renamed_lists is not None:
+            p_parts, aucs = (
+                _p_value(renamed_lists.statistics - renamed_lists.own_statistics, 0.0),
+                renamed_lists.aucs,
+            )
     return GroupTest(
         p=float(np.nanmax([p_labels, p_parts])),
         p_labels=p_labels,
@@ -173,9 +176,9 @@ def group_test(
     )
 
 
-def _p_value(drawn: FloatArray, observed: float) -> float:
+def _p_value(null_statistics: FloatArray, observed: float) -> float:
     """Return the share of draws that are as high as what was observed, which counts as a draw."""
-    return (1 + int((drawn >= observed - 1e-9).sum())) / (1 + len(drawn))
+    return (1 + int((null_statistics >= observed - 1e-9).sum())) / (1 + len(null_statistics))
 
 
 def _permute_labels(
@@ -188,36 +191,36 @@ def _permute_labels(
 ) -> tuple[FloatArray, FloatArray]:
     """Permute labels within strata; return the statistic and the AUC of each list [R]."""
     rank_scores, ranks, n_members = savage_scores(scores), _midranks(scores), int(is_member.sum())
-    tables = _permuted_labels(
+    tables = _draw_labels(
         is_member, strata, rng=generator(seed, "verdict/labels"), n_rows=n_permutations
     )
-    found = [
+    chunks = [
         (labels @ rank_scores, _auc_of_ranks(labels @ ranks, n_members, len(scores)))
         for labels in tables
     ]
-    statistics, aucs = map(np.concatenate, zip(*found, strict=True))
+    statistics, aucs = map(np.concatenate, zip(*chunks, strict=True))
     return statistics, aucs
 
 
-def _permuted_labels(
+def _draw_labels(
     is_member: BoolArray, strata: IntArray, *, rng: np.random.Generator, n_rows: int
 ) -> Iterator[FloatArray]:
     """Yield tables [R, N] of ones (member) and zeros, permuted within strata, n_rows in all."""
-    for n_here in _chunk_sizes(n_rows, width=len(is_member)):
-        labels = np.zeros((n_here, len(is_member)))
+    for n_chunk in _chunk_sizes(n_rows, width=len(is_member)):
+        labels = np.zeros((n_chunk, len(is_member)))
         for stratum in np.unique(strata):
             rows = np.flatnonzero(strata == stratum)
             n_members = int(is_member[rows].sum())
             if n_members in (0, len(rows)):
                 labels[:, rows] = float(n_members > 0)
                 continue
-            keys = rng.random((n_here, len(rows)))
+            keys = rng.random((n_chunk, len(rows)))
             chosen = np.argpartition(keys, n_members - 1, axis=1)[:, :n_members]
             np.put_along_axis(labels, rows[chosen], 1.0, axis=1)
         yield labels
 
 
-def _squared_counts(columns: IntArray, labels: np.ndarray) -> FloatArray:
+def _sum_squared_counts(columns: IntArray, labels: np.ndarray) -> FloatArray:
     """Return, for each row of labels [R, N], the sum over parts of squared counts of members."""
     from scipy.sparse import csr_array
 
@@ -230,7 +233,7 @@ def _squared_counts(columns: IntArray, labels: np.ndarray) -> FloatArray:
     return np.asarray(np.square(counts).sum(axis=0))
 
 
-class _Renamed(NamedTuple):
+class _RenamedLists(NamedTuple):
     """What lists with renamed parts [R] show, and the same lists with their own parts."""
 
     own_statistics: FloatArray
@@ -238,7 +241,7 @@ class _Renamed(NamedTuple):
     aucs: FloatArray
 
 
-def _with_other_parts(
+def _rename_parts(
     columns: IntArray,
     *,
     by_part: FloatArray,
@@ -248,7 +251,7 @@ def _with_other_parts(
     is_member: BoolArray,
     rng: np.random.Generator,
     n_rows: int,
-) -> _Renamed | None:
+) -> _RenamedLists | None:
     """Rename the parts of a list: each has the evidence of a random donor.
 
     Donors are of the same role, word pieces and popularity; which names share parts stays as it is.
@@ -256,35 +259,38 @@ def _with_other_parts(
     count neither for nor against the members. None where some part has no donor.
     """
     listed = np.unique(columns[columns >= 0])
-    drawn = _drawn_evidence(listed, by_part, parts=parts, donors=donors, rng=rng, n_rows=n_rows)
+    donor_evidence = _draw_evidence(
+        listed, by_part, parts=parts, donors=donors, rng=rng, n_rows=n_rows
+    )
     place = np.full(int(columns.max(initial=-1)) + 2, len(listed))
     place[listed] = np.arange(len(listed))
     first, last = place[columns].T
     is_shared = np.isin(listed, shared)
     n_members, n = int(is_member.sum()), len(columns)
-    found: list[tuple[FloatArray, FloatArray, FloatArray]] = []
+    chunks: list[tuple[FloatArray, FloatArray, FloatArray]] = []
     begin = 0
-    for n_here in _chunk_sizes(n_rows, width=n):
-        evidence = drawn[begin : begin + n_here]
-        begin += n_here
-        own = np.where(is_shared, evidence, by_part[listed])
-        of_names = [
+    for n_chunk in _chunk_sizes(n_rows, width=n):
+        evidence = donor_evidence[begin : begin + n_chunk]
+        begin += n_chunk
+        own_evidence = np.where(is_shared, evidence, by_part[listed])
+        name_scores = [
             soft_minimum(padded[:, first], padded[:, last])
             for padded in (
-                np.pad(one, ((0, 0), (0, 1)), constant_values=math.nan) for one in (own, evidence)
+                np.pad(part_evidence, ((0, 0), (0, 1)), constant_values=math.nan)
+                for part_evidence in (own_evidence, evidence)
             )
         ]
-        if np.isnan(of_names).any():
+        if np.isnan(name_scores).any():
             return None
         own_statistic, statistic = (
-            savage_scores(scores)[:, is_member].sum(axis=1) for scores in of_names
+            savage_scores(scores)[:, is_member].sum(axis=1) for scores in name_scores
         )
-        ranks = _midranks(of_names[1])[:, is_member].sum(axis=1)
-        found.append((own_statistic, statistic, _auc_of_ranks(ranks, n_members, n)))
-    return _Renamed(*(np.concatenate(column) for column in zip(*found, strict=True)))
+        ranks = _midranks(name_scores[1])[:, is_member].sum(axis=1)
+        chunks.append((own_statistic, statistic, _auc_of_ranks(ranks, n_members, n)))
+    return _RenamedLists(*(np.concatenate(column) for column in zip(*chunks, strict=True)))
 
 
-def _drawn_evidence(
+def _draw_evidence(
     listed: IntArray,
     by_part: FloatArray,
     *,
@@ -294,28 +300,28 @@ def _drawn_evidence(
     n_rows: int,
 ) -> FloatArray:
     """Return the evidence of random donors in the place of the listed parts [n_rows, L]."""
-    drawn = np.full((n_rows, len(listed)), math.nan)
+    donor_evidence = np.full((n_rows, len(listed)), math.nan)
     is_donor = np.zeros(len(by_part), dtype=np.bool_)
     is_donor[donors] = True
     is_donor &= ~np.isnan(by_part)
     kinds = np.stack([parts.is_last[listed], parts.n_pieces[listed]], axis=1)
     for role, n_pieces in np.unique(kinds, axis=0):
-        here = np.flatnonzero((kinds == (role, n_pieces)).all(axis=1))
-        of_role = is_donor & (parts.is_last == role)
-        pool = np.flatnonzero(of_role & (parts.n_pieces == n_pieces))
-        pool = pool if len(pool) >= MIN_STRATUM else np.flatnonzero(of_role)
+        listed_rows = np.flatnonzero((kinds == (role, n_pieces)).all(axis=1))
+        is_role_donor = is_donor & (parts.is_last == role)
+        pool = np.flatnonzero(is_role_donor & (parts.n_pieces == n_pieces))
+        pool = pool if len(pool) >= MIN_STRATUM else np.flatnonzero(is_role_donor)
         if not len(pool):
             continue
         n_bins = min(5, max(1, len(pool) // MIN_STRATUM))
         edges = np.quantile(parts.log_share[pool], np.linspace(0, 1, n_bins + 1)[1:-1])
         bins = np.searchsorted(edges, parts.log_share)
-        for number in np.unique(bins[listed[here]]):
-            places = here[bins[listed[here]] == number]
+        for number in np.unique(bins[listed[listed_rows]]):
+            places = listed_rows[bins[listed[listed_rows]] == number]
             stratum = pool[bins[pool] == number]
             stratum = stratum if len(stratum) else pool
             chosen = rng.integers(len(stratum), size=(n_rows, len(places)))
-            drawn[:, places] = by_part[stratum[chosen]]
-    return drawn
+            donor_evidence[:, places] = by_part[stratum[chosen]]
+    return donor_evidence
 
 
 GROUP_AUC = 0.6
@@ -377,5 +383,5 @@ def _auc_of_ranks(rank_sums: FloatArray, n_members: int, n: int) -> FloatArray:
 
 
 def _chunk_sizes(n_rows: int, *, width: int) -> list[int]:
-    n_here = max(1, _CELLS_PER_CHUNK // max(width, 1))
-    return [min(n_here, n_rows - start) for start in range(0, n_rows, n_here)]
+    n_chunk = max(1, _CELLS_PER_CHUNK // max(width, 1))
+    return [min(n_chunk, n_rows - start) for start in range(0, n_rows, n_chunk)]

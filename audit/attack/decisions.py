@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from audit.stats import (
     MIN_CONTROLS,
-    NOTHING,
+    NO_ESTIMATE,
     BoolArray,
     Estimate,
     FloatArray,
@@ -76,7 +76,7 @@ class Confusion:
         return 2 * self.tp / total if total else math.nan
 
 
-def plain(value: object) -> Any:
+def to_json(value: object) -> Any:
     """Return a measure as dicts, lists, numbers and None.
 
     NaN and infinity become None, also "not resolvable". A rate carries its interval, a confusion
@@ -85,23 +85,23 @@ def plain(value: object) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        return [plain(item) for item in value]
+        return [to_json(item) for item in value]
     if not is_dataclass(value):
         return value
-    more: dict[str, object] = {}
+    derived: dict[str, object] = {}
     if isinstance(value, Rate):
-        more = vars(value.interval())
+        derived = vars(value.interval())
     elif isinstance(value, Confusion):
         names = "n_members", "n_controls", "recall", "false_positive_rate", "precision", "accuracy"
-        more = {name: getattr(value, name) for name in names}
+        derived = {name: getattr(value, name) for name in names}
     elif isinstance(value, RankingIntervals):
-        more["tpr_at_fpr"] = {
+        derived["tpr_at_fpr"] = {
             f"{fpr:g}": vars(tpr) | {"is_resolvable": not math.isnan(tpr.value)}
             for fpr, tpr in value.tpr_at_fpr
         }
-    return plain({one.name: getattr(value, one.name) for one in fields(value)} | more)
+    return to_json({field.name: getattr(value, field.name) for field in fields(value)} | derived)
 
 
 def confusion(flagged: ArrayLike, is_member: ArrayLike) -> Confusion:
@@ -125,7 +125,7 @@ def f1_interval(counts: Confusion, *, seed: int) -> Estimate:
     """
     value, n_members, n_controls = counts.f1, counts.n_members, counts.n_controls
     if math.isnan(value):
-        return NOTHING
+        return NO_ESTIMATE
     rng = np.random.default_rng(seed)
     tp = rng.binomial(n_members, counts.tp / max(n_members, 1), size=_F1_REPLICATES)
     fp = rng.binomial(n_controls, counts.fp / max(n_controls, 1), size=_F1_REPLICATES)
@@ -189,7 +189,7 @@ def rank_p_values(scores: ArrayLike, *, controls: ArrayLike) -> FloatArray:
     NaN controls are left out. Valid (super-uniform) if name and controls are exchangeable.
     Source: Phipson & Smyth 2010, doi:10.2202/1544-6115.1585.
     """
-    score, pool = np.asarray(scores, dtype=np.float64), _sorted_scored(controls)
+    score, pool = np.asarray(scores, dtype=np.float64), _sort_scores(controls)
     n_as_high = len(pool) - np.searchsorted(pool, score, side="left")
     return np.asarray(np.where(np.isnan(score), math.nan, (1 + n_as_high) / (1 + len(pool))))
 
@@ -206,9 +206,9 @@ class ComparisonPool:
     groups: IntArray  # [K]
     rows: IntArray  # [K]
 
-    def of_group(self, group: int) -> FloatArray:
+    def group_scores(self, group: int) -> FloatArray:
         """Return the scores of one group's controls, ascending, without those that have none."""
-        return _sorted_scored(self.scores[self.groups == group])
+        return _sort_scores(self.scores[self.groups == group])
 
 
 def name_p_values(
@@ -216,7 +216,7 @@ def name_p_values(
     *,
     groups: IntArray,
     pool: ComparisonPool,
-    least_controls: int = MIN_CONTROLS,
+    min_controls: int = MIN_CONTROLS,
 ) -> FloatArray:
     """Return the p-value of each name [N] among the controls of its own group.
 
@@ -226,10 +226,10 @@ def name_p_values(
     in_pool = np.zeros(scores.shape, dtype=np.bool_)
     in_pool[pool.rows[pool.rows >= 0]] = True
     for group in np.unique(groups):
-        controls = pool.of_group(group)
+        controls = pool.group_scores(group)
         for is_control, n in ((False, len(controls)), (True, len(controls) - 1)):
             rows = (groups == group) & (in_pool == is_control) & ~np.isnan(scores)
-            if n >= least_controls and rows.any():
+            if n >= min_controls and rows.any():
                 n_as_high = len(controls) - np.searchsorted(controls, scores[rows], side="left")
                 p[rows] = (1 + n_as_high - is_control) / (1 + n)
     return p
@@ -266,8 +266,8 @@ def decide(
     those above it are false findings of the same rule. Where nobody reaches it there is none.
     """
     p = name_p_values(scores, groups=groups, pool=pool)
-    for row, others in namesakes.items():
-        p[row] = max(p[row], float(rank_p_values(scores[row], controls=others)))
+    for row, namesake_scores in namesakes.items():
+        p[row] = max(p[row], float(rank_p_values(scores[row], controls=namesake_scores)))
     q = q_values(p, is_member=is_member)
     is_control = truth_mask(is_member, truth=False)
     tested_q = q[is_control] if is_control.all() else q[~is_control]
@@ -276,11 +276,11 @@ def decide(
     if n_flagged:
         for group in np.unique(groups[~np.isnan(p)]):
             threshold[groups == group] = critical_score(
-                pool.of_group(group), n_flagged=n_flagged, n_tested=n_tested
+                pool.group_scores(group), n_flagged=n_flagged, n_tested=n_tested
             )
-        for row, others in namesakes.items():
-            own = critical_score(others, n_flagged=n_flagged, n_tested=n_tested)
-            threshold[row] = max(threshold[row], own)
+        for row, namesake_scores in namesakes.items():
+            own_threshold = critical_score(namesake_scores, n_flagged=n_flagged, n_tested=n_tested)
+            threshold[row] = max(threshold[row], own_threshold)
     is_flagged = scores > threshold
     is_worth_a_look = (q <= LOOK_ALPHA) & ~is_control
     is_undecided = undecided_mask(
@@ -300,7 +300,7 @@ def critical_score(controls: ArrayLike, *, n_flagged: int, n_tested: int) -> flo
     The r-th highest control, r = floor(p* (n + 1)), p* = 0.05 k / m (0.05 / m for k = 0); inf where
     r = 0: so few controls cannot flag anybody.
     """
-    pool = _sorted_scored(controls)
+    pool = _sort_scores(controls)
     # Exact fractions: in floats 0.05 k / m (n + 1) falls just short of a whole number now and then.
     critical_p = Fraction(str(ALPHA)) * max(n_flagged, 1) / max(n_tested, 1)
     r = int(critical_p * (len(pool) + 1))
@@ -335,8 +335,8 @@ def held_out_threshold(scores: ArrayLike, is_member: ArrayLike, *, seed: int) ->
         rows = np.flatnonzero((member == truth) & ~np.isnan(score))
         fold[rng.permutation(rows)] = np.arange(len(rows)) % 2
     thresholds = []
-    for judged in (0, 1):
-        controls = np.sort(score[(fold == 1 - judged) & ~member])
+    for judged_fold in (0, 1):
+        controls = np.sort(score[(fold == 1 - judged_fold) & ~member])
         n_allowed = int(0.05 * len(controls) + 1e-9)  # 0.05 * 20 may fall just short of 1
         thresholds.append(float(controls[-1 - n_allowed]) if len(controls) else math.inf)
     is_judged = fold >= 0
@@ -344,11 +344,11 @@ def held_out_threshold(scores: ArrayLike, is_member: ArrayLike, *, seed: int) ->
     return confusion(score[is_judged] > limits, member[is_judged])
 
 
-def _sorted_scored(scores: ArrayLike) -> FloatArray:
+def _sort_scores(scores: ArrayLike) -> FloatArray:
     values = np.asarray(scores, dtype=np.float64)
     return np.sort(values[~np.isnan(values)])
 
 
 def truth_mask(is_member: Sequence[bool | None], *, truth: bool | None) -> BoolArray:
     """Return which names [N] are members (True), controls (False) or unknown (None)."""
-    return np.array([one is truth for one in is_member], dtype=np.bool_)
+    return np.array([label is truth for label in is_member], dtype=np.bool_)

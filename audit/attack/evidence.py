@@ -72,39 +72,41 @@ class ShardKeys(NamedTuple):
         return self.listed or self.open
 
     @property
-    def needed(self) -> tuple[str, ...]:
+    def needed_keys(self) -> tuple[str, ...]:
         """The keys under which the answer is."""
         return tuple(key for key in (self.open * self.needs_open, self.listed) if key)
 
-    def answer(self, arrays: Arrays) -> Arrays:
+    def select_needed(self, arrays: Arrays) -> Arrays:
         """Return the arrays of a whole shard that are under the needed keys."""
         is_asked = {True: self.needs_open, False: bool(self.listed)}
         return {name: x for name, x in arrays.items() if is_asked[name in _OPEN]}
 
 
-class Keeper(Protocol):
+class ShardStore(Protocol):
     """Where shards are kept: `Kept`, or a folder of files."""
 
     def get(self, keys: ShardKeys) -> Arrays | None:
         """Return what the shard's keys need; None if it is not there, or damaged."""
 
-    def put(self, keys: ShardKeys, arrays: Arrays) -> None:
+    def save(self, keys: ShardKeys, arrays: Arrays) -> None:
         """Keep a shard, each part whole or not at all."""
 
 
 @dataclass(frozen=True)
-class Kept:
+class ResultsShardStore:
     """Shards in the results."""
 
     store: Store
 
     def get(self, keys: ShardKeys) -> Arrays | None:
         """Return what the shard's keys need; None if it is not there, or damaged."""
-        found = [self.store.get(key) for key in keys.needed]
-        there = [one.arrays for one in found if one is not None]
-        return {name: x for one in there for name, x in one.items()} if all(found) else None
+        stored_shards = [self.store.get(key) for key in keys.needed_keys]
+        parts = [stored.arrays for stored in stored_shards if stored is not None]
+        return (
+            {name: x for part in parts for name, x in part.items()} if all(stored_shards) else None
+        )
 
-    def put(self, keys: ShardKeys, arrays: Arrays) -> None:
+    def save(self, keys: ShardKeys, arrays: Arrays) -> None:
         """Keep a shard; what depends on no list is left out where nothing was asked of it."""
         parts = {
             keys.open: {n: x for n, x in arrays.items() if n in _OPEN},
@@ -122,7 +124,7 @@ class Source:
     loaded: LoadedModel
     forward: Forward
     device: str
-    store: Keeper
+    store: ShardStore
     meter: Meter
     phase: str
     row_work: float = 1.0  # units of the meter that a row of a forward pass is
@@ -168,31 +170,31 @@ def shard_orders(
         "posterior": INPUTS_PER_SHARD,
         "chain": CHAIN_INPUTS_PER_SHARD,
     }[kind]
-    made_by = backend(source.device)
+    source_backend = describe_backend(source.device)
     prefix = {
         "version": VERSIONS[kind],
         "kind": kind,
         "model": source.loaded.digest,
         "n_shard": n_shard,
         "dtype": source.forward.dtype,
-        "backend": made_by | {"kernels": source.forward.kernels},
+        "backend": source_backend | {"kernels": source.forward.kernels},
     }
 
     fields = asdict(task)
     questions = {
-        "open": _digest({name: x for name, x in fields.items() if name not in task.of_names}),
+        "open": _digest({name: x for name, x in fields.items() if name not in task.name_fields}),
         "listed": _digest(fields),
     }
 
-    def order(shard: int, first: int) -> ShardOrder:
+    def make_order(shard: int, first: int) -> ShardOrder:
         n_here = min(n_shard, n_total - first)
         place = {"shard": shard, "first": first, "n": n_here}
-        part_of = {
+        part_keys = {
             part: f"shard/{_digest({**prefix, **place, 'part': part, 'task': question})}"
             for part, question in questions.items()
         }
-        listed = part_of["listed"] if task.has_names else ""
-        keys = ShardKeys(part_of["open"], listed, not listed or kind == "generation")
+        listed = part_keys["listed"] if task.has_names else ""
+        keys = ShardKeys(part_keys["open"], listed, not listed or kind == "generation")
         return ShardOrder(
             keys,
             kind,
@@ -205,10 +207,10 @@ def shard_orders(
             source.device,
             source.forward.dtype,
             source.forward.kernels,
-            made_by,
+            source_backend,
         )
 
-    return tuple(order(*place) for place in enumerate(range(0, n_total, n_shard)))
+    return tuple(make_order(*place) for place in enumerate(range(0, n_total, n_shard)))
 
 
 def collect(source: Source, task: AnyTask, *, kind: str, n_total: int, n_before: int = 0) -> Any:
@@ -221,65 +223,67 @@ def collect(source: Source, task: AnyTask, *, kind: str, n_total: int, n_before:
     from audit.attack import generation, posterior
 
     orders = shard_orders(source, task, kind=kind, n_total=n_total)
-    asked = [order for order in orders if order.first >= n_before]
-    found = {order.shard: arrays for order, arrays in kept_shards(source, asked)}
+    needed_orders = [order for order in orders if order.first >= n_before]
+    arrays_of_shard = {order.shard: arrays for order, arrays in yield_shards(source, needed_orders)}
     is_generated = kind == "generation"
-    return joined_shards(
+    return join_shards(
         generation.GeneratedShard if is_generated else posterior.PosteriorShard,
-        [found[order.shard] for order in asked],
+        [arrays_of_shard[order.shard] for order in needed_orders],
     )
 
 
-def joined_shards(shard: Callable[..., Any], found: Sequence[Arrays]) -> Any:
+def join_shards(shard_class: Callable[..., Any], shards: Sequence[Arrays]) -> Any:
     """Return the arrays of shards, or of evidence joined before, as one `shard`."""
-    return shard(
+    return shard_class(
         **{
             name: (np.sum if name.startswith("passage_") else np.concatenate)(
-                [arrays[name] for arrays in found], axis=0
+                [arrays[name] for arrays in shards], axis=0
             )
-            for name in found[0]
+            for name in shards[0]
         }
     )
 
 
-def looks(n_total: int) -> tuple[int, ...]:
+def look_sizes(n_total: int) -> tuple[int, ...]:
     """Return after how many inputs a sequential audit looks: one shard, two, four ... and all."""
     n_shards = -(-n_total // INPUTS_PER_SHARD)
     doubled = [INPUTS_PER_SHARD * 2**k for k in range((n_shards - 1).bit_length())]
     return (*doubled, n_total)
 
 
-def kept_shards(
+def yield_shards(
     source: Source, orders: Sequence[ShardOrder]
 ) -> Iterator[tuple[ShardOrder, Arrays]]:
     """Yield every shard: first those that are kept, then the others, each made and kept at once."""
-    missing, kept = list[ShardOrder](), set[int]()
+    missing, stored_numbers = list[ShardOrder](), set[int]()
 
-    def note() -> None:  # workers finish shards in any order
-        whole = list(takewhile(lambda order: order.shard in kept, orders))
-        if whole:
-            source.on_kept(whole[-1].first + whole[-1].n)
+    def report_progress() -> None:  # workers finish shards in any order
+        leading_orders = list(takewhile(lambda order: order.shard in stored_numbers, orders))
+        if leading_orders:
+            source.on_kept(leading_orders[-1].first + leading_orders[-1].n)
 
     for order in orders:
         if (stored := source.store.get(order.keys)) is not None:
-            kept.add(order.shard)
+            stored_numbers.add(order.shard)
             yield order, stored
             source.meter.add(source.phase, order.n_rows * source.row_work, is_cached=True)
         else:
             missing.append(order)
-    note()
-    for order, arrays, n_rows in _made(source, missing):
-        source.store.put(order.keys, arrays)
-        kept.add(order.shard)
-        note()
-        yield order, order.keys.answer(arrays)
+    report_progress()
+    for order, arrays, n_rows in _make_shards(source, missing):
+        source.store.save(order.keys, arrays)
+        stored_numbers.add(order.shard)
+        report_progress()
+        yield order, order.keys.select_needed(arrays)
         source.meter.add(source.phase, n_rows * source.row_work)
 
 
-def _made(source: Source, orders: Sequence[ShardOrder]) -> Iterator[tuple[ShardOrder, Arrays, int]]:
+def _make_shards(
+    source: Source, orders: Sequence[ShardOrder]
+) -> Iterator[tuple[ShardOrder, Arrays, int]]:
     """Yield shards as they are made, with the rows of each that the meter does not know yet."""
     if source.executor is not None:
-        yield from _made_by_workers(source, source.executor, orders)
+        yield from _make_by_workers(source, source.executor, orders)
         return
     for order in orders:
         n_left = order.n_rows
@@ -293,15 +297,15 @@ def _made(source: Source, orders: Sequence[ShardOrder]) -> Iterator[tuple[ShardO
         yield order, shard_arrays(order, source.forward, tick=tick), n_left
 
 
-def _made_by_workers(
+def _make_by_workers(
     source: Source, executor: Executor, orders: Sequence[ShardOrder]
 ) -> Iterator[tuple[ShardOrder, Arrays, int]]:
     """Yield shards in the order in which workers finish them; what was not begun stays undone."""
-    left, pending = iter(orders), dict[Future[Arrays], ShardOrder]()
+    remaining, pending = iter(orders), dict[Future[Arrays], ShardOrder]()
     try:
         while True:
-            for order in islice(left, _N_AHEAD - len(pending)):
-                pending[executor.submit(made_elsewhere, order)] = order
+            for order in islice(remaining, _N_AHEAD - len(pending)):
+                pending[executor.submit(make_shard_remotely, order)] = order
             if not pending:
                 return
             source.meter.add(source.phase, 0)  # asks whether to stop
@@ -312,14 +316,14 @@ def _made_by_workers(
         for future, order in pending.items():
             is_made = not future.cancel() and future.done() and future.exception() is None
             if is_made:  # in the moment of the stop
-                source.store.put(order.keys, future.result())
+                source.store.save(order.keys, future.result())
 
 
 _ONE_AT_A_TIME = threading.Lock()
 """Dropout of a model that is asked as it is draws from the random numbers of the process."""
 
 
-def made_elsewhere(order: ShardOrder) -> Arrays:
+def make_shard_remotely(order: ShardOrder) -> Arrays:
     """Make a shard in a process that knows its order alone.
 
     Models stay loaded. Raises AuditError where the model or what computes here is not what the
@@ -327,14 +331,14 @@ def made_elsewhere(order: ShardOrder) -> Arrays:
     """
     stay_offline()
     with _ONE_AT_A_TIME:
-        take_threads(order.backend)
-        refuse_other_backend(order.backend, backend(order.device))
-        asked = _forward(order.folder, order.model, order.device, order.dtype, order.kernels)
-        return shard_arrays(order, asked)
+        set_threads(order.backend)
+        refuse_other_backend(order.backend, describe_backend(order.device))
+        forward = _load_forward(order.folder, order.model, order.device, order.dtype, order.kernels)
+        return shard_arrays(order, forward)
 
 
 @lru_cache(maxsize=2)  # a pair
-def _forward(folder: Path, digest: str, device: str, dtype: str, kernels: str) -> Forward:
+def _load_forward(folder: Path, digest: str, device: str, dtype: str, kernels: str) -> Forward:
     from audit.models.forward import Forward
     from audit.models.load import load_model
 
@@ -348,7 +352,7 @@ def _forward(folder: Path, digest: str, device: str, dtype: str, kernels: str) -
     return Forward(loaded.model, dtype=dtype, is_plain=kernels == "plain")
 
 
-def take_threads(backend: Mapping[str, str]) -> None:
+def set_threads(backend: Mapping[str, str]) -> None:
     """Compute with as many threads as the keys say; sums depend on them in the last bits."""
     import torch
 
@@ -356,17 +360,17 @@ def take_threads(backend: Mapping[str, str]) -> None:
         torch.set_num_threads(int(backend["n_threads"]))
 
 
-def refuse_other_backend(asked: Mapping[str, str], here: Mapping[str, str]) -> None:
+def refuse_other_backend(expected: Mapping[str, str], actual: Mapping[str, str]) -> None:
     """Refuse to make shards whose keys say that something else made them."""
-    for name in asked:
-        if here.get(name) != asked[name]:
+    for name in expected:
+        if actual.get(name) != expected[name]:
             raise AuditError(
                 "What makes this evidence differs from what is to file it: {name} is {here} "
                 "instead of {asked}.",
                 where="worker",
                 name=name,
-                here=here.get(name, ""),
-                asked=asked[name],
+                here=actual.get(name, ""),
+                asked=expected[name],
                 do="Start the audit, or write the order, on a machine like those that compute.",
             )
 
@@ -383,13 +387,13 @@ def shard_arrays(
     from audit.attack import generation, posterior
 
     makers: dict[str, Callable[..., Any]] = {
-        "generation": generation.generated_shard,
+        "generation": generation.generate_shard,
         "posterior": posterior.posterior_shard,
         "chain": posterior.chain_shard,
     }
     place = {"shard": order.shard, "first": order.first, "n": order.n}
     try:
-        found = makers[order.kind](forward, order.task, **place, device=order.device, tick=tick)
+        shard = makers[order.kind](forward, order.task, **place, device=order.device, tick=tick)
     except (torch.cuda.OutOfMemoryError, MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "memory" not in str(error):
             raise
@@ -398,10 +402,10 @@ def shard_arrays(
             where="micro-batch",
             do="Try a smaller micro-batch (scenario 2), or run on the CPU.",
         ) from None
-    return dict(vars(found))
+    return dict(vars(shard))
 
 
-def backend(device: str) -> dict[str, str]:
+def describe_backend(device: str) -> dict[str, str]:
     """Return what beside the question determines bytes: device kind and library versions."""
     import torch
     import transformers
@@ -420,10 +424,10 @@ def backend(device: str) -> dict[str, str]:
 
 
 def _digest(value: object) -> str:
-    def plain(item: object) -> object:
+    def encode_array(item: object) -> object:
         if isinstance(item, np.ndarray):
             return [str(item.dtype), list(item.shape), hashlib.sha256(item.tobytes()).hexdigest()]
         raise TypeError(type(item).__name__)
 
-    text = json.dumps(value, sort_keys=True, default=plain)
+    text = json.dumps(value, sort_keys=True, default=encode_array)
     return hashlib.sha256(text.encode()).hexdigest()

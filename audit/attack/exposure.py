@@ -99,5 +99,5 @@ def control_of_dose(records: Mapping[int, DoseRecord], *, dose: int) -> DoseReco
 
     A name that is seldomer in the notes is harder to find, so it proves more.
     """
-    fitting = [n for n in records if n <= dose]
-    return records[max(fitting)] if fitting else None
+    doses = [n for n in records if n <= dose]
+    return records[max(doses)] if doses else None

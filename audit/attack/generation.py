@@ -24,7 +24,7 @@ from torch import Tensor
 
 from audit.models.forward import Forward
 from audit.rng import generator
-from audit.stats import DRAW, FloatArray, IntArray, blocks_of
+from audit.stats import DRAW_SIZE, FloatArray, IntArray, assign_blocks
 
 Tick = Callable[[int], None]
 
@@ -47,7 +47,7 @@ class GenerationTask:
     temperature: float = 1.0
     is_remasked: bool = True
 
-    of_names: ClassVar = ("multi_piece_parts",)
+    name_fields: ClassVar = ("multi_piece_parts",)
     """Fields that documents and the mass of tokens do not depend on."""
 
     @property
@@ -93,15 +93,15 @@ def shard_draws(
     """
     sampled = task.sampled_positions
     positions, uniforms = [], []
-    for number in range(first // DRAW, -(-(first + n_documents) // DRAW)):
+    for number in range(first // DRAW_SIZE, -(-(first + n_documents) // DRAW_SIZE)):
         rng = generator(task.seed, "generation", number)
-        positions.append(rng.integers(len(sampled), size=(task.n_steps, DRAW)))
-        uniforms.append(rng.random(size=(task.n_steps, DRAW)))
+        positions.append(rng.integers(len(sampled), size=(task.n_steps, DRAW_SIZE)))
+        uniforms.append(rng.random(size=(task.n_steps, DRAW_SIZE)))
     places = np.concatenate(positions, axis=1)[:, :n_documents]
     return sampled[places], np.concatenate(uniforms, axis=1)[:, :n_documents]
 
 
-def generated_shard(
+def generate_shard(
     forward: Forward,
     task: GenerationTask,
     *,
@@ -117,26 +117,30 @@ def generated_shard(
     called with the number of documents after each step; it may raise to stop.
     """
     positions, uniforms = shard_draws(task, first=first, n_documents=n)
-    blocks = blocks_of(first, n)  # [B]
+    blocks = assign_blocks(first, n)  # [B]
     sampler = _Sampler(forward, task, n=n, device=device)
     tally = _Tally(task, blocks=blocks, n_vocabulary=forward.n_vocabulary, device=device)
-    asked, n_asked = _asked_rows(task, positions)
+    forward_rows, n_forward_rows = _list_forward_rows(task, positions)
     # All draws are sent at once: on a GPU no step waits for the host.
-    at, numbers, rows = (torch.from_numpy(x).to(device) for x in (positions, uniforms, asked))
+    device_positions, device_uniforms, device_rows = (
+        torch.from_numpy(x).to(device) for x in (positions, uniforms, forward_rows)
+    )
     with torch.inference_mode():
-        for step, few in enumerate(torch.split(rows, n_asked)):
-            sampler.step(at[step], numbers[step], asked=few, tally=tally)
+        for step, step_rows in enumerate(torch.split(device_rows, n_forward_rows)):
+            sampler.step(
+                device_positions[step], device_uniforms[step], forward_rows=step_rows, tally=tally
+            )
             tick(n)
-    n_documents_of = np.bincount(blocks)
+    block_sizes = np.bincount(blocks)
     return GeneratedShard(
-        n_documents=n_documents_of,
+        n_documents=block_sizes,
         documents=sampler.state.cpu().numpy().astype(np.int64),
-        mass=_floats(tally.mass, len(n_documents_of), forward.n_vocabulary),
-        part_mass=_floats(tally.parts, len(n_documents_of), len(task.multi_piece_parts)),
+        mass=_to_floats(tally.mass, len(block_sizes), forward.n_vocabulary),
+        part_mass=_to_floats(tally.parts, len(block_sizes), len(task.multi_piece_parts)),
     )
 
 
-def _asked_rows(task: GenerationTask, positions: IntArray) -> tuple[IntArray, list[int]]:
+def _list_forward_rows(task: GenerationTask, positions: IntArray) -> tuple[IntArray, list[int]]:
     """Return the documents that each step asks the model about, one after the other, and counts.
 
     Where a position is picked twice running and is set back to [MASK], the second pass would read
@@ -154,13 +158,15 @@ class _Sampler:
     def __init__(self, forward: Forward, task: GenerationTask, *, n: int, device: str) -> None:
         self._task, self._rows = task, torch.arange(n, device=device)
         self.state = torch.tensor(task.prompt, device=device).repeat(n, 1)  # [B, L]
-        self._asked = forward.stepwise(self.state)
+        self._stepwise = forward.stepwise(self.state)
         self._last: Tensor | None = None  # [B] where each document was asked last
         shape = n, min(task.top_k, forward.n_vocabulary)
         self._tokens = torch.zeros(shape, dtype=torch.int64, device=device)  # [B, k]
         self._weights = torch.zeros(shape, device=device)  # [B, k]
 
-    def step(self, positions: Tensor, uniforms: Tensor, *, asked: Tensor, tally: _Tally) -> None:
+    def step(
+        self, positions: Tensor, uniforms: Tensor, *, forward_rows: Tensor, tally: _Tally
+    ) -> None:
         """Sample one position of every document in place (appendix B).
 
         `positions` [B] are sampled, and the `uniforms` [B] pick the token by inverting the
@@ -169,15 +175,20 @@ class _Sampler:
         """
         if self._task.is_remasked:
             self.state[self._rows, positions] = self._task.mask_id
-        if len(asked):
+        if len(forward_rows):
             # Since it was asked a document has had a token put there, and [MASK] is here.
-            here, last = positions[asked], positions if self._last is None else self._last
-            logits = self._asked.logits(
-                asked, changed=torch.stack([last[asked], here], dim=1), positions=here[:, None]
+            forward_positions, last_positions = (
+                positions[forward_rows],
+                positions if self._last is None else self._last,
+            )
+            logits = self._stepwise.logits(
+                forward_rows,
+                changed=torch.stack([last_positions[forward_rows], forward_positions], dim=1),
+                positions=forward_positions[:, None],
             )[:, 0].float()
             self._last = positions
-            top, self._tokens[asked] = largest(logits, self._tokens.shape[1])
-            self._weights[asked] = torch.softmax(top / self._task.temperature, dim=-1)
+            top, self._tokens[forward_rows] = find_largest(logits, self._tokens.shape[1])
+            self._weights[forward_rows] = torch.softmax(top / self._task.temperature, dim=-1)
         cumulative = self._weights.double().cumsum(dim=-1)  # [B, k]
         below = (uniforms.unsqueeze(dim=1) * cumulative[:, -1:]) >= cumulative  # [B, k]
         picked = below.sum(dim=-1).clamp(max=cumulative.shape[1] - 1)
@@ -185,7 +196,7 @@ class _Sampler:
         self.state[self._rows, positions] = self._tokens[self._rows, picked]
 
 
-def largest(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def find_largest(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the k largest of each row's logits [B, V], falling, and their tokens, both [B, k].
 
     On a CPU this takes a quarter of `topk`'s time: among the maxima of 4 k groups of tokens the
@@ -195,23 +206,23 @@ def largest(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     size = n_vocabulary // (4 * k)
     if logits.device.type != "cpu" or size < 2:
         return logits.topk(k, dim=-1)
-    values, n_groups = logits.numpy(), n_vocabulary // size
-    maxima = values[:, : size * n_groups].reshape(n, size, n_groups).max(axis=1)
+    logit_array, n_groups = logits.numpy(), n_vocabulary // size
+    maxima = logit_array[:, : size * n_groups].reshape(n, size, n_groups).max(axis=1)
     bound = np.partition(maxima, n_groups - k, axis=1)[:, n_groups - k]
-    places = np.flatnonzero(values >= bound[:, None])
+    places = np.flatnonzero(logit_array >= bound[:, None])
     ends = np.searchsorted(places, np.arange(0, n * n_vocabulary + 1, n_vocabulary))
     counts = np.diff(ends)
     if counts.min() < k:  # a logit is no number
         return logits.topk(k, dim=-1)
     # A float's bits, the lower ones of negatives turned round, rise as the float does.
-    bits = values.ravel().take(places).view(np.int32)
+    bits = logit_array.ravel().take(places).view(np.int32)
     keys = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).astype(np.int64) << 32
     rows, width = np.repeat(np.arange(n), counts), int(counts.max())
     keys |= n_vocabulary - (places - rows * n_vocabulary)
-    few = np.full(n * width, np.iinfo(np.int64).min)
-    few[np.arange(len(places)) + rows * width - ends[rows]] = keys
-    few = np.sort(few.reshape(n, width), axis=1)[:, : -k - 1 : -1]
-    tokens = torch.from_numpy(n_vocabulary - (few & 0xFFFFFFFF))
+    top_keys = np.full(n * width, np.iinfo(np.int64).min)
+    top_keys[np.arange(len(places)) + rows * width - ends[rows]] = keys
+    top_keys = np.sort(top_keys.reshape(n, width), axis=1)[:, : -k - 1 : -1]
+    tokens = torch.from_numpy(n_vocabulary - (top_keys & 0xFFFFFFFF))
     return logits.gather(1, tokens), tokens
 
 
@@ -233,12 +244,12 @@ class _Tally:
         place[pieces] = np.arange(len(pieces))
         self._n_pieces = len(pieces)
         self._place = torch.from_numpy(place).to(device)
-        of_length: dict[int, list[int]] = {}
+        parts_by_length: dict[int, list[int]] = {}
         for i, part in enumerate(parts):
-            of_length.setdefault(len(part), []).append(i)
+            parts_by_length.setdefault(len(part), []).append(i)
         self._groups = [
             [torch.tensor(x, device=device) for x in (index, [parts[i] for i in index])]
-            for _, index in sorted(of_length.items())
+            for _, index in sorted(parts_by_length.items())
         ]
 
     def add(self, state: Tensor, positions: Tensor, tokens: Tensor, weights: Tensor) -> None:
@@ -247,36 +258,36 @@ class _Tally:
         Nothing in it waits for a GPU: shapes depend on no value.
         """
         mass = (weights.double() * FIXED_POINT).round().long()
-        where = (self._block.unsqueeze(dim=1) * self._n_vocabulary + tokens).flatten()
-        self.mass.index_add_(0, where, mass.flatten())
+        cells = (self._block.unsqueeze(dim=1) * self._n_vocabulary + tokens).flatten()
+        self.mass.index_add_(0, cells, mass.flatten())
         if not self._groups:
             return
-        of_piece = mass.new_zeros((len(mass), self._n_pieces + 1))  # [B, P + 1]
-        of_piece.scatter_add_(1, self._place[tokens], mass)
+        piece_mass = mass.new_zeros((len(mass), self._n_pieces + 1))  # [B, P + 1]
+        piece_mass.scatter_add_(1, self._place[tokens], mass)
         for index, parts in self._groups:  # [q], [q, length]
-            found = self._of_parts(state, positions, of_piece, parts)  # [B, q]
+            part_mass = self._sum_part_mass(state, positions, piece_mass, parts)  # [B, q]
             by_block = mass.new_zeros((self._n_blocks, len(index)))
-            self.parts.index_add_(1, index, by_block.index_add_(0, self._block, found))
+            self.parts.index_add_(1, index, by_block.index_add_(0, self._block, part_mass))
 
-    def _of_parts(
-        self, state: Tensor, positions: Tensor, of_piece: Tensor, parts: Tensor
+    def _sum_part_mass(
+        self, state: Tensor, positions: Tensor, piece_mass: Tensor, parts: Tensor
     ) -> Tensor:
         """Return the mass [B, q] of the pieces that complete a part where its others stand."""
         length = parts.shape[1]
-        found = of_piece.new_zeros((len(state), len(parts)))
+        part_mass = piece_mass.new_zeros((len(state), len(parts)))
         offsets = torch.arange(length, device=state.device)
         for j in range(length):  # the sampled position holds piece j
             places = (positions - j).unsqueeze(1) + offsets  # [B, length]
             fits = ((places >= 0) & (places < state.shape[1])).all(dim=1)
             window = state.gather(1, places.clamp(0, state.shape[1] - 1))
             matches = fits.unsqueeze(1).repeat(1, len(parts))  # [B, q]
-            for other in range(length):  # piece by piece: five times as fast as all at once
-                if other != j:
-                    matches &= window[:, other : other + 1] == parts[:, other]
-            found += matches * of_piece[:, self._place[parts[:, j]]]
-        return found
+            for neighbour in range(length):  # piece by piece: five times as fast as all at once
+                if neighbour != j:
+                    matches &= window[:, neighbour : neighbour + 1] == parts[:, neighbour]
+            part_mass += matches * piece_mass[:, self._place[parts[:, j]]]
+        return part_mass
 
 
-def _floats(sums: Tensor, *shape: int) -> FloatArray:
-    result: FloatArray = (sums.view(shape).double() / FIXED_POINT).cpu().numpy()
-    return result
+def _to_floats(sums: Tensor, *shape: int) -> FloatArray:
+    floats: FloatArray = (sums.view(shape).double() / FIXED_POINT).cpu().numpy()
+    return floats

@@ -75,17 +75,17 @@ def spelling_scores(names: list[str], is_member: BoolArray, *, columns: IntArray
 
     scores = np.full(len(names), math.nan)
     folds = connected_folds(columns)
-    spelt = np.array(names, dtype=object)
+    name_array = np.array(names, dtype=object)
     for fold in np.unique(folds):
-        here, others = folds == fold, folds != fold
-        if len(np.unique(is_member[others])) < 2:
+        in_fold, in_other_folds = folds == fold, folds != fold
+        if len(np.unique(is_member[in_other_folds])) < 2:
             continue
         model = make_pipeline(
             TfidfVectorizer(analyzer="char_wb", ngram_range=(1, 3), lowercase=True),
             LogisticRegression(class_weight="balanced", max_iter=1000),
         )
-        model.fit(spelt[others], is_member[others])
-        scores[here] = model.decision_function(spelt[here])
+        model.fit(name_array[in_other_folds], is_member[in_other_folds])
+        scores[in_fold] = model.decision_function(name_array[in_fold])
     return scores
 
 
@@ -127,12 +127,12 @@ def adjusted_scores(scores: FloatArray, covariates: FloatArray, *, folds: IntArr
     basis = np.stack(columns, axis=1)
     adjusted = np.full(len(scores), math.nan)
     for fold in np.unique(folds):
-        here, others = (folds == fold) & is_scored, (folds != fold) & is_scored
-        if others.sum() <= basis.shape[1]:
-            adjusted[here] = scores[here]
+        in_fold, in_other_folds = (folds == fold) & is_scored, (folds != fold) & is_scored
+        if in_other_folds.sum() <= basis.shape[1]:
+            adjusted[in_fold] = scores[in_fold]
             continue
-        weights = np.linalg.lstsq(basis[others], scores[others], rcond=None)[0]
-        adjusted[here] = scores[here] - basis[here] @ weights
+        weights = np.linalg.lstsq(basis[in_other_folds], scores[in_other_folds], rcond=None)[0]
+        adjusted[in_fold] = scores[in_fold] - basis[in_fold] @ weights
     return adjusted
 
 

@@ -27,8 +27,8 @@ from audit.attack.decisions import (
     Decisions,
     decide,
     name_p_values,
-    plain,
     q_values,
+    to_json,
     truth_mask,
 )
 from audit.attack.exposure import EXPOSED_P, MIN_BOUND_CONTROLS, DoseRecord, usual_dose
@@ -41,8 +41,8 @@ from audit.attack.guards import (
     spelling_scores,
 )
 from audit.attack.metrics import (
-    by_mentions,
     exposure_record,
+    measures_by_mentions,
     measures_by_role,
     membership_metrics,
     quick_measures,
@@ -60,7 +60,7 @@ from audit.attack.verdicts import ListEvidence, give_verdict
 from audit.names.candidates import CHOSEN_KINDS, OF_HOSPITAL, Candidates, ControlSource
 from audit.stats import (
     MIN_NAMES,
-    NOTHING,
+    NO_ESTIMATE,
     BoolArray,
     Estimate,
     FloatArray,
@@ -94,18 +94,18 @@ def judge(
     columns of names.csv in their order, in "details" also "null_check" and "canaries" where the
     list has what they need. Measures and curve leave canaries out.
     """
-    patients = attack.of_rows(patient_rows(attack.listed))
-    found = decide_list(attack, control_source=control_source, seed=seed, sibling=sibling)
+    patients = attack.select_names(patient_rows(attack.listed))
+    report_parts = decide_list(attack, control_source=control_source, seed=seed, sibling=sibling)
     details = {
         "null_check": _null_check(patients),
         "canaries": exposure_record(attack, seed=seed),
     }
-    return found | {
-        "names": _columns(attack, found["names"]),
-        "measures": plain(membership_metrics(patients, seed=seed)),
-        "curve": _curve(patients, seed=seed),
-        "details": {name: plain(detail) for name, detail in details.items() if detail}
-        | found["details"],
+    return report_parts | {
+        "names": _name_columns(attack, report_parts["names"]),
+        "measures": to_json(membership_metrics(patients, seed=seed)),
+        "curve": _measure_curve(patients, seed=seed),
+        "details": {name: to_json(detail) for name, detail in details.items() if detail}
+        | report_parts["details"],
     }
 
 
@@ -127,14 +127,14 @@ def decide_list(
     listed = attack.listed
     rows = patient_rows(listed)
     canary_rows = np.setdiff1d(np.arange(len(listed)), rows)
-    patients, canaries = attack.of_rows(rows), attack.of_rows(canary_rows)
+    patients, canaries = attack.select_names(rows), attack.select_names(canary_rows)
     tested = ~truth_mask(patients.listed.is_member, truth=False)
     sharing = _find_sharing(patients, source=control_source, seed=seed)
     decisions = decide_names(patients, FIXED_SCORE, source=control_source, shared=sharing.parts)
     by_general = decide_names(patients, attack.general_score, source=control_source)
     planted = dose_records(canaries, patients, source=control_source, seed=seed)
     evidence = replace(
-        _list_evidence(patients, decisions, source=control_source, sharing=sharing, seed=seed),
+        _gather_evidence(patients, decisions, source=control_source, sharing=sharing, seed=seed),
         positive_controls=planted or sibling or {},
         positive_origin="canaries" if planted else "sibling" if sibling else "",
     )
@@ -148,17 +148,17 @@ def decide_list(
         for name, column in vars(decisions).items()
     }
     flag, general_flag = decisions.point_flag, by_general.point_flag
-    known = dose_records(patients, patients, source=control_source, seed=seed)
+    member_records = dose_records(patients, patients, source=control_source, seed=seed)
     details = {
         "roles": measures_by_role(patients, flag, general_flag=general_flag),
-        "doses": [asdict(record) for record in known.values()],
+        "doses": [asdict(record) for record in member_records.values()],
     }
     return {
         "names": _decision_columns(Decisions(**joined)),
         "n_flagged_by_general": int((tested & flag & general_flag).sum()),
         "verdict": verdict,
-        "mentions": by_mentions(flag, patients.listed),
-        "details": {name: plain(detail) for name, detail in details.items() if detail},
+        "mentions": measures_by_mentions(flag, patients.listed),
+        "details": {name: to_json(detail) for name, detail in details.items() if detail},
     }
 
 
@@ -177,7 +177,7 @@ def _decision_columns(decisions: Decisions) -> dict[str, list[Any]]:
         "threshold": decisions.threshold,
         "is_unmatched": decisions.decision == NOT_JUDGED,
     }
-    return {name: np.asarray(one, dtype=object).tolist() for name, one in columns.items()}
+    return {name: np.asarray(column, dtype=object).tolist() for name, column in columns.items()}
 
 
 def comparison_pool(attack: AttackResult, score: str, *, source: ControlSource) -> ComparisonPool:
@@ -221,9 +221,9 @@ def decide_names(
     """
     n = len(attack.listed)
     pool = comparison_pool(attack, score, source=source)
-    values, errors = attack.scores[score][:, :n]
+    scores, errors = attack.scores[score][:, :n]
     return decide(
-        values,
+        scores,
         standard_errors=errors,
         n_blocks=len(attack.block_counts),
         groups=name_groups(attack.parts, attack.n_pieces)[:n],
@@ -252,20 +252,22 @@ def _namesake_scores(
     shared_parts = set(shared.tolist())
     namesakes = {}
     for row in range(len(listed)):
-        carried = [
+        carried_roles = [
             role
             for role in (0, 1)
             if (listed.n_others(row)[role] or 0) > 0 or parts.of_name[row, role] in shared_parts
         ]
-        others = control_rows[(groups[control_rows] == groups[row]) & (control_rows != row)]
+        comparable_rows = control_rows[
+            (groups[control_rows] == groups[row]) & (control_rows != row)
+        ]
         columns = [
             soft_minimum(
-                np.full(len(others), residuals[parts.of_name[row, role]]),
-                residuals[parts.of_name[others, 1 - role]],
+                np.full(len(comparable_rows), residuals[parts.of_name[row, role]]),
+                residuals[parts.of_name[comparable_rows, 1 - role]],
             )
-            for role in carried
+            for role in carried_roles
         ]
-        if columns and len(others):
+        if columns and len(comparable_rows):
             namesakes[row] = max(columns, key=lambda column: float(np.nanquantile(column, 0.95)))
     return namesakes
 
@@ -279,7 +281,7 @@ def name_groups(parts: NameParts, n_pieces: IntArray) -> IntArray:
     return groups
 
 
-def _list_evidence(
+def _gather_evidence(
     attack: AttackResult,
     decisions: Decisions,
     *,
@@ -293,7 +295,7 @@ def _list_evidence(
     scores, errors = attack.scores[FIXED_SCORE][:, :n]
     groups = name_groups(attack.parts, attack.n_pieces)
     pool = comparison_pool(attack, FIXED_SCORE, source=source)
-    seen_p = name_p_values(scores, groups=groups[:n], pool=pool, least_controls=MIN_BOUND_CONTROLS)[
+    seen_p = name_p_values(scores, groups=groups[:n], pool=pool, min_controls=MIN_BOUND_CONTROLS)[
         is_tested
     ]
     judged_q = decisions.q[is_tested & ~np.isnan(decisions.q)]
@@ -303,9 +305,9 @@ def _list_evidence(
     guard = guard_list(baselines, is_member, columns=columns)
     compared_scores = attack.scores[FIXED_SCORE][0, rows]
     if source != "held_out":
-        known = [baselines[name] for name in (GENERAL_ALONE, POPULARITY, PIECES)]
+        covariates = [baselines[name] for name in (GENERAL_ALONE, POPULARITY, PIECES)]
         compared_scores = adjusted_scores(
-            compared_scores, np.stack(known, axis=1), folds=connected_folds(columns)
+            compared_scores, np.stack(covariates, axis=1), folds=connected_folds(columns)
         )
     members = is_tested & truth_mask(listed.is_member, truth=True)
     counted = members if members.any() else is_tested
@@ -330,14 +332,16 @@ def _list_evidence(
         reliability=_reliability(scores, errors),
         n_seen=int((seen_p <= EXPOSED_P).sum()),
         n_bounded=int((~np.isnan(seen_p)).sum()),
-        dose=usual_dose([m for m, here in zip(listed.n_mentions, counted, strict=True) if here]),
+        dose=usual_dose(
+            [m for m, is_counted in zip(listed.n_mentions, counted, strict=True) if is_counted]
+        ),
     )
 
 
 def _members_auc(attack: AttackResult, rows: IntArray, is_member: BoolArray) -> Estimate:
     """Return the AUC of members against controls; none where nobody is known to be a member."""
     if True not in attack.listed.is_member or not (~is_member).any():
-        return NOTHING
+        return NO_ESTIMATE
     columns = attack.parts.of_name[rows]
     return auc_interval(attack.scores[FIXED_SCORE][0, rows], is_member, clusters=tuple(columns.T))
 
@@ -369,7 +373,7 @@ def list_baselines(
 ) -> dict[str, FloatArray]:
     """Return what is known of the names of some rows [K] without asking M_hospital."""
     n = len(attack.listed)
-    log_share = attack.parts.whole(attack.parts.log_share)[rows]
+    log_share = attack.parts.sum_parts(attack.parts.log_share)[rows]
     baselines = {
         GENERAL_ALONE: attack.scores[attack.general_score][0, rows],
         POPULARITY: log_share,
@@ -442,22 +446,22 @@ def _reliability(scores: FloatArray, errors: FloatArray) -> float:
 
 
 def dose_records(
-    known: AttackResult, listed: AttackResult, *, source: ControlSource, seed: int
+    member_attack: AttackResult, listed: AttackResult, *, source: ControlSource, seed: int
 ) -> dict[int, DoseRecord]:
     """Return what the attack sees of names known to be in the notes, by their number of mentions.
 
     `known` holds these names and their held-out twins, `listed` the list whose controls they are
     ranked among. Each dose is judged as a list of its own, by the two tests of the verdict.
     """
-    names, n = known.listed, len(known.listed)
+    names, n = member_attack.listed, len(member_attack.listed)
     members = truth_mask(names.is_member, truth=True)
     mentions = np.array([n_mentions or 0 for n_mentions in names.n_mentions])
     if not (members & (mentions > 0)).any():
         return {}
     pool = comparison_pool(listed, FIXED_SCORE, source=source)
     pool = replace(pool, rows=np.full(len(pool.rows), -1))
-    groups = name_groups(known.parts, known.n_pieces)[:n]
-    scores = known.listed_scores(FIXED_SCORE)
+    groups = name_groups(member_attack.parts, member_attack.n_pieces)[:n]
+    scores = member_attack.listed_scores(FIXED_SCORE)
     control_rows, is_member = compared_rows(listed, source=source)
     control_rows = control_rows[~is_member]
     records = {}
@@ -465,11 +469,11 @@ def dose_records(
         rows = np.flatnonzero(members & (mentions == dose))
         ranked_p = name_p_values(scores[rows], groups=groups[rows], pool=pool)
         seen_p = name_p_values(
-            scores[rows], groups=groups[rows], pool=pool, least_controls=MIN_BOUND_CONTROLS
+            scores[rows], groups=groups[rows], pool=pool, min_controls=MIN_BOUND_CONTROLS
         )
         q = q_values(ranked_p, is_member=[True] * len(rows))
         p_names = float(np.nanmin(q)) if not np.isnan(q).all() else math.nan
-        group = _test_beside(known, rows, listed, control_rows, source=source, seed=seed)
+        group = _test_against(member_attack, rows, listed, control_rows, source=source, seed=seed)
         records[dose] = DoseRecord(
             dose=dose,
             n_names=int((~np.isnan(seen_p)).sum()),
@@ -486,8 +490,8 @@ def dose_records(
     return records
 
 
-def _test_beside(
-    known: AttackResult,
+def _test_against(
+    member_attack: AttackResult,
     rows: IntArray,
     listed: AttackResult,
     control_rows: IntArray,
@@ -498,25 +502,25 @@ def _test_beside(
     """Test some names of one attack against controls of another attack on the same parts."""
     joined = replace(
         listed,
-        listed=known.listed.rows(rows.tolist()) + listed.listed,
+        listed=member_attack.listed.rows(rows.tolist()) + listed.listed,
         scores={
             FIXED_SCORE: np.concatenate(
-                [known.scores[FIXED_SCORE][:, rows], listed.scores[FIXED_SCORE]], axis=1
+                [member_attack.scores[FIXED_SCORE][:, rows], listed.scores[FIXED_SCORE]], axis=1
             )
         },
-        n_pieces=np.concatenate([known.n_pieces[rows], listed.n_pieces]),
+        n_pieces=np.concatenate([member_attack.n_pieces[rows], listed.n_pieces]),
         parts=replace(
             listed.parts,
-            of_name=np.concatenate([known.parts.of_name[rows], listed.parts.of_name]),
+            of_name=np.concatenate([member_attack.parts.of_name[rows], listed.parts.of_name]),
         ),
     )
-    both = np.concatenate([np.arange(len(rows)), len(rows) + control_rows])
+    test_rows = np.concatenate([np.arange(len(rows)), len(rows) + control_rows])
     # Planted names are drawn at random, so nothing is made of the parts that they share.
     return _test_group(
         joined,
-        both,
-        np.arange(len(both)) < len(rows),
-        joined.scores[FIXED_SCORE][0, both],
+        test_rows,
+        np.arange(len(test_rows)) < len(rows),
+        joined.scores[FIXED_SCORE][0, test_rows],
         source=source,
         sharing=Sharing(),
         seed=seed,
@@ -555,12 +559,12 @@ def settled_names(
     from scipy.stats import t
 
     n, (value, error) = len(listed), residual
-    known = np.isfinite(value)
-    if not np.isfinite(error[known]).all():
+    is_known = np.isfinite(value)
+    if not np.isfinite(error[is_known]).all():
         return np.zeros(n, dtype=np.bool_)
     # Blocks of unequal size know as much of the error as so many equal ones (Satterthwaite).
     n_equal = counts.sum() ** 2 / np.square(counts).sum()
-    reach = error * t.isf(UNSETTLED_RATE / (2 * known.sum() * n_looks), n_equal - 1)
+    reach = error * t.isf(UNSETTLED_RATE / (2 * is_known.sum() * n_looks), n_equal - 1)
     low, high = (soft_minimum(*parts.pairs(value + sign * reach)) for sign in (-1, 1))
     groups = name_groups(parts, n_pieces)
     is_canary = np.array([listed.is_canary(row) for row in range(n)], dtype=np.bool_)
@@ -568,14 +572,14 @@ def settled_names(
     if source not in OF_HOSPITAL:
         control_rows = np.arange(n, len(groups))
 
-    def flag_names(own: FloatArray, others: FloatArray) -> BoolArray:
+    def flag_names(name_scores: FloatArray, control_scores: FloatArray) -> BoolArray:
         pool = ComparisonPool(
-            others[control_rows], groups[control_rows], np.full(len(control_rows), -1)
+            control_scores[control_rows], groups[control_rows], np.full(len(control_rows), -1)
         )
         flags = np.zeros(n, dtype=np.bool_)
         for rows in filter(len, map(np.flatnonzero, (~is_canary, is_canary))):
             flags[rows] = decide(
-                own[rows],
+                name_scores[rows],
                 standard_errors=np.zeros(len(rows)),
                 n_blocks=len(counts),
                 groups=groups[rows],
@@ -587,20 +591,22 @@ def settled_names(
     return np.asarray(flag_names(low, high) == flag_names(high, low))
 
 
-def _curve(attack: AttackResult, *, seed: int) -> list[dict[str, Any]]:
+def _measure_curve(attack: AttackResult, *, seed: int) -> list[dict[str, Any]]:
     """Return measures after a part of the inputs or documents: prefixes of one run."""
     if not attack.listed.has_truth:
         return []
     units = np.cumsum(attack.block_counts)
     points = sorted({int(np.searchsorted(units, share * units[-1])) + 1 for share in _CURVE_SHARES})
 
-    def strata(n: int) -> dict[str, Any]:
-        return quick_measures(replace(attack, scores=attack.after(n)), seed=seed)
+    def measure_prefix(n: int) -> dict[str, Any]:
+        return quick_measures(replace(attack, scores=attack.prefix_scores(n)), seed=seed)
 
-    return [{"n": int(units[n - 1]), "strata": strata(n)} for n in points]
+    return [{"n": int(units[n - 1]), "strata": measure_prefix(n)} for n in points]
 
 
-def _columns(attack: AttackResult, decided: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+def _name_columns(
+    attack: AttackResult, decision_columns: Mapping[str, list[Any]]
+) -> dict[str, list[Any]]:
     """Return the per-name table as columns, in the order of `names.csv`."""
     candidates, fixed = attack.listed, attack.scores[FIXED_SCORE]
     n = len(candidates)
@@ -618,15 +624,18 @@ def _columns(attack: AttackResult, decided: Mapping[str, list[Any]]) -> dict[str
         "n_pieces": attack.n_pieces[:n],
         "score": fixed[0, :n],
         "standard_error": fixed[1, :n],
-        **decided,
+        **decision_columns,
         "n_others_first": [candidates.n_others(row)[0] for row in range(n)],
         "n_others_last": [candidates.n_others(row)[1] for row in range(n)],
     }
-    renamed: dict[str, Any] = {}
+    last_columns: dict[str, Any] = {}
     for kind in attack.kinds:
-        found = attack.listed_scores(kind.name)
+        scores = attack.listed_scores(kind.name)
         if kind.is_count:  # as the paper reports them
-            found = np.round(found * int(attack.block_counts.sum())).astype(np.int64)
-        (renamed if kind.column else columns)[kind.column or kind.name] = found
-    columns |= {"first_residual": residuals[0][:n], "last_residual": residuals[1][:n]} | renamed
-    return {name: np.asarray(one, dtype=object).tolist() for name, one in columns.items()}
+            scores = np.round(scores * int(attack.block_counts.sum())).astype(np.int64)
+        (last_columns if kind.column else columns)[kind.column or kind.name] = scores
+    columns |= {
+        "first_residual": residuals[0][:n],
+        "last_residual": residuals[1][:n],
+    } | last_columns
+    return {name: np.asarray(column, dtype=object).tolist() for name, column in columns.items()}

@@ -24,8 +24,8 @@ from audit.attack.decisions import (
     confusion,
     f1_interval,
     held_out_threshold,
-    plain,
     rank_p_values,
+    to_json,
     truth_mask,
     undecided_mask,
 )
@@ -34,7 +34,7 @@ from audit.errors import AuditError
 from audit.names.candidates import CANARY, CONTROL_KINDS, Candidates
 from audit.rng import generator
 from audit.stats import (
-    NOTHING,
+    NO_ESTIMATE,
     BoolArray,
     Estimate,
     FloatArray,
@@ -68,13 +68,13 @@ def membership_metrics(attack: AttackResult, *, seed: int) -> dict[str, Any]:
     """
     return {
         "strata": {
-            kind: _stratum(attack, rows, truth, seed=seed)
-            for kind, (rows, truth) in _strata(attack.listed).items()
+            kind: _measure_stratum(attack, rows, truth, seed=seed)
+            for kind, (rows, truth) in _split_strata(attack.listed).items()
         }
     }
 
 
-def _strata(names: Candidates) -> dict[str, tuple[IntArray, BoolArray]]:
+def _split_strata(names: Candidates) -> dict[str, tuple[IntArray, BoolArray]]:
     """Rows and their truth by kind of controls."""
     truth = truth_mask(names.is_member, truth=True)
     kinds = np.array(names.control_kind, dtype=np.str_)
@@ -86,7 +86,7 @@ def _strata(names: Candidates) -> dict[str, tuple[IntArray, BoolArray]]:
     return {kind: (np.flatnonzero(mask), truth[mask]) for kind, mask in masks.items()}
 
 
-def _stratum(
+def _measure_stratum(
     attack: AttackResult, rows: IntArray, truth: BoolArray, *, seed: int
 ) -> dict[str, object]:
     """Measure the given rows."""
@@ -102,22 +102,22 @@ def _stratum(
         for name, column in columns.items()
     }
 
-    def reached(counts: Confusion) -> dict[str, object]:
+    def measure_counts(counts: Confusion) -> dict[str, object]:
         return {"confusion": counts, "f1": f1_interval(counts, seed=seed)}
 
-    def rule(kind: ScoreKind) -> dict[str, object]:
+    def measure_rule(kind: ScoreKind) -> dict[str, object]:
         """What the paper's rule reaches; with undecided names all judged rightly, and wrongly."""
-        value, error = attack.scores[kind.name][:, rows]
-        flag, threshold = value > 0, np.zeros(len(rows))
-        told = reached(confusion(flag, truth))
+        score, error = attack.scores[kind.name][:, rows]
+        flag, threshold = score > 0, np.zeros(len(rows))
+        measures = measure_counts(confusion(flag, truth))
         if kind.is_count:
-            return told
+            return measures
         n_blocks = len(attack.block_counts)
         is_open = undecided_mask(
-            value, standard_error=error, threshold=threshold, n_blocks=n_blocks
+            score, standard_error=error, threshold=threshold, n_blocks=n_blocks
         )
-        right, wrong = (np.where(is_open, to, flag) for to in (truth, ~truth))
-        return told | {
+        right, wrong = (np.where(is_open, answers, flag) for answers in (truth, ~truth))
+        return measures | {
             "n_undecided": int(is_open.sum()),
             "all_right": confusion(right, truth),
             "all_wrong": confusion(wrong, truth),
@@ -127,15 +127,15 @@ def _stratum(
     return {
         "n_members": int(truth.sum()),
         "n_controls": int((~truth).sum()),
-        "always_member": reached(confusion(np.ones_like(truth), truth)),
-        "rules": {kind.rule: rule(kind) for kind in attack.kinds if kind.rule},
+        "always_member": measure_counts(confusion(np.ones_like(truth), truth)),
+        "rules": {kind.rule: measure_rule(kind) for kind in attack.kinds if kind.rule},
         "baseline_rules": {
-            kind.general_rule: rule(kind) for kind in attack.kinds if kind.general_rule
+            kind.general_rule: measure_rule(kind) for kind in attack.kinds if kind.general_rule
         },
         "scores": rankings,
         "baselines": baselines,
         "held_out": {
-            name: reached(held_out_threshold(column, truth, seed=seed))
+            name: measure_counts(held_out_threshold(column, truth, seed=seed))
             for name, column in columns.items()
         },
     }
@@ -150,17 +150,17 @@ def quick_measures(attack: AttackResult, *, seed: int) -> dict[str, Any]:
         if kind.rule or kind.general_rule
     }
 
-    def reached(flag: BoolArray, truth: BoolArray) -> dict[str, Any]:
+    def measure_flags(flag: BoolArray, truth: BoolArray) -> dict[str, Any]:
         counts = confusion(flag, truth)
-        found: dict[str, Any] = plain(counts)
-        return found | {"f1": plain(f1_interval(counts, seed=seed))}
+        measures: dict[str, Any] = to_json(counts)
+        return measures | {"f1": to_json(f1_interval(counts, seed=seed))}
 
     return {
         kind: {
-            "auc": plain({name: auc(column[rows], truth) for name, column in columns.items()}),
-            "rules": {name: reached(flag[rows], truth) for name, flag in flags.items()},
+            "auc": to_json({name: auc(column[rows], truth) for name, column in columns.items()}),
+            "rules": {name: measure_flags(flag[rows], truth) for name, flag in flags.items()},
         }
-        for kind, (rows, truth) in _strata(attack.listed).items()
+        for kind, (rows, truth) in _split_strata(attack.listed).items()
     }
 
 
@@ -177,55 +177,62 @@ def measures_by_role(
     score, general = (attack.listed_scores(name) for name in (FIXED_SCORE, attack.general_score))
     roles = np.array(listed.role, dtype=np.str_)
     members, controls = (truth_mask(listed.is_member, truth=truth) for truth in (True, False))
-    n_mentions = _mentions(listed)
+    n_mentions = _read_mentions(listed)
     counts = Counter(roles[members].tolist())
     if not any(counts):
         return []
-    found = []
+    role_measures = []
     for role in sorted(counts, key=lambda role: (-counts[role], role))[:MAX_ROLES]:
-        mine, own = members & (roles == role), controls & (roles == role)
-        rows, known = mine | controls, n_mentions[mine & ~np.isnan(n_mentions)]
+        role_members, role_controls = members & (roles == role), controls & (roles == role)
+        rows, known_mentions = (
+            role_members | controls,
+            n_mentions[role_members & ~np.isnan(n_mentions)],
+        )
         clusters = tuple(attack.parts.of_name[: len(listed)][rows].T)
-        aucs = [auc_interval(x[rows], mine[rows], clusters=clusters) for x in (score, general)]
-        found.append(
-            plain(
+        aucs = [
+            auc_interval(x[rows], role_members[rows], clusters=clusters) for x in (score, general)
+        ]
+        role_measures.append(
+            to_json(
                 {
                     "role": role,
                     "n_members": counts[role],
                     "n_controls": int(controls.sum()),
-                    "median_mentions": float(np.median(known)) if len(known) else math.nan,
+                    "median_mentions": float(np.median(known_mentions))
+                    if len(known_mentions)
+                    else math.nan,
                     "auc": aucs[0],
                     "general_auc": aucs[1],
-                    "flagged": _flagged(mine, flag, score),
-                    "general_flagged": _flagged(mine, general_flag, general),
-                    "role_controls_flagged": _flagged(own, flag, score),
+                    "flagged": _count_flagged(role_members, flag, score),
+                    "general_flagged": _count_flagged(role_members, general_flag, general),
+                    "role_controls_flagged": _count_flagged(role_controls, flag, score),
                 }
             )
         )
-    return found
+    return role_measures
 
 
-def _flagged(who: BoolArray, flag: BoolArray, score: FloatArray) -> Rate:
+def _count_flagged(mask: BoolArray, flag: BoolArray, score: FloatArray) -> Rate:
     """Names flagged, of those that have a score."""
-    scored = who & ~np.isnan(score)
+    scored = mask & ~np.isnan(score)
     return Rate(int((flag & scored).sum()), int(scored.sum()))
 
 
-def _mentions(names: Candidates) -> FloatArray:
+def _read_mentions(names: Candidates) -> FloatArray:
     """Mentions [N]; NaN where not known."""
     return np.array([math.nan if n is None else n for n in names.n_mentions], dtype=float)
 
 
-def by_mentions(flag: BoolArray, candidates: Candidates) -> list[dict[str, object]]:
+def measures_by_mentions(flag: BoolArray, candidates: Candidates) -> list[dict[str, object]]:
     """Return detection against the number of mentions: how many members of each bin are flagged."""
-    mentions, members = _mentions(candidates), truth_mask(candidates.is_member, truth=True)
-    found = []
+    mentions, members = _read_mentions(candidates), truth_mask(candidates.is_member, truth=True)
+    bins = []
     for low, high in MENTION_BINS:
         rows = members & (mentions >= low) & (mentions <= (high or math.inf))
         if n_names := int(rows.sum()):
-            flagged = plain(Rate(int(flag[rows].sum()), n_names))
-            found.append({"from": low, "to": high, "n_names": n_names, "flagged": flagged})
-    return found
+            flagged = to_json(Rate(int(flag[rows].sum()), n_names))
+            bins.append({"from": low, "to": high, "n_names": n_names, "flagged": flagged})
+    return bins
 
 
 def exposure_bits(p: ArrayLike) -> FloatArray:
@@ -256,15 +263,15 @@ def exposure(
     name scores above its twin (ties count for the twin) with the exact one-sided binomial
     p-value.
     """
-    score, others = (np.asarray(column, dtype=np.float64) for column in (scores, held_out))
-    n_held_out = int((~np.isnan(others)).sum())
+    score, held_out_scores = (np.asarray(column, dtype=np.float64) for column in (scores, held_out))
+    n_held_out = int((~np.isnan(held_out_scores)).sum())
     if not n_held_out:
         return None
     counts = np.asarray(n_mentions, dtype=np.int64)
-    p = rank_p_values(score, controls=others)
-    twin = others if len(others) == len(score) else np.full(len(score), math.nan)
+    p = rank_p_values(score, controls=held_out_scores)
+    twin = held_out_scores if len(held_out_scores) == len(score) else np.full(len(score), math.nan)
 
-    def group(rows: IntArray, count: int | None) -> dict[str, Any]:
+    def measure_group(rows: IntArray, count: int | None) -> dict[str, Any]:
         scored = rows[~np.isnan(p[rows])]
         pairs = scored[~np.isnan(twin[scored])]
         above = Rate(int((score[pairs] > twin[pairs]).sum()), len(pairs))
@@ -278,15 +285,15 @@ def exposure(
             "above_twin_p": _binomial_tail(above.n_hits, len(pairs)),
         }
 
-    groups = [group(np.flatnonzero(counts == n), n) for n in np.unique(counts).tolist()]
+    groups = [measure_group(np.flatnonzero(counts == n), n) for n in np.unique(counts).tolist()]
     return dict(
-        plain(
+        to_json(
             {
                 "n_held_out": n_held_out,
                 "max_bits": math.log2(1 + n_held_out),
                 "smallest_p": 1 / (1 + n_held_out),
                 "bits_without_leak": bits_without_leak(n_held_out),
-                "all": group(np.arange(len(score)), None),
+                "all": measure_group(np.arange(len(score)), None),
                 "groups": groups,
             }
         )
@@ -300,7 +307,7 @@ def _mean_bits(bits: FloatArray, *, count: int, seed: int, n_held_out: int) -> E
     of the share of held-out names above them stand in.
     """
     if len(bits) < 2:
-        return Estimate(float(bits[0]), math.nan, math.nan) if len(bits) else NOTHING
+        return Estimate(float(bits[0]), math.nan, math.nan) if len(bits) else NO_ESTIMATE
     if bits.min() == bits.max():
         n_ranks = 1 + n_held_out
         above = Rate(round(n_ranks / 2 ** float(bits[0])) - 1, n_held_out).interval()
@@ -309,8 +316,8 @@ def _mean_bits(bits: FloatArray, *, count: int, seed: int, n_held_out: int) -> E
         )
         return Estimate(float(bits[0]), low, high)
     rng = generator(seed, "exposure/bits", count)
-    drawn = bits[rng.integers(len(bits), size=(N_DRAWN, len(bits)))].mean(axis=1)
-    low, high = np.quantile(drawn, [0.025, 0.975])
+    means = bits[rng.integers(len(bits), size=(N_DRAWN, len(bits)))].mean(axis=1)
+    low, high = np.quantile(means, [0.025, 0.975])
     return Estimate(float(bits.mean()), float(low), float(high))
 
 
@@ -331,7 +338,7 @@ def exposure_record(attack: AttackResult, *, seed: int) -> dict[str, Any] | None
     if not planted:
         return None
     counts = [int(listed.n_mentions[row] or 0) for row in planted]
-    found = {
+    exposures = {
         name: exposure(column[planted], n_mentions=counts, held_out=column[held_out], seed=seed)
         for name, column in attack.rankings().items()
         if name != POPULARITY
@@ -346,15 +353,15 @@ def exposure_record(attack: AttackResult, *, seed: int) -> dict[str, Any] | None
         "p": p.tolist(),
         "twin_score": score[held_out].tolist() if is_paired else [None] * len(planted),
     }
-    rows = zip(*columns.values(), strict=True) if found[FIXED_SCORE] else ()
+    rows = zip(*columns.values(), strict=True) if exposures[FIXED_SCORE] else ()
     record = {
         "n_planted": len(planted),
         "n_held_out": len(held_out),
         "is_paired": is_paired,
         "fixed_score": FIXED_SCORE,
         "alpha": ALPHA,
-        "scores": {name: one for name, one in found.items() if one},
-        "names": plain([dict(zip(columns, row, strict=True)) for row in rows]),
+        "scores": {name: measures for name, measures in exposures.items() if measures},
+        "names": to_json([dict(zip(columns, row, strict=True)) for row in rows]),
     }
     return record | {
         language: _sentence(record, catalogue(code, "canaries"))
@@ -363,30 +370,30 @@ def exposure_record(attack: AttackResult, *, seed: int) -> dict[str, Any] | None
 
 
 def _sentence(record: Mapping[str, Any], words: Mapping[str, str]) -> str:
-    scores, nothing = record["scores"], {"n_hits": 0, "n_total": 0}
-    measured = scores.get(record["fixed_score"], {"n_held_out": 0, "all": {"above_twin": nothing}})
-    n_held_out, whole = measured["n_held_out"], measured["all"]
+    scores, no_rate = record["scores"], {"n_hits": 0, "n_total": 0}
+    measured = scores.get(record["fixed_score"], {"n_held_out": 0, "all": {"above_twin": no_rate}})
+    n_held_out, all_names = measured["n_held_out"], measured["all"]
     if n_held_out < MIN_HELD_OUT:
         text = words["blind"].format(n=record["n_planted"], h=n_held_out)
     else:
-        found, n_ranks = whole["found"], 1 + n_held_out
-        general = scores[GENERAL_ALONE]["all"]["found"] if GENERAL_ALONE in scores else nothing
+        detections, n_ranks = all_names["found"], 1 + n_held_out
+        general = scores[GENERAL_ALONE]["all"]["found"] if GENERAL_ALONE in scores else no_rate
         by_chance = int(record["alpha"] * n_ranks + 1e-9) / n_ranks  # ranks with p <= alpha
         text = words["found"].format(
-            k=found["n_hits"],
-            n=found["n_total"],
+            k=detections["n_hits"],
+            n=detections["n_total"],
             k_general=general["n_hits"],
             n_general=general["n_total"],
-            chance=f"{found['n_total'] * by_chance:.1f}",
+            chance=f"{detections['n_total'] * by_chance:.1f}",
         )
-    if n := whole["above_twin"]["n_total"]:
-        p = whole["above_twin_p"]
-        said = f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
-        text += words["pairs"].format(k=whole["above_twin"]["n_hits"], n=n, p=said)
+    if n := all_names["above_twin"]["n_total"]:
+        p = all_names["above_twin_p"]
+        p_text = f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
+        text += words["pairs"].format(k=all_names["above_twin"]["n_hits"], n=n, p=p_text)
     return text
 
 
-def score_file(
+def measure_scores(
     scores: ArrayLike, is_member: ArrayLike, *, seed: int, threshold: float | None = None
 ) -> dict[str, object]:
     """Return AUC, TPR at FPR and, with a threshold, the confusion table of columns [N].
@@ -396,9 +403,9 @@ def score_file(
     controls cannot resolve, is None.
     """
     score, member = np.asarray(scores, dtype=np.float64), np.asarray(is_member, dtype=np.bool_)
-    told: dict[str, Any] = plain(bootstrap_ranking(score, member, seed=seed))
-    for kind, value in (("members", 1), ("controls", 0)):
-        if not told[f"n_{kind}"]:
+    measures: dict[str, Any] = to_json(bootstrap_ranking(score, member, seed=seed))
+    for kind, label in (("members", 1), ("controls", 0)):
+        if not measures[f"n_{kind}"]:
             raise AuditError(
                 "There are no {kind} with a score.",
                 where="is_member",
@@ -406,15 +413,15 @@ def score_file(
                     "Give at least one row with is_member = {is_member} and a number as its score."
                 ),
                 kind=kind,
-                is_member=value,
+                is_member=label,
             )
-    area, tprs, _ = (told.pop(name) for name in ("auc", "tpr_at_fpr", "n_replicates"))
+    area, tprs, _ = (measures.pop(name) for name in ("auc", "tpr_at_fpr", "n_replicates"))
     for end, name in (("", "value"), ("_low", "low"), ("_high", "high")):
-        told[f"auc{end}"] = area[name]
-        told[f"tpr_at_fpr{end}"] = {fpr: tpr[name] for fpr, tpr in tprs.items()}
+        measures[f"auc{end}"] = area[name]
+        measures[f"tpr_at_fpr{end}"] = {fpr: tpr[name] for fpr, tpr in tprs.items()}
     if threshold is not None:
         is_scored = ~np.isnan(score)
         counts = confusion(score[is_scored] > threshold, member[is_scored])
         rates = {name: getattr(counts, name).value for name in ("accuracy", "precision", "recall")}
-        told |= plain({"threshold": threshold, **vars(counts), "f1": counts.f1, **rates})
-    return told
+        measures |= to_json({"threshold": threshold, **vars(counts), "f1": counts.f1, **rates})
+    return measures

@@ -67,18 +67,18 @@ class ControlNeed:
         four cases out of five.
     n_needed
         None: so few people are tested that no number of controls is enough.
-    n_there
+    n_available
         Controls that take part: listed ones, or as many as the generator gives.
     """
 
     n_people: int | None
     n_needed: int | None
-    n_there: int
+    n_available: int
 
     @property
     def is_met(self) -> bool:
         """Whether there are enough."""
-        return self.n_needed is not None and self.n_there >= self.n_needed
+        return self.n_needed is not None and self.n_available >= self.n_needed
 
 
 @dataclass(frozen=True)
@@ -111,14 +111,12 @@ def make_plan(request: AuditRequest, *, passages_file: str = "passages.jsonl") -
     """
     question = request.question(digest_of=look_up_digest)
     smallest = smallest_detectable_auc(request.candidates)
-    amount: Amount = call_limited(
-        _checked_amount, request, place=find_display_name(request.hospital)
-    )
+    amount: Amount = call_limited(_check_and_measure, request, place=find_display_name(request.hospital))
     return Plan(
         digest=question_digest(question),
         device=queue_of(request.device),
         dtype=request.dtype,
-        phases=_phases(request, amount),
+        phases=_make_phases(request, amount),
         smallest_auc=smallest,
         needs=control_needs(request),
         command=command_line(
@@ -152,45 +150,50 @@ def control_needs(request: AuditRequest) -> tuple[ControlNeed, ...]:
 
 def phases(request: AuditRequest) -> tuple[Phase, ...]:
     """Return what an audit does, one after the other; rows of passages are those of a sample."""
-    return _phases(request, _amount(request))
+    return _make_phases(request, _measure_amount(request))
 
 
 Amount = Sequence[Mapping[str, float]]
 """By kind of evidence: documents or inputs, and rows of forward passes x tokens of a row."""
 
 
-def _amount(request: AuditRequest) -> Amount:
+def _measure_amount(request: AuditRequest) -> Amount:
     """Return how much one model is asked; of scenario 2 by a sample of the passages."""
-    task = _sampled(request)
-    return within_budget(request, task).sizes(), _rows(request, task)
+    task = _sample_task(request)
+    return within_budget(request, task).sizes(), _count_rows(request, task)
 
 
-def _checked_amount(request: AuditRequest) -> Amount:
+def _check_and_measure(request: AuditRequest) -> Amount:
     """Refuse a list in which one name to the tokenizer has two truths; else return the amount.
 
     Builds the tokenizer, so a page calls it within limits only.
     """
     refuse_opposite_twins(request.candidates, tokenizer=load_tokenizer(request.hospital))
-    return _amount(request)
+    return _measure_amount(request)
 
 
-def _phases(request: AuditRequest, amount: Amount) -> tuple[Phase, ...]:
-    where = f"{queue_of(request.device)} {request.dtype}"
+def _make_phases(request: AuditRequest, amount: Amount) -> tuple[Phase, ...]:
+    backend = f"{queue_of(request.device)} {request.dtype}"
     sizes, rows = amount
     models = {"general": request.general, "hospital": request.hospital}
-    size = {who: float(inspect_model(folder).n_parameters) for who, folder in models.items()}
+    n_parameters = {
+        model_role: float(inspect_model(folder).n_parameters)
+        for model_role, folder in models.items()
+    }
     return (
-        Phase(LOADING, 1, _START_SECONDS, f"loading two models {where}", size["hospital"]),
+        Phase(
+            LOADING, 1, _START_SECONDS, f"loading two models {backend}", n_parameters["hospital"]
+        ),
         *(
             Phase(
-                phase_of(who, kind),
-                rows[kind] * size[who],
+                phase_of(model_role, kind),
+                rows[kind] * n_parameters[model_role],
                 _UNIT_SECONDS[kind],
-                f"{kind} {where}",
-                size[who],
+                f"{kind} {backend}",
+                n_parameters[model_role],
             )
             for kind, n in sizes.items()
-            for who in models
+            for model_role in models
             if n
         ),
         Phase(
@@ -202,9 +205,9 @@ def _phases(request: AuditRequest, amount: Amount) -> tuple[Phase, ...]:
     )
 
 
-def phase_of(who: str, kind: str) -> str:
+def phase_of(model_role: str, kind: str) -> str:
     """Return what progress calls the making of one model's evidence of a kind."""
-    return f"{who} model: {EVIDENCE[kind]}"
+    return f"{model_role} model: {EVIDENCE[kind]}"
 
 
 def within_budget(request: AuditRequest, task: object) -> AuditRequest:
@@ -215,24 +218,26 @@ def within_budget(request: AuditRequest, task: object) -> AuditRequest:
     """
     if not isinstance(task, prompts.PosteriorTask) or not request.posterior.n_chain_inputs:
         return request
-    asked, of_input = request.posterior.n_chain_inputs, task.n_rows("chain", 1)
-    n = min(asked, request.posterior.max_chain_rows // max(1, of_input))
-    n = n if n >= min(asked, MIN_CHAIN_INPUTS) else 0
+    n_inputs, n_rows_per_input = request.posterior.n_chain_inputs, task.n_rows("chain", 1)
+    n = min(n_inputs, request.posterior.max_chain_rows // max(1, n_rows_per_input))
+    n = n if n >= min(n_inputs, MIN_CHAIN_INPUTS) else 0
     return request.with_(posterior=request.posterior.with_(n_chain_inputs=n))
 
 
-def _sampled(request: AuditRequest) -> prompts.PosteriorTask | None:
+def _sample_task(request: AuditRequest) -> prompts.PosteriorTask | None:
     """Return scenario 2's task on a sample of its passages with every kind of them."""
     if request.scenario_number == 1:
         return None
     passages = request.shown_passages
     step = max(1, len(passages) // _N_SAMPLED)
-    of_kind = {prompts.passage_kind(one): one for one in passages}
-    seen = {prompts.passage_kind(one) for one in passages[::step]}
-    more = [one for kind, one in of_kind.items() if kind not in seen]
+    passage_of_kind = {prompts.passage_kind(passage): passage for passage in passages}
+    sampled_kinds = {prompts.passage_kind(passage) for passage in passages[::step]}
+    other_passages = [
+        passage for kind, passage in passage_of_kind.items() if kind not in sampled_kinds
+    ]
     return prompts.posterior_task(
         request.candidates,
-        (*passages[::step], *more),
+        (*passages[::step], *other_passages),
         tokenizer=load_tokenizer(request.hospital),
         max_tokens=request.posterior.max_tokens,
         n_listed=len(request.candidates),
@@ -240,7 +245,7 @@ def _sampled(request: AuditRequest) -> prompts.PosteriorTask | None:
     )
 
 
-def _rows(request: AuditRequest, task: prompts.PosteriorTask | None) -> dict[str, float]:
+def _count_rows(request: AuditRequest, task: prompts.PosteriorTask | None) -> dict[str, float]:
     """Rows of forward passes x tokens of a row that one model is asked, by kind of evidence."""
     if task is None:
         settings = request.generation

@@ -22,16 +22,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from audit.attack.prompts import Layout, PosteriorTask, variants_of
+from audit.attack.prompts import Layout, PosteriorTask, yield_variants
 from audit.models.forward import Forward
 from audit.names.spelling import NO_PART, NO_PIECE
 from audit.rng import generator, torch_seed
-from audit.stats import DRAW, BoolArray, FloatArray, IntArray, blocks_of
+from audit.stats import DRAW_SIZE, BoolArray, FloatArray, IntArray, assign_blocks
 
 Tick = Callable[[int], None]
 
 
-def _nothing() -> Any:
+def _empty_array() -> Any:
     return np.zeros((0, 0))
 
 
@@ -40,19 +40,19 @@ class PosteriorShard:
     """Evidence of one model on the inputs of one shard; all sums in float64 unless it is said."""
 
     # What was not asked is empty. [b] inputs of each block.
-    n_inputs: IntArray = field(default_factory=_nothing)
+    n_inputs: IntArray = field(default_factory=_empty_array)
     # [b, n_listed] sums over a block's inputs of a listed name's p; NaN: cannot be scored.
-    sum_p: FloatArray = field(default_factory=_nothing)
+    sum_p: FloatArray = field(default_factory=_empty_array)
     # [b, U] sums of a part's ln p (nats); of `chain` [b, n_listed], a listed name's.
-    sum_log_p: FloatArray = field(default_factory=_nothing)
+    sum_log_p: FloatArray = field(default_factory=_empty_array)
     # [P] how often each passage was drawn; [P, n_listed] sums of ln p over its draws.
-    passage_n_inputs: IntArray = field(default_factory=_nothing)
-    passage_sum_log_p: FloatArray = field(default_factory=_nothing)
+    passage_n_inputs: IntArray = field(default_factory=_empty_array)
+    passage_sum_log_p: FloatArray = field(default_factory=_empty_array)
     # Of names of two single pieces, listed or not: [c] inputs of coarse blocks, and
     # [c, kinds, 2, V] sums of every token's ln p at their masks in passages of each kind, in single
     # precision. Empty where no such name was asked.
-    vocabulary_n_inputs: IntArray = field(default_factory=_nothing)
-    vocabulary: NDArray[np.float32] = field(default_factory=_nothing)
+    vocabulary_n_inputs: IntArray = field(default_factory=_empty_array)
+    vocabulary: NDArray[np.float32] = field(default_factory=_empty_array)
 
 
 def draw_inputs(
@@ -63,28 +63,28 @@ def draw_inputs(
     Input k is the same whatever came before it and however many come after; `first` is a
     multiple of `DRAW`.
     """
-    drawn = [
-        generator(task.seed, purpose, number).integers(len(task.templates), size=DRAW)
-        for number in range(first // DRAW, -(-(first + n_inputs) // DRAW))
+    chunks = [
+        generator(task.seed, purpose, number).integers(len(task.templates), size=DRAW_SIZE)
+        for number in range(first // DRAW_SIZE, -(-(first + n_inputs) // DRAW_SIZE))
     ]
-    begins = np.flatnonzero(np.diff(blocks_of(first, n_inputs), prepend=-1))
-    return np.split(np.concatenate(drawn)[:n_inputs], begins[1:]) if drawn else []
+    begins = np.flatnonzero(np.diff(assign_blocks(first, n_inputs), prepend=-1))
+    return np.split(np.concatenate(chunks)[:n_inputs], begins[1:]) if chunks else []
 
 
-def _unscored(task: PosteriorTask) -> BoolArray:
+def _unscored_mask(task: PosteriorTask) -> BoolArray:
     """Which listed names cannot be scored, in some kind of passage, drawn or not."""
     return np.asarray((task.part_columns[: task.n_listed] == NO_PART).all(axis=1))
 
 
-def _shard(
+def _make_shard(
     task: PosteriorTask,
     blocks: Sequence[IntArray],
     p: FloatArray,
     log_p: FloatArray,
     by_passage: FloatArray,
 ) -> PosteriorShard:
-    p[:, _unscored(task)] = np.nan
-    by_passage[:, _unscored(task)] = np.nan
+    p[:, _unscored_mask(task)] = np.nan
+    by_passage[:, _unscored_mask(task)] = np.nan
     return PosteriorShard(
         n_inputs=np.array([len(block) for block in blocks], dtype=np.int64),
         sum_p=p,
@@ -129,20 +129,20 @@ def posterior_shard(
         seed = torch_seed(task.seed, "dropout", shard, *place) if task.is_dropout_on else None
         log_all = _log_posteriors(forward, task, layout, passages, dropout=seed)  # [B, M, V]
         vocabulary.add(log_all, kind=place[0], layout=layout, weights=weights)
-        log_p = _parts(log_all, layout)  # [B, G]
+        log_p = _sum_pieces(log_all, layout)  # [B, G]
         parts.index_add_(1, on_device(layout.parts), on_device(weights) @ log_p)
         padded = torch.nn.functional.pad(log_p, (0, 1))  # [B, G + 1]
-        both = padded[:, on_device(layout.pairs)].sum(dim=-1)  # [B, C]
+        name_log_p = padded[:, on_device(layout.pairs)].sum(dim=-1)  # [B, C]
         listed = on_device(layout.listed)
-        names.index_add_(1, listed, on_device(weights) @ both.exp())
+        names.index_add_(1, listed, on_device(weights) @ name_log_p.exp())
         unique, inverse = np.unique(passages, return_inverse=True)
-        onto = np.take(np.eye(len(unique)), inverse, axis=1) * weights.sum(
+        passage_weights = np.take(np.eye(len(unique)), inverse, axis=1) * weights.sum(
             axis=0
         )  # [passages here, B]
-        by_passage[on_device(unique)[:, None], listed] += on_device(onto) @ both
+        by_passage[on_device(unique)[:, None], listed] += on_device(passage_weights) @ name_log_p
         tick(len(passages))
-    found = _shard(task, blocks, *(x.cpu().numpy() for x in (names, parts, by_passage)))
-    return replace(found, **vocabulary.found())
+    evidence = _make_shard(task, blocks, *(x.cpu().numpy() for x in (names, parts, by_passage)))
+    return replace(evidence, **vocabulary.shard_fields())
 
 
 class _Vocabulary:
@@ -150,7 +150,7 @@ class _Vocabulary:
 
     def __init__(self, task: PosteriorTask, *, first: int, n: int) -> None:
         self._task = task
-        fine, coarse = blocks_of(first, n), blocks_of(first, n, is_coarse=True)
+        fine, coarse = assign_blocks(first, n), assign_blocks(first, n, is_coarse=True)
         first_of = np.flatnonzero(np.diff(fine, prepend=-1))  # input of each fine block
         self._begins = np.unique(coarse[first_of], return_index=True)[1]
         self._n_inputs = np.bincount(coarse)
@@ -161,17 +161,17 @@ class _Vocabulary:
         if not self._task.reads_vocabulary or layout.n_pieces != self._task.pairs[kind]:
             return
         by_block = torch.from_numpy(np.add.reduceat(weights, self._begins)).to(log_p.device)
-        more = (by_block @ log_p.double().flatten(1)).view(-1, *log_p.shape[1:])
-        self._sums[kind] = self._sums[kind] + more if kind in self._sums else more
+        block_sums = (by_block @ log_p.double().flatten(1)).view(-1, *log_p.shape[1:])
+        self._sums[kind] = self._sums[kind] + block_sums if kind in self._sums else block_sums
 
-    def found(self) -> dict[str, NDArray[Any]]:
+    def shard_fields(self) -> dict[str, NDArray[Any]]:
         """Return the fields of a shard."""
         if not self._sums:
             return {}
         n_tokens = next(iter(self._sums.values())).shape[-1]
         sums = np.zeros((len(self._n_inputs), len(self._task.pairs), 2, n_tokens), dtype=np.float32)
-        for kind, one in self._sums.items():
-            sums[:, kind, : one.shape[1]] = one.cpu().numpy()
+        for kind, kind_sums in self._sums.items():
+            sums[:, kind, : kind_sums.shape[1]] = kind_sums.cpu().numpy()
         return {"vocabulary_n_inputs": self._n_inputs, "vocabulary": sums}
 
 
@@ -200,9 +200,9 @@ def _micro_batches(
     for kind in np.unique(kinds).tolist():
         for layout in task.layouts[kind]:
             for length in np.unique(lengths[kinds == kind]).tolist():
-                same = np.flatnonzero((kinds == kind) & (lengths == length))
-                for start in range(0, len(same), task.micro_batch):
-                    rows = same[start : start + task.micro_batch]
+                kind_rows = np.flatnonzero((kinds == kind) & (lengths == length))
+                for start in range(0, len(kind_rows), task.micro_batch):
+                    rows = kind_rows[start : start + task.micro_batch]
                     place = (kind, *layout.n_pieces, length, start)
                     yield place, layout, passages[rows], np.take(weights, rows, axis=1)
 
@@ -223,12 +223,12 @@ def _log_posteriors(
     return torch.log_softmax(logits.float(), dim=-1)
 
 
-def _parts(log_p: Tensor, layout: Layout) -> Tensor:
+def _sum_pieces(log_p: Tensor, layout: Layout) -> Tensor:
     """Return ln p [B, G] of the parts of a layout in float64, of ln p [B, M, V]."""
-    found = log_p.new_zeros((len(log_p), len(layout.parts)), dtype=torch.float64)
+    part_log_p = log_p.new_zeros((len(log_p), len(layout.parts)), dtype=torch.float64)
     place, mask, piece = torch.from_numpy(layout.reads).to(log_p.device)
     read = log_p.flatten(1).index_select(1, mask * log_p.shape[-1] + piece)  # [B, K]
-    return found.index_add_(1, place, read.double())
+    return part_log_p.index_add_(1, place, read.double())
 
 
 def chain_shard(
@@ -246,15 +246,15 @@ def chain_shard(
     The sums hold exp(ln chain) and ln chain of the listed names ([b, n_listed]).
     """
     blocks = draw_inputs(task, first=first, n_inputs=n, purpose="chain inputs")
-    variants = [list(variants_of(pieces, n_names=task.n_listed)) for pieces in task.pieces]
+    variants = [list(yield_variants(pieces, n_names=task.n_listed)) for pieces in task.pieces]
     passes = count()
 
     def log_p(rows: IntArray, positions: list[int]) -> Tensor:
         seed = torch_seed(task.seed, "chain dropout", shard, next(passes))
-        where = torch.tensor([positions], device=device).expand(len(rows), -1)
+        mask_positions = torch.tensor([positions], device=device).expand(len(rows), -1)
         logits = forward.logits(
             torch.from_numpy(rows).to(device),
-            positions=where,
+            positions=mask_positions,
             dropout=seed if task.is_dropout_on else None,
         )
         tick(len(rows))
@@ -262,29 +262,29 @@ def chain_shard(
 
     def log_chain(passage: int) -> FloatArray:
         """Return ln chain [n_listed] of one input; NaN: cannot be scored."""
-        found = np.full(task.n_listed, np.nan)
-        for one in variants[task.kind_of_passage[passage]]:
-            ids, positions = task.templates[passage].ids(one.n_pieces, mask=task.mask_id)
-            rows = np.tile(np.array(ids), (len(one.fills), 1))  # [R, L]
-            rows[:, positions] = np.where(one.fills == NO_PIECE, task.mask_id, one.fills)
-            total = torch.zeros(len(one.names), dtype=torch.float64, device=device)
+        chains = np.full(task.n_listed, np.nan)
+        for variant in variants[task.kind_of_passage[passage]]:
+            ids, positions = task.templates[passage].ids(variant.n_pieces, mask=task.mask_id)
+            rows = np.tile(np.array(ids), (len(variant.fills), 1))  # [R, L]
+            rows[:, positions] = np.where(variant.fills == NO_PIECE, task.mask_id, variant.fills)
+            total = torch.zeros(len(variant.names), dtype=torch.float64, device=device)
             for start in range(0, len(rows), task.micro_batch):
                 chunk = log_p(rows[start : start + task.micro_batch], positions)
-                row = one.reads[1]
-                here = one.reads[:, (row >= start) & (row < start + len(chunk))]
-                place, row, mask, piece = torch.from_numpy(here).to(device)
+                row = variant.reads[1]
+                chunk_reads = variant.reads[:, (row >= start) & (row < start + len(chunk))]
+                place, row, mask, piece = torch.from_numpy(chunk_reads).to(device)
                 total.index_add_(0, place, 0.5 * chunk[row - start, mask, piece].double())
-            found[one.names] = total.cpu().numpy()
-        found[_unscored(task)] = np.nan
-        return found
+            chains[variant.names] = total.cpu().numpy()
+        chains[_unscored_mask(task)] = np.nan
+        return chains
 
     sums = np.zeros((2, len(blocks), task.n_listed))
     by_passage = np.zeros((len(task.templates), task.n_listed))
-    known: dict[int, FloatArray] = {}
+    chains_of_passage: dict[int, FloatArray] = {}
     for block, passages in enumerate(blocks):
         for passage in passages.tolist():
-            if task.is_dropout_on or passage not in known:
-                known[passage] = log_chain(passage)
-            sums[:, block] += np.exp(known[passage]), known[passage]
-            by_passage[passage] += known[passage]
-    return _shard(task, blocks, sums[0], sums[1], by_passage)
+            if task.is_dropout_on or passage not in chains_of_passage:
+                chains_of_passage[passage] = log_chain(passage)
+            sums[:, block] += np.exp(chains_of_passage[passage]), chains_of_passage[passage]
+            by_passage[passage] += chains_of_passage[passage]
+    return _make_shard(task, blocks, sums[0], sums[1], by_passage)

@@ -74,14 +74,16 @@ def part_columns(pieces: Sequence[PartPieces], *, has_between: Sequence[bool]) -
     Parts that are read at the same masks of the same inputs, in every kind of passage, share a
     column: 10,000 names of the generator have some 1,700. A name that cannot be scored has none.
     """
-    known = np.flatnonzero(np.logical_and.reduce([one.is_known for one in pieces]))
+    known_rows = np.flatnonzero(
+        np.logical_and.reduce([kind_pieces.is_known for kind_pieces in pieces])
+    )
     number = np.full((len(pieces[0].ids), 2), NO_PART, dtype=np.int64)
     n_numbers = 0
     for role in (FIRST, LAST):
-        read: list[IntArray] = []  # what tells two parts apart
-        is_there = np.zeros(len(known), dtype=np.bool_)
-        for one, between in zip(pieces, has_between, strict=True):
-            n, roles = one.n_pieces[known], one.roles[known]
+        part_keys: list[IntArray] = []  # what tells two parts apart
+        is_there = np.zeros(len(known_rows), dtype=np.bool_)
+        for kind_pieces, between in zip(pieces, has_between, strict=True):
+            n, roles = kind_pieces.n_pieces[known_rows], kind_pieces.roles[known_rows]
             slot = (roles[:, 1] == role).astype(np.int64)
             is_here = (roles == role).any(axis=1)
             is_there |= is_here
@@ -90,12 +92,12 @@ def part_columns(pieces: Sequence[PartPieces], *, has_between: Sequence[bool]) -
                 np.where(is_apart, n[:, 0], n.sum(axis=1)),
                 np.where(is_apart, n[:, 1], 0),
             )
-            spelled = one.ids[known, slot]  # [n, K]
-            here = np.stack([first, second, slot * n[:, 0], *spelled.T])
-            read += [is_here.astype(np.int64), *np.where(is_here, here, 0)]
-        found = _numbered(read)
-        number[known, role] = np.where(is_there, n_numbers + found, NO_PART)
-        n_numbers += int(found.max(initial=-1)) + 1
+            spelled = kind_pieces.ids[known_rows, slot]  # [n, K]
+            key = np.stack([first, second, slot * n[:, 0], *spelled.T])
+            part_keys += [is_here.astype(np.int64), *np.where(is_here, key, 0)]
+        numbers = _number_rows(part_keys)
+        number[known_rows, role] = np.where(is_there, n_numbers + numbers, NO_PART)
+        n_numbers += int(numbers.max(initial=-1)) + 1
     # Numbered as they come, name by name.
     flat = number.ravel()
     used, begins, place = np.unique(flat, return_index=True, return_inverse=True)
@@ -105,7 +107,7 @@ def part_columns(pieces: Sequence[PartPieces], *, has_between: Sequence[bool]) -
     return np.asarray(rank[place.reshape(-1)].reshape(-1, 2))
 
 
-def _numbered(columns: Sequence[IntArray]) -> IntArray:
+def _number_rows(columns: Sequence[IntArray]) -> IntArray:
     """Number equal rows of some columns [n] alike, from 0 up."""
     number = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
@@ -152,11 +154,11 @@ def passage_templates(
     return tuple(templates)
 
 
-def kinds_of(passages: Sequence[Passage]) -> tuple[tuple[PassageKind, ...], IntArray]:
+def index_kinds(passages: Sequence[Passage]) -> tuple[tuple[PassageKind, ...], IntArray]:
     """Return the distinct kinds of the passages, and each passage's kind [P] as an index."""
     index: dict[PassageKind, int] = {}
-    of_passage = [index.setdefault(passage_kind(p), len(index)) for p in passages]
-    return tuple(index), np.array(of_passage, dtype=np.int64)
+    kind_of_passage = [index.setdefault(passage_kind(p), len(index)) for p in passages]
+    return tuple(index), np.array(kind_of_passage, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,7 @@ class PosteriorTask:
     # `Layout.n_pieces` has them; (): nothing is kept of names that are not listed.
     pairs: tuple[tuple[int, int], ...] = ()
 
-    of_names: ClassVar = ("pieces", "part_columns", "n_listed")
+    name_fields: ClassVar = ("pieces", "part_columns", "n_listed")
     """Fields that the vocabulary's evidence does not depend on."""
 
     @property
@@ -198,8 +200,10 @@ class PosteriorTask:
     @cached_property
     def reads_vocabulary(self) -> bool:
         """Whether names of two single pieces are asked everywhere: then all of them can be read."""
-        asked = [[one.n_pieces for one in of_kind] for of_kind in self.layouts]
-        return bool(self.pairs) and all(map(list.__contains__, asked, self.pairs))
+        n_pieces_by_kind = [
+            [layout.n_pieces for layout in kind_layouts] for kind_layouts in self.layouts
+        ]
+        return bool(self.pairs) and all(map(list.__contains__, n_pieces_by_kind, self.pairs))
 
     @property
     def n_tokens(self) -> float:
@@ -209,22 +213,29 @@ class PosteriorTask:
     def n_rows(self, kind: str, n: int) -> int:
         """Return about how many rows of forward passes `n` inputs take."""
         if kind == "chain":
-            variants = (variants_of(pieces, n_names=self.n_listed) for pieces in self.pieces)
-            return n * max(sum(len(one.fills) for one in of_kind) for of_kind in variants)
+            variants = (yield_variants(pieces, n_names=self.n_listed) for pieces in self.pieces)
+            return n * max(
+                sum(len(variant.fills) for variant in kind_variants) for kind_variants in variants
+            )
         kinds, n_passages = np.unique(self.kind_of_passage, return_counts=True)
         n_layouts = [len(self.layouts[kind]) for kind in kinds.tolist()]
         return int(n * float((n_passages / n_passages.sum()) @ np.array(n_layouts)))
 
 
 def posterior_task(
-    names: Candidates, passages: Sequence[Passage], *, tokenizer: Any, max_tokens: int, **how: Any
+    names: Candidates,
+    passages: Sequence[Passage],
+    *,
+    tokenizer: Any,
+    max_tokens: int,
+    **fields: Any,
 ) -> PosteriorTask:
     """Put scenario 2's question in integers.
 
     `max_tokens` is the longest row that both settings and models allow; `how` are the other fields
     of `PosteriorTask`.
     """
-    kinds, kind_of_passage = kinds_of(passages)
+    kinds, kind_of_passage = index_kinds(passages)
     pieces = tuple(part_pieces(names, kind=kind, tokenizer=tokenizer) for kind in kinds)
     betweens = [len(token_ids(tokenizer, kind.separator.strip())) for kind in kinds]
     # A name that cannot be scored needs no room. Room for `NAME_ROOM` pieces, where there is any:
@@ -246,7 +257,7 @@ def posterior_task(
             layout_key(np.array([1, kind.slots not in ONE_SLOT]), has_between=n > 0)
             for kind, n in zip(kinds, betweens, strict=True)
         ),
-        **how,
+        **fields,
     )
 
 
@@ -290,9 +301,9 @@ def _layout(
             role = int(pieces.roles[row, slot])
             column = int(task.part_columns[row, role])
             if role != NO_PART and column not in place:
-                at = place[column] = len(place)
+                part_place = place[column] = len(place)
                 spelled = pieces.ids[row, slot, :n].tolist()
-                reads += [(at, mask + m, piece) for m, piece in enumerate(spelled)]
+                reads += [(part_place, mask + m, piece) for m, piece in enumerate(spelled)]
             mask += n
     listed = [row for row in rows if row < task.n_listed]
     pairs = [[place.get(int(c), len(place)) for c in task.part_columns[row]] for row in listed]
@@ -319,26 +330,28 @@ class Variants:
     reads: IntArray
 
 
-def variants_of(pieces: PartPieces, *, n_names: int) -> Iterator[Variants]:
+def yield_variants(pieces: PartPieces, *, n_names: int) -> Iterator[Variants]:
     """Row 0 masks all; then each distinct part is filled in."""
-    known = np.flatnonzero(pieces.is_known[:n_names])
-    for a, b in np.unique(pieces.n_pieces[known], axis=0).tolist():
-        names = known[(pieces.n_pieces[known] == (a, b)).all(axis=1)]
+    known_rows = np.flatnonzero(pieces.is_known[:n_names])
+    for a, b in np.unique(pieces.n_pieces[known_rows], axis=0).tolist():
+        names = known_rows[(pieces.n_pieces[known_rows] == (a, b)).all(axis=1)]
         first, last = pieces.ids[names, 0, :a], pieces.ids[names, 1, :b]
         row = np.zeros(len(names), dtype=np.int64)
         fills = np.full((1, a + b), NO_PIECE, dtype=np.int64)
         # A name of one part has no order: both halves are p(name).
-        asked = [(row, 0, first), (row, a, last) if b else (row, 0, first)]
-        for filled, begin, other, at in ((first, 0, last, a), (last, a, first, 0)) if b else ():
-            distinct, inverse = np.unique(filled, axis=0, return_inverse=True)
+        part_reads = [(row, 0, first), (row, a, last) if b else (row, 0, first)]
+        for filled_ids, begin, read_ids, read_begin in (
+            ((first, 0, last, a), (last, a, first, 0)) if b else ()
+        ):
+            distinct, inverse = np.unique(filled_ids, axis=0, return_inverse=True)
             variant = np.full((len(distinct), a + b), NO_PIECE, dtype=np.int64)
-            variant[:, begin : begin + filled.shape[1]] = distinct
-            asked.append((len(fills) + inverse.reshape(-1), at, other))
+            variant[:, begin : begin + filled_ids.shape[1]] = distinct
+            part_reads.append((len(fills) + inverse.reshape(-1), read_begin, read_ids))
             fills = np.concatenate([fills, variant])
         place = np.arange(len(names))
         reads = [
-            np.stack([place, of_row, np.full_like(place, at + m), ids[:, m]])
-            for of_row, at, ids in asked
+            np.stack([place, read_row, np.full_like(place, begin + m), ids[:, m]])
+            for read_row, begin, ids in part_reads
             for m in range(ids.shape[1])
         ]
         yield Variants(names, (a, b), fills, np.concatenate(reads, axis=1))

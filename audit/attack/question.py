@@ -46,9 +46,9 @@ DEFAULT_PROMPT = f"service :{_MASKS} is a [MASK] year old"
 JAPANESE_PROMPT = "診療科は" + "[MASK]" * 10 + "は[MASK]歳の"
 
 
-def _whole(where: str, default: int, *, low: int, high: int) -> Any:
+def _integer_field(label: str, default: int, *, low: int, high: int) -> Any:
     """Return a field of whole numbers; `where` is what messages call it."""
-    return Field(default, ge=low, le=high, title=where)
+    return Field(default, ge=low, le=high, title=label)
 
 
 class GenerationSettings(Record):
@@ -57,11 +57,11 @@ class GenerationSettings(Record):
     flags: ClassVar = {"is_remasked": "--keep-sampled"}
 
     # Documents to generate with each model.
-    n_documents: int = _whole("documents", 10_000, low=1, high=10_000_000)
+    n_documents: int = _integer_field("documents", 10_000, low=1, high=10_000_000)
     # T = 500, L = 32 (special tokens included), k = 100, alpha = 1.0.
-    n_steps: int = _whole("steps", 500, low=1, high=50_000)
-    n_tokens: int = _whole("tokens", 32, low=3, high=512)
-    top_k: int = _whole("top k", 100, low=1, high=1_000_000)
+    n_steps: int = _integer_field("steps", 500, low=1, high=50_000)
+    n_tokens: int = _integer_field("tokens", 32, low=3, high=512)
+    top_k: int = _integer_field("top k", 100, low=1, high=1_000_000)
     temperature: float = Field(default=1.0, gt=0)
     # x(0) without special tokens; its first run of [MASK] is where a name is expected.
     prompt: str = DEFAULT_PROMPT
@@ -70,7 +70,7 @@ class GenerationSettings(Record):
 
     @field_validator("prompt")
     @classmethod
-    def _masked(cls, value: str) -> str:
+    def _check_masks(cls, value: str) -> str:
         if "[MASK]" not in value:
             raise AuditError(
                 "has no [MASK].",
@@ -87,25 +87,25 @@ class PosteriorSettings(Record):
     flags: ClassVar = {"is_dropout_on": "--no-dropout", "is_sequential": "--until-settled"}
 
     # Passages drawn with replacement; at most so many where `is_sequential`.
-    n_inputs: int = _whole("inputs", 10_000, low=1, high=10_000_000)
+    n_inputs: int = _integer_field("inputs", 10_000, low=1, high=10_000_000)
     # The same for `chain`, which costs a forward pass for every distinct part of a name; 0: none.
-    n_chain_inputs: int = _whole("chain inputs", 200, low=0, high=1_000_000)
+    n_chain_inputs: int = _integer_field("chain inputs", 200, low=0, high=1_000_000)
     # Rows of forward passes that `chain` may take with each model; where a list asks for more it
     # runs on fewer inputs, or not at all.
-    max_chain_rows: int = _whole("max chain rows", 100_000, low=0, high=1_000_000_000)
+    max_chain_rows: int = _integer_field("max chain rows", 100_000, low=0, high=1_000_000_000)
     is_dropout_on: bool = True  # Training mode (the paper's) or evaluation mode.
     # Whether to end as soon as no name's decision can change any more (`judgement.settled_names`).
     is_sequential: bool = False
     # Rows of a forward pass; dropout masks depend on it, so another value is another question.
-    micro_batch: int = _whole("micro-batch", 32, low=1, high=65_536)
+    micro_batch: int = _integer_field("micro-batch", 32, low=1, high=65_536)
     # Longest input; what the models can hold if that is less.
-    max_tokens: int = _whole("max tokens", 512, low=12, high=4096)
+    max_tokens: int = _integer_field("max tokens", 512, low=12, high=4096)
 
 
 class RunSettings(Record):
     """How a question is computed, whatever its scenario."""
 
-    seed: int = _whole("seed", 0, low=0, high=2**63 - 1)
+    seed: int = _integer_field("seed", 0, low=0, high=2**63 - 1)
     # Numbers of the forward pass; "auto" is bfloat16 where the processor multiplies it and the
     # pair says the same in it (`audit.models.forward.build_forwards`).
     dtype: Dtype = "auto"
@@ -127,7 +127,7 @@ class AuditRequest(RunSettings):
     posterior: PosteriorSettings = PosteriorSettings()
 
     @model_validator(mode="after")
-    def _askable(self) -> AuditRequest:
+    def _check_request(self) -> AuditRequest:
         if self.scenario_number == 2 and self.passages is None:
             raise AuditError(
                 "Scenario 2 needs the passages of the de-identified notes.",
@@ -156,8 +156,8 @@ class AuditRequest(RunSettings):
     @property
     def shown_passages(self) -> tuple[Passage, ...]:
         """What the attacker has of the de-identified notes: () in scenario 1."""
-        shown = self.passages if self.scenario_number == 2 else None
-        return shown.passages if shown else ()
+        passages = self.passages if self.scenario_number == 2 else None
+        return passages.passages if passages else ()
 
     @property
     def settings(self) -> GenerationSettings | PosteriorSettings:
@@ -180,7 +180,7 @@ class AuditRequest(RunSettings):
         """
         general, hospital = digest_of(self.general), digest_of(self.hospital)
         if general == hospital:
-            raise equal_models()
+            raise equal_models_error()
         passages = self.passages if self.scenario_number == 2 else None
         return {
             "evidence_version": max(VERSIONS[kind] for kind in self.sizes()),
@@ -204,7 +204,7 @@ class AuditRequest(RunSettings):
         return question_digest(self.question())
 
 
-def equal_models() -> AuditError:
+def equal_models_error() -> AuditError:
     """Return the refusal of a pair that is one model twice."""
     return AuditError(
         "M_general and M_hospital are the same model: nothing is compared, so nothing is judged.",
@@ -238,20 +238,20 @@ def command_line(
     device: str = "auto",
 ) -> str:
     """Return the command that asks a question (as `AuditRequest.question` has it)."""
-    number, given = question["scenario"], question.get("settings", {})
+    number, chosen_settings = question["scenario"], question.get("settings", {})
     settings = GenerationSettings if number == 1 else PosteriorSettings
     options = {"scenario": number, "general": general, "hospital": hospital, "names": "names.csv"}
     if number == 2:
         options["passages"] = passages
-    usual = settings()
+    defaults = settings()
     flags = [
         flag
         for name, flag in settings.flags.items()
-        if given.get(name) is (not getattr(usual, name))
+        if chosen_settings.get(name) is (not getattr(defaults, name))
     ]
     for name in settings.model_fields:
-        if name in given and name not in settings.flags:
-            options[name.removeprefix("n_").replace("_", "-")] = given[name]
+        if name in chosen_settings and name not in settings.flags:
+            options[name.removeprefix("n_").replace("_", "-")] = chosen_settings[name]
     options |= {name: question[name] for name in ("seed", "dtype") if name in question}
     for name in ("control_source", "sibling"):
         if question.get(name):

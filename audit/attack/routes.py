@@ -32,8 +32,8 @@ def controls_needed(n_tested: int, *, n_visible: int) -> int:
 
 def simes(p_values: Sequence[float]) -> float:
     """Return one p-value of several (Simes 1986, doi:10.1093/biomet/73.3.751); NaN are left out."""
-    known = sorted(p for p in p_values if not math.isnan(p))
-    return min((len(known) * p / k for k, p in enumerate(known, start=1)), default=math.nan)
+    sorted_p = sorted(p for p in p_values if not math.isnan(p))
+    return min((len(sorted_p) * p / k for k, p in enumerate(sorted_p, start=1)), default=math.nan)
 
 
 def joint_p(p_group: float, p_names: float, *, n_tested: int, n_controls: int) -> float:

@@ -41,19 +41,23 @@ from audit.text import fold_letters
 Sources = Callable[[str, str], evidence.Source]
 """From ("general" | "hospital", kind of evidence) to the source of evidence."""
 
-WHO = ("general", "hospital")
+MODEL_ROLES = ("general", "hospital")
 _LINKED = ("top_1", "top_5", "median_rank")
 
 
-def main_lead(request: AuditRequest) -> spelling.PassageKind:
+def main_passage_kind(request: AuditRequest) -> spelling.PassageKind:
     """Return the context in which names are counted in word pieces: the commonest passage kind."""
     kinds = Counter(map(prompts.passage_kind, request.shown_passages))
     return kinds.most_common(1)[0][0] if kinds else spelling.RUNNING_TEXT
 
 
-def with_reference(request: AuditRequest, pair: ModelPair, *, pool: NamePool) -> Candidates:
+def add_references(request: AuditRequest, pair: ModelPair, *, pool: NamePool) -> Candidates:
     """Return the listed names followed by reference controls with the same numbers of pieces."""
-    listed, kind, tokenizer = request.candidates, main_lead(request), pair.hospital.tokenizer
+    listed, kind, tokenizer = (
+        request.candidates,
+        main_passage_kind(request),
+        pair.hospital.tokenizer,
+    )
     pieces = spelling.part_pieces(listed, kind=kind, tokenizer=tokenizer)
     n_parts = (pieces.n_pieces > 0).sum(axis=1)
 
@@ -97,13 +101,13 @@ def with_reference(request: AuditRequest, pair: ModelPair, *, pool: NamePool) ->
     return listed + controls.rows(np.flatnonzero(is_own).tolist())
 
 
-def task_of(
+def make_task(
     request: AuditRequest, pair: ModelPair, names: Candidates
 ) -> GenerationTask | PosteriorTask:
     """Put a request in integers: what both models are asked, of all names."""
     tokenizer = pair.hospital.tokenizer
     if request.scenario_number == 1:
-        pieces = spelling.part_pieces(names, kind=main_lead(request), tokenizer=tokenizer)
+        pieces = spelling.part_pieces(names, kind=main_passage_kind(request), tokenizer=tokenizer)
         return _generation_task(request, pair, pieces)
     settings = request.posterior
     return prompts.posterior_task(
@@ -129,56 +133,67 @@ def attack(
 ) -> AttackResult:
     """Take what both models say of names, from `sources`, and score it; `names` as in the task."""
     listed, tokenizer = request.candidates, pair.hospital.tokenizer
-    pieces = spelling.part_pieces(names, kind=main_lead(request), tokenizer=tokenizer)
+    pieces = spelling.part_pieces(names, kind=main_passage_kind(request), tokenizer=tokenizer)
     if isinstance(task, PosteriorTask):
-        columns, asked = task.part_columns, task.pieces[0]
+        columns, scored_pieces = task.part_columns, task.pieces[0]
     else:
-        columns, asked = prompts.part_columns([pieces], has_between=[False]), pieces
+        columns, scored_pieces = prompts.part_columns([pieces], has_between=[False]), pieces
     parts = scores.name_parts(
-        names, columns=columns, n_pieces=spelling.pieces_by_role(asked), pool=pool
+        names, columns=columns, n_pieces=spelling.pieces_by_role(scored_pieces), pool=pool
     )
     n_pieces = pieces.n_pieces.sum(axis=1)
-    found: dict[str, Any]
+    fields: dict[str, Any]
     if isinstance(task, PosteriorTask):
-        found = _masked(request, task, sources, parts, pieces)
+        fields = _collect_masked(request, task, sources, parts, pieces)
     else:
-        found = _generated(request, task, pieces, columns, sources, tokenizer, pool)
-    sums, counts, chain = (found.pop(name) for name in ("sums", "counts", "chain"))
+        fields = _collect_generated(request, task, pieces, columns, sources, tokenizer, pool)
+    sums, counts, chain = (fields.pop(name) for name in ("sums", "counts", "chain"))
     main = "mass" if request.scenario_number == 1 else "log_p"
-    both = [sums[f"{who}_{main}"] for who in WHO]
+    main_sums = [sums[f"{model_role}_{main}"] for model_role in MODEL_ROLES]
 
-    def scored(n_blocks: int, *, with_errors: bool = False) -> dict[str, FloatArray]:
-        first, here = {name: block[:n_blocks] for name, block in sums.items()}, counts[:n_blocks]
-        return scores.all_scores(first, counts=here, parts=parts, with_errors=with_errors)
+    def score_prefix(n_blocks: int, *, with_errors: bool = False) -> dict[str, FloatArray]:
+        first_sums, first_counts = (
+            {name: block[:n_blocks] for name, block in sums.items()},
+            counts[:n_blocks],
+        )
+        return scores.compute_scores(
+            first_sums, counts=first_counts, parts=parts, with_errors=with_errors
+        )
 
-    n, begins = float(counts.sum()), scores.shown_blocks(counts)
+    n, begins = float(counts.sum()), scores.merge_blocks(counts)
     totals = {name: block.sum(axis=0) for name, block in sums.items()}
     shown_counts = np.add.reduceat(counts, begins)
-    shown = [_shown(np.add.reduceat(one, begins), shown_counts, parts, main=main) for one in both]
-    written = zip(listed.first, listed.last, strict=True)
+    block_evidence = [
+        _name_evidence(np.add.reduceat(block_sums, begins), shown_counts, parts, main=main)
+        for block_sums in main_sums
+    ]
+    full_names = zip(listed.first, listed.last, strict=True)
     return AttackResult(
         listed=listed,
-        popularity=np.array([popularity(pool, first=f, last=la) for f, la in written]),
+        popularity=np.array([popularity(pool, first=f, last=la) for f, la in full_names]),
         scenario=request.scenario_number,
-        scores=scored(len(counts), with_errors=True) | chain,
+        scores=score_prefix(len(counts), with_errors=True) | chain,
         n_pieces=n_pieces,
         parts=parts,
         part_residual=scores.Sums(totals, n, n, parts).residual,
-        after=scored,
+        prefix_scores=score_prefix,
         block_counts=counts,
-        has_evidence=_has_evidence(*both, columns=columns[: len(listed)]),
-        shown={w: one[:, : len(listed)] for w, one in zip(WHO, shown, strict=True)},
-        shown_counts=shown_counts,
-        **found,
+        has_evidence=_has_evidence(*main_sums, columns=columns[: len(listed)]),
+        block_evidence={
+            model_role: by_name[:, : len(listed)]
+            for model_role, by_name in zip(MODEL_ROLES, block_evidence, strict=True)
+        },
+        block_evidence_counts=shown_counts,
+        **fields,
     )
 
 
-def _shown(
+def _name_evidence(
     by_part: FloatArray, counts: IntArray, parts: scores.NameParts, *, main: str
 ) -> FloatArray:
     """Return what a model said of names by block [s, N], out of sums of its parts [s, U]."""
     if main == "log_p":
-        return parts.whole(by_part) / counts[:, None]
+        return parts.sum_parts(by_part) / counts[:, None]
     first, last = parts.pairs(by_part)
     return np.asarray(first * last / np.square(counts, dtype=float)[:, None])
 
@@ -190,15 +205,17 @@ def _has_evidence(general: FloatArray, hospital: FloatArray, *, columns: IntArra
     be scored are told elsewhere.
     """
     used = np.unique(columns[columns >= 0])
-    own, others = hospital[:, used], general[:, used]
-    return not used.size or bool(own.any() and not np.array_equal(own, others, equal_nan=True))
+    hospital_sums, general_sums = hospital[:, used], general[:, used]
+    return not used.size or bool(
+        hospital_sums.any() and not np.array_equal(hospital_sums, general_sums, equal_nan=True)
+    )
 
 
 RANKED_BY = (FIXED_SCORE, "part_log_ratio")
 """Scores of a list that is ranked alone."""
 
 
-def ranked(
+def score_list(
     request: AuditRequest,
     pair: ModelPair,
     task: GenerationTask | PosteriorTask,
@@ -212,14 +229,16 @@ def ranked(
     scores `RANKED_BY` of those names and of reference controls. In scenario 2 a name needs both
     parts, for names of one are asked by other masks.
     """
-    kinds = prompts.kinds_of(request.shown_passages)[0] or (main_lead(request),)
+    kinds = prompts.index_kinds(request.shown_passages)[0] or (main_passage_kind(request),)
 
-    def spelled(names: Candidates) -> list[spelling.PartPieces]:
+    def spell_names(names: Candidates) -> list[spelling.PartPieces]:
         tokenizer = pair.hospital.tokenizer
         return [spelling.part_pieces(names, kind=kind, tokenizer=tokenizer) for kind in kinds]
 
     needs_both = request.scenario_number == 2
-    is_scored = _is_single(request.candidates, spelled(request.candidates), needs_both=needs_both)
+    is_scored = _single_piece_mask(
+        request.candidates, spell_names(request.candidates), needs_both=needs_both
+    )
     if not is_scored.any():
         raise AuditError(
             "No name of the list has parts of one word piece each.",
@@ -227,21 +246,25 @@ def ranked(
             do="Audit the list with `run`.",
         )
     listed = request.candidates.rows(np.flatnonzero(is_scored).tolist())
-    names = with_reference(request.with_(candidates=listed), pair, pool=pool)
-    pieces = spelled(names)
+    names = add_references(request.with_(candidates=listed), pair, pool=pool)
+    pieces = spell_names(names)
     # A control of several pieces in some passages has no part either.
-    is_asked = _is_single(names, pieces, needs_both=needs_both)
-    pieces = [replace(one, is_known=one.is_known & is_asked) for one in pieces]
+    is_asked = _single_piece_mask(names, pieces, needs_both=needs_both)
+    pieces = [
+        replace(kind_pieces, is_known=kind_pieces.is_known & is_asked) for kind_pieces in pieces
+    ]
     columns = prompts.part_columns(pieces, has_between=[False] * len(kinds))
-    kind_of, size = next(iter(request.sizes().items()))
+    evidence_kind, size = next(iter(request.sizes().items()))
     sums: dict[str, FloatArray] = {}
-    for who in WHO:
-        found = evidence.collect(sources(who, kind_of), task, kind=kind_of, n_total=size)
-        if isinstance(found, GeneratedShard):
-            name, counts, by_token = "mass", found.n_documents, found.mass[:, None, None]
+    for model_role in MODEL_ROLES:
+        shard = evidence.collect(
+            sources(model_role, evidence_kind), task, kind=evidence_kind, n_total=size
+        )
+        if isinstance(shard, GeneratedShard):
+            name, counts, by_token = "mass", shard.n_documents, shard.mass[:, None, None]
         else:
-            name, counts, by_token = "log_p", found.vocabulary_n_inputs, found.vocabulary
-        sums[f"{who}_{name}"] = _single(by_token, pieces, columns)
+            name, counts, by_token = "log_p", shard.vocabulary_n_inputs, shard.vocabulary
+        sums[f"{model_role}_{name}"] = _read_single_pieces(by_token, pieces, columns)
     parts = scores.name_parts(
         names, columns=columns, n_pieces=np.minimum(columns + 1, 1), pool=pool
     )
@@ -251,44 +274,47 @@ def ranked(
         listed=listed,
         popularity=np.full(len(listed), np.nan),
         scenario=request.scenario_number,
-        scores=scores.all_scores(sums, counts=counts, parts=parts, only=RANKED_BY),
+        scores=scores.compute_scores(sums, counts=counts, parts=parts, only=RANKED_BY),
         n_pieces=pieces[0].n_pieces.sum(axis=1),
         parts=parts,
         part_residual=scores.Sums(totals, n, n, parts).residual,
-        after=lambda _: {},
+        prefix_scores=lambda _: {},
         block_counts=counts,
     )
 
 
-def _is_single(
+def _single_piece_mask(
     names: Candidates, pieces: Sequence[spelling.PartPieces], *, needs_both: bool
 ) -> BoolArray:
     """Return which names have parts of one word piece alone, in passages of every kind."""
-    is_one = np.all([one.is_known & (one.n_pieces <= 1).all(axis=1) for one in pieces], axis=0)
+    is_one = np.all(
+        [kind_pieces.is_known & (kind_pieces.n_pieces <= 1).all(axis=1) for kind_pieces in pieces],
+        axis=0,
+    )
     if needs_both:
         is_one &= [bool(f and la) for f, la in zip(names.first, names.last, strict=True)]
     return np.asarray(is_one)
 
 
-def _single(
+def _read_single_pieces(
     by_token: FloatArray, pieces: Sequence[spelling.PartPieces], columns: IntArray
 ) -> FloatArray:
     """Read parts of one piece [b, U] out of sums by kind of passage, mask and token [b, k, m, V].
 
     Sums of one mask only are of all masks.
     """
-    used, where = np.unique(columns, return_index=True)
-    row, role = np.divmod(where[used >= 0], 2)
-    found = np.zeros((len(by_token), len(row)))
-    for kind, one in enumerate(pieces):
+    used, first_places = np.unique(columns, return_index=True)
+    row, role = np.divmod(first_places[used >= 0], 2)
+    part_sums = np.zeros((len(by_token), len(row)))
+    for kind, kind_pieces in enumerate(pieces):
         for slot in (0, 1):
-            here = one.roles[row, slot] == role
-            tokens = one.ids[row[here], slot, 0]
-            found[:, here] += by_token[:, kind, min(slot, by_token.shape[2] - 1), tokens]
-    return found
+            is_in_slot = kind_pieces.roles[row, slot] == role
+            tokens = kind_pieces.ids[row[is_in_slot], slot, 0]
+            part_sums[:, is_in_slot] += by_token[:, kind, min(slot, by_token.shape[2] - 1), tokens]
+    return part_sums
 
 
-def _generated(
+def _collect_generated(
     request: AuditRequest,
     task: GenerationTask,
     pieces: spelling.PartPieces,
@@ -298,38 +324,42 @@ def _generated(
     pool: NamePool,
 ) -> dict[str, Any]:
     """Scenario 1: block sums, documents, and how many names of people these hold."""
-    count, listed = spelling.piece_counter(tokenizer), request.candidates
+    count_pieces, listed = spelling.piece_counter(tokenizer), request.candidates
     lexicon = {
-        f"{role}_names": [n for n in getattr(pool, role) if count(role, n) == 1]
+        f"{role}_names": [n for n in getattr(pool, role) if count_pieces(role, n) == 1]
         for role in ("first", "last")
     }
     sums: dict[str, FloatArray] = {}
     details: dict[str, object] = {}
     documents: dict[str, tuple[str, ...]] = {}
-    for who in WHO:
-        found: GeneratedShard = evidence.collect(
-            sources(who, "generation"),
+    for model_role in MODEL_ROLES:
+        shard: GeneratedShard = evidence.collect(
+            sources(model_role, "generation"),
             task,
             kind="generation",
             n_total=request.generation.n_documents,
         )
-        texts = tuple(tokenizer.batch_decode(found.documents, clean_up_tokenization_spaces=False))
+        texts = tuple(tokenizer.batch_decode(shard.documents, clean_up_tokenization_spaces=False))
         hits, full_hits = name_hits(listed, documents=texts)
-        mass = _part_masses(found, task, pieces, columns)
-        sums |= {f"{who}_mass": mass, f"{who}_hits": hits, f"{who}_full_hits": full_hits}
-        counted = count_lexicon_names(texts, candidates=listed, **lexicon)
-        details[who] = {"name_counts": counted}
-        documents[who] = texts
+        mass = _part_masses(shard, task, pieces, columns)
+        sums |= {
+            f"{model_role}_mass": mass,
+            f"{model_role}_hits": hits,
+            f"{model_role}_full_hits": full_hits,
+        }
+        name_counts = count_lexicon_names(texts, candidates=listed, **lexicon)
+        details[model_role] = {"name_counts": name_counts}
+        documents[model_role] = texts
     return {
         "sums": sums,
-        "counts": found.n_documents,
+        "counts": shard.n_documents,
         "chain": {},
         "details": details,
         "documents": documents,
     }
 
 
-def _masked(
+def _collect_masked(
     request: AuditRequest,
     task: PosteriorTask,
     sources: Sources,
@@ -339,23 +369,27 @@ def _masked(
     """Scenario 2: block sums, scores by chain, and what passages fit whom."""
     settings, listed = request.posterior, request.candidates
 
-    def made(kind: str, n: int, n_before: int = 0) -> dict[str, PosteriorShard]:
+    def collect_shards(kind: str, n: int, n_before: int = 0) -> dict[str, PosteriorShard]:
         return {
-            who: evidence.collect(sources(who, kind), task, kind=kind, n_total=n, n_before=n_before)
-            for who in WHO
+            model_role: evidence.collect(
+                sources(model_role, kind), task, kind=kind, n_total=n, n_before=n_before
+            )
+            for model_role in MODEL_ROLES
         }
 
-    def sums(found: dict[str, PosteriorShard]) -> Columns:
-        return {f"{who}_p": shard.sum_p for who, shard in found.items()} | {
-            f"{who}_log_p": shard.sum_log_p for who, shard in found.items()
+    def sum_columns(shards: dict[str, PosteriorShard]) -> Columns:
+        return {f"{model_role}_p": shard.sum_p for model_role, shard in shards.items()} | {
+            f"{model_role}_log_p": shard.sum_log_p for model_role, shard in shards.items()
         }
 
-    looks = evidence.looks(settings.n_inputs) if settings.is_sequential else (settings.n_inputs,)
-    found, n_open = made("posterior", looks[0]), len(listed)
+    looks = (
+        evidence.look_sizes(settings.n_inputs) if settings.is_sequential else (settings.n_inputs,)
+    )
+    shards, n_open = collect_shards("posterior", looks[0]), len(listed)
     for n_before, n in pairwise(looks):
-        of, counts = sums(found), found["hospital"].n_inputs
-        settled = settled_names(
-            scores.residual_errors(of, counts=counts, parts=parts),
+        prefix_sums, counts = sum_columns(shards), shards["hospital"].n_inputs
+        is_settled = settled_names(
+            scores.residual_errors(prefix_sums, counts=counts, parts=parts),
             counts=counts,
             listed=listed,
             parts=parts,
@@ -363,28 +397,32 @@ def _masked(
             n_looks=len(looks) - 1,
             source=request.control_source,
         )
-        if not (n_open := int((~settled).sum())):
+        if not (n_open := int((~is_settled).sum())):
             break
-        new = made("posterior", n, n_before)
-        found = {
-            who: evidence.joined_shards(PosteriorShard, [vars(found[who]), vars(new[who])])
-            for who in WHO
+        new = collect_shards("posterior", n, n_before)
+        shards = {
+            model_role: evidence.join_shards(
+                PosteriorShard, [vars(shards[model_role]), vars(new[model_role])]
+            )
+            for model_role in MODEL_ROLES
         }
-    counts = found["hospital"].n_inputs
+    counts = shards["hospital"].n_inputs
     stop = {"n_inputs": int(counts.sum()), "n_allowed": settings.n_inputs, "n_open": n_open}
-    for source in (sources(who, "posterior") for who in WHO):  # what is saved is not to be done
+    for source in (
+        sources(model_role, "posterior") for model_role in MODEL_ROLES
+    ):  # what is saved is not to be done
         n_rows = task.n_rows("posterior", stop["n_inputs"])
         source.meter.resize(source.phase, n_rows * source.row_work)
     chain: dict[str, FloatArray] = {}
     if settings.n_chain_inputs:
-        of_chain = made("chain", settings.n_chain_inputs)
-        n_chain = of_chain["hospital"].n_inputs
-        chain = scores.all_scores(sums(of_chain), counts=n_chain, parts=None)
-    n_drawn = found["hospital"].passage_n_inputs
-    ratio = found["hospital"].passage_sum_log_p - found["general"].passage_sum_log_p
-    linking = link_passages(request.shown_passages, candidates=listed, **found)
+        chain_shards = collect_shards("chain", settings.n_chain_inputs)
+        n_chain = chain_shards["hospital"].n_inputs
+        chain = scores.compute_scores(sum_columns(chain_shards), counts=n_chain, parts=None)
+    n_drawn = shards["hospital"].passage_n_inputs
+    ratio = shards["hospital"].passage_sum_log_p - shards["general"].passage_sum_log_p
+    linking = link_passages(request.shown_passages, candidates=listed, **shards)
     return {
-        "sums": sums(found),
+        "sums": sum_columns(shards),
         "counts": counts,
         "chain": chain,
         "n_chain_inputs": settings.n_chain_inputs,
@@ -421,7 +459,7 @@ def _generation_task(
     return GenerationTask(
         prompt=tuple(ids),
         mask_id=mask,
-        multi_piece_parts=tuple(sorted({part for _, _, part in _spelled(pieces) if part[1:]})),
+        multi_piece_parts=tuple(sorted({part for _, _, part in _list_parts(pieces) if part[1:]})),
         seed=request.seed,
         n_steps=settings.n_steps,
         top_k=settings.top_k,
@@ -430,7 +468,7 @@ def _generation_task(
     )
 
 
-def _spelled(pieces: spelling.PartPieces) -> list[tuple[int, int, tuple[int, ...]]]:
+def _list_parts(pieces: spelling.PartPieces) -> list[tuple[int, int, tuple[int, ...]]]:
     """(row, role, word pieces) of every part that can be scored."""
     return [
         (row, role, tuple(pieces.ids[row, place, : pieces.n_pieces[row, place]].tolist()))
@@ -441,14 +479,14 @@ def _spelled(pieces: spelling.PartPieces) -> list[tuple[int, int, tuple[int, ...
 
 
 def _part_masses(
-    found: GeneratedShard, task: GenerationTask, pieces: spelling.PartPieces, columns: IntArray
+    shard: GeneratedShard, task: GenerationTask, pieces: spelling.PartPieces, columns: IntArray
 ) -> FloatArray:
     """Read the parts' masses [b, U] out of the vocabulary's."""
     place = {part: i for i, part in enumerate(task.multi_piece_parts)}
-    mass = np.zeros((len(found.n_documents), int(columns.max(initial=-1)) + 1))
-    for row, role, part in _spelled(pieces):
+    mass = np.zeros((len(shard.n_documents), int(columns.max(initial=-1)) + 1))
+    for row, role, part in _list_parts(pieces):
         mass[:, columns[row, role]] = (
-            found.part_mass[:, place[part]] if part[1:] else found.mass[:, part[0]]
+            shard.part_mass[:, place[part]] if part[1:] else shard.mass[:, part[0]]
         )
     return mass
 
@@ -466,10 +504,10 @@ def link_passages(
     rank 1 and rank <= 5, median rank. None where no passage says whose it is; those of canaries
     are left out.
     """
-    owned = find_owner_rows(passages, first=candidates.first, last=candidates.last)
+    owner_of_passage = find_owner_rows(passages, first=candidates.first, last=candidates.last)
     usable = [
         (p, row)
-        for p, row in enumerate(owned)
+        for p, row in enumerate(owner_of_passage)
         if row is not None
         and not candidates.is_canary(row)
         and hospital.passage_n_inputs[p]
@@ -481,19 +519,19 @@ def link_passages(
     n = hospital.passage_n_inputs[rows, None]
     log_h, log_g = (model.passage_sum_log_p[rows] / n for model in (hospital, general))  # [U, N]
     n_names = int(np.isfinite(log_h[0]).sum())
-    told: dict[str, Any] = {"n_passages": len(usable), "n_names": n_names}
+    linking: dict[str, Any] = {"n_passages": len(usable), "n_names": n_names}
     for name, fit in (
         ("general_alone", log_g),
         ("hospital_alone", log_h),
         ("hospital_against_general", log_h - log_g),
     ):
-        own = np.take_along_axis(fit, owners[:, None], axis=1)
+        own_fit = np.take_along_axis(fit, owners[:, None], axis=1)
         # 1 = fits best; ties count half.
-        ranks = 1 + (fit > own).sum(axis=1) + ((fit == own).sum(axis=1) - 1) / 2
+        ranks = 1 + (fit > own_fit).sum(axis=1) + ((fit == own_fit).sum(axis=1) - 1) / 2
         numbers = (ranks <= 1).mean(), (ranks <= 5).mean(), np.median(ranks)
-        told[name] = dict(zip(_LINKED, map(float, numbers), strict=True))
+        linking[name] = dict(zip(_LINKED, map(float, numbers), strict=True))
     by_chance = (1 / n_names, min(1.0, 5 / n_names), (n_names + 1) / 2)
-    return told | {
+    return linking | {
         "chance": dict(zip(_LINKED, by_chance, strict=True)),
         "rank_by_passage": [
             {"passage_id": passages[p].passage_id, "name_id": row, "rank": rank}

@@ -45,22 +45,22 @@ class NameParts:
         padded = np.concatenate([by_part, np.full((*by_part.shape[:-1], 1), np.nan)], axis=-1)
         return padded[..., self.of_name[:, 0]], padded[..., self.of_name[:, 1]]
 
-    def whole(self, by_part: FloatArray) -> FloatArray:
+    def sum_parts(self, by_part: FloatArray) -> FloatArray:
         """Add up a quantity of parts [..., U] to one of names [..., N]; NaN: without any part."""
-        return joined(*self.pairs(by_part), np.add)
+        return combine_parts(*self.pairs(by_part), np.add)
 
     def roles(self) -> list[BoolArray]:
         """Return which parts [U] are first names, and which are last names."""
         return [~self.is_last, self.is_last]
 
 
-def joined(
-    first: FloatArray, last: FloatArray, both: Callable[[FloatArray, FloatArray], FloatArray]
+def combine_parts(
+    first: FloatArray, last: FloatArray, combine: Callable[[FloatArray, FloatArray], FloatArray]
 ) -> FloatArray:
     """Return what `both` gives for two parts; one part alone is its own."""
     with np.errstate(invalid="ignore"):
-        found = both(first, last)
-    return np.where(np.isnan(first), last, np.where(np.isnan(last), first, found))
+        pair_scores = combine(first, last)
+    return np.where(np.isnan(first), last, np.where(np.isnan(last), first, pair_scores))
 
 
 def name_parts(
@@ -71,8 +71,8 @@ def name_parts(
     `columns` [N, 2] as `prompts.part_columns` gives them, `n_pieces` [N, 2] word pieces of each
     name's first and last part.
     """
-    used, where = np.unique(columns, return_index=True)
-    row, role = np.divmod(where[used >= 0], 2)
+    used, first_places = np.unique(columns, return_index=True)
+    row, role = np.divmod(first_places[used >= 0], 2)
     texts, shares = (names.first, names.last), (pool.first_shares, pool.last_shares)
     share = np.array(
         [
@@ -80,7 +80,7 @@ def name_parts(
             for i, k in zip(row.tolist(), role.tolist(), strict=True)
         ]
     )
-    rarest = np.array([min(of_role.values()) for of_role in shares])[role]
+    rarest = np.array([min(role_shares.values()) for role_shares in shares])[role]
     is_known = ~np.isnan(share)
     return NameParts(
         of_name=columns,
@@ -107,7 +107,7 @@ def part_residuals(hospital: FloatArray, general: FloatArray, *, parts: NamePart
     residual = np.full(len(hospital), np.nan)
     for rows in parts.roles():
         if parts.is_known[rows].sum() >= 2:
-            residual[rows] = _studentised(
+            residual[rows] = _studentise(
                 hospital[rows],
                 general[rows],
                 parts.log_share[rows],
@@ -117,7 +117,7 @@ def part_residuals(hospital: FloatArray, general: FloatArray, *, parts: NamePart
     return residual
 
 
-def _studentised(
+def _studentise(
     hospital: FloatArray,
     general: FloatArray,
     share: FloatArray,
@@ -129,7 +129,7 @@ def _studentised(
     n_fitted = int(fitted.sum())
     columns, beyond = [np.ones(len(hospital))], general
     if n_fitted >= _LINEAR_FROM:
-        g, s = (_standard(x, fitted) for x in (general, share))
+        g, s = (_standardise(x, fitted) for x in (general, share))
         columns += [g, s, pieces - pieces[fitted].mean()]  # pieces of one number have no slope
         beyond = general - np.clip(general, general[fitted].min(), general[fitted].max())
         if n_fitted >= _QUADRATIC_FROM:
@@ -137,8 +137,10 @@ def _studentised(
     basis = np.stack(columns, axis=1)  # [u, k]
 
     def fit(target: FloatArray) -> FloatArray:
-        found: FloatArray = basis @ np.linalg.lstsq(basis[fitted], target[fitted], rcond=None)[0]
-        return found
+        prediction: FloatArray = (
+            basis @ np.linalg.lstsq(basis[fitted], target[fitted], rcond=None)[0]
+        )
+        return prediction
 
     residual = hospital - beyond - fit(hospital - beyond)
     scale = fit(np.abs(residual)) * _MEAN_ABSOLUTE
@@ -149,30 +151,32 @@ def _studentised(
     return np.asarray(residual / np.clip(scale, low * middle, high * middle), dtype=np.float64)
 
 
-def _standard(x: FloatArray, fitted: BoolArray) -> FloatArray:
+def _standardise(x: FloatArray, fitted: BoolArray) -> FloatArray:
     """Standardise by the fitted parts, and hold within their range."""
-    here = x[fitted]
-    return np.asarray((np.clip(x, here.min(), here.max()) - here.mean()) / (here.std() or 1.0))
+    fitted_x = x[fitted]
+    return np.asarray(
+        (np.clip(x, fitted_x.min(), fitted_x.max()) - fitted_x.mean()) / (fitted_x.std() or 1.0)
+    )
 
 
 def soft_minimum(first: FloatArray, last: FloatArray) -> FloatArray:
     """Return -ln(e^-first + e^-last): near the smaller of the two; one part alone is its own."""
-    return joined(first, last, lambda a, b: -np.logaddexp(-a, -b))
+    return combine_parts(first, last, lambda a, b: -np.logaddexp(-a, -b))
 
 
-def shown_blocks(counts: IntArray) -> IntArray:
+def merge_blocks(counts: IntArray) -> IntArray:
     """Return where each of about 20 blocks of equal size begins, for a reader's eye."""
-    before = np.cumsum(counts) - counts
-    group = before * 20 // max(int(counts.sum()), 1)
-    found: IntArray = np.unique(group, return_index=True)[1]
-    return found
+    n_before = np.cumsum(counts) - counts
+    group = n_before * 20 // max(int(counts.sum()), 1)
+    begins: IntArray = np.unique(group, return_index=True)[1]
+    return begins
 
 
 @dataclass(frozen=True, eq=False)
 class Sums:
     """What both models said in n inputs or documents: what a score is worked out from."""
 
-    of: Columns  # As `all_scores` takes them, over all blocks.
+    totals: Columns  # As `all_scores` takes them, over all blocks.
     n: float  # Inputs or documents in these sums, and in the whole run.
     n_run: float
     parts: NameParts | None  # None: `chain`, whose evidence is of whole listed names.
@@ -185,16 +189,19 @@ class Sums:
         Source: Haldane 1956 and Anscombe 1956 (doi:10.1093/biomet/43.3-4.461) for the one half.
         """
         return [
-            np.log(self.of[f"{who}_mass"] * (self.n_run / self.n) + 0.5)
-            if f"{who}_mass" in self.of
-            else self.of[f"{who}_log_p"] / self.n
-            for who in ("hospital", "general")
+            np.log(self.totals[f"{model_role}_mass"] * (self.n_run / self.n) + 0.5)
+            if f"{model_role}_mass" in self.totals
+            else self.totals[f"{model_role}_log_p"] / self.n
+            for model_role in ("hospital", "general")
         ]
 
     @cached_property
     def by_name(self) -> list[FloatArray]:
         """The same of names [N]."""
-        return [one if self.parts is None else self.parts.whole(one) for one in self.evidence]
+        return [
+            by_part if self.parts is None else self.parts.sum_parts(by_part)
+            for by_part in self.evidence
+        ]
 
     @cached_property
     def residual(self) -> FloatArray:
@@ -209,21 +216,21 @@ class Sums:
 
     def mean(self, name: str) -> FloatArray:
         """Sums per input or document."""
-        return self.of[name] / self.n
+        return self.totals[name] / self.n
 
-    def masses(self, who: str) -> tuple[FloatArray, FloatArray]:
+    def masses(self, model_role: str) -> tuple[FloatArray, FloatArray]:
         """Mass per document of each name's first and last part [N]; NaN: none."""
-        return self.name_parts.pairs(self.mean(f"{who}_mass"))
+        return self.name_parts.pairs(self.mean(f"{model_role}_mass"))
 
 
 def _difference(s: Sums) -> FloatArray:
     """Mean(p_h - p_g): the paper's."""
-    return (s.of["hospital_p"] - s.of["general_p"]) / s.n
+    return (s.totals["hospital_p"] - s.totals["general_p"]) / s.n
 
 
 def _log_ratio(s: Sums) -> FloatArray:
     """Ln mean p_h - ln mean p_g."""
-    return np.asarray(np.log(s.of["hospital_p"]) - np.log(s.of["general_p"]))
+    return np.asarray(np.log(s.totals["hospital_p"]) - np.log(s.totals["general_p"]))
 
 
 def _mean_log_ratio(s: Sums) -> FloatArray:
@@ -233,16 +240,16 @@ def _mean_log_ratio(s: Sums) -> FloatArray:
 
 def _half_log_ratio(s: Sums) -> FloatArray:
     """With M the mass of the run, ln (M_h + 1/2) / (M_g + 1/2), added up over the parts."""
-    return s.name_parts.whole(s.evidence[0] - s.evidence[1])
+    return s.name_parts.sum_parts(s.evidence[0] - s.evidence[1])
 
 
-def _product(s: Sums, who: str) -> FloatArray:
+def _product(s: Sums, model_role: str) -> FloatArray:
     """m_first m_last per document; a name of one part has that part's mass."""
-    return joined(*s.masses(who), np.multiply)
+    return combine_parts(*s.masses(model_role), np.multiply)
 
 
-def _minimum(s: Sums, who: str) -> FloatArray:
-    return np.asarray(np.fmin(*s.masses(who)))
+def _minimum(s: Sums, model_role: str) -> FloatArray:
+    return np.asarray(np.fmin(*s.masses(model_role)))
 
 
 def _against_general(s: Sums, score: Callable[[Sums, str], FloatArray]) -> FloatArray:
@@ -259,8 +266,8 @@ def _part_log_ratio(s: Sums) -> FloatArray:
     """Smaller of both parts' log ratios (nats), each less the median of the role's known parts."""
     parts, shift = s.name_parts, s.evidence[0] - s.evidence[1]
     for role in parts.roles():
-        known = shift[role & parts.is_known]
-        shift = np.where(role, shift - (np.median(known) if len(known) else 0.0), shift)
+        known_shift = shift[role & parts.is_known]
+        shift = np.where(role, shift - (np.median(known_shift) if len(known_shift) else 0.0), shift)
     return np.asarray(np.fmin(*parts.pairs(shift)))
 
 
@@ -270,7 +277,7 @@ class ScoreKind:
 
     name: str  # In measures, curve and report.
     scenarios: tuple[int, ...]  # Of 1 and 2.
-    of: Callable[[Sums], FloatArray]  # From sums to the score [N].
+    formula: Callable[[Sums], FloatArray]  # From sums to the score [N].
     # Evidence by part, which reference controls have too, or of whole names, which listed names
     # alone have; by `chain` the same.
     needs: Literal["parts", "listed", "chain"] = "parts"
@@ -343,7 +350,7 @@ SCORES: tuple[ScoreKind, ...] = (
     ScoreKind("general_mean_log", (2,), lambda s: s.by_name[1], is_ranked=False),
     ScoreKind("residual", (1, 2), _residual),
     ScoreKind("residual_minimum", (1, 2), lambda s: np.fmin(*s.name_parts.pairs(s.residual))),
-    ScoreKind("residual_sum", (1, 2), lambda s: s.name_parts.whole(s.residual)),
+    ScoreKind("residual_sum", (1, 2), lambda s: s.name_parts.sum_parts(s.residual)),
     ScoreKind("part_log_ratio", (1, 2), _part_log_ratio),
     ScoreKind("chain_difference", (2,), _difference, "chain"),
     ScoreKind("chain_log_ratio", (2,), _log_ratio, "chain"),
@@ -372,12 +379,12 @@ def scores_of(scenario: int) -> tuple[ScoreKind, ...]:
     return tuple(kind for kind in SCORES if scenario in kind.scenarios)
 
 
-def score_kind(name: str, *, scenario: int) -> ScoreKind | None:
+def find_score_kind(name: str, *, scenario: int) -> ScoreKind | None:
     """Return the score of a name; None: of another version."""
     return next((kind for kind in scores_of(scenario) if kind.name == name), None)
 
 
-def all_scores(
+def compute_scores(
     sums: Columns,
     *,
     counts: IntArray,
@@ -403,8 +410,8 @@ def all_scores(
     ]
 
     def formulas(columns: Columns, n: float) -> Columns:
-        of = Sums(columns, n, n_run, parts)
-        return {kind.name: kind.of(of) for kind in kinds}
+        model_sums = Sums(columns, n, n_run, parts)
+        return {kind.name: kind.formula(model_sums) for kind in kinds}
 
     return jackknife(formulas, sums, counts=counts, with_errors=with_errors)
 
@@ -425,9 +432,9 @@ def jackknife(
     total, n = {name: block.sum(axis=0) for name, block in sums.items()}, float(counts.sum())
     with np.errstate(divide="ignore", invalid="ignore"):
         value = formulas(total, n)
-        found = {name: np.stack([x, np.full_like(x, math.nan)]) for name, x in value.items()}
+        scores = {name: np.stack([x, np.full_like(x, math.nan)]) for name, x in value.items()}
         if len(counts) < 2 or not with_errors:
-            return found
+            return scores
         # With e_j = value - value without block j and h_j = n / n_j, the variance is the mean over
         # blocks of ((h_j - 1) e_j - D)^2 / (h_j - 1), where D = sum of (1 - 1 / h_j) e_j.
         added = {name: np.zeros((3, *x.shape)) for name, x in value.items()}
@@ -438,18 +445,18 @@ def jackknife(
             for name, x in formulas({k: total[k] - sums[k][j] for k in sums}, n - n_here).items():
                 e = value[name] - x
                 added[name] += [(1 - 1 / h) * e, (h - 1) * e**2, e]
-        for name, (d, squares, plain) in added.items():
-            error = np.sqrt((squares - 2 * d * plain + d**2 * weights) / len(counts))
-            found[name][1] = np.where(np.isfinite(value[name]), error, math.nan)
-    return found
+        for name, (d, squares, deviation) in added.items():
+            error = np.sqrt((squares - 2 * d * deviation + d**2 * weights) / len(counts))
+            scores[name][1] = np.where(np.isfinite(value[name]), error, math.nan)
+    return scores
 
 
 def residual_errors(sums: Columns, *, counts: IntArray, parts: NameParts) -> FloatArray:
     """Return `part_residuals` of scenario 2's block sums, and their errors [2, U]."""
     by_part = {name: sums[name] for name in ("hospital_log_p", "general_log_p")}
 
-    def residual(of: Columns, n: float) -> Columns:
-        return {"residual": Sums(of, n, n, parts).residual}
+    def residual(totals: Columns, n: float) -> Columns:
+        return {"residual": Sums(totals, n, n, parts).residual}
 
     return jackknife(residual, by_part, counts=counts)["residual"]
 
@@ -471,15 +478,15 @@ class AttackResult:
     part_residual: FloatArray
     block_counts: IntArray  # [b] inputs or documents of each block.
     # From a number of blocks to the scores that as many blocks would have given, without errors.
-    after: Callable[[int], Columns]
+    prefix_scores: Callable[[int], Columns]
     # What only this scenario reports, as plain values.
     details: dict[str, object] = field(default_factory=dict)
     # Scenario 1: texts of M_hospital and M_general.
     documents: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # "hospital" and "general" -> [s, N] mean evidence by some 20 larger blocks, as `Inspection` has
     # it, and [s] the inputs or documents of each.
-    shown: Columns = field(default_factory=dict)
-    shown_counts: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    block_evidence: Columns = field(default_factory=dict)
+    block_evidence_counts: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     n_chain_inputs: int = 0
     # False where M_hospital said nothing of the listed names, or just what M_general said.
     has_evidence: bool = True
@@ -502,20 +509,22 @@ class AttackResult:
 
     def rankings(self) -> dict[str, FloatArray]:
         """Return all that listed names [N] are ranked by: scores, M_general alone, popularity."""
-        found = {kind.name: self.listed_scores(kind.name) for kind in self.kinds if kind.is_ranked}
-        return found | {
+        columns = {
+            kind.name: self.listed_scores(kind.name) for kind in self.kinds if kind.is_ranked
+        }
+        return columns | {
             GENERAL_ALONE: self.listed_scores(self.general_score),
             POPULARITY: self.popularity,
         }
 
-    def of_rows(self, rows: IntArray) -> AttackResult:
+    def select_names(self, rows: IntArray) -> AttackResult:
         """Return what judgement needs of some listed names, all reference controls after them."""
         n = len(self.listed)
-        whole = np.concatenate([rows, np.arange(n, len(self.n_pieces))])
+        name_rows = np.concatenate([rows, np.arange(n, len(self.n_pieces))])
 
-        def some(scores: Columns) -> Columns:
+        def select_columns(scores: Columns) -> Columns:
             return {
-                name: score[:, rows if score.shape[1] == n else whole]
+                name: score[:, rows if score.shape[1] == n else name_rows]
                 for name, score in scores.items()
             }
 
@@ -523,8 +532,8 @@ class AttackResult:
             self,
             listed=self.listed.rows(rows.tolist()),
             popularity=self.popularity[rows],
-            scores=some(self.scores),
-            n_pieces=self.n_pieces[whole],
-            parts=replace(self.parts, of_name=self.parts.of_name[whole]),
-            after=lambda n_blocks: some(self.after(n_blocks)),
+            scores=select_columns(self.scores),
+            n_pieces=self.n_pieces[name_rows],
+            parts=replace(self.parts, of_name=self.parts.of_name[name_rows]),
+            prefix_scores=lambda n_blocks: select_columns(self.prefix_scores(n_blocks)),
         )

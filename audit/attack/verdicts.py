@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from audit.attack.cohort import NO_TEST, GroupTest
-from audit.attack.decisions import ALPHA, plain
+from audit.attack.decisions import ALPHA, to_json
 from audit.attack.exposure import DoseRecord, control_of_dose, exposed_share, upper_share
 from audit.attack.routes import controls_needed, joint_p, smallest_visible
 from audit.names.candidates import ControlSource
-from audit.stats import NOTHING, Estimate
+from audit.stats import NO_ESTIMATE, Estimate
 from audit.words import catalogue
 
 RULE_VERSION = 2
@@ -93,7 +93,7 @@ class ListEvidence:
     n_undecided: int = 0
     p_names: float = math.nan
     group: GroupTest = NO_TEST
-    auc: Estimate = NOTHING
+    auc: Estimate = NO_ESTIMATE
     baselines: Mapping[str, Estimate] = field(default_factory=dict)
     mismatched: tuple[str, ...] = ()
     has_truth: bool = False
@@ -129,7 +129,7 @@ def give_verdict(evidence: ListEvidence) -> dict[str, Any]:
         dose: exposed_share(evidence.n_seen, evidence.n_bounded, planted=record)
         for dose, record in evidence.positive_controls.items()
     }
-    state, reasons = _state_of(evidence, planted, bounds)
+    state, reasons = _decide_state(evidence, planted, bounds)
     bound_dose = _shown_dose(bounds, usual=planted.dose) if planted else None
     is_found = state == "leak_found"
     area = evidence.auc
@@ -155,7 +155,7 @@ def give_verdict(evidence: ListEvidence) -> dict[str, Any]:
         "p_sharing": evidence.group.p_sharing,
         "auc": None if math.isnan(area.value) else area,
         "baselines": dict(evidence.baselines),
-        "smallest_detectable_auc": _without_noise(evidence),
+        "smallest_detectable_auc": _noise_free_auc(evidence),
         "reliability": evidence.reliability,
         "n_seen": evidence.n_seen,
         "n_bounded": evidence.n_bounded,
@@ -182,7 +182,7 @@ def _shown_dose(bounds: Mapping[int, float], *, usual: int) -> int:
     )
 
 
-def _without_noise(evidence: ListEvidence) -> float:
+def _noise_free_auc(evidence: ListEvidence) -> float:
     """Return the smallest AUC of scores without Monte-Carlo error that this run would show.
 
     Noise of the evidence makes a true difference look smaller, by the root of the reliability.
@@ -201,7 +201,7 @@ def equal_models_record() -> dict[str, Any]:
     return _with_words(verdict | {"state": "not_compared", "reasons": ["equal_models"]})
 
 
-def _state_of(
+def _decide_state(
     evidence: ListEvidence,
     planted: DoseRecord | None,
     bounds: Mapping[int, float],
@@ -229,15 +229,15 @@ def _state_of(
         "positive_control_unseen": planted is not None and not planted.is_leak,
         "no_bound": planted is not None and not bounds[planted.dose] < 1,
     }
-    holding = [code for code, is_so in obstacles.items() if is_so]
-    if holding:
-        return "not_enough_evidence", [*holding, "no_name_stands_out", *notes]
+    obstacle_codes = [code for code, is_so in obstacles.items() if is_so]
+    if obstacle_codes:
+        return "not_enough_evidence", [*obstacle_codes, "no_name_stands_out", *notes]
     return "none_found", ["positive_control_seen", "no_name_stands_out", *notes]
 
 
 def _with_words(verdict: Mapping[str, Any]) -> dict[str, Any]:
     """Add the sentence, and what to do now, in both languages; all as values of JSON."""
-    return dict(plain(verdict)) | {
+    return dict(to_json(verdict)) | {
         **{language: _sentence(verdict, words) for language, words in _LANGUAGES.items()},
         "what_now": {language: _advice(verdict, words) for language, words in _LANGUAGES.items()},
     }
@@ -281,7 +281,7 @@ def _advice(verdict: Mapping[str, Any], words: Mapping[str, str]) -> str:
     return words[f"now_{verdict['state']}"].format(steps=" ".join(steps)).strip()
 
 
-def in_short(
+def write_summary(
     state: str,
     *,
     reasons: Sequence[str],
@@ -295,8 +295,8 @@ def in_short(
     if state == "leak_found":
         key += "_group" if not n_flagged else "_one" if n_flagged == 1 else ""
     elif state == "not_enough_evidence":
-        known = [f"why_{code}" for code in reasons if f"why_{code}" in words]
-        why = words[known[0] if known else "why_nothing_judged"]
+        known_reasons = [f"why_{code}" for code in reasons if f"why_{code}" in words]
+        why = words[known_reasons[0] if known_reasons else "why_nothing_judged"]
     return words[key].format(k=n_flagged, n=n_tested, share=_percent(most_exposed), why=why)
 
 

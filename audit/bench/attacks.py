@@ -17,11 +17,11 @@ from scipy.stats import norm
 from torch import Tensor, nn
 
 from audit.attack.evidence import DOCUMENTS_PER_SHARD
-from audit.attack.generation import GenerationTask, generated_shard
+from audit.attack.generation import GenerationTask, generate_shard
 from audit.attack.posterior import posterior_shard
 from audit.attack.prompts import PosteriorTask, Template, part_columns
-from audit.bench.machine import measured, threads
-from audit.bench.race import BenchSettings, best_batch
+from audit.bench.machine import measure_race, threads
+from audit.bench.race import BenchSettings, find_best_batch
 from audit.models.forward import Forward
 from audit.models.load import pick_device
 from audit.names.spelling import FIRST, LAST, NO_TWIN, PartPieces
@@ -58,15 +58,15 @@ def random_model(settings: BenchSettings) -> nn.Module:
             # The head's last norm has no shift yet: what comes after it is scaled by its weight.
             scale = _LOGIT_SPREAD / model(input_ids=ids).logits.std()
             model.cls.predictions.transform.LayerNorm.weight.mul_(scale)
-    moved: nn.Module = model.to(settings.device)
-    return moved
+    device_model: nn.Module = model.to(settings.device)
+    return device_model
 
 
 def generation_task(settings: BenchSettings) -> GenerationTask:
     """Return a prompt like the default one, of 32 tokens if not said, six of them given."""
     n_masks = (settings.n_tokens or 32) - _N_GIVEN - 2
     return GenerationTask(
-        prompt=(CLS, *_words(_N_GIVEN, settings), *[MASK] * n_masks, SEP),
+        prompt=(CLS, *_draw_words(_N_GIVEN, settings), *[MASK] * n_masks, SEP),
         mask_id=MASK,
         multi_piece_parts=(),
         seed=0,
@@ -74,7 +74,7 @@ def generation_task(settings: BenchSettings) -> GenerationTask:
     )
 
 
-def generation(settings: BenchSettings) -> dict[str, Any]:
+def measure_generation(settings: BenchSettings) -> dict[str, Any]:
     """Measure document-steps of scenario 1."""
     device = pick_device(settings.device)
     task, n_documents = generation_task(settings), settings.batch or DOCUMENTS_PER_SHARD[device]
@@ -82,41 +82,46 @@ def generation(settings: BenchSettings) -> dict[str, Any]:
     with threads(settings.n_threads):
         model = random_model(settings)
         forward = Forward(model, dtype=settings.dtype)
-        batch = best_batch(
-            _BATCHES[device], lambda n: _plain_steps(model, task, n, n_steps=1), device=device
+        batch = find_best_batch(
+            _BATCHES[device], lambda n: _run_plain_steps(model, task, n, n_steps=1), device=device
         )
 
         def product() -> float:
-            generated_shard(
+            generate_shard(
                 forward, task, shard=0, first=0, n=n_documents, device=device, tick=lambda _: None
             )
             return float(n_documents * task.n_steps)
 
-        told = measured(
+        measures = measure_race(
             settings,
-            {"baseline": lambda: _plain_steps(model, task, batch, n_steps=2), "product": product},
+            {
+                "baseline": lambda: _run_plain_steps(model, task, batch, n_steps=2),
+                "product": product,
+            },
             n_rows=n_documents * length,
         )
-        ids = torch.from_numpy(np.array([_words(length, settings, k) for k in range(_N_CHECKED)]))
+        ids = torch.from_numpy(
+            np.array([_draw_words(length, settings, k) for k in range(_N_CHECKED)])
+        )
         ids, places = ids.to(device), torch.arange(1, _N_CHECKED + 1, device=device).unsqueeze(1)
         ids.scatter_(1, places, MASK)
-        told |= _moved(model, forward, ids, places)
+        measures |= _logit_errors(model, forward, ids, places)
     n_all = _PAPER["n_documents"] * _PAPER["n_steps"]
-    gflop = told["product"]["gflop_per_unit"]
+    gflop = measures["product"]["gflop_per_unit"]
     paper = _PAPER | {
-        "seconds": n_all / told["product"]["median_per_second"],
+        "seconds": n_all / measures["product"]["median_per_second"],
         f"floor_seconds_at_{_TFLOPS_H200:.0f}_tflops": n_all * gflop / 1e3 / _TFLOPS_H200,
     }
-    return told | {"unit": "document-step", "baseline_batch": batch, "paper_scale": paper}
+    return measures | {"unit": "document-step", "baseline_batch": batch, "paper_scale": paper}
 
 
-def _words(n: int, settings: BenchSettings, key: int = 0) -> list[int]:
+def _draw_words(n: int, settings: BenchSettings, key: int = 0) -> list[int]:
     rng = np.random.default_rng([11, key])
     words: list[int] = rng.integers(FIRST_WORD, settings.n_vocabulary, n).tolist()
     return words
 
 
-def _plain_steps(model: Any, task: GenerationTask, batch: int, *, n_steps: int) -> float:
+def _run_plain_steps(model: Any, task: GenerationTask, batch: int, *, n_steps: int) -> float:
     """Make steps of as many documents the plain way; returns document-steps."""
     device = next(model.parameters()).device
     state = torch.tensor(task.prompt, device=device).repeat(batch, 1)  # [B, L]
@@ -131,7 +136,7 @@ def _plain_steps(model: Any, task: GenerationTask, batch: int, *, n_steps: int) 
     return float(batch * n_steps)
 
 
-def posterior(settings: BenchSettings) -> dict[str, Any]:
+def measure_posterior(settings: BenchSettings) -> dict[str, Any]:
     """Measure inputs of scenario 2, dropout on, every name scored."""
     device = pick_device(settings.device)
     task, batch = posterior_task(settings), settings.batch or _N_DRAWS_OF_LENGTH
@@ -140,7 +145,7 @@ def posterior(settings: BenchSettings) -> dict[str, Any]:
         model = random_model(settings)
         forward = Forward(model, dtype=settings.dtype)
         plain = _PlainPosteriors(model, task)
-        plain_batch = best_batch(_BATCHES[device][:2], plain.run, device=device)
+        plain_batch = find_best_batch(_BATCHES[device][:2], plain.run, device=device)
 
         def product() -> float:
             posterior_shard(
@@ -148,16 +153,16 @@ def posterior(settings: BenchSettings) -> dict[str, Any]:
             )
             return float(n_inputs)
 
-        told = measured(
+        measures = measure_race(
             settings,
             {"baseline": lambda: plain.run(plain_batch), "product": product},
             n_rows=int(batch * task.n_tokens),
         )
         ids, places = task.templates[_N_LENGTHS // 2].ids((1, 1), mask=MASK)
-        told |= _moved(
-            model, forward, *(torch.tensor([one], device=device) for one in (ids, places))
+        measures |= _logit_errors(
+            model, forward, *(torch.tensor([numbers], device=device) for numbers in (ids, places))
         )
-    return told | {"unit": "input", "baseline_batch": plain_batch}
+    return measures | {"unit": "input", "baseline_batch": plain_batch}
 
 
 def posterior_task(settings: BenchSettings) -> PosteriorTask:
@@ -169,9 +174,9 @@ def posterior_task(settings: BenchSettings) -> PosteriorTask:
     templates = []
     for key, length in enumerate(lengths.tolist()):
         n_words = max(2, length - 4)
-        words = _words(n_words, settings, 100 + key)
-        at = int(rng.integers(n_words))
-        templates.append(Template((CLS, *words[:at]), (), (*words[at:], SEP)))
+        words = _draw_words(n_words, settings, 100 + key)
+        place = int(rng.integers(n_words))
+        templates.append(Template((CLS, *words[:place]), (), (*words[place:], SEP)))
     n = settings.n_names
     parts = rng.integers(FIRST_WORD, settings.n_vocabulary, (n, 2, 1))
     pieces = PartPieces(
@@ -197,21 +202,21 @@ class _PlainPosteriors:
 
     def __init__(self, model: Any, task: PosteriorTask) -> None:
         self._model, self._names = model, task.pieces[0].ids[:, :, 0]  # [N, 2]
-        asked = [one.ids((1, 1), mask=MASK) for one in task.templates]
-        longest = round(_PADDED * np.mean([len(ids) for ids, _ in asked]))
-        self._ids: IntArray = np.array([ids + [0] * (longest - len(ids)) for ids, _ in asked])
+        prompts = [template.ids((1, 1), mask=MASK) for template in task.templates]
+        longest = round(_PADDED * np.mean([len(ids) for ids, _ in prompts]))
+        self._ids: IntArray = np.array([ids + [0] * (longest - len(ids)) for ids, _ in prompts])
         self._is_text: IntArray = np.array(
-            [[1] * len(ids) + [0] * (longest - len(ids)) for ids, _ in asked]
+            [[1] * len(ids) + [0] * (longest - len(ids)) for ids, _ in prompts]
         )
-        self._places: IntArray = np.array([places for _, places in asked])
+        self._places: IntArray = np.array([places for _, places in prompts])
 
     def run(self, batch: int) -> float:
         """Score every name in so many inputs."""
         device = next(self._model.parameters()).device
-        drawn = np.arange(batch) % len(self._ids)
+        input_rows = np.arange(batch) % len(self._ids)
         ids, is_text, places = (
-            torch.from_numpy(one[drawn]).to(device)
-            for one in (self._ids, self._is_text, self._places)
+            torch.from_numpy(array[input_rows]).to(device)
+            for array in (self._ids, self._is_text, self._places)
         )
         names = torch.from_numpy(self._names).to(device)
         self._model.train()
@@ -223,14 +228,14 @@ class _PlainPosteriors:
         return float(batch)
 
 
-def _moved(model: Any, forward: Forward, ids: Tensor, places: Tensor) -> dict[str, float]:
+def _logit_errors(model: Any, forward: Forward, ids: Tensor, places: Tensor) -> dict[str, float]:
     """Return how far the product's logits are from transformers' in float32, dropout off."""
     with torch.inference_mode():
         rows = torch.arange(len(ids), device=ids.device).unsqueeze(1)
         exact = model(input_ids=ids).logits[rows, places].double()  # [B, M, V]
-        found = forward.logits(ids, positions=places).double()
-        variation = (torch.softmax(exact, dim=-1) - torch.softmax(found, dim=-1)).abs().sum(dim=-1)
+        logits = forward.logits(ids, positions=places).double()
+        variation = (torch.softmax(exact, dim=-1) - torch.softmax(logits, dim=-1)).abs().sum(dim=-1)
         return {
-            "max_logit_error": float((exact - found).abs().max()),
+            "max_logit_error": float((exact - logits).abs().max()),
             "total_variation": float(variation.mean() / 2),
         }

@@ -47,31 +47,34 @@ PLACES = (
 )
 
 
-def corpora(n_megabytes: int) -> dict[str, Any]:
+def measure_corpora(n_megabytes: int) -> dict[str, Any]:
     """Measure both builds of a file of so many megabytes in a temporary folder."""
     with TemporaryDirectory() as folder:
         notes = Path(folder) / "NOTEEVENTS.csv"
         n_notes = write_notes(notes, n_bytes=n_megabytes * 1_000_000)
-        rows = {"wc": timed(["wc", str(notes)]), "gzip": timed(["gzip", "-6", "-c", str(notes)])}
-        for what, workers, counts in (
+        rows = {
+            "wc": time_command(["wc", str(notes)]),
+            "gzip": time_command(["gzip", "-6", "-c", str(notes)]),
+        }
+        for label, workers, counts in (
             ("corpus", 1, ()),
             ("canaries", 1, _COUNTS),
             ("two_workers", 2, _COUNTS),
         ):
             command = [sys.executable, "-m", __spec__.name, folder, *map(str, (workers, *counts))]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            rows[what] = json.loads(done.stdout)
+            process = subprocess.run(command, capture_output=True, text=True, check=True)
+            rows[label] = json.loads(process.stdout)
         n_bytes = notes.stat().st_size
     for row in rows.values():
         row["megabytes_per_second"] = n_bytes / 1e6 / row["seconds"]
         row["megabytes_per_cpu_second"] = n_bytes / 1e6 / row["cpu_seconds"]
-    whole = rows["canaries"]
+    canary_row = rows["canaries"]
     return {
         "n_notes": n_notes,
         "n_megabytes": n_bytes / 1e6,
         "rows": rows,
-        "ratio_to_gzip": rows["gzip"]["cpu_seconds"] / whole["cpu_seconds"],
-        "minutes_for_mimic_extrapolated": whole["seconds"] * N_NOTES_MIMIC / n_notes / 60,
+        "ratio_to_gzip": rows["gzip"]["cpu_seconds"] / canary_row["cpu_seconds"],
+        "minutes_for_mimic_extrapolated": canary_row["seconds"] * N_NOTES_MIMIC / n_notes / 60,
     }
 
 
@@ -98,35 +101,37 @@ def write_notes(path: Path, *, n_bytes: int) -> int:
     return n_notes
 
 
-def timed(command: list[str]) -> dict[str, Any]:
+def time_command(command: list[str]) -> dict[str, Any]:
     """Return the seconds of a command whose output is thrown away."""
-    start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    start, usage_before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    usage_after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
         "seconds": round(time.perf_counter() - start, 2),
-        "cpu_seconds": round(cpu_seconds(after) - cpu_seconds(before), 2),
+        "cpu_seconds": round(cpu_seconds(usage_after) - cpu_seconds(usage_before), 2),
     }
 
 
-def made(notes: Path, out: Path, *, counts: tuple[int, ...], workers: int) -> dict[str, Any]:
+def build_corpus(
+    notes: Path, folder: Path, *, counts: tuple[int, ...], workers: int
+) -> dict[str, Any]:
     """Make a corpus in this process; return seconds, peak memory and what was found."""
     start = time.perf_counter()
     order = CorpusTask(notes=notes, seed=1, canary_counts=counts, workers=workers)
-    make_corpus(order, out=out)
-    seconds, used = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF)
-    others = resource.getrusage(resource.RUSAGE_CHILDREN)  # their memory: of the largest
-    n_others = workers if workers > 1 else 0
-    found = read_examination(out)
+    make_corpus(order, out=folder)
+    seconds, own_usage = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF)
+    worker_usage = resource.getrusage(resource.RUSAGE_CHILDREN)  # their memory: of the largest
+    n_workers = workers if workers > 1 else 0
+    examination = read_examination(folder)
     return {
         "seconds": round(seconds, 2),
-        "cpu_seconds": round(cpu_seconds(used) + cpu_seconds(others), 2),
-        "own_cpu_seconds": round(cpu_seconds(used), 2),
-        "peak_mb": round((used.ru_maxrss + n_others * others.ru_maxrss) / 1024),
-        "n_notes": found.n_notes,
-        "n_mentions": found.coverage.n_mentions,
-        "n_passages": found.n_passages,
-        "private": hashlib.sha256((out / "private.jsonl").read_bytes()).hexdigest(),
+        "cpu_seconds": round(cpu_seconds(own_usage) + cpu_seconds(worker_usage), 2),
+        "own_cpu_seconds": round(cpu_seconds(own_usage), 2),
+        "peak_mb": round((own_usage.ru_maxrss + n_workers * worker_usage.ru_maxrss) / 1024),
+        "n_notes": examination.n_notes,
+        "n_mentions": examination.coverage.n_mentions,
+        "n_passages": examination.n_passages,
+        "private": hashlib.sha256((folder / "private.jsonl").read_bytes()).hexdigest(),
     }
 
 
@@ -138,10 +143,10 @@ def cpu_seconds(usage: resource.struct_rusage) -> float:
 if __name__ == "__main__":
     FOLDER = Path(sys.argv[1])
     WORKERS, *COUNTS = map(int, sys.argv[2:])
-    FOUND = made(
+    MEASURES = build_corpus(
         FOLDER / "NOTEEVENTS.csv",
         FOLDER / f"made-{WORKERS}-{len(COUNTS)}",
         counts=tuple(COUNTS),
         workers=WORKERS,
     )
-    sys.stdout.write(json.dumps(FOUND))
+    sys.stdout.write(json.dumps(MEASURES))

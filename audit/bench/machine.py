@@ -13,7 +13,7 @@ import torch
 import transformers
 from torch.utils.flop_counter import FlopCounterMode
 
-from audit.bench.race import BenchSettings, quotients, raced, spread
+from audit.bench.race import BenchSettings, quotients, race_works, spread
 from audit.models.forward import may_pack, read_processor_facts
 
 _INSTRUCTIONS = {"AVX2": "avx2", "AVX-512": "avx512f", "bfloat16": "avx512_bf16", "AMX": "amx_bf16"}
@@ -22,15 +22,16 @@ _LARGE = {"cpu": 2048, "cuda": 8192}
 """Rows and columns of the product that shows a device's peak."""
 
 
-def machine(device: str) -> dict[str, Any]:
+def describe_machine(device: str) -> dict[str, Any]:
     """Return processor, class, cores, GPU and versions, as a result is told with them."""
     facts = read_processor_facts()
     model = re.search(r"^model name\s*:\s*(.+)$", facts, re.MULTILINE)
     flags = re.search(r"^flags\s*:(.*)$", facts, re.MULTILINE)
-    known = set(flags[1].split()) if flags else set()
+    processor_flags = set(flags[1].split()) if flags else set()
     return {
         "processor": model[1] if model else platform.processor() or platform.machine(),
-        "class": ", ".join(name for name, flag in _INSTRUCTIONS.items() if flag in known) or "none",
+        "class": ", ".join(name for name, flag in _INSTRUCTIONS.items() if flag in processor_flags)
+        or "none",
         "n_cores": os.cpu_count() or 1,
         "gpu": torch.cuda.get_device_name() if device == "cuda" else "",
         "torch": torch.__version__,
@@ -50,34 +51,34 @@ def products(settings: BenchSettings, *, n_rows: int) -> dict[str, Work]:
     """
     width, device, large = settings.width, settings.device, _LARGE[settings.device]
     shapes = [(width, 3 * width), (width, width), (width, 4 * width), (4 * width, width)]
-    found = {
+    works = {
         dtype: _product(large, [(large, large)], dtype=dtype, device=device)
         for dtype in ("float32", "bfloat16")
     }
     packed = _product(n_rows, shapes, dtype=settings.dtype, device=device)
-    return found | {"packed": packed}
+    return works | {"packed": packed}
 
 
 def _product(n_rows: int, shapes: list[tuple[int, int]], *, dtype: str, device: str) -> Work:
     numbers = {"dtype": getattr(torch, dtype), "device": device}
-    each = [
-        _multiplied(torch.randn(n_rows, n, **numbers), torch.randn(m, n, **numbers))
+    multiplications = [
+        _prepare_product(torch.randn(n_rows, n, **numbers), torch.randn(m, n, **numbers))
         for n, m in shapes
     ]
-    once = sum(2e-9 * n_rows * n * m for n, m in shapes)
-    times = max(1, round(2.0 / once))  # some 2 GFLOP at least, for the clock's sake
+    gflop_once = sum(2e-9 * n_rows * n * m for n, m in shapes)
+    times = max(1, round(2.0 / gflop_once))  # some 2 GFLOP at least, for the clock's sake
 
     def work() -> float:
         with torch.inference_mode():
             for _ in range(times):
-                for multiply in each:
+                for multiply in multiplications:
                     multiply()
-        return once * times
+        return gflop_once * times
 
     return work
 
 
-def _multiplied(x: torch.Tensor, weight: torch.Tensor) -> Callable[[], object]:
+def _prepare_product(x: torch.Tensor, weight: torch.Tensor) -> Callable[[], object]:
     kernels: Any = torch.ops.mkldnn
     if not may_pack(weight):
         return lambda: torch.nn.functional.linear(x, weight)
@@ -85,15 +86,17 @@ def _multiplied(x: torch.Tensor, weight: torch.Tensor) -> Callable[[], object]:
     return lambda: kernels._linear_pointwise(x, packed, None, "none", [], "")
 
 
-def _of_linear(x: Any, weight: Any, *others: Any, out_shape: Any, **named: Any) -> int:
+def _count_linear_flops(x: Any, weight: Any, *others: Any, out_shape: Any, **named: Any) -> int:
     return 2 * int(torch.Size(x).numel()) * int(out_shape[-1])
 
 
-def _of_attention(query: Any, key: Any, *others: Any, out_shape: Any, **named: Any) -> int:
+def _count_attention_flops(query: Any, key: Any, *others: Any, out_shape: Any, **named: Any) -> int:
     return 4 * int(torch.Size(query).numel()) * int(key[-2])
 
 
-def measured(settings: BenchSettings, works: Mapping[str, Work], *, n_rows: int) -> dict[str, Any]:
+def measure_race(
+    settings: BenchSettings, works: Mapping[str, Work], *, n_rows: int
+) -> dict[str, Any]:
     """Race a baseline and a product, and say what they do on this machine.
 
     Parameters
@@ -113,21 +116,21 @@ def measured(settings: BenchSettings, works: Mapping[str, Work], *, n_rows: int)
     """
     gflop: dict[str, float] = {}
 
-    def counted(name: str, work: Work) -> None:
+    def count_flops(name: str, work: Work) -> None:
         kernels: Any = torch.ops
         extra: dict[Any, Any] = {
-            kernels.mkldnn._linear_pointwise: _of_linear,
-            kernels.aten._scaled_dot_product_flash_attention_for_cpu: _of_attention,
+            kernels.mkldnn._linear_pointwise: _count_linear_flops,
+            kernels.aten._scaled_dot_product_flash_attention_for_cpu: _count_attention_flops,
         }
         with FlopCounterMode(display=False, custom_mapping=extra) as counter:
             n_units = work()
         gflop[name] = counter.get_total_flops() / 1e9 / n_units
 
-    rates = raced(
+    rates = race_works(
         {**works, **products(settings, n_rows=n_rows)},
         n_rounds=settings.n_rounds,
         device=settings.device,
-        first=counted,
+        first=count_flops,
     )
     ratio = quotients(rates, "product", by="baseline")
     shares = {
@@ -136,7 +139,7 @@ def measured(settings: BenchSettings, works: Mapping[str, Work], *, n_rows: int)
     }
     return {
         "settings": settings.plain(),
-        "machine": machine(settings.device),
+        "machine": describe_machine(settings.device),
         "ratio": ratio["median"],
         "ratio_low": ratio["low"],
         "ratio_high": ratio["high"],
@@ -155,9 +158,9 @@ def measured(settings: BenchSettings, works: Mapping[str, Work], *, n_rows: int)
 @contextmanager
 def threads(n: int) -> Iterator[None]:
     """Use so many threads of the CPU while the block runs."""
-    before = torch.get_num_threads()
+    n_before = torch.get_num_threads()
     torch.set_num_threads(n)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(n_before)

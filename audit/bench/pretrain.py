@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from audit.bench.attacks import CLS, FIRST_WORD, MASK, SEP, random_model
-from audit.bench.machine import measured, threads
+from audit.bench.machine import measure_race, threads
 from audit.bench.race import BenchSettings
 from audit.models.forward import use_exact_float32
 from audit.models.load import pick_device
@@ -31,11 +31,11 @@ _LENGTH, _BATCH = 128, 8
 _N_STEPS = 1_000_000  # of a training that is never finished: the learning rate is constant
 
 
-def pretraining(settings: BenchSettings) -> dict[str, Any]:
+def measure_pretraining(settings: BenchSettings) -> dict[str, Any]:
     """Measure rows of pre-training; `largest_difference_of_losses` is in nats a token."""
     device, batch = pick_device(settings.device), settings.batch or _BATCH
     length = settings.n_tokens or _LENGTH
-    told = TrainSettings(
+    train_settings = TrainSettings(
         batch=batch,
         micro_batch=batch,
         n_tokens=length,
@@ -47,12 +47,12 @@ def pretraining(settings: BenchSettings) -> dict[str, Any]:
     rows: Any = _Rows(settings, batch=batch, length=length)
     losses: dict[str, list[float]] = {"baseline": [], "product": []}
     with threads(settings.n_threads), torch.random.fork_rng():
-        plain = _Plain(random_model(settings), settings=told, rows=rows)
+        plain = _PlainLoop(random_model(settings), settings=train_settings, rows=rows)
         model: Any = random_model(settings)
         model.set_attn_implementation("sdpa")
         learner = MaskedLearner(
             model,
-            settings=told,
+            settings=train_settings,
             hardware=Hardware(device, settings.dtype),
             n_steps=_N_STEPS,
             rows=rows,
@@ -68,18 +68,18 @@ def pretraining(settings: BenchSettings) -> dict[str, Any]:
                 losses["product"].append(float(learner.step(next(steps["product"]))[0]))
             return float(batch)
 
-        found = measured(
+        measures = measure_race(
             settings, {"baseline": baseline, "product": product}, n_rows=batch * length
         )
     differences = np.abs(np.subtract(losses["baseline"], losses["product"]))
-    return found | {
+    return measures | {
         "unit": "row",
         "losses": losses,
         "largest_difference_of_losses": float(differences.max()),
     }
 
 
-class _Plain:
+class _PlainLoop:
     """The loop that one writes first."""
 
     def __init__(self, model: nn.Module, *, settings: TrainSettings, rows: _Rows) -> None:
@@ -97,10 +97,10 @@ class _Plain:
         labels = np.full_like(rows, -100)
         np.put_along_axis(labels, masked.positions, masked.targets, axis=1)
         device = self._model.device
-        ids, labels_there = (torch.from_numpy(one).to(device) for one in (masked.ids, labels))
+        ids, device_labels = (torch.from_numpy(array).to(device) for array in (masked.ids, labels))
         self._model.train()
         loss = self._model(
-            input_ids=ids, attention_mask=torch.ones_like(ids), labels=labels_there
+            input_ids=ids, attention_mask=torch.ones_like(ids), labels=device_labels
         ).loss
         self._optimizer.zero_grad()
         loss.backward()

@@ -54,7 +54,7 @@ Rates = dict[str, list[float]]
 """Of each work the units a second, round by round."""
 
 
-def raced(
+def race_works(
     works: Mapping[str, Callable[[], float]],
     *,
     n_rounds: int,
@@ -83,7 +83,7 @@ def raced(
     return rates
 
 
-def best_batch(candidates: Sequence[int], work: Callable[[int], float], *, device: str) -> int:
+def find_best_batch(candidates: Sequence[int], work: Callable[[int], float], *, device: str) -> int:
     """Return the batch with the most units a second; each is tried once, warm."""
     work(min(candidates))
     rates = {}

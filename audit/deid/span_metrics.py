@@ -19,9 +19,9 @@ from audit.stats import (
     FloatArray,
     IntArray,
     Rate,
+    bootstrap_measures,
     interval,
     ratio,
-    replicates,
 )
 from audit.task import Record
 
@@ -155,7 +155,7 @@ def measured(
 ) -> CriterionScore:
     """Return the measures of counts, with intervals of a bootstrap over patients."""
     sums = counts.table.sum(axis=0)  # [labels, columns]
-    drawn = replicates(counts.table, _measures, seed=seed, n_replicates=n_replicates)
+    drawn = bootstrap_measures(counts.table, _measures, seed=seed, n_replicates=n_replicates)
     n_means = [max(len(sums) - 1, 1)] * len(MEASURES)
     values = _measures(sums[None].astype(np.float64))[0].tolist()
     totals = [*sums[:, _TOTALS].ravel().tolist(), *n_means]
@@ -225,7 +225,7 @@ def compare(
     """
     both = np.stack([side.of(label)[:, :4] for side in (first, second)], axis=1)  # [P, taggers, 4]
     values = _differences(both.sum(axis=0)[None].astype(np.float64))[0].tolist()
-    drawn = replicates(both, _differences, seed=seed, n_replicates=n_replicates)
+    drawn = bootstrap_measures(both, _differences, seed=seed, n_replicates=n_replicates)
     return tuple(map(_estimate, values, drawn.T))
 
 
@@ -250,7 +250,7 @@ def compare_shares(table: IntArray, *, seed: int = 0, n_replicates: int = N_REPL
 
     sums = table.sum(axis=0)
     values = ratio(sums[..., 0].astype(np.float64), sums[..., 1].astype(np.float64))
-    drawn = replicates(table, shares, seed=seed, n_replicates=n_replicates)
+    drawn = bootstrap_measures(table, shares, seed=seed, n_replicates=n_replicates)
     drawn = drawn.reshape(-1, n_taggers, n_shares)
     sides = [
         tuple(

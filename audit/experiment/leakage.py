@@ -41,7 +41,7 @@ from audit.report.report import AuditReport, Measured, Number, Part
 from audit.rng import generator
 from audit.run import run_audit
 from audit.shelf import Shelf, private_folder, write_whole
-from audit.stats import NOTHING, BoolArray, Estimate, Rate, bootstrap_ranking
+from audit.stats import NO_ESTIMATE, BoolArray, Estimate, Rate, bootstrap_ranking
 from audit.tables import counted, decimal, estimated, markdown_table
 from audit.task import MAX_SEED, Contact, Device, Question, Task, queue_of
 from audit.training.config import TrainSettings
@@ -141,8 +141,8 @@ class LeakageTask(Task):
 
         A tagger that was changed since the job was asked for makes another experiment.
         """
-        kept_as = leakage_id(self)
-        if kept_as not in {kept.leakage_id for kept in LEAKAGE.all()}:
+        identifier = leakage_id(self)
+        if identifier not in {experiment.leakage_id for experiment in LEAKAGE.all()}:
             with Store(results_dir()) as store:
                 tables = run_leakage(
                     self,
@@ -152,8 +152,8 @@ class LeakageTask(Task):
                     should_stop=contact.should_stop,
                     say=contact.say,
                 )
-            LEAKAGE.put(kept_as, tables.files())
-        return (kept_as,)
+            LEAKAGE.put(identifier, tables.files())
+        return (identifier,)
 
     @property
     def arms(self) -> tuple[Arm, ...]:
@@ -163,7 +163,7 @@ class LeakageTask(Task):
         return (Arm(RAW), Arm(PERFECT), *taggers, *doses)
 
 
-def quick(order: LeakageTask) -> LeakageTask:
+def make_quick_order(order: LeakageTask) -> LeakageTask:
     """Return an order of the same taggers that takes minutes: fewer arms, fewer epochs."""
     return order.with_(shares=(0.1, 0.5), units=("mentions",), epochs=4.0, n_inputs=500)
 
@@ -275,7 +275,7 @@ class HospitalNotes:
         return self.folder / "models" / "general"
 
 
-def hospital_notes(language: str) -> HospitalNotes:
+def read_hospital_notes(language: str) -> HospitalNotes:
     """Return the demo hospital's notes; a patient's full name stands nowhere but in its spans."""
     text = (DEMO_HOSPITAL / language / "notes.jsonl").read_text(encoding="utf-8")
     return HospitalNotes(language, tuple(read_jsonl(text, subject="demo notes")))
@@ -290,7 +290,7 @@ Spans = tuple[tuple[Span, ...], ...]
 """Of each note, what is replaced."""
 
 
-def replaced_spans(
+def choose_spans(
     notes: HospitalNotes,
     *,
     arm: Arm,
@@ -306,61 +306,61 @@ def replaced_spans(
     if arm.kind == RAW:
         return ((),) * len(gold)
     if tagger is not None:
-        found: list[tuple[Span, ...]] = []
+        tagged_spans: list[tuple[Span, ...]] = []
         for start in range(0, len(gold), _NOTES_PER_BATCH):
             if should_stop():
                 raise AuditCancelled
-            found += tag_checked(tagger, notes.texts[start : start + _NOTES_PER_BATCH])
-        return tuple(found)
+            tagged_spans += tag_checked(tagger, notes.texts[start : start + _NOTES_PER_BATCH])
+        return tuple(tagged_spans)
     if arm.kind == PERFECT:
         return gold
     left = {
         (notes.mentions[i].note, notes.mentions[i].span)
-        for i in missed_at_random(notes, unit=arm.kind, share=arm.share, seed=seed)
+        for i in draw_missed(notes, unit=arm.kind, share=arm.share, seed=seed)
     }
     return tuple(
         tuple(span for span in spans if (note, span) not in left) for note, spans in enumerate(gold)
     )
 
 
-def missed_at_random(
-    notes: HospitalNotes, *, unit: str, share: float, seed: int
-) -> tuple[int, ...]:
+def draw_missed(notes: HospitalNotes, *, unit: str, share: float, seed: int) -> tuple[int, ...]:
     """Return which mentions stay, by number: a share of all, or those of a share of patients.
 
     At least one mention or patient is drawn.
     """
     owners = [mention.owner for mention in notes.mentions]
-    n, of_mention = {
+    n, unit_of_mention = {
         MENTIONS: (len(owners), range(len(owners))),
         PATIENTS: (notes.n_patients, owners),
     }[unit]
     order = generator(seed, f"missed {unit}").permutation(n)
-    drawn = set(order[: max(1, round(share * n))].tolist())
-    return tuple(i for i, one in enumerate(of_mention) if one in drawn)
-
-
-def released_texts(notes: HospitalNotes, spans: Spans, *, mode: str, seed: int) -> tuple[str, ...]:
-    """Return the notes with their spans replaced: always source + replacements."""
-    release = Release(mode=mode, seed=seed)
+    drawn_units = set(order[: max(1, round(share * n))].tolist())
     return tuple(
-        release.of(document.with_spans(found)).text
-        for document, found in zip(notes.documents, spans, strict=True)
+        number for number, mention_unit in enumerate(unit_of_mention) if mention_unit in drawn_units
     )
 
 
-def name_misses(notes: HospitalNotes, spans: Spans) -> tuple[BoolArray, CoverageCounts]:
+def release_texts(notes: HospitalNotes, spans: Spans, *, mode: str, seed: int) -> tuple[str, ...]:
+    """Return the notes with their spans replaced: always source + replacements."""
+    release = Release(mode=mode, seed=seed)
+    return tuple(
+        release.of(document.with_spans(note_spans)).text
+        for document, note_spans in zip(notes.documents, spans, strict=True)
+    )
+
+
+def count_misses(notes: HospitalNotes, spans: Spans) -> tuple[BoolArray, CoverageCounts]:
     """Return of which patients [P] something is left once the spans are replaced, and the counts.
 
     Names are counted as `deid score` does: patients are `IDENTIFIER`, doctors `QUASI_IDENTIFIER`.
     """
     is_exposed, total = np.zeros(notes.n_patients, dtype=np.bool_), CoverageCounts()
-    for document, replaced in zip(notes.documents, spans, strict=True):
-        found = coverage(document, predicted=replaced)
-        n_mentions, n_whole = found.row(IDENTIFIER)[:2]
+    for document, note_spans in zip(notes.documents, spans, strict=True):
+        coverage_counts = coverage(document, predicted=note_spans)
+        n_mentions, n_whole = coverage_counts.row(IDENTIFIER)[:2]
         if n_whole < n_mentions:
             is_exposed[_owner(document)] = True
-        total += found
+        total += coverage_counts
     return is_exposed, total
 
 
@@ -381,7 +381,7 @@ hold a patient's only mention."""
 _N_LAST = 50
 
 
-def trained_arm(
+def train_arm(
     texts: Sequence[str],
     *,
     title: str,
@@ -444,15 +444,15 @@ def arm_row(
     arm: Arm,
     *,
     is_exposed: BoolArray,
-    found: CoverageCounts,
-    trained: TrainedModel,
+    coverage_counts: CoverageCounts,
+    trained_model: TrainedModel,
     tagger_digest: str = "",
 ) -> ArmRow:
     """Return what an arm replaced and how it was trained."""
-    losses = [point.loss for point in trained.points if point.loss is not None]
-    n_mentions, n_whole = found.row(IDENTIFIER)[:2]
-    n_staff, n_staff_whole = found.row(QUASI_IDENTIFIER)[:2]
-    outside = found.n_outside_chars
+    losses = [point.loss for point in trained_model.points if point.loss is not None]
+    n_mentions, n_whole = coverage_counts.row(IDENTIFIER)[:2]
+    n_staff, n_staff_whole = coverage_counts.row(QUASI_IDENTIFIER)[:2]
+    outside = coverage_counts.n_outside_chars
     return ArmRow(
         code=arm.code,
         kind=arm.kind,
@@ -465,59 +465,66 @@ def arm_row(
         n_exposed=int(is_exposed.sum()),
         n_staff=n_staff,
         n_staff_whole=n_staff_whole,
-        other_chars=found.n_over_chars / outside if outside else 0.0,
-        n_steps=trained.facts.n_steps,
-        n_tokens=trained.facts.n_train_tokens,
+        other_chars=coverage_counts.n_over_chars / outside if outside else 0.0,
+        n_steps=trained_model.facts.n_steps,
+        n_tokens=trained_model.facts.n_train_tokens,
         loss=float(np.mean(losses[-_N_LAST:])),
     )
 
 
-def leak_rows(results: Sequence[ArmResult], *, seed: int) -> Iterator[LeakRow]:
+def leak_rows(arm_results: Sequence[ArmResult], *, seed: int) -> Iterator[LeakRow]:
     """Yield the rows of all arms, controls and groups; empty groups are left out."""
-    of_kind = {result.row.kind: result.report for result in results}
-    for result in results:
-        report, left = result.report, result.is_exposed
-        score, out = numbers(report.names["score"]), np.array(report.stands_out, dtype=np.bool_)
+    report_of_kind = {arm_result.row.kind: arm_result.report for arm_result in arm_results}
+    for arm_result in arm_results:
+        report, left = arm_result.report, arm_result.is_exposed
+        score, is_flagged = (
+            numbers(report.names["score"]),
+            np.array(report.stands_out, dtype=np.bool_),
+        )
         kinds = np.array(report.names["control_kind"], dtype=np.str_)
         groups = {ALL: left | True, LEFT: left, CAUGHT: ~left}
         for controls, group in product(CONTROLS, GROUPS):
             # Patients are the first names of the list.
             members = np.pad(groups[group], (0, len(score) - len(left)))
-            against = kinds == controls
-            if not members.any() or not against.any():
+            is_control = kinds == controls
+            if not members.any() or not is_control.any():
                 continue
-            rows = members | against
+            rows = members | is_control
             ranking = bootstrap_ranking(
                 score[rows], members[rows], seed=seed, fprs=FPRS, n_replicates=N_REPLICATES
             )
             minus_raw, minus_perfect = (
-                _difference(report, other=of_kind[kind], rows=rows, is_member=members)
+                _auc_difference(
+                    report, reference=report_of_kind[kind], rows=rows, is_member=members
+                )
                 for kind in (RAW, PERFECT)
             )
             yield LeakRow(
-                code=result.row.code,
+                code=arm_result.row.code,
                 controls=controls,
                 group=group,
                 n_members=int(members.sum()),
-                n_controls=int(against.sum()),
+                n_controls=int(is_control.sum()),
                 auc=ranking.auc,
                 tpr_at_1=dict(ranking.tpr_at_fpr)[FPRS[0]],
                 tpr_at_10=dict(ranking.tpr_at_fpr)[FPRS[1]],
                 minus_raw=minus_raw,
                 minus_perfect=minus_perfect,
-                flagged=Rate(int(out[members].sum()), int(members.sum())),
+                flagged=Rate(int(is_flagged[members].sum()), int(members.sum())),
                 digest=report.digest,
             )
 
 
-def _difference(
-    report: AuditReport, *, other: AuditReport, rows: BoolArray, is_member: BoolArray
+def _auc_difference(
+    report: AuditReport, *, reference: AuditReport, rows: BoolArray, is_member: BoolArray
 ) -> Estimate:
     """Return the difference of two AUCs on the same names; NaN for an audit beside itself."""
-    if report.digest == other.digest:
-        return NOTHING
-    one, against = (numbers(each.names["score"])[rows] for each in (report, other))
-    return auc_difference(one, other=against, is_member=is_member[rows])[2]
+    if report.digest == reference.digest:
+        return NO_ESTIMATE
+    scores, reference_scores = (
+        numbers(audit.names["score"])[rows] for audit in (report, reference)
+    )
+    return auc_difference(scores, other=reference_scores, is_member=is_member[rows])[2]
 
 
 def run_leakage(
@@ -530,21 +537,21 @@ def run_leakage(
     say: Callable[[str], None] = lambda _: None,
 ) -> LeakageTables:
     """Do the whole experiment, or what is left of it; `say` takes a sentence after each arm."""
-    notes = hospital_notes(order.language)
-    meter = Meter(_stages(order, notes), listener=progress)
-    results = []
+    notes = read_hospital_notes(order.language)
+    meter = Meter(_yield_stages(order, notes), listener=progress)
+    arm_results = []
     for arm in order.arms:
         if should_stop():
             raise AuditCancelled
         is_tagger = arm.kind == TAGGER
         tagger = load_tagger(arm.tagger, device=order.device) if is_tagger else None
-        spans = replaced_spans(
+        spans = choose_spans(
             notes, arm=arm, tagger=tagger, seed=order.seed, should_stop=should_stop
         )
         if tagger is not None:
-            meter.finish(_tagging(arm))
-        trained = trained_arm(
-            released_texts(notes, spans, mode=order.mode, seed=order.seed),
+            meter.finish(_tagging_stage(arm))
+        trained_model = train_arm(
+            release_texts(notes, spans, mode=order.mode, seed=order.seed),
             title=f"demo {order.language}: {arm.code}",
             notes=notes,
             order=order,
@@ -554,30 +561,34 @@ def run_leakage(
         )
         meter.finish(arm.code)
         report = run_audit(
-            _request(order, notes, trained.folder / MODEL),
+            _make_request(order, notes, trained_model.folder / MODEL),
             store=store,
-            progress=meter.part(_attack(arm), f"{_attack(arm)}: "),
+            progress=meter.part(_attack_stage(arm), f"{_attack_stage(arm)}: "),
             should_stop=should_stop,
         )
-        meter.finish(_attack(arm))
-        is_exposed, found = name_misses(notes, spans)
+        meter.finish(_attack_stage(arm))
+        is_exposed, coverage_counts = count_misses(notes, spans)
         digest = tagger.digest if tagger else ""
         row = arm_row(
-            arm, is_exposed=is_exposed, found=found, trained=trained, tagger_digest=digest
+            arm,
+            is_exposed=is_exposed,
+            coverage_counts=coverage_counts,
+            trained_model=trained_model,
+            tagger_digest=digest,
         )
-        results.append(ArmResult(row, is_exposed, report))
+        arm_results.append(ArmResult(row, is_exposed, report))
         left = f"{row.left.n_hits} of {row.n_mentions} mentions left"
         say(f"{arm.code}: {left}, {row.n_steps} steps, loss {row.loss:.3f}.")
     return LeakageTables(
         order=order,
         n_notes=len(notes.documents),
         n_patients=notes.n_patients,
-        arms=tuple(result.row for result in results),
-        leaks=tuple(leak_rows(results, seed=order.seed)),
+        arms=tuple(arm_result.row for arm_result in arm_results),
+        leaks=tuple(leak_rows(arm_results, seed=order.seed)),
     )
 
 
-def _request(order: LeakageTask, notes: HospitalNotes, model: Path) -> AuditRequest:
+def _make_request(order: LeakageTask, notes: HospitalNotes, model: Path) -> AuditRequest:
     """Return the same question about every arm: only the hospital's model differs."""
     names, passages = (
         (notes.folder / file).read_bytes() for file in ("names.csv", "passages.jsonl")
@@ -594,26 +605,26 @@ def _request(order: LeakageTask, notes: HospitalNotes, model: Path) -> AuditRequ
     )
 
 
-def _stages(order: LeakageTask, notes: HospitalNotes) -> Iterator[Phase]:
+def _yield_stages(order: LeakageTask, notes: HospitalNotes) -> Iterator[Phase]:
     """Yield what is done, one after the other; every arm trains on about as much text."""
     from audit.training.masked_lm import phases as training_phases
 
-    about = _training(order, notes, folder=notes.folder, title="")
-    training = list(training_phases(about))
-    attack = list(phases(_request(order, notes, notes.general)))
+    sample_training = _training(order, notes, folder=notes.folder, title="")
+    training = list(training_phases(sample_training))
+    attack = list(phases(_make_request(order, notes, notes.general)))
     for arm in order.arms:
         if arm.kind == TAGGER:
-            n_chars = sum(len(one.text) for one in notes.documents)
-            yield Phase(_tagging(arm), n_chars, 1e-5, "tagging the demo's notes")
+            n_chars = sum(len(document.text) for document in notes.documents)
+            yield Phase(_tagging_stage(arm), n_chars, 1e-5, "tagging the demo's notes")
         yield whole(arm.code, training, kind="training")
-        yield whole(_attack(arm), attack, kind="attack")
+        yield whole(_attack_stage(arm), attack, kind="attack")
 
 
-def _tagging(arm: Arm) -> str:
+def _tagging_stage(arm: Arm) -> str:
     return f"{arm.code}, tagging"
 
 
-def _attack(arm: Arm) -> str:
+def _attack_stage(arm: Arm) -> str:
     return f"{arm.code}, attack"
 
 
@@ -631,17 +642,17 @@ class LeakageTables(Part):
     arms: tuple[ArmRow, ...]
     leaks: tuple[LeakRow, ...]
 
-    def of(self, *, controls: str, group: str = ALL) -> tuple[tuple[ArmRow, LeakRow], ...]:
+    def select_rows(self, *, controls: str, group: str = ALL) -> tuple[tuple[ArmRow, LeakRow], ...]:
         """Return the rows of one kind of controls and one group of patients."""
         arms = {arm.code: arm for arm in self.arms}
-        wanted = (one for one in self.leaks if (one.controls, one.group) == (controls, group))
-        return tuple((arms[one.code], one) for one in wanted)
+        leaks = (leak for leak in self.leaks if (leak.controls, leak.group) == (controls, group))
+        return tuple((arms[leak.code], leak) for leak in leaks)
 
     def split(self, *, controls: str) -> tuple[tuple[ArmRow, tuple[LeakRow, LeakRow]], ...]:
         """Return the arms that have patients of both groups, with (left, caught)."""
-        caught = {arm.code: one for arm, one in self.of(controls=controls, group=CAUGHT)}
-        left = self.of(controls=controls, group=LEFT)
-        return tuple((arm, (one, caught[arm.code])) for arm, one in left if arm.code in caught)
+        caught = {arm.code: leak for arm, leak in self.select_rows(controls=controls, group=CAUGHT)}
+        left = self.select_rows(controls=controls, group=LEFT)
+        return tuple((arm, (leak, caught[arm.code])) for arm, leak in left if arm.code in caught)
 
     def files(self) -> dict[str, bytes]:
         """Return the contents of the files by name; what is read again comes last."""
@@ -657,7 +668,7 @@ class LeakageTables(Part):
 def leakage_markdown(tables: LeakageTables) -> str:
     """Return the tables with 95 % intervals, as Markdown."""
     order = tables.order
-    divided = {arm.code for arm in tables.arms if 0 < arm.n_exposed < arm.n_patients}
+    split_codes = {arm.code for arm in tables.arms if 0 < arm.n_exposed < arm.n_patients}
     parts = [
         f"Demo hospital ({order.language}): {tables.n_notes:,} notes, {tables.n_patients} named "
         f"patients; mode {order.mode}, {order.epochs:g} epochs, seed {order.seed}.",
@@ -701,8 +712,8 @@ def leakage_markdown(tables: LeakageTables) -> str:
                 (
                     row.code,
                     row.controls,
-                    *map(_ranged, (row.auc, row.tpr_at_1, row.tpr_at_10)),
-                    *map(_ranged, (row.minus_raw, row.minus_perfect)),
+                    *map(_format_range, (row.auc, row.tpr_at_1, row.tpr_at_10)),
+                    *map(_format_range, (row.minus_raw, row.minus_perfect)),
                     counted(row.flagged),
                 )
                 for row in tables.leaks
@@ -718,11 +729,11 @@ def leakage_markdown(tables: LeakageTables) -> str:
                     row.controls,
                     _GROUP_WORDS[row.group],
                     row.n_members,
-                    *map(_ranged, (row.auc, row.minus_raw, row.minus_perfect)),
+                    *map(_format_range, (row.auc, row.minus_raw, row.minus_perfect)),
                     counted(row.flagged),
                 )
                 for row in tables.leaks
-                if row.group != ALL and row.code in divided
+                if row.group != ALL and row.code in split_codes
             ],
         ),
         "In brackets 95 % intervals: bootstrap over names, DeLong for differences on the same "
@@ -732,8 +743,8 @@ def leakage_markdown(tables: LeakageTables) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _ranged(of: Estimate) -> str:
-    return estimated(of, digits=2, between=" to ")
+def _format_range(estimate: Estimate) -> str:
+    return estimated(estimate, digits=2, between=" to ")
 
 
 @dataclass(frozen=True, eq=False)
@@ -741,7 +752,7 @@ class KeptLeakage:
     """A finished experiment: its identifier, when it ended (seconds since 1970), its tables."""
 
     leakage_id: str
-    at: float
+    ended_at: float
     tables: LeakageTables
 
 
@@ -758,12 +769,12 @@ def leakage_id(order: LeakageTask) -> str:
 
 def _read(folder: Path) -> KeptLeakage:
     path = folder / LEAKAGE_JSON
-    kept = json.loads(path.read_bytes())
-    for gone in ("scenarios", "n_documents"):  # older versions attacked in scenario 1 too
-        kept["order"].pop(gone, None)
-    kept["leaks"] = [one for one in kept["leaks"] if one.get("scenario", 2) == 2]
-    tables = LeakageTables.model_validate_json(json.dumps(kept))
+    content = json.loads(path.read_bytes())
+    for dropped_field in ("scenarios", "n_documents"):  # older versions attacked in scenario 1 too
+        content["order"].pop(dropped_field, None)
+    content["leaks"] = [leak for leak in content["leaks"] if leak.get("scenario", 2) == 2]
+    tables = LeakageTables.model_validate_json(json.dumps(content))
     return KeptLeakage(folder.name, path.stat().st_mtime, tables)
 
 
-LEAKAGE = Shelf("leakage", where="leakage", read=_read, newest=attrgetter("at"))
+LEAKAGE = Shelf("leakage", where="leakage", read=_read, newest=attrgetter("ended_at"))

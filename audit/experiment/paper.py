@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from audit.attack.decisions import Confusion, plain
+from audit.attack.decisions import Confusion, to_json
 from audit.attack.plan import phases
 from audit.attack.question import (
     AuditRequest,
@@ -122,18 +122,18 @@ class ExperimentTask(Task):
 
     def corpus(self) -> CorpusTask:
         """Return the task of D_private, D_public and the candidate list."""
-        same = ("notes", "columns", "seed", "sample")
+        shared_fields = ("notes", "columns", "seed", "sample")
         return CorpusTask(
             title="Experiment",
             tokenizer=self.general if self.single_tokens else None,
-            **{name: getattr(self, name) for name in same},
+            **{name: getattr(self, name) for name in shared_fields},
         )
 
     def answer_digest(self, *, without: tuple[str, ...] = ()) -> str:
         """Return the digest of all that decides an answer: everything but folder and device."""
-        gone = {"out", "device", *without}
-        asked = {name: value for name, value in self.plain().items() if name not in gone}
-        return question_digest(asked)
+        excluded = {"out", "device", *without}
+        settings = {name: value for name, value in self.plain().items() if name not in excluded}
+        return question_digest(settings)
 
     def trained_digest(self) -> str:
         """Return the digest of what decides the corpus and the model; audits have their own."""
@@ -191,26 +191,32 @@ def run_experiment(
     """
     from audit.training.masked_lm import train
 
-    out, corpus = order.out, order.out / "corpus"
-    _take_folder(order)
-    meter = Meter(_stages(order), listener=progress)
+    folder, corpus = order.out, order.out / "corpus"
+    _claim_folder(order)
+    meter = Meter(_yield_stages(order), listener=progress)
     # D_private, D_public and the candidate list, once (sections 3.2 and 3.4).
     if not corpus.is_dir():
         listener = meter.part(CORPUS, f"{CORPUS}: ")
         make_corpus(order.corpus(), out=corpus, progress=listener, should_stop=should_stop)
     meter.finish(CORPUS)
-    found = read_examination(corpus)
-    say(f"Corpus: {found.n_notes} notes, {found.n_positives} members, {found.n_passages} passages.")
-    trained = train(
+    examination = read_examination(corpus)
+    say(
+        f"Corpus: {examination.n_notes} notes, {examination.n_positives} members, "
+        f"{examination.n_passages} passages."
+    )
+    trained_model = train(
         _training(order), progress=meter.part(HOSPITAL, f"{HOSPITAL}: "), should_stop=should_stop
     )
     meter.finish(HOSPITAL)
-    loss = decimal(trained.loss or math.nan, digits=2)
-    say(f"Hospital model: {trained.n_steps_done} steps, training loss {loss}.")
-    n_tokens, steps_of = trained.facts.n_train_tokens, trained.facts.settings.steps_of_epochs
+    loss = decimal(trained_model.loss or math.nan, digits=2)
+    say(f"Hospital model: {trained_model.n_steps_done} steps, training loss {loss}.")
+    n_tokens, steps_of = (
+        trained_model.facts.n_train_tokens,
+        trained_model.facts.settings.steps_of_epochs,
+    )
     exposures = {epochs: steps_of(epochs, n_train_tokens=n_tokens) for epochs in order.epochs}
     reports = {}
-    questions = list(_questions(order))
+    questions = list(_yield_questions(order))
     for question, epochs in product(questions, order.epochs):
         stage = audit_stage(epochs, scenario=question.scenario_number)
         meter.resize(stage, expected_seconds(phases(question)))
@@ -218,7 +224,7 @@ def run_experiment(
         for epochs, step in exposures.items():
             stage = audit_stage(epochs, scenario=question.scenario_number)
             report = run_audit(
-                question.with_(hospital=trained.folder / snapshot_name(step)),
+                question.with_(hospital=trained_model.folder / snapshot_name(step)),
                 store=store,
                 progress=meter.part(stage, f"{stage}: "),
                 should_stop=should_stop,
@@ -226,17 +232,17 @@ def run_experiment(
             meter.finish(stage)
             say(f"{stage.capitalize()}: {report.verdict.in_short('en')} {report.verdict.english}")
             reports[epochs, question.scenario_number] = report
-    tables = tables_of(reports, examination=found, exposures=exposures)
+    tables = make_tables(reports, examination=examination, exposures=exposures)
     text = json.dumps(tables_json(tables), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
     markdown = tables_markdown(tables)
-    write_private({TABLES_JSON: text.encode(), TABLES_MD: markdown.encode()}, out)
+    write_private({TABLES_JSON: text.encode(), TABLES_MD: markdown.encode()}, folder)
     return tables
 
 
 _AUDIT_SECONDS = 120.0
 
 
-def _stages(order: ExperimentTask) -> Iterator[Phase]:
+def _yield_stages(order: ExperimentTask) -> Iterator[Phase]:
     """Yield what is done, one after the other; how long an audit takes the corpus will tell."""
     from audit.training.masked_lm import phases as training_phases
 
@@ -261,12 +267,12 @@ def _training(order: ExperimentTask) -> PretrainTask:
     )
 
 
-def _questions(order: ExperimentTask) -> Iterator[AuditRequest]:
+def _yield_questions(order: ExperimentTask) -> Iterator[AuditRequest]:
     """Yield each scenario's question of M_general beside itself."""
     corpus = CORPORA.at(order.out / "corpus")
     candidates = list_of(corpus, controls=CONTROLS)
-    data = passages_for(corpus, candidates)
-    passages = read_passages(data, subject="passages", file_name=PASSAGES)
+    content = passages_for(corpus, candidates)
+    passages = read_passages(content, subject="passages", file_name=PASSAGES)
     for scenario in SCENARIOS:
         yield AuditRequest(
             scenario_number=scenario,
@@ -281,7 +287,7 @@ def _questions(order: ExperimentTask) -> Iterator[AuditRequest]:
         )
 
 
-def _take_folder(order: ExperimentTask) -> None:
+def _claim_folder(order: ExperimentTask) -> None:
     """Note whose folder this is; refuse one with other things, or of another order."""
     with reading("notes"):
         state = order.notes.stat()
@@ -300,8 +306,8 @@ def _take_folder(order: ExperimentTask) -> None:
                     do="Choose a new or an empty folder.",
                 )
             write_whole(path, (json.dumps(content, indent=1) + "\n").encode())
-        known = json.loads(path.read_bytes())
-        is_same = all(known[name] == content[name] for name in ("digest", "notes"))
+        stored_content = json.loads(path.read_bytes())
+        is_same = all(stored_content[name] == content[name] for name in ("digest", "notes"))
     except (OSError, ValueError, KeyError, TypeError):
         is_same = False
     if not is_same:
@@ -316,7 +322,7 @@ CONTROLS = ("easy", "hard")
 ALWAYS = "always_member"
 
 
-def tables_of(
+def make_tables(
     reports: Mapping[tuple[float, int], AuditReport],
     *,
     examination: Examination,
@@ -350,55 +356,59 @@ def tables_of(
         "n_members": last[2].measures.strata["all"].n_members,
         "n_inputs": last[2].question["settings"]["n_inputs"],
         "n_documents": last[1].question["settings"]["n_documents"],
-        **_rules(strata, last),
+        **_make_rule_tables(strata, last),
         "table3": examination.pattern_table,
         "table4": examination.mention_table,
         "rankings": [
-            {**key, "score": score, "is_baseline": score in one.baselines, "auc": found.auc}
-            for key, report, one in strata
-            for score, found in one.ranked(report.fixed_score).items()
+            {**key, "score": score, "is_baseline": score in stratum.baselines, "auc": ranking.auc}
+            for key, report, stratum in strata
+            for score, ranking in stratum.ranked(report.fixed_score).items()
         ],
-        "found": [key | _found(report) for key, report in audits],
+        "found": [key | _count_flagged(report) for key, report in audits],
         "exposures": [{"epochs": epochs, "step": step} for epochs, step in exposures.items()],
         "seed": last[2].question["seed"],
     }
 
 
-def _rules(
+def _make_rule_tables(
     strata: Sequence[tuple[Row, AuditReport, Stratum]], last: Mapping[int, AuditReport]
 ) -> Tables:
     """Return the tables of yes/no rules; `last` is the longest exposure's report by scenario."""
     return {
         "table1": [
-            _rule(key, one.rules, PAPER_RULE[report.scenario.number], "hospital")
-            for key, report, one in strata
+            _make_rule_row(key, stratum.rules, PAPER_RULE[report.scenario.number], "hospital")
+            for key, report, stratum in strata
         ],
         "table2": [
-            _rule(key | {"epochs": 0.0}, one.baseline_rules, PAPER_RULE_ON_GENERAL[1], "general")
-            for key, report, one in strata
+            _make_rule_row(
+                key | {"epochs": 0.0}, stratum.baseline_rules, PAPER_RULE_ON_GENERAL[1], "general"
+            )
+            for key, report, stratum in strata
             if report is last[1]
         ],
         "always_member": [
-            _rule(key | {"epochs": 0.0}, {ALWAYS: one.always_member}, ALWAYS, "none")
-            for key, report, one in strata
+            _make_rule_row(key | {"epochs": 0.0}, {ALWAYS: stratum.always_member}, ALWAYS, "none")
+            for key, report, stratum in strata
             if report is last[2]
         ],
     }
 
 
-def _rule(key: Row, rules: Mapping[str, Rule], rule: str, model: str) -> Row:
-    one = rules[rule]
-    counts = Confusion(*one.confusion.four)
-    return {**key, "rule": rule, "model": model, "confusion": counts, "f1": one.f1}
+def _make_rule_row(key: Row, rules: Mapping[str, Rule], rule: str, model: str) -> Row:
+    rule_measures = rules[rule]
+    counts = Confusion(*rule_measures.confusion.four)
+    return {**key, "rule": rule, "model": model, "confusion": counts, "f1": rule_measures.f1}
 
 
-def _found(report: AuditReport) -> Row:
-    out = np.array(report.stands_out, dtype=np.bool_)
+def _count_flagged(report: AuditReport) -> Row:
+    is_flagged = np.array(report.stands_out, dtype=np.bool_)
     groups: dict[str, BoolArray] = {
         "members": numbers(report.names["is_member"]) == 1,
         "controls": np.isin(np.array(report.names["control_kind"], dtype=np.str_), CONTROLS),
     }
-    rates = {who: Rate(int(out[rows].sum()), int(rows.sum())) for who, rows in groups.items()}
+    rates = {
+        group: Rate(int(is_flagged[rows].sum()), int(rows.sum())) for group, rows in groups.items()
+    }
     return {**rates, "verdict": report.verdict.state, "digest": report.digest}
 
 
@@ -420,7 +430,7 @@ _RULE_HEADER = (
 
 def tables_json(tables: Tables) -> Tables:
     """Return all tables as plain values; undefined numbers are None."""
-    return {"schema": 1, **plain(tables)}
+    return {"schema": 1, **to_json(tables)}
 
 
 def tables_markdown(tables: Tables) -> str:
@@ -442,9 +452,9 @@ def tables_markdown(tables: Tables) -> str:
         "**Table 2. Scenario 1 with M_general in place of M_hospital**",
         markdown_table(("Model", *_RULE_HEADER[1:]), _table2(tables)),
         "**Table 3. Distinct patterns per name**",
-        _counts(tables["table3"], what="Distinct patterns"),
+        _count_table(tables["table3"], title="Distinct patterns"),
         "**Table 4. Occurrences per name**",
-        _counts(tables["table4"], what="Occurrences"),
+        _count_table(tables["table4"], title="Occurrences"),
     ]
     for attack in ATTACKS.values():
         title = f"**Leakage by epochs: {_ATTACK_WORDS[attack]}, AUC**"
@@ -457,11 +467,11 @@ def _table1(tables: Tables) -> Iterator[Cells]:
         for attack in ATTACKS.values():
             for row in tables["table1"]:
                 if (row["controls"], row["attack"]) == (controls, attack):
-                    yield _rule_line(row, who=f"{row['epochs']:g}")
-            yield from _published(controls, attack=attack, model="hospital")
+                    yield _rule_line(row, label=f"{row['epochs']:g}")
+            yield from _yield_published(controls, attack=attack, model="hospital")
     for row in tables["always_member"]:
-        who, negatives, _, *cells = _rule_line(row, who=UNDEFINED)
-        yield who, negatives, "always “member”", *cells
+        label, negatives, _, *cells = _rule_line(row, label=UNDEFINED)
+        yield label, negatives, "always “member”", *cells
 
 
 def _table2(tables: Tables) -> Iterator[Cells]:
@@ -471,48 +481,48 @@ def _table2(tables: Tables) -> Iterator[Cells]:
             is_here = (row["controls"], row["attack"]) == (controls, ATTACKS[1])
             if is_here and row["epochs"] in (0, last):
                 is_general = row["model"] == "general"
-                who = "M_general" if is_general else f"M_hospital, {last:g} epochs"
-                yield _rule_line(row, who=who)
-        yield from _published(controls, attack=ATTACKS[1], model="general")
+                label = "M_general" if is_general else f"M_hospital, {last:g} epochs"
+                yield _rule_line(row, label=label)
+        yield from _yield_published(controls, attack=ATTACKS[1], model="general")
 
 
-def _rule_line(row: Mapping[str, Any], *, who: str) -> Cells:
+def _rule_line(row: Mapping[str, Any], *, label: str) -> Cells:
     counts = row["confusion"]
-    rates = [one.interval() for one in (counts.accuracy, counts.recall, counts.precision)]
-    shown = (estimated(one, digits=3) for one in (row["f1"], *rates))
+    rates = [rate.interval() for rate in (counts.accuracy, counts.recall, counts.precision)]
+    cells = (estimated(estimate, digits=3) for estimate in (row["f1"], *rates))
     attack = _ATTACK_WORDS[row["attack"]]
-    return (who, row["controls"].capitalize(), attack, *shown, *vars(counts).values())
+    return (label, row["controls"].capitalize(), attack, *cells, *vars(counts).values())
 
 
-def _published(controls: str, *, attack: str, model: str) -> Iterator[Cells]:
+def _yield_published(controls: str, *, attack: str, model: str) -> Iterator[Cells]:
     row = published_tables().row(controls=controls, attack=attack, model=model)
     if row is not None:
-        who = "paper" if model == "hospital" else f"paper, M_{model}"
+        label = "paper" if model == "hospital" else f"paper, M_{model}"
         rates = (f"{rate:.4f}" for rate in (row.f1, row.accuracy, row.recall, row.precision))
         counts = row.four or (UNDEFINED,) * 4
-        yield who, controls.capitalize(), _ATTACK_WORDS[attack], *rates, *counts
+        yield label, controls.capitalize(), _ATTACK_WORDS[attack], *rates, *counts
 
 
-def _counts(table: Sequence[tuple[int, int]], *, what: str) -> str:
+def _count_table(table: Sequence[tuple[int, int]], *, title: str) -> str:
     n_names, n_total = sum(n for _, n in table), sum(count * n for count, n in table)
     row = ("Names", *(n for _, n in table), f"{n_names} ({n_total})")
-    return markdown_table((what, *(count for count, _ in table), "all"), [row])
+    return markdown_table((title, *(count for count, _ in table), "all"), [row])
 
 
 def _table_by_epochs(tables: Tables, *, attack: str) -> str:
-    rankings, found = (
+    rankings, flag_rows = (
         [row for row in tables[name] if row["attack"] == attack] for name in ("rankings", "found")
     )
-    members = {row["epochs"]: counted(row["members"]) for row in found}
+    members = {row["epochs"]: counted(row["members"]) for row in flag_rows}
     scores = dict.fromkeys(row["score"] for row in rankings)
     rows = [
         (
             f"{epochs:g}",
             controls.capitalize(),
-            *(estimated(row["auc"], digits=2) for row in of_line),
+            *(estimated(row["auc"], digits=2) for row in line_rows),
             members[epochs],
         )
-        for (epochs, controls), of_line in groupby(rankings, itemgetter("epochs", "controls"))
+        for (epochs, controls), line_rows in groupby(rankings, itemgetter("epochs", "controls"))
     ]
     head = ("Epochs", "Negatives", *(f"`{score}`" for score in scores), "Members, q ≤ 0.05")
     return markdown_table(head, rows)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.names.candidates import Candidates
-from audit.stats import blocks_of
+from audit.stats import assign_blocks
 from audit.text import is_unspaced
 
 # A special token is a word of its own: "[MASK]" is nobody of that name, and still parts two words.
@@ -60,7 +60,7 @@ def name_hits(
         which the name is written.
     """
     index = PartIndex(candidates)
-    blocks = blocks_of(0, len(documents))
+    blocks = assign_blocks(0, len(documents))
     shape = int(blocks.max(initial=-1)) + 1, len(candidates)
     hits, full_hits = np.zeros(shape), np.zeros(shape)
     for block, document in zip(blocks, documents, strict=True):

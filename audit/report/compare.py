@@ -16,7 +16,16 @@ import pandas as pd
 from audit.names.candidates import ControlSource
 from audit.report.name_table import ASKED
 from audit.report.report import AuditReport
-from audit.stats import NOTHING, Z_95, BoolArray, Estimate, FloatArray, auc, auc_influence, wilson
+from audit.stats import (
+    NO_ESTIMATE,
+    Z_95,
+    BoolArray,
+    Estimate,
+    FloatArray,
+    auc,
+    auc_influence,
+    wilson,
+)
 from audit.text import fold_name
 
 MAX_REFERENCES = 8
@@ -114,7 +123,7 @@ def auc_difference(
     aucs = [auc(score, member) for score in scores]
     value = aucs[0] - aucs[1]
     if not m or not n:
-        return aucs[0], aucs[1], NOTHING
+        return aucs[0], aucs[1], NO_ESTIMATE
     pairs = zip(scores, aucs, strict=True)
     gaps = np.subtract(*(auc_influence(score, member, area) for score, area in pairs))
     variance = float((gaps**2).sum()) if min(m, n) > 1 else 0.0

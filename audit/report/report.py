@@ -22,7 +22,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr,
 from audit.attack.decisions import ALPHA, FLAGGED
 from audit.attack.question import SIBLING_TERMS, Scenario, sibling_terms
 from audit.attack.scores import GENERAL_ALONE, POPULARITY
-from audit.attack.verdicts import RULE_VERSION, equal_models_record, in_short
+from audit.attack.verdicts import RULE_VERSION, equal_models_record, write_summary
 from audit.errors import AuditError, Message
 from audit.home import DEMO_HOSPITAL
 from audit.models.inspect import compute_model_digest
@@ -35,7 +35,7 @@ from audit.names.candidates import (
 )
 from audit.notes.passages import Passage
 from audit.report.name_table import NameForm, name_table, number, seen_as
-from audit.stats import NOTHING, Estimate, FloatArray, Rate, wilson
+from audit.stats import NO_ESTIMATE, Estimate, FloatArray, Rate, wilson
 from audit.tables import percent
 from audit.words import catalogue
 from cache.store import Store
@@ -143,7 +143,7 @@ class Ranking(Part):
 
     def tpr(self, fpr: float) -> Estimate:
         """Return the TPR at an FPR; NaN where the list does not resolve it."""
-        return self.tpr_at_fpr.get(f"{fpr:g}", NOTHING)
+        return self.tpr_at_fpr.get(f"{fpr:g}", NO_ESTIMATE)
 
 
 class Stratum(Part):
@@ -267,7 +267,7 @@ class Verdict(Part):
         if self.rule < RULE_VERSION:
             words = catalogue(language, "verdict")
             return words["short_judged_before"].format(rule=self.rule)
-        said = in_short(
+        said = write_summary(
             self.state,
             reasons=self.reasons,
             n_flagged=self.n_flagged,
@@ -334,7 +334,7 @@ def _unbroken(text: str) -> str:
 class CurveRule(Counts):
     """What a rule reaches along the curve."""
 
-    f1: Measured = NOTHING  # Reports of older versions have none.
+    f1: Measured = NO_ESTIMATE  # Reports of older versions have none.
 
 
 CURVE_MEASURES = ("auc", "f1", "precision", "recall")

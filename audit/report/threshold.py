@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 
 from audit.attack.decisions import ALPHA, Confusion, confusion, f1_interval
-from audit.attack.scores import GENERAL_ALONE, GENERAL_SCORE, POPULARITY, score_kind
+from audit.attack.scores import GENERAL_ALONE, GENERAL_SCORE, POPULARITY, find_score_kind
 from audit.report.report import AuditReport
-from audit.stats import NOTHING, Estimate, FloatArray, Rate, interval, roc_curve, wilson
+from audit.stats import NO_ESTIMATE, Estimate, FloatArray, Rate, interval, roc_curve, wilson
 
 ALL = "all"
 """The stratum of every listed control; the others are kinds of controls."""
@@ -138,7 +138,7 @@ def at_threshold(ranked: RankedNames, *, threshold: float, prevalence: float) ->
     flag = (scored["value"] > threshold).to_numpy()
     flagged, n_not_scored = Rate(int(flag.sum()), len(flag)), len(ranked.names) - len(flag)
     if not ranked.has_truth:
-        return Reached(threshold, flagged, n_not_scored, None, NOTHING, prevalence, NOTHING)
+        return Reached(threshold, flagged, n_not_scored, None, NO_ESTIMATE, prevalence, NO_ESTIMATE)
     counts = confusion(flag, scored["is_member"].to_numpy())
     recall, fpr = counts.recall.interval(), counts.false_positive_rate.interval()
     ppv = predictive_value(recall, fpr=fpr, prevalence=prevalence)
@@ -198,7 +198,7 @@ def _column(report: AuditReport, code: str) -> tuple[str, bool]:
     """Return a score's column of names, and whether it is drawn by its logarithm."""
     scenario = report.scenario.number
     name = GENERAL_SCORE[scenario] if code == GENERAL_ALONE else code
-    kind = score_kind(name, scenario=scenario)
+    kind = find_score_kind(name, scenario=scenario)
     return (kind.column or name, kind.is_log) if kind else (name, name == POPULARITY)
 
 

@@ -72,7 +72,7 @@ from audit.report.report import (
     same_but_reference,
 )
 from audit.report.threshold import RocView, ranked_names, roc_view
-from audit.run import Again, ask_again
+from audit.run import AuditInputs, find_inputs
 from audit.text import written_name
 from audit.training.trainings import NotesLoad, notes_load
 from cache.store import Store
@@ -354,9 +354,9 @@ def make_plan(
 @_kept(
     4, of=lambda digest: (digest, *map(store().keys, ("list-line/", "passages-line/")), models())
 )
-def asked_again(digest: str) -> Again:
+def asked_again(digest: str) -> AuditInputs:
     """Return what a kept audit was asked about, as far as it is here; raises as `kept_audits`."""
-    return ask_again(report(digest), models=models(), store=store())
+    return find_inputs(report(digest), models=models(), store=store())
 
 
 # Notes, corpora and trainings, by place and state of their files.

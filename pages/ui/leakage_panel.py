@@ -17,7 +17,7 @@ from audit.experiment.leakage import (
     KeptLeakage,
     LeakageTask,
     LeakRow,
-    quick,
+    make_quick_order,
 )
 from audit.words import Words
 from pages.ui import blocks, cached, charts
@@ -183,7 +183,7 @@ def _draw_ask(say: Words) -> None:
     language = choose(say, "deid_leakage_language", LANGUAGES, what="hospital")
     if act(say, "deid_leakage_run_now"):
         shipped = [one.tagger_id for one in cached.taggers() if one.tagger_id in (RULES, DEFAULT)]
-        task = quick(LeakageTask(language=language, taggers=tuple(shipped)))
+        task = make_quick_order(LeakageTask(language=language, taggers=tuple(shipped)))
         JOBS.start(task.question(), seed=task.seed)
         st.rerun()
     remark(say, "deid_leakage_command")

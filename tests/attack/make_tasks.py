@@ -75,6 +75,6 @@ def table_task(ids: Any, n_passages: int = 1, **changes: Any) -> PosteriorTask:
 def sums_of(
     hospital: dict[str, np.ndarray], general: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """What both models said, as `all_scores` takes it."""
+    """What both models said, as `compute_scores` takes it."""
     both = {"hospital": hospital, "general": general}
     return {f"{who}_{name}": x for who, sums in both.items() for name, x in sums.items()}

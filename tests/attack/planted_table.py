@@ -89,7 +89,7 @@ def given_attack(
         parts=own_parts(len(residual) - n_reference, n_reference),
         part_residual=np.tile(residual + math.log(2), 2) if by_part is None else by_part,
         block_counts=np.array(counts),
-        after=after or (lambda _: scores),
+        prefix_scores=after or (lambda _: scores),
     )
 
 

@@ -31,20 +31,22 @@ def source_of(store: Store, *, digest: str = "one", dtype: str = "float32"):
     forward.dtype = dtype  # a name of the key; the table is float32
     loaded = SimpleNamespace(digest=digest)
     meter = Meter([Phase("phase", 1e9)], listener=lambda _: None, should_stop=lambda: False)
-    return evidence.Source(loaded, forward, "cpu", evidence.Kept(store), meter, "phase")  # type: ignore[arg-type]
+    return evidence.Source(
+        loaded, forward, "cpu", evidence.ResultsShardStore(store), meter, "phase"
+    )  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def made(monkeypatch):
     """Places of the shards that were generated, not fetched."""
     shards: list[int] = []
-    real = generation.generated_shard
+    real = generation.generate_shard
 
     def counted(*args, **kwargs):
         shards.append(kwargs["shard"])
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(generation, "generated_shard", counted)
+    monkeypatch.setattr(generation, "generate_shard", counted)
     return shards
 
 
@@ -127,7 +129,7 @@ def test_running_out_of_memory_is_said_with_what_to_do(store, monkeypatch, error
     def fail(*args, **kwargs):
         raise error
 
-    monkeypatch.setattr(generation, "generated_shard", fail)
+    monkeypatch.setattr(generation, "generate_shard", fail)
     with pytest.raises(AuditError, match=r"Memory ran out.*everything finished.*smaller"):
         evidence.collect(source_of(store), TASK, kind="generation", n_total=100)
 

@@ -65,7 +65,7 @@ def attack(
         seed=11,
     )
     names = NAMES + REFERENCE
-    task = scenarios.task_of(request, pair, names)
+    task = scenarios.make_task(request, pair, names)
     result = scenarios.attack(
         request, pair, task, names=names, pool=POOL, sources=lambda who, kind: who
     )  # type: ignore[arg-type]
@@ -146,8 +146,8 @@ def test_a_japanese_tokenizer_takes_a_japanese_prompt(tmp_path, monkeypatch):
     result = attack(monkeypatch, japanese, settings).result
     for name, score in result.scores.items():
         assert ("hits" in name) == np.isfinite(score[0]).all(), name
-    assert np.isnan(result.shown["hospital"]).all()
-    assert result.shown["hospital"].shape == (1, 3)
+    assert np.isnan(result.block_evidence["hospital"]).all()
+    assert result.block_evidence["hospital"].shape == (1, 3)
 
 
 # --- masses and documents ---
@@ -162,7 +162,7 @@ DOCUMENTS = {
 @pytest.fixture
 def found(monkeypatch) -> dict[str, GeneratedShard]:
     """Evidence made by hand: two blocks, of two documents and of one."""
-    monkeypatch.setattr("audit.names.matching.blocks_of", lambda first, n: np.array([0, 0, 1]))
+    monkeypatch.setattr("audit.names.matching.assign_blocks", lambda first, n: np.array([0, 0, 1]))
     size, rng = len(SPECIAL) + len(ALL_WORDS), np.random.default_rng(0)
     return {
         who: GeneratedShard(
@@ -199,15 +199,15 @@ def masses(shard: GeneratedShard, blocks: slice, join: Any = math.prod) -> list[
 
 def test_masses_become_products_of_mass_per_document(result, found):
     assert result.n_pieces.tolist() == [2, 3, 2, 2]
-    assert result.block_counts.tolist() == result.shown_counts.tolist() == [2, 1]
+    assert result.block_counts.tolist() == result.block_evidence_counts.tolist() == [2, 1]
     for who, prefix in (("hospital", ""), ("general", "general_")):
-        for n_blocks, scores in ((2, result.scores), (1, result.after(1))):
+        for n_blocks, scores in ((2, result.scores), (1, result.prefix_scores(1))):
             for name, join in (("product", math.prod), ("minimum", min)):
                 expected = masses(found[who], slice(n_blocks), join)
                 np.testing.assert_allclose(scores[f"{prefix}{name}"][0], expected)
         # What is shown: products by some twenty blocks, of the listed names.
         by_block = [masses(found[who], slice(k, k + 1))[:3] for k in (0, 1)]
-        np.testing.assert_allclose(result.shown[who], by_block)
+        np.testing.assert_allclose(result.block_evidence[who], by_block)
 
 
 def test_parts_in_one_name_or_several_have_the_mass_once(result):

@@ -15,8 +15,8 @@ from torch import nn
 from audit.attack.generation import (
     GeneratedShard,
     GenerationTask,
-    generated_shard,
-    largest,
+    find_largest,
+    generate_shard,
     shard_draws,
 )
 from audit.models.forward import Forward, compute_logits
@@ -44,7 +44,7 @@ SIDE_MODEL = TableModel(TABLES["incompatible"], slots=(1, 2))
 def generate(
     model: nn.Module, task: GenerationTask, *, n_documents: int, shard: int = 0
 ) -> GeneratedShard:
-    return generated_shard(
+    return generate_shard(
         Forward(model),
         task,
         shard=shard,
@@ -162,7 +162,7 @@ def test_the_fast_pass_generates_the_documents_of_the_plain_one(tmp_path):
     prompt = (*ids(["[CLS]", "mr"]), *[ids("[MASK]")] * 12, ids("[SEP]"))
     task = generation_task(prompt, mask_id=ids("[MASK]"), n_steps=60, top_k=20)
     documents = [
-        generated_shard(
+        generate_shard(
             Forward(loaded.model, is_plain=is_plain),
             task,
             shard=0,
@@ -186,14 +186,14 @@ def test_the_largest_logits_are_those_of_a_sort_and_of_equal_ones_the_first(n_vo
     logits = torch.randn(40, n_vocabulary, generator=torch.Generator().manual_seed(0)) * 3
     logits[1], logits[2, 3:], logits[3] = 0.0, -torch.inf, -logits[3].abs() - 1.0
     logits[4:20] = logits[4:20].bfloat16().float()  # many are equal
-    values, tokens = largest(logits, k)
+    values, tokens = find_largest(logits, k)
     order = torch.sort(logits, dim=1, descending=True, stable=True)
     assert torch.equal(values, order.values[:, :k])
     assert torch.equal(logits.gather(1, tokens), values)
     if n_vocabulary >= 8 * k:
         assert torch.equal(tokens, order.indices[:, :k])
     logits[5, 1:] = torch.nan
-    assert torch.equal(*(x.isnan() for x in (largest(logits, k)[0], logits.topk(k)[0])))
+    assert torch.equal(*(x.isnan() for x in (find_largest(logits, k)[0], logits.topk(k)[0])))
 
 
 def test_what_is_generated_does_not_depend_on_shard_size_or_order():

@@ -15,7 +15,7 @@ import pytest
 from audit.attack import metrics, scores
 from audit.attack.judgement import judge
 from audit.attack.metrics import MIN_HELD_OUT
-from audit.attack.scores import SCORES, AttackResult, ScoreKind, all_scores, soft_minimum
+from audit.attack.scores import SCORES, AttackResult, ScoreKind, compute_scores, soft_minimum
 from audit.names.candidates import Candidates, make_candidates
 from audit.report.export import measures_csv, names_csv
 from audit.report.report import CurvePoint
@@ -206,8 +206,8 @@ def test_the_curve_judges_prefixes_of_the_run() -> None:
     names = listed()
     attack = table(names, scenario=2, effect=3.0)
     asked: list[int] = []
-    after = attack.after
-    found = judged(replace(attack, after=lambda n: (asked.append(n), after(n))[1]))
+    after = attack.prefix_scores
+    found = judged(replace(attack, prefix_scores=lambda n: (asked.append(n), after(n))[1]))
     assert asked == [1, 2, 4, 5, 8, 10]
     assert [point["n"] for point in found["curve"]] == [100, 200, 400, 500, 800, 950]
     aucs = [point["strata"]["all"]["auc"]["mean_log_ratio"] for point in found["curve"]]
@@ -237,7 +237,7 @@ def test_measures_of_patients_are_those_of_a_list_without_canaries() -> None:
     whole = table(whole_list, scenario=2, effect=1.0)
     rows = np.arange(80, 160)
     found = judged(whole)
-    alone = judged(whole.of_rows(rows))
+    alone = judged(whole.select_names(rows))
     assert json.dumps(found["measures"]) == json.dumps(alone["measures"])
     # Planted names show what the attack sees; they change nothing that it says of patients.
     of_planted = ("positive_origin", "positive_controls", "most_exposed", "bound_dose", "reasons")
@@ -291,7 +291,7 @@ def test_a_new_score_is_worked_out_and_shown_everywhere(monkeypatch: pytest.Monk
     monkeypatch.setattr(scores, "SCORES", (*SCORES, new))
     log_p = np.log([[0.1, 0.2], [0.3, 0.4]])
     sums = {"p": np.exp(log_p), "log_p": log_p}
-    found = all_scores(sums_of(sums, sums), counts=np.array([1, 1]), parts=own_parts(1, 0))
+    found = compute_scores(sums_of(sums, sums), counts=np.array([1, 1]), parts=own_parts(1, 0))
     assert found["twice"][0] == pytest.approx([log_p.sum()])
     assert found["twice"][1, 0] > 0
     monkeypatch.setitem(planted_table.SCORES, 2, (*planted_table.SCORES[2], "twice"))

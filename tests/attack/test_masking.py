@@ -13,7 +13,7 @@ import pytest
 
 from audit.attack.posterior import draw_inputs
 from audit.attack.question import AuditRequest, PosteriorSettings
-from audit.attack.scenarios import with_reference
+from audit.attack.scenarios import add_references
 from audit.models.load import load_pair
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.pools import us_pool
@@ -168,7 +168,7 @@ def test_scores_by_part_and_the_error_of_the_fixed_one_are_the_slow_references(
     passages, pool = PASSAGES.passages, us_pool()
     plain = {who[0]: plain_model(folders[who]) for who in folders}
     pair = load_pair(folders["general"], folders["hospital"])
-    names = with_reference(request_of(folders), pair, pool=pool)  # listed ones, then controls
+    names = add_references(request_of(folders), pair, pool=pool)  # listed ones, then controls
     at, example, of_name = parts_at(names)
     logs = {
         who: [

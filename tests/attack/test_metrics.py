@@ -21,13 +21,13 @@ from sklearn.metrics import (
     recall_score,
 )
 
-from audit.attack.decisions import Confusion, confusion, f1_interval, plain
+from audit.attack.decisions import Confusion, confusion, f1_interval, to_json
 from audit.attack.metrics import (
     MAX_ROLES,
     exposure,
+    measure_scores,
     measures_by_role,
     membership_metrics,
-    score_file,
 )
 from audit.attack.scores import AttackResult
 from audit.errors import AuditError
@@ -130,9 +130,9 @@ def test_rules_and_undecided_names_are_counted_by_hand() -> None:
 
 
 def test_undefined_and_infinite_numbers_become_none() -> None:
-    assert plain((math.nan, math.inf, -math.inf, 1.5)) == [None, None, None, 1.5]
+    assert to_json((math.nan, math.inf, -math.inf, 1.5)) == [None, None, None, 1.5]
     nothing = {"n_hits": 0, "n_total": 0, "value": None, "low": None, "high": None}
-    assert plain(Confusion(0, 3, 0, 2))["precision"] == nothing
+    assert to_json(Confusion(0, 3, 0, 2))["precision"] == nothing
 
 
 # --- by role ---
@@ -183,7 +183,7 @@ def test_without_a_role_there_is_nothing_and_many_roles_are_cut_off() -> None:
 def test_five_names_by_hand() -> None:
     # members 3, 1; controls 2, 1, 0; above 1: one member, one control; two are not scored
     scores, truth = [3, 1, 2, 1, 0, math.nan, math.nan], [1, 1, 0, 0, 0, 1, 0]
-    found = score_file(scores, truth, threshold=1.0, seed=1)
+    found = measure_scores(scores, truth, threshold=1.0, seed=1)
     assert found.pop("auc_low") < 0.75 < found.pop("auc_high")  # type: ignore[operator]
     # One of three controls is 33 %: finer rates are not resolvable.
     nothing = dict.fromkeys(["0.1", "0.01", "0.001"])
@@ -205,8 +205,8 @@ def test_five_names_by_hand() -> None:
         "precision": 0.5,
         "recall": 0.5,
     }
-    assert "tp" not in score_file([1, 0], [1, 0], seed=1)
-    assert score_file([1, 0], [1, 0], threshold=5.0, seed=1)["precision"] is None
+    assert "tp" not in measure_scores([1, 0], [1, 0], seed=1)
+    assert measure_scores([1, 0], [1, 0], threshold=5.0, seed=1)["precision"] is None
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_a_file_with_one_kind_of_rows_is_refused_in_words(
     with pytest.raises(
         AuditError, match=f"no {what} with a score.* is_member = {int(what == 'members')}"
     ):
-        score_file(scores, truth, seed=1)
+        measure_scores(scores, truth, seed=1)
 
 
 # --- exposure ---

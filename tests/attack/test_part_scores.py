@@ -102,7 +102,7 @@ def test_scores_of_names_equal_the_slow_reference(n: int) -> None:
     parts = NameParts(**{**vars(parts), "of_name": np.array(names)})
     hospital, general = evidence(parts)
     sums = Sums({"hospital_log_p": hospital, "general_log_p": general}, 1, 1, parts)
-    found = {kind.name: kind.of(sums) for kind in SCORES if kind.scenarios == (1, 2)}
+    found = {kind.name: kind.formula(sums) for kind in SCORES if kind.scenarios == (1, 2)}
     assert set(found) == set(PART_SCORES)
     by_part = [*slow(hospital, general, parts), (math.nan, math.nan)]
     for row, (first, last) in enumerate(names):

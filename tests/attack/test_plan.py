@@ -12,14 +12,14 @@ from audit.attack import scenarios
 from audit.attack.cohort import controls_for_group
 from audit.attack.plan import EVIDENCE, control_needs, make_plan
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
-from audit.attack.scenarios import with_reference
+from audit.attack.scenarios import add_references
 from audit.cli import parsed
 from audit.home import HOME_VARIABLE
 from audit.models.load import load_pair
 from audit.names.candidates import OF_HOSPITAL, ControlSource, make_candidates
 from audit.names.controls import N_REFERENCE
 from audit.names.pools import pool_for
-from audit.run import finished_part, run_audit
+from audit.run import read_finished_sizes, run_audit
 from cache.store import Store
 from tests import small_audit
 from tests.small_audit import Models, models, small
@@ -55,8 +55,8 @@ def test_expected_time_is_the_work_that_the_run_announces_at_the_paces_of_the_la
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
     request = request_of(models, scenario, 50)
     pair = load_pair(request.general, request.hospital)
-    names = with_reference(request, pair, pool=pool_for(request.candidates))
-    task = scenarios.task_of(request, pair, names)
+    names = add_references(request, pair, pool=pool_for(request.candidates))
+    task = scenarios.make_task(request, pair, names)
     work = {phase.name: phase.n_units for phase in make_plan(request).phases}
     for kind, n in request.sizes().items():
         for who, model in (("general", pair.general), ("hospital", pair.hospital)):
@@ -87,7 +87,7 @@ def test_chain_takes_no_more_rows_than_its_budget_in_the_plan_as_in_the_run(
     assert plan.n_chain_inputs == expected
     with Store(tmp_path / "results") as store:
         report = run_audit(request, store=store)
-        assert finished_part(report.digest, store=store)["n_chain_inputs"] == expected
+        assert read_finished_sizes(report.digest, store=store)["n_chain_inputs"] == expected
     assert ("chain_difference" in report.columns) == (expected > 0)
     said = [note for note in report.notes if "chain rule" in note]
     assert len(said) == (expected < 60) and all(f"{expected} of 60" in one for one in said)
@@ -119,7 +119,7 @@ def test_a_plan_says_how_many_controls_are_needed_beside_those_that_take_part(
     request = request_of(models, 1, 10).with_(candidates=listed.with_source(source))
     needs = control_needs(request)
     assert [need.n_people for need in needs] == [None, 1, 10]  # no thirty of twenty
-    assert [need.n_there for need in needs] == there
+    assert [need.n_available for need in needs] == there
     assert [need.n_needed for need in needs] == [controls_for_group(20), 399, 39]
     assert [need.is_met for need in needs] == [False] + [source not in OF_HOSPITAL] * 2
 

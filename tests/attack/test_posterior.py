@@ -20,7 +20,7 @@ from audit.models.forward import Forward
 from audit.models.load import load_model
 from audit.names.spelling import PartPieces
 from audit.notes.passages import Passage
-from audit.stats import blocks_of
+from audit.stats import assign_blocks
 from tests.attack.make_tasks import NAMES, PASSAGES, RIGHT, plain_pieces, table_task, task_of
 from tests.models.make_models import make_bert, make_distilbert, make_japanese_bert, make_roberta
 from tests.reference_masking import (
@@ -282,10 +282,10 @@ def test_blocks_grow_and_are_the_same_wherever_a_draw_begins_and_ends() -> None:
 
 def test_coarse_blocks_are_unions_of_the_others_worth_twenty_at_every_size() -> None:
     for n in (100, 250, 600, 1100, 2000, 4900, 10_000, 30_000):
-        fine, coarse = blocks_of(0, n), blocks_of(0, n, is_coarse=True)
+        fine, coarse = assign_blocks(0, n), assign_blocks(0, n, is_coarse=True)
         assert (np.diff(coarse)[np.diff(fine) == 0] == 0).all()
         assert n**2 / (np.bincount(coarse) ** 2).sum() > 20
-    assert len(np.bincount(blocks_of(0, 10_000, is_coarse=True))) == 130
+    assert len(np.bincount(assign_blocks(0, 10_000, is_coarse=True))) == 130
 
 
 def test_draws_are_uniform_with_replacement_and_differ_by_place_seed_and_purpose() -> None:

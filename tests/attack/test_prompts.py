@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.attack.prompts import kinds_of, part_columns, passage_kind, passage_templates
+from audit.attack.prompts import index_kinds, part_columns, passage_kind, passage_templates
 from audit.errors import AuditError
 from audit.models.load import load_model
 from audit.names.candidates import make_candidates
@@ -133,7 +133,7 @@ def test_kinds_tell_apart_what_decides_pieces_and_masks() -> None:
     )
     lines = "\n".join(json.dumps({"text": text}) for text in texts)
     passages = read_passages(lines.encode()).passages
-    kinds, of_passage = kinds_of(passages)
+    kinds, of_passage = index_kinds(passages)
     assert of_passage.tolist() == [0, 1, 2, 3, 1, 1]
     assert list(kinds) == [
         FULL,

@@ -215,9 +215,9 @@ def test_what_both_models_finished_of_a_stopped_run_is_an_audit_at_no_cost(
         with pytest.raises(AuditCancelled):
             answer(request, tmp_path / "one", should_stop=lambda at=stop_at: len(made) >= at)
     with Store(tmp_path / "one") as store:
-        assert run.finished_part(request.audit_digest(), store=store) == part
+        assert run.read_finished_sizes(request.audit_digest(), store=store) == part
     if part:
-        smaller = run.AuditTask(request=request).of_size(part).request
+        smaller = run.AuditTask(request=request).with_sizes(part).request
         assert request.settings.with_(**part) == smaller.settings
         found = answer(smaller, tmp_path / "one")
         assert len(made) == n_shards

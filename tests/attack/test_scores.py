@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.attack.scores import all_scores, jackknife, shown_blocks
-from audit.stats import blocks_of
+from audit.attack.scores import compute_scores, jackknife, merge_blocks
+from audit.stats import assign_blocks
 from tests.attack.make_tasks import sums_of
 from tests.attack.planted_table import parts_of
 from tests.reference_masking import PART_SCORES, SCORES, score_with_error
@@ -45,7 +45,7 @@ def test_scores_and_errors_equal_a_loop_that_leaves_out_one_block_at_a_time(bloc
         }
 
     counts = np.array([len(block) for block in blocks])
-    found = all_scores(sums_of(sums("h"), sums("g")), counts=counts, parts=None)
+    found = compute_scores(sums_of(sums("h"), sums("g")), counts=counts, parts=None)
     scores = {name.removeprefix("chain_"): score for name, score in found.items()}
     for name, statistic in SCORES.items():
         value, error = score_with_error(statistic, blocks)
@@ -74,8 +74,8 @@ def test_the_error_of_a_mean_over_blocks_of_1_2_and_5_by_hand() -> None:
 @quick
 @given(st.integers(1, 12_000))
 def test_some_twenty_blocks_are_shown_whose_sizes_are_near_each_other(n: int) -> None:
-    counts = np.bincount(blocks_of(0, n))
-    begins = shown_blocks(counts)
+    counts = np.bincount(assign_blocks(0, n))
+    begins = merge_blocks(counts)
     assert begins[0] == 0 and (np.diff(begins) > 0).all() and len(begins) <= 20
     shown = np.add.reduceat(counts, begins)
     assert shown.sum() == n
@@ -90,10 +90,10 @@ def test_names_that_are_not_scored_are_nan_in_every_score_and_leave_others_alone
     sums = [dict(p=p**k, log_p=np.log(p[:, columns]) * k) for k in (1, 2)]
     parts, counts = parts_of([(0, -1), (-1, -1), (1, -1)], [False] * 2), np.array([1, 1])
     whole = [dict(p=p**k, log_p=np.log(p) * k) for k in (1, 2)]
-    found = {"chain": all_scores(sums_of(whole[0], whole[1]), counts=counts, parts=None)}
-    found["by part"] = all_scores(sums_of(sums[0], sums[1]), counts=counts, parts=parts)
+    found = {"chain": compute_scores(sums_of(whole[0], whole[1]), counts=counts, parts=None)}
+    found["by part"] = compute_scores(sums_of(sums[0], sums[1]), counts=counts, parts=parts)
     mass = [dict(mass=p[:, columns] ** k, hits=p**k, full_hits=p**k) for k in (1, 2)]
-    found["masses"] = all_scores(sums_of(mass[0], mass[1]), counts=counts, parts=parts)
+    found["masses"] = compute_scores(sums_of(mass[0], mass[1]), counts=counts, parts=parts)
     for scores in found.values():
         for name, score in scores.items():
             assert np.isnan(score).tolist() == [[False, True, False]] * 2, name
@@ -170,7 +170,7 @@ def test_generation_scores_and_errors_equal_a_loop(case: Any) -> None:
         )
 
     counts = np.array([len(block) for block in blocks])
-    scores = all_scores(sums_of(sums("h"), sums("g")), counts=counts, parts=parts)
+    scores = compute_scores(sums_of(sums("h"), sums("g")), counts=counts, parts=parts)
     slow = slow_generation(kind, n_all)
     assert set(scores) == {*slow, *PART_SCORES}
     for name, statistic in slow.items():

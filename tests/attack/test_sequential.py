@@ -10,7 +10,7 @@ import pytest
 
 from audit.attack import judgement
 from audit.attack.decisions import ComparisonPool, decide
-from audit.attack.evidence import looks
+from audit.attack.evidence import look_sizes
 from audit.attack.judgement import settled_names
 from audit.attack.scores import (
     NameParts,
@@ -21,7 +21,7 @@ from audit.attack.scores import (
 from audit.names.candidates import Candidates, make_candidates
 from audit.progress import Progress
 from audit.report.report import AuditReport
-from audit.stats import BoolArray, FloatArray, blocks_of
+from audit.stats import BoolArray, FloatArray, assign_blocks
 from tests.attack.planted_table import own_parts
 from tests.one_thread import one_thread
 from tests.small_audit import answer, made, models, request_of, same_answer, small
@@ -40,10 +40,10 @@ PIECES = np.full(N_LISTED + N_REFERENCE, 2)
 
 
 def test_looks_are_doubled_shards_and_all():
-    assert looks(1) == (1,) and looks(200) == (200,)  # a shard of `small` has 200 inputs
-    assert looks(201) == (200, 201)
-    assert looks(800) == (200, 400, 800)
-    assert looks(2000) == (200, 400, 800, 1600, 2000)
+    assert look_sizes(1) == (1,) and look_sizes(200) == (200,)  # a shard of `small` has 200 inputs
+    assert look_sizes(201) == (200, 201)
+    assert look_sizes(800) == (200, 400, 800)
+    assert look_sizes(2000) == (200, 400, 800, 1600, 2000)
 
 
 # --- the bound ---
@@ -67,7 +67,7 @@ class World:
 
     def sums(self, n: int, rng: np.random.Generator) -> dict[str, FloatArray]:
         """Block sums of n inputs; they move all parts alike, and the noise has a long tail."""
-        counts = np.bincount(blocks_of(0, n)).astype(float)[:, None]
+        counts = np.bincount(assign_blocks(0, n)).astype(float)[:, None]
         alike = rng.normal(0, np.sqrt(counts))
         found = {}
         for who in ("general", "hospital"):
@@ -93,10 +93,10 @@ class World:
 
 def run(world: World, n_total: int, rng: np.random.Generator) -> tuple[int, BoolArray | None]:
     """One sequential audit: inputs used, and its decisions where it ended before all of them."""
-    at, sums, counts = looks(n_total), dict[str, FloatArray](), np.zeros(0, dtype=np.int64)
+    at, sums, counts = look_sizes(n_total), dict[str, FloatArray](), np.zeros(0, dtype=np.int64)
     whole = world.sums(n_total, rng)
     for n in at[:-1]:
-        counts = np.bincount(blocks_of(0, n))
+        counts = np.bincount(assign_blocks(0, n))
         sums = {name: block[: len(counts)] for name, block in whole.items()}
         settled = settled_names(
             residual_errors(sums, counts=counts, parts=PARTS),
@@ -132,7 +132,7 @@ def test_few_runs_end_with_another_decision_than_endless_inputs_give(monkeypatch
     n_wrong, n_early = wrong_and_early(20, seed=1)
     assert n_early >= 6 and n_wrong == 0
     # Without a bound (intervals of no width) the same runs all end at once, and some are wrong.
-    n_intervals = 2 * len(PARTS.log_share) * (len(looks(6400)) - 1)
+    n_intervals = 2 * len(PARTS.log_share) * (len(look_sizes(6400)) - 1)
     monkeypatch.setattr(judgement, "UNSETTLED_RATE", n_intervals / 2)
     n_wrong, n_early = wrong_and_early(20, seed=1)
     assert n_early == 20 and n_wrong >= 1

@@ -18,7 +18,7 @@ from audit.errors import AuditCancelled, AuditError
 from audit.executor import executor_of
 from audit.home import HOME_VARIABLE, results_dir
 from audit.progress import Meter
-from audit.run import prepared
+from audit.run import prepare_attack
 from cache.store import Store
 from tests.one_thread import one_thread
 from tests.small_audit import answer, content, finished, made, models, request_of, small
@@ -185,7 +185,7 @@ def test_workers_make_the_bytes_that_are_made_here(models, finished, tmp_path, m
 def test_a_worker_refuses_what_it_would_file_under_a_wrong_key(models, made):
     request = request_of(models, 1)
     meter = Meter(phases(request), listener=quiet)
-    asked = prepared(request)
+    asked = prepare_attack(request)
     source = asked.source("general", "generation", store=None, meter=meter)
     order, *_ = evidence.shard_orders(source, asked.task, kind="generation", n_total=100)
     for changes, match in (
@@ -194,7 +194,7 @@ def test_a_worker_refuses_what_it_would_file_under_a_wrong_key(models, made):
         ({"model": "0" * 64}, "another model"),
     ):
         with pytest.raises(AuditError, match=match):
-            evidence.made_elsewhere(replace(order, **changes))
+            evidence.make_shard_remotely(replace(order, **changes))
     assert made == []
     for hidden in (order.task.prompt, order.folder, order.model):
         assert str(hidden) not in repr(order)  # workers print it in their logs

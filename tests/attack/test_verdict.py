@@ -16,7 +16,7 @@ from audit.attack.exposure import DoseRecord
 from audit.attack.verdicts import (
     ListEvidence,
     give_verdict,
-    in_short,
+    write_summary,
 )
 from audit.names.candidates import CONTROL_SOURCES
 from audit.stats import Estimate
@@ -199,7 +199,7 @@ def test_the_rate_stands_beside_its_condition(source: Any) -> None:
 
 def in_short_of(verdict: dict[str, Any], language: str) -> str:
     most_exposed = verdict["most_exposed"]
-    return in_short(
+    return write_summary(
         verdict["state"],
         reasons=verdict["reasons"],
         n_flagged=verdict["n_flagged"],

@@ -109,7 +109,7 @@ def test_operations_are_those_of_the_model(run):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("what", "shard"), [("generation", "generated_shard"), ("posterior", "posterior_shard")]
+    ("what", "shard"), [("generation", "generate_shard"), ("posterior", "posterior_shard")]
 )
 def test_a_slower_product_has_a_lower_ratio(run, monkeypatch, what, shard):
     before = measured(run, what)["ratio"]

@@ -33,12 +33,12 @@ from audit.experiment.leakage import (
     Arm,
     LeakageTables,
     LeakageTask,
+    choose_spans,
+    count_misses,
+    draw_missed,
     leakage_id,
-    missed_at_random,
-    name_misses,
-    quick,
-    released_texts,
-    replaced_spans,
+    make_quick_order,
+    release_texts,
     run_leakage,
 )
 from audit.models.inspect import find_trained_name
@@ -70,7 +70,7 @@ def test_an_order_says_its_arms_and_has_a_quick_form() -> None:
         "patients 1 %",
         "patients 50 %",
     ]
-    short = quick(order)
+    short = make_quick_order(order)
     assert (short.taggers, short.language, short.seed) == (("rules",), "ja", 5)
     assert (short.shares, short.units, short.epochs) == ((0.1, 0.5), ("mentions",), 4)
 
@@ -131,7 +131,7 @@ class HalfTagger:
 def test_raw_leaves_everything_perfect_nothing_and_a_tagger_what_it_misses() -> None:
     notes, half = tiny_notes(), Arm(TAGGER, tagger="half")
     raw, perfect, tagged = (
-        replaced_spans(notes, arm=arm, tagger=HalfTagger() if arm == half else None, seed=0)
+        choose_spans(notes, arm=arm, tagger=HalfTagger() if arm == half else None, seed=0)
         for arm in (Arm(RAW), Arm(PERFECT), half)
     )
     for spans, n_whole, exposed, staff in (
@@ -140,21 +140,21 @@ def test_raw_leaves_everything_perfect_nothing_and_a_tagger_what_it_misses() -> 
         (tagged, 0, [True, True], (1, 0)),  # "Ann" of "Ann Lee", "A" behind "x "
         (((), *perfect[1:]), 2, [True, False], (1, 1)),
     ):
-        is_exposed, found = name_misses(notes, spans)
+        is_exposed, found = count_misses(notes, spans)
         assert (found.row(IDENTIFIER)[:2], is_exposed.tolist()) == ((3, n_whole), exposed)
         assert found.row(QUASI_IDENTIFIER)[:2] == staff
-    assert name_misses(notes, tagged)[1].n_over_chars == 2  # "x " is outside every name
-    assert released_texts(notes, raw, mode="placeholder", seed=0) == notes.texts
-    assert released_texts(notes, perfect, mode="placeholder", seed=0) == (
+    assert count_misses(notes, tagged)[1].n_over_chars == 2  # "x " is outside every name
+    assert release_texts(notes, raw, mode="placeholder", seed=0) == notes.texts
+    assert release_texts(notes, perfect, mode="placeholder", seed=0) == (
         "[NAME] is ill .",
         "[NAME] saw dr . [NAME] .",
         "x [NAME] .",
     )
-    first, _, third = released_texts(notes, perfect, mode="surrogate", seed=0)
+    first, _, third = release_texts(notes, perfect, mode="surrogate", seed=0)
     assert "Ann Lee" not in first + third
     assert third == f"x {first.removesuffix(' is ill .')} ."
     with pytest.raises(AuditCancelled):
-        replaced_spans(notes, arm=half, tagger=HalfTagger(), seed=0, should_stop=lambda: True)
+        choose_spans(notes, arm=half, tagger=HalfTagger(), seed=0, should_stop=lambda: True)
 
 
 @pytest.mark.parametrize("unit", [MENTIONS, PATIENTS])
@@ -162,7 +162,7 @@ def test_shares_are_nested_as_large_as_asked_and_what_stays(unit: str) -> None:
     notes = demo_notes("ja")
     before: set[int] = set()
     for share in (0.01, 0.05, 0.1, 0.25, 0.5):
-        left = set(missed_at_random(notes, unit=unit, share=share, seed=0))
+        left = set(draw_missed(notes, unit=unit, share=share, seed=0))
         owners = {notes.mentions[i].owner for i in left}
         n, total = (
             (len(left), len(notes.mentions))
@@ -173,14 +173,14 @@ def test_shares_are_nested_as_large_as_asked_and_what_stays(unit: str) -> None:
         if unit == PATIENTS:
             assert left == {i for i, m in enumerate(notes.mentions) if m.owner in owners}
         before = left
-    assert left != set(missed_at_random(notes, unit=unit, share=0.5, seed=1))
-    spans = replaced_spans(notes, arm=Arm(unit, 0.5), tagger=None, seed=0)
-    is_exposed, found = name_misses(notes, spans)
+    assert left != set(draw_missed(notes, unit=unit, share=0.5, seed=1))
+    spans = choose_spans(notes, arm=Arm(unit, 0.5), tagger=None, seed=0)
+    is_exposed, found = count_misses(notes, spans)
     assert {i for i, state in enumerate(is_exposed) if state} == {
         notes.mentions[i].owner for i in left
     }
     assert found.row(IDENTIFIER)[:2] == (len(notes.mentions), len(notes.mentions) - len(left))
-    texts = released_texts(notes, spans, mode="mask", seed=0)
+    texts = release_texts(notes, spans, mode="mask", seed=0)
     for i, mention in enumerate(notes.mentions):
         name = notes.texts[mention.note][mention.span.start : mention.span.end]
         assert (name in texts[mention.note]) == (i in left)
@@ -207,7 +207,7 @@ def test_a_patient_is_exposed_as_counting_characters_says(found: list[tuple[int,
         if {*range(mention.span.start, mention.span.end)}
         - {i for span in spans[mention.note] for i in range(span.start, span.end)}
     ]
-    is_exposed, counts = name_misses(notes, spans)
+    is_exposed, counts = count_misses(notes, spans)
     assert is_exposed.tolist() == [owner in left for owner in (0, 1)]
     assert counts.row(IDENTIFIER)[:2] == (3, 3 - len(left))
 
@@ -262,7 +262,7 @@ def test_tables_are_written_as_they_always_were_and_older_ones_are_read() -> Non
     assert {name: rounded(data.decode()) for name, data in read.items()} == {
         name: rounded(text) for name, text in files.items()
     }
-    found = tables.of(controls="hard")
+    found = tables.select_rows(controls="hard")
     assert [arm.kind for arm, _ in found] == ["raw", "perfect", "mentions"]
     assert [arm.code for arm, _ in found] == [row.code for _, row in found]
     ((arm, (left, caught)),) = tables.split(controls="easy")
@@ -334,7 +334,7 @@ def small() -> Iterator[None]:
         patch.setattr(leakage, "N_REPLICATES", 100)
         patch.setattr(leakage, "TRAINING", leakage.TRAINING.with_(n_tokens=32, checkpoint_every=1))
         patch.setattr(leakage, "load_tagger", lambda *_, **__: TwoCharacters())
-        patch.setattr(leakage, "hospital_notes", demo_notes)
+        patch.setattr(leakage, "read_hospital_notes", demo_notes)
         yield
 
 

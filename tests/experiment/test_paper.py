@@ -15,7 +15,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from audit.attack import metrics
-from audit.attack.decisions import Confusion, plain
+from audit.attack.decisions import Confusion, to_json
 from audit.attack.metrics import membership_metrics
 from audit.attack.question import GenerationSettings, PosteriorSettings
 from audit.cli import main
@@ -29,10 +29,10 @@ from audit.experiment.paper import (
     ExperimentTask,
     Tables,
     audit_stage,
+    make_tables,
     run_experiment,
     tables_json,
     tables_markdown,
-    tables_of,
 )
 from audit.home import DEMO_HOSPITAL
 from audit.models.inspect import compute_model_digest
@@ -155,7 +155,7 @@ def fake_report(scenario: int, *, lift: float, digest: str) -> AuditReport:
         scenario=scenario,
     )
     measured = replace(measured, popularity=popularity)
-    measures = plain(membership_metrics(measured, seed=0))
+    measures = to_json(membership_metrics(measured, seed=0))
     for one in measures["strata"].values():
         one["scores"] = {name: one["scores"][name] for name in SCORES[scenario]}
     columns: dict[str, list[Any]] = {
@@ -197,7 +197,7 @@ EXAMINATION = cast(
 
 @pytest.fixture(scope="module")
 def tables() -> Tables:
-    return tables_of(REPORTS, examination=EXAMINATION, exposures={1.0: 16, 20.0: 320})
+    return make_tables(REPORTS, examination=EXAMINATION, exposures={1.0: 16, 20.0: 320})
 
 
 def rounded(text: str) -> Any:

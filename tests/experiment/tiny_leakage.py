@@ -20,8 +20,8 @@ from audit.experiment.leakage import (
     LeakageTables,
     LeakageTask,
     arm_row,
-    hospital_notes,
     leak_rows,
+    read_hospital_notes,
 )
 from audit.notes.spans import Span, build_document
 from audit.training.config import LossPoint
@@ -34,7 +34,7 @@ TRAINED = TrainingFacts.model_construct(n_steps=10, n_train_tokens=100)
 @cache
 def demo_notes(language: str) -> HospitalNotes:
     """Return the demo hospital's notes, made once."""
-    return hospital_notes(language)
+    return read_hospital_notes(language)
 
 
 def tiny_notes() -> HospitalNotes:
@@ -75,8 +75,8 @@ def result(arm: Arm, *, is_exposed: Sequence[bool], scores: Sequence[float]) -> 
     row = arm_row(
         arm,
         is_exposed=np.array(is_exposed),
-        found=CoverageCounts(counts, 100, 30, 10),
-        trained=TrainedModel(Path(), TRAINED, points, True, ()),
+        coverage_counts=CoverageCounts(counts, 100, 30, 10),
+        trained_model=TrainedModel(Path(), TRAINED, points, True, ()),
     )
     return ArmResult(row, np.array(is_exposed), report)
 

@@ -21,7 +21,7 @@ from sklearn.metrics import roc_auc_score
 
 from audit.demo import DemoTask
 from audit.errors import AuditError
-from audit.experiment.leakage import hospital_notes
+from audit.experiment.leakage import read_hospital_notes
 from audit.home import DEMO_HOSPITAL
 from audit.names.candidates import Candidates, make_candidates, member_parts
 from audit.names.controls import (
@@ -447,7 +447,7 @@ def test_the_shipped_lists_are_matched_and_in_none_of_the_demos_notes(language: 
     recipe, pool = (ENGLISH, US) if language == "en" else (JAPANESE, JA)
     controls = names.rows([row for row, truth in enumerate(names.is_member) if not truth])
     assert pairs(demo_controls(pool, recipe, seed=0)) == pairs(controls)
-    notes = " ".join(hospital_notes(language).texts)
+    notes = " ".join(read_hospital_notes(language).texts)
     assert not any(controls.full_name(row) in notes for row in range(len(controls)))
     null = null_names(pool, recipe, seed=0) if recipe.with_null else []
     assert not set(pairs(controls)) & set(null)
