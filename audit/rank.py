@@ -1,7 +1,7 @@
-"""Ranks of a list of any length against one run: what single word pieces got is kept without names.
+"""Rank a list of any length by one run, whose evidence is kept for all single word pieces.
 
-An audit judges; this ranks. A million candidate names cost no forward pass where an audit of the
-same models, settings and seed was made before, whatever names it asked for.
+An audit judges names; this module only ranks them. A million candidate names cost no forward pass
+if an audit of the same models, settings and seed was run before, whatever names it listed.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ class RankTask(Task, RunSettings):
     names: Path
     passages: Path | None = None
     placeholder: str = ""
-    """What stands for the name in the passages, beside what is known."""
+    """Another placeholder of the name in the passages, besides the known ones."""
     control_source: ControlSource | None = None
     generation: GenerationSettings = GenerationSettings()
     posterior: PosteriorSettings = PosteriorSettings()
     out: Path = Field(title="out")
 
     def question(self) -> Question:
-        """Return the question; its files are known by their state."""
+        """Return the question; its files are identified by their state."""
         settings = {name: value for name, value in self.plain().items() if name != "device"}
         files = states_of(self.names, self.passages, where="names")
         models = [compute_model_digest(self.general), compute_model_digest(self.hospital)]
@@ -83,7 +83,7 @@ class RankTask(Task, RunSettings):
         return self.asked(label=label, about=about, device=queue_of(self.device))
 
     def run(self, contact: Contact) -> tuple[str, ...]:
-        """Rank the names; returns the file's path and what was counted, as text."""
+        """Rank the names; return the file's path and the counts, as text."""
         with reading(self.names.name):
             listed = read_names(file_bytes(self.names), what="names").candidates
         if self.control_source:
@@ -95,7 +95,7 @@ class RankTask(Task, RunSettings):
         return (str(self.out), *map(str, ranking.counts))
 
     def make_request(self, listed: Candidates) -> AuditRequest:
-        """Return the audit whose evidence is asked."""
+        """Return the audit request whose evidence ranks the names."""
         passages = None
         if self.passages and self.scenario_number == 2:
             with reading(self.passages.name):
@@ -119,12 +119,12 @@ class RankTask(Task, RunSettings):
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """N names and the scores of those M that one run says something about."""
+    """N names, and the scores of the M names on which the run has evidence."""
 
     names: Candidates
     is_scored: BoolArray  # [N]
-    attack: AttackResult  # Of the M names, reference controls behind them.
-    decisions: Decisions | None  # None: ranks only, for no number of names could stand out.
+    attack: AttackResult  # Of the M names, followed by reference controls.
+    decisions: Decisions | None  # None: ranks only, because no number of names could stand out.
 
     @property
     def rank(self) -> FloatArray:
@@ -136,21 +136,21 @@ class Ranking:
 
     @property
     def counts(self) -> tuple[int, int, int, int, int]:
-        """Names, those scored, controls, whether there are p-values, names recased."""
+        """Numbers of names, scored names, controls; whether p-values exist; recased names."""
         n_controls = len(ranked_controls(self.attack, source=self.names.source or "drawn"))
         n_recased, has_p = sum(self.names.is_recased), int(self.decisions is not None)
         return len(self.names), int(self.is_scored.sum()), n_controls, has_p, n_recased
 
 
 def rank_names(request: AuditRequest, *, store: Store, contact: Contact) -> Ranking:
-    """Rank the names of a request by kept evidence, which is made where it is not there.
+    """Rank the names of a request by stored evidence; evidence that is missing is made first.
 
-    Differs from an audit: names of parts of several word pieces are not scored, and p and q exist
-    only where the controls are enough for all tested names together to stand out.
+    Unlike in an audit, a name with a part of several word pieces is not scored, and p and q exist
+    only if there are enough controls for all tested names together to stand out.
     """
     from audit.attack import scenarios
 
-    # No chain, and one name is enough to say what a row of a pass is.
+    # Leave out `chain`; one name is enough to tell the work of a row.
     one_name = request.with_(
         candidates=request.candidates.rows((0,)),
         posterior=request.posterior.with_(n_chain_inputs=0),
@@ -184,7 +184,7 @@ def rank_names(request: AuditRequest, *, store: Store, contact: Contact) -> Rank
 def write_ranking(ranking: Ranking, path: Path) -> None:
     """Write a ranking as CSV, best rank first and names that are not scored last.
 
-    The file is private and guarded against formulas, and is there whole or not at all.
+    The file is private and guarded against formulas; it is written whole or not at all.
     """
     try:
         with whole_file(path) as file:
@@ -196,7 +196,7 @@ def write_ranking(ranking: Ranking, path: Path) -> None:
 
 
 def _yield_rows(ranking: Ranking) -> Iterator[list[tuple[Any, ...]]]:
-    """Yield the rows of the file, some at once."""
+    """Yield the rows of the file in batches."""
     attack, decisions = ranking.attack, ranking.decisions
     rank, n = ranking.rank, len(attack.listed)
     no_values = np.full(n, np.nan)

@@ -1,6 +1,6 @@
 """Judge a kept audit again: by today's rule, with another control source or another sibling.
 
-Only what is kept beside the report is needed. No model is loaded.
+Only the evidence that is stored beside the report is needed; no model is loaded.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class JudgeTask(Task):
 
     job = "judge"
 
-    audit: str  # as `sibling` a digest
+    audit: str  # a digest, as is `sibling`
     control_source: ControlSource
     sibling: str = ""
 
     def question(self) -> Question:
-        """Return the question, named as the new report is."""
+        """Return the question; its digest is that of the new report."""
         with Store(results_dir()) as store:
             report, _ = _read_audit(self.audit, store=store)
         question = _make_question(report, control_source=self.control_source, sibling=self.sibling)
@@ -59,13 +59,13 @@ class JudgeTask(Task):
 
     @classmethod
     def kept(cls, question: Question) -> tuple[str, ...]:
-        """Return the digest of the new report where it is kept already."""
+        """Return the digest of the new report if it is stored already."""
         with Store(results_dir()) as store:
             is_kept = read_report(question.digest, store=store) is not None
         return question.audits if is_kept else ()
 
     def run(self, contact: Contact) -> tuple[str, ...]:
-        """Judge the audit; returns the digest of the new report."""
+        """Judge the audit; return the digest of the new report."""
         with Store(results_dir()) as store:
             report = judge_again(
                 self.audit, control_source=self.control_source, sibling=self.sibling, store=store
@@ -76,10 +76,10 @@ class JudgeTask(Task):
 def judge_again(
     digest: str, *, control_source: ControlSource, sibling: str = "", store: Store
 ) -> AuditReport:
-    """Judge the scores of a kept audit again, and keep the new report beside the old one.
+    """Judge the scores of a stored audit again, and store the new report beside the old one.
 
-    `sibling` is the digest of a kept audit whose names are known. Raises AuditError where the
-    audit is not kept whole, or compared a model with itself.
+    `sibling` is the digest of a stored audit whose names are known. Raises AuditError if the audit
+    is not stored completely, or if it compared a model with itself.
     """
     report, inspection = _read_audit(digest, store=store)
     question = _make_question(report, control_source=control_source, sibling=sibling)
@@ -147,7 +147,7 @@ def _make_question(report: AuditReport, *, control_source: str, sibling: str) ->
 
 
 def read_attack(report: AuditReport, inspection: Inspection, *, store: Store) -> AttackResult:
-    """Return what judging needs of a kept audit: scores of names and parts, and who was listed."""
+    """Return all that judging needs: the stored scores of names and parts, and the list."""
     listed = read_list(report, store=store)
     parts, part_residual = _read_parts(report, inspection, listed)
     n_reference = len(inspection.reference_score)
@@ -177,7 +177,7 @@ def read_attack(report: AuditReport, inspection: Inspection, *, store: Store) ->
 
 
 def read_list(report: AuditReport, *, store: Store) -> Candidates:
-    """Return the audited list: as it is kept, or as the report's table of names has it."""
+    """Return the audited list from the store, or else from the report's table of names."""
     code = code_of_names(str(report.question.get("candidates", "")), store=store)
     if code:
         return kept_names(code, store=store).candidates
@@ -200,7 +200,7 @@ def read_list(report: AuditReport, *, store: Store) -> Candidates:
 
 
 def _general_scores(report: AuditReport) -> list[Any]:
-    """Return what M_general alone says of the listed names."""
+    """Return the scores of the listed names by M_general alone."""
     name = GENERAL_SCORE[report.scenario.number]
     kind = find_score_kind(name, scenario=report.scenario.number)
     column = kind.column if kind is not None and kind.column else name
@@ -212,8 +212,8 @@ def _read_parts(
 ) -> tuple[NameParts, FloatArray]:
     """Return the parts of all names, and what M_hospital adds to M_general on each [U].
 
-    Audits of rule 1 kept no parts of their reference controls: here each has two of its own, of
-    which nothing is known.
+    Audits of rule 1 stored no parts of their reference controls. Here each of these controls gets
+    two parts of its own, without a residual.
     """
     n, n_reference = len(listed), len(inspection.reference_score)
     if len(inspection.part_columns) == n + n_reference:

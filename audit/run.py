@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 MODEL_ROLES = ("general", "hospital")
 _SIZES = {"generation": "n_documents", "posterior": "n_inputs", "chain": "n_chain_inputs"}
-"""Kind of evidence -> the setting that says how much of it is made."""
+"""Kind of evidence -> the setting that holds its number of documents or inputs."""
 
 
 class AuditTask(Task):
@@ -68,7 +68,7 @@ class AuditTask(Task):
     request: AuditRequest
 
     def question(self) -> Question:
-        """Return the question, named as its audit is; reads every byte of both models."""
+        """Return the question; its digest is that of the audit. Reads every byte of both models."""
         request, digest = self.request, self.request.audit_digest()
         return Question(
             self.job,
@@ -82,19 +82,19 @@ class AuditTask(Task):
 
     @classmethod
     def kept(cls, question: Question) -> tuple[str, ...]:
-        """Return the digests of the kept audits that answer a question; empty unless all are."""
+        """Return the digests of the stored audits that answer a question; empty unless all do."""
         with Store(results_dir()) as store:
             is_kept = all(read_report(digest, store=store) for digest in question.audits)
         return question.audits if is_kept else ()
 
     def with_sizes(self, sizes: Mapping[str, int]) -> AuditTask:
-        """Return the same audit of as many documents or inputs as `finished_part` says."""
+        """Return the same audit with the sizes (documents or inputs) of `read_finished_sizes`."""
         request = self.request
         settings_field = "generation" if request.scenario_number == 1 else "posterior"
         return AuditTask(request=request.with_(**{settings_field: request.settings.with_(**sizes)}))
 
     def run(self, contact: Contact) -> tuple[str, ...]:
-        """Answer the question; returns the digest of its audit."""
+        """Run the audit; return its digest."""
         scheduler = os.environ.get(SCHEDULER_VARIABLE, "")
         with Store(results_dir()) as store, executor_of(scheduler) as executor:
             report = run_audit(
@@ -109,12 +109,12 @@ class AuditTask(Task):
 
 @dataclass(frozen=True, eq=False)
 class AttackSetup:
-    """A question with its models loaded: all that its evidence is made from."""
+    """A request with its models loaded: everything that its evidence is made from."""
 
-    request: AuditRequest  # As much of it as its budget pays for.
+    request: AuditRequest  # Reduced to what its budget pays for.
     pair: ModelPair
     pool: NamePool
-    names: Candidates  # the listed, then reference controls
+    names: Candidates  # listed names, then reference controls
     task: evidence.AnyTask
     device: str
     forwards: Mapping[str, Forward]  # of "general" and "hospital", both of one kind
@@ -122,7 +122,7 @@ class AttackSetup:
     def source(
         self, model_role: str, kind: str, *, store: evidence.ShardStore, meter: Meter, **fields: Any
     ) -> evidence.Source:
-        """Return the source of one model's evidence of a kind; `how` are more of its fields."""
+        """Return the source of one model's evidence of a kind; `fields` are its other fields."""
         return evidence.Source(
             getattr(self.pair, model_role),
             self.forwards[model_role],
@@ -136,14 +136,14 @@ class AttackSetup:
         )
 
     def row_work(self, model_role: str) -> float:
-        """Return the units of a meter that a row of a forward pass is."""
+        """Return the work of one row of a forward pass, in units of the meter."""
         return float(self.task.n_tokens * getattr(self.pair, model_role).n_parameters)
 
 
 def prepare_attack(request: AuditRequest, *, without_names: bool = False) -> AttackSetup:
-    """Load both models, choose how they are asked, and put the question in integers.
+    """Load both models, choose how they compute, and put the question in integers.
 
-    The names are those of the request and their reference controls; `of_no_list` asks about none.
+    The names are those of the request and their reference controls, or none if `without_names`.
     """
     from audit.attack import scenarios
     from audit.models.forward import build_forwards
@@ -183,11 +183,11 @@ def run_audit(
     should_stop: StopQuestion = lambda: False,
     executor: Executor | None = None,
 ) -> AuditReport:
-    """Answer one question, from the store as far as it is there.
+    """Answer one question; evidence that is in the store is not made again.
 
-    Every finished shard is kept in `store` at once. `progress` is called with phase, share done
-    and seconds left; `should_stop` is asked between forward passes, and True ends the run with
-    what is finished kept. With an `executor` shards are made by its workers.
+    Every finished shard is stored at once. `progress` is called with phase, share done and seconds
+    left. `should_stop` is called between forward passes; True ends the run, and what is finished
+    stays stored. With an `executor`, its workers make the shards.
     """
     question = request.question()
     digest = question_digest(question)
@@ -195,7 +195,7 @@ def run_audit(
         return earlier_report
     started = time.monotonic()
     audit_phases = phases(request)
-    if executor is not None:  # at the workers' pace, which is not this machine's
+    if executor is not None:  # the workers' pace is not that of this machine
         audit_phases = tuple(replace(phase, kind="") for phase in audit_phases)
     meter = Meter(audit_phases, listener=progress, should_stop=should_stop)
     meter.add(LOADING, 0)
@@ -243,7 +243,7 @@ def run_audit(
 def _store_report(
     report: AuditReport, request: AuditRequest, attack: AttackResult, *, store: Store
 ) -> None:
-    """Keep a report last: where it is, everything that belongs to it is there too."""
+    """Store an audit, the report last: if the report is there, everything else is there too."""
     if attack.documents:
         texts = {model_role: list(documents) for model_role, documents in attack.documents.items()}
         store.put_record(f"documents/{report.digest}", texts)
@@ -252,7 +252,7 @@ def _store_report(
 
 
 def _store_progress(digest: str, model_role: str, kind: str, n: int, *, store: Store) -> None:
-    """Keep how much of a kind of evidence both models have: M_hospital's is made last."""
+    """Store how much of a kind of evidence both models have; M_hospital's is made last."""
     if model_role != "hospital":
         return
     sizes = store.get_record(f"finished/{digest}") or {}
@@ -263,7 +263,8 @@ def _store_progress(digest: str, model_role: str, kind: str, n: int, *, store: S
 def read_finished_sizes(digest: str, *, store: Store) -> dict[str, int]:
     """Return how many documents or inputs of an audit both models have finished, by setting.
 
-    The audit of as many costs next to nothing: its shards are kept. Empty where nothing is.
+    An audit of these sizes costs next to nothing, because its shards are stored. Empty if nothing
+    is finished.
     """
     sizes: dict[str, int] = store.get_record(f"finished/{digest}") or {}
     return {"n_chain_inputs": 0} | sizes if "n_inputs" in sizes else sizes
@@ -271,11 +272,11 @@ def read_finished_sizes(digest: str, *, store: Store) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class AuditInputs:
-    """What an audit was asked about, found again to be asked of another model or scenario.
+    """The inputs of a stored audit, for another audit with another model or scenario.
 
-    `general`, `hospital`, `names` and `passages` are the codes of what is kept here, "" for what
-    is not (any more); `sibling` is that of the sibling's audit. The settings are None where this
-    version would not take them.
+    `general`, `hospital`, `names` and `passages` are codes of stored objects, "" for an object that
+    is not stored (any more); `sibling` is the code of the sibling's audit. `settings` is None if
+    this version does not accept the settings.
     """
 
     general: str
@@ -289,7 +290,7 @@ class AuditInputs:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Which of "general", "names", "passages" and "settings" are not here any more."""
+        """Which of "general", "names", "passages" and "settings" are no longer available."""
         needed_fields = (
             "general",
             "names",
@@ -302,7 +303,7 @@ class AuditInputs:
 def find_inputs(
     report: AuditReport, *, models: tuple[RegisteredModel, ...], store: Store
 ) -> AuditInputs:
-    """Find what an audit was asked about, its two models among `models`."""
+    """Find the inputs of an audit, its two models among `models`."""
     question, number = report.question, report.scenario.number
     passages = question.get("passages")
     settings, run_settings = None, RunSettings()
@@ -331,9 +332,10 @@ def find_inputs(
 
 
 def read_report(digest: str, *, store: Store) -> AuditReport | None:
-    """Return the kept report of an audit; None where there is none that this version can read.
+    """Return the stored report of an audit; None if there is none that this version can read.
 
-    Whoever asks first gets it so too: equal files need equal order, and the store sorts.
+    `run_audit` returns a new report in this form too: equal files need equal order, and the store
+    sorts.
     """
     record = store.get_record(f"audit/{digest}")
     if record is None or kept_inspection(digest, store=store) is None:
@@ -341,7 +343,7 @@ def read_report(digest: str, *, store: Store) -> AuditReport | None:
     try:
         report = AuditReport.from_json(record)
     except AuditError:
-        return None  # of another version: made again from the evidence that is kept
+        return None  # of another version: it is made again from the stored evidence
     has_all = report.scenario.number != 1 or store.get_record(f"documents/{digest}")
     return report if has_all else None
 
@@ -417,10 +419,11 @@ def _make_report(
 def read_sibling_records(
     sibling: str, question: Mapping[str, Any], *, store: Store
 ) -> dict[int, DoseRecord]:
-    """Return what the audit of a sibling model saw of its known names, by number of mentions.
+    """Return the records of a sibling model's known names, by number of mentions.
 
-    `sibling` is that audit's digest; "": none. Raises AuditError unless it is kept and asked the
-    same of the same general model as `question`: a run of another size sees more or less.
+    `sibling` is the digest of the sibling's audit, "" for none. Raises AuditError unless that audit
+    is stored and has the same general model and the same settings as `question`: a run of another
+    size sees more or less.
     """
     if not sibling:
         return {}
@@ -456,7 +459,7 @@ def read_sibling_records(
 
 
 def _describe_stop(stop: Any) -> Message:
-    """Say what a sequential audit saved; its "stop" has inputs used, allowed, and names open."""
+    """Say what a sequential audit saved; `stop` holds inputs used and allowed, and open names."""
     if stop["n_open"]:
         return Message(
             "All {n_allowed:,} inputs were used: with fewer the decisions of {n_open:,} names were "

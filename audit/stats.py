@@ -23,7 +23,7 @@ MIN_NAMES = 5
 MIN_CONTROLS = 200
 """With fewer comparable controls a name is not judged."""
 MIN_PARTS = 10
-"""Effectively different parts on each side from which names that share parts have an interval."""
+"""Fewest effectively different parts on each side for an interval of names that share parts."""
 N_REPLICATES = 1000
 """Bootstrap replicates over patients."""
 DRAW_SIZE = 100
@@ -92,9 +92,9 @@ class RankingIntervals:
 
 
 def _sort_scores(scores: ArrayLike, is_member: ArrayLike) -> tuple[FloatArray, BoolArray, IntArray]:
-    """Scores, truth and rows in the scores' order, controls first, without NaN.
+    """Return scores, truth and rows without NaN, controls first, each side by ascending score.
 
-    So the order of the rows does not matter to the last bit.
+    To the last bit, the result does not depend on the order of the rows.
     """
     score, member = np.asarray(scores, dtype=np.float64), np.asarray(is_member, dtype=np.bool_)
     if score.ndim != 1 or score.shape != member.shape:
@@ -105,7 +105,7 @@ def _sort_scores(scores: ArrayLike, is_member: ArrayLike) -> tuple[FloatArray, B
 
 
 def _count_ties(scores: ArrayLike, is_member: ArrayLike) -> tuple[FloatArray, IntArray, IntArray]:
-    """Distinct scores [G], highest first, with the members and the controls that have each."""
+    """Return the distinct scores [G], highest first, and the members and controls with each."""
     score, member, _ = _sort_scores(scores, is_member)
     value, place = np.unique(score, return_inverse=True)
     members, controls = (
@@ -115,17 +115,17 @@ def _count_ties(scores: ArrayLike, is_member: ArrayLike) -> tuple[FloatArray, In
 
 
 def _tpr_at_fpr(members: IntArray, controls: IntArray, *, fpr: float) -> float:
-    """Largest TPR with FPR <= fpr of counts [G], highest group first."""
+    """Return the largest TPR at an FPR of at most `fpr`; counts [G], highest score first."""
     n_members, n_controls = int(members.sum()), int(controls.sum())
     if fpr < 1 / n_controls:
         return math.nan
-    # Dividing, as a reader would: 13 / 130 is the same float as 0.1, 0.1 * 130 need not be 13.
+    # Divide instead of multiplying: 13 / 130 is the same float as 0.1, but 0.1 * 130 may not be 13.
     n_allowed = int((np.cumsum(controls) / n_controls <= fpr).sum())
     return float(members[:n_allowed].sum() / n_members)
 
 
 def _count_twice_below(x: FloatArray, pool: FloatArray) -> IntArray:
-    """Twice the number of a sorted pool below each of x [N], ties one half."""
+    """Return twice the number of values of a sorted pool below each x [N]; a tie counts half."""
     return np.searchsorted(pool, x, "left") + np.searchsorted(pool, x, "right")
 
 
@@ -144,7 +144,8 @@ def auc(scores: ArrayLike, is_member: ArrayLike) -> float:
 def roc_curve(scores: ArrayLike, is_member: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return FPR and TPR (fractions) of the rule `score > threshold`, and the thresholds, [G + 1].
 
-    From (0, 0) to (1, 1), one point for each distinct score and one for "all flagged".
+    The curve runs from (0, 0) to (1, 1), with one point for each distinct score and one for "all
+    flagged".
     """
     value, members, controls = _count_ties(scores, is_member)
     tpr, fpr = (
@@ -158,15 +159,17 @@ def auc_interval(
 ) -> Estimate:
     """Return the AUC with its 95 % interval, where names may share parts.
 
-    The variance is that of the placement values (DeLong), added up over clusters in both ways
-    (first parts, last parts, less names): names that share a part rise and fall together. The
-    interval is symmetric in the logit, with Satterthwaite's t. Where the smaller group times
-    min(A, 1 - A) is below 5, the normal approximation of a share fails and Wilson's interval of
-    that group joins it; under 5 names Wilson's stands alone. NaN bounds where names share parts and
-    fewer than 10 parts (1 / sum of squared shares) are effectively different on some side.
+    The variance is DeLong's, of the placement values, summed over clusters of first parts and of
+    last parts, minus the sum over names, because names that share a part rise and fall together.
+    The interval is symmetric in the logit, with Satterthwaite's t. If the smaller group times
+    min(A, 1 - A) is below 5, the normal approximation of a share fails, and the interval is widened
+    to include Wilson's interval of that group. With fewer than 5 names Wilson's interval stands
+    alone. The bounds are NaN if names share parts and fewer than 10 parts (1 / sum of squared
+    shares) are effectively different on some side.
 
     Scores and truth [N]; NaN scores are left out. `clusters` are ids [N] of each name's first and
-    last part; -1: none, a cluster of its own.
+    last part; -1 stands for no part and is a cluster of its own.
+
     Sources: DeLong et al. 1988, doi:10.2307/2531595; Cameron, Gelbach & Miller 2011,
     doi:10.1198/jbes.2010.07136; coverage: `benchmarks/score_errors.py`.
     """
@@ -193,7 +196,7 @@ def auc_interval(
 
 
 def auc_influence(score: FloatArray, member: BoolArray, value: float) -> FloatArray:
-    """Each name's share in the AUC's error [N], whose squares add up to DeLong's variance."""
+    """Return each name's share in the AUC's error [N]; the squares sum to DeLong's variance."""
     influence = np.empty(len(score))
     for side in (member, ~member):
         pool, n = np.sort(score[~side]), int(side.sum())
@@ -204,7 +207,7 @@ def auc_influence(score: FloatArray, member: BoolArray, value: float) -> FloatAr
 
 
 def _number_clusters(ids: IntArray) -> IntArray:
-    """Number clusters from 0; every -1 is one of its own."""
+    """Number clusters from 0; every -1 becomes a cluster of its own."""
     fresh_ids = ids.max(initial=0) + 1 + np.arange(len(ids))
     return np.unique(np.where(ids < 0, fresh_ids, ids), return_inverse=True)[1]
 
@@ -212,7 +215,7 @@ def _number_clusters(ids: IntArray) -> IntArray:
 def _clustered_variance(
     influence: FloatArray, member: BoolArray, ids: Sequence[IntArray]
 ) -> tuple[float, float]:
-    """The AUC's variance and its degrees of freedom; NaN where too few parts differ."""
+    """Return the AUC's variance and its degrees of freedom; NaN if too few parts are different."""
     sides = (member, ~member)
     by_side = np.array([(influence[side] ** 2).sum() for side in sides])
     total = float(by_side.sum())
@@ -236,10 +239,10 @@ def _clustered_variance(
 def interval(value: float, replicate_values: FloatArray, *, n_total: int) -> Estimate:
     """Return `value` with the 2.5th and 97.5th percentile of its bootstrap replicates [R].
 
-    Replicates in which it is undefined are left out; if it is in all of them, it has no interval.
-    Differs: where every replicate is the same (a perfect or a constant ranking) resampling knows no
-    error, and three names against three would look certain. The Wilson interval of that share among
-    `n_total` trials stands in.
+    Undefined replicates (NaN) are left out; the bounds are NaN if no replicate is defined. Differs:
+    if all replicates are equal (a perfect or a constant ranking), resampling shows no error, and
+    three names against three would look certain. Then the interval is the Wilson interval of that
+    share among `n_total` trials.
     """
     defined = replicate_values[~np.isnan(replicate_values)]
     if math.isnan(value) or not len(defined):
@@ -261,8 +264,10 @@ def bootstrap_ranking(
 ) -> RankingIntervals:
     """Return the AUC (`auc_interval`), and TPR at FPR with intervals of a bootstrap over names.
 
-    Members and controls [N] are resampled apart, so their numbers stay; thresholds are chosen anew
-    in each replicate. The order of the rows does not matter, to the last bit.
+    Members and controls [N] are resampled separately, so their numbers stay the same; thresholds
+    are chosen anew in each replicate. To the last bit, the result does not depend on the order of
+    the rows.
+
     Source: Efron & Tibshirani 1993, chapter 13.
     """
     _, *counts = _count_ties(scores, is_member)
@@ -291,11 +296,13 @@ def bootstrap_ranking(
 def _resample_tprs(
     counts: Sequence[IntArray], fprs: Sequence[float], *, n_replicates: int, seed: int
 ) -> FloatArray:
-    """TPR at each FPR [F, R] of members and controls drawn with replacement; `counts` [G] each.
+    """Return the TPR at each FPR [F, R] in resamples of members and controls; `counts` [G] each.
 
-    With k controls allowed, the (k + 1)-th highest of n drawn ones sets the threshold: its place
-    among all controls is floor(n B), B the same order statistic of n uniforms, and of m drawn
-    members a binomial number lies above it. The same distribution as drawing every name.
+    Names are not drawn one by one. If k controls are allowed, the (k + 1)-th highest of n resampled
+    controls sets the threshold. Its place among all controls is floor(n B), where B is the same
+    order statistic of n uniforms, and a binomial number of the m resampled members lies above it.
+    The distribution is the same as that of drawing every name.
+
     Source: David & Nagaraja 2003, Order Statistics, section 2.3.
     """
     rng = np.random.default_rng(seed)
@@ -303,7 +310,7 @@ def _resample_tprs(
     m, n = int(members[-1]), int(controls[-1])
     tprs = np.full((len(fprs), n_replicates), math.nan)
     for row, fpr in enumerate(fprs):
-        # Dividing, as a reader would.
+        # Divide instead of multiplying, as in `_tpr_at_fpr`.
         k = int(np.searchsorted(np.arange(n + 1) / n, fpr, side="right")) - 1
         if k < 1:
             continue
@@ -320,7 +327,10 @@ def _resample_tprs(
 def _count_draws(
     rng: np.random.Generator, group_of_unit: IntArray, n_rows: int, n_groups: int
 ) -> IntArray:
-    """How often each group [R, G] comes up in R draws of as many units; `of` is their group [N]."""
+    """Count how often each group is drawn [R, G] in R resamples of N units.
+
+    `group_of_unit` [N] is the group of each unit.
+    """
     drawn_groups = group_of_unit[
         rng.integers(len(group_of_unit), size=(n_rows, len(group_of_unit)))
     ]
@@ -329,7 +339,7 @@ def _count_draws(
 
 
 def benjamini_hochberg(p: ArrayLike) -> FloatArray:
-    """Return q values [N] for p-values [N]; NaN stays NaN and is no member of the family.
+    """Return q values [N] for p-values [N]; a NaN stays NaN and does not belong to the family.
 
     Source: Benjamini & Hochberg 1995, doi:10.1111/j.2517-6161.1995.tb02031.x.
     """
@@ -343,7 +353,7 @@ def benjamini_hochberg(p: ArrayLike) -> FloatArray:
 def two_sample_ks(a: ArrayLike, b: ArrayLike) -> tuple[float, float]:
     """Return the two-sided two-sample Kolmogorov-Smirnov statistic and its asymptotic p-value.
 
-    NaN values are left out; (NaN, NaN) if nothing is left of either sample.
+    NaN values are left out; (NaN, NaN) if either sample is empty then.
     Source: Stephens 1970, doi:10.1111/j.2517-6161.1970.tb00821.x (small-sample correction).
     """
     from scipy.special import kolmogorov
@@ -364,10 +374,12 @@ def bootstrap_measures(
     seed: int,
     n_replicates: int = N_REPLICATES,
 ) -> FloatArray:
-    """Return V measures [R, V] on R sets of resampled patients, of counts by patient [P, ...].
+    """Return V measures [R, V] of R bootstrap resamples of patients.
 
-    `measure` goes from counts of R sets [R, ...] to V values each [R, V]; NaN where undefined.
-    The order of the patients matters to the last digits; give them sorted.
+    `table` [P, ...] holds the counts of each patient. `measure` turns the counts of R resamples [R,
+    ...] into V values each [R, V], NaN where undefined. Sort the patients before: their order
+    changes the last digits.
+
     Source: Efron & Tibshirani 1993, chapter 13.
     """
     n_patients = len(table)
@@ -392,17 +404,18 @@ def ratio(hits: FloatArray, totals: FloatArray) -> FloatArray:
 
 _BLOCK_SIZES = (1, 5, 20, 100, 500)
 _FINE, _COARSE = (40, 400, 2000, 2**62), (20, 200, 800, 4000, 2**62)
-"""Inputs or documents up to which blocks have each size."""
+"""Numbers of inputs or documents up to which blocks have each size."""
 
 
 def assign_blocks(first: int, n: int, *, is_coarse: bool = False) -> IntArray:
-    """Return the block of evidence [n], from 0 up, of inputs or documents first ... first + n - 1.
+    """Return the block number [n], from 0 up, of the inputs or documents first ... first + n - 1.
 
-    A block is what errors are jackknifed over: one input each up to 40, then 5 up to 400, 20 up to
-    2,000 and 100 beyond, whatever the run's size. So a run of 100 has 52 blocks, one of 300 has 92
-    and one of 10,000 has 272, and a longer run keeps the blocks of a shorter one. Coarse blocks, of
-    evidence of a whole vocabulary, are unions of these: a run of 100 has 36, one of 10,000 has 130,
-    and from 100 inputs on they are worth 20 equal ones or more. `first` is a multiple of `DRAW`.
+    Errors are jackknifed over blocks. Whatever the run's size, a block is one input up to 40
+    inputs, then 5 up to 400, 20 up to 2,000 and 100 beyond. So a run of 100 has 52 blocks, one of
+    300 has 92 and one of 10,000 has 272, and a longer run keeps the blocks of a shorter one. Coarse
+    blocks, for evidence of a whole vocabulary, are unions of these: a run of 100 has 36, one of
+    10,000 has 130, and from 100 inputs on they are worth at least 20 equal ones. `first` is a
+    multiple of `DRAW_SIZE`.
     """
     number = np.arange(first, first + n)
     block, n_blocks_before, begin = np.zeros(n, dtype=np.int64), 0, 0

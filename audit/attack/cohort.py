@@ -27,8 +27,8 @@ N_PERMUTATIONS = 1999
 """Draws of each test. The smallest p-value is 1 / 2,000. Half as many would move a p-value near
 0.05 by 0.007 (one standard deviation) instead of 0.005, twice as many by 0.003."""
 MIN_STRATUM = 20
-"""A stratum of word pieces or popularity holds at least as many parts. With 10 the strata are finer
-and the drawn parts repeat more often; with 40 popularity is matched in fewer steps."""
+"""Least number of parts in a stratum of word pieces or popularity. With 10 the strata are finer and
+the drawn parts repeat more often; with 40 popularity is matched in fewer steps."""
 _Z_POWER = NormalDist().inv_cdf(POWER)
 _CELLS_PER_CHUNK = 1_000_000  # bounds the memory of permuted tables to some 10 MB
 
@@ -43,11 +43,11 @@ class GroupTest:
         One-sided p-value; NaN where there are too few scored names. Where members share parts more
         often than chance explains, it is the larger of `p_labels` and `p_parts`.
     p_labels
-        Labels permuted within strata of parts and word pieces.
+        p-value with labels permuted within strata of parts and word pieces.
     p_parts
-        Parts renamed; NaN where members share parts no more often than chance explains.
+        p-value with parts renamed; NaN if members share parts no more often than chance explains.
     p_sharing
-        Of members sharing parts as often by chance.
+        p-value of members sharing parts as often as they do, by chance.
     smallest_auc
         The AUC that this list shows to be above chance in four cases out of five.
     """
@@ -66,7 +66,7 @@ NO_TEST = GroupTest(*[math.nan] * 5)
 class Sharing:
     """Whether members share parts more often than chance explains, and which parts these are.
 
-    Such members were probably picked by a name, as a doctor's. That name may be known to the model
+    Such members were probably picked by a name, such as a doctor's. The model may know that name
     from elsewhere, so it tells nothing about them.
     """
 
@@ -84,9 +84,9 @@ def find_sharing(
 ) -> Sharing:
     """Test whether members among N names share parts more often than chance explains.
 
-    `columns` [N, 2] are the places of the names' parts (-1: none), `strata` [N] those within which
-    labels change places. The statistic is the sum over parts of the squared number of members.
-    Where p <= 0.05 the parts of two members or more are returned.
+    `columns` [N, 2] are the places of the names' parts (-1: none); labels are permuted within
+    `strata` [N]. The statistic is the sum over parts of the squared number of members. If p <=
+    0.05, the parts of at least two members are returned.
     """
     observed = _sum_squared_counts(columns, is_member[None])[0]
     tables = _draw_labels(
@@ -125,21 +125,21 @@ def group_test(
     seed: int,
     n_permutations: int = N_PERMUTATIONS,
 ) -> GroupTest:
-    """Test whether N members and controls could have changed places.
+    """Test whether the labels of N members and controls are exchangeable.
 
     Parameters
     ----------
     scores, is_member, strata
-        [N] score, truth, and the stratum within which labels change places. Names without a score
+        [N] score, truth, and the stratum within which labels are permuted. Names without a score
         (NaN) are left out.
     columns
         [N, 2] places of each name's parts among the U parts; -1: the name has none.
     by_part, parts
-        [U] the parts' residuals, and what is known of the parts.
+        [U] the parts' residuals, and the description of the parts.
     donors
         Places of the parts [D] whose evidence stands in for a listed part in the second test.
     sharing
-        The parts that members share; with any of them there is a second test.
+        The parts that members share; if there are any, the second test is made too.
     """
     is_scored = ~np.isnan(scores)
     scores, is_member = scores[is_scored], is_member[is_scored]
@@ -177,7 +177,7 @@ def group_test(
 
 
 def _p_value(null_statistics: FloatArray, observed: float) -> float:
-    """Return the share of draws that are as high as what was observed, which counts as a draw."""
+    """Return the share of draws at least as high as the observed one, itself counted as a draw."""
     return (1 + int((null_statistics >= observed - 1e-9).sum())) / (1 + len(null_statistics))
 
 
@@ -234,7 +234,7 @@ def _sum_squared_counts(columns: IntArray, labels: np.ndarray) -> FloatArray:
 
 
 class _RenamedLists(NamedTuple):
-    """What lists with renamed parts [R] show, and the same lists with their own parts."""
+    """Statistics [R] of lists with renamed parts, and of the same lists with their own parts."""
 
     own_statistics: FloatArray
     statistics: FloatArray
@@ -252,11 +252,11 @@ def _rename_parts(
     rng: np.random.Generator,
     n_rows: int,
 ) -> _RenamedLists | None:
-    """Rename the parts of a list: each has the evidence of a random donor.
+    """Rename the parts of a list: each part gets the evidence of a random donor.
 
-    Donors are of the same role, word pieces and popularity; which names share parts stays as it is.
-    The list's own statistic has the same donors in the place of the `shared` parts, so that these
-    count neither for nor against the members. None where some part has no donor.
+    A donor has the same role, word pieces and popularity; which names share parts does not change.
+    In the list's own statistic the same donors replace the `shared` parts, so that these count
+    neither for nor against the members. None if some part has no donor.
     """
     listed = np.unique(columns[columns >= 0])
     donor_evidence = _draw_evidence(
@@ -325,14 +325,14 @@ def _draw_evidence(
 
 
 GROUP_AUC = 0.6
-"""The weak leak that a plan is made for: three members of five above a control. It takes a quarter
-of the names to see .7, and four times as many to see .55."""
+"""The weak leak that a plan is made for: in three of five pairs the member ranks above the control.
+It takes a quarter of the names to see 0.7, and four times as many to see 0.55."""
 
 
 def controls_for_group(n_tested: int) -> int | None:
-    """Return the controls with which `GROUP_AUC` is seen in four cases out of five; None: never.
+    """Return how many controls show `GROUP_AUC` in four cases out of five; None: no number does.
 
-    Names are taken to share no parts, so the variance of the AUC is (1 / m + 1 / n) / 12.
+    Names are assumed to share no parts, so the variance of the AUC is (1 / m + 1 / n) / 12.
     """
     variance = ((GROUP_AUC - 0.5) / (Z_95 + _Z_POWER)) ** 2
     remainder = 12 * variance - (1 / n_tested if n_tested else math.inf)
@@ -340,11 +340,11 @@ def controls_for_group(n_tested: int) -> int | None:
 
 
 def smallest_detectable_auc(candidates: Candidates, *, n_drawn: int = 499) -> float:
-    """Return the AUC that a list shows in four cases out of five, before any model is asked.
+    """Return the AUC that a list shows in four cases out of five, before any model is run.
 
-    Every distinct part has a random normal evidence, so only which names share parts counts:
-    0.5 + (z_0.975 + z_0.8) standard deviations of the AUC. NaN with fewer than `MIN_NAMES` members
-    or controls.
+    Every distinct part gets random normal evidence, so only the sharing of parts matters: 0.5 +
+    (z_0.975 + z_0.8) standard deviations of the AUC. NaN with fewer than `MIN_NAMES` members or
+    controls.
     """
     names = candidates.without_canaries()
     names = names.rows([row for row, truth in enumerate(names.is_member) if truth is not None])
@@ -358,7 +358,7 @@ def smallest_detectable_auc(candidates: Candidates, *, n_drawn: int = 499) -> fl
     ]
     rng = np.random.default_rng(0)
     aucs = []
-    # The spread of long lists is small, and a tenth more or less of it says the same.
+    # The spread of long lists is small, and an error of a tenth of it does not matter.
     n_drawn = min(n_drawn, max(99, 5 * _CELLS_PER_CHUNK // len(names)))
     for n_rows in _chunk_sizes(n_drawn, width=len(names)):
         evidence = [

@@ -66,7 +66,7 @@ class Confusion:
 
     @property
     def accuracy(self) -> Rate:
-        """Names judged rightly, of all names."""
+        """Names judged correctly, of all names."""
         return Rate(self.tp + self.tn, self.n_members + self.n_controls)
 
     @property
@@ -77,10 +77,10 @@ class Confusion:
 
 
 def to_json(value: object) -> Any:
-    """Return a measure as dicts, lists, numbers and None.
+    """Return a measure as values of JSON: dicts, lists, numbers and None.
 
-    NaN and infinity become None, also "not resolvable". A rate carries its interval, a confusion
-    its rates, a TPR at FPR the key of its FPR ("0.01") and whether the list resolves it.
+    NaN, infinity and "not resolvable" become None. A rate gets its interval, and a confusion its
+    rates. A TPR at FPR gets its FPR as key ("0.01") and whether the list resolves it.
     """
     if isinstance(value, float):
         return value if math.isfinite(value) else None
@@ -117,11 +117,11 @@ _F1_REPLICATES = 2000
 def f1_interval(counts: Confusion, *, seed: int) -> Estimate:
     """Return F1 with the percentile interval of a bootstrap over names, stratified by truth.
 
-    Of a rule's decisions a bootstrap keeps only how many members and how many controls are flagged,
-    and these are binomial: the same distribution as drawing the names, without drawing them.
-    Always "member" has an F1 without sampling error, hence an interval of width zero.
-    Differs: where else every replicate is the same (a rule never wrong, or never right), the Wilson
-    bounds of recall and false-positive rate take its place.
+    F1 depends only on how many members and how many controls are flagged. In a bootstrap both
+    numbers are binomial, so they are drawn instead of the names, with the same distribution. The
+    rule that always says "member" has an F1 without sampling error, so its interval has width zero.
+    Differs: if all replicates of another rule are equal (it is never wrong, or never right), the
+    interval follows from the Wilson bounds of recall and false-positive rate.
     """
     value, n_members, n_controls = counts.f1, counts.n_members, counts.n_controls
     if math.isnan(value):
@@ -149,7 +149,7 @@ FLAGGED, WORTH_A_LOOK, NOT_FLAGGED, NOT_SCORED, NOT_JUDGED = DECISIONS = (
     "not scored",
     "not judged",
 )
-"""The words a decision can be. A name without comparable controls is scored, but not judged."""
+"""The possible decisions. A name without comparable controls is scored, but not judged."""
 
 ALPHA, LOOK_ALPHA = 0.05, 0.2
 """Shares of false findings that are accepted among the flagged, and among those worth a look."""
@@ -170,7 +170,7 @@ class Decisions:
     q: FloatArray
 
     def without_flags(self) -> Decisions:
-        """Return the same p and q in an audit that found no leak: there nobody stands out."""
+        """Return the same p and q without flags: without a leak found, nobody stands out."""
         nobody = np.zeros_like(self.point_flag)
         return replace(
             self,
@@ -198,8 +198,8 @@ def rank_p_values(scores: ArrayLike, *, controls: ArrayLike) -> FloatArray:
 class ComparisonPool:
     """K controls that names are ranked among, by groups of comparable names.
 
-    A group is what makes names comparable: the same number of word pieces and the same parts.
-    `rows` [K] says which listed name each control is; -1: none.
+    Names of a group are comparable: they have the same number of word pieces and the same parts.
+    `rows` [K] is the row of each control on the list; -1: it is not listed.
     """
 
     scores: FloatArray  # [K]
@@ -207,7 +207,7 @@ class ComparisonPool:
     rows: IntArray  # [K]
 
     def group_scores(self, group: int) -> FloatArray:
-        """Return the scores of one group's controls, ascending, without those that have none."""
+        """Return the scores of one group's controls, ascending, without NaN."""
         return _sort_scores(self.scores[self.groups == group])
 
 
@@ -220,7 +220,7 @@ def name_p_values(
 ) -> FloatArray:
     """Return the p-value of each name [N] among the controls of its own group.
 
-    NaN where fewer than `least_controls` of them are scored. A control is ranked among the others.
+    NaN if fewer than `min_controls` of them are scored. A control is ranked among the others.
     """
     p = np.full(scores.shape, math.nan)
     in_pool = np.zeros(scores.shape, dtype=np.bool_)
@@ -257,13 +257,13 @@ def decide(
 ) -> Decisions:
     """Decide on N names by their q-values, and mark those that the Monte-Carlo error leaves open.
 
-    Scores and their standard errors (over `n_blocks` blocks), and groups of comparable names [N].
-    A name of which somebody else in the notes carries a part is ranked a second time, among
-    `namesakes`: the scores of names with that part (row -> scores). The larger p-value counts.
+    Scores, their standard errors (over `n_blocks` blocks) and groups of comparable names are [N].
+    If somebody else in the notes carries a part of a name, the name is ranked a second time, among
+    `namesakes` (row -> scores of names with that part), and the larger p-value counts.
 
-    The threshold is the score at which q reaches 0.05 with everybody else's decision as it is, so
-    score > threshold is the same as q <= 0.05. Listed controls are held to the same threshold, so
-    those above it are false findings of the same rule. Where nobody reaches it there is none.
+    The threshold is the score at which q reaches 0.05 while all other decisions stay as they are,
+    so score > threshold is equivalent to q <= 0.05. The same threshold applies to listed controls,
+    so those above it are false findings of the same rule. If nobody reaches it, it is infinite.
     """
     p = name_p_values(scores, groups=groups, pool=pool)
     for row, namesake_scores in namesakes.items():
@@ -297,8 +297,8 @@ def decide(
 def critical_score(controls: ArrayLike, *, n_flagged: int, n_tested: int) -> float:
     """Return the score above which q <= 0.05, given that `n_flagged` of `n_tested` names reach it.
 
-    The r-th highest control, r = floor(p* (n + 1)), p* = 0.05 k / m (0.05 / m for k = 0); inf where
-    r = 0: so few controls cannot flag anybody.
+    This is the r-th highest control, r = floor(p* (n + 1)), p* = 0.05 k / m (0.05 / m for k = 0);
+    inf if r = 0, because so few controls cannot flag anybody.
     """
     pool = _sort_scores(controls)
     # Exact fractions: in floats 0.05 k / m (n + 1) falls just short of a whole number now and then.
@@ -310,9 +310,10 @@ def critical_score(controls: ArrayLike, *, n_flagged: int, n_tested: int) -> flo
 def undecided_mask(
     scores: ArrayLike, *, standard_error: ArrayLike, threshold: ArrayLike, n_blocks: int
 ) -> BoolArray:
-    """Return where |score - threshold| <= t standard errors [N], t of 97.5 % and n_blocks - 1.
+    """Return which scores [N] lie within t standard errors of the threshold.
 
-    A score without a standard error (NaN) is undecided; no score, or an infinite threshold, is not.
+    t is the 97.5 % quantile with n_blocks - 1 degrees of freedom. A score without a standard error
+    (NaN) is undecided; no score, or an infinite threshold, is not.
     """
     from scipy.stats import t
 

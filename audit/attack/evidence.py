@@ -1,13 +1,13 @@
-"""Evidence of one model, shard by shard: taken from the store where it is there, made where not.
+"""Evidence of one model, shard by shard: read from the store, or made if it is not there.
 
 A shard's key holds everything that determines its bytes: the version of the code that makes it, the
 model, the task, the shard's place and size, the number type, the device's kind and the libraries.
-Evidence is kept per model, so that M_general's is made once for every hospital model it is compared
-with; what depends on no list of names ("open") is kept apart from what does ("listed"). Torch is
-imported where evidence is made, so that a plan needs none.
+Evidence is stored per model, so M_general's is made once for all hospital models that are compared
+with it. Evidence that depends on no list of names ("open") is stored apart from the rest
+("listed"). Torch is imported only where evidence is made, so a plan does not need it.
 
-A shard is made from its order alone, by `shard_arrays`, wherever that is: in this process, one
-after the other, or where an executor sends it (`made_elsewhere`).
+`shard_arrays` makes a shard from its order alone: in this process, one shard after the other, or in
+a worker of an executor (`make_shard_remotely`).
 """
 
 from __future__ import annotations
@@ -43,23 +43,22 @@ CHAIN_INPUTS_PER_SHARD = 100
 DOCUMENTS_PER_SHARD = {"cpu": 100, "cuda": 2000}
 """Documents that are generated side by side; on a GPU thousands of chains fill the device."""
 _N_AHEAD = 1000
-"""Shards that an executor is given before the first of them is back."""
-_LOOK_SECONDS = 0.2  # between two looks whether to stop, while shards are made elsewhere
+"""Shards that are submitted to an executor before the first of them is finished."""
+_LOOK_SECONDS = 0.2  # between two checks whether to stop, while workers make shards
 
 AnyTask: TypeAlias = "PosteriorTask | GenerationTask"
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 
 
 _OPEN = ("n_documents", "documents", "mass", "vocabulary_n_inputs", "vocabulary")
-"""Arrays that depend on no list of names: one run serves every later list of names of single
-pieces."""
+"""Arrays that depend on no list of names: one run serves every later list of single-piece names."""
 
 
 class ShardKeys(NamedTuple):
-    """What a shard is kept under: a key of what depends on no list of names, one of what does.
+    """The keys of a shard: one for the arrays that depend on no list of names, one for the others.
 
-    `listed` is "" where no list is asked about. A list's own evidence needs the open one beside it,
-    or is whole in itself.
+    `listed` is "" without a list. `needs_open` says whether the shard's evidence includes the open
+    arrays.
     """
 
     open: str
@@ -68,38 +67,38 @@ class ShardKeys(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The one key that says all of it."""
+        """The key that identifies the whole shard."""
         return self.listed or self.open
 
     @property
     def needed_keys(self) -> tuple[str, ...]:
-        """The keys under which the answer is."""
+        """The keys that hold the shard's evidence."""
         return tuple(key for key in (self.open * self.needs_open, self.listed) if key)
 
     def select_needed(self, arrays: Arrays) -> Arrays:
-        """Return the arrays of a whole shard that are under the needed keys."""
+        """Return those arrays of a whole shard that belong to the needed keys."""
         is_asked = {True: self.needs_open, False: bool(self.listed)}
         return {name: x for name, x in arrays.items() if is_asked[name in _OPEN]}
 
 
 class ShardStore(Protocol):
-    """Where shards are kept: `Kept`, or a folder of files."""
+    """A place that stores shards: `ResultsShardStore`, or a folder of files."""
 
     def get(self, keys: ShardKeys) -> Arrays | None:
-        """Return what the shard's keys need; None if it is not there, or damaged."""
+        """Return the arrays under the shard's needed keys; None if they are missing or damaged."""
 
     def save(self, keys: ShardKeys, arrays: Arrays) -> None:
-        """Keep a shard, each part whole or not at all."""
+        """Store a shard, each part whole or not at all."""
 
 
 @dataclass(frozen=True)
 class ResultsShardStore:
-    """Shards in the results."""
+    """Shards in the store of results."""
 
     store: Store
 
     def get(self, keys: ShardKeys) -> Arrays | None:
-        """Return what the shard's keys need; None if it is not there, or damaged."""
+        """Return the arrays under the shard's needed keys; None if they are missing or damaged."""
         stored_shards = [self.store.get(key) for key in keys.needed_keys]
         parts = [stored.arrays for stored in stored_shards if stored is not None]
         return (
@@ -107,7 +106,7 @@ class ResultsShardStore:
         )
 
     def save(self, keys: ShardKeys, arrays: Arrays) -> None:
-        """Keep a shard; what depends on no list is left out where nothing was asked of it."""
+        """Store a shard; the open arrays are left out if one of them is empty."""
         parts = {
             keys.open: {n: x for n, x in arrays.items() if n in _OPEN},
             keys.listed: {n: x for n, x in arrays.items() if n not in _OPEN},
@@ -119,7 +118,7 @@ class ResultsShardStore:
 
 @dataclass(frozen=True)
 class Source:
-    """Where evidence comes from: a model, ready to be asked on a device; a store, a meter."""
+    """Where evidence comes from: a model ready on its device, a store and a meter."""
 
     loaded: LoadedModel
     forward: Forward
@@ -127,8 +126,8 @@ class Source:
     store: ShardStore
     meter: Meter
     phase: str
-    row_work: float = 1.0  # units of the meter that a row of a forward pass is
-    # Told how many documents or inputs are kept, all from the first on.
+    row_work: float = 1.0  # work of a row of a forward pass, in units of the meter
+    # Called with how many documents or inputs are stored, without a gap from the first on.
     on_kept: Callable[[int], None] = lambda _: None
     folder: Path = Path()  # of the model, at the same place for every worker
     executor: Executor | None = None  # None: shards are made here, one after the other
@@ -136,10 +135,10 @@ class Source:
 
 @dataclass(frozen=True)
 class ShardOrder:
-    """All that one shard is made from: a value that crosses a process.
+    """Everything that one shard is made from: a value that is sent to another process.
 
-    Token ids, which anybody with the tokenizer can read, and no text. What is printed of it, as
-    workers do in their logs, is its place alone.
+    It holds token ids, which anybody with the tokenizer can read, but no text. Its `repr`, which
+    workers write to their logs, shows the shard's place and none of these.
     """
 
     keys: ShardKeys = field(repr=False)
@@ -148,12 +147,12 @@ class ShardOrder:
     first: int  # its first document or input
     n: int
     task: AnyTask = field(repr=False)
-    folder: Path = field(repr=False)  # of the model, whose digest must be
-    model: str = field(repr=False)
+    folder: Path = field(repr=False)  # of the model
+    model: str = field(repr=False)  # digest that the model must have
     device: str
     dtype: str
     kernels: str
-    backend: Mapping[str, str] = field(repr=False)  # that the key says, as `backend` has it
+    backend: Mapping[str, str] = field(repr=False)  # in the key, from `describe_backend`
 
     @property
     def n_rows(self) -> int:
@@ -164,7 +163,7 @@ class ShardOrder:
 def shard_orders(
     source: Source, task: AnyTask, *, kind: str, n_total: int
 ) -> tuple[ShardOrder, ...]:
-    """Return the orders of all shards of one model's evidence; as `collect`."""
+    """Return the orders of all shards of one model's evidence; parameters as in `collect`."""
     n_shard = {
         "generation": DOCUMENTS_PER_SHARD[source.device.partition(":")[0]],
         "posterior": INPUTS_PER_SHARD,
@@ -216,9 +215,9 @@ def shard_orders(
 def collect(source: Source, task: AnyTask, *, kind: str, n_total: int, n_before: int = 0) -> Any:
     """Return one model's evidence, all shards together: a `GeneratedShard` or `PosteriorShard`.
 
-    Every shard is fetched or made, and what was made is kept at once. `kind` is "generation",
-    "posterior" or "chain", `n_total` documents or inputs, the first `n_before` of which (whole
-    shards) are left out.
+    Every shard is read or made, and a new shard is stored at once. `kind` is "generation",
+    "posterior" or "chain". Of the `n_total` documents or inputs the first `n_before` (whole shards)
+    are left out.
     """
     from audit.attack import generation, posterior
 
@@ -233,7 +232,7 @@ def collect(source: Source, task: AnyTask, *, kind: str, n_total: int, n_before:
 
 
 def join_shards(shard_class: Callable[..., Any], shards: Sequence[Arrays]) -> Any:
-    """Return the arrays of shards, or of evidence joined before, as one `shard`."""
+    """Join the arrays of shards, or of evidence joined before, into one `shard_class`."""
     return shard_class(
         **{
             name: (np.sum if name.startswith("passage_") else np.concatenate)(
@@ -245,7 +244,7 @@ def join_shards(shard_class: Callable[..., Any], shards: Sequence[Arrays]) -> An
 
 
 def look_sizes(n_total: int) -> tuple[int, ...]:
-    """Return after how many inputs a sequential audit looks: one shard, two, four ... and all."""
+    """Return the numbers of inputs after which a sequential audit looks: 1, 2, 4 ... all shards."""
     n_shards = -(-n_total // INPUTS_PER_SHARD)
     doubled = [INPUTS_PER_SHARD * 2**k for k in range((n_shards - 1).bit_length())]
     return (*doubled, n_total)
@@ -254,7 +253,7 @@ def look_sizes(n_total: int) -> tuple[int, ...]:
 def yield_shards(
     source: Source, orders: Sequence[ShardOrder]
 ) -> Iterator[tuple[ShardOrder, Arrays]]:
-    """Yield every shard: first those that are kept, then the others, each made and kept at once."""
+    """Yield every shard: first the stored ones, then the others, each made and stored at once."""
     missing, stored_numbers = list[ShardOrder](), set[int]()
 
     def report_progress() -> None:  # workers finish shards in any order
@@ -281,14 +280,14 @@ def yield_shards(
 def _make_shards(
     source: Source, orders: Sequence[ShardOrder]
 ) -> Iterator[tuple[ShardOrder, Arrays, int]]:
-    """Yield shards as they are made, with the rows of each that the meter does not know yet."""
+    """Yield shards as they are made, each with the rows that the meter has not counted yet."""
     if source.executor is not None:
         yield from _make_by_workers(source, source.executor, orders)
         return
     for order in orders:
         n_left = order.n_rows
 
-        def tick(n_done: int) -> None:  # no more than was announced
+        def tick(n_done: int) -> None:  # counts no more rows than were announced
             nonlocal n_left
             n_counted = min(n_done, n_left)
             n_left -= n_counted
@@ -300,7 +299,7 @@ def _make_shards(
 def _make_by_workers(
     source: Source, executor: Executor, orders: Sequence[ShardOrder]
 ) -> Iterator[tuple[ShardOrder, Arrays, int]]:
-    """Yield shards in the order in which workers finish them; what was not begun stays undone."""
+    """Yield shards as workers finish them; at a stop, shards not begun are cancelled."""
     remaining, pending = iter(orders), dict[Future[Arrays], ShardOrder]()
     try:
         while True:
@@ -308,26 +307,26 @@ def _make_by_workers(
                 pending[executor.submit(make_shard_remotely, order)] = order
             if not pending:
                 return
-            source.meter.add(source.phase, 0)  # asks whether to stop
+            source.meter.add(source.phase, 0)  # raises if the run is to stop
             for future in wait(pending, _LOOK_SECONDS, return_when=FIRST_COMPLETED).done:
                 order = pending.pop(future)
                 yield order, future.result(), order.n_rows
     finally:
         for future, order in pending.items():
             is_made = not future.cancel() and future.done() and future.exception() is None
-            if is_made:  # in the moment of the stop
+            if is_made:  # it was finished at the moment of the stop
                 source.store.save(order.keys, future.result())
 
 
 _ONE_AT_A_TIME = threading.Lock()
-"""Dropout of a model that is asked as it is draws from the random numbers of the process."""
+"""Dropout of a plain model uses the random numbers of the process, so shards take turns."""
 
 
 def make_shard_remotely(order: ShardOrder) -> Arrays:
-    """Make a shard in a process that knows its order alone.
+    """Make a shard in a process that knows nothing but its order.
 
-    Models stay loaded. Raises AuditError where the model or what computes here is not what the
-    shard's key says: it would be filed as evidence of another kind.
+    Models stay loaded. Raises AuditError if the model or the backend is not that of the shard's
+    key: the shard would be stored as evidence of another kind.
     """
     stay_offline()
     with _ONE_AT_A_TIME:
@@ -353,7 +352,7 @@ def _load_forward(folder: Path, digest: str, device: str, dtype: str, kernels: s
 
 
 def set_threads(backend: Mapping[str, str]) -> None:
-    """Compute with as many threads as the keys say; sums depend on them in the last bits."""
+    """Set the number of threads that the key states; sums depend on it in the last bits."""
     import torch
 
     if backend["n_threads"]:
@@ -361,11 +360,11 @@ def set_threads(backend: Mapping[str, str]) -> None:
 
 
 def refuse_other_backend(expected: Mapping[str, str], actual: Mapping[str, str]) -> None:
-    """Refuse to make shards whose keys say that something else made them."""
+    """Refuse to make shards whose keys state another backend."""
     for name in expected:
         if actual.get(name) != expected[name]:
             raise AuditError(
-                "What makes this evidence differs from what is to file it: {name} is {here} "
+                "This machine would make other evidence than the order states: {name} is {here} "
                 "instead of {asked}.",
                 where="worker",
                 name=name,
@@ -378,7 +377,7 @@ def refuse_other_backend(expected: Mapping[str, str], actual: Mapping[str, str])
 def shard_arrays(
     order: ShardOrder, forward: Forward, *, tick: Callable[[int], None] = lambda _: None
 ) -> Arrays:
-    """Make one shard; running out of memory is told with the setting to try.
+    """Make one shard; if memory runs out, raise AuditError with the setting to try.
 
     `tick` is called with the rows done after each forward pass; it may raise to stop.
     """
@@ -406,7 +405,7 @@ def shard_arrays(
 
 
 def describe_backend(device: str) -> dict[str, str]:
-    """Return what beside the question determines bytes: device kind and library versions."""
+    """Return what determines bytes besides the question: device, threads, library versions."""
     import torch
     import transformers
 

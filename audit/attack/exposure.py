@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from audit.attack.decisions import ALPHA
 
 EXPOSED_P = 0.01
-"""A name counts as seen if its p-value among the controls is at most this: the threshold hangs on
-controls alone. With half of it fewer planted names are seen and bounds are looser; with twice as
-much twice as many strangers count as seen."""
+"""A name counts as seen if its p-value among the controls is at most this, so the threshold depends
+on controls alone. With half of it fewer planted names are seen and bounds are looser; with twice
+the value twice as many strangers count as seen."""
 MIN_BOUND_CONTROLS = 300
-"""Controls from which the 99 % of them are told from all of them."""
+"""Fewest controls that resolve their own 99 % quantile."""
 _ERROR = 0.025
-"""Error of each of the two bounds of which the printed one is made; together 5 %."""
+"""Error of each of the two bounds that make up the printed one; together 5 %."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class DoseRecord:
 
 
 def upper_share(n_hits: int, n_total: int, *, error: float) -> float:
-    """Return the upper Clopper-Pearson bound of a share; 1 where nothing was tried."""
+    """Return the upper Clopper-Pearson bound of a share; 1 without a trial."""
     from scipy.stats import beta
 
     if n_hits >= n_total:
@@ -63,7 +63,7 @@ def upper_share(n_hits: int, n_total: int, *, error: float) -> float:
 
 
 def lower_share(n_hits: int, n_total: int, *, error: float) -> float:
-    """Return the lower Clopper-Pearson bound of a share; 0 where nothing was hit."""
+    """Return the lower Clopper-Pearson bound of a share; 0 without a hit."""
     from scipy.stats import beta
 
     return float(beta.ppf(error, n_hits, n_total - n_hits + 1)) if n_hits else 0.0
@@ -95,9 +95,9 @@ def usual_dose(n_mentions: Sequence[int | None]) -> int:
 
 
 def control_of_dose(records: Mapping[int, DoseRecord], *, dose: int) -> DoseRecord | None:
-    """Return the record of names planted `dose` times, or of the most below it; None: only more.
+    """Return the record of the largest dose up to `dose`; None if all doses are larger.
 
-    A name that is seldomer in the notes is harder to find, so it proves more.
+    A name that is rarer in the notes is harder to find, so seeing it proves more.
     """
     doses = [n for n in records if n <= dose]
     return records[max(doses)] if doses else None

@@ -1,15 +1,15 @@
 """Scenario 1: Gibbs-style generation, and the probability mass that names get along the way.
 
-Comes in: one model, a prompt as token ids. Goes out: generated documents, and Rao-Blackwell sums:
-at each step the sampler already knows the probability of every token at the sampled position, so
-these are added up instead of waiting for a token to be drawn. The expectation is that of counting
-all draws. Knows no text. Legend: B documents of a shard, L tokens, T steps, k top tokens,
-V vocabulary, b blocks, Q parts of names with several word pieces.
+Input: one model, and a prompt as token ids. Output: generated documents, and Rao-Blackwell sums. At
+each step the sampler already knows the probability of every token at the sampled position, so these
+probabilities are summed instead of counting the tokens that are drawn; the expectation is that of
+counting all draws. No text is handled here. Legend: B documents of a shard, L tokens, T steps, k
+top tokens, V vocabulary, b blocks, Q parts of names with several word pieces.
 
 Source: Nakamura et al., section 4.1 and appendix B, after Wang & Cho 2019 (arXiv 1902.04094).
-Differs: "Gibbs-style" only. BERT's conditionals need not belong to one joint distribution
-(Cho's correction to that paper), so no convergence is claimed. The sampled position is set back to
-[MASK] before the forward pass, as their code does; `is_remasked=False` is the paper's literal text.
+Differs: "Gibbs-style" only. BERT's conditionals need not belong to one joint distribution (Cho's
+correction to that paper), so no convergence is claimed. The sampled position is set back to [MASK]
+before the forward pass, as their code does; `is_remasked=False` is the paper's literal text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from audit.stats import DRAW_SIZE, FloatArray, IntArray, assign_blocks
 Tick = Callable[[int], None]
 
 FIXED_POINT = float(2**40)
-"""Masses are added as integers of 2^-40: sums are then the same in any order, on any device."""
+"""Masses are summed as integer multiples of 2^-40, so sums are the same in any order and on any
+device."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class GenerationTask:
 
     @property
     def has_names(self) -> bool:
-        """Whether parts are asked beside tokens."""
+        """Whether parts of several pieces are measured besides tokens."""
         return bool(self.multi_piece_parts)
 
     @property
@@ -87,9 +88,9 @@ class GeneratedShard:
 def shard_draws(
     task: GenerationTask, *, first: int, n_documents: int
 ) -> tuple[IntArray, FloatArray]:
-    """Draw positions and uniforms [T, B] by hundreds, so no document depends on its shard.
+    """Draw positions and uniforms [T, B] in hundreds, so no document depends on its shard.
 
-    `first` is a multiple of `DRAW`.
+    `first` is a multiple of `DRAW_SIZE`.
     """
     sampled = task.sampled_positions
     positions, uniforms = [], []
@@ -113,8 +114,9 @@ def generate_shard(
 ) -> GeneratedShard:
     """Generate the documents of one shard with one model, all of them side by side.
 
-    Shard number, its first document (a multiple of `DRAW`) and how many it has. `tick` is
-    called with the number of documents after each step; it may raise to stop.
+    `shard` is the shard's number, `first` its first document (a multiple of `DRAW_SIZE`) and `n`
+    its number of documents. `tick` is called with the number of documents after each step; it may
+    raise to stop.
     """
     positions, uniforms = shard_draws(task, first=first, n_documents=n)
     blocks = assign_blocks(first, n)  # [B]
@@ -141,10 +143,10 @@ def generate_shard(
 
 
 def _list_forward_rows(task: GenerationTask, positions: IntArray) -> tuple[IntArray, list[int]]:
-    """Return the documents that each step asks the model about, one after the other, and counts.
+    """Return the documents that need a forward pass, step by step, and their number per step.
 
-    Where a position is picked twice running and is set back to [MASK], the second pass would read
-    what the first has read: its distribution is known.
+    If a position is picked twice in a row and set back to [MASK], the second pass would read the
+    same input as the first, so its distribution is known.
     """
     is_new = np.ones(positions.shape, dtype=np.bool_)
     if task.is_remasked:
@@ -159,7 +161,7 @@ class _Sampler:
         self._task, self._rows = task, torch.arange(n, device=device)
         self.state = torch.tensor(task.prompt, device=device).repeat(n, 1)  # [B, L]
         self._stepwise = forward.stepwise(self.state)
-        self._last: Tensor | None = None  # [B] where each document was asked last
+        self._last: Tensor | None = None  # [B] each document's last position
         shape = n, min(task.top_k, forward.n_vocabulary)
         self._tokens = torch.zeros(shape, dtype=torch.int64, device=device)  # [B, k]
         self._weights = torch.zeros(shape, device=device)  # [B, k]
@@ -169,14 +171,14 @@ class _Sampler:
     ) -> None:
         """Sample one position of every document in place (appendix B).
 
-        `positions` [B] are sampled, and the `uniforms` [B] pick the token by inverting the
-        cumulative distribution over the top k tokens in order of falling logit; `asked` are the
+        `positions` [B] are sampled. The `uniforms` [B] pick the token by inverting the cumulative
+        distribution over the top k tokens, in order of falling logit. `forward_rows` are the
         documents whose distribution is not known from the step before.
         """
         if self._task.is_remasked:
             self.state[self._rows, positions] = self._task.mask_id
         if len(forward_rows):
-            # Since it was asked a document has had a token put there, and [MASK] is here.
+            # Since its last pass a document has a new token at its last position and [MASK] here.
             forward_positions, last_positions = (
                 positions[forward_rows],
                 positions if self._last is None else self._last,
@@ -197,7 +199,7 @@ class _Sampler:
 
 
 def find_largest(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the k largest of each row's logits [B, V], falling, and their tokens, both [B, k].
+    """Return the k largest logits of each row [B, V], descending, and their tokens, both [B, k].
 
     On a CPU this takes a quarter of `topk`'s time: among the maxima of 4 k groups of tokens the
     k-th is a bound that few tokens reach; these are sorted as integers.
@@ -212,9 +214,9 @@ def find_largest(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     places = np.flatnonzero(logit_array >= bound[:, None])
     ends = np.searchsorted(places, np.arange(0, n * n_vocabulary + 1, n_vocabulary))
     counts = np.diff(ends)
-    if counts.min() < k:  # a logit is no number
+    if counts.min() < k:  # a logit is NaN
         return logits.topk(k, dim=-1)
-    # A float's bits, the lower ones of negatives turned round, rise as the float does.
+    # The bits of floats sort as the floats do, if the lower bits of negative ones are inverted.
     bits = logit_array.ravel().take(places).view(np.int32)
     keys = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).astype(np.int64) << 32
     rows, width = np.repeat(np.arange(n), counts), int(counts.max())
@@ -255,7 +257,7 @@ class _Tally:
     def add(self, state: Tensor, positions: Tensor, tokens: Tensor, weights: Tensor) -> None:
         """Add one step: `weights` [B, k] of `tokens` [B, k] at `positions` [B].
 
-        Nothing in it waits for a GPU: shapes depend on no value.
+        No operation waits for a GPU, because no shape depends on a value.
         """
         mass = (weights.double() * FIXED_POINT).round().long()
         cells = (self._block.unsqueeze(dim=1) * self._n_vocabulary + tokens).flatten()
@@ -272,7 +274,7 @@ class _Tally:
     def _sum_part_mass(
         self, state: Tensor, positions: Tensor, piece_mass: Tensor, parts: Tensor
     ) -> Tensor:
-        """Return the mass [B, q] of the pieces that complete a part where its others stand."""
+        """Return the mass [B, q] of the piece that completes a part whose other pieces stand."""
         length = parts.shape[1]
         part_mass = piece_mass.new_zeros((len(state), len(parts)))
         offsets = torch.arange(length, device=state.device)

@@ -1,7 +1,7 @@
-"""Guards: what members and controls differ in before M_hospital is asked.
+"""Guards: differences between members and controls that do not come from M_hospital.
 
 Baselines that know nothing of M_hospital are M_general alone, popularity, word pieces and spelling.
-A list whose members one of them tells from its controls is ill-matched: what the attack shows of
+A list is ill-matched if one of them tells its members from its controls: what the attack shows of
 such a list may be nothing but the same difference.
 """
 
@@ -18,12 +18,12 @@ from audit.stats import BoolArray, Estimate, FloatArray, IntArray, auc_interval
 
 PIECES, SPELLING = "pieces", "spelling"
 ILL_MATCHED_BEYOND = 0.05
-"""A list is ill-matched if a baseline's AUC lies surely farther than this from one half. With half
-of it long lists of well-matched controls are refused for trifles; twice as much lets members
-outrank controls in three pairs of five before the hospital's model is asked."""
+"""A list is ill-matched if the interval of a baseline's AUC lies farther than this from one half.
+With half of it long lists of well-matched controls are refused for trifles; with twice the value
+members may outrank controls in three pairs of five without the hospital's model."""
 MIN_EACH_SIDE = 20
-"""Names on each side from which the guard speaks. With 10 the interval is wider than the mismatch,
-with 40 short lists are never guarded."""
+"""Fewest names on each side for a list to be called ill-matched. With 10 the interval is wider than
+the mismatch, with 40 short lists are never guarded."""
 _N_FOLDS = 5
 
 
@@ -38,12 +38,12 @@ class Guard:
 def guard_list(
     baselines: Mapping[str, FloatArray], is_member: BoolArray, *, columns: IntArray
 ) -> Guard:
-    """Return the AUC of every baseline [N] with its interval, and those that are surely off 1/2.
+    """Return the AUC of every baseline [N] with its interval, and the mismatched baselines.
 
     `columns` [N, 2] are the places of the names' parts: names that share one rise and fall
     together. With fewer than `MIN_EACH_SIDE` members or controls nothing is mismatched. Spelling is
-    mismatched above 1/2 alone: a classifier asked of names it did not learn from falls below 1/2
-    where there is nothing to learn.
+    mismatched only above 1/2: where there is nothing to learn, a classifier falls below 1/2 on
+    names that it was not fitted on.
     """
     aucs = {
         name: auc_interval(column, is_member, clusters=tuple(columns.T))
@@ -63,11 +63,11 @@ def guard_list(
 
 
 def spelling_scores(names: list[str], is_member: BoolArray, *, columns: IntArray) -> FloatArray:
-    """Return how member-like each name [N] is spelt, by names that share no part with it.
+    """Return how member-like each name [N] is spelt, judging by names that share no part with it.
 
-    A logistic regression on character 1- to 3-grams is fitted on four folds and asked of the fifth.
-    Names that are connected through shared parts stay in one fold; NaN where the names fall into
-    fewer than two folds, or a fold's other names are all members or all controls.
+    A logistic regression on character 1- to 3-grams is fitted on four folds and applied to the
+    fifth. Names that are connected through shared parts stay in one fold. NaN if the names fall
+    into fewer than two folds, or if the other folds hold only members or only controls.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
@@ -111,10 +111,10 @@ def connected_folds(columns: IntArray) -> IntArray:
 
 
 def adjusted_scores(scores: FloatArray, covariates: FloatArray, *, folds: IntArray) -> FloatArray:
-    """Return scores [N] less what covariates [N, K] predict of them, fitted on the other folds.
+    """Return scores [N] minus their prediction from covariates [N, K], fitted on the other folds.
 
-    The fit never sees who is a member. Missing covariates count as their mean, and a column of its
-    own says that they are missing.
+    The fit never sees who is a member. A missing covariate counts as the mean, and a column of its
+    own marks it as missing.
     """
     is_scored = ~np.isnan(scores)
     columns = [np.ones(len(scores))]
@@ -137,4 +137,4 @@ def adjusted_scores(scores: FloatArray, covariates: FloatArray, *, folds: IntArr
 
 
 BASELINES = (GENERAL_ALONE, POPULARITY, PIECES, SPELLING)
-"""What a list is guarded by, in the order in which it is said."""
+"""The baselines that guard a list, in the order of the report."""

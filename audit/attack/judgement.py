@@ -1,7 +1,7 @@
 """Judgement: from scores per name to decisions, measures, curve and verdict, as plain values.
 
 Source: Nakamura et al., section 4.3; what goes beyond it is in `decisions.py`, `metrics.py`,
-`cohort.py`, `guards.py`, `exposure.py` and `verdict.py`.
+`cohort.py`, `guards.py`, `exposure.py` and `verdicts.py`.
 """
 
 from __future__ import annotations
@@ -70,11 +70,13 @@ from audit.stats import (
 )
 
 UNSETTLED_RATE = 0.05
-"""Share of sequential audits, at most, in which a name's decision is not that of endless inputs."""
+"""Largest share of sequential audits in which some name's decision differs from that of endless
+inputs."""
 NO_PARTS: IntArray = np.zeros(0, dtype=np.int64)
 _CURVE_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 _MANY_NAMES, _FEW_PERMUTATIONS = 5_000, 499
-"""Longer lists have their labels permuted less often: their tests take seconds for each hundred."""
+"""Longer lists get fewer permutations of their labels, since every hundred of these takes seconds.
+"""
 
 
 def judge(
@@ -87,11 +89,11 @@ def judge(
     """Judge the listed names against the controls of their source.
 
     The controls of `held_out` and `own` are listed; those of `invented` and `drawn` are the
-    reference controls that follow the listed names in the attack. `sibling` are the records of a
-    model whose notes hold names that are known, by their number of mentions.
+    reference controls that follow the listed names in the attack. `sibling` holds the records of a
+    sibling model, whose notes hold known names, by number of mentions.
 
-    The parts of a report come back: those of `decide_list`, "measures", "curve", and in "names" all
-    columns of names.csv in their order, in "details" also "null_check" and "canaries" where the
+    Returns parts of a report: those of `decide_list`, "measures" and "curve". "names" has all
+    columns of names.csv in their order, and "details" has "null_check" and "canaries" too if the
     list has what they need. Measures and curve leave canaries out.
     """
     patients = attack.select_names(patient_rows(attack.listed))
@@ -118,11 +120,11 @@ def decide_list(
 ) -> dict[str, Any]:
     """Decide on every name and on the list as a whole.
 
-    The parts of a report that depend on the rule come back: "names" (the columns of decisions),
-    "verdict", "mentions", and in "details" "roles" and "doses". Canaries are decided among
-    themselves; all else is of the other names alone. "n_flagged_by_general" counts those tested
-    names that M_general alone flags too: they stand out for another reason than the notes, such as
-    fame or frequency.
+    Returns the parts of a report that depend on the rule: "names" (the columns of decisions),
+    "verdict", "mentions", and "details" with "roles" and "doses". Canaries are decided among
+    themselves; everything else is about the other names alone. "n_flagged_by_general" counts the
+    tested names that M_general alone flags too: they stand out for another reason than the notes,
+    such as fame or frequency.
     """
     listed = attack.listed
     rows = patient_rows(listed)
@@ -163,12 +165,12 @@ def decide_list(
 
 
 def patient_rows(listed: Candidates) -> IntArray:
-    """Return the rows of a list that are no canaries."""
+    """Return the rows of a list that are not canaries."""
     return np.flatnonzero([not listed.is_canary(row) for row in range(len(listed))])
 
 
 def _decision_columns(decisions: Decisions) -> dict[str, list[Any]]:
-    """Return what names.csv says of the decisions."""
+    """Return the columns of names.csv that hold the decisions."""
     columns = {
         "p_value": decisions.p,
         "q_value": decisions.q,
@@ -200,8 +202,8 @@ def ranked_controls(attack: AttackResult, *, source: ControlSource) -> IntArray:
 def group_controls(names: Candidates, *, source: ControlSource) -> BoolArray:
     """Return which listed names [N] are the controls of the group's test.
 
-    Controls that were chosen because they share a part with a member take no part where there are
-    others.
+    Controls that were chosen because they share a part with a member are left out if there are
+    enough others.
     """
     if source in OF_HOSPITAL:
         return np.array(names.is_person, dtype=np.bool_)
@@ -238,11 +240,11 @@ def decide_names(
 def _namesake_scores(
     attack: AttackResult, *, source: ControlSource, shared: IntArray
 ) -> dict[int, FloatArray]:
-    """Return, by row, the scores of names that hold a part which somebody else in the notes has.
+    """Return, by row, the scores of namesakes, who hold a part that somebody else in the notes has.
 
-    A `shared` part is somebody else's too. Such names are made of that part and the other parts of
-    the comparable controls. Where somebody has the first part and somebody the last, the names that
-    reach higher count.
+    A `shared` part counts as somebody else's too. A namesake is made of that part and the other
+    part of a comparable control. If others carry both parts of a name, the namesakes that reach
+    higher count.
     """
     listed, parts = attack.listed, attack.parts
     groups = name_groups(parts, attack.n_pieces)
@@ -275,7 +277,7 @@ def _namesake_scores(
 def name_groups(parts: NameParts, n_pieces: IntArray) -> IntArray:
     """Return the group of each name [N]; names of one group are comparable.
 
-    They have the same number of word pieces, and the same parts.
+    They have the same number of word pieces and the same parts.
     """
     groups: IntArray = 4 * n_pieces + (parts.of_name >= 0) @ np.array([1, 2])
     return groups
@@ -289,7 +291,7 @@ def _gather_evidence(
     sharing: Sharing,
     seed: int,
 ) -> ListEvidence:
-    """Return all numbers of a list without canaries that its verdict rests on."""
+    """Return the numbers that the verdict of a list without canaries rests on."""
     listed, n = attack.listed, len(attack.listed)
     is_tested = ~truth_mask(listed.is_member, truth=False)
     scores, errors = attack.scores[FIXED_SCORE][:, :n]
@@ -339,7 +341,7 @@ def _gather_evidence(
 
 
 def _members_auc(attack: AttackResult, rows: IntArray, is_member: BoolArray) -> Estimate:
-    """Return the AUC of members against controls; none where nobody is known to be a member."""
+    """Return the AUC of members against controls; none if nobody is known to be a member."""
     if True not in attack.listed.is_member or not (~is_member).any():
         return NO_ESTIMATE
     columns = attack.parts.of_name[rows]
@@ -349,8 +351,8 @@ def _members_auc(attack: AttackResult, rows: IntArray, is_member: BoolArray) -> 
 def compared_rows(attack: AttackResult, *, source: ControlSource) -> tuple[IntArray, BoolArray]:
     """Return the rows [K] of the group's test, and which of them are members.
 
-    Members are unknown names where nobody is known to be one. Where the names in the notes were
-    invented and the list has too few controls, the reference controls take their place.
+    If nobody is known to be a member, unknown names count as members. If the names in the notes
+    were invented and the list has too few controls, the reference controls take their place.
     """
     listed = attack.listed
     n = len(listed)
@@ -371,7 +373,7 @@ def compared_rows(attack: AttackResult, *, source: ControlSource) -> tuple[IntAr
 def list_baselines(
     attack: AttackResult, rows: IntArray, is_member: BoolArray
 ) -> dict[str, FloatArray]:
-    """Return what is known of the names of some rows [K] without asking M_hospital."""
+    """Return the baselines of the names of some rows [K]; none of them needs M_hospital."""
     n = len(attack.listed)
     log_share = attack.parts.sum_parts(attack.parts.log_share)[rows]
     baselines = {
@@ -448,10 +450,11 @@ def _reliability(scores: FloatArray, errors: FloatArray) -> float:
 def dose_records(
     member_attack: AttackResult, listed: AttackResult, *, source: ControlSource, seed: int
 ) -> dict[int, DoseRecord]:
-    """Return what the attack sees of names known to be in the notes, by their number of mentions.
+    """Return how well the attack sees names known to be in the notes, by number of mentions.
 
-    `known` holds these names and their held-out twins, `listed` the list whose controls they are
-    ranked among. Each dose is judged as a list of its own, by the two tests of the verdict.
+    `member_attack` holds these names and their held-out twins, `listed` the list whose controls
+    they are ranked among. Each dose is judged as a list of its own, by the two tests of the
+    verdict.
     """
     names, n = member_attack.listed, len(member_attack.listed)
     members = truth_mask(names.is_member, truth=True)
@@ -515,7 +518,7 @@ def _test_against(
         ),
     )
     test_rows = np.concatenate([np.arange(len(rows)), len(rows) + control_rows])
-    # Planted names are drawn at random, so nothing is made of the parts that they share.
+    # Planted names are drawn at random, so the parts that they share mean nothing.
     return _test_group(
         joined,
         test_rows,
@@ -547,14 +550,15 @@ def settled_names(
     n_looks: int,
     source: ControlSource,
 ) -> BoolArray:
-    """Return whose decision [N] endless inputs would not change.
+    """Return which names [N] have a decision that endless inputs would not change.
 
-    `residual` [2, U] are the parts' residuals and their jackknife errors over blocks of `counts`
-    [b] inputs; parts, names and pieces as in `AttackResult`. The statement holds at every one of
-    `n_looks` looks in 1 - `UNSETTLED_RATE` of audits. Each part has an interval of t, Bonferroni
-    over parts, sides and looks; nothing else is uncertain, for decisions depend on residuals alone
-    and rise with them. A name that is flagged with its own parts at their lower ends and the
-    controls' parts at their upper ends is flagged wherever they lie between; and the reverse.
+    `residual` [2, U] holds the parts' residuals and their jackknife errors over blocks of `counts`
+    [b] inputs; parts, names and pieces are as in `AttackResult`. The statement holds at every one
+    of `n_looks` looks in 1 - `UNSETTLED_RATE` of audits. Each part has an interval by Student's t,
+    with Bonferroni's correction over parts, sides and looks. Nothing else is uncertain, because
+    decisions depend on residuals alone and rise with them: a name that is flagged with its own
+    parts at their lower ends and the controls' parts at their upper ends is flagged for all values
+    between, and the reverse.
     """
     from scipy.stats import t
 
@@ -562,7 +566,7 @@ def settled_names(
     is_known = np.isfinite(value)
     if not np.isfinite(error[is_known]).all():
         return np.zeros(n, dtype=np.bool_)
-    # Blocks of unequal size know as much of the error as so many equal ones (Satterthwaite).
+    # Blocks of unequal size tell the error as well as this many equal ones (Satterthwaite).
     n_equal = counts.sum() ** 2 / np.square(counts).sum()
     reach = error * t.isf(UNSETTLED_RATE / (2 * is_known.sum() * n_looks), n_equal - 1)
     low, high = (soft_minimum(*parts.pairs(value + sign * reach)) for sign in (-1, 1))
@@ -592,7 +596,7 @@ def settled_names(
 
 
 def _measure_curve(attack: AttackResult, *, seed: int) -> list[dict[str, Any]]:
-    """Return measures after a part of the inputs or documents: prefixes of one run."""
+    """Return the measures after a part of the inputs or documents: prefixes of one run."""
     if not attack.listed.has_truth:
         return []
     units = np.cumsum(attack.block_counts)

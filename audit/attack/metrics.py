@@ -1,8 +1,8 @@
 """Measures of a whole list, by kind of controls, by role, by mentions and along the run.
 
-Goes out: values of JSON as a report keeps them (`audit.report.report` reads them). Exposure says
-how far planted names (canaries) rank above held-out ones; the i-th planted name pairs with the i-th
-held-out one, and where their numbers differ the held-out names only give the ranks.
+Output: values of JSON as a report holds them (`audit.report.report` reads them). Exposure says how
+far planted names (canaries) rank above held-out ones. The i-th planted name pairs with the i-th
+held-out one; if their numbers differ there are no pairs, and held-out names only give the ranks.
 
 Sources: Nakamura et al.; limits: most names in the notes are of staff and not of patients. Carlini
 et al. 2019, section 4 (exposure).
@@ -52,7 +52,7 @@ held-out canaries are compared with planted ones only."""
 N_REPLICATES = 2000
 """Bootstrap replicates of every ranking."""
 MAX_ROLES = 12
-"""Roles that are measured: those with most members."""
+"""Most roles that are measured; those with most members come first."""
 MIN_HELD_OUT = 19
 """With fewer held-out names the smallest rank p-value is above 0.05."""
 N_DRAWN = 2000
@@ -61,7 +61,7 @@ MENTION_BINS = ((1, 1), (2, 2), (3, 4), (5, 9), (10, None))
 
 
 def membership_metrics(attack: AttackResult, *, seed: int) -> dict[str, Any]:
-    """Measure every score, rule and baseline in every stratum of controls; `plain` writes it.
+    """Measure every score, rule and baseline in every stratum of controls; for `to_json`.
 
     Strata are "all", then each kind of controls on the list; there are none without members or
     without controls.
@@ -75,7 +75,7 @@ def membership_metrics(attack: AttackResult, *, seed: int) -> dict[str, Any]:
 
 
 def _split_strata(names: Candidates) -> dict[str, tuple[IntArray, BoolArray]]:
-    """Rows and their truth by kind of controls."""
+    """Return the rows and their truth by kind of controls."""
     truth = truth_mask(names.is_member, truth=True)
     kinds = np.array(names.control_kind, dtype=np.str_)
     kinds[kinds == "reference"] = "given"
@@ -89,7 +89,7 @@ def _split_strata(names: Candidates) -> dict[str, tuple[IntArray, BoolArray]]:
 def _measure_stratum(
     attack: AttackResult, rows: IntArray, truth: BoolArray, *, seed: int
 ) -> dict[str, object]:
-    """Measure the given rows."""
+    """Measure the names of some rows."""
     columns = {name: column[rows] for name, column in attack.rankings().items()}
     rankings = {
         name: bootstrap_ranking(
@@ -106,7 +106,7 @@ def _measure_stratum(
         return {"confusion": counts, "f1": f1_interval(counts, seed=seed)}
 
     def measure_rule(kind: ScoreKind) -> dict[str, object]:
-        """What the paper's rule reaches; with undecided names all judged rightly, and wrongly."""
+        """Measure the paper's rule, also with all undecided names judged correctly or wrongly."""
         score, error = attack.scores[kind.name][:, rows]
         flag, threshold = score > 0, np.zeros(len(rows))
         measures = measure_counts(confusion(flag, truth))
@@ -142,7 +142,7 @@ def _measure_stratum(
 
 
 def quick_measures(attack: AttackResult, *, seed: int) -> dict[str, Any]:
-    """Return AUCs without intervals, and what the paper's rules reach, by stratum."""
+    """Return AUCs without intervals, and the measures of the paper's rules, by stratum."""
     columns = attack.rankings()
     flags = {
         kind.rule or kind.general_rule: attack.listed_scores(kind.name) > 0
@@ -169,9 +169,10 @@ def measures_by_role(
 ) -> list[dict[str, Any]]:
     """Measure each role's members against all listed controls, so that roles can be compared.
 
-    The list is without canaries; flags [N] (q <= 0.05) are of the attack and of M_general alone.
-    Roles with most members come first, then by name; [] where no member has one. Median mentions
-    stand beside them, for a role that is mentioned more often is easier to find.
+    The list has no canaries; flags [N] (q <= 0.05) are those of the attack and of M_general alone.
+    Roles are sorted by their number of members, then by name; [] if no member has a role. The
+    median number of mentions is shown too, because a role that is mentioned more often is easier to
+    find.
     """
     listed = attack.listed
     score, general = (attack.listed_scores(name) for name in (FIXED_SCORE, attack.general_score))
@@ -213,18 +214,18 @@ def measures_by_role(
 
 
 def _count_flagged(mask: BoolArray, flag: BoolArray, score: FloatArray) -> Rate:
-    """Names flagged, of those that have a score."""
+    """Count the flagged names, among those of a mask that have a score."""
     scored = mask & ~np.isnan(score)
     return Rate(int((flag & scored).sum()), int(scored.sum()))
 
 
 def _read_mentions(names: Candidates) -> FloatArray:
-    """Mentions [N]; NaN where not known."""
+    """Return the numbers of mentions [N]; NaN if not known."""
     return np.array([math.nan if n is None else n for n in names.n_mentions], dtype=float)
 
 
 def measures_by_mentions(flag: BoolArray, candidates: Candidates) -> list[dict[str, object]]:
-    """Return detection against the number of mentions: how many members of each bin are flagged."""
+    """Return how many members are flagged, by bins of the number of mentions."""
     mentions, members = _read_mentions(candidates), truth_mask(candidates.is_member, truth=True)
     bins = []
     for low, high in MENTION_BINS:
@@ -255,12 +256,13 @@ def exposure(
 ) -> dict[str, Any] | None:
     """Measure the exposure of K planted names by one score, higher being more member-like.
 
-    `n_mentions` [K] says how often each was planted; `held_out` [H] are scores of names that
-    were not, if H = K twins in the same order. None where no held-out name is scored.
+    `n_mentions` [K] says how often each was planted; `held_out` [H] are the scores of names that
+    were not planted, which are the twins in the same order if H = K. None if no held-out name is
+    scored.
 
-    "all" and "groups" (by number of mentions): `bits`, the mean exposure with its bootstrap
-    interval over names; `found`, names with p <= 0.05; `above_twin`, pairs in which the planted
-    name scores above its twin (ties count for the twin) with the exact one-sided binomial
+    "all" and "groups" (by number of mentions) hold `bits`, the mean exposure with its bootstrap
+    interval over names; `found`, the names with p <= 0.05; `above_twin`, the pairs in which the
+    planted name scores above its twin (ties count for the twin), with the exact one-sided binomial
     p-value.
     """
     score, held_out_scores = (np.asarray(column, dtype=np.float64) for column in (scores, held_out))
@@ -301,10 +303,10 @@ def exposure(
 
 
 def _mean_bits(bits: FloatArray, *, count: int, seed: int, n_held_out: int) -> Estimate:
-    """Mean exposure with its bootstrap interval over names; one name alone has no interval.
+    """Return the mean exposure with its bootstrap interval over names; a single name has none.
 
-    Differs: where all of several names have one rank, resampling knows no error; the Wilson bounds
-    of the share of held-out names above them stand in.
+    Differs: if several names all have one rank, resampling shows no error, and the interval follows
+    from the Wilson bounds of the share of held-out names above them.
     """
     if len(bits) < 2:
         return Estimate(float(bits[0]), math.nan, math.nan) if len(bits) else NO_ESTIMATE
@@ -322,14 +324,14 @@ def _mean_bits(bits: FloatArray, *, count: int, seed: int, n_held_out: int) -> E
 
 
 def _binomial_tail(n_hits: int, n: int) -> float:
-    """Chance of as many hits or more at one half."""
+    """Return the probability of at least `n_hits` hits in n trials at one half."""
     return sum(math.comb(n, k) for k in range(n_hits, n + 1)) / 2**n if n else math.nan
 
 
 def exposure_record(attack: AttackResult, *, seed: int) -> dict[str, Any] | None:
-    """Return what the canaries show, as plain values; None for a list without planted names.
+    """Return the measures of the canaries, as values of JSON; None without planted names.
 
-    "scores" is empty where no held-out name is scored: then nothing can be ranked.
+    "scores" is empty if no held-out name is scored: then nothing can be ranked.
     """
     listed = attack.listed
     canaries = [row for row in range(len(listed)) if listed.is_canary(row)]
@@ -398,9 +400,9 @@ def measure_scores(
 ) -> dict[str, object]:
     """Return AUC, TPR at FPR and, with a threshold, the confusion table of columns [N].
 
-    Higher scores are more member-like, truth is True or 1 for a member; NaN scores are left out
-    and counted; flagged is score > threshold. A number that is undefined, or that so few
-    controls cannot resolve, is None.
+    Higher scores are more member-like, truth is True or 1 for a member, and a name is flagged if
+    score > threshold. NaN scores are left out and counted. A number is None if it is undefined, or
+    if so few controls cannot resolve it.
     """
     score, member = np.asarray(scores, dtype=np.float64), np.asarray(is_member, dtype=np.bool_)
     measures: dict[str, Any] = to_json(bootstrap_ranking(score, member, seed=seed))

@@ -1,6 +1,6 @@
 """The plan of an audit: its digest, how long it will take, what its list could show, the command.
 
-Comes in: a request. Goes out: a frozen value for the screen. Torch-free.
+Input: a request. Output: a frozen value for the screen. No torch is imported.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from audit.task import queue_of
 from cache.store import Store
 
 _N_SAMPLED = 200
-"""Passages from which rows and their length are taken."""
+"""Passages from which the number and the length of rows are estimated."""
 EVIDENCE = {"generation": "documents", "posterior": "posteriors", "chain": "chain"}
-"""Kind of evidence -> what progress calls the making of it, after "general model: "."""
+"""Kind of evidence -> its name in progress messages, after "general model: "."""
 _UNIT_SECONDS = {"generation": 2e-11, "posterior": 4e-11, "chain": 4e-11}
 _START_SECONDS, _JUDGING_SECONDS = 5.0, 0.004
-"""On two cores where nothing was timed yet: a unit, all that comes before, a name."""
+"""Seconds on two cores before anything was timed: for a unit, for the start, for judging a name."""
 PRESETS = {
     "quick": (
         GenerationSettings(n_documents=300),
@@ -53,7 +53,7 @@ PRESETS = {
 }
 """Settings of both scenarios by the preset's code."""
 MIN_CHAIN_INPUTS = 20
-"""Inputs, and so blocks, under which `chain` would say too little to be worth its rows."""
+"""With fewer inputs, and so fewer blocks, `chain` would say too little to be worth its rows."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class ControlNeed:
         People who are to be named together; None: the group, with an AUC of `cohort.GROUP_AUC`, in
         four cases out of five.
     n_needed
-        None: so few people are tested that no number of controls is enough.
+        None if so few people are tested that no number of controls is enough.
     n_available
-        Controls that take part: listed ones, or as many as the generator gives.
+        Controls that take part: the listed ones, or those of the generator.
     """
 
     n_people: int | None
@@ -83,7 +83,7 @@ class ControlNeed:
 
 @dataclass(frozen=True)
 class Plan:
-    """What running a request means on this machine."""
+    """What it takes to run a request on this machine."""
 
     digest: str  # The audit's name.
     device: str  # "cpu" or "cuda".
@@ -96,18 +96,18 @@ class Plan:
     n_chain_inputs: int = 0  # What the budget leaves of the inputs of `chain`.
 
     def is_answered(self, store: Store) -> bool:
-        """Whether the report is kept."""
+        """Return whether the report is stored."""
         return bool(store.keys(f"audit/{self.digest}"))
 
     def seconds(self, store: Store) -> float:
-        """Expected time; of what is kept in part as if nothing were."""
+        """Return the expected time. Partly finished work counts as not started."""
         return 0.0 if self.is_answered(store) else expected_seconds(self.phases)
 
 
 def make_plan(request: AuditRequest, *, passages_file: str = "passages.jsonl") -> Plan:
-    """Say what a request would take; `passages_file` is what its passages' file is called.
+    """Plan a request; `passages_file` is the name of its file of passages.
 
-    A model that is refused or can no longer be read is an `AuditError`.
+    Raises AuditError if a model is refused or can no longer be read.
     """
     question = request.question(digest_of=look_up_digest)
     smallest = smallest_detectable_auc(request.candidates)
@@ -131,7 +131,7 @@ def make_plan(request: AuditRequest, *, passages_file: str = "passages.jsonl") -
 
 
 def control_needs(request: AuditRequest) -> tuple[ControlNeed, ...]:
-    """Say how many controls it takes to see the group, and to name one, ten or thirty people."""
+    """Return how many controls it takes to see the group, and to name one, ten or thirty people."""
     listed, source = request.candidates.without_canaries(), request.control_source
     n_tested = len(listed) - listed.is_member.count(False)
     n_in_group = int(group_controls(listed, source=source).sum())
@@ -149,7 +149,7 @@ def control_needs(request: AuditRequest) -> tuple[ControlNeed, ...]:
 
 
 def phases(request: AuditRequest) -> tuple[Phase, ...]:
-    """Return what an audit does, one after the other; rows of passages are those of a sample."""
+    """Return the phases of an audit in order; rows of passages are estimated from a sample."""
     return _make_phases(request, _measure_amount(request))
 
 
@@ -158,15 +158,15 @@ Amount = Sequence[Mapping[str, float]]
 
 
 def _measure_amount(request: AuditRequest) -> Amount:
-    """Return how much one model is asked; of scenario 2 by a sample of the passages."""
+    """Return the work of one model; in scenario 2 it is estimated from a sample of passages."""
     task = _sample_task(request)
     return within_budget(request, task).sizes(), _count_rows(request, task)
 
 
 def _check_and_measure(request: AuditRequest) -> Amount:
-    """Refuse a list in which one name to the tokenizer has two truths; else return the amount.
+    """Return the amount; refuse a list in which names that the tokenizer equates differ in truth.
 
-    Builds the tokenizer, so a page calls it within limits only.
+    Builds the tokenizer, so a page calls it only within limits.
     """
     refuse_opposite_twins(request.candidates, tokenizer=load_tokenizer(request.hospital))
     return _measure_amount(request)
@@ -206,15 +206,15 @@ def _make_phases(request: AuditRequest, amount: Amount) -> tuple[Phase, ...]:
 
 
 def phase_of(model_role: str, kind: str) -> str:
-    """Return what progress calls the making of one model's evidence of a kind."""
+    """Return the name of the phase that makes one model's evidence of a kind."""
     return f"{model_role} model: {EVIDENCE[kind]}"
 
 
 def within_budget(request: AuditRequest, task: object) -> AuditRequest:
     """Return the request with as many inputs of `chain` as `max_chain_rows` pays for.
 
-    All, or as many as the rows of the listed names' parts allow; none under `MIN_CHAIN_INPUTS`. The
-    question and its name stay those of the request that was asked.
+    These are all inputs, or as many as the rows of the listed names' parts allow, or none below
+    `MIN_CHAIN_INPUTS`. The question and the digest stay those of the original request.
     """
     if not isinstance(task, prompts.PosteriorTask) or not request.posterior.n_chain_inputs:
         return request
@@ -225,7 +225,7 @@ def within_budget(request: AuditRequest, task: object) -> AuditRequest:
 
 
 def _sample_task(request: AuditRequest) -> prompts.PosteriorTask | None:
-    """Return scenario 2's task on a sample of its passages with every kind of them."""
+    """Return scenario 2's task on a sample of its passages that has every kind of them."""
     if request.scenario_number == 1:
         return None
     passages = request.shown_passages
@@ -246,7 +246,7 @@ def _sample_task(request: AuditRequest) -> prompts.PosteriorTask | None:
 
 
 def _count_rows(request: AuditRequest, task: prompts.PosteriorTask | None) -> dict[str, float]:
-    """Rows of forward passes x tokens of a row that one model is asked, by kind of evidence."""
+    """Return rows of forward passes x tokens of a row for one model, by kind of evidence."""
     if task is None:
         settings = request.generation
         return {"generation": float(settings.n_documents * settings.n_steps * settings.n_tokens)}
@@ -255,6 +255,6 @@ def _count_rows(request: AuditRequest, task: prompts.PosteriorTask | None) -> di
 
 
 def usual_prompt(candidates: Candidates) -> str:
-    """Return the prompt to begin with: the paper's, or for Japanese names the Japanese notes'."""
+    """Return the default prompt: the paper's, or for Japanese names that of Japanese notes."""
     is_japanese = pool_for(candidates).locale == "ja_JP"
     return JAPANESE_PROMPT if is_japanese else GenerationSettings().prompt

@@ -7,7 +7,7 @@ distinct part, so it runs on fewer inputs and for the listed names only.
 
 Legend: P passages, N names, b blocks, U distinct parts, B rows of a forward pass, M masks.
 
-Source: Nakamura et al., section 4.2, leaves p(l | s) open; `chain` reads it by the chain rule.
+Source: Nakamura et al., section 4.2. The paper leaves p(l | s) open; `chain` is the chain rule.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def _empty_array() -> Any:
 
 @dataclass(frozen=True)
 class PosteriorShard:
-    """Evidence of one model on the inputs of one shard; all sums in float64 unless it is said."""
+    """Evidence of one model on the inputs of one shard; sums are in float64 unless noted."""
 
-    # What was not asked is empty. [b] inputs of each block.
+    # Arrays that are not needed are empty. [b] inputs of each block.
     n_inputs: IntArray = field(default_factory=_empty_array)
     # [b, n_listed] sums over a block's inputs of a listed name's p; NaN: cannot be scored.
     sum_p: FloatArray = field(default_factory=_empty_array)
@@ -60,8 +60,8 @@ def draw_inputs(
 ) -> list[IntArray]:
     """Draw passages with replacement (section 4.2: S'' from S'), one array of indices per block.
 
-    Input k is the same whatever came before it and however many come after; `first` is a
-    multiple of `DRAW`.
+    Input k does not depend on the inputs before it or on their number; `first` is a multiple of
+    `DRAW_SIZE`.
     """
     chunks = [
         generator(task.seed, purpose, number).integers(len(task.templates), size=DRAW_SIZE)
@@ -72,7 +72,7 @@ def draw_inputs(
 
 
 def _unscored_mask(task: PosteriorTask) -> BoolArray:
-    """Which listed names cannot be scored, in some kind of passage, drawn or not."""
+    """Return which listed names cannot be scored in some kind of passage, drawn or not."""
     return np.asarray((task.part_columns[: task.n_listed] == NO_PART).all(axis=1))
 
 
@@ -106,8 +106,9 @@ def posterior_shard(
 ) -> PosteriorShard:
     """Run one model on the inputs of one shard.
 
-    Shard number, its first input (a multiple of `DRAW`) and how many it has. `tick` is called
-    with the number of rows done after each forward pass; it may raise to stop.
+    `shard` is the shard's number, `first` its first input (a multiple of `DRAW_SIZE`) and `n` its
+    number of inputs. `tick` is called with the number of rows done after each forward pass; it may
+    raise to stop.
     """
     blocks = draw_inputs(task, first=first, n_inputs=n)
     n_parts = int(task.part_columns.max(initial=-1)) + 1
@@ -157,7 +158,7 @@ class _Vocabulary:
         self._sums: dict[int, Tensor] = {}  # kind -> [c, M, V]
 
     def add(self, log_p: Tensor, *, kind: int, layout: Layout, weights: FloatArray) -> None:
-        """Add a forward pass: ln p [B, M, V], and what each row stands for [b, B]."""
+        """Add a forward pass: ln p [B, M, V], and the inputs of each block per row [b, B]."""
         if not self._task.reads_vocabulary or layout.n_pieces != self._task.pairs[kind]:
             return
         by_block = torch.from_numpy(np.add.reduceat(weights, self._begins)).to(log_p.device)
@@ -165,7 +166,7 @@ class _Vocabulary:
         self._sums[kind] = self._sums[kind] + block_sums if kind in self._sums else block_sums
 
     def shard_fields(self) -> dict[str, NDArray[Any]]:
-        """Return the fields of a shard."""
+        """Return the shard's fields of the vocabulary."""
         if not self._sums:
             return {}
         n_tokens = next(iter(self._sums.values())).shape[-1]
@@ -184,8 +185,8 @@ def _micro_batches(
 ) -> Iterator[tuple[Place, Layout, IntArray, FloatArray]]:
     """Yield forward passes of rows of equal length, so that nothing is padded.
 
-    Each is its place (what is drawn there is the same whatever other layouts a list has), a layout,
-    passages [B], and how many inputs of each block each row stands for [b, B].
+    Each is a place, a layout, passages [B], and how many inputs of each block a row stands for [b,
+    B]. Random draws depend on the place alone, whatever other layouts a list has.
     """
     if task.is_dropout_on:
         passages = np.concatenate(blocks)
@@ -224,7 +225,7 @@ def _log_posteriors(
 
 
 def _sum_pieces(log_p: Tensor, layout: Layout) -> Tensor:
-    """Return ln p [B, G] of the parts of a layout in float64, of ln p [B, M, V]."""
+    """Return ln p [B, G] of the parts of a layout, in float64, from ln p [B, M, V]."""
     part_log_p = log_p.new_zeros((len(log_p), len(layout.parts)), dtype=torch.float64)
     place, mask, piece = torch.from_numpy(layout.reads).to(log_p.device)
     read = log_p.flatten(1).index_select(1, mask * log_p.shape[-1] + piece)  # [B, K]

@@ -1,7 +1,7 @@
 """Prompts: passages and names as token ids, with one [MASK] for each word piece of a name.
 
-Comes in: passages, candidates, a tokenizer. Goes out: integers only; the attacks that follow know
-no text. Legend: N names, P passages, K the largest number of pieces of any name.
+Input: passages, candidates, a tokenizer. Output: integers only; the attacks that follow see no
+text. Legend: N names, P passages, K the largest number of pieces of any name.
 
 Source: Nakamura et al., section 4.2. Differs: the paper leaves names of several word pieces out;
 here each piece has a mask of its own, so that Japanese and rare names are audited too.
@@ -32,9 +32,9 @@ from audit.notes.passages import Passage
 from audit.stats import IntArray
 
 ONE_SLOT = (("first",), ("last",))
-"""Slots of passages that have a place for one part of a name alone."""
+"""Slots of passages that have a place for only one part of a name."""
 NAME_ROOM = 16
-"""Word pieces for which a passage is cut at least."""
+"""Word pieces of a name for which every passage leaves room, if it can."""
 _LEAST_TOKENS = 10  # of a passage, special tokens included
 
 
@@ -57,13 +57,16 @@ class Template:
 
 
 def passage_kind(passage: Passage) -> PassageKind:
-    """Return what decides how names are tokenised in this passage."""
+    """Return the kind of a passage, which decides how names are tokenised in it."""
     lead = " " if passage.left[-1:].isspace() else ""
     return PassageKind(passage.slots, passage.separator, lead)
 
 
 def layout_key(n_pieces: IntArray, *, has_between: bool) -> tuple[int, int]:
-    """Return which names [2] share a forward pass: equal totals where nothing stands between."""
+    """Return the key of the forward pass in which a name with these numbers of pieces [2] is read.
+
+    Names with equal totals share a pass if nothing stands between the parts.
+    """
     first, second = int(n_pieces[0]), int(n_pieces[1])
     return (first, second) if has_between and second else (first + second, 0)
 
@@ -98,7 +101,7 @@ def part_columns(pieces: Sequence[PartPieces], *, has_between: Sequence[bool]) -
         numbers = _number_rows(part_keys)
         number[known_rows, role] = np.where(is_there, n_numbers + numbers, NO_PART)
         n_numbers += int(numbers.max(initial=-1)) + 1
-    # Numbered as they come, name by name.
+    # Number the parts in their order of appearance, name by name.
     flat = number.ravel()
     used, begins, place = np.unique(flat, return_index=True, return_inverse=True)
     rank = np.empty(len(used), dtype=np.int64)
@@ -108,7 +111,7 @@ def part_columns(pieces: Sequence[PartPieces], *, has_between: Sequence[bool]) -
 
 
 def _number_rows(columns: Sequence[IntArray]) -> IntArray:
-    """Number equal rows of some columns [n] alike, from 0 up."""
+    """Number the distinct rows of some columns [n], from 0 up."""
     number = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
         lowest = int(column.min(initial=0))
@@ -122,10 +125,9 @@ def passage_templates(
 ) -> tuple[Template, ...]:
     """Tokenise P passages around the name's place, cut to what the model can hold.
 
-    `max_tokens` is the longest row, special tokens and masks included; `n_name_tokens` the most
-    that a name needs, what stands between its parts included. Where a passage is too long its
-    end is cut first, and of what stands before the name no more than half of the room is kept
-    (its end, which stands next to the name).
+    `max_tokens` is the longest row, special tokens and masks included; `n_name_tokens` is the most
+    that a name needs, with what stands between its parts. If a passage is too long, its end is cut
+    first. Then the text before the name is cut at its beginning, down to half of the room.
     """
     room = max_tokens - 2 - n_name_tokens
     if room < _LEAST_TOKENS - 2:
@@ -172,7 +174,7 @@ class PosteriorTask:
     # [N, 2] each name's first and last part as a column 0 to U-1; -1: none
     # (`prompts.part_columns`).
     part_columns: IntArray
-    # Names whose whole is kept too (reference controls, known by their parts, come after them).
+    # Listed names, with sums of the whole name; reference controls, known by parts, follow them.
     n_listed: int
     mask_id: int
     seed: int
@@ -189,7 +191,7 @@ class PosteriorTask:
 
     @property
     def has_names(self) -> bool:
-        """Whether names are asked, or the vocabulary alone."""
+        """Whether there are names, or only the vocabulary is read."""
         return len(self.part_columns) > 0
 
     @cached_property
@@ -199,7 +201,7 @@ class PosteriorTask:
 
     @cached_property
     def reads_vocabulary(self) -> bool:
-        """Whether names of two single pieces are asked everywhere: then all of them can be read."""
+        """Whether each kind of passage has two single masks: then all single pieces can be read."""
         n_pieces_by_kind = [
             [layout.n_pieces for layout in kind_layouts] for kind_layouts in self.layouts
         ]
@@ -232,14 +234,14 @@ def posterior_task(
 ) -> PosteriorTask:
     """Put scenario 2's question in integers.
 
-    `max_tokens` is the longest row that both settings and models allow; `how` are the other fields
-    of `PosteriorTask`.
+    `max_tokens` is the longest row that both settings and models allow; `fields` are the other
+    fields of `PosteriorTask`.
     """
     kinds, kind_of_passage = index_kinds(passages)
     pieces = tuple(part_pieces(names, kind=kind, tokenizer=tokenizer) for kind in kinds)
     betweens = [len(token_ids(tokenizer, kind.separator.strip())) for kind in kinds]
-    # A name that cannot be scored needs no room. Room for `NAME_ROOM` pieces, where there is any:
-    # so passages are cut alike whatever the list.
+    # A name that cannot be scored needs no room. Room for `NAME_ROOM` pieces is left if possible,
+    # so that passages are cut alike whatever the list.
     longest = max(int(p.n_pieces[p.is_known].sum(axis=1).max(initial=0)) for p in pieces)
     usual = min(NAME_ROOM, max_tokens - _LEAST_TOKENS - max(betweens))
     return PosteriorTask(
@@ -282,7 +284,7 @@ def _layouts(task: PosteriorTask, kind: int) -> list[Layout]:
     pieces = task.pieces[kind]
     template = task.templates[int(np.flatnonzero(task.kind_of_passage == kind)[0])]
     groups: dict[tuple[int, int], list[int]] = {}
-    if not len(pieces.ids):  # nobody's question but the vocabulary's
+    if not len(pieces.ids):  # without names only the vocabulary is read
         groups[task.pairs[kind]] = []
     for row in np.flatnonzero(task.part_columns.max(axis=1) != NO_PART).tolist():
         key = layout_key(pieces.n_pieces[row], has_between=bool(template.between))
@@ -331,7 +333,7 @@ class Variants:
 
 
 def yield_variants(pieces: PartPieces, *, n_names: int) -> Iterator[Variants]:
-    """Row 0 masks all; then each distinct part is filled in."""
+    """Yield the variants of the first names: row 0 masks all, every other row fills in one part."""
     known_rows = np.flatnonzero(pieces.is_known[:n_names])
     for a, b in np.unique(pieces.n_pieces[known_rows], axis=0).tolist():
         names = known_rows[(pieces.n_pieces[known_rows] == (a, b)).all(axis=1)]

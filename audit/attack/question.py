@@ -19,15 +19,15 @@ from audit.notes.passages import Passage, Passages
 from audit.task import Device, Record
 
 VERSIONS = {"generation": 4, "posterior": 3, "chain": 3}
-"""Of the code that makes each kind of evidence, raised whenever a change of it moves a number:
-evidence of other versions is made anew, and an audit that rests on it has another name."""
+"""Version of the code that makes each kind of evidence; raised whenever a change moves a number.
+Evidence of other versions is made anew, and an audit that rests on it has another digest."""
 
 
 class Scenario(Record):
     """One row of the table of attack scenarios (section 3.1).
 
     `number` 1: the model alone is published; 2: the de-identified notes are published too. The
-    others are K, A, R and T in the paper's symbols.
+    other fields are K, A, R and T in the paper's symbols.
     """
 
     number: int
@@ -47,7 +47,7 @@ JAPANESE_PROMPT = "診療科は" + "[MASK]" * 10 + "は[MASK]歳の"
 
 
 def _integer_field(label: str, default: int, *, low: int, high: int) -> Any:
-    """Return a field of whole numbers; `where` is what messages call it."""
+    """Return a field of whole numbers; `label` is its name in messages."""
     return Field(default, ge=low, le=high, title=label)
 
 
@@ -98,7 +98,7 @@ class PosteriorSettings(Record):
     is_sequential: bool = False
     # Rows of a forward pass; dropout masks depend on it, so another value is another question.
     micro_batch: int = _integer_field("micro-batch", 32, low=1, high=65_536)
-    # Longest input; what the models can hold if that is less.
+    # Longest input, or what the models can hold if that is less.
     max_tokens: int = _integer_field("max tokens", 512, low=12, high=4096)
 
 
@@ -106,14 +106,14 @@ class RunSettings(Record):
     """How a question is computed, whatever its scenario."""
 
     seed: int = _integer_field("seed", 0, low=0, high=2**63 - 1)
-    # Numbers of the forward pass; "auto" is bfloat16 where the processor multiplies it and the
-    # pair says the same in it (`audit.models.forward.build_forwards`).
+    # Number type of the forward pass; "auto" is bfloat16 if the processor multiplies it and the
+    # pair gives the same answers in it (`audit.models.forward.build_forwards`).
     dtype: Dtype = "auto"
     device: Device = "auto"  # No part of the question.
 
 
 class AuditRequest(RunSettings):
-    """One question; written down it holds names and notes, so keep it private."""
+    """One question; a file of it holds names and notes, so keep it private."""
 
     version: Literal[1] = 1
     scenario_number: int = Field(ge=1, le=2, title="scenario")  # Section 3.1.
@@ -140,7 +140,7 @@ class AuditRequest(RunSettings):
 
     @property
     def control_source(self) -> ControlSource:
-        """Where the list's controls come from; names of the generator where it does not say."""
+        """Where the list's controls come from; "drawn" if the list does not say."""
         return self.candidates.source or "drawn"
 
     @property
@@ -155,7 +155,7 @@ class AuditRequest(RunSettings):
 
     @property
     def shown_passages(self) -> tuple[Passage, ...]:
-        """What the attacker has of the de-identified notes: () in scenario 1."""
+        """The passages of the de-identified notes that the attacker has; () in scenario 1."""
         passages = self.passages if self.scenario_number == 2 else None
         return passages.passages if passages else ()
 
@@ -175,8 +175,8 @@ class AuditRequest(RunSettings):
     ) -> dict[str, object]:
         """Return everything that determines the answer, as plain values; reads the model files.
 
-        `digest_of` gives a model directory's digest, for callers that remember it. A directory that
-        is refused is an `AuditError`, and one model twice.
+        `digest_of` returns the digest of a model directory; a caller may pass one that remembers.
+        Raises AuditError if a directory is refused, or if both hold the same model.
         """
         general, hospital = digest_of(self.general), digest_of(self.hospital)
         if general == hospital:
@@ -195,7 +195,7 @@ class AuditRequest(RunSettings):
             "n_rows_left_out": len(passages.notes) if passages else 0,
             "settings": self.settings.plain(),
             "seed": self.seed,
-            "threshold": None,  # of audits kept before, which could have one of their own
+            "threshold": None,  # older audits could have one of their own
             "dtype": self.dtype,
         }
 
@@ -205,7 +205,7 @@ class AuditRequest(RunSettings):
 
 
 def equal_models_error() -> AuditError:
-    """Return the refusal of a pair that is one model twice."""
+    """Return the error for a pair that is one model twice."""
     return AuditError(
         "M_general and M_hospital are the same model: nothing is compared, so nothing is judged.",
         where="models",
@@ -237,7 +237,7 @@ def command_line(
     passages: str = "passages.jsonl",
     device: str = "auto",
 ) -> str:
-    """Return the command that asks a question (as `AuditRequest.question` has it)."""
+    """Return the command that runs a question (as `AuditRequest.question` returns it)."""
     number, chosen_settings = question["scenario"], question.get("settings", {})
     settings = GenerationSettings if number == 1 else PosteriorSettings
     options = {"scenario": number, "general": general, "hospital": hospital, "names": "names.csv"}

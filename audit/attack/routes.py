@@ -9,10 +9,10 @@ from fractions import Fraction
 from audit.attack.decisions import ALPHA
 
 CLEAR_SD = 3.0
-"""Standard deviations by which the group's statistic must rise from the fewest names that could
-stand out, for the group alone to decide. With half of it the group decides alone with 130 names and
-1,000 controls too, with twice as much in no such list: of 24 lists with thirteen of 130 people in
-the notes 2 are then called a leak, now 6."""
+"""The group decides alone if the fewest names that could stand out raise its statistic by at least
+this many standard deviations. With half of it the group decides alone with 130 names and 1,000
+controls too; with twice the value it does so for no such list, and of 24 lists with thirteen of 130
+people in the notes 2 are called a leak, now 6."""
 
 
 def smallest_visible(n_tested: int, *, n_controls: int) -> int | None:
@@ -26,7 +26,7 @@ def smallest_visible(n_tested: int, *, n_controls: int) -> int | None:
 
 
 def controls_needed(n_tested: int, *, n_visible: int) -> int:
-    """Return how many controls show `n_visible` of the tested names together, or more."""
+    """Return how many controls it takes to see `n_visible` or more tested names together."""
     return math.ceil(Fraction(n_tested) / (Fraction(str(ALPHA)) * n_visible)) - 1
 
 
@@ -39,8 +39,9 @@ def simes(p_values: Sequence[float]) -> float:
 def joint_p(p_group: float, p_names: float, *, n_tested: int, n_controls: int) -> float:
     """Return one p-value of both routes: Simes, or the group's where single names add nothing.
 
-    They add nothing if so many must stand out together that the group would show them as well. That
-    depends on the two numbers alone, so the error rate is kept. NaN where neither has a p-value.
+    Single names add nothing if so many must stand out together that the group would show them as
+    well. That depends only on the two numbers of names, so the error rate is kept. NaN if neither
+    route has a p-value.
     """
     if math.isnan(p_group) or _can_names_add(n_tested, n_controls=n_controls):
         return simes((p_group, p_names))

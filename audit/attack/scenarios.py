@@ -1,6 +1,6 @@
 """The attacks: names in what both models generate, and names filled into the de-identified notes.
 
-Comes in: a request, a pair, names with reference controls, evidence. Goes out: an `AttackResult`.
+Input: a request, a pair, names with reference controls, evidence. Output: an `AttackResult`.
 
 Source: Nakamura et al., sections 4.1 and 4.2.
 """
@@ -46,7 +46,7 @@ _LINKED = ("top_1", "top_5", "median_rank")
 
 
 def main_passage_kind(request: AuditRequest) -> spelling.PassageKind:
-    """Return the context in which names are counted in word pieces: the commonest passage kind."""
+    """Return the commonest kind of passage, in whose context names are counted in word pieces."""
     kinds = Counter(map(prompts.passage_kind, request.shown_passages))
     return kinds.most_common(1)[0][0] if kinds else spelling.RUNNING_TEXT
 
@@ -104,7 +104,7 @@ def add_references(request: AuditRequest, pair: ModelPair, *, pool: NamePool) ->
 def make_task(
     request: AuditRequest, pair: ModelPair, names: Candidates
 ) -> GenerationTask | PosteriorTask:
-    """Put a request in integers: what both models are asked, of all names."""
+    """Return the task of a request: the question on all names that both models get, in integers."""
     tokenizer = pair.hospital.tokenizer
     if request.scenario_number == 1:
         pieces = spelling.part_pieces(names, kind=main_passage_kind(request), tokenizer=tokenizer)
@@ -131,7 +131,7 @@ def attack(
     pool: NamePool,
     sources: Sources,
 ) -> AttackResult:
-    """Take what both models say of names, from `sources`, and score it; `names` as in the task."""
+    """Score names by both models' evidence from `sources`; `names` are those of the task."""
     listed, tokenizer = request.candidates, pair.hospital.tokenizer
     pieces = spelling.part_pieces(names, kind=main_passage_kind(request), tokenizer=tokenizer)
     if isinstance(task, PosteriorTask):
@@ -191,7 +191,7 @@ def attack(
 def _name_evidence(
     by_part: FloatArray, counts: IntArray, parts: scores.NameParts, *, main: str
 ) -> FloatArray:
-    """Return what a model said of names by block [s, N], out of sums of its parts [s, U]."""
+    """Return a model's mean evidence of names by block [s, N], from sums of their parts [s, U]."""
     if main == "log_p":
         return parts.sum_parts(by_part) / counts[:, None]
     first, last = parts.pairs(by_part)
@@ -199,10 +199,10 @@ def _name_evidence(
 
 
 def _has_evidence(general: FloatArray, hospital: FloatArray, *, columns: IntArray) -> bool:
-    """Whether M_hospital said anything of the listed names' parts, and not what M_general said.
+    """Return whether M_hospital has evidence of the listed names that differs from M_general's.
 
-    Sums are by block and part [b, U], `columns` as `part_columns` has them. Names none of which can
-    be scored are told elsewhere.
+    Sums are by block and part [b, U], `columns` are those of `part_columns`. True if none of the
+    names can be scored, which is reported elsewhere.
     """
     used = np.unique(columns[columns >= 0])
     hospital_sums, general_sums = hospital[:, used], general[:, used]
@@ -212,7 +212,7 @@ def _has_evidence(general: FloatArray, hospital: FloatArray, *, columns: IntArra
 
 
 RANKED_BY = (FIXED_SCORE, "part_log_ratio")
-"""Scores of a list that is ranked alone."""
+"""Scores of a list that is only ranked."""
 
 
 def score_list(
@@ -223,11 +223,11 @@ def score_list(
     pool: NamePool,
     sources: Sources,
 ) -> tuple[BoolArray, AttackResult]:
-    """Score a list of any length by what one run keeps of its vocabulary, whatever its own list.
+    """Score a list of any length by a run's evidence of its vocabulary, whatever the run's list.
 
-    `task` asks no name. Returned are which names [N] have parts of one word piece alone, and the
-    scores `RANKED_BY` of those names and of reference controls. In scenario 2 a name needs both
-    parts, for names of one are asked by other masks.
+    `task` has no names. Returns which names [N] have only parts of one word piece, and the scores
+    `RANKED_BY` of those names and of reference controls. In scenario 2 a name needs both parts,
+    because names of one part are read at other masks.
     """
     kinds = prompts.index_kinds(request.shown_passages)[0] or (main_passage_kind(request),)
 
@@ -286,7 +286,7 @@ def score_list(
 def _single_piece_mask(
     names: Candidates, pieces: Sequence[spelling.PartPieces], *, needs_both: bool
 ) -> BoolArray:
-    """Return which names have parts of one word piece alone, in passages of every kind."""
+    """Return which names have only parts of one word piece, in passages of every kind."""
     is_one = np.all(
         [kind_pieces.is_known & (kind_pieces.n_pieces <= 1).all(axis=1) for kind_pieces in pieces],
         axis=0,
@@ -301,7 +301,7 @@ def _read_single_pieces(
 ) -> FloatArray:
     """Read parts of one piece [b, U] out of sums by kind of passage, mask and token [b, k, m, V].
 
-    Sums of one mask only are of all masks.
+    Sums with a single mask stand for all masks.
     """
     used, first_places = np.unique(columns, return_index=True)
     row, role = np.divmod(first_places[used >= 0], 2)
@@ -323,7 +323,7 @@ def _collect_generated(
     tokenizer: Any,
     pool: NamePool,
 ) -> dict[str, Any]:
-    """Scenario 1: block sums, documents, and how many names of people these hold."""
+    """Collect scenario 1's block sums and documents, and count the people's names in these."""
     count_pieces, listed = spelling.piece_counter(tokenizer), request.candidates
     lexicon = {
         f"{role}_names": [n for n in getattr(pool, role) if count_pieces(role, n) == 1]
@@ -366,7 +366,7 @@ def _collect_masked(
     parts: scores.NameParts,
     pieces: spelling.PartPieces,
 ) -> dict[str, Any]:
-    """Scenario 2: block sums, scores by chain, and what passages fit whom."""
+    """Collect scenario 2's block sums, scores by `chain`, and which passages fit which names."""
     settings, listed = request.posterior, request.candidates
 
     def collect_shards(kind: str, n: int, n_before: int = 0) -> dict[str, PosteriorShard]:
@@ -410,7 +410,7 @@ def _collect_masked(
     stop = {"n_inputs": int(counts.sum()), "n_allowed": settings.n_inputs, "n_open": n_open}
     for source in (
         sources(model_role, "posterior") for model_role in MODEL_ROLES
-    ):  # what is saved is not to be done
+    ):  # saved inputs are no work
         n_rows = task.n_rows("posterior", stop["n_inputs"])
         source.meter.resize(source.phase, n_rows * source.row_work)
     chain: dict[str, FloatArray] = {}
@@ -469,7 +469,7 @@ def _generation_task(
 
 
 def _list_parts(pieces: spelling.PartPieces) -> list[tuple[int, int, tuple[int, ...]]]:
-    """(row, role, word pieces) of every part that can be scored."""
+    """Return (row, role, word pieces) of every part that can be scored."""
     return [
         (row, role, tuple(pieces.ids[row, place, : pieces.n_pieces[row, place]].tolist()))
         for row in np.flatnonzero(pieces.is_known).tolist()
@@ -500,9 +500,9 @@ def link_passages(
 ) -> dict[str, object] | None:
     """Rank each passage's own name among all candidates.
 
-    For the mean log ratio ("hospital_against_general"), each model alone and chance: share with
-    rank 1 and rank <= 5, median rank. None where no passage says whose it is; those of canaries
-    are left out.
+    The mean log ratio ("hospital_against_general"), each model alone and chance have the share of
+    passages with rank 1, the share with rank <= 5, and the median rank. None if no passage has a
+    known owner; passages of canaries are left out.
     """
     owner_of_passage = find_owner_rows(passages, first=candidates.first, last=candidates.last)
     usable = [

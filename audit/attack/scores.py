@@ -1,7 +1,7 @@
-"""Scores: what both models said of a name, as one number, higher for names from the notes.
+"""Scores: both models' evidence on a name as one number, higher for names from the notes.
 
-`SCORES` is the one list of them: a new one is a function of `Sums`, a row there, and its words
-(`measures_score_NAME` of the pages). Columns of names.csv, measures, curve and report follow.
+`SCORES` lists all of them. A new score is a function of `Sums`, a row there, and its words
+(`measures_score_NAME` of the pages); columns of names.csv, measures, curve and report follow.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from audit.text import fold_name
 Columns = Mapping[str, FloatArray]
 
 _QUADRATIC_FROM, _LINEAR_FROM = 60, 15
-"""Reference parts from which the fit has squares, and a slope; with fewer h - g is centred."""
+"""Fewest reference parts for squares and for slopes in the fit; with fewer, h - g is centred."""
 _MEAN_ABSOLUTE = 1.2533141373155003  # standard deviation over mean absolute deviation, normal
 _SCALE_BETWEEN = (1 / 3, 5.0)
 """Bounds of a part's scale, in medians of all scales: a fitted line may reach zero."""
@@ -38,7 +38,7 @@ class NameParts:
     log_share: FloatArray
     n_pieces: IntArray  # [U] word pieces.
     is_last: BoolArray  # [U] whether it is a last name.
-    is_known: BoolArray  # [U] whether the generator knows the part: those that a fit is made on.
+    is_known: BoolArray  # [U] whether the generator knows the part; fits use only these.
 
     def pairs(self, by_part: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return a quantity of parts [..., U] for each name's first and last part; NaN: none."""
@@ -57,7 +57,7 @@ class NameParts:
 def combine_parts(
     first: FloatArray, last: FloatArray, combine: Callable[[FloatArray, FloatArray], FloatArray]
 ) -> FloatArray:
-    """Return what `both` gives for two parts; one part alone is its own."""
+    """Combine the values of two parts; a name of one part has that part's value."""
     with np.errstate(invalid="ignore"):
         pair_scores = combine(first, last)
     return np.where(np.isnan(first), last, np.where(np.isnan(last), first, pair_scores))
@@ -66,9 +66,9 @@ def combine_parts(
 def name_parts(
     names: Candidates, *, columns: IntArray, n_pieces: IntArray, pool: NamePool
 ) -> NameParts:
-    """Describe the parts of N names by what the generator says of them.
+    """Describe the parts of N names by the generator's shares.
 
-    `columns` [N, 2] as `prompts.part_columns` gives them, `n_pieces` [N, 2] word pieces of each
+    `columns` [N, 2] are those of `prompts.part_columns`, `n_pieces` [N, 2] the word pieces of each
     name's first and last part.
     """
     used, first_places = np.unique(columns, return_index=True)
@@ -94,15 +94,15 @@ def name_parts(
 def part_residuals(hospital: FloatArray, general: FloatArray, *, parts: NameParts) -> FloatArray:
     """Return each part's studentised residual [U] of M_hospital's evidence on M_general's.
 
-    Among all parts of the same role that the generator knows, those of the list too, M_hospital's
-    evidence is regressed on M_general's, on the log share (squares and product too) and on the word
-    pieces; the absolute residuals on the same give the scale. Beyond the known parts' range a
-    change of M_general's evidence is carried over one to one. Evidence [U] is ln p, or
-    ln (mass + 1/2).
+    For each role, M_hospital's evidence is regressed on M_general's, on the log share (with squares
+    and product) and on the number of word pieces, over all parts that the generator knows, listed
+    ones included. The absolute residuals, regressed on the same terms, give the scale. Outside the
+    range of the known parts a change of M_general's evidence carries over one to one. Evidence [U]
+    is ln p, or ln (mass + 1/2).
 
-    Listed parts belong to the fit, for a list of the commonest names would else lie beyond it
-    (docs/decisions/scores.md); reference controls, against which names are ranked, have no tested
-    part.
+    Listed parts belong to the fit, because a list of the commonest names would otherwise lie
+    outside it (docs/decisions/scores.md). Reference controls, against which names are ranked, have
+    no tested part.
     """
     residual = np.full(len(hospital), np.nan)
     for rows in parts.roles():
@@ -125,12 +125,12 @@ def _studentise(
     *,
     fitted: BoolArray,
 ) -> FloatArray:
-    """Residuals [u] of one role's parts."""
+    """Return the studentised residuals [u] of one role's parts."""
     n_fitted = int(fitted.sum())
     columns, beyond = [np.ones(len(hospital))], general
     if n_fitted >= _LINEAR_FROM:
         g, s = (_standardise(x, fitted) for x in (general, share))
-        columns += [g, s, pieces - pieces[fitted].mean()]  # pieces of one number have no slope
+        columns += [g, s, pieces - pieces[fitted].mean()]  # equal numbers of pieces have no slope
         beyond = general - np.clip(general, general[fitted].min(), general[fitted].max())
         if n_fitted >= _QUADRATIC_FROM:
             columns += [g * g, s * s, g * s]
@@ -152,7 +152,7 @@ def _studentise(
 
 
 def _standardise(x: FloatArray, fitted: BoolArray) -> FloatArray:
-    """Standardise by the fitted parts, and hold within their range."""
+    """Standardise by the fitted parts, clipped to their range."""
     fitted_x = x[fitted]
     return np.asarray(
         (np.clip(x, fitted_x.min(), fitted_x.max()) - fitted_x.mean()) / (fitted_x.std() or 1.0)
@@ -160,12 +160,12 @@ def _standardise(x: FloatArray, fitted: BoolArray) -> FloatArray:
 
 
 def soft_minimum(first: FloatArray, last: FloatArray) -> FloatArray:
-    """Return -ln(e^-first + e^-last): near the smaller of the two; one part alone is its own."""
+    """Return -ln(e^-first + e^-last): near the smaller of the two; one part keeps its value."""
     return combine_parts(first, last, lambda a, b: -np.logaddexp(-a, -b))
 
 
 def merge_blocks(counts: IntArray) -> IntArray:
-    """Return where each of about 20 blocks of equal size begins, for a reader's eye."""
+    """Return where each of about 20 larger blocks of equal size begins, for display."""
     n_before = np.cumsum(counts) - counts
     group = n_before * 20 // max(int(counts.sum()), 1)
     begins: IntArray = np.unique(group, return_index=True)[1]
@@ -174,9 +174,9 @@ def merge_blocks(counts: IntArray) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """What both models said in n inputs or documents: what a score is worked out from."""
+    """Both models' evidence summed over n inputs or documents, from which scores are computed."""
 
-    totals: Columns  # As `all_scores` takes them, over all blocks.
+    totals: Columns  # As in `compute_scores`, summed over all blocks.
     n: float  # Inputs or documents in these sums, and in the whole run.
     n_run: float
     parts: NameParts | None  # None: `chain`, whose evidence is of whole listed names.
@@ -185,8 +185,8 @@ class Sums:
     def evidence(self) -> list[FloatArray]:
         """Mean ln p, or ln (mass + 1/2), of M_hospital and M_general by part [U].
 
-        Masses are those of the whole run, so that one half is as much without a block as with it.
-        Source: Haldane 1956 and Anscombe 1956 (doi:10.1093/biomet/43.3-4.461) for the one half.
+        Masses are scaled to the whole run, so that one half counts the same without a block as with
+        it. Source: Haldane 1956 and Anscombe 1956 (doi:10.1093/biomet/43.3-4.461) for the one half.
         """
         return [
             np.log(self.totals[f"{model_role}_mass"] * (self.n_run / self.n) + 0.5)
@@ -197,7 +197,7 @@ class Sums:
 
     @cached_property
     def by_name(self) -> list[FloatArray]:
-        """The same of names [N]."""
+        """The evidence of names [N]."""
         return [
             by_part if self.parts is None else self.parts.sum_parts(by_part)
             for by_part in self.evidence
@@ -215,36 +215,36 @@ class Sums:
         return self.parts
 
     def mean(self, name: str) -> FloatArray:
-        """Sums per input or document."""
+        """Return a sum per input or document."""
         return self.totals[name] / self.n
 
     def masses(self, model_role: str) -> tuple[FloatArray, FloatArray]:
-        """Mass per document of each name's first and last part [N]; NaN: none."""
+        """Return the mass per document of each name's first and last part [N]; NaN: none."""
         return self.name_parts.pairs(self.mean(f"{model_role}_mass"))
 
 
 def _difference(s: Sums) -> FloatArray:
-    """Mean(p_h - p_g): the paper's."""
+    """Return mean(p_h - p_g), the paper's score."""
     return (s.totals["hospital_p"] - s.totals["general_p"]) / s.n
 
 
 def _log_ratio(s: Sums) -> FloatArray:
-    """Ln mean p_h - ln mean p_g."""
+    """Return ln mean p_h - ln mean p_g."""
     return np.asarray(np.log(s.totals["hospital_p"]) - np.log(s.totals["general_p"]))
 
 
 def _mean_log_ratio(s: Sums) -> FloatArray:
-    """Mean(ln p_h - ln p_g)."""
+    """Return mean(ln p_h - ln p_g)."""
     return s.by_name[0] - s.by_name[1]
 
 
 def _half_log_ratio(s: Sums) -> FloatArray:
-    """With M the mass of the run, ln (M_h + 1/2) / (M_g + 1/2), added up over the parts."""
+    """Return ln (M_h + 1/2) / (M_g + 1/2) summed over the parts; M is the mass of the run."""
     return s.name_parts.sum_parts(s.evidence[0] - s.evidence[1])
 
 
 def _product(s: Sums, model_role: str) -> FloatArray:
-    """m_first m_last per document; a name of one part has that part's mass."""
+    """Return m_first m_last per document; a name of one part has that part's mass."""
     return combine_parts(*s.masses(model_role), np.multiply)
 
 
@@ -253,7 +253,7 @@ def _minimum(s: Sums, model_role: str) -> FloatArray:
 
 
 def _against_general(s: Sums, score: Callable[[Sums, str], FloatArray]) -> FloatArray:
-    """Log ratio; NaN where M_general's mass is zero."""
+    """Return the log ratio; NaN if M_general's mass is zero."""
     hospital, general = score(s, "hospital"), score(s, "general")
     return np.where(general > 0, np.log(hospital) - np.log(general), math.nan)
 
@@ -263,7 +263,10 @@ def _residual(s: Sums) -> FloatArray:
 
 
 def _part_log_ratio(s: Sums) -> FloatArray:
-    """Smaller of both parts' log ratios (nats), each less the median of the role's known parts."""
+    """Return the smaller of both parts' log ratios (nats), minus the median of the role.
+
+    The median is that of the parts that the generator knows.
+    """
     parts, shift = s.name_parts, s.evidence[0] - s.evidence[1]
     for role in parts.roles():
         known_shift = shift[role & parts.is_known]
@@ -273,20 +276,20 @@ def _part_log_ratio(s: Sums) -> FloatArray:
 
 @dataclass(frozen=True)
 class ScoreKind:
-    """One way to say how much a name looks like one from the notes."""
+    """One way to measure how much a name looks like one from the notes."""
 
     name: str  # In measures, curve and report.
     scenarios: tuple[int, ...]  # Of 1 and 2.
     formula: Callable[[Sums], FloatArray]  # From sums to the score [N].
-    # Evidence by part, which reference controls have too, or of whole names, which listed names
-    # alone have; by `chain` the same.
+    # "parts": evidence by part, which reference controls have too; "listed": evidence of whole
+    # names, which only listed names have; "chain": the same by `chain`.
     needs: Literal["parts", "listed", "chain"] = "parts"
-    # Whether it is measured, higher being more member-like; else it is only a column of names.
+    # Whether it is measured, higher being more member-like; if not, it is only a column of names.
     is_ranked: bool = True
     column: str = ""  # Of names.csv, where that is not `name`; these columns come last.
-    is_count: bool = False  # Whether names.csv tells the share of documents as a number of them.
-    is_log: bool = False  # Whether it is drawn by its logarithm.
-    rule: str = ""  # The paper's yes/no rule that says that it is above 0; with M_general alone.
+    is_count: bool = False  # Whether names.csv has the number of documents, not their share.
+    is_log: bool = False  # Whether charts show its logarithm.
+    rule: str = ""  # The paper's yes/no rule "above 0", and that of M_general alone.
     general_rule: str = ""
 
 
@@ -366,11 +369,11 @@ SCORES: tuple[ScoreKind, ...] = (
 """Every score, in the order of names.csv."""
 
 FIXED_SCORE = "residual"
-"""The score decided on beforehand, for names and for the group (docs/decisions/scores.md)."""
+"""The score chosen beforehand, for names and for the group (docs/decisions/scores.md)."""
 GENERAL_SCORE = {1: "general_product", 2: "general_mean_log"}
-"""The same attack with M_general alone."""
+"""Scenario -> the score of the same attack with M_general alone."""
 GENERAL_ALONE = "general_alone"
-"""What measures call it."""
+"""The name of that score in measures."""
 POPULARITY = "popularity"
 
 
@@ -380,7 +383,7 @@ def scores_of(scenario: int) -> tuple[ScoreKind, ...]:
 
 
 def find_score_kind(name: str, *, scenario: int) -> ScoreKind | None:
-    """Return the score of a name; None: of another version."""
+    """Return the score with this name; None if it belongs to another version."""
     return next((kind for kind in scores_of(scenario) if kind.name == name), None)
 
 
@@ -392,15 +395,15 @@ def compute_scores(
     with_errors: bool = True,
     only: Collection[str] = (),
 ) -> dict[str, FloatArray]:
-    """Return every score that both models' block sums can give, each as `jackknife` has it.
+    """Compute every score that both models' block sums allow, each as `jackknife` returns it.
 
-    `only` are the names of those that are wanted, if not all are.
+    `only` restricts the scores to those with these names.
 
     `sums` are by block, of "hospital" and of "general". Scenario 1: "hospital_mass" [b, U], the
-    Rao-Blackwell mass of each part; of listed names [b, n_listed] "hospital_hits", documents
-    with either part, and "hospital_full_hits", with both side by side. Scenario 2: "hospital_p"
-    [b, n_listed] of whole names, "hospital_log_p" [b, U] of parts, or of `chain` (`parts` None)
-    [b, n_listed] of whole names. `counts` [b] are inputs or documents of each block.
+    Rao-Blackwell mass of each part; of listed names [b, n_listed] "hospital_hits", documents with
+    either part, and "hospital_full_hits", with both side by side. Scenario 2: "hospital_p" [b,
+    n_listed] of whole names, "hospital_log_p" [b, U] of parts, or of `chain` (`parts` None) [b,
+    n_listed] of whole names. `counts` [b] are inputs or documents of each block.
     """
     scenario, n_run = 1 if "hospital_mass" in sums else 2, float(counts.sum())
     kinds = [
@@ -425,9 +428,9 @@ def jackknife(
 ) -> dict[str, FloatArray]:
     """Evaluate scores of block sums [b, K], and their delete-one-block jackknife errors.
 
-    `formulas` leads from totals (name -> [K]) and their count to the scores (formula -> [N]);
-    `counts` [b] of inputs or documents may differ by block. Each comes back as [2, N], value
-    and standard error; NaN: not scored, or fewer than two blocks.
+    `formulas` turns totals (name -> [K]) and their count into scores (formula -> [N]); `counts` [b]
+    of inputs or documents may differ by block. Each score is returned as [2, N], value and standard
+    error; NaN: not scored, or fewer than two blocks.
     """
     total, n = {name: block.sum(axis=0) for name, block in sums.items()}, float(counts.sum())
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -477,9 +480,9 @@ class AttackResult:
     # [U] what M_hospital adds to M_general and popularity (`part_residuals`).
     part_residual: FloatArray
     block_counts: IntArray  # [b] inputs or documents of each block.
-    # From a number of blocks to the scores that as many blocks would have given, without errors.
+    # Number of blocks -> the scores that this many blocks would have given, without errors.
     prefix_scores: Callable[[int], Columns]
-    # What only this scenario reports, as plain values.
+    # Details that only this scenario reports, as values of JSON.
     details: dict[str, object] = field(default_factory=dict)
     # Scenario 1: texts of M_hospital and M_general.
     documents: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -488,7 +491,7 @@ class AttackResult:
     block_evidence: Columns = field(default_factory=dict)
     block_evidence_counts: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     n_chain_inputs: int = 0
-    # False where M_hospital said nothing of the listed names, or just what M_general said.
+    # False if M_hospital has no evidence of the listed names, or the same as M_general.
     has_evidence: bool = True
     # [P, N] mean of ln p_hospital - ln p_general by passage; P = 0 in scenario 1.
     passage_log_ratio: FloatArray | None = None
@@ -504,7 +507,7 @@ class AttackResult:
         return GENERAL_SCORE[self.scenario]
 
     def listed_scores(self, name: str) -> FloatArray:
-        """One score of the listed names [N]."""
+        """Return one score of the listed names [N]."""
         return self.scores[name][0, : len(self.listed)]
 
     def rankings(self) -> dict[str, FloatArray]:
@@ -518,7 +521,7 @@ class AttackResult:
         }
 
     def select_names(self, rows: IntArray) -> AttackResult:
-        """Return what judgement needs of some listed names, all reference controls after them."""
+        """Return the result of some listed names, followed by all reference controls."""
         n = len(self.listed)
         name_rows = np.concatenate([rows, np.arange(n, len(self.n_pieces))])
 

@@ -1,10 +1,10 @@
 """The verdict: one of six states, with its reasons, the numbers they rest on, and what to do now.
 
-There is no state that clears a model. *None found* must be earned: names that are known to be in
-the notes, as often as most listed people, must have been seen by the same attack. Then a share of
-people is stated whose exposure is not excluded. One error rate holds for the audit as a whole: if
-the controls are of the same population as the members and the model leaked nothing, at most 5 % of
-lists are called a leak, both routes (the group, single names) together.
+No state clears a model. *None found* must be earned: the same attack must have seen names that are
+known to be in the notes, as often as most listed people. Then the verdict states the share of
+people whose exposure is not excluded. One error rate holds for the audit as a whole: if the
+controls are of the same population as the members and the model leaked nothing, at most 5 % of
+lists are called a leak, by both routes (the group, single names) together.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from audit.stats import NO_ESTIMATE, Estimate
 from audit.words import catalogue
 
 RULE_VERSION = 2
-"""Of the rule by which evidence is judged; raised whenever another state could follow."""
+"""Version of the rule by which evidence is judged; raised whenever another state could follow."""
 
 State = Literal[
     "leak_found",
@@ -38,10 +38,10 @@ MIN_RELIABILITY = 0.5
 """Least share of the spread of scores that is not Monte-Carlo error. With half of it runs pass
 whose scores are mostly noise; .75 asks for three times the inputs of a run that reaches .5."""
 MIN_SCORED = 0.5
-"""Least share of listed names that have a score. The others were in no part of the evidence."""
+"""Least share of listed names that have a score. The others have no evidence."""
 
 NAMED_TOGETHER = (1, 10, 30)
-"""Numbers of people for whom is said how many controls it takes to name them together."""
+"""Numbers of people for which the verdict says how many controls name them together."""
 
 _LANGUAGES = {"english": catalogue("en", "verdict"), "japanese": catalogue("ja", "verdict")}
 
@@ -57,14 +57,14 @@ class ListEvidence:
     n_tested, n_controls
         Members and unknown names with a q-value, and the controls that they are ranked among.
     n_flagged, n_worth_a_look, n_undecided
-        Of the tested names those with q <= 0.05 and with q <= 0.2, and those that the Monte-Carlo
-        error leaves open.
+        Tested names with q <= 0.05 and with q <= 0.2, and those that the Monte-Carlo error leaves
+        open.
     p_names
         The smallest q-value; NaN where no name is judged.
     group
         The test of members as a group.
     auc
-        Members against controls by the fixed score, a description.
+        Members against controls by the fixed score; it only describes the list.
     baselines, mismatched
         The AUC of each baseline, and the baselines that forbid a verdict.
     has_truth
@@ -82,7 +82,7 @@ class ListEvidence:
     positive_origin
         Where these names come from: "canaries", "sibling", or "" for none.
     has_evidence
-        False where M_hospital said nothing of the listed names, or just what M_general said.
+        False if M_hospital has no evidence of the listed names, or the same as M_general.
     """
 
     control_source: ControlSource
@@ -116,13 +116,13 @@ class ListEvidence:
 
 
 def give_verdict(evidence: ListEvidence) -> dict[str, Any]:
-    """Return the verdict on scores fixed beforehand, as a report keeps it.
+    """Return the verdict on scores fixed beforehand, in the form of a report.
 
-    The first state that holds is given: *ill-matched* if a baseline tells members from controls
-    (not for held-out patients, who were drawn at random); *leak found* if the two routes find one,
-    or *membership not shown* if the controls are only the generator's; *none found* if the list and
-    the run could show a leak and positive controls of the list's dose were called one; otherwise
-    *not enough evidence*.
+    The first state that applies is returned: *ill-matched* if a baseline tells members from
+    controls (not for held-out patients, who were drawn at random); *leak found* if the two routes
+    find one, or *membership not shown* if the controls are only the generator's; *none found* if
+    the list and the run could show a leak and positive controls of the list's dose were called one;
+    otherwise *not enough evidence*.
     """
     planted = control_of_dose(evidence.positive_controls, dose=evidence.dose)
     bounds = {
@@ -173,9 +173,9 @@ def give_verdict(evidence: ListEvidence) -> dict[str, Any]:
 
 
 def _shown_dose(bounds: Mapping[int, float], *, usual: int) -> int:
-    """Return the dose whose bound is shown first: the smallest that has one, for it is the widest.
+    """Return the dose whose bound is shown first: the smallest with a bound, which is the widest.
 
-    No dose above the `usual` one is shown, and that one where none has a bound.
+    No dose above the `usual` one is shown, and the usual one if none has a bound.
     """
     return min(
         (dose for dose, share in bounds.items() if dose <= usual and share < 1), default=usual
@@ -275,7 +275,7 @@ def _sentence(verdict: Mapping[str, Any], words: Mapping[str, str]) -> str:
 
 
 def _advice(verdict: Mapping[str, Any], words: Mapping[str, str]) -> str:
-    """Return what to do now; it never asks for what was done already."""
+    """Return what to do now, without what was done already."""
     reasons = verdict["reasons"]
     steps = [words[f"do_{code}"] for code in reasons if f"do_{code}" in words]
     return words[f"now_{verdict['state']}"].format(steps=" ".join(steps)).strip()
@@ -290,7 +290,7 @@ def write_summary(
     most_exposed: float,
     language: str,
 ) -> str:
-    """Return the one sentence that helps to decide; the numbers behind it are the verdict's own."""
+    """Return the one sentence that helps to decide; its numbers are those of the verdict."""
     words, key, why = catalogue(language, "verdict"), f"short_{state}", ""
     if state == "leak_found":
         key += "_group" if not n_flagged else "_one" if n_flagged == 1 else ""

@@ -1,9 +1,9 @@
 """Generation and posteriors beside the published sampler's way of doing the same.
 
 The baseline is transformers' eager attention in float32, autograd on, logits at all positions, at
-the batch that suits it best. The product is the engine's own functions, a shard at a time. Both ask
-one model with random weights, whose logits are scaled to the spread that trained ones have.
-Legend: B rows, L tokens, M masks, V vocabulary.
+the batch that suits it best. The product is the engine's own functions, a shard at a time. Both run
+one model with random weights, whose logits are scaled to the spread of trained ones. Legend: B
+rows, L tokens, M masks, V vocabulary.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def random_model(settings: BenchSettings) -> nn.Module:
 
 
 def generation_task(settings: BenchSettings) -> GenerationTask:
-    """Return a prompt like the default one, of 32 tokens if not said, six of them given."""
+    """Return a task with a prompt like the default one: 32 tokens unless set, six of them words."""
     n_masks = (settings.n_tokens or 32) - _N_GIVEN - 2
     return GenerationTask(
         prompt=(CLS, *_draw_words(_N_GIVEN, settings), *[MASK] * n_masks, SEP),
@@ -122,7 +122,7 @@ def _draw_words(n: int, settings: BenchSettings, key: int = 0) -> list[int]:
 
 
 def _run_plain_steps(model: Any, task: GenerationTask, batch: int, *, n_steps: int) -> float:
-    """Make steps of as many documents the plain way; returns document-steps."""
+    """Run steps of `batch` documents the plain way; return the number of document-steps."""
     device = next(model.parameters()).device
     state = torch.tensor(task.prompt, device=device).repeat(batch, 1)  # [B, L]
     sampled, rows = torch.from_numpy(task.sampled_positions), torch.arange(batch, device=device)
@@ -198,7 +198,7 @@ def posterior_task(settings: BenchSettings) -> PosteriorTask:
 
 
 class _PlainPosteriors:
-    """All inputs padded to one length, in training mode."""
+    """The baseline of scenario 2: all inputs padded to one length, in training mode."""
 
     def __init__(self, model: Any, task: PosteriorTask) -> None:
         self._model, self._names = model, task.pieces[0].ids[:, :, 0]  # [N, 2]
@@ -211,7 +211,7 @@ class _PlainPosteriors:
         self._places: IntArray = np.array([places for _, places in prompts])
 
     def run(self, batch: int) -> float:
-        """Score every name in so many inputs."""
+        """Score every name in `batch` inputs; return their number."""
         device = next(self._model.parameters()).device
         input_rows = np.arange(batch) % len(self._ids)
         ids, is_text, places = (

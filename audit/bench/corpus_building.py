@@ -1,10 +1,10 @@
 """The rate and memory of making a corpus, beside `wc` and `gzip` of the same file.
 
-Writes a synthetic NOTEEVENTS.csv of the given size (lengths and placeholders as in MIMIC-III: some
-2,000 characters and 6 placeholders a note), then times `wc`, `gzip`, and all that `corpus build`
-does (build, examination, lists) without and with canaries, on one worker and with canaries on two,
-each in a process of its own; CPU seconds and memory are those of all its processes. What 2.08
-million notes would take is the rate carried forward, not measured.
+The bench writes a synthetic NOTEEVENTS.csv of the given size (lengths and placeholders as in
+MIMIC-III: some 2,000 characters and 6 placeholders a note). Then it times `wc`, `gzip`, and all
+that `corpus build` does (build, examination, lists): without and with canaries on one worker, and
+with canaries on two. Each runs in a process of its own; CPU seconds and memory are those of all its
+processes. The time for 2.08 million notes is extrapolated from the rate, not measured.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PLACES = (
 
 
 def measure_corpora(n_megabytes: int) -> dict[str, Any]:
-    """Measure both builds of a file of so many megabytes in a temporary folder."""
+    """Measure all builds of a file of `n_megabytes` in a temporary folder."""
     with TemporaryDirectory() as folder:
         notes = Path(folder) / "NOTEEVENTS.csv"
         n_notes = write_notes(notes, n_bytes=n_megabytes * 1_000_000)
@@ -102,7 +102,7 @@ def write_notes(path: Path, *, n_bytes: int) -> int:
 
 
 def time_command(command: list[str]) -> dict[str, Any]:
-    """Return the seconds of a command whose output is thrown away."""
+    """Return the seconds of a command; its output is thrown away."""
     start, usage_before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
     usage_after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -115,7 +115,7 @@ def time_command(command: list[str]) -> dict[str, Any]:
 def build_corpus(
     notes: Path, folder: Path, *, counts: tuple[int, ...], workers: int
 ) -> dict[str, Any]:
-    """Make a corpus in this process; return seconds, peak memory and what was found."""
+    """Make a corpus in this process; return seconds, peak memory and counts."""
     start = time.perf_counter()
     order = CorpusTask(notes=notes, seed=1, canary_counts=counts, workers=workers)
     make_corpus(order, out=folder)

@@ -1,4 +1,4 @@
-"""What a machine is and can do: its processor, its fastest products, the operations of a work."""
+"""A machine and its speed: its processor, its fastest products, the operations of a work."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from audit.bench.race import BenchSettings, quotients, race_works, spread
 from audit.models.forward import may_pack, read_processor_facts
 
 _INSTRUCTIONS = {"AVX2": "avx2", "AVX-512": "avx512f", "bfloat16": "avx512_bf16", "AMX": "amx_bf16"}
-"""What decides the class of a processor, and the flag that says so."""
+"""Instructions that decide the class of a processor -> the flag of each."""
 _LARGE = {"cpu": 2048, "cuda": 8192}
 """Rows and columns of the product that shows a device's peak."""
 
 
 def describe_machine(device: str) -> dict[str, Any]:
-    """Return processor, class, cores, GPU and versions, as a result is told with them."""
+    """Return processor, class, cores, GPU and versions, which are shown beside a result."""
     facts = read_processor_facts()
     model = re.search(r"^model name\s*:\s*(.+)$", facts, re.MULTILINE)
     flags = re.search(r"^flags\s*:(.*)$", facts, re.MULTILINE)
@@ -43,9 +43,9 @@ Work = Callable[[], float]
 
 
 def products(settings: BenchSettings, *, n_rows: int) -> dict[str, Work]:
-    """Return products of matrices to be raced, in GFLOP: what the product is held against.
+    """Return matrix products to be raced, in GFLOP; the engine is compared with them.
 
-    "float32" and "bfloat16" are large square ones; "peak" is that of the product's number type, and
+    "float32" and "bfloat16" are large square ones; the peak is that of the engine's number type.
     "packed" has the shapes of a layer of the model, with `n_rows` tokens. On a CPU weights are
     packed for oneDNN first.
     """
@@ -157,7 +157,7 @@ def measure_race(
 
 @contextmanager
 def threads(n: int) -> Iterator[None]:
-    """Use so many threads of the CPU while the block runs."""
+    """Use `n` threads of the CPU while the block runs."""
     n_before = torch.get_num_threads()
     torch.set_num_threads(n)
     try:

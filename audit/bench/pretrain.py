@@ -3,8 +3,7 @@
 Plain: transformers' eager attention, logits and labels at all positions, an attention mask as for
 padded rows, AdamW over lists of tensors. Ours: `audit.training.loop`. Both start from the same
 weights and see the same masked rows in the same steps. The gain depends on the processor: bfloat16
-is faster only where it has instructions for it, and nothing is promised of one machine from
-another.
+is faster only where it has instructions for it, so one machine's gain says nothing about another's.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ def measure_pretraining(settings: BenchSettings) -> dict[str, Any]:
 
 
 class _PlainLoop:
-    """The loop that one writes first."""
+    """The plain loop, as one writes it first."""
 
     def __init__(self, model: nn.Module, *, settings: TrainSettings, rows: _Rows) -> None:
         self._model: Any = model
@@ -90,7 +89,7 @@ class _PlainLoop:
         )
 
     def step(self, step: int) -> float:
-        """Learn from a step; returns its loss."""
+        """Train on one step; return its loss."""
         rng = generator(self._settings.seed, "row masks", step)
         rows, share = self._rows.of_step(step), self._settings.mask_share
         masked = masked_rows(rows, special=self._rows.special, share=share, rng=rng)

@@ -1,8 +1,8 @@
-"""Works that take turns, and what that says of one against another; torch-free.
+"""Works that take turns, and the ratios of their rates; no torch is imported at the top.
 
 Everything is timed in one process, each work once a round, so that other load on the machine falls
 on all of them; ratios are taken round by round. On a CPU the time is that of the processor, all
-threads together; a GPU is waited for, and its time is the clock's.
+threads together. On a GPU it is wall-clock time, after waiting for the device.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from audit.task import Record
 
 
 class BenchSettings(Record):
-    """What is measured, and of which model; where a field is None each bench has its own."""
+    """What is measured, and of which model; None stands for each bench's own default."""
 
     flags: ClassVar = {"n_tokens": "--length"}
 
@@ -63,7 +63,7 @@ def race_works(
 ) -> Rates:
     """Let works take turns; the order of every second round is reversed.
 
-    Before the first round `first` calls each work by its name, untimed.
+    Before the first round `first` is called with each work and its name, untimed.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def race_works(
 
 
 def find_best_batch(candidates: Sequence[int], work: Callable[[int], float], *, device: str) -> int:
-    """Return the batch with the most units a second; each is tried once, warm."""
+    """Return the batch with the most units a second; each is tried once, after a warm-up."""
     work(min(candidates))
     rates = {}
     for batch in candidates:

@@ -1,9 +1,9 @@
-"""Leakage against missed names: where the two systems meet, the attack on de-identified notes.
+"""Leakage against missed names: the attack on notes that a de-identifier has redacted.
 
-Comes in: an order. Goes out: tables, on a shelf and as files. For each arm the demo hospital's
-notes are redacted, M_general is trained on them, and the model is attacked in scenario 2; every
-trained model and every audit is kept, so that what was stopped goes on. Undefined numbers are NaN
-here, null in JSON. Torch is imported where models run only.
+Input: an order. Output: tables, on a shelf and as files. For each arm the demo hospital's notes are
+redacted, M_general is trained on them, and the model is attacked in scenario 2. Every trained model
+and every audit is stored, so an experiment that was stopped goes on where it was. Undefined numbers
+are NaN here, null in JSON. Torch is imported only where models run.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Arm:
         `RAW`: as they are; `PERFECT`: every name replaced; `TAGGER`: what a de-identifier finds is
         replaced; `MENTIONS` and `PATIENTS`: every name but a random share is replaced.
     share
-        Of patients' mentions, or of patients, whose names stay; NaN for the other kinds.
+        Share of patients' mentions, or of patients, whose names stay; NaN for the other kinds.
     tagger
         Identifier of the de-identifier; "" for the other kinds.
     """
@@ -85,7 +85,7 @@ class Arm:
 
 
 class LeakageTask(Task):
-    """What an experiment on leakage against missed names is to be made of."""
+    """The settings of an experiment on leakage against missed names."""
 
     job = "leakage"
     flags: ClassVar = {"taggers": "--tagger", "shares": "--miss"}
@@ -137,9 +137,9 @@ class LeakageTask(Task):
         )
 
     def run(self, contact: Contact) -> tuple[str, ...]:
-        """Do the experiment, or what is left of it; returns its identifier.
+        """Run the experiment, or the rest of it; return its identifier.
 
-        A tagger that was changed since the job was asked for makes another experiment.
+        If a tagger was changed after the job was submitted, this is another experiment.
         """
         identifier = leakage_id(self)
         if identifier not in {experiment.leakage_id for experiment in LEAKAGE.all()}:
@@ -170,7 +170,7 @@ def make_quick_order(order: LeakageTask) -> LeakageTask:
 
 ALL, LEFT, CAUGHT = "all", "left", "caught"
 GROUPS = (ALL, LEFT, CAUGHT)
-"""Patients: all of them, those of whose name something was left, those with none of it left."""
+"""Groups of patients: all, those with a part of their name left, those with none of it left."""
 
 
 class ArmRow(Part):
@@ -178,7 +178,7 @@ class ArmRow(Part):
 
     `n_mentions` and `n_whole` count mentions of patients and those that are replaced whole,
     `n_staff` and `n_staff_whole` the same of doctors. `other_chars` is the share of the characters
-    outside names that is replaced too. `share` is what was asked for, NaN where nothing was; `loss`
+    outside names that is replaced too. `share` is that of the arm, NaN for arms without one; `loss`
     is in nats a token, of the last points of the curve.
     """
 
@@ -237,8 +237,8 @@ class Mention(NamedTuple):
 class HospitalNotes:
     """The notes of a hospital whose names are all known.
 
-    Gold spans of the documents are the full names of patients, which are the mentions in their
-    order, and the last names of doctors. Patients are numbered as on the list of names.
+    The gold spans of the documents are the full names of patients (the mentions, in this order) and
+    the last names of doctors. Patients are numbered as on the list of names.
     """
 
     language: str
@@ -287,7 +287,7 @@ def _owner(document: TaggedDocument) -> int:
 
 _NOTES_PER_BATCH = 64
 Spans = tuple[tuple[Span, ...], ...]
-"""Of each note, what is replaced."""
+"""The replaced spans of each note."""
 
 
 def choose_spans(
@@ -298,7 +298,7 @@ def choose_spans(
     seed: int,
     should_stop: StopQuestion = lambda: False,
 ) -> Spans:
-    """Return what an arm replaces in each note; `tagger` is that of an arm of that kind.
+    """Return the spans that an arm replaces in each note; `tagger` is that of a `TAGGER` arm.
 
     Shares are nested: who is missed at 1 % is missed at 5 % too.
     """
@@ -324,7 +324,7 @@ def choose_spans(
 
 
 def draw_missed(notes: HospitalNotes, *, unit: str, share: float, seed: int) -> tuple[int, ...]:
-    """Return which mentions stay, by number: a share of all, or those of a share of patients.
+    """Draw the mentions that stay, by number: a share of all, or those of a share of patients.
 
     At least one mention or patient is drawn.
     """
@@ -350,7 +350,7 @@ def release_texts(notes: HospitalNotes, spans: Spans, *, mode: str, seed: int) -
 
 
 def count_misses(notes: HospitalNotes, spans: Spans) -> tuple[BoolArray, CoverageCounts]:
-    """Return of which patients [P] something is left once the spans are replaced, and the counts.
+    """Return which patients [P] have a part of their name left after replacement, and the counts.
 
     Names are counted as `deid score` does: patients are `IDENTIFIER`, doctors `QUASI_IDENTIFIER`.
     """
@@ -365,8 +365,8 @@ def count_misses(notes: HospitalNotes, spans: Spans) -> tuple[BoolArray, Coverag
 
 
 VERSION = 2
-"""Raised whenever a change of code moves a number: older arms and experiments are not taken for
-the same."""
+"""Raised whenever a change of code moves a number; older arms and experiments are then made anew.
+"""
 TRAINING = TrainSettings(
     n_tokens=64,
     batch=16,
@@ -376,8 +376,8 @@ TRAINING = TrainSettings(
     held_out_share=0.0,
     precision="float32",
 )
-"""Of an arm: few rows a step, so that an epoch has many steps; no note is held out, since each may
-hold a patient's only mention."""
+"""Training of an arm: few rows a step, so that an epoch has many steps; no note is held out, since
+each may hold a patient's only mention."""
 _N_LAST = 50
 
 
@@ -393,7 +393,7 @@ def train_arm(
 ) -> TrainedModel:
     """Train M_general on texts, or go on with a training that was stopped.
 
-    `folder` keeps the arms, each in a folder named by its question.
+    `folder` holds the arms, each in a folder named by the digest of its question.
     """
     from audit.training.masked_lm import train
 
@@ -433,7 +433,7 @@ N_REPLICATES = 2000
 
 @dataclass(frozen=True, eq=False)
 class ArmResult:
-    """What came of one arm: its row, which patients [P] it left, its audit."""
+    """The results of one arm: its row, which patients [P] have a name left, its audit."""
 
     row: ArmRow
     is_exposed: BoolArray
@@ -448,7 +448,7 @@ def arm_row(
     trained_model: TrainedModel,
     tagger_digest: str = "",
 ) -> ArmRow:
-    """Return what an arm replaced and how it was trained."""
+    """Return the row of an arm: what it replaced and how its model was trained."""
     losses = [point.loss for point in trained_model.points if point.loss is not None]
     n_mentions, n_whole = coverage_counts.row(IDENTIFIER)[:2]
     n_staff, n_staff_whole = coverage_counts.row(QUASI_IDENTIFIER)[:2]
@@ -536,7 +536,7 @@ def run_leakage(
     should_stop: StopQuestion = lambda: False,
     say: Callable[[str], None] = lambda _: None,
 ) -> LeakageTables:
-    """Do the whole experiment, or what is left of it; `say` takes a sentence after each arm."""
+    """Run the whole experiment, or the rest of it; `say` gets a sentence after each arm."""
     notes = read_hospital_notes(order.language)
     meter = Meter(_yield_stages(order, notes), listener=progress)
     arm_results = []
@@ -606,7 +606,7 @@ def _make_request(order: LeakageTask, notes: HospitalNotes, model: Path) -> Audi
 
 
 def _yield_stages(order: LeakageTask, notes: HospitalNotes) -> Iterator[Phase]:
-    """Yield what is done, one after the other; every arm trains on about as much text."""
+    """Yield the phases in order; every arm trains on about as much text."""
     from audit.training.masked_lm import phases as training_phases
 
     sample_training = _training(order, notes, folder=notes.folder, title="")
@@ -633,7 +633,7 @@ _GROUP_WORDS = {LEFT: "name left", CAUGHT: "name caught"}
 
 
 class LeakageTables(Part):
-    """What a leakage experiment on the demo hospital found, arms in the order of the task."""
+    """The results of a leakage experiment on the demo hospital, arms in the order of the task."""
 
     version: Literal[1] = Field(default=1, alias="schema")
     order: LeakageTask
@@ -655,7 +655,7 @@ class LeakageTables(Part):
         return tuple((arm, (leak, caught[arm.code])) for arm, leak in left if arm.code in caught)
 
     def files(self) -> dict[str, bytes]:
-        """Return the contents of the files by name; what is read again comes last."""
+        """Return the contents of the files by name; the file that is read again comes last."""
         text = json.dumps(
             json.loads(self.model_dump_json(by_alias=True)), ensure_ascii=False, indent=1
         )
@@ -757,7 +757,7 @@ class KeptLeakage:
 
 
 def leakage_id(order: LeakageTask) -> str:
-    """Return the identifier under which an experiment is kept: the same question has the same."""
+    """Return the identifier of an experiment; equal questions have the same one."""
     question = {
         "version": VERSION,
         "order": {key: value for key, value in order.plain().items() if key != "device"},

@@ -1,9 +1,9 @@
-"""The paper's experiment, sections 3 and 4: what is asked, the run from notes to tables, tables.
+"""The paper's experiment, sections 3 and 4: the order, the run from notes to tables, the tables.
 
-Comes in: an order and a folder. Goes out: the tables, as a value and as files in the folder:
-`corpus/`, `hospital/` (the training with its snapshots), `tables.json`, `tables.md`.
-Every stage is kept, audits in the store: what was stopped goes on where it was. No table has a
-name. Torch is imported where models run only.
+Input: an order and a folder. Output: the tables, as a value and as files in the folder: `corpus/`,
+`hospital/` (the training with its snapshots), `tables.json`, `tables.md`. Every stage is stored,
+audits in the store of results, so an experiment that was stopped goes on where it was. No table has
+a name. Torch is imported only where models run.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from audit.training.trainings import PretrainTask, snapshot_name
 from cache.store import Store
 
 SCENARIOS = (2, 1)
-"""In the order in which they are run: the cheaper one first, at all exposures."""
+"""Scenarios in the order in which they are run: the cheaper one first, at all exposures."""
 PAPER_EPOCHS = (1.0, 2.0, 5.0, 10.0, 20.0)
 TRAINING = TrainSettings(
     n_epochs=PAPER_EPOCHS[-1],
@@ -70,12 +70,12 @@ TRAINING = TrainSettings(
     evaluate_every=1_000_000,
     checkpoint_every=50,
 )
-"""Of M_hospital: a constant rate, so that snapshots along one run are models of their own; no
-note is held out, since each may hold a member's only mention."""
+"""Training of M_hospital: a constant rate, so that snapshots along one run are models of their own;
+no note is held out, since each may hold a member's only mention."""
 
 
 class ExperimentTask(Task):
-    """What an experiment is to be made of."""
+    """The settings of an experiment."""
 
     job = "experiment"
     flags: ClassVar = {"columns": "--column", "single_tokens": "--all-names"}
@@ -130,13 +130,13 @@ class ExperimentTask(Task):
         )
 
     def answer_digest(self, *, without: tuple[str, ...] = ()) -> str:
-        """Return the digest of all that decides an answer: everything but folder and device."""
+        """Return the digest of all that decides the answer: everything but folder and device."""
         excluded = {"out", "device", *without}
         settings = {name: value for name, value in self.plain().items() if name not in excluded}
         return question_digest(settings)
 
     def trained_digest(self) -> str:
-        """Return the digest of what decides the corpus and the model; audits have their own."""
+        """Return the digest of all that decides the corpus and the model; audits have their own."""
         return self.answer_digest(without=("generation", "posterior"))
 
     def question(self) -> Question:
@@ -148,7 +148,7 @@ class ExperimentTask(Task):
         )
 
     def run(self, contact: Contact) -> tuple[str, ...]:
-        """Do the experiment, or what is left of it; returns the digests of its audits."""
+        """Run the experiment, or the rest of it; return the digests of its audits."""
         with Store(results_dir()) as store:
             tables = run_experiment(
                 self,
@@ -173,7 +173,7 @@ ORDER_FILE = "experiment.json"
 TABLES_JSON, TABLES_MD = "tables.json", "tables.md"
 Row = dict[str, Any]
 Tables = dict[str, Any]
-"""All tables, each a list of rows or (count, number of names); see `tables_of`."""
+"""All tables, each a list of rows or of (count, number of names); see `make_tables`."""
 
 
 def run_experiment(
@@ -184,10 +184,9 @@ def run_experiment(
     should_stop: StopQuestion = lambda: False,
     say: Callable[[str], None] = lambda _: None,
 ) -> Tables:
-    """Do the whole experiment in the order's folder, or what is left of it.
+    """Run the whole experiment in the order's folder, or the rest of it.
 
-    `progress`, `should_stop` and `say` are those of `run_audit`; `say` takes a sentence after each
-    stage.
+    `progress` and `should_stop` are those of `run_audit`; `say` gets a sentence after each stage.
     """
     from audit.training.masked_lm import train
 
@@ -243,7 +242,7 @@ _AUDIT_SECONDS = 120.0
 
 
 def _yield_stages(order: ExperimentTask) -> Iterator[Phase]:
-    """Yield what is done, one after the other; how long an audit takes the corpus will tell."""
+    """Yield the phases in order; how long an audit takes is known once the corpus exists."""
     from audit.training.masked_lm import phases as training_phases
 
     source = open_notes(order.notes, columns=dict(order.columns))
@@ -268,7 +267,7 @@ def _training(order: ExperimentTask) -> PretrainTask:
 
 
 def _yield_questions(order: ExperimentTask) -> Iterator[AuditRequest]:
-    """Yield each scenario's question of M_general beside itself."""
+    """Yield each scenario's request, with M_general in the place of M_hospital."""
     corpus = CORPORA.at(order.out / "corpus")
     candidates = list_of(corpus, controls=CONTROLS)
     content = passages_for(corpus, candidates)
@@ -288,7 +287,7 @@ def _yield_questions(order: ExperimentTask) -> Iterator[AuditRequest]:
 
 
 def _claim_folder(order: ExperimentTask) -> None:
-    """Note whose folder this is; refuse one with other things, or of another order."""
+    """Record the order in its folder; refuse a folder with other contents or another order."""
     with reading("notes"):
         state = order.notes.stat()
     content = {
@@ -330,7 +329,7 @@ def make_tables(
 ) -> Tables:
     """Return the tables of an experiment from its reports by (epochs, number of the scenario).
 
-    `exposures` are the steps that M_hospital had done after so many epochs.
+    `exposures` maps epochs to the steps that M_hospital had done by then.
 
     Returns
     -------
