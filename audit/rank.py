@@ -101,7 +101,10 @@ class RankTask(Task, RunSettings):
             with reading(self.passages.name):
                 content = file_bytes(self.passages)
             passages = read_passages(
-                content, subject="passages", file_name=self.passages.name, placeholder=self.placeholder
+                content,
+                subject="passages",
+                file_name=self.passages.name,
+                placeholder=self.placeholder,
             )
         shared_fields = (
             "scenario_number",

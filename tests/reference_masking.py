@@ -37,7 +37,7 @@ class PlainModel:
 
     model: Any
     tokenizer: Any
-    seen: dict[tuple[int, ...], Any] = field(default_factory=dict)  # logits of rows, in evaluation
+    logit_cache: dict[tuple[int, ...], Any] = field(default_factory=dict)  # of rows, in evaluation
 
 
 @dataclass(frozen=True)
@@ -107,10 +107,10 @@ def log_chain(plain: PlainModel, passage: Passage, name: Name) -> float:
         return log_product(plain, passage, name)
     a, b = spelled.parts
     none_a, none_b = [None] * len(a), [None] * len(b)
-    one, other = _log_parts(plain, spelled, filled=[none_a, none_b])
+    first_log, last_log = _log_parts(plain, spelled, filled=[none_a, none_b])
     _, other_given_one = _log_parts(plain, spelled, filled=[a, none_b])
     one_given_other, _ = _log_parts(plain, spelled, filled=[none_a, b])
-    return 0.5 * (one + other_given_one + other + one_given_other)
+    return 0.5 * (first_log + other_given_one + last_log + one_given_other)
 
 
 def _log_parts(plain: PlainModel, spelled: Spelled, *, filled: list[list[Any]]) -> list[float]:
@@ -124,14 +124,14 @@ def _log_parts(plain: PlainModel, spelled: Spelled, *, filled: list[list[Any]]) 
         ids += [plain.tokenizer.mask_token_id if piece is None else piece for piece in part]
     ids += spelled.right
     row = tuple(ids)
-    if plain.model.training or row not in plain.seen:
+    if plain.model.training or row not in plain.logit_cache:
         with torch.no_grad():
-            plain.seen[row] = plain.model(input_ids=torch.tensor([ids])).logits[0].double()
-    logits = plain.seen[row]
+            plain.logit_cache[row] = plain.model(input_ids=torch.tensor([ids])).logits[0].double()
+    logits = plain.logit_cache[row]
     logs = []
-    for part, where in zip(spelled.parts, places, strict=True):
+    for part, part_places in zip(spelled.parts, places, strict=True):
         total = 0.0
-        for place, piece in zip(where, part, strict=True):
+        for place, piece in zip(part_places, part, strict=True):
             total += math.log(float(torch.softmax(logits[place], dim=0)[piece]))
         logs.append(total)
     return logs
@@ -147,8 +147,8 @@ Statistic = Callable[[Sequence[dict[str, float]]], float]
 
 def _mean(inputs: Sequence[dict[str, float]], key: str) -> float:
     total = 0.0
-    for one in inputs:
-        total += one[key]
+    for passage in inputs:
+        total += passage[key]
     return total / len(inputs)
 
 
@@ -169,20 +169,20 @@ def score_with_error(
 
     Pseudo-values, estimate and variance as Busing, Meijer and van der Leeden (1999) write them.
     """
-    value = statistic([one for block in blocks for one in block])
+    value = statistic([sample for block in blocks for sample in block])
     if len(blocks) < 2:
         return value, value * math.nan
     n, g = sum(map(len, blocks)), len(blocks)
     estimate, pseudo, h = g * value, [], []
     for left_out, block in enumerate(blocks):
-        rest = [one for k, block in enumerate(blocks) if k != left_out for one in block]
+        rest = [sample for k, block in enumerate(blocks) if k != left_out for sample in block]
         without = statistic(rest)
         h.append(n / len(block))
         pseudo.append(h[-1] * value - (h[-1] - 1) * without)
         estimate = estimate - (1 - len(block) / n) * without
     variance = 0.0
-    for one, h_here in zip(pseudo, h, strict=True):
-        variance = variance + (one - estimate) ** 2 / (h_here - 1) / g
+    for pseudo_value, h_here in zip(pseudo, h, strict=True):
+        variance = variance + (pseudo_value - estimate) ** 2 / (h_here - 1) / g
     return value, variance**0.5
 
 
@@ -194,36 +194,36 @@ def studentised(
     A line and a parabola through the parts that the generator knows; absolute residuals by the same
     regression give the scale, within a third and five of its median; two known parts at least.
     """
-    known = [k for k in range(len(hospital)) if is_known[k]]
-    if len(known) < 2:
+    known_rows = [k for k in range(len(hospital)) if is_known[k]]
+    if len(known_rows) < 2:
         return [math.nan] * len(hospital)
 
-    def held(x: Any) -> tuple[list[float], list[float]]:
+    def clip_to_known(x: Any) -> tuple[list[float], list[float]]:
         """Each value within the known ones' range, standardised; and by how much it lay beyond."""
-        low, high = min(x[k] for k in known), max(x[k] for k in known)
-        inside = [min(max(one, low), high) for one in x]
-        middle = sum(x[k] for k in known) / len(known)
-        spread = math.sqrt(sum((x[k] - middle) ** 2 for k in known) / len(known)) or 1.0
-        out = [one - within for one, within in zip(x, inside, strict=True)]
-        return [(one - middle) / spread for one in inside], out
+        low, high = min(x[k] for k in known_rows), max(x[k] for k in known_rows)
+        inside = [min(max(number, low), high) for number in x]
+        middle = sum(x[k] for k in known_rows) / len(known_rows)
+        spread = math.sqrt(sum((x[k] - middle) ** 2 for k in known_rows) / len(known_rows)) or 1.0
+        out = [number - within for number, within in zip(x, inside, strict=True)]
+        return [(number - middle) / spread for number in inside], out
 
     rows, carried = [[1.0] for _ in hospital], list(general)
-    if len(known) >= 15:
-        (g, carried), (s, _) = held(general), held(log_share)
-        pieces_known = sum(n_pieces[k] for k in known) / len(known)
+    if len(known_rows) >= 15:
+        (g, carried), (s, _) = clip_to_known(general), clip_to_known(log_share)
+        pieces_known = sum(n_pieces[k] for k in known_rows) / len(known_rows)
         for k, row in enumerate(rows):
             row += [g[k], s[k], n_pieces[k] - pieces_known]
-            row += [g[k] ** 2, s[k] ** 2, g[k] * s[k]] if len(known) >= 60 else []
+            row += [g[k] ** 2, s[k] ** 2, g[k] * s[k]] if len(known_rows) >= 60 else []
 
     def predicted(target: list[float]) -> list[float]:
         line = LinearRegression(fit_intercept=False)
-        line.fit([rows[k] for k in known], [target[k] for k in known])
+        line.fit([rows[k] for k in known_rows], [target[k] for k in known_rows])
         return [float(x) for x in line.predict(rows)]
 
     target = [h - c for h, c in zip(hospital, carried, strict=True)]
     residual = [t - p for t, p in zip(target, predicted(target), strict=True)]
     scale = [x * math.sqrt(math.pi / 2) for x in predicted([abs(r) for r in residual])]
-    middle = float(np.median([scale[k] for k in known]))
+    middle = float(np.median([scale[k] for k in known_rows]))
     return [r / min(max(x, middle / 3), middle * 5) for r, x in zip(residual, scale, strict=True)]
 
 
@@ -232,7 +232,7 @@ def slow_parts(hospital: Any, general: Any, *, is_last: Any, **known: Any) -> li
 
     `known` are the other columns of `studentised`.
     """
-    found = [(math.nan, math.nan)] * len(hospital)
+    residuals = [(math.nan, math.nan)] * len(hospital)
     for role in set(is_last):
         rows = [k for k in range(len(hospital)) if is_last[k] == role]
         h, g = ([column[k] for k in rows] for column in (hospital, general))
@@ -242,20 +242,22 @@ def slow_parts(hospital: Any, general: Any, *, is_last: Any, **known: Any) -> li
             [x for x, is_in in zip(shift, of_role["is_known"], strict=True) if is_in]
         )
         for k, residual, x in zip(rows, studentised(h, g, **of_role), shift, strict=True):
-            found[k] = (residual, x - float(middle))
-    return found
+            residuals[k] = (residual, x - float(middle))
+    return residuals
 
 
 def part_scores(first: tuple[float, float], last: tuple[float, float]) -> dict[str, float]:
     """Return a name's scores from each part's (residual, centred shift); NaN: no such part."""
-    one, two = ([x for x in pair if not math.isnan(x)] for pair in zip(first, last, strict=True))
-    if not one:
+    residuals, shifts = (
+        [x for x in pair if not math.isnan(x)] for pair in zip(first, last, strict=True)
+    )
+    if not residuals:
         return dict.fromkeys(PART_SCORES, math.nan)
     return {
-        "residual": -math.log(sum(math.exp(-x) for x in one)),
-        "residual_minimum": min(one),
-        "residual_sum": sum(one),
-        "part_log_ratio": min(two),
+        "residual": -math.log(sum(math.exp(-x) for x in residuals)),
+        "residual_minimum": min(residuals),
+        "residual_sum": sum(residuals),
+        "part_log_ratio": min(shifts),
     }
 
 

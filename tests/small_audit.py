@@ -30,22 +30,22 @@ mr [NAME] was seen for pain
 class Models:
     general: Path
     hospital: Path
-    other: Path
+    other_hospital: Path
 
 
-def same_answer(one: AuditReport, other: AuditReport) -> bool:
+def same_answer(report: AuditReport, other_report: AuditReport) -> bool:
     """Return whether two reports are equal byte for byte, `made` excluded."""
 
     def content(report: AuditReport) -> str:
         return json.dumps({**report.to_json(), "made": None}, sort_keys=True)
 
-    return content(one) == content(other)
+    return content(report) == content(other_report)
 
 
-def make_small(put: Callable[[object, str, int], None] = setattr) -> None:
+def make_small(set_value: Callable[[object, str, int], None] = setattr) -> None:
     """Make shards, and what follows the evidence, small enough for a test."""
-    put(evidence, "INPUTS_PER_SHARD", 200)
-    put(metrics, "N_REPLICATES", 200)
+    set_value(evidence, "INPUTS_PER_SHARD", 200)
+    set_value(metrics, "N_REPLICATES", 200)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -101,7 +101,7 @@ def answer(request: AuditRequest, directory: Path, **how) -> AuditReport:
 
 def content(directory: Path) -> dict[str, object]:
     """Return all that a store holds, but for `made` of reports."""
-    found: dict[str, object] = {}
+    contents: dict[str, object] = {}
     with Store(directory) as store:
         for key in store.keys(""):
             stored = store.get(key)
@@ -110,8 +110,8 @@ def content(directory: Path) -> dict[str, object]:
             if key.startswith("audit/"):
                 record["record"]["made"] = None
             arrays = {n: (a.dtype.str, a.shape, a.tobytes()) for n, a in stored.arrays.items()}
-            found[key] = (json.dumps(record, sort_keys=True), arrays)
-    return found
+            contents[key] = (json.dumps(record, sort_keys=True), arrays)
+    return contents
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def finished(models, tmp_path_factory) -> dict[int, tuple[AuditReport, Path]]:
 
 
 @pytest.fixture
-def made(monkeypatch) -> list[str]:
+def shard_kinds(monkeypatch) -> list[str]:
     """Kinds of the shards that were made, not fetched."""
     kinds: list[str] = []
 

@@ -38,8 +38,10 @@ class _TableBody(nn.Module):
 
     def forward(self, input_ids: Tensor) -> SimpleNamespace:
         hidden = torch.zeros((*input_ids.shape, N_VOCABULARY))
-        for slot, (here, there) in enumerate((self.slots, self.slots[::-1])):
-            hidden[:, here] = self.logits[slot][input_ids[:, here], input_ids[:, there]]
+        for slot, (position, other_position) in enumerate((self.slots, self.slots[::-1])):
+            hidden[:, position] = self.logits[slot][
+                input_ids[:, position], input_ids[:, other_position]
+            ]
         return SimpleNamespace(last_hidden_state=hidden)
 
 
@@ -65,11 +67,13 @@ def compatible_table(joint: Floats = JOINT) -> Floats:
     mask ends elsewhere.
     """
     table = np.empty((2, N_TOKENS + 1, N_TOKENS + 1, N_TOKENS))
-    for slot, of in enumerate((joint, joint.T)):  # of[x_slot, x_other]
-        conditionals = np.vstack([(of / of.sum(axis=0)).T, of.sum(axis=1)])  # [other, x_slot]
+    for slot, conditional in enumerate((joint, joint.T)):  # of[x_slot, x_other]
+        conditionals = np.vstack(
+            [(conditional / conditional.sum(axis=0)).T, conditional.sum(axis=1)]
+        )  # [other, x_slot]
         table[slot] = conditionals
-        for own in range(N_TOKENS):
-            table[slot, own] = np.roll(conditionals, own + 1, axis=-1)
+        for own_token in range(N_TOKENS):
+            table[slot, own_token] = np.roll(conditionals, own_token + 1, axis=-1)
     return table
 
 
@@ -83,9 +87,9 @@ def state_shares(table: Floats, *, n_steps: int, is_remasked: bool) -> Floats:
     step = np.zeros((len(STATES), len(STATES)))
     for i, state in enumerate(STATES):
         for slot in (0, 1):
-            own = MASK if is_remasked else state[slot]
-            for token, p in enumerate(table[slot, own, state[1 - slot]]):
-                after = (token, state[1]) if slot == 0 else (state[0], token)
-                step[i, STATES.index(after)] += p / 2
+            own_token = MASK if is_remasked else state[slot]
+            for token, p in enumerate(table[slot, own_token, state[1 - slot]]):
+                next_state = (token, state[1]) if slot == 0 else (state[0], token)
+                step[i, STATES.index(next_state)] += p / 2
     shares: Floats = np.linalg.matrix_power(step, n_steps)[STATES.index((MASK, MASK))]
     return shares

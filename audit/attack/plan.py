@@ -111,7 +111,9 @@ def make_plan(request: AuditRequest, *, passages_file: str = "passages.jsonl") -
     """
     question = request.question(digest_of=look_up_digest)
     smallest = smallest_detectable_auc(request.candidates)
-    amount: Amount = call_limited(_check_and_measure, request, place=find_display_name(request.hospital))
+    amount: Amount = call_limited(
+        _check_and_measure, request, place=find_display_name(request.hospital)
+    )
     return Plan(
         digest=question_digest(question),
         device=queue_of(request.device),

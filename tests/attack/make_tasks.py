@@ -56,7 +56,7 @@ def plain_pieces(ids: np.ndarray) -> PartPieces:
 
 def table_task(ids: Any, n_passages: int = 1, **changes: Any) -> PosteriorTask:
     """A task of pieces made by hand, for a `TableModel` with its slots at 1 and 2."""
-    asked: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "templates": (Template((CLS,), (), (WORD, SEP)),) * n_passages,
         "kind_of_passage": np.zeros(n_passages, int),
         "pieces": (plain_pieces(np.array(ids)),),
@@ -65,16 +65,18 @@ def table_task(ids: Any, n_passages: int = 1, **changes: Any) -> PosteriorTask:
         "seed": 1,
         **changes,
     }
-    kind_of = list(asked["kind_of_passage"])
-    kinds = range(len(asked["pieces"]))
-    has_between = [bool(asked["templates"][kind_of.index(kind)].between) for kind in kinds]
-    columns = part_columns(asked["pieces"], has_between=has_between)
-    return PosteriorTask(**asked, part_columns=columns)
+    kind_of = list(fields["kind_of_passage"])
+    kinds = range(len(fields["pieces"]))
+    has_between = [bool(fields["templates"][kind_of.index(kind)].between) for kind in kinds]
+    columns = part_columns(fields["pieces"], has_between=has_between)
+    return PosteriorTask(**fields, part_columns=columns)
 
 
 def sums_of(
     hospital: dict[str, np.ndarray], general: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
     """What both models said, as `compute_scores` takes it."""
-    both = {"hospital": hospital, "general": general}
-    return {f"{who}_{name}": x for who, sums in both.items() for name, x in sums.items()}
+    sums_of_model = {"hospital": hospital, "general": general}
+    return {
+        f"{model}_{name}": x for model, sums in sums_of_model.items() for name, x in sums.items()
+    }

@@ -73,7 +73,7 @@ def given_attack(
     n_reference: int = 0,
     by_part: np.ndarray | None = None,
     counts: Sequence[int] = (*[100] * 9, 50),
-    after: Callable[[int], Columns] | None = None,
+    prefix_scores: Callable[[int], Columns] | None = None,
 ) -> AttackResult:
     """An attack of a list whose scores are given.
 
@@ -89,11 +89,11 @@ def given_attack(
         parts=own_parts(len(residual) - n_reference, n_reference),
         part_residual=np.tile(residual + math.log(2), 2) if by_part is None else by_part,
         block_counts=np.array(counts),
-        prefix_scores=after or (lambda _: scores),
+        prefix_scores=prefix_scores or (lambda _: scores),
     )
 
 
-def put(attack: AttackResult, row: int, value: float) -> None:
+def set_residual(attack: AttackResult, row: int, value: float) -> None:
     """Give one name a residual."""
     attack.scores["residual"][0, row] = value
     attack.part_residual[attack.parts.of_name[row]] = value + math.log(2)
@@ -131,7 +131,7 @@ def table(
     by_part = rng.normal(size=(2, n + N_REFERENCE))
     noise["residual"] = soft_minimum(*by_part)
 
-    def after(n_blocks: int) -> Columns:
+    def score_prefix(n_blocks: int) -> Columns:
         result = {}
         for name in SCORES[scenario]:
             size = general_effect if name.startswith("general") else effect * n_blocks / 10
@@ -143,11 +143,11 @@ def table(
 
     return given_attack(
         candidates,
-        after(10),
+        score_prefix(10),
         scenario=scenario,
         n_reference=N_REFERENCE,
         by_part=(by_part + effect * is_member).ravel(),
-        after=after,
+        prefix_scores=score_prefix,
     )
 
 

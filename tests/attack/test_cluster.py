@@ -41,16 +41,16 @@ PATIENCE = 240
 def documented(*, is_tls: bool = False) -> list[list[str]]:
     """Return the commands that start a cluster: of two workers on this machine, or with TLS."""
     lines = (REPOSITORY / "docs" / "cluster.md").read_text(encoding="utf-8").splitlines()
-    found = [line for line in lines if line.startswith("python -m dask")]
-    found = [line for line in found if is_tls == ("tls" in line)]
-    assert len(found) == 2
-    return [shlex.split(line) for line in found]
+    dask_lines = [line for line in lines if line.startswith("python -m dask")]
+    commands = [line for line in dask_lines if is_tls == ("tls" in line)]
+    assert len(commands) == 2
+    return [shlex.split(line) for line in commands]
 
 
 def free_port() -> str:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return str(found.getsockname()[1])
+    with socket.socket() as free_socket:
+        free_socket.bind(("127.0.0.1", 0))
+        return str(free_socket.getsockname()[1])
 
 
 @contextmanager
@@ -115,8 +115,8 @@ def test_a_worker_is_killed_and_the_bytes_are_those_of_a_run_in_one_place(
     request, killed = request_of(models, 1), list[int]()
     answer(request, tmp_path / "alone")
     monkeypatch.setenv(SCHEDULER_VARIABLE, cluster)
-    seen: list[Progress] = []
-    contact = Contact(seen.append, lambda: False, lambda _: None)
+    reports: list[Progress] = []
+    contact = Contact(reports.append, lambda: False, lambda _: None)
     killer = threading.Thread(target=kill_one_that_works, args=(cluster, killed))
     killer.start()
     try:
@@ -125,7 +125,7 @@ def test_a_worker_is_killed_and_the_bytes_are_those_of_a_run_in_one_place(
         killer.join()
     assert len(killed) == 1
     assert content(results_dir()) == content(tmp_path / "alone")
-    assert sorted(one.share for one in seen) == [one.share for one in seen]
+    assert sorted(report.share for report in reports) == [report.share for report in reports]
     log = (tmp_path / "cluster.log").read_text()
     assert "died" in log or "Remove worker" in log
     assert str(models.general) not in log
@@ -165,8 +165,13 @@ def certificates(folder: Path) -> None:
         "-out",
         "own.pem",
     )
-    own = {"cert": f"{folder}/own.pem", "key": f"{folder}/own.key"}
-    tls = {"ca-file": f"{folder}/ca.pem", "scheduler": own, "worker": own, "client": own}
+    own_files = {"cert": f"{folder}/own.pem", "key": f"{folder}/own.key"}
+    tls = {
+        "ca-file": f"{folder}/ca.pem",
+        "scheduler": own_files,
+        "worker": own_files,
+        "client": own_files,
+    }
     settings = {"distributed": {"comm": {"require-encryption": True, "tls": tls}}}
     (folder / SETTINGS).write_text(json.dumps(settings))
 
@@ -180,8 +185,10 @@ def test_with_tls_only_who_has_a_certificate_of_the_authority_is_let_in(tmp_path
     settings["DASK_TEMPORARY_DIRECTORY"] = str(tmp_path)
     with started(documented(is_tls=True), log, **settings) as port:
         address = f"tls://127.0.0.1:{port}"
-        known = config.merge(config.config, json.loads((tmp_path / SETTINGS).read_text()))
-        with config.set(known), executor_of(address) as workers:
+        cluster_settings = config.merge(
+            config.config, json.loads((tmp_path / SETTINGS).read_text())
+        )
+        with config.set(cluster_settings), executor_of(address) as workers:
             assert workers.submit(pow, 2, 5).result(PATIENCE) == 32
         for refused in (address, f"tcp://127.0.0.1:{port}"):
             with pytest.raises(AuditError, match="No scheduler answers"), executor_of(refused):

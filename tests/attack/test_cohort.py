@@ -76,7 +76,7 @@ def own_parts(n: int, n_donors: int = 400) -> NameParts:
 def group_of_names(scores: np.ndarray, is_member: np.ndarray, **options) -> GroupTest:
     n = len(scores)
     parts = own_parts(n)
-    asked = {
+    fixed_options = {
         "strata": np.zeros(n, dtype=np.int64),
         "columns": parts.of_name,
         "parts": parts,
@@ -85,7 +85,7 @@ def group_of_names(scores: np.ndarray, is_member: np.ndarray, **options) -> Grou
         "seed": 0,
         "sharing": Sharing(),
     }
-    return group_test(scores, is_member, **asked | options)
+    return group_test(scores, is_member, **fixed_options | options)
 
 
 def test_savage_scores_are_those_of_ranks():
@@ -130,8 +130,8 @@ def test_a_leak_of_a_few_is_seen_where_an_auc_does_not_see_it():
         is_member = np.arange(390) < 130
         p_savage.append(group_of_names(scores, is_member, seed=seed, n_permutations=199).p)
         p_auc.append(stats.mannwhitneyu(scores[:130], scores[130:], alternative="greater").pvalue)
-    found = [np.mean(np.array(p) <= 0.05) for p in (p_savage, p_auc)]
-    assert found[0] > 0.8 and found[0] > found[1] + 0.3
+    rates = [np.mean(np.array(p) <= 0.05) for p in (p_savage, p_auc)]
+    assert rates[0] > 0.8 and rates[0] > rates[1] + 0.3
 
 
 def test_without_a_leak_p_is_uniform():
@@ -179,15 +179,15 @@ def few_surnames(
 @pytest.mark.parametrize("n_surnames", [1, 3])
 def test_surnames_that_members_share_do_not_make_a_leak(n_surnames, last):
     tests = [few_surnames(seed, n_surnames=n_surnames, last=last) for seed in range(120)]
-    by_labels, both = (
-        np.mean([getattr(one, name) <= 0.05 for one in tests]) for name in ("p_labels", "p")
+    by_labels, by_both = (
+        np.mean([getattr(test, name) <= 0.05 for test in tests]) for name in ("p_labels", "p")
     )
-    assert both <= 0.09 < by_labels
+    assert by_both <= 0.09 < by_labels
 
 
 def test_members_with_few_surnames_are_seen_by_their_first_names():
     tests = [few_surnames(seed, n_surnames=3, first=2.0, last=2.0) for seed in range(20)]
-    assert np.mean([one.p <= 0.05 for one in tests]) >= 0.9
+    assert np.mean([test.p <= 0.05 for test in tests]) >= 0.9
 
 
 def test_names_of_their_own_are_not_taken_to_share_parts():
@@ -197,8 +197,8 @@ def test_names_of_their_own_are_not_taken_to_share_parts():
         own_parts(60).of_name, is_member, strata=np.zeros(60, dtype=np.int64), seed=0
     )
     assert sharing.p == 1.0 and len(sharing.parts) == 0
-    one = group_of_names(rng.normal(size=60), is_member, sharing=sharing)
-    assert one.p_sharing == 1.0 and math.isnan(one.p_parts) and one.p == one.p_labels
+    group = group_of_names(rng.normal(size=60), is_member, sharing=sharing)
+    assert group.p_sharing == 1.0 and math.isnan(group.p_parts) and group.p == group.p_labels
 
 
 def test_under_five_scored_names_there_is_no_test():

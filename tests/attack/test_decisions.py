@@ -137,13 +137,13 @@ def test_a_control_is_ranked_among_the_others():
 def test_a_name_of_which_somebody_else_has_a_part_is_ranked_among_such_names_too():
     pool = pool_of(np.arange(1.0, 1000.0), [2] * 999)
     namesakes = np.arange(500.0, 1500.0)
-    asked = {"errors": [1.0, 1.0], "groups": [2, 2], "is_member": [True, True], "pool": pool}
-    alone = decided([1200.0, 1400.0], **asked)
+    options = {"errors": [1.0, 1.0], "groups": [2, 2], "is_member": [True, True], "pool": pool}
+    alone = decided([1200.0, 1400.0], **options)
     assert alone.point_flag.tolist() == [True, True]
-    beside = decided([1200.0, 1400.0], **asked, namesakes={0: namesakes})
-    assert beside.p.tolist() == [(1 + 300) / 1001, 1 / 1000]
-    assert beside.point_flag.tolist() == [False, True]
-    assert beside.threshold[0] > beside.threshold[1]
+    with_namesakes = decided([1200.0, 1400.0], **options, namesakes={0: namesakes})
+    assert with_namesakes.p.tolist() == [(1 + 300) / 1001, 1 / 1000]
+    assert with_namesakes.point_flag.tolist() == [False, True]
+    assert with_namesakes.threshold[0] > with_namesakes.threshold[1]
 
 
 def test_where_nobody_reaches_the_level_there_is_no_threshold_and_nobody_is_undecided():
@@ -193,6 +193,6 @@ def test_held_out_false_positive_rate_is_near_5_percent_on_average():
     is_member = np.arange(260) < 130
     counts = [held_out_threshold(rng.normal(size=260), is_member, seed=s) for s in range(200)]
     # 65 controls a half, 3 may be passed: the expected rate outside is 4 / 66 = .0606.
-    assert np.mean([one.false_positive_rate.value for one in counts]) == pytest.approx(
+    assert np.mean([confusion.false_positive_rate.value for confusion in counts]) == pytest.approx(
         4 / 66, abs=0.008
     )

@@ -37,7 +37,7 @@ def source_of(store: Store, *, digest: str = "one", dtype: str = "float32"):
 
 
 @pytest.fixture
-def made(monkeypatch):
+def shard_numbers(monkeypatch):
     """Places of the shards that were generated, not fetched."""
     shards: list[int] = []
     real = generation.generate_shard
@@ -50,17 +50,17 @@ def made(monkeypatch):
     return shards
 
 
-def test_more_documents_reuse_the_full_shards_that_exist(store, made):
+def test_more_documents_reuse_the_full_shards_that_exist(store, shard_numbers):
     short = evidence.collect(source_of(store), TASK, kind="generation", n_total=250)
-    made.clear()
+    shard_numbers.clear()
     long = evidence.collect(source_of(store), TASK, kind="generation", n_total=420)
-    assert made == [2, 3, 4]  # the third held 50 documents
+    assert shard_numbers == [2, 3, 4]  # the third held 50 documents
     np.testing.assert_array_equal(long.documents[:250], short.documents)
     assert len(short.mass) == 40 + 42
     np.testing.assert_array_equal(long.mass[:82], short.mass)
-    made.clear()
+    shard_numbers.clear()
     fewer = evidence.collect(source_of(store), TASK, kind="generation", n_total=200)
-    assert made == []
+    assert shard_numbers == []
     np.testing.assert_array_equal(fewer.documents, short.documents[:200])
 
 
@@ -75,7 +75,7 @@ OTHER_TASKS = (
 )
 
 
-def test_another_setting_or_origin_is_another_question(store, made, monkeypatch):
+def test_another_setting_or_origin_is_another_question(store, shard_numbers, monkeypatch):
     def ask(task=TASK, **origin):
         evidence.collect(source_of(store, **origin), task, kind="generation", n_total=100)
 
@@ -85,36 +85,36 @@ def test_another_setting_or_origin_is_another_question(store, made, monkeypatch)
     ask(digest="two")
     ask(dtype="bfloat16")
     ask()
-    assert len(made) == 1 + len(OTHER_TASKS) + 2
-    for place, name, other in (
+    assert len(shard_numbers) == 1 + len(OTHER_TASKS) + 2
+    for place, name, changed in (
         (evidence.np, "__version__", "0.0"),
         (evidence, "DOCUMENTS_PER_SHARD", {"cpu": 200}),
         (evidence, "VERSIONS", {**evidence.VERSIONS, "generation": 10**6}),
     ):
-        made.clear()
+        shard_numbers.clear()
         with monkeypatch.context() as patch:
-            patch.setattr(place, name, other)
+            patch.setattr(place, name, changed)
             ask()
-        assert made == [0], name
+        assert shard_numbers == [0], name
 
 
-def test_documents_serve_every_later_list_of_single_pieces(store, made):
+def test_documents_serve_every_later_list_of_single_pieces(store, shard_numbers):
     first = evidence.collect(source_of(store), TASK, kind="generation", n_total=150)
-    made.clear()
+    shard_numbers.clear()
     single = replace(TASK, multi_piece_parts=())
     served = evidence.collect(source_of(store), single, kind="generation", n_total=150)
-    assert made == []
+    assert shard_numbers == []
     n_kept = len(store.keys("shard/"))
     # Other parts of several pieces are another pass, but the documents are not kept twice.
-    other = replace(TASK, multi_piece_parts=((1, 2), (2, 0)))
-    again = evidence.collect(source_of(store), other, kind="generation", n_total=150)
-    assert made == [0, 1] and len(store.keys("shard/")) == n_kept + 2
-    for found in (served, again):
+    other_task = replace(TASK, multi_piece_parts=((1, 2), (2, 0)))
+    again = evidence.collect(source_of(store), other_task, kind="generation", n_total=150)
+    assert shard_numbers == [0, 1] and len(store.keys("shard/")) == n_kept + 2
+    for shard in (served, again):
         for name in ("n_documents", "documents", "mass"):
-            np.testing.assert_array_equal(getattr(found, name), getattr(first, name))
+            np.testing.assert_array_equal(getattr(shard, name), getattr(first, name))
     assert again.part_mass.shape == (len(first.mass), 2) and not served.part_mass.size
-    evidence.collect(source_of(store), other, kind="generation", n_total=150)
-    assert made == [0, 1]
+    evidence.collect(source_of(store), other_task, kind="generation", n_total=150)
+    assert shard_numbers == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -143,9 +143,9 @@ def test_posteriors_of_shards_are_joined_by_block_and_added_by_passage(store, mo
     parted = evidence.collect(source_of(store), task, kind="posterior", n_total=500)
     assert len(store.keys("shard/")) == 3
     monkeypatch.setattr(evidence, "INPUTS_PER_SHARD", 1000)
-    whole = evidence.collect(source_of(store), task, kind="posterior", n_total=500)
+    all_inputs = evidence.collect(source_of(store), task, kind="posterior", n_total=500)
     assert len(store.keys("shard/")) == 4
     assert parted.n_inputs.tolist() == [1] * 40 + [5] * 72 + [20] * 5
     assert parted.passage_n_inputs.sum() == 500
-    for name, value in vars(whole).items():
+    for name, value in vars(all_inputs).items():
         np.testing.assert_allclose(getattr(parted, name), value, rtol=1e-12, err_msg=name)

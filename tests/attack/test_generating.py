@@ -45,15 +45,15 @@ def attack(
     pair: ModelPair,
     settings: GenerationSettings,
     *,
-    found: dict[str, GeneratedShard] | None = None,
+    shards: dict[str, GeneratedShard] | None = None,
 ) -> Any:
     """What an attack asks for, and what it makes of evidence that is given to it."""
     tasks: list[GenerationTask] = []
 
-    def evidence_of(who: str, task: GenerationTask, *, kind: str, n_total: int) -> GeneratedShard:
+    def evidence_of(model: str, task: GenerationTask, *, kind: str, n_total: int) -> GeneratedShard:
         tasks.append(task)
         assert (kind, n_total) == ("generation", settings.n_documents)
-        return found[who] if found else blank(task, of_hospital=who == "hospital")
+        return shards[model] if shards else blank(task, of_hospital=model == "hospital")
 
     monkeypatch.setattr(scenarios.evidence, "collect", evidence_of)
     request = AuditRequest(
@@ -160,24 +160,24 @@ DOCUMENTS = {
 
 
 @pytest.fixture
-def found(monkeypatch) -> dict[str, GeneratedShard]:
+def shards(monkeypatch) -> dict[str, GeneratedShard]:
     """Evidence made by hand: two blocks, of two documents and of one."""
     monkeypatch.setattr("audit.names.matching.assign_blocks", lambda first, n: np.array([0, 0, 1]))
     size, rng = len(SPECIAL) + len(ALL_WORDS), np.random.default_rng(0)
     return {
-        who: GeneratedShard(
+        model: GeneratedShard(
             n_documents=np.array([2, 1]),
             documents=np.array([ids_of(text) for text in texts]),
             mass=rng.random((2, size)),
             part_mass=rng.random((2, 1)),
         )
-        for who, texts in DOCUMENTS.items()
+        for model, texts in DOCUMENTS.items()
     }
 
 
 @pytest.fixture
-def result(pair, monkeypatch, found) -> Any:
-    return attack(monkeypatch, pair, GenerationSettings(n_documents=3), found=found).result
+def result(pair, monkeypatch, shards) -> Any:
+    return attack(monkeypatch, pair, GenerationSettings(n_documents=3), shards=shards).result
 
 
 def masses(shard: GeneratedShard, blocks: slice, join: Any = math.prod) -> list[float]:
@@ -197,17 +197,17 @@ def masses(shard: GeneratedShard, blocks: slice, join: Any = math.prod) -> list[
     return [join(pair) for pair in pairs]
 
 
-def test_masses_become_products_of_mass_per_document(result, found):
+def test_masses_become_products_of_mass_per_document(result, shards):
     assert result.n_pieces.tolist() == [2, 3, 2, 2]
     assert result.block_counts.tolist() == result.block_evidence_counts.tolist() == [2, 1]
-    for who, prefix in (("hospital", ""), ("general", "general_")):
+    for model, prefix in (("hospital", ""), ("general", "general_")):
         for n_blocks, scores in ((2, result.scores), (1, result.prefix_scores(1))):
             for name, join in (("product", math.prod), ("minimum", min)):
-                expected = masses(found[who], slice(n_blocks), join)
+                expected = masses(shards[model], slice(n_blocks), join)
                 np.testing.assert_allclose(scores[f"{prefix}{name}"][0], expected)
         # What is shown: products by some twenty blocks, of the listed names.
-        by_block = [masses(found[who], slice(k, k + 1))[:3] for k in (0, 1)]
-        np.testing.assert_allclose(result.block_evidence[who], by_block)
+        by_block = [masses(shards[model], slice(k, k + 1))[:3] for k in (0, 1)]
+        np.testing.assert_allclose(result.block_evidence[model], by_block)
 
 
 def test_parts_in_one_name_or_several_have_the_mass_once(result):
@@ -221,37 +221,37 @@ def test_parts_in_one_name_or_several_have_the_mass_once(result):
 
 @pytest.mark.parametrize("mass", [0.0, 0.25])
 def test_evidence_that_is_zero_or_the_same_of_two_models_shows_nothing(
-    pair, monkeypatch, found, mass
+    pair, monkeypatch, shards, mass
 ):
     equal = {
-        who: replace(
+        model: replace(
             shard,
             mass=np.full_like(shard.mass, mass),
             part_mass=np.full_like(shard.part_mass, mass),
         )
-        for who, shard in found.items()
+        for model, shard in shards.items()
     }
     assert not pair.is_one_model
     settings = GenerationSettings(n_documents=3)
-    result = attack(monkeypatch, pair, settings, found=equal).result
+    result = attack(monkeypatch, pair, settings, shards=equal).result
     verdict = judge(result, control_source="invented", seed=0)["verdict"]
     assert (verdict["state"], verdict["reasons"][0]) == ("not_enough_evidence", "no_evidence")
     assert "said nothing of the listed names, or exactly what" in verdict["english"]
     equal["hospital"] = replace(
         equal["hospital"], part_mass=equal["hospital"].part_mass + 0.5
     )  # smithson's mass differs
-    result = attack(monkeypatch, pair, settings, found=equal).result
+    result = attack(monkeypatch, pair, settings, shards=equal).result
     verdict = judge(result, control_source="invented", seed=0)["verdict"]
     assert "no_evidence" not in verdict["reasons"]
 
 
-def test_what_only_the_general_model_or_a_control_says_is_no_evidence(pair, monkeypatch, found):
-    mass = np.zeros_like(found["hospital"].mass)
+def test_what_only_the_general_model_or_a_control_says_is_no_evidence(pair, monkeypatch, shards):
+    mass = np.zeros_like(shards["hospital"].mass)
     mass[:, ids_of("mary")] = 0.5  # of the reference control's first name alone
-    part_mass = np.zeros_like(found["hospital"].part_mass)
-    silent = found | {"hospital": replace(found["hospital"], mass=mass, part_mass=part_mass)}
+    part_mass = np.zeros_like(shards["hospital"].part_mass)
+    silent = shards | {"hospital": replace(shards["hospital"], mass=mass, part_mass=part_mass)}
     settings = GenerationSettings(n_documents=3)
-    result = attack(monkeypatch, pair, settings, found=silent).result
+    result = attack(monkeypatch, pair, settings, shards=silent).result
     verdict = judge(result, control_source="invented", seed=0)["verdict"]
     assert (verdict["state"], verdict["reasons"][0]) == ("not_enough_evidence", "no_evidence")
 
@@ -272,6 +272,6 @@ def test_name_counts_are_reported_for_both_models(result):
     general = {"first": 3, "last": 2, "first_last": 0, "last_first": 2}
     hospital = {"first": 4, "last": 2, "first_last": 1, "last_first": 1}
     # Names of one piece only: "maryo" has two.
-    for who, counts in (("general", general), ("hospital", hospital)):
-        assert result.details[who]["name_counts"] == {**counts, "listed": 2, "n_documents": 3}
+    for model, counts in (("general", general), ("hospital", hospital)):
+        assert result.details[model]["name_counts"] == {**counts, "listed": 2, "n_documents": 3}
     assert result.documents["hospital"][1] == "anna smithson john"

@@ -81,8 +81,8 @@ def slow_document(
         if task.is_remasked:
             tokens[position] = task.mask_id
         with torch.inference_mode():
-            ids, where = torch.tensor([tokens]), torch.tensor([[position]])
-            logits = compute_logits(model, ids, positions=where)[0, 0]
+            ids, masked_positions = torch.tensor([tokens]), torch.tensor([[position]])
+            logits = compute_logits(model, ids, positions=masked_positions)[0, 0]
         ranked = sorted(range(len(logits)), key=lambda token: -float(logits[token]))[: task.top_k]
         weights = torch.softmax(logits[ranked] / task.temperature, dim=0).tolist()
         for token, weight in zip(ranked, weights, strict=True):
@@ -102,26 +102,26 @@ def slow_document(
 def assert_equals_slow_loop(
     model: nn.Module, task: GenerationTask, *, n_documents: int, atol: float
 ) -> GeneratedShard:
-    found = generate(model, task, n_documents=n_documents)
+    shard = generate(model, task, n_documents=n_documents)
     positions, uniforms = shard_draws(task, first=0, n_documents=n_documents)
     slow = [
         slow_document(model, task, positions[:, i].tolist(), uniforms[:, i].tolist())
         for i in range(n_documents)
     ]
-    assert found.documents.tolist() == [document.tokens for document in slow]
-    ends = np.cumsum(found.n_documents)
+    assert shard.documents.tolist() == [document.tokens for document in slow]
+    ends = np.cumsum(shard.n_documents)
     assert ends[-1] == n_documents
-    for block, (end, size) in enumerate(zip(ends, found.n_documents, strict=True)):
+    for block, (end, size) in enumerate(zip(ends, shard.n_documents, strict=True)):
         assert size == (1 if end <= 40 else min(5, n_documents - ends[block - 1]))
         documents = slow[end - size : end]
-        plain = np.zeros(found.mass.shape[1])
+        plain = np.zeros(shard.mass.shape[1])
         for document in documents:
             for token, weight in document.mass.items():
                 plain[token] += weight
-        np.testing.assert_allclose(found.mass[block], plain, rtol=0, atol=atol)
+        np.testing.assert_allclose(shard.mass[block], plain, rtol=0, atol=atol)
         parts = np.sum([document.part_mass for document in documents], axis=0)
-        np.testing.assert_allclose(found.part_mass[block], parts, rtol=0, atol=atol)
-    return found
+        np.testing.assert_allclose(shard.part_mass[block], parts, rtol=0, atol=atol)
+    return shard
 
 
 @pytest.mark.parametrize(
@@ -137,8 +137,8 @@ def test_table_documents_equal_a_loop_over_documents(top_k, is_remasked, tempera
         temperature=temperature,
         multi_piece_parts=parts,
     )
-    found = assert_equals_slow_loop(SIDE_MODEL, task, n_documents=120, atol=1e-9)
-    totals = found.part_mass.sum(axis=0)
+    shard = assert_equals_slow_loop(SIDE_MODEL, task, n_documents=120, atol=1e-9)
+    totals = shard.part_mass.sum(axis=0)
     assert (totals[:4] > 0).all()
     assert totals[4:].tolist() == [0, 0]  # nothing stands before [CLS], and [SEP] after no slot
 
@@ -152,8 +152,8 @@ def test_documents_of_a_real_model_equal_a_loop_over_documents(tmp_path):
     task = generation_task(
         prompt, mask_id=mask, seed=1, n_steps=15, top_k=20, multi_piece_parts=parts
     )
-    found = assert_equals_slow_loop(loaded.model, task, n_documents=25, atol=1e-4)
-    assert (found.part_mass.sum(axis=0) > 0).sum() > 100
+    shard = assert_equals_slow_loop(loaded.model, task, n_documents=25, atol=1e-4)
+    assert (shard.part_mass.sum(axis=0) > 0).sum() > 100
 
 
 def test_the_fast_pass_generates_the_documents_of_the_plain_one(tmp_path):
@@ -198,13 +198,13 @@ def test_the_largest_logits_are_those_of_a_sort_and_of_equal_ones_the_first(n_vo
 
 def test_what_is_generated_does_not_depend_on_shard_size_or_order():
     task = generation_task(SIDE_BY_SIDE, n_steps=14, multi_piece_parts=((0, 1), (2, 1)))
-    whole = generate(SIDE_MODEL, task, n_documents=300)
+    shard = generate(SIDE_MODEL, task, n_documents=300)
     small = {k: generate(SIDE_MODEL, task, n_documents=100, shard=k) for k in (2, 0, 1)}
-    other = generate(SIDE_MODEL, replace(task, seed=6), n_documents=300)
-    assert (other.documents != whole.documents).any(axis=1).mean() > 0.5
-    for name in vars(whole):
+    other_seed = generate(SIDE_MODEL, replace(task, seed=6), n_documents=300)
+    assert (other_seed.documents != shard.documents).any(axis=1).mean() > 0.5
+    for name in vars(shard):
         joined = np.concatenate([getattr(small[k], name) for k in range(3)])
-        np.testing.assert_array_equal(getattr(whole, name), joined, err_msg=name)
+        np.testing.assert_array_equal(getattr(shard, name), joined, err_msg=name)
 
 
 # --- the chain ---

@@ -70,7 +70,7 @@ def test_spelling_tells_two_populations_and_not_one_from_itself():
     columns = own_columns(2 * n)
     apart = surnames(OTHERS, n, 1) + surnames(WESTERN, n, 2)
     alike = surnames(WESTERN, n, 3) + surnames(WESTERN, n, 4)
-    both = [
+    aucs = [
         guard_list(
             {"spelling": spelling_scores(names, is_member, columns=columns)},
             is_member,
@@ -80,7 +80,7 @@ def test_spelling_tells_two_populations_and_not_one_from_itself():
         .value
         for names in (apart, alike)
     ]
-    assert both[0] > 0.95 and 0.35 < both[1] < 0.65
+    assert aucs[0] > 0.95 and 0.35 < aucs[1] < 0.65
 
 
 def test_spelling_does_not_learn_names_by_their_shared_parts():
@@ -99,6 +99,6 @@ def test_adjusted_scores_do_not_hang_on_the_covariates():
     folds = np.arange(400) % 5
     adjusted = adjusted_scores(scores, covariates, folds=folds)
     assert np.isnan(adjusted[5]) and np.isfinite(np.delete(adjusted, 5)).all()
-    kept = np.isfinite(adjusted)
-    assert abs(stats.pearsonr(adjusted[kept], covariates[kept, 0])[0]) < 0.1
-    assert np.var(adjusted[kept]) < 1.3
+    is_finite = np.isfinite(adjusted)
+    assert abs(stats.pearsonr(adjusted[is_finite], covariates[is_finite, 0])[0]) < 0.1
+    assert np.var(adjusted[is_finite]) < 1.3

@@ -27,7 +27,7 @@ from tests.attack.planted_table import (
     N_REFERENCE,
     listed,
     own_parts,
-    put,
+    set_residual,
     table,
 )
 from tests.pages import make_reports
@@ -67,9 +67,9 @@ def rich_list() -> Candidates:
 
 def rich_table(names: Candidates, scenario: int) -> AttackResult:
     attack = table(names, scenario=scenario, effect=1.2, general_effect=0.2, seed=scenario)
-    put(attack, 30, 40.0)
-    put(attack, 31, math.nan)
-    put(attack, 90, 41.0)
+    set_residual(attack, 30, 40.0)
+    set_residual(attack, 31, math.nan)
+    set_residual(attack, 90, 41.0)
     attack.n_pieces[33] = 7
     return attack
 
@@ -77,42 +77,45 @@ def rich_table(names: Candidates, scenario: int) -> AttackResult:
 def rounded(value: Any) -> Any:
     """The same with six digits: what is compared must not hang on a last bit."""
     if isinstance(value, dict):
-        return {key: rounded(one) for key, one in value.items()}
+        return {key: rounded(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [rounded(one) for one in value]
+        return [rounded(part) for part in value]
     if isinstance(value, float | np.floating):
         return None if math.isnan(value) else float(f"{value:.6g}")
     return value.item() if isinstance(value, np.generic) else value
 
 
-def told(scenario: int) -> dict[str, Any]:
+def judge_rich_list(scenario: int) -> dict[str, Any]:
     """The judgement of the rich list: all of scenario 2, the rules and the names of scenario 1."""
     names = rich_list()
     attack = rich_table(names, scenario)
-    found = judged(attack)
-    whole = found | {
-        "curve": [found["curve"][0], found["curve"][-1]],
+    judgement = judged(attack)
+    report_parts = judgement | {
+        "curve": [judgement["curve"][0], judgement["curve"][-1]],
         "names": {
             name: [*column[:3], *column[38:44], *column[96:99], *column[-3:]]
-            for name, column in found["names"].items()
+            for name, column in judgement["names"].items()
         },
     }
-    strata = found["measures"]["strata"]
+    strata = judgement["measures"]["strata"]
     if scenario == 1:
-        rules = {kind: [of["rules"], of["baseline_rules"]] for kind, of in strata.items()}
-        whole = {"rules": rules, "names": whole["names"]}
+        rules = {
+            kind: [measures["rules"], measures["baseline_rules"]]
+            for kind, measures in strata.items()
+        }
+        report_parts = {"rules": rules, "names": report_parts["names"]}
     else:
         strata.pop("easy")
-    plain: dict[str, Any] = json.loads(json.dumps(rounded(whole)))
+    plain: dict[str, Any] = json.loads(json.dumps(rounded(report_parts)))
     return plain
 
 
 @pytest.mark.parametrize("scenario", [1, 2])
 def test_a_rich_list_has_the_whole_judgement_that_it_had(scenario: int) -> None:
-    found = told(scenario)
+    judgement = judge_rich_list(scenario)
     expected = json.loads(GOLDEN.read_text(encoding="utf-8"))[f"scenario {scenario}"]
-    assert list(found["names"]) == list(expected["names"])
-    for part, value in found.items():
+    assert list(judgement["names"]) == list(expected["names"])
+    for part, value in judgement.items():
         assert value == expected[part], part
 
 
@@ -122,10 +125,10 @@ def test_a_rich_list_has_the_whole_judgement_that_it_had(scenario: int) -> None:
 @pytest.mark.parametrize("scenario", [1, 2])
 def test_a_planted_leak_is_found_and_a_null_table_is_not(scenario: int) -> None:
     names = listed()
-    found = judged(table(names, scenario=scenario, effect=4.0))
-    assert found["verdict"]["state"] == "leak_found"
-    assert found["verdict"]["reasons"] == ["group_stands_out", "names_stand_out"]
-    assert found["verdict"]["n_tested"] == N_MEMBERS and found["verdict"]["n_flagged"] > 20
+    judgement = judged(table(names, scenario=scenario, effect=4.0))
+    assert judgement["verdict"]["state"] == "leak_found"
+    assert judgement["verdict"]["reasons"] == ["group_stands_out", "names_stand_out"]
+    assert judgement["verdict"]["n_tested"] == N_MEMBERS and judgement["verdict"]["n_flagged"] > 20
     for seed in range(3):
         null = judged(table(names, scenario=scenario, effect=0.0, seed=seed))
         assert null["verdict"]["state"] != "leak_found" and null["verdict"]["n_flagged"] == 0
@@ -141,11 +144,11 @@ def test_one_member_above_all_reference_controls_is_a_leak_and_one_control_is_no
 ) -> None:
     names = listed()
     attack = table(names, scenario=2, effect=0.0)
-    put(attack, row, 50.0)
-    found = judged(attack)
-    assert (found["verdict"]["state"] == "leak_found") is is_leak
-    assert found["names"]["decision"][row] == ("flagged" if is_leak else "not flagged")
-    assert found["names"]["p_value"][row] == 1 / (N_REFERENCE + 1)
+    set_residual(attack, row, 50.0)
+    judgement = judged(attack)
+    assert (judgement["verdict"]["state"] == "leak_found") is is_leak
+    assert judgement["names"]["decision"][row] == ("flagged" if is_leak else "not flagged")
+    assert judgement["names"]["p_value"][row] == 1 / (N_REFERENCE + 1)
 
 
 def test_where_no_leak_is_found_nobody_stands_out_anywhere() -> None:
@@ -153,20 +156,20 @@ def test_where_no_leak_is_found_nobody_stands_out_anywhere() -> None:
     attack = table(names, scenario=2, effect=0.0)
     # Rank 2 of 3,001 in a family of 60: q = .04, which one route alone needs at .025.
     reference = np.sort(attack.scores["residual"][0][len(names) :])
-    put(attack, 3, (reference[-1] + reference[-2]) / 2)
-    found = judged(attack)
-    assert 0.025 < found["names"]["q_value"][3] <= 0.05
-    assert found["verdict"]["state"] != "leak_found" and found["verdict"]["n_flagged"] == 0
-    assert set(found["names"]["decision"]) == {"not flagged"}
-    assert not any(found["names"]["is_undecided"])
-    assert sum(one["flagged"]["n_hits"] for one in found["mentions"]) == 0
+    set_residual(attack, 3, (reference[-1] + reference[-2]) / 2)
+    judgement = judged(attack)
+    assert 0.025 < judgement["names"]["q_value"][3] <= 0.05
+    assert judgement["verdict"]["state"] != "leak_found" and judgement["verdict"]["n_flagged"] == 0
+    assert set(judgement["names"]["decision"]) == {"not flagged"}
+    assert not any(judgement["names"]["is_undecided"])
+    assert sum(mention_bin["flagged"]["n_hits"] for mention_bin in judgement["mentions"]) == 0
 
 
 def test_a_name_does_not_stand_out_by_a_part_that_somebody_else_in_the_notes_has() -> None:
     names = listed(("easy", "hard"))
     hard = np.arange(2 * N_MEMBERS, 3 * N_MEMBERS)
     has_namesake = tuple(1 if row in hard else None for row in range(len(names)))
-    found = {}
+    n_flagged = {}
     for n_others_first in ((None,) * len(names), has_namesake):
         attack = table(replace(names, n_others_first=n_others_first), scenario=2, effect=4.0)
         # The first name is a member's, and the last name is nobody's.
@@ -174,8 +177,8 @@ def test_a_name_does_not_stand_out_by_a_part_that_somebody_else_in_the_notes_has
         attack.scores["residual"][0][:] = soft_minimum(*attack.parts.pairs(attack.part_residual))
         flag = np.array(judged(attack)["names"]["decision"]) == "flagged"
         assert flag[:N_MEMBERS].sum() > 0.9 * N_MEMBERS
-        found[n_others_first] = int(flag[hard].sum())
-    unaware, aware = found.values()
+        n_flagged[n_others_first] = int(flag[hard].sum())
+    unaware, aware = n_flagged.values()
     # One in twenty last names of nobody is that high by chance.
     assert unaware > 15 and aware <= 6
 
@@ -193,33 +196,43 @@ def test_names_of_one_part_are_ranked_among_controls_of_one_part() -> None:
 def test_without_truth_the_q_values_alone_are_judged() -> None:
     names = make_candidates([(f"F{i}", f"L{i}") for i in range(20)])
     attack = table(names, scenario=1, effect=0.0)
-    found = judged(attack)
-    assert (found["verdict"]["state"], found["verdict"]["auc"]) == ("not_enough_evidence", None)
-    assert (found["measures"]["strata"], found["curve"], found["mentions"]) == ({}, [], [])
-    assert found["details"] == {}
+    judgement = judged(attack)
+    assert (judgement["verdict"]["state"], judgement["verdict"]["auc"]) == (
+        "not_enough_evidence",
+        None,
+    )
+    assert (judgement["measures"]["strata"], judgement["curve"], judgement["mentions"]) == (
+        {},
+        [],
+        [],
+    )
+    assert judgement["details"] == {}
     for row in range(5):
-        put(attack, row, 50.0)
+        set_residual(attack, row, 50.0)
     assert judged(attack)["verdict"]["state"] == "leak_found"
 
 
 def test_the_curve_judges_prefixes_of_the_run() -> None:
     names = listed()
     attack = table(names, scenario=2, effect=3.0)
-    asked: list[int] = []
-    after = attack.prefix_scores
-    found = judged(replace(attack, prefix_scores=lambda n: (asked.append(n), after(n))[1]))
-    assert asked == [1, 2, 4, 5, 8, 10]
-    assert [point["n"] for point in found["curve"]] == [100, 200, 400, 500, 800, 950]
-    aucs = [point["strata"]["all"]["auc"]["mean_log_ratio"] for point in found["curve"]]
+    n_blocks: list[int] = []
+    prefix_scores = attack.prefix_scores
+    judgement = judged(
+        replace(attack, prefix_scores=lambda n: (n_blocks.append(n), prefix_scores(n))[1])
+    )
+    assert n_blocks == [1, 2, 4, 5, 8, 10]
+    assert [point["n"] for point in judgement["curve"]] == [100, 200, 400, 500, 800, 950]
+    aucs = [point["strata"]["all"]["auc"]["mean_log_ratio"] for point in judgement["curve"]]
     assert aucs == sorted(aucs) and aucs[0] < 0.75 < 0.95 < aucs[-1]
     recalls = [
-        CurvePoint.model_validate(point).strata["all"].values("recall") for point in found["curve"]
+        CurvePoint.model_validate(point).strata["all"].values("recall")
+        for point in judgement["curve"]
     ]
     assert recalls[0]["difference_above_zero"] < 0.9 < recalls[-1]["difference_above_zero"]
-    for kind, measured in found["measures"]["strata"].items():
-        (rule,) = found["curve"][-1]["strata"][kind]["rules"].values()
-        whole = measured["rules"]["difference_above_zero"]
-        assert rule == whole["confusion"] | {"f1": whole["f1"]}
+    for kind, measured in judgement["measures"]["strata"].items():
+        (rule,) = judgement["curve"][-1]["strata"][kind]["rules"].values()
+        full_rule = measured["rules"]["difference_above_zero"]
+        assert rule == full_rule["confusion"] | {"f1": full_rule["f1"]}
     one_block = replace(attack, block_counts=np.array([30]))
     assert [point["n"] for point in judged(one_block)["curve"]] == [30]
 
@@ -234,19 +247,19 @@ def patients(n: int = 40) -> Candidates:
 def test_measures_of_patients_are_those_of_a_list_without_canaries() -> None:
     names = patients()
     whole_list = canaries(40) + names
-    whole = table(whole_list, scenario=2, effect=1.0)
+    attack = table(whole_list, scenario=2, effect=1.0)
     rows = np.arange(80, 160)
-    found = judged(whole)
-    alone = judged(whole.select_names(rows))
-    assert json.dumps(found["measures"]) == json.dumps(alone["measures"])
+    judgement = judged(attack)
+    alone = judged(attack.select_names(rows))
+    assert json.dumps(judgement["measures"]) == json.dumps(alone["measures"])
     # Planted names show what the attack sees; they change nothing that it says of patients.
     of_planted = ("positive_origin", "positive_controls", "most_exposed", "bound_dose", "reasons")
-    for name in found["verdict"].keys() - {*of_planted, "english", "japanese", "what_now"}:
-        assert found["verdict"][name] == alone["verdict"][name], name
-    assert (found["curve"], found["mentions"]) == (alone["curve"], alone["mentions"])
+    for name in judgement["verdict"].keys() - {*of_planted, "english", "japanese", "what_now"}:
+        assert judgement["verdict"][name] == alone["verdict"][name], name
+    assert (judgement["curve"], judgement["mentions"]) == (alone["curve"], alone["mentions"])
     for column in ("decision", "q_value", "threshold"):
-        assert found["names"][column][80:] == alone["names"][column]
-    assert set(found["details"]) - set(alone["details"]) == {"canaries"}
+        assert judgement["names"][column][80:] == alone["names"][column]
+    assert set(judgement["details"]) - set(alone["details"]) == {"canaries"}
 
 
 def test_the_ith_planted_name_pairs_with_the_ith_twin() -> None:
@@ -254,33 +267,37 @@ def test_the_ith_planted_name_pairs_with_the_ith_twin() -> None:
     attack = table(names, scenario=2, effect=0.0)
     attack.scores["residual"][0][:6] = [5.0, 1.0, 3.0, 2.0, 4.0, 0.0]
     record = judged(attack)["details"]["canaries"]
-    columns = [[one[key] for one in record["names"]] for key in ("name_id", "twin_score", "p")]
+    columns = [[name[key] for name in record["names"]] for key in ("name_id", "twin_score", "p")]
     # Of four ranks: 5 is first, 1 is third (4 and 2 above it), 3 is second.
     assert columns == [[0, 1, 2], [2.0, 4.0, 0.0], [1 / 4, 3 / 4, 2 / 4]]
-    assert [one["bits"] for one in record["names"]] == pytest.approx([2, math.log2(4 / 3), 1])
-    whole = record["scores"]["residual"]["all"]
-    assert (whole["above_twin"]["n_hits"], whole["above_twin"]["n_total"]) == (2, 3)
-    assert record["is_paired"] and whole["above_twin_p"] == pytest.approx(0.5)
+    assert [name["bits"] for name in record["names"]] == pytest.approx([2, math.log2(4 / 3), 1])
+    measures = record["scores"]["residual"]["all"]
+    assert (measures["above_twin"]["n_hits"], measures["above_twin"]["n_total"]) == (2, 3)
+    assert record["is_paired"] and measures["above_twin_p"] == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
-    ("n_held_out", "said"),
+    ("n_held_out", "sentence"),
     [
         (0, "1 were planted, but 0 held-out"),
         (MIN_HELD_OUT - 1, "1 were planted, but 18 held-out"),
         (MIN_HELD_OUT, "1 of 1 planted names are found"),
     ],
 )
-def test_too_few_held_out_names_are_said_to_find_nobody(n_held_out: int, said: str) -> None:
+def test_too_few_held_out_names_are_said_to_find_nobody(n_held_out: int, sentence: str) -> None:
     names = canaries(1, n_held_out=n_held_out)
     attack = table(names, scenario=2, effect=90.0)
-    found = judged(attack)
-    record = found["details"]["canaries"]
-    assert said in record["english"] and bool(record["scores"]) == bool(n_held_out)
+    judgement = judged(attack)
+    record = judgement["details"]["canaries"]
+    assert sentence in record["english"] and bool(record["scores"]) == bool(n_held_out)
     # Of patients there is nothing to say.
-    said = (found["measures"]["strata"], found["curve"], found["verdict"]["n_tested"])
-    assert said == ({}, [], 0)
-    assert set(found["details"]) == {"canaries"}
+    of_patients = (
+        judgement["measures"]["strata"],
+        judgement["curve"],
+        judgement["verdict"]["n_tested"],
+    )
+    assert of_patients == ({}, [], 0)
+    assert set(judgement["details"]) == {"canaries"}
 
 
 # --- a new score is one row of the table: everything that shows scores shows it ---
@@ -291,9 +308,9 @@ def test_a_new_score_is_worked_out_and_shown_everywhere(monkeypatch: pytest.Monk
     monkeypatch.setattr(scores, "SCORES", (*SCORES, new))
     log_p = np.log([[0.1, 0.2], [0.3, 0.4]])
     sums = {"p": np.exp(log_p), "log_p": log_p}
-    found = compute_scores(sums_of(sums, sums), counts=np.array([1, 1]), parts=own_parts(1, 0))
-    assert found["twice"][0] == pytest.approx([log_p.sum()])
-    assert found["twice"][1, 0] > 0
+    all_scores = compute_scores(sums_of(sums, sums), counts=np.array([1, 1]), parts=own_parts(1, 0))
+    assert all_scores["twice"][0] == pytest.approx([log_p.sum()])
+    assert all_scores["twice"][1, 0] > 0
     monkeypatch.setitem(planted_table.SCORES, 2, (*planted_table.SCORES[2], "twice"))
     report = make_reports.make_report()
     assert "twice" in names_csv(report).splitlines()[0] and "twice" in measures_csv(report)

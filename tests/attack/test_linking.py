@@ -59,10 +59,10 @@ def test_owners_are_found_by_name_or_by_row_whatever_case_and_width() -> None:
 
 def test_passages_without_owner_or_draw_and_owners_without_score_are_left_out() -> None:
     log = np.tile(np.array([-1.0, math.nan, -2.0, -3.0, -4.0]), (5, 1))
-    found = link([0, None, 2, 1, 0], log, log * 0.5, [2, 2, 0, 2, 1])
-    assert [one["passage_id"] for one in found["rank_by_passage"]] == ["id0", "id4"]
-    assert (found["n_passages"], found["n_names"]) == (2, 4)  # names that can be scored
-    assert found["chance"] == {"top_1": 1 / 4, "top_5": 1.0, "median_rank": 2.5}
+    linking = link([0, None, 2, 1, 0], log, log * 0.5, [2, 2, 0, 2, 1])
+    assert [passage["passage_id"] for passage in linking["rank_by_passage"]] == ["id0", "id4"]
+    assert (linking["n_passages"], linking["n_names"]) == (2, 4)  # names that can be scored
+    assert linking["chance"] == {"top_1": 1 / 4, "top_5": 1.0, "median_rank": 2.5}
 
 
 log_p = st.lists(st.integers(-4, 0).map(float), min_size=5, max_size=5)
@@ -74,22 +74,22 @@ passages = st.tuples(st.none() | st.integers(0, 4), log_p, log_p, st.sampled_fro
 def test_ranks_equal_scipys(rows: list[Any]) -> None:
     owners, log_h, log_g, n_drawn = (list(column) for column in zip(*rows, strict=True))
     linked = [p for p, owner in enumerate(owners) if owner is not None and n_drawn[p]]
-    found = link(owners, log_h, log_g, n_drawn)
+    linking = link(owners, log_h, log_g, n_drawn)
     if not linked:
-        assert found is None
+        assert linking is None
         return
     h, g, of_owner = (np.array(column)[linked] for column in (log_h, log_g, owners))
     fits = {"hospital_against_general": h - g, "hospital_alone": h, "general_alone": g}
     ranks = {
-        way: rankdata(-fit, axis=1)[range(len(linked)), of_owner.astype(int)]
-        for way, fit in fits.items()
+        reference: rankdata(-fit, axis=1)[range(len(linked)), of_owner.astype(int)]
+        for reference, fit in fits.items()
     }
-    for way, expected in ranks.items():
+    for reference, expected in ranks.items():
         for n_top in (1, 5):
-            assert found[way][f"top_{n_top}"] == pytest.approx((expected <= n_top).mean())
-        assert found[way]["median_rank"] == np.median(expected)
-    assert found["chance"] == {"top_1": 1 / 5, "top_5": 1.0, "median_rank": 3.0}
-    assert found["rank_by_passage"] == [
+            assert linking[reference][f"top_{n_top}"] == pytest.approx((expected <= n_top).mean())
+        assert linking[reference]["median_rank"] == np.median(expected)
+    assert linking["chance"] == {"top_1": 1 / 5, "top_5": 1.0, "median_rank": 3.0}
+    assert linking["rank_by_passage"] == [
         {"passage_id": f"id{p}", "name_id": owners[p], "rank": rank}
         for p, rank in zip(linked, ranks["hospital_against_general"], strict=True)
     ]
@@ -99,5 +99,5 @@ def test_passages_of_planted_names_are_not_linked() -> None:
     names = make_candidates([("Mary", "Park"), ("Jane", "Gray")], is_member=True)
     log = ([[-1.0, -2.0], [-2.0, -1.0]], [[-2.0, -2.0]] * 2)
     for roles, n_linked in ((("", ""), 2), (("", "canary"), 1), (("canary", "canary"), 0)):
-        found = link([0, 1], *log, [1, 1], names=replace(names, role=roles))
-        assert (found["n_passages"] if found else 0) == n_linked
+        linking = link([0, 1], *log, [1, 1], names=replace(names, role=roles))
+        assert (linking["n_passages"] if linking else 0) == n_linked

@@ -80,7 +80,12 @@ def request_of(
     passages: Passages = PASSAGES,
     **settings: Any,
 ) -> AuditRequest:
-    asked = {"n_inputs": 230, "n_chain_inputs": 20, "is_dropout_on": False, "micro_batch": 64}
+    fixed_settings = {
+        "n_inputs": 230,
+        "n_chain_inputs": 20,
+        "is_dropout_on": False,
+        "micro_batch": 64,
+    }
     return AuditRequest(
         scenario_number=2,
         candidates=candidates,
@@ -88,7 +93,7 @@ def request_of(
         seed=5,
         device="cpu",
         dtype="float32",
-        posterior=PosteriorSettings(**{**asked, **settings}),
+        posterior=PosteriorSettings(**{**fixed_settings, **settings}),
         **folders,
     )
 
@@ -106,7 +111,7 @@ def test_every_score_of_whole_names_is_the_slow_references(
     report: AuditReport, folders: dict[str, Path]
 ) -> None:
     passages = PASSAGES.passages
-    plain = {who: plain_model(folders[who]) for who in folders}
+    plain = {model: plain_model(folders[model]) for model in folders}
     names = list(zip(LISTED.first, LISTED.last, strict=True))
     task = make_task(plain["hospital"].tokenizer, passages, names, seed=5)
     log_p = {"": log_product, "chain_": log_chain}
@@ -119,22 +124,24 @@ def test_every_score_of_whole_names_is_the_slow_references(
         assert is_known == (name != UNKNOWN)
         for prefix, log_of in log_p.items():
             logs = {
-                who[0]: [log_of(plain[who], p, name) if is_known else math.nan for p in passages]
-                for who in plain
+                model[0]: [
+                    log_of(plain[model], p, name) if is_known else math.nan for p in passages
+                ]
+                for model in plain
             }
             inputs = [
-                {f"l_{who}": logs[who][p] for who in "hg"}
-                | {f"p_{who}": math.exp(logs[who][p]) for who in "hg"}
+                {f"l_{model}": logs[model][p] for model in "hg"}
+                | {f"p_{model}": math.exp(logs[model][p]) for model in "hg"}
                 for block in draws[prefix]
                 for p in block
             ]
             for score, statistic in SCORES.items():
                 value = statistic(inputs)
-                found = numbers(report, prefix + score)[row]
+                audit_score = numbers(report, prefix + score)[row]
                 largest = max(max(math.exp(x) for x in side) for side in logs.values())
                 is_log = score in ("log_ratio", "mean_log_ratio", "general_mean_log")
                 allowed = {"abs": 1e-6 if is_log else 1e-6 * largest, "rel": 1e-6, "nan_ok": True}
-                assert found == pytest.approx(value, **allowed)
+                assert audit_score == pytest.approx(value, **allowed)
 
 
 PartAt = tuple[str, str, bool]
@@ -146,7 +153,7 @@ def parts_at(names: Candidates) -> tuple[dict[PartAt, int], list[tuple[str, str]
 
     All are of one piece, so that a part's masks are told by its role and by whether it is alone.
     """
-    at: dict[PartAt, int] = {}
+    columns: dict[PartAt, int] = {}
     example: list[tuple[str, str]] = []
     of_name: list[list[int]] = [[-1, -1] for _ in range(len(LISTED))]
     for row, name in enumerate(zip(names.first, names.last, strict=True)):
@@ -154,52 +161,53 @@ def parts_at(names: Candidates) -> tuple[dict[PartAt, int], list[tuple[str, str]
             if not name[k] or name == UNKNOWN:
                 continue
             key = (role, name[k].lower(), all(name))
-            if key not in at:
-                at[key] = len(at)
+            if key not in columns:
+                columns[key] = len(columns)
                 example.append(name)
             if row < len(LISTED):
-                of_name[row][k] = at[key]
-    return at, example, of_name
+                of_name[row][k] = columns[key]
+    return columns, example, of_name
 
 
 def test_scores_by_part_and_the_error_of_the_fixed_one_are_the_slow_references(
     report: AuditReport, folders: dict[str, Path]
 ) -> None:
     passages, pool = PASSAGES.passages, us_pool()
-    plain = {who[0]: plain_model(folders[who]) for who in folders}
+    plain = {model[0]: plain_model(folders[model]) for model in folders}
     pair = load_pair(folders["general"], folders["hospital"])
     names = add_references(request_of(folders), pair, pool=pool)  # listed ones, then controls
-    at, example, of_name = parts_at(names)
+    columns, example, of_name = parts_at(names)
     logs = {
-        who: [
-            [log_by_role(plain[who], passage, name)[role] for passage in passages]
-            for (role, _, _), name in zip(at, example, strict=True)
+        model: [
+            [log_by_role(plain[model], passage, name)[role] for passage in passages]
+            for (role, _, _), name in zip(columns, example, strict=True)
         ]
-        for who in plain
+        for model in plain
     }
     shares = {"first": pool.first_shares, "last": pool.last_shares}
-    log_share = [math.log(shares[role][text]) for role, text, _ in at]
-    is_last = [role == "last" for role, _, _ in at]
+    log_share = [math.log(shares[role][text]) for role, text, _ in columns]
+    is_last = [role == "last" for role, _, _ in columns]
 
     def parts_after(inputs: list[int]) -> list[tuple[float, float]]:
         """Each part's residual and centred shift on these inputs, and at the end what none has."""
         h, g = (
-            [sum(of_part[p] for p in inputs) / len(inputs) for of_part in logs[who]] for who in "hg"
+            [sum(of_part[p] for p in inputs) / len(inputs) for of_part in logs[model]]
+            for model in "hg"
         )
-        found = slow_parts(
+        part_scores = slow_parts(
             h,
             g,
             is_last=is_last,
             log_share=log_share,
-            n_pieces=[1] * len(at),
-            is_known=[True] * len(at),
+            n_pieces=[1] * len(columns),
+            is_known=[True] * len(columns),
         )
-        return [*found, (math.nan, math.nan)]
+        return [*part_scores, (math.nan, math.nan)]
 
     def scores_after(inputs: list[int]) -> np.ndarray:
-        found = parts_after(inputs)
-        by_name = [part_scores(*(found[k] for k in pair_of)) for pair_of in of_name]
-        return np.array([[one[name] for name in PART_SCORES] for one in by_name])
+        values_of_parts = parts_after(inputs)
+        by_name = [part_scores(*(values_of_parts[k] for k in pair_of)) for pair_of in of_name]
+        return np.array([[name_scores[name] for name in PART_SCORES] for name_scores in by_name])
 
     task = make_task(
         plain["h"].tokenizer, passages, list(zip(LISTED.first, LISTED.last, strict=True)), seed=5
@@ -250,8 +258,10 @@ def test_a_name_with_too_few_comparable_controls_has_a_score_and_is_not_judged(
     assert report.names["score"][13] == report.names["last_residual"][13] is not None
     assert report.names["first_residual"][13] is None
     assert report.names["is_unmatched"] == [False] * 13 + [True]
-    said = "1 names are not judged: there are fewer than 200 controls of as many word pieces"
-    assert any(note.startswith(said) for note in report.notes)
+    expected_note = (
+        "1 names are not judged: there are fewer than 200 controls of as many word pieces"
+    )
+    assert any(note.startswith(expected_note) for note in report.notes)
 
 
 # --- little to go on: one passage, no name to be spelled, names of one part ---
@@ -260,24 +270,24 @@ def test_a_name_with_too_few_comparable_controls_has_a_score_and_is_not_judged(
 def test_one_passage_and_one_input_have_scores_and_no_error(
     folders: dict[str, Path], store: Store
 ) -> None:
-    one = passages_of({"text": "the patient [NAME] was seen.", "name_id": 4})
-    found = run_audit(
-        request_of(folders, passages=one, n_inputs=1, n_chain_inputs=0),
+    passages = passages_of({"text": "the patient [NAME] was seen.", "name_id": 4})
+    report = run_audit(
+        request_of(folders, passages=passages, n_inputs=1, n_chain_inputs=0),
         store=store,
     )
-    assert np.isfinite(np.delete(numbers(found, "score"), 12)).all()
-    assert np.isnan(numbers(found, "standard_error")).all()
-    assert "chain_log_ratio" not in found.names
-    assert [point.n for point in found.curve] == [1]
-    assert found.details.linking.n_passages == 1
+    assert np.isfinite(np.delete(numbers(report, "score"), 12)).all()
+    assert np.isnan(numbers(report, "standard_error")).all()
+    assert "chain_log_ratio" not in report.names
+    assert [point.n for point in report.curve] == [1]
+    assert report.details.linking.n_passages == 1
 
 
 def test_a_list_of_which_no_name_can_be_spelled_has_no_scores(
     folders: dict[str, Path], store: Store
 ) -> None:
     names = make_candidates([("Zq", "Smith"), ("Qz", "Jones")])
-    asked = request_of(folders, candidates=names, n_inputs=100, n_chain_inputs=2)
-    found = run_audit(asked, store=store)
-    assert np.isnan(numbers(found, "score")).all()
-    assert found.names["decision"] == ["not scored"] * 2
-    assert "2 of 2 names could not be scored." in found.notes
+    request = request_of(folders, candidates=names, n_inputs=100, n_chain_inputs=2)
+    report = run_audit(request, store=store)
+    assert np.isnan(numbers(report, "score")).all()
+    assert report.names["decision"] == ["not scored"] * 2
+    assert "2 of 2 names could not be scored." in report.notes

@@ -81,9 +81,11 @@ def test_f1_interval_equals_a_plain_bootstrap_over_names() -> None:
     for _ in range(2000):
         rows = np.concatenate([rng.integers(0, 130, 130), rng.integers(130, 260, 130)])
         f1.append(confusion(flagged[rows], is_member[rows]).f1)
-    found = f1_interval(table, seed=1)
-    assert found.value == pytest.approx(0.4)
-    assert [found.low, found.high] == pytest.approx(np.quantile(f1, [0.025, 0.975]), abs=0.015)
+    interval = f1_interval(table, seed=1)
+    assert interval.value == pytest.approx(0.4)
+    assert [interval.low, interval.high] == pytest.approx(
+        np.quantile(f1, [0.025, 0.975]), abs=0.015
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,8 +102,8 @@ def test_f1_interval_equals_a_plain_bootstrap_over_names() -> None:
 def test_a_rule_without_spread_is_not_certain(
     counts: tuple[int, ...], low: float, value: float, high: float
 ) -> None:
-    found = f1_interval(Confusion(*counts), seed=1)
-    assert list(vars(found).values()) == pytest.approx([value, low, high], abs=1e-6, nan_ok=True)
+    interval = f1_interval(Confusion(*counts), seed=1)
+    assert list(vars(interval).values()) == pytest.approx([value, low, high], abs=1e-6, nan_ok=True)
 
 
 # --- a whole list (all of its numbers: test_judgement.py) ---
@@ -183,11 +185,11 @@ def test_without_a_role_there_is_nothing_and_many_roles_are_cut_off() -> None:
 def test_five_names_by_hand() -> None:
     # members 3, 1; controls 2, 1, 0; above 1: one member, one control; two are not scored
     scores, truth = [3, 1, 2, 1, 0, math.nan, math.nan], [1, 1, 0, 0, 0, 1, 0]
-    found = measure_scores(scores, truth, threshold=1.0, seed=1)
-    assert found.pop("auc_low") < 0.75 < found.pop("auc_high")  # type: ignore[operator]
+    measures = measure_scores(scores, truth, threshold=1.0, seed=1)
+    assert measures.pop("auc_low") < 0.75 < measures.pop("auc_high")  # type: ignore[operator]
     # One of three controls is 33 %: finer rates are not resolvable.
     nothing = dict.fromkeys(["0.1", "0.01", "0.001"])
-    assert found == {
+    assert measures == {
         "n_members": 2,
         "n_controls": 3,
         "n_not_scored": 2,
@@ -210,14 +212,14 @@ def test_five_names_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scores", "truth", "what"),
+    ("scores", "truth", "word"),
     [([1, 2], [1, 1], "controls"), ([1, math.nan], [0, 1], "members"), ([], [], "members")],
 )
 def test_a_file_with_one_kind_of_rows_is_refused_in_words(
-    scores: list[float], truth: list[int], what: str
+    scores: list[float], truth: list[int], word: str
 ) -> None:
     with pytest.raises(
-        AuditError, match=f"no {what} with a score.* is_member = {int(what == 'members')}"
+        AuditError, match=f"no {word} with a score.* is_member = {int(word == 'members')}"
     ):
         measure_scores(scores, truth, seed=1)
 
@@ -226,9 +228,9 @@ def test_a_file_with_one_kind_of_rows_is_refused_in_words(
 
 
 def exposed(scores: Any, **more: Any) -> dict[str, Any]:
-    found = exposure(scores, seed=1, **more)
-    assert found is not None
-    return found
+    measures = exposure(scores, seed=1, **more)
+    assert measures is not None
+    return measures
 
 
 def test_twins_are_compared_pair_by_pair_as_scipy_does() -> None:
@@ -242,21 +244,21 @@ def test_twins_are_compared_pair_by_pair_as_scipy_does() -> None:
 
 
 def test_one_name_alone_has_no_interval_and_many_held_out_names_make_finer_ranks() -> None:
-    found = exposed([9.0], n_mentions=[1], held_out=np.zeros(1023))
-    assert found["groups"][0]["bits"] == {"value": 10, "low": None, "high": None}
-    assert found["max_bits"] == 10 and found["groups"][0]["above_twin"]["n_total"] == 0
+    measures = exposed([9.0], n_mentions=[1], held_out=np.zeros(1023))
+    assert measures["groups"][0]["bits"] == {"value": 10, "low": None, "high": None}
+    assert measures["max_bits"] == 10 and measures["groups"][0]["above_twin"]["n_total"] == 0
 
 
 def test_names_of_one_rank_are_as_certain_as_the_held_out_names_allow() -> None:
-    found = exposed(
+    measures = exposed(
         [99.0] * 3 + [15.5] * 2,
         n_mentions=[1] * 3 + [2] * 2,
         held_out=np.r_[np.zeros(5), np.arange(5.0, 19)],
     )
-    above, below = (group["bits"] for group in found["groups"])
+    above, below = (group["bits"] for group in measures["groups"])
     # 0 of 19 above: at most 3.84 / 22.84 of them (Wilson); 3 of 19 (16, 17, 18) above the others.
     highest = stats.norm.ppf(0.975) ** 2 / (19 + stats.norm.ppf(0.975) ** 2)
-    assert above["high"] == above["value"] == found["max_bits"]
+    assert above["high"] == above["value"] == measures["max_bits"]
     assert above["low"] == pytest.approx(math.log2(20 / (1 + 19 * highest)))
     assert below["value"] == pytest.approx(math.log2(20 / 4))
     low, high = stats.binomtest(3, 19).proportion_ci(method="wilson")

@@ -48,8 +48,8 @@ def evidence(parts: NameParts, *, seed: int = 1) -> tuple[np.ndarray, np.ndarray
 
 def slow(hospital: np.ndarray, general: np.ndarray, parts: NameParts) -> list[Any]:
     columns = ("is_last", "log_share", "n_pieces", "is_known")
-    known = {name: getattr(parts, name).tolist() for name in columns}
-    return slow_parts(hospital.tolist(), general.tolist(), **known)
+    stored_columns = {name: getattr(parts, name).tolist() for name in columns}
+    return slow_parts(hospital.tolist(), general.tolist(), **stored_columns)
 
 
 # Residuals
@@ -76,10 +76,10 @@ def slow(hospital: np.ndarray, general: np.ndarray, parts: NameParts) -> list[An
 def test_residuals_equal_the_slow_reference(n: int, n_unknown: int, roles: int) -> None:
     parts = parts_of(n, n_unknown=n_unknown, roles=roles)
     hospital, general = evidence(parts)
-    found = part_residuals(hospital, general, parts=parts)
+    residuals = part_residuals(hospital, general, parts=parts)
     expected = [residual for residual, _ in slow(hospital, general, parts)]
-    assert np.isfinite(found).all()
-    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
+    assert np.isfinite(residuals).all()
+    np.testing.assert_allclose(residuals, expected, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize(("n_known", "expected"), [(100, 0), (30, 0), (8, 0), (1, math.nan)])
@@ -88,8 +88,8 @@ def test_nothing_was_added_is_zero_and_of_less_than_two_known_parts_nothing_is_s
 ) -> None:
     parts = parts_of(n_known + 5, n_unknown=5, roles=1)
     zero = np.zeros(n_known + 5)
-    found = part_residuals(zero, zero, parts=parts)
-    np.testing.assert_array_equal(found, np.full(n_known + 5, expected))
+    residuals = part_residuals(zero, zero, parts=parts)
+    np.testing.assert_array_equal(residuals, np.full(n_known + 5, expected))
 
 
 # From parts to names
@@ -102,13 +102,13 @@ def test_scores_of_names_equal_the_slow_reference(n: int) -> None:
     parts = NameParts(**{**vars(parts), "of_name": np.array(names)})
     hospital, general = evidence(parts)
     sums = Sums({"hospital_log_p": hospital, "general_log_p": general}, 1, 1, parts)
-    found = {kind.name: kind.formula(sums) for kind in SCORES if kind.scenarios == (1, 2)}
-    assert set(found) == set(PART_SCORES)
+    scores = {kind.name: kind.formula(sums) for kind in SCORES if kind.scenarios == (1, 2)}
+    assert set(scores) == set(PART_SCORES)
     by_part = [*slow(hospital, general, parts), (math.nan, math.nan)]
     for row, (first, last) in enumerate(names):
-        both = by_part[first], by_part[last]
-        for name, value in part_scores(*both).items():
-            assert found[name][row] == pytest.approx(value, nan_ok=True, abs=1e-7), name
+        part_pair = by_part[first], by_part[last]
+        for name, value in part_scores(*part_pair).items():
+            assert scores[name][row] == pytest.approx(value, nan_ok=True, abs=1e-7), name
 
 
 def test_parts_are_described_by_what_the_generator_says_of_them() -> None:

@@ -28,10 +28,10 @@ __all__ = ["models", "small"]
 
 
 def request_of(models: Models, scenario: int, n: int) -> AuditRequest:
-    asked = small_audit.request_of(models, scenario)
-    return asked.with_(
-        generation=asked.generation.with_(n_documents=n, n_steps=3),
-        posterior=asked.posterior.with_(n_inputs=n, n_chain_inputs=2),
+    request = small_audit.request_of(models, scenario)
+    return request.with_(
+        generation=request.generation.with_(n_documents=n, n_steps=3),
+        posterior=request.posterior.with_(n_inputs=n, n_chain_inputs=2),
     )
 
 
@@ -59,17 +59,17 @@ def test_expected_time_is_the_work_that_the_run_announces_at_the_paces_of_the_la
     task = scenarios.make_task(request, pair, names)
     work = {phase.name: phase.n_units for phase in make_plan(request).phases}
     for kind, n in request.sizes().items():
-        for who, model in (("general", pair.general), ("hospital", pair.hospital)):
+        for model_role, model in (("general", pair.general), ("hospital", pair.hospital)):
             rows = task.n_rows(kind, n) * task.n_tokens
-            assert work[f"{who} model: {EVIDENCE[kind]}"] == rows * model.n_parameters
+            assert work[f"{model_role} model: {EVIDENCE[kind]}"] == rows * model.n_parameters
     with Store(tmp_path / "results") as store:
         unknown = make_plan(request).seconds(store)
         began = time.monotonic()
         run_audit(request, store=store)
         took = time.monotonic() - began
-        known = make_plan(request.with_(seed=1)).seconds(store)
-    assert unknown > 0 and known != unknown
-    assert known == pytest.approx(took, rel=0.5, abs=2)
+        warm_seconds = make_plan(request.with_(seed=1)).seconds(store)
+    assert unknown > 0 and warm_seconds != unknown
+    assert warm_seconds == pytest.approx(took, rel=0.5, abs=2)
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,10 @@ def test_chain_takes_no_more_rows_than_its_budget_in_the_plan_as_in_the_run(
         report = run_audit(request, store=store)
         assert read_finished_sizes(report.digest, store=store)["n_chain_inputs"] == expected
     assert ("chain_difference" in report.columns) == (expected > 0)
-    said = [note for note in report.notes if "chain rule" in note]
-    assert len(said) == (expected < 60) and all(f"{expected} of 60" in one for one in said)
+    chain_notes = [note for note in report.notes if "chain rule" in note]
+    assert len(chain_notes) == (expected < 60) and all(
+        f"{expected} of 60" in note for note in chain_notes
+    )
 
 
 def settings_of(command: str) -> dict[str, object]:
@@ -100,7 +102,7 @@ def settings_of(command: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("source", "there"),
+    ("source", "n_available"),
     [
         ("held_out", [8, 8, 8]),
         ("own", [8, 8, 8]),
@@ -109,7 +111,7 @@ def settings_of(command: str) -> dict[str, object]:
     ],
 )
 def test_a_plan_says_how_many_controls_are_needed_beside_those_that_take_part(
-    models: Models, source: ControlSource, there: list[int]
+    models: Models, source: ControlSource, n_available: list[int]
 ) -> None:
     members = [(f"Ada{i}", f"Byron{i}") for i in range(20)]
     listed = make_candidates(members, is_member=True)
@@ -119,13 +121,13 @@ def test_a_plan_says_how_many_controls_are_needed_beside_those_that_take_part(
     request = request_of(models, 1, 10).with_(candidates=listed.with_source(source))
     needs = control_needs(request)
     assert [need.n_people for need in needs] == [None, 1, 10]  # no thirty of twenty
-    assert [need.n_available for need in needs] == there
+    assert [need.n_available for need in needs] == n_available
     assert [need.n_needed for need in needs] == [controls_for_group(20), 399, 39]
     assert [need.is_met for need in needs] == [False] + [source not in OF_HOSPITAL] * 2
 
 
 def test_the_command_line_says_every_setting(models: Models) -> None:
-    own = GenerationSettings(
+    settings = GenerationSettings(
         n_documents=7,
         n_steps=8,
         n_tokens=9,
@@ -134,16 +136,16 @@ def test_the_command_line_says_every_setting(models: Models) -> None:
         prompt='-it\'s [MASK] "x" $HOME',
         is_remasked=False,
     )
-    request = request_of(models, 1, 7).with_(generation=own, seed=3, dtype="bfloat16")
-    said = settings_of(make_plan(request).command)
-    expected = own.plain() | {
+    request = request_of(models, 1, 7).with_(generation=settings, seed=3, dtype="bfloat16")
+    options = settings_of(make_plan(request).command)
+    expected = settings.plain() | {
         "seed": 3,
         "dtype": "bfloat16",
         "device": "cpu",
         "general": str(models.general),
         "hospital": str(models.hospital),
     }
-    assert {name: said[name] for name in expected} == expected
+    assert {name: options[name] for name in expected} == expected
     posterior = PosteriorSettings(
         n_inputs=5,
         n_chain_inputs=0,
@@ -153,6 +155,6 @@ def test_the_command_line_says_every_setting(models: Models) -> None:
         max_tokens=99,
     )
     two = request_of(models, 2, 7).with_(posterior=posterior)
-    said = settings_of(make_plan(two, passages_file="passages.csv").command)
-    assert {name: said[name] for name in posterior.plain()} == posterior.plain()
-    assert (said["names"].name, said["passages"].name) == ("names.csv", "passages.csv")
+    options = settings_of(make_plan(two, passages_file="passages.csv").command)
+    assert {name: options[name] for name in posterior.plain()} == posterior.plain()
+    assert (options["names"].name, options["passages"].name) == ("names.csv", "passages.csv")

@@ -46,9 +46,9 @@ def run(
     kind: str = "inputs",
 ) -> PosteriorShard:
     model = load_model(model).model if isinstance(model, Path) else model
-    of = {"shard": shard, "first": 100 * shard, "n": n}
+    place = {"shard": shard, "first": 100 * shard, "n": n}
     forward = model if isinstance(model, Forward) else Forward(model)
-    return SHARDS[kind](forward, task, **of, device="cpu", tick=tick)
+    return SHARDS[kind](forward, task, **place, device="cpu", tick=tick)
 
 
 # --- evaluation mode: equal to the reference ---
@@ -96,17 +96,17 @@ def test_evidence_of_every_part_and_name_equals_the_slow_reference(
     plain = plain_model(make(tmp_path / "m", seed=1))
     # 51 inputs: blocks of one, of five, and a shorter last one; 3 rows a pass: groups are cut.
     task = task_of(tmp_path / "m", passages, names, is_dropout_on=False, micro_batch=3)
-    drawn = draw_inputs(task, first=0, n_inputs=51)
-    assert [len(block) for block in drawn] == [1] * 40 + [5, 5, 1]
-    found, chain = (run(tmp_path / "m", task, 51, kind=kind) for kind in SHARDS)
-    n_drawn = np.bincount(np.concatenate(drawn), minlength=len(passages))
-    assert found.passage_n_inputs.tolist() == n_drawn.tolist()
+    blocks = draw_inputs(task, first=0, n_inputs=51)
+    assert [len(block) for block in blocks] == [1] * 40 + [5, 5, 1]
+    product, chain = (run(tmp_path / "m", task, 51, kind=kind) for kind in SHARDS)
+    n_drawn = np.bincount(np.concatenate(blocks), minlength=len(passages))
+    assert product.passage_n_inputs.tolist() == n_drawn.tolist()
     chain_draws = draw_inputs(task, first=0, n_inputs=51, purpose="chain inputs")
     for row, name in enumerate(names):
-        whole = (found.sum_p, found.passage_sum_log_p, chain.sum_p, chain.sum_log_p)
+        sums = (product.sum_p, product.passage_sum_log_p, chain.sum_p, chain.sum_log_p)
         if not can_be_scored(plain, passages, name):
             assert task.part_columns[row].tolist() == [-1, -1]
-            assert all(np.isnan(table[:, row]).all() for table in whole)
+            assert all(np.isnan(table[:, row]).all() for table in sums)
             continue
         logs = [log_by_role(plain, passage, name) for passage in passages]
         for role, part, column in zip(
@@ -114,19 +114,19 @@ def test_evidence_of_every_part_and_name_equals_the_slow_reference(
         ):
             assert (column == -1) == (not part)
             if part:
-                by_block = [sum(logs[p].get(role, 0.0) for p in block) for block in drawn]
-                np.testing.assert_allclose(found.sum_log_p[:, column], by_block, rtol=1e-6)
-        log_p = np.array([sum(one.values()) for one in logs])
+                by_block = [sum(logs[p].get(role, 0.0) for p in block) for block in blocks]
+                np.testing.assert_allclose(product.sum_log_p[:, column], by_block, rtol=1e-6)
+        log_p = np.array([sum(passage_logs.values()) for passage_logs in logs])
         log_c = np.array([log_chain(plain, passage, name) for passage in passages])
         expected = (
-            [np.exp(log_p[block]).sum() for block in drawn],
+            [np.exp(log_p[block]).sum() for block in blocks],
             log_p * n_drawn,
             [np.exp(log_c[block]).sum() for block in chain_draws],
             [log_c[block].sum() for block in chain_draws],
         )
-        for table, of_name in zip(whole, expected, strict=True):
+        for table, of_name in zip(sums, expected, strict=True):
             np.testing.assert_allclose(table[:, row], of_name, rtol=2e-6)
-    assert np.isfinite(found.sum_log_p).all()  # a part that cannot be spelled has no column
+    assert np.isfinite(product.sum_log_p).all()  # a part that cannot be spelled has no column
 
 
 # --- a table in which the two parts depend on each other ---
@@ -139,13 +139,13 @@ def test_a_name_unknown_in_one_kind_of_passage_is_nan_even_if_that_kind_is_not_d
     kind: str,
 ) -> None:
     ids = [[[0], [1]], [[0], [2]]]
-    known = plain_pieces(np.array(ids))
-    partly = replace(known, is_known=np.array([True, False]))
-    task = table_task(ids, 2, pieces=(known, partly), kind_of_passage=np.array([0, 1]))
-    found = run(TABLE, task, 1, kind=kind)
+    pieces = plain_pieces(np.array(ids))
+    partly = replace(pieces, is_known=np.array([True, False]))
+    task = table_task(ids, 2, pieces=(pieces, partly), kind_of_passage=np.array([0, 1]))
+    shard = run(TABLE, task, 1, kind=kind)
     assert task.part_columns.tolist() == [[0, 1], [-1, -1]]
-    assert sorted(found.passage_n_inputs.tolist()) == [0, 1]
-    for table in (found.sum_p, found.passage_sum_log_p):
+    assert sorted(shard.passage_n_inputs.tolist()) == [0, 1]
+    for table in (shard.sum_p, shard.passage_sum_log_p):
         assert np.isnan(table).tolist() == [[False, True]] * len(table)
 
 
@@ -185,29 +185,29 @@ def test_no_two_inputs_share_their_masks(
     # Of 2, 3 and 4 pieces: three layouts; by chain a name takes three rows.
     names = NAMES[:4] if kind == "inputs" else NAMES[:1]
     task = task_of(folder, PASSAGES[:1], names, micro_batch=micro_batch)
-    seen: list[bytes] = []
+    inputs: list[bytes] = []
 
     def keep(ids: Any, **more: Any) -> Any:
         logits = Forward.logits(forward, ids, **more)
-        seen.extend(row.numpy().tobytes() for row in logits)
+        inputs.extend(row.numpy().tobytes() for row in logits)
         return logits
 
     monkeypatch.setattr(forward, "logits", keep)
     for shard in (0, 1):
         run(forward, task, 30, shard=shard, kind=kind)
-    assert len(seen) == 2 * 30 * 3 == len(set(seen))
+    assert len(inputs) == 2 * 30 * 3 == len(set(inputs))
 
 
 def test_the_mean_with_dropout_is_the_references(folder: Path) -> None:
     passage, name = PASSAGES[1], NAMES[2]
     task = task_of(folder, (passage,), (name,), micro_batch=32)
-    found = run(folder, task, 2000)
+    shard = run(folder, task, 2000)
     plain = plain_model(folder)
     without = log_product(plain, passage, name)
     plain.model.train()
     torch.manual_seed(5)
     logs = np.array([log_product(plain, passage, name) for _ in range(300)])
-    for sums, sample in ((found.sum_p[:, 0], np.exp(logs)), (found.sum_log_p.sum(axis=1), logs)):
+    for sums, sample in ((shard.sum_p[:, 0], np.exp(logs)), (shard.sum_log_p.sum(axis=1), logs)):
         error = sample.std(ddof=1) * math.sqrt(1 / len(sample) + 1 / 2000)
         assert abs(sums.sum() / 2000 - sample.mean()) < 5 * error
     assert abs(sample.mean() - without) > 5 * error  # dropout moves the mean by more than that
@@ -235,49 +235,53 @@ def test_what_is_kept_of_the_vocabulary_does_not_depend_on_the_list(folder: Path
     empty = PartPieces(*(x[:0] for x in vars(tasks[0].pieces[0]).values()))
     nobody = {"pieces": (empty,) * len(tasks[0].pieces), "n_listed": 0}
     tasks.append(replace(tasks[0], part_columns=tasks[0].part_columns[:0], **nobody))
-    found = [run(folder, task, 130, shard=2) for task in tasks]
+    shards = [run(folder, task, 130, shard=2) for task in tasks]
     n_tokens = load_model(folder).model.config.vocab_size
-    assert found[0].vocabulary.shape == (7, len(tasks[0].pieces), 2, n_tokens)
-    for one in found[1:]:
+    assert shards[0].vocabulary.shape == (7, len(tasks[0].pieces), 2, n_tokens)
+    for shard in shards[1:]:
         for name in ("vocabulary", "vocabulary_n_inputs"):
-            assert getattr(one, name).tobytes() == getattr(found[0], name).tobytes()
-    assert found[0].vocabulary_n_inputs.tolist() == [20] * 6 + [10]
+            assert getattr(shard, name).tobytes() == getattr(shards[0], name).tobytes()
+    assert shards[0].vocabulary_n_inputs.tolist() == [20] * 6 + [10]
     assert not run(folder, task_of(folder, PASSAGES, NAMES[2:4]), 20).vocabulary.size
 
 
 def test_parts_of_single_pieces_can_be_read_out_of_the_vocabulary(folder: Path) -> None:
     passages = (*PASSAGES, Passage("the patient ", ("last",), "", RIGHT, "7", None))
     task = task_of(folder, passages, NAMES, micro_batch=4)
-    found = run(folder, task, 130)
+    shard = run(folder, task, 130)
     for row in (0, 1):  # john smith and mary jones
         for role, column in enumerate(task.part_columns[row].tolist()):
             read = sum(
-                found.vocabulary[:, kind, place, one.ids[row, place, 0]].sum(dtype=float)
-                for kind, one in enumerate(task.pieces)
-                for place in np.flatnonzero(one.roles[row] == role)
+                shard.vocabulary[:, kind, place, kind_pieces.ids[row, place, 0]].sum(dtype=float)
+                for kind, kind_pieces in enumerate(task.pieces)
+                for place in np.flatnonzero(kind_pieces.roles[row] == role)
             )
-            assert read == pytest.approx(found.sum_log_p[:, column].sum(), rel=1e-6)
+            assert read == pytest.approx(shard.sum_log_p[:, column].sum(), rel=1e-6)
 
 
 # --- the draw of inputs ---
 
 
-def drawn(n: int, first: int = 0, *, n_passages: int = 50, seed: int = 3, **more: Any) -> Any:
+def draw_indices(
+    n: int, first: int = 0, *, n_passages: int = 50, seed: int = 3, **more: Any
+) -> Any:
     task = table_task([[[0], [1]]], n_passages, seed=seed)
     return [block.tolist() for block in draw_inputs(task, first=first, n_inputs=n, **more)]
 
 
 def test_blocks_grow_and_are_the_same_wherever_a_draw_begins_and_ends() -> None:
-    sizes = [len(block) for block in drawn(10_000)]
+    sizes = [len(block) for block in draw_indices(10_000)]
     assert sizes == [1] * 40 + [5] * 72 + [20] * 80 + [100] * 80
     for n, n_blocks in ((100, 52), (300, 92), (10_000, 272)):
-        assert len(drawn(n)) == n_blocks
-    assert drawn(2500)[:112] == drawn(400)
-    assert [p for block in drawn(130) for p in block] == [p for b in drawn(250) for p in b][:130]
+        assert len(draw_indices(n)) == n_blocks
+    assert draw_indices(2500)[:112] == draw_indices(400)
+    assert [p for block in draw_indices(130) for p in block] == [
+        p for b in draw_indices(250) for p in b
+    ][:130]
     # Inputs 200 and on: 40 blocks of one, 12 of five and 32 of five come before them.
-    assert drawn(100, first=200) == drawn(300)[72:]
-    assert [len(b) for b in drawn(500, first=1900)] == [20] * 5 + [100] * 4
-    assert drawn(0) == []
+    assert draw_indices(100, first=200) == draw_indices(300)[72:]
+    assert [len(b) for b in draw_indices(500, first=1900)] == [20] * 5 + [100] * 4
+    assert draw_indices(0) == []
 
 
 def test_coarse_blocks_are_unions_of_the_others_worth_twenty_at_every_size() -> None:
@@ -290,12 +294,14 @@ def test_coarse_blocks_are_unions_of_the_others_worth_twenty_at_every_size() -> 
 
 def test_draws_are_uniform_with_replacement_and_differ_by_place_seed_and_purpose() -> None:
     counts, repeats = np.zeros(37), []
-    for block in drawn(20_000, n_passages=37):
+    for block in draw_indices(20_000, n_passages=37):
         counts += np.bincount(block, minlength=37)
         repeats += [a == b for a, b in pairwise(block)]
     assert stats.chisquare(counts).pvalue > 0.001
     # One draw is the same as the one before it in 1 of 37 cases.
     assert stats.binomtest(sum(repeats), len(repeats), 1 / 37).pvalue > 0.001
-    others = [{"first": 100}, {"first": 200}, {"seed": 4}, {"purpose": "chain inputs"}, {}]
-    draws = [[p for block in drawn(100, **other) for p in block] for other in others]
+    other_options = [{"first": 100}, {"first": 200}, {"seed": 4}, {"purpose": "chain inputs"}, {}]
+    draws = [
+        [p for block in draw_indices(100, **options) for p in block] for options in other_options
+    ]
     assert all(a != b for a, b in pairwise(sorted(draws)))

@@ -194,9 +194,9 @@ def test_a_row_never_exceeds_the_limit_and_nothing_is_cut_without_need(
     bert: Any, n_left: int, n_right: int, n_name: int, spare: int
 ) -> None:
     max_tokens = 10 + n_name + spare
-    one = passage("the " * n_left, " was" * n_right)
+    long_passage = passage("the " * n_left, " was" * n_right)
     (template,) = passage_templates(
-        [one], tokenizer=bert, max_tokens=max_tokens, n_name_tokens=n_name
+        [long_passage], tokenizer=bert, max_tokens=max_tokens, n_name_tokens=n_name
     )
     ids, positions = template.ids((n_name, 0), mask=bert.mask_token_id)
     assert len(ids) == min(max_tokens, 2 + n_name + n_left + n_right)
@@ -207,8 +207,8 @@ def test_a_row_never_exceeds_the_limit_and_nothing_is_cut_without_need(
 
 
 def test_too_little_room_is_refused_with_the_setting_to_change(bert: Any) -> None:
-    one = [passage("the ", " was seen")]
-    assert passage_templates(one, tokenizer=bert, max_tokens=12, n_name_tokens=2)
+    passages = [passage("the ", " was seen")]
+    assert passage_templates(passages, tokenizer=bert, max_tokens=12, n_name_tokens=2)
     with pytest.raises(AuditError, match="no room") as refused:
-        passage_templates(one, tokenizer=bert, max_tokens=11, n_name_tokens=2)
+        passage_templates(passages, tokenizer=bert, max_tokens=11, n_name_tokens=2)
     assert refused.value.where == "max_tokens"

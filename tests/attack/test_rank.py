@@ -20,9 +20,9 @@ from audit.rank import Ranking, RankTask, rank_names, write_ranking
 from audit.task import Contact
 from cache.store import Store
 from tests.one_thread import one_thread
-from tests.small_audit import answer, finished, made, models, request_of, small
+from tests.small_audit import answer, finished, models, request_of, shard_kinds, small
 
-__all__ = ["finished", "made", "models", "one_thread", "small"]
+__all__ = ["finished", "models", "one_thread", "shard_kinds", "small"]
 QUIET = Contact(listen=lambda _: None, should_stop=lambda: False, say=lambda _: None)
 SCENARIOS = pytest.mark.parametrize("scenario", [1, 2])
 
@@ -41,38 +41,38 @@ def ranked(request, directory: Path) -> Ranking:
 @pytest.mark.long
 @SCENARIOS
 def test_one_run_serves_another_list_without_a_pass_and_ranks_it_as_its_own_audit_does(
-    models, finished, tmp_path, made, scenario
+    models, finished, tmp_path, shard_kinds, scenario
 ):
     names = other_names()
     request = request_of(models, scenario, candidates=names)
-    made.clear()
-    found = ranked(request, finished[scenario][1])
-    assert made == [] and found.is_scored.all()
+    shard_kinds.clear()
+    ranking = ranked(request, finished[scenario][1])
+    assert shard_kinds == [] and ranking.is_scored.all()
     report = answer(request, tmp_path)
-    assert made
+    assert shard_kinds
     # Sums of the vocabulary are kept in single precision in scenario 2.
     close = {"rtol": 1e-9} if scenario == 1 else {"rtol": 1e-3, "atol": 1e-4}
     for name in ("residual", "part_log_ratio"):
         expected = np.array(report.names[name], dtype=float)
-        np.testing.assert_allclose(found.attack.listed_scores(name), expected, **close)
+        np.testing.assert_allclose(ranking.attack.listed_scores(name), expected, **close)
     score = np.array(report.names["score"], dtype=float)
-    assert found.rank.tolist() == rankdata(-score, method="min").tolist()
+    assert ranking.rank.tolist() == rankdata(-score, method="min").tolist()
     error = np.array(report.names["standard_error"], dtype=float)
-    own = found.attack.scores["residual"][1, : len(names)]
+    errors = ranking.attack.scores["residual"][1, : len(names)]
     if scenario == 1:
-        np.testing.assert_allclose(own, error, rtol=1e-9)
+        np.testing.assert_allclose(errors, error, rtol=1e-9)
     else:  # of coarser blocks
-        assert np.median(np.abs(np.log(own / error))) < 0.3
+        assert np.median(np.abs(np.log(errors / error))) < 0.3
 
 
 @SCENARIOS
-def test_evidence_that_is_not_there_is_made_once(models, tmp_path, made, scenario):
+def test_evidence_that_is_not_there_is_made_once(models, tmp_path, shard_kinds, scenario):
     request = request_of(models, scenario, candidates=other_names())
     first = ranked(request, tmp_path)
-    n_made = len(made)
+    n_made = len(shard_kinds)
     assert n_made == (10 if scenario == 1 else 8)
     again = ranked(request.with_(candidates=other_names(20, begin=0)), tmp_path)
-    assert len(made) == n_made and len(again.names) == 20 and len(first.names) == 40
+    assert len(shard_kinds) == n_made and len(again.names) == 20 and len(first.names) == 40
 
 
 @SCENARIOS
@@ -80,12 +80,12 @@ def test_names_of_several_pieces_or_in_scenario_2_of_one_part_are_not_scored(
     models, finished, scenario
 ):
     pool = us_pool()
-    more = [("Anna", "Smithson"), ("", pool.last[3]), (pool.first[4], "")]
-    names = make_candidates(more) + other_names()
-    found = ranked(request_of(models, scenario, candidates=names), finished[scenario][1])
-    assert found.is_scored[:3].tolist() == [False, scenario == 1, scenario == 1]
-    assert found.is_scored[3:].all()
-    only = request_of(models, scenario, candidates=make_candidates(more[:1]))
+    extra_names = [("Anna", "Smithson"), ("", pool.last[3]), (pool.first[4], "")]
+    names = make_candidates(extra_names) + other_names()
+    ranking = ranked(request_of(models, scenario, candidates=names), finished[scenario][1])
+    assert ranking.is_scored[:3].tolist() == [False, scenario == 1, scenario == 1]
+    assert ranking.is_scored[3:].all()
+    only = request_of(models, scenario, candidates=make_candidates(extra_names[:1]))
     with pytest.raises(AuditError, match="No name of the list has parts of one word piece each"):
         ranked(only, finished[scenario][1])
 
@@ -103,8 +103,8 @@ def test_p_values_stand_only_where_the_controls_could_show_somebody(models, fini
 
 def test_the_file_is_private_guarded_and_in_order(models, finished, tmp_path):
     names = make_candidates([("=Anna", "Smithson")]) + other_names()
-    found = ranked(request_of(models, 1, candidates=names), finished[1][1])
-    write_ranking(found, tmp_path / "ranks.csv")
+    ranking = ranked(request_of(models, 1, candidates=names), finished[1][1])
+    write_ranking(ranking, tmp_path / "ranks.csv")
     assert stat.S_IMODE((tmp_path / "ranks.csv").stat().st_mode) == 0o600
     rows = list(csv.DictReader(io.StringIO((tmp_path / "ranks.csv").read_text())))
     assert len(rows) == 41
@@ -116,13 +116,13 @@ def test_the_file_is_private_guarded_and_in_order(models, finished, tmp_path):
 
 def test_a_task_reads_its_list_by_the_rules_of_all_lists(models, tmp_path, monkeypatch):
     monkeypatch.setenv("KART_AUDIT_HOME", str(tmp_path / "home"))
-    asked = request_of(models, 1)
+    request = request_of(models, 1)
     same = ("general", "hospital", "generation", "device")
     task = RankTask(
         scenario_number=1,
         names=tmp_path / "names.csv",
         out=tmp_path / "ranks.csv",
-        **{name: getattr(asked, name) for name in same},
+        **{name: getattr(request, name) for name in same},
     )
     with pytest.raises(AuditError):
         task.question()
@@ -140,18 +140,18 @@ def test_a_control_of_several_pieces_in_some_passages_moves_no_other_name(
     models, finished, monkeypatch
 ):
     request, directory = request_of(models, 2, candidates=other_names()), finished[2][1]
-    before = ranked(request, directory)
-    spell, n_listed = spelling.part_pieces, before.counts[1]
+    first_ranking = ranked(request, directory)
+    spell, n_listed = spelling.part_pieces, first_ranking.counts[1]
 
     def spelled(names, **how):
-        found = spell(names, **how)
+        pieces = spell(names, **how)
         if len(names) > n_listed:
-            found.n_pieces[n_listed, 0] = 2
-        return found
+            pieces.n_pieces[n_listed, 0] = 2
+        return pieces
 
     monkeypatch.setattr(spelling, "part_pieces", spelled)
-    after = ranked(request, directory)
+    second_ranking = ranked(request, directory)
     for name in ("residual", "part_log_ratio"):
-        expected = before.attack.listed_scores(name)
-        np.testing.assert_allclose(after.attack.listed_scores(name), expected, atol=0.3)
-    assert after.counts == before.counts
+        expected = first_ranking.attack.listed_scores(name)
+        np.testing.assert_allclose(second_ranking.attack.listed_scores(name), expected, atol=0.3)
+    assert second_ranking.counts == first_ranking.counts

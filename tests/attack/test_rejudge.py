@@ -109,9 +109,9 @@ def as_rule_1_kept_it(report: AuditReport, store: Store) -> AuditReport:
         names=names,
         columns=list(names),
     )
-    kept = kept_inspection(report.digest, store=store)
-    assert kept is not None
-    arrays = {name: getattr(kept, name) for name in ARRAYS_OF_RULE_1}
+    inspection = kept_inspection(report.digest, store=store)
+    assert inspection is not None
+    arrays = {name: getattr(inspection, name) for name in ARRAYS_OF_RULE_1}
     keep_inspection(older.digest, Inspection(**arrays), store=store)
     documents = store.get_record(f"documents/{report.digest}")
     if documents:
@@ -136,19 +136,19 @@ def test_an_audit_of_rule_1_is_judged_by_the_rule_of_today(
     assert "rule of version 1" in judged.notes[-1]
     for name in ("score", "p_value", "q_value", "decision"):
         assert judged.names[name] == report.names[name], name
-    before, after = report.verdict, judged.verdict
-    assert after.p_names == before.p_names
+    old_verdict, new_verdict = report.verdict, judged.verdict
+    assert new_verdict.p_names == old_verdict.p_names
     # A group has at least five controls, and rule 1 kept no parts of its references.
-    assert np.isnan(after.p_group) == np.isnan(before.p_group)
-    assert after.state == before.state
+    assert np.isnan(new_verdict.p_group) == np.isnan(old_verdict.p_group)
+    assert new_verdict.state == old_verdict.state
     assert not set(ARRAYS_OF_RULE_1) - {*vars(kept_arrays(directory, judged.digest))}
 
 
 def kept_arrays(directory: Path, digest: str) -> Inspection:
     with Store(directory) as store:
-        found = kept_inspection(digest, store=store)
-    assert found is not None
-    return found
+        inspection = kept_inspection(digest, store=store)
+    assert inspection is not None
+    return inspection
 
 
 def test_judging_twice_keeps_one_report(finished, directory):
@@ -170,9 +170,9 @@ def test_what_cannot_be_judged_is_refused(finished, directory, monkeypatch):
             judge_again(digest, control_source="own", sibling="0" * 64, store=store)
         with pytest.raises(AuditError, match="does not say where its controls come from"):
             judge_again(digest, control_source="own", sibling=digest, store=store)
-        own = judge_again(digest, control_source="own", store=store)
+        own_report = judge_again(digest, control_source="own", store=store)
         with pytest.raises(AuditError, match="is of the hospital's own model"):
-            judge_again(digest, control_source="own", sibling=own.digest, store=store)
+            judge_again(digest, control_source="own", sibling=own_report.digest, store=store)
         same = finished[2][0].changed(verdict=OF_RULE_1 | {"state": "not_compared"})
         monkeypatch.setattr(rejudge, "read_report", lambda *_args, **_more: same)
         with pytest.raises(AuditError, match="compared a model with itself"):

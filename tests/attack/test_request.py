@@ -74,15 +74,15 @@ def digest(request: AuditRequest) -> str:
 def test_every_part_of_a_question_changes_its_digest_and_nothing_else_does(
     models: Models, scenario: int, tmp_path: Path
 ) -> None:
-    asked = request_of(models, scenario)
+    request = request_of(models, scenario)
     copy = shutil.copytree(models.hospital, tmp_path / "a copy elsewhere")
-    other = read_passages(b"text\nmr [NAME] was ill\n")
+    other_passages = read_passages(b"text\nmr [NAME] was ill\n")
     same: list[dict[str, Any]] = [
         {},
         {"device": "cpu"},
         {"device": "cuda"},
         {"hospital": copy},
-        *({"passages": one} for one in (other, None) if scenario == 1),
+        *({"passages": passages} for passages in (other_passages, None) if scenario == 1),
     ]
     changed: list[dict[str, Any]] = [
         {"seed": 1},
@@ -90,26 +90,26 @@ def test_every_part_of_a_question_changes_its_digest_and_nothing_else_does(
         {"candidates": NAMES.rows([1, 0, 2])},
         {"candidates": NAMES.rows([0])},
         {"scenario_number": 3 - scenario},
-        {"hospital": models.other},
+        {"hospital": models.other_hospital},
         {"general": models.hospital, "hospital": models.general},
-        *({"passages": one} for one in (other,) if scenario == 2),
+        *({"passages": passages} for passages in (other_passages,) if scenario == 2),
     ]
     for number, (kind, values) in enumerate(OTHER.items(), start=1):
-        usual = getattr(asked, kind)
+        usual = getattr(request, kind)
         assert set(values) == set(type(usual).model_fields)
         # Settings of the other scenario are no part of the question.
         (changed if number == scenario else same).extend(
             {kind: usual.with_(**{name: value})} for name, value in values.items()
         )
-    assert {digest(asked.with_(**change)) for change in same} == {digest(asked)}
-    digests = {digest(asked.with_(**change)) for change in changed}
-    assert len(digests) == len(changed) and digest(asked) not in digests
-    assert asked.audit_digest() == digest(asked) and len(digest(asked)) == 64
+    assert {digest(request.with_(**change)) for change in same} == {digest(request)}
+    digests = {digest(request.with_(**change)) for change in changed}
+    assert len(digests) == len(changed) and digest(request) not in digests
+    assert request.audit_digest() == digest(request) and len(digest(request)) == 64
 
 
 def test_every_column_of_a_list_changes_its_digest() -> None:
     base = make_candidates([("A", "B"), ("C", "D")], is_member=False, control_kind="easy")
-    other: dict[str, tuple[Any, ...]] = {
+    other_values: dict[str, tuple[Any, ...]] = {
         "first": ("A", "X"),
         "last": ("B", "X"),
         "control_kind": ("easy", "hard"),
@@ -123,23 +123,25 @@ def test_every_column_of_a_list_changes_its_digest() -> None:
         "n_others_first": (1, None),
         "n_others_last": (None, 0),
     }
-    changed = [replace(base, **{name: column}) for name, column in other.items()]
+    changed = [replace(base, **{name: column}) for name, column in other_values.items()]
     changed.append(replace(base, is_member=(False, None), control_kind=("easy", "")))
-    assert {*other, "is_member"} == {f.name for f in fields(Candidates)}
+    assert {*other_values, "is_member"} == {f.name for f in fields(Candidates)}
     digests = {names.digest() for names in (base, *changed)}
     assert len(digests) == 1 + len(changed)
-    one, moved = make_candidates([("Ann", "Lee")]), make_candidates([("An", "nLee")])
-    assert one.digest() != moved.digest()
+    names, moved = make_candidates([("Ann", "Lee")]), make_candidates([("An", "nLee")])
+    assert names.digest() != moved.digest()
 
 
 def test_a_question_is_plain_json_without_names_or_paths(models: Models) -> None:
-    asked = request_of(models, 2)
-    question = asked.question()
+    request = request_of(models, 2)
+    question = request.question()
     text = json.dumps(question)
-    assert not any(secret in text for secret in ("Mary", "Smith", "well", str(models.other)))
+    assert not any(
+        secret in text for secret in ("Mary", "Smith", "well", str(models.other_hospital))
+    )
     assert [question[key] for key in ("scenario", "n_rows_left_out", "seed")] == [2, 1, 0]
     assert question["settings"] == PosteriorSettings().plain()
-    assert (asked.scenario.number, asked.scenario.resource) == (2, "{ D_public }")
+    assert (request.scenario.number, request.scenario.resource) == (2, "{ D_public }")
 
 
 @pytest.mark.parametrize("scenario", [1, 2])
@@ -165,8 +167,8 @@ def asked_of(**changes: Any) -> AuditRequest:
         (asked_of, {"device": "tpu"}, "device: must be 'auto', 'cpu' or 'cuda'"),
         *((asked_of, {"seed": n}, "seed: must be a whole number") for n in (-1, 2**63, True, 1.0)),
         *(
-            (GenerationSettings, {name: n}, f"{where}: must be a whole number")
-            for name, where, n in (
+            (GenerationSettings, {name: n}, f"{field}: must be a whole number")
+            for name, field, n in (
                 ("n_documents", "documents", 0),
                 ("n_steps", "steps", 0),
                 ("n_steps", "steps", 2.5),
@@ -180,8 +182,8 @@ def asked_of(**changes: Any) -> AuditRequest:
         ),
         *((GenerationSettings, {"prompt": p}, r"prompt: has no \[MASK\]") for p in ("[mask]", "")),
         *(
-            (PosteriorSettings, {name: n}, f"{where}: must be a whole number")
-            for name, where, n in (
+            (PosteriorSettings, {name: n}, f"{field}: must be a whole number")
+            for name, field, n in (
                 ("n_inputs", "inputs", 0),
                 ("n_chain_inputs", "chain inputs", -1),
                 ("micro_batch", "micro-batch", 0),
@@ -202,7 +204,7 @@ def test_what_cannot_be_asked_is_refused(
 
 
 def full_request(**changes: Any) -> AuditRequest:
-    asked = asked_of(
+    options = asked_of(
         scenario=2,
         generation=GenerationSettings(n_documents=7, temperature=0.5),
         posterior=PosteriorSettings(n_inputs=9, is_dropout_on=False),
@@ -210,7 +212,7 @@ def full_request(**changes: Any) -> AuditRequest:
         dtype="bfloat16",
         device="cpu",
     )
-    return asked.with_(**changes)
+    return options.with_(**changes)
 
 
 @pytest.mark.parametrize(

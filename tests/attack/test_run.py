@@ -28,15 +28,15 @@ from tests.small_audit import (
     answer,
     content,
     finished,
-    made,
     make_small,
     models,
     request_of,
     same_answer,
+    shard_kinds,
     small,
 )
 
-__all__ = ["finished", "made", "models", "one_thread", "small"]
+__all__ = ["finished", "models", "one_thread", "shard_kinds", "small"]
 N_KILLS = 10
 
 
@@ -51,7 +51,7 @@ def files_of(report: AuditReport, out: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("scenario", [1, 2])
 def test_one_model_saved_in_another_form_is_not_compared_with_itself(
-    models, tmp_path, made, scenario
+    models, tmp_path, shard_kinds, scenario
 ):
     hospital = Path(shutil.copytree(models.general, tmp_path / "hospital"))
     edit_weights(hospital, lambda t: t.update({name: x.double() for name, x in t.items()}))
@@ -59,7 +59,7 @@ def test_one_model_saved_in_another_form_is_not_compared_with_itself(
     assert request.question()["general"] != request.question()["hospital"]  # other bytes
     with pytest.raises(AuditError, match="are the same model: nothing is compared"):
         answer(request, tmp_path / "store")
-    assert not made
+    assert not shard_kinds
 
 
 # --- the store ---
@@ -83,13 +83,13 @@ def test_the_same_question_is_answered_without_loading_a_model(
 
 @pytest.mark.parametrize("scenario", [1, 2])
 def test_a_damaged_shard_is_made_again_to_the_same_bytes(
-    models, finished, tmp_path, made, scenario
+    models, finished, tmp_path, shard_kinds, scenario
 ):
     report, directory = finished[scenario]
     answer(request_of(models, scenario), tmp_path)
-    whole, n_made = content(tmp_path), len(made)
-    assert whole == content(directory)
-    made.clear()
+    first_content, n_made = content(tmp_path), len(shard_kinds)
+    assert first_content == content(directory)
+    shard_kinds.clear()
     n_damaged = 0
     shards: list[Path] = []
     for path in value_files(tmp_path):
@@ -104,20 +104,20 @@ def test_a_damaged_shard_is_made_again_to_the_same_bytes(
     with Store(tmp_path) as store:
         again = run.run_audit(request_of(models, scenario), store=store)
         assert store.n_corrupt == 2
-    assert len(made) == 1
+    assert len(shard_kinds) == 1
     assert same_answer(report, again)
-    assert content(tmp_path) == whole
+    assert content(tmp_path) == first_content
 
 
-def test_a_report_of_another_version_is_made_again_from_its_evidence(models, tmp_path, made):
+def test_a_report_of_another_version_is_made_again_from_its_evidence(models, tmp_path, shard_kinds):
     first = answer(request_of(models, 1), tmp_path)
-    made.clear()
+    shard_kinds.clear()
     with Store(tmp_path) as store:
         store.put_record(f"audit/{first.digest}", {**first.to_json(), "schema": 0})
         again = run.run_audit(request_of(models, 1), store=store)
         assert same_answer(first, again)
         assert same_answer(first, AuditReport.from_json(store.get_record(f"audit/{first.digest}")))
-    assert made == []
+    assert shard_kinds == []
 
 
 # --- what a report says ---
@@ -126,14 +126,14 @@ def test_a_report_of_another_version_is_made_again_from_its_evidence(models, tmp
 def test_blocks_of_the_inspection_add_up_to_the_scores(finished):
     report, directory = finished[2]
     with Store(directory) as store:
-        found = kept_inspection(report.digest, store=store)
-    weights = found.n_per_block[:, None] / found.n_per_block.sum()
+        inspection = kept_inspection(report.digest, store=store)
+    weights = inspection.n_per_block[:, None] / inspection.n_per_block.sum()
     score = np.array(report.names["mean_log_ratio"], dtype=float)
-    ratio = ((found.hospital - found.general) * weights).sum(axis=0)
+    ratio = ((inspection.hospital - inspection.general) * weights).sum(axis=0)
     np.testing.assert_allclose(ratio, score, rtol=1e-3, atol=1e-5)
-    assert found.passages
-    assert (found.best_passages[:, 0] >= 0).all()
-    assert len(found.reference_score) == report.candidates.n_reference
+    assert inspection.passages
+    assert (inspection.best_passages[:, 0] >= 0).all()
+    assert len(inspection.reference_score) == report.candidates.n_reference
 
 
 @pytest.fixture
@@ -158,40 +158,40 @@ def fast_clock(monkeypatch) -> None:
 def test_shares_rise_to_one(models, tmp_path, fast_clock, scenario, changes):
     request = request_of(models, scenario)
     request = request.with_(posterior=request.posterior.with_(**changes))
-    seen: list[Progress] = []
-    answer(request, tmp_path, progress=seen.append)
-    shares = [progress.share for progress in seen]
+    reports: list[Progress] = []
+    answer(request, tmp_path, progress=reports.append)
+    shares = [progress.share for progress in reports]
     assert shares == sorted(shares)
     assert shares[-1] == 1
     assert shares.count(1.0) == 1
-    phases = list(dict.fromkeys(progress.phase for progress in seen))
+    phases = list(dict.fromkeys(progress.phase for progress in reports))
     assert (phases[0], phases[-1]) == ("loading", "finishing")
     assert len(phases) == 2 + 2 * (1 + ("n_chain_inputs" in changes))
 
 
 @pytest.mark.parametrize("scenario", [1, 2])
-@pytest.mark.parametrize("how", ["should_stop", "SIGINT"])
+@pytest.mark.parametrize("stop_by", ["should_stop", "SIGINT"])
 def test_a_stopped_run_keeps_its_finished_shards(
-    models, finished, tmp_path, made, fast_clock, scenario, how
+    models, finished, tmp_path, shard_kinds, fast_clock, scenario, stop_by
 ):
     def interrupt(progress: Progress) -> None:
-        if how == "SIGINT" and len(made) == 3:
+        if stop_by == "SIGINT" and len(shard_kinds) == 3:
             signal.raise_signal(signal.SIGINT)
 
-    with pytest.raises(AuditCancelled if how == "should_stop" else KeyboardInterrupt):
+    with pytest.raises(AuditCancelled if stop_by == "should_stop" else KeyboardInterrupt):
         answer(
             request_of(models, scenario),
             tmp_path,
             progress=interrupt,
-            should_stop=lambda: how == "should_stop" and len(made) == 3,
+            should_stop=lambda: stop_by == "should_stop" and len(shard_kinds) == 3,
         )
     with Store(tmp_path) as store:
         assert len(store.keys("shard/")) == 3 * 2  # the list's, and what depends on no list
         assert store.keys("audit/") == ()
-    made.clear()
+    shard_kinds.clear()
     report, directory = finished[scenario]
     resumed = answer(request_of(models, scenario), tmp_path)
-    assert len(made) == (7 if scenario == 1 else 5)
+    assert len(shard_kinds) == (7 if scenario == 1 else 5)
     assert same_answer(report, resumed)
     assert content(tmp_path) == content(directory)
 
@@ -207,21 +207,21 @@ def test_a_stopped_run_keeps_its_finished_shards(
     ],
 )
 def test_what_both_models_finished_of_a_stopped_run_is_an_audit_at_no_cost(
-    models, tmp_path, made, scenario, chain, n_shards, part
+    models, tmp_path, shard_kinds, scenario, chain, n_shards, part
 ):
     request = request_of(models, scenario)
     request = request.with_(posterior=request.posterior.with_(n_chain_inputs=chain))
     for stop_at in (n_shards, 0):  # stopped again at once, while shards come from the store
         with pytest.raises(AuditCancelled):
-            answer(request, tmp_path / "one", should_stop=lambda at=stop_at: len(made) >= at)
+            answer(request, tmp_path / "one", should_stop=lambda at=stop_at: len(shard_kinds) >= at)
     with Store(tmp_path / "one") as store:
         assert run.read_finished_sizes(request.audit_digest(), store=store) == part
     if part:
         smaller = run.AuditTask(request=request).with_sizes(part).request
         assert request.settings.with_(**part) == smaller.settings
-        found = answer(smaller, tmp_path / "one")
-        assert len(made) == n_shards
-        assert same_answer(found, answer(smaller, tmp_path / "other"))
+        report = answer(smaller, tmp_path / "one")
+        assert len(shard_kinds) == n_shards
+        assert same_answer(report, answer(smaller, tmp_path / "other"))
 
 
 def read_by_an_audit(path: Path, directory: Path) -> bool:
@@ -282,8 +282,8 @@ def test_killed_at_any_moment_a_run_resumes_to_the_same_bytes(
     while n_kills < N_KILLS:
         child = start_child(request, directory)
         # Anywhere in the run, however long a process takes to start on a busy machine.
-        wanted = moments.randint(0, n_shards - 1)
-        while child.exitcode is None and len(kept_shards(directory)) < wanted:
+        n_wanted = moments.randint(0, n_shards - 1)
+        while child.exitcode is None and len(kept_shards(directory)) < n_wanted:
             child.join(timeout=0.005)
         child.join(timeout=moments.uniform(0.0, 0.05))
         if child.exitcode is None:

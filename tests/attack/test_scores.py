@@ -28,7 +28,7 @@ def blocks_of_items(item: st.SearchStrategy[Item]) -> st.SearchStrategy[list[lis
 
 
 def with_logs(item: Item) -> Item:
-    return item | {f"l_{who}": math.log(item[f"p_{who}"]) for who in "hg"}
+    return item | {f"l_{model}": math.log(item[f"p_{model}"]) for model in "hg"}
 
 
 both_models = st.fixed_dictionaries({"p_h": probability, "p_g": probability}).map(with_logs)
@@ -37,16 +37,16 @@ both_models = st.fixed_dictionaries({"p_h": probability, "p_g": probability}).ma
 @quick
 @given(blocks_of_items(both_models))
 def test_scores_and_errors_equal_a_loop_that_leaves_out_one_block_at_a_time(blocks: Any) -> None:
-    def sums(who: str) -> dict[str, np.ndarray]:
-        columns = {"p": f"p_{who}", "log_p": f"l_{who}"}
+    def sums(model: str) -> dict[str, np.ndarray]:
+        columns = {"p": f"p_{model}", "log_p": f"l_{model}"}
         return {
-            name: np.array([[sum(one[key] for one in block)] for block in blocks])
+            name: np.array([[sum(item[key] for item in block)] for block in blocks])
             for name, key in columns.items()
         }
 
     counts = np.array([len(block) for block in blocks])
-    found = compute_scores(sums_of(sums("h"), sums("g")), counts=counts, parts=None)
-    scores = {name.removeprefix("chain_"): score for name, score in found.items()}
+    chain_scores = compute_scores(sums_of(sums("h"), sums("g")), counts=counts, parts=None)
+    scores = {name.removeprefix("chain_"): score for name, score in chain_scores.items()}
     for name, statistic in SCORES.items():
         value, error = score_with_error(statistic, blocks)
         assert scores[name][0, 0] == pytest.approx(value, rel=1e-9, abs=1e-12)
@@ -77,11 +77,11 @@ def test_some_twenty_blocks_are_shown_whose_sizes_are_near_each_other(n: int) ->
     counts = np.bincount(assign_blocks(0, n))
     begins = merge_blocks(counts)
     assert begins[0] == 0 and (np.diff(begins) > 0).all() and len(begins) <= 20
-    shown = np.add.reduceat(counts, begins)
-    assert shown.sum() == n
+    merged_counts = np.add.reduceat(counts, begins)
+    assert merged_counts.sum() == n
     if n >= 400:  # from here on no block is more than a twentieth
         assert len(begins) == 20
-    assert shown.max() <= n / 20 + 2 * counts.max()
+    assert merged_counts.max() <= n / 20 + 2 * counts.max()
 
 
 def test_names_that_are_not_scored_are_nan_in_every_score_and_leave_others_alone() -> None:
@@ -89,12 +89,14 @@ def test_names_that_are_not_scored_are_nan_in_every_score_and_leave_others_alone
     columns = [0, 2]
     sums = [dict(p=p**k, log_p=np.log(p[:, columns]) * k) for k in (1, 2)]
     parts, counts = parts_of([(0, -1), (-1, -1), (1, -1)], [False] * 2), np.array([1, 1])
-    whole = [dict(p=p**k, log_p=np.log(p) * k) for k in (1, 2)]
-    found = {"chain": compute_scores(sums_of(whole[0], whole[1]), counts=counts, parts=None)}
-    found["by part"] = compute_scores(sums_of(sums[0], sums[1]), counts=counts, parts=parts)
+    input_sums = [dict(p=p**k, log_p=np.log(p) * k) for k in (1, 2)]
+    results = {
+        "chain": compute_scores(sums_of(input_sums[0], input_sums[1]), counts=counts, parts=None)
+    }
+    results["by part"] = compute_scores(sums_of(sums[0], sums[1]), counts=counts, parts=parts)
     mass = [dict(mass=p[:, columns] ** k, hits=p**k, full_hits=p**k) for k in (1, 2)]
-    found["masses"] = compute_scores(sums_of(mass[0], mass[1]), counts=counts, parts=parts)
-    for scores in found.values():
+    results["masses"] = compute_scores(sums_of(mass[0], mass[1]), counts=counts, parts=parts)
+    for scores in results.values():
         for name, score in scores.items():
             assert np.isnan(score).tolist() == [[False, True, False]] * 2, name
 
@@ -106,24 +108,24 @@ def documents(parts: str) -> st.SearchStrategy[Any]:
     """Blocks of documents of a name that has these parts, and which those are."""
     nothing, is_hit = st.just(math.nan), st.sampled_from([0.0, 1.0])
     item = {}
-    for who, mass in (("h", probability), ("g", probability | st.just(0.0))):
-        item[f"first_{who}"] = nothing if parts == "last" else mass
-        item[f"last_{who}"] = nothing if parts == "first" else mass
-        item |= {f"hits_{who}": is_hit, f"full_hits_{who}": is_hit}
+    for model, mass in (("h", probability), ("g", probability | st.just(0.0))):
+        item[f"first_{model}"] = nothing if parts == "last" else mass
+        item[f"last_{model}"] = nothing if parts == "first" else mass
+        item |= {f"hits_{model}": is_hit, f"full_hits_{model}": is_hit}
     return st.tuples(blocks_of_items(st.fixed_dictionaries(item)), st.just(parts))
 
 
 def slow_generation(parts: str, n_all: int) -> dict[str, Callable[[Any], float]]:
     def mean(documents: Any, key: str) -> float:
-        return sum(one[key] for one in documents) / len(documents)
+        return sum(document[key] for document in documents) / len(documents)
 
-    own = ("first", "last") if parts == "both" else (parts,)
+    parts_of_name = ("first", "last") if parts == "both" else (parts,)
 
     def product(documents: Any, model: str) -> float:
-        return math.prod(mean(documents, f"{part}_{model}") for part in own)
+        return math.prod(mean(documents, f"{part}_{model}") for part in parts_of_name)
 
     def minimum(documents: Any, model: str) -> float:
-        return min(mean(documents, f"{part}_{model}") for part in own)
+        return min(mean(documents, f"{part}_{model}") for part in parts_of_name)
 
     def log_ratio(hospital: float, general: float) -> float:
         return math.log(hospital / general) if general else math.nan  # not zero, not infinite
@@ -133,10 +135,10 @@ def slow_generation(parts: str, n_all: int) -> dict[str, Callable[[Any], float]]
         "minimum": lambda d: minimum(d, "h"),
         "half_log_ratio": lambda d: sum(
             math.log(
-                (sum(one[f"{part}_h"] for one in d) * n_all / len(d) + 0.5)
-                / (sum(one[f"{part}_g"] for one in d) * n_all / len(d) + 0.5)
+                (sum(document[f"{part}_h"] for document in d) * n_all / len(d) + 0.5)
+                / (sum(document[f"{part}_g"] for document in d) * n_all / len(d) + 0.5)
             )
-            for part in own
+            for part in parts_of_name
         ),
         "product_log_ratio": lambda d: log_ratio(product(d, "h"), product(d, "g")),
         "minimum_log_ratio": lambda d: log_ratio(minimum(d, "h"), minimum(d, "g")),
@@ -154,14 +156,14 @@ def slow_generation(parts: str, n_all: int) -> dict[str, Callable[[Any], float]]
 def test_generation_scores_and_errors_equal_a_loop(case: Any) -> None:
     blocks, kind = case
     # The name, and two reference controls of one of its parts each.
-    own = (-1 if kind == "last" else 0, -1 if kind == "first" else 1)
-    parts = parts_of([own, (0, -1), (-1, 1)], [False, True])
+    name_columns = (-1 if kind == "last" else 0, -1 if kind == "first" else 1)
+    parts = parts_of([name_columns, (0, -1), (-1, 1)], [False, True])
     n_all = sum(map(len, blocks))
 
     def sums(model: str) -> dict[str, np.ndarray]:
         def column(field: str) -> Any:
-            found = [sum(d[f"{field}_{model}"] for d in block) for block in blocks]
-            return np.nan_to_num(np.array(found)[:, None])
+            block_sums = [sum(d[f"{field}_{model}"] for d in block) for block in blocks]
+            return np.nan_to_num(np.array(block_sums)[:, None])
 
         return dict(
             mass=np.concatenate([column("first"), column("last")], axis=1),

@@ -24,9 +24,9 @@ from audit.report.report import AuditReport
 from audit.stats import BoolArray, FloatArray, assign_blocks
 from tests.attack.planted_table import own_parts
 from tests.one_thread import one_thread
-from tests.small_audit import answer, made, models, request_of, same_answer, small
+from tests.small_audit import answer, models, request_of, same_answer, shard_kinds, small
 
-__all__ = ["made", "models", "one_thread", "small"]
+__all__ = ["models", "one_thread", "shard_kinds", "small"]
 
 N_MEMBERS, N_CONTROLS, N_REFERENCE = 20, 10, 400
 N_LISTED = N_MEMBERS + N_CONTROLS
@@ -57,7 +57,7 @@ class World:
     hospital: FloatArray
 
     @classmethod
-    def drawn(cls, rng: np.random.Generator) -> World:
+    def draw(cls, rng: np.random.Generator) -> World:
         """Members stand out by anything between nothing and much: some lie near the threshold."""
         n_names = N_LISTED + N_REFERENCE
         general = rng.normal(-8, 1, size=2 * n_names)
@@ -69,12 +69,12 @@ class World:
         """Block sums of n inputs; they move all parts alike, and the noise has a long tail."""
         counts = np.bincount(assign_blocks(0, n)).astype(float)[:, None]
         alike = rng.normal(0, np.sqrt(counts))
-        found = {}
-        for who in ("general", "hospital"):
-            mean = getattr(self, who)
+        sums = {}
+        for model in ("general", "hospital"):
+            mean = getattr(self, model)
             tail = rng.gamma(counts, size=(len(counts), len(mean))) - counts
-            found[f"{who}_log_p"] = counts * mean + alike + 0.5 * tail
-        return found
+            sums[f"{model}_log_p"] = counts * mean + alike + 0.5 * tail
+        return sums
 
     def flags(self) -> BoolArray:
         """The decision of each listed name, as an audit makes it."""
@@ -93,23 +93,23 @@ class World:
 
 def run(world: World, n_total: int, rng: np.random.Generator) -> tuple[int, BoolArray | None]:
     """One sequential audit: inputs used, and its decisions where it ended before all of them."""
-    at, sums, counts = look_sizes(n_total), dict[str, FloatArray](), np.zeros(0, dtype=np.int64)
-    whole = world.sums(n_total, rng)
-    for n in at[:-1]:
+    looks, sums, counts = look_sizes(n_total), dict[str, FloatArray](), np.zeros(0, dtype=np.int64)
+    all_sums = world.sums(n_total, rng)
+    for n in looks[:-1]:
         counts = np.bincount(assign_blocks(0, n))
-        sums = {name: block[: len(counts)] for name, block in whole.items()}
+        sums = {name: block[: len(counts)] for name, block in all_sums.items()}
         settled = settled_names(
             residual_errors(sums, counts=counts, parts=PARTS),
             counts=counts,
             listed=LISTED,
             parts=PARTS,
             n_pieces=PIECES,
-            n_looks=len(at) - 1,
+            n_looks=len(looks) - 1,
             source="invented",
         )
         if settled.all():
             hospital, general = (
-                sums[f"{who}_log_p"].sum(axis=0) / n for who in ("hospital", "general")
+                sums[f"{model}_log_p"].sum(axis=0) / n for model in ("hospital", "general")
             )
             return n, World(general, hospital).flags()
     return n_total, None
@@ -120,7 +120,7 @@ def wrong_and_early(n_runs: int, *, seed: int) -> tuple[int, int]:
     n_wrong = n_early = 0
     for number in range(n_runs):
         rng = np.random.default_rng([seed, number])
-        world = World.drawn(rng)
+        world = World.draw(rng)
         _, flags = run(world, 6400, rng)
         n_early += flags is not None
         n_wrong += flags is not None and bool((flags != world.flags()).any())
@@ -146,9 +146,9 @@ def test_wrong_ends_stay_below_the_stated_rate():
 
 
 def test_who_is_settled_hangs_on_the_error():
-    world = World.drawn(np.random.default_rng(3))
+    world = World.draw(np.random.default_rng(3))
     residual = part_residuals(world.hospital, world.general, parts=PARTS)
-    asked = {
+    arguments = {
         "counts": np.full(50, 20),
         "listed": LISTED,
         "parts": PARTS,
@@ -157,13 +157,13 @@ def test_who_is_settled_hangs_on_the_error():
         "source": "invented",
     }
     n_settled = [
-        settled_names(np.stack([residual, np.full_like(residual, error)]), **asked).sum()
+        settled_names(np.stack([residual, np.full_like(residual, error)]), **arguments).sum()
         for error in (0.0, 0.02, 0.1, 1.0)
     ]
     assert n_settled[0] == N_LISTED and n_settled == sorted(n_settled, reverse=True)
     assert n_settled[-1] < N_LISTED - world.flags().sum() / 2
     unknown = np.stack([residual, np.full_like(residual, np.nan)])
-    assert not settled_names(unknown, **asked).any()
+    assert not settled_names(unknown, **arguments).any()
 
 
 # --- a whole audit ---
@@ -184,44 +184,48 @@ def fixed(models, n_inputs: int):
 def answer_of(report: AuditReport) -> AuditReport:
     """The same without what the question and its end say."""
     plain = report.to_json()
-    details = {name: one for name, one in plain["details"].items() if name != "stop"}
-    notes = [one for one in plain["notes"] if "inputs" not in one["key"]]
+    details = {name: detail for name, detail in plain["details"].items() if name != "stop"}
+    notes = [note for note in plain["notes"] if "inputs" not in note["key"]]
     return AuditReport.from_json(
         plain | {"digest": "", "question": {}, "details": details, "notes": notes}
     )
 
 
-def test_an_audit_that_ended_early_is_the_one_of_so_many_inputs(models, tmp_path, made):
-    told: list[Progress] = []
-    report = answer(sequential(models), tmp_path, progress=told.append)
+def test_an_audit_that_ended_early_is_the_one_of_so_many_inputs(models, tmp_path, shard_kinds):
+    reports: list[Progress] = []
+    report = answer(sequential(models), tmp_path, progress=reports.append)
     stop = report.to_json()["details"]["stop"]
     assert stop == {"n_inputs": 200, "n_allowed": 800, "n_open": 0}
-    assert made == ["posterior"] * 2 + ["chain"] * 2
+    assert shard_kinds == ["posterior"] * 2 + ["chain"] * 2
     assert any(
-        "Stopped after 200 of at most 800 inputs (75 % saved)" in str(one) for one in report.notes
+        "Stopped after 200 of at most 800 inputs (75 % saved)" in str(note) for note in report.notes
     )
-    shares = [one.share for one in told]
+    shares = [progress.share for progress in reports]
     assert shares == sorted(shares) and shares[-1] == 1
-    of_evidence = [one.share for one in told if one.phase.endswith(("posteriors", "chain"))]
+    of_evidence = [
+        progress.share for progress in reports if progress.phase.endswith(("posteriors", "chain"))
+    ]
     assert of_evidence[-1] < 1
-    made.clear()
+    shard_kinds.clear()
     same = answer(fixed(models, 200), tmp_path)
-    assert not made  # its shards are there
+    assert not shard_kinds  # its shards are there
     assert same_answer(answer_of(report), answer_of(same))
     assert same.digest != report.digest
 
 
-def test_an_audit_that_never_settles_takes_every_input_once(models, tmp_path, made, monkeypatch):
+def test_an_audit_that_never_settles_takes_every_input_once(
+    models, tmp_path, shard_kinds, monkeypatch
+):
     monkeypatch.setattr(judgement, "UNSETTLED_RATE", 1e-300)
-    told: list[Progress] = []
-    report = answer(sequential(models, 500), tmp_path, progress=told.append)
-    assert made == ["posterior"] * 6 + ["chain"] * 2
+    reports: list[Progress] = []
+    report = answer(sequential(models, 500), tmp_path, progress=reports.append)
+    assert shard_kinds == ["posterior"] * 6 + ["chain"] * 2
     stop = report.to_json()["details"]["stop"]
     assert stop["n_inputs"] == stop["n_allowed"] == 500 and stop["n_open"] > 0
-    assert any("All 500 inputs were used" in str(one) for one in report.notes)
-    assert all(one.share <= other.share for one, other in pairwise(told))
+    assert any("All 500 inputs were used" in str(note) for note in report.notes)
+    assert all(earlier.share <= later.share for earlier, later in pairwise(reports))
     assert same_answer(answer_of(report), answer_of(answer(fixed(models, 500), tmp_path)))
-    assert len(made) == 8
+    assert len(shard_kinds) == 8
 
 
 def test_an_audit_of_one_shard_never_looked_and_says_nothing_of_open_names(models, tmp_path):

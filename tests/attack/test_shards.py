@@ -21,9 +21,9 @@ from audit.progress import Meter
 from audit.run import prepare_attack
 from cache.store import Store
 from tests.one_thread import one_thread
-from tests.small_audit import answer, content, finished, made, models, request_of, small
+from tests.small_audit import answer, content, finished, models, request_of, shard_kinds, small
 
-__all__ = ["finished", "made", "models", "one_thread", "small"]
+__all__ = ["finished", "models", "one_thread", "shard_kinds", "small"]
 
 
 def quiet(_: object) -> None:
@@ -53,16 +53,18 @@ def order(models, tmp_path) -> Path:
 
 @pytest.mark.long
 @pytest.mark.parametrize("scenario", [1, 2])
-def test_parts_that_are_merged_are_the_run_in_one_place(models, finished, tmp_path, made, scenario):
+def test_parts_that_are_merged_are_the_run_in_one_place(
+    models, finished, tmp_path, shard_kinds, scenario
+):
     request, path = request_of(models, scenario), tmp_path / "order.json"
     with Store(tmp_path / "results") as store:
         n_shards = len(shards.write_order(request, path, store=store).keys)
-    done = [make(path, part=part, n_parts=3) for part in (3, 1, 2)]
-    assert sum(done) == n_shards and max(done) - min(done) == 1
+    n_shards_by_part = [make(path, part=part, n_parts=3) for part in (3, 1, 2)]
+    assert sum(n_shards_by_part) == n_shards and max(n_shards_by_part) - min(n_shards_by_part) == 1
     assert merged(path, tmp_path / "results") == shards.Merged(n_shards, 0, 0, ())
-    made.clear()
+    shard_kinds.clear()
     answer(request, tmp_path / "results")
-    assert made == []
+    assert shard_kinds == []
     assert content(tmp_path / "results") == content(finished[scenario][1])
     assert merged(path, tmp_path / "results") == shards.Merged(0, n_shards, 0, ())
     with Store(tmp_path / "results") as store:
@@ -70,13 +72,13 @@ def test_parts_that_are_merged_are_the_run_in_one_place(models, finished, tmp_pa
 
 
 @pytest.mark.long
-def test_the_commands_do_the_same(models, tmp_path, made, capsys, monkeypatch):
+def test_the_commands_do_the_same(models, tmp_path, shard_kinds, capsys, monkeypatch):
     listed, names, order = request_of(models, 1).candidates, tmp_path / "names.csv", tmp_path / "o"
     rows = zip(listed.first, listed.last, listed.is_member, strict=True)
     names.write_text(
         "first_name,last_name,is_member\n" + "".join(f"{f},{n},{m:d}\n" for f, n, m in rows)
     )
-    asked = [
+    words_of_run = [
         "run",
         "--scenario=1",
         "--general",
@@ -93,21 +95,21 @@ def test_the_commands_do_the_same(models, tmp_path, made, capsys, monkeypatch):
 
     def call(*words: object) -> dict[str, object]:
         assert main([*map(str, words), "--json"]) == 0
-        found: dict[str, object] = json.loads(capsys.readouterr().out)
-        return found
+        answer_json: dict[str, object] = json.loads(capsys.readouterr().out)
+        return answer_json
 
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "by parts"))
-    assert call(*asked, "--order", order)["n_shards"] == 6
-    assert made == []
+    assert call(*words_of_run, "--order", order)["n_shards"] == 6
+    assert shard_kinds == []
     for part in ("1/2", "2/2"):
         assert call("shards", order, "--part", part)["n_shards"] == 3
     assert call("shards", "merge", order)["n_taken"] == 6
-    made.clear()
-    call(*asked)
-    assert made == []
+    shard_kinds.clear()
+    call(*words_of_run)
+    assert shard_kinds == []
     by_parts = content(results_dir())
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "alone"))
-    call(*asked)
+    call(*words_of_run)
     assert content(results_dir()) == by_parts
 
 
@@ -121,46 +123,49 @@ def test_files_are_for_their_owner_alone(order):
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
 
 
-def test_a_damaged_file_is_refused_and_made_anew_and_no_other(order, tmp_path, made):
+def test_a_damaged_file_is_refused_and_made_anew_and_no_other(order, tmp_path, shard_kinds):
     make(order)
-    before = {path: path.read_bytes() for path in order.with_name("shards").iterdir()}
-    cut, flipped, exchanged, other, gone, *_ = before
-    cut.write_bytes(before[cut][:-1])
-    middle = len(before[flipped]) // 2
+    contents = {path: path.read_bytes() for path in order.with_name("shards").iterdir()}
+    truncated, flipped, exchanged, source_file, gone, *_ = contents
+    truncated.write_bytes(contents[truncated][:-1])
+    middle = len(contents[flipped]) // 2
     flipped.write_bytes(
-        before[flipped][:middle]
-        + bytes([before[flipped][middle] ^ 1])
-        + before[flipped][middle + 1 :]
+        contents[flipped][:middle]
+        + bytes([contents[flipped][middle] ^ 1])
+        + contents[flipped][middle + 1 :]
     )
-    exchanged.write_bytes(before[other])
+    exchanged.write_bytes(contents[source_file])
     gone.unlink()
-    found = merged(order, tmp_path / "results")
-    assert set(found.refused) == {cut.name, flipped.name, exchanged.name}
-    assert (found.n_taken, found.n_missing) == (6, 1)
-    made.clear()
+    merge = merged(order, tmp_path / "results")
+    assert set(merge.refused) == {truncated.name, flipped.name, exchanged.name}
+    assert (merge.n_taken, merge.n_missing) == (6, 1)
+    shard_kinds.clear()
     make(order)
-    assert len(made) == 4
-    assert {path: path.read_bytes() for path in before} == before
-    made.clear()
+    assert len(shard_kinds) == 4
+    assert {path: path.read_bytes() for path in contents} == contents
+    shard_kinds.clear()
     make(order)  # a part that is made twice
-    assert made == []
+    assert shard_kinds == []
     assert merged(order, tmp_path / "results") == shards.Merged(4, 6, 0, ())
 
 
 def test_a_machine_a_program_or_a_model_that_is_not_the_order_s_makes_nothing(
     order, models, monkeypatch
 ):
-    written = json.loads(order.read_text())
+    order_json = json.loads(order.read_text())
 
     def refused(match: str, **changes: object) -> None:
-        order.write_text(json.dumps(written | changes))
+        order.write_text(json.dumps(order_json | changes))
         with pytest.raises(AuditError, match=match):
             make(order)
         assert not list(order.with_name("shards").glob("*"))
 
-    refused("torch is .* instead of 0.0", made_by=written["made_by"] | {"torch": "0.0"})
-    refused("kernels is .* instead of other", made_by=written["made_by"] | {"kernels": "other"})
-    refused("not those of the order", request=written["request"] | {"general": str(models.other)})
+    refused("torch is .* instead of 0.0", made_by=order_json["made_by"] | {"torch": "0.0"})
+    refused("kernels is .* instead of other", made_by=order_json["made_by"] | {"kernels": "other"})
+    refused(
+        "not those of the order",
+        request=order_json["request"] | {"general": str(models.other_hospital)},
+    )
     refused("order.json", keys=7)
     with monkeypatch.context() as patch:
         patch.setattr(evidence, "VERSIONS", {**evidence.VERSIONS, "generation": 10**6})
@@ -173,21 +178,21 @@ def test_a_machine_a_program_or_a_model_that_is_not_the_order_s_makes_nothing(
 
 
 @pytest.mark.slow
-def test_workers_make_the_bytes_that_are_made_here(models, finished, tmp_path, made):
+def test_workers_make_the_bytes_that_are_made_here(models, finished, tmp_path, shard_kinds):
     with executor_of(n_workers=2) as workers:
         for scenario in (1, 2):
             answer(request_of(models, scenario), tmp_path / str(scenario), executor=workers)
     for scenario in (1, 2):
         assert content(tmp_path / str(scenario)) == content(finished[scenario][1])
-    assert made == []  # in this process
+    assert shard_kinds == []  # in this process
 
 
-def test_a_worker_refuses_what_it_would_file_under_a_wrong_key(models, made):
+def test_a_worker_refuses_what_it_would_file_under_a_wrong_key(models, shard_kinds):
     request = request_of(models, 1)
     meter = Meter(phases(request), listener=quiet)
-    asked = prepare_attack(request)
-    source = asked.source("general", "generation", store=None, meter=meter)
-    order, *_ = evidence.shard_orders(source, asked.task, kind="generation", n_total=100)
+    setup = prepare_attack(request)
+    source = setup.source("general", "generation", store=None, meter=meter)
+    order, *_ = evidence.shard_orders(source, setup.task, kind="generation", n_total=100)
     for changes, match in (
         ({"backend": order.backend | {"torch": "0.0"}}, "torch is .* instead of 0.0"),
         ({"folder": models.hospital}, "another model"),
@@ -195,7 +200,7 @@ def test_a_worker_refuses_what_it_would_file_under_a_wrong_key(models, made):
     ):
         with pytest.raises(AuditError, match=match):
             evidence.make_shard_remotely(replace(order, **changes))
-    assert made == []
+    assert shard_kinds == []
     for hidden in (order.task.prompt, order.folder, order.model):
         assert str(hidden) not in repr(order)  # workers print it in their logs
 

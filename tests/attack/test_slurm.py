@@ -51,10 +51,10 @@ PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP
 
 def free_ports(n: int) -> list[int]:
     with ExitStack() as opened:
-        found = [opened.enter_context(socket.socket()) for _ in range(n)]
-        for one in found:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in found]
+        sockets = [opened.enter_context(socket.socket()) for _ in range(n)]
+        for free_socket in sockets:
+            free_socket.bind(("127.0.0.1", 0))
+        return [free_socket.getsockname()[1] for free_socket in sockets]
 
 
 @pytest.fixture
@@ -82,15 +82,18 @@ def slurm(tmp_path) -> Iterator[dict[str, str]]:
     with log.open("wb") as file:
 
         def start(*words: str) -> None:
-            how = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file}
-            started.append(subprocess.Popen(words, env=environment, **how))
+            streams = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file}
+            started.append(subprocess.Popen(words, env=environment, **streams))
 
         try:
             start(*munged)
             wait_for(lambda: (folder / "munge.socket").exists(), log=log)
             start("slurmctld", "-D")
             start("slurmd", "-D", "-N", host)
-            wait_for(lambda: said("sinfo", "-h", "-o", "%t", env=environment) == "idle", log=log)
+            wait_for(
+                lambda: command_output("sinfo", "-h", "-o", "%t", env=environment) == "idle",
+                log=log,
+            )
             yield environment
         finally:
             for process in reversed(started):
@@ -98,9 +101,9 @@ def slurm(tmp_path) -> Iterator[dict[str, str]]:
                 process.wait(START_SECONDS)
 
 
-def said(*words: str, env: dict[str, str]) -> str:
-    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
-    return done.stdout.strip()
+def command_output(*words: str, env: dict[str, str]) -> str:
+    process = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+    return process.stdout.strip()
 
 
 def wait_for(is_so, *, log: Path) -> None:
@@ -114,8 +117,8 @@ def wait_for(is_so, *, log: Path) -> None:
 def documented() -> str:
     """Return the file for `sbatch`."""
     text = (REPOSITORY / "docs" / "cluster.md").read_text(encoding="utf-8")
-    (found,) = re.findall(r"```sh\n(#!/bin/sh\n#SBATCH.*?)```", text, re.DOTALL)
-    return found
+    (script,) = re.findall(r"```sh\n(#!/bin/sh\n#SBATCH.*?)```", text, re.DOTALL)
+    return script
 
 
 def test_the_documented_array_makes_the_bytes_of_a_run_in_one_place(models, slurm, home, tmp_path):
@@ -125,18 +128,18 @@ def test_the_documented_array_makes_the_bytes_of_a_run_in_one_place(models, slur
     batch = documented().replace("/shared/audit.order", str(order))
     batch = batch.replace("/shared/kart-audit", str(REPOSITORY))
     (tmp_path / "audit.sbatch").write_text(batch)
-    here = slurm | {"PATH": f"{Path(sys.executable).parent}:{PATH}"}
-    done = subprocess.run(
+    environment = slurm | {"PATH": f"{Path(sys.executable).parent}:{PATH}"}
+    process = subprocess.run(
         ["sbatch", "--wait", "audit.sbatch"],
         cwd=tmp_path,
-        env=here,
+        env=environment,
         timeout=WORK_SECONDS,
         capture_output=True,
         text=True,
         check=False,
     )
     logs = "".join(path.read_text() for path in sorted(tmp_path.glob("audit-*.log")))
-    assert done.returncode == 0, done.stderr + logs
+    assert process.returncode == 0, process.stderr + logs
     assert len(list(tmp_path.glob("audit-*.log"))) == 2
     with Store(tmp_path / "results") as store:
         merged = shards.merge(order, folder=tmp_path / "audit.order.shards", store=store)

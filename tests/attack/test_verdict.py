@@ -170,8 +170,8 @@ def test_none_found_says_a_share_of_people_and_its_condition() -> None:
     verdict = give_verdict(evidence())
     share = f"{100 * verdict['most_exposed']:.1f} %"
     assert 0 < verdict["most_exposed"] < 0.2
-    for said in (verdict["english"], verdict["japanese"], in_short_of(verdict, "en")):
-        assert share in said
+    for text in (verdict["english"], verdict["japanese"], in_short_of(verdict, "en")):
+        assert share in text
     assert "if they leak like" in verdict["english"]
 
 
@@ -180,7 +180,7 @@ def test_the_bound_of_the_smallest_dose_that_has_one_is_shown() -> None:
     planted = {1: rare, 3: replace(SEEN, dose=3), 9: replace(SEEN, dose=9)}
     verdict = give_verdict(evidence(positive_controls=planted, dose=4))
     assert verdict["state"] == NONE and verdict["bound_dose"] == 1
-    bounds = [one["most_exposed"] for one in verdict["positive_controls"]]
+    bounds = [record["most_exposed"] for record in verdict["positive_controls"]]
     assert verdict["most_exposed"] == bounds[0] > bounds[1] == bounds[2]
     unseen = planted | {1: UNSEEN}
     verdict = give_verdict(evidence(positive_controls=unseen, dose=4))
@@ -243,8 +243,8 @@ def test_no_verdict_says_safe_and_every_reason_has_words(
         )
     )
     short = " ".join(in_short_of(verdict, language) for language in ("en", "ja"))
-    said = f"{verdict['english']} {verdict['japanese']} {verdict['what_now']} {short}"
-    assert "safe" not in said.lower() and "安全" not in said and "nan" not in said.lower()
+    text = f"{verdict['english']} {verdict['japanese']} {verdict['what_now']} {short}"
+    assert "safe" not in text.lower() and "安全" not in text and "nan" not in text.lower()
     assert "{" not in verdict["english"] + verdict["japanese"] + short
     assert all(verdict["what_now"].values())
     words = catalogue("en", "report")

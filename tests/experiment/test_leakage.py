@@ -76,7 +76,7 @@ def test_an_order_says_its_arms_and_has_a_quick_form() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "where"),
+    ("wrong", "field"),
     [
         ({"language": "fr"}, "language"),
         ({"mode": "blur"}, "mode"),
@@ -89,21 +89,24 @@ def test_an_order_says_its_arms_and_has_a_quick_form() -> None:
         ({"taggers": ("rules", "rules")}, "tagger"),
     ],
 )
-def test_what_cannot_be_is_refused(wrong: dict[str, Any], where: str) -> None:
+def test_what_cannot_be_is_refused(wrong: dict[str, Any], field: str) -> None:
     with pytest.raises(AuditError) as refused:
         LeakageTask(**wrong)
-    assert where in refused.value.where
+    assert field in refused.value.where
 
 
 @pytest.mark.parametrize("language", ["en", "ja"])
 def test_the_notes_are_the_shipped_ones_with_every_name_known(language: str) -> None:
     notes = demo_notes(language)
     names = DemoTask().request(2, language=language).candidates
-    found, text = Counter(mention.owner for mention in notes.mentions), "\n".join(notes.texts)
+    mention_counts, text = (
+        Counter(mention.owner for mention in notes.mentions),
+        "\n".join(notes.texts),
+    )
     assert names.is_member[: notes.n_patients + 1] == (True,) * notes.n_patients + (False,)
     for owner in range(notes.n_patients):
         n_mentions = names.n_mentions[owner]
-        assert found[owner] == n_mentions == text.count(names.full_name(owner))
+        assert mention_counts[owner] == n_mentions == text.count(names.full_name(owner))
     cue = {"en": "dr . ", "ja": "担当医"}[language]
     labels = Counter(span.label for document in notes.documents for span in document.spans)
     assert labels == {IDENTIFIER: len(notes.mentions), QUASI_IDENTIFIER: text.count(cue)}
@@ -114,7 +117,7 @@ def test_the_notes_are_the_shipped_ones_with_every_name_known(language: str) -> 
             if span.label == QUASI_IDENTIFIER
         )
     owners = {mention.note: f"P{mention.owner:03d}" for mention in notes.mentions}
-    assert [one.patient_id for one in notes.documents] == [
+    assert [document.patient_id for document in notes.documents] == [
         owners.get(number) for number in range(len(notes.documents))
     ]
 
@@ -140,9 +143,9 @@ def test_raw_leaves_everything_perfect_nothing_and_a_tagger_what_it_misses() -> 
         (tagged, 0, [True, True], (1, 0)),  # "Ann" of "Ann Lee", "A" behind "x "
         (((), *perfect[1:]), 2, [True, False], (1, 1)),
     ):
-        is_exposed, found = count_misses(notes, spans)
-        assert (found.row(IDENTIFIER)[:2], is_exposed.tolist()) == ((3, n_whole), exposed)
-        assert found.row(QUASI_IDENTIFIER)[:2] == staff
+        is_exposed, counts = count_misses(notes, spans)
+        assert (counts.row(IDENTIFIER)[:2], is_exposed.tolist()) == ((3, n_whole), exposed)
+        assert counts.row(QUASI_IDENTIFIER)[:2] == staff
     assert count_misses(notes, tagged)[1].n_over_chars == 2  # "x " is outside every name
     assert release_texts(notes, raw, mode="placeholder", seed=0) == notes.texts
     assert release_texts(notes, perfect, mode="placeholder", seed=0) == (
@@ -160,7 +163,7 @@ def test_raw_leaves_everything_perfect_nothing_and_a_tagger_what_it_misses() -> 
 @pytest.mark.parametrize("unit", [MENTIONS, PATIENTS])
 def test_shares_are_nested_as_large_as_asked_and_what_stays(unit: str) -> None:
     notes = demo_notes("ja")
-    before: set[int] = set()
+    smaller_share: set[int] = set()
     for share in (0.01, 0.05, 0.1, 0.25, 0.5):
         left = set(draw_missed(notes, unit=unit, share=share, seed=0))
         owners = {notes.mentions[i].owner for i in left}
@@ -169,17 +172,17 @@ def test_shares_are_nested_as_large_as_asked_and_what_stays(unit: str) -> None:
             if unit == MENTIONS
             else (len(owners), notes.n_patients)
         )
-        assert before <= left and n == max(1, round(share * total))
+        assert smaller_share <= left and n == max(1, round(share * total))
         if unit == PATIENTS:
             assert left == {i for i, m in enumerate(notes.mentions) if m.owner in owners}
-        before = left
+        smaller_share = left
     assert left != set(draw_missed(notes, unit=unit, share=0.5, seed=1))
     spans = choose_spans(notes, arm=Arm(unit, 0.5), tagger=None, seed=0)
-    is_exposed, found = count_misses(notes, spans)
+    is_exposed, counts = count_misses(notes, spans)
     assert {i for i, state in enumerate(is_exposed) if state} == {
         notes.mentions[i].owner for i in left
     }
-    assert found.row(IDENTIFIER)[:2] == (len(notes.mentions), len(notes.mentions) - len(left))
+    assert counts.row(IDENTIFIER)[:2] == (len(notes.mentions), len(notes.mentions) - len(left))
     texts = release_texts(notes, spans, mode="mask", seed=0)
     for i, mention in enumerate(notes.mentions):
         name = notes.texts[mention.note][mention.span.start : mention.span.end]
@@ -187,14 +190,14 @@ def test_shares_are_nested_as_large_as_asked_and_what_stays(unit: str) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 14), st.integers(1, 8)), max_size=4))
-def test_a_patient_is_exposed_as_counting_characters_says(found: list[tuple[int, int]]) -> None:
+def test_a_patient_is_exposed_as_counting_characters_says(stretches: list[tuple[int, int]]) -> None:
     notes = tiny_notes()
     spans = tuple(
         tuple(
             sorted(
                 {
                     Span(start, min(start + n, len(text)), "contact")
-                    for start, n in found
+                    for start, n in stretches
                     if start < len(text)
                 }
             )
@@ -262,9 +265,9 @@ def test_tables_are_written_as_they_always_were_and_older_ones_are_read() -> Non
     assert {name: rounded(data.decode()) for name, data in read.items()} == {
         name: rounded(text) for name, text in files.items()
     }
-    found = tables.select_rows(controls="hard")
-    assert [arm.kind for arm, _ in found] == ["raw", "perfect", "mentions"]
-    assert [arm.code for arm, _ in found] == [row.code for _, row in found]
+    rows = tables.select_rows(controls="hard")
+    assert [arm.kind for arm, _ in rows] == ["raw", "perfect", "mentions"]
+    assert [arm.code for arm, _ in rows] == [row.code for _, row in rows]
     ((arm, (left, caught)),) = tables.split(controls="easy")
     assert (arm.code, left.group, caught.group) == ("mentions 50 %", "left", "caught")
 
@@ -273,10 +276,10 @@ ORDER = LeakageTask(taggers=("rules",), device="cpu")
 
 
 def test_the_same_question_has_the_same_identifier() -> None:
-    one, question = leakage_id(ORDER), ORDER.question()
-    assert leakage_id(ORDER.with_(device="auto")) == one
-    others = [ORDER.with_(seed=1), ORDER.with_(language="ja"), ORDER.with_(taggers=())]
-    assert len({one, *map(leakage_id, others)}) == 4
+    identifier, question = leakage_id(ORDER), ORDER.question()
+    assert leakage_id(ORDER.with_(device="auto")) == identifier
+    other_orders = [ORDER.with_(seed=1), ORDER.with_(language="ja"), ORDER.with_(taggers=())]
+    assert len({identifier, *map(leakage_id, other_orders)}) == 4
     assert (question.device, question.label) == ("cpu", "demo en")
     assert LeakageTask.ordered(json.loads(json.dumps(question.order))) == ORDER
     with pytest.raises(AuditError, match="no such tagger"):
@@ -284,26 +287,30 @@ def test_the_same_question_has_the_same_identifier() -> None:
 
 
 def test_what_was_answered_is_kept_and_not_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    stops = []
 
     def fake(order: LeakageTask, **how: Any) -> LeakageTables:
-        asked.append((order, how["arms_folder"].name))
+        stops.append((order, how["arms_folder"].name))
         return tiny_tables(order)
 
     monkeypatch.setattr(leakage, "run_leakage", fake)
     for _ in range(2):
         order = LeakageTask.ordered(ORDER.question().order)
         assert order.run(quiet()) == (leakage_id(ORDER),)
-    assert asked == [(ORDER, "arms")]
-    kept = LEAKAGE.get(leakage_id(ORDER))
-    assert kept.tables.order == ORDER and kept.tables.files() == tiny_tables(ORDER).files()
-    assert math.isnan(kept.tables.arms[0].share) and math.isnan(kept.tables.leaks[0].minus_raw.low)
+    assert stops == [(ORDER, "arms")]
+    experiment = LEAKAGE.get(leakage_id(ORDER))
+    assert (
+        experiment.tables.order == ORDER and experiment.tables.files() == tiny_tables(ORDER).files()
+    )
+    assert math.isnan(experiment.tables.arms[0].share) and math.isnan(
+        experiment.tables.leaks[0].minus_raw.low
+    )
     older, damaged = "b" * 12, "c" * 12
     for name in (older, damaged):
         LEAKAGE.put(name, tiny_tables().files())
     os.utime(LEAKAGE.place(older) / "leakage.json", (1, 1))
     (LEAKAGE.place(damaged) / "leakage.json").write_text("{")
-    assert [one.leakage_id for one in LEAKAGE.all()] == [leakage_id(ORDER), older]
+    assert [experiment.leakage_id for experiment in LEAKAGE.all()] == [leakage_id(ORDER), older]
 
 
 RUN = LeakageTask(
@@ -324,7 +331,7 @@ class TwoCharacters:
 
     def tag(self, texts: list[str]) -> list[tuple[Span, ...]]:
         places = [text.find("は", text.find("現病歴")) for text in texts]
-        return [(Span(at - 2, at, "identifier"),) if at > 2 else () for at in places]
+        return [(Span(place - 2, place, "identifier"),) if place > 2 else () for place in places]
 
 
 @pytest.fixture(scope="module")
@@ -342,8 +349,8 @@ def small() -> Iterator[None]:
 class Done:
     folder: Path
     result: LeakageTables
-    told: tuple[Progress, ...]
-    said: tuple[str, ...]
+    reports: tuple[Progress, ...]
+    sentences: tuple[str, ...]
 
 
 def digests(tables: LeakageTables) -> set[str]:
@@ -356,17 +363,17 @@ def run(folder: Path, order: LeakageTask = RUN, **how: Any) -> LeakageTables:
 
 
 @pytest.fixture(scope="module")
-def done(small: None, tmp_path_factory: pytest.TempPathFactory) -> Done:
+def experiment(small: None, tmp_path_factory: pytest.TempPathFactory) -> Done:
     folder = tmp_path_factory.mktemp("leakage")
-    told: list[Progress] = []
-    said: list[str] = []
-    result = run(folder, progress=told.append, say=said.append)
-    return Done(folder, result, tuple(told), tuple(said))
+    reports: list[Progress] = []
+    sentences: list[str] = []
+    result = run(folder, progress=reports.append, say=sentences.append)
+    return Done(folder, result, tuple(reports), tuple(sentences))
 
 
 @pytest.mark.long
-def test_every_arm_is_trained_on_its_notes_and_audited_alike(done: Done) -> None:
-    arms = {arm.code: arm for arm in done.result.arms}
+def test_every_arm_is_trained_on_its_notes_and_audited_alike(experiment: Done) -> None:
+    arms = {arm.code: arm for arm in experiment.result.arms}
     assert list(arms) == ["raw", "perfect", "tagger two", "mentions 50 %"]
     n = arms["raw"].n_mentions
     lengths = [mention.span.n_chars for mention in demo_notes("ja").mentions]
@@ -380,32 +387,38 @@ def test_every_arm_is_trained_on_its_notes_and_audited_alike(done: Done) -> None
     assert two.tagger_digest == TwoCharacters.digest
     for arm in arms.values():
         assert arm.n_steps == math.ceil(0.1 * (arm.n_tokens // 30) / 16)
-    assert len(digests(done.result)) == 4
-    with Store(done.folder / "store") as store:
-        reports = [store.get_record(f"audit/{digest}") for digest in sorted(digests(done.result))]
+    assert len(digests(experiment.result)) == 4
+    with Store(experiment.folder / "store") as store:
+        reports = [
+            store.get_record(f"audit/{digest}") for digest in sorted(digests(experiment.result))
+        ]
     questions = [{k: v for k, v in r["question"].items() if k != "hospital"} for r in reports]
     assert all(question == questions[0] for question in questions)
     assert len({report["question"]["hospital"] for report in reports}) == 4
-    models = sorted(done.folder.glob("*/model"))
+    models = sorted(experiment.folder.glob("*/model"))
     assert {find_trained_name(model) for model in models} == {f"demo ja: {code}" for code in arms}
-    assert done.told[-1].share == pytest.approx(1.0)
-    phases = list(dict.fromkeys(report.phase.partition(":")[0] for report in done.told))
+    assert experiment.reports[-1].share == pytest.approx(1.0)
+    phases = list(dict.fromkeys(report.phase.partition(":")[0] for report in experiment.reports))
     assert phases[:5] == ["raw", "raw, attack", "perfect", "perfect, attack", "tagger two, tagging"]
-    assert done.said[1].startswith(f"perfect: 0 of {n} mentions left, {arms['perfect'].n_steps} ")
+    assert experiment.sentences[1].startswith(
+        f"perfect: 0 of {n} mentions left, {arms['perfect'].n_steps} "
+    )
     listed = DemoTask().request(2, language="ja").candidates
-    text = b"".join(done.result.files().values()).decode()
+    text = b"".join(experiment.result.files().values()).decode()
     for first, last in zip(listed.first[:20], listed.last[:20], strict=True):
         assert f"{last}{first}" not in text and first not in text
 
 
-def test_asked_again_nothing_is_trained_twice(done: Done, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_asked_again_nothing_is_trained_twice(
+    experiment: Done, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Learner, "step", None)
-    assert run(done.folder).files() == done.result.files()
+    assert run(experiment.folder).files() == experiment.result.files()
 
 
 def order_of(*options: str) -> LeakageTask:
-    asked = cli.arguments_of(cli.parsed(["deid", "leakage", "--out", "x", *options]))
-    return cli.leakage_task(asked["given"], is_quick="quick" in asked)
+    arguments = cli.arguments_of(cli.parsed(["deid", "leakage", "--out", "x", *options]))
+    return cli.leakage_task(arguments["given"], is_quick="quick" in arguments)
 
 
 def test_options_become_an_order() -> None:

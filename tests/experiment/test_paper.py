@@ -111,13 +111,15 @@ def test_odd_epochs_are_refused() -> None:
 
 
 def test_what_makes_another_question_and_what_another_training(tmp_path: Path) -> None:
-    one = ORDER.answer_digest(), ORDER.trained_digest()
+    digests = ORDER.answer_digest(), ORDER.trained_digest()
     same = ORDER.with_(device="cpu", out=Path("/p"))
-    assert (same.answer_digest(), same.trained_digest()) == one
-    other = ORDER.with_(single_tokens=False)
-    assert other.answer_digest() != one[0] and other.trained_digest() != one[1]
-    more = ORDER.with_(posterior=ORDER.posterior.with_(n_inputs=10))
-    assert more.answer_digest() != one[0] and more.trained_digest() == one[1]
+    assert (same.answer_digest(), same.trained_digest()) == digests
+    other_order = ORDER.with_(single_tokens=False)
+    assert other_order.answer_digest() != digests[0] and other_order.trained_digest() != digests[1]
+    other_audits = ORDER.with_(posterior=ORDER.posterior.with_(n_inputs=10))
+    assert (
+        other_audits.answer_digest() != digests[0] and other_audits.trained_digest() == digests[1]
+    )
     task = write_notes(tmp_path)
     question = task.question()
     assert (question.device, question.label) == ("cpu", "general")
@@ -156,8 +158,8 @@ def fake_report(scenario: int, *, lift: float, digest: str) -> AuditReport:
     )
     measured = replace(measured, popularity=popularity)
     measures = to_json(membership_metrics(measured, seed=0))
-    for one in measures["strata"].values():
-        one["scores"] = {name: one["scores"][name] for name in SCORES[scenario]}
+    for stratum in measures["strata"].values():
+        stratum["scores"] = {name: stratum["scores"][name] for name in SCORES[scenario]}
     columns: dict[str, list[Any]] = {
         "role": ["patient"] * N + [""] * (len(score) - N),
         "is_member": [int(kind == "") for kind in KINDS_OF_NAMES],
@@ -207,8 +209,8 @@ def rounded(text: str) -> Any:
 
 def test_the_tables_are_written_as_they_always_were(tables: Tables) -> None:
     assert tables_markdown(tables) == (FOLDER / "experiment_tables.md").read_text()
-    written = json.dumps(tables_json(tables), allow_nan=False)
-    assert rounded(written) == rounded((FOLDER / "experiment_tables.json").read_text())
+    text = json.dumps(tables_json(tables), allow_nan=False)
+    assert rounded(text) == rounded((FOLDER / "experiment_tables.json").read_text())
 
 
 def test_numbers_agree_with_a_second_source(tables: Tables) -> None:
@@ -232,29 +234,37 @@ def test_numbers_agree_with_a_second_source(tables: Tables) -> None:
     for row in value["found"]:
         report = REPORTS[row["epochs"], {"generation": 1, "masked_lm": 2}[row["attack"]]]
         is_out = np.array(report.names["score"]) > 3
-        for who, rows in (("members", KINDS_OF_NAMES == ""), ("controls", KINDS_OF_NAMES != "")):
-            found = row[who]["n_hits"], row[who]["n_total"]
-            assert found == (is_out[rows].sum(), rows.sum())
+        for group, rows in (("members", KINDS_OF_NAMES == ""), ("controls", KINDS_OF_NAMES != "")):
+            n_flagged = row[group]["n_hits"], row[group]["n_total"]
+            assert n_flagged == (is_out[rows].sum(), rows.sum())
 
 
 @pytest.mark.parametrize("name", ["table1", "table2"])
 def test_published_figures_are_the_papers_and_follow_from_its_counts(name: str) -> None:
-    known = published_tables()
-    for row, fact in zip(getattr(known, name), PUBLISHED[name], strict=True):
+    published = published_tables()
+    for row, fact in zip(getattr(published, name), PUBLISHED[name], strict=True):
         assert (row.controls, row.attack) == (fact["negatives"], fact.get("attack", "generation"))
         assert row.model == fact.get("model", "hospital")
         rates = [fact[rate] for rate in ("f1", "accuracy", "recall", "precision")]
         assert [row.f1, row.accuracy, row.recall, row.precision] == rates
         four = tuple(fact[k] for k in ("tp", "fn", "fp", "tn")) if "tp" in fact else None
         assert (row.four, bool(row.implied)) == (four, "counts" in fact)
-        found = known.row(controls=row.controls, attack=row.attack, model=row.model)
-        assert found is not None and found.f1 == row.f1
+        published_row = published.row(controls=row.controls, attack=row.attack, model=row.model)
+        assert published_row is not None and published_row.f1 == row.f1
         if row.four:
             counts = Confusion(*row.four)
-            own = [counts.f1, counts.accuracy.value, counts.recall.value, counts.precision.value]
-            assert own == pytest.approx(rates, abs=5e-5)
-            assert (counts.n_members, counts.n_controls) == (known.n_members, known.n_controls)
-    assert known.row(controls="easy", attack="masked_lm", model="general") is None
+            measures = [
+                counts.f1,
+                counts.accuracy.value,
+                counts.recall.value,
+                counts.precision.value,
+            ]
+            assert measures == pytest.approx(rates, abs=5e-5)
+            assert (counts.n_members, counts.n_controls) == (
+                published.n_members,
+                published.n_controls,
+            )
+    assert published.row(controls="easy", attack="masked_lm", model="general") is None
 
 
 @pytest.fixture(scope="module")
@@ -269,24 +279,24 @@ class Done:
     order: ExperimentTask
     folder: Path
     result: Tables
-    told: tuple[Progress, ...]
-    said: tuple[str, ...]
+    reports: tuple[Progress, ...]
+    sentences: tuple[str, ...]
 
 
 @pytest.fixture(scope="module")
-def done(small: None, tmp_path_factory: pytest.TempPathFactory) -> Done:
+def experiment(small: None, tmp_path_factory: pytest.TempPathFactory) -> Done:
     folder = tmp_path_factory.mktemp("experiment")
     order = write_notes(folder)
-    told: list[Progress] = []
-    said: list[str] = []
+    reports: list[Progress] = []
+    sentences: list[str] = []
     with Store(folder / "store") as store:
-        result = run_experiment(order, store=store, progress=told.append, say=said.append)
-    return Done(order, folder, result, tuple(told), tuple(said))
+        result = run_experiment(order, store=store, progress=reports.append, say=sentences.append)
+    return Done(order, folder, result, tuple(reports), tuple(sentences))
 
 
 @pytest.mark.long
-def test_the_whole_experiment_finds_what_was_trained(done: Done) -> None:
-    result, out = tables_json(done.result), done.folder / "out"
+def test_the_whole_experiment_finds_what_was_trained(experiment: Done) -> None:
+    result, out = tables_json(experiment.result), experiment.folder / "out"
     assert [(row["epochs"], row["attack"]) for row in result["found"]] == [
         (e, a) for e in (1.0, 20.0) for a in ("generation", "masked_lm")
     ]
@@ -314,12 +324,12 @@ def test_the_whole_experiment_finds_what_was_trained(done: Done) -> None:
     names = {person["last"] for person in people if person.get("last")}
     assert len(names) >= N_PATIENTS // 2 and not any(f" {name} " in text for name in names)
     assert stat.S_IMODE((out / "tables.json").stat().st_mode) == 0o600
-    assert done.told[-1].share == 1.0
-    phases = list(dict.fromkeys(report.phase.partition(":")[0] for report in done.told))
+    assert experiment.reports[-1].share == 1.0
+    phases = list(dict.fromkeys(report.phase.partition(":")[0] for report in experiment.reports))
     audits = [audit_stage(e, scenario=scenario) for scenario in (2, 1) for e in (1, 20)]
     assert phases == [CORPUS, HOSPITAL, *audits]
-    assert done.said[0] == "Corpus: 24 notes, 16 members, 24 passages."
-    assert [line.partition(":")[0] for line in done.said[1:3]] == [
+    assert experiment.sentences[0] == "Corpus: 24 notes, 16 members, 24 passages."
+    assert [line.partition(":")[0] for line in experiment.sentences[1:3]] == [
         "Hospital model",
         "Audit after 1 epochs, scenario 2",
     ]
@@ -327,25 +337,25 @@ def test_the_whole_experiment_finds_what_was_trained(done: Done) -> None:
 
 @pytest.mark.long
 def test_stopped_it_goes_on_and_asked_again_nothing_is_made_twice(
-    done: Done, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    experiment: Done, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    order, seen = done.order.with_(out=tmp_path / "out"), [""]
+    order, sentences = experiment.order.with_(out=tmp_path / "out"), [""]
     with Store(tmp_path / "store") as store:
         with pytest.raises(AuditCancelled):
             run_experiment(
                 order,
                 store=store,
-                progress=lambda report: seen.append(report.phase),
-                should_stop=lambda: seen[-1].startswith("hospital model: training"),
+                progress=lambda report: sentences.append(report.phase),
+                should_stop=lambda: sentences[-1].startswith("hospital model: training"),
             )
         assert not (tmp_path / "out" / "tables.json").exists()
         monkeypatch.setattr(paper, "make_corpus", None)
-        assert tables_json(run_experiment(order, store=store)) == tables_json(done.result)
+        assert tables_json(run_experiment(order, store=store)) == tables_json(experiment.result)
         monkeypatch.setattr(Learner, "step", None)
-        assert tables_json(run_experiment(order, store=store)) == tables_json(done.result)
+        assert tables_json(run_experiment(order, store=store)) == tables_json(experiment.result)
 
 
-def test_another_order_is_refused_in_its_folder(done: Done, tmp_path: Path) -> None:
+def test_another_order_is_refused_in_its_folder(experiment: Done, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("mine")
     with Store(tmp_path / "store") as store:
@@ -355,7 +365,7 @@ def test_another_order_is_refused_in_its_folder(done: Done, tmp_path: Path) -> N
             ({"out": tmp_path / "full"}, "something already"),
         ):
             with pytest.raises(AuditError, match=words):
-                run_experiment(done.order.with_(**changes), store=store)
+                run_experiment(experiment.order.with_(**changes), store=store)
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["letter.txt"]
 
 
@@ -387,8 +397,8 @@ def test_one_command_goes_from_notes_to_tables_and_what_cannot_be_is_said_plainl
     monkeypatch.setenv("KART_AUDIT_HOME", str(tmp_path / "home"))
     order = write_notes(tmp_path)
     places = ("--notes", order.notes, "--general", order.general, "--out", order.out)
-    asked = ["experiment", *map(str, (*places, *SMALL))]
-    assert main(asked) == 0
+    command = ["experiment", *map(str, (*places, *SMALL))]
+    assert main(command) == 0
     out, err = capsys.readouterr()
     tables = json.loads(out)
     assert [row["epochs"] for row in tables["table1"]] == [0.5] * 4
@@ -403,11 +413,11 @@ def test_one_command_goes_from_notes_to_tables_and_what_cannot_be_is_said_plainl
     assert {r["models"]["general"]["digest"] for r in reports} == {
         compute_model_digest(GENERAL_MODEL)
     }
-    for option, wrong, said in (
+    for option, wrong, message in (
         ("--epochs", "2,1", "epochs"),
         ("--general", "/nowhere", "--general"),
         ("--notes", "/nowhere.csv", "notes"),
     ):
-        assert main([*asked, option, wrong]) == 2
+        assert main([*command, option, wrong]) == 2
         out, err = capsys.readouterr()
-        assert not out and said in err and "Traceback" not in err
+        assert not out and message in err and "Traceback" not in err

@@ -47,8 +47,8 @@ def tiny_notes() -> HospitalNotes:
     )
     owners = (0, 1, 0)
     documents = tuple(
-        build_document(f"N{i}", text=text, spans=own, patient_id=f"P{owner}")
-        for i, (text, own, owner) in enumerate(zip(texts, spans, owners, strict=True))
+        build_document(f"N{i}", text=text, spans=text_spans, patient_id=f"P{owner}")
+        for i, (text, text_spans, owner) in enumerate(zip(texts, spans, owners, strict=True))
     )
     return HospitalNotes("en", documents)
 
