@@ -40,17 +40,19 @@ def choose_interval(first: date, last: date, *, draw: int) -> Interval:
 
     Where they do not fit, the first day comes into 2000 or 2001.
     """
-    least, most = (a.toordinal() - b.toordinal() for a, b in ((FIRST_DAY, first), (LAST_DAY, last)))
+    lowest, highest = (
+        a.toordinal() - b.toordinal() for a, b in ((FIRST_DAY, first), (LAST_DAY, last))
+    )
     fitting = [
         interval
         for n_years in range(FIRST_DAY.year - first.year, LAST_DAY.year + 1 - first.year)
-        if least <= (interval := _whole_weeks(n_years)).n_days <= most
-    ] or [_whole_weeks(FIRST_DAY.year + 1 - first.year)]
+        if lowest <= (interval := _round_to_weeks(n_years)).n_days <= highest
+    ] or [_round_to_weeks(FIRST_DAY.year + 1 - first.year)]
     return fitting[draw % len(fitting)]
 
 
 @lru_cache(maxsize=10_000)
-def _whole_weeks(n_years: int) -> Interval:
+def _round_to_weeks(n_years: int) -> Interval:
     return Interval(7 * round(n_years * _DAYS_PER_YEAR / 7), n_years)
 
 
@@ -70,31 +72,31 @@ class DateContext:
 def replace_date(content: str, category: str, *, number: str, context: DateContext) -> str:
     """Return the text for a date placeholder, whose parts are as in `Placeholder`."""
     if content.startswith(("-", "/", *"0123456789")):
-        return _moved_numbers(content, context)
+        return _move_numbers(content, context)
     words = category.lower()
     month = next((i for i, name in enumerate(MONTHS, 1) if words.startswith(name.lower())), 0)
     if month:
-        return _moved_month(month, number, context)
+        return _move_month(month, number, context)
     day = context.interval.move(context.near) - timedelta(days=context.draw % 30)
     if words.startswith("date range"):
-        return _range(words, day, draw=context.draw)
-    return _written(words, day)
+        return _format_range(words, day, draw=context.draw)
+    return _format_by_category(words, day)
 
 
-def _moved_numbers(content: str, context: DateContext) -> str:
-    given, form = _numbers_of(content)
+def _move_numbers(content: str, context: DateContext) -> str:
+    numbers, form = _parse_numbers(content)
     is_short = "{y:02d}" in form
-    moved = _moved(given, is_short, context)
+    moved = _move_parts(numbers, is_short, context)
     if is_short:
         moved["y"] %= 100
     return form.format_map(moved)
 
 
 @lru_cache(maxsize=10_000)
-def _numbers_of(content: str) -> tuple[dict[str, int], str]:
+def _parse_numbers(content: str) -> tuple[dict[str, int], str]:
     """Return year, month and day as far as they are there, and the form in which they stand."""
     numbers = _NUMBER.findall(content)
-    roles = _roles(numbers)
+    roles = _assign_roles(numbers)
     is_short = "y" in roles and len(numbers[roles.index("y")]) <= 2
     is_padded = any(text.startswith("0") for text in numbers if len(text) < 3)
     n_digits = {"y": 2 if is_short else 4, **dict.fromkeys("md", 2 if is_padded else 1)}
@@ -104,7 +106,7 @@ def _numbers_of(content: str) -> tuple[dict[str, int], str]:
     )
 
 
-def _roles(numbers: list[str]) -> str:
+def _assign_roles(numbers: list[str]) -> str:
     """Return "y", "m", "d" in the order in which the numbers stand."""
     if len(numbers[0]) > 2:
         return "ymd"[: len(numbers)]
@@ -116,21 +118,21 @@ def _roles(numbers: list[str]) -> str:
     return f"{first}y"[: len(numbers)]
 
 
-def _moved(given: dict[str, int], is_short: bool, context: DateContext) -> dict[str, int]:
+def _move_parts(numbers: dict[str, int], is_short: bool, context: DateContext) -> dict[str, int]:
     near = context.near
-    year = given.get("y", near.year)
+    year = numbers.get("y", near.year)
     if is_short:
         year = near.year - (near.year - year + 50) % 100 + 50
     if year < near.year - _MARKED_YEARS:
         year += _MARK_YEARS - _OLDEST_YEARS - context.draw % 9
-    unknown = given | {"y": FIRST_DAY.year + context.draw % 20}
+    unknown = numbers | {"y": FIRST_DAY.year + context.draw % 20}
     if year > near.year + _MARKED_YEARS:
         return unknown
-    if "m" not in given:
+    if "m" not in numbers:
         return {"y": max(MINYEAR, year + context.interval.n_years)}
     try:
-        day = date(year, given["m"], given.get("d", 15))
-        if "y" not in given and abs((day - near).days) > 182:
+        day = date(year, numbers["m"], numbers.get("d", 15))
+        if "y" not in numbers and abs((day - near).days) > 182:
             # The same day of the year, at most half a year away.
             is_leap_day = (day.month, day.day) == (2, 29)
             nearer = day.year + (1 if day < near else -1)
@@ -141,18 +143,18 @@ def _moved(given: dict[str, int], is_short: bool, context: DateContext) -> dict[
     return {"y": day.year, "m": day.month, "d": day.day}
 
 
-def _moved_month(month: int, number: str, context: DateContext) -> str:
+def _move_month(month: int, number: str, context: DateContext) -> str:
     # "January 2150" holds a year, "January 12" a day; any other number only tells places apart.
     value = int(number) if number.isdigit() else 0
     if 1700 <= value <= 2400:
-        moved = _moved({"m": month, "y": value}, False, context)
+        moved = _move_parts({"m": month, "y": value}, False, context)
         return f"{MONTHS[moved['m'] - 1]} {moved['y']}"
     day = value if 1 <= value <= 28 else 1 + context.draw % 28
-    moved = _moved({"m": month, "d": day}, False, context)
+    moved = _move_parts({"m": month, "d": day}, False, context)
     return f"{MONTHS[moved['m'] - 1]} {moved['d']}"
 
 
-def _written(words: str, day: date) -> str:
+def _format_by_category(words: str, day: date) -> str:
     units = _UNITS.findall(words.split("(")[0])
     if "(only" in words or units == ["month"]:
         return MONTHS[day.month - 1]
@@ -167,7 +169,7 @@ def _written(words: str, day: date) -> str:
     return text.replace(f" {day.day} {day.year}", f" {day.day}, {day.year}")
 
 
-def _range(words: str, last: date, *, draw: int) -> str:
+def _format_range(words: str, last: date, *, draw: int) -> str:
     first = last - timedelta(days=1 + draw // 30 % 20)
     start, end = (f"{day.month}/{day.day}" for day in (first, last))
     if "(2)" in words:
@@ -213,12 +215,12 @@ def format_date(day: date, *, style: str) -> str:
         if style == "letter":
             return f"{letter}{year}.{day.month}.{day.day}"
         return f"{name}{'元' if year == 1 else year}年{day.month}月{day.day}日"
-    others = {
+    forms = {
         "slashes": f"{day.year}/{day.month:02d}/{day.day:02d}",
         "dashes": day.isoformat(),
         "wide": western.translate(_WIDE_DIGITS),
     }
-    return others.get(style, western)
+    return forms.get(style, western)
 
 
 def format_japanese_date(numbers: str, *, style: str) -> str:

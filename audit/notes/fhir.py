@@ -88,9 +88,9 @@ class KnownPeople:
     def add(self, people: Iterable[Person]) -> None:
         """Take in what a resource knows."""
         for person in people:
-            own = self._by_owner.setdefault(person.owner, {})
-            self._n += person not in own
-            own[person] = None
+            owner_people = self._by_owner.setdefault(person.owner, {})
+            self._n += person not in owner_people
+            owner_people[person] = None
         if self._n > MAX_PEOPLE:
             raise AuditError(
                 "The file knows of more than {n:,} people.",
@@ -119,17 +119,17 @@ def read_text_and_people(text: str) -> tuple[str, Groups]:
     AuditError where it is no JSON, or nothing in it has a text.
     """
     people, texts, left_out = KnownPeople(), list[str](), list[Message]()
-    for one in read_resources(io.StringIO(text, newline="\n")):
-        if isinstance(one, RowNote):
-            left_out.append(Message(one.what))
+    for resource in read_resources(io.StringIO(text, newline="\n")):
+        if isinstance(resource, RowNote):
+            left_out.append(Message(resource.what))
             continue
-        people.add(one.people)
-        texts.append(one.text)
-        left_out += one.left_out
+        people.add(resource.people)
+        texts.append(resource.text)
+        left_out += resource.left_out
     joined = "\n\n".join(filter(None, texts))
     if not joined:
-        what = left_out[0] if left_out else "No resource has a text."
-        raise AuditError(what, where="notes")
+        reason = left_out[0] if left_out else "No resource has a text."
+        raise AuditError(reason, where="notes")
     return joined, people.find_groups("")
 
 
@@ -139,9 +139,9 @@ def read_resources(lines: Iterator[str]) -> Iterator[Resource | RowNote]:
     AuditError where the file is neither one JSON value nor one a line.
     """
     is_empty = True
-    for one in _resources_or_refusals(lines):
+    for resource in _resources_or_refusals(lines):
         is_empty = False
-        yield one
+        yield resource
     if is_empty:
         yield RowNote(1, "There is no FHIR resource in the file.")
 
@@ -151,30 +151,30 @@ def _resources_or_refusals(lines: Iterator[str]) -> Iterator[Resource | RowNote]
         if isinstance(value, RowNote):
             yield value
         else:
-            yield from _resources(value)
+            yield from _read_bundle(value)
 
 
 def read_json_values(lines: Iterator[str]) -> Iterator[Any]:
     """Yield the JSON values of a file: its only one, or one a line; a bad line is a `RowNote`."""
     first = next((line for line in lines if line.strip()), "")
-    value = _parsed(first)
+    value = _parse_line(first)
     if value is None:
-        yield _whole(first, lines)
+        yield _parse_whole_file(first, lines)
         return
     yield value
     for row, line in enumerate(lines, start=2):
         if line.strip():
-            value = _parsed(line)
+            value = _parse_line(line)
             yield RowNote(row, "The line is not JSON.") if value is None else value
 
 
-def _parsed(line: str) -> Any:
+def _parse_line(line: str) -> Any:
     with suppress(AuditError):
         return json_value(line.strip().removeprefix("\ufeff"), refusal=AuditError(""))
     return None
 
 
-def _whole(first: str, lines: Iterator[str]) -> Any:
+def _parse_whole_file(first: str, lines: Iterator[str]) -> Any:
     """Return the value of a file that is one JSON text over several lines."""
     n_left = MAX_FILE_BYTES - len(first)
     pieces = [first]
@@ -195,7 +195,7 @@ def _whole(first: str, lines: Iterator[str]) -> Any:
     return json_value("".join(pieces).lstrip("\ufeff"), refusal=refusal)
 
 
-def _resources(
+def _read_bundle(
     value: Any, urls: Mapping[str, str] | None = None, *, name: str = "", depth: int = 0
 ) -> Iterator[Resource]:
     """Yield the resources of a value; those of a Bundle, each by itself.
@@ -203,25 +203,29 @@ def _resources(
     `urls` tell which resource an address inside a Bundle means.
     """
     if depth > _MAX_DEPTH:
-        raise _too_deep()
+        raise _make_depth_error()
     if isinstance(value, list):
-        for one in value:
-            yield from _resources(one, urls, depth=depth + 1)
+        for element in value:
+            yield from _read_bundle(element, urls, depth=depth + 1)
     elif isinstance(value, dict) and value.get("resourceType") == "Bundle":
         entries = [
-            one for one in _dicts(value.get("entry")) if isinstance(one.get("resource"), dict)
+            entry
+            for entry in _list_objects(value.get("entry"))
+            if isinstance(entry.get("resource"), dict)
         ]
-        names = {
-            str(one["fullUrl"]): _name_of(one["resource"], str(one["fullUrl"]))
-            for one in entries
-            if one.get("fullUrl")
+        entry_names = {
+            str(entry["fullUrl"]): _name_of(entry["resource"], str(entry["fullUrl"]))
+            for entry in entries
+            if entry.get("fullUrl")
         }
-        known = {**(urls or {}), **names}
-        for one in entries:
-            own = known.get(str(one.get("fullUrl", "")), "")
-            yield from _resources(one["resource"], known, name=own, depth=depth + 1)
+        resource_names = {**(urls or {}), **entry_names}
+        for element in entries:
+            entry_name = resource_names.get(str(element.get("fullUrl", "")), "")
+            yield from _read_bundle(
+                element["resource"], resource_names, name=entry_name, depth=depth + 1
+            )
     elif isinstance(value, dict) and isinstance(value.get("resourceType"), str):
-        yield _read(value, urls or {}, name=name or _name_of(value, ""))
+        yield _read_resource(value, urls or {}, name=name or _name_of(value, ""))
 
 
 def _name_of(resource: Mapping[str, Any], url: str) -> str:
@@ -230,70 +234,74 @@ def _name_of(resource: Mapping[str, Any], url: str) -> str:
     return f"{resource.get('resourceType', '')}/{identifier}" if identifier else ""
 
 
-def _read(resource: Mapping[str, Any], urls: Mapping[str, str], *, name: str) -> Resource:
+def _read_resource(resource: Mapping[str, Any], urls: Mapping[str, str], *, name: str) -> Resource:
     kind = str(resource["resourceType"])[:MAX_NAME_CHARS]
-    found = Resource(name[:MAX_NAME_CHARS], kind)
+    record = Resource(name[:MAX_NAME_CHARS], kind)
     if kind == "Patient":
-        found.patient = name.partition("/")[2][:MAX_NAME_CHARS]
+        record.patient = name.partition("/")[2][:MAX_NAME_CHARS]
     else:
-        references = (_reference(resource.get(key), urls) for key in _TO_PATIENT)
-        found.patient = next(filter(None, references), "")
+        references = (_find_patient(resource.get(key), urls) for key in _TO_PATIENT)
+        record.patient = next(filter(None, references), "")
     times = (resource.get(key) for key in _TIMES)
-    found.time = next((one for one in times if isinstance(one, str)), "")[:MAX_NAME_CHARS]
-    if kind == "Patient" and found.patient:
-        found.facts.append(("id", found.patient))
-    for key, value, holder in _items(resource):
-        _take_text(found, key, value, holder)
-        _take_names(found, key, value, holder, urls)
-        _take_facts(found, key, value)
-    if found.facts:
-        found.people.append(Person(found.patient, tuple(dict.fromkeys(found.facts))))
-    return found
+    record.time = next((time for time in times if isinstance(time, str)), "")[:MAX_NAME_CHARS]
+    if kind == "Patient" and record.patient:
+        record.facts.append(("id", record.patient))
+    for key, value, holder in _walk_json(resource):
+        _take_text(record, key, value, holder)
+        _take_names(record, key, value, holder, urls)
+        _take_facts(record, key, value)
+    if record.facts:
+        record.people.append(Person(record.patient, tuple(dict.fromkeys(record.facts))))
+    return record
 
 
-def _items(value: Any, *, depth: int = 0) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
+def _walk_json(value: Any, *, depth: int = 0) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
     """Yield key, value and the object around it of all that lies in a value, in its order."""
     if depth > _MAX_DEPTH:
-        raise _too_deep()
+        raise _make_depth_error()
     if isinstance(value, list):
-        for one in value:
-            yield from _items(one, depth=depth + 1)
+        for element in value:
+            yield from _walk_json(element, depth=depth + 1)
     elif isinstance(value, dict):
-        for key, one in value.items():
-            yield key, one, value
-            yield from _items(one, depth=depth + 1)
+        for key, element in value.items():
+            yield key, element, value
+            yield from _walk_json(element, depth=depth + 1)
 
 
-def _too_deep() -> AuditError:
+def _make_depth_error() -> AuditError:
     return AuditError("The FHIR file is nested too deep.", where="notes")
 
 
-def _dicts(value: Any) -> list[dict[str, Any]]:
+def _list_objects(value: Any) -> list[dict[str, Any]]:
     """Return the objects of a field, which has one or a list."""
-    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict)]
+    return [
+        element
+        for element in (value if isinstance(value, list) else [value])
+        if isinstance(element, dict)
+    ]
 
 
-def _take_text(found: Resource, key: str, value: Any, holder: Mapping[str, Any]) -> None:
+def _take_text(record: Resource, key: str, value: Any, holder: Mapping[str, Any]) -> None:
     """Take what a field tells into the texts of a resource, if it is a text."""
     try:
         if key == "div" and isinstance(value, str):
-            found.texts.append(extract_html_text(value))
+            record.texts.append(extract_html_text(value))
         elif key == "conclusion" and isinstance(value, str):
-            found.texts.append(value)
+            record.texts.append(value)
         elif key == "note":
-            texts = (one.get("text") for one in _dicts(value))
-            found.texts += (text for text in texts if isinstance(text, str))
+            texts = (annotation.get("text") for annotation in _list_objects(value))
+            record.texts += (text for text in texts if isinstance(text, str))
         elif key == "data" and isinstance(value, str) and "contentType" in holder:
-            found.texts.append(_attached_text(value, str(holder["contentType"])))
+            record.texts.append(_read_attachment(value, str(holder["contentType"])))
     except AuditError as error:
-        found.left_out.append(Message("A part was left out: {why}", why=error.what))
+        record.left_out.append(Message("A part was left out: {why}", why=error.what))
 
 
-def _attached_text(data: str, content_type: str) -> str:
+def _read_attachment(data: str, content_type: str) -> str:
     kind = content_type.partition(";")[0].strip().lower()
     if kind not in _PLAIN_TYPES | _HTML_TYPES:
-        said = kind if re.fullmatch(r"[\w.+/-]{1,80}", kind) else "?"
-        raise AuditError("The attachment is no text, but {kind}.", kind=said)
+        printable_kind = kind if re.fullmatch(r"[\w.+/-]{1,80}", kind) else "?"
+        raise AuditError("The attachment is no text, but {kind}.", kind=printable_kind)
     try:
         raw = base64.b64decode(_SPACES.sub("", data), validate=True)
     except (binascii.Error, ValueError):
@@ -308,71 +316,83 @@ def _attached_text(data: str, content_type: str) -> str:
 
 
 def _take_names(
-    found: Resource, key: str, value: Any, holder: Mapping[str, Any], urls: Mapping[str, str]
+    record: Resource, key: str, value: Any, holder: Mapping[str, Any], urls: Mapping[str, str]
 ) -> None:
     """Take the names in a field into the people of a resource: each is somebody by itself."""
-    owner = found.patient
+    owner = record.patient
     if key in ("name", "valueHumanName"):
-        names = [facts for name in _dicts(value) for facts in _name_facts(name)]
+        names = [facts for name in _list_objects(value) for facts in _read_name(name)]
     elif key == "authorString":
-        owner, names = "", [_facts("full", [_untitled(value)])]
+        owner, names = "", [_make_facts("full", [_remove_titles(value)])]
     elif key == "display" and _PEOPLE.search(urls.get(ref := str(holder.get("reference")), ref)):
-        owner, names = _reference(holder, urls), [_facts("full", [_untitled(value)])]
+        owner, names = _find_patient(holder, urls), [_make_facts("full", [_remove_titles(value)])]
     elif key == "valueString" and str(holder.get("url")).endswith("mothersMaidenName"):
-        names = [_facts("other", [value])]
+        names = [_make_facts("other", [value])]
     else:
         return
-    found.people += (Person(owner, tuple(facts)) for facts in names if facts)
+    record.people += (Person(owner, tuple(facts)) for facts in names if facts)
 
 
-def _take_facts(found: Resource, key: str, value: Any) -> None:
+def _take_facts(record: Resource, key: str, value: Any) -> None:
     """Take telephones, addresses, identifiers and a birth date into the facts of a resource."""
     if key in ("telecom", "valueContactPoint"):
-        found.facts += _facts("contact", (one.get("value") for one in _dicts(value)))
+        record.facts += _make_facts(
+            "contact", (contact.get("value") for contact in _list_objects(value))
+        )
     elif key in ("address", "valueAddress"):
-        for address in _dicts(value):
-            found.facts += _address_facts(address)
+        for address in _list_objects(value):
+            record.facts += _read_address(address)
     elif key in ("identifier", "valueIdentifier"):
-        values = (_URN.sub("", str(one.get("value", ""))) for one in _dicts(value))
-        found.facts += _facts("linkage_code", values)
+        values = (
+            _URN.sub("", str(identifier.get("value", ""))) for identifier in _list_objects(value)
+        )
+        record.facts += _make_facts("linkage_code", values)
     elif key == "birthDate" and isinstance(value, str):
         with suppress(ValueError):
-            found.facts.append(("birth", date.fromisoformat(value).isoformat()))
+            record.facts.append(("birth", date.fromisoformat(value).isoformat()))
 
 
-def _untitled(name: Any) -> str:
+def _remove_titles(name: Any) -> str:
     """Return a name without the titles and degrees beside it."""
     words = name.split() if isinstance(name, str) else []
     return " ".join(word for word in words if word.strip(".,").lower() not in _TITLES)
 
 
-def _facts(what: str, values: Iterable[Any]) -> list[tuple[str, str]]:
+def _make_facts(kind: str, values: Iterable[Any]) -> list[tuple[str, str]]:
     """Return the values of a field that can be sought in a text."""
-    limit = MAX_NAME_CHARS if what in ("first", "middle", "last", "full", "other") else None
+    limit = MAX_NAME_CHARS if kind in ("first", "middle", "last", "full", "other") else None
     texts = (" ".join(value.split()) for value in values if isinstance(value, str))
-    return [(what, text) for text in texts if text and len(text) <= (limit or _MAX_VALUE_CHARS)]
+    return [(kind, text) for text in texts if text and len(text) <= (limit or _MAX_VALUE_CHARS)]
 
 
-def _name_facts(name: Mapping[str, Any]) -> Iterator[list[tuple[str, str]]]:
-    given = name.get("given")
-    given = [one for one in (given if isinstance(given, list) else [given]) if isinstance(one, str)]
-    parts = _facts("first", given[:1]) + _facts("middle", [" ".join(given[1:])])
-    parts += _facts("last", [name.get("family")])
-    whole = _facts("full", [_untitled(name.get("text"))])
-    yield from filter(None, (parts, whole))
+def _read_name(name: Mapping[str, Any]) -> Iterator[list[tuple[str, str]]]:
+    given_names = name.get("given")
+    given_names = [
+        given_name
+        for given_name in (given_names if isinstance(given_names, list) else [given_names])
+        if isinstance(given_name, str)
+    ]
+    parts = _make_facts("first", given_names[:1]) + _make_facts(
+        "middle", [" ".join(given_names[1:])]
+    )
+    parts += _make_facts("last", [name.get("family")])
+    full_name = _make_facts("full", [_remove_titles(name.get("text"))])
+    yield from filter(None, (parts, full_name))
 
 
-def _address_facts(address: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _read_address(address: Mapping[str, Any]) -> list[tuple[str, str]]:
     lines = address.get("line")
     lines = lines if isinstance(lines, list) else [lines]
     places = (address.get(key) for key in ("city", "district", "text"))
-    return _facts("address", [*lines, *places]) + _facts("postcode", [address.get("postalCode")])
+    return _make_facts("address", [*lines, *places]) + _make_facts(
+        "postcode", [address.get("postalCode")]
+    )
 
 
-def _reference(value: Any, urls: Mapping[str, str]) -> str:
+def _find_patient(value: Any, urls: Mapping[str, str]) -> str:
     """Return the identifier of the patient to whom a reference leads; "" for all else."""
     reference = value.get("reference") if isinstance(value, dict) else None
     if not isinstance(reference, str):
         return ""
-    found = _PATIENT.search(urls.get(reference, reference))
-    return found[1] if found else ""
+    match = _PATIENT.search(urls.get(reference, reference))
+    return match[1] if match else ""

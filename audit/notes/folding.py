@@ -31,14 +31,18 @@ _UNUSUAL = re.compile(f"[{_HIDDEN}{_VARIATIONS}{''.join(_VOICING)}]")
 _CHUNK = re.compile(r"\s+|\S+")
 
 
-def _kana_with(mark: str) -> str:
+def _list_kana_with(mark: str) -> str:
     """Return the kana that Unicode composes with a voicing mark."""
     kana = map(chr, range(0x3041, 0x30FF))
-    return "".join(one for one in kana if len(unicodedata.normalize("NFC", one + mark)) == 1)
+    return "".join(
+        character for character in kana if len(unicodedata.normalize("NFC", character + mark)) == 1
+    )
 
 
 _VOICED = re.compile(
-    "[\u309b\uff9e](?<=[{}].)|[\u309c\uff9f](?<=[{}].)".format(*map(_kana_with, "\u3099\u309a"))
+    "[\u309b\uff9e](?<=[{}].)|[\u309c\uff9f](?<=[{}].)".format(
+        *map(_list_kana_with, "\u3099\u309a")
+    )
 )
 """A voicing mark that is a character of its own, behind a kana that takes it."""
 
@@ -70,14 +74,14 @@ class FoldedText:
             return start, end
         if start < end:
             return self.starts[start], self.ends[end - 1]
-        at = self.starts[start] if start < len(self.text) else len(self.source)
-        return at, at
+        place = self.starts[start] if start < len(self.text) else len(self.source)
+        return place, place
 
     def source_spans(self, spans: Iterable[Span]) -> tuple[Span, ...]:
         """Return spans of the folded text as spans of the source."""
         if self.is_source:
             return tuple(spans)
-        return tuple(Span(*self.source_place(one.start, one.end), one.label) for one in spans)
+        return tuple(Span(*self.source_place(span.start, span.end), span.label) for span in spans)
 
     def folded_spans(self, spans: Iterable[Span]) -> tuple[Span, ...]:
         """Return spans of the source as spans of the folded text, each with whole characters.
@@ -87,8 +91,8 @@ class FoldedText:
         if self.is_source:
             return tuple(spans)
         places = (
-            (bisect_right(self.ends, one.start), bisect_left(self.starts, one.end), one.label)
-            for one in spans
+            (bisect_right(self.ends, span.start), bisect_left(self.starts, span.end), span.label)
+            for span in spans
         )
         return tuple(Span(*place) for place in places if place[0] < place[1])
 
@@ -101,7 +105,7 @@ def fold_text(text: str) -> FoldedText:
     starts: list[int] = []
     ends: list[int] = []
     for chunk in _CHUNK.finditer(text):  # nothing composes over white space
-        for start, end, piece in _folded_pieces(text, *chunk.span()):
+        for start, end, piece in _fold_pieces(text, *chunk.span()):
             pieces.append(piece)
             if text.startswith(piece, start) and len(piece) == end - start:
                 starts.extend(range(start, end))
@@ -129,17 +133,17 @@ def with_text(document: TaggedDocument, text: str) -> TaggedDocument | None:
     """
     if document.text == text:
         return document
-    own, other = fold_text(document.text), fold_text(text)
-    if own.text != other.text:
+    old, new = fold_text(document.text), fold_text(text)
+    if old.text != new.text:
         return None
-    spans = other.source_spans(own.folded_spans(document.spans))
+    spans = new.source_spans(old.folded_spans(document.spans))
     moved = TaggedDocument(document.doc_id, text, patient_id=document.patient_id)
     return moved.with_spans(spans, unaligned=document.unaligned)
 
 
 def reads_alike(text: str, second_text: str) -> bool:
     """Whether two texts are the same to a reader: folded, with any white space for a space."""
-    return text == second_text or _folded(text).split() == _folded(second_text).split()
+    return text == second_text or _fold_piece(text).split() == _fold_piece(second_text).split()
 
 
 def _is_folded(text: str) -> bool:
@@ -152,12 +156,12 @@ def _is_folded(text: str) -> bool:
     return _IGNORABLE.search(text) is None and _VOICED.search(text) is None
 
 
-def _folded(text: str) -> str:
-    shown = _VOICED.sub(lambda match: _VOICING[match[0]], _IGNORABLE.sub("", text))
-    return unicodedata.normalize("NFC", shown)
+def _fold_piece(text: str) -> str:
+    visible_text = _VOICED.sub(lambda match: _VOICING[match[0]], _IGNORABLE.sub("", text))
+    return unicodedata.normalize("NFC", visible_text)
 
 
-def _folded_pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
+def _fold_pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
     """Yield start, end and folded form of the pieces of a stretch, each folded by itself.
 
     What is not shown at the end of a piece is left out of it, but for what chooses a variant.
@@ -165,15 +169,15 @@ def _folded_pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int, 
     if _is_folded(stretch := text[start:end]):
         yield start, end, stretch
         return
-    for match in _clusters().finditer(text, start, end):
+    for match in _compile_clusters().finditer(text, start, end):
         places = [match.span()]
         if match["alone"] and not unicodedata.is_normalized("NFC", match[0]):
             places = [(place, place + 1) for place in range(*match.span())]
         for first, last in places:
-            if piece := _folded(text[first:last]):
+            if piece := _fold_piece(text[first:last]):
                 hidden = _IGNORABLE.match(text, first, last)
-                shown = _HIDDEN_END.sub("", text[first:last])
-                yield hidden.end() if hidden else first, first + len(shown), piece
+                visible_part = _HIDDEN_END.sub("", text[first:last])
+                yield hidden.end() if hidden else first, first + len(visible_part), piece
 
 
 @cache
@@ -188,7 +192,7 @@ def build_mark_class() -> str:
 
 
 @cache
-def _clusters() -> re.Pattern[str]:
+def _compile_clusters() -> re.Pattern[str]:
     """Return a pattern of a character with all that Unicode may compose with it or does not show.
 
     These are marks, vowels and ends of Korean syllables, and voicing marks of kana. Characters that

@@ -80,53 +80,53 @@ def scan_tags(output: str, *, source: str = "", labels: Collection[str] = ()) ->
 
     What looks like a tag in `source`, the note that it should have copied, is no unknown tag.
     """
-    pieces = _tag_pattern(labels).split(output)  # text, slash, label, text, ...
-    text, at = "".join(pieces[::3]), 0
+    pieces = _compile_tags(labels).split(output)  # text, slash, label, text, ...
+    text, offset = "".join(pieces[::3]), 0
     opened: list[_Tag] = []
     stack: list[_Tag] = []
     marks: list[int] = []  # where tags stood in the plain text
     census: Counter[str] = Counter()
     owed: Counter[str] = Counter()  # labels of which the other half of a crossing was counted
-    for said, slash, name in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=False):
-        at += len(said)
-        marks.append(at)
+    for stretch, slash, name in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=False):
+        offset += len(stretch)
+        marks.append(offset)
         label = normalize_label(name)
         if not slash:
-            opened.append(_Tag(label, at))
+            opened.append(_Tag(label, offset))
             stack.append(opened[-1])
             continue
-        while stack and at - stack[-1].start > MAX_SPAN_CHARS:
+        while stack and offset - stack[-1].start > MAX_SPAN_CHARS:
             stack.pop()
         if not stack:
             census["n_stray"] += 1
             continue
         closed = stack.pop()
-        closed.end = at
+        closed.end = offset
         if closed.label != label and owed[label]:
             owed[label] -= 1
         elif closed.label != label:
             closed.is_crossing = True
             owed[closed.label] += 1
             census["n_crossing"] += 1
-    spans = set(_tag_spans(opened, text=text, marks=marks, census=census))
+    spans = set(_make_tag_spans(opened, text=text, marks=marks, census=census))
     expected = unicodedata.normalize("NFKC", source)
     unknown = (unicodedata.normalize("NFKC", tag[0]) for tag in _UNKNOWN.finditer(text))
     census.update(n_tags=len(opened), n_unknown=sum(tag not in expected for tag in unknown))
     return ScannedTags(text, tuple(sorted(spans)), census)
 
 
-def _tag_pattern(labels: Iterable[str]) -> re.Pattern[str]:
-    names = _label_pattern({*NAMES, *labels})
+def _compile_tags(labels: Iterable[str]) -> re.Pattern[str]:
+    names = _build_label_pattern({*NAMES, *labels})
     return re.compile(rf"[<＜]\s*([/／]?)\s*({names})\s*[>＞]", re.IGNORECASE)
 
 
-def _label_pattern(labels: Iterable[str]) -> str:
+def _build_label_pattern(labels: Iterable[str]) -> str:
     """Return a pattern of the names of labels, the longest first, as they may be spelled."""
     spelled = sorted({form for label in labels for form in (label, fold_label(label))}, key=len)
     return "|".join(re.escape(label).replace("_", r"[_\s-]") for label in reversed(spelled))
 
 
-_FOREIGN_NAME = re.compile(_label_pattern(FOREIGN), re.IGNORECASE)
+_FOREIGN_NAME = re.compile(_build_label_pattern(FOREIGN), re.IGNORECASE)
 _FOREIGN_TAGS = re.compile(
     rf"<(?P<label>{_FOREIGN_NAME.pattern})>(?P<said>.{{1,{MAX_SPAN_CHARS}}}?)</(?P=label)>",
     re.IGNORECASE | re.DOTALL,
@@ -141,32 +141,32 @@ def _read_inline(text: str, *, doc_id: str) -> TaggedDocument:
     pairs = list(_FOREIGN_TAGS.finditer(scanned.plain))
     if not pairs:
         return build_document(doc_id, text=scanned.plain, spans=scanned.spans)
-    kept: list[str] = []
+    stretches: list[str] = []
     cuts: list[tuple[int, int]] = []  # where tags stood in the scanned text
     spans: list[Span] = []
-    at = n_kept = 0
+    offset = n_chars = 0
     for pair in pairs:
         start, end = pair.span("said")
         cuts += [(pair.start(), start), (end, pair.end())]
-        kept += [scanned.plain[at : pair.start()], pair["said"]]
-        n_kept += pair.start() - at
+        stretches += [scanned.plain[offset : pair.start()], pair["said"]]
+        n_chars += pair.start() - offset
         if pair["said"].strip():
-            spans.append(Span(n_kept, n_kept + end - start, normalize_label(pair["label"])))
-        n_kept += end - start
-        at = pair.end()
+            spans.append(Span(n_chars, n_chars + end - start, normalize_label(pair["label"])))
+        n_chars += end - start
+        offset = pair.end()
     for span in scanned.spans:
-        start, end = _without_cuts(span.start, cuts), _without_cuts(span.end, cuts)
+        start, end = _map_past_cuts(span.start, cuts), _map_past_cuts(span.end, cuts)
         if start < end:
             spans.append(Span(start, end, span.label))
-    return build_document(doc_id, text="".join((*kept, scanned.plain[at:])), spans=spans)
+    return build_document(doc_id, text="".join((*stretches, scanned.plain[offset:])), spans=spans)
 
 
-def _without_cuts(place: int, cuts: list[tuple[int, int]]) -> int:
+def _map_past_cuts(place: int, cuts: list[tuple[int, int]]) -> int:
     """Return where a place lies once stretches of the text are cut out."""
     return place - sum(min(place, end) - start for start, end in cuts if start < place)
 
 
-def _tag_spans(
+def _make_tag_spans(
     opened: list[_Tag], *, text: str, marks: list[int], census: Counter[str]
 ) -> Iterator[Span]:
     """Yield the span of each tag that holds text, and count what is malformed."""
@@ -177,8 +177,8 @@ def _tag_spans(
         if end is None:
             census["n_unclosed"] += 1
             line_end = text.find("\n", tag.start)
-            after = marks[bisect_right(marks, tag.start)]
-            ends = (after, len(text) if line_end < 0 else line_end, tag.start + MAX_SPAN_CHARS)
+            next_mark = marks[bisect_right(marks, tag.start)]
+            ends = (next_mark, len(text) if line_end < 0 else line_end, tag.start + MAX_SPAN_CHARS)
             end = min(ends)
         else:
             census["n_nested"] += tag.start < reached and not tag.is_crossing
@@ -192,20 +192,20 @@ def _tag_spans(
 def write_tags(document: TaggedDocument, *, language: str = "ja") -> str:
     """Return a note with each span wrapped in a tag of its label: what a tagger learns to write."""
     _refuse_overlaps(document)
-    written, at = "", 0
+    tagged_text, offset = "", 0
     for span in document.spans:
         name = JAPANESE.get(span.label, span.label) if language == "ja" else span.label
-        said = document.text[span.start : span.end]
-        written += f"{document.text[at : span.start]}<{name}>{said}</{name}>"
-        at = span.end
-    written += document.text[at:]
-    back = scan_tags(written, labels={span.label for span in document.spans})
+        content = document.text[span.start : span.end]
+        tagged_text += f"{document.text[offset : span.start]}<{name}>{content}</{name}>"
+        offset = span.end
+    tagged_text += document.text[offset:]
+    back = scan_tags(tagged_text, labels={span.label for span in document.spans})
     if back.plain != document.text or back.spans != document.spans:
-        raise _refused_inline()
-    return written
+        raise _make_inline_error()
+    return tagged_text
 
 
-def _refused_inline() -> AuditError:
+def _make_inline_error() -> AuditError:
     return AuditError(
         "A note cannot be written with inline tags: it holds something that reads as a tag, or "
         "a span is white space or too long.",
@@ -213,7 +213,7 @@ def _refused_inline() -> AuditError:
     )
 
 
-def _written_inline(document: TaggedDocument, *, language: str) -> str:
+def _format_inline(document: TaggedDocument, *, language: str) -> str:
     """Return a note with inline tags that `read_text` reads back to the same spans."""
     _refuse_overlaps(document)
     for span in document.spans:
@@ -225,11 +225,11 @@ def _written_inline(document: TaggedDocument, *, language: str) -> str:
                 "of i2b2 2014 or MEDDOCAN.",
                 label=span.label,
             )
-    written = write_tags(document, language=language)
-    back = _read_inline(written, doc_id=document.doc_id)
+    tagged_text = write_tags(document, language=language)
+    back = _read_inline(tagged_text, doc_id=document.doc_id)
     if back.text != document.text or back.spans != document.spans:
-        raise _refused_inline()
-    return written
+        raise _make_inline_error()
+    return tagged_text
 
 
 def _refuse_overlaps(document: TaggedDocument) -> None:
@@ -252,23 +252,23 @@ def _read_brat(text: str, *, annotations: str, doc_id: str, subject: str) -> Tag
     spans: list[Span] = []
     for number, line in enumerate(annotations.split("\n"), start=1):
         if line.startswith("T"):
-            where = locate_line(subject, number)
-            spans += _brat_spans(line.removesuffix("\r"), text=text, place=where)
+            place = locate_line(subject, number)
+            spans += _parse_brat_line(line.removesuffix("\r"), text=text, place=place)
     return build_document(doc_id, text=text, spans=spans)
 
 
-def _brat_spans(line: str, *, text: str, place: str) -> list[Span]:
-    read = _BRAT_LINE.fullmatch(line)
-    if read is None:
+def _parse_brat_line(line: str, *, text: str, place: str) -> list[Span]:
+    match = _BRAT_LINE.fullmatch(line)
+    if match is None:
         raise AuditError(
             "This line of a brat file is not understood.",
             where=place,
             do="A span is written: T1, a tab, label, start, end, a tab, the text.",
         )
-    parts = [tuple(map(int, part.split())) for part in read[2].split(";")]
-    said = " ".join(text[start:end] for start, end in parts)
+    parts = [tuple(map(int, part.split())) for part in match[2].split(";")]
+    content = " ".join(text[start:end] for start, end in parts)
     is_inside = all(start < end <= len(text) for start, end in parts)
-    if not is_inside or not reads_alike(said, read[3]):
+    if not is_inside or not reads_alike(content, match[3]):
         raise AuditError(
             "The text of this span is not what stands at its offsets.",
             where=place,
@@ -281,16 +281,16 @@ def _brat_spans(line: str, *, text: str, place: str) -> list[Span]:
         else:
             joined.append((start, end))
     try:
-        return [Span(start, end, normalize_label(read[1])) for start, end in joined]
+        return [Span(start, end, normalize_label(match[1])) for start, end in joined]
     except ValueError:
         raise AuditError("The label of this span cannot be used.", where=place) from None
 
 
-def _brat_lines(document: TaggedDocument) -> Iterator[str]:
+def _format_brat(document: TaggedDocument) -> Iterator[str]:
     """Yield a note's annotations; a line end inside a span is written as a space."""
     for i, span in enumerate(document.spans, start=1):
-        said = re.sub("[\t\r\n]", " ", document.text[span.start : span.end])
-        yield f"T{i}\t{span.label} {span.start} {span.end}\t{said}\n"
+        content = re.sub("[\t\r\n]", " ", document.text[span.start : span.end])
+        yield f"T{i}\t{span.label} {span.start} {span.end}\t{content}\n"
 
 
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -301,40 +301,40 @@ _HEADER = re.compile(r"# (doc_id|patient_id|text) = (.*)")
 _TAG = re.compile(r"O|([BIESLU])-(\S+)")
 
 
-def _conll_lines(document: TaggedDocument) -> Iterator[str]:
+def _format_conll(document: TaggedDocument) -> Iterator[str]:
     """Yield a document in the scheme BIO; a token has one tag."""
     _refuse_overlaps(document)
     yield "-DOCSTART-\tO\n\n"
     yield f"# doc_id = {json.dumps(document.doc_id, ensure_ascii=False)}\n"
     if document.patient_id is not None:
         yield f"# patient_id = {json.dumps(document.patient_id, ensure_ascii=False)}\n"
-    text, at = document.text, 0
+    text, offset = document.text, 0
     yield f"# text = {json.dumps(text)}\n"
     stretches: list[tuple[int, int, str]] = []
     for span in document.spans:
-        stretches += [(at, span.start, ""), (span.start, span.end, span.label)]
-        at = span.end
-    for start, end, label in [*stretches, (at, len(text), "")]:
-        pieces = list(_pieces(text, start=start, end=end))
+        stretches += [(offset, span.start, ""), (span.start, span.end, span.label)]
+        offset = span.end
+    for start, end, label in [*stretches, (offset, len(text), "")]:
+        pieces = list(_split_tokens(text, start=start, end=end))
         for i, (begin, stop) in enumerate(pieces):
             if text[begin:stop].isspace() and not (label and i in (0, len(pieces) - 1)):
                 continue
             tag = f"{'I' if i else 'B'}-{label}" if label else "O"
-            yield f"{_shown(text[begin:stop])}\t{begin}\t{stop}\t{tag}\n"
+            yield f"{_escape_token(text[begin:stop])}\t{begin}\t{stop}\t{tag}\n"
     yield "\n"
 
 
-def _pieces(text: str, *, start: int, end: int) -> Iterator[tuple[int, int]]:
-    for found in _TOKEN.finditer(text, start, end):
-        if _HAS_CJK.search(found[0]):
-            yield from ((i, i + 1) for i in range(*found.span()))
+def _split_tokens(text: str, *, start: int, end: int) -> Iterator[tuple[int, int]]:
+    for match in _TOKEN.finditer(text, start, end):
+        if _HAS_CJK.search(match[0]):
+            yield from ((i, i + 1) for i in range(*match.span()))
         else:
-            yield found.span()
+            yield match.span()
 
 
-def _shown(token: str) -> str:
-    written = json.dumps(token, ensure_ascii=False)[1:-1]
-    return re.sub(r"[^\S]|[\x7f-\xa0]", lambda space: f"\\u{ord(space[0]):04x}", written)
+def _escape_token(token: str) -> str:
+    escaped_token = json.dumps(token, ensure_ascii=False)[1:-1]
+    return re.sub(r"[^\S]|[\x7f-\xa0]", lambda space: f"\\u{ord(space[0]):04x}", escaped_token)
 
 
 def _read_conll(text: str, *, subject: str) -> Iterator[TaggedDocument]:
@@ -350,18 +350,20 @@ def _read_conll(text: str, *, subject: str) -> Iterator[TaggedDocument]:
         if notes and not is_start:
             notes[-1].append((number, line.removesuffix("\r")))
     for number, lines in enumerate(notes, start=1):
-        yield _conll_note(lines, doc_id=str(number), subject=subject)
+        yield _parse_conll_note(lines, doc_id=str(number), subject=subject)
 
 
-def _conll_note(lines: Iterable[tuple[int, str]], *, doc_id: str, subject: str) -> TaggedDocument:
-    said: dict[str, str] = {"doc_id": doc_id}
-    made = ""  # the text of a file that does not tell it
+def _parse_conll_note(
+    lines: Iterable[tuple[int, str]], *, doc_id: str, subject: str
+) -> TaggedDocument:
+    headers: dict[str, str] = {"doc_id": doc_id}
+    joined_text = ""  # the text of a file that does not tell it
     spans: list[tuple[int, int, str]] = []
     n_tokens, open_label = 0, ""
     for number, line in lines:
         header = _HEADER.fullmatch(line)
         if header is not None and not n_tokens:
-            said[header[1]] = _header_value(header[1], header[2])
+            headers[header[1]] = _parse_header(header[1], header[2])
         elif line.strip():
             columns = re.split(r"\t| +", line.strip(" "))
             tag = _TAG.fullmatch(columns[-1])
@@ -371,14 +373,14 @@ def _conll_note(lines: Iterable[tuple[int, str]], *, doc_id: str, subject: str) 
                     where=locate_line(subject, number),
                     do="A line is a token and a tag: O, B-label, I-label, E-label or S-label.",
                 )
-            if "text" in said:
-                start, end = _token_place(
-                    columns, text=said["text"], place=locate_line(subject, number)
+            if "text" in headers:
+                start, end = _parse_token_place(
+                    columns, text=headers["text"], place=locate_line(subject, number)
                 )
             else:
-                made += " " if n_tokens and not made.endswith("\n") else ""
-                start, end = len(made), len(made) + len(columns[0])
-                made += columns[0]
+                joined_text += " " if n_tokens and not joined_text.endswith("\n") else ""
+                start, end = len(joined_text), len(joined_text) + len(columns[0])
+                joined_text += columns[0]
             n_tokens += 1
             label = normalize_label(tag[2] or "")
             if label and (tag[1] in "BSU" or open_label != label):
@@ -386,31 +388,33 @@ def _conll_note(lines: Iterable[tuple[int, str]], *, doc_id: str, subject: str) 
             elif label:
                 spans[-1] = (spans[-1][0], end, label)
             open_label = label if tag[1] in ("B", "I") else ""
-        elif n_tokens and not made.endswith("\n"):
-            made += "\n"
+        elif n_tokens and not joined_text.endswith("\n"):
+            joined_text += "\n"
     try:
         return build_document(
-            said["doc_id"],
-            text=said.get("text", made.rstrip("\n")),
-            spans=[Span(*one) for one in spans],
-            patient_id=said.get("patient_id"),
+            headers["doc_id"],
+            text=headers.get("text", joined_text.rstrip("\n")),
+            spans=[Span(*place) for place in spans],
+            patient_id=headers.get("patient_id"),
         )
     except ValueError:
         raise AuditError("The tags of a note give no spans.", where=subject) from None
 
 
-def _header_value(name: str, value: str) -> str:
+def _parse_header(name: str, value: str) -> str:
     content = None
     with suppress(ValueError):
         content = json.loads(value)
     return content if isinstance(content, str) and (content or name != "doc_id") else value
 
 
-def _token_place(columns: list[str], *, text: str, place: str) -> tuple[int, int]:
+def _parse_token_place(columns: list[str], *, text: str, place: str) -> tuple[int, int]:
     start, end = -1, -1
     if len(columns) == 4 and all(re.fullmatch("[0-9]+", place) for place in columns[1:3]):
         start, end = map(int, columns[1:3])
-    if not 0 <= start < end <= len(text) or not reads_alike(_shown(text[start:end]), columns[0]):
+    if not 0 <= start < end <= len(text) or not reads_alike(
+        _escape_token(text[start:end]), columns[0]
+    ):
         raise AuditError(
             "This token is not what stands at its offsets.",
             where=place,
@@ -440,28 +444,28 @@ def _read_i2b2(xml: str, *, doc_id: str, subject: str) -> TaggedDocument:
     A tag's label is its TYPE, or the name of its element where it has none. A file with a document
     type or entities of its own is refused: neither belongs in this format.
     """
-    text, tags = _i2b2_parts(xml, subject=subject)
+    text, tags = _parse_i2b2(xml, subject=subject)
     spans = []
     for number, tag in enumerate(tags, start=1):
-        where = Message("{subject}, tag {number}", subject=subject, number=number)
+        place = Message("{subject}, tag {number}", subject=subject, number=number)
         try:
             start, end = int(tag.get("start", "")), int(tag.get("end", ""))
             spans.append(Span(start, end, normalize_label(tag.get("TYPE") or tag.tag)))
         except ValueError:
             raise AuditError(
-                "This tag lacks a usable `start`, `end` or `TYPE`.", where=where
+                "This tag lacks a usable `start`, `end` or `TYPE`.", where=place
             ) from None
-        found = text[start:end]
-        if end > len(text) or not reads_alike(tag.get("text", found), found):
+        content = text[start:end]
+        if end > len(text) or not reads_alike(tag.get("text", content), content):
             raise AuditError(
                 "The text of this tag is not what stands at its offsets.",
-                where=where,
+                where=place,
                 do="Offsets count code points of TEXT, from 0.",
             )
     return build_document(doc_id, text=text, spans=spans)
 
 
-def _i2b2_parts(xml: str, *, subject: str) -> tuple[str, Iterable[ElementTree.Element]]:
+def _parse_i2b2(xml: str, *, subject: str) -> tuple[str, Iterable[ElementTree.Element]]:
     if xml.count("<") + xml.count("=") > _MAX_MARKS:
         raise AuditError("The XML has too many tags for one note.", where=subject)
     if re.search("<!(?:DOCTYPE|ENTITY)", xml):
@@ -478,7 +482,7 @@ def _i2b2_parts(xml: str, *, subject: str) -> tuple[str, Iterable[ElementTree.El
     return text, root.findall("TAGS[1]/*")
 
 
-def _written_i2b2(document: TaggedDocument) -> str:
+def _format_i2b2(document: TaggedDocument) -> str:
     """Return a note as XML; carriage returns become `&#13;`, or a reader would drop them."""
     if _UNWRITABLE.search(document.text):
         raise AuditError(
@@ -513,23 +517,23 @@ def read_line(line: str, *, subject: str, number: int) -> TaggedDocument:
     """Read one line of JSONL."""
     key = "JSON"
     try:
-        record = _of_kind(json.loads(line), dict)
+        record = _require_type(json.loads(line), dict)
         key = "doc_id"
-        doc_id = str(_of_kind(None if record[key] == "" else record[key], int, str))
+        doc_id = str(_require_type(None if record[key] == "" else record[key], int, str))
         key = "text"
-        text = _of_kind(record[key], str)
+        text = _require_type(record[key], str)
         key = "spans"
         spans = []
-        for one in _of_kind(record.get(key, []), list):
-            start, end = _of_kind(one["start"], int), _of_kind(one["end"], int)
-            spans.append(Span(start, end, normalize_label(_of_kind(one["label"], str))))
+        for entry in _require_type(record.get(key, []), list):
+            start, end = _require_type(entry["start"], int), _require_type(entry["end"], int)
+            spans.append(Span(start, end, normalize_label(_require_type(entry["label"], str))))
         patient = record.get("patient_id")
         return build_document(
             doc_id,
             text=text,
             spans=spans,
             patient_id=str(patient) if type(patient) in (int, str) and patient != "" else None,
-            unaligned=[normalize_label(str(one)) for one in record.get("unaligned", [])],
+            unaligned=[normalize_label(str(label)) for label in record.get("unaligned", [])],
         )
     except (ValueError, LookupError, TypeError, RecursionError):
         raise AuditError(
@@ -541,7 +545,7 @@ def read_line(line: str, *, subject: str, number: int) -> TaggedDocument:
         ) from None
 
 
-def _of_kind(value: Any, *kinds: type) -> Any:
+def _require_type(value: Any, *kinds: type) -> Any:
     if type(value) not in kinds:
         raise TypeError
     return value
@@ -618,22 +622,22 @@ def write_files(
 ) -> dict[str, bytes]:
     """Return annotated notes as files: from name to bytes."""
     files: dict[str, list[str]] = {}
-    seen: set[str] = set()
+    doc_ids: set[str] = set()
     for number, document in enumerate(documents, start=1):
-        refuse_duplicate(document.doc_id, seen, place=Message("note {number}", number=number))
+        refuse_duplicate(document.doc_id, doc_ids, place=Message("note {number}", number=number))
         name = escape_file_name(document.doc_id) if form in ("brat", "i2b2", "inline") else "notes"
         match form:
             case "jsonl":
-                written = {"jsonl": format_jsonl_line(document)}
+                contents = {"jsonl": format_jsonl_line(document)}
             case "conll":
-                written = {"conll": "".join(_conll_lines(document))}
+                contents = {"conll": "".join(_format_conll(document))}
             case "brat":
-                written = {"txt": document.text, "ann": "".join(_brat_lines(document))}
+                contents = {"txt": document.text, "ann": "".join(_format_brat(document))}
             case "i2b2":
-                written = {"xml": _written_i2b2(document)}
+                contents = {"xml": _format_i2b2(document)}
             case _:
-                written = {"txt": _written_inline(document, language=language)}
-        for ending, text in written.items():
+                contents = {"txt": _format_inline(document, language=language)}
+        for ending, text in contents.items():
             files.setdefault(f"{name}.{ending}", []).append(text)
     try:
         return {name: "".join(texts).encode("utf-8") for name, texts in files.items()}
@@ -655,21 +659,21 @@ def flatten_spans(document: TaggedDocument) -> TaggedDocument:
         document.spans, key=lambda s: (-s.n_chars, risk.get(s.label, len(risk)), s.start, s.label)
     )
     is_taken = bytearray(len(document.text))
-    kept: list[Span] = []
+    spans: list[Span] = []
     for span in order:
         for free in re.finditer(b"\0+", is_taken[span.start : span.end]):
-            kept.append(Span(span.start + free.start(), span.start + free.end(), span.label))
+            spans.append(Span(span.start + free.start(), span.start + free.end(), span.label))
         is_taken[span.start : span.end] = b"\1" * span.n_chars
-    return document.with_spans(kept)
+    return document.with_spans(spans)
 
 
 def escape_file_name(doc_id: str) -> str:
     """Return the name of a note's file without its ending; what no file is called is escaped."""
 
-    def escaped(character: re.Match[str]) -> str:
+    def escape_character(character: re.Match[str]) -> str:
         return "".join(f"%{byte:02X}" for byte in character[0].encode("utf-8", errors="replace"))
 
-    name = re.sub(r"[^\w \-]", escaped, doc_id)
+    name = re.sub(r"[^\w \-]", escape_character, doc_id)
     if len(name.encode()) > _MAX_NAME_BYTES:
         raise AuditError("The name of a note is too long for a file.", do="Choose JSONL or CoNLL.")
     return name
@@ -693,24 +697,27 @@ class PairedFiles:
 
     def __iter__(self) -> Iterator[tuple[TaggedDocument, TaggedDocument]]:
         """Yield (gold, predicted) in the order of the gold file."""
-        predicted = {one.doc_id: (where, one) for where, one in _placed(self.predicted, PREDICTED)}
+        predicted = {
+            document.doc_id: (place, document)
+            for place, document in _read_placed_notes(self.predicted, PREDICTED)
+        }
         n_predicted, n_gold, self.n_gold_only = len(predicted), 0, 0
-        for _, gold in _placed(self.gold, GOLD):
+        for _, gold in _read_placed_notes(self.gold, GOLD):
             n_gold += 1
             if gold.doc_id not in predicted:
                 self.n_gold_only += 1
                 yield gold, gold.with_spans(())
                 continue
-            where, found = predicted.pop(gold.doc_id)
-            found = with_text(found, gold.text) or found
-            if found.text != gold.text:
+            place, prediction = predicted.pop(gold.doc_id)
+            prediction = with_text(prediction, gold.text) or prediction
+            if prediction.text != gold.text:
                 raise AuditError(
                     "The text of this note is not that of the gold file, so offsets mean something "
                     "else.",
-                    where=where,
+                    where=place,
                     do="Give the source text in both files, without any change.",
                 )
-            yield gold, found
+            yield gold, prediction
         self.n_predicted_only = len(predicted)
         if not n_gold:
             raise AuditError(
@@ -726,16 +733,16 @@ class PairedFiles:
 
 def read_notes(path: Path, subject: str) -> Iterator[TaggedDocument]:
     """Yield the notes of a JSONL file, one in memory at a time."""
-    return (note for _, note in _placed(path, subject))
+    return (note for _, note in _read_placed_notes(path, subject))
 
 
-def _placed(path: Path, subject: str) -> Iterator[tuple[Message, TaggedDocument]]:
+def _read_placed_notes(path: Path, subject: str) -> Iterator[tuple[Message, TaggedDocument]]:
     """Yield the place and the note of each line."""
-    seen: set[str] = set()
+    doc_ids: set[str] = set()
     for number, line in read_numbered_lines(path, subject):
-        note, where = read_line(line, subject=subject, number=number), locate_line(subject, number)
-        refuse_duplicate(note.doc_id, seen, place=where)
-        yield where, note
+        note, place = read_line(line, subject=subject, number=number), locate_line(subject, number)
+        refuse_duplicate(note.doc_id, doc_ids, place=place)
+        yield place, note
 
 
 def refuse_duplicate(doc_id: str, doc_ids: set[str], *, place: str) -> None:
@@ -755,7 +762,7 @@ def read_numbered_lines(path: Path, subject: str) -> Iterator[tuple[int, str]]:
                 try:
                     yield number, line.decode("utf-8-sig")
                 except UnicodeDecodeError:
-                    where = locate_line(subject, number)
+                    place = locate_line(subject, number)
                     raise AuditError(
-                        "This line is not UTF-8.", where=where, do="Save the file as UTF-8."
+                        "This line is not UTF-8.", where=place, do="Save the file as UTF-8."
                     ) from None

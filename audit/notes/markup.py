@@ -49,23 +49,23 @@ def extract_html_text(html: str) -> str:
     if len(html) > MAX_HTML_CHARS or html.count("<") > _MAX_TAGS:
         raise AuditError("The HTML is too large, or has too many tags, for one note.")
     reader = _TextReader()
-    reader.feed(_ANGLE.sub(_whole_tag, _without_comments(html)))
+    reader.feed(_ANGLE.sub(_replace_angle, _remove_comments(html)))
     reader.close()
     text = _LINE_END.sub("", "".join(reader.pieces).replace("\xa0", " "))
     return _EMPTY_LINES.sub("\n\n", text).strip()
 
 
-def _without_comments(html: str) -> str:
+def _remove_comments(html: str) -> str:
     """Return HTML without its comments; one that is never closed is text."""
     pieces: list[str] = []
-    at = 0
-    while (start := html.find("<!--", at)) >= 0 and (end := html.find("-->", start + 4)) >= 0:
-        pieces.append(html[at:start])
-        at = end + 3
-    return "".join((*pieces, html[at:]))
+    offset = 0
+    while (start := html.find("<!--", offset)) >= 0 and (end := html.find("-->", start + 4)) >= 0:
+        pieces.append(html[offset:start])
+        offset = end + 3
+    return "".join((*pieces, html[offset:]))
 
 
-def _whole_tag(angle: re.Match[str]) -> str:
+def _replace_angle(angle: re.Match[str]) -> str:
     """Return a tag as it is; a "<" that begins none is text, and a declaration is left out.
 
     The parser would read a tag that is never closed again for each one behind it.

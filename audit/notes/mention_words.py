@@ -173,9 +173,9 @@ def tokenize_before(text: str, *, offset: int) -> list[Token]:
     """Return the tokens of the characters before `at`, in order."""
     first = max(0, offset - WINDOW_CHARS)
     if first:
-        cut = text.find(" ", first, offset)  # begin between two words
-        first = cut if cut >= 0 else offset
-    found: list[Token] = []
+        space = text.find(" ", first, offset)  # begin between two words
+        first = space if space >= 0 else offset
+    tokens: list[Token] = []
     new = tuple.__new__
     for match in _TOKEN.finditer(text, first, offset):
         kind, word, role = match.lastgroup or "mark", match[0], ""
@@ -185,9 +185,9 @@ def tokenize_before(text: str, *, offset: int) -> list[Token]:
                 kind = "initial"
         elif kind == "placeholder":
             role = find_placeholder_role(word)
-        elif word == "." and found and found[-1].end == start:
-            last = found[-1]
+        elif word == "." and tokens and tokens[-1].end == start:
+            last = tokens[-1]
             if "initial" in (last.kind, last.role) or last.folded in WORDS["no_end"]:
                 continue
-        found.append(new(Token, (kind, word, start, end, role)))  # in half of a Token()'s time
-    return found
+        tokens.append(new(Token, (kind, word, start, end, role)))  # in half of a Token()'s time
+    return tokens

@@ -61,38 +61,38 @@ class Age(NamedTuple):
 def find_ages(text: str) -> Iterator[Age]:
     """Yield the ages of people in a text, in order."""
     folded = text.lower()
-    found = {m.start(): m for m in _RE["DIGITS"].finditer(text) if m["nothing"] is None}
+    matches = {m.start(): m for m in _RE["DIGITS"].finditer(text) if m["nothing"] is None}
     for hit in _RE["AGED"].finditer(text) if "age" in folded else ():
         if match := _RE["BARE"].match(text, hit.end()):
-            found.setdefault(match.start(), match)
-    n_known = sum(match[0][-3:].lower() == "old" for match in found.values())
+            matches.setdefault(match.start(), match)
+    n_known = sum(match[0][-3:].lower() == "old" for match in matches.values())
     is_old = folded.count("old") > n_known or any(map(folded.__contains__, _OLD))
     for hit in _RE["MAYBE_OLD"].finditer(text) if is_old else ():
         first = max(0, hit.end() - _LONGEST_IN_WORDS)
         for match in _RE["WORDS"].finditer(text, first, hit.end()):
             if match.end() == hit.end():
-                found.setdefault(match.start(), match)
-    for start, match in sorted(found.items()):
+                matches.setdefault(match.start(), match)
+    for start, match in sorted(matches.items()):
         is_bare, end = match["nothing"] is not None, match.end()
-        years = _years(match["number"], match["unit"] or "y")
-        sex, description_end = _sex_after(text, at=end)
+        years = _parse_years(match["number"], match["unit"] or "y")
+        sex, description_end = _read_sex_after(text, offset=end)
         yield Age(start, end, description_end, years, sex, is_aged=is_bare)
 
 
-def _years(number: str, unit: str) -> float:
+def _parse_years(number: str, unit: str) -> float:
     number = number.lower()
     if number[0] in "[_":
         return math.nan
-    written = _RE["IN_DIGITS"].match(number)
-    if written:
-        whole, above, below = written.groups(default="0")
-        years = float(whole) + (int(above) / int(below) if int(below) else 0.0)
+    digits = _RE["IN_DIGITS"].match(number)
+    if digits:
+        units, numerator, denominator = digits.groups(default="0")
+        years = float(units) + (int(numerator) / int(denominator) if int(denominator) else 0.0)
     else:
         years = float(sum(_NUMBERS[word] for word in re.split(r"[-\s]+", number)))
     return years * _YEARS_OF[unit[0].lower()]
 
 
-def _sex_of(word: str) -> str:
+def _read_sex(word: str) -> str:
     """Return "male" or "female" for a word or an abbreviation in capitals, else ""."""
     folded = word.lower()
     if len(folded) > 3 or folded in ("man", "men", "boy"):
@@ -100,19 +100,19 @@ def _sex_of(word: str) -> str:
     return SHORT_SEX.get(word, "")
 
 
-def _sex_after(text: str, *, at: int) -> tuple[str, int]:
+def _read_sex_after(text: str, *, offset: int) -> tuple[str, int]:
     """Return the sex that is said after an age, and where the description ends (`at`: not said)."""
-    sex, end = "", at
-    for match in _RE["DESCRIPTION"].finditer(text, at, at + _REACH_CHARS):
-        said = match[0].rstrip(".")
-        word = said.lower()
+    sex, end = "", offset
+    for match in _RE["DESCRIPTION"].finditer(text, offset, offset + _REACH_CHARS):
+        term = match[0].rstrip(".")
+        word = term.lower()
         if sex:
             is_more = word in WORDS["people"] and not text[end : match.start()].strip()
             return sex, match.end() if is_more else end
         if match[0] in '.;:()"[' or word in WORDS["ends"]:
             break
-        sex = _sex_of(said)
-        end = match.start() + len(said) if sex else at
+        sex = _read_sex(term)
+        end = match.start() + len(term) if sex else offset
     return sex, end
 
 
@@ -126,7 +126,7 @@ _SENTENCES = ("is_a", "is_old")
 _DASHES = frozenset("-–—―")
 
 
-_FOUND = tuple(field.name for field in fields(FoundName))
+_NAME_FIELDS = tuple(field.name for field in fields(FoundName))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,23 +141,23 @@ class _Name(FoundName):
         return self.is_full or bool(self.title)
 
 
-def _words(items: Sequence[Token]) -> list[Token]:
+def _drop_initials(items: Sequence[Token]) -> list[Token]:
     return [item for item in items if item.kind != "initial"]
 
 
-def _name(
-    items: Sequence[Token], given: Sequence[Token] = (), *, title: str = "", first_token: int
+def _make_name(
+    items: Sequence[Token], first_names: Sequence[Token] = (), *, title: str = "", first_token: int
 ) -> _Name:
     """Return the name that tokens make; `given` are those behind the comma of "Last, First"."""
-    everything = [*items, *given]
+    everything = [*items, *first_names]
     is_placeholder = any(item.kind == "placeholder" for item in everything)
-    if given:
-        first, last = _words(given)[0].text, " ".join(item.text for item in items)
+    if first_names:
+        first, last = _drop_initials(first_names)[0].text, " ".join(item.text for item in items)
         roles: tuple[str, ...] = ("last", "first")
     else:
-        first, last = _first_and_last(items, title=title)
+        first, last = _split_name(items, title=title)
         roles = ("first", "last") if first else ("last",)
-        roles = _placeholder_roles(items, title=title) if is_placeholder else roles
+        roles = _find_placeholder_roles(items, title=title) if is_placeholder else roles
     return _Name(
         first="" if is_placeholder else first,
         last="" if is_placeholder else last,
@@ -171,7 +171,7 @@ def _name(
     )
 
 
-def _first_and_last(items: Sequence[Token], *, title: str) -> tuple[str, str]:
+def _split_name(items: Sequence[Token], *, title: str) -> tuple[str, str]:
     texts = [item.text for item in items]
     particles = [n for n, item in enumerate(items) if n and item.is_particle]
     if particles:
@@ -182,56 +182,56 @@ def _first_and_last(items: Sequence[Token], *, title: str) -> tuple[str, str]:
     return texts[0] if len(items) > 1 else "", texts[-1]
 
 
-def _placeholder_roles(items: Sequence[Token], *, title: str) -> tuple[str, ...]:
-    roles = [item.role if item.kind == "placeholder" else "blank" for item in _words(items)]
+def _find_placeholder_roles(items: Sequence[Token], *, title: str) -> tuple[str, ...]:
+    roles = [item.role if item.kind == "placeholder" else "blank" for item in _drop_initials(items)]
     if roles == ["blank"]:
         return ("last",) if title else ("full",)
     named = tuple(dict.fromkeys(role for role in roles if role in ("first", "last", "full")))
     return ("full",) if "full" in named else named or ("first", "last")
 
 
-class _Beside:
+class _TokensBefore:
     """The tokens beside an age, and the names in them."""
 
-    def __init__(self, text: str, tokens: Sequence[Token], known: Collection[str]) -> None:
-        self.text, self.tokens, self.known = text, tokens, known
+    def __init__(self, text: str, tokens: Sequence[Token], name_parts: Collection[str]) -> None:
+        self.text, self.tokens, self.name_parts = text, tokens, name_parts
 
-    def name_before(self, last: int) -> _Name | None:
+    def find_name(self, last: int) -> _Name | None:
         """Return the name whose last token is `tokens[last]`; None where there is none."""
         tokens = self.tokens
         if last > 1 and tokens[last].folded in WORDS["suffixes"]:
             last -= 2 if tokens[last - 1].text == "," else 1
-        items, title = self._collected(last)
-        if not items or not (title or _words(items)):  # an initial alone, but not "Mr. A"
+        items, title = self._collect_parts(last)
+        if not items or not (title or _drop_initials(items)):  # an initial alone, but not "Mr. A"
             return None
         first_token = tokens.index(items[0])
         if not title and first_token > 0 and tokens[first_token - 1].text == ",":
-            family = self._family_before(first_token - 2)
+            family = self._find_family_name(first_token - 2)
             if family:
-                return _name(family, items, first_token=tokens.index(family[0]))
-        return _name(items, title=title, first_token=first_token)
+                return _make_name(family, items, first_token=tokens.index(family[0]))
+        return _make_name(items, title=title, first_token=first_token)
 
-    def subject_at(self, index: int, *, form: str) -> tuple[_Name | None, int]:
+    def find_subject(self, index: int, *, form: str) -> tuple[_Name | None, int]:
         """Return the name that ends at a token, or before an aside in brackets or commas."""
-        tokens, index = self.tokens, self.skipped(index)
+        tokens, index = self.tokens, self.skip_adverbs(index)
         if index < 0:
             return None, index
         if tokens[index].text in (")", "]"):
-            opened = self._back_to(index - 1, "([")
+            opened = self._find_mark(index - 1, "([")
             if opened > 0:
-                return self.name_before(opened - 1), opened - 1
+                return self.find_name(opened - 1), opened - 1
         if tokens[index].text != ",":
-            return self.name_before(index), index
-        index = self.skipped(index - 1)
-        found = self.name_before(index) if index >= 0 else None
-        comma = self._back_to(index, ",") if form in _SENTENCES else -1
-        if comma > 0 and (found is None or tokens[comma + 1].text.islower()):
-            outer = self.name_before(comma - 1)  # "X, a patient of Dr. Y, is", "X, MRN 12, is"
+            return self.find_name(index), index
+        index = self.skip_adverbs(index - 1)
+        name = self.find_name(index) if index >= 0 else None
+        comma = self._find_mark(index, ",") if form in _SENTENCES else -1
+        if comma > 0 and (name is None or tokens[comma + 1].text.islower()):
+            outer = self.find_name(comma - 1)  # "X, a patient of Dr. Y, is", "X, MRN 12, is"
             if outer is not None and not self.is_owner(outer):
                 return outer, comma - 1
-        return found, index
+        return name, index
 
-    def skipped(self, index: int) -> int:
+    def skip_adverbs(self, index: int) -> int:
         """Return the index of the last token up to `index` that is no adverb and no line break."""
         while index >= 0 and (
             self.tokens[index].kind == "line" or self.tokens[index].folded in WORDS["adverbs"]
@@ -239,24 +239,24 @@ class _Beside:
             index -= 1
         return index
 
-    def _untitled(self, name: _Name) -> int:
+    def _index_before_title(self, name: _Name) -> int:
         """Return the index of the token before a name and its title."""
         index = name.first_token - 1
         return index - 1 if index >= 0 and self.tokens[index].is_title else index
 
     def has_relative_before(self, name: _Name) -> bool:
         """Whether "mother", "his wife," or the like stands right before a name."""
-        index = self._untitled(name)
+        index = self._index_before_title(name)
         while index >= 0 and self.tokens[index].text in (",", "(", "\n", ":"):
             index -= 1
         return index >= 0 and self.tokens[index].folded in WORDS["relatives"]
 
     def is_owner(self, name: _Name) -> bool:
         """Whether a name says whose somebody is: "the son of X", "a patient of Dr. X"."""
-        index = self._untitled(name)
+        index = self._index_before_title(name)
         return index >= 0 and self.tokens[index].folded in WORDS["owners"]
 
-    def _collected(self, index: int) -> tuple[list[Token], str]:
+    def _collect_parts(self, index: int) -> tuple[list[Token], str]:
         """Walk back over the parts of a name; return them in order, and the title."""
         items: list[Token] = []
         while index >= 0 and len(items) < _MAX_ITEMS:
@@ -267,7 +267,7 @@ class _Beside:
                 index -= 1
                 continue
             if not (
-                token.may_be_part(self.known)
+                token.may_be_part(self.name_parts)
                 or (items and token.is_particle)
                 or self._is_seldom_name_here(index, items)
             ):
@@ -278,27 +278,27 @@ class _Beside:
 
     def _goes_on(self, index: int, items: Sequence[Token]) -> bool:
         """Whether a name may go on before a line break: the line is full."""
-        at = self.tokens[index].start
-        line_start = self.text.rfind("\n", max(0, at - 200), at)
-        return len(_words(items)) < 2 and at - max(line_start, 0) >= _WRAPPED_CHARS
+        line_break = self.tokens[index].start
+        line_start = self.text.rfind("\n", max(0, line_break - 200), line_break)
+        return len(_drop_initials(items)) < 2 and line_break - max(line_start, 0) >= _WRAPPED_CHARS
 
     def _is_seldom_name_here(self, index: int, items: Sequence[Token]) -> bool:
         """Whether White or Christian is a name here: behind another part, or first before one."""
-        token, before = self.tokens[index], self.tokens[index - 1] if index else None
-        if not items and before is not None and before.is_title:
+        token, previous = self.tokens[index], self.tokens[index - 1] if index else None
+        if not items and previous is not None and previous.is_title:
             return token.is_capitalized
         if not (token.is_capitalized and token.folded in WORDS["seldom_names"]):
             return False
         if not items:
-            return before is not None and before.may_be_part(self.known)
-        return len(_words(items)) == 1
+            return previous is not None and previous.may_be_part(self.name_parts)
+        return len(_drop_initials(items)) == 1
 
-    def _family_before(self, index: int) -> list[Token]:
+    def _find_family_name(self, index: int) -> list[Token]:
         """Return the family name before "," of "Last, First"; empty where it is no such pair."""
         family: list[Token] = []
         while index >= 0 and len(family) < 4:
             token = self.tokens[index]
-            is_part = token.may_be_part(self.known) or token.is_particle
+            is_part = token.may_be_part(self.name_parts) or token.is_particle
             if not is_part or token.kind == "initial":
                 break
             family.insert(0, token)
@@ -310,15 +310,15 @@ class _Beside:
         """Whether "Last, First" may begin here: after a word, a line, a mark other than a comma."""
         if first_token <= 0:
             return True
-        before = self.tokens[first_token - 1]
-        if before.kind in ("line", "empty") or before.text in _OPENERS:
+        previous = self.tokens[first_token - 1]
+        if previous.kind in ("line", "empty") or previous.text in _OPENERS:
             return True
-        if before.text == "," and first_token > 1:
-            before = self.tokens[first_token - 2]
-            return before.kind == "word" and before.text[0].islower()
-        return before.kind == "word"
+        if previous.text == "," and first_token > 1:
+            previous = self.tokens[first_token - 2]
+            return previous.kind == "word" and previous.text[0].islower()
+        return previous.kind == "word"
 
-    def _back_to(self, index: int, marks: str) -> int:
+    def _find_mark(self, index: int, marks: str) -> int:
         for back in range(index, max(-1, index - _ASIDE), -1):
             token = self.tokens[back]
             if token.kind == "empty" or token.text in (".", ";"):
@@ -335,7 +335,9 @@ def find_mentions(text: str, *, name_parts: Collection[str] = ()) -> tuple[Menti
     case, as from a register of patients; for notes without capitals.
     """
     return tuple(
-        found for found in examine_ages(text, name_parts=name_parts) if isinstance(found, Mention)
+        mention
+        for mention in examine_ages(text, name_parts=name_parts)
+        if isinstance(mention, Mention)
     )
 
 
@@ -345,80 +347,82 @@ def examine_ages(text: str, *, name_parts: Collection[str] = ()) -> Iterator[Men
     Offsets are those of the text; names are in its folded form.
     """
     folded = fold_text(text)
-    for each in _examined(folded.text, name_parts):
-        yield each if folded.is_source else _moved(each, folded)
+    for mention in _examine_folded(folded.text, name_parts):
+        yield mention if folded.is_source else _move_to_source(mention, folded)
 
 
-def _moved(each: Mention | Unnamed, folded: FoldedText) -> Mention | Unnamed:
+def _move_to_source(mention: Mention | Unnamed, folded: FoldedText) -> Mention | Unnamed:
     """Return what was found in a folded text with the offsets of the text itself."""
     pairs = [("start", "end"), ("name_start", "name_end")]
-    if isinstance(each, Unnamed):
+    if isinstance(mention, Unnamed):
         pairs[1] = ("subject_start", "subject_end")
     places: dict[str, int] = {}
     for pair in pairs:
-        ends = folded.source_place(*(getattr(each, field) for field in pair))
+        ends = folded.source_place(*(getattr(mention, field) for field in pair))
         places |= dict(zip(pair, ends, strict=True))
-    return replace(each, **places)  # type: ignore[arg-type]
+    return replace(mention, **places)  # type: ignore[arg-type]
 
 
-def _examined(text: str, known: Collection[str]) -> Iterator[Mention | Unnamed]:
-    found: list[Mention | Unnamed] = [_subject(text, age, known) for age in find_ages(text)]
-    found += find_japanese_mentions(text)
+def _examine_folded(text: str, name_parts: Collection[str]) -> Iterator[Mention | Unnamed]:
+    mentions: list[Mention | Unnamed] = [
+        _find_subject(text, age, name_parts) for age in find_ages(text)
+    ]
+    mentions += find_japanese_mentions(text)
     last_end = -1
-    for each in sorted(found, key=lambda mention: (mention.start, -mention.end)):
-        if isinstance(each, Unnamed) or each.name_start >= last_end:
-            yield each
+    for mention in sorted(mentions, key=lambda mention: (mention.start, -mention.end)):
+        if isinstance(mention, Unnamed) or mention.name_start >= last_end:
+            yield mention
         # "John Smith is a 70-year-old, 70 yo, man" is one mention
-        last_end = max(last_end, each.end if isinstance(each, Mention) else -1)
+        last_end = max(last_end, mention.end if isinstance(mention, Mention) else -1)
 
 
-def _subject(text: str, age: Age, known: Collection[str]) -> Mention | Unnamed:
-    before = _Beside(text, tokenize_before(text, offset=age.start), known)
-    link = _link(before, age)
+def _find_subject(text: str, age: Age, name_parts: Collection[str]) -> Mention | Unnamed:
+    context = _TokensBefore(text, tokenize_before(text, offset=age.start), name_parts)
+    link = _find_link(context, age)
     reason, span = "none", (age.start, age.start)
     if link is not None:
         form, index = link
-        name, index = before.subject_at(index, form=form)
+        name, index = context.find_subject(index, form=form)
         if name is not None:
-            reason = _refusal(before, name, form=form, sex=age.sex)
+            reason = _explain_refusal(context, name, form=form, sex=age.sex)
             if not reason:
-                return _mention(name, age, form=form)
+                return _make_mention(name, age, form=form)
         elif index >= 0:
-            reason, span = _no_name(before.tokens, index)
+            reason, span = _explain_missing_name(context.tokens, index)
     return Unnamed(age.start, age.description_end, *span, reason)
 
 
-def _refusal(before: _Beside, name: _Name, *, form: str, sex: str) -> str:
+def _explain_refusal(context: _TokensBefore, name: _Name, *, form: str, sex: str) -> str:
     """Return why a name before an age is not its subject; "" where it is."""
-    if before.has_relative_before(name):
+    if context.has_relative_before(name):
         return "relative"
     if _RE["STUB"].match(name.last):
         return "stub"
     if form in _SENTENCES:
         is_short = form == "is_a" and name.is_capitals and len(name.last) < 4
         will_do = name.is_strong or (bool(sex) and not is_short)
-        will_do = will_do and not before.is_owner(name)
+        will_do = will_do and not context.is_owner(name)
     else:  # "seen by Dr. Jones, 45 yo man with"
         will_do = name.is_strong and name.title not in WORDS["staff_titles"]
     return "" if will_do else "unclear"
 
 
-def _link(before: _Beside, age: Age) -> tuple[str, int] | None:
+def _find_link(context: _TokensBefore, age: Age) -> tuple[str, int] | None:
     """Return the form, and the index of the subject's last token."""
-    tokens, index = before.tokens, len(before.tokens) - 1
+    tokens, index = context.tokens, len(context.tokens) - 1
     while age.is_aged and index >= 0 and tokens[index].folded in (":", "age", "aged"):
         index -= 1
-    article = _article(before, index)
+    article = _find_article(context, index)
     has_article = article is not None and tokens[article].folded in WORDS["articles"]
     if article is not None:
         index = article - has_article
-    index = before.skipped(index)
+    index = context.skip_adverbs(index)
     if index < 0:
         return None
     mark = tokens[index].text
     if tokens[index].folded in (_LINKS if has_article else WORDS["copulas"]):
         while index >= 0 and tokens[index].folded in WORDS["copulas"] | WORDS["as"]:
-            index = before.skipped(index - 1)
+            index = context.skip_adverbs(index - 1)
         while index >= 0 and tokens[index].folded in {"who", "that"} | _DASHES:
             index -= 1
         return ("is_a" if has_article else "is_old"), index
@@ -432,22 +436,22 @@ def _link(before: _Beside, age: Age) -> tuple[str, int] | None:
     return None if has_article else ("direct", index)
 
 
-def _article(before: _Beside, index: int) -> int | None:
+def _find_article(context: _TokensBefore, index: int) -> int | None:
     """Return the index of the article before an age, or of the verb where there is none."""
     for back in range(index, max(-1, index - _MODIFIERS), -1):
-        token = before.tokens[back]
+        token = context.tokens[back]
         if token.kind == "line" or token.text in (",", "-", "'"):
             continue
         if token.kind == "initial" and token.folded == "a":  # "JOHN SMITH IS A 70 YEAR OLD"
             return back
-        if token.kind != "word" or token.may_be_name(before.known):
+        if token.kind != "word" or token.may_be_name(context.name_parts):
             break
         if token.folded in WORDS["articles"] or token.folded in WORDS["copulas"]:
             return back
     return None
 
 
-def _no_name(tokens: Sequence[Token], index: int) -> tuple[str, tuple[int, int]]:
+def _explain_missing_name(tokens: Sequence[Token], index: int) -> tuple[str, tuple[int, int]]:
     token = tokens[index]
     if token.folded in WORDS["relatives"]:
         return "relative", (token.start, token.start)
@@ -464,10 +468,10 @@ def _no_name(tokens: Sequence[Token], index: int) -> tuple[str, tuple[int, int]]
     return ("unclear" if is_unclear else "none"), (token.start, token.start)
 
 
-def _mention(name: _Name, age: Age, *, form: str) -> Mention:
-    found = {field: getattr(name, field) for field in _FOUND}
+def _make_mention(name: _Name, age: Age, *, form: str) -> Mention:
+    name_fields = {field: getattr(name, field) for field in _NAME_FIELDS}
     return Mention(
-        **found,
+        **name_fields,
         start=min(age.start, name.name_start),
         end=max(age.description_end, name.name_end),
         age_years=age.years,

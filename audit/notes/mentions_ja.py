@@ -32,24 +32,24 @@ def find_japanese_mentions(text: str) -> Iterator[Mention | Unnamed]:
     for match in _RE["AGE"].finditer(text):
         sex = _RE["SEX_AFTER"].match(text, match.end()) or _RE["SEX_FIELD"].match(text, match.end())
         end = sex.end() if sex else match.end()
-        found = _before(match, end, sex["sex"] if sex else "")
-        if found is None and sex:
-            found = _after(match, end, sex["sex"])
+        mention = _find_before(match, end, sex["sex"] if sex else "")
+        if mention is None and sex:
+            mention = _find_after(match, end, sex["sex"])
         generic = _RE["GENERIC"].search(text, max(0, match.start() - 12), match.start())
-        if found is not None:
-            yield found
+        if mention is not None:
+            yield mention
         elif sex or generic:
-            at = match.start()
-            first, reason = (generic.start(), "generic") if generic else (at, "none")
-            yield Unnamed(at, end, first, at, reason)
+            age_start = match.start()
+            first, reason = (generic.start(), "generic") if generic else (age_start, "none")
+            yield Unnamed(age_start, end, first, age_start, reason)
 
 
 def split_japanese_name(name: str) -> tuple[str, str]:
     """Split a name written without a space into (first, last), by the list and by its length."""
-    if found := re.fullmatch("(.*?)[\u3000 ] *(.*)", name):
-        return found[2], found[1]
-    if found := re.fullmatch("(.*)[・＝=](.*)", name):
-        return found[1], found[2]
+    if match := re.fullmatch("(.*?)[\u3000 ] *(.*)", name):
+        return match[2], match[1]
+    if match := re.fullmatch("(.*)[・＝=](.*)", name):
+        return match[1], match[2]
     han = re.match(f"[{_PARTS['HAN']}]+", name)
     n_han = han.end() if han else 0
     if n_han < len(name) or len(name) < 2:  # kana: the given name begins there at the latest
@@ -67,34 +67,36 @@ def split_japanese_name(name: str) -> tuple[str, str]:
     return name[n_last:], name[:n_last]
 
 
-def _before(age: re.Match[str], end: int, sex: str) -> Mention | Unnamed | None:
-    text, at = age.string, age.start()
-    first = max(0, at - _WINDOW_CHARS)
-    match, form = _RE["FIELDS"].search(text, first, at), "ja_fields"
+def _find_before(age: re.Match[str], end: int, sex: str) -> Mention | Unnamed | None:
+    text, age_start = age.string, age.start()
+    first = max(0, age_start - _WINDOW_CHARS)
+    match, form = _RE["FIELDS"].search(text, first, age_start), "ja_fields"
     if match is None:
-        match = _RE["BEFORE"].search(text, first, at)
+        match = _RE["BEFORE"].search(text, first, age_start)
         # The longest fit comes first; a shorter one may be the name ("患者は山田太郎、").
         while match is not None and not _is_name(match, has_sex=bool(sex or match["sex"])):
-            match = _RE["BEFORE"].search(text, match.start() + 1, at)
+            match = _RE["BEFORE"].search(text, match.start() + 1, age_start)
         if match is None:
             return None
         if _RE["RELATIVE"].search(text, max(0, match.start() - 6), match.start()):
-            return Unnamed(at, end, at, at, "relative")
+            return Unnamed(age_start, end, age_start, age_start, "relative")
         form = _FORMS.get(match["link"].strip()[:1], "ja_comma")
-    return _mention(match, age, form=form, start=at, end=end, sex=sex or match["sex"] or "")
+    return _make_mention(
+        match, age, form=form, start=age_start, end=end, sex=sex or match["sex"] or ""
+    )
 
 
-def _after(age: re.Match[str], end: int, sex: str) -> Mention | None:
+def _find_after(age: re.Match[str], end: int, sex: str) -> Mention | None:
     text = age.string
     match = _RE["AFTER"].match(text, end, min(len(text), end + _WINDOW_CHARS))
     if match is None or not _is_name(match, has_sex=True):
         return None
-    return _mention(match, age, form="ja_after", start=age.start(), end=end, sex=sex)
+    return _make_mention(match, age, form="ja_after", start=age.start(), end=end, sex=sex)
 
 
 def _is_name(match: re.Match[str], *, has_sex: bool) -> bool:
     if match["slots"] is not None:
-        return _slot_roles(match["slots"]) != ()
+        return _find_slot_roles(match["slots"]) != ()
     name, honour = match["name"], match["honour"]
     bare = re.sub(r"[\s・＝=]", "", name)
     if JAPANESE_NO_NAME.search(bare):
@@ -106,7 +108,7 @@ def _is_name(match: re.Match[str], *, has_sex: bool) -> bool:
     return has_sex and not _NO_NAME_CHARS & set(bare) and 3 <= len(bare) <= 5
 
 
-def _slot_roles(slots: str) -> tuple[str, ...]:
+def _find_slot_roles(slots: str) -> tuple[str, ...]:
     roles = tuple(map(find_placeholder_role, _RE["SLOT"].findall(slots)))
     if roles in (("full",), ("blank",)):
         return ("full",)
@@ -115,7 +117,7 @@ def _slot_roles(slots: str) -> tuple[str, ...]:
     return roles if {"first", "last"}.issuperset(roles) and len(set(roles)) == len(roles) else ()
 
 
-def _mention(
+def _make_mention(
     match: re.Match[str], age: re.Match[str], *, form: str, start: int, end: int, sex: str
 ) -> Mention:
     slots = match["slots"]
@@ -127,17 +129,17 @@ def _mention(
         name_end=name_end,
         first=first,
         last=last,
-        roles=roles if slots is None else _slot_roles(slots),
+        roles=roles if slots is None else _find_slot_roles(slots),
         is_placeholder=slots is not None,
         start=min(start, name_start),
         end=max(end, name_end),
-        age_years=_years(age["number"]),
+        age_years=_parse_years(age["number"]),
         sex={"男": "male", "女": "female"}.get(sex[:1], ""),
         form=form,
     )
 
 
-def _years(number: str) -> float:
+def _parse_years(number: str) -> float:
     if not number:
         return math.nan
     plain = unicodedata.normalize("NFKC", number)

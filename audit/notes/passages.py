@@ -109,15 +109,15 @@ def normalize_passages(
     is_json = is_jsonl(data, file_name=file_name)
     if not placeholder:
         return data, "passages.jsonl" if is_json else "passages.csv"
-    finder = _finder(placeholder)
+    finder = _compile_placeholder(placeholder)
     lines: list[str] = []
     n_places = 0
-    with _refusing_row(subject, 1):
-        _, rows = (_jsonl_rows if is_json else _csv_rows)(data, subject=subject)
+    with _refuse_row(subject, 1):
+        _, rows = (_read_jsonl_rows if is_json else _read_csv_rows)(data, subject=subject)
     for record in rows:
-        with _refusing_row(subject, record.row):
-            cells = _cells(record)
-            heading = list(cells)[_columns(tuple(cells))[0]["text"]]
+        with _refuse_row(subject, record.row):
+            cells = _read_cells(record)
+            heading = list(cells)[_find_columns(tuple(cells))[0]["text"]]
         cells[heading], n = finder.subn("[NAME]", cells[heading])
         n_places += n
         lines += [""] * (record.row - 1 - len(lines))
@@ -129,7 +129,7 @@ def normalize_passages(
     return "\n".join(lines).encode(), "passages.jsonl"
 
 
-def _finder(placeholder: str) -> re.Pattern[str]:
+def _compile_placeholder(placeholder: str) -> re.Pattern[str]:
     """Return a pattern that finds a placeholder, not as a part of a longer word."""
     if not 1 < len(placeholder.strip()) <= MAX_PLACEHOLDER_CHARS or "\n" in placeholder:
         raise AuditError(
@@ -138,9 +138,9 @@ def _finder(placeholder: str) -> re.Pattern[str]:
             n=MAX_PLACEHOLDER_CHARS,
         )
     word = "[A-Za-z0-9_]"
-    before = f"(?<!{word})" if re.match(word, placeholder) else ""
-    behind = f"(?!{word})" if re.match(word, placeholder[-1]) else ""
-    return re.compile(before + re.escape(placeholder) + behind)
+    left_border = f"(?<!{word})" if re.match(word, placeholder) else ""
+    right_border = f"(?!{word})" if re.match(word, placeholder[-1]) else ""
+    return re.compile(left_border + re.escape(placeholder) + right_border)
 
 
 def find_owner_rows(
@@ -148,13 +148,13 @@ def find_owner_rows(
 ) -> list[int | None]:
     """Return for each passage the row of the name that owns it; None: unknown or not listed."""
     names = zip(map(fold_name, first), map(fold_name, last), strict=True)
-    rows, found = {name: row for row, name in enumerate(names)}, []
+    rows, owners = {name: row for row, name in enumerate(names)}, []
     for passage in passages:
         owner = passage.owner
         if isinstance(owner, tuple):
             owner = rows.get((fold_name(owner[0]), fold_name(owner[1])))
-        found.append(owner if owner is not None and owner < len(first) else None)
-    return found
+        owners.append(owner if owner is not None and owner < len(first) else None)
+    return owners
 
 
 def read_passages(
@@ -170,21 +170,21 @@ def read_passages(
     data, file_name = normalize_passages(
         data, subject=subject, file_name=file_name, placeholder=placeholder
     )
-    read_rows = _jsonl_rows if is_jsonl(data, file_name=file_name) else _csv_rows
+    read_rows = _read_jsonl_rows if is_jsonl(data, file_name=file_name) else _read_csv_rows
     passages: list[Passage] = []
     notes: list[RowNote] = []
     row_of_id: dict[str, int] = {}
-    with _refusing_row(subject, 1):
+    with _refuse_row(subject, 1):
         encoding, rows = read_rows(data, subject=subject)
     for record in rows:
         row = record.row
-        with _refusing_row(subject, row):
-            passage_id, text, owner = _parts(record)
+        with _refuse_row(subject, row):
+            passage_id, text, owner = _read_parts(record)
             if (twin := row_of_id.setdefault(passage_id, row)) != row:
                 raise ValueError(Message("Row {twin} has the same passage_id.", twin=twin))
         slot = find_name_slot(text) or find_loose_slot(text)
         if slot is None:
-            notes.append(RowNote(row, _why_left_out(text)))
+            notes.append(RowNote(row, _explain_omission(text)))
             continue
         passages.append(
             Passage(slot.left, slot.roles, slot.separator, slot.right, passage_id, owner)
@@ -199,51 +199,51 @@ def read_passages(
 
 
 @contextmanager
-def _refusing_row(subject: str, row: int) -> Iterator[None]:
+def _refuse_row(subject: str, row: int) -> Iterator[None]:
     """Turn a ValueError, whose argument is a message, into a refusal of a row."""
     try:
         yield
     except ValueError as error:
-        where = Message("{subject}, row {number}", subject=subject, number=row)
-        raise AuditError(error.args[0], where=where, do=_FORMAT) from None
+        place = Message("{subject}, row {number}", subject=subject, number=row)
+        raise AuditError(error.args[0], where=place, do=_FORMAT) from None
 
 
-def _why_left_out(text: str) -> str:
+def _explain_omission(text: str) -> str:
     if not text.strip():
         return _EMPTY
     return _NO_TOLD_PLACE if holds_blanks(text) else _NO_PLACE
 
 
-def _csv_rows(data: bytes, *, subject: str) -> tuple[str, Iterable[Row | RowNote]]:
+def _read_csv_rows(data: bytes, *, subject: str) -> tuple[str, Iterable[Row | RowNote]]:
     table = read_table(data, what=subject)
-    _columns(table.header)
+    _find_columns(table.header)
     rows = zip(table.row_numbers, table.rows, strict=True)
     return table.encoding, (
         Row(row, dict(zip(table.header, cells, strict=True))) for row, cells in rows
     )
 
 
-def _jsonl_rows(data: bytes, *, subject: str) -> tuple[str, Iterable[Row | RowNote]]:
+def _read_jsonl_rows(data: bytes, *, subject: str) -> tuple[str, Iterable[Row | RowNote]]:
     text, encoding = decode_text(data, what=subject)
     return encoding, json_rows(text, what=subject)
 
 
-def _cells(record: Row | RowNote) -> dict[str, str]:
+def _read_cells(record: Row | RowNote) -> dict[str, str]:
     if isinstance(record, RowNote):
         raise ValueError(record.what)
     return dict(record.cells)
 
 
-def _parts(record: Row | RowNote) -> tuple[str, str, tuple[str, str] | int | None]:
+def _read_parts(record: Row | RowNote) -> tuple[str, str, tuple[str, str] | int | None]:
     """Return a passage's identifier, its text and its owner; ValueError where one is no such."""
-    by_heading = _cells(record)
+    by_heading = _read_cells(record)
     cells = tuple(by_heading.values())
-    columns, names = _columns(tuple(by_heading))
+    columns, names = _find_columns(tuple(by_heading))
     text = cells[columns["text"]]
     values = {field: cells[column].strip() for field, column in columns.items()}
     passage_id, name_id = values.get("passage_id", str(record.row)), values.get("name_id", "")
-    written = () if name_id or names.is_empty else tuple(cells[column] for column in names.used)
-    if not passage_id or max(map(len, (passage_id, *written))) > MAX_NAME_CHARS:
+    name_cells = () if name_id or names.is_empty else tuple(cells[column] for column in names.used)
+    if not passage_id or max(map(len, (passage_id, *name_cells))) > MAX_NAME_CHARS:
         raise ValueError(
             Message(
                 "The passage_id is empty, or it or the name is longer than {max_name_chars} "
@@ -262,16 +262,16 @@ def _parts(record: Row | RowNote) -> tuple[str, str, tuple[str, str] | int | Non
         if not re.fullmatch("[0-9]{1,9}", name_id):
             raise ValueError(Message("The name_id is no row of the list of names, from 0."))
         return passage_id, text, int(name_id)
-    parts = names.read_parts(cells) if written else None
+    parts = names.read_parts(cells) if name_cells else None
     owner = (parts.first, parts.last) if parts else ("", "")
     return passage_id, text, owner if any(owner) else None
 
 
 @functools.lru_cache(maxsize=64)
-def _columns(header: tuple[str, ...]) -> tuple[dict[str, int], NameColumns]:
-    found = [(_COLUMNS.get(heading_key(heading)), i) for i, heading in enumerate(header)]
-    columns = {field: i for field, i in found if field}
-    if "text" not in columns or len(columns) < sum(field is not None for field, _ in found):
+def _find_columns(header: tuple[str, ...]) -> tuple[dict[str, int], NameColumns]:
+    fields = [(_COLUMNS.get(heading_key(heading)), i) for i, heading in enumerate(header)]
+    columns = {field: i for field, i in fields if field}
+    if "text" not in columns or len(columns) < sum(field is not None for field, _ in fields):
         raise ValueError(
             Message("There is no `text`, or two columns mean the same of passage and name.")
         )

@@ -21,7 +21,7 @@ _FOLD |= dict.fromkeys(map(ord, "\u2018\u2019\u02bb\u02bc"), ord("'"))
 _FOLD |= {code: ord(normalize("NFKC", chr(code))) for code in range(0x2F00, 0x2FD6)}
 
 
-def _letters(categories: str) -> str:
+def _list_letters(categories: str) -> str:
     """Return the letters of scripts with capitals that are of some categories, as ranges."""
     blocks = (range(0x41, 0x590), range(0x1C80, 0x1CC0), range(0x1E00, 0x2000))
     codes = [code for block in blocks for code in block if category(chr(code)) in categories]
@@ -30,7 +30,7 @@ def _letters(categories: str) -> str:
     return "".join(f"{chr(a)}-{chr(b)}" for a, b in zip(begins, ends, strict=True))
 
 
-CAPITAL, SMALL = _letters("Lu Lt"), _letters("Ll Mn")
+CAPITAL, SMALL = _list_letters("Lu Lt"), _list_letters("Ll Mn")
 """Letters of the Latin, Greek, Cyrillic and Armenian scripts; accents count as small ones."""
 HAN = r"\u3005\u3006\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaffヶ"
 KATA = "ァ-ヴー"
@@ -50,7 +50,7 @@ def fold_characters(text: str) -> str:
 
 
 def read_pattern_table(
-    module: str, **known: str
+    module: str, **definitions: str
 ) -> tuple[dict[str, str], dict[str, list[tuple[str, str]]]]:
     """Read the table beside a module, its `__file__`; `rules.txt` says how one is written.
 
@@ -66,7 +66,7 @@ def read_pattern_table(
         "HIRA": HIRA,
         "CAPITAL": CAPITAL,
         "SMALL": SMALL,
-        **known,
+        **definitions,
     }
     groups: dict[str, list[tuple[str, str]]] = {}
     group: list[tuple[str, str]] = []
@@ -92,58 +92,58 @@ def compile_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
     Python tries every branch at every character when a pattern begins with a look behind or a word
     border. So what it can begin with is said in front, where that can be told.
     """
-    found = None
+    beginnings = None
     has_flags = re.match(r"\(\?[a-zA-Z]+\)", pattern)  # these must stay at the very beginning
     if _parser is not None and not has_flags and not flags & re.VERBOSE:
-        found = _first(_parser.parse(pattern, flags))
-    if found is None or found[1]:
+        beginnings = _find_beginnings(_parser.parse(pattern, flags))
+    if beginnings is None or beginnings[1]:
         return re.compile(pattern, flags)
-    members = f"[{''.join(sorted(found[0]))}]"
+    members = f"[{''.join(sorted(beginnings[0]))}]"
     if re.search(r"\(\?[a-z]*i", pattern):  # part of it is in either case
         members = f"(?i:{members})"
     return re.compile(f"(?={members})(?:{pattern})", flags)
 
 
-def _first(parsed: Iterable[Any]) -> tuple[set[str], bool] | None:
+def _find_beginnings(parsed: Iterable[Any]) -> tuple[set[str], bool] | None:
     """Return what a parsed pattern can begin with, and whether it can be empty; None: not known.
 
     As members of a character class, in the case that the pattern has.
     """
-    found = set[str]()
+    beginnings = set[str]()
     for kind, value in parsed:
         if kind in (sre.ASSERT, sre.ASSERT_NOT, sre.AT):
             continue
         if kind in (sre.LITERAL, sre.IN):
-            one = _members([(kind, value)] if kind is sre.LITERAL else value)
-            return None if one is None else (found | one, False)
+            members = _list_members([(kind, value)] if kind is sre.LITERAL else value)
+            return None if members is None else (beginnings | members, False)
         if kind is sre.BRANCH:
-            parts = [_first(branch) for branch in value[1]]
+            parts = [_find_beginnings(branch) for branch in value[1]]
         elif kind is sre.SUBPATTERN:
-            parts = [_first(value[3])]
+            parts = [_find_beginnings(value[3])]
         elif kind in (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT):
-            parts = [_first(value[2])]
+            parts = [_find_beginnings(value[2])]
         elif kind is sre.ATOMIC_GROUP:
-            parts = [_first(value)]
+            parts = [_find_beginnings(value)]
         else:
             return None
-        known = [part for part in parts if part is not None]
-        if len(known) < len(parts):
+        certain_parts = [part for part in parts if part is not None]
+        if len(certain_parts) < len(parts):
             return None
-        found.update(*(members for members, _ in known))
+        beginnings.update(*(members for members, _ in certain_parts))
         is_left_out = "REPEAT" in str(kind) and value[0] == 0
-        if not is_left_out and not any(is_empty for _, is_empty in known):
-            return found, False
-    return found, True
+        if not is_left_out and not any(is_empty for _, is_empty in certain_parts):
+            return beginnings, False
+    return beginnings, True
 
 
-def _members(items: Iterable[Any]) -> set[str] | None:
+def _list_members(items: Iterable[Any]) -> set[str] | None:
     """Return characters and ranges as members of a class; None where they are not listed."""
-    found = set[str]()
+    members = set[str]()
     for kind, value in items:
         if kind is sre.RANGE:
-            found.add("-".join(re.escape(chr(code)) for code in value))
+            members.add("-".join(re.escape(chr(code)) for code in value))
         elif kind is sre.LITERAL:
-            found.add(re.escape(chr(value)))
+            members.add(re.escape(chr(value)))
         else:
             return None
-    return found
+    return members

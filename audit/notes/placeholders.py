@@ -33,13 +33,13 @@ _AROUND = [
 ]
 
 
-def _blank_meaning(text: str, *, start: int, stop: int) -> tuple[str, str, str]:
+def _interpret_blank(text: str, *, start: int, stop: int) -> tuple[str, str, str]:
     """Return (kind, role, sex) of the blank at these characters; ("unknown", "", "") if untold."""
-    before = text[max(0, start - _AROUND_CHARS) : start]
-    title = _RE["TITLE"].search(before)
+    left_text = text[max(0, start - _AROUND_CHARS) : start]
+    title = _RE["TITLE"].search(left_text)
     if title and title[1].lower() in _TITLE_SEX:
         return "last", "patient", _TITLE_SEX[title[1].lower()]
-    around = f"{before}\0{text[stop : stop + _AROUND_CHARS]}"
+    around = f"{left_text}\0{text[stop : stop + _AROUND_CHARS]}"
     return next(
         ((kind, role, "") for pattern, kind, role in _AROUND if pattern.search(around)),
         ("unknown", "", ""),
@@ -100,10 +100,10 @@ def find_placeholders(text: str, *, has_blanks: bool = False) -> ParsedPlacehold
     if _OPENING not in text and not (has_blanks and BLANK in text):
         return ParsedPlaceholders((), 0)
     pattern = _MARK_OR_BLANK if has_blanks else _MARK
-    found = [_described(text, match) for match in pattern.finditer(text)]
-    n_marks = sum(place.category != BLANK for place in found)
+    places = [_describe_placeholder(text, match) for match in pattern.finditer(text)]
+    n_marks = sum(place.category != BLANK for place in places)
     n_malformed = text.count(_OPENING) - n_marks
-    return ParsedPlaceholders(tuple(_with_people(text, found)), n_malformed)
+    return ParsedPlaceholders(tuple(_add_people(text, places)), n_malformed)
 
 
 def has_marks(text: str) -> bool:
@@ -111,19 +111,19 @@ def has_marks(text: str) -> bool:
     return _OPENING in text
 
 
-def _described(text: str, match: re.Match[str]) -> Placeholder:
+def _describe_placeholder(text: str, match: re.Match[str]) -> Placeholder:
     start, stop = match.span()
     if match[1] is None:
-        kind, role, sex = _blank_meaning(text, start=start, stop=stop)
+        kind, role, sex = _interpret_blank(text, start=start, stop=stop)
         return Placeholder(start, stop, "", BLANK, kind, "", role, sex)
-    content, category, kind, number, sex = _meaning(match[1])
+    content, category, kind, number, sex = _interpret_mark(match[1])
     return Placeholder(start, stop, content, category, kind, number, "", sex)
 
 
 @functools.lru_cache(maxsize=50_000)
-def _meaning(written: str) -> tuple[str, str, str, str, str]:
+def _interpret_mark(mark_content: str) -> tuple[str, str, str, str, str]:
     """Return content, category, kind, number and sex of what is between the marks."""
-    content = " ".join(written.split())
+    content = " ".join(mark_content.split())
     # Looked at first, since most categories are words with or without a number at their end.
     may_be_date = content[:1] in _DATE_SIGNS or content[:1].isdecimal()
     if may_be_date and _RE["DATE"].fullmatch(content):
@@ -131,12 +131,12 @@ def _meaning(written: str) -> tuple[str, str, str, str, str]:
     category, _, number = content.rpartition(" ")
     if not number.isdecimal() or category.lower().endswith("age over"):
         category, number = content, ""
-    kind, sex = _kind_of(category)
+    kind, sex = _find_kind(category)
     return content, category, kind, number, sex
 
 
 @functools.lru_cache(maxsize=10_000)
-def _kind_of(category: str) -> tuple[str, str]:
+def _find_kind(category: str) -> tuple[str, str]:
     match = _KIND.match(category.lower())
     kind = _KINDS[int((match.lastgroup or "k0")[1:])][0] if match else "unknown"
     sex = {"first_male": "M", "first_female": "F"}.get(kind, "")
@@ -147,29 +147,37 @@ _MAX_NAME_GAP_CHARS = 12
 _TITLE_SEX = {"mr": "M", "mrs": "F", "ms": "F", "miss": "F"}
 
 
-def _with_people(text: str, found: list[Placeholder]) -> list[Placeholder]:
+def _add_people(text: str, places: list[Placeholder]) -> list[Placeholder]:
     groups: list[list[Placeholder]] = []
-    for place in found:
+    for place in places:
         if place.kind in NAME_KINDS:
             if not groups or not _joins(text, groups[-1], place):
                 groups.append([])
             groups[-1].append(place)
-    known: dict[int, Placeholder] = {}
+    name_places: dict[int, Placeholder] = {}
     for number, group in enumerate(groups):
-        role, sex = _person(text, group)
-        numbered = next((place.number for place in reversed(group) if place.number), "")
+        role, sex = _find_person(text, group)
+        group_number = next((place.number for place in reversed(group) if place.number), "")
         for place in group:
             is_staff = role == "staff" and place.category.lower() in ("name (ni)", "name2 (ni)")
-            kind, own = "last" if is_staff else place.kind, place.number or numbered
-            known[place.start] = Placeholder(
-                place.start, place.stop, place.content, place.category, kind, own, role, sex, number
+            kind, place_number = "last" if is_staff else place.kind, place.number or group_number
+            name_places[place.start] = Placeholder(
+                place.start,
+                place.stop,
+                place.content,
+                place.category,
+                kind,
+                place_number,
+                role,
+                sex,
+                number,
             )
-    return [known.get(place.start, place) for place in found]
+    return [name_places.get(place.start, place) for place in places]
 
 
 def _joins(text: str, group: list[Placeholder], place: Placeholder) -> bool:
     last = group[-1]
-    kinds = {other.kind for other in group}
+    kinds = {member.kind for member in group}
     is_second = place.kind != "initial" and place.kind in kinds
     if is_second or "full" in (place.kind, last.kind):
         return False
@@ -181,11 +189,11 @@ def _joins(text: str, group: list[Placeholder], place: Placeholder) -> bool:
     return (last.kind, place.kind) != ("last", "first") or "," in gap[0]
 
 
-def _person(text: str, group: list[Placeholder]) -> tuple[str, str]:
+def _find_person(text: str, group: list[Placeholder]) -> tuple[str, str]:
     """Return whose name it is, and the sex where it is said."""
     start, stop = group[0].start, group[-1].stop
     categories = [place.category.lower() for place in group]
-    roles = {place.role for place in group}.union(map(_told_role, categories))
+    roles = {place.role for place in group}.union(map(_find_category_role, categories))
     match = _RE["TITLE"].search(text, max(0, start - 12), start)
     title = match[1].lower() if match else ""
     sex = _TITLE_SEX.get(title, "") or next((place.sex for place in group if place.sex), "")
@@ -199,7 +207,7 @@ def _person(text: str, group: list[Placeholder]) -> tuple[str, str]:
 
 
 @functools.lru_cache(maxsize=10_000)
-def _told_role(category: str) -> str:
+def _find_category_role(category: str) -> str:
     """Return whose names those of a category in lower case are; "" where it does not tell."""
     return (
         "patient" if _PATIENT.match(category) else "staff" if _RE["STAFF"].search(category) else ""
@@ -248,19 +256,19 @@ def find_name_slot(text: str) -> NameSlot | None:
     One placeholder for the whole name, or a first and a last name side by side in either order,
     with at most a comma and one middle initial (which is dropped) between them.
     """
-    found = (_Slot(m.start(), m.end(), _role(m)) for m in _PLACEHOLDER.finditer(text))
-    ahead = deque(islice(found, 1))  # what is behind the name is not looked at
+    slots = (_Slot(m.start(), m.end(), _find_match_role(m)) for m in _PLACEHOLDER.finditer(text))
+    ahead = deque(islice(slots, 1))  # what is behind the name is not looked at
     while ahead:
         place = ahead[0]
         is_full = place.role == "full"
-        ahead.extend(islice(found, 0 if is_full else 3 - len(ahead)))
-        partner = place if is_full else _partner(text, *ahead)
+        ahead.extend(islice(slots, 0 if is_full else 3 - len(ahead)))
+        partner = place if is_full else _find_partner(text, *ahead)
         if partner is not None:
             return NameSlot(
-                left=_cleaned(text[: place.start]).lstrip(),
+                left=_remove_placeholders(text[: place.start]).lstrip(),
                 roles=("full",) if is_full else (place.role, partner.role),
-                separator=_separator(text[place.stop : partner.start]),
-                right=_cleaned(text[partner.stop :]).rstrip(),
+                separator=_find_separator(text[place.stop : partner.start]),
+                right=_remove_placeholders(text[partner.stop :]).rstrip(),
             )
         ahead.popleft()
     return None
@@ -289,7 +297,9 @@ def find_loose_slot(text: str) -> NameSlot | None:
     if slot is not None or place is None:
         return slot
     left, right = text[: place.start()], text[place.end() :]
-    return NameSlot(_cleaned(left).lstrip(), ("full",), "", _cleaned(right).rstrip())
+    return NameSlot(
+        _remove_placeholders(left).lstrip(), ("full",), "", _remove_placeholders(right).rstrip()
+    )
 
 
 def holds_blanks(text: str) -> bool:
@@ -300,11 +310,13 @@ def holds_blanks(text: str) -> bool:
 def _is_patient(text: str, place: re.Match[str]) -> bool:
     """Whether a placeholder is a patient's name by what stands around it."""
     if place[0] == BLANK:
-        kind, role, _ = _blank_meaning(text, start=place.start(), stop=place.end())
+        kind, role, _ = _interpret_blank(text, start=place.start(), stop=place.end())
         return role == "patient" and kind in ("full", "last")
     title = _RE["TITLE"].search(text, max(0, place.start() - 12), place.start())
     is_titled = title is not None and title[1].lower() in _TITLE_SEX
-    return _role(place) == "last" and (is_titled or _POLITE.match(text, place.end()) is not None)
+    return _find_match_role(place) == "last" and (
+        is_titled or _POLITE.match(text, place.end()) is not None
+    )
 
 
 @functools.lru_cache(maxsize=4096)
@@ -313,10 +325,10 @@ def find_placeholder_role(placeholder: str) -> str:
     if placeholder.startswith("_"):
         return "blank"
     match = _PLACEHOLDER.fullmatch(placeholder)
-    return _role(match) if match else "other"
+    return _find_match_role(match) if match else "other"
 
 
-def _role(match: re.Match[str]) -> str:
+def _find_match_role(match: re.Match[str]) -> str:
     if match["mimic"] is not None:
         category = " ".join(match["mimic"].lower().split())
         slot = _SLOT.match(category)
@@ -325,24 +337,24 @@ def _role(match: re.Match[str]) -> str:
     return _ROLES.get(" ".join(word.replace("_", " ").split()), "other")
 
 
-def _partner(text: str, place: _Slot, *others: _Slot) -> _Slot | None:
+def _find_partner(text: str, place: _Slot, *others: _Slot) -> _Slot | None:
     """Return the other part of the name of which a place is one part."""
-    before = place
+    previous = place
     for partner in others if place.role in ("first", "last") else ():
-        gap = _SLOT_GAP.fullmatch(text, before.stop, partner.start)
+        gap = _SLOT_GAP.fullmatch(text, previous.stop, partner.start)
         if gap is None or len(gap[0]) > _MAX_SLOT_GAP_CHARS:
             break
-        if gap[0].startswith(".") and before.role != "initial":
+        if gap[0].startswith(".") and previous.role != "initial":
             break
         if {place.role, partner.role} == {"first", "last"}:
             return partner
         if partner.role != "initial":
             break
-        before = partner
+        previous = partner
     return None
 
 
-def _separator(between: str) -> str:
+def _find_separator(between: str) -> str:
     between = _PLACEHOLDER.sub("", between)
     if "," in between:
         return ", "
@@ -351,12 +363,12 @@ def _separator(between: str) -> str:
     return "\u3000" if between.strip(" ") == "\u3000" else " "
 
 
-def _cleaned(text: str) -> str:
+def _remove_placeholders(text: str) -> str:
     """Return a text without placeholders; white space with one or a line break in it is a space."""
     # A text may hold NULs (from JSON); they go first, since here a NUL marks what was deleted.
     *parts, rest = _RUN_END.split(_PLACEHOLDER.sub(_GONE, text.replace(_GONE, "")))
     cleaned = ""
     for part, run in zip(parts[::2], parts[1::2], strict=True):
-        kept = part.rstrip()
-        cleaned += kept + " " * (len(kept) < len(part) or run.strip(_GONE) != "")
+        stripped_part = part.rstrip()
+        cleaned += stripped_part + " " * (len(stripped_part) < len(part) or run.strip(_GONE) != "")
     return cleaned + rest

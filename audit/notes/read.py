@@ -64,7 +64,7 @@ ByteListener = Callable[[int], None]
 
 
 @contextmanager
-def _unpacked(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+def _open_unpacked(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
     """Open a plain or gzip file: as it lies there, and unpacked."""
     try:
         with open_regular(path) as file:
@@ -88,7 +88,7 @@ def read_lines(
 
     `on_bytes` gets the bytes of the file as it lies there since the last call.
     """
-    with _unpacked(path) as (file, unpacked):
+    with _open_unpacked(path) as (file, unpacked):
         text = io.TextIOWrapper(unpacked, codec, "surrogateescape", newline="\n")
         n_chars = n_reported = n_lines = 0
         rest = ""
@@ -98,8 +98,8 @@ def read_lines(
                 lines, rest = [*lines, rest], ""
             # No later line of a block is longer than the block.
             if len(lines[0] if lines else rest) > max_chars:
-                where = Message("{subject}, line {number}", subject="notes", number=n_lines + 1)
-                raise AuditError("The line is too long.", where=where)
+                place = Message("{subject}, line {number}", subject="notes", number=n_lines + 1)
+                raise AuditError("The line is too long.", where=place)
             n_chars, n_packed = n_chars + len(block), file.tell()
             if n_chars > _MAX_RATIO * n_packed + _RATIO_SLACK_CHARS:
                 raise AuditError(
@@ -130,9 +130,9 @@ def detect_encoding(head: bytes, *, subject: str) -> str:
     n_broken = len(HALVES.findall(text))
     n_good = len(text) - len(text.encode("ascii", errors="ignore")) - n_broken
     if n_broken > n_good:
-        whole = head[: head.rfind(b"\n") + 1] or head
+        full_lines = head[: head.rfind(b"\n") + 1] or head
         try:
-            if decode_text(whole.replace(b"\0", b""), what=subject)[1] == "CP932":
+            if decode_text(full_lines.replace(b"\0", b""), what=subject)[1] == "CP932":
                 return "cp932"
         except AuditError:
             if n_broken > max(1, len(text) // _FEW_BROKEN):
@@ -140,7 +140,9 @@ def detect_encoding(head: bytes, *, subject: str) -> str:
     return "utf-8-sig"
 
 
-def _csv_table(lines: Iterator[str]) -> tuple[tuple[str, ...], Iterator[tuple[int, list[str]]]]:
+def _read_csv_table(
+    lines: Iterator[str],
+) -> tuple[tuple[str, ...], Iterator[tuple[int, list[str]]]]:
     """Return the header of a CSV file, and its rows with their numbers."""
     first = next(lines, "")
     delimiter, begin = delimiter_of(first, what="notes")
@@ -152,8 +154,8 @@ def _csv_table(lines: Iterator[str]) -> tuple[tuple[str, ...], Iterator[tuple[in
     return header, records
 
 
-def _csv_rows(lines: Iterator[str]) -> Iterator[Row | RowNote]:
-    header, records = _csv_table(lines)
+def _read_csv_rows(lines: Iterator[str]) -> Iterator[Row | RowNote]:
+    header, records = _read_csv_table(lines)
     for row, cells in records:
         if len(cells) not in (0, len(header)):
             yield RowNote(
@@ -225,39 +227,41 @@ class NoteSource:
         if self.kind == "fhir":
             return True
         if self.kind == "folder":
-            return any(path.parent != self.path for path, _ in _text_files(self.path))
+            return any(path.parent != self.path for path, _ in _list_text_files(self.path))
         return bool(self.columns["patient_id"])
 
     def read(self, *, on_bytes: ByteListener = lambda n: None) -> Iterator[Note | RowNote]:
         """Go through the notes and the refusals in their order; `on_bytes` as in `read_lines`."""
         if self.kind == "folder":
-            yield from _folder_notes(self.path, on_bytes=on_bytes)
+            yield from _read_folder_notes(self.path, on_bytes=on_bytes)
             return
         if self.kind == "fhir":
-            yield from _fhir_notes(self.path, on_bytes=on_bytes)
+            yield from _read_fhir_notes(self.path, on_bytes=on_bytes)
             return
         for record in self.rows(on_bytes=on_bytes):
             if isinstance(record, RowNote):
                 yield record
                 continue
             cells = record.cells
-            found = {
+            fields = {
                 field: cells.get(names[0], "")
                 if len(names) == 1
                 else next(filter(None, (cells.get(name) for name in names)), "")
                 for field, names in self.columns.items()
             }
-            yield make_note(found, row=record.row)
+            yield make_note(fields, row=record.row)
 
     def rows(
         self, *, on_bytes: ByteListener = lambda n: None, headings: Sequence[str] = ()
     ) -> Iterator[Row | RowNote]:
         """Go through the rows of a table as they are; of Parquet these headings, or the notes'."""
         if self.kind == "parquet":
-            taken = headings or [name for found in self.columns.values() for name in found]
-            return _parquet_records(self, names=list(dict.fromkeys(taken)), on_bytes=on_bytes)
+            column_names = headings or [name for names in self.columns.values() for name in names]
+            return _read_parquet_rows(
+                self, names=list(dict.fromkeys(column_names)), on_bytes=on_bytes
+            )
         lines = read_lines(self.path, codec=self.codec, on_bytes=on_bytes)
-        return json_records(lines) if self.kind == "jsonl" else _csv_rows(lines)
+        return json_records(lines) if self.kind == "jsonl" else _read_csv_rows(lines)
 
 
 def open_notes(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteSource:
@@ -280,29 +284,29 @@ def inspect_notes(path: Path, *, columns: Mapping[str, str] | None = None) -> No
     if unknown := sorted(set(columns) - set(FIELDS)):
         raise AuditError("`{unknown}` is no field of a note.", where="columns", unknown=unknown[0])
     if path.is_dir():
-        n_bytes = sum(size for _, size in _text_files(path))
+        n_bytes = sum(size for _, size in _list_text_files(path))
         if not n_bytes and (files := list_fhir_files(path)):
-            return NoteSource(path, "fhir", "", (), {}, sum(one.stat().st_size for one in files))
+            return NoteSource(path, "fhir", "", (), {}, sum(file.stat().st_size for file in files))
         if not n_bytes:
             raise AuditError("The folder holds no .txt files.", where="notes")
         return NoteSource(path, "folder", "", (), {}, n_bytes)
-    kind, codec, headings = _probed(path)
+    kind, codec, headings = _probe_file(path)
     if kind == "fhir":
         return NoteSource(path, kind, codec, (), {}, path.stat().st_size)
-    taken = _taken(headings, wanted=columns)
-    return NoteSource(path, kind, codec, headings, taken, path.stat().st_size)
+    field_columns = _choose_columns(headings, columns=columns)
+    return NoteSource(path, kind, codec, headings, field_columns, path.stat().st_size)
 
 
-def _probed(path: Path) -> tuple[str, str, tuple[str, ...]]:
+def _probe_file(path: Path) -> tuple[str, str, tuple[str, ...]]:
     """Return kind, codec and headings of a file; of JSONL the keys in its first megabyte."""
     if not path.is_file():
         raise AuditError("The file is not there or cannot be read.", where="notes")
     if not path.stat().st_size:
         raise AuditError("The file is empty.", where="notes")
-    with _unpacked(path) as (_, unpacked):
+    with _open_unpacked(path) as (_, unpacked):
         head = unpacked.read(_HEAD_BYTES)
     if head.startswith(_PARQUET):
-        with _parquet(path) as file, _refusing_damage():
+        with _open_parquet(path) as file, _refuse_damage():
             return "parquet", "", tuple(file.schema_arrow.names)
     refuse_office_documents(head, what="notes")
     for magic, kind in ARCHIVES.items():
@@ -325,25 +329,33 @@ def _probed(path: Path) -> tuple[str, str, tuple[str, ...]]:
             where="notes",
             do="Give the folder that it lies in: each .txt there is a note.",
         )
-    return "csv", codec, _csv_table(lines)[0]
+    return "csv", codec, _read_csv_table(lines)[0]
 
 
-def _taken(header: Sequence[str], *, wanted: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    for field, column in wanted.items():
+def _choose_columns(
+    header: Sequence[str], *, columns: Mapping[str, str]
+) -> dict[str, tuple[str, ...]]:
+    for field, column in columns.items():
         if column not in header:
             raise AuditError(
                 "There is no column for {field} of this name.", where="notes", field=field
             )
     return {
-        field: (wanted[field],) if field in wanted else _headed(header, field) for field in FIELDS
+        field: (columns[field],) if field in columns else _find_columns(header, field)
+        for field in FIELDS
     }
 
 
-def _headed(header: Sequence[str], field: str) -> tuple[str, ...]:
+def _find_columns(header: Sequence[str], field: str) -> tuple[str, ...]:
     """Return the columns that a field is taken from, the first choice first."""
     keys = [heading_key(name) for name in header]
-    known = HEADINGS[field] + (HEADINGS["record_number"] if field == "patient_id" else ())
-    columns = [name for one in known for name, key in zip(header, keys, strict=True) if key == one]
+    known_keys = HEADINGS[field] + (HEADINGS["record_number"] if field == "patient_id" else ())
+    columns = [
+        name
+        for known_key in known_keys
+        for name, key in zip(header, keys, strict=True)
+        if key == known_key
+    ]
     # The numbers of two columns may be those of two patients.
     return tuple(columns[:1] if field == "patient_id" else columns)
 
@@ -359,7 +371,7 @@ def make_note(
     text = fields["text"]
     if not is_plain and is_whole(text):
         try:
-            text, people = _readable(text)
+            text, people = _read_document(text)
         except AuditError as error:
             return RowNote(row, AuditError(error.what, do=error.do).message)
         named_people = named_people or people
@@ -384,7 +396,7 @@ def make_note(
     )
 
 
-def _readable(text: str) -> tuple[str, Groups]:
+def _read_document(text: str) -> tuple[str, Groups]:
     """Return the text that a person reads in a note, and people whom its other fields name."""
     if len(text) > MAX_HTML_CHARS:
         return text, ()
@@ -401,63 +413,67 @@ def list_fhir_files(path: Path) -> list[Path]:
     files = (
         Path(top, name) for top, _, names in os.walk(path) for name in filter(_is_shown, names)
     )
-    named = (one for one in files if one.suffix.lower() in (".json", ".ndjson"))
-    return sorted(one for one in named if one.is_file() and not one.is_symlink())
+    json_files = (file for file in files if file.suffix.lower() in (".json", ".ndjson"))
+    return sorted(file for file in json_files if file.is_file() and not file.is_symlink())
 
 
-def _fhir_notes(path: Path, *, on_bytes: ByteListener) -> Iterator[Note | RowNote]:
+def _read_fhir_notes(path: Path, *, on_bytes: ByteListener) -> Iterator[Note | RowNote]:
     """Yield a note of each resource that has a text; the people of all files are read first."""
     people = KnownPeople()
-    for one in _fhir_resources(path):
-        if isinstance(one, Resource):
-            people.add(one.people)
+    for resource in _read_fhir_resources(path):
+        if isinstance(resource, Resource):
+            people.add(resource.people)
     row, is_empty = 0, True
-    for row, one in enumerate(_fhir_resources(path, on_bytes=on_bytes), start=1):
-        is_empty = is_empty and isinstance(one, Resource) and not (one.texts or one.left_out)
-        if isinstance(one, RowNote):
-            yield RowNote(row, one.what)
+    for row, resource in enumerate(_read_fhir_resources(path, on_bytes=on_bytes), start=1):
+        is_empty = (
+            is_empty
+            and isinstance(resource, Resource)
+            and not (resource.texts or resource.left_out)
+        )
+        if isinstance(resource, RowNote):
+            yield RowNote(row, resource.what)
             continue
-        if text := one.text:
-            found = {
-                "note_id": one.name,
-                "patient_id": one.patient,
-                "category": one.kind,
-                "chart_time": one.time,
+        if text := resource.text:
+            fields = {
+                "note_id": resource.name,
+                "patient_id": resource.patient,
+                "category": resource.kind,
+                "chart_time": resource.time,
                 "text": text,
             }
             yield make_note(
-                found, row=row, is_plain=True, named_people=people.find_groups(one.patient)
+                fields, row=row, is_plain=True, named_people=people.find_groups(resource.patient)
             )
-        yield from (RowNote(row, what) for what in one.left_out)
+        yield from (RowNote(row, reason) for reason in resource.left_out)
     if is_empty:
         yield RowNote(max(1, row), "No resource has a text.")
 
 
-def _fhir_resources(
+def _read_fhir_resources(
     path: Path, *, on_bytes: ByteListener = lambda n: None
 ) -> Iterator[Resource | RowNote]:
     for file in list_fhir_files(path):
-        with _unpacked(file) as (_, unpacked):
+        with _open_unpacked(file) as (_, unpacked):
             codec = detect_encoding(unpacked.read(_HEAD_BYTES), subject="notes")
         lines = read_lines(file, codec=codec, on_bytes=on_bytes, max_chars=MAX_FILE_BYTES)
         yield from read_resources(lines)
 
 
-def _parquet(path: Path) -> Any:
+def _open_parquet(path: Path) -> Any:
     parquet = importlib.import_module("pyarrow.parquet")
-    with _refusing_damage():
+    with _refuse_damage():
         return parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
 
 
-def _refusing_damage() -> AbstractContextManager[None]:
+def _refuse_damage() -> AbstractContextManager[None]:
     return refusing(AuditError("The Parquet file is damaged.", where="notes"))
 
 
-def _parquet_records(
+def _read_parquet_rows(
     source: NoteSource, *, names: list[str], on_bytes: ByteListener
 ) -> Iterator[Row | RowNote]:
     row = 1
-    with _parquet(source.path) as file, _refusing_damage():
+    with _open_parquet(source.path) as file, _refuse_damage():
         n_rows = max(1, file.metadata.num_rows)
         for batch in file.iter_batches(_PARQUET_ROWS, columns=names, use_threads=False):
             for cells in batch.to_pylist():
@@ -467,7 +483,7 @@ def _parquet_records(
             on_bytes(source.n_bytes * len(batch) // n_rows)
 
 
-def _text_files(folder: Path) -> list[tuple[Path, int]]:
+def _list_text_files(folder: Path) -> list[tuple[Path, int]]:
     # Links are not followed: a link out of the folder is not what was chosen.
     texts = (
         Path(top, name) for top, _, names in os.walk(folder) for name in names if _is_text(name)
@@ -476,8 +492,8 @@ def _text_files(folder: Path) -> list[tuple[Path, int]]:
     return sorted((path, path.stat().st_size) for path in plain)
 
 
-def _folder_notes(folder: Path, *, on_bytes: ByteListener) -> Iterator[Note | RowNote]:
-    for row, (path, size) in enumerate(_text_files(folder), start=1):
+def _read_folder_notes(folder: Path, *, on_bytes: ByteListener) -> Iterator[Note | RowNote]:
+    for row, (path, size) in enumerate(_list_text_files(folder), start=1):
         if size > 4 * MAX_FIELD_CHARS:
             yield RowNote(row, "The note is longer than 1 MB.")
         else:
@@ -492,8 +508,8 @@ def _folder_notes(folder: Path, *, on_bytes: ByteListener) -> Iterator[Note | Ro
                 yield RowNote(row, error.what)
             else:
                 *inside, _ = path.relative_to(folder).parts
-                found = {"text": text, "patient_id": inside[0] if inside else ""}
-                yield make_note(found, row=row)
+                fields = {"text": text, "patient_id": inside[0] if inside else ""}
+                yield make_note(fields, row=row)
         on_bytes(size)
 
 
@@ -528,30 +544,30 @@ class NoteFile:
 
 def list_note_files() -> tuple[NoteFile, ...]:
     """Return every file of notes under the registered folders, then the example."""
-    return (*_found(), _example())
+    return (*_walk_folders(), _make_example())
 
 
 def resolve_note_file(file_id: str) -> Path:
     """Return the path of a file in the list."""
     if file_id == EXAMPLE:
-        return _example().path
-    found = next((file.path for file in _found() if file.file_id == file_id), None)
-    if found is None:
+        return _make_example().path
+    path = next((file.path for file in _walk_folders() if file.file_id == file_id), None)
+    if path is None:
         raise AuditError(
             "No registered file has this identifier.",
             where="notes",
             do=("Choose one from the list; notes lie under the folders named in {variable}."),
             variable=VARIABLE,
         )
-    return found
+    return path
 
 
-def _example() -> NoteFile:
+def _make_example() -> NoteFile:
     path = DEMO_HOSPITAL / "notes.csv"
     return NoteFile(EXAMPLE, "csv", path.stat().st_size, path)
 
 
-def _found() -> Iterator[NoteFile]:
+def _walk_folders() -> Iterator[NoteFile]:
     """Yield what can be read, in order of name; links are not followed."""
     for label, top in registered_folders(VARIABLE, taken="example", unnamed="notes"):
         for name, inside, names in islice(os.walk(top), _MAX_FOLDERS):
@@ -565,7 +581,7 @@ def _found() -> Iterator[NoteFile]:
                 for name in sorted(filter(_is_shown, names))
                 if (path := folder / name).is_file() and not path.is_symlink()
             }
-            tables = [name for name in files if _kind_of(name)]
+            tables = [name for name in files if _find_kind(name)]
             texts = [size for name, size in files.items() if _is_text(name)]
             is_of_patients = (
                 bool(inside)
@@ -576,16 +592,20 @@ def _found() -> Iterator[NoteFile]:
                 yield NoteFile("/".join(parts), "folder", sum(texts), folder)
             if texts or is_of_patients or len(parts) > _MAX_DEPTH:
                 inside.clear()
-            for one in tables:
-                file_id = "/".join((*parts, one))
-                yield NoteFile(file_id, _kind_of(one), files[one], folder / one)
+            for table in tables:
+                file_id = "/".join((*parts, table))
+                yield NoteFile(file_id, _find_kind(table), files[table], folder / table)
 
 
 def _holds_texts_alone(folder: Path) -> bool:
     """Whether a folder may be a patient's."""
     _, inside, names = next(os.walk(folder), ("", [""], []))
-    shown = list(filter(_is_shown, names))
-    return not any(map(_is_shown, inside)) and bool(shown) and all(map(_is_text, shown))
+    visible_names = list(filter(_is_shown, names))
+    return (
+        not any(map(_is_shown, inside))
+        and bool(visible_names)
+        and all(map(_is_text, visible_names))
+    )
 
 
 def _is_shown(name: str) -> bool:
@@ -596,5 +616,5 @@ def _is_text(name: str) -> bool:
     return name.lower().endswith((".txt", ".html", ".htm"))
 
 
-def _kind_of(name: str) -> str:
+def _find_kind(name: str) -> str:
     return next((kind for end, kind in _SUFFIXES.items() if name.lower().endswith(end)), "")

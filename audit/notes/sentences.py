@@ -37,13 +37,13 @@ def find_sentences(text: str, *, start: int = 0) -> Iterator[tuple[int, int]]:
     """Yield (start, end) of each sentence from `start` on, white space around it left out."""
     begin = start
     for match in _STOP.finditer(text, start):
-        if match["placeholder"] is not None or not _ends(text, match):
+        if match["placeholder"] is not None or not _is_sentence_end(text, match):
             continue
-        span = _stripped(text, begin, match.end())
+        span = _strip_span(text, begin, match.end())
         begin = match.end()
         if span[0] < span[1]:
             yield span
-    span = _stripped(text, begin, len(text))
+    span = _strip_span(text, begin, len(text))
     if span[0] < span[1]:
         yield span
 
@@ -62,34 +62,36 @@ def find_sentences_end(text: str, *, start: int, n: int) -> int:
 def find_sentence_start(text: str, *, offset: int, reach: int = 400) -> int:
     """Return where the sentence that holds the offset `at` begins; `at` if that is out of reach."""
     first = max(0, offset - reach)
-    found = first if first == 0 else offset
+    sentence_start = first if first == 0 else offset
     for begin, end in find_sentences(text[: offset + 1], start=first):
         # A cut in the middle of a sentence is no beginning.
         if begin <= offset < end and (begin > first or first == 0):
-            found = begin
-    return found
+            sentence_start = begin
+    return sentence_start
 
 
-def _ends(text: str, match: re.Match[str]) -> bool:
+def _is_sentence_end(text: str, match: re.Match[str]) -> bool:
     if match["wide"] is not None:
         return not _WIDE_NUMBER.match(text, max(0, match.start() - 1))
     if match["end"] is None or not match[0].startswith(".") or match[0].startswith(".."):
         return True
-    return _full_stop_ends(text, match)
+    return _is_full_stop_end(text, match)
 
 
-def _full_stop_ends(text: str, match: re.Match[str]) -> bool:
-    at = match.start()
-    if _INITIAL.search(text, max(0, at - _LONGEST_INITIAL), at):
+def _is_full_stop_end(text: str, match: re.Match[str]) -> bool:
+    stop = match.start()
+    if _INITIAL.search(text, max(0, stop - _LONGEST_INITIAL), stop):
         return False
-    found = _WORD_BEFORE.search(text, max(0, at - _LONGEST_WORD), at)
-    if found is None:
+    word_match = _WORD_BEFORE.search(text, max(0, stop - _LONGEST_WORD), stop)
+    if word_match is None:
         return True
-    word = found[0]
+    word = word_match[0]
     following = text[match.end() : match.end() + 3].lstrip()
     if word.isdigit() and len(word) <= 2:  # a list's number
-        _, line_end, line = text[max(0, found.start() - 40) : found.start()].rpartition("\n")
-        if not found.start() or (line_end and not line.strip()):
+        _, line_end, line = text[max(0, word_match.start() - 40) : word_match.start()].rpartition(
+            "\n"
+        )
+        if not word_match.start() or (line_end and not line.strip()):
             return False
     if len(word) == 1 and word.isupper():
         return False  # an initial
@@ -99,7 +101,7 @@ def _full_stop_ends(text: str, match: re.Match[str]) -> bool:
     return folded not in _LISTS["abbreviations"]
 
 
-def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
-    said = text[start:end]
-    begin = start + len(said) - len(said.lstrip())
-    return begin, begin + len(said.strip())
+def _strip_span(text: str, start: int, end: int) -> tuple[int, int]:
+    sentence = text[start:end]
+    begin = start + len(sentence) - len(sentence.lstrip())
+    return begin, begin + len(sentence.strip())

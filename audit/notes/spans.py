@@ -80,10 +80,10 @@ class TaggedDocument:
 
     def with_spans(self, spans: Iterable[Span], *, unaligned: Iterable[str] = ()) -> TaggedDocument:
         """Return the note with other spans in any order; what is given twice is counted."""
-        given = list(spans)
-        one = tuple(sorted(set(given)))
-        n_twice, lost = len(given) - len(one), tuple(sorted(unaligned))
-        return replace(self, spans=one, n_duplicates=n_twice, unaligned=lost)
+        all_spans = list(spans)
+        unique_spans = tuple(sorted(set(all_spans)))
+        n_twice, lost = len(all_spans) - len(unique_spans), tuple(sorted(unaligned))
+        return replace(self, spans=unique_spans, n_duplicates=n_twice, unaligned=lost)
 
 
 def build_document(
