@@ -128,7 +128,7 @@ def _build_label_pattern(labels: Iterable[str]) -> str:
 
 _FOREIGN_NAME = re.compile(_build_label_pattern(FOREIGN), re.IGNORECASE)
 _FOREIGN_TAGS = re.compile(
-    rf"<(?P<label>{_FOREIGN_NAME.pattern})>(?P<said>.{{1,{MAX_SPAN_CHARS}}}?)</(?P=label)>",
+    rf"<(?P<label>{_FOREIGN_NAME.pattern})>(?P<content>.{{1,{MAX_SPAN_CHARS}}}?)</(?P=label)>",
     re.IGNORECASE | re.DOTALL,
 )
 """A pair of tags of another corpus's label. One tag alone is text: notes hold `<NAME>`, `<DATE>`
@@ -146,11 +146,11 @@ def _read_inline(text: str, *, doc_id: str) -> TaggedDocument:
     spans: list[Span] = []
     offset = n_chars = 0
     for pair in pairs:
-        start, end = pair.span("said")
+        start, end = pair.span("content")
         cuts += [(pair.start(), start), (end, pair.end())]
-        stretches += [scanned.plain[offset : pair.start()], pair["said"]]
+        stretches += [scanned.plain[offset : pair.start()], pair["content"]]
         n_chars += pair.start() - offset
-        if pair["said"].strip():
+        if pair["content"].strip():
             spans.append(Span(n_chars, n_chars + end - start, normalize_label(pair["label"])))
         n_chars += end - start
         offset = pair.end()
