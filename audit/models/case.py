@@ -66,12 +66,12 @@ def refuse_unfit_case(
     `special` tokens, and those in brackets, are left out. `made_from` makes the normalizer of the
     settings in tokenizer_config.json; None where tokenizer.json holds it.
     """
-    tokens = [*_plain_tokens(vocabulary, special=special, is_byte_level=is_byte_level)]
-    refusal = _misfit(tokens, normalizer)
+    tokens = [*_strip_tokens(vocabulary, special=special, is_byte_level=is_byte_level)]
+    refusal = _explain_misfit(tokens, normalizer)
     if refusal is None:
         return
     if make_normalizer is None:
-        is_cased = _misfit(tokens, None) is None
+        is_cased = _explain_misfit(tokens, None) is None
         raise AuditError(
             refusal,
             where=place,
@@ -85,7 +85,7 @@ def refuse_unfit_case(
         {"do_lower_case": True, "strip_accents": False},
     ]
     fitting = next(
-        (one for one in options if _misfit(tokens, make_normalizer(one)) is None),
+        (option for option in options if _explain_misfit(tokens, make_normalizer(option)) is None),
         {"do_lower_case": not _folds_case(normalizer)},
     )
     if settings.get("strip_accents") is not None:
@@ -101,7 +101,7 @@ def refuse_unfit_case(
     )
 
 
-def _plain_tokens(
+def _strip_tokens(
     vocabulary: Collection[str], *, special: Collection[str], is_byte_level: bool
 ) -> Iterator[str]:
     """Yield the tokens that stand for text, without the sign of a word's beginning or inside."""
@@ -116,11 +116,16 @@ def _plain_tokens(
             yield text
 
 
-def _misfit(tokens: Sequence[str], normalizer: Normalizer) -> Message | None:
+def _explain_misfit(tokens: Sequence[str], normalizer: Normalizer) -> Message | None:
     """Return what is wrong with the normalizer for a vocabulary; None if it fits."""
     text = "\n".join(tokens)
-    folded, plain = _folded(text, normalizer).split("\n"), _recoded(text, normalizer).split("\n")
-    n_lost = sum(one != other for one, other in zip(folded, plain, strict=True))
+    folded, plain = (
+        _fold(text, normalizer).split("\n"),
+        _apply_unicode_forms(text, normalizer).split("\n"),
+    )
+    n_lost = sum(
+        folded_token != plain_token for folded_token, plain_token in zip(folded, plain, strict=True)
+    )
     if n_lost > _MOST_LOST * len(tokens):
         return Message(
             "The tokenizer folds capitals or accents away, and {n:,} of the {n_all:,} tokens of "
@@ -141,11 +146,11 @@ def _misfit(tokens: Sequence[str], normalizer: Normalizer) -> Message | None:
     return None
 
 
-def _parts(normalizer: Normalizer) -> Iterator[Mapping[str, Any]]:
+def _list_components(normalizer: Normalizer) -> Iterator[Mapping[str, Any]]:
     """Yield the components of a normalizer, in their order."""
     if normalizer is not None and normalizer.get("type") == "Sequence":
         for part in normalizer.get("normalizers", ()):
-            yield from _parts(part)
+            yield from _list_components(part)
     elif normalizer is not None:
         yield normalizer
 
@@ -153,37 +158,37 @@ def _parts(normalizer: Normalizer) -> Iterator[Mapping[str, Any]]:
 def _folds_case(normalizer: Normalizer) -> bool:
     return any(
         part["type"] == "Lowercase" or (part["type"] == "BertNormalizer" and part.get("lowercase"))
-        for part in _parts(normalizer)
+        for part in _list_components(normalizer)
     )
 
 
-def _recoded(text: str, normalizer: Normalizer) -> str:
+def _apply_unicode_forms(text: str, normalizer: Normalizer) -> str:
     """Return a text in the Unicode forms that a normalizer asks for, its letters untouched."""
-    for part in _parts(normalizer):
+    for part in _list_components(normalizer):
         if part["type"] in _UNICODE_FORMS:
             text = unicodedata.normalize(part["type"], text)
     return text
 
 
-def _folded(text: str, normalizer: Normalizer) -> str:
+def _fold(text: str, normalizer: Normalizer) -> str:
     """Return a text as a normalizer leaves its capitals and accents; lines stay lines."""
-    for part in _parts(normalizer):
+    for part in _list_components(normalizer):
         kind = part["type"]
         is_bert, is_lower = kind == "BertNormalizer", bool(part.get("lowercase"))
         strips = part.get("strip_accents")
         if kind in _UNICODE_FORMS:
             text = unicodedata.normalize(kind, text)
         if kind == "StripAccents":
-            text = text.translate(_marks(("Mn", "Mc", "Me")))
+            text = text.translate(_list_marks(("Mn", "Mc", "Me")))
         if is_bert and (is_lower if strips is None else strips):
-            text = unicodedata.normalize("NFD", text).translate(_marks(("Mn",)))
+            text = unicodedata.normalize("NFD", text).translate(_list_marks(("Mn",)))
         if kind == "Lowercase" or (is_bert and is_lower):
             text = text.lower()
     return text
 
 
 @cache
-def _marks(categories: tuple[str, ...]) -> Mapping[int, None]:
+def _list_marks(categories: tuple[str, ...]) -> Mapping[int, None]:
     """Return the combining marks of some categories, to be left out of a text."""
     codes = range(0x110000)
     return {code: None for code in codes if unicodedata.category(chr(code)) in categories}

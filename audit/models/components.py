@@ -97,18 +97,20 @@ def _are_template_tokens(value: Any) -> bool:
     return is_table and all(map(is_token, value.values()))
 
 
-def _one_of(*values: str) -> Check:
+def _make_choice_check(*values: str) -> Check:
     return lambda value: value in values
 
 
-_BEHAVIOURS = _one_of("Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous")
+_BEHAVIOURS = _make_choice_check(
+    "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"
+)
 _BYTE_LEVEL = {"add_prefix_space": _is_flag, "trim_offsets": _is_flag, "use_regex": _is_flag}
 _METASPACE = {
     "replacement": _is_text,
     "str_rep": _is_text,
     "add_prefix_space": _is_flag,
     "split": _is_flag,
-    "prepend_scheme": _one_of("always", "first", "never"),
+    "prepend_scheme": _make_choice_check("always", "first", "never"),
 }
 _SETTINGS: Mapping[str, Mapping[str, Mapping[str, Check]]] = {
     "normalizer": {
@@ -192,14 +194,14 @@ _ADDED_SETTINGS: Mapping[str, Check] = {
     **dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), _is_flag),
 }
 _TRUNCATION: Mapping[str, Check] = {
-    "direction": _one_of("Left", "Right"),
+    "direction": _make_choice_check("Left", "Right"),
     "max_length": _is_count,
     "stride": _is_count,
-    "strategy": _one_of("LongestFirst", "OnlyFirst", "OnlySecond"),
+    "strategy": _make_choice_check("LongestFirst", "OnlyFirst", "OnlySecond"),
 }
 _PADDING: Mapping[str, Check] = {
     "strategy": lambda value: value == "BatchLongest" or _is_fixed(value),
-    "direction": _one_of("Left", "Right"),
+    "direction": _make_choice_check("Left", "Right"),
     "pad_to_multiple_of": lambda value: value is None or _is_few(value),
     "pad_id": _is_count,
     "pad_type_id": _is_few,
@@ -216,21 +218,23 @@ def _is_fixed(value: Any) -> bool:
 
 def refuse_unknown_parts(tokenizer: Mapping[str, Any]) -> None:
     """Refuse a parsed tokenizer.json that holds anything but known components in their bounds."""
-    components = {part: _components(tokenizer.get(part), part=part) for part in _PARTS}
-    for part, found in components.items():
-        kinds = [one["type"] for one in found if one["type"] not in _REPEATED]
+    components = {part: _flatten_components(tokenizer.get(part), part=part) for part in _PARTS}
+    for part, part_components in components.items():
+        kinds = [
+            component["type"] for component in part_components if component["type"] not in _REPEATED
+        ]
         if len(kinds) > len(set(kinds)):
-            raise _unknown()
-        for one in found:
-            _refuse_other_settings(one, _SETTINGS[part].get(one["type"]))
-            if one["type"] == "Replace" and len(one["content"] or "") > len(
-                one["pattern"]["String"]
+            raise _make_part_error()
+        for component in part_components:
+            _refuse_other_settings(component, _SETTINGS[part].get(component["type"]))
+            if component["type"] == "Replace" and len(component["content"] or "") > len(
+                component["pattern"]["String"]
             ):
-                raise _unknown()
+                raise _make_part_error()
     # It writes a byte as a character of up to two: twice is four times the text.
-    before = [*components["normalizer"], *components["pre_tokenizer"]]
-    if sum(one["type"] == "ByteLevel" for one in before) > 1:
-        raise _unknown()
+    text_components = [*components["normalizer"], *components["pre_tokenizer"]]
+    if sum(component["type"] == "ByteLevel" for component in text_components) > 1:
+        raise _make_part_error()
     _refuse_other_settings(tokenizer.get("model") or {}, _MODEL_SETTINGS)
     for token in tokenizer.get("added_tokens") or ():
         _refuse_other_settings(token, _ADDED_SETTINGS)
@@ -239,37 +243,37 @@ def refuse_unknown_parts(tokenizer: Mapping[str, Any]) -> None:
             _refuse_other_settings(value, settings)
 
 
-def _components(value: Any, *, part: str) -> list[Mapping[str, Any]]:
+def _flatten_components(value: Any, *, part: str) -> list[Mapping[str, Any]]:
     """Return the components of a part of a tokenizer, in their order."""
     waiting: list[Any] = [] if value is None else [value]
-    found: list[Mapping[str, Any]] = []
+    components: list[Mapping[str, Any]] = []
     n_seen = 0
     while waiting:
-        one, n_seen = waiting.pop(0), n_seen + 1
-        if not isinstance(one, dict) or n_seen > _MAX_COMPONENTS:
-            raise _unknown()
-        if one.get("type") == "Sequence":
-            inside = one.get(_PARTS[part])
-            if set(one) != {"type", _PARTS[part]} or not isinstance(inside, list):
-                raise _unknown()
+        component, n_seen = waiting.pop(0), n_seen + 1
+        if not isinstance(component, dict) or n_seen > _MAX_COMPONENTS:
+            raise _make_part_error()
+        if component.get("type") == "Sequence":
+            inside = component.get(_PARTS[part])
+            if set(component) != {"type", _PARTS[part]} or not isinstance(inside, list):
+                raise _make_part_error()
             waiting = inside[: _MAX_COMPONENTS + 1] + waiting
-        elif isinstance(one.get("type"), str):
-            found.append(one)
+        elif isinstance(component.get("type"), str):
+            components.append(component)
         else:
-            raise _unknown()
-    return found
+            raise _make_part_error()
+    return components
 
 
 def _refuse_other_settings(component: Any, checks: Mapping[str, Check] | None) -> None:
     """Refuse a component with a setting that is not on the list, or out of its bounds."""
     if checks is None or not isinstance(component, dict):
-        raise _unknown()
+        raise _make_part_error()
     for key, value in component.items():
         if key != "type" and not (key in checks and checks[key](value)):
-            raise _unknown()
+            raise _make_part_error()
 
 
-def _unknown() -> AuditError:
+def _make_part_error() -> AuditError:
     return AuditError(
         "The tokenizer uses a part that is not supported (a pattern, an unknown component, or too "
         "many or too large ones).",

@@ -72,12 +72,12 @@ class Forward:
         self.n_positions = int(getattr(config, "max_position_embeddings", 0))
         self.kernels = "packed" if is_supported(model) and not is_plain else "plain"
         number_type = getattr(torch, dtype)
-        self._asked: _Packed | _Plain
+        self._kernels: _Packed | _Plain
         if self.kernels == "packed":
-            self._asked = _Packed(model, number_type)
+            self._kernels = _Packed(model, number_type)
         else:
             is_same = number_type == torch.float32
-            self._asked = _Plain(model if is_same else copy.deepcopy(model).to(number_type))
+            self._kernels = _Plain(model if is_same else copy.deepcopy(model).to(number_type))
 
     def logits(self, ids: Tensor, *, positions: Tensor, dropout: int | None = None) -> Tensor:
         """Return logits [B, M, V] at `positions` [B, M] of `ids` [B, L], rows without padding.
@@ -86,12 +86,12 @@ class Forward:
         evaluation mode.
         """
         with torch.inference_mode():
-            return self._asked.logits(ids, positions, dropout)
+            return self._kernels.logits(ids, positions, dropout)
 
     def stepwise(self, ids: Tensor) -> Stepwise:
         """Return what asks rows `ids` [B, L] again and again while few of their tokens change."""
         with torch.inference_mode():
-            return Stepwise(self._asked, ids)
+            return Stepwise(self._kernels, ids)
 
 
 class Stepwise:
@@ -102,25 +102,29 @@ class Stepwise:
     the operations is saved.
     """
 
-    def __init__(self, asked: _Packed | _Plain, ids: Tensor) -> None:
-        self._asked, self._ids = asked, ids
+    def __init__(self, kernels: _Packed | _Plain, ids: Tensor) -> None:
+        self._kernels, self._ids = kernels, ids
         self._first: tuple[Tensor, Tensor] | None = None  # [B, L, H], [B, L, 3 H]
-        if isinstance(asked, _Packed) and asked.encoder.keeps_first:
-            self._first = asked.encoder.first(ids, torch.arange(ids.shape[1], device=ids.device))
+        if isinstance(kernels, _Packed) and kernels.encoder.can_start_first_layer:
+            self._first = kernels.encoder.start_first_layer(
+                ids, torch.arange(ids.shape[1], device=ids.device)
+            )
 
     def logits(self, rows: Tensor, *, changed: Tensor, positions: Tensor) -> Tensor:
         """Return logits [n, M, V] at `positions` [n, M] of n rows.
 
         `changed` [n, c] are the places whose tokens may be others than when the row was asked last.
         """
-        asked, first = self._asked, self._first
+        kernels, first = self._kernels, self._first
         with torch.inference_mode():
-            if first is None or isinstance(asked, _Plain):
-                return asked.logits(self._ids[rows], positions, None)
-            where = rows.unsqueeze(dim=1), changed
+            if first is None or isinstance(kernels, _Plain):
+                return kernels.logits(self._ids[rows], positions, None)
+            places = rows.unsqueeze(dim=1), changed
             x, projected = first
-            x[where], projected[where] = asked.encoder.first(self._ids[where], changed)
-            return asked.head(asked.encoder.from_first(x[rows], projected[rows], positions))
+            x[places], projected[places] = kernels.encoder.start_first_layer(
+                self._ids[places], changed
+            )
+            return kernels.head(kernels.encoder.finish_layers(x[rows], projected[rows], positions))
 
 
 class _Plain:
@@ -242,14 +246,14 @@ class Encoder:
             for parts in collect_layers(model)
         ]
         tables = body.embeddings
-        self._words = _in(tables.word_embeddings.weight, dtype)
+        self._words = _convert(tables.word_embeddings.weight, dtype)
         places = tables.position_embeddings.weight
         if hasattr(tables, "token_type_embeddings"):
             places = places + tables.token_type_embeddings.weight[0]
-        self._places = _in(places, dtype)
+        self._places = _convert(places, dtype)
         # RoBERTa counts tokens that are no padding, from its number on.
         self._padding = config.pad_token_id if config.model_type == "roberta" else None
-        self._norm = _norm(tables.LayerNorm, dtype)
+        self._norm = _make_norm(tables.LayerNorm, dtype)
 
     def hidden(
         self,
@@ -265,81 +269,85 @@ class Encoder:
         `dropout` is the seed of the masks, None evaluation mode.
         """
         masks = _Masks(dropout, device=ids.device)
-        seen = None if is_text is None else is_text[:, None, None, :]  # [B, 1, 1, L]
-        x = self._embedded(ids, self._place(ids))
-        x = x.mul_(masks.zero(x, rate=self._rate))
-        return self._layered(x, None, positions, masks, seen)
+        attention_mask = None if is_text is None else is_text[:, None, None, :]  # [B, 1, 1, L]
+        x = self._embed(ids, self._number_places(ids))
+        x = x.mul_(masks.drop_in_place(x, rate=self._rate))
+        return self._run_layers(x, None, positions, masks, attention_mask)
 
     @property
-    def keeps_first(self) -> bool:
+    def can_start_first_layer(self) -> bool:
         """Whether what the first layer takes to its attention depends on a token and its place."""
         return self._padding is None and len(self._layers) > 1
 
-    def first(self, ids: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+    def start_first_layer(self, ids: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
         """Return tokens [B, n] as the first layer takes them: [B, n, H], and [B, n, 3 H] of them.
 
         The latter are their queries, keys and values.
         """
-        x = self._embedded(ids, places)
+        x = self._embed(ids, places)
         return x, self._layers[0].qkv(x.flatten(end_dim=1)).view(*ids.shape, -1)
 
-    def _embedded(self, ids: Tensor, places: Tensor) -> Tensor:
+    def _embed(self, ids: Tensor, places: Tensor) -> Tensor:
         return self._norm(self._words[ids] + self._places[places])
 
-    def from_first(self, x: Tensor, projected: Tensor, positions: Tensor) -> Tensor:
+    def finish_layers(self, x: Tensor, projected: Tensor, positions: Tensor) -> Tensor:
         """Return the same as `hidden`, of what `first` gives of all tokens."""
-        return self._layered(x, projected, positions, _Masks(None, device=x.device), None)
+        return self._run_layers(x, projected, positions, _Masks(None, device=x.device), None)
 
-    def _layered(
+    def _run_layers(
         self,
         x: Tensor,
         projected: Tensor | None,
         positions: Tensor | None,
         masks: _Masks,
-        seen: Tensor | None,
+        attention_mask: Tensor | None,
     ) -> Tensor:
         n_rows, n_tokens, width = x.shape
-        asked = None
+        chosen_rows = None
         if positions is not None:
             start = torch.arange(n_rows, device=x.device).unsqueeze(dim=1) * n_tokens  # [B, 1]
-            asked = (start + positions).flatten()  # [B M]
+            chosen_rows = (start + positions).flatten()  # [B M]
         x = x.flatten(end_dim=1)  # [B L, H]
-        *before, last = self._layers
-        for layer in before:
-            x = self._through(layer, x, n_rows, masks, seen, projected=projected)
+        *lower_layers, last = self._layers
+        for layer in lower_layers:
+            x = self._run_layer(layer, x, n_rows, masks, attention_mask, projected=projected)
             projected = None
-        return self._through(last, x, n_rows, masks, seen, asked=asked).view(n_rows, -1, width)
+        return self._run_layer(
+            last, x, n_rows, masks, attention_mask, chosen_rows=chosen_rows
+        ).view(n_rows, -1, width)
 
-    def _place(self, ids: Tensor) -> Tensor:
+    def _number_places(self, ids: Tensor) -> Tensor:
         if self._padding is None:
             return torch.arange(ids.shape[1], device=ids.device)
         is_text = ids != self._padding
         places: Tensor = is_text.cumsum(dim=1) * is_text + self._padding
         return places
 
-    def _through(
+    def _run_layer(
         self,
         layer: _Layer,
         x: Tensor,
         n_rows: int,
         masks: _Masks,
-        seen: Tensor | None,
+        attention_mask: Tensor | None,
         *,
-        asked: Tensor | None = None,
+        chosen_rows: Tensor | None = None,
         projected: Tensor | None = None,
     ) -> Tensor:
         """Return a layer's output [B L, H], or [B M, H] where only `asked` tokens are wanted."""
-        if asked is None:
+        if chosen_rows is None:
             qkv = layer.qkv(x) if projected is None else projected.flatten(end_dim=1)
-            found = self._attention(qkv, n_rows, masks, seen)
+            context = self._attend(qkv, n_rows, masks, attention_mask)
         else:
-            every, x = x.view(n_rows, -1, x.shape[1]), x[asked]
-            found = self._asked_attention(layer.of_asked, x, every, masks, seen)
-        x = layer.attention_norm(masks.added(x, layer.out(found), rate=self._out_rate))
-        return layer.norm(masks.added(x, layer.outer(layer.inner(x)), rate=self._rate))
+            tokens, x = x.view(n_rows, -1, x.shape[1]), x[chosen_rows]
+            context = self._attend_from_chosen(
+                layer.chosen_attention, x, tokens, masks, attention_mask
+            )
+        x = layer.attention_norm(masks.add_dropped(x, layer.out(context), rate=self._out_rate))
+        return layer.norm(masks.add_dropped(x, layer.outer(layer.inner(x)), rate=self._rate))
 
-    def _attention(
-        self, projected: Tensor, n_rows: int, masks: _Masks, seen: Tensor | None
+    def _attend(
+        self, projected: Tensor, n_rows: int, masks: _Masks, attention_mask: Tensor | None
     ) -> Tensor:
         """Return what each token finds [B L, H] in the `seen`; queries, keys, values [B L, 3 H]."""
         width = projected.shape[1] // 3
@@ -347,18 +355,25 @@ class Encoder:
         query, key, value = parts.permute(2, 0, 3, 1, 4)  # [B, h, L, d] each
         is_dropped = masks.are_on and self._attention_rate > 0
         if not is_dropped and (query.is_cuda or key.shape[2] > _LONGEST_MATMUL):
-            found = functional.scaled_dot_product_attention(query, key, value, attn_mask=seen)
+            context = functional.scaled_dot_product_attention(
+                query, key, value, attn_mask=attention_mask
+            )
         else:
             scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)  # [B, h, L, L]
-            if seen is not None:
-                scores.masked_fill_(~seen, float("-inf"))
+            if attention_mask is not None:
+                scores.masked_fill_(~attention_mask, float("-inf"))
             shares = torch.softmax(scores, dim=-1)
-            scale = masks.zero(shares, rate=self._attention_rate)
-            found = shares @ (value if scale == 1 else value * scale)
-        return found.transpose(1, 2).reshape(-1, width)
+            scale = masks.drop_in_place(shares, rate=self._attention_rate)
+            context = shares @ (value if scale == 1 else value * scale)
+        return context.transpose(1, 2).reshape(-1, width)
 
-    def _asked_attention(
-        self, of: _OfAsked, x: Tensor, every: Tensor, masks: _Masks, seen: Tensor | None
+    def _attend_from_chosen(
+        self,
+        matrices: _ChosenAttention,
+        x: Tensor,
+        tokens: Tensor,
+        masks: _Masks,
+        attention_mask: Tensor | None,
     ) -> Tensor:
         """Return what asked tokens x [B M, H] find in `every` token [B, L, H] of their row.
 
@@ -366,21 +381,23 @@ class Encoder:
         and what they find is added up before the matrix of values. The keys' bias adds the same to
         all scores of a query, so it is of no matter.
         """
-        (n, width), n_rows, h = x.shape, len(every), self._n_heads
-        query = of.query(x).view(n, h, -1).transpose(0, 1)  # [h, B M, d]
-        query = (query @ of.key).view(h, n_rows, -1, width).transpose(0, 1)  # [B, h, M, H]
-        scores = query.flatten(1, 2) @ every.transpose(1, 2)  # [B, h M, L]
-        if seen is not None:
-            scores.masked_fill_(~seen[:, 0], float("-inf"))
+        (n, width), n_rows, h = x.shape, len(tokens), self._n_heads
+        query = matrices.query(x).view(n, h, -1).transpose(0, 1)  # [h, B M, d]
+        query = (query @ matrices.key).view(h, n_rows, -1, width).transpose(0, 1)  # [B, h, M, H]
+        scores = query.flatten(1, 2) @ tokens.transpose(1, 2)  # [B, h M, L]
+        if attention_mask is not None:
+            scores.masked_fill_(~attention_mask[:, 0], float("-inf"))
         shares = torch.softmax(scores, dim=-1)
-        scale = masks.zero(shares, rate=self._attention_rate)
+        scale = masks.drop_in_place(shares, rate=self._attention_rate)
 
-        def by_head(one: Tensor) -> Tensor:  # [B, h M, ...] -> [h, B M, ...]
-            return one.view(n_rows, h, n // n_rows, -1).transpose(0, 1).reshape(h, n, -1)
+        def group_by_head(scores_or_shares: Tensor) -> Tensor:  # [B, h M, ...] -> [h, B M, ...]
+            return (
+                scores_or_shares.view(n_rows, h, n // n_rows, -1).transpose(0, 1).reshape(h, n, -1)
+            )
 
-        found = by_head(shares @ every) @ of.value  # [h, B M, d]
-        found = found + by_head(shares.sum(dim=-1)) * of.value_bias
-        return (found if scale == 1 else found * scale).transpose(0, 1).reshape(n, width)
+        context = group_by_head(shares @ tokens) @ matrices.value  # [h, B M, d]
+        context = context + group_by_head(shares.sum(dim=-1)) * matrices.value_bias
+        return (context if scale == 1 else context * scale).transpose(0, 1).reshape(n, width)
 
 
 class _Packed:
@@ -394,8 +411,8 @@ class _Packed:
         # RoBERTa's head has one activation whatever its layers have.
         is_gelu = config.model_type == "roberta"
         act = "gelu" if is_gelu else getattr(config, kind["settings"][1])
-        self._transform = _linear([dense], dtype, activation=act)
-        self._norm, self._decode = _norm(norm, dtype), _linear([decoder], dtype)
+        self._transform = _make_linear([dense], dtype, activation=act)
+        self._norm, self._decode = _make_norm(norm, dtype), _make_linear([decoder], dtype)
 
     def logits(self, ids: Tensor, positions: Tensor, dropout: int | None) -> Tensor:
         return self.head(self.encoder.hidden(ids, positions=positions, dropout=dropout))
@@ -405,17 +422,19 @@ class _Packed:
         return self._decode(self._norm(self._transform(hidden)))
 
 
-class _OfAsked:
+class _ChosenAttention:
     """A layer's attention where few tokens are asked: matrices of keys and values by head."""
 
     def __init__(self, parts: dict[str, Any], *, n_heads: int, dtype: torch.dtype) -> None:
         width = parts["key"].weight.shape[0]
         d = width // n_heads
-        self.query = _linear([parts["query"]], dtype)
-        self.key = _in(parts["key"].weight.view(n_heads, d, width) * d**-0.5, dtype)  # [h, d, H]
+        self.query = _make_linear([parts["query"]], dtype)
+        self.key = _convert(
+            parts["key"].weight.view(n_heads, d, width) * d**-0.5, dtype
+        )  # [h, d, H]
         value = parts["value"].weight.view(n_heads, d, width).transpose(1, 2)
-        self.value = _in(value, dtype).contiguous()  # [h, H, d]
-        self.value_bias = _in(parts["value"].bias.view(n_heads, 1, d), dtype)
+        self.value = _convert(value, dtype).contiguous()  # [h, H, d]
+        self.value_bias = _convert(parts["value"].bias.view(n_heads, 1, d), dtype)
 
 
 class _Layer:
@@ -425,28 +444,28 @@ class _Layer:
         self, parts: dict[str, Any], *, activation: str, n_heads: int, dtype: torch.dtype
     ) -> None:
         self._parts, self._n_heads, self._dtype = parts, n_heads, dtype
-        self.out, self.outer = (_linear([parts[name]], dtype) for name in ("out", "outer"))
-        self.inner = _linear([parts["inner"]], dtype, activation=activation)
-        self.attention_norm = _norm(parts["attention_norm"], dtype)
-        self.norm = _norm(parts["norm"], dtype)
+        self.out, self.outer = (_make_linear([parts[name]], dtype) for name in ("out", "outer"))
+        self.inner = _make_linear([parts["inner"]], dtype, activation=activation)
+        self.attention_norm = _make_norm(parts["attention_norm"], dtype)
+        self.norm = _make_norm(parts["norm"], dtype)
 
     @cached_property
     def qkv(self) -> _Map:
         """Queries, keys and values of all tokens."""
-        return _linear([self._parts[name] for name in ("query", "key", "value")], self._dtype)
+        return _make_linear([self._parts[name] for name in ("query", "key", "value")], self._dtype)
 
     @cached_property
-    def of_asked(self) -> _OfAsked:
+    def chosen_attention(self) -> _ChosenAttention:
         """The same of a last layer that is asked for few."""
-        return _OfAsked(self._parts, n_heads=self._n_heads, dtype=self._dtype)
+        return _ChosenAttention(self._parts, n_heads=self._n_heads, dtype=self._dtype)
 
 
-def _in(weight: Tensor, dtype: torch.dtype) -> Tensor:
+def _convert(weight: Tensor, dtype: torch.dtype) -> Tensor:
     return weight.detach().to(dtype)
 
 
-def _norm(norm: Any, dtype: torch.dtype) -> _Map:
-    weight, bias = _in(norm.weight, dtype), _in(norm.bias, dtype)
+def _make_norm(norm: Any, dtype: torch.dtype) -> _Map:
+    weight, bias = _convert(norm.weight, dtype), _convert(norm.bias, dtype)
     return lambda x: functional.layer_norm(x, weight.shape, weight, bias, norm.eps)
 
 
@@ -458,18 +477,18 @@ def may_pack(weight: Tensor) -> bool:
     return not is_half or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
-def _linear(parts: Sequence[Any], dtype: torch.dtype, *, activation: str = "") -> _Map:
+def _make_linear(parts: Sequence[Any], dtype: torch.dtype, *, activation: str = "") -> _Map:
     """Return the product with stacked layers, and its activation; on a CPU packed for oneDNN."""
-    weight = _in(torch.cat([part.weight for part in parts]), dtype)
-    bias = _in(torch.cat([part.bias for part in parts]), dtype)
-    after: _Map = ACT2FN[activation] if activation else lambda x: x
+    weight = _convert(torch.cat([part.weight for part in parts]), dtype)
+    bias = _convert(torch.cat([part.bias for part in parts]), dtype)
+    activate: _Map = ACT2FN[activation] if activation else lambda x: x
     kernels = torch.ops.mkldnn
     if not may_pack(weight):
-        return lambda x: after(functional.linear(x, weight, bias))
+        return lambda x: activate(functional.linear(x, weight, bias))
     packed = kernels._reorder_linear_weight(weight)
     if activation == "gelu":
         return lambda x: kernels._linear_pointwise(x, packed, bias, "gelu", [], "none")
-    return lambda x: after(kernels._linear_pointwise(x, packed, bias, "none", [], ""))
+    return lambda x: activate(kernels._linear_pointwise(x, packed, bias, "none", [], ""))
 
 
 def draw_dropout_mask(
@@ -491,9 +510,9 @@ def draw_dropout_mask(
         bits = words.random_(-(2**63), None, generator=generator).view(torch.int16)
     else:
         bits = torch.from_numpy(generator.random_raw(n_words).view(np.int16))
-    kept = torch.empty(shape, dtype=dtype, device=bits.device)
-    torch.ge(bits[:n].view(shape), n_of_65536 - 2**15, out=kept)
-    return kept, 2**16 / (2**16 - n_of_65536)
+    mask = torch.empty(shape, dtype=dtype, device=bits.device)
+    torch.ge(bits[:n].view(shape), n_of_65536 - 2**15, out=mask)
+    return mask, 2**16 / (2**16 - n_of_65536)
 
 
 class _Masks:
@@ -501,22 +520,22 @@ class _Masks:
 
     def __init__(self, seed: int | None, *, device: torch.device) -> None:
         self.are_on = seed is not None
-        self._drawn: Any = None
+        self._generator: Any = None
         if seed is not None and device.type == "cpu":  # some ten times as fast as torch's own
-            self._drawn = np.random.SFC64(seed)
+            self._generator = np.random.SFC64(seed)
         elif seed is not None:
-            self._drawn = torch.Generator(device).manual_seed(seed)
+            self._generator = torch.Generator(device).manual_seed(seed)
 
-    def zero(self, x: Tensor, *, rate: float) -> float:
+    def drop_in_place(self, x: Tensor, *, rate: float) -> float:
         """Set a share of numbers to 0, in place; returns what the others are to be scaled by."""
-        mask, scale = draw_dropout_mask(self._drawn, x.shape, x.dtype, rate=rate * self.are_on)
+        mask, scale = draw_dropout_mask(self._generator, x.shape, x.dtype, rate=rate * self.are_on)
         if mask is not None:
             x.mul_(mask)
         return scale
 
-    def added(self, x: Tensor, y: Tensor, *, rate: float) -> Tensor:
+    def add_dropped(self, x: Tensor, y: Tensor, *, rate: float) -> Tensor:
         """Return x + dropout(y)."""
-        scale = self.zero(y, rate=rate)
+        scale = self.drop_in_place(y, rate=rate)
         return torch.add(x, y, alpha=scale)
 
 
@@ -541,12 +560,12 @@ def use_exact_float32(device: str) -> Iterator[None]:
         yield
         return
     settings = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-    before = settings.fp32_precision
+    old_precision = settings.fp32_precision
     settings.fp32_precision = "bf16"
     try:
         yield
     finally:
-        settings.fp32_precision = before
+        settings.fp32_precision = old_precision
 
 
 @contextmanager
@@ -560,11 +579,18 @@ def choose_exact_kernels(
     models alone, never on a clock, so a resumed run makes it again.
     """
     if dtype == "float32" and device == "cpu" and _is_amd():
-        asked = [Forward(model, is_plain=True) for model in models]
-        before = [_distributions(one, tokenizer) for one in asked]
+        plain_passes = [Forward(model, is_plain=True) for model in models]
+        plain_distributions = [
+            _compute_distributions(plain_pass, tokenizer) for plain_pass in plain_passes
+        ]
         with use_exact_float32(device):
-            after = [_distributions(one, tokenizer) for one in asked]
-            if max(map(_variation, before, after)) <= MAX_KERNEL_VARIATION:
+            fast_distributions = [
+                _compute_distributions(plain_pass, tokenizer) for plain_pass in plain_passes
+            ]
+            if (
+                max(map(_measure_variation, plain_distributions, fast_distributions))
+                <= MAX_KERNEL_VARIATION
+            ):
                 yield "onednn"
                 return
     yield "default"
@@ -582,22 +608,23 @@ def build_forwards(
     The choice depends on device and models alone, never on a clock, so a resumed run makes it
     again. Raises `AuditError`, with the model's name, where "bfloat16" was asked and moves it more.
     """
-    exact = [_distributions(Forward(model, is_plain=True), tokenizer) for model in models]
+    exact = [_compute_distributions(Forward(model, is_plain=True), tokenizer) for model in models]
     device = next(models[0].parameters()).device
-    apart = min((_variation(p, q) for p, q in pairwise(exact)), default=math.inf)
+    apart = min((_measure_variation(p, q) for p, q in pairwise(exact)), default=math.inf)
     rounded = min(MAX_TOTAL_VARIATION, MAX_SHARE_MOVED * apart)
     tries = [("bfloat16", rounded), ("float32", MAX_KERNEL_VARIATION)]
     if pick_precision(dtype, device=device.type, is_cpu_asked=True) == "float32":
         del tries[0]
-    for one, most in tries:
-        found = [Forward(model, dtype=one) for model in models]
-        moved = [
-            _variation(p, _distributions(f, tokenizer)) for p, f in zip(exact, found, strict=True)
+    for number_type, max_variation in tries:
+        passes = [Forward(model, dtype=number_type) for model in models]
+        variations = [
+            _measure_variation(p, _compute_distributions(f, tokenizer))
+            for p, f in zip(exact, passes, strict=True)
         ]
-        if all(share <= most for share in moved):
-            return found
+        if all(share <= max_variation for share in variations):
+            return passes
         if dtype == "bfloat16":
-            worst = int(np.argmax(moved))
+            worst = int(np.argmax(variations))
             raise AuditError(
                 (
                     "bfloat16 moves this model's distributions by {moved:.3f} (total "
@@ -605,8 +632,8 @@ def build_forwards(
                 ),
                 where=names[worst],
                 do="Run in float32.",
-                moved=moved[worst],
-                max_total_variation=f"{most:.2g}",
+                moved=variations[worst],
+                max_total_variation=f"{max_variation:.2g}",
             )
     return [Forward(model, is_plain=True) for model in models]
 
@@ -645,25 +672,27 @@ _TRIED = ((4, 16), (1, _LONGEST_MATMUL + 16))
 """Rows and tokens: the second are attended to by another kernel, if the model takes so many."""
 
 
-def _distributions(asked: Forward, tokenizer: Any) -> Tensor:
+def _compute_distributions(forward: Forward, tokenizer: Any) -> Tensor:
     """Return distributions [n, V] at masks among the first tokens of the vocabulary."""
     special, mask = set(tokenizer.all_special_ids), tokenizer.mask_token_id
     plain = [i for i in range(len(tokenizer)) if i not in special][:32] or [0]
-    found = list[Tensor]()
+    distributions = list[Tensor]()
     for n_rows, n_tokens in _TRIED:
-        if not found or n_tokens + 2 <= asked.n_positions:  # RoBERTa's begin with the third
+        if (
+            not distributions or n_tokens + 2 <= forward.n_positions
+        ):  # RoBERTa's begin with the third
             rows = [
                 [mask if k % 2 else plain[(row + k) % len(plain)] for k in range(n_tokens)]
                 for row in range(n_rows)
             ]
-            ids = torch.tensor(rows, device=asked.device)
+            ids = torch.tensor(rows, device=forward.device)
             positions = torch.arange(1, n_tokens, n_tokens // 8, device=ids.device)
-            logits = asked.logits(ids, positions=positions.expand(n_rows, -1))
-            found.append(torch.softmax(logits.float(), dim=-1).flatten(end_dim=1))
-    return torch.cat(found)
+            logits = forward.logits(ids, positions=positions.expand(n_rows, -1))
+            distributions.append(torch.softmax(logits.float(), dim=-1).flatten(end_dim=1))
+    return torch.cat(distributions)
 
 
-def _variation(p: Tensor, q: Tensor) -> float:
+def _measure_variation(p: Tensor, q: Tensor) -> float:
     return float((p - q).abs().sum(dim=-1).mean() / 2)
 
 

@@ -106,7 +106,7 @@ class ModelFolder:
 
     def locate(self, file: str = "") -> str:
         """Return the place for a message: the model's name and a file in it."""
-        return f"{self.name}/{_plain(file)}" if file else self.name
+        return f"{self.name}/{_make_printable(file)}" if file else self.name
 
     def read(self, file: str, *, max_bytes: int) -> bytes:
         """Read one small file whole."""
@@ -151,7 +151,7 @@ def open_folder(path: Path) -> ModelFolder:
         root = path.resolve(strict=True)
         name = find_display_name(root)
         with _locate_errors(name):
-            files = tuple(one.name for one in sorted(root.iterdir()) if _is_file(one))
+            files = tuple(entry.name for entry in sorted(root.iterdir()) if _is_file(entry))
     except (OSError, ValueError, RuntimeError) as fault:
         raise make_read_error(fault, place=path.name) from None
     return ModelFolder(root, name, files)
@@ -160,7 +160,7 @@ def open_folder(path: Path) -> ModelFolder:
 def find_display_name(root: Path) -> str:
     """Return what a model's directory is called in messages and results."""
     # In a Hugging Face cache the directory's own name is a revision; the model's is two above.
-    return _plain(
+    return _make_printable(
         root.parent.parent.name if _is_snapshot(root) else find_trained_name(root) or root.name
     )
 
@@ -180,12 +180,12 @@ def _is_file(entry: Path) -> bool:
             "{file} is a link that leads out of the model's directory or nowhere, or neither a "
             "file nor a directory.",
             do="Replace a link by a copy of the file.",
-            file=_plain(entry.name),
+            file=_make_printable(entry.name),
         )
     return entry.is_file()
 
 
-def _plain(name: str) -> str:
+def _make_printable(name: str) -> str:
     return "".join(ch if ch.isprintable() and ch != '"' else "?" for ch in name)[:80]
 
 
@@ -295,15 +295,15 @@ _ONLY: dict[str, object] = {
 }
 
 
-def _entries(value: object) -> Iterator[tuple[str, Any]]:
+def _walk_entries(value: object) -> Iterator[tuple[str, Any]]:
     """Yield every key and value of the objects in a value of JSON, however deep."""
     waiting = [value]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            yield from one.items()
-            one = list(one.values())
-        waiting += one if isinstance(one, list) else ()
+        element = waiting.pop()
+        if isinstance(element, dict):
+            yield from element.items()
+            element = list(element.values())
+        waiting += element if isinstance(element, list) else ()
 
 
 def refuse_code_keys(value: object, *, place: str) -> None:
@@ -312,7 +312,7 @@ def refuse_code_keys(value: object, *, place: str) -> None:
     That is: `auto_map`, `trust_remote_code`, quantisation, any "kernel" key, or an attention or
     experts implementation that transformers does not ship.
     """
-    for key, item in _entries(value):
+    for key, item in _walk_entries(value):
         name = key.lower()
         is_attention = any(part in name for part in _ATTENTION_KEYS)
         is_foreign = is_attention and item not in _PLAIN_ATTENTION
@@ -322,7 +322,7 @@ def refuse_code_keys(value: object, *, place: str) -> None:
                 "loaded.",
                 where=place,
                 do="Remove the setting if the model is a plain BERT, RoBERTa or DistilBERT.",
-                key=f'"{_plain(key)}"',
+                key=f'"{_make_printable(key)}"',
             )
 
 
@@ -335,16 +335,16 @@ def parse_config(raw: Mapping[str, object], *, place: str) -> ModelConfig:
             raise AuditError(
                 "Models of the kind {kind} cannot be audited.",
                 do="The kinds that can: BERT, RoBERTa and DistilBERT.",
-                kind=f'"{_plain(str(raw.get("model_type")))}"',
+                kind=f'"{_make_printable(str(raw.get("model_type")))}"',
             )
         wrong = [key for key, only in _ONLY.items() if raw.get(key) not in (only, None)]
-        written = {
+        raw_settings = {
             key: raw.get(key, field.default)
             for name, field in kind.model_fields.items()
             if (key := field.alias or name) != "settings"
         }
         try:
-            config = kind.model_validate(written | {"settings": written})
+            config = kind.model_validate(raw_settings | {"settings": raw_settings})
         except ValidationError as error:
             wrong += [str(error.errors(include_input=False)[0]["loc"][0])]
         if wrong:
@@ -352,7 +352,7 @@ def parse_config(raw: Mapping[str, object], *, place: str) -> ModelConfig:
                 "The setting {key} = {raw} is not supported or out of bounds.",
                 do=_SAME_CONFIG,
                 key=wrong[0],
-                raw=f'"{_plain(str(raw[wrong[0]]))}"',
+                raw=f'"{_make_printable(str(raw[wrong[0]]))}"',
             )
     return config
 
@@ -478,10 +478,12 @@ def _read_header(path: Path) -> _Header:
         raise make_read_error(fault, place="") from None
     with refusing(broken), safe_open(path, framework="numpy") as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-        return {name: (one.get_dtype(), tuple(one.get_shape())) for name, one in slices.items()}
+        return {
+            name: (slice_.get_dtype(), tuple(slice_.get_shape())) for name, slice_ in slices.items()
+        }
 
 
-def _tensors(folder: ModelFolder) -> _Header:
+def _read_tensors(folder: ModelFolder) -> _Header:
     """Return number type and shape of the weights' tensors, by today's names."""
     has_adapter = any(file.startswith("adapter_") for file in folder.files)
     if SINGLE_FILE not in folder.files or _INDEX_FILE in folder.files or has_adapter:
@@ -495,23 +497,23 @@ def _tensors(folder: ModelFolder) -> _Header:
         )
     with _locate_errors(folder.locate(SINGLE_FILE)):
         stored = _read_header(folder.path / SINGLE_FILE)
-        found = {update_tensor_name(name): tensor for name, tensor in stored.items()}
-        if len(found) != len(stored):
+        header = {update_tensor_name(name): tensor for name, tensor in stored.items()}
+        if len(header) != len(stored):
             raise AuditError("A tensor is there under its old and its new name.")
-    return found
+    return header
 
 
-def _check_tensors(found: _Header, *, config: ModelConfig) -> None:
+def _check_tensors(header: _Header, *, config: ModelConfig) -> None:
     """Check the announced tensors against the configuration."""
     expected, twins = compute_expected_shapes(config), find_shared_tensors(config)
-    if not any(name in found for name in expected if not name.startswith(config.architecture)):
+    if not any(name in header for name in expected if not name.startswith(config.architecture)):
         raise AuditError(
             "The model has no masked-language-model head, so it gives no word a probability.",
             do="Use the checkpoint that was saved as ...ForMaskedLM or ...ForPreTraining.",
         )
-    twins |= {other: one for one, other in twins.items()}
-    wrong = [name for name in expected if name not in found and twins.get(name) not in found]
-    for name, (dtype, shape) in sorted(found.items()):
+    twins |= {twin: name for name, twin in twins.items()}
+    wrong = [name for name in expected if name not in header and twins.get(name) not in header]
+    for name, (dtype, shape) in sorted(header.items()):
         is_right = shape == expected.get(name) and dtype in _FLOATS
         if not is_right and not (name not in expected and _KNOWN_EXTRA.fullmatch(name)):
             wrong.append(name)
@@ -522,7 +524,7 @@ def _check_tensors(found: _Header, *, config: ModelConfig) -> None:
             do="Check that config.json belongs to these weights, and save them unquantised as "
             "...ForMaskedLM.",
             n=len(wrong),
-            name=_plain(wrong[0]),
+            name=_make_printable(wrong[0]),
         )
 
 
@@ -632,55 +634,57 @@ class TokenizerFiles:
         )
 
 
-def _promised_normalizer(kind: str, settings: Mapping[str, object], fast: Any) -> Any:
+def _find_promised_normalizer(kind: str, settings: Mapping[str, object], fast: Any) -> Any:
     """Return the normalizer that a tokenizer's files promise; None for none."""
     if make_normalizer := _NORMALIZERS.get(kind):
         return make_normalizer(settings)
     return None if kind == "RobertaTokenizer" else fast.get("normalizer")
 
 
-def _tokenizer_files(folder: ModelFolder, *, named: str) -> TokenizerFiles:
+def _read_tokenizer_files(folder: ModelFolder, *, default_class: str) -> TokenizerFiles:
     """Read a tokenizer; `named` is its class where its own configuration names none."""
-    present = {
+    all_files = {
         file: folder.read(file, max_bytes=_MAX_TOKENIZER_BYTES)
         for file in (CONFIG_FILE, *_ALL_FILES)
         if file in folder.files
     }
     with _locate_errors(folder.locate(CONFIG_FILE)):
-        raw = _settings(present.pop(CONFIG_FILE, b"{}"))
+        raw = _parse_settings(all_files.pop(CONFIG_FILE, b"{}"))
         settings = {key: value for key, value in raw.items() if key in _SETTINGS}
         _refuse_other_flags(settings)
-        kind = _tokenizer_class(str(raw.get("tokenizer_class") or named))
+        kind = _choose_tokenizer_class(str(raw.get("tokenizer_class") or default_class))
         if kind == _JAPANESE:
             _check_japanese(settings)
         decoder: Any = settings.get("added_tokens_decoder") or {}
-        added = {int(i): str(token["content"]) for i, token in decoder.items()}
-        refuse_large_tokens(_texts(settings))
-    is_fast = FAST_FILE in present and kind != _JAPANESE
+        added_tokens = {int(i): str(token["content"]) for i, token in decoder.items()}
+        refuse_large_tokens(_list_texts(settings))
+    is_fast = FAST_FILE in all_files and kind != _JAPANESE
     needed = (FAST_FILE,) if is_fast else TOKENIZER_CLASSES[kind][0]
-    if missing := [file for file in needed if file not in present]:
+    if missing := [file for file in needed if file not in all_files]:
         raise AuditError(
             "The tokenizer's files are missing ({missing}).",
             where=folder.name,
             do="Copy the files that the tokenizer was saved with into the directory.",
             missing=" and ".join(missing),
         )
-    used = {file: present[file] for file in (*needed, *_LEGACY_FILES) if file in present}
-    declared: dict[int, str] = {}
+    used_files = {file: all_files[file] for file in (*needed, *_LEGACY_FILES) if file in all_files}
+    tokens_by_id: dict[int, str] = {}
     fast: Any = {}
-    for file, data in used.items():
+    for file, data in used_files.items():
         with _locate_errors(folder.locate(file)):
             if file == FAST_FILE:
                 fast = parse_json(data, place="")
-                found = _declared_fast(fast, kind=kind)
-                added |= {int(one["id"]): one["content"] for one in fast.get("added_tokens") or ()}
+                tokens = _read_fast_vocabulary(fast, kind=kind)
+                added_tokens |= {
+                    int(token["id"]): token["content"] for token in fast.get("added_tokens") or ()
+                }
             else:
-                found = _declared(file, data)
-            declared |= found
+                tokens = _read_vocabulary(file, data)
+            tokens_by_id |= tokens
             if file == _LEGACY_FILES[0]:
-                added |= found
-            _refuse_more(max(map(len, found.values()), default=0), than=MAX_TOKEN_CHARS)
-    if not declared:
+                added_tokens |= tokens
+            _refuse_more(max(map(len, tokens.values()), default=0), than=MAX_TOKEN_CHARS)
+    if not tokens_by_id:
         raise AuditError("The vocabulary is empty.", where=folder.name)
     is_byte_level = kind == "RobertaTokenizer" or "ByteLevel" in json.dumps(
         [fast.get("normalizer"), fast.get("pre_tokenizer")]
@@ -688,14 +692,14 @@ def _tokenizer_files(folder: ModelFolder, *, named: str) -> TokenizerFiles:
     files = TokenizerFiles(
         kind,
         settings,
-        used,
-        present,
-        declared | added,
-        frozenset({*added.values(), *_texts(settings)}),
+        used_files,
+        all_files,
+        tokens_by_id | added_tokens,
+        frozenset({*added_tokens.values(), *_list_texts(settings)}),
         is_byte_level,
     )
     files.refuse_unfit_case(
-        _promised_normalizer(kind, settings, fast), place=folder.locate(CONFIG_FILE)
+        _find_promised_normalizer(kind, settings, fast), place=folder.locate(CONFIG_FILE)
     )
     return files
 
@@ -708,20 +712,20 @@ def _refuse_other_flags(settings: Mapping[str, object]) -> None:
                 "The setting {key} = {raw} is not supported or out of bounds.",
                 do="Write true or false.",
                 key=key,
-                raw=f'"{_plain(str(value))}"',
+                raw=f'"{_make_printable(str(value))}"',
             )
 
 
-def _texts(value: object) -> Iterator[str]:
+def _list_texts(value: object) -> Iterator[str]:
     """Yield every text in a value of JSON, names of settings too."""
-    for key, item in _entries(value):
+    for key, item in _walk_entries(value):
         yield key
-        for one in item if isinstance(item, list) else (item,):
-            if isinstance(one, str):
-                yield one
+        for text in item if isinstance(item, list) else (item,):
+            if isinstance(text, str):
+                yield text
 
 
-def _settings(data: bytes) -> dict[str, object]:
+def _parse_settings(data: bytes) -> dict[str, object]:
     """Parse settings that load no code and hold no table that transformers works long on."""
     raw = parse_json(data, place="")
     refuse_code_keys(raw, place="")
@@ -731,21 +735,21 @@ def _settings(data: bytes) -> dict[str, object]:
 
 def _refuse_many_added(value: object) -> None:
     # transformers adds them one by one, and takes the longer the more there are.
-    for _, one in (("", value), *_entries(value)):
-        _refuse_more(len(one) if isinstance(one, list | dict) else 0, than=_MAX_ADDED)
+    for _, element in (("", value), *_walk_entries(value)):
+        _refuse_more(len(element) if isinstance(element, list | dict) else 0, than=_MAX_ADDED)
 
 
-def _tokenizer_class(named: str) -> str:
-    plain = named.removesuffix("Fast")
-    found = next((kind for kind in (named, plain) if kind in TOKENIZER_CLASSES), "")
-    if not found and named != "TokenizersBackend":
+def _choose_tokenizer_class(class_name: str) -> str:
+    plain = class_name.removesuffix("Fast")
+    kind_name = next((kind for kind in (class_name, plain) if kind in TOKENIZER_CLASSES), "")
+    if not kind_name and class_name != "TokenizersBackend":
         raise AuditError(
             "Tokenizers of the class {shown} are not supported.",
             do="The classes that are: {classes}.",
-            shown=plain[:60] if named.isidentifier() else "?",
+            shown=plain[:60] if class_name.isidentifier() else "?",
             classes=", ".join(TOKENIZER_CLASSES),
         )
-    return found or "PreTrainedTokenizerFast"
+    return kind_name or "PreTrainedTokenizerFast"
 
 
 def _check_japanese(settings: Mapping[str, object]) -> None:
@@ -762,7 +766,7 @@ def _check_japanese(settings: Mapping[str, object]) -> None:
             )
 
 
-def _declared(file: str, data: bytes) -> dict[int, str]:
+def _read_vocabulary(file: str, data: bytes) -> dict[int, str]:
     """Return the token of each id that one file of a tokenizer holds."""
     if file.endswith(".txt"):
         # Counted in the bytes: as objects they would be a hundred times as large.
@@ -772,13 +776,13 @@ def _declared(file: str, data: bytes) -> dict[int, str]:
         lines = text.split("\n") if text and file == "vocab.txt" else []
         return {i: line.removesuffix("\r") for i, line in enumerate(lines)}
     if file in _LEGACY_FILES:
-        raw = _settings(data)
-        refuse_large_tokens(_texts(raw))
-        return _by_id(raw) if file == "added_tokens.json" else {}
-    return _by_id(parse_json(data, place=""))
+        raw = _parse_settings(data)
+        refuse_large_tokens(_list_texts(raw))
+        return _invert_vocabulary(raw) if file == "added_tokens.json" else {}
+    return _invert_vocabulary(parse_json(data, place=""))
 
 
-def _by_id(vocab: object) -> dict[int, str]:
+def _invert_vocabulary(vocab: object) -> dict[int, str]:
     tokens: Any = vocab if isinstance(vocab, dict) else {"": None}
     ids: dict[int, str] = {i: token for token, i in tokens.items() if type(i) is int and i >= 0}
     if len(ids) < len(tokens):
@@ -786,23 +790,25 @@ def _by_id(vocab: object) -> dict[int, str]:
     return ids
 
 
-def _declared_fast(raw: Mapping[str, Any], *, kind: str) -> dict[int, str]:
+def _read_fast_vocabulary(raw: Mapping[str, Any], *, kind: str) -> dict[int, str]:
     """Return the tokens of tokenizer.json, of which every part is known and harmless."""
-    added = raw.get("added_tokens") or []
-    _refuse_many_added(added)
+    added_tokens = raw.get("added_tokens") or []
+    _refuse_many_added(added_tokens)
     refuse_unknown_parts(raw)
-    refuse_large_tokens(one["content"] for one in added)
+    refuse_large_tokens(token["content"] for token in added_tokens)
     model = raw.get("model") or {}
     # Files from before 2021 have no type: only byte-pair models have merges.
-    written = model.get("type") or ("BPE" if "merges" in model else "WordPiece")
-    if written not in TOKENIZER_CLASSES[kind][1] or model.get("dropout"):
+    model_type = model.get("type") or ("BPE" if "merges" in model else "WordPiece")
+    if model_type not in TOKENIZER_CLASSES[kind][1] or model.get("dropout"):
         raise AuditError(
             "The tokenizer's model is not the one of a {kind}, or splits words at random "
             "(dropout).",
             do="Check tokenizer_class in tokenizer_config.json.",
             kind=kind,
         )
-    return _by_id(model.get("vocab")) | {int(one["id"]): one["content"] for one in added}
+    return _invert_vocabulary(model.get("vocab")) | {
+        int(token["id"]): token["content"] for token in added_tokens
+    }
 
 
 _DIGEST_VERSION = 1
@@ -866,19 +872,21 @@ def read_model_files(path: Path) -> ModelFiles:
         raw = folder.json("config.json", max_bytes=_MAX_CONFIG_BYTES)
         config = parse_config(raw, place=folder.locate("config.json"))
         with _locate_errors(folder.name):
-            _check_tensors(_tensors(folder), config=config)
-        named = str(raw.get("tokenizer_class") or _DEFAULT_CLASS[config.architecture])
-        return ModelFiles(folder, config, _tokenizer_files(folder, named=named))
+            _check_tensors(_read_tensors(folder), config=config)
+        default_class = str(raw.get("tokenizer_class") or _DEFAULT_CLASS[config.architecture])
+        return ModelFiles(
+            folder, config, _read_tokenizer_files(folder, default_class=default_class)
+        )
 
 
 def inspect_model(path: Path) -> ModelSummary:
     """Say what lies in a model directory, without torch."""
     files = read_model_files(path)
-    twice = find_shared_tensors(files.config)
+    shared_tensors = find_shared_tensors(files.config)
     sizes = {
         name: math.prod(shape) for name, shape in compute_expected_shapes(files.config).items()
     }
-    n_parameters = sum(n for name, n in sizes.items() if name not in twice)
+    n_parameters = sum(n for name, n in sizes.items() if name not in shared_tensors)
     return ModelSummary(files.folder.name, files.config, n_parameters, files.tokenizer.kind)
 
 

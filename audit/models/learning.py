@@ -50,13 +50,15 @@ class LearningPass:
         self._layers = collect_layers(model)
 
     @staticmethod
-    def knows(model: nn.Module) -> bool:
+    def supports(model: nn.Module) -> bool:
         """Whether it is one of transformers' own whose layers are as they were built.
 
         An adapter puts modules of its own in their place; what saves memory by computing twice
         stands in the layers' own forward.
         """
-        is_saving = any(getattr(one, "gradient_checkpointing", False) for one in model.modules())
+        is_saving = any(
+            getattr(module, "gradient_checkpointing", False) for module in model.modules()
+        )
         is_own = is_supported(model) and type(model).__name__.endswith("ForMaskedLM")
         if not is_own or is_saving:
             return False
@@ -72,42 +74,42 @@ class LearningPass:
         n_rows, n_tokens = ids.shape
         masks = _Masks(is_on=self._model.training, device=ids.device)
         start = torch.arange(n_rows, device=ids.device).unsqueeze(dim=1) * n_tokens  # [B, 1]
-        asked = (start + positions).flatten()  # [B M]
+        chosen_rows = (start + positions).flatten()  # [B M]
         body.embeddings.dropout.eval()  # it is done here
-        x = masks.dropped(body.embeddings(ids).flatten(end_dim=1), rate=self._rate)  # [B L, H]
-        *before, last = self._layers
-        for layer in before:
-            x = self._through(layer, x, n_rows, masks)
-        x = self._through(last, x, n_rows, masks, asked=asked)  # [B M, H]
+        x = masks.drop(body.embeddings(ids).flatten(end_dim=1), rate=self._rate)  # [B L, H]
+        *lower_layers, last = self._layers
+        for layer in lower_layers:
+            x = self._run_layer(layer, x, n_rows, masks)
+        x = self._run_layer(last, x, n_rows, masks, chosen_rows=chosen_rows)  # [B M, H]
         is_rounded = self._dtype == torch.bfloat16
         with torch.autocast(ids.device.type, dtype=torch.bfloat16, enabled=is_rounded):
             return compute_head_logits(self._model, x.view(n_rows, positions.shape[1], -1))
 
-    def _through(
+    def _run_layer(
         self,
         layer: dict[str, Any],
         x: Tensor,
         n_rows: int,
         masks: _Masks,
-        asked: Tensor | None = None,
+        chosen_rows: Tensor | None = None,
     ) -> Tensor:
         """Return a layer's output [B L, H], or [B M, H] where only `asked` tokens are wanted."""
         rounded = x.to(self._dtype)
-        if asked is None:
+        if chosen_rows is None:
             names = ("query", "key", "value")
             query, key, value = self._heads(self._linear(rounded, layer, *names), n_rows, 3)
         else:
             key, value = self._heads(self._linear(rounded, layer, "key", "value"), n_rows, 2)
-            x, rounded = x.index_select(0, asked), rounded.index_select(0, asked)
+            x, rounded = x.index_select(0, chosen_rows), rounded.index_select(0, chosen_rows)
             (query,) = self._heads(self._linear(rounded, layer, "query"), n_rows, 1)
-        seen = masks.attention(query, key, value, rate=self._attention_rate)
-        seen = seen.transpose(1, 2).reshape(x.shape)
-        out = self._linear(seen, layer, "out")
-        x = layer["attention_norm"](masks.added(x, out, rate=self._out_rate))
+        context = masks.attend(query, key, value, rate=self._attention_rate)
+        context = context.transpose(1, 2).reshape(x.shape)
+        out = self._linear(context, layer, "out")
+        x = layer["attention_norm"](masks.add_dropped(x, out, rate=self._out_rate))
         inner = self._activation(self._linear(x.to(self._dtype), layer, "inner"))
         outer = self._linear(inner, layer, "outer")
-        found: Tensor = layer["norm"](masks.added(x, outer, rate=self._rate))
-        return found
+        hidden: Tensor = layer["norm"](masks.add_dropped(x, outer, rate=self._rate))
+        return hidden
 
     def _linear(self, x: Tensor, layer: dict[str, Any], *names: str) -> Tensor:
         """Return the product with one of a layer's matrices, or with several side by side."""
@@ -128,18 +130,18 @@ class _Masks:
 
     def __init__(self, *, is_on: bool, device: torch.device) -> None:
         self._is_on, self._is_own = is_on, device.type == "cpu"
-        self._drawn: Any = None
+        self._generator: Any = None
         if is_on and self._is_own:  # some ten times as fast as torch's own
-            self._drawn = np.random.SFC64(int(torch.randint(2**63 - 1, ())))
+            self._generator = np.random.SFC64(int(torch.randint(2**63 - 1, ())))
 
-    def dropped(self, x: Tensor, *, rate: float) -> Tensor:
+    def drop(self, x: Tensor, *, rate: float) -> Tensor:
         """Return dropout of x."""
         if not self._is_own:
             return functional.dropout(x, rate, training=self._is_on)
         mask, scale = self._mask(x.shape, x.dtype, rate=rate)
         return x if mask is None else x * mask.mul_(scale)
 
-    def added(self, x: Tensor, y: Tensor, *, rate: float) -> Tensor:
+    def add_dropped(self, x: Tensor, y: Tensor, *, rate: float) -> Tensor:
         """Return x + dropout(y); y, a product's result, is changed in place."""
         if not self._is_own:
             return x + functional.dropout(y, rate, training=self._is_on)
@@ -149,7 +151,7 @@ class _Masks:
         added: Tensor = _Added.apply(x, y, mask, scale)  # type: ignore[no-untyped-call]
         return added
 
-    def attention(self, query: Tensor, key: Tensor, value: Tensor, *, rate: float) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, *, rate: float) -> Tensor:
         """Return what queries [B, h, Q, d] see in keys and values [B, h, L, d]."""
         if not self._is_own:
             rate = rate if self._is_on else 0.0
@@ -157,13 +159,13 @@ class _Masks:
         shape = (*query.shape[:-1], key.shape[-2])
         mask, scale = self._mask(shape, query.dtype, rate=rate)
         apply: Any = _Attention.apply
-        seen: Tensor = apply(query, key, value, mask, scale)
-        return seen
+        context: Tensor = apply(query, key, value, mask, scale)
+        return context
 
     def _mask(
         self, shape: tuple[int, ...], dtype: torch.dtype, *, rate: float
     ) -> tuple[Tensor | None, float]:
-        return draw_dropout_mask(self._drawn, shape, dtype, rate=rate * self._is_on)
+        return draw_dropout_mask(self._generator, shape, dtype, rate=rate * self._is_on)
 
 
 class _Added(torch.autograd.Function):
@@ -190,29 +192,31 @@ class _Attention(torch.autograd.Function):
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float
     ) -> Tensor:
         ctx.scale, ctx.sharpness = scale, query.shape[-1] ** -0.5
-        scores = _product(query, key.transpose(-1, -2), scale=ctx.sharpness)  # [B, h, Q, L]
+        scores = _multiply(query, key.transpose(-1, -2), scale=ctx.sharpness)  # [B, h, Q, L]
         shares = torch.softmax(scores, dim=-1)
         ctx.save_for_backward(query, key, value, shares, mask)
-        return _product(shares if mask is None else shares * mask, value, scale=scale)
+        return _multiply(shares if mask is None else shares * mask, value, scale=scale)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, shares, mask = ctx.saved_tensors
-        kept = shares if mask is None else shares * mask
-        of_value = _product(kept.transpose(-1, -2), grad, scale=ctx.scale)
-        of_shares = _product(grad, value.transpose(-1, -2), scale=ctx.scale)
+        masked_shares = shares if mask is None else shares * mask
+        value_grad = _multiply(masked_shares.transpose(-1, -2), grad, scale=ctx.scale)
+        shares_grad = _multiply(grad, value.transpose(-1, -2), scale=ctx.scale)
         if mask is not None:
-            of_shares.mul_(mask)
-        of_scores = torch._softmax_backward_data(of_shares, shares, -1, shares.dtype)
-        of_query = _product(of_scores, key, scale=ctx.sharpness)
-        of_key = _product(of_scores.transpose(-1, -2), query, scale=ctx.sharpness)
-        return of_query, of_key, of_value, None, None
+            shares_grad.mul_(mask)
+        scores_grad = torch._softmax_backward_data(shares_grad, shares, -1, shares.dtype)
+        query_grad = _multiply(scores_grad, key, scale=ctx.sharpness)
+        key_grad = _multiply(scores_grad.transpose(-1, -2), query, scale=ctx.sharpness)
+        return query_grad, key_grad, value_grad, None, None
 
 
-def _product(a: Tensor, b: Tensor, *, scale: float) -> Tensor:
+def _multiply(a: Tensor, b: Tensor, *, scale: float) -> Tensor:
     """Return scale * a @ b for [B, h, n, k] and [B, h, k, m] in one call."""
     shape = (*a.shape[:-1], b.shape[-1])
-    nothing = a.new_empty(()).expand(math.prod(shape[:2]), *shape[2:])
-    found = torch.baddbmm(nothing, a.flatten(end_dim=1), b.flatten(end_dim=1), beta=0, alpha=scale)
-    return found.view(shape)
+    no_summand = a.new_empty(()).expand(math.prod(shape[:2]), *shape[2:])
+    product = torch.baddbmm(
+        no_summand, a.flatten(end_dim=1), b.flatten(end_dim=1), beta=0, alpha=scale
+    )
+    return product.view(shape)

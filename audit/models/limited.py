@@ -63,15 +63,15 @@ def call_limited(
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
-                _NURSERY.bear(function.__module__, theirs)
+                _NURSERY.fork_child(function.__module__, theirs)
             head = json.dumps([str(scratch), seconds, n_bytes]).encode()
-            answer = _exchanged(ours, head + b"\n" + order)
+            answer = _exchange(ours, head + b"\n" + order)
     match json.loads(answer or b"{}"):
         case {"answer": value}:
             return value
-        case {"what": what, "where": message_place, "do": advice}:
+        case {"what": message, "where": message_place, "do": advice}:
             raise AuditError(
-                Message.read(what), where=Message.read(message_place), do=Message.read(advice)
+                Message.read(message), where=Message.read(message_place), do=Message.read(advice)
             )
         case {"mistake": str(places)}:
             raise RuntimeError(places)
@@ -85,7 +85,7 @@ def call_limited(
     )
 
 
-def _exchanged(line: socket.socket, order: bytes) -> bytes:
+def _exchange(line: socket.socket, order: bytes) -> bytes:
     """Send an order and return what comes back; nothing where the child is gone, or says too much.
 
     The child's own clock ends it; the one here is for a child that is no more what it was.
@@ -112,7 +112,7 @@ class _Nursery:
         self._process: subprocess.Popen[bytes] | None = None
         self._line: socket.socket | None = None
 
-    def bear(self, module: str, line: socket.socket) -> None:
+    def fork_child(self, module: str, line: socket.socket) -> None:
         """Fork a child that takes its order from `line`, with `module` imported."""
         with self._lock:
             for _ in range(2):  # it may have been ended from outside
@@ -173,12 +173,12 @@ def main() -> int:
         if os.fork() == 0:
             orders.close()
             with socket.socket(fileno=lines[0]) as line:
-                _obey(line)
+                _run_order(line)
             os._exit(0)
         os.close(lines[0])
 
 
-def _obey(line: socket.socket) -> None:
+def _run_order(line: socket.socket) -> None:
     """Do what an order says, within the limits, and write the answer."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     with line.makefile("rb") as file:

@@ -72,9 +72,9 @@ def load_model(path: Path, *, device: str = "cpu") -> LoadedModel:
     _refuse_without_memory(files)
     tokenizer = build_tokenizer(files.tokenizer, config=files.config, name=name)
     weights, digest = _read_weights(files)
-    _fill_same(weights, config=files.config, place=name)
-    model = _build(files.config, weights=weights, place=name)
-    return LoadedModel(_moved(model, device=device), tokenizer, digest, files.config, name)
+    _fill_shared_tensors(weights, config=files.config, place=name)
+    model = _build_module(files.config, weights=weights, place=name)
+    return LoadedModel(_move_to_device(model, device=device), tokenizer, digest, files.config, name)
 
 
 def _refuse_without_memory(files: ModelFiles) -> None:
@@ -88,49 +88,49 @@ def _refuse_without_memory(files: ModelFiles) -> None:
 
 def _read_weights(files: ModelFiles) -> tuple[dict[str, Tensor], str]:
     """Read every expected tensor, finite and in float32; also the model's digest."""
-    expected, where = compute_expected_shapes(files.config), files.folder.locate(SINGLE_FILE)
+    expected, place = compute_expected_shapes(files.config), files.folder.locate(SINGLE_FILE)
     # Read, not mapped: a mapped file can change, or end the process, while it is in use.
-    with reading(where), open_regular(files.weights) as file:
+    with reading(place), open_regular(files.weights) as file:
         data = file.read()
     digest = files.digest(hashlib.sha256(data).hexdigest())
-    with refusing(_changed(where)):
+    with refusing(_make_change_error(place)):
         tensors = load_tensors(data)
     del data
-    found = {update_tensor_name(name): tensor for name, tensor in tensors.items()}
-    weights = {name: tensor.float() for name, tensor in found.items() if name in expected}
+    current_tensors = {update_tensor_name(name): tensor for name, tensor in tensors.items()}
+    weights = {name: tensor.float() for name, tensor in current_tensors.items() if name in expected}
     for name, tensor in weights.items():
         # One pass without a copy: smallest and largest are NaN where any number is.
         if not torch.isfinite(torch.stack(torch.aminmax(tensor))).all():
             raise AuditError(
                 'The tensor "{name}" holds numbers that are not finite.',
-                where=where,
+                where=place,
                 do="The training has diverged, the file is damaged, or the numbers need more bits.",
                 name=name,
             )
     return weights, digest
 
 
-def _fill_same(weights: dict[str, Tensor], *, config: ModelConfig, place: str) -> None:
+def _fill_shared_tensors(weights: dict[str, Tensor], *, config: ModelConfig, place: str) -> None:
     """Give both names of a shared tensor its value; refuse two values where the head is tied.
 
     An untied head may come with two biases: transformers 5 trains only the decoder's.
     """
-    for one, other in find_shared_tensors(config).items():
-        value, twin = weights.get(one), weights.get(other)
+    for name, twin_name in find_shared_tensors(config).items():
+        value, twin = weights.get(name), weights.get(twin_name)
         if value is None or twin is None:
-            weights |= {name: v for name, v in ((one, twin), (other, value)) if v is not None}
+            weights |= {name: v for name, v in ((name, twin), (twin_name, value)) if v is not None}
         elif config.is_tied and not torch.equal(value, twin):
             raise AuditError(
                 ('The tensors "{one}" and "{other}" should be one and the same, but differ.'),
                 where=place,
                 do="If the head has a matrix of its own, config.json must say "
                 '"tie_word_embeddings": false.',
-                one=one,
-                other=other,
+                one=name,
+                other=twin_name,
             )
 
 
-def _build(config: ModelConfig, *, weights: dict[str, Tensor], place: str) -> nn.Module:
+def _build_module(config: ModelConfig, *, weights: dict[str, Tensor], place: str) -> nn.Module:
     """Make the module and copy the weights into its own memory."""
     settings = transformers.AutoConfig.for_model(
         config.architecture, **config.settings, attn_implementation="sdpa", use_cache=False
@@ -138,12 +138,12 @@ def _build(config: ModelConfig, *, weights: dict[str, Tensor], place: str) -> nn
     # The module is born with random weights; the caller's random numbers stay untouched.
     with torch.random.fork_rng(devices=[]):
         model: nn.Module = transformers.AutoModelForMaskedLM.from_config(settings)
-    with refusing(_changed(place)):
+    with refusing(_make_change_error(place)):
         model.load_state_dict(weights, strict=True)
     return model.eval()
 
 
-def _changed(place: str) -> AuditError:
+def _make_change_error(place: str) -> AuditError:
     return AuditError(
         "The file changed while it was being read.",
         where=place,
@@ -151,7 +151,7 @@ def _changed(place: str) -> AuditError:
     )
 
 
-def _moved(model: nn.Module, *, device: str) -> nn.Module:
+def _move_to_device(model: nn.Module, *, device: str) -> nn.Module:
     try:
         return model.to(torch.device(device))
     except (RuntimeError, AssertionError):  # out of memory, too
@@ -175,8 +175,8 @@ class ModelPair:
 
     def __post_init__(self) -> None:
         """Refuse two models whose numbers would not speak of the same tokens."""
-        one, other = self.general, self.hospital
-        refuse_unlike(one.tokenizer, other.tokenizer, names=(one.name, other.name))
+        general, hospital = self.general, self.hospital
+        refuse_unlike(general.tokenizer, hospital.tokenizer, names=(general.name, hospital.name))
 
     @property
     def n_positions(self) -> int:
@@ -190,12 +190,12 @@ class ModelPair:
         How the numbers were stored does not count, nor what the files hold beside them, nor whether
         the head's matrix is the word embedding or equal to it.
         """
-        one, other = self.general, self.hospital
-        if _settings_of(one) != _settings_of(other):
+        general, hospital = self.general, self.hospital
+        if _list_settings(general) != _list_settings(hospital):
             return False
-        weights, others = one.model.state_dict(), other.model.state_dict()
-        return weights.keys() == others.keys() and all(
-            torch.equal(tensor, others[name]) for name, tensor in weights.items()
+        weights, hospital_weights = general.model.state_dict(), hospital.model.state_dict()
+        return weights.keys() == hospital_weights.keys() and all(
+            torch.equal(tensor, hospital_weights[name]) for name, tensor in weights.items()
         )
 
     @property
@@ -214,7 +214,7 @@ class ModelPair:
         return tuple(notes)
 
 
-def _settings_of(loaded: LoadedModel) -> dict[str, object]:
+def _list_settings(loaded: LoadedModel) -> dict[str, object]:
     settings = {"architecture": loaded.config.architecture, **loaded.config.settings}
     del settings["tie_word_embeddings"]
     return settings
@@ -232,4 +232,4 @@ _SHARED = (
 
 def load_pair(general: Path, hospital: Path, *, device: str = "cpu") -> ModelPair:
     """Load both models of an audit."""
-    return ModelPair(*(load_model(one, device=device) for one in (general, hospital)))
+    return ModelPair(*(load_model(path, device=device) for path in (general, hospital)))

@@ -51,7 +51,9 @@ class RegisteredModel:
 
 def list_models() -> tuple[RegisteredModel, ...]:
     """Return the models trained here and those registered, refused ones with the reason."""
-    return tuple(_inspected(*found) for found in (*list_trained_models(), *_found()))
+    return tuple(
+        _inspect_registered(*model) for model in (*list_trained_models(), *_walk_folders())
+    )
 
 
 def resolve_model_path(text: str, *, option: str = "model") -> Path:
@@ -67,20 +69,20 @@ def resolve_model_path(text: str, *, option: str = "model") -> Path:
     )
 
 
-def _inspected(model_id: str, path: Path) -> RegisteredModel:
+def _inspect_registered(model_id: str, path: Path) -> RegisteredModel:
     try:
         return RegisteredModel(model_id, path, inspect_model(path), refusal=Message(""))
     except AuditError as refused:
         return RegisteredModel(model_id, path, None, refusal=refused.message)
 
 
-def _folders() -> tuple[tuple[str, Path], ...]:
+def _list_folders() -> tuple[tuple[str, Path], ...]:
     return registered_folders(VARIABLE, taken=LABEL, unnamed="models")
 
 
-def _found() -> Iterator[tuple[str, Path]]:
+def _walk_folders() -> Iterator[tuple[str, Path]]:
     """Yield identifier and directory of everything with a config.json, in order of name."""
-    for label, top in _folders():
+    for label, top in _list_folders():
         for folder, inside, files in islice(os.walk(top), _MAX_DIRECTORIES):
             parts = Path(folder).relative_to(top).parts
             is_open = len(parts) < _MAX_DEPTH
@@ -108,11 +110,11 @@ def read_signature(path: Path) -> Signature:
 
 def look_up_digest(path: Path) -> str:
     """Return a model's digest, remembered until a file's size or time changes; raises as there."""
-    return _known_digest(path, read_signature(path))
+    return _compute_digest(path, read_signature(path))
 
 
 @functools.lru_cache(maxsize=64)
-def _known_digest(path: Path, files: Signature) -> str:
+def _compute_digest(path: Path, files: Signature) -> str:
     return compute_model_digest(path)
 
 
@@ -121,15 +123,17 @@ def load_tokenizer(path: Path) -> Any:
 
     Never in the process that serves pages: there `call_limited` has it built in another.
     """
-    return _tokenizer(path, read_signature(path))
+    return _load_tokenizer(path, read_signature(path))
 
 
 @functools.lru_cache(maxsize=8)
-def _tokenizer(path: Path, files: Signature) -> Any:
+def _load_tokenizer(path: Path, files: Signature) -> Any:
     from audit.models.tokenizer import build_tokenizer
 
-    found = read_model_files(path)
-    return build_tokenizer(found.tokenizer, config=found.config, name=found.folder.name)
+    files_of_model = read_model_files(path)
+    return build_tokenizer(
+        files_of_model.tokenizer, config=files_of_model.config, name=files_of_model.folder.name
+    )
 
 
 DEMO_PREFIX = "demo:"
@@ -167,7 +171,7 @@ def list_model_choices() -> tuple[RegisteredModel, ...]:
         # The general model first: it is the other ones' beginning.
         folders = (DEMO_HOSPITAL / language / "models").glob("*")
         for folder in sorted(folders, key=lambda folder: (folder.name != "general", folder.name)):
-            demo.append(_inspected(f"{DEMO_PREFIX}{language}/{folder.name}", folder))
+            demo.append(_inspect_registered(f"{DEMO_PREFIX}{language}/{folder.name}", folder))
     return (*list_models(), *demo)
 
 
@@ -176,13 +180,13 @@ def count_registered(models: tuple[RegisteredModel, ...]) -> dict[str, int | Non
 
     Folders as they were registered, none where nothing is.
     """
-    written = os.environ.get(VARIABLE, "").split(os.pathsep)
-    texts = [text.strip() for text in written if text.strip()]
-    there = {path: label for label, path in _folders()}
-    labels = [there.get(Path(os.path.realpath(Path(text).expanduser()))) for text in texts]
-    found = Counter(model.model_id.partition("/")[0] for model in models)
+    raw_paths = os.environ.get(VARIABLE, "").split(os.pathsep)
+    texts = [text.strip() for text in raw_paths if text.strip()]
+    labels_by_path = {path: label for label, path in _list_folders()}
+    labels = [labels_by_path.get(Path(os.path.realpath(Path(text).expanduser()))) for text in texts]
+    n_models = Counter(model.model_id.partition("/")[0] for model in models)
     return {
-        text: None if label is None else found[label]
+        text: None if label is None else n_models[label]
         for text, label in zip(texts, labels, strict=True)
     }
 
@@ -191,8 +195,10 @@ def find_model_by_digest(
     digest: str, *, name: str, models: Iterable[RegisteredModel]
 ) -> RegisteredModel | None:
     """Return the model of this name with this digest; None where it is gone, or has changed."""
-    alike = (one for one in models if one.summary is not None and one.summary.name == name)
-    return next((one for one in alike if look_up_digest(one.path) == digest), None)
+    namesakes = (
+        model for model in models if model.summary is not None and model.summary.name == name
+    )
+    return next((model for model in namesakes if look_up_digest(model.path) == digest), None)
 
 
 def find_model(model_id: str, *, models: tuple[RegisteredModel, ...]) -> RegisteredModel | None:
@@ -202,14 +208,14 @@ def find_model(model_id: str, *, models: tuple[RegisteredModel, ...]) -> Registe
 
 def check_pair(general: Path, hospital: Path) -> PairCheck:
     """Compare two models by their configurations and tokenizers."""
-    both = one, other = inspect_model(general), inspect_model(hospital)
+    summaries = first, second = inspect_model(general), inspect_model(hospital)
     traits = {
-        code: tuple(getattr(s if code in _OF_SUMMARY else s.config, code) for s in both)
+        code: tuple(getattr(s if code in _OF_SUMMARY else s.config, code) for s in summaries)
         for code in _TRAITS
     }
     refusal = Message("")
     try:
-        names = one.name, other.name
+        names = first.name, second.name
         call_limited(_refuse_unlike, general, hospital, names, place=" / ".join(names))
     except AuditError as error:
         refusal = error.message

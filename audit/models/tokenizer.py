@@ -56,7 +56,7 @@ def import_classes() -> None:
 
 def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) -> Any:
     """Build the tokenizer and hold it to what its files declare and to the model's embedding."""
-    tokenizer = _from_private_copy(files, name=name)
+    tokenizer = _build_from_copy(files, name=name)
     numbers, n_embeddings = set(tokenizer.get_vocab().values()), config.vocab_size
     lacking = [
         role
@@ -65,7 +65,7 @@ def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) ->
         != str(getattr(tokenizer, f"{role}_token"))
     ]
     pads = tokenizer.pad_token_id, config.pad_token_id
-    told = (
+    faults = (
         (
             lacking,
             Message(
@@ -90,18 +90,18 @@ def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) ->
             ),
         ),
     )
-    for is_so, what in told:
-        if is_so:
+    for is_faulty, message in faults:
+        if is_faulty:
             raise AuditError(
-                what,
+                message,
                 where=name,
                 do="Copy all files of the tokenizer that was saved with this model.",
             )
-    files.refuse_unfit_case(_built_normalizer(tokenizer, files), place=name)
+    files.refuse_unfit_case(_read_built_normalizer(tokenizer, files), place=name)
     return tokenizer
 
 
-def _built_normalizer(tokenizer: Any, files: TokenizerFiles) -> Normalizer:
+def _read_built_normalizer(tokenizer: Any, files: TokenizerFiles) -> Normalizer:
     """Return the normalizer of a tokenizer as it was built."""
     if not tokenizer.is_fast:
         return build_japanese_normalizer(files.settings)
@@ -109,7 +109,7 @@ def _built_normalizer(tokenizer: Any, files: TokenizerFiles) -> Normalizer:
     return None if built is None else json.loads(built.__getstate__())
 
 
-def _from_private_copy(files: TokenizerFiles, *, name: str) -> Any:
+def _build_from_copy(files: TokenizerFiles, *, name: str) -> Any:
     try:
         with scratch_folder() as folder:
             settings = json.dumps(dict(files.settings)).encode("ascii")
@@ -180,14 +180,21 @@ def refuse_unlike(general: Any, hospital: Any, *, names: tuple[str, str]) -> Non
     """
     first, second = general.get_vocab(), hospital.get_vocab()
     n_entries = sum(first.get(token) != second.get(token) for token in first.keys() | second.keys())
-    settings, others = read_tokenizer_settings(general), read_tokenizer_settings(hospital)
-    found: list[str] = [n for n in sorted({*settings, *others}) if settings.get(n) != others.get(n)]
+    general_settings, hospital_settings = (
+        read_tokenizer_settings(general),
+        read_tokenizer_settings(hospital),
+    )
+    differences: list[str] = [
+        n
+        for n in sorted({*general_settings, *hospital_settings})
+        if general_settings.get(n) != hospital_settings.get(n)
+    ]
     if n_entries:
-        found.insert(0, Message("{n_entries} entries of the vocabulary", n_entries=n_entries))
-    if found:
+        differences.insert(0, Message("{n_entries} entries of the vocabulary", n_entries=n_entries))
+    if differences:
         raise AuditError(
             "The two models have different tokenizers: {differences}.",
             where=Message("{one} and {other}", one=names[0], other=names[1]),
             do="Choose as general model the one that the hospital's training started from.",
-            differences=found,
+            differences=differences,
         )

@@ -71,7 +71,7 @@ class BirthFinder:
         self._partial: set[Reading] = set()
         self._numbers: set[str] = set()
         months = sorted({month for _, month, _ in self._days})
-        self._month = re.compile("|".join(map(_month_forms, months)), re.IGNORECASE)
+        self._month = re.compile("|".join(map(_build_month_pattern, months)), re.IGNORECASE)
         for year, month, day in self._days:
             self._partial |= {(year, month, None), (year, None, None), (None, month, day)}
             era_years = [year - start + 1 for start in _ERA_STARTS.values()]
@@ -83,7 +83,7 @@ class BirthFinder:
                 for width in ("", "02")
             }
 
-    def find(self, folded: str) -> Iterator[tuple[int, int]]:
+    def find(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield where a text has one of the days, or a part that says when somebody was born.
 
         A month with its year is such a part anywhere. A year alone, a day without a year, and
@@ -94,29 +94,29 @@ class BirthFinder:
         folded
             A text as `audit.notes.patterns.fold_characters` has it.
         """
-        for start in _starts_near(folded, self._places_of_years(folded), n_after=1):
-            for match in _match_all(_DAYS, folded, start):
-                if not self._days.isdisjoint(_readings(match)):
-                    yield _with_weekday(folded, *match.span())
-            for match in _match_all(_MONTHS, folded, start):
-                before = folded[max(0, start - _N_BEFORE) : start]
-                if not self._partial.isdisjoint(_readings(match)) and not (
-                    _NUMBER_BEFORE.search(before)
+        for start in _find_starts(text, self._find_years(text), n_after=1):
+            for match in _match_all(_DAYS, text, start):
+                if not self._days.isdisjoint(_read_dates(match)):
+                    yield _include_weekday(text, *match.span())
+            for match in _match_all(_MONTHS, text, start):
+                left_text = text[max(0, start - _N_BEFORE) : start]
+                if not self._partial.isdisjoint(_read_dates(match)) and not (
+                    _NUMBER_BEFORE.search(left_text)
                 ):
-                    yield _with_weekday(folded, *match.span())
-        cues = (cue.start() for cue in _ANY_CUE.finditer(folded))
-        for start in _starts_near(folded, cues, n_after=_N_AROUND_CUE):
-            for match in _match_all(_CUED, folded, start):
-                readings = set(_readings(match))
+                    yield _include_weekday(text, *match.span())
+        cues = (cue.start() for cue in _ANY_CUE.finditer(text))
+        for start in _find_starts(text, cues, n_after=_N_AROUND_CUE):
+            for match in _match_all(_CUED, text, start):
+                readings = set(_read_dates(match))
                 is_birth = not self._days.isdisjoint(readings) or not self._partial.isdisjoint(
                     readings
                 )
-                if is_birth and _is_cued(folded, *match.span()):
-                    yield _with_weekday(folded, *match.span())
+                if is_birth and _is_cued(text, *match.span()):
+                    yield _include_weekday(text, *match.span())
 
-    def _places_of_years(self, folded: str) -> Iterator[int]:
+    def _find_years(self, text: str) -> Iterator[int]:
         """Yield where a number stands that may be the year of a birth, or have it in it."""
-        for match in _NUMBERS.finditer(folded):
+        for match in _NUMBERS.finditer(text):
             number = match[0]
             if number[0].isdecimal():
                 is_year = number in self._numbers or (
@@ -124,15 +124,17 @@ class BirthFinder:
                 )
             else:
                 is_year = (
-                    number[0].isascii() or "千" in number or f"{_number(number)}" in (self._numbers)
+                    number[0].isascii()
+                    or "千" in number
+                    or f"{_read_number(number)}" in (self._numbers)
                 )
             near = max(0, match.start() - _N_BEFORE), match.end() + _N_BEFORE
             is_compact = len(number) in _COMPACT
-            if is_year and (is_compact or self._month.search(folded, *near)):
+            if is_year and (is_compact or self._month.search(text, *near)):
                 yield match.start()
 
 
-def _month_forms(month: int) -> str:
+def _build_month_pattern(month: int) -> str:
     """Return a pattern for everything that a month can be written as, or with."""
     numbers = (_KANJI | _PLACES).items()
     last = sorted(char for char, number in numbers if number in (month, month % 10))
@@ -157,7 +159,7 @@ def read_birth(text: str) -> frozenset[date]:
         digits = part.get("digits")
         is_exact = len(digits) > 6 or bool(part.get("era")) if digits else _says_century(match)
         if is_exact and (not rest or not rest[0].isdecimal() or ":" in rest[:3]):
-            for year, month, day in _readings(match):
+            for year, month, day in _read_dates(match):
                 with suppress(ValueError):  # the calendar has no such day
                     days.add(date(year or 0, month or 0, day or 0))
     return frozenset(days)
@@ -168,15 +170,17 @@ def _says_century(match: re.Match[str]) -> bool:
     return bool(re.fullmatch(_PARTS["YEAR"], years, re.IGNORECASE))
 
 
-def _starts_near(folded: str, places: Iterable[int], *, n_after: int) -> Iterator[int]:
+def _find_starts(text: str, places: Iterable[int], *, n_after: int) -> Iterator[int]:
     """Yield where a date may begin before a place or shortly after it, each start once."""
-    done = 0
+    searched_end = 0
     for place in places:
-        for match in _START.finditer(folded, max(done, place - _N_BEFORE), place + n_after + 8):
+        for match in _START.finditer(
+            text, max(searched_end, place - _N_BEFORE), place + n_after + 8
+        ):
             if match.start() >= place + n_after:
                 break
             yield match.start()
-        done = max(done, place + n_after)
+        searched_end = max(searched_end, place + n_after)
 
 
 def _match_all(
@@ -187,38 +191,38 @@ def _match_all(
             yield match
 
 
-def _is_cued(folded: str, start: int, stop: int) -> bool:
-    before = folded[max(0, start - _N_BEFORE) : start]
-    return bool(_CUE_BEFORE.search(before) or _CUE_AFTER.match(folded, stop))
+def _is_cued(text: str, start: int, stop: int) -> bool:
+    left_text = text[max(0, start - _N_BEFORE) : start]
+    return bool(_CUE_BEFORE.search(left_text) or _CUE_AFTER.match(text, stop))
 
 
-def _with_weekday(folded: str, start: int, stop: int) -> tuple[int, int]:
+def _include_weekday(text: str, start: int, stop: int) -> tuple[int, int]:
     """Return a place with the weekday and the bracket beside it, without blanks at its end."""
-    stop = start + len(folded[start:stop].rstrip())
-    closed = folded[start:stop]
-    start -= folded[start - 1 : start] == "(" and closed.count(")") > closed.count("(")
+    stop = start + len(text[start:stop].rstrip())
+    date_text = text[start:stop]
+    start -= text[start - 1 : start] == "(" and date_text.count(")") > date_text.count("(")
     first = max(0, start - _N_BEFORE)
-    if before := _WEEKDAY_BEFORE.search(folded[first:start]):
-        start = first + before.start()
-    if after := _WEEKDAY_AFTER.match(folded, stop):
-        stop = after.end()
+    if left_match := _WEEKDAY_BEFORE.search(text[first:start]):
+        start = first + left_match.start()
+    if right_match := _WEEKDAY_AFTER.match(text, stop):
+        stop = right_match.end()
     return start, stop
 
 
-def _readings(match: re.Match[str]) -> Iterator[Reading]:
+def _read_dates(match: re.Match[str]) -> Iterator[Reading]:
     """Yield every day, or part of one, that the parts of a match may mean."""
     part = match.groupdict()
     if digits := re.sub("[^0-9]", "", part.get("digits") or ""):
         yield from _read_digits(digits, era=part.get("era") or "")
         return
-    years = _years(part["year"]) if part.get("year") else {None}
+    years = _read_years(part["year"]) if part.get("year") else {None}
     pairs: set[tuple[int | None, int | None]]
     if part.get("one"):
-        one, two = int(part["one"]), int(part["two"])
-        pairs = {(one, two), (two, one)}
+        first, second = int(part["one"]), int(part["two"])
+        pairs = {(first, second), (second, first)}
     else:
-        month = _month(part["month"]) if part.get("month") else None
-        day = _number(part["day"]) if part.get("day") else None
+        month = _read_month(part["month"]) if part.get("month") else None
+        day = _read_number(part["day"]) if part.get("day") else None
         pairs = {(month, day)}
     for year in years:
         yield from ((year, month, day) for month, day in pairs)
@@ -230,29 +234,29 @@ def _read_digits(digits: str, *, era: str) -> Iterator[Reading]:
     n_year = len(digits) - 4
     for order in orders:
         places = {part: (n_year if part == "y" else 2) for part in order}
-        numbers, at = dict[str, str](), 0
+        numbers, offset = dict[str, str](), 0
         for part, width in places.items():
-            numbers[part], at = digits[at : at + width], at + width
-        for year in _years(era + numbers["y"]):
+            numbers[part], offset = digits[offset : offset + width], offset + width
+        for year in _read_years(era + numbers["y"]):
             if _FIRST_YEAR <= year < _LAST_YEAR:
                 yield year, int(numbers["m"]), int(numbers["d"])
 
 
-def _years(text: str) -> set[int]:
+def _read_years(text: str) -> set[int]:
     """Return the years that a text may mean: of two digits in every century and era."""
     years = set[int]()
     for match in _ONE_YEAR.finditer(text):
-        written = match[0].lower()
+        year_text = match[0].lower()
         if match["era"]:
-            sign = _ERA_SIGNS.get(written[0], written[0])
-            years.add(_ERA_STARTS[sign] + _number(match["count"]) - 1)
+            sign = _ERA_SIGNS.get(year_text[0], year_text[0])
+            years.add(_ERA_STARTS[sign] + _read_number(match["count"]) - 1)
             continue
         number = (
-            _year_in_words(written)
-            if written[0].isascii() and written[0].isalpha()
-            else (_number(written))
+            _read_year_words(year_text)
+            if year_text[0].isascii() and year_text[0].isalpha()
+            else (_read_number(year_text))
         )
-        if len(written) == 4 or number >= 1000:
+        if len(year_text) == 4 or number >= 1000:
             years.add(number)
         else:
             years |= {century + number for century in _CENTURIES}
@@ -260,7 +264,7 @@ def _years(text: str) -> set[int]:
     return {year for year in years if 0 < year < 3000}
 
 
-def _year_in_words(text: str) -> int:
+def _read_year_words(text: str) -> int:
     """Return a year such as "nineteen fifty-one", "two thousand and five"."""
     words = [
         word for word in re.findall("[a-z]+", text) if word not in ("and", "hundred", "oh", "o")
@@ -271,17 +275,17 @@ def _year_in_words(text: str) -> int:
     return 100 * numbers[0] + sum(numbers[1:])
 
 
-def _month(text: str) -> int:
+def _read_month(text: str) -> int:
     folded = text.lower()
     if folded in _ROMAN:
         return _ROMAN.index(folded) + 1
     for number, name in enumerate(MONTHS, start=1):
         if name.lower().startswith(folded[:3]):
             return number
-    return _number(text)
+    return _read_number(text)
 
 
-def _number(text: str) -> int:
+def _read_number(text: str) -> int:
     """Return the number that digits, kanji or an English ordinal say; 0 where there is none."""
     if digits := re.match("[0-9]+", text):
         return int(digits[0])

@@ -168,15 +168,17 @@ def make_name_pieces(
     for kind, text in ((FIRST, first), (LAST, last), (MIDDLE, middle)):
         if text.strip():
             yield Piece(kind, text, is_sure)
-    for a, m, b in product(_letters(first), _letters(middle) or [""], _letters(last)):
+    for a, m, b in product(
+        _list_initials(first), _list_initials(middle) or [""], _list_initials(last)
+    ):
         yield from (Piece(INITIALS, letters, is_sure) for letters in {a + b, b + a, a + m + b})
 
 
-def _letters(part: str) -> list[str]:
+def _list_initials(part: str) -> list[str]:
     """Return the Latin letters with which a part of a name can begin: V or G for van Gogh."""
     words = part.split()
     named = [word for word in words if fold(word) not in PARTICLES]
-    letters = dict.fromkeys(fold(_plain(word)[:1]).upper() for word in (*words[:1], *named[:1]))
+    letters = dict.fromkeys(fold(_normalize(word)[:1]).upper() for word in (*words[:1], *named[:1]))
     return [
         latin
         for letter in letters
@@ -191,25 +193,25 @@ def split_address(address: str) -> Iterator[str]:
     """
     if not is_unspaced(address):
         for part in re.split(r"[,;\n]", address):
-            words = _tokens(part)
-            if sum(len(word.written) for word in words) > 2:
+            words = _tokenize(part)
+            if sum(len(word.spelling) for word in words) > 2:
                 yield part.strip()
-            named = [word for word in words if not word.written[0].isdigit()]
-            is_named = any(len(word.written) > 2 and word.folded not in _STREET for word in named)
+            named = [word for word in words if not word.spelling[0].isdigit()]
+            is_named = any(len(word.spelling) > 2 and word.folded not in _STREET for word in named)
             if len(named) > 1 and is_named:
-                yield " ".join(word.written for word in named)
-            yield from (word.written for word in words if re.fullmatch("[0-9]{5}", word.written))
+                yield " ".join(word.spelling for word in named)
+            yield from (word.spelling for word in words if re.fullmatch("[0-9]{5}", word.spelling))
         return
     bare = re.sub(r"^〒? ?[0-9]{3}-[0-9]{4} ?", "", fold_characters(address))
     match = PATTERNS["JA_ADDRESS"].fullmatch(bare)
-    found = match.groupdict() if match else {"town": bare}
+    place_names = match.groupdict() if match else {"town": bare}
     for name in ("state", "county", "city", "town", "building"):
-        part = (found.get(name) or "").strip(" -")
+        part = (place_names.get(name) or "").strip(" -")
         if len(part) > 1 and not part.isdigit():
             yield part
 
 
-def _plain(text: str) -> str:
+def _normalize(text: str) -> str:
     """Return a text of the same length in the form in which strings are compared."""
     same = fold_characters(text).translate(_SAME)
     lower = same.lower()
@@ -222,12 +224,12 @@ class _Token(NamedTuple):
     start: int
     stop: int
     folded: str
-    written: str
+    spelling: str
 
 
-def _tokens(folded: str) -> list[_Token]:
+def _tokenize(folded: str) -> list[_Token]:
     """Return words in letters, and numbers; the 's of "Smith's" is no part of the word."""
-    found = []
+    tokens = []
     for match in _TOKEN.finditer(folded):
         word = match[0]
         if len(word) > 2 and word[-1] in "sS" and word[-2] in "'’`":
@@ -235,8 +237,8 @@ def _tokens(folded: str) -> list[_Token]:
         plain = word.lower() if word.isascii() else fold(word)
         if not plain.isalnum():
             plain = re.sub("['’`]", "", plain)
-        found.append(_Token(match.start(), match.start() + len(word), plain, word))
-    return found
+        tokens.append(_Token(match.start(), match.start() + len(word), plain, word))
+    return tokens
 
 
 @dataclass
@@ -246,12 +248,12 @@ class SearchedText:
     text: str
 
     def __post_init__(self) -> None:
-        self.folded, self.plain = fold_characters(self.text), _plain(self.text)
+        self.folded, self.plain = fold_characters(self.text), _normalize(self.text)
 
     @cached_property
     def tokens(self) -> list[_Token]:
         """Its words in letters, and its numbers."""
-        return _tokens(self.folded)
+        return _tokenize(self.folded)
 
     @cached_property
     def words(self) -> tuple[str, ...]:
@@ -292,11 +294,11 @@ class SearchedText:
         return all(_WITHIN.fullmatch(self.text, a.stop, b.start) for a, b in pairwise(tokens))
 
 
-def _everywhere(text: str, wanted: str) -> Iterator[tuple[int, int]]:
-    at = text.find(wanted)
-    while at >= 0:
-        yield at, at + len(wanted)
-        at = text.find(wanted, at + 1)
+def _find_all(text: str, string: str) -> Iterator[tuple[int, int]]:
+    start = text.find(string)
+    while start >= 0:
+        yield start, start + len(string)
+        start = text.find(string, start + 1)
 
 
 @dataclass
@@ -310,7 +312,7 @@ class _NameParts:
 
     sure: dict[Part, bool] = field(default_factory=dict)
     words: set[Part] = field(default_factory=set)
-    own: set[Part] = field(default_factory=set)
+    patient_parts: set[Part] = field(default_factory=set)
     capitals: set[Part] = field(default_factory=set)
 
 
@@ -326,20 +328,20 @@ class PatientFinder:
         births: set[date] = set()
         streets: dict[tuple[str, ...], bool] = {}
         self._places: set[str] = set()
-        for written in pieces:
-            piece = written._replace(text=fold_text(written.text).text)
+        for raw_piece in pieces:
+            piece = raw_piece._replace(text=fold_text(raw_piece.text).text)
             kind, text = piece.kind, piece.text
             if kind in (FIRST, MIDDLE, LAST, FULL):
-                for sequence in self._sequences(piece):
+                for sequence in self._read_sequences(piece):
                     words[sequence].append(piece)
             elif kind == INITIALS:
                 self._initials[text] = self._initials.get(text, False) or piece.is_own
             elif kind == BIRTH:
                 births.add(date.fromisoformat(text))
             elif kind == ADDRESS and is_unspaced(text):
-                self._places.add(_plain(text))
+                self._places.add(_normalize(text))
             elif kind == ADDRESS:
-                tokens = _tokens(text)
+                tokens = _tokenize(text)
                 streets[tuple(_STREET.get(token.folded, token.folded) for token in tokens)] = True
             else:
                 self._numbers.add((kind, text))
@@ -348,16 +350,16 @@ class PatientFinder:
         self._words, self._streets = Lexicon(words), Lexicon(streets)
         self._births = BirthFinder(births) if births else None
 
-    def _sequences(self, piece: Piece) -> Iterator[tuple[str, ...]]:
+    def _read_sequences(self, piece: Piece) -> Iterator[tuple[str, ...]]:
         """Yield the words of a part of a name, whole and alone; note what has no words."""
         if is_unspaced(piece.text):
-            plain = _plain(re.sub(r"[\s・=]", "", fold_characters(piece.text)))
-            for form in {plain, _plain(half_width(plain))} - {""}:
-                known = self._runs.get((form, piece.kind))
-                if known is None or not known.is_own:
+            plain = _normalize(re.sub(r"[\s・=]", "", fold_characters(piece.text)))
+            for form in {plain, _normalize(half_width(plain))} - {""}:
+                old_piece = self._runs.get((form, piece.kind))
+                if old_piece is None or not old_piece.is_own:
                     self._runs[form, piece.kind] = piece
             return
-        sequence = tuple(token.folded for token in _tokens(fold_characters(piece.text)))
+        sequence = tuple(token.folded for token in _tokenize(fold_characters(piece.text)))
         yield sequence
         if piece.kind != FULL:
             self._single[piece.kind].update(word[0].upper() for word in sequence)
@@ -377,71 +379,73 @@ class PatientFinder:
 
     def _find_names(self, note: SearchedText) -> Iterator[Occurrence]:
         """Yield names; parts that stand side by side are one."""
-        parts = self._name_parts(note)
+        parts = self._find_parts(note)
         covered = bytearray(len(note.text))
         if parts.sure:
-            letters = tuple(self._single_letters(note))
-            parts.own.update(letters)
-            ordered = _of_one_kind(note.folded, (*parts.sure, *letters))
+            letters = tuple(self._find_single_letters(note))
+            parts.patient_parts.update(letters)
+            ordered = _choose_kinds(note.folded, (*parts.sure, *letters))
             for run in group_adjacent_parts(note.folded, ordered, gap=_GAP):
                 kinds = {part.kind for part in run}
                 has_name = not kinds.isdisjoint((FIRST, LAST, FULL))
                 is_sure = any(parts.sure.get(part) for part in run)
                 if is_sure or (has_name and len(kinds) > 1):
-                    occurrence = _named(note, run, parts.own)
+                    occurrence = _make_name_occurrence(note, run, parts.patient_parts)
                     covered[occurrence.start : occurrence.stop] = b"\1" * (
                         occurrence.stop - occurrence.start
                     )
                     yield occurrence
         if parts.capitals or parts.words:
-            ordered = _of_one_kind(note.folded, (*parts.sure, *parts.words))
+            ordered = _choose_kinds(note.folded, (*parts.sure, *parts.words))
             for run in group_adjacent_parts(note.folded, ordered, gap=_GAP):
                 kinds = {part.kind for part in run}
                 is_capital = kinds != {MIDDLE} and not parts.capitals.isdisjoint(run)
                 is_covered = all(all(covered[part.start : part.stop]) for part in run)
                 if not is_covered and (is_capital or {FIRST, LAST} <= kinds):
-                    yield replace(_named(note, run, parts.own), is_doubtful=True)
+                    yield replace(
+                        _make_name_occurrence(note, run, parts.patient_parts), is_doubtful=True
+                    )
 
-    def _name_parts(self, note: SearchedText) -> _NameParts:
+    def _find_parts(self, note: SearchedText) -> _NameParts:
         """Return where parts of names stand."""
         parts = _NameParts()
         for start, stop, pieces in self._words.find(note.words):
             tokens = note.tokens[start:stop]
             if not note.is_joined(tokens):
                 continue
-            written = [token.written for token in tokens]
+            spellings = [token.spelling for token in tokens]
             # "Will" is a name beside a name, "will" is none, but where all is in small letters.
-            is_word = len(tokens) == 1 and tokens[0].folded in SELDOM and written[0].islower()
+            is_word = len(tokens) == 1 and tokens[0].folded in SELDOM and spellings[0].islower()
             for piece in pieces:
                 part = Part(tokens[0].start, tokens[-1].stop, piece.kind)
                 if piece.is_own:
-                    parts.own.add(part)
+                    parts.patient_parts.add(part)
                 if is_word and not note.text.islower():
                     parts.words.add(part)
                     continue
                 is_sure = _is_name(note, tokens, piece)
                 parts.sure[part] = parts.sure.get(part, False) or is_sure
-                if sum(map(len, written)) > 1 and any(word[0].isupper() for word in written):
+                if sum(map(len, spellings)) > 1 and any(word[0].isupper() for word in spellings):
                     parts.capitals.add(part)
         for (form, kind), piece in self._runs.items():
-            for start, stop in _everywhere(note.plain, form):
+            for start, stop in _find_all(note.plain, form):
                 part = Part(start, stop, kind)
                 is_sure = _is_unspaced_name(note, start, stop, piece)
                 parts.sure[part] = parts.sure.get(part, False) or is_sure
                 if piece.is_own:
-                    parts.own.add(part)
+                    parts.patient_parts.add(part)
         return parts
 
-    def _single_letters(self, note: SearchedText) -> Iterator[Part]:
+    def _find_single_letters(self, note: SearchedText) -> Iterator[Part]:
         """Yield letters that may stand for a part beside another one: "J. Smith", "Smith JA"."""
-        for start, stop, _, written in note.tokens:
-            if stop - start > 2 or not written.isupper():
+        for start, stop, _, spelling in note.tokens:
+            if stop - start > 2 or not spelling.isupper():
                 continue
             has_point = note.text[stop : stop + 1] == "."
             for kind in (FIRST, MIDDLE, LAST):
                 inner = self._single[MIDDLE] if kind == FIRST else ()
-                is_both = written[0] in self._single[kind] and written[1:] in (*inner, "")
-                if is_both and (has_point or written not in "AI"):
+                is_both = spelling[0] in self._single[kind] and spelling[1:] in (*inner, "")
+                if is_both and (has_point or spelling not in "AI"):
                     yield Part(start, stop, f"{kind} {INITIALS}")
 
     def _find_initials(self, note: SearchedText) -> Iterator[Occurrence]:
@@ -456,33 +460,33 @@ class PatientFinder:
 
     def _find_births(self, note: SearchedText) -> Iterator[Occurrence]:
         for start, stop in self._births.find(note.folded) if self._births else ():
-            yield _single(start, stop, QUASI_IDENTIFIER, BIRTH)
+            yield _make_occurrence(start, stop, QUASI_IDENTIFIER, BIRTH)
 
     def _find_numbers(self, note: SearchedText) -> Iterator[Occurrence]:
         for label, code in self._numbers:
             if "@" in code:
-                for start, stop in _everywhere(note.plain, code):
-                    yield _single(start, stop, label, label)
+                for start, stop in _find_all(note.plain, code):
+                    yield _make_occurrence(start, stop, label, label)
                 continue
-            for first, last in _everywhere(note.codes, code):
+            for first, last in _find_all(note.codes, code):
                 places = note.code_places[first:last]
                 start, stop = places[0], places[-1] + 1
                 if _is_number(note, places):
                     is_opened = note.folded[start - 1 : start] in ("+", "(")
-                    yield _single(start - is_opened, stop, label, label)
+                    yield _make_occurrence(start - is_opened, stop, label, label)
 
     def _find_addresses(self, note: SearchedText) -> Iterator[Occurrence]:
         """Yield parts of addresses; those side by side, and a block behind one, as one."""
         places = list[tuple[int, int]]()
         for place in self._places:
-            for start, stop in _everywhere(note.plain, place):
+            for start, stop in _find_all(note.plain, place):
                 block = re.compile(rf" ?{PARTS['BLOCK']}").match(note.folded, stop)
                 is_state = re.fullmatch("..?.?[都道府県]", place)
                 places.append((start, block.end() if block and not is_state else stop))
         for first, last, _ in self._streets.find(note.streets):
             tokens = note.tokens[first:last]
-            written = tokens[0].written
-            is_free = len(tokens) > 1 or written[0].isupper() or tokens[0].folded.isdigit()
+            spelling = tokens[0].spelling
+            is_free = len(tokens) > 1 or spelling[0].isupper() or tokens[0].folded.isdigit()
             if is_free and note.is_joined(tokens):
                 places.append((tokens[0].start, tokens[-1].stop))
         start = stop = -1
@@ -491,17 +495,19 @@ class PatientFinder:
                 stop = max(stop, last)
                 continue
             if start >= 0:
-                yield _single(start, stop, QUASI_IDENTIFIER, ADDRESS)
+                yield _make_occurrence(start, stop, QUASI_IDENTIFIER, ADDRESS)
             start, stop = first, last
         if start >= 0:
-            yield _single(start, stop, QUASI_IDENTIFIER, ADDRESS)
+            yield _make_occurrence(start, stop, QUASI_IDENTIFIER, ADDRESS)
 
 
-def _single(start: int, stop: int, label: str, kind: str) -> Occurrence:
+def _make_occurrence(start: int, stop: int, label: str, kind: str) -> Occurrence:
     return Occurrence(start, stop, label, (Part(start, stop, kind),))
 
 
-def _named(note: SearchedText, run: Sequence[Part], own: Collection[Part]) -> Occurrence:
+def _make_name_occurrence(
+    note: SearchedText, run: Sequence[Part], patient_parts: Collection[Part]
+) -> Occurrence:
     """Return the parts of a name as one occurrence; the full stop of an initial belongs to it."""
     kinds = {part.kind for part in run}
     *parts, last = run
@@ -513,23 +519,27 @@ def _named(note: SearchedText, run: Sequence[Part], own: Collection[Part]) -> Oc
         last.stop,
         IDENTIFIER if is_full else QUASI_IDENTIFIER,
         (*parts, last),
-        is_own=all(part in own for part in run),
+        is_own=all(part in patient_parts for part in run),
     )
 
 
-def _of_one_kind(text: str, parts: Iterable[Part]) -> list[Part]:
+def _choose_kinds(text: str, parts: Iterable[Part]) -> list[Part]:
     """Return parts in order, each place once: what can be first and last name as it fits beside."""
     kinds: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
     for start, stop, kind in sorted(parts, key=lambda part: (part[0], -part[1], part[2] != LAST)):
         kinds[start, stop].append(kind)
     ordered: list[Part] = []
     places = [*kinds, (len(text) + _BEFORE, 0)]
-    for (start, stop), (after, after_stop) in pairwise(places):
-        beside = set(kinds[after, after_stop][:1]) if _GAP.fullmatch(text, stop, after) else set()
+    for (start, stop), (next_start, next_stop) in pairwise(places):
+        neighbour_kinds = (
+            set(kinds[next_start, next_stop][:1])
+            if _GAP.fullmatch(text, stop, next_start)
+            else set()
+        )
         if ordered and _GAP.fullmatch(text, ordered[-1].stop, start):
-            beside.add(ordered[-1].kind)
-        own = kinds[start, stop]
-        kind = next((kind for kind in own if kind not in beside), own[0])
+            neighbour_kinds.add(ordered[-1].kind)
+        place_kinds = kinds[start, stop]
+        kind = next((kind for kind in place_kinds if kind not in neighbour_kinds), place_kinds[0])
         ordered.append(Part(start, stop, kind))
     return ordered
 
@@ -555,7 +565,7 @@ def group_adjacent_parts(
 
 def _joins(text: str, run: Sequence[Part], part: Part, gap: re.Pattern[str]) -> bool:
     start, stop, _ = run[-1]
-    if part.start - stop > _MAX_GAP_CHARS or part.kind in {known.kind for known in run}:
+    if part.start - stop > _MAX_GAP_CHARS or part.kind in {member.kind for member in run}:
         return False
     between = gap.fullmatch(text, stop, part.start)
     # A full stop ends a sentence, unless it belongs to an initial.
@@ -564,21 +574,28 @@ def _joins(text: str, run: Sequence[Part], part: Part, gap: re.Pattern[str]) -> 
 
 def _is_name(note: SearchedText, span: Sequence[_Token], piece: Piece) -> bool:
     """Whether a part in Latin letters is a name without another part beside it."""
-    start, stop, folded, written = span[0][0], span[-1][1], span[0].folded, span[0].written
-    before = note.folded[max(0, start - _BEFORE) : start]
+    start, stop, folded, spelling = span[0][0], span[-1][1], span[0].folded, span[0].spelling
+    left_text = note.folded[max(0, start - _BEFORE) : start]
     if len(folded) == 1 and len(span) == 1:
         return False
-    if PATTERNS["TITLE"].search(before) or PATTERNS["HONORIFIC"].match(note.folded, stop):
+    if PATTERNS["TITLE"].search(left_text) or PATTERNS["HONORIFIC"].match(note.folded, stop):
         return True
     if PATTERNS["EPONYM"].match(note.folded, stop):
         return False
-    is_capital, is_shouted = written[0].isupper(), len(written) > 1 and written.isupper()
+    is_capital, is_shouted = spelling[0].isupper(), len(spelling) > 1 and spelling.isupper()
     if len(span) > 1:
-        return piece.is_sure or any(token.written[0].isupper() for token in span)
+        return piece.is_sure or any(token.spelling[0].isupper() for token in span)
     if folded in SELDOM and is_capital and PATTERNS["VERB"].match(note.folded, stop):
         return True
-    if folded in SELDOM or (len(folded) == 2 and not is_unspaced(written)):
-        begins = not before.strip() or before.rstrip(" \"'(")[-1:] in (".", "!", "?", ":", "\n", "")
+    if folded in SELDOM or (len(folded) == 2 and not is_unspaced(spelling)):
+        begins = not left_text.strip() or left_text.rstrip(" \"'(")[-1:] in (
+            ".",
+            "!",
+            "?",
+            ":",
+            "\n",
+            "",
+        )
         return is_capital and not is_shouted and (len(folded) == 2 or not begins)
     if folded in _WORDS or not (piece.is_sure or folded.capitalize() in english_names()):
         return is_capital
@@ -587,56 +604,61 @@ def _is_name(note: SearchedText, span: Sequence[_Token], piece: Piece) -> bool:
 
 def _is_unspaced_name(note: SearchedText, start: int, stop: int, piece: Piece) -> bool:
     """Whether a part in Han or kana is a name without another part beside it."""
-    own, (before, after) = note.folded[start:stop], note.around(start, stop)
+    name, (left, right) = note.folded[start:stop], note.around(start, stop)
     is_titled = bool(PATTERNS["HONORIFIC"].match(note.folded, stop))
-    is_edge = [not char or not (char.isalnum() or char == "ー") for char in (before, after)]
-    if IN_KANA.fullmatch(own):
-        if re.search(f"[{HIRA}]", own):
-            is_begun = not re.match(f"(?![はがのとをにもで])[{HIRA}]", before)
-            return is_begun and (is_titled or len(own) > 2)
-        is_apart = not any(re.match(f"[{KATA}ｦ-ﾟ]", char) for char in (before, after))
-        return is_apart and (is_titled or len(own) > 1)
-    if is_titled and (len(own) > 1 or is_edge[0] or not re.match(f"[{PARTS['HAN']}]", before)):
+    is_edge = [not char or not (char.isalnum() or char == "ー") for char in (left, right)]
+    if IN_KANA.fullmatch(name):
+        if re.search(f"[{HIRA}]", name):
+            is_begun = not re.match(f"(?![はがのとをにもで])[{HIRA}]", left)
+            return is_begun and (is_titled or len(name) > 2)
+        is_apart = not any(re.match(f"[{KATA}ｦ-ﾟ]", char) for char in (left, right))
+        return is_apart and (is_titled or len(name) > 1)
+    if is_titled and (len(name) > 1 or is_edge[0] or not re.match(f"[{PARTS['HAN']}]", left)):
         return True
     if PATTERNS["EPONYM"].match(note.folded, stop) or _is_japanese_word(note, start, stop):
         return False
-    is_after_han = bool(re.match(f"[{PARTS['HAN']}]", before)) and not PATTERNS["KIN"].match(before)
-    if len(own) == 1:
+    is_after_han = bool(re.match(f"[{PARTS['HAN']}]", left)) and not PATTERNS["KIN"].match(left)
+    if len(name) == 1:
         is_free = (
             is_edge[1] if piece.kind != LAST else PATTERNS["PARTICLE"].match(note.folded, stop)
         )
-        return bool(is_free) and not re.match(f"[{PARTS['HAN']}{HIRA}]", before)
-    if piece.kind == FIRST and len(own) == 2:
-        return not is_after_han and not re.match(f"[{PARTS['HAN']}]", after)
+        return bool(is_free) and not re.match(f"[{PARTS['HAN']}{HIRA}]", left)
+    if piece.kind == FIRST and len(name) == 2:
+        return not is_after_han and not re.match(f"[{PARTS['HAN']}]", right)
     return True
 
 
 def _is_japanese_word(note: SearchedText, start: int, stop: int) -> bool:
-    words = _words_by_part().get(note.folded[start:stop], ())
-    return any(at <= start and note.folded.startswith(word, start - at) for word, at in words)
+    words = _index_words().get(note.folded[start:stop], ())
+    return any(
+        word_start <= start and note.folded.startswith(word, start - word_start)
+        for word, word_start in words
+    )
 
 
 @cache
-def _words_by_part() -> dict[str, list[tuple[str, int]]]:
+def _index_words() -> dict[str, list[tuple[str, int]]]:
     """Return, for every part of a word of Japanese notes, the words and where it stands in them."""
-    found = defaultdict[str, list[tuple[str, int]]](list)
+    words_by_part = defaultdict[str, list[tuple[str, int]]](list)
     for word in JAPANESE_NO_NAMES:
         for start, stop in combinations(range(len(word) + 1), 2):
             if word.find(word[start:stop]) == start:
-                found[word[start:stop]].append((word, start))
-    return dict(found)
+                words_by_part[word[start:stop]].append((word, start))
+    return dict(words_by_part)
 
 
 def _is_number(note: SearchedText, places: Sequence[int]) -> bool:
     """Whether characters at places are one number, cut by nothing but marks, and end there."""
     start, stop = places[0], places[-1] + 1
-    for one, two in pairwise(places):
-        if two - one > 4 or re.search(r"[^\s()./・_-]", note.folded[one + 1 : two]):
+    for place, next_place in pairwise(places):
+        if next_place - place > 4 or re.search(
+            r"[^\s()./・_-]", note.folded[place + 1 : next_place]
+        ):
             return False
-    before, after = note.around(start, stop)
-    if any(char.isascii() and char.isalnum() for char in (before, after)):
+    left, right = note.around(start, stop)
+    if any(char.isascii() and char.isalnum() for char in (left, right)):
         return False
-    if before == "." and note.folded[start - 2 : start - 1].isdigit():
+    if left == "." and note.folded[start - 2 : start - 1].isdigit():
         return False
     cue = note.folded[max(0, start - _BEFORE) : start]
     return len(places) >= _LEAST_FREE or bool(PATTERNS["NUMBER_CUE"].search(cue))
@@ -657,13 +679,14 @@ class FullNames:
         unspaced: dict[str, tuple[str, ...]] = {}
         for patient, first, last in names:
             if is_unspaced(first + last):
-                name = "".join(_plain(fold_text(last + first).text).split())
+                name = "".join(_normalize(fold_text(last + first).text).split())
                 if patient not in unspaced.get(name, ()):
                     unspaced[name] = (*unspaced.get(name, ()), patient)
                 continue
             firsts, lasts = (
                 tuple(
-                    intern(token.folded) for token in _tokens(fold_characters(fold_text(part).text))
+                    intern(token.folded)
+                    for token in _tokenize(fold_characters(fold_text(part).text))
                 )
                 for part in (first, last)
             )

@@ -43,18 +43,18 @@ def read_households(path: Path) -> dict[str, str]:
     for _, cells in read_register_rows(path):
         patient = cells["id"][0]
         patients.setdefault(patient, len(patients))
-        for tie in set(_ties(cells)):
+        for tie in set(_list_ties(cells)):
             sharing[tie].append(patient)
         for person in read_people(cells):
             of_name[pair_of(person.first, person.last)].add(patient)
         names = (name for text in cells["relative"] for name in read_relative_names(text))
         relatives += ((patient, pair_of(*name)) for name in names)
-    tied = [group for tie, group in sharing.items() if _is_home(tie, group)]
-    tied += [[patient, *of_name[pair]] for patient, pair in relatives if len(of_name[pair]) == 1]
-    return _joined(patients, tied)
+    groups = [group for tie, group in sharing.items() if _is_home(tie, group)]
+    groups += [[patient, *of_name[pair]] for patient, pair in relatives if len(of_name[pair]) == 1]
+    return _join_groups(patients, groups)
 
 
-def _ties(cells: Cells) -> Iterator[Tie]:
+def _list_ties(cells: Cells) -> Iterator[Tie]:
     """Yield what a row has that people of one household share."""
     for text in cells["household"]:
         yield "household", fold(text)
@@ -73,13 +73,13 @@ def _is_home(tie: Tie, patients: list[str]) -> bool:
     return tie[0] == "household" or len({*patients}) <= MAX_SHARING
 
 
-def _joined(patients: dict[str, int], tied: Iterable[list[str]]) -> dict[str, str]:
+def _join_groups(patients: dict[str, int], groups: Iterable[list[str]]) -> dict[str, str]:
     """Return the first patient of each who is tied to another, directly or through others."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    edges = [(patients[group[0]], patients[one]) for group in tied for one in group[1:]]
-    edges = [(one, other) for one, other in edges if one != other]
+    edges = [(patients[group[0]], patients[patient]) for group in groups for patient in group[1:]]
+    edges = [(first_row, second_row) for first_row, second_row in edges if first_row != second_row]
     if not edges:
         return {}
     n = len(patients)

@@ -153,7 +153,7 @@ def open_register(path: Path) -> tuple[NoteSource, dict[str, str]]:
     }
     part = part_of_name_column(keys.values())
     columns |= {name: part for name, key in keys.items() if key in HEADINGS["full_or_first"]}
-    if "id" not in columns.values() and (number := _number_column(keys)):
+    if "id" not in columns.values() and (number := _find_number_column(keys)):
         columns[number] = "id"
     unknown = [str(n) for n, name in enumerate(source.headings, start=1) if not columns[name]]
     if unknown:
@@ -173,7 +173,7 @@ def open_register(path: Path) -> tuple[NoteSource, dict[str, str]]:
     return source, columns
 
 
-def _number_column(keys: Mapping[str, str]) -> str:
+def _find_number_column(keys: Mapping[str, str]) -> str:
     """Return the column that has the patient's number where none is called so; "" for none."""
     for headings in (("id", "mrn"), HEADINGS["record_number"]):
         if number := next((name for name, key in keys.items() if key in headings), ""):
@@ -190,10 +190,10 @@ def read_register(path: Path) -> PatientRegister:
     pieces: dict[str, str] = {}
     people: dict[str, tuple[Person, ...]] = {}
     n_rows = 0
-    for where, cells in read_register_rows(path):
+    for place, cells in read_register_rows(path):
         n_rows += 1
         patient = cells["id"][0]
-        new_pieces = pack_pieces(_known_pieces(cells, where=where))
+        new_pieces = pack_pieces(_read_pieces(cells, place=place))
         pieces[patient] = merge_packs(pieces.get(patient, ""), new_pieces)
         if names := tuple(dict.fromkeys(read_people(cells))):
             people[patient] = tuple(dict.fromkeys((*people.get(patient, ()), *names)))
@@ -210,14 +210,14 @@ def read_register_rows(path: Path) -> Iterator[tuple[Message, Cells]]:
     Raises AuditError where a row cannot be read, has no number, or a cell that is too long.
     """
     source, columns = open_register(path)
-    for row in _rows(source):
-        where = Message("{subject}, row {number}", subject="register", number=row.row)
+    for row in _read_rows(source):
+        place = Message("{subject}, row {number}", subject="register", number=row.row)
         if isinstance(row, RowNote):
-            raise AuditError(row.what, where=where)
-        yield where, _read_cells(row.cells, columns, where=where)
+            raise AuditError(row.what, where=place)
+        yield place, _read_cells(row.cells, columns, place=place)
 
 
-def _rows(source: NoteSource) -> Iterator[Row | RowNote]:
+def _read_rows(source: NoteSource) -> Iterator[Row | RowNote]:
     try:
         yield from source.rows(headings=source.headings)
     except AuditError as error:
@@ -225,26 +225,26 @@ def _rows(source: NoteSource) -> Iterator[Row | RowNote]:
 
 
 def _read_cells(
-    row: Mapping[str, str], columns: Mapping[str, str], *, where: str
+    row: Mapping[str, str], columns: Mapping[str, str], *, place: str
 ) -> defaultdict[str, list[str]]:
     """Return what a row has in its columns that hold the same, white space as single blanks."""
     if not {*row} <= {*columns}:
-        raise AuditError("The row has a column that others have not.", where=where, do=_DO)
+        raise AuditError("The row has a column that others have not.", where=place, do=_DO)
     cells: defaultdict[str, list[str]] = defaultdict(list)
     for heading, text in row.items():
         kind = columns[heading]
-        most = MAX_NAME_CHARS if kind in _SHORT else _MOST_CELL_CHARS
-        if len(text) > most:
+        max_chars = MAX_NAME_CHARS if kind in _SHORT else _MOST_CELL_CHARS
+        if len(text) > max_chars:
             raise AuditError(
                 "A cell is longer than {most:,} characters.",
-                where=where,
+                where=place,
                 do="Give the register one row for each patient.",
-                most=most,
+                most=max_chars,
             )
         if text.strip():
             cells[kind].append(" ".join(text.split()))
     if len(cells["id"]) != 1:
-        raise AuditError("The row has no number of a patient.", where=where)
+        raise AuditError("The row has no number of a patient.", where=place)
     return cells
 
 
@@ -264,36 +264,38 @@ Cells = Mapping[str, Sequence[str]]
 def pack_people(people: tuple[KnownPerson, ...]) -> str:
     """Return what fields of a file know of people, packed as the pieces of a register are."""
     cells = [defaultdict[str, list[str]](list) for _ in people]
-    for person, own in zip(people, cells, strict=True):
-        for what, value in person.facts:
-            own[what].append(value)
-    return pack_pieces(piece for own in cells for piece in _known_pieces(own, where="notes"))
+    for person, person_cells in zip(people, cells, strict=True):
+        for kind, value in person.facts:
+            person_cells[kind].append(value)
+    return pack_pieces(
+        piece for person_cells in cells for piece in _read_pieces(person_cells, place="notes")
+    )
 
 
-def _known_pieces(cells: Cells, *, where: str) -> Iterator[Piece]:
+def _read_pieces(cells: Cells, *, place: str) -> Iterator[Piece]:
     """Yield what a row knows."""
     for text in cells[BIRTH]:
         days = read_birth(text)
         if not days:
             raise AuditError(
-                "The birth date cannot be understood.", where=where, do="Write it as 1951-08-04."
+                "The birth date cannot be understood.", where=place, do="Write it as 1951-08-04."
             )
         yield from (Piece(BIRTH, day.isoformat()) for day in days)
-    yield from _own_names(cells)
+    yield from _read_patient_names(cells)
     for text in cells["relative"]:
-        yield from (piece._replace(is_own=False) for piece in _relatives(text))
+        yield from (piece._replace(is_own=False) for piece in _read_relatives(text))
     for text in cells[ADDRESS]:
         yield from (Piece(ADDRESS, part) for part in split_address(text))
     for text in cells["postcode"]:
-        yield from _number(QUASI_IDENTIFIER, text)
+        yield from _read_number(QUASI_IDENTIFIER, text)
     for text in cells[CONTACT]:
         yield from read_contacts(text)
     for label in ("id", LINKAGE_CODE, PERSONAL_ID_CODE):
         for text in cells[label]:
-            yield from _number(LINKAGE_CODE if label == "id" else label, text)
+            yield from _read_number(LINKAGE_CODE if label == "id" else label, text)
 
 
-def _own_names(cells: Cells) -> Iterator[Piece]:
+def _read_patient_names(cells: Cells) -> Iterator[Piece]:
     middle = " ".join(cells["middle"])
     for columns in ({kind: kind for kind in (FIRST, LAST, FULL)}, _KANA, _ROMAJI):
         firsts, lasts, fulls = (cells[columns[kind]] for kind in (FIRST, LAST, FULL))
@@ -313,25 +315,25 @@ def split_whole_name(name: str) -> tuple[str, str]:
     return split_japanese_name(last) if not first and is_unspaced(last) else (first, last)
 
 
-def _relatives(text: str) -> Iterator[Piece]:
+def _read_relatives(text: str) -> Iterator[Piece]:
     """Yield names and telephones out of a cell such as "wife: Mary Smith; Tom Smith"."""
-    for one in _RELATIVES_APART.split(text):
-        yield from read_contacts(one, is_only=False)
-        first, last, whole = _relative(one)
+    for entry in _RELATIVES_APART.split(text):
+        yield from read_contacts(entry, is_only=False)
+        first, last, full_name = _read_relative(entry)
         yield from make_name_pieces(first, last)
-        if whole:
-            yield Piece(FULL, whole)
+        if full_name:
+            yield Piece(FULL, full_name)
 
 
 def read_relative_names(text: str) -> Iterator[tuple[str, str]]:
     """Yield first and last name of each relative in a cell who has both."""
-    for one in _RELATIVES_APART.split(text):
-        first, last, _ = _relative(one)
+    for entry in _RELATIVES_APART.split(text):
+        first, last, _ = _read_relative(entry)
         if first and last:
             yield first, last
 
 
-def _relative(text: str) -> tuple[str, str, str]:
+def _read_relative(text: str) -> tuple[str, str, str]:
     """Return first and last name of one relative, and a whole name that cannot be split."""
     name = re.sub(r"[(（][^()（）]*[)）]|^[^:：]*[:：]|[0-9+()-]{7,}", " ", fold_characters(text))
     words = [word for word in name.split() if word.lower().strip(",.") not in _NO_RELATIVES]
@@ -359,9 +361,9 @@ def read_contacts(text: str, *, is_only: bool = True) -> Iterator[Piece]:
     folded = fold_characters(text).lower()
     yield from (Piece(CONTACT, mail) for mail in re.findall(r"[^\s@;,<>]+@[^\s@;,<>]+", folded))
     between = r"[0-9()\s./-]{5,20}" if is_only else "[0-9()-]{5,20}"
-    for one in re.findall(rf"\+?[0-9]{between}[0-9]", folded):
-        digits = re.sub("[^0-9]", "", one)
-        digits = "0" + digits[2:].lstrip("0") if one.startswith("+81") else digits
+    for number in re.findall(rf"\+?[0-9]{between}[0-9]", folded):
+        digits = re.sub("[^0-9]", "", number)
+        digits = "0" + digits[2:].lstrip("0") if number.startswith("+81") else digits
         digits = digits[1:] if len(digits) == 11 and digits[0] == "1" else digits
         if len(digits) < _LEAST_PHONE:
             continue
@@ -370,7 +372,7 @@ def read_contacts(text: str, *, is_only: bool = True) -> Iterator[Piece]:
         yield from (Piece(CONTACT, form) for form in sorted(forms))
 
 
-def _number(label: str, text: str) -> Iterator[Piece]:
+def _read_number(label: str, text: str) -> Iterator[Piece]:
     code = _NO_WORDS.sub("", fold_characters(text).lower())
     if len(code) >= _LEAST and any(char.isdigit() for char in code):
         yield Piece(label, code)

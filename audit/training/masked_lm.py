@@ -121,7 +121,7 @@ class MaskedLearner(Learner):
         )
         self.rows, self.held_out, self.copies, self.parent = rows, held_out, copies, parent
         self._fast = None
-        if LearningPass.knows(model):
+        if LearningPass.supports(model):
             self._fast = LearningPass(model, dtype=getattr(torch, hardware.precision))
         self.n_step_tokens = settings.batch * settings.n_tokens
 

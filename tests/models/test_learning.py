@@ -45,7 +45,7 @@ def test_loss_and_gradients_are_those_of_transformers(tmp_path: Path, kind: str)
     plain_loss.backward()
     plain = {name: one.grad for name, one in model.named_parameters() if one.grad is not None}
     model.zero_grad(set_to_none=True)
-    assert LearningPass.knows(model)
+    assert LearningPass.supports(model)
     logits = LearningPass(model).logits(ids, positions=positions)
     loss, ours = learned(logits, targets, model)
     assert loss == pytest.approx(float(plain_loss.detach()), abs=1e-6)
@@ -114,10 +114,10 @@ class Adapted(nn.Linear):
 
 def test_models_with_other_parts_are_not_known(tmp_path: Path) -> None:
     model: Any = load_model(MAKERS["bert"](tmp_path / "model")).model
-    assert LearningPass.knows(model) and not LearningPass.knows(nn.Linear(2, 2))
+    assert LearningPass.supports(model) and not LearningPass.supports(nn.Linear(2, 2))
     model.gradient_checkpointing_enable()
-    assert not LearningPass.knows(model)
+    assert not LearningPass.supports(model)
     model.gradient_checkpointing_disable()
     attention = model.bert.encoder.layer[1].attention.self
     attention.value = Adapted(16, 16)
-    assert not LearningPass.knows(model)
+    assert not LearningPass.supports(model)
